@@ -1,0 +1,83 @@
+# ngx_http_kvroute_module: "make" lists what there is to make.
+
+BUILD      ?= build
+NGINX_SRC  ?= /usr/share/nginx/src
+NGINX_BIN  ?= $(firstword $(wildcard /usr/sbin/nginx) nginx)
+MODULE     ?= $(BUILD)/ngx_http_kvroute_module.so
+
+ROOT       := $(CURDIR)
+BUILD_DIR  := $(abspath $(BUILD))
+SUDO       := $(shell test "$$(id -u)" = 0 || echo sudo)
+NPROC      := $(shell nproc 2>/dev/null || echo 2)
+
+CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
+              -fstack-protector-strong -D_FORTIFY_SOURCE=2
+
+# what the product, its demo and its tests need, all of it from Debian
+
+DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
+              check pkg-config libevent-dev perl python3 curl
+
+CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
+GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
+
+
+.PHONY: help
+help:           ## this list
+	@echo "targets:"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
+		| awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
+	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
+
+
+.PHONY: deps
+deps:           ## installs what is missing, with apt (sudo unless root)
+	@missing=; for p in $(DEPS); do \
+		dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null \
+			| grep -qx installed || missing="$$missing $$p"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing:$$missing"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		$(SUDO) apt-get update -qq \
+		&& $(SUDO) apt-get install -y -qq --no-install-recommends \
+			$$missing >/dev/null; \
+	fi
+
+
+.PHONY: build
+build: $(MODULE)  ## builds the module against the nginx in NGINX_SRC
+
+$(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
+	@$(MAKE) -s -j$(NPROC) -C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile \
+		modules
+	@cp $(BUILD)/nginx/ngx_http_kvroute_module.so $@
+	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
+
+# Debian's nginx-dev says in conf_flags how its nginx was configured
+
+$(BUILD)/nginx/Makefile: config Makefile
+	@mkdir -p $(BUILD)
+	@cd $(NGINX_SRC) && bash -ec '\
+		NGX_CONF_FLAGS=(--with-compat); \
+		test ! -f conf_flags || . ./conf_flags; \
+		./configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
+			--builddir=$(BUILD_DIR)/nginx \
+			--add-dynamic-module=$(ROOT) \
+		>$(BUILD_DIR)/configure.log 2>&1 \
+		|| { tail -n 20 $(BUILD_DIR)/configure.log; exit 1; }'
+
+
+.PHONY: install
+install: build  ## copies the module to where nginx looks for modules
+	@dir=$$($(NGINX_BIN) -V 2>&1 \
+		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
+	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
+	$(SUDO) install -D -m 644 $(MODULE) \
+		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
+	&& echo "load_module modules/ngx_http_kvroute_module.so;"
+
+
+.PHONY: clean
+clean:          ## removes all that was built
+	rm -rf $(BUILD)

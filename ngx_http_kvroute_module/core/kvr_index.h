@@ -1,0 +1,141 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_INDEX_H_INCLUDED_
+#define _KVR_INDEX_H_INCLUDED_
+
+
+/*
+ * Which peer holds which block of which prompt, as far as we know.
+ *
+ * A table of 64-byte lines in memory that many processes share.  A line stands
+ * for one value of a chain and names up to eight peers that hold it, each with
+ * a stamp of that peer's clock, and beyond those a mask of peers without one.
+ * The peer's clock counts the units (see kvr_chain.h) that it had to compute;
+ * what it computed longer ago than its cache is large it has forgotten:
+ *
+ *     held  <=>  stamp > floor  and  clock - stamp < capacity
+ *
+ * So nothing has to be done for eviction, a restart is "floor = clock", and
+ * the capacity may change at any time.  stamp = clock - depth within the
+ * prompt, so that the tail of a prompt is forgotten before its head, as in the
+ * engines.  For the same reason a deep block that is held proves those before
+ * it, and a line lost in between costs nothing.
+ *
+ * Concurrency.  No locks.  Every word is written by atomic stores; a new line
+ * is claimed by changing its key to KVR_INDEX_BUSY, by compare and swap, and
+ * its new key is stored last.  A writer that adds a holder to a line that is
+ * claimed by another meanwhile finds the key changed and takes its holder back.
+ * If it is killed just between, or two writers give two holders the same slot,
+ * a peer may be credited with a block that it never had: a wrong hint, which
+ * costs one request some prefill.  A line whose claimer was killed is freed by
+ * the sweep, which passes over the table as it is written to.
+ */
+
+
+#include "kvr_chain.h"
+
+
+#define KVR_INDEX_PEERS    64
+#define KVR_INDEX_HOLDERS  8
+#define KVR_INDEX_WAYS     4
+
+/* capacities in units; larger ones would not tell old stamps from new */
+#define KVR_INDEX_CAPACITY_MAX  (1U << 29)
+
+
+typedef struct {
+    _Atomic uint64_t   key;          /* chain value, 0 if free */
+    _Atomic uint64_t   mask;         /* further holders, by peer */
+    _Atomic uint64_t   ids;          /* peer of each slot, a byte each */
+    _Atomic uint32_t   stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+    _Atomic uint32_t   touched;      /* table's clock less depth, last use */
+    _Atomic uint32_t   masked;       /* table's clock, last holder to mask */
+} kvr_index_line_t;
+
+_Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
+    _Atomic uint32_t   floor;        /* clock of the last restart */
+    _Atomic uint32_t   capacity;     /* units; 0: no such peer */
+    _Atomic uint32_t   masked;       /* table's clock of the last restart */
+    _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+} kvr_index_peer_t;
+
+
+typedef struct {
+    uint64_t           nlines;
+    uint64_t           nbuckets;
+
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed by all peers */
+    _Atomic uint64_t   hand;         /* next line to be swept */
+    _Atomic uint64_t   evicted;      /* lines that others took, ever */
+    _Atomic uint64_t   masks;        /* holders moved to a mask, ever */
+
+    kvr_index_peer_t   peer[KVR_INDEX_PEERS];
+
+    _Alignas(KVR_CACHE_LINE)
+    kvr_index_line_t   line[];
+} kvr_index_t;
+
+
+/* what was taught by one attempt, to be able to take it back */
+typedef struct {
+    uint32_t           clock;        /* stamp of depth 0 */
+    uint32_t           matched;      /* units known before */
+    uint8_t            peer;
+    uint8_t            valid;
+} kvr_lesson_t;
+
+
+/*
+ * Bytes that a table of nlines lines takes, and the reverse: the largest number
+ * of lines for so many bytes, 0 if there is no room for any.
+ */
+size_t kvr_index_size(uint64_t nlines);
+uint64_t kvr_index_lines(size_t size);
+
+/* sets up an empty table in zeroed memory, aligned to KVR_CACHE_LINE */
+void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
+
+/* starts or restarts a peer: whatever it held is forgotten, in O(1) */
+void kvr_index_flush(kvr_index_t *ix, unsigned peer);
+
+/*
+ * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
+ * clamped).  A capacity that the engine reported is exact, and hits then age
+ * the others as they do in its LRU; one that is only assumed should be large.
+ */
+void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
+    unsigned reported);
+
+/*
+ * For each peer of the set, how many leading units of the prompt it holds, to
+ * matched[peer].  chain[] has n entries.  Returns the greatest of them.
+ */
+uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint64_t set, uint32_t *matched);
+
+/*
+ * A peer is about to compute a prompt of so many units, of which it holds the
+ * first matched ones.
+ */
+void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+
+/* it did not after all: takes back what still carries the lesson's stamps */
+void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    const kvr_lesson_t *lesson);
+
+/* estimates the share of lines in use, 0 .. 1, from a sample of them */
+double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
+
+
+#endif /* _KVR_INDEX_H_INCLUDED_ */

@@ -1,0 +1,127 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_LOAD_H_INCLUDED_
+#define _KVR_LOAD_H_INCLUDED_
+
+
+/*
+ * How much work each peer has: requests in flight ("active") and prompt bytes
+ * that it has yet to prefill ("pending").
+ *
+ * Ownership.  There are no totals.  Each process has a row of words, one for
+ * each place that work can be counted in, and only the row's owner writes to
+ * it, by plain stores; a load is the sum of a column over the rows.  A process
+ * that dies leaves its row as it was; any other may find that the owner is no
+ * more and takes the row: it changes the owner to itself, marked as sweeping,
+ * and zeroes the words.  Zeroing can be done twice and be broken off anywhere.
+ * So the sums are exact after a sweep, wherever the owner was killed.
+ *
+ * When all rows are taken, the processes beyond share the last one, which is
+ * written by compare and swap and cannot be swept.
+ */
+
+
+#include "kvr_core.h"
+
+
+/* a word: requests in the upper 24 bits, bytes in the lower 40 */
+#define KVR_LOAD_BYTES_BITS  40
+#define KVR_LOAD_BYTES_MASK  ((1ULL << KVR_LOAD_BYTES_BITS) - 1)
+
+
+#define KVR_LOAD_COLUMNS     256
+
+
+/* a process: its id in the upper half, when it was started in the lower */
+typedef uint64_t  kvr_load_owner_t;
+
+#define kvr_load_owner(pid, started)                                          \
+    ((uint64_t) (uint32_t) (pid) << 32 | (uint32_t) (started))
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   owner;        /* 0: free */
+    _Atomic uint64_t   sweeper;      /* process that is zeroing, or 0 */
+    _Atomic uint64_t   generation;   /* configuration of the owner */
+    _Atomic uint64_t   names[KVR_LOAD_COLUMNS / 64];  /* columns it may use */
+} kvr_load_row_t;
+
+
+typedef struct {
+    uint32_t           rows;         /* own ones; one more is shared */
+    uint32_t           columns;
+    uint32_t           stride;       /* words from row to row */
+    _Atomic uint32_t   high;         /* no row from here on was ever used */
+
+    kvr_load_row_t     row[];
+
+    /* words[rows + 1][stride] */
+} kvr_load_t;
+
+
+typedef struct {
+    uint32_t           active;
+    uint64_t           pending;
+} kvr_load_sum_t;
+
+
+/* says whether the process that owned a row is still there */
+typedef int (*kvr_load_alive_pt)(void *data, kvr_load_owner_t owner);
+
+/*
+ * Told what a dead owner's row held, word by word, so that counters elsewhere
+ * can be put right; not told at all if the sweeper dies just then.
+ */
+typedef void (*kvr_load_heal_pt)(void *data, kvr_load_row_t *row,
+    uint32_t column, kvr_load_sum_t *left);
+
+
+/* columns up to KVR_LOAD_COLUMNS */
+size_t kvr_load_size(uint32_t rows, uint32_t columns);
+
+/* sets up in zeroed memory, aligned to KVR_CACHE_LINE */
+void kvr_load_init(kvr_load_t *load, uint32_t rows, uint32_t columns);
+
+/*
+ * Takes a row for a process: the lowest free one.  Returns its number, or
+ * load->rows if all are taken, which is the shared one.
+ */
+uint32_t kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner,
+    uint64_t generation);
+
+/*
+ * Gives back a row at a clean exit.  If it still counts something it is left
+ * to be swept instead.
+ */
+void kvr_load_release(kvr_load_t *load, uint32_t row);
+
+/* says that the owner's configuration has a column */
+void kvr_load_name(kvr_load_t *load, uint32_t row, uint32_t column);
+
+/* says that it has these, bit by bit in names[], and no others */
+void kvr_load_rename(kvr_load_t *load, uint32_t row, const uint64_t *names);
+
+/* whether a column is named by any configuration or counts anything */
+int kvr_load_used(kvr_load_t *load, uint32_t column);
+
+/* heals and frees the rows of processes that are no more; returns how many */
+uint32_t kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
+    kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data);
+
+/* counts requests and bytes in or out, by the row's owner only */
+void kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column,
+    int32_t active, int64_t pending);
+
+/* sums up a column */
+kvr_load_sum_t kvr_load_get(kvr_load_t *load, uint32_t column);
+
+/* sums up the first n columns to sum[] */
+void kvr_load_get_all(kvr_load_t *load, uint32_t n, kvr_load_sum_t *sum);
+
+
+#endif /* _KVR_LOAD_H_INCLUDED_ */

@@ -1,0 +1,219 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "kvr_registry.h"
+
+
+static uint32_t kvr_registry_upstream(kvr_registry_t *reg, const void *name,
+    size_t len);
+static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
+    const void *name, size_t len);
+static void kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data,
+    const void *name, size_t len);
+
+
+uint32_t
+kvr_registry_find_peer(kvr_registry_t *reg, const void *name, size_t len)
+{
+    uint32_t  i;
+
+    for (i = 0; i < reg->max_peers; i++) {
+        if (kvr_registry_is(&reg->peer[i].len, reg->peer[i].name, name, len)) {
+            return i;
+        }
+    }
+
+    return KVR_REGISTRY_NONE;
+}
+
+
+uint32_t
+kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+    kvr_index_t *ix, const void *name, size_t len, uint64_t capacity)
+{
+    uint32_t     i, n, age, oldest, given;
+    kvr_peer_t  *peer;
+
+    if (len == 0 || len > KVR_REGISTRY_NAME_LEN) {
+        return KVR_REGISTRY_NONE;
+    }
+
+    i = kvr_registry_find_peer(reg, name, len);
+
+    if (i != KVR_REGISTRY_NONE) {
+        kvr_load_name(load, row, i);
+        return i;
+    }
+
+    /* one never used, or of those given up the one idle for longest */
+
+    n = KVR_REGISTRY_NONE;
+    oldest = 0;
+    given = atomic_load(&reg->given);
+
+    for (i = 0; i < reg->max_peers; i++) {
+        peer = &reg->peer[i];
+
+        if (atomic_load(&peer->len) == 0) {
+            n = i;
+            break;
+        }
+
+        age = given - atomic_load(&peer->given);
+
+        if ((n == KVR_REGISTRY_NONE || age > oldest)
+            && !kvr_load_used(load, i))
+        {
+            n = i;
+            oldest = age;
+        }
+    }
+
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    peer = &reg->peer[n];
+
+    /* seats of the old name must not be found under the new one */
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        if (atomic_load(&reg->seat[i].used) && reg->seat[i].peer == n) {
+            atomic_store(&reg->seat[i].used, 0);
+        }
+    }
+
+    atomic_store(&peer->len, 0);
+
+    kvr_index_flush(ix, n);
+    kvr_index_capacity(ix, n, capacity, 0);
+
+    atomic_store(&peer->given, given);
+    kvr_registry_set(&peer->len, peer->name, name, len);
+
+    kvr_load_name(load, row, n);
+
+    return n;
+}
+
+
+uint32_t
+kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+    uint32_t peer, const void *upstream, size_t len)
+{
+    uint32_t     i, n, u;
+    kvr_seat_t  *seat;
+
+    u = kvr_registry_upstream(reg, upstream, len);
+
+    if (u == KVR_REGISTRY_NONE) {
+        return u;
+    }
+
+    n = KVR_REGISTRY_NONE;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (!atomic_load(&seat->used)) {
+            if (n == KVR_REGISTRY_NONE
+                || atomic_load(&reg->seat[n].used))
+            {
+                n = i;
+            }
+
+            continue;
+        }
+
+        if (seat->upstream == u && seat->peer == peer) {
+            kvr_load_name(load, row, kvr_registry_column(i));
+            return i;
+        }
+
+        if (n == KVR_REGISTRY_NONE
+            && !kvr_load_used(load, kvr_registry_column(i)))
+        {
+            n = i;
+        }
+    }
+
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    seat = &reg->seat[n];
+
+    atomic_store(&seat->used, 0);
+
+    memset((void *) seat, 0, sizeof(kvr_seat_t));
+    seat->upstream = u;
+    seat->peer = peer;
+
+    atomic_store(&seat->used, 1);
+
+    kvr_load_name(load, row, kvr_registry_column(n));
+
+    return n;
+}
+
+
+static uint32_t
+kvr_registry_upstream(kvr_registry_t *reg, const void *name, size_t len)
+{
+    uint32_t         i, j, n, used;
+    kvr_upstream_t  *u;
+
+    len = kvr_min(len, KVR_REGISTRY_NAME_LEN);
+    n = KVR_REGISTRY_NONE;
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        u = &reg->upstream[i];
+
+        if (kvr_registry_is(&u->len, u->name, name, len)) {
+            return i;
+        }
+
+        if (n != KVR_REGISTRY_NONE) {
+            continue;
+        }
+
+        used = 0;
+
+        for (j = 0; j < KVR_REGISTRY_SEATS && atomic_load(&u->len); j++) {
+            used |= (atomic_load(&reg->seat[j].used)
+                     && reg->seat[j].upstream == i);
+        }
+
+        if (!used) {
+            n = i;
+        }
+    }
+
+    if (n != KVR_REGISTRY_NONE) {
+        u = &reg->upstream[n];
+        kvr_registry_set(&u->len, u->name, name, len);
+    }
+
+    return n;
+}
+
+
+static int
+kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
+    const void *name, size_t len)
+{
+    return atomic_load(stored) == len && memcmp(data, name, len) == 0;
+}
+
+
+static void
+kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
+    size_t len)
+{
+    atomic_store(stored, 0);
+    memcpy(data, name, len);
+    atomic_store(stored, (uint32_t) len);
+}

@@ -1,0 +1,111 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_REGISTRY_H_INCLUDED_
+#define _KVR_REGISTRY_H_INCLUDED_
+
+
+/*
+ * Who is who in a zone: peers by address, upstreams by name, and seats: a peer
+ * in an upstream.  An engine that serves two upstreams is one peer with two
+ * seats.  A peer's number is its bit in the index and its column in the load
+ * table; a seat's column comes after those of the peers.
+ *
+ * Numbers stay with their names for as long as there is room: a peer that is
+ * taken out and put back finds what the index knew of it.  A number is given
+ * to a new name only when no process's configuration has the old one and
+ * nothing is counted under it.
+ *
+ * Writers hold the zone's mutex.  A name is complete before its length is
+ * stored, so that a writer killed in between leaves the entry free.
+ */
+
+
+#include "kvr_load.h"
+#include "kvr_index.h"
+
+
+#define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
+#define KVR_REGISTRY_UPSTREAMS  64
+#define KVR_REGISTRY_SEATS      128
+
+#define KVR_REGISTRY_NONE       ((uint32_t) -1)
+
+#define KVR_REASONS             16
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint32_t   len;
+    _Atomic uint32_t   given;        /* picks of all peers at its last one */
+    uint8_t            name[KVR_REGISTRY_NAME_LEN];
+} kvr_peer_t;
+
+
+/* a seat's counters, since it was given out */
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint32_t   used;
+    uint32_t           upstream;
+    uint32_t           peer;
+
+    _Atomic uint64_t   requests;
+    _Atomic uint64_t   fails;        /* attempts that came to nothing */
+    _Atomic uint64_t   responses[5]; /* by class */
+    _Atomic uint64_t   prompt;       /* bytes */
+    _Atomic uint64_t   matched;      /* bytes */
+    _Atomic uint64_t   best;         /* bytes matched on the best peer */
+    _Atomic uint64_t   reason[KVR_REASONS];
+    _Atomic uint64_t   selected;     /* time of the last pick, s */
+} kvr_seat_t;
+
+
+typedef struct {
+    _Atomic uint32_t   len;
+    uint8_t            name[KVR_REGISTRY_NAME_LEN];
+} kvr_upstream_t;
+
+
+typedef struct {
+    uint32_t           max_peers;
+    _Atomic uint32_t   given;        /* picks */
+
+    kvr_peer_t         peer[KVR_INDEX_PEERS];
+    kvr_seat_t         seat[KVR_REGISTRY_SEATS];
+    kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
+} kvr_registry_t;
+
+
+static inline uint32_t
+kvr_registry_column(uint32_t seat)
+{
+    return KVR_INDEX_PEERS + seat;
+}
+
+
+#define KVR_REGISTRY_COLUMNS  (KVR_INDEX_PEERS + KVR_REGISTRY_SEATS)
+
+
+/*
+ * The number of the peer of this address, which it gets if it has none yet:
+ * with a clean slate in the index and the capacity given.  It is then named in
+ * the row of the process that asks.  KVR_REGISTRY_NONE if there is no number
+ * to be had, or the address is too long.
+ */
+uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t row, kvr_index_t *ix, const void *name, size_t len,
+    uint64_t capacity);
+
+/* the same for its seat in the upstream of this name */
+uint32_t kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t row, uint32_t peer, const void *upstream, size_t len);
+
+/* only looks up; KVR_REGISTRY_NONE if unknown */
+uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
+    size_t len);
+
+
+#endif /* _KVR_REGISTRY_H_INCLUDED_ */

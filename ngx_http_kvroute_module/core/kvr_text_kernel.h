@@ -1,0 +1,715 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The body of one text kernel, compiled once for each instruction set by the
+ * file that includes this one and names the result in KVR_TEXT_OPS.  Text is
+ * looked at in steps of 64 bytes, each giving bit masks of the bytes that
+ * matter; blocks that hold nothing special are digested where they lie.
+ */
+
+
+#include "kvr_text.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#if (__x86_64__)
+#include <immintrin.h>
+#endif
+
+
+#define KVR_EVEN  0x5555555555555555ULL
+
+
+#if (__x86_64__ && __AVX2__)
+
+typedef struct {
+    __m256i   v[2];
+} kvr_vec_t;
+
+
+static inline kvr_vec_t
+kvr_vec_load(const uint8_t *p)
+{
+    kvr_vec_t  r;
+
+    r.v[0] = _mm256_loadu_si256((const __m256i *) (const void *) p);
+    r.v[1] = _mm256_loadu_si256((const __m256i *) (const void *) (p + 32));
+
+    return r;
+}
+
+
+static inline void
+kvr_vec_store(uint8_t *p, kvr_vec_t t)
+{
+    _mm256_storeu_si256((__m256i *) (void *) p, t.v[0]);
+    _mm256_storeu_si256((__m256i *) (void *) (p + 32), t.v[1]);
+}
+
+
+static inline uint64_t
+kvr_vec_eq(kvr_vec_t t, char c)
+{
+    uint32_t  lo, hi;
+    __m256i   k;
+
+    k = _mm256_set1_epi8(c);
+
+    lo = (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(t.v[0], k));
+    hi = (uint32_t) _mm256_movemask_epi8(_mm256_cmpeq_epi8(t.v[1], k));
+
+    return (uint64_t) hi << 32 | lo;
+}
+
+
+/* sets bit 5, so that "[" and "{", and "]" and "}", are the same */
+static inline kvr_vec_t
+kvr_vec_fold(kvr_vec_t t)
+{
+    __m256i  k;
+
+    k = _mm256_set1_epi8(0x20);
+
+    t.v[0] = _mm256_or_si256(t.v[0], k);
+    t.v[1] = _mm256_or_si256(t.v[1], k);
+
+    return t;
+}
+
+#elif (__x86_64__)
+
+typedef struct {
+    __m128i   v[4];
+} kvr_vec_t;
+
+
+static inline kvr_vec_t
+kvr_vec_load(const uint8_t *p)
+{
+    int        i;
+    kvr_vec_t  r;
+
+    for (i = 0; i < 4; i++) {
+        r.v[i] = _mm_loadu_si128((const __m128i *) (const void *)
+                                 (p + 16 * i));
+    }
+
+    return r;
+}
+
+
+static inline void
+kvr_vec_store(uint8_t *p, kvr_vec_t t)
+{
+    int  i;
+
+    for (i = 0; i < 4; i++) {
+        _mm_storeu_si128((__m128i *) (void *) (p + 16 * i), t.v[i]);
+    }
+}
+
+
+static inline uint64_t
+kvr_vec_eq(kvr_vec_t t, char c)
+{
+    int       i;
+    __m128i   k;
+    uint64_t  m;
+
+    k = _mm_set1_epi8(c);
+    m = 0;
+
+    for (i = 0; i < 4; i++) {
+        m |= (uint64_t) (uint32_t)
+             _mm_movemask_epi8(_mm_cmpeq_epi8(t.v[i], k)) << 16 * i;
+    }
+
+    return m;
+}
+
+
+static inline kvr_vec_t
+kvr_vec_fold(kvr_vec_t t)
+{
+    int      i;
+    __m128i  k;
+
+    k = _mm_set1_epi8(0x20);
+
+    for (i = 0; i < 4; i++) {
+        t.v[i] = _mm_or_si128(t.v[i], k);
+    }
+
+    return t;
+}
+
+#else
+
+typedef struct {
+    uint8_t   v[64];
+} kvr_vec_t;
+
+
+static inline kvr_vec_t
+kvr_vec_load(const uint8_t *p)
+{
+    kvr_vec_t  r;
+
+    memcpy(r.v, p, 64);
+
+    return r;
+}
+
+
+static inline void
+kvr_vec_store(uint8_t *p, kvr_vec_t t)
+{
+    memcpy(p, t.v, 64);
+}
+
+
+static inline uint64_t
+kvr_vec_eq(kvr_vec_t t, char c)
+{
+    int       i;
+    uint64_t  m;
+
+    m = 0;
+
+    for (i = 0; i < 64; i++) {
+        m |= (uint64_t) (t.v[i] == (uint8_t) c) << i;
+    }
+
+    return m;
+}
+
+
+static inline kvr_vec_t
+kvr_vec_fold(kvr_vec_t t)
+{
+    int  i;
+
+    for (i = 0; i < 64; i++) {
+        t.v[i] |= 0x20;
+    }
+
+    return t;
+}
+
+#endif
+
+
+/*
+ * Bytes that a backslash escapes: in each run of backslashes every second
+ * byte, and the one behind a run of odd length.  *carry says on entry that
+ * byte 0 is escaped, on return that the byte after the last is.
+ */
+static inline uint64_t
+kvr_text_escaped(uint64_t bs, uint64_t *carry)
+{
+    uint64_t  follows, odd, seq;
+
+    if (kvr_likely(bs == 0)) {
+        follows = *carry;
+        *carry = 0;
+        return follows;
+    }
+
+    bs &= ~*carry;
+    follows = bs << 1 | *carry;
+
+    /* runs that start at an odd place; adding them carries to their end */
+
+    odd = bs & ~KVR_EVEN & ~follows;
+    *carry = __builtin_add_overflow(odd, bs, &seq);
+
+    return (KVR_EVEN ^ seq << 1) & follows;
+}
+
+
+/* bits from an opening quote (included) to its closing one (excluded) */
+static inline uint64_t
+kvr_text_in_string(uint64_t quotes)
+{
+    quotes ^= quotes << 1;
+    quotes ^= quotes << 2;
+    quotes ^= quotes << 4;
+    quotes ^= quotes << 8;
+    quotes ^= quotes << 16;
+    quotes ^= quotes << 32;
+
+    return quotes;
+}
+
+
+/*
+ * The next bytes as a vector, and how many of them are text: 64 unless the
+ * window ends before, 0 if the text does.
+ */
+static inline unsigned
+kvr_text_step(kvr_json_t *j, kvr_vec_t *t)
+{
+    size_t   n;
+    uint8_t  tail[64];
+
+    n = (size_t) (j->e - j->p);
+
+    if (kvr_likely(n >= 64)) {
+        *t = kvr_vec_load(j->p);
+        return 64;
+    }
+
+    if (n == 0) {
+        if (kvr_json_refill(j) != KVR_OK) {
+            return 0;
+        }
+
+        n = (size_t) (j->e - j->p);
+
+        if (n >= 64) {
+            *t = kvr_vec_load(j->p);
+            return 64;
+        }
+    }
+
+    memset(tail, 0, 64);
+    memcpy(tail, j->p, n);
+    *t = kvr_vec_load(tail);
+
+    return (unsigned) n;
+}
+
+
+static inline uint64_t
+kvr_text_below(unsigned n)
+{
+    return n >= 64 ? ~0ULL : (1ULL << n) - 1;
+}
+
+
+static uint64_t
+kvr_text_digest(const uint8_t *secret, const uint8_t *p, size_t len)
+{
+    return XXH3_64bits_withSecret(p, len, secret, KVR_SECRET_LEN);
+}
+
+
+static inline void
+kvr_text_block(kvr_block_t *b, const uint8_t *p)
+{
+    kvr_block_add(b, XXH3_64bits_withSecret(p, KVR_BLOCK, b->secret,
+                                            KVR_SECRET_LEN),
+                  KVR_BLOCK);
+}
+
+
+static inline void
+kvr_text_staged(kvr_block_t *b)
+{
+    kvr_text_block(b, b->stage[b->cur]);
+    kvr_block_restage(b);
+    b->fill = 0;
+}
+
+
+/*
+ * Puts the first n bytes of t, of which 64 may be stored; what is beyond a
+ * full block moves to the start of the next.
+ */
+static inline void
+kvr_text_emit(kvr_block_t *b, kvr_vec_t t, unsigned n)
+{
+    uint32_t        rest;
+    const uint8_t  *stage;
+
+    stage = b->stage[b->cur];
+
+    kvr_vec_store(b->stage[b->cur] + b->fill, t);
+    b->fill += n;
+
+    if (b->fill >= KVR_BLOCK) {
+        rest = b->fill - KVR_BLOCK;
+        kvr_text_staged(b);
+        memcpy(b->stage[b->cur], stage + KVR_BLOCK, 64);
+        b->fill = rest;
+    }
+}
+
+
+/* the slow way: an escape to be rewritten, or one that a window's end cuts */
+static int
+kvr_text_escape(kvr_json_t *j, kvr_block_t *b)
+{
+    int      rc;
+    size_t   len;
+    uint8_t  buf[8];
+
+    j->p++;
+
+    if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
+        return KVR_AGAIN;
+    }
+
+    if (*j->p != 'u' && *j->p != '/') {
+
+        /* as it stands, whatever it is, since nobody looks amid a window */
+
+        kvr_block_byte(b, '\\');
+        kvr_block_byte(b, *j->p++);
+
+        return KVR_OK;
+    }
+
+    len = 0;
+
+    rc = kvr_json_escape(j, buf, &len, 1);
+
+    if (rc == KVR_OK) {
+        kvr_block_put(b, buf, len);
+    }
+
+    return rc;
+}
+
+
+static int
+kvr_text_string(kvr_json_t *j, kvr_block_t *b)
+{
+    int             rc;
+    unsigned        i, k, n, room;
+    uint64_t        carry, cy, bs, es, stop;
+    kvr_vec_t       t;
+    const uint8_t  *p;
+
+    carry = 0;
+
+    for ( ;; ) {
+
+        /* whole blocks without anything special, where they lie */
+
+        while (b->fill == 0 && j->e - j->p > KVR_BLOCK) {
+
+            p = j->p;
+            cy = carry;
+            stop = 0;
+
+            for (i = 0; i < KVR_BLOCK; i += 64) {
+                t = kvr_vec_load(p + i);
+                bs = kvr_vec_eq(t, '\\');
+                es = kvr_text_escaped(bs, &cy);
+
+                stop |= kvr_vec_eq(t, '"') & ~es;
+
+                if (es) {
+                    stop |= es & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
+                }
+            }
+
+            if (cy && (p[KVR_BLOCK] == 'u' || p[KVR_BLOCK] == '/')) {
+                break;
+            }
+
+            if (stop) {
+                break;
+            }
+
+            kvr_text_block(b, p);
+
+            j->p += KVR_BLOCK;
+            carry = cy;
+        }
+
+        /* bytes to fill up a block, or up to the end of the string */
+
+        for ( ;; ) {
+
+            n = kvr_text_step(j, &t);
+
+            if (n == 0) {
+                return KVR_AGAIN;
+            }
+
+            cy = carry;
+            bs = kvr_vec_eq(t, '\\');
+            es = kvr_text_escaped(bs, &cy);
+
+            if (n < 64) {
+                cy = es >> n & 1;
+            }
+
+            stop = kvr_vec_eq(t, '"') & ~es;
+
+            if (es) {
+                stop |= es & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
+            }
+
+            stop &= kvr_text_below(n);
+
+            k = n;
+
+            if (stop) {
+                k = (unsigned) __builtin_ctzll(stop);
+                cy = es >> k & 1;
+
+                /* up to the backslash */
+
+                k -= (unsigned) cy;
+
+            } else if (cy) {
+
+                /* the last backslash waits for what it escapes */
+
+                k--;
+            }
+
+            room = KVR_BLOCK - b->fill;
+
+            if (k >= room) {
+                kvr_vec_store(b->stage[b->cur] + b->fill, t);
+                kvr_text_staged(b);
+
+                j->p += room;
+                carry = room < 64 ? es >> room & 1 : 0;
+
+                break;
+            }
+
+            kvr_vec_store(b->stage[b->cur] + b->fill, t);
+
+            b->fill += k;
+            j->p += k;
+            carry = 0;
+
+            if (stop && !cy) {
+                j->p++;
+                return KVR_OK;
+            }
+
+            if (stop || (cy && k == 0)) {
+                rc = kvr_text_escape(j, b);
+
+                if (rc != KVR_OK) {
+                    return rc;
+                }
+
+                if (b->fill == 0) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+
+static int
+kvr_text_skip_string(kvr_json_t *j)
+{
+    unsigned   n;
+    uint64_t   carry, es, quotes;
+    kvr_vec_t  t;
+
+    carry = 0;
+
+    for ( ;; ) {
+        n = kvr_text_step(j, &t);
+
+        if (n == 0) {
+            return KVR_AGAIN;
+        }
+
+        es = kvr_text_escaped(kvr_vec_eq(t, '\\'), &carry);
+
+        if (n < 64) {
+            carry = es >> n & 1;
+        }
+
+        quotes = kvr_vec_eq(t, '"') & ~es & kvr_text_below(n);
+
+        if (quotes) {
+            j->p += __builtin_ctzll(quotes) + 1;
+            return KVR_OK;
+        }
+
+        j->p += n;
+    }
+}
+
+
+/*
+ * One step over a container's text: masks of what stands outside strings.
+ * *in is all ones while inside a string.
+ */
+static inline uint64_t
+kvr_text_outside(kvr_vec_t t, unsigned n, uint64_t *carry, uint64_t *in)
+{
+    uint64_t  es, inside, valid;
+
+    valid = kvr_text_below(n);
+
+    es = kvr_text_escaped(kvr_vec_eq(t, '\\'), carry);
+
+    if (n < 64) {
+        *carry = es >> n & 1;
+    }
+
+    inside = kvr_text_in_string(kvr_vec_eq(t, '"') & ~es & valid) ^ *in;
+
+    *in = (uint64_t) ((int64_t) inside >> 63);
+
+    return ~inside & valid;
+}
+
+
+/*
+ * Follows the depth through a step; returns where the container ends: the
+ * index after its last bracket, or 0 if it goes on.
+ */
+static inline unsigned
+kvr_text_depth(kvr_vec_t t, uint64_t outside, size_t *depth)
+{
+    size_t     d;
+    unsigned   k;
+    uint64_t   open, close, c;
+    kvr_vec_t  f;
+
+    f = kvr_vec_fold(t);
+
+    open = kvr_vec_eq(f, '{') & outside;
+    close = kvr_vec_eq(f, '}') & outside;
+
+    if (kvr_likely((size_t) __builtin_popcountll(close) < *depth)) {
+        *depth += (size_t) __builtin_popcountll(open);
+        *depth -= (size_t) __builtin_popcountll(close);
+        return 0;
+    }
+
+    for (c = close, d = 0; c; c &= c - 1) {
+        k = (unsigned) __builtin_ctzll(c);
+        d++;
+
+        if (*depth + (size_t) __builtin_popcountll(open & kvr_text_below(k))
+            == d)
+        {
+            return k + 1;
+        }
+    }
+
+    *depth += (size_t) __builtin_popcountll(open);
+    *depth -= d;
+
+    return 0;
+}
+
+
+static int
+kvr_text_skip_container(kvr_json_t *j)
+{
+    size_t     depth;
+    unsigned   k, n;
+    uint64_t   carry, in, outside;
+    kvr_vec_t  t;
+
+    carry = 0;
+    in = 0;
+    depth = 0;
+
+    for ( ;; ) {
+        n = kvr_text_step(j, &t);
+
+        if (n == 0) {
+            return KVR_AGAIN;
+        }
+
+        outside = kvr_text_outside(t, n, &carry, &in);
+
+        k = kvr_text_depth(t, outside, &depth);
+
+        if (k) {
+            j->p += k;
+            return KVR_OK;
+        }
+
+        j->p += n;
+    }
+}
+
+
+static int
+kvr_text_raw_container(kvr_json_t *j, kvr_block_t *b)
+{
+    size_t     depth;
+    unsigned   n, end, last, from, k;
+    uint64_t   carry, in, outside, ws;
+    kvr_vec_t  t;
+    uint8_t    buf[128];
+
+    carry = 0;
+    in = 0;
+    depth = 0;
+
+    for ( ;; ) {
+        n = kvr_text_step(j, &t);
+
+        if (n == 0) {
+            return KVR_AGAIN;
+        }
+
+        outside = kvr_text_outside(t, n, &carry, &in);
+
+        last = kvr_text_depth(t, outside, &depth);
+        end = last ? last : n;
+
+        ws = kvr_vec_eq(t, ' ') | kvr_vec_eq(t, '\n') | kvr_vec_eq(t, '\t')
+             | kvr_vec_eq(t, '\r');
+
+        ws &= outside & kvr_text_below(end);
+
+        j->p += end;
+
+        if (kvr_likely(ws == 0)) {
+            kvr_text_emit(b, t, end);
+
+        } else {
+
+            /* the runs between white space; what is beyond the end is one */
+
+            ws |= ~kvr_text_below(end);
+
+            kvr_vec_store(buf, t);
+            memset(buf + 64, 0, 64);
+
+            for (from = 0; ~(ws >> from) & kvr_text_below(64 - from); from += k)
+            {
+                from += (unsigned) __builtin_ctzll(~(ws >> from));
+
+                k = ws >> from ? (unsigned) __builtin_ctzll(ws >> from)
+                    : 64 - from;
+
+                kvr_text_emit(b, kvr_vec_load(buf + from), k);
+
+                if (from + k >= 64) {
+                    break;
+                }
+            }
+        }
+
+        if (last) {
+            return KVR_OK;
+        }
+    }
+}
+
+
+const kvr_text_ops_t  KVR_TEXT_OPS = {
+    KVR_TEXT_NAME,
+    kvr_text_digest,
+    kvr_text_string,
+    kvr_text_skip_string,
+    kvr_text_skip_container,
+    kvr_text_raw_container
+};

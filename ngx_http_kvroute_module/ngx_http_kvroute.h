@@ -1,0 +1,211 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_H_INCLUDED_
+
+
+#include "ngx_http_kvroute_compat.h"
+
+#include "core/kvr_prompt.h"
+#include "core/kvr_registry.h"
+#include "core/kvr_policy.h"
+#include "core/kvr_usage.h"
+
+
+#define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
+
+#define NGX_HTTP_KVROUTE_UNSET_PEER   ((uint32_t) -1)
+
+
+typedef struct ngx_http_kvroute_zone_s     ngx_http_kvroute_zone_t;
+typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
+typedef struct ngx_http_kvroute_ctx_s      ngx_http_kvroute_ctx_t;
+
+
+typedef struct {
+    ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
+    ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
+
+    size_t                       max_body;  /* largest of all locations */
+} ngx_http_kvroute_main_conf_t;
+
+
+/* what a worker knows of one list of peers, by position in it */
+typedef struct {
+    ngx_uint_t                   number;    /* peers in the list */
+    uint32_t                    *id;        /* number in the zone, or UNSET */
+    uint32_t                    *seat;
+} ngx_http_kvroute_list_t;
+
+
+typedef struct {
+    ngx_shm_zone_t              *shm_zone;
+    ngx_http_kvroute_zone_t     *zone;
+    kvr_policy_e                 policy;
+    size_t                       capacity;  /* bytes a peer is assumed to hold */
+
+    /* per worker, made anew when the configuration of the peers changes */
+
+    ngx_http_upstream_srv_conf_t  *upstream;
+    ngx_http_kvroute_list_t      list[2];   /* primary, backup */
+    ngx_uint_t                   config;
+    uint64_t                     set;       /* peers in both, by number */
+    unsigned                     ready:1;
+} ngx_http_kvroute_srv_conf_t;
+
+
+typedef struct {
+    size_t                       max_body;
+    ngx_http_complex_value_t    *salt;
+} ngx_http_kvroute_loc_conf_t;
+
+
+/*
+ * One request on one upstream: what nginx hands to get() and free().  It is in
+ * the request's pool and lives as long as that.
+ */
+
+struct ngx_http_kvroute_attempt_s {
+    /* the round robin data must be first */
+    ngx_http_upstream_rr_peer_data_t   rrp;
+
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_kvroute_srv_conf_t *conf;
+
+    uint32_t                    *matched;   /* units, by peer; or NULL */
+
+    /* of the peer in use */
+
+    uint32_t                     id;
+    uint32_t                     seat;
+    uint64_t                     pending;   /* bytes reserved */
+    kvr_lesson_t                 lesson;
+    ngx_msec_t                   start;
+
+    unsigned                     tries:8;
+    unsigned                     bodyless:1;
+    unsigned                     reserved:1;
+    unsigned                     started:1; /* first body event was seen */
+    unsigned                     stale:1;   /* one stale connection forgiven */
+};
+
+
+/* what is kept of a request, found again after internal redirects */
+
+struct ngx_http_kvroute_ctx_s {
+    ngx_http_request_t          *request;
+    ngx_http_kvroute_attempt_t  *attempt;   /* the last one */
+
+    ngx_str_t                    salt;
+    ngx_str_t                    model;
+    ngx_str_t                    peer;
+
+    uint64_t                     bytes;     /* of prompt */
+    uint64_t                     extra;
+    uint64_t                     matched;   /* receipt of the last decision */
+    uint64_t                     best;
+    double                       cost;
+
+    uint64_t                    *chain;     /* only of unbuffered bodies */
+    uint32_t                     units;
+    uint32_t                     entries;
+
+    ngx_msec_t                   ttft;
+
+    kvr_policy_e                 policy;
+    kvr_reason_e                 reason;
+    kvr_usage_t                  usage;
+
+    unsigned                     read:1;    /* the body was looked at */
+    unsigned                     parsed:1;  /* and gave a prompt */
+    unsigned                     decided:1;
+    unsigned                     ttft_set:1;
+};
+
+
+/* a zone: what all processes share, and this process's way into it */
+
+typedef struct {
+    uint64_t                     magic;     /* layout of all below */
+    uint64_t                     unit;
+    uint64_t                     max_peers;
+    uint64_t                     processes;
+    uint64_t                     lines;
+    ngx_atomic_t                 generation;
+
+    uint8_t                      secret[KVR_SECRET_LEN];
+
+    kvr_registry_t              *registry;
+    kvr_load_t                  *load;
+    kvr_index_t                 *index;
+} ngx_http_kvroute_shctx_t;
+
+
+struct ngx_http_kvroute_zone_s {
+    ngx_http_kvroute_shctx_t    *sh;
+    ngx_slab_pool_t             *shpool;
+    ngx_shm_zone_t              *shm_zone;
+    ngx_str_t                    name;      /* ends in '\0' */
+
+    ngx_uint_t                   unit;      /* blocks to an entry */
+    ngx_uint_t                   max_peers;
+    ngx_uint_t                   processes;
+
+    uint64_t                     generation;
+    uint32_t                     row;       /* of this process */
+
+    unsigned                     claimed:1;
+    unsigned                     crowded:1; /* warned of too many peers */
+};
+
+
+extern ngx_module_t  ngx_http_kvroute_module;
+extern ngx_module_t  ngx_http_kvroute_filter_module;
+
+
+/* _zone */
+
+ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
+    ngx_http_kvroute_zone_t *zone, ngx_str_t *name, size_t size);
+ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
+ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
+void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
+ngx_int_t ngx_http_kvroute_zone_peers(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+
+/* _request */
+
+ngx_http_kvroute_ctx_t *ngx_http_kvroute_get_ctx(ngx_http_request_t *r);
+ngx_http_kvroute_ctx_t *ngx_http_kvroute_create_ctx(ngx_http_request_t *r);
+void ngx_http_kvroute_request_read(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+
+/* _upstream */
+
+ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *us);
+
+/* _attempt */
+
+void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
+    uint32_t id, uint32_t seat, uint64_t pending);
+void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+
+/* _variables */
+
+ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
+
+/* _status */
+
+ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
+
+
+#endif /* _NGX_HTTP_KVROUTE_H_INCLUDED_ */

@@ -1,0 +1,146 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * An attempt: one peer in use by one request, from get() to free().
+ *
+ * While it lasts it is counted in this process's row: as active to its end, as
+ * pending to the first event of the response.  What the index learned from it
+ * stands if the peer answered 2xx, and is taken back if it did not.  All of it
+ * can be ended twice: a worker that is made to quit may destroy the request's
+ * pool before free() comes.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
+    int32_t active, int64_t pending);
+
+
+/* called under the peers' lock: nothing but arithmetic */
+void
+ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
+    uint32_t seat, uint64_t pending)
+{
+    at->id = id;
+    at->seat = seat;
+    at->pending = pending;
+    at->lesson.valid = 0;
+    at->started = 0;
+    at->start = ngx_current_msec;
+    at->reserved = 1;
+
+    ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+}
+
+
+static void
+ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
+    int64_t pending)
+{
+    kvr_load_t               *load;
+    ngx_http_kvroute_zone_t  *zone;
+
+    if (at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    zone = at->conf->zone;
+    load = zone->sh->load;
+
+    kvr_load_add(load, zone->row, at->id, active, pending);
+    kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
+                 pending);
+}
+
+
+/* the index learns at the pick: siblings of a burst follow the first one */
+void
+ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    if (at->id == KVR_REGISTRY_NONE || !ctx->parsed || ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    if (chain == NULL) {
+        return;
+    }
+
+    kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
+                    at->id, at->matched ? at->matched[at->id] : 0,
+                    &at->lesson);
+}
+
+
+/* the first event of the body: the prompt is computed */
+void
+ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t               status;
+    ngx_http_request_t      *r;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    if (!at->reserved || at->started) {
+        return;
+    }
+
+    at->started = 1;
+
+    ngx_http_kvroute_attempt_count(at, 0, -(int64_t) at->pending);
+    at->pending = 0;
+
+    ctx = at->ctx;
+    r = ctx->request;
+
+    status = r->upstream ? r->upstream->headers_in.status_n : 0;
+
+    if (status >= 200 && status < 300) {
+        at->lesson.valid = 0;
+
+        ctx->ttft = ngx_current_msec - at->start;
+        ctx->ttft_set = 1;
+    }
+}
+
+
+void
+ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    if (!at->reserved) {
+        return;
+    }
+
+    at->reserved = 0;
+
+    ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);
+    at->pending = 0;
+
+    if (!at->lesson.valid) {
+        return;
+    }
+
+    at->lesson.valid = 0;
+
+    ctx = at->ctx;
+
+    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+
+    if (chain) {
+        kvr_index_forget(at->conf->zone->sh->index, chain, ctx->entries,
+                         &at->lesson);
+    }
+}

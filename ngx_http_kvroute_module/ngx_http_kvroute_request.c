@@ -1,0 +1,482 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What is kept of a request, and the one place that reads its body.
+ *
+ * Chains of hashes are not kept with requests, which may be open for minutes
+ * by the thousand: they are made in this worker's scratch memory when a
+ * decision is due, and made again in the rare case that one attempt has failed
+ * and its lesson must be taken back or a second one taught.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+#define NGX_HTTP_KVROUTE_WINDOW  65536
+
+
+/* a request's body, as the reader of core/ wants it */
+
+typedef struct {
+    ngx_chain_t                 *first;
+    ngx_chain_t                 *link;     /* where the last window was */
+    uint64_t                     offset;   /* of link in the body */
+    ngx_uint_t                   failed;   /* a file could not be read */
+    ngx_log_t                   *log;
+} ngx_http_kvroute_body_t;
+
+
+static void ngx_http_kvroute_cleanup(void *data);
+static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr);
+static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
+static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
+    uint64_t offset, size_t *len);
+
+
+/* scratch memory of this worker: of no use after an event is handled */
+
+static uint64_t                *ngx_http_kvroute_digests;
+static size_t                   ngx_http_kvroute_max_digests;
+static uint64_t                *ngx_http_kvroute_chain;
+static size_t                   ngx_http_kvroute_max_chain;
+static u_char                  *ngx_http_kvroute_window;
+static kvr_prompt_t             ngx_http_kvroute_prompt;
+
+/* whose chain it is; the context's address alone might be used again */
+
+static ngx_http_kvroute_ctx_t  *ngx_http_kvroute_owner;
+static ngx_http_kvroute_zone_t *ngx_http_kvroute_owner_zone;
+
+
+ngx_http_kvroute_ctx_t *
+ngx_http_kvroute_get_ctx(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    if (ctx || (!r->internal && !r->filter_finalize)) {
+        return ctx;
+    }
+
+    /*
+     * if module context was reset, e.g. by an internal redirect, the original
+     * one can still be found by its cleanup handler
+     */
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+
+        if (cln->handler == ngx_http_kvroute_cleanup) {
+            ctx = cln->data;
+
+            if (ctx->request == r) {
+                ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
+                return ctx;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+ngx_http_kvroute_ctx_t *
+ngx_http_kvroute_create_ctx(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+
+    if (ctx) {
+        return ctx;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_ctx_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    ctx = cln->data;
+
+    ngx_memzero(ctx, sizeof(ngx_http_kvroute_ctx_t));
+
+    ctx->request = r;
+
+    cln->handler = ngx_http_kvroute_cleanup;
+
+    ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
+
+    return ctx;
+}
+
+
+/* free() comes first as a rule, but not when a worker is made to quit */
+static void
+ngx_http_kvroute_cleanup(void *data)
+{
+    ngx_http_kvroute_ctx_t *ctx = data;
+
+    if (ctx->attempt) {
+        ngx_http_kvroute_attempt_end(ctx->attempt);
+    }
+
+    if (ngx_http_kvroute_owner == ctx) {
+        ngx_http_kvroute_owner = NULL;
+    }
+}
+
+
+/* reads the body, once, as far as it is there */
+void
+ngx_http_kvroute_request_read(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    kvr_prompt_t                 *pr;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (ctx->read) {
+        return;
+    }
+
+    ctx->read = 1;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->salt
+        && ngx_http_complex_value(r, klcf->salt, &ctx->salt) != NGX_OK)
+    {
+        ctx->salt.len = 0;
+        return;
+    }
+
+    /* what is not read weighs as much as it is long */
+
+    ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
+
+    pr = &ngx_http_kvroute_prompt;
+
+    if (!ngx_http_kvroute_request_readable(r)
+        || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
+    {
+        return;
+    }
+
+    if (pr->model_len) {
+        ctx->model.data = ngx_pnalloc(r->pool, pr->model_len);
+
+        if (ctx->model.data) {
+            ngx_memcpy(ctx->model.data, pr->model, pr->model_len);
+            ctx->model.len = pr->model_len;
+        }
+    }
+
+    if (pr->shape == KVR_PROMPT_NONE) {
+        return;
+    }
+
+    ctx->parsed = 1;
+    ctx->bytes = pr->bytes;
+    ctx->extra = pr->extra;
+    ctx->units = pr->blocks / (uint32_t) zone->unit;
+    ctx->entries = pr->n;
+
+    /* a body that is passed on as it comes cannot be read again */
+
+    if (r->request_body_no_buffering && pr->n) {
+
+        ctx->chain = ngx_palloc(r->pool, pr->n * sizeof(uint64_t));
+
+        if (ctx->chain == NULL) {
+            ctx->parsed = 0;
+            return;
+        }
+
+        ngx_memcpy(ctx->chain, ngx_http_kvroute_chain,
+                   pr->n * sizeof(uint64_t));
+    }
+}
+
+
+/* the chain of a request that was read: still there, or made again */
+uint64_t *
+ngx_http_kvroute_request_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    kvr_prompt_t  *pr;
+
+    if (ctx->chain) {
+        return ctx->chain;
+    }
+
+    if (ngx_http_kvroute_owner != ctx || ngx_http_kvroute_owner_zone != zone) {
+
+        pr = &ngx_http_kvroute_prompt;
+
+        if (!ctx->parsed
+            || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
+        {
+            return NULL;
+        }
+
+        /* another zone has other units, a file may have failed meanwhile */
+
+        ctx->units = pr->blocks / (uint32_t) zone->unit;
+        ctx->entries = pr->n;
+    }
+
+    return ngx_http_kvroute_chain;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_request_parse(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr)
+{
+    int                           rc;
+    kvr_prompt_conf_t             conf;
+    ngx_http_kvroute_body_t       body;
+
+    ngx_http_kvroute_owner = NULL;
+
+    if (ngx_http_kvroute_request_scratch(r) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conf.secret = zone->sh->secret;
+    conf.salt = ctx->salt.data;
+    conf.salt_len = ctx->salt.len;
+    conf.path = r->uri.data;
+    conf.path_len = r->uri.len;
+    conf.unit = (unsigned) zone->unit;
+    conf.digests = ngx_http_kvroute_digests;
+    conf.max_digests = ngx_http_kvroute_max_digests;
+    conf.chain = ngx_http_kvroute_chain;
+    conf.max_chain = ngx_http_kvroute_max_chain;
+
+    body.first = r->request_body->bufs;
+    body.link = body.first;
+    body.offset = 0;
+    body.failed = 0;
+    body.log = r->connection->log;
+
+    rc = kvr_prompt_read(pr, &conf, ngx_http_kvroute_request_fetch, &body);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "kvroute prompt: rc %d shape %d bytes %uL entries %uD",
+                   rc, pr->shape, pr->bytes, pr->n);
+
+    if (body.failed || rc == KVR_ERROR) {
+        return NGX_DECLINED;
+    }
+
+    /* a body that ends too early is all right while more of it is to come */
+
+    if (rc == KVR_AGAIN && !r->reading_body) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_kvroute_owner = ctx;
+    ngx_http_kvroute_owner_zone = zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_request_scratch(ngx_http_request_t *r)
+{
+    size_t                         n;
+    ngx_log_t                     *log;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    /* the longest body, three short blocks, and media that weigh more */
+
+    n = kmcf->max_body / KVR_BLOCK + 8
+        + KVR_MESSAGE_MEDIA_MAX * (KVR_MESSAGE_MEDIA_LEN / KVR_BLOCK + 1);
+
+    if (n <= ngx_http_kvroute_max_digests) {
+        return NGX_OK;
+    }
+
+    log = r->connection->log;
+
+    if (ngx_http_kvroute_max_digests) {
+        ngx_free(ngx_http_kvroute_digests);
+        ngx_free(ngx_http_kvroute_chain);
+        ngx_free(ngx_http_kvroute_window);
+        ngx_http_kvroute_max_digests = 0;
+    }
+
+    ngx_http_kvroute_digests = ngx_alloc(n * sizeof(uint64_t), log);
+
+    ngx_http_kvroute_max_chain = kvr_chain_entries((uint32_t) n);
+    ngx_http_kvroute_chain = ngx_alloc(ngx_http_kvroute_max_chain
+                                       * sizeof(uint64_t), log);
+
+    ngx_http_kvroute_window = ngx_alloc(NGX_HTTP_KVROUTE_WINDOW, log);
+
+    if (ngx_http_kvroute_digests == NULL
+        || ngx_http_kvroute_chain == NULL
+        || ngx_http_kvroute_window == NULL)
+    {
+        if (ngx_http_kvroute_digests) {
+            ngx_free(ngx_http_kvroute_digests);
+        }
+
+        if (ngx_http_kvroute_chain) {
+            ngx_free(ngx_http_kvroute_chain);
+        }
+
+        if (ngx_http_kvroute_window) {
+            ngx_free(ngx_http_kvroute_window);
+        }
+
+        return NGX_ERROR;
+    }
+
+    ngx_http_kvroute_max_digests = n;
+
+    return NGX_OK;
+}
+
+
+/* whether there is a body at all that could be JSON */
+static ngx_uint_t
+ngx_http_kvroute_request_readable(ngx_http_request_t *r)
+{
+    off_t                         size;
+    ngx_chain_t                  *cl;
+    ngx_table_elt_t              *h;
+    ngx_list_part_t              *part;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL) {
+        return 0;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    size = 0;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        size += ngx_buf_size(cl->buf);
+    }
+
+    size = ngx_max(size, r->headers_in.content_length_n);
+
+    if (size > (off_t) klcf->max_body) {
+        return 0;
+    }
+
+    h = r->headers_in.content_type;
+
+    if (h && h->value.len >= 16
+        && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
+           == 0)
+    {
+        return 0;
+    }
+
+    /* nginx has no slot for it in requests */
+
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == sizeof("Content-Encoding") - 1
+            && ngx_strncasecmp(h[i].key.data, (u_char *) "Content-Encoding",
+                               sizeof("Content-Encoding") - 1)
+               == 0
+            && (h[i].value.len != 8
+                || ngx_strncasecmp(h[i].value.data, (u_char *) "identity", 8)
+                   != 0))
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+static const uint8_t *
+ngx_http_kvroute_request_fetch(void *data, uint64_t offset, size_t *len)
+{
+    ngx_http_kvroute_body_t *body = data;
+
+    off_t         size;
+    ssize_t       n;
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    if (offset < body->offset) {
+        body->link = body->first;
+        body->offset = 0;
+    }
+
+    for (cl = body->link; cl; cl = cl->next) {
+
+        b = cl->buf;
+        size = ngx_buf_size(b);
+
+        body->link = cl;
+
+        if (offset - body->offset >= (uint64_t) size) {
+            if (cl->next == NULL) {
+                break;
+            }
+
+            body->offset += size;
+            continue;
+        }
+
+        offset -= body->offset;
+        size -= (off_t) offset;
+
+        if (ngx_buf_in_memory(b)) {
+            *len = (size_t) size;
+            return b->pos + offset;
+        }
+
+        size = ngx_min(size, NGX_HTTP_KVROUTE_WINDOW);
+
+        n = ngx_read_file(b->file, ngx_http_kvroute_window, (size_t) size,
+                          b->file_pos + (off_t) offset);
+
+        if (n <= 0) {
+            body->failed = 1;
+            break;
+        }
+
+        *len = (size_t) n;
+        return ngx_http_kvroute_window;
+    }
+
+    *len = 0;
+    return NULL;
+}

@@ -1,0 +1,183 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The receipt of the last decision, for access logs.  A value that is not
+ * known is "not found", which logs as "-".
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+#define NGX_HTTP_KVROUTE_VAR_POLICY   0
+#define NGX_HTTP_KVROUTE_VAR_REASON   1
+#define NGX_HTTP_KVROUTE_VAR_PEER     2
+#define NGX_HTTP_KVROUTE_VAR_MODEL    3
+#define NGX_HTTP_KVROUTE_VAR_PROMPT   4
+#define NGX_HTTP_KVROUTE_VAR_MATCHED  5
+#define NGX_HTTP_KVROUTE_VAR_BEST     6
+#define NGX_HTTP_KVROUTE_VAR_TTFT     7
+
+
+static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
+static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
+
+    { ngx_string("kvroute_policy"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_POLICY, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_reason"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_REASON, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_peer"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_PEER, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_model"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_MODEL, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_prompt_bytes"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_PROMPT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_matched_bytes"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_MATCHED, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_best_bytes"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_BEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_ttft"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_TTFT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+      ngx_http_null_variable
+};
+
+
+ngx_int_t
+ngx_http_kvroute_add_variables(ngx_conf_t *cf)
+{
+    ngx_http_variable_t  *var, *v;
+
+    for (v = ngx_http_kvroute_vars; v->name.len; v++) {
+        var = ngx_http_add_variable(cf, &v->name, v->flags);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = v->get_handler;
+        var->data = v->data;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
+{
+    u_char                  *p;
+    uint64_t                 n;
+    ngx_str_t                s;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+
+    if (ctx == NULL || !ctx->decided) {
+        goto not_found;
+    }
+
+    n = 0;
+
+    switch (data) {
+
+    case NGX_HTTP_KVROUTE_VAR_POLICY:
+        s.data = (u_char *) kvr_policy_name(ctx->policy);
+        s.len = ngx_strlen(s.data);
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_REASON:
+        s.data = (u_char *) kvr_reason_name(ctx->reason);
+        s.len = ngx_strlen(s.data);
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_PEER:
+        s = ctx->peer;
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_MODEL:
+        s = ctx->model;
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_TTFT:
+
+        if (!ctx->ttft_set) {
+            goto not_found;
+        }
+
+        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+        if (p == NULL) {
+            return NGX_ERROR;
+        }
+
+        v->len = ngx_sprintf(p, "%T.%03M", (time_t) (ctx->ttft / 1000),
+                             ctx->ttft % 1000)
+                 - p;
+        v->data = p;
+
+        goto found;
+
+    case NGX_HTTP_KVROUTE_VAR_PROMPT:
+        n = ctx->bytes;
+        break;
+
+    case NGX_HTTP_KVROUTE_VAR_MATCHED:
+        n = ctx->matched;
+        break;
+
+    case NGX_HTTP_KVROUTE_VAR_BEST:
+        n = ctx->best;
+        break;
+    }
+
+    if (!ctx->parsed) {
+        goto not_found;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    v->len = ngx_sprintf(p, "%uL", n) - p;
+    v->data = p;
+
+    goto found;
+
+string:
+
+    if (s.len == 0) {
+        goto not_found;
+    }
+
+    v->len = s.len;
+    v->data = s.data;
+
+found:
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
+
+not_found:
+
+    v->not_found = 1;
+
+    return NGX_OK;
+}

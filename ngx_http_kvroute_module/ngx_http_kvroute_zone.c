@@ -1,0 +1,822 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The shared memory of a zone: its layout, its life over reloads, the row of
+ * this process in it, and the peers of this configuration.
+ *
+ * All is allocated at once when the zone is new and never again.  On a reload
+ * with the same size nginx hands the old memory over; then nothing may be
+ * written to it before the new configuration is known to be good, so the new
+ * workers enter their peers themselves, under the zone's mutex.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+#include <signal.h>
+#include <sys/random.h>
+
+
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303031ULL  /* kvr00001 */
+#define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
+
+
+static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
+    void *data);
+static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old);
+static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
+static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
+static void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log);
+static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
+static kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
+static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
+static void ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
+    uint32_t column, kvr_load_sum_t *left);
+static ngx_int_t ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
+    ngx_log_t *log);
+static void ngx_http_kvroute_zone_rename(ngx_http_kvroute_zone_t *zone);
+
+
+static ngx_event_t       ngx_http_kvroute_zone_event;
+static ngx_connection_t  ngx_http_kvroute_zone_dummy;
+
+
+ngx_int_t
+ngx_http_kvroute_zone_add(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
+    ngx_str_t *name, size_t size)
+{
+    ngx_shm_zone_t  *shm_zone;
+
+    shm_zone = ngx_shared_memory_add(cf, name, size, &ngx_http_kvroute_module);
+    if (shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (shm_zone->data) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate kvroute_zone \"%V\"", name);
+        return NGX_ERROR;
+    }
+
+    shm_zone->init = ngx_http_kvroute_zone_init;
+    shm_zone->data = zone;
+
+    zone->shm_zone = shm_zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_http_kvroute_zone_t  *old = data;
+
+    u_char                    *p;
+    size_t                     size, registry, load;
+    uint64_t                   lines;
+    ngx_slab_pool_t           *shpool;
+    ngx_http_kvroute_zone_t   *zone;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    zone = shm_zone->data;
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    zone->shpool = shpool;
+
+    if (old) {
+        return ngx_http_kvroute_zone_reuse(shm_zone, zone, old);
+    }
+
+    if (shm_zone->shm.exists) {
+        zone->sh = shpool->data;
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_zone_note_size(shm_zone);
+
+    /* whatever whole pages there are, at once */
+
+    size = shpool->pfree * ngx_pagesize;
+
+    registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
+    load = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
+
+    lines = 0;
+
+    if (size > load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS)) {
+        lines = kvr_index_lines(size - load - KVR_CACHE_LINE
+                                - kvr_load_size(zone->processes,
+                                                KVR_REGISTRY_COLUMNS));
+    }
+
+    if (lines < 1024) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" is too small",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    p = ngx_slab_alloc(shpool, size);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(p, size);
+
+    sh = (ngx_http_kvroute_shctx_t *) p;
+
+    sh->unit = zone->unit;
+    sh->max_peers = zone->max_peers;
+    sh->processes = zone->processes;
+    sh->lines = lines;
+
+    if (ngx_http_kvroute_zone_secret(sh->secret, KVR_SECRET_LEN) != NGX_OK) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
+                      "kvroute_zone \"%V\": no random bytes for its secret",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    sh->registry = (kvr_registry_t *) (p + registry);
+    sh->registry->max_peers = (uint32_t) zone->max_peers;
+
+    sh->load = (kvr_load_t *) (p + load);
+    kvr_load_init(sh->load, (uint32_t) zone->processes, KVR_REGISTRY_COLUMNS);
+
+    load += kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
+
+    sh->index = (kvr_index_t *) (p + ngx_align(load, KVR_CACHE_LINE));
+    kvr_index_init(sh->index, lines);
+
+    sh->magic = NGX_HTTP_KVROUTE_MAGIC;
+
+    zone->sh = sh;
+    shpool->data = sh;
+
+    return NGX_OK;
+}
+
+
+/* the memory stays: what shapes it must be what it was */
+static ngx_int_t
+ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old)
+{
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = old->sh;
+
+    if (sh->magic != NGX_HTTP_KVROUTE_MAGIC) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" was made by another version of the "
+                      "module, restart nginx or change its size",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    if (sh->unit != zone->unit) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses block=%ui while previously it "
+                      "used block=%uL", &shm_zone->shm.name,
+                      zone->unit * KVR_BLOCK, sh->unit * KVR_BLOCK);
+        return NGX_ERROR;
+    }
+
+    if (sh->max_peers != zone->max_peers) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses max_peers=%ui while previously "
+                      "it used max_peers=%uL", &shm_zone->shm.name,
+                      zone->max_peers, sh->max_peers);
+        return NGX_ERROR;
+    }
+
+    if (sh->processes != zone->processes) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses processes=%ui while previously "
+                      "it used processes=%uL", &shm_zone->shm.name,
+                      zone->processes, sh->processes);
+        return NGX_ERROR;
+    }
+
+    zone->sh = sh;
+
+    return NGX_OK;
+}
+
+
+/* a zone of another size starts cold: who reloads should know */
+static void
+ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
+{
+    ngx_uint_t        i;
+    ngx_shm_zone_t   *old;
+    ngx_list_part_t  *part;
+
+    if (ngx_cycle == NULL || ngx_cycle->shared_memory.part.elts == NULL) {
+        return;
+    }
+
+    part = (ngx_list_part_t *) &ngx_cycle->shared_memory.part;
+    old = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return;
+            }
+
+            part = part->next;
+            old = part->elts;
+            i = 0;
+        }
+
+        if (old[i].tag == shm_zone->tag
+            && old[i].shm.name.len == shm_zone->shm.name.len
+            && ngx_strncmp(old[i].shm.name.data, shm_zone->shm.name.data,
+                           shm_zone->shm.name.len)
+               == 0)
+        {
+            ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                          "kvroute_zone \"%V\" was resized from %uz to %uz "
+                          "and starts empty", &shm_zone->shm.name,
+                          old[i].shm.size, shm_zone->shm.size);
+            return;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_zone_secret(u_char *secret, size_t len)
+{
+    size_t   n;
+    ssize_t  rc;
+
+    for (n = 0; n < len; n += (size_t) rc) {
+        rc = getrandom(secret + n, len - n, 0);
+
+        if (rc == -1) {
+            if (ngx_errno != NGX_EINTR) {
+                return NGX_ERROR;
+            }
+
+            rc = 0;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                       i;
+    ngx_core_conf_t                 *ccf;
+    ngx_http_kvroute_zone_t        **zone;
+    ngx_http_upstream_srv_conf_t   **uscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return NGX_OK;
+    }
+
+    /* workers of one configuration know each other by this number */
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        zone[i]->generation = ngx_atomic_fetch_add(&zone[i]->sh->generation, 1)
+                              + 1;
+    }
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+#if (NGX_HTTP_UPSTREAM_ZONE)
+        if (uscf[i]->shm_zone) {
+            continue;
+        }
+#endif
+
+        if (ccf->worker_processes > 1) {
+            ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                          "upstream \"%V\" in %s:%ui has \"kvroute\" but no "
+                          "\"zone\": workers do not share failures and "
+                          "weights of its servers",
+                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_event_t                    *ev;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL || kmcf->zones.nelts == 0) {
+        return NGX_OK;
+    }
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        ngx_http_kvroute_zone_sweep(zone[i], cycle->log);
+
+        zone[i]->row = kvr_load_claim(zone[i]->sh->load,
+                                      ngx_http_kvroute_zone_owner(ngx_pid),
+                                      zone[i]->generation);
+        zone[i]->claimed = 1;
+
+        if (zone[i]->row == zone[i]->processes) {
+            ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                          "kvroute_zone \"%V\" has no row for this process, "
+                          "its load counters will not heal if it is killed: "
+                          "set \"processes\" above %ui",
+                          &zone[i]->name, zone[i]->processes);
+        }
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        if (ngx_http_kvroute_zone_peers(
+                ngx_http_conf_upstream_srv_conf(uscf[i],
+                                                ngx_http_kvroute_module),
+                cycle->log)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    if (ngx_worker != 0) {
+        return NGX_OK;
+    }
+
+    ev = &ngx_http_kvroute_zone_event;
+
+    ngx_http_kvroute_zone_dummy.fd = (ngx_socket_t) -1;
+
+    ev->handler = ngx_http_kvroute_zone_timer;
+    ev->data = &ngx_http_kvroute_zone_dummy;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return;
+    }
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->claimed) {
+            zone[i]->claimed = 0;
+            kvr_load_release(zone[i]->sh->load, zone[i]->row);
+        }
+    }
+}
+
+
+static void
+ngx_http_kvroute_zone_timer(ngx_event_t *ev)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        ngx_http_kvroute_zone_sweep(zone[i], ev->log);
+    }
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+}
+
+
+static void
+ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
+{
+    uint32_t  n;
+
+    n = kvr_load_sweep(zone->sh->load, ngx_http_kvroute_zone_owner(ngx_pid),
+                       ngx_http_kvroute_zone_alive, ngx_http_kvroute_zone_heal,
+                       zone);
+
+    if (n) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "kvroute_zone \"%V\": counters of %uD dead processes "
+                      "were taken back", &zone->name, n);
+    }
+}
+
+
+/*
+ * A process id may be used again: it takes the time of its start to tell a
+ * process.  Where there is no /proc to ask the id alone must do.
+ */
+static kvr_load_owner_t
+ngx_http_kvroute_zone_owner(ngx_pid_t pid)
+{
+    int         i;
+    u_char     *p;
+    ssize_t     n;
+    ngx_fd_t    fd;
+    uint64_t    started;
+    u_char      name[sizeof("/proc//stat") + NGX_INT64_LEN], buf[1024];
+
+    static kvr_load_owner_t  self;
+    static ngx_pid_t         self_pid;
+
+    if (pid == self_pid) {
+        return self;
+    }
+
+    started = 0;
+
+    ngx_sprintf(name, "/proc/%P/stat%Z", pid);
+
+    fd = ngx_open_file(name, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+
+    if (fd != NGX_INVALID_FILE) {
+        n = ngx_read_fd(fd, buf, sizeof(buf) - 1);
+
+        (void) ngx_close_file(fd);
+
+        buf[ngx_max(n, 0)] = '\0';
+
+        /* the name of the program may hold anything but ends in the last ")" */
+
+        p = (u_char *) strrchr((char *) buf, ')');
+
+        for (i = 2; p && i < 22; i++) {
+            p = (u_char *) ngx_strchr(p + 1, ' ');
+        }
+
+        if (p) {
+            started = strtoull((char *) p + 1, NULL, 10);
+        }
+    }
+
+    if (pid == ngx_pid) {
+        self = kvr_load_owner(pid, started);
+        self_pid = pid;
+    }
+
+    return kvr_load_owner(pid, started);
+}
+
+
+static int
+ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
+{
+    ngx_pid_t  pid;
+
+    pid = (ngx_pid_t) (owner >> 32);
+
+    if (kill(pid, 0) == -1 && ngx_errno == NGX_ESRCH) {
+        return 0;
+    }
+
+    return ngx_http_kvroute_zone_owner(pid) == owner;
+}
+
+
+/*
+ * nginx itself never gives back the connections that a killed worker has
+ * counted on a peer.  Of ours we know how many there were.
+ */
+static void
+ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
+    kvr_load_sum_t *left)
+{
+    ngx_http_kvroute_zone_t  *zone = data;
+
+    ngx_uint_t                      i, n;
+    kvr_seat_t                     *seat;
+    kvr_peer_t                     *peer;
+    kvr_upstream_t                 *upstream;
+    ngx_http_upstream_rr_peer_t    *p;
+    ngx_http_upstream_rr_peers_t   *peers;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (column < KVR_INDEX_PEERS
+        || row->generation != zone->generation)
+    {
+        return;
+    }
+
+    seat = &zone->sh->registry->seat[column - KVR_INDEX_PEERS];
+    peer = &zone->sh->registry->peer[seat->peer];
+    upstream = &zone->sh->registry->upstream[seat->upstream];
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+    if (kmcf == NULL) {
+        return;
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->zone != zone
+            || uscf[i]->host.len != upstream->len
+            || ngx_memcmp(uscf[i]->host.data, upstream->name, upstream->len)
+               != 0)
+        {
+            continue;
+        }
+
+        peers = uscf[i]->peer.data;
+
+#if (NGX_HTTP_UPSTREAM_ZONE)
+        if (peers->shpool == NULL) {
+            return;
+        }
+#endif
+
+        for (n = 0; peers && n < 2; peers = peers->next, n++) {
+
+            ngx_http_upstream_rr_peers_rlock(peers);
+
+            for (p = peers->peer; p; p = p->next) {
+
+                if (p->name.len != peer->len
+                    || ngx_memcmp(p->name.data, peer->name, peer->len) != 0)
+                {
+                    continue;
+                }
+
+                ngx_http_upstream_rr_peer_lock(peers, p);
+                p->conns -= ngx_min(p->conns, left->active);
+                left->active = 0;
+                ngx_http_upstream_rr_peer_unlock(peers, p);
+            }
+
+            ngx_http_upstream_rr_peers_unlock(peers);
+        }
+
+        return;
+    }
+}
+
+
+/* finds the numbers of an upstream's peers, once per worker and change */
+ngx_int_t
+ngx_http_kvroute_zone_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
+{
+    ngx_uint_t                     i;
+    ngx_http_kvroute_zone_t       *zone;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    zone = conf->zone;
+    peers = conf->upstream->peer.data;
+
+    conf->ready = 0;
+    conf->set = 0;
+
+    /* read first: a change in between makes us come again */
+
+    conf->config = ngx_http_kvroute_peers_config(peers);
+
+    for (i = 0; i < 2; i++) {
+
+        if (ngx_http_kvroute_zone_list(conf, peers, &conf->list[i], log)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        peers = peers ? peers->next : NULL;
+    }
+
+    conf->ready = 1;
+
+    ngx_http_kvroute_zone_rename(zone);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
+    ngx_log_t *log)
+{
+    u_char                        *names, *p;
+    size_t                         size;
+    uint32_t                       id, seat;
+    uint64_t                       units;
+    ngx_str_t                     *host;
+    ngx_uint_t                     i, n;
+    ngx_http_kvroute_zone_t       *zone;
+    ngx_http_kvroute_shctx_t      *sh;
+    ngx_http_upstream_rr_peer_t   *peer;
+
+    if (list->id) {
+        ngx_free(list->id);
+        list->id = NULL;
+    }
+
+    list->number = 0;
+
+    if (peers == NULL) {
+        return NGX_OK;
+    }
+
+    zone = conf->zone;
+    sh = zone->sh;
+    host = &conf->upstream->host;
+
+    /* copy the names, since two locks at a time are one too many */
+
+    ngx_http_upstream_rr_peers_rlock(peers);
+
+    n = 0;
+    size = 0;
+
+    for (peer = peers->peer; peer; peer = peer->next) {
+        size += peer->name.len + 1;
+        n++;
+    }
+
+    names = ngx_alloc(size + 1, log);
+
+    if (names) {
+        p = names;
+
+        for (peer = peers->peer; peer; peer = peer->next) {
+            p = ngx_cpymem(p, peer->name.data, peer->name.len);
+            *p++ = '\0';
+        }
+    }
+
+    ngx_http_upstream_rr_peers_unlock(peers);
+
+    if (names == NULL) {
+        return NGX_ERROR;
+    }
+
+    list->id = ngx_alloc((2 * n + 1) * sizeof(uint32_t), log);
+
+    if (list->id == NULL) {
+        ngx_free(names);
+        return NGX_ERROR;
+    }
+
+    list->seat = list->id + n;
+    list->number = n;
+
+    units = conf->capacity / (zone->unit * KVR_BLOCK);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    for (i = 0, p = names; i < n; i++, p += size + 1) {
+        size = ngx_strlen(p);
+
+        seat = KVR_REGISTRY_NONE;
+        id = kvr_registry_peer(sh->registry, sh->load, zone->row, sh->index,
+                               p, size, units);
+
+        if (id != KVR_REGISTRY_NONE) {
+            seat = kvr_registry_seat(sh->registry, sh->load, zone->row, id,
+                                     host->data, host->len);
+        }
+
+        if (seat == KVR_REGISTRY_NONE) {
+            id = KVR_REGISTRY_NONE;
+        }
+
+        list->id[i] = id;
+        list->seat[i] = seat;
+
+        if (id != KVR_REGISTRY_NONE) {
+            conf->set |= (uint64_t) 1 << id;
+        }
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    for (i = 0; i < n && !zone->crowded; i++) {
+
+        if (list->id[i] == KVR_REGISTRY_NONE) {
+            ngx_log_error(NGX_LOG_WARN, log, 0,
+                          "kvroute_zone \"%V\" has no room for all peers of "
+                          "upstream \"%V\", the rest is used by load only: "
+                          "set \"max_peers\" above %ui",
+                          &zone->name, host, zone->max_peers);
+            zone->crowded = 1;
+        }
+    }
+
+    ngx_free(names);
+
+    return NGX_OK;
+}
+
+
+/* says which peers and seats this process's configuration has by now */
+static void
+ngx_http_kvroute_zone_rename(ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t                        column;
+    uint64_t                        names[KVR_LOAD_COLUMNS / 64];
+    ngx_uint_t                      i, k, n;
+    ngx_http_kvroute_list_t        *list;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    ngx_memzero(names, sizeof(names));
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+        if (kscf->zone != zone) {
+            continue;
+        }
+
+        if (!kscf->ready) {
+            return;
+        }
+
+        for (k = 0; k < 2; k++) {
+            list = &kscf->list[k];
+
+            for (n = 0; n < list->number; n++) {
+
+                if (list->id[n] == KVR_REGISTRY_NONE) {
+                    continue;
+                }
+
+                column = list->id[n];
+                names[column / 64] |= (uint64_t) 1 << column % 64;
+
+                column = kvr_registry_column(list->seat[n]);
+                names[column / 64] |= (uint64_t) 1 << column % 64;
+            }
+        }
+    }
+
+    kvr_load_rename(zone->sh->load, zone->row, names);
+}
