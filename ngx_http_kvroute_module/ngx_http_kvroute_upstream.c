@@ -130,6 +130,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     }
 
     if (r->request_body == NULL
+        || r->headers_in.content_length_n == 0
         || (r->request_body->bufs == NULL && !r->reading_body))
     {
         at->bodyless = 1;
@@ -141,6 +142,9 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     if (kscf->policy == KVR_POLICY_KV_CACHE && !peers->single) {
         ngx_http_kvroute_request_read(r, ctx, kscf->zone);
         ngx_http_kvroute_match(r, at);
+
+    } else if (!ctx->read) {
+        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
     }
 
     return NGX_OK;

@@ -592,11 +592,12 @@ kvr_json_skip(kvr_json_t *j)
 int
 kvr_json_skip_scalar(kvr_json_t *j)
 {
-    int       c;
+    int       c, number;
     size_t    n;
     uint8_t   word[6];
 
     n = 0;
+    number = 1;
 
     for ( ;; ) {
 
@@ -614,6 +615,12 @@ kvr_json_skip_scalar(kvr_json_t *j)
             word[n] = (uint8_t) c;
         }
 
+        if ((c < '0' || c > '9')
+            && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
+        {
+            number = 0;
+        }
+
         n++;
         j->p++;
     }
@@ -622,7 +629,7 @@ kvr_json_skip_scalar(kvr_json_t *j)
         return KVR_ERROR;
     }
 
-    if (word[0] == '-' || (word[0] >= '0' && word[0] <= '9')) {
+    if (number && (word[0] == '-' || (word[0] >= '0' && word[0] <= '9'))) {
         return KVR_OK;
     }
 

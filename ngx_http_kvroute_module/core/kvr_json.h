@@ -12,8 +12,9 @@
  * A pull reader over JSON text that lies in pieces: a chain of buffers, or a
  * file read window by window.  It makes no tree and allocates nothing.  What
  * the caller does not ask for is skipped by counting brackets outside strings:
- * the grammar inside skipped values is not checked, since the engine checks
- * the body anyway and only a guess where to send it is wanted here.
+ * the grammar inside skipped values is not checked, nor that of numbers, since
+ * the engine checks the body anyway and only a guess where to send it is wanted
+ * here.
  *
  * All functions return KVR_OK, KVR_ERROR (not JSON), or KVR_AGAIN (the text
  * ended before the value did, or could not be fetched).

@@ -1,0 +1,151 @@
+#!/usr/bin/perl
+
+# Errors of the configuration name the word that is wrong, with file and line.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+sub try_conf {
+    my ($http, $upstream, $location) = @_;
+
+    $t->conf(<<"EOF");
+http {
+%%TEMP%%
+$http
+    upstream u {
+        zone u 64k;
+        server 127.0.0.1:8081;
+$upstream
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { @{[ $location || '' ]} proxy_pass http://u; }
+    }
+}
+EOF
+    return $t->check();
+}
+
+sub good {
+    my ($name, @conf) = @_;
+    my ($ok, $out) = try_conf(@conf);
+    ok($ok, $name) or diag($out);
+}
+
+sub bad {
+    my ($name, $re, @conf) = @_;
+    my ($ok, $out) = try_conf(@conf);
+    ok(!$ok, "$name: refused");
+    like($out, $re, "$name: says why");
+}
+
+my $zone = 'kvroute_zone zone=z:1m;';
+
+good('plain', $zone, 'kvroute kv_cache zone=z;');
+good('default policy', $zone, 'kvroute zone=z;');
+good('alias', $zone, 'kvroute least_conn zone=z;');
+good('all of it', 'kvroute_zone zone=z:2m block=1024 max_peers=8 processes=4;'
+     . 'kvroute_max_body 1m; kvroute_salt $arg_tenant;',
+     'kvroute round_robin zone=z capacity=4m;',
+     'kvroute_max_body 2m; kvroute_salt x;');
+good('with keepalive after', $zone, 'kvroute zone=z; keepalive 4;');
+good('several zones', 'kvroute_zone zone=a:1m; kvroute_zone zone=z:1m;',
+     'kvroute zone=z;');
+
+my $at = qr{in /nginx.conf:\d+};
+
+bad('no zone parameter', qr/"kvroute" must have "zone" parameter $at/,
+    $zone, 'kvroute kv_cache;');
+bad('unknown zone', qr/kvroute zone "nope" is unknown in upstream "u" $at/,
+    $zone, 'kvroute zone=nope;');
+bad('unknown policy', qr/unknown policy "kv_cash" $at/,
+    $zone, 'kvroute kv_cash zone=z;');
+bad('off is no policy of an upstream', qr/unknown policy "off" $at/,
+    $zone, 'kvroute off zone=z;');
+bad('unknown parameter', qr/invalid parameter "speed=9" $at/,
+    $zone, 'kvroute kv_cache zone=z speed=9;');
+bad('second policy', qr/invalid parameter "round_robin" $at/,
+    $zone, 'kvroute kv_cache round_robin zone=z;');
+bad('duplicate', qr/"kvroute" directive is duplicate $at/,
+    $zone, 'kvroute zone=z; kvroute zone=z;');
+bad('capacity', qr/invalid value in parameter "capacity=lots" $at/,
+    $zone, 'kvroute zone=z capacity=lots;');
+bad('capacity of nothing', qr/invalid value in parameter "capacity=0" $at/,
+    $zone, 'kvroute zone=z capacity=0;');
+
+bad('zone without size', qr/invalid zone size "zone=z" $at/,
+    'kvroute_zone zone=z;', 'kvroute zone=z;');
+bad('zone without name', qr/invalid zone size "zone=:1m" $at/,
+    'kvroute_zone zone=:1m;', 'kvroute zone=z;');
+bad('zone of no size', qr/invalid zone size "zone=z:big" $at/,
+    'kvroute_zone zone=z:big;', 'kvroute zone=z;');
+bad('small zone', qr/zone "zone=z:64k" is too small $at/,
+    'kvroute_zone zone=z:64k;', 'kvroute zone=z;');
+bad('zone too small for its rows', qr/kvroute_zone "z" is too small/,
+    'kvroute_zone zone=z:600k processes=1024;', 'kvroute zone=z;');
+bad('zone twice', qr/duplicate kvroute_zone "z" $at/,
+    'kvroute_zone zone=z:1m; kvroute_zone zone=z:1m;', 'kvroute zone=z;');
+bad('zone of another kind', qr/"z" is already declared for a different use/,
+    'limit_req_zone $uri zone=z:1m rate=1r/s; kvroute_zone zone=z:1m;',
+    'kvroute zone=z;');
+bad('no zone', qr/"kvroute_zone" must have "zone" parameter $at/,
+    'kvroute_zone block=256;', 'kvroute zone=z;');
+bad('block', qr/value of parameter "block=128" must be between 256 and 4096/,
+    'kvroute_zone zone=z:1m block=128;', 'kvroute zone=z;');
+bad('odd block', qr/value of parameter "block=300" must be a power of two/,
+    'kvroute_zone zone=z:1m block=300;', 'kvroute zone=z;');
+bad('block of words', qr/invalid value in parameter "block=big" $at/,
+    'kvroute_zone zone=z:1m block=big;', 'kvroute zone=z;');
+bad('peers', qr/value of parameter "max_peers=65" must be between 1 and 64/,
+    'kvroute_zone zone=z:1m max_peers=65;', 'kvroute zone=z;');
+bad('processes', qr/parameter "processes=0" must be between 1 and 1024/,
+    'kvroute_zone zone=z:1m processes=0;', 'kvroute zone=z;');
+bad('unknown zone parameter', qr/invalid parameter "colour=red" $at/,
+    'kvroute_zone zone=z:1m colour=red;', 'kvroute zone=z;');
+
+bad('body', qr/"kvroute_max_body" directive invalid value $at/,
+    "$zone kvroute_max_body big;", 'kvroute zone=z;');
+bad('body twice', qr/"kvroute_max_body" directive is duplicate $at/,
+    "$zone kvroute_max_body 1m; kvroute_max_body 1m;", 'kvroute zone=z;');
+bad('wrong context', qr/"kvroute" directive is not allowed here $at/,
+    "$zone kvroute zone=z;", 'kvroute zone=z;');
+bad('salt of an unknown variable', qr/unknown "no_such" variable/,
+    "$zone kvroute_salt \$no_such;", 'kvroute zone=z;');
+
+# warnings
+
+{
+    my ($ok, $out) = try_conf($zone, 'least_conn; kvroute zone=z;');
+    ok($ok, 'another method before: accepted');
+    like($out, qr/\[warn\].*load balancing method redefined $at/,
+         'another method before: warned of');
+}
+
+for my $workers (1, 2) {
+    $t->{workers} = $workers;
+    $t->conf(<<"EOF");
+http {
+%%TEMP%%
+    $zone
+    upstream u { kvroute zone=z; server 127.0.0.1:8081; }
+}
+EOF
+    my ($ok, $out) = $t->check();
+    ok($ok, "no zone of the upstream, $workers workers: accepted");
+
+    if ($workers > 1) {
+        like($out, qr/upstream "u" $at has "kvroute" but no "zone"/,
+             'no zone of the upstream: warned of');
+    } else {
+        unlike($out, qr/warn/, 'one worker needs no zone');
+    }
+}
+
+$t->expect_log(qr/\[emerg\]/);
+$t->done();

@@ -1,0 +1,504 @@
+package Kvroute;
+
+# What the tests share: an nginx with the module, engines behind it, requests
+# to it.  Core Perl only.
+#
+#     my $t = Kvroute->new();
+#     $t->engines(3, '--speed', 100);
+#     $t->conf(<<'EOF');          # %%NAMES%% are filled in
+#     ...
+#     EOF
+#     $t->run();
+#     my $r = $t->post('/v1/chat/completions', chat('hello'));
+#     is($r->{status}, 200, 'served');
+#     $t->done();
+#
+# Environment: NGINX_BIN, KVROUTE_MODULE, KVROUTE_ENGINE, KVROUTE_WORKERS,
+# KVROUTE_KEEP=1 (leaves the folder of the test).
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use Exporter qw(import);
+use File::Basename qw(dirname);
+use File::Path qw(remove_tree);
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use JSON::PP;
+use POSIX qw(:sys_wait_h);
+use Test::More;
+use Time::HiRes qw(time sleep);
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute::Client qw(chat text);
+use Kvroute::Servers;
+
+our @ISA = qw(Kvroute::Client Kvroute::Servers);
+
+our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version));
+
+my @all;
+
+my $root = abs_path(dirname(__FILE__) . '/../..');
+my $build = $ENV{BUILD} || "$root/build";
+
+$SIG{PIPE} = 'IGNORE';
+$SIG{$_} = sub { exit 1 } for qw(INT TERM HUP);
+
+
+sub new {
+    my ($class, %arg) = @_;
+
+    my $t = bless {
+        dir => tempdir("kvroute-XXXXXX", TMPDIR => 1),
+        bin => $ENV{NGINX_BIN} || 'nginx',
+        module => $ENV{KVROUTE_MODULE}
+                  || "$build/ngx_http_kvroute_module.so",
+        engine => $ENV{KVROUTE_ENGINE} || "$build/t/engine",
+        workers => $arg{workers} || $ENV{KVROUTE_WORKERS} || 1,
+        owner => $$,
+        children => [],
+        vars => {},
+        taken => {},
+        expected => [],
+    }, $class;
+
+    chmod 0755, $t->{dir};
+
+    # the binary may have arguments: a loader and its library path
+
+    $t->{bin} = [ split ' ', $t->{bin} ];
+
+    $t->{vars}{PORT} = $t->port();
+    $t->{vars}{DIR} = $t->{dir};
+
+    push @all, $t;
+
+    return $t;
+}
+
+
+# a free port, given out once
+
+sub port {
+    my ($t) = @_;
+
+    for (1 .. 200) {
+        my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1',
+                                      Proto => 'tcp', ReuseAddr => 1)
+            or next;
+        my $port = $s->sockport();
+
+        return $port unless $t->{taken}{$port}++;
+    }
+
+    die "no free port\n";
+}
+
+
+# several free ports in a row
+
+sub ports {
+    my ($t, $n) = @_;
+
+    for (1 .. 200) {
+        my $first = $t->port();
+        my @held = map {
+            IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1',
+                                  LocalPort => $first + $_, Proto => 'tcp',
+                                  ReuseAddr => 1)
+        } 0 .. $n - 1;
+
+        next if grep { !defined } @held;
+
+        my @ports = map { $first + $_ } 0 .. $n - 1;
+        $t->{taken}{$_}++ for @ports;
+
+        return @ports;
+    }
+
+    die "no $n free ports in a row\n";
+}
+
+
+# runs a program in the background
+
+sub spawn {
+    my ($t, $log, @cmd) = @_;
+
+    my $pid = fork();
+    die "fork: $!" unless defined $pid;
+
+    if ($pid == 0) {
+        open STDOUT, '>>', $log;
+        open STDERR, '>&', \*STDOUT;
+        exec @cmd or POSIX::_exit(127);
+    }
+
+    push @{$t->{children}}, $pid;
+
+    return $pid;
+}
+
+
+# the rest of the configuration, after load_module and the like
+
+sub conf {
+    my ($t, $conf) = @_;
+
+    my $user = $> == 0 ? 'user root;' : '';
+    my $dir = $t->{dir};
+    my $vars = $t->{vars};
+
+    # old versions know fewer parameters: $t->version() decides in the test
+
+    $conf =~ s{%%TEMP%%}{join "\n", map {
+        "    ${_}_temp_path $dir/$_;"
+    } qw(client_body proxy fastcgi uwsgi scgi)}e;
+
+    $conf =~ s/%%(\w+)%%/exists $vars->{$1} ? $vars->{$1}
+                         : die "%%$1%% is not known\n"/ge;
+
+    my $workers = $t->{workers};
+    my $globals = $ENV{KVROUTE_GLOBALS} || '';
+    my $level = $ENV{KVROUTE_LOG} || 'info';
+
+    write_file("$dir/nginx.conf", <<"EOF");
+load_module $t->{module};
+$user
+worker_processes $workers;
+worker_rlimit_nofile 8192;
+pid $dir/nginx.pid;
+error_log $dir/error.log $level;
+$globals
+events { worker_connections 2048; }
+$conf
+EOF
+    return $t;
+}
+
+
+sub command {
+    my ($t, @args) = @_;
+
+    return (@{$t->{bin}}, '-p', "$t->{dir}/", '-c', "$t->{dir}/nginx.conf",
+            '-e', "$t->{dir}/error.log", @args);
+}
+
+
+# nginx -t: what it prints, and whether it was content
+
+sub check {
+    my ($t) = @_;
+
+    my $log = "$t->{dir}/check.log";
+    unlink $log;
+
+    my $pid = $t->spawn($log, $t->command('-t'));
+    waitpid($pid, 0);
+    my $ok = $? == 0;
+
+    $t->{children} = [ grep { $_ != $pid } @{$t->{children}} ];
+
+    return ($ok, slurp($log) =~ s/\Q$t->{dir}\E//gr);
+}
+
+
+sub run {
+    my ($t) = @_;
+
+    my $log = "$t->{dir}/nginx.out";
+
+    $t->{master} = $t->spawn($log, $t->command('-g', 'daemon off;'));
+
+    wait_for(sub {
+        die "nginx failed: " . slurp($log)
+            if waitpid($t->{master}, WNOHANG) == $t->{master};
+
+        my $s = IO::Socket::INET->new("127.0.0.1:$t->{vars}{PORT}");
+        return -s "$t->{dir}/nginx.pid" && $s;
+    }) or die "nginx does not start: " . slurp($log);
+
+    return $t;
+}
+
+
+# the pids of the workers, of all that are there
+
+sub workers {
+    my ($t) = @_;
+
+    open my $fh, '<', "/proc/$t->{master}/task/$t->{master}/children"
+        or return;
+    my @pids = split ' ', scalar(<$fh>) // '';
+
+    return sort { $a <=> $b } @pids;
+}
+
+
+# the workers that are not shutting down
+
+sub active_workers {
+    my ($t) = @_;
+
+    return grep {
+        my $cmd = slurp("/proc/$_/cmdline");
+        $cmd =~ /worker process/ && $cmd !~ /shutting down/;
+    } $t->workers();
+}
+
+
+# reload; returns when all new workers are there
+
+sub reload {
+    my ($t) = @_;
+
+    my %old = map { $_ => 1 } $t->workers();
+
+    kill 'HUP', $t->{master};
+
+    my @new;
+
+    wait_for(sub {
+        @new = grep { !$old{$_} } $t->active_workers();
+        return @new == $t->{workers};
+    }) or die "no reload: " . $t->log();
+
+    # the socket is shared: the old ones must have stopped to accept
+
+    wait_for(sub {
+        for my $pid (grep { $old{$_} } $t->workers()) {
+            return 0 if slurp("/proc/$pid/cmdline") !~ /shutting down/;
+        }
+
+        return 1;
+    });
+
+    return @new;
+}
+
+
+# kills a process of nginx and waits until it is gone and replaced
+
+sub kill_worker {
+    my ($t, $pid, $signal) = @_;
+
+    push @{$t->{expected}}, qr/worker process $pid exited on signal/;
+
+    kill $signal || 'KILL', $pid;
+
+    wait_for(sub { !grep { $_ == $pid } $t->workers() });
+}
+
+
+sub expect_log {
+    my ($t, $re) = @_;
+
+    push @{$t->{expected}}, $re;
+}
+
+
+sub stop {
+    my ($t, $signal) = @_;
+
+    return unless $t->{master};
+
+    my $pid = delete $t->{master};
+
+    kill $signal || 'QUIT', $pid;
+    my $gone = wait_for(sub { waitpid($pid, WNOHANG) != 0 }, 20);
+
+    if (!$gone) {
+        kill 'KILL', $pid;
+        waitpid($pid, 0);
+    }
+
+    $t->{children} = [ grep { $_ != $pid } @{$t->{children}} ];
+
+    return $gone;
+}
+
+
+sub log {
+    my ($t) = @_;
+
+    return slurp("$t->{dir}/error.log");
+}
+
+
+sub access_log {
+    my ($t, $name) = @_;
+
+    return slurp("$t->{dir}/" . ($name || 'access.log'));
+}
+
+
+# the status of a peer, by the name of a variable that has its port
+
+sub status {
+    my ($t, $uri) = @_;
+
+    my $r = $t->get($uri || '/kvroute/json');
+
+    return eval { decode_json($r->{body}) };
+}
+
+
+sub peer {
+    my ($t, $upstream, $port, $status) = @_;
+
+    $status ||= $t->status();
+
+    my ($p) = grep { $_->{name} =~ /:$port$/ }
+              @{$status->{upstreams}{$upstream}{peers}};
+
+    return $p;
+}
+
+
+# active requests and pending bytes over all peers of all upstreams
+
+sub load {
+    my ($t) = @_;
+
+    my $status = $t->status() or return;
+    my ($active, $pending, $conns) = (0, 0, 0);
+
+    for my $u (values %{$status->{upstreams}}) {
+        for my $p (@{$u->{peers}}) {
+            $active += $p->{active};
+            $pending += $p->{pending} || 0;
+            $conns += $p->{conns} || 0;
+        }
+    }
+
+    return ($active, $pending, $conns);
+}
+
+
+# waits until nothing is counted any more
+
+sub idle {
+    my ($t) = @_;
+
+    return wait_for(sub {
+        my ($active, $pending) = $t->load();
+        return defined $active && $active == 0 && $pending == 0;
+    });
+}
+
+
+# --- odds and ends
+
+sub wait_for {
+    my ($sub, $timeout) = @_;
+
+    my $end = time() + ($timeout || 60);
+
+    while (1) {
+        my $v = $sub->();
+        return $v if $v;
+        return if time() > $end;
+        sleep 0.01;
+    }
+}
+
+
+sub version {
+    my ($t) = @_;
+
+    $t->{version} ||= do {
+        my $log = "$t->{dir}/version.log";
+        my $pid = $t->spawn($log, @{$t->{bin}}, '-V');
+        waitpid($pid, 0);
+        $t->{children} = [ grep { $_ != $pid } @{$t->{children}} ];
+        slurp($log);
+    };
+
+    my ($v) = $t->{version} =~ m{nginx/(\S+)};
+
+    return sprintf '%03d%03d%03d', split /\./, $v;
+}
+
+
+sub slurp {
+    my ($file) = @_;
+
+    open my $fh, '<', $file or return '';
+    local $/;
+    my $data = <$fh>;
+
+    return $data // '';
+}
+
+
+sub write_file {
+    my ($file, $data) = @_;
+
+    open my $fh, '>', $file or die "$file: $!";
+    print $fh $data;
+    close $fh;
+}
+
+
+# stops all, and holds the log against what must not be in it
+
+sub done {
+    my ($t) = @_;
+
+    ok($t->stop(), 'nginx has quit') if $t->{master};
+
+    my @bad = grep {
+        my $line = $_;
+        !grep { $line =~ $_ } @{$t->{expected}};
+    } grep { /\[(?:alert|crit|emerg)\]/ } split /\n/, $t->log();
+
+    is(join("\n", @bad), '', 'no alerts in the error log');
+
+    my $out = $t->log() . slurp("$t->{dir}/nginx.out");
+    my @san = grep { /Sanitizer|runtime error:/ } split /\n/, $out;
+
+    is(join("\n", @san[0 .. ($#san > 9 ? 9 : $#san)]), '',
+       'no sanitizer reports');
+
+    done_testing();
+}
+
+
+# whatever happens, no process and no folder is left behind
+
+sub cleanup {
+    my ($t) = @_;
+
+    $t->stop('TERM');
+
+    kill 'KILL', $_ for @{$t->{children}};
+    waitpid($_, 0) for @{$t->{children}};
+    $t->{children} = [];
+
+    my $failed = !Test::More->builder->is_passing();
+
+    if ($failed && -e "$t->{dir}/error.log") {
+        my @lines = grep { !/\[(?:debug|info|notice)\]/ } split /\n/, $t->log();
+        splice @lines, 0, @lines - 30 if @lines > 30;
+        diag(join("\n", "$t->{dir}/error.log:", @lines));
+    }
+
+    remove_tree($t->{dir}) unless $ENV{KVROUTE_KEEP} || $failed;
+}
+
+
+END {
+    my $status = $?;
+
+    for my $t (@all) {
+        $t->cleanup() if $t->{owner} == $$;
+    }
+
+    $? = $status;
+}
+
+
+1;

@@ -1,0 +1,247 @@
+package Kvroute::Client;
+
+# Requests as HTTP clients make them, well-behaved ones and others.
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use IO::Select;
+use IO::Socket::INET;
+use JSON::PP;
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
+use Time::HiRes qw(time sleep);
+
+our @EXPORT_OK = qw(chat text);
+
+
+sub get {
+    my ($t, $uri, %arg) = @_;
+
+    return $t->request("GET $uri", undef, %arg);
+}
+
+
+sub post {
+    my ($t, $uri, $body, %arg) = @_;
+
+    return $t->request("POST $uri", $body, %arg);
+}
+
+
+sub request {
+    my ($t, $line, $body, %arg) = @_;
+
+    my $s = $t->start($line, $body, %arg) or return { status => 0 };
+
+    return $t->finish($s, $arg{timeout});
+}
+
+
+# sends a request; returns the connection
+
+sub start {
+    my ($t, $line, $body, %arg) = @_;
+
+    my $s = $arg{socket} || $t->connect($arg{port}) or return;
+
+    my $version = $arg{version} || '1.1';
+    my $headers = $arg{headers} || {};
+    my $text = "$line HTTP/$version\r\n";
+
+    $text .= "Host: " . ($arg{host} || 'localhost') . "\r\n";
+    $text .= "Connection: close\r\n" unless $arg{socket} || $arg{keep};
+
+    if (defined $body) {
+        $text .= "Content-Type: application/json\r\n"
+            unless grep { lc eq 'content-type' } keys %$headers;
+
+        if ($arg{chunked}) {
+            $text .= "Transfer-Encoding: chunked\r\n";
+
+        } elsif (!$arg{no_length}) {
+            $text .= "Content-Length: " . ($arg{length} // length $body)
+                     . "\r\n";
+        }
+    }
+
+    $text .= "$_: $headers->{$_}\r\n" for keys %$headers;
+    $text .= "\r\n";
+
+    if (defined $body) {
+        if ($arg{chunked}) {
+            my $size = $arg{chunked};
+
+            for (my $i = 0; $i < length $body; $i += $size) {
+                my $part = substr($body, $i, $size);
+                $text .= sprintf("%x\r\n", length $part) . "$part\r\n";
+            }
+
+            $text .= "0\r\n\r\n";
+
+        } else {
+            $text .= $body;
+        }
+    }
+
+    my $off = 0;
+
+    if ($arg{pieces}) {
+
+        # in pieces, so that nginx reads them one by one
+
+        while ($off < length $text) {
+            my $n = syswrite($s, $text, $arg{pieces}, $off) or last;
+            $off += $n;
+            sleep 0.001;
+        }
+
+    } else {
+        while ($off < length $text) {
+            my $n = syswrite($s, $text, length($text) - $off, $off) or last;
+            $off += $n;
+        }
+    }
+
+    return $s;
+}
+
+
+sub connect {
+    my ($t, $port) = @_;
+
+    my $s = IO::Socket::INET->new(
+        PeerAddr => '127.0.0.1', PeerPort => $port || $t->{vars}{PORT},
+        Proto => 'tcp') or return;
+
+    $s->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1);
+
+    return $s;
+}
+
+
+# reads a response to its end
+
+sub finish {
+    my ($t, $s, $timeout) = @_;
+
+    my $end = time() + ($timeout || 60);
+    my $data = '';
+    my $complete;
+
+    while (!($complete = complete($data))) {
+        my $left = $end - time();
+
+        last if $left <= 0 || !IO::Select->new($s)->can_read($left);
+        last unless sysread($s, $data, 65536, length $data);
+    }
+
+    return parse($data, $complete);
+}
+
+
+# reads until the response holds something, e.g. a first event
+
+sub read_until {
+    my ($t, $s, $re, $timeout) = @_;
+
+    my $end = time() + ($timeout || 60);
+    my $data = '';
+
+    while ($data !~ $re) {
+        my $left = $end - time();
+
+        return if $left <= 0 || !IO::Select->new($s)->can_read($left);
+        return unless sysread($s, $data, 65536, length $data);
+    }
+
+    return $data;
+}
+
+
+sub complete {
+    my ($data) = @_;
+
+    my $n = index($data, "\r\n\r\n");
+    return 0 if $n < 0;
+
+    my $head = substr($data, 0, $n);
+    my $have = length($data) - $n - 4;
+
+    return 1 if $head =~ m{^HTTP/\S+ (?:1\d\d|204|304)};
+    return $have >= $1 if $head =~ /^Content-Length: (\d+)/mi;
+
+    return substr($data, -5) eq "0\r\n\r\n"
+        if $head =~ /^Transfer-Encoding: chunked/mi;
+
+    return 0;
+}
+
+
+sub parse {
+    my ($data, $complete) = @_;
+
+    my ($head, $body) = split /\r\n\r\n/, $data, 2;
+
+    return { status => 0, body => '', headers => {} }
+        unless defined $head && $head =~ m{^HTTP/\S+ (\d+)};
+
+    my $r = { status => $1, head => $head, complete => $complete ? 1 : 0,
+              headers => {} };
+
+    for my $h ((split /\r\n/, $head)[1 .. ($head =~ tr/\n//)]) {
+        my ($k, $v) = split /:\s*/, $h, 2;
+        $r->{headers}{lc $k} = $v;
+    }
+
+    $body //= '';
+
+    if (lc($r->{headers}{'transfer-encoding'} || '') eq 'chunked') {
+        my $plain = '';
+
+        while ($body =~ s/^([0-9a-fA-F]+)[^\r\n]*\r\n//) {
+            my $n = hex $1;
+            last if $n == 0;
+            $plain .= substr($body, 0, $n, '');
+            $body =~ s/^\r\n//;
+        }
+
+        $body = $plain;
+    }
+
+    $r->{body} = $body;
+
+    return $r;
+}
+
+
+# a chat request: text() or any string as the user's message, or messages
+
+sub chat {
+    my ($user, %arg) = @_;
+
+    my $messages = ref $user ? $user : [ { role => 'user', content => $user } ];
+
+    return JSON::PP->new->canonical->latin1->encode({
+        model => 'm', max_tokens => 2, messages => $messages, %arg });
+}
+
+
+# so many bytes of text that no other seed has
+
+sub text {
+    my ($len, $seed) = @_;
+
+    my $text = '';
+    my $x = 12345 + 7919 * ($seed || 0);
+
+    while (length $text < $len) {
+        $x = ($x * 1103515245 + 12345) % 2147483648;
+        $text .= ('a' .. 'z')[($x >> 8) % 26] . ($x >> 16) . ' ';
+    }
+
+    return substr($text, 0, $len);
+}
+
+
+1;

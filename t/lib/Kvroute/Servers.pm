@@ -1,0 +1,263 @@
+package Kvroute::Servers;
+
+# What stands behind nginx: emulated engines, and small servers that misbehave
+# as they are told.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use JSON::PP;
+use POSIX qw(:sys_wait_h);
+use Socket qw(SOL_SOCKET SO_LINGER);
+
+
+# starts emulated engines; their ports are %%E0%%, %%E1%%, ...
+
+sub engines {
+    my ($t, $n, @args) = @_;
+
+    my @ports = $t->ports($n);
+    my $base = keys(%{$t->{engine_pid} || {}});
+
+    $t->start_engine($ports[0], $n, @args);
+
+    for my $i (0 .. $n - 1) {
+        $t->{vars}{'E' . ($base + $i)} = $ports[$i];
+    }
+
+    push @{$t->{engine_ports}}, @ports;
+
+    return @ports;
+}
+
+
+sub start_engine {
+    my ($t, $port, $n, @args) = @_;
+
+    my $log = "$t->{dir}/engine-$port.log";
+    my $pid = $t->spawn($log, $t->{engine}, '--port', $port, '--count', $n,
+                        @args);
+
+    $t->{engine_pid}{$port + $_} = $pid for 0 .. $n - 1;
+
+    Kvroute::wait_for(sub {
+        die "engine failed: " . Kvroute::slurp($log) if waitpid($pid, WNOHANG) == $pid;
+        return Kvroute::slurp($log) =~ /^ready/m;
+    }) or die "engine does not start: " . Kvroute::slurp($log);
+
+    return $pid;
+}
+
+
+sub kill_engine {
+    my ($t, $port, $signal) = @_;
+
+    my $pid = $t->{engine_pid}{$port};
+
+    kill $signal || 'KILL', $pid;
+    waitpid($pid, 0);
+    $t->{children} = [ grep { $_ != $pid } @{$t->{children}} ];
+}
+
+
+# reads or changes the state of an engine
+
+sub control {
+    my ($t, $port, $what) = @_;
+
+    my $r = defined $what
+        ? $t->post('/control', encode_json($what), port => $port)
+        : $t->get('/control', port => $port);
+
+    return eval { decode_json($r->{body}) };
+}
+
+
+# runs a sub with each connection to a port of its own: a small server
+
+sub serve {
+    my ($t, $name, $sub) = @_;
+
+    my $server = IO::Socket::INET->new(Listen => 128, ReuseAddr => 1,
+                                       LocalAddr => '127.0.0.1')
+        or die "listen: $!";
+
+    my $port = $server->sockport();
+    $t->{taken}{$port}++;
+    $t->{vars}{$name} = $port;
+
+    my $pid = fork();
+    die "fork: $!" unless defined $pid;
+
+    if ($pid == 0) {
+        $SIG{CHLD} = 'IGNORE';
+
+        while (1) {
+            my $c = $server->accept() or next;
+            my $child = fork();
+
+            if (defined $child && $child == 0) {
+                $SIG{CHLD} = 'DEFAULT';
+                eval { $sub->($c) };
+                POSIX::_exit(0);
+            }
+
+            close $c;
+        }
+    }
+
+    push @{$t->{children}}, $pid;
+
+    return $port;
+}
+
+
+# A server that does what the header X-<NAME> of a request says:
+#
+#     close        closes the connection instead of answering
+#     reset        the same, with an RST
+#     status NNN   answers with that status
+#     headers      sends the head of a response, then nothing more
+#     stall        never answers
+#     cut          closes in the middle of the body
+#     wait FILE    answers when the file is there
+#     stale        answers, and closes when the next request comes in
+#     stream N     sends a comment, and N events as they are asked for: each
+#                  when the file of X-Step with that number is there
+#
+# and without it answers with its name, the path and the number of requests
+# that came by this connection.
+
+sub backend {
+    my ($t, $name) = @_;
+
+    my $dir = $t->{dir};
+
+    return $t->serve($name, sub { backend_connection($name, $dir, @_) });
+}
+
+
+sub backend_connection {
+    my ($name, $dir, $c) = @_;
+
+    my ($stale, $n, $data) = (0, 0, '');
+
+    while (defined(my $head = backend_read($c, \$data))) {
+        my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
+        my ($path) = $head =~ /^\S+ (\S+)/;
+
+        $n++;
+        $do //= '';
+
+        open my $fh, '>>', "$dir/$name.log";
+        print $fh "$path\n";
+        close $fh;
+
+        if ($do eq 'close' || $stale) {
+            return;
+
+        } elsif ($do eq 'reset') {
+            $c->setsockopt(SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+            close $c;
+            return;
+
+        } elsif ($do =~ /^status (\d+)/) {
+            backend_send($c, $1, "$name $path $n");
+            next;
+
+        } elsif ($do eq 'headers') {
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
+            sysread($c, $data, 1);
+            return;
+
+        } elsif ($do eq 'cut') {
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc");
+            return;
+
+        } elsif ($do eq 'stall') {
+            sysread($c, $data, 1);
+            return;
+
+        } elsif ($do =~ /^wait (\S+)/) {
+            my $file = "$dir/$1";
+            select(undef, undef, undef, 0.005) while !-e $file;
+
+        } elsif ($do =~ /^stream (\d+)/) {
+            my $events = $1;
+
+            syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                         . "Content-Type: text/event-stream\r\n\r\n: ping\n\n");
+
+            for my $i (1 .. $events) {
+                my ($step) = $head =~ /^X-Step: (.*?)\r?$/mi;
+                select(undef, undef, undef, 0.005) while !-e "$dir/$step$i";
+                syswrite($c, "data: event $i\n\n") or return;
+            }
+
+            return;
+        }
+
+        $stale = ($do eq 'stale');
+
+        backend_send($c, 200, "$name $path $n");
+    }
+}
+
+
+# reads a request with its body; returns its head
+
+sub backend_read {
+    my ($c, $data) = @_;
+
+    while (1) {
+        my $n = index($$data, "\r\n\r\n");
+
+        if ($n >= 0) {
+            my $head = substr($$data, 0, $n);
+            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
+
+            if ($head =~ /^Transfer-Encoding: chunked/mi) {
+                my $end = index($$data, "0\r\n\r\n", $n + 4);
+                $len = $end < 0 ? 1e9 : $end + 5 - $n - 4;
+            }
+
+            if (length($$data) >= $n + 4 + $len) {
+                substr($$data, 0, $n + 4 + $len, '');
+                return $head;
+            }
+        }
+
+        sysread($c, $$data, 65536, length $$data) or return;
+    }
+}
+
+
+sub backend_send {
+    my ($c, $status, $body) = @_;
+
+    syswrite($c, "HTTP/1.1 $status X\r\nContent-Length: " . length($body)
+                 . "\r\nX-Backend: " . ($body =~ /^(\S+)/)[0]
+                 . "\r\n\r\n$body");
+}
+
+
+# what a backend was asked for, in order
+
+sub backend_log {
+    my ($t, $name) = @_;
+
+    return split /\n/, Kvroute::slurp("$t->{dir}/$name.log");
+}
+
+
+# lets a backend go on that waits for a file
+
+sub step {
+    my ($t, $file) = @_;
+
+    Kvroute::write_file("$t->{dir}/$file", '');
+}
+
+
+1;
