@@ -110,7 +110,7 @@ struct ngx_http_kvroute_ctx_s {
     uint64_t                     best;
     double                       cost;
 
-    uint64_t                    *chain;     /* only of unbuffered bodies */
+    uint64_t                    *chain;     /* see _request, may be NULL */
     uint32_t                     units;
     uint32_t                     entries;
 
@@ -183,6 +183,7 @@ ngx_http_kvroute_ctx_t *ngx_http_kvroute_get_ctx(ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_create_ctx(ngx_http_request_t *r);
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+void ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx);
 uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 

@@ -108,6 +108,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     if (status >= 200 && status < 300) {
         at->lesson.valid = 0;
 
+        ngx_http_kvroute_request_firm(ctx);
+
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
     }

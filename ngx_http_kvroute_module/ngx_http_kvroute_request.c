@@ -10,7 +10,10 @@
  * Chains of hashes are not kept with requests, which may be open for minutes
  * by the thousand: they are made in this worker's scratch memory when a
  * decision is due, and made again in the rare case that one attempt has failed
- * and its lesson must be taken back or a second one taught.
+ * and its lesson must be taken back or a second one taught.  A copy is kept,
+ * up to the first event of the response, only of those that could not be made
+ * again: nginx closes the file of a body when the response begins, and does
+ * not keep at all what it passes on unbuffered.
  */
 
 
@@ -37,6 +40,7 @@ static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     kvr_prompt_t *pr);
 static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
 static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
     uint64_t offset, size_t *len);
 
@@ -130,6 +134,8 @@ ngx_http_kvroute_cleanup(void *data)
         ngx_http_kvroute_attempt_end(ctx->attempt);
     }
 
+    ngx_http_kvroute_request_firm(ctx);
+
     if (ngx_http_kvroute_owner == ctx) {
         ngx_http_kvroute_owner = NULL;
     }
@@ -190,11 +196,9 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
 
-    /* a body that is passed on as it comes cannot be read again */
+    if (pr->n && ngx_http_kvroute_request_passes(r)) {
 
-    if (r->request_body_no_buffering && pr->n) {
-
-        ctx->chain = ngx_palloc(r->pool, pr->n * sizeof(uint64_t));
+        ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
 
         if (ctx->chain == NULL) {
             ctx->parsed = 0;
@@ -203,6 +207,38 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
         ngx_memcpy(ctx->chain, ngx_http_kvroute_chain,
                    pr->n * sizeof(uint64_t));
+    }
+}
+
+
+/* whether the body will be gone before the request is */
+static ngx_uint_t
+ngx_http_kvroute_request_passes(ngx_http_request_t *r)
+{
+    ngx_chain_t  *cl;
+
+    if (r->request_body_no_buffering) {
+        return 1;
+    }
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        if (!ngx_buf_in_memory(cl->buf) && !ngx_buf_special(cl->buf)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* the prompt is computed: nobody will ask for its chain any more */
+void
+ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx)
+{
+    if (ctx->chain) {
+        ngx_free(ctx->chain);
+        ctx->chain = NULL;
+        ctx->entries = 0;
     }
 }
 
@@ -465,8 +501,12 @@ ngx_http_kvroute_request_fetch(void *data, uint64_t offset, size_t *len)
 
         size = ngx_min(size, NGX_HTTP_KVROUTE_WINDOW);
 
-        n = ngx_read_file(b->file, ngx_http_kvroute_window, (size_t) size,
-                          b->file_pos + (off_t) offset);
+        n = 0;
+
+        if (b->file->fd != NGX_INVALID_FILE) {
+            n = ngx_read_file(b->file, ngx_http_kvroute_window, (size_t) size,
+                              b->file_pos + (off_t) offset);
+        }
 
         if (n <= 0) {
             body->failed = 1;

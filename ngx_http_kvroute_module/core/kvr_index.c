@@ -7,12 +7,16 @@
 #include "kvr_index.h"
 
 
-#define KVR_INDEX_BUSY      1       /* a key that no chain value has */
+#define KVR_INDEX_CLAIMED   UINT32_MAX  /* keys up to here are claims */
+#define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is good for */
 #define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
 #define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
 #define KVR_INDEX_GAP       32      /* absent entries that end a look-up */
 #define KVR_INDEX_SAMPLE    1024
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
+
+/* the bits of ids that no peer's number takes hold bits of the key */
+#define KVR_INDEX_TAG       0xc0c0c0c0c0c0c0c0ULL
 
 
 /* what a look-up needs to know of the peers, read once */
@@ -25,25 +29,25 @@ typedef struct {
 static kvr_index_line_t *kvr_index_bucket(kvr_index_t *ix, uint64_t key);
 static kvr_index_line_t *kvr_index_find(kvr_index_t *ix, uint64_t key);
 static uint64_t kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line,
-    kvr_index_view_t *view);
+    uint64_t key, kvr_index_view_t *view);
 static void kvr_index_view(kvr_index_t *ix, uint64_t set,
     kvr_index_view_t *view);
-static uint32_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
 static uint32_t kvr_index_limit(kvr_index_t *ix, unsigned peer,
-    uint32_t clock);
+    uint32_t *clock);
 static uint64_t kvr_index_mask(kvr_index_t *ix, uint64_t mask,
     uint32_t masked);
 static uint32_t kvr_index_advance(kvr_index_t *ix, const uint64_t *chain,
-    uint32_t n, uint32_t units, unsigned peer, uint32_t matched);
+    uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
+    uint64_t *moved);
 static unsigned kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp, uint32_t touched);
 static void kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint32_t touched);
 static unsigned kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line,
-    uint64_t ids);
+    uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
     unsigned peer);
-static void kvr_index_sweep(kvr_index_t *ix, uint32_t count);
+static void kvr_index_sweep(kvr_index_t *ix, uint64_t count);
 
 
 static inline unsigned
@@ -65,11 +69,19 @@ kvr_index_stamp(uint32_t clock, uint32_t depth)
 }
 
 
-/* 0 and 1 mean a free line and a claimed one */
+/* a peer's clock */
+static inline uint64_t
+kvr_index_units(kvr_index_peer_t *p)
+{
+    return kvr_get(&p->clock) >> KVR_INDEX_FRACTION;
+}
+
+
+/* small ones mean a free line or a claimed one */
 static inline uint64_t
 kvr_index_key(uint64_t h)
 {
-    return h > KVR_INDEX_BUSY ? h : h + 2;
+    return kvr_likely(h > KVR_INDEX_CLAIMED) ? h : h + KVR_INDEX_CLAIMED + 1;
 }
 
 
@@ -104,7 +116,7 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines)
 
     for (i = 0; i < KVR_INDEX_PEERS; i++) {
         kvr_set(&ix->peer[i].clock,
-                  (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
+                (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
         kvr_set(&ix->peer[i].floor, KVR_INDEX_START);
     }
 }
@@ -117,12 +129,11 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
     p = &ix->peer[peer];
 
-    kvr_set(&p->floor, kvr_index_clock(ix, peer));
-    kvr_set(&p->masked, (uint32_t) kvr_get(&ix->clock));
+    kvr_set(&p->floor, kvr_index_units(p));
 
-    /* so that a bit set right after the flush is newer than it */
+    /* moved on, so that a mask begun right after the flush is newer than it */
 
-    kvr_add(&ix->clock, 1);
+    kvr_set(&p->since, kvr_add(&ix->clock, 1));
 }
 
 
@@ -193,15 +204,8 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         } else {
             gap = 0;
-            has = kvr_index_holders(ix, line, &view) & set;
-
-            /* the line may have been given to another block meanwhile */
-
-            atomic_thread_fence(memory_order_acquire);
-
-            if (kvr_get(&line->key) != kvr_index_key(chain[i])) {
-                has = 0;
-            }
+            has = kvr_index_holders(ix, line, kvr_index_key(chain[i]), &view)
+                  & set;
         }
 
         for (lost = alive & ~has; lost; lost &= lost - 1) {
@@ -255,30 +259,43 @@ kvr_index_find(kvr_index_t *ix, uint64_t key)
 
 /* the set of peers that hold a line's block */
 static uint64_t
-kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line,
+kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     kvr_index_view_t *view)
 {
     unsigned  i, id;
-    uint32_t  stamp;
-    uint64_t  ids, mask, set;
+    uint32_t  stamp, masked;
+    uint64_t  ids, set;
 
-    set = 0;
-    ids = kvr_get(&line->ids);
+    do {
+        set = 0;
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
-    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-        stamp = kvr_get(&line->stamp[i]);
-        id = kvr_index_id(ids, i);
+        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+            stamp = kvr_get(&line->stamp[i]);
+            id = kvr_index_id(ids, i);
 
-        if (stamp && view->clock[id] - stamp < view->limit[id]) {
-            set |= 1ULL << id;
+            if (stamp && view->clock[id] - stamp < view->limit[id]) {
+                set |= 1ULL << id;
+            }
         }
-    }
 
-    mask = kvr_get(&line->mask);
+        if (kvr_unlikely(kvr_get(&line->mask))) {
 
-    if (kvr_unlikely(mask)) {
-        set |= kvr_index_mask(ix, mask, kvr_get(&line->masked));
-    }
+            /* in this order, or an old mask might pass for a new one */
+
+            masked = atomic_load_explicit(&line->masked, memory_order_acquire);
+            set |= kvr_index_mask(ix, kvr_get(&line->mask), masked);
+        }
+
+        /* the line or a slot of it may have been given away meanwhile */
+
+        atomic_thread_fence(memory_order_acquire);
+
+        if (kvr_unlikely(kvr_get(&line->key) != key)) {
+            return 0;
+        }
+
+    } while (kvr_unlikely(kvr_get(&line->ids) != ids));
 
     return set;
 }
@@ -288,25 +305,14 @@ static void
 kvr_index_view(kvr_index_t *ix, uint64_t set, kvr_index_view_t *view)
 {
     unsigned  id;
-    uint32_t  clock;
 
     memset(view->limit, 0, sizeof(view->limit));
 
     for ( /* void */ ; set; set &= set - 1) {
         id = (unsigned) __builtin_ctzll(set);
 
-        clock = kvr_index_clock(ix, id);
-
-        view->clock[id] = clock;
-        view->limit[id] = kvr_index_limit(ix, id, clock);
+        view->limit[id] = kvr_index_limit(ix, id, &view->clock[id]);
     }
-}
-
-
-static uint32_t
-kvr_index_clock(kvr_index_t *ix, unsigned peer)
-{
-    return (uint32_t) (kvr_get(&ix->peer[peer].clock) >> KVR_INDEX_FRACTION);
 }
 
 
@@ -315,45 +321,63 @@ kvr_index_clock(kvr_index_t *ix, unsigned peer)
  * lesser of both distances.
  */
 static uint32_t
-kvr_index_limit(kvr_index_t *ix, unsigned peer, uint32_t clock)
+kvr_index_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 {
-    uint32_t  capacity, since;
+    uint32_t           capacity;
+    uint64_t           now, floor;
+    kvr_index_peer_t  *p;
 
-    capacity = kvr_get(&ix->peer[peer].capacity);
-    since = clock - kvr_get(&ix->peer[peer].floor);
+    p = &ix->peer[peer];
 
-    return kvr_min(capacity, since);
+    now = kvr_index_units(p);
+    floor = kvr_get(&p->floor);
+    capacity = kvr_get(&p->capacity);
+
+    *clock = (uint32_t) now;
+
+    /* it may have been restarted since the clock was read */
+
+    if (kvr_unlikely(now < floor)) {
+        return 0;
+    }
+
+    return (uint32_t) kvr_min(capacity, now - floor);
 }
 
 
 /*
  * Those of a mask that still count.  A masked holder has no stamp of its own,
- * so its age is that of the last holder that was moved to the mask, in units
- * computed by all peers; of those this peer computed a share like that of its
- * whole life.  A mask is needed only where more than eight peers hold a block
- * at a time, a prefix that all the traffic has, so a rough rule will do.
+ * so it counts for as long as its cache takes to turn over, from when the mask
+ * was begun.  That is in units computed by all peers, of which this peer is
+ * taken to compute a share as it did since its restart.  A mask is needed only
+ * where more than eight peers hold a block at a time, a prefix that much of the
+ * traffic has: who still holds it soon says so again, so a rough rule will do.
  */
 static uint64_t
 kvr_index_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 {
     unsigned           id;
-    uint32_t           now;
-    uint64_t           m, age, clock, all;
+    uint32_t           age;
+    uint64_t           m, now, since, units;
     kvr_index_peer_t  *p;
 
-    now = (uint32_t) kvr_get(&ix->clock);
-    all = kvr_get(&ix->clock) - KVR_INDEX_START + 1;
+    now = kvr_get(&ix->clock);
+    age = (uint32_t) now - masked;
+
+    if (age > INT32_MAX) {
+        return 0;
+    }
 
     for (m = mask; m; m &= m - 1) {
         id = (unsigned) __builtin_ctzll(m);
         p = &ix->peer[id];
 
-        clock = (kvr_get(&p->clock) >> KVR_INDEX_FRACTION) - KVR_INDEX_START;
-        age = (uint32_t) (now - masked);
+        since = kvr_get(&p->since);
+        units = kvr_index_units(p) - kvr_get(&p->floor);
 
-        if ((int32_t) (masked - kvr_get(&p->masked)) <= 0
-            || (unsigned __int128) age * clock
-               >= (unsigned __int128) kvr_get(&p->capacity) * all)
+        if (now - age <= since
+            || (unsigned __int128) age * units
+               >= (unsigned __int128) kvr_get(&p->capacity) * (now - since))
         {
             mask &= ~(1ULL << id);
         }
@@ -368,12 +392,13 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
 {
     uint32_t           i, clock, now, stamp, depth, fresh, evicted;
+    uint64_t           moved;
     kvr_index_line_t  *line;
 
     matched = kvr_min(matched, units);
     fresh = units - matched;
 
-    clock = kvr_index_advance(ix, chain, n, units, peer, matched);
+    clock = kvr_index_advance(ix, chain, n, units, peer, matched, &moved);
 
     now = (uint32_t) (kvr_add(&ix->clock, fresh) + fresh);
 
@@ -415,7 +440,7 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         kvr_add(&ix->evicted, evicted);
     }
 
-    kvr_index_sweep(ix, fresh / 4 + 1);
+    kvr_index_sweep(ix, moved / 4 + 1);
 }
 
 
@@ -426,10 +451,10 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  */
 static uint32_t
 kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint32_t units, unsigned peer, uint32_t matched)
+    uint32_t units, unsigned peer, uint32_t matched, uint64_t *moved)
 {
     unsigned           i;
-    uint32_t           clock, capacity, age, k, now;
+    uint32_t           clock, capacity, age, k;
     uint64_t           add, ids;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
@@ -449,7 +474,7 @@ kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         if (line) {
             ids = kvr_get(&line->ids);
-            clock = kvr_index_clock(ix, peer);
+            clock = (uint32_t) kvr_index_units(p);
 
             for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
                 if (kvr_get(&line->stamp[i])
@@ -470,21 +495,9 @@ kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         add += ((uint64_t) matched * age << KVR_INDEX_FRACTION) / capacity;
     }
 
-    clock = (uint32_t) ((kvr_add(&p->clock, add) + add) >> KVR_INDEX_FRACTION);
+    *moved = add >> KVR_INDEX_FRACTION;
 
-    /* floors left behind too far would look as if they lay ahead */
-
-    if (clock - kvr_get(&p->floor) > 2 * KVR_INDEX_CAPACITY_MAX) {
-        kvr_set(&p->floor, clock - KVR_INDEX_CAPACITY_MAX);
-    }
-
-    now = (uint32_t) kvr_get(&ix->clock);
-
-    if (now - kvr_get(&p->masked) > 2 * KVR_INDEX_CAPACITY_MAX) {
-        kvr_set(&p->masked, now - KVR_INDEX_CAPACITY_MAX);
-    }
-
-    return clock;
+    return (uint32_t) ((kvr_add(&p->clock, add) + add) >> KVR_INDEX_FRACTION);
 }
 
 
@@ -499,6 +512,7 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
     kvr_index_line_t  *line, *victim;
 
     line = kvr_index_bucket(ix, key);
+    key = kvr_index_key(key);
     victim = NULL;
     oldest = 0;
     old = 0;
@@ -514,7 +528,7 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 
         age = (int32_t) (touched - kvr_get(&line->touched));
 
-        if (age > oldest && k != KVR_INDEX_BUSY) {
+        if (age > oldest && k > KVR_INDEX_CLAIMED) {
             victim = line;
             oldest = age;
             old = k;
@@ -523,7 +537,7 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 
     if (victim == NULL
         || !atomic_compare_exchange_strong_explicit(&victim->key, &old,
-                                                    KVR_INDEX_BUSY,
+                                                    kvr_max(touched, 1),
                                                     memory_order_acquire,
                                                     memory_order_relaxed))
     {
@@ -531,8 +545,16 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
         return 0;
     }
 
+    /* whoever finds anything of what follows, finds the claim as well */
+
+    atomic_thread_fence(memory_order_release);
+
     kvr_set(&victim->mask, 0);
-    kvr_set(&victim->ids, (uint64_t) peer);
+
+    /* free slots are the same peer's, should a stamp go astray */
+
+    kvr_set(&victim->ids, peer * 0x0101010101010101ULL
+                          | (key & KVR_INDEX_TAG));
     kvr_set(&victim->stamp[0], stamp);
 
     for (i = 1; i < KVR_INDEX_HOLDERS; i++) {
@@ -541,8 +563,7 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 
     kvr_set(&victim->touched, touched);
 
-    atomic_store_explicit(&victim->key, kvr_index_key(key),
-                          memory_order_release);
+    atomic_store_explicit(&victim->key, key, memory_order_release);
 
     return old != 0;
 }
@@ -553,20 +574,20 @@ static void
 kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched)
 {
-    unsigned  i;
-    uint32_t  old;
-    uint64_t  ids, new;
+    unsigned  i, live;
+    uint32_t  held;
+    uint64_t  ids, new, gone;
 
     if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
         kvr_set(&line->touched, touched);
     }
 
-    ids = kvr_get(&line->ids);
+    gone = 0;
+    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-        old = kvr_get(&line->stamp[i]);
 
-        if (old && kvr_index_id(ids, i) == peer) {
+        if (kvr_get(&line->stamp[i]) && kvr_index_id(ids, i) == peer) {
 
             /* a stamp from before a restart may look newer: age decides */
 
@@ -575,18 +596,59 @@ kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         }
     }
 
-    i = kvr_index_slot(ix, line, ids);
+    for ( ;; ) {
 
-    kvr_set(&line->stamp[i], 0);
+        if (kvr_unlikely((ids ^ key) & KVR_INDEX_TAG)) {
+            i = 0;
+            goto done;
+        }
 
-    do {
-        new = (ids & ~(0xffULL << i * 8)) | (uint64_t) peer << i * 8;
+        i = kvr_index_slot(ix, line, ids, &held, &live);
 
-    } while (!atomic_compare_exchange_weak_explicit(&line->ids, &ids, new,
-                                                    memory_order_relaxed,
-                                                    memory_order_relaxed));
+        if (held
+            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
+                                                        &held, 0,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed))
+        {
+            ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+            continue;
+        }
 
-    atomic_store_explicit(&line->stamp[i], stamp, memory_order_release);
+        if (live) {
+
+            /* it is still a holder, if no longer one with a stamp */
+
+            kvr_index_to_mask(ix, line, kvr_index_id(ids, i));
+            gone |= 1ULL << kvr_index_id(ids, i);
+        }
+
+        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
+              | (uint64_t) peer << i * 8;
+
+        if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
+                                                    memory_order_acq_rel,
+                                                    memory_order_acquire))
+        {
+            break;
+        }
+    }
+
+    held = 0;
+
+    while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
+                                                    stamp,
+                                                    memory_order_seq_cst,
+                                                    memory_order_relaxed))
+    {
+        /* another one was given the slot, before us or since */
+
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_index_id(ids, i) != peer) {
+            goto done;
+        }
+    }
 
     if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
         atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
@@ -595,42 +657,53 @@ kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
 done:
 
-    if (kvr_unlikely(atomic_load_explicit(&line->key, memory_order_acquire)
-                     != key))
-    {
-        /* it is another block's line by now */
+    key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
+    ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
 
-        old = stamp;
+    if (kvr_likely(key == 0 && kvr_index_id(ids, i) == peer)) {
+        return;
+    }
 
-        (void) atomic_compare_exchange_strong_explicit(&line->stamp[i], &old,
-                                                       0, memory_order_relaxed,
-                                                       memory_order_relaxed);
+    /* the line or the slot is another's by now */
+
+    (void) atomic_compare_exchange_strong_explicit(&line->stamp[i], &stamp, 0,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+
+    if (key && gone) {
+        atomic_fetch_and_explicit(&line->mask, ~gone, memory_order_relaxed);
     }
 }
 
 
-/* a slot for a new holder: a free one, or that of the oldest */
+/*
+ * A slot for a new holder: a free one, or that of the oldest.  held is the
+ * stamp that it has, live says that this one still counts.
+ */
 static unsigned
-kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids)
+kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
+    uint32_t *held, unsigned *live)
 {
     unsigned  i, id, slot;
-    uint32_t  age, oldest, stamp, clock;
+    uint32_t  age, oldest, stamp, clock, limit;
 
     slot = 0;
     oldest = 0;
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-        stamp = kvr_get(&line->stamp[i]);
+
+        *held = stamp = kvr_get(&line->stamp[i]);
+        *live = 0;
 
         if (stamp == 0) {
             return i;
         }
 
         id = kvr_index_id(ids, i);
-        clock = kvr_index_clock(ix, id);
+        limit = kvr_index_limit(ix, id, &clock);
         age = clock - stamp;
 
-        if (age >= kvr_index_limit(ix, id, clock)) {
+        if (age >= limit) {
             return i;
         }
 
@@ -640,33 +713,44 @@ kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids)
         }
     }
 
-    /* it is still a holder, if no longer one with a stamp */
-
-    kvr_index_to_mask(ix, line, kvr_index_id(ids, slot));
+    *held = kvr_get(&line->stamp[slot]);
+    *live = 1;
 
     return slot;
 }
 
 
+/* the others of a mask must not live on by this one's being new to it */
 static void
 kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer)
 {
-    uint64_t  mask, new;
+    unsigned  begin;
+    uint64_t  mask, new, bit;
 
+    bit = 1ULL << peer;
     mask = kvr_get(&line->mask);
 
-    /* the others must not live on by this one's age */
-
     do {
-        new = mask ? kvr_index_mask(ix, mask, kvr_get(&line->masked)) : 0;
-        new |= 1ULL << peer;
+        new = kvr_index_mask(ix, mask | bit, kvr_get(&line->masked));
+
+        /* where it would not count itself it begins a mask of its own */
+
+        begin = !(new & bit);
+
+        if (begin) {
+            new = bit;
+        }
 
     } while (!atomic_compare_exchange_weak_explicit(&line->mask, &mask, new,
                                                     memory_order_relaxed,
                                                     memory_order_relaxed));
 
-    kvr_set(&line->masked, (uint32_t) kvr_get(&ix->clock));
-    kvr_set(&ix->masks, kvr_get(&ix->masks) + 1);
+    if (begin) {
+        atomic_store_explicit(&line->masked, (uint32_t) kvr_get(&ix->clock),
+                              memory_order_release);
+    }
+
+    kvr_add(&ix->masks, 1);
 }
 
 
@@ -718,14 +802,15 @@ kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  * processes stay for ever.
  */
 static void
-kvr_index_sweep(kvr_index_t *ix, uint32_t count)
+kvr_index_sweep(kvr_index_t *ix, uint64_t count)
 {
-    unsigned           i, id, live;
-    uint32_t           clock, stamp;
+    unsigned           i, live;
+    uint32_t           now, clock, limit, stamp;
     uint64_t           hand, ids, mask, key;
     kvr_index_line_t  *line;
 
-    count = (uint32_t) kvr_min(count, ix->nlines);
+    count = kvr_min(count, ix->nlines);
+    now = (uint32_t) kvr_get(&ix->clock);
 
     hand = kvr_add(&ix->hand, count);
     hand %= ix->nlines;
@@ -741,12 +826,17 @@ kvr_index_sweep(kvr_index_t *ix, uint32_t count)
             continue;
         }
 
-        if (key == KVR_INDEX_BUSY) {
+        if (key <= KVR_INDEX_CLAIMED) {
+
+            if ((int32_t) (now - (uint32_t) key) < KVR_INDEX_CLAIM) {
+                continue;
+            }
+
             goto free;
         }
 
         live = 0;
-        ids = kvr_get(&line->ids);
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
         for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
             stamp = kvr_get(&line->stamp[i]);
@@ -755,10 +845,9 @@ kvr_index_sweep(kvr_index_t *ix, uint32_t count)
                 continue;
             }
 
-            id = kvr_index_id(ids, i);
-            clock = kvr_index_clock(ix, id);
+            limit = kvr_index_limit(ix, kvr_index_id(ids, i), &clock);
 
-            if (clock - stamp < kvr_index_limit(ix, id, clock)) {
+            if (clock - stamp < limit) {
                 live = 1;
 
             } else {

@@ -25,14 +25,22 @@
  * engines.  For the same reason a deep block that is held proves those before
  * it, and a line lost in between costs nothing.
  *
- * Concurrency.  No locks.  Every word is written by atomic stores; a new line
- * is claimed by changing its key to KVR_INDEX_BUSY, by compare and swap, and
- * its new key is stored last.  A writer that adds a holder to a line that is
- * claimed by another meanwhile finds the key changed and takes its holder back.
- * If it is killed just between, or two writers give two holders the same slot,
- * a peer may be credited with a block that it never had: a wrong hint, which
- * costs one request some prefill.  A line whose claimer was killed is freed by
- * the sweep, which passes over the table as it is written to.
+ * Concurrency.  No locks.  A line is claimed for another block by changing its
+ * key, by compare and swap, to a number below 2^32, the table's clock; the new
+ * key is stored last.  A claim whose process was killed is taken from it when
+ * it has become too old, by the sweep, which passes over the table as it is
+ * written to.
+ *
+ * A reader takes a line's holders for good only if key and ids are the same
+ * after it has read them.  A slot is given to another holder by zeroing its
+ * stamp, changing ids, storing the new stamp.  A writer may be overtaken at any
+ * point: its line claimed for another block, its slot given away.  Then either
+ * a compare and swap fails (ids has some bits of the key in it for that), or
+ * the stamp falls to a holder that has been taught the block itself, and in any
+ * case the writer sees in the end that the key has changed and takes back what
+ * it did.  What remains are windows of a few instructions, in which it must be
+ * overtaken and killed as well, for a peer to be credited with a block that it
+ * never had: a wrong hint, which costs one request some prefill.
  */
 
 
@@ -50,10 +58,10 @@
 typedef struct {
     _Atomic uint64_t   key;          /* chain value, 0 if free */
     _Atomic uint64_t   mask;         /* further holders, by peer */
-    _Atomic uint64_t   ids;          /* peer of each slot, a byte each */
+    _Atomic uint64_t   ids;          /* peer of each slot, 6 bits a byte */
     _Atomic uint32_t   stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
     _Atomic uint32_t   touched;      /* table's clock less depth, last use */
-    _Atomic uint32_t   masked;       /* table's clock, last holder to mask */
+    _Atomic uint32_t   masked;       /* table's clock as the mask began */
 } kvr_index_line_t;
 
 _Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
@@ -62,9 +70,9 @@ _Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
-    _Atomic uint32_t   floor;        /* clock of the last restart */
+    _Atomic uint64_t   floor;        /* units at the last restart */
+    _Atomic uint64_t   since;        /* table's clock then */
     _Atomic uint32_t   capacity;     /* units; 0: no such peer */
-    _Atomic uint32_t   masked;       /* table's clock of the last restart */
     _Atomic uint32_t   reported;     /* capacity is the engine's own word */
 } kvr_index_peer_t;
 

@@ -134,8 +134,6 @@ static int kvr_prompt_text(kvr_prompt_ctx_t *ctx,
 static int kvr_prompt_input(kvr_prompt_ctx_t *ctx,
     const kvr_prompt_key_t *key);
 static int kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
-static int kvr_prompt_weigh(kvr_prompt_ctx_t *ctx,
-    const kvr_prompt_key_t *key);
 static kvr_section_t *kvr_prompt_section(kvr_prompt_ctx_t *ctx,
     kvr_section_e section);
 static void kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
@@ -634,7 +632,7 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_section_t  *s;
 
     if (ctx->embedding) {
-        return kvr_prompt_weigh(ctx, key);
+        return kvr_walk_skip(&ctx->walk);
     }
 
     s = kvr_prompt_section(ctx, key->arg);
@@ -662,7 +660,7 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_section_t  *s;
 
     if (ctx->embedding) {
-        return kvr_prompt_weigh(ctx, key);
+        return kvr_walk_skip(&ctx->walk);
     }
 
     j = &ctx->walk.json;
@@ -769,7 +767,7 @@ kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_section_t  *s;
 
     if (ctx->embedding) {
-        return kvr_prompt_weigh(ctx, key);
+        return kvr_walk_skip(&ctx->walk);
     }
 
     j = &ctx->walk.json;
@@ -796,23 +794,6 @@ kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     }
 
     kvr_prompt_section_end(ctx, s);
-
-    return rc;
-}
-
-
-/* what is routed by load needs its length only */
-static int
-kvr_prompt_weigh(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
-{
-    int       rc;
-    uint64_t  offset;
-
-    offset = kvr_json_offset(&ctx->walk.json);
-
-    rc = kvr_walk_skip(&ctx->walk);
-
-    ctx->section[key->arg].bytes = kvr_json_offset(&ctx->walk.json) - offset;
 
     return rc;
 }
@@ -924,14 +905,10 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 
     if (ctx->embedding) {
         pr->shape = KVR_PROMPT_EMBEDDING;
+        return;
     }
 
     for (i = KVR_SECTION_TOKEN_IDS; i < KVR_SECTIONS; i++) {
-
-        if (ctx->embedding) {
-            pr->bytes += ctx->section[i].bytes;
-            continue;
-        }
 
         if (ctx->section[i].shape == KVR_PROMPT_NONE) {
             continue;
@@ -968,7 +945,12 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
     pr->root = h;
 
-    if (pr->shape == KVR_PROMPT_EMBEDDING || pr->shape == KVR_PROMPT_NONE) {
+    if (pr->shape == KVR_PROMPT_NONE) {
+        return;
+    }
+
+    if (pr->shape == KVR_PROMPT_EMBEDDING) {
+        pr->bytes = kvr_json_offset(&ctx->walk.json);
         return;
     }
 

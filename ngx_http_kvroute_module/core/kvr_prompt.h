@@ -76,7 +76,7 @@ typedef struct {
 typedef struct {
     kvr_prompt_shape_e  shape;
 
-    uint64_t            bytes;   /* of canonical prompt */
+    uint64_t            bytes;   /* of canonical prompt; of body if by load */
     uint64_t            extra;   /* bytes of further prompts of a batch */
     uint32_t            blocks;  /* of KVR_BLOCK bytes, in the whole chain */
     uint32_t            n;       /* entries of the chain for the index */

@@ -23,7 +23,11 @@ kvr_text_ops_nth(unsigned n)
 {
 #if (__x86_64__)
 
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi")) {
+    if (__builtin_cpu_supports("avx2")
+        && __builtin_cpu_supports("bmi")
+        && __builtin_cpu_supports("bmi2")
+        && __builtin_cpu_supports("popcnt"))
+    {
 
         if (n == 0) {
             return &kvr_text_ops_avx2;

@@ -25,7 +25,7 @@
 #define KVR_EVEN  0x5555555555555555ULL
 
 
-#if (__x86_64__ && __AVX2__)
+#if (__x86_64__ && KVR_TEXT_AVX2)
 
 typedef struct {
     __m256i   v[2];

@@ -232,9 +232,9 @@ sub workers {
 
     open my $fh, '<', "/proc/$t->{master}/task/$t->{master}/children"
         or return;
-    my @pids = split ' ', scalar(<$fh>) // '';
+    my @pids = sort { $a <=> $b } split ' ', scalar(<$fh>) // '';
 
-    return sort { $a <=> $b } @pids;
+    return @pids;
 }
 
 

@@ -1,0 +1,205 @@
+#!/usr/bin/perl
+
+# A reload forgets no prefix, unless the zone's size changes; a configuration
+# that does not fit the zone is refused and the old one stays.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 3;
+
+sub conf {
+    my ($zone, $servers, $more) = @_;
+
+    my $list = join "\n", map { "server 127.0.0.1:%%$_%%;" } @$servers;
+
+    $t->conf(<<"EOF");
+http {
+%%TEMP%%
+    kvroute_zone $zone;
+    log_format kv '\$arg_n \$kvroute_peer \$kvroute_reason '
+                  '\$kvroute_matched_bytes';
+    access_log %%DIR%%/access.log kv;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        $list
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /kvroute/ { kvroute_status; }
+    }
+    @{[ $more || '' ]}
+}
+EOF
+}
+
+my @three = qw(B0 B1 B2);
+
+conf('zone=z:2m', \@three);
+$t->run();
+
+my %body = map { $_ => chat(text(6000, $_)) } 1 .. 9;
+my $n = 0;
+
+sub ask {
+    my ($which) = @_;
+    my $id = 'q' . ++$n;
+    my $r = $t->post("/?n=$id", $body{$which});
+    my @f;
+
+    wait_for(sub { @f = $t->access_log() =~ /^$id (\S+) (\S+) (\S+)$/m });
+
+    return { home => $r->{headers}{'x-backend'}, reason => $f[1],
+             matched => $f[2] };
+}
+
+my %home = map { $_ => ask($_)->{home} } 1 .. 9;
+
+sub remembers {
+    my ($name, $expect) = @_;
+    my $kept = grep {
+        my $a = ask($_);
+        $a->{home} eq $home{$_} && $a->{matched} > 5000
+    } 1 .. 9;
+
+    is($kept, $expect, $name);
+}
+
+remembers('all prompts are known', 9);
+
+# plain reload
+
+$t->reload();
+remembers('and after a reload', 9);
+
+# servers taken out, put in, in another order
+
+conf('zone=z:2m', [qw(B3 B2 B0)]);
+$t->reload();
+my %by;
+$by{$home{$_}}++ for 1 .. 9;
+
+{
+    my $kept = grep { $home{$_} ne 'B1' && ask($_)->{home} eq $home{$_} } 1 .. 9;
+    is($kept, 9 - $by{B1}, 'those of the servers that are left');
+}
+
+conf('zone=z:2m', \@three);
+$t->reload();
+
+{
+    my @b1 = grep { $home{$_} eq 'B1' } 1 .. 9;
+    my $id = $t->peer('u', $t->{vars}{B1})->{id};
+    ok(defined $id, 'a server that came back');
+    is($t->status()->{zones}{z}{peers}, 4, 'has its old number');
+}
+
+# requests in service while the configuration changes
+
+{
+    my @s = map { $t->start('POST /', $body{$_}, headers =>
+                  { map { ("X-$_" => 'wait reload') } @three }) } 1 .. 6;
+    wait_for(sub { ($t->load())[0] == 6 });
+    $t->reload();
+    is(($t->load())[0], 6, 'old requests are seen by new workers');
+    $t->step('reload');
+    is(scalar(grep { $t->finish($_)->{status} == 200 } @s), 6,
+       'and are all served');
+    ok($t->idle(), 'then gone');
+}
+
+# layouts that do not fit are refused, and nothing changes
+
+my $generation = $t->status()->{zones}{z}{generation};
+
+my $used = 'while previously it used';
+
+for my $case ([ 'zone=z:2m block=512', qr/"z" uses block=512 $used block=256/ ],
+              [ 'zone=z:2m max_peers=8',
+                qr/"z" uses max_peers=8 $used max_peers=64/ ],
+              [ 'zone=z:2m processes=8',
+                qr/"z" uses processes=8 $used processes=128/ ],
+              [ 'zone=z:2m; nonsense', qr/unknown directive "nonsense"/ ])
+{
+    my ($zone, $re) = @$case;
+
+    conf($zone, \@three);
+    $t->expect_log(qr/\[emerg\].*$re/);
+    kill 'HUP', $t->{master};
+    ok(wait_for(sub { $t->log() =~ $re }), "$zone: refused");
+    is(ask(1)->{reason}, 'affinity', "$zone: the old one goes on");
+}
+
+is($t->status()->{zones}{z}{generation}, $generation, 'no new generation');
+
+# another size starts cold, and says so
+
+conf('zone=z:3m', \@three);
+$t->reload();
+like($t->log(), qr/"z" was resized from 2097152 to 3145728 and starts empty/,
+     'a new size is logged');
+is(ask(1)->{matched}, 0, 'and starts cold');
+is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
+
+# the module is switched off by one line, and on again
+
+$t->{vars}{OFF} = '#';
+conf('zone=z:3m', \@three);
+my $conf = Kvroute::slurp("$t->{dir}/nginx.conf");
+Kvroute::write_file("$t->{dir}/nginx.conf",
+                    $conf =~ s/kvroute kv_cache zone=z;//r);
+$t->reload();
+is($t->post('/', $body{1})->{status}, 200, 'without kvroute: served');
+Kvroute::write_file("$t->{dir}/nginx.conf", $conf);
+$t->reload();
+cmp_ok(ask(1)->{matched}, '>', 5000, 'with it again: still known');
+
+# twenty reloads under load
+
+{
+    my $stop = "$t->{dir}/stop";
+    my @pids;
+
+    for my $i (1 .. 3) {
+        my $pid = fork();
+        if ($pid == 0) {
+            my ($ok, $bad) = (0, 0);
+            while (!-e $stop) {
+                my $r = $t->post('/', $body{1 + ($ok + $i) % 9});
+                $r->{status} == 200 ? $ok++ : $bad++;
+            }
+            Kvroute::write_file("$t->{dir}/client$i", "$ok $bad\n");
+            POSIX::_exit(0);
+        }
+        push @pids, $pid;
+    }
+
+    $t->reload() for 1 .. 20;
+    Kvroute::write_file($stop, '');
+    waitpid($_, 0) for @pids;
+
+    my ($ok, $bad) = (0, 0);
+    for my $i (1 .. 3) {
+        my ($o, $b) = split ' ', Kvroute::slurp("$t->{dir}/client$i");
+        $ok += $o;
+        $bad += $b;
+    }
+
+    cmp_ok($ok, '>', 20, "$ok requests over 20 reloads");
+    is($bad, 0, 'none failed');
+}
+
+ok($t->idle(), 'nothing is counted any more');
+ok(wait_for(sub { $t->workers() == $t->{workers} }), 'old workers are gone');
+is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and their rows');
+
+$t->done();
