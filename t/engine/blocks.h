@@ -1,0 +1,59 @@
+/*
+ * A paged prefix cache: a fixed pool of KV blocks, found by 64-bit hash.
+ *
+ * A block is held (reference count above zero: a running request reads or
+ * writes it) or free (in the LRU list, still findable by its name until it
+ * is handed out again).  Only free blocks are evicted.
+ */
+
+#ifndef KVE_BLOCKS_H
+#define KVE_BLOCKS_H
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+#define KVE_BLOCK_NONE  0xffffffffu
+
+
+typedef struct kve_blocks_s  kve_blocks_t;
+
+
+/* with_digests: blocks also get a second, position independent name */
+kve_blocks_t *kve_blocks_create(uint32_t total, int with_digests);
+void kve_blocks_destroy(kve_blocks_t *b);
+
+/* every name is forgotten; held blocks stay held */
+void kve_blocks_clear(kve_blocks_t *b);
+
+/* shrinking below what is held takes effect as the holders let go */
+int kve_blocks_resize(kve_blocks_t *b, uint32_t total);
+
+uint32_t kve_blocks_find(const kve_blocks_t *b, uint64_t hash);
+uint32_t kve_blocks_find_digest(const kve_blocks_t *b, uint64_t digest);
+int kve_blocks_is_held(const kve_blocks_t *b, uint32_t id);
+
+/* a nameless held block, the least recently used one's place */
+uint32_t kve_blocks_alloc(kve_blocks_t *b);
+
+/* a hash that another block bears already is not given twice */
+void kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
+    const uint64_t *digest);
+
+void kve_blocks_hold(kve_blocks_t *b, uint32_t id);
+void kve_blocks_release(kve_blocks_t *b, uint32_t id);
+
+uint32_t kve_blocks_total(const kve_blocks_t *b);
+uint32_t kve_blocks_free(const kve_blocks_t *b);
+uint32_t kve_blocks_held(const kve_blocks_t *b);
+
+/* the i-th block that would be evicted, KVE_BLOCK_NONE past the end */
+uint32_t kve_blocks_next_victim(const kve_blocks_t *b, uint32_t i);
+int kve_blocks_hash(const kve_blocks_t *b, uint32_t id, uint64_t *hash);
+
+/* for tests: 0 when lists, counts and tables agree */
+int kve_blocks_check(const kve_blocks_t *b);
+
+
+#endif

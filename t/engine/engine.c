@@ -1,0 +1,355 @@
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+
+
+/* the models are looked at no more often than this, in real seconds */
+
+#define KVE_TICK  0.001
+
+
+double
+kve_virtual(kve_engine_t *e)
+{
+    return (kve_now() - e->start) * e->opt.speed;
+}
+
+
+static void
+kve_engine_arm(kve_engine_t *e, double seconds)
+{
+    struct timeval  tv;
+
+    if (seconds > 3600) {
+        return;
+    }
+
+    tv.tv_sec = (time_t) seconds;
+    tv.tv_usec = (suseconds_t) ((seconds - tv.tv_sec) * 1e6);
+
+    event_add(e->tick, &tv);
+}
+
+
+/* something has changed: look as soon as whatever runs now is done */
+
+void
+kve_engine_wake(kve_engine_t *e)
+{
+    kve_engine_arm(e, 0);
+}
+
+
+static void
+kve_engine_tick(evutil_socket_t fd, short what, void *data)
+{
+    int            i;
+    double         now, wake, left;
+    kve_engine_t  *e;
+    kve_server_t  *s;
+
+    (void) fd;
+    (void) what;
+
+    e = data;
+    now = kve_virtual(e);
+    wake = INFINITY;
+
+    for (i = 0; i < e->nservers; i++) {
+        s = &e->servers[i];
+
+        if (s->wake <= now) {
+            kve_server_run(s, now);
+        }
+
+        wake = fmin(wake, s->wake);
+    }
+
+    if (isinf(wake)) {
+        return;
+    }
+
+    left = (wake - kve_virtual(e)) / e->opt.speed;
+    kve_engine_arm(e, left < KVE_TICK ? KVE_TICK : left);
+}
+
+
+int
+kve_server_listen(kve_server_t *s)
+{
+    if (s->up) {
+        event_free(s->up);
+        s->up = NULL;
+    }
+
+    if (s->socket) {
+        return 0;
+    }
+
+    s->socket = evhttp_bind_socket_with_handle(s->http, s->engine->opt.host,
+                                               s->port);
+
+    return s->socket ? 0 : -1;
+}
+
+
+static void
+kve_server_up(evutil_socket_t fd, short what, void *data)
+{
+    (void) fd;
+    (void) what;
+
+    (void) kve_server_listen(data);
+}
+
+
+/* connections are refused, for good or for some seconds */
+
+void
+kve_server_deafen(kve_server_t *s, double seconds)
+{
+    struct timeval  tv;
+
+    if (s->socket) {
+        evhttp_del_accept_socket(s->http, s->socket);
+        s->socket = NULL;
+    }
+
+    if (s->up) {
+        event_free(s->up);
+        s->up = NULL;
+    }
+
+    if (seconds > 0) {
+        tv.tv_sec = (time_t) seconds;
+        tv.tv_usec = (suseconds_t) ((seconds - tv.tv_sec) * 1e6);
+
+        s->up = event_new(s->engine->base, -1, 0, kve_server_up, s);
+        event_add(s->up, &tv);
+    }
+}
+
+
+static void
+kve_server_begin(kve_server_t *s)
+{
+    s->started = kve_wall();
+    s->ready = kve_now() + s->engine->opt.loading;
+    s->wake = INFINITY;
+
+    kve_metrics_init(s);
+}
+
+
+/* as if the process had died and another one had taken its place */
+
+void
+kve_server_restart(kve_server_t *s, const kve_conn_t *except)
+{
+    const kve_event_t  *ev;
+
+    kve_conns_kill(s, except);
+
+    (void) kve_replica_restart(s->model, kve_virtual(s->engine), &ev);
+
+    kve_metrics_free(s);
+    kve_store_free(s);
+    kve_server_begin(s);
+
+    memset(&s->counters, 0, sizeof(kve_counters_t));
+    s->restarts++;
+}
+
+
+static int
+kve_server_init(kve_engine_t *e, int i)
+{
+    int            rc;
+    cJSON         *fake;
+    kve_server_t  *s;
+
+    s = &e->servers[i];
+
+    s->engine = e;
+    s->index = i;
+    s->port = e->opt.port + i;
+    s->settings = e->opt.settings;
+    s->random = kve_mix((uint64_t) e->opt.seed * 1000 + i + 1);
+
+    kve_server_begin(s);
+
+    s->model = kve_replica_create(&e->opt.config);
+    s->http = evhttp_new(e->base);
+
+    if (e->opt.request_log) {
+        s->log = calloc(e->opt.request_log, sizeof(kve_log_entry_t));
+    }
+
+    if (s->model == NULL || s->http == NULL
+        || (e->opt.request_log && s->log == NULL))
+    {
+        return -1;
+    }
+
+    if (e->opt.fake_metrics) {
+        fake = cJSON_Parse(e->opt.fake_metrics);
+        rc = fake ? kve_fake_set(s, fake) : -1;
+        cJSON_Delete(fake);
+
+        if (rc != 0) {
+            fprintf(stderr, "engine: bad --fake-metrics\n");
+            return -1;
+        }
+    }
+
+    kve_http_setup(s);
+
+    if (kve_server_listen(s) != 0) {
+        fprintf(stderr, "engine: cannot listen on %s:%d\n", e->opt.host,
+                s->port);
+        return -1;
+    }
+
+    return 0;
+}
+
+
+static void
+kve_server_free(kve_server_t *s)
+{
+    if (s->http) {
+        kve_conns_kill(s, NULL);
+        evhttp_free(s->http);
+    }
+
+    if (s->up) {
+        event_free(s->up);
+    }
+
+    kve_replica_destroy(s->model);
+    kve_metrics_free(s);
+    kve_store_free(s);
+    kve_log_free(s);
+    free(s->log);
+}
+
+
+static void
+kve_engine_signal(evutil_socket_t fd, short what, void *data)
+{
+    (void) fd;
+    (void) what;
+
+    event_base_loopbreak(data);
+}
+
+
+static struct event_base *
+kve_engine_base(void)
+{
+    struct event_base    *base;
+    struct event_config  *cf;
+
+    cf = event_config_new();
+    if (cf == NULL) {
+        return NULL;
+    }
+
+    /* timers of less than a millisecond */
+
+    event_config_set_flag(cf, EVENT_BASE_FLAG_PRECISE_TIMER);
+    event_config_set_flag(cf, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
+    event_config_set_flag(cf, EVENT_BASE_FLAG_NOLOCK);
+
+    base = event_base_new_with_config(cf);
+    event_config_free(cf);
+
+    return base;
+}
+
+
+static int
+kve_engine_run(kve_engine_t *e)
+{
+    int            i;
+    struct event  *term, *interrupt;
+
+    e->base = kve_engine_base();
+    if (e->base == NULL) {
+        return EXIT_FAILURE;
+    }
+
+    e->start = kve_now();
+    e->nservers = e->opt.count;
+    e->servers = calloc(e->nservers, sizeof(kve_server_t));
+    e->chunk = evbuffer_new();
+    e->tick = event_new(e->base, -1, 0, kve_engine_tick, e);
+
+    term = event_new(e->base, SIGTERM, EV_SIGNAL | EV_PERSIST,
+                     kve_engine_signal, e->base);
+    interrupt = event_new(e->base, SIGINT, EV_SIGNAL | EV_PERSIST,
+                          kve_engine_signal, e->base);
+
+    if (e->servers == NULL || e->chunk == NULL || e->tick == NULL
+        || term == NULL || interrupt == NULL
+        || event_add(term, NULL) != 0 || event_add(interrupt, NULL) != 0)
+    {
+        return EXIT_FAILURE;
+    }
+
+    for (i = 0; i < e->nservers; i++) {
+        if (kve_server_init(e, i) != 0) {
+            break;
+        }
+    }
+
+    if (i == e->nservers) {
+        printf("ready %d..%d\n", e->opt.port, e->opt.port + i - 1);
+        fflush(stdout);
+
+        event_base_dispatch(e->base);
+    }
+
+    e->exiting = 1;
+
+    for (i = 0; i < e->nservers; i++) {
+        kve_server_free(&e->servers[i]);
+    }
+
+    i = e->exiting && event_base_got_break(e->base) ? EXIT_SUCCESS
+                                                    : EXIT_FAILURE;
+    event_free(term);
+    event_free(interrupt);
+    event_free(e->tick);
+    evbuffer_free(e->chunk);
+    event_base_free(e->base);
+    free(e->servers);
+
+    return i;
+}
+
+
+int
+main(int argc, char **argv)
+{
+    int            rc;
+    kve_engine_t   e;
+
+    memset(&e, 0, sizeof(kve_engine_t));
+
+    rc = kve_options_parse(&e.opt, argc, argv);
+    if (rc) {
+        return rc - 1;
+    }
+
+    signal(SIGPIPE, SIG_IGN);
+
+    rc = kve_engine_run(&e);
+    kve_options_free(&e.opt);
+
+    return rc;
+}

@@ -1,0 +1,42 @@
+/*
+ * What a step of a model on a card costs.  A step carries n tokens: one for
+ * each decoding sequence and the prefill chunks' a tokens at context c each:
+ *
+ *     max(floor, n * linear) + step + request * requests
+ *         + kv * (context tokens of the decoding sequences)
+ *         + sum of attention * a * (c + a / 2)
+ */
+
+#ifndef KVE_HARDWARE_H
+#define KVE_HARDWARE_H
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+typedef struct {
+    const char  *name;
+
+    double       floor;         /* s: the weights are read once a step */
+    double       linear;        /* s per token: matrix products */
+    double       kv;            /* s per context token of a decoding one */
+    double       attention;     /* s per token squared, prefill */
+    double       step;          /* s per step: launches, collectives */
+    double       request;       /* s per request in the batch */
+
+    double       api;           /* s per request before it is queued */
+    double       output;        /* s per output token, off the card */
+
+    uint64_t     kv_tokens;     /* capacity */
+    uint32_t     max_seqs;
+    uint32_t     max_batched;
+} kve_hw_t;
+
+
+/* NULL for an unknown name; i counts through all of them */
+int kve_hw_find(const char *name, kve_hw_t *hw);
+int kve_hw_get(size_t i, kve_hw_t *hw);
+
+
+#endif

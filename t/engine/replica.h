@@ -1,0 +1,207 @@
+/*
+ * One engine replica, in virtual time: a scheduler over a paged prefix cache
+ * and a step time model.  A pure library: it reads no clock, opens no socket,
+ * draws no random number and keeps no global state, so equal calls give equal
+ * results.  The caller hands time (seconds, never going back) and gets events.
+ *
+ *     kve_replica_submit(r, &req, t)       a request arrives
+ *     t = kve_replica_next(r)              when something may happen next
+ *     n = kve_replica_advance(r, t, &ev)   what happened up to t
+ *
+ * The request belongs to the caller and must stay where it is, with its
+ * hashes, until its KVE_DONE or KVE_ABORTED event.  Events stay valid until
+ * the next call that takes a time.
+ *
+ * All tokens of one engine step come out at the same engine time; ev->time is
+ * when the client sees them, which is later by the cost of the API server.
+ */
+
+#ifndef KVE_REPLICA_H
+#define KVE_REPLICA_H
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "blocks.h"
+#include "hardware.h"
+
+
+/* re-admissions after more preemptions than this share one span */
+#define KVE_SPANS  4
+
+
+typedef struct kve_replica_s  kve_replica_t;
+typedef struct kve_req_s      kve_req_t;
+
+
+typedef enum {
+    KVE_ADMITTED = 1,       /* cached_tokens is known */
+    KVE_FIRST,              /* the first token */
+    KVE_PREEMPTED,          /* back to the queue's head */
+    KVE_DONE,
+    KVE_ABORTED             /* by restart, or can never fit */
+} kve_event_e;
+
+
+typedef struct {
+    kve_event_e         type;
+    double              time;
+    kve_req_t          *req;
+} kve_event_t;
+
+
+typedef struct {
+    kve_hw_t            hw;
+    double              speed;          /* 0.5: half as fast, default 1 */
+    uint32_t            block_size;     /* tokens, default 16 */
+    uint32_t            blocks;         /* default hw.kv_tokens' worth */
+    uint32_t            max_seqs;       /* default hw.max_seqs */
+    uint32_t            max_batched;    /* default hw.max_batched */
+    uint32_t            max_run;        /* steps advanced in bulk, 0: any */
+
+    unsigned            no_cache:1;     /* nothing is ever found */
+    unsigned            chunk_reuse:1;  /* blocks hit wherever they stand */
+    unsigned            token_log:1;    /* token times can be asked for */
+} kve_config_t;
+
+
+typedef struct {
+    uint64_t            step;           /* step count at first of span - 1 */
+    uint32_t            token;          /* number of its first token, from 1 */
+} kve_span_t;
+
+
+struct kve_req_s {
+
+    /*
+     * The caller's.  Hash i names the block of the tokens [i * block_size,
+     * (i + 1) * block_size) of the prompt and the reply that follows it, and
+     * everything before them; blocks past the last hash are never found
+     * again.  digests: the same blocks by content alone, for chunk reuse.
+     */
+
+    const uint64_t     *hashes;
+    const uint64_t     *digests;
+    uint32_t            nhashes;
+    uint32_t            prompt_tokens;
+    uint32_t            output_tokens;
+    void               *data;
+
+    /* what came of it */
+
+    uint32_t            cached_tokens;
+    uint32_t            preemptions;
+    double              submit_time;
+    double              admit_time;
+    double              first_time;     /* as the client sees it */
+    double              done_time;
+
+    /* the replica's own */
+
+    uint32_t            state;
+    uint32_t            generated;      /* at "joined" */
+    uint64_t            joined;
+    uint64_t            finish;         /* step count at its last token */
+    uint32_t            heap;
+    uint32_t            resume;         /* tokens to have before decoding */
+    uint32_t            todo;           /* of them, not computed yet */
+    uint32_t            depth;          /* of them, in the cache already */
+    uint32_t            chunk;          /* computed by the current step */
+    uint32_t            credit;         /* computed, not named yet */
+    uint32_t            need;           /* free blocks, when last refused */
+    uint32_t            nblocks;
+    uint32_t            named;
+    uint32_t            nspans;
+    uint32_t           *blocks;
+    kve_req_t          *prev, *next;    /* arrivals, waiting or running */
+    kve_req_t          *pprev, *pnext;  /* prefilling, or same phase */
+    kve_span_t          spans[KVE_SPANS];
+};
+
+
+typedef struct {
+    uint32_t            running;
+    uint32_t            waiting;
+    uint32_t            prefilling;     /* of the running */
+    uint32_t            decoding;
+    uint32_t            blocks;
+    uint32_t            held_blocks;
+    double              kv_usage;       /* held by running requests, 0 .. 1 */
+    uint64_t            waiting_tokens; /* prompt tokens in the queue */
+    uint64_t            context_tokens; /* of the decoding */
+
+    /* counters */
+
+    uint64_t            queries;        /* prefix cache, tokens */
+    uint64_t            hits;
+    uint64_t            prompt_tokens;
+    uint64_t            generation_tokens;
+    uint64_t            recomputed_tokens;
+    uint64_t            preemptions;
+    uint64_t            requests;
+    uint64_t            done;
+    uint64_t            aborted;
+    uint64_t            steps;
+    double              busy;           /* s, sum of the steps */
+} kve_stats_t;
+
+
+/* all of hw's defaults; the caller changes what it wants */
+void kve_config_init(kve_config_t *cf, const kve_hw_t *hw);
+
+kve_replica_t *kve_replica_create(const kve_config_t *cf);
+void kve_replica_destroy(kve_replica_t *r);
+
+void kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t);
+
+/* no event follows; legal until DONE or ABORTED */
+void kve_replica_abort(kve_replica_t *r, kve_req_t *req, double t);
+
+/* INFINITY when idle; kve_replica_next_step() never skips a step's end */
+double kve_replica_next(const kve_replica_t *r);
+double kve_replica_next_step(const kve_replica_t *r);
+
+size_t kve_replica_advance(kve_replica_t *r, double t,
+    const kve_event_t **events);
+
+/* a new process: cache and counters gone, one KVE_ABORTED per request */
+size_t kve_replica_restart(kve_replica_t *r, double t,
+    const kve_event_t **events);
+
+/* as vLLM does it: refused (0) while blocks are in use */
+int kve_replica_reset_cache(kve_replica_t *r, double t);
+
+int kve_replica_set_blocks(kve_replica_t *r, uint32_t blocks, double t);
+void kve_replica_set_speed(kve_replica_t *r, double speed, double t);
+void kve_replica_set_max_seqs(kve_replica_t *r, uint32_t max, double t);
+
+/*
+ * Leading tokens of a prompt that an admission would find, as of the last
+ * time handed in.
+ */
+uint32_t kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
+    uint32_t nhashes, uint32_t prompt_tokens);
+
+void kve_replica_stats(const kve_replica_t *r, kve_stats_t *st);
+const kve_config_t *kve_replica_config(const kve_replica_t *r);
+const kve_blocks_t *kve_replica_blocks(const kve_replica_t *r);
+
+int kve_req_is_running(const kve_req_t *req);
+
+/* tokens computed so far, seen by the client or not yet */
+uint32_t kve_req_tokens(const kve_replica_t *r, const kve_req_t *req);
+
+/*
+ * When the client sees tokens first .. first + n - 1 (counted from 1).  Needs
+ * token_log; the tokens must have been computed, and a finished request can
+ * be asked about until the next call that takes a time.
+ */
+void kve_req_times(const kve_replica_t *r, const kve_req_t *req,
+    uint32_t first, uint32_t n, double *times);
+
+/* for tests: 0 when all the bookkeeping agrees */
+int kve_replica_check(const kve_replica_t *r);
+
+
+#endif

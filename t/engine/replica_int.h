@@ -1,0 +1,113 @@
+/*
+ * Inside the replica model: not for its callers.
+ *
+ * Time goes in runs: one step that carries prefill chunks, or many decode
+ * steps in a row during which nothing joins and nothing leaves.  Step k of a
+ * run takes d + g * k seconds, as every sequence grows by a token a step, so
+ * both "when is step k over" and "which step is it now" have a closed form
+ * and a run costs the same whatever its length.  Only new blocks cost: the
+ * sequences that start one in the same step share a list ("phase").
+ *
+ * A run ends early ("is cut") after the step under way, when an arrival, an
+ * abort or a change of settings may change the batch.
+ *
+ * schedule.c moves time, batch.c moves requests, replica.c is the interface.
+ */
+
+#ifndef KVE_REPLICA_INT_H
+#define KVE_REPLICA_INT_H
+
+
+#include "replica.h"
+
+
+#define KVE_COPIED  0x80000000u     /* in req->blocks: reused off the prefix */
+
+
+enum {
+    KVE_IDLE = 0,
+    KVE_ARRIVING,
+    KVE_WAITING,
+    KVE_PREFILL,
+    KVE_DECODE
+};
+
+
+typedef struct {
+    kve_req_t          *first;
+    kve_req_t          *last;
+} kve_list_t;
+
+
+typedef struct {
+    uint64_t            step;           /* steps over before it */
+    uint64_t            n;
+    double              t0;
+    double              d;
+    double              g;
+} kve_run_t;
+
+
+struct kve_replica_s {
+    kve_config_t        cf;
+    kve_blocks_t       *blocks;
+    double              now;
+
+    kve_list_t          arrivals;
+    kve_list_t          waiting;
+    kve_list_t          running;        /* as admitted: the last one yields */
+    kve_list_t          prefill;        /* by pprev, pnext */
+    kve_req_t         **phase;          /* [block_size], decoding */
+    uint32_t           *phase_count;
+    kve_req_t         **heap;           /* decoding, by finish */
+    size_t              heap_size;
+
+    uint32_t            nwaiting;
+    uint32_t            nrunning;
+    uint32_t            nprefill;
+    uint32_t            ndecode;
+    uint64_t            context;        /* tokens of the decoding */
+    uint64_t            waiting_tokens;
+    uint64_t            step;           /* steps over */
+
+    kve_run_t           run;
+    unsigned            active;
+    uint64_t            begun;          /* of the run's steps */
+
+    kve_run_t          *log;
+    size_t              nlog;
+    size_t              log_size;
+
+    kve_event_t        *events;         /* to be returned */
+    size_t              nevents;
+    size_t              events_size;
+    kve_event_t        *returned;
+    size_t              returned_size;
+
+    kve_stats_t         st;
+};
+
+
+void *kve_grow(void *p, size_t *size, size_t n, size_t elt);
+void kve_replica_event(kve_replica_t *r, kve_event_e type, kve_req_t *req,
+    double t);
+
+void kve_list_push(kve_list_t *l, kve_req_t *req);
+void kve_list_remove(kve_list_t *l, kve_req_t *req);
+
+void kve_replica_begin(kve_replica_t *r, uint64_t s);
+void kve_replica_join(kve_replica_t *r, kve_req_t *req, double t);
+void kve_replica_finish(kve_replica_t *r, kve_req_t *req, double t);
+void kve_replica_preempt(kve_replica_t *r, kve_req_t *req, double t);
+void kve_replica_drop(kve_replica_t *r, kve_req_t *req);
+uint32_t kve_replica_chunk(kve_replica_t *r, kve_req_t *req,
+    uint32_t budget);
+int kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t,
+    uint32_t budget);
+
+double kve_run_time(const kve_run_t *run, uint64_t k);
+void kve_replica_settle_to(kve_replica_t *r, double t, int cut);
+void kve_replica_go(kve_replica_t *r, double t);
+
+
+#endif
