@@ -16,7 +16,8 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 # what the product, its demo and its tests need, all of it from Debian
 
 DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
-              check pkg-config libevent-dev perl python3 curl
+              check pkg-config libevent-dev perl python3 curl \
+              dpkg-dev patch
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
@@ -68,6 +69,28 @@ $(BUILD)/nginx/Makefile: config Makefile
 		|| { tail -n 20 $(BUILD_DIR)/configure.log; exit 1; }'
 
 
+.PHONY: unit
+unit: unit-build ## builds and runs the unit tests
+	@t/run unit
+
+
+.PHONY: test
+test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
+	@$(MAKE) -s build engine engine-tests unit-build
+	@$(MAKE) -s SAN=1 unit-build
+	@t/sanitize.sh $(BUILD)/sanitize
+	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
+		KVROUTE_SKIP=stress \
+		t/run unit prove:1 prove:4 unit-san prove-san:1
+
+
+.PHONY: sanitize
+sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
+	@$(MAKE) -s build engine SAN=1 unit-build
+	@t/sanitize.sh $(BUILD)/sanitize
+	@KVR_TEST_SCALE=100 t/run unit-san prove-san:1 prove-san:4
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
@@ -76,6 +99,14 @@ install: build  ## copies the module to where nginx looks for modules
 	$(SUDO) install -D -m 644 $(MODULE) \
 		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
+
+
+include t/engine/Makefile.inc
+include t/unit/Makefile.inc
+
+
+.PHONY: engine-tests
+engine-tests: $(ENGINE_BUILD)/replica_test
 
 
 .PHONY: clean

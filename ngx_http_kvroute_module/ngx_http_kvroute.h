@@ -183,6 +183,7 @@ ngx_http_kvroute_ctx_t *ngx_http_kvroute_get_ctx(ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_create_ctx(ngx_http_request_t *r);
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+void ngx_http_kvroute_request_exit(void);
 void ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx);
 uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
@@ -191,6 +192,7 @@ uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
+void ngx_http_kvroute_upstream_exit(void);
 
 /* _attempt */
 

@@ -13,6 +13,7 @@
 
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
+static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
 static void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
@@ -92,7 +93,7 @@ ngx_module_t  ngx_http_kvroute_module = {
     ngx_http_kvroute_zone_init_process,    /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_kvroute_zone_exit_process,    /* exit process */
+    ngx_http_kvroute_exit_process,         /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -102,6 +103,15 @@ static ngx_int_t
 ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 {
     return ngx_http_kvroute_add_variables(cf);
+}
+
+
+static void
+ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_kvroute_zone_exit_process(cycle);
+    ngx_http_kvroute_request_exit();
+    ngx_http_kvroute_upstream_exit();
 }
 
 

@@ -349,43 +349,43 @@ ngx_http_kvroute_request_scratch(ngx_http_request_t *r)
 
     log = r->connection->log;
 
-    if (ngx_http_kvroute_max_digests) {
-        ngx_free(ngx_http_kvroute_digests);
-        ngx_free(ngx_http_kvroute_chain);
-        ngx_free(ngx_http_kvroute_window);
-        ngx_http_kvroute_max_digests = 0;
-    }
-
-    ngx_http_kvroute_digests = ngx_alloc(n * sizeof(uint64_t), log);
+    ngx_http_kvroute_request_exit();
 
     ngx_http_kvroute_max_chain = kvr_chain_entries((uint32_t) n);
+
+    ngx_http_kvroute_digests = ngx_alloc(n * sizeof(uint64_t), log);
     ngx_http_kvroute_chain = ngx_alloc(ngx_http_kvroute_max_chain
                                        * sizeof(uint64_t), log);
-
     ngx_http_kvroute_window = ngx_alloc(NGX_HTTP_KVROUTE_WINDOW, log);
 
     if (ngx_http_kvroute_digests == NULL
         || ngx_http_kvroute_chain == NULL
         || ngx_http_kvroute_window == NULL)
     {
-        if (ngx_http_kvroute_digests) {
-            ngx_free(ngx_http_kvroute_digests);
-        }
-
-        if (ngx_http_kvroute_chain) {
-            ngx_free(ngx_http_kvroute_chain);
-        }
-
-        if (ngx_http_kvroute_window) {
-            ngx_free(ngx_http_kvroute_window);
-        }
-
+        ngx_http_kvroute_request_exit();
         return NGX_ERROR;
     }
 
     ngx_http_kvroute_max_digests = n;
 
     return NGX_OK;
+}
+
+
+/* gives the scratch memory back */
+void
+ngx_http_kvroute_request_exit(void)
+{
+    free(ngx_http_kvroute_digests);
+    free(ngx_http_kvroute_chain);
+    free(ngx_http_kvroute_window);
+
+    ngx_http_kvroute_digests = NULL;
+    ngx_http_kvroute_chain = NULL;
+    ngx_http_kvroute_window = NULL;
+
+    ngx_http_kvroute_max_digests = 0;
+    ngx_http_kvroute_owner = NULL;
 }
 
 

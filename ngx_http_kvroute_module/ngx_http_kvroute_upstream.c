@@ -195,27 +195,33 @@ ngx_http_kvroute_candidates(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
         return NGX_OK;
     }
 
-    if (ngx_http_kvroute_max_candidates) {
-        ngx_free(ngx_http_kvroute_candidate);
-        ngx_free(ngx_http_kvroute_offer);
-        ngx_http_kvroute_max_candidates = 0;
-    }
+    ngx_http_kvroute_upstream_exit();
 
     ngx_http_kvroute_candidate = ngx_alloc(n * sizeof(kvr_candidate_t), log);
-    if (ngx_http_kvroute_candidate == NULL) {
-        return NGX_ERROR;
-    }
-
     ngx_http_kvroute_offer = ngx_alloc(n * sizeof(ngx_http_kvroute_offer_t),
                                        log);
-    if (ngx_http_kvroute_offer == NULL) {
-        ngx_free(ngx_http_kvroute_candidate);
+
+    if (ngx_http_kvroute_candidate == NULL || ngx_http_kvroute_offer == NULL) {
+        ngx_http_kvroute_upstream_exit();
         return NGX_ERROR;
     }
 
     ngx_http_kvroute_max_candidates = n;
 
     return NGX_OK;
+}
+
+
+/* gives the room for candidates back */
+void
+ngx_http_kvroute_upstream_exit(void)
+{
+    free(ngx_http_kvroute_candidate);
+    free(ngx_http_kvroute_offer);
+
+    ngx_http_kvroute_candidate = NULL;
+    ngx_http_kvroute_offer = NULL;
+    ngx_http_kvroute_max_candidates = 0;
 }
 
 

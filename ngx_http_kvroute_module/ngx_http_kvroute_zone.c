@@ -401,8 +401,10 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 void
 ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i;
+    ngx_uint_t                      i, k;
     ngx_http_kvroute_zone_t       **zone;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
@@ -418,6 +420,22 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
             zone[i]->claimed = 0;
             kvr_load_release(zone[i]->sh->load, zone[i]->row);
         }
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        for (k = 0; k < 2; k++) {
+            free(kscf->list[k].id);
+            kscf->list[k].id = NULL;
+            kscf->list[k].number = 0;
+        }
+
+        kscf->ready = 0;
     }
 }
 
@@ -667,11 +685,9 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_shctx_t      *sh;
     ngx_http_upstream_rr_peer_t   *peer;
 
-    if (list->id) {
-        ngx_free(list->id);
-        list->id = NULL;
-    }
+    free(list->id);
 
+    list->id = NULL;
     list->number = 0;
 
     if (peers == NULL) {

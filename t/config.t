@@ -17,6 +17,7 @@ sub try_conf {
     $t->conf(<<"EOF");
 http {
 %%TEMP%%
+    access_log off;
 $http
     upstream u {
         zone u 64k;
@@ -132,6 +133,7 @@ for my $workers (1, 2) {
     $t->conf(<<"EOF");
 http {
 %%TEMP%%
+    access_log off;
     $zone
     upstream u { kvroute zone=z; server 127.0.0.1:8081; }
 }

@@ -60,6 +60,7 @@ sub new {
         workers => $arg{workers} || $ENV{KVROUTE_WORKERS} || 1,
         owner => $$,
         children => [],
+        groups => [],
         vars => {},
         taken => {},
         expected => [],
@@ -195,6 +196,11 @@ sub check {
 
     my $log = "$t->{dir}/check.log";
     unlink $log;
+
+    # with -t nginx does not free its configuration
+
+    local $ENV{ASAN_OPTIONS} = join ':', grep { $_ } $ENV{ASAN_OPTIONS},
+                                                     'detect_leaks=0';
 
     my $pid = $t->spawn($log, $t->command('-t'));
     waitpid($pid, 0);
@@ -474,9 +480,9 @@ sub cleanup {
 
     $t->stop('TERM');
 
-    kill 'KILL', $_ for @{$t->{children}};
-    waitpid($_, 0) for @{$t->{children}};
-    $t->{children} = [];
+    kill 'KILL', (map { -$_ } @{$t->{groups}}), @{$t->{children}};
+    waitpid($_, 0) for @{$t->{groups}}, @{$t->{children}};
+    $t->{children} = $t->{groups} = [];
 
     my $failed = !Test::More->builder->is_passing();
 

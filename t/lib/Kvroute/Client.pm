@@ -171,7 +171,7 @@ sub complete {
     return 1 if $head =~ m{^HTTP/\S+ (?:1\d\d|204|304)};
     return $have >= $1 if $head =~ /^Content-Length: (\d+)/mi;
 
-    return substr($data, -5) eq "0\r\n\r\n"
+    return substr($data, $n + 4) =~ /(?:^|\r\n)0\r\n\r\n\z/
         if $head =~ /^Transfer-Encoding: chunked/mi;
 
     return 0;
@@ -229,18 +229,29 @@ sub chat {
 
 # so many bytes of text that no other seed has
 
+my %text;
+
 sub text {
     my ($len, $seed) = @_;
 
-    my $text = '';
-    my $x = 12345 + 7919 * ($seed || 0);
+    $seed //= 0;
 
-    while (length $text < $len) {
+    return substr($text{$seed}, 0, $len)
+        if defined $text{$seed} && length $text{$seed} >= $len;
+
+    my @words;
+    my $n = 0;
+    my $x = 12345 + 7919 * $seed;
+
+    while ($n < $len) {
         $x = ($x * 1103515245 + 12345) % 2147483648;
-        $text .= ('a' .. 'z')[($x >> 8) % 26] . ($x >> 16) . ' ';
+        push @words, ('a' .. 'z')[($x >> 8) % 26] . $x;
+        $n += length($words[-1]) + 1;
     }
 
-    return substr($text, 0, $len);
+    $text{$seed} = join ' ', @words;
+
+    return substr($text{$seed}, 0, $len);
 }
 
 

@@ -91,6 +91,13 @@ sub serve {
     die "fork: $!" unless defined $pid;
 
     if ($pid == 0) {
+
+        # a group of its own, to be killed with all its connections; and no
+        # hold on the output of the test, which would not end before it
+
+        setpgrp(0, 0);
+        open STDOUT, '>', '/dev/null';
+        $SIG{$_} = 'DEFAULT' for qw(INT TERM HUP);
         $SIG{CHLD} = 'IGNORE';
 
         while (1) {
@@ -107,7 +114,7 @@ sub serve {
         }
     }
 
-    push @{$t->{children}}, $pid;
+    push @{$t->{groups}}, $pid;
 
     return $port;
 }

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Builds Debian's own nginx, from its source package, with the module and with
+# sanitizers: t/sanitize.sh DIR.  Private apt lists: nothing of the system
+# changes.  -DNGX_DEBUG_PALLOC makes every allocation from a pool a malloc().
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+dir=${1:?directory}
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+
+. /etc/os-release
+
+if [ ! -d "$dir/nginx" ]; then
+    mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" \
+        "$dir/apt/parts"
+
+    # where this machine has Debian's packages from, there the sources are
+
+    for f in /etc/apt/sources.list.d/*.sources; do
+        if grep -q debian-archive "$f" 2>/dev/null; then
+            sed 's/^Types:.*/Types: deb-src/' "$f" \
+                > "$dir/apt/parts/$(basename "$f")"
+        fi
+    done
+
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null \
+        | sed -n "s/^deb \(.*debian.* $VERSION_CODENAME.*\)/deb-src \1/p" \
+        > "$dir/apt/sources.list"
+
+    opts="-oDir::Etc::sourcelist=$dir/apt/sources.list
+          -oDir::Etc::sourceparts=$dir/apt/parts
+          -oDir::State::Lists=$dir/apt/lists
+          -oDir::Cache=$dir/apt/cache
+          -oAPT::Sandbox::User=$(id -un)"
+
+    # shellcheck disable=SC2086
+    apt-get $opts update -qq
+
+    cd "$dir"
+    # shellcheck disable=SC2086
+    apt-get $opts source -qq --download-only nginx > /dev/null
+    dpkg-source --no-check -x nginx_*.dsc nginx.tmp >/dev/null 2>&1
+    mv nginx.tmp nginx
+fi
+
+cd "$dir/nginx"
+
+san="-fsanitize=address,undefined -fno-sanitize=nonnull-attribute"
+
+# nginx reads unaligned words and passes NULL to memcpy() for no bytes: those
+# two are its own habits
+
+if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ]; then
+    ./configure --with-debug --with-compat --with-threads \
+        --with-http_ssl_module --with-http_v2_module \
+        --with-http_auth_request_module --with-http_realip_module \
+        --with-cc-opt="-O1 -g -fno-omit-frame-pointer $san -DNGX_DEBUG_PALLOC=1 \
+            -DNGX_SUPPRESS_WARN=1 -DNGX_HAVE_NONALIGNED=0 -Wno-error" \
+        --with-ld-opt="$san" --add-dynamic-module="$root" \
+        > configure.log 2>&1 || { tail -n 20 configure.log; exit 1; }
+fi
+
+make -s -j"$(nproc)" -f objs/Makefile binary modules > make.log 2>&1 \
+    || { tail -n 20 make.log; exit 1; }
+
+echo "built $dir/nginx/objs/nginx with sanitizers"
