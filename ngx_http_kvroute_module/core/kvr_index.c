@@ -23,6 +23,11 @@
 typedef struct {
     uint32_t            clock[KVR_INDEX_PEERS];
     uint32_t            limit[KVR_INDEX_PEERS];  /* age at which it forgot */
+
+    uint64_t            set;                     /* peers asked for */
+    uint64_t            ready;                   /* peers in expire[] */
+    uint64_t            now;                     /* table's clock */
+    uint32_t            expire[KVR_INDEX_PEERS]; /* the same for a mask */
 } kvr_index_view_t;
 
 
@@ -34,8 +39,12 @@ static void kvr_index_view(kvr_index_t *ix, uint64_t set,
     kvr_index_view_t *view);
 static uint32_t kvr_index_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
+static uint64_t kvr_index_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_index_view_t *view);
 static uint64_t kvr_index_mask(kvr_index_t *ix, uint64_t mask,
     uint32_t masked);
+static uint32_t kvr_index_expire(kvr_index_t *ix, unsigned peer,
+    uint64_t now);
 static uint32_t kvr_index_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
@@ -43,10 +52,12 @@ static unsigned kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp, uint32_t touched);
 static void kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint32_t touched);
+static unsigned kvr_index_take(kvr_index_t *ix, kvr_index_line_t *line,
+    uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
 static unsigned kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
-    unsigned peer);
+    unsigned peer, uint64_t now);
 static void kvr_index_sweep(kvr_index_t *ix, uint64_t count);
 
 
@@ -204,8 +215,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         } else {
             gap = 0;
-            has = kvr_index_holders(ix, line, kvr_index_key(chain[i]), &view)
-                  & set;
+            has = kvr_index_holders(ix, line, kvr_index_key(chain[i]), &view);
         }
 
         for (lost = alive & ~has; lost; lost &= lost - 1) {
@@ -257,13 +267,13 @@ kvr_index_find(kvr_index_t *ix, uint64_t key)
 }
 
 
-/* the set of peers that hold a line's block */
+/* those of the peers asked for that hold a line's block */
 static uint64_t
 kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     kvr_index_view_t *view)
 {
     unsigned  i, id;
-    uint32_t  stamp, masked;
+    uint32_t  stamp;
     uint64_t  ids, set;
 
     do {
@@ -272,19 +282,16 @@ kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
         for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
             stamp = kvr_get(&line->stamp[i]);
-            id = kvr_index_id(ids, i);
 
-            if (stamp && view->clock[id] - stamp < view->limit[id]) {
-                set |= 1ULL << id;
+            if (stamp) {
+                id = kvr_index_id(ids, i);
+                set |= (uint64_t) (view->clock[id] - stamp < view->limit[id])
+                       << id;
             }
         }
 
         if (kvr_unlikely(kvr_get(&line->mask))) {
-
-            /* in this order, or an old mask might pass for a new one */
-
-            masked = atomic_load_explicit(&line->masked, memory_order_acquire);
-            set |= kvr_index_mask(ix, kvr_get(&line->mask), masked);
+            set |= kvr_index_masked(ix, line, view);
         }
 
         /* the line or a slot of it may have been given away meanwhile */
@@ -307,6 +314,9 @@ kvr_index_view(kvr_index_t *ix, uint64_t set, kvr_index_view_t *view)
     unsigned  id;
 
     memset(view->limit, 0, sizeof(view->limit));
+
+    view->set = set;
+    view->ready = 0;
 
     for ( /* void */ ; set; set &= set - 1) {
         id = (unsigned) __builtin_ctzll(set);
@@ -345,45 +355,97 @@ kvr_index_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 }
 
 
-/*
- * Those of a mask that still count.  A masked holder has no stamp of its own,
- * so it counts for as long as its cache takes to turn over, from when the mask
- * was begun.  That is in units computed by all peers, of which this peer is
- * taken to compute a share as it did since its restart.  A mask is needed only
- * where more than eight peers hold a block at a time, a prefix that much of the
- * traffic has: who still holds it soon says so again, so a rough rule will do.
- */
+/* few prompts meet a mask, but those that do meet many */
 static uint64_t
-kvr_index_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
+kvr_index_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_index_view_t *view)
 {
-    unsigned           id;
-    uint32_t           age;
-    uint64_t           m, now, since, units;
-    kvr_index_peer_t  *p;
+    unsigned  id;
+    uint32_t  age;
+    uint64_t  m, mask, bit;
 
-    now = kvr_get(&ix->clock);
-    age = (uint32_t) now - masked;
-
-    if (age > INT32_MAX) {
-        return 0;
+    if (view->ready == 0) {
+        view->now = kvr_get(&ix->clock);
     }
+
+    /* in this order, or an old mask might pass for a new one */
+
+    age = (uint32_t) view->now
+          - atomic_load_explicit(&line->masked, memory_order_acquire);
+
+    mask = kvr_get(&line->mask) & view->set;
 
     for (m = mask; m; m &= m - 1) {
         id = (unsigned) __builtin_ctzll(m);
-        p = &ix->peer[id];
+        bit = m & -m;
 
-        since = kvr_get(&p->since);
-        units = kvr_index_units(p) - kvr_get(&p->floor);
+        if (kvr_unlikely(!(view->ready & bit))) {
+            view->expire[id] = kvr_index_expire(ix, id, view->now);
+            view->ready |= bit;
+        }
 
-        if (now - age <= since
-            || (unsigned __int128) age * units
-               >= (unsigned __int128) kvr_get(&p->capacity) * (now - since))
-        {
-            mask &= ~(1ULL << id);
+        if (age >= view->expire[id]) {
+            mask ^= bit;
         }
     }
 
     return mask;
+}
+
+
+/* those of a mask that still count */
+static uint64_t
+kvr_index_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
+{
+    uint64_t  m, now;
+
+    now = kvr_get(&ix->clock);
+
+    for (m = mask; m; m &= m - 1) {
+
+        if ((uint32_t) now - masked
+            >= kvr_index_expire(ix, (unsigned) __builtin_ctzll(m), now))
+        {
+            mask ^= m & -m;
+        }
+    }
+
+    return mask;
+}
+
+
+/*
+ * The age of a mask at which a peer in it no longer counts.  It has no stamp
+ * there, so it counts from when the mask was begun to when its cache is turned
+ * over.  That is in units computed by all peers, of which it is taken to do the
+ * same share as since its restart.  A mask is needed only where more than eight
+ * peers hold a block at a time, a prefix that much of the traffic has: who
+ * still holds it soon says so again, so a rough rule will do.
+ */
+static uint32_t
+kvr_index_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    double             turn;
+    uint64_t           all, units;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    all = now - kvr_get(&p->since);
+    units = kvr_index_units(p) - kvr_get(&p->floor);
+
+    /* it may be restarted at any time */
+
+    if ((int64_t) all <= 0 || (int64_t) units < 0) {
+        return 0;
+    }
+
+    turn = (double) kvr_get(&p->capacity) * (double) all
+           / (double) kvr_max(units, 1);
+
+    all = kvr_min(all, INT32_MAX);
+
+    return turn < (double) all ? (uint32_t) turn : (uint32_t) all;
 }
 
 
@@ -447,7 +509,8 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 /*
  * Moves a peer's clock on by what it must compute: new units, and for what it
  * holds the share of its other blocks that a hit at that age puts further back
- * in an LRU: age / capacity, which is only known if the engine said so.
+ * in an LRU: age / capacity, which is only known if the engine said so.  By one
+ * unit at least, so that no two lessons on a prompt have the same stamps.
  */
 static uint32_t
 kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -460,7 +523,7 @@ kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     kvr_index_peer_t  *p;
 
     p = &ix->peer[peer];
-    add = (uint64_t) (units - matched) << KVR_INDEX_FRACTION;
+    add = (uint64_t) kvr_max(units - matched, 1) << KVR_INDEX_FRACTION;
 
     capacity = kvr_get(&p->capacity);
 
@@ -574,15 +637,14 @@ static void
 kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched)
 {
-    unsigned  i, live;
-    uint32_t  held;
-    uint64_t  ids, new, gone;
+    unsigned  i;
+    uint64_t  ids, moved;
 
     if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
         kvr_set(&line->touched, touched);
     }
 
-    gone = 0;
+    moved = 0;
     ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
@@ -592,70 +654,17 @@ kvr_index_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             /* a stamp from before a restart may look newer: age decides */
 
             kvr_set(&line->stamp[i], stamp);
-            goto done;
-        }
-    }
-
-    for ( ;; ) {
-
-        if (kvr_unlikely((ids ^ key) & KVR_INDEX_TAG)) {
-            i = 0;
-            goto done;
-        }
-
-        i = kvr_index_slot(ix, line, ids, &held, &live);
-
-        if (held
-            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
-                                                        &held, 0,
-                                                        memory_order_relaxed,
-                                                        memory_order_relaxed))
-        {
-            ids = atomic_load_explicit(&line->ids, memory_order_acquire);
-            continue;
-        }
-
-        if (live) {
-
-            /* it is still a holder, if no longer one with a stamp */
-
-            kvr_index_to_mask(ix, line, kvr_index_id(ids, i));
-            gone |= 1ULL << kvr_index_id(ids, i);
-        }
-
-        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
-              | (uint64_t) peer << i * 8;
-
-        if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
-                                                    memory_order_acq_rel,
-                                                    memory_order_acquire))
-        {
             break;
         }
     }
 
-    held = 0;
-
-    while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
-                                                    stamp,
-                                                    memory_order_seq_cst,
-                                                    memory_order_relaxed))
-    {
-        /* another one was given the slot, before us or since */
-
-        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
-
-        if (kvr_index_id(ids, i) != peer) {
-            goto done;
-        }
+    if (i == KVR_INDEX_HOLDERS) {
+        i = kvr_index_take(ix, line, key, peer, stamp, &moved);
     }
 
-    if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
-        atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
-                                  memory_order_relaxed);
+    if (kvr_unlikely(i == KVR_INDEX_HOLDERS)) {
+        return;
     }
-
-done:
 
     key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
     ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
@@ -670,9 +679,95 @@ done:
                                                    memory_order_relaxed,
                                                    memory_order_relaxed);
 
-    if (key && gone) {
-        atomic_fetch_and_explicit(&line->mask, ~gone, memory_order_relaxed);
+    if (key && moved) {
+        atomic_fetch_and_explicit(&line->mask, ~moved, memory_order_relaxed);
     }
+}
+
+
+/*
+ * Gives the peer a slot of a line, and says which, or KVR_INDEX_HOLDERS if the
+ * line is another block's by now; moved is the holder that had to go for it.
+ */
+static unsigned
+kvr_index_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    unsigned peer, uint32_t stamp, uint64_t *moved)
+{
+    unsigned  i, live;
+    uint32_t  held;
+    uint64_t  now, ids, new;
+
+    for ( ;; ) {
+
+        /* first, for any holder may be flushed at any time */
+
+        now = kvr_get(&ix->clock);
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely((ids ^ key) & KVR_INDEX_TAG)) {
+            return KVR_INDEX_HOLDERS;
+        }
+
+        i = kvr_index_slot(ix, line, ids, &held, &live);
+
+        /* the stamps may have been other holders' than those in ids */
+
+        new = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely(new != ids)) {
+            continue;
+        }
+
+        if (held
+            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
+                                                        &held, 0,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed))
+        {
+            continue;
+        }
+
+        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
+              | (uint64_t) peer << i * 8;
+
+        if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed))
+        {
+            break;
+        }
+    }
+
+    if (live) {
+
+        /* it is still a holder, if no longer one with a stamp */
+
+        kvr_index_to_mask(ix, line, kvr_index_id(ids, i), now);
+        *moved = 1ULL << kvr_index_id(ids, i);
+    }
+
+    held = 0;
+
+    while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
+                                                    stamp,
+                                                    memory_order_seq_cst,
+                                                    memory_order_relaxed))
+    {
+        /* another one was given the slot, before us or since */
+
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_index_id(ids, i) != peer) {
+            return i;
+        }
+    }
+
+    if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
+        atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
+                                  memory_order_relaxed);
+    }
+
+    return i;
 }
 
 
@@ -684,45 +779,51 @@ static unsigned
 kvr_index_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
     uint32_t *held, unsigned *live)
 {
-    unsigned  i, id, slot;
+    unsigned  i, slot;
     uint32_t  age, oldest, stamp, clock, limit;
 
     slot = 0;
     oldest = 0;
+    *held = 0;
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-
-        *held = stamp = kvr_get(&line->stamp[i]);
-        *live = 0;
+        stamp = kvr_get(&line->stamp[i]);
 
         if (stamp == 0) {
+            *held = 0;
+            *live = 0;
             return i;
         }
 
-        id = kvr_index_id(ids, i);
-        limit = kvr_index_limit(ix, id, &clock);
+        limit = kvr_index_limit(ix, kvr_index_id(ids, i), &clock);
         age = clock - stamp;
 
         if (age >= limit) {
+            *held = stamp;
+            *live = 0;
             return i;
         }
 
         if (age >= oldest) {
             oldest = age;
             slot = i;
+            *held = stamp;
         }
     }
 
-    *held = kvr_get(&line->stamp[slot]);
     *live = 1;
 
     return slot;
 }
 
 
-/* the others of a mask must not live on by this one's being new to it */
+/*
+ * Where it would not count it begins a mask of its own: the others may have
+ * forgotten the block and must not live on by this one's being new.
+ */
 static void
-kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer)
+kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
+    uint64_t now)
 {
     unsigned  begin;
     uint64_t  mask, new, bit;
@@ -731,22 +832,17 @@ kvr_index_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer)
     mask = kvr_get(&line->mask);
 
     do {
-        new = kvr_index_mask(ix, mask | bit, kvr_get(&line->masked));
+        begin = (uint32_t) now - kvr_get(&line->masked)
+                >= kvr_index_expire(ix, peer, now);
 
-        /* where it would not count itself it begins a mask of its own */
-
-        begin = !(new & bit);
-
-        if (begin) {
-            new = bit;
-        }
+        new = begin ? bit : mask | bit;
 
     } while (!atomic_compare_exchange_weak_explicit(&line->mask, &mask, new,
                                                     memory_order_relaxed,
                                                     memory_order_relaxed));
 
     if (begin) {
-        atomic_store_explicit(&line->masked, (uint32_t) kvr_get(&ix->clock),
+        atomic_store_explicit(&line->masked, (uint32_t) now,
                               memory_order_release);
     }
 

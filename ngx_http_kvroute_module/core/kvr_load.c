@@ -8,6 +8,7 @@
 
 
 static _Atomic uint64_t *kvr_load_words(kvr_load_t *load, uint32_t row);
+static void kvr_load_raise(kvr_load_t *load, uint32_t mark);
 static uint64_t kvr_load_change(uint64_t word, int32_t active,
     int64_t pending);
 static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
@@ -62,30 +63,48 @@ kvr_load_words(kvr_load_t *load, uint32_t row)
 uint32_t
 kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner, uint64_t generation)
 {
-    uint32_t         n, high;
+    uint32_t         n;
     uint64_t         expected;
     kvr_load_row_t  *row;
 
     for (n = 0; n < load->rows; n++) {
 
         row = &load->row[n];
+
+        if (atomic_load(&row->owner)) {
+            continue;
+        }
+
+        /* first: if killed right after the claim it must be swept */
+
+        kvr_load_raise(load, n + 1);
+
         expected = 0;
 
         if (atomic_compare_exchange_strong(&row->owner, &expected, owner)) {
             atomic_store(&row->generation, generation);
-            break;
+            return n;
         }
     }
 
+    kvr_load_raise(load, n + 1);
+
+    return n;
+}
+
+
+static void
+kvr_load_raise(kvr_load_t *load, uint32_t mark)
+{
+    uint32_t  high;
+
     high = atomic_load(&load->high);
 
-    while (high < n + 1
-           && !atomic_compare_exchange_weak(&load->high, &high, n + 1))
+    while (high < mark
+           && !atomic_compare_exchange_weak(&load->high, &high, mark))
     {
         /* void */
     }
-
-    return n;
 }
 
 

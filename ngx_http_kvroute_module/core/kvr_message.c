@@ -37,6 +37,7 @@ static const kvr_walk_key_t  kvr_message_keys[] = {
     kvr_walk_key("output", kvr_message_body),
     kvr_walk_key("images", kvr_message_media),
     kvr_walk_key("arguments", kvr_message_arguments),
+    kvr_walk_key("input", kvr_message_arguments),
     kvr_walk_key("tool_calls", kvr_message_calls),
     kvr_walk_key("function_call", kvr_message_function),
     kvr_walk_key("tools", kvr_message_arguments),

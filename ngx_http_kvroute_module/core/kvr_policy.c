@@ -150,8 +150,10 @@ kvr_policy_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             less = c->matched > b->matched;
 
         } else {
-            idle = (double) c->idle * c->weight;
-            best_idle = (double) b->idle * b->weight;
+            /* from 1, or the last one had no chance, whatever its weight */
+
+            idle = ((double) c->idle + 1) * c->weight;
+            best_idle = ((double) b->idle + 1) * b->weight;
 
             if (idle == best_idle) {
 

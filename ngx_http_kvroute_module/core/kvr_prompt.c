@@ -566,12 +566,7 @@ kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     w->system = 0;
 
-    /* what was cut short has no last block */
-
-    if (rc == KVR_OK) {
-        kvr_block_finish(&w->block);
-    }
-
+    kvr_block_finish(&w->block);
     kvr_prompt_section_end(ctx, s);
 
     return rc;
@@ -605,10 +600,7 @@ kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
             b->fill = 0;
 
         } else {
-
-            if (rc == KVR_OK) {
-                kvr_block_finish(b);
-            }
+            kvr_block_finish(b);
 
             root = 1;
 
@@ -845,18 +837,32 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
 static void
 kvr_prompt_path(kvr_prompt_ctx_t *ctx)
 {
-    int  i;
+    int             i;
+    size_t          len, n;
+    const uint8_t  *p;
 
     static const char  *const  embeddings[] = {
         "/embed", "/rerank", "/score", "/pooling", "/classify", "/moderation",
         "/tokenize", "/detokenize", NULL
     };
 
-    for (i = 0; embeddings[i]; i++) {
+    /* by the start of its last segment */
 
-        if (memmem(ctx->conf->path, ctx->conf->path_len, embeddings[i],
-                   strlen(embeddings[i])))
-        {
+    for (n = ctx->conf->path_len; n && ctx->conf->path[n - 1] != '/'; n--) {
+        /* void */
+    }
+
+    if (n == 0) {
+        return;
+    }
+
+    p = ctx->conf->path + n - 1;
+    len = ctx->conf->path_len - n + 1;
+
+    for (i = 0; embeddings[i]; i++) {
+        n = strlen(embeddings[i]);
+
+        if (len >= n && memcmp(p, embeddings[i], n) == 0) {
             ctx->embedding = 1;
         }
     }

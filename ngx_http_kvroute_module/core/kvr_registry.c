@@ -7,8 +7,10 @@
 #include "kvr_registry.h"
 
 
-static uint32_t kvr_registry_upstream(kvr_registry_t *reg, const void *name,
-    size_t len);
+static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
+    const void *name, size_t len);
+static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t upstream);
 static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
     const void *name, size_t len);
 static void kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data,
@@ -45,6 +47,11 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     if (i != KVR_REGISTRY_NONE) {
         kvr_load_name(load, row, i);
+
+        if (!kvr_get(&ix->peer[i].reported)) {
+            kvr_index_capacity(ix, i, capacity, 0);
+        }
+
         return i;
     }
 
@@ -107,7 +114,7 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     uint32_t     i, n, u;
     kvr_seat_t  *seat;
 
-    u = kvr_registry_upstream(reg, upstream, len);
+    u = kvr_registry_upstream(reg, load, upstream, len);
 
     if (u == KVR_REGISTRY_NONE) {
         return u;
@@ -161,13 +168,19 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
 
 static uint32_t
-kvr_registry_upstream(kvr_registry_t *reg, const void *name, size_t len)
+kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
+    size_t len)
 {
-    uint32_t         i, j, n, used;
+    uint32_t         i, n;
     kvr_upstream_t  *u;
 
-    len = kvr_min(len, KVR_REGISTRY_NAME_LEN);
     n = KVR_REGISTRY_NONE;
+
+    /* cut short it might be taken for another */
+
+    if (len == 0 || len > KVR_REGISTRY_TITLE_LEN) {
+        return n;
+    }
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         u = &reg->upstream[i];
@@ -176,28 +189,55 @@ kvr_registry_upstream(kvr_registry_t *reg, const void *name, size_t len)
             return i;
         }
 
-        if (n != KVR_REGISTRY_NONE) {
-            continue;
-        }
-
-        used = 0;
-
-        for (j = 0; j < KVR_REGISTRY_SEATS && atomic_load(&u->len); j++) {
-            used |= (atomic_load(&reg->seat[j].used)
-                     && reg->seat[j].upstream == i);
-        }
-
-        if (!used) {
+        if (n == KVR_REGISTRY_NONE && atomic_load(&u->len) == 0) {
             n = i;
         }
     }
 
-    if (n != KVR_REGISTRY_NONE) {
-        u = &reg->upstream[n];
-        kvr_registry_set(&u->len, u->name, name, len);
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS && n == KVR_REGISTRY_NONE; i++) {
+        if (!kvr_registry_seated(reg, load, i)) {
+            n = i;
+        }
     }
 
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    u = &reg->upstream[n];
+
+    /* as above, seats of the old name */
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        if (atomic_load(&reg->seat[i].used) && reg->seat[i].upstream == n) {
+            atomic_store(&reg->seat[i].used, 0);
+        }
+    }
+
+    kvr_registry_set(&u->len, u->name, name, len);
+
     return n;
+}
+
+
+/* whether any seat of an upstream is named or counts anything */
+static int
+kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
+{
+    uint32_t     i;
+    kvr_seat_t  *seat;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (atomic_load(&seat->used) && seat->upstream == upstream
+            && kvr_load_used(load, kvr_registry_column(i)))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -205,7 +245,7 @@ static int
 kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
     const void *name, size_t len)
 {
-    return atomic_load(stored) == len && memcmp(data, name, len) == 0;
+    return len && atomic_load(stored) == len && memcmp(data, name, len) == 0;
 }
 
 

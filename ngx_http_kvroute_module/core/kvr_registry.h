@@ -29,6 +29,7 @@
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
+#define KVR_REGISTRY_TITLE_LEN  252      /* made up of host names, often */
 #define KVR_REGISTRY_UPSTREAMS  64
 #define KVR_REGISTRY_SEATS      128
 
@@ -65,7 +66,7 @@ typedef struct {
 
 typedef struct {
     _Atomic uint32_t   len;
-    uint8_t            name[KVR_REGISTRY_NAME_LEN];
+    uint8_t            name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
 
 
@@ -90,10 +91,11 @@ kvr_registry_column(uint32_t seat)
 
 
 /*
- * The number of the peer of this address, which it gets if it has none yet:
- * with a clean slate in the index and the capacity given.  It is then named in
- * the row of the process that asks.  KVR_REGISTRY_NONE if there is no number
- * to be had, or the address is too long.
+ * The number of the peer of this address, which it gets if it has none yet,
+ * with a clean slate in the index.  It has the capacity given from now on,
+ * unless the engine has reported one, and is named in the row of the process
+ * that asks.  KVR_REGISTRY_NONE if there is no number to be had, or the address
+ * is too long.
  */
 uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, kvr_index_t *ix, const void *name, size_t len,

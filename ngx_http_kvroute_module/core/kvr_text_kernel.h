@@ -341,6 +341,86 @@ kvr_text_emit(kvr_block_t *b, kvr_vec_t t, unsigned n)
 }
 
 
+/* hexadecimal digits by their values, with bit 4 set */
+
+static const uint8_t  kvr_text_hex[256] = {
+    ['0'] = 0x10, ['1'] = 0x11, ['2'] = 0x12, ['3'] = 0x13, ['4'] = 0x14,
+    ['5'] = 0x15, ['6'] = 0x16, ['7'] = 0x17, ['8'] = 0x18, ['9'] = 0x19,
+    ['a'] = 0x1a, ['b'] = 0x1b, ['c'] = 0x1c, ['d'] = 0x1d, ['e'] = 0x1e,
+    ['f'] = 0x1f,
+    ['A'] = 0x1a, ['B'] = 0x1b, ['C'] = 0x1c, ['D'] = 0x1d, ['E'] = 0x1e,
+    ['F'] = 0x1f
+};
+
+
+/*
+ * Escapes in a row, such as whole texts of some languages are when a client
+ * sends nothing but ASCII.  What is not plain is left to the slow way.
+ */
+static void
+kvr_text_escapes(kvr_json_t *j, kvr_block_t *b)
+{
+    unsigned        u, h[4];
+    uint8_t        *dst;
+    const uint8_t  *p;
+
+    p = j->p;
+    dst = b->stage[b->cur];
+
+    while (j->e - p > 6 && *p == '\\' && b->fill < KVR_BLOCK - 3) {
+
+        if (p[1] == '/') {
+            dst[b->fill++] = '/';
+            p += 2;
+            continue;
+        }
+
+        if (p[1] != 'u') {
+            break;
+        }
+
+        h[0] = kvr_text_hex[p[2]];
+        h[1] = kvr_text_hex[p[3]];
+        h[2] = kvr_text_hex[p[4]];
+        h[3] = kvr_text_hex[p[5]];
+
+        if ((h[0] & h[1] & h[2] & h[3] & 0x10) == 0) {
+            break;
+        }
+
+        u = (h[0] & 15) << 12 | (h[1] & 15) << 8 | (h[2] & 15) << 4
+            | (h[3] & 15);
+
+        if (u >= 0x800) {
+
+            if (u >= 0xd800 && u <= 0xdfff) {
+                break;
+            }
+
+            dst[b->fill++] = (uint8_t) (0xe0 | u >> 12);
+            dst[b->fill++] = (uint8_t) (0x80 | (u >> 6 & 63));
+            dst[b->fill++] = (uint8_t) (0x80 | (u & 63));
+
+        } else if (u >= 0x80) {
+            dst[b->fill++] = (uint8_t) (0xc0 | u >> 6);
+            dst[b->fill++] = (uint8_t) (0x80 | (u & 63));
+
+        } else {
+
+            if (u < ' ' || u == '"' || u == '\\') {
+                break;
+            }
+
+            dst[b->fill++] = (uint8_t) u;
+        }
+
+        p += 6;
+    }
+
+    j->p = p;
+}
+
+
 /* the slow way: an escape to be rewritten, or one that a window's end cuts */
 static int
 kvr_text_escape(kvr_json_t *j, kvr_block_t *b)
@@ -491,6 +571,13 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
             }
 
             if (stop || (cy && k == 0)) {
+                p = j->p;
+                kvr_text_escapes(j, b);
+
+                if (j->p != p) {
+                    continue;
+                }
+
                 rc = kvr_text_escape(j, b);
 
                 if (rc != KVR_OK) {

@@ -54,15 +54,29 @@ kvr_usage_event(kvr_usage_t *u, const uint8_t *data, size_t len)
 
         case KVR_USAGE_WORD:
 
+            if (u->match == sizeof(kvr_usage_ping) - 1) {
+
+                if (c != '\r' && c != '\n') {
+                    u->state = KVR_USAGE_EVENT;
+                    return 1;
+                }
+
+                u->state = (c == '\n') ? KVR_USAGE_PING_LINE : KVR_USAGE_PING;
+                break;
+            }
+
+            /* the space after a colon may be left out */
+
+            if (c == 'p' && kvr_usage_ping[u->match] == ' ') {
+                u->match++;
+            }
+
             if (c != kvr_usage_ping[u->match]) {
                 u->state = KVR_USAGE_EVENT;
                 return 1;
             }
 
-            if (++u->match == sizeof(kvr_usage_ping) - 1) {
-                u->state = KVR_USAGE_PING;
-            }
-
+            u->match++;
             break;
 
         case KVR_USAGE_COMMENT:

@@ -11,7 +11,7 @@
 /*
  * What the body of a response tells, read as it streams by.  So far: when its
  * first event comes, which ends the engine's prefill.  Comments and pings of
- * an event stream are sent before and do not count.
+ * an event stream are sent before and do not count.  Lines end in LF or CRLF.
  */
 
 
@@ -22,8 +22,8 @@ typedef enum {
     KVR_USAGE_LINE = 0,          /* at the start of a line */
     KVR_USAGE_WORD,              /* in what may be "event: ping" */
     KVR_USAGE_COMMENT,           /* to the end of the line */
-    KVR_USAGE_PING,              /* to the end of the event */
-    KVR_USAGE_PING_LINE,
+    KVR_USAGE_PING,              /* in a line of a ping */
+    KVR_USAGE_PING_LINE,         /* at the start of one */
     KVR_USAGE_EVENT              /* seen */
 } kvr_usage_state_e;
 

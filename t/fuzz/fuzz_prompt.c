@@ -1,0 +1,172 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Fuzzes the reader of request bodies: with libFuzzer where clang has it, else
+ * over the files and directories that are given as arguments.
+ *
+ * The input is a body; a first line that starts with "/" is the request's
+ * path.  Windows are chosen from a hash of the input.  All kernels must find
+ * the same in one piece and in windows, and what the unit tests' oracle finds
+ * by means of cJSON (see t/unit/oracle.h).
+ */
+
+
+#include "oracle.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    unsigned                k;
+    util_rng_t              r;
+    const uint8_t          *line;
+    kvr_prompt_conf_t       conf;
+
+    static oracle_stats_t   stats;
+    static oracle_result_t  res, other;
+
+    memset(&conf, 0, sizeof(conf));
+
+    r.state = util_digest(data, size);
+
+    conf.path = (const uint8_t *) "/v1/chat/completions";
+    conf.path_len = 20;
+    conf.unit = 1 + util_below(&r, 3);
+
+    line = size && data[0] == '/' ? memchr(data, '\n', size) : NULL;
+
+    /* the oracle has its paths in strings */
+
+    if (line && line - data < 200
+        && memchr(data, '\0', (size_t) (line - data)) == NULL)
+    {
+        conf.path = data;
+        conf.path_len = (size_t) (line - data);
+
+        size -= conf.path_len + 1;
+        data = line + 1;
+    }
+
+    util_note("path %.*s", (int) conf.path_len, conf.path);
+
+    (void) util_kernel(0);
+
+    oracle_read(&res, &conf, data, size, UTIL_WHOLE, 0);
+    oracle_verify(&res, &conf, data, size, &stats);
+
+    for (k = 0; util_kernel(k); k++) {
+
+        if (k) {
+            oracle_read(&other, &conf, data, size, UTIL_WHOLE, 0);
+            oracle_same(&res, &other, "another kernel");
+        }
+
+        oracle_read(&other, &conf, data, size, UTIL_CUT,
+                    1 + util_below(&r, (unsigned) size + 1));
+        oracle_same(&res, &other, "cut in two");
+
+        oracle_read(&other, &conf, data, size, UTIL_GRID,
+                    1 + util_below(&r, 80));
+        oracle_same(&res, &other, "in buffers");
+
+        oracle_read(&other, &conf, data, size, UTIL_RANDOM,
+                    1 + util_below(&r, util_below(&r, 2) ? 4 : 300));
+        oracle_same(&res, &other, "in windows");
+    }
+
+    return 0;
+}
+
+
+#ifndef KVR_FUZZ_LIBFUZZER
+
+static unsigned  files;
+
+
+static void
+run(const char *name)
+{
+    FILE           *f;
+    DIR            *dir;
+    size_t          n;
+    struct stat     st;
+    struct dirent  *de;
+    util_buf_t      buf;
+    char            path[4096];
+    uint8_t         piece[4096];
+
+    if (stat(name, &st) == -1) {
+        perror(name);
+        exit(1);
+    }
+
+    if (S_ISDIR(st.st_mode)) {
+        dir = opendir(name);
+
+        while (dir && (de = readdir(dir)) != NULL) {
+            if (de->d_name[0] != '.') {
+                snprintf(path, sizeof(path), "%s/%s", name, de->d_name);
+                run(path);
+            }
+        }
+
+        if (dir) {
+            closedir(dir);
+        }
+
+        return;
+    }
+
+    f = fopen(name, "r");
+
+    if (f == NULL) {
+        perror(name);
+        exit(1);
+    }
+
+    memset(&buf, 0, sizeof(buf));
+
+    while ((n = fread(piece, 1, sizeof(piece), f)) != 0) {
+        util_put(&buf, piece, n);
+    }
+
+    fclose(f);
+
+    (void) LLVMFuzzerTestOneInput(buf.p ? buf.p : piece, buf.len);
+    files++;
+
+    /* and every beginning of it */
+
+    for (n = buf.len; n > 0; n -= n / 50 + 1) {
+        (void) LLVMFuzzerTestOneInput(buf.p, n - 1);
+    }
+
+    util_drop(&buf);
+}
+
+
+int
+main(int argc, char **argv)
+{
+    int  i;
+
+    for (i = 1; i < argc; i++) {
+        run(argv[i]);
+    }
+
+    printf("%u files are good\n", files);
+
+    return 0;
+}
+
+#endif

@@ -1,0 +1,124 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _ORACLE_NODE_H_INCLUDED_
+#define _ORACLE_NODE_H_INCLUDED_
+
+
+/*
+ * What the oracle's files share: the values of a body as nodes that know their
+ * place in the text, be they from cJSON's tree or read by the looser rules of
+ * the reader; see oracle.h.
+ */
+
+
+#include "oracle.h"
+
+#include <cjson/cJSON.h>
+
+
+typedef struct node_s  node_t;
+
+struct node_s {
+    int              kind;       /* first byte, '0' for all numbers */
+    const uint8_t   *p;          /* its text */
+    size_t           len;
+
+    node_t          *key;
+    node_t          *child;
+    node_t          *next;
+    node_t          *all;        /* to be freed */
+
+    const char      *string;     /* as cJSON has it */
+    double           number;
+    util_buf_t       name;       /* of a key, decoded */
+
+    unsigned         strict:1;   /* from cJSON, not by the reader's rules */
+    unsigned         opened:1;   /* its items were looked at */
+    unsigned         text:1;     /* it was hashed as text */
+    unsigned         word:1;     /* it was decoded */
+};
+
+
+typedef struct {
+    size_t           len;
+    uint8_t          data[KVR_PROMPT_MODEL_LEN + 1];
+} word_t;
+
+
+enum {
+    SYSTEM = 0, INSTRUCTIONS, TOOLS, TOKEN_IDS, INPUT_IDS, TEXT, TEXT_INPUT,
+    INPUTS, INPUT, PROMPT, MESSAGES, SECTIONS
+};
+
+
+typedef struct {
+    node_t          *nodes;
+    size_t           len;        /* of the body */
+    int              error;      /* not even by the rules of the reader */
+    unsigned        *explained;
+
+    int              system;
+    unsigned         media;
+
+    util_buf_t       section[SECTIONS];
+    kvr_prompt_shape_e  shape[SECTIONS];
+    uint64_t         extra[SECTIONS];
+} oracle_t;
+
+
+/* cJSON's tree, with the places in the text that its nodes were made of */
+node_t *node_json(oracle_t *o, const cJSON *json, const uint8_t **p,
+    const uint8_t *e);
+
+/* a value as the reader sees one that it skips; NULL if not even that */
+node_t *node_loose(oracle_t *o, const uint8_t **p, const uint8_t *e);
+
+/* the items of an array or object: 0 if there are none to be had */
+int node_open(oracle_t *o, node_t *v);
+
+/* likewise, of a value of this kind that is not too deep */
+int node_opens(oracle_t *o, node_t *v, int kind, unsigned depth);
+
+/* a string as text; also proves that the slow reference agrees with cJSON */
+void node_string(oracle_t *o, node_t *v, util_buf_t *out, int canonical);
+
+/* whether this is the key of an item */
+int node_is(node_t *item, const char *name);
+
+/* the value of the last of the keys of that name */
+node_t *node_get(node_t *v, const char *name);
+
+/* a word: decoded, and cut; nothing if it is no string */
+void node_word(oracle_t *o, node_t *v, word_t *w, size_t max);
+int word_is(const word_t *w, const char *s);
+
+/* any value without insignificant white space */
+void node_raw(oracle_t *o, node_t *v, util_buf_t *out);
+
+void node_free(oracle_t *o);
+
+
+/* the digest of a value, as of root values and media; 0 for null */
+uint64_t oracle_digest(oracle_t *o, node_t *v);
+
+/* messages in their canonical form */
+void oracle_content(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out);
+void oracle_messages(oracle_t *o, node_t *v, unsigned depth, util_buf_t *out);
+
+/* what the reader must find in a body that was opened */
+void oracle_expect(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
+    oracle_result_t *res);
+
+
+static inline int
+node_space(unsigned c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+
+#endif /* _ORACLE_NODE_H_INCLUDED_ */

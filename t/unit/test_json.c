@@ -1,0 +1,977 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The cursor over JSON text.  Every case is a function that reads a text from
+ * its start; it is run with the text in one piece, cut in two at every byte,
+ * and in windows of several sizes, each a block of memory of its own.
+ */
+
+
+#include "util.h"
+#include "kvr_text.h"
+
+
+typedef void (*case_pt)(kvr_json_t *j, const void *arg);
+
+
+static void
+each_window(const char *text, size_t len, case_pt fn, const void *arg)
+{
+    size_t        n;
+    unsigned      k, kernel;
+    kvr_json_t    j;
+    util_cut_e    cut;
+    util_feed_t   f;
+
+    for (kernel = 0; util_kernel(kernel); kernel++) {
+
+        for (k = 0; util_cut(len, k, &cut, &n); k++) {
+
+            util_note("\"%s\", cut %d %zu", util_show(text, len), cut, n);
+
+            util_feed(&f, text, len, cut, n);
+            kvr_json_init(&j, util_fetch, &f);
+
+            fn(&j, arg);
+
+            util_unfeed(&f);
+        }
+    }
+}
+
+
+static void
+each_window_of(const char *text, case_pt fn, const void *arg)
+{
+    each_window(text, strlen(text), fn, arg);
+}
+
+
+/* what is left must be this */
+static void
+rest(kvr_json_t *j, const char *text)
+{
+    size_t  i;
+
+    for (i = 0; text[i]; i++) {
+
+        if (j->p == j->e) {
+            util_check(kvr_json_refill(j) == KVR_OK, "end before \"%s\"",
+                       text + i);
+        }
+
+        util_check(*j->p == (uint8_t) text[i], "at %zu of \"%s\": %c", i, text,
+                   *j->p);
+        j->p++;
+    }
+
+    util_check(j->p == j->e, "more than \"%s\"", text);
+    util_check(kvr_json_refill(j) == KVR_AGAIN, "more than \"%s\"", text);
+}
+
+
+static void
+peek_case(kvr_json_t *j, const void *arg)
+{
+    int          c, i;
+    const int   *want = arg;
+
+    for (i = 0; i < 3; i++) {
+        c = kvr_json_peek(j);
+        util_check(c == *want, "%d, not %d", c, *want);
+    }
+
+    if (c > 0) {
+        util_check(*j->p == c, "not at it");
+    }
+}
+
+
+START_TEST(test_json_peek)
+{
+    int       i, want;
+    char      text[8];
+
+    want = 'x';
+    each_window_of("x", peek_case, &want);
+    each_window_of(" \t\r\n \n x", peek_case, &want);
+
+    want = KVR_AGAIN;
+    each_window_of("", peek_case, &want);
+    each_window_of(" \t\r\n \n", peek_case, &want);
+
+    want = KVR_ERROR;
+    each_window(" \0x", 3, peek_case, &want);
+
+    /* what is no white space is the caller's to judge */
+
+    for (i = 1; i < 256; i++) {
+
+        if (i == ' ' || i == '\t' || i == '\n' || i == '\r') {
+            continue;
+        }
+
+        sprintf(text, " \n%cz", i);
+        want = i;
+        each_window_of(text, peek_case, &want);
+    }
+
+    /* not even the first window */
+
+    want = KVR_AGAIN;
+    each_window("", 0, peek_case, &want);
+}
+END_TEST
+
+
+static void
+seek_case(kvr_json_t *j, const void *arg)
+{
+    size_t       i, len;
+    uint64_t     at;
+    util_rng_t   r;
+    const char  *text = arg;
+
+    len = strlen(text);
+    r.state = 7;
+
+    for (i = 0; i < 100; i++) {
+
+        at = util_below(&r, (unsigned) len + 2);
+
+        if (at >= len) {
+            util_check(kvr_json_seek(j, at) == KVR_AGAIN, "beyond the end");
+            util_check(kvr_json_seek(j, 0) == KVR_OK, "back");
+            continue;
+        }
+
+        util_check(kvr_json_seek(j, at) == KVR_OK, "to %llu",
+                   (unsigned long long) at);
+        util_check(kvr_json_offset(j) == at, "at another place");
+        util_check(j->p < j->e && *j->p == (uint8_t) text[at],
+                   "another byte");
+
+        j->p++;
+        util_check(kvr_json_offset(j) == at + 1, "offset");
+
+        if (at + 1 < len && j->p == j->e) {
+            util_check(kvr_json_refill(j) == KVR_OK, "refill");
+            util_check(*j->p == (uint8_t) text[at + 1], "next byte");
+            util_check(kvr_json_offset(j) == at + 1, "offset");
+        }
+    }
+}
+
+
+START_TEST(test_json_seek)
+{
+    size_t           len;
+    kvr_json_t       j;
+    util_feed_t      f;
+    kvr_json_text_t  text;
+
+    each_window_of("0123456789abcdefghijklmnopqrstuvwxyz", seek_case,
+                   "0123456789abcdefghijklmnopqrstuvwxyz");
+
+    /* the text in one piece is a fetch function of the reader's own */
+
+    text.data = (const uint8_t *) "hello";
+    text.len = 5;
+
+    util_check(kvr_json_fetch_text(&text, 3, &len) == text.data + 3
+               && len == 2, "fetch");
+    util_check(kvr_json_fetch_text(&text, 5, &len) == NULL && len == 0,
+               "fetch at the end");
+    util_check(kvr_json_fetch_text(&text, UINT64_MAX, &len) == NULL
+               && len == 0, "fetch beyond the end");
+
+    /* a place inside the window costs no fetch */
+
+    util_feed(&f, "0123456789", 10, UTIL_GRID, 5);
+    kvr_json_init(&j, util_fetch, &f);
+
+    util_check(kvr_json_seek(&j, 7) == KVR_OK && *j.p == '7', "seek");
+    util_check(kvr_json_seek(&j, 9) == KVR_OK && *j.p == '9', "seek");
+    util_check(kvr_json_seek(&j, 7) == KVR_OK && *j.p == '7', "seek");
+    util_check(f.calls == 1, "%u fetches", f.calls);
+
+    util_check(kvr_json_seek(&j, 6) == KVR_OK && *j.p == '6', "seek");
+    util_check(f.calls == 2, "%u fetches", f.calls);
+
+    util_unfeed(&f);
+}
+END_TEST
+
+
+typedef struct {
+    int           rc;            /* of the last call */
+    unsigned      n;             /* keys before */
+    const char   *key[4];
+    size_t        len[4];
+    const char   *rest;
+} keys_t;
+
+
+static void
+keys_case(kvr_json_t *j, const void *arg)
+{
+    int            rc, first;
+    size_t         len;
+    unsigned       i;
+    const keys_t  *want = arg;
+
+    util_check(kvr_json_peek(j) == '{', "no object");
+    j->p++;
+
+    first = 1;
+    i = 0;
+
+    for ( ;; ) {
+        rc = kvr_json_key(j, &first);
+
+        if (rc != KVR_OK) {
+            break;
+        }
+
+        util_check(i < want->n, "too many keys");
+
+        len = want->len[i] ? want->len[i] : strlen(want->key[i]);
+
+        util_check(j->key_len == len, "key %u: %zu, not %zu", i, j->key_len,
+                   len);
+        util_check(memcmp(j->key, want->key[i], kvr_min(len, 64)) == 0,
+                   "key %u: \"%s\"", i, util_show(j->key, j->key_len));
+
+        i++;
+        rc = kvr_json_skip(j);
+
+        if (rc != KVR_OK) {
+            break;
+        }
+    }
+
+    util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+    util_check(i == want->n, "%u keys, not %u", i, want->n);
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+#define keys_are(text, rc, rest, n, ...)                                      \
+    do {                                                                      \
+        keys_t  want = { rc, n, { __VA_ARGS__ }, { 0 }, rest };               \
+        each_window_of(text, keys_case, &want);                               \
+    } while (0)
+
+
+START_TEST(test_json_keys)
+{
+    int     i, k, rc;
+    char    text[400], key[200];
+    keys_t  want;
+
+    static const int  lens[] = { 1, 2, 15, 16, 31, 32, 61, 62, 63, 64, 65, 66,
+                                 67, 127, 128, 130 };
+
+    keys_are("{}", KVR_DECLINED, "", 0, NULL);
+    keys_are(" { \n} ", KVR_DECLINED, " ", 0, NULL);
+    keys_are("{\"a\":1}", KVR_DECLINED, "", 1, "a");
+    keys_are("{\"\":1}!", KVR_DECLINED, "!", 1, "");
+    keys_are("{\"a\":1,\"b\":\"x\",\"a\":{}}", KVR_DECLINED, "", 3, "a", "b",
+             "a");
+    keys_are(" { \"a b\" : 1 , \"c\"\n:\t[1,{\"x\":2}]\r} ,", KVR_DECLINED,
+             " ,", 2, "a b", "c");
+    keys_are("{\"a\":\"}\",\"b\":\"\\\"}\"}", KVR_DECLINED, "", 2, "a", "b");
+
+    /* escapes are decoded */
+
+    keys_are("{\"m\\u006fdel\":1,\"\\/\\b\\\"\\\\\":2}", KVR_DECLINED, "", 2,
+             "model", "/\b\"\\");
+    keys_are("{\"\\ud83d\\ude00\\u00e9\":1}", KVR_DECLINED, "", 1,
+             "\xf0\x9f\x98\x80\xc3\xa9");
+    keys_are("{\"a\\\\\" : 1}", KVR_DECLINED, "", 1, "a\\");
+
+    /* not JSON */
+
+    keys_are("{,}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{,\"a\":1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{a:1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{1:1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\" 1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\"}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\",\"b\":1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\":}", KVR_ERROR, NULL, 1, "a");
+    keys_are("{\"a\":1,}", KVR_ERROR, NULL, 1, "a");
+    keys_are("{\"a\":1 \"b\":1}", KVR_ERROR, NULL, 1, "a");
+    keys_are("{\"a\":1;\"b\":1}", KVR_ERROR, NULL, 1, "a");
+    keys_are("{\"a\":1,,\"b\":1}", KVR_ERROR, NULL, 1, "a");
+    keys_are("{\"a\":1]", KVR_ERROR, NULL, 1, "a");
+    keys_are("{]", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\\x\":1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\\u12g4\":1}", KVR_ERROR, NULL, 0, NULL);
+    keys_are("{\"a\"::1}", KVR_ERROR, NULL, 1, "a");
+
+    /* keys of all lengths, plain and escaped, with their end or without */
+
+    for (i = 0; i < (int) (sizeof(lens) / sizeof(lens[0])); i++) {
+
+        memset(&want, 0, sizeof(want));
+        memset(key, 'k', (size_t) lens[i]);
+        key[lens[i]] = '\0';
+
+        want.rc = KVR_DECLINED;
+        want.n = 2;
+        want.key[0] = key;
+        want.key[1] = "b";
+        want.rest = "";
+
+        for (k = 0; k < 4; k++) {
+            sprintf(text, "%s\"%s%.*s\"%s:1,\"b\":null}",
+                    k & 1 ? "{ " : "{", k & 2 ? "\\u006b" : "",
+                    k & 2 ? lens[i] - 1 : lens[i], key,
+                    k & 1 ? " \n" : "");
+
+            each_window_of(text, keys_case, &want);
+        }
+    }
+
+    /* cut anywhere: the end comes too early, and never anything else */
+
+    strcpy(text, "{\"a\\u0062\" : \"x\\\"\" , \"c\":[1,\"]\"],\"d\":tru");
+
+    for (i = (int) strlen(text); i > 0; i--) {
+
+        util_feed_t  f;
+        kvr_json_t   j;
+        int          first;
+
+        util_note("%.*s", i, text);
+        util_feed(&f, text, (size_t) i, UTIL_WHOLE, 0);
+        kvr_json_init(&j, util_fetch, &f);
+
+        (void) kvr_json_peek(&j);
+        j.p++;
+        first = 1;
+
+        do {
+            rc = kvr_json_key(&j, &first);
+
+            if (rc == KVR_OK) {
+                rc = kvr_json_skip(&j);
+            }
+
+        } while (rc == KVR_OK);
+
+        util_check(rc == KVR_AGAIN, "%d", rc);
+        util_unfeed(&f);
+    }
+}
+END_TEST
+
+
+typedef struct {
+    int           rc;
+    unsigned      n;
+    const char   *rest;
+} items_t;
+
+
+static void
+items_case(kvr_json_t *j, const void *arg)
+{
+    int             rc, first;
+    unsigned        i;
+    const items_t  *want = arg;
+
+    util_check(kvr_json_peek(j) == '[', "no array");
+    j->p++;
+
+    first = 1;
+
+    for (i = 0; /* void */ ; i++) {
+        rc = kvr_json_item(j, &first);
+
+        /* what it promises is there, or at least no bracket */
+
+        if (rc == KVR_OK) {
+            util_check(kvr_json_peek(j) > 0 && *j->p != ']', "no item");
+            rc = kvr_json_skip(j);
+        }
+
+        if (rc != KVR_OK) {
+            break;
+        }
+    }
+
+    util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+    util_check(i == want->n, "%u items, not %u", i, want->n);
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+static void
+items_are(const char *text, int rc, unsigned n, const char *rest)
+{
+    items_t  want = { rc, n, rest };
+
+    each_window_of(text, items_case, &want);
+}
+
+
+START_TEST(test_json_items)
+{
+    items_are("[]", KVR_DECLINED, 0, "");
+    items_are(" [ \n ] x", KVR_DECLINED, 0, " x");
+    items_are("[1]", KVR_DECLINED, 1, "");
+    items_are("[1,\"]\",[2,3],{\"a\":[4]},null , true]]", KVR_DECLINED, 6, "]");
+    items_are("[[[[]]],[]]", KVR_DECLINED, 2, "");
+
+    items_are("[,1]", KVR_ERROR, 0, NULL);
+    items_are("[1,]", KVR_ERROR, 1, NULL);
+    items_are("[1 , ]", KVR_ERROR, 1, NULL);
+    items_are("[1 2]", KVR_ERROR, 1, NULL);
+    items_are("[\"a\":2]", KVR_ERROR, 1, NULL);
+    items_are("[1:2]", KVR_ERROR, 0, NULL);
+    items_are("[1,,2]", KVR_ERROR, 1, NULL);
+    items_are("[1}", KVR_ERROR, 1, NULL);
+    items_are("[}", KVR_ERROR, 0, NULL);
+
+    items_are("[", KVR_AGAIN, 0, NULL);
+    items_are("[1", KVR_AGAIN, 0, NULL);
+    items_are("[1 ", KVR_AGAIN, 1, NULL);
+    items_are("[\"1\"", KVR_AGAIN, 1, NULL);
+    items_are("[\"1\" ,", KVR_AGAIN, 1, NULL);
+    items_are("[[1],[2", KVR_AGAIN, 1, NULL);
+}
+END_TEST
+
+
+typedef struct {
+    int            rc;
+    const char    *value;
+    size_t         len;
+    const char    *rest;
+} string_t;
+
+
+static void
+string_case(kvr_json_t *j, const void *arg)
+{
+    int              rc;
+    size_t           len, size;
+    uint64_t         start;
+    uint8_t         *buf;
+    const string_t  *want = arg;
+
+    start = kvr_json_offset(j);
+
+    for (size = 0; size <= want->len + 2; size++) {
+
+        if (kvr_json_seek(j, start) != KVR_OK) {
+            util_check(want->rc == KVR_AGAIN, "no text");
+        }
+
+        buf = malloc(size + 1);
+        buf[size] = 0xee;
+
+        rc = kvr_json_string(j, buf, size, &len);
+
+        util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+        util_check(buf[size] == 0xee, "beyond the buffer");
+
+        if (rc == KVR_OK) {
+            util_check(len == want->len, "%zu, not %zu", len, want->len);
+            util_check(memcmp(buf, want->value, kvr_min(len, size)) == 0,
+                       "\"%s\", not \"%s\"",
+                       util_show(buf, kvr_min(len, size)),
+                       util_show(want->value, want->len));
+        }
+
+        free(buf);
+    }
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+static void
+string_is(const char *text, int rc, const char *value, size_t len,
+    const char *rest)
+{
+    string_t  want = { rc, value, len, rest };
+
+    each_window_of(text, string_case, &want);
+}
+
+
+START_TEST(test_json_string)
+{
+    size_t  i;
+    char    text[100];
+
+    string_is("\"\"", KVR_OK, "", 0, "");
+    string_is(" \n\"abc\"x", KVR_OK, "abc", 3, "x");
+    string_is("\"a\\\"b\\\\c\\/d\\b\\f\\n\\r\\te\"", KVR_OK,
+              "a\"b\\c/d\b\f\n\r\te", 13, "");
+    string_is("\"\\\\\\\\\" ", KVR_OK, "\\\\", 2, " ");
+    string_is("\"\\u0041\\u00e9\\u20AC\\uffff\\u0000\\u007f\"", KVR_OK,
+              "A\xc3\xa9\xe2\x82\xac\xef\xbf\xbf\0\x7f", 11, "");
+    string_is("\"h\xc3\xa9\xf0\x9f\x98\x80\xff\"", KVR_OK,
+              "h\xc3\xa9\xf0\x9f\x98\x80\xff", 8, "");
+
+    /* surrogates: pairs, and all that is none */
+
+    string_is("\"\\ud83d\\ude00\"", KVR_OK, "\xf0\x9f\x98\x80", 4, "");
+    string_is("\"\\uD800\\uDC00\\uDBFF\\uDFFF\"", KVR_OK,
+              "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", 8, "");
+    string_is("\"\\ud83d\"", KVR_OK, "\xed\xa0\xbd", 3, "");
+    string_is("\"\\ude00\"", KVR_OK, "\xed\xb8\x80", 3, "");
+    string_is("\"\\ude00\\ud83d\"", KVR_OK, "\xed\xb8\x80\xed\xa0\xbd", 6, "");
+    string_is("\"\\ud83dx\"", KVR_OK, "\xed\xa0\xbdx", 4, "");
+    string_is("\"\\ud83d\\n\"", KVR_OK, "\xed\xa0\xbd\n", 4, "");
+    string_is("\"\\ud83d\\u0041\"", KVR_OK, "\xed\xa0\xbd" "A", 4, "");
+    string_is("\"\\ud83d\\ud83d\\ude00\"", KVR_OK,
+              "\xed\xa0\xbd\xf0\x9f\x98\x80", 7, "");
+    string_is("\"\\ud83d\\uffff\"", KVR_OK, "\xed\xa0\xbd\xef\xbf\xbf", 6, "");
+    string_is("\"\\ud83d\\\"\"", KVR_OK, "\xed\xa0\xbd\"", 4, "");
+    string_is("\"\\ud83d\\\\u\"", KVR_OK, "\xed\xa0\xbd\\u", 5, "");
+
+    /* no escapes, no strings */
+
+    string_is("\"\\x\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\'\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\U0041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\N\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u004\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u00g1\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u004:\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u/041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u@041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u`041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u+041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u 041\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\u\x10\x31\x31\x31\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\ud83d\\u12g4\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("\"\\ud83d\\x\"", KVR_ERROR, NULL, 0, NULL);
+    string_is("x", KVR_ERROR, NULL, 0, NULL);
+    string_is("'x'", KVR_ERROR, NULL, 0, NULL);
+
+    /* cut anywhere */
+
+    strcpy(text, "\"a\\n\\u00e9\\ud83d\\ude00\\ud83d\\n\\\\\\\"b");
+
+    for (i = strlen(text) + 1; i > 0; i--) {
+        text[i - 1] = '\0';
+        string_is(text, KVR_AGAIN, NULL, 0, NULL);
+    }
+
+    string_is("  ", KVR_AGAIN, NULL, 0, NULL);
+}
+END_TEST
+
+
+/* all escapes there are, in both forms, against the slow reference */
+
+typedef struct {
+    unsigned      from;
+    unsigned      to;
+    unsigned      low;
+} range_t;
+
+
+static void
+escape_range(kvr_json_t *j, const char *text, size_t len)
+{
+    int          rc, canonical;
+    size_t       n, used;
+    uint8_t      dst[9];
+    util_buf_t   out;
+    uint64_t     start;
+
+    memset(&out, 0, sizeof(out));
+
+    for (canonical = 0; canonical < 2; canonical++) {
+
+        for (start = 0; start < len; start += used) {
+
+            /* the reference reads on: one escape a string */
+
+            used = text[start + 1] == 'u' ? 6 : 2;
+
+            if (used == 6 && start + 12 <= len
+                && memcmp(text + start + 2, "d8", 2) >= 0
+                && memcmp(text + start + 2, "dc", 2) < 0
+                && text[start + 7] == 'u'
+                && memcmp(text + start + 8, "dc", 2) >= 0
+                && memcmp(text + start + 8, "e", 1) < 0)
+            {
+                used = 12;
+            }
+
+            out.len = 0;
+
+            {
+                size_t   got;
+                uint8_t  copy[16];
+
+                memcpy(copy, text + start, used);
+                copy[used] = '"';
+
+                rc = util_string(copy, used + 1, &out, &got, canonical);
+                util_check(rc == KVR_OK && got == used + 1, "reference");
+            }
+
+            util_check(kvr_json_seek(j, start + 1) == KVR_OK, "seek");
+
+            n = 1;
+            memset(dst, 0xee, sizeof(dst));
+
+            rc = kvr_json_escape(j, dst, &n, canonical);
+
+            util_check(rc == KVR_OK, "%d at %.12s", rc, text + start);
+            util_check(n == out.len + 1
+                       && memcmp(dst + 1, out.p, out.len) == 0
+                       && dst[0] == 0xee,
+                       "%.12s: \"%s\", not \"%s\"", text + start,
+                       util_show(dst + 1, n - 1), util_show(out.p, out.len));
+            util_check(kvr_json_offset(j) == start + used, "at another place");
+        }
+    }
+
+    util_drop(&out);
+}
+
+
+START_TEST(test_json_escape)
+{
+    unsigned      u, k;
+    kvr_json_t    j;
+    util_buf_t    text;
+    util_rng_t    r;
+    util_feed_t   f;
+
+    static const size_t  sizes[] = { 1000000, 1, 5, 64 };
+
+    memset(&text, 0, sizeof(text));
+    util_seed(&r, "json escape", 0);
+
+    util_puts(&text, "\\\"\\\\\\/\\b\\f\\n\\r\\t");
+
+    for (u = 0; u < 0x10000; u++) {
+
+        if (u >= 0xd7f0 || u < 0x300 || util_below(&r, 8) == 0) {
+            util_printf(&text, "\\u%04x", u);
+
+            if (util_below(&r, 3) == 0) {
+                util_puts(&text, "\\n");
+            }
+        }
+    }
+
+    for (u = 0; u < 3000; u++) {
+        util_printf(&text, "\\u%04x\\u%04x", 0xd7f0 + util_below(&r, 0x420),
+                    0xdbf0 + util_below(&r, 0x420));
+    }
+
+    /* what follows the last must be there, as in any string */
+
+    util_puts(&text, "\\n");
+
+    for (k = 0; k < 4; k++) {
+        util_note("steps of %zu", sizes[k]);
+        util_feed(&f, text.p, text.len, UTIL_STEP, sizes[k]);
+        kvr_json_init(&j, util_fetch, &f);
+
+        escape_range(&j, (char *) text.p, text.len);
+
+        util_unfeed(&f);
+    }
+
+    util_drop(&text);
+}
+END_TEST
+
+
+typedef struct {
+    int           rc;
+    int64_t       value;
+    const char   *rest;
+} integer_t;
+
+
+static void
+integer_case(kvr_json_t *j, const void *arg)
+{
+    int               rc;
+    int64_t           value;
+    const integer_t  *want = arg;
+
+    value = 4711;
+    rc = kvr_json_integer(j, &value);
+
+    util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+    util_check(value == (rc == KVR_OK ? want->value : 4711), "%lld",
+               (long long) value);
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+static void
+integer_is(const char *text, int rc, int64_t value, const char *rest)
+{
+    integer_t  want = { rc, value, rest };
+
+    each_window_of(text, integer_case, &want);
+}
+
+
+START_TEST(test_json_integer)
+{
+    integer_is("0,", KVR_OK, 0, ",");
+    integer_is(" 7 ", KVR_OK, 7, " ");
+    integer_is("-1}", KVR_OK, -1, "}");
+    integer_is("1234567890]", KVR_OK, 1234567890, "]");
+    integer_is("-0,", KVR_OK, 0, ",");
+
+    /* towards zero, and clamped */
+
+    integer_is("1.9,", KVR_OK, 1, ",");
+    integer_is("-1.9,", KVR_OK, -1, ",");
+    integer_is("0.0000001,", KVR_OK, 0, ",");
+    integer_is("2.99999999999999999999999,", KVR_OK, 2, ",");
+    integer_is("9223372036854775806,", KVR_OK, INT64_MAX - 1, ",");
+    integer_is("9223372036854775807,", KVR_OK, INT64_MAX, ",");
+    integer_is("9223372036854775808,", KVR_OK, INT64_MAX, ",");
+    integer_is("922337203685477580700,", KVR_OK, INT64_MAX, ",");
+    integer_is("1000000000000000000,", KVR_OK, 1000000000000000000, ",");
+    integer_is("-9223372036854775808,", KVR_OK, -INT64_MAX, ",");
+    integer_is("99999999999999999999999999999999999.5,", KVR_OK, INT64_MAX,
+               ",");
+
+    /* passed over */
+
+    integer_is("1e3,", KVR_DECLINED, 0, ",");
+    integer_is("1E+3}", KVR_DECLINED, 0, "}");
+    integer_is("2.5e-3 ]", KVR_DECLINED, 0, " ]");
+    integer_is("null,", KVR_DECLINED, 0, ",");
+    integer_is("true,", KVR_DECLINED, 0, ",");
+    integer_is("\"12\",", KVR_DECLINED, 0, ",");
+    integer_is("[1,{\"a\":2}],", KVR_DECLINED, 0, ",");
+    integer_is("{\"a\":2},", KVR_DECLINED, 0, ",");
+
+    integer_is("nul,", KVR_ERROR, 0, NULL);
+    integer_is("+1,", KVR_ERROR, 0, NULL);
+    integer_is(".5,", KVR_ERROR, 0, NULL);
+    integer_is(",", KVR_ERROR, 0, NULL);
+
+    /* is it all of the number? */
+
+    integer_is("12", KVR_AGAIN, 0, NULL);
+    integer_is("-", KVR_AGAIN, 0, NULL);
+    integer_is("1e", KVR_AGAIN, 0, NULL);
+    integer_is("1.", KVR_AGAIN, 0, NULL);
+    integer_is("", KVR_AGAIN, 0, NULL);
+    integer_is("[1", KVR_AGAIN, 0, NULL);
+}
+END_TEST
+
+
+static void
+boolean_case(kvr_json_t *j, const void *arg)
+{
+    int               rc;
+    unsigned          value;
+    const integer_t  *want = arg;
+
+    value = 4711;
+    rc = kvr_json_boolean(j, &value);
+
+    util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+    util_check(value == (rc == KVR_OK ? want->value : 4711), "%u", value);
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+static void
+boolean_is(const char *text, int rc, int64_t value, const char *rest)
+{
+    integer_t  want = { rc, value, rest };
+
+    each_window_of(text, boolean_case, &want);
+}
+
+
+START_TEST(test_json_boolean)
+{
+    boolean_is("true,", KVR_OK, 1, ",");
+    boolean_is(" \nfalse}", KVR_OK, 0, "}");
+    boolean_is("true ,", KVR_OK, 1, " ,");
+
+    boolean_is("null,", KVR_DECLINED, 0, ",");
+    boolean_is("1,", KVR_DECLINED, 0, ",");
+    boolean_is("\"true\",", KVR_DECLINED, 0, ",");
+    boolean_is("[true]x", KVR_DECLINED, 0, "x");
+    boolean_is("{\"t\":\"}\"}x", KVR_DECLINED, 0, "x");
+
+    boolean_is("tru,", KVR_ERROR, 0, NULL);
+    boolean_is("truex,", KVR_ERROR, 0, NULL);
+    boolean_is("trux,", KVR_ERROR, 0, NULL);
+    boolean_is("falsy,", KVR_ERROR, 0, NULL);
+    boolean_is("falsehood,", KVR_ERROR, 0, NULL);
+    boolean_is("True,", KVR_ERROR, 0, NULL);
+
+    boolean_is("true", KVR_AGAIN, 0, NULL);
+    boolean_is("fals", KVR_AGAIN, 0, NULL);
+}
+END_TEST
+
+
+typedef struct {
+    int           rc;
+    const char   *rest;
+} skip_t;
+
+
+static void
+skip_case(kvr_json_t *j, const void *arg)
+{
+    int            rc;
+    const skip_t  *want = arg;
+
+    rc = kvr_json_skip(j);
+
+    util_check(rc == want->rc, "%d, not %d", rc, want->rc);
+
+    if (want->rest) {
+        rest(j, want->rest);
+    }
+}
+
+
+static void
+skip_is(const char *text, int rc, const char *rest)
+{
+    skip_t  want = { rc, rest };
+
+    each_window_of(text, skip_case, &want);
+}
+
+
+START_TEST(test_json_skip)
+{
+    size_t  i;
+    char    text[200], deep[600];
+
+    skip_is(" null,x", KVR_OK, ",x");
+    skip_is("true}", KVR_OK, "}");
+    skip_is("false]", KVR_OK, "]");
+    skip_is("-12.5e+3 ,", KVR_OK, " ,");
+    skip_is("0\t", KVR_OK, "\t");
+    skip_is("\"\"x", KVR_OK, "x");
+    skip_is("\"a\\\"b\"x", KVR_OK, "x");
+    skip_is("\"a\\\\\"x", KVR_OK, "x");
+    skip_is("\"a\\\\\\\"\"x", KVR_OK, "x");
+    skip_is("\"\\u12\"x", KVR_OK, "x");
+    skip_is("[]x", KVR_OK, "x");
+    skip_is("{}x", KVR_OK, "x");
+    skip_is("[1,[2,\"]\\\"]\",{\"a\":[]}],3]]", KVR_OK, "]");
+    skip_is("{\"a\":{\"}\":\"\\\\\"},\"b\":[{}]}}", KVR_OK, "}");
+
+    /* a number is what consists of a number's characters */
+
+    skip_is("-,", KVR_OK, ",");
+    skip_is("01.e-.+E9,", KVR_OK, ",");
+    skip_is("1:2,", KVR_ERROR, NULL);
+    skip_is("0x1,", KVR_ERROR, NULL);
+    skip_is("1\"x\",", KVR_ERROR, NULL);
+    skip_is("+1,", KVR_ERROR, NULL);
+    skip_is("e1,", KVR_ERROR, NULL);
+
+    /* the grammar inside is the engine's to judge */
+
+    skip_is("[}x", KVR_OK, "x");
+    skip_is("[1 2,,{3:nil},\"\\x\"]x", KVR_OK, "x");
+    skip_is("\"\\u12\\x\n\"x", KVR_OK, "x");
+
+    skip_is("nil,", KVR_ERROR, NULL);
+    skip_is("none,", KVR_ERROR, NULL);
+    skip_is("nullx,", KVR_ERROR, NULL);
+    skip_is("x,", KVR_ERROR, NULL);
+    skip_is(",", KVR_ERROR, NULL);
+    skip_is("}", KVR_ERROR, NULL);
+    skip_is("]", KVR_ERROR, NULL);
+    skip_is(":", KVR_AGAIN, NULL);
+    skip_is(":,", KVR_ERROR, NULL);
+
+    /* NUL bytes are not the end of anything */
+
+    {
+        skip_t  want = { KVR_ERROR, NULL };
+
+        each_window("\0null,", 6, skip_case, &want);
+        each_window(" \0", 2, skip_case, &want);
+    }
+
+    /* cut anywhere */
+
+    strcpy(text, "{\"a\":[1,2.5,\"x\\\"}\",{\"b\":null}],"
+                 "\"\\\\\":\"\\u00e9\"}");
+
+    for (i = strlen(text); i > 0; i--) {
+        text[i - 1] = '\0';
+        skip_is(text, KVR_AGAIN, NULL);
+    }
+
+    /* depth */
+
+    memset(deep, '[', 299);
+    memset(deep + 299, ']', 299);
+    strcpy(deep + 598, "x");
+    skip_is(deep, KVR_OK, "x");
+
+    for (i = 0; i < 299; i++) {
+        memcpy(deep + 2 * i, i % 3 ? "]," : "{}", 2);
+    }
+
+    deep[0] = '[';
+    skip_is(deep, KVR_OK, NULL);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("json");
+
+    util_add(s, "peek", test_json_peek);
+    util_add(s, "seek", test_json_seek);
+    util_add(s, "keys", test_json_keys);
+    util_add(s, "items", test_json_items);
+    util_add(s, "string", test_json_string);
+    util_add(s, "escape", test_json_escape);
+    util_add(s, "integer", test_json_integer);
+    util_add(s, "boolean", test_json_boolean);
+    util_add(s, "skip", test_json_skip);
+
+    return util_run(s);
+}

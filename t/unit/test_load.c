@@ -1,0 +1,891 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_load: words and rows in one process, and then many processes that count,
+ * claim, sweep and are killed while they do; test_steps.c does the same step by
+ * step.
+ */
+
+
+#include "util.h"
+#include "kvr_load.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+
+#define ROWS        16
+#define COLUMNS     192
+
+#define OWNER(n)    kvr_load_owner(1000 + (n), 77)
+
+#define MAX_ACTIVE  ((1U << 24) - 1)
+
+#define WORKERS     6
+#define SWEEPERS    3
+#define SERIALS     4096
+
+
+/* a table that ends where its memory ends */
+static kvr_load_t *
+table(uint32_t rows, uint32_t columns)
+{
+    char        *p;
+    size_t       size, page;
+    kvr_load_t  *load;
+
+    page = (size_t) sysconf(_SC_PAGESIZE);
+    size = (kvr_load_size(rows, columns) + page - 1) / page * page;
+
+    p = mmap(NULL, size + page, PROT_READ|PROT_WRITE,
+             MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+
+    util_check(p != MAP_FAILED, "mmap: %d", errno);
+    util_check(mprotect(p + size, page, PROT_NONE) == 0, "mprotect: %d",
+               errno);
+
+    load = (kvr_load_t *) (void *) (p + size - kvr_load_size(rows, columns));
+
+    util_check((uintptr_t) load % KVR_CACHE_LINE == 0,
+               "size is not a multiple of a cache line");
+
+    kvr_load_init(load, rows, columns);
+
+    return load;
+}
+
+
+static void
+check_sum(kvr_load_t *load, uint32_t column, uint32_t active, uint64_t pending)
+{
+    kvr_load_sum_t  sum, all[KVR_LOAD_COLUMNS];
+
+    sum = kvr_load_get(load, column);
+
+    util_check(sum.active == active && sum.pending == pending,
+               "column %u: %u %llu, not %u %llu", column, sum.active,
+               (unsigned long long) sum.pending, active,
+               (unsigned long long) pending);
+
+    kvr_load_get_all(load, column + 1, all);
+
+    util_check(all[column].active == active && all[column].pending == pending,
+               "all: column %u", column);
+}
+
+
+START_TEST(test_load_words)
+{
+    uint32_t     row, k, n;
+    int64_t      a, p, da, dp;
+    unsigned     i;
+    util_rng_t   r;
+    kvr_load_t  *load;
+
+    load = table(ROWS, COLUMNS);
+
+    for (n = 0; n < 2; n++) {
+
+        /* a row of its own, then the shared one */
+
+        for (k = 0, row = 0; k < (n ? ROWS : 1); k++) {
+            row = kvr_load_claim(load, OWNER(k + n), 1);
+        }
+
+        util_check(row == n * ROWS, "row %u", row);
+
+        kvr_load_add(load, row, 5, 1, 1000);
+        check_sum(load, 5, 1, 1000);
+
+        kvr_load_add(load, row, 5, 2, 0);
+        kvr_load_add(load, row, 5, 0, -400);
+        check_sum(load, 5, 3, 600);
+        check_sum(load, 4, 0, 0);
+        check_sum(load, 6, 0, 0);
+
+        /* neither half borrows from the other */
+
+        kvr_load_add(load, row, 5, 0, -601);
+        check_sum(load, 5, 3, 0);
+        kvr_load_add(load, row, 5, -4, 7);
+        check_sum(load, 5, 0, 7);
+        kvr_load_add(load, row, 5, INT32_MIN, INT64_MIN / 2);
+        check_sum(load, 5, 0, 0);
+
+        kvr_load_add(load, row, 5, 1, (int64_t) KVR_LOAD_BYTES_MASK);
+        check_sum(load, 5, 1, KVR_LOAD_BYTES_MASK);
+        kvr_load_add(load, row, 5, 1, 1);
+        check_sum(load, 5, 2, KVR_LOAD_BYTES_MASK);
+        kvr_load_add(load, row, 5, INT32_MAX, INT64_MAX / 2);
+        check_sum(load, 5, MAX_ACTIVE, KVR_LOAD_BYTES_MASK);
+        kvr_load_add(load, row, 5, -(int32_t) MAX_ACTIVE,
+                     -(int64_t) KVR_LOAD_BYTES_MASK);
+        check_sum(load, 5, 0, 0);
+
+        /* against plain numbers */
+
+        a = 0;
+        p = 0;
+
+        for (i = 0; i < util_cases(20000); i++) {
+            util_seed(&r, "load words", i);
+
+            da = (int64_t) util_below(&r, 2001) - 1000;
+            dp = (int64_t) (util_next(&r) >> (30 + util_below(&r, 33)));
+            dp = util_below(&r, 2) ? dp : -dp;
+
+            a = kvr_min(kvr_max(a + da, 0), MAX_ACTIVE);
+            p = kvr_min(kvr_max(p + dp, 0), (int64_t) KVR_LOAD_BYTES_MASK);
+
+            kvr_load_add(load, row, COLUMNS - 1, (int32_t) da, dp);
+            check_sum(load, COLUMNS - 1, (uint32_t) a, (uint64_t) p);
+        }
+
+        kvr_load_add(load, row, COLUMNS - 1, -(int32_t) a, -p);
+    }
+}
+END_TEST
+
+
+/* every word of every row is one of its own; a sum is over all rows */
+START_TEST(test_load_layout)
+{
+    uint32_t         i, n, column, rows, columns;
+    kvr_load_t      *load;
+    kvr_load_sum_t   all[KVR_LOAD_COLUMNS];
+
+    static const uint32_t  shapes[][2] = {
+        { 1, 1 }, { 1, 8 }, { 2, 9 }, { 3, 7 }, { 16, 64 }, { 64, 192 },
+        { 5, 256 }
+    };
+
+    for (i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+
+        rows = shapes[i][0];
+        columns = shapes[i][1];
+
+        util_note("%u rows, %u columns", rows, columns);
+
+        load = table(rows, columns);
+
+        for (n = 0; n <= rows; n++) {
+            util_check(kvr_load_claim(load, OWNER(n), n) == n, "claim %u", n);
+
+            for (column = 0; column < columns; column++) {
+                kvr_load_add(load, n, column, (int32_t) n + 1,
+                             n * 1000 + column);
+            }
+        }
+
+        kvr_load_get_all(load, columns, all);
+
+        for (column = 0; column < columns; column++) {
+            check_sum(load, column, (rows + 1) * (rows + 2) / 2,
+                      rows * (rows + 1) / 2 * 1000
+                      + (uint64_t) column * (rows + 1));
+        }
+
+        /* owners write all the time: none to the cache line of another */
+
+        util_check(load->stride % 8 == 0 && load->stride >= columns,
+                   "stride %u", load->stride);
+        util_check((uintptr_t) &load->row[0] % KVR_CACHE_LINE == 0, "rows");
+        util_check(sizeof(kvr_load_row_t) % KVR_CACHE_LINE == 0, "row");
+    }
+}
+END_TEST
+
+
+/* processes of a test without processes: those from a number on are alive */
+
+typedef struct {
+    uint64_t         dead[4];
+    unsigned         ndead;
+    unsigned         asked;
+    unsigned         told;
+    uint64_t         active;
+    uint64_t         pending;
+    unsigned         others;     /* count in the same columns */
+    kvr_load_t      *load;
+} world_t;
+
+
+static int
+alive(void *data, kvr_load_owner_t owner)
+{
+    unsigned  i;
+    world_t  *w;
+
+    w = data;
+    w->asked++;
+
+    for (i = 0; i < w->ndead; i++) {
+        if (w->dead[i] == owner) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+static void
+heal(void *data, kvr_load_row_t *row, uint32_t column, kvr_load_sum_t *left)
+{
+    world_t  *w;
+
+    w = data;
+    w->told++;
+    w->active += left->active;
+    w->pending += left->pending;
+
+    /* told after it was taken out, so that breaking off tells it not twice */
+
+    util_check(row->sweeper != 0 && row->owner != 0, "the row was given up");
+    util_check(row->generation == 9, "generation %llu",
+               (unsigned long long) row->generation);
+
+    if (!w->others) {
+        check_sum(w->load, column, 0, 0);
+    }
+}
+
+
+START_TEST(test_load_sweep)
+{
+    uint32_t     n;
+    world_t      w;
+    kvr_load_t  *load;
+
+    load = table(ROWS, COLUMNS);
+
+    memset(&w, 0, sizeof(w));
+    w.load = load;
+
+    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0
+               && w.asked == 0, "an empty table");
+
+    for (n = 0; n < 4; n++) {
+        util_check(kvr_load_claim(load, OWNER(n), 9) == n, "%u", n);
+        kvr_load_name(load, n, n);
+        kvr_load_add(load, n, 10 + n, 2, 100 + n);
+        kvr_load_add(load, n, COLUMNS - 1 - n, 0, 7);
+    }
+
+    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0
+               && w.told == 0, "all live");
+
+    /* two die: only what is theirs goes, once */
+
+    w.dead[w.ndead++] = OWNER(1);
+    w.dead[w.ndead++] = OWNER(3);
+
+    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 2, "two");
+    util_check(w.told == 4 && w.active == 4 && w.pending == 101 + 103 + 14,
+               "told %u: %llu %llu", w.told, (unsigned long long) w.active,
+               (unsigned long long) w.pending);
+    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0, "again");
+
+    for (n = 0; n < 4; n++) {
+        check_sum(load, 10 + n, n & 1 ? 0 : 2, n & 1 ? 0 : 100 + n);
+        util_check(kvr_load_used(load, n) == !(n & 1), "name %u", n);
+        util_check(load->row[n].sweeper == 0, "sweeper of %u", n);
+    }
+
+    /* the lowest free row is next; nobody is told without a healer */
+
+    util_check(kvr_load_claim(load, OWNER(4), 9) == 1, "lowest");
+    kvr_load_add(load, 1, 3, 5, 5);
+    w.dead[0] = OWNER(4);
+    w.told = 0;
+
+    util_check(kvr_load_sweep(load, OWNER(0), alive, NULL, &w) == 1
+               && w.told == 0, "no healer");
+    check_sum(load, 3, 0, 0);
+
+    /* a process does not sweep its own row, dead as it may look */
+
+    w.dead[0] = OWNER(0);
+    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0, "own");
+    check_sum(load, 10, 2, 100);
+}
+END_TEST
+
+
+/* the number of a process is used again: the start tells them apart */
+START_TEST(test_load_pid_reuse)
+{
+    world_t           w;
+    kvr_load_t       *load;
+    kvr_load_owner_t  one, two;
+
+    load = table(ROWS, COLUMNS);
+
+    one = kvr_load_owner(4194303, 0xfffffffe);
+    two = kvr_load_owner(4194303, 0xffffffff);
+
+    util_check(one >> 32 == 4194303 && (uint32_t) one == 0xfffffffe, "owner");
+    util_check(one != two, "the same");
+
+    memset(&w, 0, sizeof(w));
+    w.load = load;
+    w.others = 1;
+    w.dead[w.ndead++] = one;
+
+    util_check(kvr_load_claim(load, one, 9) == 0, "one");
+    kvr_load_add(load, 0, 0, 1, 1);
+
+    util_check(kvr_load_claim(load, two, 9) == 1, "two");
+    kvr_load_add(load, 1, 0, 10, 10);
+
+    util_check(kvr_load_sweep(load, two, alive, heal, &w) == 1, "sweep");
+    check_sum(load, 0, 10, 10);
+}
+END_TEST
+
+
+/* a sweeper died at any point: the next one goes on */
+START_TEST(test_load_sweep_broken)
+{
+    unsigned         stage;
+    world_t          w;
+    kvr_load_t      *load;
+    kvr_load_row_t  *row;
+
+    for (stage = 0; stage < 4; stage++) {
+
+        util_note("stage %u", stage);
+
+        load = table(ROWS, COLUMNS);
+        row = &load->row[0];
+
+        memset(&w, 0, sizeof(w));
+        w.load = load;
+
+        util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
+        kvr_load_name(load, 0, 7);
+        kvr_load_add(load, 0, 3, 1, 10);
+        kvr_load_add(load, 0, 5, 1, 20);
+        w.dead[w.ndead++] = OWNER(1);
+
+        /* as OWNER(2) would have left it */
+
+        row->sweeper = OWNER(2);
+
+        if (stage >= 1) {
+            kvr_load_add(load, 0, 3, -1, -10);
+        }
+
+        if (stage >= 2) {
+            kvr_load_add(load, 0, 5, -1, -20);
+            row->names[0] = 0;
+        }
+
+        if (stage >= 3) {
+            row->owner = 0;
+        }
+
+        /* while it lives nobody else may */
+
+        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w) == 0
+                   && row->sweeper == OWNER(2), "it is at work");
+
+        w.dead[w.ndead++] = OWNER(2);
+
+        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w)
+                   == (stage < 3), "the next one");
+
+        check_sum(load, 3, 0, 0);
+        check_sum(load, 5, 0, 0);
+        util_check(!kvr_load_used(load, 7), "names");
+        util_check(row->owner == 0, "owner");
+
+        /* the row can be claimed, and swept again */
+
+        util_check(kvr_load_claim(load, OWNER(4), 9) == 0, "claim");
+        kvr_load_add(load, 0, 3, 1, 10);
+        w.dead[0] = OWNER(4);
+
+        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w) == 1,
+                   "again");
+        check_sum(load, 3, 0, 0);
+        util_check(row->sweeper == 0 && row->owner == 0, "free");
+    }
+}
+END_TEST
+
+
+START_TEST(test_load_release)
+{
+    world_t      w;
+    kvr_load_t  *load;
+
+    load = table(2, COLUMNS);
+
+    memset(&w, 0, sizeof(w));
+    w.load = load;
+
+    util_check(kvr_load_claim(load, OWNER(0), 9) == 0, "claim");
+    kvr_load_name(load, 0, 100);
+    kvr_load_release(load, 0);
+
+    util_check(load->row[0].owner == 0 && !kvr_load_used(load, 100), "clean");
+    util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claimed again");
+
+    /* something is still counted: it goes with the process */
+
+    kvr_load_name(load, 0, 100);
+    kvr_load_add(load, 0, 100, 0, 1);
+    kvr_load_release(load, 0);
+
+    util_check(load->row[0].owner == OWNER(1), "not clean");
+    util_check(kvr_load_used(load, 100), "still counted");
+    util_check(kvr_load_claim(load, OWNER(2), 9) == 1, "not claimed");
+
+    w.dead[w.ndead++] = OWNER(1);
+    util_check(kvr_load_sweep(load, OWNER(2), alive, heal, &w) == 1
+               && w.pending == 1, "swept");
+    util_check(!kvr_load_used(load, 100), "free");
+}
+END_TEST
+
+
+START_TEST(test_load_exhausted)
+{
+    uint32_t     n;
+    uint64_t     names[KVR_LOAD_COLUMNS / 64];
+    world_t      w;
+    kvr_load_t  *load;
+
+    load = table(2, COLUMNS);
+
+    memset(&w, 0, sizeof(w));
+    w.load = load;
+
+    for (n = 0; n < 5; n++) {
+        util_check(kvr_load_claim(load, OWNER(n), 9) == kvr_min(n, 2),
+                   "claim %u", n);
+    }
+
+    /* those without a row share one: it counts, and nobody sweeps it */
+
+    kvr_load_add(load, 2, 9, 3, 300);
+    kvr_load_add(load, 2, 9, -1, -100);
+    kvr_load_add(load, 0, 9, 1, 1);
+    check_sum(load, 9, 3, 201);
+
+    w.others = 1;
+    w.dead[w.ndead++] = OWNER(2);
+    w.dead[w.ndead++] = OWNER(3);
+    w.dead[w.ndead++] = OWNER(0);
+
+    util_check(kvr_load_sweep(load, OWNER(1), alive, heal, &w) == 1, "one");
+    check_sum(load, 9, 2, 200);
+
+    /* it keeps all names that any of its processes has had */
+
+    memset(names, 0, sizeof(names));
+    names[2] = 1ULL << 62;
+    kvr_load_rename(load, 2, names);
+    names[2] = 1ULL << 61;
+    kvr_load_rename(load, 2, names);
+    kvr_load_name(load, 2, 3);
+
+    util_check(kvr_load_used(load, 190) && kvr_load_used(load, 189)
+               && kvr_load_used(load, 3) && !kvr_load_used(load, 191),
+               "names");
+
+    kvr_load_release(load, 2);
+    util_check(kvr_load_used(load, 190), "shared names are not given back");
+    check_sum(load, 9, 2, 200);
+
+    /* a process that comes when there is room again has a row of its own */
+
+    util_check(kvr_load_claim(load, OWNER(7), 9) == 0, "row");
+}
+END_TEST
+
+
+START_TEST(test_load_names)
+{
+    uint32_t     i, column;
+    uint64_t     names[KVR_LOAD_COLUMNS / 64];
+    util_rng_t   r;
+    kvr_load_t  *load;
+
+    load = table(ROWS, COLUMNS);
+
+    (void) kvr_load_claim(load, OWNER(0), 1);
+    (void) kvr_load_claim(load, OWNER(1), 1);
+
+    for (column = 0; column < COLUMNS; column++) {
+        util_check(!kvr_load_used(load, column), "%u", column);
+        kvr_load_name(load, column & 1, column);
+        util_check(kvr_load_used(load, column), "%u", column);
+    }
+
+    /* a new set replaces all that the row had */
+
+    for (i = 0; i < 50; i++) {
+        util_seed(&r, "load names", i);
+
+        memset(names, 0, sizeof(names));
+
+        for (column = 0; column < COLUMNS; column++) {
+            names[column / 64] |= (util_next(&r) & 1ULL) << column % 64;
+        }
+
+        kvr_load_rename(load, 0, names);
+        kvr_load_rename(load, 1, names);
+
+        for (column = 0; column < COLUMNS; column++) {
+            util_check(kvr_load_used(load, column)
+                       == (int) (names[column / 64] >> column % 64 & 1),
+                       "%u", column);
+        }
+    }
+
+    /* without a name, but with a request or bytes under way */
+
+    memset(names, 0, sizeof(names));
+    kvr_load_rename(load, 0, names);
+    kvr_load_rename(load, 1, names);
+
+    kvr_load_add(load, 1, 50, 1, 0);
+    kvr_load_add(load, 0, 51, 0, 1);
+
+    util_check(kvr_load_used(load, 50) && kvr_load_used(load, 51), "counts");
+    util_check(!kvr_load_used(load, 52), "does not count");
+}
+END_TEST
+
+
+/*
+ * Processes.  A worker claims a row, which must be clean and stay its own, and
+ * counts; the sweepers sweep all the time; whoever it is may be killed at any
+ * moment.  In the end the sums are what the survivors count.
+ */
+
+typedef struct {
+    kvr_load_t        *load;
+    _Atomic uint32_t   stop;
+    _Atomic uint32_t   errors;
+    _Atomic uint32_t   swept;
+    _Atomic uint32_t   live[SERIALS];    /* by serial number: not yet reaped */
+    _Atomic uint32_t   counts[SERIALS];  /* it has a row */
+    _Atomic uint64_t   active[SERIALS];  /* what it counts when it stops */
+    _Atomic uint64_t   pending[SERIALS];
+} yard_t;
+
+
+static yard_t  *yard;
+
+
+static int
+yard_alive(void *data, kvr_load_owner_t owner)
+{
+    (void) data;
+
+    return (int) atomic_load(&yard->live[owner & 0xffffffff]);
+}
+
+
+static void
+sweeper(uint32_t serial)
+{
+    while (!atomic_load(&yard->stop)) {
+        yard->swept += kvr_load_sweep(yard->load,
+                                      kvr_load_owner(getpid(), serial),
+                                      yard_alive, NULL, NULL);
+        sched_yield();
+    }
+}
+
+
+static void
+worker(uint32_t serial)
+{
+    int64_t            a, p;
+    uint32_t           row, i, column;
+    uint64_t           active, pending;
+    util_rng_t         r;
+    _Atomic uint64_t  *words;
+    kvr_load_owner_t   owner;
+
+    util_seed(&r, "load worker", serial);
+
+    owner = kvr_load_owner(getpid(), serial);
+    row = kvr_load_claim(yard->load, owner, 1);
+
+    words = (_Atomic uint64_t *) (void *) &yard->load->row[ROWS + 1]
+            + (size_t) row * yard->load->stride;
+
+    if (row == ROWS) {
+        yard->errors++;
+        return;
+    }
+
+    for (i = 0; i < COLUMNS; i++) {
+        if (atomic_load(&words[i]) || yard->load->row[row].names[i / 64]) {
+            yard->errors++;
+        }
+    }
+
+    active = 0;
+    pending = 0;
+
+    for (i = 0; ; i++) {
+
+        if (i % 64 == 0) {
+
+            if (atomic_load(&yard->load->row[row].owner) != owner) {
+                yard->errors++;
+            }
+
+            if (atomic_load(&yard->stop)) {
+                break;
+            }
+        }
+
+        /* in and out; some of it stays */
+
+        column = util_below(&r, COLUMNS);
+        a = util_below(&r, 3);
+        p = util_below(&r, 100000);
+
+        kvr_load_name(yard->load, row, column);
+        kvr_load_add(yard->load, row, column, (int32_t) a, p);
+
+        if (util_below(&r, 50)) {
+            kvr_load_add(yard->load, row, column, -(int32_t) a, -p);
+
+        } else {
+            active += (uint64_t) a;
+            pending += (uint64_t) p;
+        }
+    }
+
+    yard->active[serial] = active;
+    yard->pending[serial] = pending;
+    yard->counts[serial] = 1;
+}
+
+
+static pid_t
+hire(uint32_t serial, unsigned sweeps)
+{
+    pid_t  pid;
+
+    util_check(serial < SERIALS, "out of numbers");
+
+    yard->live[serial] = 1;
+
+    pid = fork();
+    util_check(pid != -1, "fork: %d", errno);
+
+    if (pid == 0) {
+
+        /* or the one that kills has no turn among all these */
+
+        (void) !nice(10);
+
+        if (sweeps) {
+            sweeper(serial);
+
+        } else {
+            worker(serial);
+        }
+
+        _exit(0);
+    }
+
+    return pid;
+}
+
+
+START_TEST(test_load_kills)
+{
+    int             status;
+    pid_t           pid[WORKERS + SWEEPERS];
+    unsigned        i, k, kills, first, last;
+    uint32_t        column, n, serial, who[WORKERS + SWEEPERS];
+    uint64_t        active, pending, sum_active, sum_pending;
+    util_rng_t      r;
+    kvr_load_sum_t  sum;
+
+    yard = mmap(NULL, sizeof(yard_t), PROT_READ|PROT_WRITE,
+                MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+    util_check(yard != MAP_FAILED, "mmap: %d", errno);
+
+    yard->load = table(ROWS, COLUMNS);
+
+    util_seed(&r, "load kills", 0);
+
+    serial = 1;
+
+    for (i = 0; i < WORKERS + SWEEPERS; i++) {
+        who[i] = serial++;
+        pid[i] = hire(who[i], i >= WORKERS);
+    }
+
+    kills = util_cases(500);
+
+    /* one or several at a time, since each needs a turn to die */
+
+    for (k = 0; k < kills; k += last - first) {
+
+        usleep(util_below(&r, 3000));
+
+        first = util_below(&r, WORKERS + SWEEPERS);
+        last = first + 1 + util_below(&r, WORKERS + SWEEPERS - first);
+
+        for (i = first; i < last; i++) {
+            kill(pid[i], SIGKILL);
+        }
+
+        for (i = first; i < last; i++) {
+            waitpid(pid[i], &status, 0);
+            atomic_store(&yard->live[who[i]], 0);
+        }
+
+        /* there are more rows than workers, once the dead ones are swept */
+
+        kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0), yard_alive,
+                       NULL, NULL);
+
+        for (i = first; i < last; i++) {
+            who[i] = serial++;
+            pid[i] = hire(who[i], i >= WORKERS);
+        }
+    }
+
+    usleep(2000);
+    atomic_store(&yard->stop, 1);
+
+    for (i = 0; i < WORKERS + SWEEPERS; i++) {
+        waitpid(pid[i], &status, 0);
+
+        util_check(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                   "process %u: %x", i, status);
+    }
+
+    util_check(yard->errors == 0, "%u errors of workers", yard->errors);
+
+    yard->swept += kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0),
+                                  yard_alive, NULL, NULL);
+
+    active = 0;
+    pending = 0;
+
+    for (i = 0; i < WORKERS; i++) {
+        util_check(yard->counts[who[i]], "worker %u had no row", i);
+
+        active += yard->active[who[i]];
+        pending += yard->pending[who[i]];
+    }
+
+    sum_active = 0;
+    sum_pending = 0;
+
+    for (column = 0; column < COLUMNS; column++) {
+        sum = kvr_load_get(yard->load, column);
+        sum_active += sum.active;
+        sum_pending += sum.pending;
+    }
+
+    util_check(sum_active == active && sum_pending == pending,
+               "%llu %llu, not %llu %llu", (unsigned long long) sum_active,
+               (unsigned long long) sum_pending, (unsigned long long) active,
+               (unsigned long long) pending);
+
+    util_check(yard->swept || kills < 100, "nothing was ever swept");
+
+    /* the last ones go too: nothing is left of any */
+
+    for (i = 0; i < WORKERS; i++) {
+        yard->live[who[i]] = 0;
+    }
+
+    kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0), yard_alive, NULL,
+                   NULL);
+
+    for (column = 0; column < COLUMNS; column++) {
+        check_sum(yard->load, column, 0, 0);
+        util_check(!kvr_load_used(yard->load, column), "column %u", column);
+    }
+
+    for (n = 0; n < ROWS; n++) {
+        util_check(yard->load->row[n].owner == 0, "row %u", n);
+    }
+}
+END_TEST
+
+
+/* those who share a row count exactly all the same */
+START_TEST(test_load_shared)
+{
+    int          status;
+    pid_t        pid[4];
+    unsigned     i, k, n;
+    kvr_load_t  *load;
+
+    load = table(1, 8);
+    n = util_cases(50000);
+
+    for (i = 0; i < 5; i++) {
+        (void) kvr_load_claim(load, OWNER(i), 1);
+    }
+
+    for (i = 0; i < 4; i++) {
+        pid[i] = fork();
+        util_check(pid[i] != -1, "fork: %d", errno);
+
+        if (pid[i] == 0) {
+
+            for (k = 0; k < n; k++) {
+                kvr_load_add(load, 1, 0, 3, 500);
+                kvr_load_add(load, 1, 0, -2, -400);
+            }
+
+            _exit(0);
+        }
+    }
+
+    for (i = 0; i < 4; i++) {
+        waitpid(pid[i], &status, 0);
+        util_check(status == 0, "process %u: %x", i, status);
+    }
+
+    check_sum(load, 0, 4 * n, 400ULL * n);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("load");
+
+    util_add(s, "words", test_load_words);
+    util_add(s, "layout", test_load_layout);
+    util_add(s, "sweep", test_load_sweep);
+    util_add(s, "pid reuse", test_load_pid_reuse);
+    util_add(s, "sweep broken", test_load_sweep_broken);
+    util_add(s, "release", test_load_release);
+    util_add(s, "exhausted", test_load_exhausted);
+    util_add(s, "names", test_load_names);
+    util_add(s, "kills", test_load_kills);
+    util_add(s, "shared", test_load_shared);
+
+    return util_run(s);
+}

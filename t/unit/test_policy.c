@@ -1,0 +1,695 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_policy: picks from tables of candidates, with costs worked out by hand,
+ * each reason, what becomes of ties, and nginx's own sequences.
+ */
+
+
+#include "util.h"
+#include "kvr_policy.h"
+
+#include <math.h>
+
+
+#define MAX_CANDIDATES  256
+
+
+typedef struct {
+    uint32_t         weight;
+    uint32_t         active;
+    uint64_t         pending;
+    uint64_t         matched;
+    uint32_t         idle;
+    double           cost;
+} peer_t;
+
+
+typedef struct {
+    const char      *what;
+    kvr_policy_e     policy;
+    uint64_t         bytes;
+    unsigned         parsed:1;
+    unsigned         retry:1;
+    uint32_t         pick;
+    kvr_reason_e     reason;
+    uint32_t         n;
+    peer_t           peer[5];
+} case_t;
+
+
+static const case_t  cases[] = {
+
+    /* kv_cache: (pending + max(uncached, 2048) * (1 + active / 4)) / weight */
+
+    { "all the same but for the match", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      1, KVR_REASON_AFFINITY, 3,
+      { { 1, 0, 0, 2000, 0, 8000 },
+        { 1, 0, 0, 6000, 0, 4000 },
+        { 1, 0, 0, 0, 0, 10000 } } },
+
+    { "the holder is worth waiting for", KVR_POLICY_KV_CACHE, 32768, 1, 0,
+      0, KVR_REASON_AFFINITY, 2,
+      { { 1, 4, 8192, 24576, 0, 24576 },
+        { 1, 0, 0, 0, 0, 32768 } } },
+
+    { "the holder is too busy", KVR_POLICY_KV_CACHE, 32768, 1, 0,
+      1, KVR_REASON_SPILL, 2,
+      { { 1, 4, 16385, 24576, 0, 32769 },
+        { 1, 0, 0, 0, 0, 32768 } } },
+
+    { "the holder runs too many", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      1, KVR_REASON_SPILL, 2,
+      { { 1, 16, 0, 10000, 0, 10240 },
+        { 1, 0, 0, 0, 0, 10000 } } },
+
+    { "one less", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      0, KVR_REASON_AFFINITY, 2,
+      { { 1, 15, 0, 10000, 0, 9728 },
+        { 1, 0, 0, 0, 0, 10000 } } },
+
+    { "spills to the next best holder", KVR_POLICY_KV_CACHE, 40000, 1, 0,
+      2, KVR_REASON_SPILL, 3,
+      { { 1, 8, 100000, 40000, 0, 106144 },
+        { 1, 0, 0, 0, 0, 40000 },
+        { 1, 1, 0, 20000, 0, 25000 } } },
+
+    { "one of two best holders is free", KVR_POLICY_KV_CACHE, 40000, 1, 0,
+      1, KVR_REASON_AFFINITY, 3,
+      { { 1, 8, 100000, 40000, 0, 106144 },
+        { 1, 0, 0, 40000, 0, 2048 },
+        { 1, 1, 0, 20000, 0, 25000 } } },
+
+    { "nobody has it: by load", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      2, KVR_REASON_COLD, 3,
+      { { 1, 2, 0, 0, 0, 15000 },
+        { 1, 0, 6000, 0, 0, 16000 },
+        { 1, 1, 0, 0, 0, 12500 } } },
+
+    { "weight halves the cost", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      1, KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 0, 10000 },
+        { 2, 2, 4000, 0, 0, 9500 } } },
+
+    { "weights 1, 2 and 5", KVR_POLICY_KV_CACHE, 10000, 1, 0,
+      2, KVR_REASON_COLD, 3,
+      { { 1, 0, 0, 0, 0, 10000 },
+        { 2, 0, 0, 0, 0, 5000 },
+        { 5, 5, 0, 0, 0, 4500 } } },
+
+    { "below the floor all matches cost the same: the fewer requests",
+      KVR_POLICY_KV_CACHE, 2000, 1, 0,
+      1, KVR_REASON_SPILL, 2,
+      { { 1, 1, 0, 2000, 0, 2560 },
+        { 1, 0, 0, 0, 0, 2048 } } },
+
+    { "then the better match", KVR_POLICY_KV_CACHE, 2000, 1, 0,
+      1, KVR_REASON_AFFINITY, 3,
+      { { 1, 0, 0, 0, 9, 2048 },
+        { 1, 0, 0, 1024, 0, 2048 },
+        { 1, 0, 0, 512, 9, 2048 } } },
+
+    { "equal costs: fewer requests before a longer rest",
+      KVR_POLICY_KV_CACHE, 8192, 1, 0,
+      1, KVR_REASON_COLD, 2,
+      { { 1, 4, 0, 0, 50, 16384 },
+        { 1, 0, 8192, 0, 1, 16384 } } },
+
+    { "equal in all: the longer rest", KVR_POLICY_KV_CACHE, 8192, 1, 0,
+      2, KVR_REASON_COLD, 3,
+      { { 1, 0, 0, 0, 3, 8192 },
+        { 1, 0, 0, 0, 4, 8192 },
+        { 1, 0, 0, 0, 5, 8192 } } },
+
+    { "rest counts by weight", KVR_POLICY_LEAST_REQUEST, 0, 0, 0,
+      1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 4, 0 },
+        { 5, 0, 0, 0, 1, 0 } } },
+
+    { "more matched than there is", KVR_POLICY_KV_CACHE, 5000, 1, 0,
+      1, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 0, 0, 5000 },
+        { 1, 0, 0, 6000, 0, 2048 } } },
+
+    { "no prompt: by load, and said so", KVR_POLICY_KV_CACHE, 50000, 0, 0,
+      1, KVR_REASON_UNPARSED, 2,
+      { { 1, 3, 0, 0, 0, 87500 },
+        { 1, 2, 0, 0, 0, 75000 } } },
+
+    { "an empty prompt", KVR_POLICY_KV_CACHE, 0, 1, 0,
+      1, KVR_REASON_COLD, 2,
+      { { 1, 3, 0, 0, 0, 3584 },
+        { 1, 2, 0, 0, 0, 3072 } } },
+
+    /* reasons that come before the policy's own */
+
+    { "no choice", KVR_POLICY_KV_CACHE, 10000, 1, 0, 0, KVR_REASON_ONLY, 1,
+      { { 1, 9, 9000, 10000, 0, 15656 } } },
+    { "no choice", KVR_POLICY_LEAST_REQUEST, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
+      { { 2, 9, 9000, 0, 0, 4.5 } } },
+    { "no choice", KVR_POLICY_ROUND_ROBIN, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
+      { { 2, 9, 9000, 0, 0, 0 } } },
+    { "no choice left", KVR_POLICY_KV_CACHE, 10000, 1, 1, 0, KVR_REASON_RETRY,
+      1, { { 1, 0, 0, 0, 0, 10000 } } },
+    { "second try", KVR_POLICY_KV_CACHE, 10000, 1, 1, 1, KVR_REASON_RETRY, 2,
+      { { 1, 0, 0, 0, 0, 10000 }, { 1, 0, 0, 5000, 0, 5000 } } },
+    { "second try, unparsed", KVR_POLICY_KV_CACHE, 10000, 0, 1, 1,
+      KVR_REASON_RETRY, 2,
+      { { 1, 1, 0, 0, 0, 12500 }, { 1, 0, 0, 0, 0, 10000 } } },
+
+    /* least_request: active / weight, whatever else there is */
+
+    { "fewest requests", KVR_POLICY_LEAST_REQUEST, 10000, 1, 0,
+      1, KVR_REASON_LOAD, 3,
+      { { 1, 5, 0, 10000, 0, 5 },
+        { 1, 2, 900000, 0, 0, 2 },
+        { 1, 3, 0, 10000, 0, 3 } } },
+
+    { "fewest for their weights", KVR_POLICY_LEAST_REQUEST, 0, 0, 0,
+      2, KVR_REASON_LOAD, 3,
+      { { 1, 1, 0, 0, 0, 1 },
+        { 2, 2, 0, 0, 0, 1 },
+        { 5, 4, 0, 0, 0, 0.8 } } },
+
+    { "as many for their weights: the fewer", KVR_POLICY_LEAST_REQUEST,
+      0, 0, 0, 2, KVR_REASON_LOAD, 3,
+      { { 5, 5, 0, 0, 7, 1 },
+        { 2, 2, 0, 0, 7, 1 },
+        { 1, 1, 0, 0, 7, 1 } } }
+};
+
+
+static void
+request(kvr_policy_request_t *req, kvr_policy_e policy, uint64_t bytes)
+{
+    memset(req, 0, sizeof(kvr_policy_request_t));
+
+    req->policy = policy;
+    req->bytes = bytes;
+    req->parsed = 1;
+    req->random = 1;
+}
+
+
+static void
+candidates(kvr_candidate_t *c, uint32_t n)
+{
+    uint32_t  i;
+
+    memset(c, 0, n * sizeof(kvr_candidate_t));
+
+    for (i = 0; i < n; i++) {
+        c[i].weight = 1;
+        c[i].effective_weight = 1;
+    }
+}
+
+
+START_TEST(test_policy_cases)
+{
+    size_t                i;
+    uint32_t              k;
+    uint64_t              best, matched;
+    const case_t         *c;
+    kvr_decision_t        d;
+    kvr_candidate_t       cand[5];
+    kvr_policy_request_t  req;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        c = &cases[i];
+
+        util_note("case %zu: %s", i, c->what);
+
+        request(&req, c->policy, c->bytes);
+        req.parsed = c->parsed;
+        req.retry = c->retry;
+
+        candidates(cand, c->n);
+        best = 0;
+
+        for (k = 0; k < c->n; k++) {
+            cand[k].weight = c->peer[k].weight;
+            cand[k].effective_weight = c->peer[k].weight;
+            cand[k].active = c->peer[k].active;
+            cand[k].pending = c->peer[k].pending;
+            cand[k].matched = c->peer[k].matched;
+            cand[k].idle = c->peer[k].idle;
+            cand[k].cost = -1;
+
+            best = kvr_max(best, cand[k].matched);
+        }
+
+        memset(&d, 0x5a, sizeof(d));
+
+        kvr_policy_pick(&req, cand, c->n, &d);
+
+        for (k = 0; k < c->n; k++) {
+            util_check(fabs(cand[k].cost - c->peer[k].cost) < 1e-9,
+                       "candidate %u costs %.3f, not %.3f", k, cand[k].cost,
+                       c->peer[k].cost);
+        }
+
+        matched = c->peer[c->pick].matched;
+
+        util_check(d.pick == c->pick, "picked %u, not %u", d.pick, c->pick);
+        util_check(d.reason == c->reason, "%s, not %s",
+                   kvr_reason_name(d.reason), kvr_reason_name(c->reason));
+        util_check(d.best == best, "best %llu", (unsigned long long) d.best);
+        util_check(d.matched == matched, "matched %llu",
+                   (unsigned long long) d.matched);
+        util_check(fabs(d.cost - c->peer[c->pick].cost) < 1e-9, "cost %.3f",
+                   d.cost);
+    }
+}
+END_TEST
+
+
+/* of any candidates the pick is one of the best, in the order documented */
+static int
+better(const kvr_candidate_t *a, const kvr_candidate_t *b)
+{
+    uint64_t  ia, ib;
+
+    if (a->cost != b->cost) {
+        return a->cost < b->cost;
+    }
+
+    if (a->active != b->active) {
+        return a->active < b->active;
+    }
+
+    if (a->matched != b->matched) {
+        return a->matched > b->matched;
+    }
+
+    ia = (a->idle + 1ULL) * a->weight;
+    ib = (b->idle + 1ULL) * b->weight;
+
+    return ia > ib;
+}
+
+
+START_TEST(test_policy_random)
+{
+    uint32_t              i, k, n, few;
+    util_rng_t            r;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[MAX_CANDIDATES];
+    kvr_policy_request_t  req;
+
+    for (i = 0; i < util_cases(20000); i++) {
+
+        util_seed(&r, "policy random", i);
+
+        n = util_below(&r, 4) ? 1 + util_below(&r, 8)
+                              : 1 + util_below(&r, MAX_CANDIDATES);
+        few = 1 + util_below(&r, 4);
+
+        request(&req, util_below(&r, 2) ? KVR_POLICY_KV_CACHE
+                                        : KVR_POLICY_LEAST_REQUEST,
+                util_below(&r, 3) * 5000);
+        req.random = util_next(&r);
+
+        candidates(c, n);
+
+        for (k = 0; k < n; k++) {
+            c[k].weight = 1 + util_below(&r, few);
+            c[k].active = util_below(&r, few);
+            c[k].pending = util_below(&r, few) * 1000;
+            c[k].matched = util_below(&r, few) * 1000;
+            c[k].idle = util_below(&r, few);
+        }
+
+        kvr_policy_pick(&req, c, n, &d);
+
+        util_check(d.pick < n, "%u of %u", d.pick, n);
+
+        for (k = 0; k < n; k++) {
+            util_check(!better(&c[k], &c[d.pick]), "%u is better than %u", k,
+                       d.pick);
+        }
+    }
+}
+END_TEST
+
+
+/* chi square, five deviations above its mean */
+static void
+check_even(const unsigned *count, unsigned n, unsigned total, const char *what)
+{
+    double    chi, expect;
+    unsigned  i;
+
+    chi = 0;
+    expect = (double) total / n;
+
+    for (i = 0; i < n; i++) {
+        chi += (count[i] - expect) * (count[i] - expect) / expect;
+    }
+
+    util_check(chi < n - 1 + 5 * sqrt(2.0 * n), "%s: %u of %u first, chi "
+               "square %.1f", what, count[0], total, chi);
+}
+
+
+START_TEST(test_policy_ties)
+{
+    uint32_t              i, k, n, total;
+    unsigned              count[MAX_CANDIDATES];
+    util_rng_t            r;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[MAX_CANDIDATES];
+    kvr_policy_request_t  req;
+
+    static const uint32_t  sizes[] = { 2, 3, 4, 7, 16, 64, 256 };
+
+    /* an idle fleet: each one as often, in every policy that looks at load */
+
+    for (k = 0; k < 2 * sizeof(sizes) / sizeof(sizes[0]); k++) {
+        n = sizes[k / 2];
+        total = 200 * n;
+
+        util_seed(&r, "policy ties", k);
+        request(&req, k & 1 ? KVR_POLICY_KV_CACHE : KVR_POLICY_LEAST_REQUEST,
+                10000);
+        candidates(c, n);
+        memset(count, 0, sizeof(count));
+
+        for (i = 0; i < total; i++) {
+            req.random = util_next(&r);
+            kvr_policy_pick(&req, c, n, &d);
+            count[d.pick]++;
+        }
+
+        check_even(count, n, total, "idle");
+
+        /* with few random bits too, as ngx_random() has: 31 */
+
+        memset(count, 0, sizeof(count));
+
+        for (i = 0; i < total; i++) {
+            req.random = (util_next(&r) >> 33) << 32 ^ i;
+            kvr_policy_pick(&req, c, n, &d);
+            count[d.pick]++;
+        }
+
+        check_even(count, n, total, "31 bits");
+    }
+
+    /* among others that are worse, before, between and behind */
+
+    util_seed(&r, "policy ties between", 0);
+    request(&req, KVR_POLICY_KV_CACHE, 10000);
+    candidates(c, 9);
+    memset(count, 0, sizeof(count));
+
+    c[0].active = 1;
+    c[2].pending = 1;
+    c[4].active = 2;
+    c[5].pending = 5;
+    c[8].active = 1;
+
+    for (i = 0; i < 4000; i++) {
+        req.random = util_next(&r);
+        kvr_policy_pick(&req, c, 9, &d);
+        count[d.pick]++;
+    }
+
+    util_check(count[0] + count[2] + count[4] + count[5] + count[8] == 0,
+               "a worse one was picked");
+
+    count[0] = count[1];
+    count[1] = count[3];
+    count[2] = count[6];
+    count[3] = count[7];
+
+    check_even(count, 4, 4000, "between");
+}
+END_TEST
+
+
+/* requests that never end are spread by weight, exactly */
+START_TEST(test_policy_spread)
+{
+    uint32_t              i, k;
+    util_rng_t            r;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[8];
+    kvr_policy_request_t  req;
+
+    static const uint32_t  weight[] = { 5, 1, 1, 2 };
+
+    util_seed(&r, "policy spread", 0);
+    request(&req, KVR_POLICY_LEAST_REQUEST, 0);
+    candidates(c, 4);
+
+    for (k = 0; k < 4; k++) {
+        c[k].weight = weight[k];
+    }
+
+    for (i = 0; i < 90; i++) {
+        req.random = util_next(&r);
+        kvr_policy_pick(&req, c, 4, &d);
+        c[d.pick].active++;
+    }
+
+    for (k = 0; k < 4; k++) {
+        util_check(c[k].active == 10 * weight[k], "%u has %u", k, c[k].active);
+    }
+
+    /* requests that end at once: by rest, in proportion to the weights */
+
+    candidates(c, 4);
+
+    for (k = 0; k < 4; k++) {
+        c[k].weight = weight[k];
+    }
+
+    for (i = 0; i < 9000; i++) {
+        req.random = util_next(&r);
+        kvr_policy_pick(&req, c, 4, &d);
+
+        for (k = 0; k < 4; k++) {
+            c[k].idle++;
+        }
+
+        c[d.pick].idle = 0;
+        c[d.pick].pending++;
+    }
+
+    for (k = 0; k < 4; k++) {
+        util_check(c[k].pending > 800 * weight[k]
+                   && c[k].pending < 1200 * weight[k],
+                   "%u was picked %llu times", k,
+                   (unsigned long long) c[k].pending);
+    }
+
+    /*
+     * A prefix that all prompts share, and that all peers hold, draws nothing
+     * to any; one that is cached whole at one peer draws no more than it can
+     * bear before another is better, idle and without it.
+     */
+
+    request(&req, KVR_POLICY_KV_CACHE, 20000);
+    candidates(c, 8);
+
+    for (i = 0; i < 80; i++) {
+        req.random = util_next(&r);
+
+        for (k = 0; k < 8; k++) {
+            c[k].matched = 1024;
+        }
+
+        kvr_policy_pick(&req, c, 8, &d);
+        c[d.pick].active++;
+        c[d.pick].pending += req.bytes - d.matched;
+    }
+
+    for (k = 0; k < 8; k++) {
+        util_check(c[k].active == 10, "%u has %u", k, c[k].active);
+    }
+
+    candidates(c, 8);
+    c[0].matched = 20000;
+
+    for (i = 0; i < 200; i++) {
+        req.random = util_next(&r);
+        kvr_policy_pick(&req, c, 8, &d);
+
+        if (d.pick != 0) {
+            break;
+        }
+
+        c[0].active++;
+    }
+
+    /* 2048 * (1 + 36 / 4) = 20480 */
+
+    util_check(i == 36 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+               kvr_reason_name(d.reason));
+}
+END_TEST
+
+
+/* the sequences of nginx's smooth weighted round robin */
+START_TEST(test_policy_round_robin)
+{
+    char                  got[32];
+    size_t                i, k, n, len;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[4];
+    kvr_policy_request_t  req;
+
+    static const struct {
+        int64_t      weight[4];
+        int64_t      effective[4];
+        const char  *picks;
+    } rr[] = {
+        { { 5, 1, 1 }, { 5, 1, 1 }, "aabacaaaabacaa" },
+        { { 1, 1, 1 }, { 1, 1, 1 }, "abcabc" },
+        { { 2, 1 }, { 2, 1 }, "abaaba" },
+        { { 4, 2, 1 }, { 4, 2, 1 }, "abacabaabacaba" },
+        { { 1, 3 }, { 1, 3 }, "babbbabb" },
+        { { 7 }, { 7 }, "aaa" },
+
+        /* one that has failed comes back by and by */
+
+        { { 2, 2 }, { 0, 2 }, "bbababab" }
+    };
+
+    request(&req, KVR_POLICY_ROUND_ROBIN, 1000);
+
+    for (i = 0; i < sizeof(rr) / sizeof(rr[0]); i++) {
+
+        for (n = 0; n < 4 && rr[i].weight[n]; n++) { /* void */ }
+
+        candidates(c, (uint32_t) n);
+
+        for (k = 0; k < n; k++) {
+            c[k].weight = (uint32_t) rr[i].weight[k];
+            c[k].effective_weight = rr[i].effective[k];
+
+            /* nothing of this is looked at */
+
+            c[k].active = (uint32_t) (k * 7);
+            c[k].matched = 1000 - k;
+            c[k].pending = k * 5000;
+        }
+
+        len = strlen(rr[i].picks);
+
+        for (k = 0; k < len; k++) {
+            kvr_policy_pick(&req, c, (uint32_t) n, &d);
+
+            util_check(d.reason == (n > 1 ? KVR_REASON_TURN : KVR_REASON_ONLY),
+                       "%s", kvr_reason_name(d.reason));
+
+            got[k] = (char) ('a' + d.pick);
+        }
+
+        got[k] = '\0';
+
+        util_check(strcmp(got, rr[i].picks) == 0, "%s, not %s", got,
+                   rr[i].picks);
+    }
+}
+END_TEST
+
+
+/* over time each has its share, whatever the weights */
+START_TEST(test_policy_round_robin_share)
+{
+    uint32_t              i, k, n, total;
+    unsigned              count[MAX_CANDIDATES];
+    util_rng_t            r;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[MAX_CANDIDATES];
+    kvr_policy_request_t  req;
+
+    request(&req, KVR_POLICY_ROUND_ROBIN, 0);
+
+    for (i = 0; i < util_cases(50); i++) {
+
+        util_seed(&r, "policy round robin", i);
+
+        n = 1 + util_below(&r, i % 5 ? 10 : MAX_CANDIDATES);
+        total = 0;
+
+        candidates(c, n);
+        memset(count, 0, sizeof(count));
+
+        for (k = 0; k < n; k++) {
+            c[k].weight = 1 + util_below(&r, 20);
+            c[k].effective_weight = c[k].weight;
+            total += c[k].weight;
+        }
+
+        for (k = 0; k < total; k++) {
+            kvr_policy_pick(&req, c, n, &d);
+            count[d.pick]++;
+        }
+
+        for (k = 0; k < n; k++) {
+            util_check(count[k] == c[k].weight, "%u: %u, weight %u", k,
+                       count[k], c[k].weight);
+            util_check(c[k].current_weight == 0, "%u: not back at 0", k);
+        }
+    }
+}
+END_TEST
+
+
+START_TEST(test_policy_names)
+{
+    unsigned      i;
+    const char   *name;
+
+    for (i = 0; i < KVR_POLICIES; i++) {
+        name = kvr_policy_name((kvr_policy_e) i);
+
+        util_check(name && kvr_policy_by_name(name, strlen(name)) == i, "%u",
+                   i);
+        util_check(kvr_policy_by_name(name, strlen(name) - 1) == KVR_POLICIES,
+                   "\"%s\" cut", name);
+    }
+
+    util_check(kvr_policy_name(KVR_POLICIES) == NULL, "beyond");
+    util_check(kvr_policy_name((kvr_policy_e) -1) == NULL, "below");
+
+    util_check(kvr_policy_by_name("least_conn", 10)
+               == KVR_POLICY_LEAST_REQUEST, "alias");
+    util_check(kvr_policy_by_name("kv_cachee", 9) == KVR_POLICIES, "longer");
+    util_check(kvr_policy_by_name("", 0) == KVR_POLICIES, "empty");
+
+    for (i = 0; i < KVR_REASON_MAX; i++) {
+        name = kvr_reason_name((kvr_reason_e) i);
+
+        util_check(name && name[0], "reason %u has no name", i);
+    }
+
+    util_check(kvr_reason_name(KVR_REASON_MAX) == NULL, "beyond");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("policy");
+
+    util_add(s, "cases", test_policy_cases);
+    util_add(s, "random", test_policy_random);
+    util_add(s, "ties", test_policy_ties);
+    util_add(s, "spread", test_policy_spread);
+    util_add(s, "round robin", test_policy_round_robin);
+    util_add(s, "round robin share", test_policy_round_robin_share);
+    util_add(s, "names", test_policy_names);
+
+    return util_run(s);
+}

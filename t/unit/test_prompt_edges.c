@@ -1,0 +1,676 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Bodies that end too early, memory that is too small, and bodies made to
+ * hurt.
+ *
+ * The chain of a body cut short is a prefix of the whole one's, but for what
+ * nobody could know: a model, a root value, system text or tools that are cut
+ * or come behind the cut; and a last message whose keys come out of order, of
+ * which what came first was hashed as if nothing would follow.
+ */
+
+
+#include "bodies.h"
+#include "oracle.h"
+
+
+typedef struct {
+    uint64_t      served;
+    unsigned      calls;
+    int           rc;
+    kvr_prompt_t  pr;
+} cost_t;
+
+
+static const char *const  apis[] = {
+    "{\"model\":\"m\",\"cache_salt\":\"x\",\"tools\":[{\"a\":1}],\"system\":"
+    "[{\"type\":\"text\",\"text\":\"@@@\"}],\"messages\":[",
+
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"@@\"},"
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"1\","
+    "\"function\":{\"name\":\"f\",\"arguments\":\"@@\\n\\u00e9@\"}}]},"
+    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"@\"},"
+    "{\"type\":\"image_url\",\"image_url\":{\"url\":\"@\"}},\"@\"]},"
+    "{\"type\":\"reasoning\",\"content\":\"@@\"},{\"role\":\"user\","
+    "\"content\":\"@\\ud83d\\ude00@\"}],\"stream\":true}",
+
+    "{\"model\":\"m\",\"instructions\":\"@@\",\"input\":[{\"type\":"
+    "\"function_call\",\"name\":\"f\",\"arguments\":\"@\"},{\"role\":\"user\","
+    "\"content\":\"@@\"}]}",
+
+    "{\"model\":\"m\",\"prompt\":\"@@@@\\n\\\"@\\/@\\u0041@\"}",
+    "{\"model\":\"m\",\"prompt\":[\"@@@@\",\"@@\"],\"max_tokens\":5}",
+    "{\"model\":\"m\",\"prompt\":[1, 22,333,[4,@@@@],5]}",
+    "{\"model\":\"m\",\"prompt\":[[1, 22,333,@@@@],[4]]}",
+    "{\"text_input\":\"@@@@\",\"parameters\":{\"max_new_tokens\":5}}"
+};
+
+
+/* "@" is 90 bytes of text */
+static void
+expand(util_buf_t *b, const char *s)
+{
+    unsigned    i;
+    util_rng_t  r;
+
+    b->len = 0;
+    r.state = 1;
+
+    for ( /* void */ ; *s; s++) {
+
+        if (*s != '@') {
+            util_byte(b, (uint8_t) *s);
+            continue;
+        }
+
+        for (i = 0; i < 90; i++) {
+            util_byte(b, '1' + util_below(&r, 9));
+        }
+    }
+}
+
+
+static void
+conf_init(kvr_prompt_conf_t *conf)
+{
+    memset(conf, 0, sizeof(*conf));
+
+    conf->path = (const uint8_t *) "/v1/chat/completions";
+    conf->path_len = 20;
+    conf->unit = 1;
+}
+
+
+START_TEST(test_edges_cut)
+{
+    size_t                  i, k, from;
+    uint32_t                n;
+    util_buf_t              body;
+    kvr_prompt_conf_t       conf;
+
+    static oracle_result_t  whole, cut;
+
+    memset(&body, 0, sizeof(body));
+    conf_init(&conf);
+
+    for (i = 0; i < sizeof(apis) / sizeof(apis[0]); i++) {
+
+        expand(&body, apis[i]);
+
+        if (i == 0) {
+            util_puts(&body, "{\"role\":\"user\",\"content\":\"");
+
+            for (k = 0; k < 2000; k++) {
+                util_byte(&body, 'a' + k % 17);
+            }
+
+            util_puts(&body, "\"}]}");
+        }
+
+        util_about(body.p, body.len);
+
+        oracle_read(&whole, &conf, body.p, body.len, UTIL_WHOLE, 0);
+        util_check(whole.rc == KVR_OK && whole.pr.n, "%d", whole.rc);
+
+        /* from here on model and root are known */
+
+        from = i == 0 ? 68 : 12;
+        n = 0;
+
+        for (k = 0; k < body.len; k++) {
+
+            util_note("api %zu cut at %zu", i, k);
+
+            oracle_read(&cut, &conf, body.p, k, UTIL_STEP, 100);
+
+            util_check(cut.rc == KVR_AGAIN, "%d", cut.rc);
+            util_check(cut.pr.n <= whole.pr.n, "longer than all of it");
+            util_check(cut.pr.extra <= whole.pr.extra, "extra %llu",
+                       (unsigned long long) cut.pr.extra);
+            util_check(cut.pr.bytes <= whole.pr.bytes, "bytes %llu",
+                       (unsigned long long) cut.pr.bytes);
+
+            if (k < from) {
+                continue;
+            }
+
+            util_check(cut.pr.root == whole.pr.root, "root");
+            util_check(cut.pr.n >= n, "less than before");
+
+            n = cut.pr.n;
+
+            util_check(memcmp(cut.chain, whole.chain, n * sizeof(uint64_t))
+                       == 0, "no prefix");
+        }
+
+        util_check(n == whole.pr.n, "%u of %u", n, whole.pr.n);
+    }
+
+    util_drop(&body);
+}
+END_TEST
+
+
+/* whatever it is, a part of it is no error */
+START_TEST(test_edges_cut_random)
+{
+    size_t                  end, k;
+    unsigned                i, c, tried;
+    const char             *path;
+    util_rng_t              r;
+    util_buf_t              body;
+    kvr_prompt_conf_t       conf;
+
+    static oracle_result_t  res;
+
+    memset(&body, 0, sizeof(body));
+    conf_init(&conf);
+    tried = 0;
+
+    for (i = 0; i < util_cases(1500); i++) {
+
+        util_seed(&r, "edges cut", i);
+        bodies_make(&r, &body, &path);
+        util_about(body.p, body.len);
+
+        oracle_read(&res, &conf, body.p, body.len, UTIL_WHOLE, 0);
+
+        if (res.rc != KVR_OK) {
+            continue;
+        }
+
+        end = body.len;
+
+        while (body.p[end - 1] != '}') {
+            end--;
+        }
+
+        for (c = 0; c < 4; c++) {
+            k = util_below(&r, (unsigned) end);
+
+            oracle_read(&res, &conf, body.p, k, UTIL_RANDOM, 500);
+            util_check(res.rc == KVR_AGAIN, "%d, cut at %zu", res.rc, k);
+            tried++;
+        }
+    }
+
+    util_check(tried > util_cases(1500) * 2, "%u tried", tried);
+    util_drop(&body);
+}
+END_TEST
+
+
+/* a file that cannot be read is a body that ends there */
+static const uint8_t *
+fetch_failing(void *data, uint64_t offset, size_t *len)
+{
+    util_feed_t    *f = data;
+    const uint8_t  *p;
+
+    p = util_fetch(data, offset, len);
+
+    if (p && offset + *len > f->len / 2) {
+        util_unfeed(f);
+        *len = 0;
+        return NULL;
+    }
+
+    return p;
+}
+
+
+static unsigned  fail_at;
+
+
+static const uint8_t *
+fetch_failing_at(void *data, uint64_t offset, size_t *len)
+{
+    util_feed_t    *f = data;
+    const uint8_t  *p;
+
+    p = util_fetch(data, offset, len);
+
+    if (f->calls == fail_at) {
+        util_unfeed(f);
+        *len = 0;
+        return NULL;
+    }
+
+    return p;
+}
+
+
+START_TEST(test_edges_fail)
+{
+    int                rc;
+    size_t             i;
+    unsigned           calls;
+    uint64_t           digests[64], chain[64];
+    util_buf_t         body;
+    util_feed_t        f;
+    kvr_prompt_t       pr;
+    kvr_prompt_conf_t  conf;
+
+    memset(&body, 0, sizeof(body));
+    conf_init(&conf);
+
+    conf.secret = util_secret;
+    conf.digests = digests;
+    conf.max_digests = 64;
+    conf.chain = chain;
+    conf.max_chain = 64;
+
+    for (i = 1; i < sizeof(apis) / sizeof(apis[0]); i++) {
+        expand(&body, apis[i]);
+        util_feed(&f, body.p, body.len, UTIL_STEP, 10);
+        rc = kvr_prompt_read(&pr, &conf, fetch_failing, &f);
+        util_check(rc == KVR_AGAIN, "%d", rc);
+        util_unfeed(&f);
+
+        util_feed(&f, body.p, body.len, UTIL_WHOLE, 0);
+        rc = kvr_prompt_read(&pr, &conf, fetch_failing, &f);
+        util_check(rc == KVR_AGAIN && pr.n == 0, "%d", rc);
+        util_unfeed(&f);
+    }
+
+    /* at any call, also one that goes back; the last asks for the end */
+
+    for (i = 0; i < 2; i++) {
+
+        body.len = 0;
+        util_puts(&body, i == 0
+                  ? "{\"messages\":[{\"content\":[{\"text\":\"abcdefghijkl\","
+                    "\"type\":\"text\"}],\"role\":\"user\"}],\"x\":1}"
+                  : "{\"system\":[{\"text\":\"x-anthropic-billing-head\","
+                    "\"type\":\"text\"}],\"prompt\":[1,2],\"cache_salt\":12}");
+
+        calls = 0;
+
+        do {
+            util_feed(&f, body.p, body.len, UTIL_STEP, 5);
+
+            fail_at = ++calls;
+            rc = kvr_prompt_read(&pr, &conf, fetch_failing_at, &f);
+
+            util_check(rc == KVR_AGAIN || (rc == KVR_OK && f.calls <= calls),
+                       "%d, call %u fails", rc, calls);
+            util_unfeed(&f);
+
+        } while (rc == KVR_AGAIN);
+
+        util_check(calls > body.len / 5 * 2, "%u calls", calls);
+    }
+
+    util_drop(&body);
+}
+END_TEST
+
+
+/* less memory gives less of the chain, and is never written beyond */
+START_TEST(test_edges_memory)
+{
+    int                     rc;
+    size_t                  i, n;
+    util_buf_t              body;
+    util_feed_t             f;
+    kvr_prompt_t            pr;
+    kvr_prompt_conf_t       conf, cf;
+
+    static oracle_result_t  whole;
+
+    memset(&body, 0, sizeof(body));
+    conf_init(&conf);
+
+    for (i = 1; i < sizeof(apis) / sizeof(apis[0]); i++) {
+
+        expand(&body, apis[i]);
+        oracle_read(&whole, &conf, body.p, body.len, UTIL_WHOLE, 0);
+
+        for (n = 0; n < 2 * whole.pr.blocks; n++) {
+
+            util_note("api %zu, %zu digests", i, n);
+
+            cf = conf;
+            cf.secret = util_secret;
+            cf.max_digests = n / 2 * 2 == n ? 1000 : n / 2;
+            cf.max_chain = n / 2 * 2 == n ? n / 2 : 1000;
+            cf.digests = malloc(cf.max_digests * sizeof(uint64_t));
+            cf.chain = malloc(cf.max_chain * sizeof(uint64_t));
+
+            util_feed(&f, body.p, body.len, UTIL_WHOLE, 0);
+            rc = kvr_prompt_read(&pr, &cf, util_fetch, &f);
+            util_unfeed(&f);
+
+            util_check(rc == KVR_OK, "%d", rc);
+            util_check(pr.n == kvr_min(n / 2, whole.pr.n), "%u entries", pr.n);
+            util_check(pr.bytes == whole.pr.bytes, "bytes");
+            util_check(pr.n == 0
+                       || memcmp(cf.chain, whole.chain,
+                                 pr.n * sizeof(uint64_t)) == 0,
+                       "no prefix");
+
+            free(cf.digests);
+            free(cf.chain);
+        }
+    }
+
+    util_drop(&body);
+}
+END_TEST
+
+
+/* a prompt of some megabytes: the thin end of the chain, with every unit */
+START_TEST(test_edges_long)
+{
+    size_t                  i;
+    unsigned                unit;
+    util_rng_t              r;
+    util_buf_t              body;
+    oracle_stats_t          stats;
+    kvr_prompt_conf_t       conf;
+
+    static oracle_result_t  res, other;
+    static const uint32_t   entries[] = { 0, 1296, 784, 613, 528 };
+
+    memset(&body, 0, sizeof(body));
+    memset(&stats, 0, sizeof(stats));
+    conf_init(&conf);
+    util_seed(&r, "edges long", 0);
+
+    util_puts(&body, "{\"prompt\":\"");
+
+    for (i = 0; i < 2097152; i++) {
+        util_byte(&body, 'a' + util_below(&r, 26));
+    }
+
+    util_puts(&body, "\"}");
+
+    for (unit = 1; unit <= 4; unit++) {
+        conf.unit = unit;
+
+        oracle_read(&res, &conf, body.p, body.len, UTIL_WHOLE, 0);
+        oracle_verify(&res, &conf, body.p, body.len, &stats);
+
+        util_check(res.pr.blocks == 8192, "%u blocks", res.pr.blocks);
+        util_check(res.pr.n == entries[unit], "%u entries", res.pr.n);
+
+        oracle_read(&other, &conf, body.p, body.len, UTIL_STEP, 65536);
+        oracle_same(&res, &other, "in windows");
+    }
+
+    util_drop(&body);
+}
+END_TEST
+
+
+static void
+cost(const util_buf_t *body, util_cut_e cut, size_t n, cost_t *c)
+{
+    util_feed_t        f;
+    kvr_prompt_conf_t  conf;
+
+    static uint64_t    digests[20000], chain[4000];
+
+    conf_init(&conf);
+
+    conf.secret = util_secret;
+    conf.digests = digests;
+    conf.max_digests = 20000;
+    conf.chain = chain;
+    conf.max_chain = 4000;
+
+    util_feed(&f, body->p, body->len, cut, n);
+
+    c->rc = kvr_prompt_read(&c->pr, &conf, util_fetch, &f);
+    c->served = f.served;
+    c->calls = f.calls;
+
+    util_unfeed(&f);
+}
+
+
+static void
+repeat(util_buf_t *b, const char *head, const char *body, const char *tail,
+    size_t len)
+{
+    b->len = 0;
+    util_puts(b, head);
+
+    while (b->len < len) {
+        util_puts(b, body);
+    }
+
+    util_puts(b, tail);
+}
+
+
+static void
+nest(util_buf_t *b, const char *head, const char *open, const char *close,
+    const char *tail, size_t depth)
+{
+    size_t  i;
+
+    b->len = 0;
+    util_puts(b, head);
+
+    for (i = 0; i < depth; i++) {
+        util_puts(b, open);
+    }
+
+    for (i = 0; i < depth; i++) {
+        util_puts(b, close);
+    }
+
+    util_puts(b, tail);
+}
+
+
+/*
+ * No body makes the reader go over it more often than the objects that it
+ * descends into are deep; and a megabyte of what takes quadratic time would
+ * not end.  Small windows are for shorter bodies.
+ */
+static void
+hostile(const util_buf_t *body, const char *what, int rc, unsigned passes)
+{
+    size_t         i;
+    cost_t         whole, c;
+    uint64_t       most;
+    const size_t  *sizes;
+
+    static const size_t  small[] = { 64, 1 };
+    static const size_t  large[] = { 65536, 4096 };
+
+    sizes = body->len > 300000 ? large : small;
+
+    util_note("%s", what);
+    util_about(body->p, body->len);
+
+    cost(body, UTIL_WHOLE, 0, &whole);
+    util_check(whole.rc == rc, "%s: %d", what, whole.rc);
+    util_check(whole.calls <= 2, "%s: %u fetches of one piece", what,
+               whole.calls);
+
+    for (i = 0; i < 2; i++) {
+
+        cost(body, UTIL_GRID, sizes[i], &c);
+
+        util_check(c.rc == rc, "%s: %d in windows of %zu", what, c.rc,
+                   sizes[i]);
+        util_check(c.pr.root == whole.pr.root && c.pr.n == whole.pr.n
+                   && c.pr.bytes == whole.pr.bytes,
+                   "%s: something else in windows of %zu", what, sizes[i]);
+
+        /* an object across two windows makes it go to and fro */
+
+        most = (uint64_t) (passes + 4) * (body->len / sizes[i] + 4) + 16;
+
+        if (getenv("KVR_TEST_STATS")) {
+            printf("%-40s windows of %5zu: %.2f passes\n", what, sizes[i],
+                   (double) c.calls / ((double) body->len / sizes[i] + 2));
+        }
+
+        util_check(c.calls <= most, "%s: %u fetches of %zu bytes for %zu", what,
+                   c.calls, sizes[i], body->len);
+    }
+}
+
+
+static void
+hostile_bodies(size_t len)
+{
+    size_t      i;
+    util_buf_t  b;
+
+    static const char *const  deep[][2] = {
+        { "{\"x\":", "}" },
+        { "{\"messages\":[", "]}" },
+        { "{\"tools\":[", "]}" },
+        { "{\"prompt\":[", "]}" },
+        { "{\"messages\":[{\"role\":\"user\",\"content\":", "}]}" },
+        { "{\"messages\":[{\"role\":\"user\",\"images\":", "}]}" },
+        { "{\"messages\":[{\"role\":\"user\",\"tool_calls\":", "}]}" },
+        { "{\"messages\":[{\"arguments\":", ",\"role\":\"user\"}]}" },
+        { "{\"system\":", "}" },
+        { "{\"cache_salt\":", "}" },
+        { "{\"options\":", "}" },
+        { "{\"model\":", "}" }
+    };
+
+    static const struct {
+        const char  *head;
+        const char  *body;
+        const char  *tail;
+        unsigned     passes;
+    } long_ones[] = {
+
+        /* keys again and again, at each level */
+
+        { "{", "\"model\":\"a\",", "\"x\":1}", 1 },
+        { "{", "\"messages\":[],", "\"x\":1}", 1 },
+        { "{", "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],",
+          "\"x\":1}", 1 },
+        { "{", "\"system\":[{\"text\":\"x\",\"type\":\"text\"}],",
+          "\"x\":1}", 2 },
+        { "{", "\"tools\":[1,2],", "\"x\":1}", 1 },
+        { "{", "\"cache_salt\":\"a\",", "\"x\":1}", 1 },
+        { "{", "\"prompt\":[\"a\",\"b\"],", "\"x\":1}", 1 },
+        { "{", "\"max_tokens\":1,", "\"x\":1}", 1 },
+        { "{", "\"options\":{\"num_predict\":1},", "\"x\":1}", 1 },
+        { "{\"options\":{", "\"num_predict\":1,", "\"x\":1}}", 1 },
+        { "{\"messages\":[{", "\"role\":\"a\",", "\"x\":1}]}", 3 },
+        { "{\"messages\":[{", "\"content\":\"a\",", "\"x\":1}]}", 3 },
+        { "{\"messages\":[{\"content\":[{", "\"text\":\"a\",",
+          "\"x\":1}]}]}", 4 },
+        { "{\"messages\":[{\"content\":[{\"content\":[{\"content\":[{",
+          "\"text\":\"a\",", "\"x\":1}]}]}]}]}", 6 },
+
+        /* small things out of order */
+
+        { "{\"messages\":[", "{\"content\":\"\",\"role\":\"\"},", "{}]}", 3 },
+        { "{\"messages\":[", "{\"content\":[{\"text\":\"\",\"type\":\"\"}],"
+          "\"role\":\"\"},", "{}]}", 4 },
+        { "{\"messages\":[{\"content\":[", "{\"text\":\"\",\"type\":\"\"},",
+          "{}]}]}", 4 },
+        { "{\"messages\":[{\"content\":[", "{\"text\":\"\"},", "{}],"
+          "\"role\":\"user\"}]}", 5 },
+        { "{\"messages\":[{\"tool_calls\":[", "{\"function\":{\"arguments\":"
+          "\"\",\"name\":\"\"}},", "{}]}]}", 5 },
+        { "{\"system\":[", "{\"text\":\"\",\"type\":\"\"},", "{}]}", 3 },
+        { "{\"messages\":[", "{},", "{}]}", 1 },
+        { "{\"messages\":[", "1,", "1]}", 1 },
+        { "{\"input\":[", "{\"content\":\"\",\"type\":\"reasoning\"},",
+          "{}]}", 3 },
+
+        /* strings that are read twice in part */
+
+        { "{\"prompt\":\"", "\\ud800", "\"}", 3 },
+        { "{\"prompt\":\"", "\\\\", "\"}", 1 },
+        { "{\"prompt\":\"", "\\\"", "\"}", 1 },
+        { "{\"prompt\":\"", "\\u0041", "\"}", 1 },
+        { "{\"prompt\":\"", "\\/", "\"}", 1 },
+        { "{\"model\":\"", "\\ud800", "\"}", 3 },
+        { "{\"", "\\ud800", "\":1}", 3 },
+        { "{\"system\":[", "{\"type\":\"text\",\"text\":"
+          "\"x-anthropic-billing-heade\"},", "1]}", 3 },
+
+        /* what counts more than it is long */
+
+        { "{\"messages\":[{\"images\":[", "\"\",", "\"\"]}]}", 1 },
+        { "{\"messages\":[{\"content\":[", "{\"file_id\":\"\"},", "1]}]}", 1 },
+
+        /* nothing at all */
+
+        { "{", " ", "}", 1 },
+        { "{\"prompt\":[", " ", "]}", 2 },
+        { "{\"tools\":[", "\n", "]}", 1 },
+        { "{\"prompt\":[", "0,", "0]}", 2 },
+        { "{\"prompt\":", "1", "}", 1 },
+        { "{\"cache_salt\":", "1", "}", 3 },
+        { "{\"priority\":", "9", "}", 1 }
+    };
+
+    memset(&b, 0, sizeof(b));
+
+    for (i = 0; i < sizeof(deep) / sizeof(deep[0]); i++) {
+
+        nest(&b, deep[i][0], "[", "]", deep[i][1], len / 2);
+        hostile(&b, deep[i][0], KVR_OK, 3);
+
+        nest(&b, deep[i][0], "{\"content\":[", "]}", deep[i][1], len / 10);
+        hostile(&b, deep[i][0], KVR_OK, 3);
+
+        nest(&b, deep[i][0], "{\"content\":[", "],\"type\":1}", deep[i][1],
+             len / 20);
+        hostile(&b, deep[i][0], KVR_OK, 12);
+
+        nest(&b, deep[i][0], "[", "", "", len);
+        hostile(&b, deep[i][0], KVR_AGAIN, 3);
+    }
+
+    for (i = 0; i < sizeof(long_ones) / sizeof(long_ones[0]); i++) {
+        repeat(&b, long_ones[i].head, long_ones[i].body, long_ones[i].tail,
+               len);
+        hostile(&b, long_ones[i].body, KVR_OK, long_ones[i].passes);
+    }
+
+    util_drop(&b);
+}
+
+
+START_TEST(test_edges_hostile)
+{
+    /* valgrind has enough of the short ones */
+
+    if (util_cases(100) < 100) {
+        hostile_bodies(3000);
+        return;
+    }
+
+    hostile_bodies(60000);
+    hostile_bodies(1000000);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("prompt_edges");
+
+    util_add(s, "cut", test_edges_cut);
+    util_add(s, "cut_random", test_edges_cut_random);
+    util_add(s, "fail", test_edges_fail);
+    util_add(s, "memory", test_edges_memory);
+    util_add(s, "long", test_edges_long);
+    util_add(s, "hostile", test_edges_hostile);
+
+    return util_run(s);
+}

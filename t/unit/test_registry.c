@@ -1,0 +1,541 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_registry: numbers that stay with their names, and to whom they go when
+ * there are no others.  What a writer killed halfway leaves is made by hand
+ * here; test_steps.c kills one at each step.
+ */
+
+
+#include "util.h"
+#include "kvr_registry.h"
+
+
+#define ROWS      4
+#define LINES     64
+#define CAPACITY  1000
+#define NONE      KVR_REGISTRY_NONE
+
+
+typedef struct {
+    kvr_registry_t  *reg;
+    kvr_load_t      *load;
+    kvr_index_t     *ix;
+} zone_t;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    p = aligned_alloc(KVR_CACHE_LINE,
+                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+zone_make(zone_t *z, uint32_t max_peers)
+{
+    z->reg = zeroed(sizeof(kvr_registry_t));
+    z->reg->max_peers = max_peers;
+
+    z->load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
+    kvr_load_init(z->load, ROWS, KVR_REGISTRY_COLUMNS);
+
+    z->ix = zeroed(kvr_index_size(LINES));
+    kvr_index_init(z->ix, LINES);
+
+    (void) kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+    (void) kvr_load_claim(z->load, kvr_load_owner(2, 1), 1);
+}
+
+
+static void
+zone_free(zone_t *z)
+{
+    free(z->reg);
+    free(z->load);
+    free(z->ix);
+}
+
+
+static uint32_t
+peer(zone_t *z, uint32_t row, const char *name)
+{
+    return kvr_registry_peer(z->reg, z->load, row, z->ix, name, strlen(name),
+                             CAPACITY);
+}
+
+
+static uint32_t
+seat(zone_t *z, uint32_t row, uint32_t id, const char *upstream)
+{
+    return kvr_registry_seat(z->reg, z->load, row, id, upstream,
+                             strlen(upstream));
+}
+
+
+static uint32_t
+find(zone_t *z, const char *name)
+{
+    return kvr_registry_find_peer(z->reg, name, strlen(name));
+}
+
+
+/* the row names nothing any more */
+static void
+unname(zone_t *z, uint32_t row)
+{
+    uint64_t  names[KVR_LOAD_COLUMNS / 64];
+
+    memset(names, 0, sizeof(names));
+    kvr_load_rename(z->load, row, names);
+}
+
+
+/* what the index knows of a peer: one block */
+static void
+teach(zone_t *z, uint32_t id, uint64_t block)
+{
+    kvr_lesson_t  lesson;
+
+    kvr_index_learn(z->ix, &block, 1, 1, id, 0, &lesson);
+}
+
+
+static uint32_t
+knows(zone_t *z, uint32_t id, uint64_t block)
+{
+    uint32_t  matched[KVR_INDEX_PEERS];
+
+    return kvr_index_lookup(z->ix, &block, 1, 1ULL << id, matched);
+}
+
+
+START_TEST(test_registry_peers)
+{
+    uint32_t  a, b;
+    zone_t    z;
+
+    zone_make(&z, 64);
+
+    util_check(find(&z, "10.0.0.1:8000") == NONE, "nobody yet");
+
+    a = peer(&z, 0, "10.0.0.1:8000");
+    b = peer(&z, 0, "10.0.0.1:80");
+
+    util_check(a != NONE && b != NONE && a != b, "%u %u", a, b);
+    util_check(peer(&z, 1, "10.0.0.1:8000") == a, "another process's");
+    util_check(peer(&z, 0, "10.0.0.1:80") == b, "again");
+    util_check(find(&z, "10.0.0.1:8000") == a, "found");
+    util_check(find(&z, "10.0.0.1:800") == NONE, "a part of it");
+    util_check(find(&z, "") == NONE, "nothing");
+
+    /* named in the rows of those that asked */
+
+    util_check(z.load->row[0].names[0] == (1ULL << a | 1ULL << b), "row 0");
+    util_check(z.load->row[1].names[0] == 1ULL << a, "row 1");
+
+    /* found, but not asked for */
+
+    unname(&z, 0);
+    unname(&z, 1);
+    (void) find(&z, "10.0.0.1:8000");
+    util_check(!kvr_load_used(z.load, a), "find names it");
+
+    /* taken out and put back it finds what was known */
+
+    teach(&z, a, 777777777777ULL);
+
+    util_check(peer(&z, 0, "10.0.0.1:8000") == a, "another number");
+    util_check(knows(&z, a, 777777777777ULL) == 1, "forgotten");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+START_TEST(test_registry_capacity)
+{
+    uint32_t  a;
+    zone_t    z;
+
+    zone_make(&z, 64);
+
+    a = peer(&z, 0, "a:1");
+    util_check(z.ix->peer[a].capacity == CAPACITY, "new");
+
+    /* another configuration has another one */
+
+    util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
+               "number");
+    util_check(z.ix->peer[a].capacity == 5000, "changed");
+
+    /* but the engine knows best */
+
+    kvr_index_capacity(z.ix, a, 3000, 1);
+    util_check(peer(&z, 0, "a:1") == a, "number");
+    util_check(z.ix->peer[a].capacity == 3000 && z.ix->peer[a].reported,
+               "reported");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+START_TEST(test_registry_names)
+{
+    char      name[300];
+    uint32_t  a, b;
+    zone_t    z;
+
+    zone_make(&z, 64);
+    memset(name, 'x', sizeof(name));
+
+    util_check(kvr_registry_peer(z.reg, z.load, 0, z.ix, name, 0, 1) == NONE,
+               "no name");
+    util_check(kvr_registry_peer(z.reg, z.load, 0, z.ix, name,
+                                 KVR_REGISTRY_NAME_LEN + 1, 1)
+               == NONE, "a name too long");
+
+    a = kvr_registry_peer(z.reg, z.load, 0, z.ix, name, KVR_REGISTRY_NAME_LEN,
+                          1);
+    util_check(a != NONE, "the longest name");
+    util_check(kvr_registry_find_peer(z.reg, name, KVR_REGISTRY_NAME_LEN) == a,
+               "found");
+    util_check(kvr_registry_find_peer(z.reg, name, KVR_REGISTRY_NAME_LEN - 1)
+               == NONE, "cut");
+
+    /* a zero byte is one like any other */
+
+    name[1] = '\0';
+    b = kvr_registry_peer(z.reg, z.load, 0, z.ix, name, 3, 1);
+    name[2] = 'y';
+    util_check(b != NONE
+               && kvr_registry_find_peer(z.reg, name, 3) == NONE, "binary");
+
+    /* upstreams: long ones that differ in their last byte are two */
+
+    memset(name, 'u', sizeof(name));
+
+    a = kvr_registry_seat(z.reg, z.load, 0, b, name, KVR_REGISTRY_TITLE_LEN);
+    name[KVR_REGISTRY_TITLE_LEN - 1] = 'v';
+    util_check(a != NONE
+               && kvr_registry_seat(z.reg, z.load, 0, b, name,
+                                    KVR_REGISTRY_TITLE_LEN) != a,
+               "told apart");
+    util_check(kvr_registry_seat(z.reg, z.load, 0, b, name,
+                                 KVR_REGISTRY_TITLE_LEN + 1) == NONE,
+               "too long");
+    util_check(kvr_registry_seat(z.reg, z.load, 0, b, name, 0) == NONE,
+               "no name");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+START_TEST(test_registry_seats)
+{
+    char      name[32];
+    uint32_t  a, b, i, s[4];
+    zone_t    z;
+
+    zone_make(&z, 64);
+
+    a = peer(&z, 0, "a:1");
+    b = peer(&z, 0, "b:1");
+
+    s[0] = seat(&z, 0, a, "one");
+    s[1] = seat(&z, 0, b, "one");
+    s[2] = seat(&z, 0, a, "two");
+    s[3] = seat(&z, 1, b, "two");
+
+    for (i = 0; i < 4; i++) {
+        util_check(s[i] < KVR_REGISTRY_SEATS, "seat %u", s[i]);
+        util_check(i == 0 || s[i] != s[i - 1], "the same");
+        util_check(z.reg->seat[s[i]].peer == (i & 1 ? b : a), "peer");
+        util_check(kvr_registry_column(s[i]) >= KVR_INDEX_PEERS
+                   && kvr_registry_column(s[i]) < KVR_REGISTRY_COLUMNS,
+                   "column");
+        util_check(kvr_load_used(z.load, kvr_registry_column(s[i])), "named");
+    }
+
+    util_check(seat(&z, 1, a, "one") == s[0], "another process's");
+    util_check(seat(&z, 0, b, "two") == s[3], "again");
+
+    util_check(z.reg->seat[s[0]].upstream == z.reg->seat[s[1]].upstream
+               && z.reg->seat[s[2]].upstream != z.reg->seat[s[0]].upstream,
+               "upstreams");
+
+    /* what was counted there is kept while the name is */
+
+    kvr_add(&z.reg->seat[s[0]].requests, 5);
+    unname(&z, 0);
+    unname(&z, 1);
+    util_check(seat(&z, 0, a, "one") == s[0]
+               && z.reg->seat[s[0]].requests == 5, "counters");
+
+    /* those given up are used again, but only when there are no others */
+
+    unname(&z, 0);
+
+    for (i = 4; i < 2 * KVR_REGISTRY_UPSTREAMS + 4; i++) {
+        sprintf(name, "upstream%u", i / 2);
+
+        util_check(seat(&z, 0, i & 1 ? a : b, name) != NONE, "%u", i);
+
+        util_check(i >= KVR_REGISTRY_SEATS
+                   || z.reg->seat[s[0]].requests == 5, "too early: %u", i);
+    }
+
+    /* the first four are not named by any row: they went to others, clean */
+
+    util_check(z.reg->seat[s[0]].requests == 0, "requests of another");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+/* a number is given away only when nothing names it and nothing counts there */
+START_TEST(test_registry_reuse)
+{
+    unsigned  i;
+    uint32_t  id[4], n, s;
+    uint64_t  names[KVR_LOAD_COLUMNS / 64];
+    zone_t    z;
+
+    static const char  *name[] = { "a:1", "b:1", "c:1", "d:1" };
+
+    zone_make(&z, 4);
+
+    for (i = 0; i < 4; i++) {
+        id[i] = peer(&z, 0, name[i]);
+        util_check(id[i] == i, "%u", id[i]);
+        teach(&z, i, 1000000000000ULL + i);
+
+        /* given work in the order c a d b, so that c rests for longest */
+
+        z.reg->peer[i].given = "\2\4\1\3"[i];
+    }
+
+    z.reg->given = 4;
+    s = seat(&z, 0, id[2], "up");
+
+    /* all are named: no room, and nothing is changed */
+
+    util_check(peer(&z, 1, "new:1") == NONE, "no room");
+    util_check(z.load->row[1].names[0] == 0, "it is named");
+
+    for (i = 0; i < 4; i++) {
+        util_check(find(&z, name[i]) == i && knows(&z, i, 1000000000000ULL + i),
+                   "%u", i);
+    }
+
+    /* c is not named any more, but it has a request; then some bytes */
+
+    memset(names, 0, sizeof(names));
+    names[0] = 0xb;
+    kvr_load_rename(z.load, 0, names);
+
+    kvr_load_add(z.load, 1, id[2], 1, 0);
+    util_check(peer(&z, 1, "new:1") == NONE, "a request");
+    kvr_load_add(z.load, 1, id[2], -1, 1);
+    util_check(peer(&z, 1, "new:1") == NONE, "a byte");
+    kvr_load_add(z.load, 1, id[2], 0, -1);
+
+    /* another process still names it */
+
+    kvr_load_name(z.load, 1, id[2]);
+    util_check(peer(&z, 0, "new:1") == NONE, "another process");
+    unname(&z, 1);
+
+    kvr_index_capacity(z.ix, id[2], 77, 1);
+    z.reg->given = 100;
+
+    n = peer(&z, 1, "new:1");
+
+    util_check(n == id[2], "%u", n);
+    util_check(find(&z, "c:1") == NONE && find(&z, "new:1") == n, "names");
+    util_check(knows(&z, n, 1000000000002ULL) == 0, "what c knew");
+    util_check(z.ix->peer[n].capacity == CAPACITY && !z.ix->peer[n].reported,
+               "c's capacity");
+    util_check(z.reg->peer[n].given == 100, "c's rest");
+    util_check(!z.reg->seat[s].used, "c's seat");
+    util_check(kvr_load_used(z.load, n), "not named");
+
+    /* the others are what they were */
+
+    util_check(knows(&z, 0, 1000000000000ULL) && find(&z, "a:1") == 0, "a");
+
+    /* of several given up it is that which rests for longest: a, d, b */
+
+    unname(&z, 0);
+
+    util_check(peer(&z, 1, "n1:1") == id[0], "a");
+    util_check(peer(&z, 1, "n2:1") == id[3], "d");
+    util_check(peer(&z, 1, "n3:1") == id[1], "b");
+    util_check(peer(&z, 1, "n4:1") == NONE, "all are named again");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+/* a number never used before one given up */
+START_TEST(test_registry_fresh)
+{
+    unsigned  i;
+    zone_t    z;
+
+    zone_make(&z, 3);
+
+    util_check(peer(&z, 0, "a:1") == 0, "a");
+    unname(&z, 0);
+    z.reg->given = 50;
+
+    util_check(peer(&z, 0, "b:1") == 1, "b");
+    util_check(peer(&z, 0, "c:1") == 2, "c");
+    util_check(find(&z, "a:1") == 0, "a is still known");
+    util_check(peer(&z, 0, "d:1") == 0, "d");
+
+    zone_free(&z);
+
+    /* all the numbers there are */
+
+    zone_make(&z, KVR_INDEX_PEERS);
+
+    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+        char  name[8];
+
+        sprintf(name, "p%u", i);
+        util_check(peer(&z, 0, name) == i, "%u", i);
+    }
+
+    util_check(peer(&z, 0, "more") == NONE, "more");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+/* configurations come and go, with other upstreams each time */
+START_TEST(test_registry_upstreams)
+{
+    char      name[32];
+    uint32_t  a, i, s, first;
+    zone_t    z;
+
+    zone_make(&z, 64);
+
+    a = peer(&z, 0, "a:1");
+    first = seat(&z, 1, a, "stays");
+
+    for (i = 0; i < 1000; i++) {
+        unname(&z, 0);
+        sprintf(name, "app-%u", i);
+
+        s = seat(&z, 0, peer(&z, 0, "a:1"), name);
+
+        util_check(s != NONE && s != first, "%u: no seat", i);
+        util_check(z.reg->seat[s].requests == 0, "%u: not clean", i);
+        kvr_add(&z.reg->seat[s].requests, 1);
+
+        util_check(seat(&z, 0, a, name) == s, "%u: another seat", i);
+    }
+
+    util_check(seat(&z, 0, a, "stays") == first, "the named one was lost");
+
+    /* as many as can be named at once */
+
+    unname(&z, 0);
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        sprintf(name, "now-%u", i);
+        s = seat(&z, 0, a, name);
+
+        util_check((s == NONE) == (i == KVR_REGISTRY_UPSTREAMS - 1), "%u", i);
+    }
+
+    zone_free(&z);
+}
+END_TEST
+
+
+/* what is left by a writer that was killed halfway */
+START_TEST(test_registry_halfway)
+{
+    uint32_t  a, s;
+    zone_t    z;
+
+    zone_make(&z, 2);
+
+    /* half a name without a length */
+
+    memcpy(z.reg->peer[0].name, "b:", 2);
+    util_check(find(&z, "b:") == NONE && find(&z, "") == NONE, "half a name");
+
+    a = peer(&z, 0, "a:1");
+    util_check(a == 0 && find(&z, "a:1") == 0, "%u", a);
+
+    /* given away, and killed before the new name was complete */
+
+    teach(&z, a, 5000000000ULL);
+    s = seat(&z, 0, a, "up");
+    unname(&z, 0);
+
+    z.reg->seat[s].used = 0;
+    z.reg->peer[a].len = 0;
+
+    util_check(find(&z, "a:1") == NONE, "the old name");
+    util_check(peer(&z, 0, "c:1") == a, "the number is free");
+    util_check(knows(&z, a, 5000000000ULL) == 0, "flushed");
+
+    /* a seat half written, an upstream half written */
+
+    z.reg->seat[s].peer = 99;
+    z.reg->seat[s].requests = 8;
+    memcpy(z.reg->upstream[1].name, "xy", 2);
+
+    s = seat(&z, 0, a, "other");
+    util_check(s != NONE && z.reg->seat[s].peer == a
+               && z.reg->seat[s].requests == 0, "seat");
+
+    /* complete but for being named: found by the next one who asks */
+
+    unname(&z, 0);
+    util_check(peer(&z, 0, "c:1") == a && kvr_load_used(z.load, a), "named");
+    util_check(seat(&z, 0, a, "other") == s, "seat");
+
+    zone_free(&z);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("registry");
+
+    util_add(s, "peers", test_registry_peers);
+    util_add(s, "capacity", test_registry_capacity);
+    util_add(s, "names", test_registry_names);
+    util_add(s, "seats", test_registry_seats);
+    util_add(s, "reuse", test_registry_reuse);
+    util_add(s, "fresh", test_registry_fresh);
+    util_add(s, "upstreams", test_registry_upstreams);
+    util_add(s, "halfway", test_registry_halfway);
+
+    return util_run(s);
+}

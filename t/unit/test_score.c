@@ -1,0 +1,136 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_score: costs worked out by hand, and what must hold for all of them */
+
+
+#include "util.h"
+#include "kvr_score.h"
+
+
+typedef struct {
+    uint64_t    pending;
+    uint64_t    uncached;
+    uint32_t    active;
+    uint32_t    weight;
+    double      cost;
+} case_t;
+
+
+/* all in bytes: (pending + max(uncached, 2048) * (1 + active / 4)) / weight */
+static const case_t  cases[] = {
+
+    /* an idle peer costs what must be computed, the floor at least */
+
+    { 0, 0, 0, 1, 2048 },
+    { 0, 1, 0, 1, 2048 },
+    { 0, 2047, 0, 1, 2048 },
+    { 0, 2048, 0, 1, 2048 },
+    { 0, 2049, 0, 1, 2049 },
+    { 0, 100000, 0, 1, 100000 },
+
+    /* what waits there comes on top, once */
+
+    { 5000, 0, 0, 1, 7048 },
+    { 5000, 100000, 0, 1, 105000 },
+
+    /* each request that runs there is delayed by a quarter */
+
+    { 0, 100000, 1, 1, 125000 },
+    { 0, 100000, 4, 1, 200000 },
+    { 0, 0, 4, 1, 4096 },
+    { 0, 100, 3, 1, 3584 },
+    { 5000, 10000, 6, 1, 30000 },
+
+    /* twice the weight, half the cost */
+
+    { 0, 0, 0, 2, 1024 },
+    { 5000, 10000, 6, 2, 15000 },
+    { 5000, 10000, 6, 5, 6000 },
+
+    /* a full cache is worth two running requests, but not twenty */
+
+    { 0, 2048, 20, 1, 12288 },
+    { 0, 12288, 0, 1, 12288 },
+
+    /* nothing overflows */
+
+    { 1ULL << 50, 1ULL << 50, 1U << 20, 1, 295150156979166511104.0 }
+};
+
+
+START_TEST(test_score_cases)
+{
+    double         cost, ratio;
+    size_t         i;
+    const case_t  *c;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        c = &cases[i];
+
+        cost = kvr_score_cost(c->pending, c->uncached, c->active, c->weight);
+        ratio = cost / c->cost;
+
+        util_check(ratio > 1 - 1e-12 && ratio < 1 + 1e-12,
+                   "case %zu: %.3f, not %.3f", i, cost, c->cost);
+    }
+}
+END_TEST
+
+
+START_TEST(test_score_order)
+{
+    double      cost;
+    uint32_t    active, weight;
+    uint64_t    pending, uncached;
+    unsigned    i;
+    util_rng_t  r;
+
+    for (i = 0; i < util_cases(100000); i++) {
+
+        util_seed(&r, "score order", i);
+
+        pending = util_next(&r) >> (24 + util_below(&r, 40));
+        uncached = util_next(&r) >> (32 + util_below(&r, 32));
+        active = util_below(&r, 1000);
+        weight = 1 + util_below(&r, 100);
+
+        cost = kvr_score_cost(pending, uncached, active, weight);
+
+        util_check(cost >= (double) KVR_SCORE_FLOOR / weight, "%.3f", cost);
+
+        util_check(kvr_score_cost(pending + 1, uncached, active, weight)
+                   > cost, "pending");
+        util_check(kvr_score_cost(pending, uncached, active + 1, weight)
+                   > cost, "active");
+        util_check(kvr_score_cost(pending, uncached, active, weight + 1)
+                   < cost, "weight");
+
+        if (uncached >= KVR_SCORE_FLOOR) {
+            util_check(kvr_score_cost(pending, uncached + 1, active, weight)
+                       > cost, "uncached");
+
+        } else {
+            util_check(kvr_score_cost(pending, 0, active, weight) == cost,
+                       "below the floor");
+        }
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("score");
+
+    util_add(s, "cases", test_score_cases);
+    util_add(s, "order", test_score_order);
+
+    return util_run(s);
+}

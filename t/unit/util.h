@@ -1,0 +1,155 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _UTIL_H_INCLUDED_
+#define _UTIL_H_INCLUDED_
+
+
+/*
+ * Shared by the unit tests and the fuzzers (which are built with
+ * UTIL_NO_CHECK): failures that say where they happened, random numbers that
+ * can be had again, texts served in windows, and slow references that share
+ * no code with the core.
+ *
+ *     KVR_TEST_SEED    another run of the random cases, default 1
+ *     KVR_TEST_SCALE   how many of them, in percent, default 100
+ *     KVR_TEST_DUMP    a file for the body that a test failed with
+ */
+
+
+#ifndef UTIL_NO_CHECK
+#include <check.h>
+#endif
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kvr_prompt.h"
+
+
+/* failures; the note says which case, kernel and window are at work */
+
+#define util_check(cond, ...)                                                 \
+    do {                                                                      \
+        if (!(cond)) {                                                        \
+            util_fail(__FILE__, __LINE__, #cond, __VA_ARGS__);                \
+        }                                                                     \
+    } while (0)
+
+void util_fail(const char *file, int line, const char *cond, const char *fmt,
+    ...) __attribute__ ((format (printf, 4, 5), noreturn));
+void util_about(const void *data, size_t len);
+void util_note(const char *fmt, ...) __attribute__ ((format (printf, 1, 2)));
+
+/* bytes made printable, good until the fourth call after this one */
+const char *util_show(const void *data, size_t len);
+
+
+/* random numbers */
+
+typedef struct {
+    uint64_t         state;
+} util_rng_t;
+
+void util_seed(util_rng_t *r, const char *name, uint64_t n);
+uint64_t util_next(util_rng_t *r);
+unsigned util_below(util_rng_t *r, unsigned n);
+unsigned util_cases(unsigned n);
+
+
+/* a buffer that grows */
+
+typedef struct {
+    uint8_t         *p;
+    size_t           len;
+    size_t           size;
+} util_buf_t;
+
+void util_put(util_buf_t *b, const void *data, size_t len);
+void util_puts(util_buf_t *b, const char *s);
+void util_byte(util_buf_t *b, unsigned c);
+void util_printf(util_buf_t *b, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+void util_drop(util_buf_t *b);
+
+
+/*
+ * A text served in windows, each of them a block of its own of the exact size,
+ * so that ASan and valgrind see what is read beyond; the previous one is
+ * overwritten and freed at the next call, whatever that returns.
+ */
+
+typedef enum {
+    UTIL_WHOLE = 0,
+    UTIL_CUT,                /* n: where the text falls in two */
+    UTIL_STEP,               /* n: bytes from any offset, as from a file */
+    UTIL_GRID,               /* n: windows end at multiples, as of buffers */
+    UTIL_RANDOM              /* n: at most so many bytes, at random */
+} util_cut_e;
+
+typedef struct {
+    const uint8_t   *data;
+    size_t           len;
+    util_cut_e       cut;
+    size_t           n;
+    util_rng_t       rng;
+    uint8_t         *window;
+    size_t           window_len;
+    unsigned         calls;
+    uint64_t         served; /* bytes */
+} util_feed_t;
+
+void util_feed(util_feed_t *f, const void *data, size_t len, util_cut_e cut,
+    size_t n);
+const uint8_t *util_fetch(void *data, uint64_t offset, size_t *len);
+void util_unfeed(util_feed_t *f);
+
+/* the k-th of the ways in which a text of len is to be cut; 0 after the last */
+int util_cut(size_t len, unsigned k, util_cut_e *cut, size_t *n);
+
+
+/*
+ * The kernel that the reader takes: kvr_text_ops() is wrapped by the linker.
+ * Returns 0 when there is no n-th.
+ */
+
+int util_kernel(unsigned n);
+const char *util_kernel_name(void);
+
+
+/* references */
+
+extern const uint8_t  util_secret[KVR_SECRET_LEN];
+
+/* XXH3 of the installed library, not of the kernels' own inlined one */
+uint64_t util_digest(const void *data, size_t len);
+uint64_t util_mix(uint64_t a, uint64_t b);
+
+/*
+ * The canonical form, or with canonical = 0 the decoded one, of the text of a
+ * string after its opening quote; *used is what was read, with the closing
+ * quote.  KVR_AGAIN: no closing quote, KVR_ERROR: an escape that is none.
+ * Like the kernels, the canonical form only looks into "\u".
+ */
+int util_string(const uint8_t *p, size_t len, util_buf_t *out, size_t *used,
+    int canonical);
+
+/* a container without white space outside its strings, likewise */
+int util_raw(const uint8_t *p, size_t len, util_buf_t *out, size_t *used);
+
+/* digests of the blocks of a text, n of them; a rest is one if wanted */
+size_t util_blocks(const util_buf_t *text, uint64_t *out, size_t max,
+    int finish);
+
+
+#ifndef UTIL_NO_CHECK
+void util_add(Suite *s, const char *name, const TTest *test);
+int util_run(Suite *s);
+#endif
+
+
+#endif /* _UTIL_H_INCLUDED_ */
