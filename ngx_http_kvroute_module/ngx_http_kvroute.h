@@ -14,6 +14,8 @@
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
 #include "core/kvr_usage.h"
+#include "core/kvr_hot.h"
+#include "core/kvr_chunk.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
@@ -39,14 +41,25 @@ typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
     uint32_t                    *id;        /* number in the zone, or UNSET */
     uint32_t                    *seat;
+    kvr_ring_peer_t             *peer;
+    kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
+
+
+/* a policy, of an upstream or a location */
+typedef struct {
+    kvr_policy_conf_t            conf;
+    ngx_http_complex_value_t    *key;       /* of sticky; NULL: auto */
+} ngx_http_kvroute_policy_t;
 
 
 typedef struct {
     ngx_shm_zone_t              *shm_zone;
     ngx_http_kvroute_zone_t     *zone;
-    kvr_policy_e                 policy;
+    ngx_http_kvroute_policy_t    policy;
     size_t                       capacity;  /* bytes a peer is assumed to hold */
+    size_t                       max_pending;
+    time_t                       slow_start;
 
     /* per worker, made anew when the configuration of the peers changes */
 
@@ -54,6 +67,7 @@ typedef struct {
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
     uint64_t                     set;       /* peers in both, by number */
+    uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
 } ngx_http_kvroute_srv_conf_t;
 
@@ -61,6 +75,11 @@ typedef struct {
 typedef struct {
     size_t                       max_body;
     ngx_http_complex_value_t    *salt;
+    ngx_http_complex_value_t    *pin;
+    ngx_http_kvroute_policy_t   *policy;    /* NULL: that of the upstream */
+    ngx_array_t                 *bypass;    /* predicates */
+    ngx_flag_t                   inspect;
+    ngx_flag_t                   write;     /* of the API */
 } ngx_http_kvroute_loc_conf_t;
 
 
@@ -75,19 +94,29 @@ struct ngx_http_kvroute_attempt_s {
 
     ngx_http_kvroute_ctx_t      *ctx;
     ngx_http_kvroute_srv_conf_t *conf;
+    ngx_http_kvroute_policy_t   *policy;
 
     uint32_t                    *matched;   /* units, by peer; or NULL */
+    uint32_t                    *chunks;    /* bytes, by peer; or NULL */
+    uint64_t                     models;    /* peers that have the model */
+
+    uint64_t                     key;       /* of the prefix, or session */
+    uint32_t                     bound;     /* peers, or UNSET */
+    uint32_t                     pin;
 
     /* of the peer in use */
 
     uint32_t                     id;
     uint32_t                     seat;
     uint64_t                     pending;   /* bytes reserved */
+    uint64_t                     resident;
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
 
     unsigned                     tries:8;
-    unsigned                     bodyless:1;
+    unsigned                     native:2;  /* nginx's own round robin */
+    unsigned                     keyed:1;
+    unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stale:1;   /* one stale connection forgiven */
@@ -102,8 +131,10 @@ struct ngx_http_kvroute_ctx_s {
 
     ngx_str_t                    salt;
     ngx_str_t                    model;
+    ngx_str_t                    session;
     ngx_str_t                    peer;
 
+    uint64_t                     model_root;
     uint64_t                     bytes;     /* of prompt */
     uint64_t                     extra;
     uint64_t                     matched;   /* receipt of the last decision */
@@ -113,6 +144,9 @@ struct ngx_http_kvroute_ctx_s {
     uint64_t                    *chain;     /* see _request, may be NULL */
     uint32_t                     units;
     uint32_t                     entries;
+    uint32_t                     output;    /* tokens asked for at most */
+
+    ngx_str_t                    hint[KVR_PROMPT_FIELDS];
 
     ngx_msec_t                   ttft;
 
@@ -120,6 +154,8 @@ struct ngx_http_kvroute_ctx_s {
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
 
+    unsigned                     inspected:2;
+    unsigned                     salted:1;
     unsigned                     read:1;    /* the body was looked at */
     unsigned                     parsed:1;  /* and gave a prompt */
     unsigned                     decided:1;
@@ -139,8 +175,11 @@ typedef struct {
 
     uint8_t                      secret[KVR_SECRET_LEN];
 
+    uint64_t                     created;   /* s */
+
     kvr_registry_t              *registry;
     kvr_load_t                  *load;
+    kvr_hot_t                   *hot;
     kvr_index_t                 *index;
 } ngx_http_kvroute_shctx_t;
 
@@ -163,6 +202,15 @@ struct ngx_http_kvroute_zone_s {
 };
 
 
+/* "native" requests differ in why */
+#define NGX_HTTP_KVROUTE_BODYLESS  1
+#define NGX_HTTP_KVROUTE_BYPASS    2
+
+/* states of "inspected" */
+#define NGX_HTTP_KVROUTE_READING   1
+#define NGX_HTTP_KVROUTE_INSPECTED 2
+
+
 extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
 
@@ -183,16 +231,58 @@ ngx_http_kvroute_ctx_t *ngx_http_kvroute_get_ctx(ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_create_ctx(ngx_http_request_t *r);
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+ngx_int_t ngx_http_kvroute_request_salt(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_request_exit(void);
 void ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx);
 uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+kvr_chunks_t *ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+
+/* _policy */
+
+ngx_int_t ngx_http_kvroute_policy_name(ngx_conf_t *cf,
+    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
+ngx_int_t ngx_http_kvroute_policy_param(ngx_conf_t *cf,
+    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
+ngx_int_t ngx_http_kvroute_policy_check(ngx_conf_t *cf,
+    ngx_http_kvroute_policy_t *policy);
+ngx_int_t ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value,
+    size_t prefix, ngx_int_t min, ngx_int_t max);
+
+/* _session */
+
+void ngx_http_kvroute_session_find(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t offered);
+
+/* _inspect */
+
+ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 
 /* _upstream */
 
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
-void ngx_http_kvroute_upstream_exit(void);
+
+/* _choose */
+
+ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+void ngx_http_kvroute_choose_exit(void);
+void ngx_http_kvroute_match(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at,
+    ngx_log_t *log);
+ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
+    ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
+    kvr_decision_t *d);
+ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
+ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
 
 /* _attempt */
 
@@ -209,6 +299,12 @@ ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
 /* _status */
 
 ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_str_t *type, char *text);
+
+/* _api */
+
+ngx_int_t ngx_http_kvroute_api_handler(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_KVROUTE_H_INCLUDED_ */

@@ -18,8 +18,16 @@
 #include "ngx_http_kvroute.h"
 
 
+/* tokens of a reply when nobody says, and at most: clients ask for the moon */
+#define NGX_HTTP_KVROUTE_OUTPUT      256
+#define NGX_HTTP_KVROUTE_MAX_OUTPUT  2048
+
+
+static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int64_t pending);
+static void ngx_http_kvroute_attempt_teach_chunks(
+    ngx_http_kvroute_attempt_t *at);
 
 
 /* called under the peers' lock: nothing but arithmetic */
@@ -30,12 +38,25 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->id = id;
     at->seat = seat;
     at->pending = pending;
+    at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
     at->started = 0;
     at->start = ngx_current_msec;
     at->reserved = 1;
 
     ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+}
+
+
+/* bytes of context that a request comes to, at four to a token */
+static uint64_t
+ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
+{
+    uint64_t  output;
+
+    output = ctx->output ? ctx->output : NGX_HTTP_KVROUTE_OUTPUT;
+
+    return ctx->bytes + 4 * ngx_min(output, NGX_HTTP_KVROUTE_MAX_OUTPUT);
 }
 
 
@@ -56,6 +77,13 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
     kvr_load_add(load, zone->row, at->id, active, pending);
     kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
                  pending);
+
+    /* its context, and what it may become, for as long as it is running */
+
+    if (active) {
+        kvr_load_add(load, zone->row, kvr_registry_resident(at->id), 0,
+                     active * (int64_t) at->resident);
+    }
 }
 
 
@@ -68,7 +96,13 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
 
-    if (at->id == KVR_REGISTRY_NONE || !ctx->parsed || ctx->entries == 0) {
+    if (at->id == KVR_REGISTRY_NONE || !ctx->parsed) {
+        return;
+    }
+
+    kvr_index_note(at->conf->zone->sh->index, ctx->model_root, at->id);
+
+    if (ctx->entries == 0) {
         return;
     }
 
@@ -80,6 +114,26 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
                     at->id, at->matched ? at->matched[at->id] : 0,
                     &at->lesson);
+
+    if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
+        ngx_http_kvroute_attempt_teach_chunks(at);
+    }
+}
+
+
+static void
+ngx_http_kvroute_attempt_teach_chunks(ngx_http_kvroute_attempt_t *at)
+{
+    uint32_t       i;
+    kvr_chunks_t  *chunks;
+
+    chunks = ngx_http_kvroute_request_chunks(at->ctx->request, at->ctx,
+                                             at->conf->zone);
+
+    for (i = 0; chunks && i < chunks->n; i++) {
+        kvr_index_note(at->conf->zone->sh->index, chunks->chunk[i].digest,
+                       at->id);
+    }
 }
 
 

@@ -13,6 +13,7 @@
 
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_postconfiguration(ngx_conf_t *cf);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
@@ -23,7 +24,11 @@ static char *ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent,
 static char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+static char *ngx_http_kvroute_policy(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 static char *ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+static char *ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 
@@ -57,6 +62,42 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, salt),
       NULL },
 
+    { ngx_string("kvroute_policy"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_HTTP_LIF_CONF
+                        |NGX_CONF_1MORE,
+      ngx_http_kvroute_policy,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_bypass"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_set_predicate_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, bypass),
+      NULL },
+
+    { ngx_string("kvroute_pin"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, pin),
+      NULL },
+
+    { ngx_string("kvroute_inspect"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, inspect),
+      NULL },
+
+    { ngx_string("kvroute_api"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      ngx_http_kvroute_api,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
       ngx_http_kvroute_status,
@@ -70,7 +111,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
 static ngx_http_module_t  ngx_http_kvroute_module_ctx = {
     ngx_http_kvroute_preconfiguration,     /* preconfiguration */
-    NULL,                                  /* postconfiguration */
+    ngx_http_kvroute_postconfiguration,    /* postconfiguration */
 
     ngx_http_kvroute_create_main_conf,     /* create main configuration */
     ngx_http_kvroute_init_main_conf,       /* init main configuration */
@@ -106,12 +147,19 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 }
 
 
+static ngx_int_t
+ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
+{
+    return ngx_http_kvroute_inspect_init(cf);
+}
+
+
 static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
-    ngx_http_kvroute_upstream_exit();
+    ngx_http_kvroute_choose_exit();
 }
 
 
@@ -192,12 +240,14 @@ ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
      *
      *     conf->zone = NULL;
      *     conf->shm_zone = NULL;
-     *     conf->policy = KVR_POLICY_OFF;
-     *     conf->list = { NULL, NULL };
+     *     conf->policy = { 0 };
+     *     conf->list = { 0 };
+     *     conf->max_pending = 0;
+     *     conf->slow_start = 0;
      *     conf->ready = 0;
      */
 
-    conf->capacity = NGX_CONF_UNSET_SIZE;
+    conf->capacity = NGX_HTTP_KVROUTE_CAPACITY;
 
     return conf;
 }
@@ -216,10 +266,15 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     /*
      * set by ngx_pcalloc():
      *
-     *     conf->salt = NULL;
+     *     conf->policy = NULL;
+     *     conf->write = 0;
      */
 
     conf->max_body = NGX_CONF_UNSET_SIZE;
+    conf->salt = NGX_CONF_UNSET_PTR;
+    conf->pin = NGX_CONF_UNSET_PTR;
+    conf->bypass = NGX_CONF_UNSET_PTR;
+    conf->inspect = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -236,8 +291,13 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_size_value(conf->max_body, prev->max_body,
                               NGX_HTTP_KVROUTE_MAX_BODY);
 
-    if (conf->salt == NULL) {
-        conf->salt = prev->salt;
+    ngx_conf_merge_ptr_value(conf->salt, prev->salt, NULL);
+    ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
+    ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
+    ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+
+    if (conf->policy == NULL) {
+        conf->policy = prev->policy;
     }
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
@@ -245,32 +305,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
 
     return NGX_CONF_OK;
-}
-
-
-/* reads the number of a "name=number" parameter within its bounds */
-static ngx_int_t
-ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    ngx_int_t min, ngx_int_t max)
-{
-    ngx_int_t  n;
-
-    n = ngx_atoi(value->data + prefix, value->len - prefix);
-
-    if (n == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
-    }
-
-    if (n < min || n > max) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "value of parameter \"%V\" must be between "
-                           "%i and %i", value, min, max);
-        return NGX_ERROR;
-    }
-
-    return n;
 }
 
 
@@ -423,9 +457,9 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
     ssize_t                         size;
+    ngx_int_t                       rc;
     ngx_str_t                      *value, name, s;
     ngx_uint_t                      i;
-    kvr_policy_e                    policy;
     ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
@@ -436,21 +470,24 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
 
     name.len = 0;
-    kscf->policy = KVR_POLICY_KV_CACHE;
+    kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
 
     for (i = 1; i < cf->args->nelts; i++) {
 
         if (i == 1 && ngx_strchr(value[i].data, '=') == NULL) {
 
-            policy = kvr_policy_by_name(value[i].data, value[i].len);
-
-            if (policy == KVR_POLICIES || policy == KVR_POLICY_OFF) {
-                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                                   "unknown policy \"%V\"", &value[i]);
+            if (ngx_http_kvroute_policy_name(cf, &kscf->policy, &value[i])
+                != NGX_OK)
+            {
                 return NGX_CONF_ERROR;
             }
 
-            kscf->policy = policy;
+            if (kscf->policy.conf.policy == KVR_POLICY_OFF) {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "policy \"%V\" is for locations",
+                                   &value[i]);
+                return NGX_CONF_ERROR;
+            }
 
             continue;
         }
@@ -482,6 +519,52 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             continue;
         }
 
+        if (ngx_strncmp(value[i].data, "max_pending=", 12) == 0) {
+
+            s.data = value[i].data + 12;
+            s.len = value[i].len - 12;
+
+            size = ngx_parse_size(&s);
+
+            if (size == NGX_ERROR || size == 0) {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "invalid value in parameter \"%V\"",
+                                   &value[i]);
+                return NGX_CONF_ERROR;
+            }
+
+            kscf->max_pending = size;
+
+            continue;
+        }
+
+        if (ngx_strncmp(value[i].data, "slow_start=", 11) == 0) {
+
+            s.data = value[i].data + 11;
+            s.len = value[i].len - 11;
+
+            kscf->slow_start = ngx_parse_time(&s, 1);
+
+            if (kscf->slow_start == (time_t) NGX_ERROR) {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "invalid value in parameter \"%V\"",
+                                   &value[i]);
+                return NGX_CONF_ERROR;
+            }
+
+            continue;
+        }
+
+        rc = ngx_http_kvroute_policy_param(cf, &kscf->policy, &value[i]);
+
+        if (rc == NGX_OK) {
+            continue;
+        }
+
+        if (rc == NGX_ERROR) {
+            return NGX_CONF_ERROR;
+        }
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid parameter \"%V\"", &value[i]);
         return NGX_CONF_ERROR;
@@ -493,8 +576,8 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (kscf->capacity == NGX_CONF_UNSET_SIZE) {
-        kscf->capacity = NGX_HTTP_KVROUTE_CAPACITY;
+    if (ngx_http_kvroute_policy_check(cf, &kscf->policy) != NGX_OK) {
+        return NGX_CONF_ERROR;
     }
 
     kscf->shm_zone = ngx_shared_memory_add(cf, &name, 0,
@@ -531,6 +614,84 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     *uscfp = uscf;
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_kvroute_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_int_t    rc;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    if (klcf->policy) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    klcf->policy = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_policy_t));
+    if (klcf->policy == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_kvroute_policy_name(cf, klcf->policy, &value[1]) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 2; i < cf->args->nelts; i++) {
+
+        rc = ngx_http_kvroute_policy_param(cf, klcf->policy, &value[i]);
+
+        if (rc == NGX_OK) {
+            continue;
+        }
+
+        if (rc == NGX_DECLINED) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\"", &value[i]);
+        }
+
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_kvroute_policy_check(cf, klcf->policy) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_str_t                 *value;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "write=on") == 0) {
+            klcf->write = 1;
+
+        } else if (ngx_strcmp(value[1].data, "write=off") != 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\"", &value[1]);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    clcf->handler = ngx_http_kvroute_api_handler;
 
     return NGX_CONF_OK;
 }

@@ -41,6 +41,8 @@ static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
+static void ngx_http_kvroute_request_copy(ngx_http_request_t *r,
+    ngx_str_t *dst, uint8_t *data, size_t len);
 static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
     uint64_t offset, size_t *len);
 
@@ -53,10 +55,13 @@ static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
 static u_char                  *ngx_http_kvroute_window;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
+static kvr_chunks_t            *ngx_http_kvroute_chunks;
+static ngx_uint_t               ngx_http_kvroute_want_chunks;
 
 /* whose chain it is; the context's address alone might be used again */
 
 static ngx_http_kvroute_ctx_t  *ngx_http_kvroute_owner;
+static ngx_http_kvroute_ctx_t  *ngx_http_kvroute_chunks_owner;
 static ngx_http_kvroute_zone_t *ngx_http_kvroute_owner_zone;
 
 
@@ -139,6 +144,10 @@ ngx_http_kvroute_cleanup(void *data)
     if (ngx_http_kvroute_owner == ctx) {
         ngx_http_kvroute_owner = NULL;
     }
+
+    if (ngx_http_kvroute_chunks_owner == ctx) {
+        ngx_http_kvroute_chunks_owner = NULL;
+    }
 }
 
 
@@ -147,23 +156,14 @@ void
 ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
-    kvr_prompt_t                 *pr;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_uint_t     i;
+    kvr_prompt_t  *pr;
 
     if (ctx->read) {
         return;
     }
 
     ctx->read = 1;
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    if (klcf->salt
-        && ngx_http_complex_value(r, klcf->salt, &ctx->salt) != NGX_OK)
-    {
-        ctx->salt.len = 0;
-        return;
-    }
 
     /* what is not read weighs as much as it is long */
 
@@ -177,13 +177,11 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
         return;
     }
 
-    if (pr->model_len) {
-        ctx->model.data = ngx_pnalloc(r->pool, pr->model_len);
+    ngx_http_kvroute_request_copy(r, &ctx->model, pr->model, pr->model_len);
 
-        if (ctx->model.data) {
-            ngx_memcpy(ctx->model.data, pr->model, pr->model_len);
-            ctx->model.len = pr->model_len;
-        }
+    for (i = 0; i < KVR_PROMPT_FIELDS; i++) {
+        ngx_http_kvroute_request_copy(r, &ctx->hint[i], pr->field[i].data,
+                                      pr->field[i].len);
     }
 
     if (pr->shape == KVR_PROMPT_NONE) {
@@ -195,6 +193,8 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->extra = pr->extra;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
+    ctx->model_root = pr->model_root;
+    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (pr->n && ngx_http_kvroute_request_passes(r)) {
 
@@ -207,6 +207,23 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
         ngx_memcpy(ctx->chain, ngx_http_kvroute_chain,
                    pr->n * sizeof(uint64_t));
+    }
+}
+
+
+static void
+ngx_http_kvroute_request_copy(ngx_http_request_t *r, ngx_str_t *dst,
+    uint8_t *data, size_t len)
+{
+    if (len == 0) {
+        return;
+    }
+
+    dst->data = ngx_pnalloc(r->pool, len);
+
+    if (dst->data) {
+        dst->len = len;
+        ngx_memcpy(dst->data, data, len);
     }
 }
 
@@ -274,6 +291,75 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 }
 
 
+/*
+ * The chunks of a request that was read, after a second reading: they are for
+ * the few upstreams whose prompts are made up of shared documents.
+ */
+kvr_chunks_t *
+ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    kvr_chunks_t  *chunks;
+
+    if (ngx_http_kvroute_chunks_owner == ctx) {
+        return ngx_http_kvroute_chunks;
+    }
+
+    /* what is passed on unbuffered may be gone */
+
+    if (!ctx->parsed || r->request_body_no_buffering) {
+        return NULL;
+    }
+
+    if (ngx_http_kvroute_chunks == NULL) {
+        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_chunks_t),
+                                            r->connection->log);
+        if (ngx_http_kvroute_chunks == NULL) {
+            return NULL;
+        }
+    }
+
+    chunks = ngx_http_kvroute_chunks;
+    ngx_http_kvroute_want_chunks = 1;
+
+    if (ngx_http_kvroute_request_parse(r, ctx, zone, &ngx_http_kvroute_prompt)
+        != NGX_OK)
+    {
+        chunks = NULL;
+    }
+
+    ngx_http_kvroute_want_chunks = 0;
+    ngx_http_kvroute_chunks_owner = chunks ? ctx : NULL;
+
+    return chunks;
+}
+
+
+/* tenants are kept apart by it; evaluated once */
+ngx_int_t
+ngx_http_kvroute_request_salt(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (ctx->salted) {
+        return NGX_OK;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->salt
+        && ngx_http_complex_value(r, klcf->salt, &ctx->salt) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ctx->salted = 1;
+
+    return NGX_OK;
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
@@ -285,7 +371,9 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
 
     ngx_http_kvroute_owner = NULL;
 
-    if (ngx_http_kvroute_request_scratch(r) != NGX_OK) {
+    if (ngx_http_kvroute_request_scratch(r) != NGX_OK
+        || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -299,6 +387,7 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     conf.max_digests = ngx_http_kvroute_max_digests;
     conf.chain = ngx_http_kvroute_chain;
     conf.max_chain = ngx_http_kvroute_max_chain;
+    conf.chunks = ngx_http_kvroute_want_chunks ? ngx_http_kvroute_chunks : NULL;
 
     body.first = r->request_body->bufs;
     body.link = body.first;
@@ -379,7 +468,10 @@ ngx_http_kvroute_request_exit(void)
     free(ngx_http_kvroute_digests);
     free(ngx_http_kvroute_chain);
     free(ngx_http_kvroute_window);
+    free(ngx_http_kvroute_chunks);
 
+    ngx_http_kvroute_chunks = NULL;
+    ngx_http_kvroute_chunks_owner = NULL;
     ngx_http_kvroute_digests = NULL;
     ngx_http_kvroute_chain = NULL;
     ngx_http_kvroute_window = NULL;

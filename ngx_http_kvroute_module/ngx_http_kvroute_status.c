@@ -22,19 +22,18 @@ static cJSON *ngx_http_kvroute_status_upstream(
 static cJSON *ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t seat);
 static const char *ngx_http_kvroute_status_state(
-    ngx_http_upstream_rr_peer_t *peer);
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
+    uint32_t id);
 static cJSON *ngx_http_kvroute_status_string(const u_char *data, size_t len);
 
 
 ngx_int_t
 ngx_http_kvroute_status_handler(ngx_http_request_t *r)
 {
-    char         *text;
-    size_t        len;
-    cJSON        *json;
-    ngx_int_t     rc;
-    ngx_buf_t    *b;
-    ngx_chain_t   out;
+    char       *text;
+    cJSON      *json;
+    ngx_int_t   rc;
+    ngx_str_t   type = ngx_string("application/json");
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
@@ -53,6 +52,20 @@ ngx_http_kvroute_status_handler(ngx_http_request_t *r)
     text = cJSON_PrintUnformatted(json);
 
     cJSON_Delete(json);
+
+    return ngx_http_kvroute_send(r, NGX_HTTP_OK, &type, text);
+}
+
+
+/* sends a text that cJSON has made, and frees it */
+ngx_int_t
+ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_str_t *type, char *text)
+{
+    size_t        len;
+    ngx_int_t     rc;
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
 
     if (text == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -73,9 +86,9 @@ ngx_http_kvroute_status_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_str_set(&r->headers_out.content_type, "application/json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.status = NGX_HTTP_OK;
+    r->headers_out.content_type = *type;
+    r->headers_out.content_type_len = type->len;
+    r->headers_out.status = status;
     r->headers_out.content_length_n = b->last - b->pos;
 
     b->last_buf = (r == r->main) ? 1 : 0;
@@ -205,7 +218,11 @@ ngx_http_kvroute_status_upstream(ngx_http_upstream_srv_conf_t *uscf,
     cJSON_AddItemToObject(json, "zone",
                           ngx_http_kvroute_status_string(conf->zone->name.data,
                                                     conf->zone->name.len));
-    cJSON_AddStringToObject(json, "policy", kvr_policy_name(conf->policy));
+    cJSON_AddStringToObject(json, "policy",
+                            kvr_policy_name(conf->policy.conf.policy));
+    cJSON_AddNumberToObject(json, "shared_prefix",
+                            (double) kvr_get(&conf->zone->sh->registry
+                                              ->upstream[conf->number].shared));
 
     list = cJSON_AddArrayToObject(json, "peers");
 
@@ -276,7 +293,7 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
                                                          peer->name.len));
     cJSON_AddNumberToObject(json, "weight", (double) peer->weight);
     cJSON_AddStringToObject(json, "state",
-                            ngx_http_kvroute_status_state(peer));
+                            ngx_http_kvroute_status_state(conf, peer, id));
     cJSON_AddNumberToObject(json, "max_conns", (double) peer->max_conns);
     cJSON_AddNumberToObject(json, "conns", (double) peer->conns);
 
@@ -329,7 +346,8 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
 
 
 static const char *
-ngx_http_kvroute_status_state(ngx_http_upstream_rr_peer_t *peer)
+ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t id)
 {
     if (peer->down) {
         return "down";
@@ -340,6 +358,10 @@ ngx_http_kvroute_status_state(ngx_http_upstream_rr_peer_t *peer)
         && ngx_time() - peer->checked <= peer->fail_timeout)
     {
         return "unavail";
+    }
+
+    if (ngx_http_kvroute_draining(conf, id)) {
+        return "draining";
     }
 
     return "up";

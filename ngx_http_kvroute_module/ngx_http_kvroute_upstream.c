@@ -19,19 +19,12 @@
 
 static ngx_int_t ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
-static void ngx_http_kvroute_match(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
-static ngx_int_t ngx_http_kvroute_candidates(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_log_t *log);
+static ngx_uint_t ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc,
     void *data);
 static ngx_http_upstream_rr_peers_t *ngx_http_kvroute_lock_peers(
     ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
-static ngx_http_upstream_rr_peer_t *ngx_http_kvroute_pick(
-    ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, kvr_decision_t *d);
-static ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
-static ngx_int_t ngx_http_kvroute_get_bodyless(ngx_peer_connection_t *pc,
+static ngx_int_t ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
@@ -41,19 +34,6 @@ static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_uint_t state);
 static void ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state);
-
-
-/* candidates of this worker's decision: room for the longest list */
-
-typedef struct {
-    ngx_http_upstream_rr_peer_t  *peer;
-    uint32_t                      index;   /* in the list */
-} ngx_http_kvroute_offer_t;
-
-
-static kvr_candidate_t           *ngx_http_kvroute_candidate;
-static ngx_http_kvroute_offer_t  *ngx_http_kvroute_offer;
-static ngx_uint_t                 ngx_http_kvroute_max_candidates;
 
 
 ngx_int_t
@@ -75,9 +55,11 @@ static ngx_int_t
 ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
+    ngx_uint_t                     body;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_attempt_t    *at;
     ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_kvroute_loc_conf_t   *klcf;
     ngx_http_upstream_rr_peers_t  *peers;
 
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -125,103 +107,81 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         }
     }
 
-    if (ngx_http_kvroute_candidates(kscf, r->connection->log) != NGX_OK) {
+    if (ngx_http_kvroute_choose_init(kscf, r->connection->log) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (r->request_body == NULL
-        || r->headers_in.content_length_n == 0
-        || (r->request_body->bufs == NULL && !r->reading_body))
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    at->policy = klcf->policy ? klcf->policy : &kscf->policy;
+    at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+
+    if (!ctx->read) {
+        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
+    }
+
+    if (at->policy->conf.policy == KVR_POLICY_OFF
+        || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
     {
-        at->bodyless = 1;
+        at->native = NGX_HTTP_KVROUTE_BYPASS;
+        return NGX_OK;
+    }
+
+    body = r->request_body
+           && r->headers_in.content_length_n != 0
+           && (r->request_body->bufs || r->reading_body);
+
+    /* a session may be asked for by its header alone */
+
+    if (!body && at->policy->conf.policy != KVR_POLICY_STICKY
+        && klcf->pin == NULL)
+    {
+        at->native = NGX_HTTP_KVROUTE_BODYLESS;
         return NGX_OK;
     }
 
     /* with a single server there is nothing to choose */
 
-    if (kscf->policy == KVR_POLICY_KV_CACHE && !peers->single) {
-        ngx_http_kvroute_request_read(r, ctx, kscf->zone);
-        ngx_http_kvroute_match(r, at);
-
-    } else if (!ctx->read) {
-        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
-    }
-
-    return NGX_OK;
-}
-
-
-/* finds out how much of the prompt each peer holds */
-static void
-ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
-{
-    uint64_t                     *chain, set;
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    ctx = at->ctx;
-    conf = at->conf;
-
-    if (!ctx->parsed || ctx->entries == 0 || conf->set == 0) {
-        return;
-    }
-
-    set = conf->set;
-
-    chain = ngx_http_kvroute_request_chain(r, ctx, conf->zone);
-    if (chain == NULL) {
-        return;
-    }
-
-    at->matched = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
-                                       * sizeof(uint32_t));
-    if (at->matched == NULL) {
-        return;
-    }
-
-    kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
-                     at->matched);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_candidates(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
-{
-    ngx_uint_t  n;
-
-    n = ngx_max(conf->list[0].number, conf->list[1].number);
-
-    if (n <= ngx_http_kvroute_max_candidates) {
+    if (peers->single) {
         return NGX_OK;
     }
 
-    ngx_http_kvroute_upstream_exit();
-
-    ngx_http_kvroute_candidate = ngx_alloc(n * sizeof(kvr_candidate_t), log);
-    ngx_http_kvroute_offer = ngx_alloc(n * sizeof(ngx_http_kvroute_offer_t),
-                                       log);
-
-    if (ngx_http_kvroute_candidate == NULL || ngx_http_kvroute_offer == NULL) {
-        ngx_http_kvroute_upstream_exit();
+    if (ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    ngx_http_kvroute_max_candidates = n;
+    if (body && ngx_http_kvroute_wants_body(at)) {
+        ngx_http_kvroute_request_read(r, ctx, kscf->zone);
+    }
+
+    ngx_http_kvroute_match(r, at);
+    ngx_http_kvroute_choose_prepare(at, r->connection->log);
+
+    if (!body && !at->keyed && !at->pinned) {
+        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+    }
 
     return NGX_OK;
 }
 
 
-/* gives the room for candidates back */
-void
-ngx_http_kvroute_upstream_exit(void)
+/* whether the policy needs to know what is in the body */
+static ngx_uint_t
+ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at)
 {
-    free(ngx_http_kvroute_candidate);
-    free(ngx_http_kvroute_offer);
+    switch (at->policy->conf.policy) {
 
-    ngx_http_kvroute_candidate = NULL;
-    ngx_http_kvroute_offer = NULL;
-    ngx_http_kvroute_max_candidates = 0;
+    case KVR_POLICY_KV_CACHE:
+    case KVR_POLICY_PREFIX:
+        return 1;
+
+    case KVR_POLICY_STICKY:
+        return at->policy->key->value.len == 0;
+
+    default:
+        return 0;
+    }
 }
 
 
@@ -233,7 +193,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     time_t                         now;
     uintptr_t                      m;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n;
+    ngx_uint_t                     i, n, offered;
     kvr_decision_t                 d;
     ngx_http_upstream_rr_peer_t   *best;
     ngx_http_upstream_rr_peers_t  *peers;
@@ -241,8 +201,8 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "get kvroute peer, try: %ui", pc->tries);
 
-    if (at->bodyless) {
-        return ngx_http_kvroute_get_bodyless(pc, at);
+    if (at->native) {
+        return ngx_http_kvroute_get_native(pc, at);
     }
 
     pc->cached = 0;
@@ -256,7 +216,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    best = ngx_http_kvroute_pick(at, &i, &d);
+    best = ngx_http_kvroute_choose(at, &i, &offered, &d);
 
     if (best == NULL) {
         goto failed;
@@ -284,6 +244,10 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ngx_http_kvroute_attempt_teach(at);
     ngx_http_kvroute_receipt(pc, at, &d);
+
+    if (at->keyed && at->policy->conf.policy == KVR_POLICY_STICKY) {
+        ngx_http_kvroute_session_keep(at, offered);
+    }
 
     return NGX_OK;
 
@@ -358,7 +322,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
 
         if (config != conf->config
             && (ngx_http_kvroute_zone_peers(conf, pc->log) != NGX_OK
-                || ngx_http_kvroute_candidates(conf, pc->log) != NGX_OK))
+                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
         {
             break;
         }
@@ -381,7 +345,13 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
         /* matched[] goes by number, and new ones may have been given out */
 
         at->matched = NULL;
+        at->chunks = NULL;
+        at->keyed = 0;
+        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+
         ngx_http_kvroute_match(at->ctx->request, at);
+        ngx_http_kvroute_choose_prepare(at, pc->log);
     }
 
     peers = at->rrp.peers;
@@ -391,174 +361,19 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
 }
 
 
-/* asks the policy; called under the peers' lock */
-static ngx_http_upstream_rr_peer_t *
-ngx_http_kvroute_pick(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
-    kvr_decision_t *d)
-{
-    time_t                         now;
-    uint32_t                       id, seat, given;
-    uint64_t                       pending, unit;
-    uintptr_t                      m;
-    ngx_uint_t                     i, n, count;
-    kvr_load_sum_t                 sum;
-    kvr_candidate_t               *c;
-    kvr_policy_request_t           req;
-    ngx_http_kvroute_ctx_t        *ctx;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_kvroute_offer_t      *offer;
-    ngx_http_kvroute_shctx_t      *sh;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
-
-    now = ngx_time();
-
-    ctx = at->ctx;
-    conf = at->conf;
-    peers = at->rrp.peers;
-    sh = conf->zone->sh;
-    unit = sh->unit * KVR_BLOCK;
-
-    list = &conf->list[peers != conf->upstream->peer.data];
-    given = sh->registry->given;
-
-    count = 0;
-
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
-        n = i / (8 * sizeof(uintptr_t));
-        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
-
-        if (at->rrp.tried[n] & m) {
-            continue;
-        }
-
-        if (peer->down) {
-            continue;
-        }
-
-        if (peer->max_fails
-            && peer->fails >= peer->max_fails
-            && now - peer->checked <= peer->fail_timeout)
-        {
-            continue;
-        }
-
-        id = list->id[i];
-
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-            continue;
-        }
-
-        c = &ngx_http_kvroute_candidate[count];
-
-        c->weight = (uint32_t) peer->weight;
-        c->current_weight = peer->current_weight;
-        c->effective_weight = peer->effective_weight;
-
-        if (id != KVR_REGISTRY_NONE) {
-            sum = kvr_load_get(sh->load, id);
-
-            c->active = sum.active;
-            c->pending = sum.pending;
-            c->idle = given - sh->registry->peer[id].given;
-            c->matched = at->matched
-                         ? ngx_min(at->matched[id] * unit, ctx->bytes) : 0;
-
-        } else {
-            c->active = (uint32_t) peer->conns;
-            c->pending = 0;
-            c->idle = 0;
-            c->matched = 0;
-        }
-
-        offer = &ngx_http_kvroute_offer[count++];
-
-        offer->peer = peer;
-        offer->index = (uint32_t) i;
-    }
-
-    if (count == 0) {
-        return NULL;
-    }
-
-    req.policy = conf->policy;
-    req.bytes = ctx->bytes + ctx->extra;
-    req.random = (uint64_t) ngx_random() << 32 ^ given;
-    req.parsed = ctx->parsed;
-    req.retry = (at->tries != 0);
-
-    kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
-
-    if (conf->policy == KVR_POLICY_ROUND_ROBIN) {
-
-        for (n = 0; n < count; n++) {
-            c = &ngx_http_kvroute_candidate[n];
-            peer = ngx_http_kvroute_offer[n].peer;
-
-            peer->current_weight = c->current_weight;
-            peer->effective_weight = c->effective_weight;
-        }
-    }
-
-    offer = &ngx_http_kvroute_offer[d->pick];
-
-    i = offer->index;
-    id = list->id[i];
-    seat = list->seat[i];
-
-    pending = req.bytes - ngx_min(d->matched, req.bytes);
-
-    ngx_http_kvroute_attempt_begin(at, id, seat, pending);
-
-    if (id != KVR_REGISTRY_NONE) {
-        sh->registry->peer[id].given = ++sh->registry->given;
-    }
-
-    *index = i;
-
-    return offer->peer;
-}
-
-
 /*
- * nginx never returns the connections of a killed worker, so that max_conns is
- * held against counts of our own, which heal.
- */
-static ngx_uint_t
-ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
-{
-    ngx_uint_t  conns;
-
-    if (peer->max_conns == 0) {
-        return 0;
-    }
-
-    conns = peer->conns;
-
-    if (seat != KVR_REGISTRY_NONE) {
-        conns = kvr_load_get(conf->zone->sh->load,
-                             kvr_registry_column(seat)).active;
-    }
-
-    return conns >= peer->max_conns;
-}
-
-
-/*
- * Requests without a body are nginx's own round robin's, whose distribution
- * users know.  It is told of full servers by marking them as tried.
+ * Requests without a body, and those that are to bypass us, are nginx's own
+ * round robin's, whose distribution users know.  It is told of servers that are
+ * full or being drained by marking them as tried, these as long as there are
+ * others.
  */
 static ngx_int_t
-ngx_http_kvroute_get_bodyless(ngx_peer_connection_t *pc,
+ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at)
 {
+    uintptr_t                      m;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n;
+    ngx_uint_t                     i, n, left;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -574,12 +389,26 @@ ngx_http_kvroute_get_bodyless(ngx_peer_connection_t *pc,
     }
 
     list = &conf->list[peers != conf->upstream->peer.data];
+    left = 0;
 
     for (peer = peers->peer, i = 0;
          peer && i < list->number;
          peer = peer->next, i++)
     {
+        n = i / (8 * sizeof(uintptr_t));
+        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
+
         if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+            at->rrp.tried[n] |= m;
+
+        } else if (!(at->rrp.tried[n] & m) && !peer->down) {
+            left += !ngx_http_kvroute_draining(conf, list->id[i]);
+        }
+    }
+
+    for (i = 0; left && i < list->number; i++) {
+
+        if (ngx_http_kvroute_draining(conf, list->id[i])) {
             n = i / (8 * sizeof(uintptr_t));
             at->rrp.tried[n] |= (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
         }
@@ -595,7 +424,12 @@ ngx_http_kvroute_get_bodyless(ngx_peer_connection_t *pc,
 
     ngx_memzero(&d, sizeof(kvr_decision_t));
 
-    d.reason = at->tries ? KVR_REASON_RETRY : KVR_REASON_BODYLESS;
+    d.reason = (at->native == NGX_HTTP_KVROUTE_BYPASS) ? KVR_REASON_BYPASS
+                                                       : KVR_REASON_BODYLESS;
+
+    if (at->tries) {
+        d.reason = KVR_REASON_RETRY;
+    }
 
     peers = at->rrp.peers;
     list = &conf->list[peers != conf->upstream->peer.data];
@@ -607,7 +441,8 @@ ngx_http_kvroute_get_bodyless(ngx_peer_connection_t *pc,
          peer = peer->next, i++)
     {
         if (peer == at->rrp.current) {
-            ngx_http_kvroute_attempt_begin(at, list->id[i], list->seat[i], 0);
+            ngx_http_kvroute_attempt_begin(at, list->id[i], list->seat[i],
+                                           at->ctx->bytes);
             break;
         }
     }
@@ -631,7 +466,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx = at->ctx;
 
     ctx->decided = 1;
-    ctx->policy = at->bodyless ? KVR_POLICY_OFF : at->conf->policy;
+    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
     ctx->reason = d->reason;
     ctx->matched = d->matched;
     ctx->best = d->best;
@@ -753,9 +588,10 @@ static void
 ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state)
 {
-    ngx_uint_t            status;
-    kvr_seat_t           *seat;
-    ngx_http_upstream_t  *u;
+    ngx_uint_t                    status;
+    kvr_seat_t                   *seat;
+    ngx_http_upstream_t          *u;
+    ngx_http_upstream_rr_peer_t  *peer;
 
     if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
         return;
@@ -765,6 +601,14 @@ ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
 
     if (state & NGX_PEER_FAILED) {
         kvr_add(&seat->fails, 1);
+
+        /* this one is too many: when it is back it will be warmed up */
+
+        peer = at->rrp.current;
+
+        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
+        }
     }
 
     u = at->ctx->request->upstream;

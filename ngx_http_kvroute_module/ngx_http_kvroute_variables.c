@@ -21,6 +21,7 @@
 #define NGX_HTTP_KVROUTE_VAR_MATCHED  5
 #define NGX_HTTP_KVROUTE_VAR_BEST     6
 #define NGX_HTTP_KVROUTE_VAR_TTFT     7
+#define NGX_HTTP_KVROUTE_VAR_SESSION  8
 
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
@@ -40,6 +41,9 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_model"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_MODEL, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_session"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_SESSION, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_prompt_bytes"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_PROMPT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -87,7 +91,17 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     ctx = ngx_http_kvroute_get_ctx(r);
 
-    if (ctx == NULL || !ctx->decided) {
+    if (ctx == NULL) {
+        goto not_found;
+    }
+
+    /* what the body says is known before any decision */
+
+    if (!ctx->decided
+        && data != NGX_HTTP_KVROUTE_VAR_MODEL
+        && data != NGX_HTTP_KVROUTE_VAR_SESSION
+        && data != NGX_HTTP_KVROUTE_VAR_PROMPT)
+    {
         goto not_found;
     }
 
@@ -111,6 +125,10 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     case NGX_HTTP_KVROUTE_VAR_MODEL:
         s = ctx->model;
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_SESSION:
+        s = ctx->session;
         goto string;
 
     case NGX_HTTP_KVROUTE_VAR_TTFT:

@@ -41,6 +41,8 @@ static void ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
 static ngx_int_t ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
+static void ngx_http_kvroute_zone_list_free(ngx_http_kvroute_list_t *list);
+static uint64_t ngx_http_kvroute_zone_hash(u_char *name, size_t len);
 static void ngx_http_kvroute_zone_rename(ngx_http_kvroute_zone_t *zone);
 
 
@@ -80,7 +82,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_kvroute_zone_t  *old = data;
 
     u_char                    *p;
-    size_t                     size, registry, load;
+    size_t                     size, registry, hot, load;
     uint64_t                   lines;
     ngx_slab_pool_t           *shpool;
     ngx_http_kvroute_zone_t   *zone;
@@ -107,7 +109,8 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     size = shpool->pfree * ngx_pagesize;
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
-    load = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
+    hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
+    load = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
 
     lines = 0;
 
@@ -148,6 +151,8 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     sh->registry = (kvr_registry_t *) (p + registry);
     sh->registry->max_peers = (uint32_t) zone->max_peers;
 
+    sh->hot = (kvr_hot_t *) (p + hot);
+
     sh->load = (kvr_load_t *) (p + load);
     kvr_load_init(sh->load, (uint32_t) zone->processes, KVR_REGISTRY_COLUMNS);
 
@@ -156,6 +161,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     sh->index = (kvr_index_t *) (p + ngx_align(load, KVR_CACHE_LINE));
     kvr_index_init(sh->index, lines);
 
+    sh->created = (uint64_t) ngx_time();
     sh->magic = NGX_HTTP_KVROUTE_MAGIC;
 
     zone->sh = sh;
@@ -430,9 +436,7 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
                                                ngx_http_kvroute_module);
 
         for (k = 0; k < 2; k++) {
-            free(kscf->list[k].id);
-            kscf->list[k].id = NULL;
-            kscf->list[k].number = 0;
+            ngx_http_kvroute_zone_list_free(&kscf->list[k]);
         }
 
         kscf->ready = 0;
@@ -569,6 +573,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     if (column < KVR_INDEX_PEERS
+        || column >= kvr_registry_resident(0)
         || row->generation != zone->generation)
     {
         return;
@@ -680,15 +685,12 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t                       id, seat;
     uint64_t                       units;
     ngx_str_t                     *host;
-    ngx_uint_t                     i, n;
+    ngx_uint_t                     i, n, new;
     ngx_http_kvroute_zone_t       *zone;
     ngx_http_kvroute_shctx_t      *sh;
     ngx_http_upstream_rr_peer_t   *peer;
 
-    free(list->id);
-
-    list->id = NULL;
-    list->number = 0;
+    ngx_http_kvroute_zone_list_free(list);
 
     if (peers == NULL) {
         return NGX_OK;
@@ -711,26 +713,25 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     names = ngx_alloc(size + 1, log);
+    list->id = ngx_alloc((2 * n + 1) * sizeof(uint32_t), log);
+    list->peer = ngx_alloc((n + 1) * sizeof(kvr_ring_peer_t), log);
 
-    if (names) {
+    if (names && list->peer) {
         p = names;
 
-        for (peer = peers->peer; peer; peer = peer->next) {
+        for (peer = peers->peer, i = 0; peer; peer = peer->next, i++) {
             p = ngx_cpymem(p, peer->name.data, peer->name.len);
             *p++ = '\0';
+
+            list->peer[i].weight = (uint32_t) peer->weight;
         }
     }
 
     ngx_http_upstream_rr_peers_unlock(peers);
 
-    if (names == NULL) {
-        return NGX_ERROR;
-    }
-
-    list->id = ngx_alloc((2 * n + 1) * sizeof(uint32_t), log);
-
-    if (list->id == NULL) {
-        ngx_free(names);
+    if (names == NULL || list->id == NULL || list->peer == NULL) {
+        free(names);
+        ngx_http_kvroute_zone_list_free(list);
         return NGX_ERROR;
     }
 
@@ -744,7 +745,13 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     for (i = 0, p = names; i < n; i++, p += size + 1) {
         size = ngx_strlen(p);
 
+        /* the same on all hosts, so that their rings agree */
+
+        list->peer[i].hash = ngx_http_kvroute_zone_hash(p, size);
+
         seat = KVR_REGISTRY_NONE;
+        new = (kvr_registry_find_peer(sh->registry, p, size)
+               == KVR_REGISTRY_NONE);
         id = kvr_registry_peer(sh->registry, sh->load, zone->row, sh->index,
                                p, size, units);
 
@@ -759,6 +766,18 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
 
         list->id[i] = id;
         list->seat[i] = seat;
+
+        /* those that the zone begins with are not warmed up */
+
+        if (id != KVR_REGISTRY_NONE && new
+            && ngx_time() > (time_t) sh->created + 5)
+        {
+            kvr_set(&sh->registry->peer[id].since, (uint32_t) ngx_time());
+        }
+
+        if (seat != KVR_REGISTRY_NONE) {
+            conf->number = sh->registry->seat[seat].upstream;
+        }
 
         if (id != KVR_REGISTRY_NONE) {
             conf->set |= (uint64_t) 1 << id;
@@ -782,6 +801,30 @@ ngx_http_kvroute_zone_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_free(names);
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_kvroute_zone_list_free(ngx_http_kvroute_list_t *list)
+{
+    free(list->id);
+    free(list->peer);
+    free(list->ring.point);
+
+    ngx_memzero(list, sizeof(ngx_http_kvroute_list_t));
+}
+
+
+static uint64_t
+ngx_http_kvroute_zone_hash(u_char *name, size_t len)
+{
+    uint64_t  h;
+
+    for (h = len; len; len--) {
+        h = kvr_mix(h, *name++);
+    }
+
+    return h;
 }
 
 

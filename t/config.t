@@ -67,7 +67,7 @@ bad('unknown zone', qr/kvroute zone "nope" is unknown in upstream "u" $at/,
     $zone, 'kvroute zone=nope;');
 bad('unknown policy', qr/unknown policy "kv_cash" $at/,
     $zone, 'kvroute kv_cash zone=z;');
-bad('off is no policy of an upstream', qr/unknown policy "off" $at/,
+bad('off is no policy of an upstream', qr/policy "off" is for locations $at/,
     $zone, 'kvroute off zone=z;');
 bad('unknown parameter', qr/invalid parameter "speed=9" $at/,
     $zone, 'kvroute kv_cache zone=z speed=9;');
@@ -109,6 +109,74 @@ bad('processes', qr/parameter "processes=0" must be between 1 and 1024/,
     'kvroute_zone zone=z:1m processes=0;', 'kvroute zone=z;');
 bad('unknown zone parameter', qr/invalid parameter "colour=red" $at/,
     'kvroute_zone zone=z:1m colour=red;', 'kvroute zone=z;');
+
+# policies and their parameters, in upstreams and locations
+
+my $up = 'kvroute zone=z;';
+
+for my $good ('kv_cache threshold=0.3 balance_abs=64 balance_rel=1.5',
+              'kv_cache balance_abs=4 balance=any chunks=tie',
+              'least_request by=work', 'least_conn by=pending', 'random',
+              'round_robin', 'sticky', 'sticky key=auto timeout=10m strict=on',
+              'sticky key=$cookie_sid$arg_x', 'prefix', 'prefix length=auto',
+              'prefix length=4k load_factor=1.1', 'kv_cache chunks=credit')
+{
+    good("upstream: $good", $zone, "kvroute $good zone=z;");
+    good("location: $good", $zone, $up, "kvroute_policy $good;");
+}
+
+good('location: off', $zone, $up, 'kvroute_policy off;');
+good('inherited', "$zone kvroute_policy random;", $up);
+good('in if', $zone, $up,
+     'if ($arg_x) { kvroute_policy sticky; proxy_pass http://u; }');
+good('caps', $zone, 'kvroute kv_cache max_pending=256k slow_start=30s zone=z;');
+good('bypass, pin, inspect', $zone, $up, 'kvroute_bypass $arg_a $arg_b;'
+     . 'kvroute_pin $http_x_peer; kvroute_inspect on;');
+good('API', $zone, $up, 'kvroute_api write=on; #');
+good('API read-only', $zone, $up, 'kvroute_api; #');
+
+for my $case ([ 'kv_cache by=work', 'by=work', 'is not one of policy "kv_cache"' ],
+              [ 'random key=x', 'key=x', 'is not one of policy "random"' ],
+              [ 'prefix strict=on', 'strict=on', 'is not one of policy "prefix"' ],
+              [ 'kv_cache threshold=2', 'threshold=2', 'must be between 0 and 1' ],
+              [ 'kv_cache threshold=-1', 'threshold=-1', '' ],
+              [ 'kv_cache threshold=x', 'threshold=x', '' ],
+              [ 'kv_cache balance=none', 'balance=none', '' ],
+              [ 'kv_cache balance_rel=0.5', 'balance_rel=0.5',
+                'must be between 1 and 1000' ],
+              [ 'kv_cache chunks=on', 'chunks=on', '' ],
+              [ 'least_request by=size', 'by=size', '' ],
+              [ 'prefix length=10', 'length=10', 'must be between 256 and 64m' ],
+              [ 'prefix length=long', 'length=long', '' ],
+              [ 'prefix load_factor=0.9', 'load_factor=0.9', 'between 1 and' ],
+              [ 'sticky key=', 'key=', '' ],
+              [ 'sticky timeout=0', 'timeout=0', '' ],
+              [ 'sticky timeout=soon', 'timeout=soon', '' ],
+              [ 'sticky strict=1', 'strict=1', '' ])
+{
+    my ($policy, $word, $why) = @$case;
+    bad("location: $policy", qr/parameter "\Q$word\E".*$why.* $at/,
+        $zone, $up, "kvroute_policy $policy;");
+    bad("upstream: $policy", qr/parameter "\Q$word\E".*$why.* $at/,
+        $zone, "kvroute $policy zone=z;");
+}
+
+bad('location: unknown policy', qr/unknown policy "best" $at/,
+    $zone, $up, 'kvroute_policy best;');
+bad('location: caps', qr/invalid parameter "max_pending=1k" $at/,
+    $zone, $up, 'kvroute_policy kv_cache max_pending=1k;');
+bad('location: zone', qr/invalid parameter "zone=z" $at/,
+    $zone, $up, 'kvroute_policy kv_cache zone=z;');
+bad('location: twice', qr/"kvroute_policy" directive is duplicate $at/,
+    $zone, $up, 'kvroute_policy random; kvroute_policy random;');
+bad('session of an unknown variable', qr/unknown "no_such" variable/,
+    $zone, $up, 'kvroute_policy sticky key=$no_such;');
+bad('API', qr/invalid parameter "write=yes" $at/,
+    $zone, $up, 'kvroute_api write=yes;');
+bad('max_pending', qr/invalid value in parameter "max_pending=0" $at/,
+    $zone, 'kvroute kv_cache zone=z max_pending=0;');
+bad('slow_start', qr/invalid value in parameter "slow_start=slow" $at/,
+    $zone, 'kvroute kv_cache zone=z slow_start=slow;');
 
 bad('body', qr/"kvroute_max_body" directive invalid value $at/,
     "$zone kvroute_max_body big;", 'kvroute zone=z;');

@@ -27,7 +27,7 @@ kvr_block_put(kvr_block_t *b, const void *data, size_t len)
         if (b->fill == KVR_BLOCK) {
             kvr_block_add(b, b->digest(b->secret, b->stage[b->cur],
                                        KVR_BLOCK),
-                          KVR_BLOCK);
+                          b->stage[b->cur], KVR_BLOCK);
             kvr_block_restage(b);
             b->fill = 0;
         }
@@ -42,7 +42,8 @@ kvr_block_finish(kvr_block_t *b)
         return;
     }
 
-    kvr_block_add(b, b->digest(b->secret, b->stage[b->cur], b->fill), b->fill);
+    kvr_block_add(b, b->digest(b->secret, b->stage[b->cur], b->fill),
+                  b->stage[b->cur], b->fill);
     kvr_block_restage(b);
     b->fill = 0;
 }

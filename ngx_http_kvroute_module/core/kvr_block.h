@@ -32,6 +32,9 @@
 typedef uint64_t (*kvr_digest_pt)(const uint8_t *secret, const uint8_t *p,
     size_t len);
 
+/* is shown each block as it is finished */
+typedef void (*kvr_tap_pt)(void *data, const uint8_t *p, size_t len);
+
 
 typedef struct {
     uint64_t          *out;       /* NULL: digests are folded into one */
@@ -47,6 +50,9 @@ typedef struct {
 
     const uint8_t     *secret;    /* KVR_SECRET_LEN bytes of entropy */
     kvr_digest_pt      digest;
+
+    kvr_tap_pt         tap;       /* or NULL */
+    void              *tap_data;
 
     uint8_t            stage[2][KVR_STAGE_LEN];
 } kvr_block_t;
@@ -79,13 +85,18 @@ kvr_block_init(kvr_block_t *b, const uint8_t *secret, kvr_digest_pt digest,
     b->marked = 2;
     b->secret = secret;
     b->digest = digest;
+    b->tap = NULL;
 }
 
 
 static inline void
-kvr_block_add(kvr_block_t *b, uint64_t digest, size_t len)
+kvr_block_add(kvr_block_t *b, uint64_t digest, const uint8_t *p, size_t len)
 {
     b->bytes += len;
+
+    if (kvr_unlikely(b->tap != NULL)) {
+        b->tap(b->tap_data, p, len);
+    }
 
     if (b->out == NULL) {
         b->fold = kvr_mix(b->fold, digest);

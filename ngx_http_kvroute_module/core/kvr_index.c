@@ -33,6 +33,7 @@ typedef struct {
 
 static kvr_index_line_t *kvr_index_bucket(kvr_index_t *ix, uint64_t key);
 static kvr_index_line_t *kvr_index_find(kvr_index_t *ix, uint64_t key);
+static kvr_index_line_t *kvr_index_find_key(kvr_index_t *ix, uint64_t key);
 static uint64_t kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, kvr_index_view_t *view);
 static void kvr_index_view(kvr_index_t *ix, uint64_t set,
@@ -88,11 +89,25 @@ kvr_index_units(kvr_index_peer_t *p)
 }
 
 
-/* small ones mean a free line or a claimed one */
+/*
+ * Keys of lines: small ones mean a free line or a claimed one; even ones are
+ * of blocks, odd ones of sessions.
+ */
 static inline uint64_t
 kvr_index_key(uint64_t h)
 {
-    return kvr_likely(h > KVR_INDEX_CLAIMED) ? h : h + KVR_INDEX_CLAIMED + 1;
+    if (kvr_unlikely(h <= KVR_INDEX_CLAIMED)) {
+        h += KVR_INDEX_CLAIMED + 1ULL;
+    }
+
+    return h & ~1ULL;
+}
+
+
+static inline uint64_t
+kvr_index_session_key(uint64_t h)
+{
+    return kvr_index_key(h) | 1;
 }
 
 
@@ -251,11 +266,17 @@ kvr_index_bucket(kvr_index_t *ix, uint64_t key)
 static kvr_index_line_t *
 kvr_index_find(kvr_index_t *ix, uint64_t key)
 {
+    return kvr_index_find_key(ix, kvr_index_key(key));
+}
+
+
+static kvr_index_line_t *
+kvr_index_find_key(kvr_index_t *ix, uint64_t key)
+{
     unsigned           i;
     kvr_index_line_t  *line;
 
     line = kvr_index_bucket(ix, key);
-    key = kvr_index_key(key);
 
     for (i = 0; i < KVR_INDEX_WAYS; i++) {
         if (atomic_load_explicit(&line[i].key, memory_order_acquire) == key) {
@@ -493,8 +514,8 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
                           now - depth);
 
         } else {
-            evicted += kvr_index_insert(ix, chain[i], peer, stamp,
-                                        now - depth);
+            evicted += kvr_index_insert(ix, kvr_index_key(chain[i]), peer,
+                                        stamp, now - depth);
         }
     }
 
@@ -575,7 +596,6 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
     kvr_index_line_t  *line, *victim;
 
     line = kvr_index_bucket(ix, key);
-    key = kvr_index_key(key);
     victim = NULL;
     oldest = 0;
     old = 0;
@@ -931,6 +951,15 @@ kvr_index_sweep(kvr_index_t *ix, uint64_t count)
             goto free;
         }
 
+        if (key & 1) {
+
+            if ((int32_t) (kvr_get(&line->stamp[0]) - kvr_get(&ix->time)) > 0) {
+                continue;
+            }
+
+            goto free;
+        }
+
         live = 0;
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
@@ -971,6 +1000,124 @@ kvr_index_sweep(kvr_index_t *ix, uint64_t count)
         (void) atomic_compare_exchange_strong_explicit(&line->key, &key, 0,
                                                        memory_order_relaxed,
                                                        memory_order_relaxed);
+    }
+}
+
+
+uint64_t
+kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
+{
+    kvr_index_line_t  *line;
+    kvr_index_view_t   view;
+
+    line = kvr_index_find(ix, key);
+
+    if (line == NULL) {
+        return 0;
+    }
+
+    kvr_index_view(ix, set, &view);
+
+    return kvr_index_holders(ix, line, kvr_index_key(key), &view);
+}
+
+
+void
+kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
+{
+    uint32_t           clock, now;
+    kvr_index_line_t  *line;
+
+    now = (uint32_t) kvr_get(&ix->clock);
+    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+
+    line = kvr_index_find(ix, key);
+
+    key = kvr_index_key(key);
+
+    if (line) {
+        kvr_index_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
+
+    } else if (kvr_index_insert(ix, key, peer, kvr_index_stamp(clock, 1), now))
+    {
+        kvr_add(&ix->evicted, 1);
+    }
+}
+
+
+uint32_t
+kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
+{
+    uint32_t           peer, expires;
+    kvr_index_line_t  *line;
+
+    kvr_set(&ix->time, now);
+
+    key = kvr_index_session_key(key);
+    line = kvr_index_find_key(ix, key);
+
+    if (line == NULL) {
+        return KVR_INDEX_PEERS;
+    }
+
+    peer = kvr_index_id(kvr_get(&line->ids), 0);
+    expires = kvr_get(&line->stamp[0]);
+    *life = kvr_get(&line->stamp[1]);
+
+    atomic_thread_fence(memory_order_acquire);
+
+    if (kvr_get(&line->key) != key || (int32_t) (expires - now) <= 0) {
+        return KVR_INDEX_PEERS;
+    }
+
+    return peer;
+}
+
+
+void
+kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
+    uint32_t expires)
+{
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+
+    key = kvr_index_session_key(key);
+    line = kvr_index_find_key(ix, key);
+
+    if (line == NULL) {
+
+        if (kvr_index_insert(ix, key, peer, expires,
+                             (uint32_t) kvr_get(&ix->clock)))
+        {
+            kvr_add(&ix->evicted, 1);
+        }
+
+        line = kvr_index_find_key(ix, key);
+
+        if (line == NULL) {
+            return;
+        }
+
+    } else {
+        ids = kvr_get(&line->ids);
+
+        /* a new peer is none until its life is known */
+
+        if (kvr_index_id(ids, 0) != peer) {
+            kvr_set(&line->stamp[1], 0);
+            kvr_set(&line->ids, peer | (key & KVR_INDEX_TAG));
+        }
+
+        kvr_set(&line->touched, (uint32_t) kvr_get(&ix->clock));
+        kvr_set(&line->stamp[0], expires);
+    }
+
+    atomic_store_explicit(&line->stamp[1], life, memory_order_release);
+
+    /* the line may have been given to another block, whose slot this is not */
+
+    if (kvr_unlikely(kvr_get(&line->key) != key)) {
+        (void) atomic_compare_exchange_strong(&line->stamp[1], &life, 0);
     }
 }
 

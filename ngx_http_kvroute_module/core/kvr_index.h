@@ -86,6 +86,7 @@ typedef struct {
     _Atomic uint64_t   hand;         /* next line to be swept */
     _Atomic uint64_t   evicted;      /* lines that others took, ever */
     _Atomic uint64_t   masks;        /* holders moved to a mask, ever */
+    _Atomic uint32_t   time;         /* seconds, when last told */
 
     kvr_index_peer_t   peer[KVR_INDEX_PEERS];
 
@@ -141,6 +142,27 @@ void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 /* it did not after all: takes back what still carries the lesson's stamps */
 void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_lesson_t *lesson);
+
+/* which peers of a set hold what this key stands for: a model, a chunk */
+uint64_t kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set);
+
+/* the peer holds it from now on, for as long as what it computes now */
+void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
+
+/*
+ * Sessions: a key that is bound to a peer until a time, in seconds, whatever
+ * the peer computes meanwhile; only a table that is full of younger lines
+ * forgets it before.  The peer's life is told back, so that a number that was
+ * given to another peer binds nobody; it is not 0.
+ */
+
+/* the peer, and which life of it; KVR_INDEX_PEERS if there is none */
+uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
+    uint32_t *life);
+
+/* binds, binds again, or refreshes */
+void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
+    uint32_t life, uint32_t expires);
 
 /* estimates the share of lines in use, 0 .. 1, from a sample of them */
 double kvr_index_fill(kvr_index_t *ix, uint64_t seed);

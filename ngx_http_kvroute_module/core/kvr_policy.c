@@ -4,38 +4,50 @@
  */
 
 
-#include "kvr_policy.h"
+#include "kvr_pick.h"
 
 
-static uint32_t kvr_policy_kv_cache(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
-static uint32_t kvr_policy_least_request(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
-static uint32_t kvr_policy_round_robin(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
-static uint32_t kvr_policy_least_cost(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+typedef uint32_t (*kvr_policy_pt)(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 
+
+static const kvr_candidate_t *kvr_policy_pinned(kvr_candidate_t *cand,
+    uint32_t n);
+static int kvr_policy_leave_out(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
 
 typedef struct {
     const char     *name;
-    uint32_t      (*pick)(const kvr_policy_request_t *req,
-                          kvr_candidate_t *cand, uint32_t n);
-    kvr_reason_e    reason;
+    kvr_policy_pt   pick;
 } kvr_policy_t;
 
 
 static const kvr_policy_t  kvr_policies[KVR_POLICIES] = {
-    { "off", NULL, KVR_REASON_NONE },
-    { "kv_cache", kvr_policy_kv_cache, KVR_REASON_COLD },
-    { "least_request", kvr_policy_least_request, KVR_REASON_LOAD },
-    { "round_robin", kvr_policy_round_robin, KVR_REASON_TURN },
+    { "off", NULL },
+    { "kv_cache", kvr_pick_kv_cache },
+    { "least_request", kvr_pick_least_request },
+    { "round_robin", kvr_pick_round_robin },
+    { "random", kvr_pick_random },
+    { "prefix", kvr_pick_prefix },
+    { "sticky", kvr_pick_sticky }
 };
 
 
 static const char  *kvr_reasons[KVR_REASON_MAX] = {
-    "none", "affinity", "spill", "cold", "load", "turn", "only", "retry",
-    "unparsed", "bodyless"
+    "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
+    "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
+    "retry", "unparsed", "bodyless", "bypass"
+};
+
+
+static const char  *kvr_bys[KVR_BY_MAX] = {
+    "active", "pending", "work", "kv", "waiting"
+};
+
+
+static const kvr_policy_conf_t  kvr_policy_defaults = {
+    .load_factor = 1.25,
+    .timeout = 3600
 };
 
 
@@ -43,38 +55,58 @@ void
 kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
-    uint32_t             i;
-    const kvr_policy_t  *policy;
+    int                     full;
+    uint32_t                i;
+    const kvr_candidate_t  *pinned;
+    kvr_policy_request_t    r;
 
-    policy = &kvr_policies[req->policy];
+    r = *req;
+
+    if (r.conf == NULL) {
+        r.conf = &kvr_policy_defaults;
+    }
 
     d->best = 0;
+    d->reason = KVR_REASON_NONE;
 
     for (i = 0; i < n; i++) {
         cand[i].cost = 0;
+        cand[i].out = 0;
         d->best = kvr_max(d->best, cand[i].matched);
     }
 
-    d->pick = policy->pick(req, cand, n);
-    d->matched = cand[d->pick].matched;
-    d->cost = cand[d->pick].cost;
-    d->reason = policy->reason;
+    pinned = kvr_policy_pinned(cand, n);
 
-    if (req->policy == KVR_POLICY_KV_CACHE) {
+    if (pinned) {
+        d->pick = (uint32_t) (pinned - cand);
+        d->reason = KVR_REASON_PINNED;
+        full = 0;
 
-        if (!req->parsed) {
-            d->reason = KVR_REASON_UNPARSED;
+    } else {
+        full = kvr_policy_leave_out(&r, cand, n);
 
-        } else if (d->matched < d->best) {
-            d->reason = KVR_REASON_SPILL;
-
-        } else if (d->best) {
-            d->reason = KVR_REASON_AFFINITY;
-        }
+        d->pick = kvr_policies[r.policy].pick(&r, cand, n, d);
     }
 
-    if (n == 1) {
+    if (d->pick == KVR_POLICY_NONE) {
+        d->matched = 0;
+        d->cost = 0;
+        return;
+    }
+
+    d->matched = cand[d->pick].matched;
+    d->cost = cand[d->pick].cost;
+
+    if (n == 1 && d->reason != KVR_REASON_PINNED) {
         d->reason = KVR_REASON_ONLY;
+    }
+
+    if (full) {
+        d->reason = KVR_REASON_FULL;
+    }
+
+    if (req->unpinned) {
+        d->reason = KVR_REASON_UNPINNED;
     }
 
     if (req->retry) {
@@ -83,137 +115,83 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-static uint32_t
-kvr_policy_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
-{
-    uint32_t          i;
-    kvr_candidate_t  *c;
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        c->cost = kvr_score_cost(c->pending,
-                                 req->bytes - kvr_min(c->matched, req->bytes),
-                                 c->active, c->weight);
-    }
-
-    return kvr_policy_least_cost(req, cand, n);
-}
-
-
-static uint32_t
-kvr_policy_least_request(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n)
+static const kvr_candidate_t *
+kvr_policy_pinned(kvr_candidate_t *cand, uint32_t n)
 {
     uint32_t  i;
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = (double) cand[i].active / cand[i].weight;
-    }
-
-    return kvr_policy_least_cost(req, cand, n);
-}
-
-
-/*
- * The least cost; of equal ones that with fewer requests, then the one that
- * holds more of the prompt (below the score's floor it costs the same), then
- * the one not given work for longest, in proportion to the weights, then any:
- * never always the first, which would draw all the traffic of an idle fleet.
- */
-static uint32_t
-kvr_policy_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
-{
-    int               less;
-    double            idle, best_idle;
-    uint32_t          i, best, ties;
-    uint64_t          random;
-    kvr_candidate_t  *c, *b;
-
-    best = 0;
-    ties = 1;
-    random = req->random;
-
-    for (i = 1; i < n; i++) {
-        c = &cand[i];
-        b = &cand[best];
-
-        if (c->cost != b->cost) {
-            less = c->cost < b->cost;
-
-        } else if (c->active != b->active) {
-            less = c->active < b->active;
-
-        } else if (c->matched != b->matched) {
-            less = c->matched > b->matched;
-
-        } else {
-            /* from 1, or the last one had no chance, whatever its weight */
-
-            idle = ((double) c->idle + 1) * c->weight;
-            best_idle = ((double) b->idle + 1) * b->weight;
-
-            if (idle == best_idle) {
-
-                /* each of the equal ones with the same probability */
-
-                random = kvr_mix(random, i);
-                less = kvr_reduce(random, ++ties) == 0;
-
-                if (less) {
-                    best = i;
-                }
-
-                continue;
-            }
-
-            less = idle > best_idle;
-        }
-
-        if (less) {
-            best = i;
-            ties = 1;
+        if (cand[i].pinned) {
+            return &cand[i];
         }
     }
 
-    return best;
+    return NULL;
 }
 
 
-/* nginx's smooth weighted round robin */
-static uint32_t
-kvr_policy_round_robin(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+/* returns 1 if all are full, which then counts for none */
+static int
+kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    int64_t           total;
-    uint32_t          i, best;
+    uint32_t          i, left, roomy, steady, warm;
     kvr_candidate_t  *c;
 
-    (void) req;
+    roomy = 0;
 
-    best = 0;
-    total = 0;
+    for (i = 0; i < n; i++) {
+        roomy += !cand[i].full;
+    }
+
+    for (i = 0; i < n; i++) {
+        cand[i].out = (roomy && cand[i].full);
+    }
+
+    /* those that a drain or a warm-up does not concern, among the rest */
+
+    steady = 0;
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        c->current_weight += c->effective_weight;
-        total += c->effective_weight;
-
-        if (c->effective_weight < (int64_t) c->weight) {
-            c->effective_weight++;
-        }
-
-        if (c->current_weight > cand[best].current_weight) {
-            best = i;
-        }
+        steady += (!c->out && !c->draining);
     }
 
-    cand[best].current_weight -= total;
+    for (i = 0; i < n && steady; i++) {
+        c = &cand[i];
 
-    return best;
+        c->out |= (c->draining && !c->bound
+                   && (c->matched == 0 || c->matched * 2 < req->bytes));
+    }
+
+    warm = 0;
+
+    for (i = 0; i < n; i++) {
+        warm += (!cand[i].out && !cand[i].cold);
+    }
+
+    for (i = 0; i < n && warm; i++) {
+        c = &cand[i];
+
+        c->out |= (c->cold && !c->bound && c->matched == 0);
+    }
+
+    left = 0;
+
+    for (i = 0; i < n; i++) {
+        left += !cand[i].out;
+    }
+
+    return left == n && roomy == 0;
+}
+
+
+void
+kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy)
+{
+    *conf = kvr_policy_defaults;
+    conf->policy = policy;
 }
 
 
@@ -228,6 +206,13 @@ const char *
 kvr_reason_name(kvr_reason_e reason)
 {
     return (unsigned) reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
+}
+
+
+const char *
+kvr_by_name(kvr_by_e by)
+{
+    return (unsigned) by < KVR_BY_MAX ? kvr_bys[by] : NULL;
 }
 
 

@@ -13,10 +13,20 @@
  * the reason for it.  The caller offers only peers that may be had at all, and
  * keeps what the policy writes to the candidate (the smooth round robin's
  * weights) for the next time.
+ *
+ * Before any policy is asked, peers are left out that should get nothing now,
+ * as long as there are others: those over their cap of pending work, those
+ * being drained, those that are warming up and whose turn it is not.  A peer
+ * that is bound to the session, or holds most of the prompt, is not left out
+ * for draining or warming up.
  */
 
 
 #include "kvr_score.h"
+#include "kvr_ring.h"
+
+
+#define KVR_POLICY_NONE  ((uint32_t) -1)
 
 
 typedef enum {
@@ -24,8 +34,30 @@ typedef enum {
     KVR_POLICY_KV_CACHE,
     KVR_POLICY_LEAST_REQUEST,
     KVR_POLICY_ROUND_ROBIN,
+    KVR_POLICY_RANDOM,
+    KVR_POLICY_PREFIX,
+    KVR_POLICY_STICKY,
     KVR_POLICIES
 } kvr_policy_e;
+
+
+/* what least_request takes for load */
+typedef enum {
+    KVR_BY_ACTIVE = 0,           /* requests in flight */
+    KVR_BY_PENDING,              /* bytes to be prefilled */
+    KVR_BY_WORK,                 /* those, and what is running */
+    KVR_BY_KV,                   /* share of the engine's KV in use */
+    KVR_BY_WAITING,              /* requests waiting in the engine */
+    KVR_BY_MAX
+} kvr_by_e;
+
+
+typedef enum {
+    KVR_CHUNKS_OFF = 0,
+    KVR_CHUNKS_TIE,
+    KVR_CHUNKS_CREDIT,
+    KVR_CHUNKS_MAX
+} kvr_chunks_e;
 
 
 typedef enum {
@@ -35,43 +67,104 @@ typedef enum {
     KVR_REASON_COLD,             /* no peer holds any of it */
     KVR_REASON_LOAD,             /* the policy looks at load only */
     KVR_REASON_TURN,             /* round robin */
+    KVR_REASON_RANDOM,
+    KVR_REASON_RING,             /* where the prefix belongs */
+    KVR_REASON_SESSION,          /* where the session is bound */
+    KVR_REASON_BIND,             /* a session that is bound now */
+    KVR_REASON_OVERFLOW,         /* bound to a peer that is full */
+    KVR_REASON_PINNED,           /* the client named the peer */
+    KVR_REASON_UNPINNED,         /* it did, but that one cannot be had */
+    KVR_REASON_FULL,             /* all peers are over their caps */
     KVR_REASON_ONLY,             /* there was no choice */
     KVR_REASON_RETRY,            /* an earlier attempt failed */
     KVR_REASON_UNPARSED,         /* the body gave no prompt: by load */
     KVR_REASON_BODYLESS,         /* no body: nginx's own round robin */
+    KVR_REASON_BYPASS,           /* switched off for this request */
     KVR_REASON_MAX
 } kvr_reason_e;
 
 
+/* a policy and its parameters, as configured */
 typedef struct {
-    uint32_t    weight;          /* from 1 */
-    uint32_t    active;          /* requests in flight */
-    uint64_t    pending;         /* bytes to be prefilled */
-    uint64_t    matched;         /* leading bytes of this prompt it holds */
-    uint32_t    idle;            /* picks since it was last given work */
+    kvr_policy_e     policy;
 
-    int64_t     current_weight;  /* in and out: smooth round robin */
-    int64_t     effective_weight;
+    /* least_request */
+    kvr_by_e         by;
 
-    double      cost;            /* out */
+    /* kv_cache: guardrails, 0 when off */
+    double           threshold;  /* matched / prompt worth chasing */
+    uint32_t         balance_abs;
+    double           balance_rel;
+    unsigned         balance_any:1;
+    kvr_chunks_e     chunks;
+
+    /* prefix */
+    uint32_t         length;     /* bytes, 0: auto */
+    double           load_factor;
+
+    /* sticky */
+    uint32_t         timeout;    /* seconds */
+    unsigned         strict:1;
+} kvr_policy_conf_t;
+
+
+typedef struct {
+    uint32_t         weight;     /* from 1 */
+    uint32_t         active;     /* requests in flight */
+    uint64_t         pending;    /* bytes to be prefilled */
+    uint64_t         matched;    /* leading bytes of this prompt it holds */
+    uint64_t         chunks;     /* bytes of it that it holds elsewhere */
+    uint64_t         resident;   /* bytes of context of what is running */
+    uint32_t         waiting;    /* in the engine, if fresh */
+    double           kv;         /* share in use, if fresh */
+    uint32_t         idle;       /* picks since it was last given work */
+    uint32_t         place;      /* on the ring */
+
+    unsigned         full:1;     /* over its cap of pending work */
+    unsigned         draining:1;
+    unsigned         cold:1;     /* warming up, and not its turn */
+    unsigned         bound:1;    /* to this session */
+    unsigned         pinned:1;   /* by this request */
+    unsigned         other:1;    /* has not this model loaded, it seems */
+    unsigned         fresh:1;    /* kv and waiting are the engine's word */
+
+    int64_t          current_weight;  /* in and out: smooth round robin */
+    int64_t          effective_weight;
+
+    double           cost;       /* out */
+    unsigned         out:1;      /* out: left out */
 } kvr_candidate_t;
 
 
 typedef struct {
-    kvr_policy_e  policy;
-    uint64_t      bytes;         /* of the prompt */
-    uint64_t      random;
-    unsigned      parsed:1;      /* there is a prompt to speak of */
-    unsigned      retry:1;
+    kvr_policy_e     policy;
+    const kvr_policy_conf_t  *conf;  /* NULL: parameters have defaults */
+
+    uint64_t         bytes;      /* of the prompt */
+    uint64_t         random;
+    unsigned         parsed:1;   /* there is a prompt to speak of */
+    unsigned         retry:1;
+    unsigned         keyed:1;    /* there is a session, or a prefix's key */
+    unsigned         unpinned:1; /* a peer was named that is not offered */
+
+    /* prefix */
+    uint64_t         key;
+    const kvr_ring_t  *ring;
+    uint32_t         places;     /* on the ring */
+    uint32_t        *by_place;   /* scratch, one each */
+    uint64_t        *seen;       /* scratch, one bit each */
+
+    /* sticky */
+    unsigned         was_bound:1;  /* to a peer that is not offered */
 } kvr_policy_request_t;
 
 
 typedef struct {
-    uint32_t      pick;          /* index of the candidate */
-    kvr_reason_e  reason;
-    uint64_t      matched;       /* bytes held by the pick */
-    uint64_t      best;          /* bytes held by the best of all */
-    double        cost;
+    uint32_t         pick;       /* index, or KVR_POLICY_NONE: rather wait */
+    kvr_reason_e     reason;
+    uint64_t         matched;    /* bytes held by the pick */
+    uint64_t         best;       /* bytes held by the best of all */
+    double           cost;
 } kvr_decision_t;
 
 
@@ -79,9 +172,13 @@ typedef struct {
 void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *decision);
 
+/* the defaults of a policy's parameters */
+void kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy);
+
 /* names as in the configuration and in the access log; NULL: no such number */
 const char *kvr_policy_name(kvr_policy_e policy);
 const char *kvr_reason_name(kvr_reason_e reason);
+const char *kvr_by_name(kvr_by_e by);
 
 /* the policy of a name, aliases too; KVR_POLICIES if there is none */
 kvr_policy_e kvr_policy_by_name(const void *name, size_t len);

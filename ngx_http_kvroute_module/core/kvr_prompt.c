@@ -264,6 +264,10 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.embedding = 0;
 
     memset(ctx.section, 0, sizeof(ctx.section));
+
+    if (conf->chunks) {
+        conf->chunks->n = 0;
+    }
     memset(ctx.root, 0, sizeof(ctx.root));
     memset(ctx.limit, 0, sizeof(ctx.limit));
 
@@ -812,6 +816,14 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
     b->fill = 0;
     b->bytes = 0;
 
+    /* documents are shared by messages, not by system prompts */
+
+    if (ctx->conf->chunks && section >= KVR_SECTION_TOKEN_IDS) {
+        kvr_chunk_init(ctx->conf->chunks, b->secret, b->digest);
+        b->tap = kvr_chunk_tap;
+        b->tap_data = ctx->conf->chunks;
+    }
+
     ctx->walk.media = 0;
 
     return s;
@@ -827,6 +839,12 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
 
     s->n = b->n - s->start;
     s->bytes = b->bytes + b->fill;
+
+    if (b->tap) {
+        kvr_chunk_put(ctx->conf->chunks, b->stage[b->cur], b->fill);
+        kvr_chunk_finish(ctx->conf->chunks);
+        b->tap = NULL;
+    }
 
     b->fill = 0;
     b->bytes = 0;
@@ -988,6 +1006,11 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
     pr->blocks = (uint32_t) pos;
     pr->n = k;
+
+    if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
+        kvr_chunk_place(ctx->conf->chunks, pr->model_root,
+                        pr->bytes - ctx->section[ctx->prompt].bytes);
+    }
 }
 
 

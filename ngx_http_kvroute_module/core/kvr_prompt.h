@@ -25,6 +25,7 @@
 
 #include "kvr_message.h"
 #include "kvr_chain.h"
+#include "kvr_chunk.h"
 
 
 #define KVR_PROMPT_MODEL_LEN  256
@@ -69,6 +70,7 @@ typedef struct {
     size_t              max_digests;
     uint64_t           *chain;   /* result */
     size_t              max_chain;
+    kvr_chunks_t       *chunks;  /* result, or NULL: not wanted */
 } kvr_prompt_conf_t;
 
 

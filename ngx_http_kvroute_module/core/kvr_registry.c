@@ -99,6 +99,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     kvr_index_capacity(ix, n, capacity, 0);
 
     atomic_store(&peer->given, given);
+    atomic_fetch_add(&peer->life, 1);
+    atomic_store(&peer->since, 0);
+    atomic_store(&peer->lost, 0);
+    atomic_store(&peer->draining, 0);
     kvr_registry_set(&peer->len, peer->name, name, len);
 
     kvr_load_name(load, row, n);

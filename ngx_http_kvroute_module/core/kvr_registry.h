@@ -35,13 +35,17 @@
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
-#define KVR_REASONS             16
+#define KVR_REASONS             24
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint32_t   len;
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
+    _Atomic uint32_t   life;         /* which name has this number, from 1 */
+    _Atomic uint32_t   since;        /* when it appeared or recovered, s */
+    _Atomic uint32_t   lost;         /* it was given up after failures */
+    _Atomic uint32_t   draining;
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 } kvr_peer_t;
 
@@ -65,6 +69,9 @@ typedef struct {
 
 
 typedef struct {
+    _Atomic uint64_t   model;        /* root of the last one seen */
+    _Atomic uint32_t   models;       /* there have been several */
+    _Atomic uint64_t   shared;       /* picks by a prefix that most have */
     _Atomic uint32_t   len;
     uint8_t            name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
@@ -87,7 +94,15 @@ kvr_registry_column(uint32_t seat)
 }
 
 
-#define KVR_REGISTRY_COLUMNS  (KVR_INDEX_PEERS + KVR_REGISTRY_SEATS)
+/* what is running at a peer, in bytes of context: no active, only pending */
+static inline uint32_t
+kvr_registry_resident(uint32_t peer)
+{
+    return KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + peer;
+}
+
+
+#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS)
 
 
 /*

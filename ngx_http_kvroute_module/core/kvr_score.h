@@ -31,6 +31,9 @@
 #define KVR_SCORE_FLOOR         2048
 #define KVR_SCORE_ACTIVE_SHARE  4
 
+/* an adapter that is not loaded, in the same bytes: tens of milliseconds */
+#define KVR_SCORE_MODEL         16384
+
 
 /*
  * pending, uncached: bytes; active: requests; weight: from 1.  Lower is

@@ -304,7 +304,7 @@ kvr_text_block(kvr_block_t *b, const uint8_t *p)
 {
     kvr_block_add(b, XXH3_64bits_withSecret(p, KVR_BLOCK, b->secret,
                                             KVR_SECRET_LEN),
-                  KVR_BLOCK);
+                  p, KVR_BLOCK);
 }
 
 

@@ -1,0 +1,498 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "kvr_pick.h"
+
+
+/* prefixes with fewer requests than this at a peer are not spilled */
+#define KVR_PICK_RING_FLOOR  4
+
+
+static void kvr_pick_costs(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
+static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
+    uint32_t pick);
+static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
+    kvr_candidate_t *cand, uint32_t n, uint32_t pick);
+static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
+static int kvr_pick_room(void *data, uint32_t place);
+static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
+
+
+uint32_t
+kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    uint32_t                  pick;
+    kvr_candidate_t          *c;
+    const kvr_policy_conf_t  *conf;
+
+    conf = req->conf;
+
+    kvr_pick_costs(req, cand, n);
+
+    pick = kvr_pick_least_cost(req, cand, n);
+
+    if (conf->chunks != KVR_CHUNKS_OFF) {
+        pick = kvr_pick_chunks(cand, n, pick);
+    }
+
+    c = &cand[pick];
+
+    if (!req->parsed) {
+        d->reason = KVR_REASON_UNPARSED;
+        return pick;
+    }
+
+    if (c->matched && c->matched < conf->threshold * (double) req->bytes) {
+        return kvr_pick_least_request(req, cand, n, d);
+    }
+
+    if (c->matched && kvr_pick_unbalanced(conf, cand, n, pick)) {
+
+        /* the cheapest of the others, which becomes a further holder */
+
+        c->out = 1;
+        pick = kvr_pick_least_cost(req, cand, n);
+    }
+
+    if (cand[pick].matched < d->best) {
+        d->reason = KVR_REASON_SPILL;
+
+    } else {
+        d->reason = d->best ? KVR_REASON_AFFINITY : KVR_REASON_COLD;
+    }
+
+    return pick;
+}
+
+
+static void
+kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    uint32_t          i;
+    uint64_t          uncached;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        uncached = req->bytes - kvr_min(c->matched, req->bytes);
+
+        if (req->conf->chunks == KVR_CHUNKS_CREDIT) {
+            uncached -= kvr_min(c->chunks / 2, uncached);
+        }
+
+        /* an adapter would have to be loaded first */
+
+        if (c->other) {
+            uncached += KVR_SCORE_MODEL;
+        }
+
+        c->cost = kvr_score_cost(c->pending, uncached, c->active, c->weight);
+    }
+}
+
+
+/* of those that cost nearly the same, the one with most of the documents */
+static uint32_t
+kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
+{
+    double    limit;
+    uint32_t  i, best;
+
+    best = pick;
+    limit = cand[pick].cost * 1.1;
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].out
+            && cand[i].cost <= limit
+            && cand[i].matched >= cand[pick].matched
+            && cand[i].chunks > cand[best].chunks)
+        {
+            best = i;
+        }
+    }
+
+    return best;
+}
+
+
+/*
+ * Whether the holder has so many more requests than the mean that it should be
+ * spared.  It is asked for the one peer this request would go to: a fleet that
+ * is out of balance elsewhere is no reason to leave a cache that is idle.
+ */
+static int
+kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
+    uint32_t n, uint32_t pick)
+{
+    int       abs, rel;
+    double    mean;
+    uint32_t  i, count;
+
+    if ((conf->balance_abs == 0 && conf->balance_rel == 0)) {
+        return 0;
+    }
+
+    mean = 0;
+    count = 0;
+
+    for (i = 0; i < n; i++) {
+        if (!cand[i].out) {
+            mean += cand[i].active;
+            count++;
+        }
+    }
+
+    if (count < 2) {
+        return 0;
+    }
+
+    mean /= count;
+
+    abs = cand[pick].active > mean + conf->balance_abs;
+    rel = cand[pick].active > mean * conf->balance_rel;
+
+    /* a bound that is not set neither holds nor forbids */
+
+    if (conf->balance_abs == 0) {
+        return rel;
+    }
+
+    if (conf->balance_rel == 0) {
+        return abs;
+    }
+
+    return conf->balance_any ? abs || rel : abs && rel;
+}
+
+
+uint32_t
+kvr_pick_least_request(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        cand[i].cost = kvr_pick_load(&cand[i], req->conf->by)
+                       / cand[i].weight;
+    }
+
+    d->reason = KVR_REASON_LOAD;
+
+    return kvr_pick_least_cost(req, cand, n);
+}
+
+
+static double
+kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by)
+{
+    switch (by) {
+
+    case KVR_BY_PENDING:
+        return (double) c->pending;
+
+    case KVR_BY_WORK:
+        return (double) c->pending + (double) c->resident;
+
+    /* an engine's word that is old is worth less than our own count */
+
+    case KVR_BY_KV:
+        return c->fresh ? c->kv : c->active;
+
+    case KVR_BY_WAITING:
+        return c->fresh ? c->waiting : c->active;
+
+    default:
+        return c->active;
+    }
+}
+
+
+/* nginx's smooth weighted round robin */
+uint32_t
+kvr_pick_round_robin(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    int64_t           total;
+    uint32_t          i, best;
+    kvr_candidate_t  *c;
+
+    (void) req;
+
+    best = KVR_POLICY_NONE;
+    total = 0;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        if (c->out) {
+            continue;
+        }
+
+        c->current_weight += c->effective_weight;
+        total += c->effective_weight;
+
+        if (c->effective_weight < (int64_t) c->weight) {
+            c->effective_weight++;
+        }
+
+        if (best == KVR_POLICY_NONE
+            || c->current_weight > cand[best].current_weight)
+        {
+            best = i;
+        }
+    }
+
+    cand[best].current_weight -= total;
+
+    d->reason = KVR_REASON_TURN;
+
+    return best;
+}
+
+
+uint32_t
+kvr_pick_random(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    uint32_t  i, pick;
+    uint64_t  total, at;
+
+    total = 0;
+
+    for (i = 0; i < n; i++) {
+        total += cand[i].out ? 0 : cand[i].weight;
+    }
+
+    /* the random word may be a counter in its lower half */
+
+    at = kvr_reduce(kvr_mix(req->random, 1), total);
+    pick = 0;
+
+    for (i = 0; i < n; i++) {
+
+        if (cand[i].out) {
+            continue;
+        }
+
+        pick = i;
+
+        if (at < cand[i].weight) {
+            break;
+        }
+
+        at -= cand[i].weight;
+    }
+
+    d->reason = KVR_REASON_RANDOM;
+
+    return pick;
+}
+
+
+typedef struct {
+    kvr_candidate_t  *cand;
+    const uint32_t   *by_place;
+    uint64_t          total;
+    uint64_t          weights;
+    double            factor;
+} kvr_pick_rooms_t;
+
+
+uint32_t
+kvr_pick_prefix(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    uint32_t            i, place, first;
+    kvr_pick_rooms_t  rooms;
+
+    if (!req->keyed || req->ring == NULL || req->ring->n == 0) {
+
+        i = kvr_pick_least_request(req, cand, n, d);
+
+        if (!req->parsed) {
+            d->reason = KVR_REASON_UNPARSED;
+        }
+
+        return i;
+    }
+
+    rooms.cand = cand;
+    rooms.by_place = req->by_place;
+    rooms.total = 0;
+    rooms.weights = 0;
+    rooms.factor = req->conf->load_factor;
+
+    for (i = 0; i < req->places; i++) {
+        req->by_place[i] = KVR_POLICY_NONE;
+    }
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].out) {
+            req->by_place[cand[i].place] = i;
+            rooms.total += cand[i].active;
+            rooms.weights += cand[i].weight;
+        }
+    }
+
+    place = kvr_ring_pick(req->ring, req->key, req->places, req->seen,
+                          kvr_pick_room, &rooms, &first);
+
+    if (place == req->places) {
+        return kvr_pick_least_request(req, cand, n, d);
+    }
+
+    d->reason = (place == first) ? KVR_REASON_RING : KVR_REASON_SPILL;
+
+    return req->by_place[place];
+}
+
+
+static int
+kvr_pick_room(void *data, uint32_t place)
+{
+    kvr_pick_rooms_t *rooms = data;
+
+    kvr_candidate_t  *c;
+
+    if (rooms->by_place[place] == KVR_POLICY_NONE) {
+        return -1;
+    }
+
+    c = &rooms->cand[rooms->by_place[place]];
+
+    return c->active < kvr_ring_bound(rooms->total, c->weight, rooms->weights,
+                                      rooms->factor, KVR_PICK_RING_FLOOR);
+}
+
+
+uint32_t
+kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    uint32_t  i, pick, bound;
+
+    if (!req->keyed) {
+        return kvr_pick_round_robin(req, cand, n, d);
+    }
+
+    bound = KVR_POLICY_NONE;
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].bound) {
+            continue;
+        }
+
+        if (!cand[i].full) {
+            d->reason = KVR_REASON_SESSION;
+            return i;
+        }
+
+        bound = i;
+    }
+
+    /* what a session has lives on its peer only: rather wait for that */
+
+    if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
+        return KVR_POLICY_NONE;
+    }
+
+    pick = kvr_pick_round_robin(req, cand, n, d);
+
+    d->reason = (bound == KVR_POLICY_NONE) ? KVR_REASON_BIND
+                                           : KVR_REASON_OVERFLOW;
+
+    /* all are full, and then the bound one is as good as any */
+
+    if (bound != KVR_POLICY_NONE && !cand[bound].out) {
+        d->reason = KVR_REASON_SESSION;
+        return bound;
+    }
+
+    return pick;
+}
+
+
+/*
+ * The least cost; of equal ones that with fewer requests, then the one that
+ * holds more of the prompt (below the score's floor it costs the same), then
+ * the one not given work for longest, in proportion to the weights, then any:
+ * never always the first, which would draw all the traffic of an idle fleet.
+ */
+static uint32_t
+kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    int               less;
+    double            idle, best_idle;
+    uint32_t          i, best, ties;
+    uint64_t          random;
+    kvr_candidate_t  *c, *b;
+
+    best = KVR_POLICY_NONE;
+    ties = 1;
+    random = req->random;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        if (c->out) {
+            continue;
+        }
+
+        if (best == KVR_POLICY_NONE) {
+            best = i;
+            continue;
+        }
+
+        b = &cand[best];
+
+        if (c->cost != b->cost) {
+            less = c->cost < b->cost;
+
+        } else if (c->active != b->active) {
+            less = c->active < b->active;
+
+        } else if (c->matched != b->matched) {
+            less = c->matched > b->matched;
+
+        } else {
+            /* from 1, or the last one had no chance, whatever its weight */
+
+            idle = ((double) c->idle + 1) * c->weight;
+            best_idle = ((double) b->idle + 1) * b->weight;
+
+            if (idle == best_idle) {
+
+                /* each of the equal ones with the same probability */
+
+                random = kvr_mix(random, i);
+
+                if (kvr_reduce(random, ++ties) == 0) {
+                    best = i;
+                }
+
+                continue;
+            }
+
+            less = idle > best_idle;
+        }
+
+        if (less) {
+            best = i;
+            ties = 1;
+        }
+    }
+
+    return best;
+}

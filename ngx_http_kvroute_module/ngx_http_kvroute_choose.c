@@ -1,0 +1,618 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What is known of the peers, put before the policy.
+ *
+ * What belongs to the request is looked up beforehand, without a lock: how much
+ * of its prompt each peer holds, where its session is bound.  What belongs to
+ * the peers is read under their lock, at the moment of the decision.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
+    ngx_log_t *log);
+static void ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
+    uint64_t rnd);
+
+
+/* a candidate's peer, and where it stands in the list */
+
+typedef struct {
+    ngx_http_upstream_rr_peer_t  *peer;
+    uint32_t                      index;
+} ngx_http_kvroute_offer_t;
+
+
+/* room of this worker for one decision, over the longest list */
+
+static kvr_candidate_t           *ngx_http_kvroute_candidate;
+static ngx_http_kvroute_offer_t  *ngx_http_kvroute_offer;
+static uint32_t                  *ngx_http_kvroute_by_place;
+static uint64_t                  *ngx_http_kvroute_seen;
+static ngx_uint_t                 ngx_http_kvroute_max_candidates;
+
+
+/* makes room for all candidates that an upstream can have */
+ngx_int_t
+ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
+{
+    ngx_uint_t  n;
+
+    n = ngx_max(conf->list[0].number, conf->list[1].number);
+
+    if (n <= ngx_http_kvroute_max_candidates) {
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_choose_exit();
+
+    ngx_http_kvroute_candidate = ngx_alloc(n * sizeof(kvr_candidate_t), log);
+    ngx_http_kvroute_offer = ngx_alloc(n * sizeof(ngx_http_kvroute_offer_t),
+                                       log);
+    ngx_http_kvroute_by_place = ngx_alloc(n * sizeof(uint32_t), log);
+    ngx_http_kvroute_seen = ngx_alloc((n + 63) / 64 * sizeof(uint64_t), log);
+
+    if (ngx_http_kvroute_candidate == NULL
+        || ngx_http_kvroute_offer == NULL
+        || ngx_http_kvroute_by_place == NULL
+        || ngx_http_kvroute_seen == NULL)
+    {
+        ngx_http_kvroute_choose_exit();
+        return NGX_ERROR;
+    }
+
+    ngx_http_kvroute_max_candidates = n;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_choose_exit(void)
+{
+    free(ngx_http_kvroute_candidate);
+    free(ngx_http_kvroute_offer);
+    free(ngx_http_kvroute_by_place);
+    free(ngx_http_kvroute_seen);
+
+    ngx_http_kvroute_candidate = NULL;
+    ngx_http_kvroute_offer = NULL;
+    ngx_http_kvroute_by_place = NULL;
+    ngx_http_kvroute_seen = NULL;
+
+    ngx_http_kvroute_max_candidates = 0;
+}
+
+
+/* finds out what the request has to do with which peer */
+void
+ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                     *chain, set;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    ctx = at->ctx;
+    conf = at->conf;
+    set = conf->set;
+
+    ngx_http_kvroute_match_pin(r, at);
+
+    switch (at->policy->conf.policy) {
+
+    case KVR_POLICY_STICKY:
+        ngx_http_kvroute_session_find(r, at);
+        return;
+
+    case KVR_POLICY_PREFIX:
+        ngx_http_kvroute_match_prefix(r, at);
+        return;
+
+    case KVR_POLICY_KV_CACHE:
+        break;
+
+    default:
+        return;
+    }
+
+    if (!ctx->parsed || set == 0) {
+        return;
+    }
+
+    ngx_http_kvroute_match_model(at);
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(r, ctx, conf->zone);
+    if (chain == NULL) {
+        return;
+    }
+
+    at->matched = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
+                                       * sizeof(uint32_t));
+    if (at->matched == NULL) {
+        return;
+    }
+
+    kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
+                     at->matched);
+
+    if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
+        ngx_http_kvroute_match_chunks(r, at);
+    }
+}
+
+
+/* bytes of the prompt that peers hold elsewhere than at its beginning */
+static void
+ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    uint32_t                   i, id;
+    uint64_t                   set, has, unit;
+    kvr_chunk_t               *chunk;
+    kvr_chunks_t              *chunks;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = at->conf->zone->sh;
+    set = at->conf->set;
+    unit = sh->unit * KVR_BLOCK;
+
+    chunks = ngx_http_kvroute_request_chunks(r, at->ctx, at->conf->zone);
+
+    if (chunks == NULL || chunks->n == 0) {
+        return;
+    }
+
+    at->chunks = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
+                                      * sizeof(uint32_t));
+    if (at->chunks == NULL) {
+        return;
+    }
+
+    for (i = 0; i < chunks->n; i++) {
+
+        chunk = &chunks->chunk[i];
+        has = kvr_index_holds(sh->index, chunk->digest, set);
+
+        for ( /* void */ ; has; has &= has - 1) {
+            id = (uint32_t) __builtin_ctzll(has);
+
+            if (chunk->start >= at->matched[id] * unit) {
+                at->chunks[id] += chunk->len;
+            }
+        }
+    }
+}
+
+
+/*
+ * While an upstream has seen one model only there is nothing to tell apart.
+ * With several, or several adapters, it matters who has this one loaded.
+ */
+static void
+ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                   last, root;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = at->conf->zone->sh;
+    root = at->ctx->model_root;
+
+    upstream = &sh->registry->upstream[at->conf->number];
+    last = kvr_get(&upstream->model);
+
+    if (last != root) {
+        kvr_set(&upstream->model, root);
+
+        if (last) {
+            kvr_set(&upstream->models, 1);
+        }
+    }
+
+    at->models = at->conf->set;
+
+    if (kvr_get(&upstream->models)) {
+        at->models = kvr_index_holds(sh->index, root, at->conf->set);
+
+        /* loaded nowhere: then it costs the same everywhere */
+
+        if (at->models == 0) {
+            at->models = at->conf->set;
+        }
+    }
+}
+
+
+static void
+ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    double                     share;
+    uint32_t                   n, entry, length;
+    uint64_t                  *chain, unit;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    ctx = at->ctx;
+    sh = at->conf->zone->sh;
+    n = ctx->entries;
+
+    if (!ctx->parsed || n == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(r, ctx, at->conf->zone);
+    if (chain == NULL) {
+        return;
+    }
+
+    kvr_hot_add(sh->hot, chain, n);
+
+    unit = sh->unit * KVR_BLOCK;
+    length = at->policy->conf.length;
+
+    if (length) {
+        entry = kvr_chain_entries((uint32_t) ngx_max(length / unit, 1));
+        entry = ngx_min(entry, n) - 1;
+
+        /* a key that most requests have spreads nothing: somebody should know */
+
+        share = kvr_hot_share(sh->hot, chain[entry]);
+
+        if (share > 0.5) {
+            upstream = &sh->registry->upstream[at->conf->number];
+            kvr_add(&upstream->shared, 1);
+        }
+
+    } else {
+        entry = kvr_hot_entry(sh->hot, chain, n,
+                              0.5 / ngx_max(at->conf->list[0].number, 1));
+    }
+
+    at->key = chain[entry];
+    at->keyed = 1;
+}
+
+
+static void
+ngx_http_kvroute_match_pin(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    uint32_t                      id;
+    ngx_str_t                     value;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->pin == NULL
+        || ngx_http_complex_value(r, klcf->pin, &value) != NGX_OK
+        || value.len == 0)
+    {
+        return;
+    }
+
+    at->pinned = 1;
+
+    id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
+                                value.len);
+
+    if (id != KVR_REGISTRY_NONE && at->conf->set >> id & 1) {
+        at->pin = id;
+    }
+}
+
+
+static kvr_ring_t *
+ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
+{
+    uint32_t  n;
+
+    if (list->ring.point || list->number == 0) {
+        return &list->ring;
+    }
+
+    n = kvr_ring_size(list->peer, (uint32_t) list->number);
+
+    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
+
+    if (list->ring.point) {
+        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->number);
+    }
+
+    return &list->ring;
+}
+
+
+/* what can be made before the lock is taken */
+void
+ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
+{
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (at->policy->conf.policy == KVR_POLICY_PREFIX) {
+        (void) ngx_http_kvroute_ring(&conf->list[0], log);
+        (void) ngx_http_kvroute_ring(&conf->list[1], log);
+    }
+}
+
+
+/*
+ * Asks the policy; called under the peers' lock.  NULL: there is no peer to be
+ * had, or the policy would rather have none of them.
+ */
+ngx_http_upstream_rr_peer_t *
+ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
+    ngx_uint_t *offered, kvr_decision_t *d)
+{
+    time_t                         now;
+    uint32_t                       id, given;
+    uint64_t                       rnd, pending;
+    uintptr_t                      m;
+    ngx_uint_t                     i, n, count;
+    kvr_peer_t                    *known;
+    kvr_candidate_t               *c;
+    kvr_policy_request_t           req;
+    ngx_http_kvroute_ctx_t        *ctx;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_offer_t      *offer;
+    ngx_http_kvroute_shctx_t      *sh;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    now = ngx_time();
+
+    ctx = at->ctx;
+    conf = at->conf;
+    peers = at->rrp.peers;
+    sh = conf->zone->sh;
+
+    list = &conf->list[peers != conf->upstream->peer.data];
+    given = sh->registry->given;
+    rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid, given);
+
+    count = 0;
+    *offered = 0;
+
+    for (peer = peers->peer, i = 0;
+         peer && i < list->number;
+         peer = peer->next, i++)
+    {
+        n = i / (8 * sizeof(uintptr_t));
+        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
+
+        if (at->rrp.tried[n] & m) {
+            continue;
+        }
+
+        if (peer->down) {
+            continue;
+        }
+
+        if (peer->max_fails
+            && peer->fails >= peer->max_fails
+            && now - peer->checked <= peer->fail_timeout)
+        {
+            continue;
+        }
+
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+            continue;
+        }
+
+        id = list->id[i];
+
+        if (id != KVR_REGISTRY_NONE) {
+            known = &sh->registry->peer[id];
+
+            /* back from a failure */
+
+            if (kvr_get(&known->lost)) {
+                kvr_set(&known->lost, 0);
+                kvr_set(&known->since, (uint32_t) now);
+            }
+        }
+
+        c = &ngx_http_kvroute_candidate[count];
+
+        ngx_http_kvroute_candidate_init(at, c, peer, id, rnd);
+
+        c->place = (uint32_t) i;
+        *offered |= c->bound;
+
+        offer = &ngx_http_kvroute_offer[count++];
+
+        offer->peer = peer;
+        offer->index = (uint32_t) i;
+    }
+
+    if (count == 0) {
+        return NULL;
+    }
+
+    ngx_memzero(&req, sizeof(kvr_policy_request_t));
+
+    req.conf = &at->policy->conf;
+    req.policy = req.conf->policy;
+    req.bytes = ctx->bytes + ctx->extra;
+    req.random = rnd;
+    req.parsed = ctx->parsed;
+    req.retry = (at->tries != 0);
+    req.keyed = at->keyed;
+    req.unpinned = at->pinned;
+    req.key = at->key;
+    req.ring = &list->ring;
+    req.places = (uint32_t) list->number;
+    req.by_place = ngx_http_kvroute_by_place;
+    req.seen = ngx_http_kvroute_seen;
+    req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
+
+    for (n = 0; n < count; n++) {
+        if (ngx_http_kvroute_candidate[n].pinned) {
+            req.unpinned = 0;
+        }
+    }
+
+    kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
+
+    if (d->pick == KVR_POLICY_NONE) {
+        return NULL;
+    }
+
+    if (req.policy == KVR_POLICY_ROUND_ROBIN
+        || req.policy == KVR_POLICY_STICKY)
+    {
+        for (n = 0; n < count; n++) {
+            c = &ngx_http_kvroute_candidate[n];
+            peer = ngx_http_kvroute_offer[n].peer;
+
+            peer->current_weight = c->current_weight;
+            peer->effective_weight = c->effective_weight;
+        }
+    }
+
+    offer = &ngx_http_kvroute_offer[d->pick];
+
+    i = offer->index;
+    id = list->id[i];
+
+    pending = req.bytes - ngx_min(d->matched, req.bytes);
+
+    ngx_http_kvroute_attempt_begin(at, id, list->seat[i], pending);
+
+    if (id != KVR_REGISTRY_NONE) {
+        sh->registry->peer[id].given = ++sh->registry->given;
+    }
+
+    *index = i;
+
+    return offer->peer;
+}
+
+
+static void
+ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
+    uint64_t rnd)
+{
+    uint32_t                      since, age;
+    uint64_t                      unit;
+    kvr_peer_t                   *known;
+    kvr_load_sum_t                sum;
+    ngx_http_kvroute_shctx_t     *sh;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+    sh = conf->zone->sh;
+
+    ngx_memzero(c, sizeof(kvr_candidate_t));
+
+    c->weight = (uint32_t) peer->weight;
+    c->current_weight = peer->current_weight;
+    c->effective_weight = peer->effective_weight;
+
+    if (id == KVR_REGISTRY_NONE) {
+        c->active = (uint32_t) peer->conns;
+        return;
+    }
+
+    known = &sh->registry->peer[id];
+
+    sum = kvr_load_get(sh->load, id);
+
+    c->active = sum.active;
+    c->pending = sum.pending;
+    c->idle = sh->registry->given - known->given;
+
+    c->full = (conf->max_pending && c->pending >= conf->max_pending);
+    c->draining = ngx_http_kvroute_draining(conf, id);
+    c->bound = (id == at->bound);
+    c->pinned = (id == at->pin);
+
+    if (at->models) {
+        c->other = !(at->models >> id & 1);
+    }
+
+    if (at->matched) {
+        unit = sh->unit * KVR_BLOCK;
+        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
+    }
+
+    if (at->chunks) {
+        c->chunks = at->chunks[id];
+    }
+
+    if (at->policy->conf.by == KVR_BY_WORK) {
+        c->resident = kvr_load_get(sh->load,
+                                   kvr_registry_resident(id)).pending;
+    }
+
+    /* it takes part in a growing share of the decisions */
+
+    since = kvr_get(&known->since);
+
+    if (conf->slow_start && since) {
+        age = (uint32_t) ngx_time() - since;
+
+        c->cold = (age < (uint32_t) conf->slow_start
+                   && kvr_reduce(kvr_mix(rnd, id + 1),
+                                 (uint64_t) conf->slow_start)
+                      >= ngx_max(age, (uint32_t) conf->slow_start / 16));
+    }
+}
+
+
+/* told by the API, or by nginx itself since 1.29.6 */
+ngx_uint_t
+ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    return id != KVR_REGISTRY_NONE
+           && kvr_get(&conf->zone->sh->registry->peer[id].draining);
+}
+
+
+/*
+ * nginx never returns the connections of a killed worker, so that max_conns is
+ * held against counts of our own, which heal.
+ */
+ngx_uint_t
+ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
+{
+    ngx_uint_t  conns;
+
+    if (peer->max_conns == 0) {
+        return 0;
+    }
+
+    conns = peer->conns;
+
+    if (seat != KVR_REGISTRY_NONE) {
+        conns = kvr_load_get(conf->zone->sh->load,
+                             kvr_registry_column(seat)).active;
+    }
+
+    return conns >= peer->max_conns;
+}

@@ -1,0 +1,110 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Reads the body before the content phase, so that what is in it can choose
+ * the upstream: "proxy_pass http://$pool" with a map of $kvroute_model.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+static ngx_int_t ngx_http_kvroute_inspect_handler(ngx_http_request_t *r);
+static void ngx_http_kvroute_inspect_body(ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_kvroute_inspect_init(ngx_conf_t *cf)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_kvroute_inspect_handler;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                     rc;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    /* subrequests have the body of their parents */
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->inspect) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_kvroute_create_ctx(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    switch (ctx->inspected) {
+
+    case NGX_HTTP_KVROUTE_INSPECTED:
+        return NGX_DECLINED;
+
+    case NGX_HTTP_KVROUTE_READING:
+        return NGX_DONE;
+    }
+
+    ctx->inspected = NGX_HTTP_KVROUTE_READING;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_kvroute_inspect_body);
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        return rc;
+    }
+
+    ngx_http_finalize_request(r, NGX_DONE);
+
+    return NGX_DONE;
+}
+
+
+static void
+ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t         *ctx;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    ctx->inspected = NGX_HTTP_KVROUTE_INSPECTED;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    /* any zone will do to read by; its upstream is not known yet */
+
+    if (kmcf->zones.nelts) {
+        zone = kmcf->zones.elts;
+        ngx_http_kvroute_request_read(r, ctx, zone[0]);
+    }
+
+    r->preserve_body = 1;
+
+    r->write_event_handler = ngx_http_core_run_phases;
+    ngx_http_core_run_phases(r);
+}

@@ -1,0 +1,228 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Sessions of the sticky policy: what names one, and which peer it is bound to.
+ *
+ * The binding is kept in the zone's index under the hash of the key, so that
+ * all workers know it, a reload keeps it, and nothing has to be put in a cookie.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+static ngx_int_t ngx_http_kvroute_session_auto(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, ngx_str_t *key);
+static ngx_int_t ngx_http_kvroute_session_header(ngx_http_request_t *r,
+    ngx_str_t *name, ngx_str_t *value);
+static void ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at,
+    ngx_str_t *key);
+static void ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at);
+
+
+/* headers that clients send to name their sessions, in the order of trust */
+
+static ngx_str_t  ngx_http_kvroute_session_headers[] = {
+    ngx_string("x-session-id"),
+    ngx_string("x-claude-code-session-id"),
+    ngx_string("x-session-affinity"),        /* OpenCode */
+    ngx_string("session-id"),                /* Codex */
+    ngx_string("session_id"),
+    ngx_string("x-dynamo-session-id"),
+    ngx_string("x-smg-routing-key"),
+    ngx_null_string
+};
+
+
+/* the same in bodies */
+
+static kvr_prompt_field_e  ngx_http_kvroute_session_fields[] = {
+    KVR_PROMPT_CACHE_KEY,
+    KVR_PROMPT_SESSION_ID,
+    KVR_PROMPT_FIELDS
+};
+
+
+/* finds out the session of a request and the peer that it is bound to */
+void
+ngx_http_kvroute_session_find(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_str_t                  key;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_complex_value_t  *cv;
+
+    ctx = at->ctx;
+    cv = at->policy->key;
+
+    ngx_str_null(&key);
+
+    if (cv->value.len == 0) {
+
+        if (ngx_http_kvroute_session_auto(r, at, &key) != NGX_OK) {
+            return;
+        }
+
+    } else if (ngx_http_complex_value(r, cv, &key) != NGX_OK || key.len == 0) {
+        return;
+    }
+
+    ctx->session = key;
+
+    if (!at->keyed) {
+        ngx_http_kvroute_session_hash(at, &key);
+        ngx_http_kvroute_session_bound(at);
+    }
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_session_auto(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
+{
+    ngx_str_t               *name;
+    kvr_prompt_field_e      *field;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    /* the state behind a response is in one engine: if known, that decides */
+
+    if (ctx->hint[KVR_PROMPT_PREVIOUS_ID].len) {
+
+        *key = ctx->hint[KVR_PROMPT_PREVIOUS_ID];
+
+        ngx_http_kvroute_session_hash(at, key);
+        ngx_http_kvroute_session_bound(at);
+
+        if (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER) {
+            return NGX_OK;
+        }
+
+        at->keyed = 0;
+    }
+
+    for (name = ngx_http_kvroute_session_headers; name->len; name++) {
+        if (ngx_http_kvroute_session_header(r, name, key) == NGX_OK) {
+            return NGX_OK;
+        }
+    }
+
+    for (field = ngx_http_kvroute_session_fields;
+         *field != KVR_PROMPT_FIELDS;
+         field++)
+    {
+        if (ctx->hint[*field].len) {
+            *key = ctx->hint[*field];
+            return NGX_OK;
+        }
+    }
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_session_header(ngx_http_request_t *r, ngx_str_t *name,
+    ngx_str_t *value)
+{
+    ngx_uint_t        i;
+    ngx_table_elt_t  *h;
+    ngx_list_part_t  *part;
+
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return NGX_DECLINED;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].hash == 0
+            || h[i].key.len != name->len
+            || ngx_strncasecmp(h[i].key.data, name->data, name->len) != 0
+            || h[i].value.len == 0)
+        {
+            continue;
+        }
+
+        *value = h[i].value;
+
+        return NGX_OK;
+    }
+}
+
+
+/* the same name means another session to another tenant or upstream */
+static void
+ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
+{
+    uint64_t         h;
+    ngx_str_t       *host;
+    const uint8_t   *secret;
+    kvr_digest_pt    digest;
+
+    secret = at->conf->zone->sh->secret;
+    digest = kvr_text_ops()->digest;
+    host = &at->conf->upstream->host;
+
+    h = digest(secret, host->data, host->len);
+    h = kvr_mix(h, digest(secret,
+                          at->ctx->salt.len ? at->ctx->salt.data
+                                            : (u_char *) "",
+                          at->ctx->salt.len));
+    h = kvr_mix(h, digest(secret, key->data, key->len));
+
+    at->key = h;
+    at->keyed = 1;
+}
+
+
+static void
+ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at)
+{
+    uint32_t                   peer, life;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = at->conf->zone->sh;
+
+    peer = kvr_index_bound(sh->index, at->key, (uint32_t) ngx_time(), &life);
+
+    if (peer == KVR_INDEX_PEERS || life != sh->registry->peer[peer].life) {
+        peer = NGX_HTTP_KVROUTE_UNSET_PEER;
+    }
+
+    at->bound = peer;
+}
+
+
+/*
+ * Binds the session to the peer taken, or renews the binding.  A session whose
+ * peer is only full stays bound to it.
+ */
+void
+ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t offered)
+{
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (at->id == KVR_REGISTRY_NONE || (offered && at->id != at->bound)) {
+        return;
+    }
+
+    sh = at->conf->zone->sh;
+
+    kvr_index_bind(sh->index, at->key, at->id, sh->registry->peer[at->id].life,
+                   (uint32_t) ngx_time() + at->policy->conf.timeout);
+}
