@@ -325,7 +325,7 @@ kvr_index_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
     } while (kvr_unlikely(kvr_get(&line->ids) != ids));
 
-    return set;
+    return set & view->set;
 }
 
 

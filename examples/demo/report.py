@@ -1,0 +1,114 @@
+"""What the demo measured: figures, table, checks and what went wrong."""
+
+import math
+
+ROW = "%-14s %8s %6s %13s %8s %9s %9s %9s  %s"
+
+HEAD = ROW % ("policy", "requests", "errors", "cached tokens", "of ideal",
+              "mean", "P95", "TTFT", "requests per engine")
+
+
+def figures(runs, engines):
+    """The figures of one policy; a run is the results of one seed."""
+    results = [result for run in runs for result in run]
+    good = [r for r in results if r.error is None]
+    latencies = sorted(r.latency for r in good)
+
+    # an engine may leave out the field when nothing was cached
+
+    reported = any(r.cached_tokens is not None for r in good)
+    cached = [r.cached_tokens or 0 for r in good]
+    ideal = sum(r.ideal for r in good)
+
+    # What is cached beyond what the session itself has sent before, such as
+    # another one's system prompt, does not make up for what was lost.
+
+    share = (sum(min(c, r.ideal) for c, r in zip(cached, good)) / ideal
+             if reported and ideal else None)
+
+    counts = [[sum(r.engine == engine for r in run) for engine in engines]
+              for run in runs]
+
+    return {
+        "requests": len(results),
+        "errors": len(results) - len(good),
+        "prompt_tokens": sum(r.prompt_tokens for r in good),
+        "cached_tokens": sum(cached) if reported else None,
+        "ideal_cached_tokens": ideal,
+        "share_of_ideal": share,
+        "latency_mean_s": mean(latencies),
+        "latency_p95_s": latencies[math.ceil(0.95 * len(latencies)) - 1]
+        if latencies else None,
+        "ttft_mean_s": mean([r.ttft for r in good if r.ttft is not None]),
+        "per_engine": [sum(column) for column in zip(*counts)],
+        "busiest_to_mean": max(max(n) * len(n) / max(sum(n), 1)
+                               for n in counts),
+    }
+
+
+def mean(values):
+    return sum(values) / len(values) if values else None
+
+
+def row(policy, f):
+    """A policy's line of the table."""
+    def show(value, text, factor=1):
+        return "-" if value is None else text.format(value * factor)
+
+    return ROW % (policy, f["requests"], f["errors"],
+                  show(f["cached_tokens"], "{:,}"),
+                  show(f["share_of_ideal"], "{:.1f} %", 100),
+                  show(f["latency_mean_s"], "{:.0f} ms", 1000),
+                  show(f["latency_p95_s"], "{:.0f} ms", 1000),
+                  show(f["ttft_mean_s"], "{:.0f} ms", 1000),
+                  "  ".join("%3d" % n for n in f["per_engine"]))
+
+
+def checks(policies):
+    """What must hold, as far as the policies that were run can show it."""
+    found = []
+
+    def check(text, value, bound, limit):
+        if value is not None:
+            found.append({
+                "check": text, "value": round(value, 4), bound: limit,
+                "ok": value >= limit if bound == "min" else value <= limit})
+
+    def ratio(name, other):
+        try:
+            return kv[name] / policies[other][name]
+        except (KeyError, TypeError, ZeroDivisionError):
+            return None
+
+    for policy, f in policies.items():
+        check(policy + ": errors", f["errors"], "max", 0)
+
+    kv = policies.get("kv_cache")
+
+    if kv:
+        check("kv_cache: cached tokens to the ideal",
+              kv["share_of_ideal"], "min", 0.95)
+        check("kv_cache: cached tokens to those of round_robin",
+              ratio("cached_tokens", "round_robin"), "min", 2)
+        check("kv_cache: mean latency to that of round_robin",
+              ratio("latency_mean_s", "round_robin"), "max", 0.5)
+        check("kv_cache: mean latency to that of least_request",
+              ratio("latency_mean_s", "least_request"), "max", 1)
+        check("kv_cache: requests of the busiest engine to the mean",
+              kv["busiest_to_mean"], "max", 1.5)
+
+    return found
+
+
+def misses(results, access_log, limit=10):
+    """Where cached tokens were lost, with nginx's receipts; worst first."""
+    with open(access_log) as f:
+        receipts = dict(line.rstrip().split(" ", 3)[2:] for line in f)
+
+    lost = sorted((r for r in results
+                   if r.error is None and (r.cached_tokens or 0) < r.ideal),
+                  key=lambda r: (r.cached_tokens or 0) - r.ideal)
+
+    return ["%s: %d of %d tokens cached, %s" % (
+        r.id, r.cached_tokens or 0, r.ideal, receipts.get(r.id, "no receipt"))
+        for r in lost[:limit]]
