@@ -78,10 +78,11 @@ unit: unit-build ## builds and runs the unit tests
 test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s build engine engine-tests unit-build
 	@$(MAKE) -s SAN=1 unit-build
+	@$(MAKE) -s fuzz-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
 		KVROUTE_SKIP=stress \
-		t/run unit prove:1 prove:4 unit-san prove-san:1
+		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 
 .PHONY: sanitize
@@ -89,6 +90,13 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 	@$(MAKE) -s build engine SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@KVR_TEST_SCALE=100 t/run unit-san prove-san:1 prove-san:4
+
+
+.PHONY: demo
+demo: deps      ## real engines behind nginx: the policies compared (README)
+	@$(MAKE) -s build
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 examples/demo/demo.py
 
 
 .PHONY: install
@@ -103,6 +111,7 @@ install: build  ## copies the module to where nginx looks for modules
 
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
+include t/fuzz/Makefile.inc
 
 
 .PHONY: engine-tests

@@ -132,8 +132,8 @@ good('in if', $zone, $up,
 good('caps', $zone, 'kvroute kv_cache max_pending=256k slow_start=30s zone=z;');
 good('bypass, pin, inspect', $zone, $up, 'kvroute_bypass $arg_a $arg_b;'
      . 'kvroute_pin $http_x_peer; kvroute_inspect on;');
-good('API', $zone, $up, 'kvroute_api write=on; #');
-good('API read-only', $zone, $up, 'kvroute_api; #');
+good('API', $zone, $up, 'kvroute_api write=on; } location /x {');
+good('API read-only', $zone, $up, 'kvroute_api; } location /x {');
 
 for my $case ([ 'kv_cache by=work', 'by=work', 'is not one of policy "kv_cache"' ],
               [ 'random key=x', 'key=x', 'is not one of policy "random"' ],
