@@ -113,6 +113,7 @@ include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
+include bench/wire/Makefile.inc
 
 
 .PHONY: engine-tests
