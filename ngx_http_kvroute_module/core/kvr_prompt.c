@@ -337,9 +337,9 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 static void
 kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 {
-    size_t          i, unit;
-    uint32_t        k, next;
-    uint64_t        h, pos;
+    size_t          i, unit, left;
+    uint32_t        k;
+    uint64_t        h, pos, *digest, *last;
     kvr_prompt_t   *pr;
     kvr_section_t  *s, *end;
 
@@ -370,7 +370,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     unit = ctx->conf->unit;
     pos = 0;
     k = 0;
-    next = kvr_chain_depth(0);
+    left = kvr_chain_depth(0) * unit;
 
     for (s = ctx->section, end = s + KVR_SECTIONS; s < end; s++) {
 
@@ -381,14 +381,24 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         }
 
         pr->bytes += s->bytes;
+        pos += s->n;
 
-        for (i = s->start; i < s->start + s->n; i++) {
+        digest = ctx->conf->digests + s->start;
 
-            h = kvr_mix(h, ctx->conf->digests[i]);
+        for (last = digest + s->n; digest < last; digest++) {
 
-            if (++pos == (uint64_t) next * unit && k < ctx->conf->max_chain) {
+            h = kvr_mix(h, *digest);
+
+            /* blocks left to the next one that is indexed */
+
+            if (--left == 0) {
+
+                if (k == ctx->conf->max_chain) {
+                    break;
+                }
+
                 ctx->conf->chain[k++] = h;
-                next = kvr_chain_depth(k);
+                left = (kvr_chain_depth(k) - kvr_chain_depth(k - 1)) * unit;
             }
         }
     }

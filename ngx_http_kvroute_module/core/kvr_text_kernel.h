@@ -14,9 +14,7 @@
 
 #include "kvr_text.h"
 #include "kvr_vec.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "kvr_vec_block.h"
 
 
 #define KVR_EVEN  0x5555555555555555ULL
@@ -117,16 +115,14 @@ kvr_text_digest(const uint8_t *secret, const uint8_t *p, size_t len)
 }
 
 
-static inline void
+static inline __attribute__ ((always_inline)) void
 kvr_text_block(kvr_block_t *b, const uint8_t *p)
 {
-    kvr_block_add(b, XXH3_64bits_withSecret(p, KVR_BLOCK, b->secret,
-                                            KVR_SECRET_LEN),
-                  p, KVR_BLOCK);
+    kvr_block_add(b, kvr_vec_digest(b->secret, p), p, KVR_BLOCK);
 }
 
 
-static inline void
+static void
 kvr_text_staged(kvr_block_t *b)
 {
     kvr_text_block(b, b->stage[b->cur]);
@@ -275,11 +271,42 @@ kvr_text_escape(kvr_json_t *j, kvr_block_t *b)
 }
 
 
+/* what an escape that has to be rewritten has behind its backslash */
+static inline int
+kvr_text_rewritten(uint8_t c)
+{
+    return c == 'u' || c == '/';
+}
+
+
+/* whether a block ends in the backslash of what the next one must rewrite */
+static inline int
+kvr_text_ends_in(const uint8_t *p)
+{
+    return kvr_unlikely(p[KVR_BLOCK - 1] == '\\')
+           && kvr_text_rewritten(p[KVR_BLOCK]);
+}
+
+
+/* whether p is escaped, by the backslashes before it back to from */
+static uint64_t
+kvr_text_carry(const uint8_t *p, const uint8_t *from, uint64_t carry)
+{
+    uint64_t  odd;
+
+    for (odd = 0; p > from && p[-1] == '\\'; p--) {
+        odd ^= 1;
+    }
+
+    return p == from ? odd ^ carry : odd;
+}
+
+
 static int
 kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 {
     int             rc;
-    unsigned        i, k, n, room;
+    unsigned        k, n, room;
     uint64_t        carry, cy, bs, es, stop;
     kvr_vec_t       t;
     const uint8_t  *p;
@@ -290,36 +317,21 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 
         /* whole blocks without anything special, where they lie */
 
-        while (b->fill == 0 && j->e - j->p > KVR_BLOCK) {
+        if (b->fill == 0 && j->p - j->start >= 2) {
 
-            p = j->p;
-            cy = carry;
-            stop = 0;
+            for (p = j->p; j->e - p > KVR_BLOCK; p += KVR_BLOCK) {
 
-            for (i = 0; i < KVR_BLOCK; i += 64) {
-                t = kvr_vec_load(p + i);
-                bs = kvr_vec_eq(t, '\\');
-                es = kvr_text_escaped(bs, &cy);
-
-                stop |= kvr_vec_eq(t, '"') & ~es;
-
-                if (es) {
-                    stop |= es & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
+                if (!kvr_vec_plain(p) || kvr_text_ends_in(p)) {
+                    break;
                 }
+
+                kvr_text_block(b, p);
             }
 
-            if (cy && (p[KVR_BLOCK] == 'u' || p[KVR_BLOCK] == '/')) {
-                break;
+            if (p != j->p) {
+                carry = kvr_text_carry(p, j->p, carry);
+                j->p = p;
             }
-
-            if (stop) {
-                break;
-            }
-
-            kvr_text_block(b, p);
-
-            j->p += KVR_BLOCK;
-            carry = cy;
         }
 
         /* bytes to fill up a block, or up to the end of the string */
