@@ -244,13 +244,16 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 static void
 kvr_prompt_path(kvr_prompt_ctx_t *ctx)
 {
-    int             i;
-    size_t          len, n;
-    const uint8_t  *p;
+    size_t            i, len, n;
+    const uint8_t    *p;
 
-    static const char  *const  embeddings[] = {
-        "/embed", "/rerank", "/score", "/pooling", "/classify", "/moderation",
-        "/tokenize", "/detokenize", NULL
+    static const struct {
+        const char  *name;
+        size_t       len;
+    } embeddings[] = {
+        { "/embed", 6 }, { "/rerank", 7 }, { "/score", 6 },
+        { "/pooling", 8 }, { "/classify", 9 }, { "/moderation", 11 },
+        { "/tokenize", 9 }, { "/detokenize", 11 }
     };
 
     /* by the start of its last segment */
@@ -266,10 +269,13 @@ kvr_prompt_path(kvr_prompt_ctx_t *ctx)
     p = ctx->conf->path + n - 1;
     len = ctx->conf->path_len - n + 1;
 
-    for (i = 0; embeddings[i]; i++) {
-        n = strlen(embeddings[i]);
+    for (i = 0; i < sizeof(embeddings) / sizeof(embeddings[0]); i++) {
+        n = embeddings[i].len;
 
-        if (len >= n && memcmp(p, embeddings[i], n) == 0) {
+        if (len >= n
+            && p[1] == (uint8_t) embeddings[i].name[1]
+            && memcmp(p, embeddings[i].name, n) == 0)
+        {
             ctx->embedding = 1;
         }
     }
