@@ -256,7 +256,7 @@ micro_report(cJSON *results)
 int
 main(int argc, char **argv)
 {
-    char      *text;
+    char      *text, *only;
     FILE      *f;
     cJSON     *results;
     unsigned   i, round;
@@ -270,6 +270,18 @@ main(int argc, char **argv)
     micro_text();
     micro_index();
     micro_pick();
+
+    /* ONLY="lookup": cases with that in their names */
+
+    only = getenv("ONLY");
+
+    for (i = 0, round = 0; only && i < micro_n; i++) {
+        if (strstr(micro_cases[i].name, only)) {
+            micro_cases[round++] = micro_cases[i];
+        }
+    }
+
+    micro_n = only ? round : micro_n;
 
     if (argc > 1 && strcmp(argv[1], "count") == 0) {
         micro_count(argc > 2 ? argv[2] : NULL);
