@@ -114,6 +114,7 @@ include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
+include bench/peers/Makefile.inc
 
 
 .PHONY: engine-tests
