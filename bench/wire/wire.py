@@ -273,8 +273,8 @@ def main():
     for name in sys.argv[1:] or PARTS:
         PARTS[name](results)
 
-    results['seconds'] = round(time.time() - begin)
-    save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
+        results['seconds'] = round(time.time() - begin)
+        save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
 
 
 main()

@@ -56,7 +56,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                     full;
-    uint32_t                i;
+    uint32_t                i, special;
     const kvr_candidate_t  *pinned;
     kvr_policy_request_t    r;
 
@@ -69,13 +69,20 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     d->best = 0;
     d->reason = KVR_REASON_NONE;
 
+    special = 0;
+
     for (i = 0; i < n; i++) {
         cand[i].cost = 0;
         cand[i].out = 0;
         d->best = kvr_max(d->best, cand[i].matched);
+
+        special |= cand[i].full | cand[i].draining | cand[i].cold
+                   | cand[i].pinned;
     }
 
-    pinned = kvr_policy_pinned(cand, n);
+    /* as a rule there is nobody to be left out */
+
+    pinned = special ? kvr_policy_pinned(cand, n) : NULL;
 
     if (pinned) {
         d->pick = (uint32_t) (pinned - cand);
@@ -83,7 +90,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         full = 0;
 
     } else {
-        full = kvr_policy_leave_out(&r, cand, n);
+        full = special ? kvr_policy_leave_out(&r, cand, n) : 0;
 
         d->pick = kvr_policies[r.policy].pick(&r, cand, n, d);
     }
