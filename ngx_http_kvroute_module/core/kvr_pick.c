@@ -17,6 +17,8 @@ static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick);
+static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
+    double mean);
 static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
 static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
@@ -56,7 +58,6 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* the cheapest of the others, which becomes a further holder */
 
-        c->out = 1;
         pick = kvr_pick_least_cost(req, cand, n);
     }
 
@@ -127,17 +128,18 @@ kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 /*
  * Whether the holder has so many more requests than the mean that it should be
  * spared.  It is asked for the one peer this request would go to: a fleet that
- * is out of balance elsewhere is no reason to leave a cache that is idle.
+ * is out of balance elsewhere is no reason to leave a cache that is idle.  If
+ * so it is left out, and with it the others of which the same is true: a hot
+ * prompt has several holders.  One peer at least is not above the mean.
  */
 static int
 kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
     uint32_t n, uint32_t pick)
 {
-    int       abs, rel;
     double    mean;
     uint32_t  i, count;
 
-    if ((conf->balance_abs == 0 && conf->balance_rel == 0)) {
+    if (conf->balance_abs == 0 && conf->balance_rel == 0) {
         return 0;
     }
 
@@ -157,10 +159,26 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
 
     mean /= count;
 
-    abs = cand[pick].active > mean + conf->balance_abs;
-    rel = cand[pick].active > mean * conf->balance_rel;
+    if (!kvr_pick_above(conf, cand[pick].active, mean)) {
+        return 0;
+    }
 
-    /* a bound that is not set neither holds nor forbids */
+    for (i = 0; i < n; i++) {
+        cand[i].out |= kvr_pick_above(conf, cand[i].active, mean);
+    }
+
+    return 1;
+}
+
+
+/* a bound that is not set neither holds nor forbids */
+static int
+kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
+{
+    int  abs, rel;
+
+    abs = active > mean + conf->balance_abs;
+    rel = active > mean * conf->balance_rel;
 
     if (conf->balance_abs == 0) {
         return rel;
@@ -409,8 +427,8 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     pick = kvr_pick_round_robin(req, cand, n, d);
 
-    d->reason = (bound == KVR_POLICY_NONE) ? KVR_REASON_BIND
-                                           : KVR_REASON_OVERFLOW;
+    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
+                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     /* all are full, and then the bound one is as good as any */
 
