@@ -22,7 +22,7 @@ static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
 static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
 static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, int affine);
 
 
 uint32_t
@@ -37,7 +37,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     kvr_pick_costs(req, cand, n);
 
-    pick = kvr_pick_least_cost(req, cand, n);
+    pick = kvr_pick_least_cost(req, cand, n, 1);
 
     if (conf->chunks != KVR_CHUNKS_OFF) {
         pick = kvr_pick_chunks(cand, n, pick);
@@ -58,7 +58,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* the cheapest of the others, which becomes a further holder */
 
-        pick = kvr_pick_least_cost(req, cand, n);
+        pick = kvr_pick_least_cost(req, cand, n, 1);
     }
 
     if (cand[pick].matched < d->best) {
@@ -205,7 +205,7 @@ kvr_pick_least_request(const kvr_policy_request_t *req,
 
     d->reason = KVR_REASON_LOAD;
 
-    return kvr_pick_least_cost(req, cand, n);
+    return kvr_pick_least_cost(req, cand, n, 0);
 }
 
 
@@ -442,14 +442,15 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /*
- * The least cost; of equal ones that with fewer requests, then the one that
- * holds more of the prompt (below the score's floor it costs the same), then
- * the one not given work for longest, in proportion to the weights, then any:
- * never always the first, which would draw all the traffic of an idle fleet.
+ * The least cost; of equal ones that with fewer requests, then, if that is to
+ * matter, the one that holds more of the prompt (below the score's floor it
+ * costs the same), then the one not given work for longest, in proportion to
+ * the weights, then any: never always the first, which would draw all the
+ * traffic of an idle fleet.
  */
 static uint32_t
 kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, int affine)
 {
     int               less;
     double            idle, best_idle;
@@ -481,7 +482,7 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         } else if (c->active != b->active) {
             less = c->active < b->active;
 
-        } else if (c->matched != b->matched) {
+        } else if (affine && c->matched != b->matched) {
             less = c->matched > b->matched;
 
         } else {

@@ -78,6 +78,35 @@ sub to {
 }
 
 
+# so many requests in flight at once: they wait for what the sub returned does
+
+my $held = 0;
+
+sub hold {
+    my ($t, $n, $uri, $body, %headers) = @_;
+
+    my $go = 'hold' . $held++;
+    my @names = grep { /^B\d+$/ } keys %{$t->{vars}};
+    my @open;
+
+    for my $i (0 .. $n - 1) {
+        my ($before) = $t->load();
+
+        push @open, $t->start("POST $uri",
+                              ref $body ? $body->[$i] : $body, headers => {
+            %headers, map { ("X-$_" => "wait $go") } @names });
+
+        Kvroute::wait_for(sub { ($t->load())[0] == $before + 1 });
+    }
+
+    return sub {
+        $t->step($go);
+
+        return map { $t->finish($_) } @open;
+    };
+}
+
+
 # how often each thing occurs
 
 sub tally {
