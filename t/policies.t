@@ -235,6 +235,8 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
     $t->step('work1');
     ok($t->read_until($s, qr/data: event 1/), 'a large one is running');
 
+    local $t->{held} = 1;
+
     my @end = map { $t->hold(1, '/lr/', chat('hello'), pinned($_)) }
               qw(B1 B2);
 

@@ -78,31 +78,42 @@ sub to {
 }
 
 
-# so many requests in flight at once: they wait for what the sub returned does
+# So many requests in flight at once; calling what is returned ends them and
+# gives their responses.  The body may be a list of one for each.
 
-my $held = 0;
+my $holds = 0;
 
 sub hold {
     my ($t, $n, $uri, $body, %headers) = @_;
 
-    my $go = 'hold' . $held++;
+    my $go = 'hold' . $holds++;
     my @names = grep { /^B\d+$/ } keys %{$t->{vars}};
     my @open;
 
-    for my $i (0 .. $n - 1) {
-        my ($before) = $t->load();
+    $t->{held} ||= 0;
 
+    # those before may have been answered and not yet been taken off
+
+    Kvroute::wait_for(sub { ($t->load())[0] == $t->{held} });
+
+    for my $i (0 .. $n - 1) {
         push @open, $t->start("POST $uri",
                               ref $body ? $body->[$i] : $body, headers => {
             %headers, map { ("X-$_" => "wait $go") } @names });
 
-        Kvroute::wait_for(sub { ($t->load())[0] == $before + 1 });
+        $t->{held}++;
+        Kvroute::wait_for(sub { ($t->load())[0] == $t->{held} });
     }
 
     return sub {
         $t->step($go);
 
-        return map { $t->finish($_) } @open;
+        my @r = map { $t->finish($_) } @open;
+
+        $t->{held} -= $n;
+        Kvroute::wait_for(sub { ($t->load())[0] == $t->{held} });
+
+        return @r;
     };
 }
 
