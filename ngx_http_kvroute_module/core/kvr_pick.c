@@ -10,9 +10,14 @@
 /* prefixes with fewer requests than this at a peer are not spilled */
 #define KVR_PICK_RING_FLOOR  4
 
+/* one part in so many of a prompt draws no request to an idle peer */
+#define KVR_PICK_SMALL       8
+
 
 static void kvr_pick_costs(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
+static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
+    uint32_t pick);
 static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
@@ -29,15 +34,21 @@ uint32_t
 kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
+    int                       small;
     uint32_t                  pick;
     kvr_candidate_t          *c;
     const kvr_policy_conf_t  *conf;
 
     conf = req->conf;
+    small = d->best * KVR_PICK_SMALL < req->bytes;
 
     kvr_pick_costs(req, cand, n);
 
     pick = kvr_pick_least_cost(req, cand, n, 1);
+
+    if (small && d->best) {
+        pick = kvr_pick_rested(cand, n, pick);
+    }
 
     if (conf->chunks != KVR_CHUNKS_OFF) {
         pick = kvr_pick_chunks(cand, n, pick);
@@ -61,7 +72,10 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         pick = kvr_pick_least_cost(req, cand, n, 1);
     }
 
-    if (cand[pick].matched < d->best) {
+    if (small && cand[pick].matched < d->best) {
+        d->reason = KVR_REASON_COLD;
+
+    } else if (cand[pick].matched < d->best) {
         d->reason = KVR_REASON_SPILL;
 
     } else {
@@ -97,6 +111,39 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         c->cost = kvr_score_cost(c->pending, uncached, c->active, c->weight);
     }
+}
+
+
+/*
+ * All prompts may begin alike.  The first peer that has that beginning would
+ * be the cheapest of an idle fleet each time, and be filled with everything
+ * while the caches of the others are empty.  So a match that is a small part
+ * of the prompt does not choose between peers with the same load.
+ */
+static uint32_t
+kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
+{
+    uint32_t          i, best;
+    kvr_candidate_t  *c, *b;
+
+    best = pick;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        b = &cand[best];
+
+        if (!c->out
+            && c->weight == b->weight
+            && c->active == b->active
+            && c->pending == b->pending
+            && c->other == b->other
+            && c->idle > b->idle)
+        {
+            best = i;
+        }
+    }
+
+    return best;
 }
 
 
