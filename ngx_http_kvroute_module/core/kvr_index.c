@@ -13,6 +13,7 @@
 #define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
 #define KVR_INDEX_GAP       32      /* absent entries that end a look-up */
 #define KVR_INDEX_SAMPLE    1024
+#define KVR_INDEX_SESSION   8       /* how much older it may be to stay */
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
 
 /* the bits of ids that no peer's number takes hold bits of the key */
@@ -611,6 +612,14 @@ kvr_index_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 
         age = (int32_t) (touched - kvr_get(&line->touched));
 
+        /* a session that has not expired is worth as many prompts */
+
+        if ((k & 1) && (int32_t) (kvr_get(&line->stamp[0])
+                                  - kvr_get(&ix->time)) > 0)
+        {
+            age /= KVR_INDEX_SESSION;
+        }
+
         if (age > oldest && k > KVR_INDEX_CLAIMED) {
             victim = line;
             oldest = age;
@@ -1030,6 +1039,13 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 
     now = (uint32_t) kvr_get(&ix->clock);
     clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+
+    /* a peer that has computed nothing yet can hold something all the same */
+
+    if (clock == (uint32_t) kvr_get(&ix->peer[peer].floor)) {
+        kvr_add(&ix->peer[peer].clock, 1 << KVR_INDEX_FRACTION);
+        clock++;
+    }
 
     line = kvr_index_find(ix, key);
 
