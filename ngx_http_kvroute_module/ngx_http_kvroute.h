@@ -69,6 +69,7 @@ typedef struct {
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
+    unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
 
 
@@ -142,6 +143,7 @@ struct ngx_http_kvroute_ctx_s {
     double                       cost;
 
     uint64_t                    *chain;     /* see _request, may be NULL */
+    ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */
     uint32_t                     units;
     uint32_t                     entries;
     uint32_t                     output;    /* tokens asked for at most */

@@ -134,6 +134,14 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    /* after another zone's upstream: its hashes are not known here */
+
+    if (ctx->zone != conf->zone
+        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
+    {
+        return;
+    }
+
     ngx_http_kvroute_match_model(at);
 
     if (ctx->entries == 0) {
@@ -403,19 +411,24 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (at->rrp.tried[n] & m) {
-            continue;
-        }
-
         if (peer->down) {
             continue;
         }
 
-        if (peer->max_fails
-            && peer->fails >= peer->max_fails
-            && now - peer->checked <= peer->fail_timeout)
-        {
-            continue;
+        /* as in nginx, nothing is held against the only one there is */
+
+        if (!peers->single) {
+
+            if (at->rrp.tried[n] & m) {
+                continue;
+            }
+
+            if (peer->max_fails
+                && peer->fails >= peer->max_fails
+                && now - peer->checked <= peer->fail_timeout)
+            {
+                continue;
+            }
         }
 
         if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
@@ -601,7 +614,7 @@ ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
 {
-    ngx_uint_t  conns;
+    ngx_uint_t  conns, active;
 
     if (peer->max_conns == 0) {
         return 0;
@@ -610,8 +623,12 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     conns = peer->conns;
 
     if (seat != KVR_REGISTRY_NONE) {
-        conns = kvr_load_get(conf->zone->sh->load,
-                             kvr_registry_column(seat)).active;
+        active = kvr_load_get(conf->zone->sh->load,
+                              kvr_registry_column(seat)).active;
+
+        /* a server that is listed twice has a limit in each place */
+
+        conns = conf->doubled ? ngx_min(conns, active) : active;
     }
 
     return conns >= peer->max_conns;
