@@ -100,6 +100,15 @@ sub hanging {
     $t->step("c$_") for 2 .. 9;
     ok($t->idle(), 'gone in the body');
 
+    @s = map { $t->start('POST /', $body, headers => {
+             %{both('packed 1')}, 'X-Step' => 'p' }) } 1 .. 4;
+    ok($t->read_until($_, qr/packed/), 'packed') for @s;
+    is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ],
+              'prefilled, if what came is compressed');
+    $t->step('p1');
+    $t->finish($_) for @s;
+    ok($t->idle(), 'compressed events');
+
     @s = map { $t->start('POST /', $body, headers => both('cut')) } 1 .. 4;
     $t->finish($_) for @s;
     ok($t->idle(), 'cut by the server');
