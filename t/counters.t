@@ -199,6 +199,29 @@ for my $round (1 .. 2) {
     ok($t->idle(), 'none left');
 }
 
+# a worker that has run out of files can ask nobody who is alive
+
+{
+    my @s = hanging(8, '/', 'wait files');
+    my @pids = $t->active_workers();
+    my $taken = () = $t->log() =~ /taken back/g;
+
+    system 'prlimit', '--pid', $_, '--nofile=1:8192' for @pids;
+
+    # nothing is to happen: it takes two rounds of the sweep to see that
+
+    select(undef, undef, undef, 2.2);
+
+    system 'prlimit', '--pid', $_, '--nofile=8192:8192' for @pids;
+
+    is(active(), 8, 'out of files: all are counted');
+    is(() = $t->log() =~ /taken back/g, $taken, 'out of files: no row taken');
+
+    $t->step('files');
+    is($t->finish($_)->{status}, 200, 'out of files: served') for @s;
+    ok($t->idle(), 'out of files: none left');
+}
+
 # forced shutdown: the pool may go before the peer is freed
 
 {
