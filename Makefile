@@ -104,7 +104,7 @@ install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
 		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
 	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
-	$(SUDO) install -D -m 644 $(MODULE) \
+	$(if $(DESTDIR),,$(SUDO)) install -D -m 644 $(MODULE) \
 		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
 
