@@ -99,6 +99,13 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: bench-hot
+bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
+	@$(MAKE) -s build engine
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/hot.py
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \

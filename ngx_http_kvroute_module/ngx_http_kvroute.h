@@ -117,6 +117,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
+    unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */

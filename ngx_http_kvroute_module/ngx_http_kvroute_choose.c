@@ -431,11 +431,15 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
             }
         }
 
+        id = list->id[i];
+
         if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+
+            /* this request goes elsewhere, the session does not */
+
+            at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
             continue;
         }
-
-        id = list->id[i];
 
         if (id != KVR_REGISTRY_NONE) {
             known = &sh->registry->peer[id];
@@ -481,6 +485,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.by_place = ngx_http_kvroute_by_place;
     req.seen = ngx_http_kvroute_seen;
     req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
+    req.busy = at->busy;
 
     for (n = 0; n < count; n++) {
         if (ngx_http_kvroute_candidate[n].pinned) {
