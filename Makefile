@@ -119,6 +119,8 @@ install: build  ## copies the module to where nginx looks for modules
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
+include bench/micro/Makefile.inc
+include bench/wire/Makefile.inc
 
 
 .PHONY: engine-tests
