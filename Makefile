@@ -112,6 +112,7 @@ install: build  ## copies the module to where nginx looks for modules
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
+include bench/sim/Makefile.inc
 
 
 .PHONY: engine-tests
