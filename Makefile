@@ -27,7 +27,7 @@ GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 help:           ## this list
 	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
-		| awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
+		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
 
 

@@ -150,7 +150,7 @@ kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
         return c->options->policies == NULL;
     }
 
-    if (policy->kind & KVS_LAB_KIND) {
+    if (policy->kind & (KVS_LAB_KIND|KVS_PARAM)) {
         return c->options->lab && c->options->policies == NULL;
     }
 
@@ -265,7 +265,7 @@ kvs_contest_policies(const kvs_options_t *o, const kvs_policy_t **policy)
         for (p = lists[i]; p->name && n < KVS_POLICIES; p++) {
 
             if (o->policies ? kvs_listed(o->policies, p->name)
-                            : o->lab || !(p->kind & KVS_LAB_KIND))
+                            : o->lab || !(p->kind & (KVS_LAB_KIND|KVS_PARAM)))
             {
                 policy[n++] = p;
             }

@@ -300,7 +300,7 @@ kvs_report_tables(const kvs_contest_t *c)
 
     for (p = 0; p < c->npolicies; p++) {
 
-        if (!(c->policy[p]->kind & (KVS_OURS|KVS_LAB_KIND))) {
+        if (!(c->policy[p]->kind & (KVS_OURS|KVS_LAB_KIND|KVS_PARAM))) {
             continue;
         }
 

@@ -6,6 +6,7 @@
  * back if there was no first event.
  */
 
+#include "kvr_hot.h"
 #include "kvr_load.h"
 
 #include "prefix.h"
@@ -29,6 +30,11 @@ typedef struct {
     int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
     kvs_extra_t           extra[KVS_REPLICAS];
 
+    /* policy prefix */
+
+    kvr_hot_t            *hot;
+    kvr_ring_t            ring;
+
     /* other states than the index */
 
     kvs_prefix_t         *lru;
@@ -37,6 +43,29 @@ typedef struct {
     kvs_rng_t             lose;
     uint64_t              chain[KVS_ROUTER_ENTRIES];
 } kvs_router_t;
+
+
+static void
+kvs_router_ring(kvs_router_t *ro)
+{
+    size_t           size;
+    uint32_t         i;
+    kvr_ring_peer_t  peer[KVS_REPLICAS];
+
+    size = (sizeof(kvr_hot_t) + KVR_CACHE_LINE)
+           & ~(size_t) (KVR_CACHE_LINE - 1);
+    ro->hot = aligned_alloc(KVR_CACHE_LINE, size);
+    memset((void *) ro->hot, 0, size);
+
+    for (i = 0; i < ro->sim->n; i++) {
+        peer[i].hash = kvr_mix(i + 1, 0x70656572);
+        peer[i].weight = 1;
+    }
+
+    ro->ring.point = kvs_alloc(kvr_ring_size(peer, ro->sim->n)
+                               * sizeof(kvr_ring_point_t));
+    kvr_ring_build(&ro->ring, peer, ro->sim->n);
+}
 
 
 void *
@@ -67,6 +96,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvr_load_claim(ro->load, kvr_load_owner(i + 1, 1), 1);
     }
 
+    if (ro->conf.policy == KVR_POLICY_PREFIX) {
+        kvs_router_ring(ro);
+    }
+
     memset(&px, 0, sizeof(px));
 
     if (ro->conf.state == KVS_STATE_TRUE) {
@@ -88,6 +121,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
     kvr_index_init(ro->index, kvr_index_lines(size));
 
     units = KVS_ROUTER_CAPACITY / KVS_UNIT_BYTES;
+
+    if (ro->conf.assumed) {
+        units = (uint64_t) ro->conf.assumed * 1024 * 1024 / KVS_UNIT_BYTES;
+    }
 
     if (ro->conf.capacity > 0) {
         units = (uint64_t) (ro->conf.capacity * sim->blocks);
@@ -116,6 +153,8 @@ kvs_router_destroy(void *data)
     }
 
     free((void *) ro->index);
+    free((void *) ro->hot);
+    free(ro->ring.point);
     free(ro->load);
     free(ro);
 }
@@ -220,13 +259,78 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
 }
 
 
+/* bytes of the prompt behind what is matched that each replica holds */
+static void
+kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
+    uint64_t *chunks)
+{
+    uint32_t  i, r;
+    uint64_t  has;
+
+    for (i = 0; i < rq->units; i++) {
+        has = kvr_index_holds(ro->index, rq->req.digests[i], ro->sim->up);
+
+        for ( /* void */ ; has; has &= has - 1) {
+            r = (uint32_t) __builtin_ctzll(has);
+            chunks[r] += i >= matched[r] ? KVS_UNIT_BYTES : 0;
+        }
+    }
+}
+
+
+/* as ngx_http_kvroute_match_prefix() and _session_find() do it */
+static void
+kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const uint32_t *id, uint32_t n, double now)
+{
+    uint32_t  i, entry, entries, peer, life;
+
+    if (ro->conf.policy == KVR_POLICY_STICKY) {
+
+        req->keyed = 1;
+        req->key = rq->key_session;
+
+        peer = kvr_index_bound(ro->index, req->key, (uint32_t) now, &life);
+
+        for (i = 0; i < n; i++) {
+            cand[i].bound = (id[i] == peer);
+        }
+
+        return;
+    }
+
+    entries = kvs_router_chain(ro, rq->chain, rq->units);
+
+    if (entries == 0) {
+        return;
+    }
+
+    kvr_hot_add(ro->hot, ro->chain, entries);
+
+    if (req->conf && req->conf->length) {
+        entry = kvr_chain_entries(kvr_max(req->conf->length / KVS_UNIT_BYTES,
+                                          1));
+        entry = kvr_min(entry, entries) - 1;
+
+    } else {
+        entry = kvr_hot_entry(ro->hot, ro->chain, entries, 0.5 / ro->sim->n);
+    }
+
+    req->key = ro->chain[entry];
+    req->keyed = 1;
+    req->ring = &ro->ring;
+    req->places = ro->sim->n;
+}
+
+
 uint32_t
 kvs_router_pick(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
     uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
-    uint64_t               m;
+    uint32_t               by_place[KVS_REPLICAS];
+    uint64_t               m, seen[1], chunks[KVS_REPLICAS];
     kvs_extra_t            extra[KVS_REPLICAS];
     kvr_load_sum_t         sum;
     kvr_decision_t         d;
@@ -237,6 +341,12 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
         kvs_router_match(ro, rq, now, matched);
+    }
+
+    memset(chunks, 0, sizeof(chunks));
+
+    if (ro->conf.conf && ro->conf.conf->chunks && rq->req.digests) {
+        kvs_router_chunks(ro, rq, matched, chunks);
     }
 
     n = 0;
@@ -254,6 +364,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         c->pending = sum.pending;
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
+        c->chunks = chunks[i];
+        c->place = i;
         c->idle = ro->given - ro->last[i];
         c->current_weight = ro->current[i];
         c->effective_weight = 1;
@@ -270,6 +382,15 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     req.random = kvs_rng_next(&ro->sim->rng);
     req.parsed = 1;
     req.retry = rq->attempts > 1;
+
+    if (ro->conf.policy == KVR_POLICY_PREFIX
+        || ro->conf.policy == KVR_POLICY_STICKY)
+    {
+        req.by_place = by_place;
+        req.seen = seen;
+
+        kvs_router_key(ro, rq, &req, cand, id, n, now);
+    }
 
     if (ro->conf.lab) {
         ro->conf.lab(&ro->conf, &req, cand, extra, n);
@@ -296,6 +417,17 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     ro->extra[i].prefilling++;
     ro->last[i] = ++ro->given;
+
+    if (ro->conf.policy == KVR_POLICY_STICKY) {
+        kvr_index_bind(ro->index, rq->key_session, i, 1,
+                       (uint32_t) now + 3600);
+    }
+
+    if (ro->conf.conf && ro->conf.conf->chunks && rq->req.digests) {
+        for (row = 0; row < rq->units; row++) {
+            kvr_index_note(ro->index, rq->req.digests[row], i);
+        }
+    }
 
     if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
 
@@ -433,6 +565,66 @@ static const kvs_router_conf_t  kvs_conf_turn = {
     .policy = KVR_POLICY_ROUND_ROBIN
 };
 
+static const kvs_router_conf_t  kvs_conf_random = {
+    .policy = KVR_POLICY_RANDOM
+};
+
+static const kvs_router_conf_t  kvs_conf_prefix = {
+    .policy = KVR_POLICY_PREFIX
+};
+
+static const kvs_router_conf_t  kvs_conf_sticky = {
+    .policy = KVR_POLICY_STICKY
+};
+
+/* parameters of policies that have a default to be decided on */
+
+#define KVS_PREFIX_LENGTH(bytes)                                              \
+    static const kvr_policy_conf_t  kvs_policy_prefix_##bytes = {             \
+        .policy = KVR_POLICY_PREFIX, .length = bytes, .load_factor = 1.25     \
+    };                                                                        \
+                                                                              \
+    static const kvs_router_conf_t  kvs_conf_prefix_##bytes = {               \
+        .policy = KVR_POLICY_PREFIX, .conf = &kvs_policy_prefix_##bytes       \
+    };
+
+KVS_PREFIX_LENGTH(256)
+KVS_PREFIX_LENGTH(1024)
+KVS_PREFIX_LENGTH(4096)
+KVS_PREFIX_LENGTH(16384)
+
+static const kvr_policy_conf_t  kvs_policy_tie = {
+    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_TIE
+};
+
+static const kvr_policy_conf_t  kvs_policy_credit = {
+    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_CREDIT
+};
+
+static const kvs_router_conf_t  kvs_conf_tie = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .conf = &kvs_policy_tie
+};
+
+static const kvs_router_conf_t  kvs_conf_credit = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .conf = &kvs_policy_credit
+};
+
+/* assumed capacities, in MB, of engines that report none */
+
+#define KVS_ASSUMED(mb)                                                       \
+    static const kvs_router_conf_t  kvs_conf_assumed_##mb = {                 \
+        .policy = KVR_POLICY_KV_CACHE, .assumed = mb                          \
+    };
+
+KVS_ASSUMED(16)
+KVS_ASSUMED(64)
+KVS_ASSUMED(256)
+KVS_ASSUMED(1024)
+KVS_ASSUMED(4096)
+KVS_ASSUMED(65536)
+
 /* the index study */
 
 static const kvs_router_conf_t  kvs_conf_right = {
@@ -494,6 +686,22 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
+    KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
+    KVS_ROUTER("sticky", KVS_OURS, &kvs_conf_sticky),
+
+    KVS_ROUTER("random_ours", KVS_PARAM, &kvs_conf_random),
+    KVS_ROUTER("prefix_256", KVS_PARAM, &kvs_conf_prefix_256),
+    KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
+    KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),
+    KVS_ROUTER("prefix_16384", KVS_PARAM, &kvs_conf_prefix_16384),
+    KVS_ROUTER("chunks_tie", KVS_PARAM, &kvs_conf_tie),
+    KVS_ROUTER("chunks_credit", KVS_PARAM, &kvs_conf_credit),
+    KVS_ROUTER("assumed_16m", KVS_PARAM, &kvs_conf_assumed_16),
+    KVS_ROUTER("assumed_64m", KVS_PARAM, &kvs_conf_assumed_64),
+    KVS_ROUTER("assumed_256m", KVS_PARAM, &kvs_conf_assumed_256),
+    KVS_ROUTER("assumed_1g", KVS_PARAM, &kvs_conf_assumed_1024),
+    KVS_ROUTER("assumed_4g", KVS_PARAM, &kvs_conf_assumed_4096),
+    KVS_ROUTER("assumed_64g", KVS_PARAM, &kvs_conf_assumed_65536),
 
     KVS_ROUTER("index_1", KVS_STUDY, &kvs_conf_right),
     KVS_ROUTER("index_1/2", KVS_STUDY, &kvs_conf_half),

@@ -37,6 +37,7 @@ struct kvs_router_conf_s {
     kvr_policy_e         policy;
     const kvr_policy_conf_t  *conf;  /* NULL: the defaults */
     kvs_state_e          state;
+    uint32_t             assumed;    /* capacity in MB, 0: the default */
     double               capacity;   /* shares of the true one; 0: default */
     unsigned             reported:1; /* capacity is the engine's own word */
     unsigned             early:1;    /* pending is released at headers */

@@ -120,6 +120,7 @@ struct kvs_policy_s {
 #define KVS_OURS       0x02
 #define KVS_STUDY      0x04         /* for a study only */
 #define KVS_LAB_KIND   0x08         /* a score that might be ours */
+#define KVS_PARAM      0x10         /* ours, with other parameters */
 
 
 /* what is simulated; times as shares of the run's length */
