@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "contest.h"
+#include "report.h"
 #include "rivals_run.h"
 #include "router.h"
 
@@ -43,7 +44,7 @@ kvs_usage(void)
         "  --lab              scores that were tried, too\n"
         "  --study            the index study in all scenarios\n"
         "  --calibrate        finds the knees\n"
-        "  --published        the cases that others have published\n"
+        "  --published        only the cases that others have published\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -456,8 +457,8 @@ main(int argc, char **argv)
 
     switch (what) {
     case 'C': kvs_calibrate(&o); break;
-    case 'P': kvs_published(&o); break;
-    case 'U': return kvs_cpu(&o);
+    case 'P': kvs_report_published(&o); break;
+    case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;
     default: kvs_contest_run(&o); break;
     }

@@ -85,14 +85,10 @@ void kvs_cache_save(const kvs_contest_t *c, uint32_t point, uint32_t policy,
 void kvs_report_tables(const kvs_contest_t *c);
 int kvs_report_json(const kvs_contest_t *c, const char *path);
 
-/* published.c */
-
-void kvs_published(const kvs_options_t *o);
-
 /* calibrate.c */
 
 void kvs_calibrate(const kvs_options_t *o);
-int kvs_cpu(const kvs_options_t *o);
+double kvs_cpu(const kvs_options_t *o);
 
 uint32_t kvs_scenario_requests(const kvs_scenario_t *sc, double rate,
     uint32_t least);

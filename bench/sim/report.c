@@ -63,7 +63,7 @@ kvs_report_value(const kvs_contest_t *c, uint32_t point, uint32_t policy,
 }
 
 
-static int
+int
 kvs_report_failed(const kvs_contest_t *c, uint32_t point, uint32_t policy)
 {
     uint32_t             i;
@@ -81,27 +81,29 @@ kvs_report_failed(const kvs_contest_t *c, uint32_t point, uint32_t policy)
 }
 
 
-static double
+double
 kvs_report_latency(const kvs_contest_t *c, uint32_t point, uint32_t policy,
     uint32_t metric)
 {
     if (kvs_report_failed(c, point, policy)) {
-        return INFINITY;
+        return kvs_metrics[metric].more ? 0 : INFINITY;
     }
 
     return kvs_report_value(c, point, policy, kvs_metrics[metric].offset);
 }
 
 
-/* the least of a kind of policies at a point */
-static double
+/* the best of a kind of policies at a point */
+double
 kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
     unsigned kinds, uint32_t *which)
 {
+    int       more;
     double    v, best;
     uint32_t  p;
 
-    best = INFINITY;
+    more = kvs_metrics[metric].more;
+    best = more ? 0 : INFINITY;
 
     for (p = 0; p < c->npolicies; p++) {
 
@@ -111,7 +113,7 @@ kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
 
         v = kvs_report_latency(c, point, p, metric);
 
-        if (v < best) {
+        if (more ? v > best : v < best) {
             best = v;
 
             if (which) {
@@ -150,13 +152,25 @@ kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
                ? kvs_report_best(c, i, metric, KVS_RIVAL, NULL)
                : kvs_report_latency(c, i, rival, metric);
 
-        if (isnan(v) || isnan(best) || best == INFINITY) {
+        if (isnan(v) || isnan(best) || best == INFINITY || best == 0) {
             continue;
         }
 
         /* what never ends is no worse than a thousand times slower */
 
-        v = fmin(v / best, 1000);
+        v = fmax(fmin(v / best, 1000), 0.001);
+
+        if (kvs_metrics[metric].more) {
+
+            if (v < ratio->worst || n == 0) {
+                ratio->worst = v;
+                ratio->where = i;
+            }
+
+            sum += log(v);
+            n++;
+            continue;
+        }
 
         sum += log(v);
         n++;
@@ -325,8 +339,7 @@ kvs_report_tables(const kvs_contest_t *c)
 }
 
 
-/* a policy of this name; npolicies if it does not take part */
-static uint32_t
+uint32_t
 kvs_report_find(const kvs_contest_t *c, const char *name)
 {
     uint32_t  p;
