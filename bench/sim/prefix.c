@@ -315,6 +315,10 @@ kvs_prefix_entry(kvs_prefix_t *px, uint64_t hash)
         e = px->nentries++;
         px->entry = kvs_prefix_grow(px->entry, &px->entries_size, e,
                                     sizeof(kvs_entry_t));
+
+        /* it may be in an entry, and these may have moved */
+
+        slot = kvs_prefix_slot(px, hash);
     }
 
     px->entry[e].hash = hash;
