@@ -45,6 +45,7 @@ kvs_usage(void)
         "  --study            the index study in all scenarios\n"
         "  --calibrate        finds the knees\n"
         "  --published        only the cases that others have published\n"
+        "  --emulated         the workload of emulated.py, and its results\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -412,6 +413,7 @@ main(int argc, char **argv)
         { "summary", no_argument, NULL, 'm' },
         { "calibrate", no_argument, NULL, 'C' },
         { "published", no_argument, NULL, 'P' },
+        { "emulated", no_argument, NULL, 'E' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
         { NULL, 0, NULL, 0 }
@@ -443,6 +445,7 @@ main(int argc, char **argv)
         case 'q': o.quiet = 1; break;
         case 'm': o.summary = 1; break;
         case 'C':
+        case 'E':
         case 'P':
         case 'U':
         case 'i': what = c; break;
@@ -458,6 +461,7 @@ main(int argc, char **argv)
     switch (what) {
     case 'C': kvs_calibrate(&o); break;
     case 'P': kvs_report_published(&o); break;
+    case 'E': return kvs_emulated(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;
     default: kvs_contest_run(&o); break;

@@ -50,6 +50,9 @@ void kvs_report_index(const kvs_contest_t *c);
 /* report_json.c: only what others have published */
 void kvs_report_published(const kvs_options_t *o);
 
+/* emulated.c */
+int kvs_emulated(const kvs_options_t *o);
+
 /* the i-th metric; 0 past the last */
 uint32_t kvs_report_metrics(uint32_t i, const char **name, size_t *offset,
     int *more);
