@@ -98,11 +98,13 @@ async def request(port, prompt, output):
         "ignore_eos": True, "stream": True,
         "stream_options": {"include_usage": True}}).encode()
 
+    # 1.0: the answer comes without chunks, so that it can be searched as it is
+
     start = time.monotonic()
     reader, writer = await asyncio.open_connection("127.0.0.1", port,
                                                    limit=1 << 24)
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: kvroute\r\n"
-                 b"Content-Type: application/json\r\nConnection: close\r\n"
+    writer.write(b"POST /v1/completions HTTP/1.0\r\nHost: kvroute\r\n"
+                 b"Content-Type: application/json\r\n"
                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
     first = None

@@ -149,7 +149,10 @@ kvs_lab_share(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
 }
 
 
-/* those that wait for a token, a2 each, and those that run, a3 each */
+/*
+ * Those that wait for a token, a2 each, and those that run, a3 each; with a4
+ * the floor is added.
+ */
 static void
 kvs_lab_phases(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
     kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
@@ -160,7 +163,8 @@ kvs_lab_phases(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
     for (i = 0; i < n; i++) {
         c = &cand[i];
         c->cost = conf->a[0] * (double) c->pending
-                  + fmax(kvs_lab_own(req, c), conf->a[1])
+                  + (conf->a[4] > 0 ? kvs_lab_own(req, c) + conf->a[1]
+                                    : fmax(kvs_lab_own(req, c), conf->a[1]))
                     * (1 + conf->a[2] * extra[i].prefilling
                        + conf->a[3] * (c->active - extra[i].prefilling));
     }

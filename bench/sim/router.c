@@ -361,6 +361,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         c->weight = 1;
         c->active = sum.active;
+        c->unanswered = ro->extra[i].prefilling;
         c->pending = sum.pending;
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
@@ -565,10 +566,6 @@ static const kvs_router_conf_t  kvs_conf_turn = {
     .policy = KVR_POLICY_ROUND_ROBIN
 };
 
-static const kvs_router_conf_t  kvs_conf_random = {
-    .policy = KVR_POLICY_RANDOM
-};
-
 static const kvs_router_conf_t  kvs_conf_prefix = {
     .policy = KVR_POLICY_PREFIX
 };
@@ -618,12 +615,12 @@ static const kvs_router_conf_t  kvs_conf_credit = {
         .policy = KVR_POLICY_KV_CACHE, .assumed = mb                          \
     };
 
+KVS_ASSUMED(1)
+KVS_ASSUMED(2)
+KVS_ASSUMED(4)
+KVS_ASSUMED(8)
 KVS_ASSUMED(16)
 KVS_ASSUMED(64)
-KVS_ASSUMED(256)
-KVS_ASSUMED(1024)
-KVS_ASSUMED(4096)
-KVS_ASSUMED(65536)
 
 /* the index study */
 
@@ -689,19 +686,18 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
     KVS_ROUTER("sticky", KVS_OURS, &kvs_conf_sticky),
 
-    KVS_ROUTER("random_ours", KVS_PARAM, &kvs_conf_random),
     KVS_ROUTER("prefix_256", KVS_PARAM, &kvs_conf_prefix_256),
     KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
     KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),
     KVS_ROUTER("prefix_16384", KVS_PARAM, &kvs_conf_prefix_16384),
     KVS_ROUTER("chunks_tie", KVS_PARAM, &kvs_conf_tie),
     KVS_ROUTER("chunks_credit", KVS_PARAM, &kvs_conf_credit),
+    KVS_ROUTER("assumed_1m", KVS_PARAM, &kvs_conf_assumed_1),
+    KVS_ROUTER("assumed_2m", KVS_PARAM, &kvs_conf_assumed_2),
+    KVS_ROUTER("assumed_4m", KVS_PARAM, &kvs_conf_assumed_4),
+    KVS_ROUTER("assumed_8m", KVS_PARAM, &kvs_conf_assumed_8),
     KVS_ROUTER("assumed_16m", KVS_PARAM, &kvs_conf_assumed_16),
     KVS_ROUTER("assumed_64m", KVS_PARAM, &kvs_conf_assumed_64),
-    KVS_ROUTER("assumed_256m", KVS_PARAM, &kvs_conf_assumed_256),
-    KVS_ROUTER("assumed_1g", KVS_PARAM, &kvs_conf_assumed_1024),
-    KVS_ROUTER("assumed_4g", KVS_PARAM, &kvs_conf_assumed_4096),
-    KVS_ROUTER("assumed_64g", KVS_PARAM, &kvs_conf_assumed_65536),
 
     KVS_ROUTER("index_1", KVS_STUDY, &kvs_conf_right),
     KVS_ROUTER("index_1/2", KVS_STUDY, &kvs_conf_half),
