@@ -27,7 +27,7 @@ GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 help:           ## this list
 	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
-		| awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
+		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
 
 
@@ -121,6 +121,7 @@ include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
+include bench/sim/Makefile.inc
 
 
 .PHONY: engine-tests

@@ -582,10 +582,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->chunks = at->chunks[id];
     }
 
-    if (at->policy->conf.by == KVR_BY_WORK) {
-        c->resident = kvr_load_get(sh->load,
-                                   kvr_registry_resident(id)).pending;
-    }
+    sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+    c->unanswered = sum.active;
+    c->resident = sum.pending;
 
     /* it takes part in a growing share of the decisions */
 

@@ -315,6 +315,10 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     cJSON_AddNumberToObject(json, "active_all", sum.active);
     cJSON_AddNumberToObject(json, "pending_all", (double) sum.pending);
 
+    sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+    cJSON_AddNumberToObject(json, "unanswered_all", sum.active);
+
     cJSON_AddNumberToObject(json, "requests", (double) kvr_get(&s->requests));
 
     responses = cJSON_AddObjectToObject(json, "responses");

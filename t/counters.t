@@ -88,6 +88,10 @@ sub hanging {
     @s = map { $t->start('POST /', $body, headers => both('headers')) } 1 .. 4;
     ok($t->read_until($_, qr/\r\n\r\n/), 'head') for @s;
     is(active(), 4, 'active with the head sent');
+
+    # peers of several upstreams are counted in each
+
+    ok(($t->load())[3] >= 4, 'without an answer');
     close $_ for @s;
     ok($t->idle(), 'gone after the head');
 
@@ -95,7 +99,8 @@ sub hanging {
              %{both('stream 9')}, 'X-Step' => 'c' }) } 1 .. 4;
     $t->step('c1');
     ok($t->read_until($_, qr/event 1/), 'event') for @s;
-    is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ], 'prefilled and active');
+    is_deeply([ ($t->load())[0, 1, 3] ], [ 4, 0, 0 ],
+              'prefilled and active');
     close $_ for @s;
     $t->step("c$_") for 2 .. 9;
     ok($t->idle(), 'gone in the body');
