@@ -92,6 +92,12 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 	@KVR_TEST_SCALE=100 t/run unit-san prove-san:1 prove-san:4
 
 
+.PHONY: matrix
+matrix: deps    ## integration tests against each nginx in use (build/matrix)
+	@$(MAKE) -s build engine
+	@t/matrix/run
+
+
 .PHONY: demo
 demo: deps      ## real engines behind nginx: the policies compared (README)
 	@$(MAKE) -s build

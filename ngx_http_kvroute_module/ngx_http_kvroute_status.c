@@ -349,6 +349,10 @@ static const char *
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id)
 {
+    if (ngx_http_kvroute_draining_only(peer)) {
+        return "draining";
+    }
+
     if (peer->down) {
         return "down";
     }

@@ -230,6 +230,8 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     pc->socklen = best->socklen;
     pc->name = &best->name;
 
+    ngx_http_kvroute_set_sid(pc, best);
+
     best->conns++;
 
     at->rrp.current = best;
@@ -373,7 +375,7 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
 {
     uintptr_t                      m;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n, left;
+    ngx_uint_t                     i, n, left, again;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -381,6 +383,9 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
+    again = 0;
+
+retry:
 
     peers = ngx_http_kvroute_lock_peers(pc, at);
 
@@ -417,6 +422,15 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_unlock(peers);
 
     rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
+
+    /* servers may have changed since the lock was let go */
+
+    if (rc == NGX_BUSY
+        && at->rrp.config != ngx_http_kvroute_peers_config(peers)
+        && again++ < 3)
+    {
+        goto retry;
+    }
 
     if (rc != NGX_OK && rc != NGX_DONE) {
         return rc;
