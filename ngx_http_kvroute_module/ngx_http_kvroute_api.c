@@ -31,8 +31,6 @@ typedef struct {
 
 static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
     ngx_http_kvroute_action_t *action, ngx_str_t *peer);
-static ngx_int_t ngx_http_kvroute_api_error(ngx_http_request_t *r,
-    ngx_uint_t status, const char *text);
 static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
 static ngx_int_t ngx_http_kvroute_api_drain(ngx_http_request_t *r,
@@ -69,13 +67,13 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
     if (!klcf->write) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_ALLOWED,
-                                          "this API is read-only");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
+                                           "this API is read-only");
     }
 
     if (r->method != NGX_HTTP_POST) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_ALLOWED,
-                                          "actions are taken by POST");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
+                                           "actions are taken by POST");
     }
 
     /* the last part of the path */
@@ -100,8 +98,8 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         if (ngx_http_arg(r, (u_char *) "peer", 4, &peer) != NGX_OK
             || peer.len == 0)
         {
-            return ngx_http_kvroute_api_error(r, NGX_HTTP_BAD_REQUEST,
-                                              "argument \"peer\" is missing");
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                               "argument \"peer\" is missing");
         }
 
         src = peer.data;
@@ -118,7 +116,7 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         return ngx_http_kvroute_api_act(r, action, &peer);
     }
 
-    return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_FOUND,
+    return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
                                       "unknown action");
 }
 
@@ -158,8 +156,8 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
     }
 
     if (!found) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_FOUND,
-                                          "unknown peer");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown peer");
     }
 
     ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
@@ -190,33 +188,10 @@ ngx_http_kvroute_api_undrain(ngx_http_request_t *r,
 
 
 static ngx_int_t
-ngx_http_kvroute_api_error(ngx_http_request_t *r, ngx_uint_t status,
-    const char *text)
-{
-    char       *s;
-    cJSON      *json, *error;
-    ngx_str_t   type = ngx_string("application/json");
-
-    json = cJSON_CreateObject();
-    error = cJSON_AddObjectToObject(json, "error");
-
-    cJSON_AddNumberToObject(error, "status", (double) status);
-    cJSON_AddStringToObject(error, "text", text);
-
-    s = cJSON_PrintUnformatted(json);
-
-    cJSON_Delete(json);
-
-    return ngx_http_kvroute_send(r, status, &type, s);
-}
-
-
-static ngx_int_t
 ngx_http_kvroute_api_show(ngx_http_request_t *r)
 {
     char                           *s;
     cJSON                          *json, *zones;
-    ngx_str_t                       type = ngx_string("application/json");
     ngx_uint_t                      i;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -237,7 +212,7 @@ ngx_http_kvroute_api_show(ngx_http_request_t *r)
 
     cJSON_Delete(json);
 
-    return ngx_http_kvroute_send(r, NGX_HTTP_OK, &type, s);
+    return ngx_http_kvroute_send_json(r, NGX_HTTP_OK, s);
 }
 
 

@@ -194,6 +194,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
     ctx->model_root = pr->model_root;
+    ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (pr->n && ngx_http_kvroute_request_passes(r)) {

@@ -218,6 +218,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
         }
     }
 
+    kvr_stats_reset(&u->stats);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;

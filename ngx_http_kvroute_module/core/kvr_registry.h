@@ -26,6 +26,7 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_stats.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
@@ -65,6 +66,9 @@ typedef struct {
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
     _Atomic uint64_t   reason[KVR_REASONS];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
+    _Atomic uint64_t   unavail;      /* times it was given up for a while */
+    _Atomic uint64_t   firsts;       /* answers that began */
+    _Atomic uint64_t   ttft;         /* ms, of those together */
 } kvr_seat_t;
 
 
@@ -72,6 +76,7 @@ typedef struct {
     _Atomic uint64_t   model;        /* root of the last one seen */
     _Atomic uint32_t   models;       /* there have been several */
     _Atomic uint64_t   shared;       /* picks by a prefix that most have */
+    kvr_stats_t        stats;
     _Atomic uint32_t   len;
     uint8_t            name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
