@@ -69,6 +69,15 @@ $(BUILD)/nginx/Makefile: config Makefile
 		|| { tail -n 20 $(BUILD_DIR)/configure.log; exit 1; }'
 
 
+.PHONY: page
+page: ngx_http_kvroute_module/ngx_http_kvroute_status_page.c  ## the status page
+
+ngx_http_kvroute_module/ngx_http_kvroute_status_page.c: \
+		ngx_http_kvroute_module/page/page.html \
+		ngx_http_kvroute_module/page/embed
+	@ngx_http_kvroute_module/page/embed $< > $@
+
+
 .PHONY: unit
 unit: unit-build ## builds and runs the unit tests
 	@t/run unit
