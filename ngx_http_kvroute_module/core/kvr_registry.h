@@ -130,4 +130,12 @@ uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
 
 
+/*
+ * Sets to zero what was counted for a peer in all upstreams; for all peers, and
+ * the upstreams' own counters, if it is KVR_REGISTRY_NONE.  What is in flight
+ * stays counted.
+ */
+void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);
+
+
 #endif /* _KVR_REGISTRY_H_INCLUDED_ */
