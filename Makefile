@@ -69,6 +69,15 @@ $(BUILD)/nginx/Makefile: config Makefile
 		|| { tail -n 20 $(BUILD_DIR)/configure.log; exit 1; }'
 
 
+.PHONY: page
+page: ngx_http_kvroute_module/ngx_http_kvroute_status_page.c  ## the status page
+
+ngx_http_kvroute_module/ngx_http_kvroute_status_page.c: \
+		ngx_http_kvroute_module/page/page.html \
+		ngx_http_kvroute_module/page/embed
+	@ngx_http_kvroute_module/page/embed $< > $@
+
+
 .PHONY: unit
 unit: unit-build ## builds and runs the unit tests
 	@t/run unit
@@ -90,6 +99,12 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 	@$(MAKE) -s build engine SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@KVR_TEST_SCALE=100 t/run unit-san prove-san:1 prove-san:4
+
+
+.PHONY: matrix
+matrix: deps    ## integration tests against each nginx in use (build/matrix)
+	@$(MAKE) -s build engine
+	@t/matrix/run
 
 
 .PHONY: demo

@@ -81,6 +81,8 @@ typedef struct {
     ngx_array_t                 *bypass;    /* predicates */
     ngx_flag_t                   inspect;
     ngx_flag_t                   write;     /* of the API */
+    ngx_uint_t                   status;    /* format */
+    ngx_uint_t                   status_prefix;  /* paths begin alike */
 } ngx_http_kvroute_loc_conf_t;
 
 
@@ -113,6 +115,8 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     resident;
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     began;     /* ns, this decision */
+    uint64_t                     receipt;   /* its number */
 
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
@@ -137,6 +141,7 @@ struct ngx_http_kvroute_ctx_s {
     ngx_str_t                    peer;
 
     uint64_t                     model_root;
+    uint64_t                     hash;      /* of all of the prompt */
     uint64_t                     bytes;     /* of prompt */
     uint64_t                     extra;
     uint64_t                     matched;   /* receipt of the last decision */
@@ -184,6 +189,8 @@ typedef struct {
     kvr_load_t                  *load;
     kvr_hot_t                   *hot;
     kvr_index_t                 *index;
+
+    kvr_receipts_t               receipts;
 } ngx_http_kvroute_shctx_t;
 
 
@@ -204,6 +211,12 @@ struct ngx_http_kvroute_zone_s {
     unsigned                     crowded:1; /* warned of too many peers */
 };
 
+
+/* formats of the status */
+#define NGX_HTTP_KVROUTE_STATUS_ALL   1
+#define NGX_HTTP_KVROUTE_STATUS_JSON  2
+#define NGX_HTTP_KVROUTE_STATUS_PROM  3
+#define NGX_HTTP_KVROUTE_STATUS_HTML  4
 
 /* "native" requests differ in why */
 #define NGX_HTTP_KVROUTE_BODYLESS  1
@@ -306,8 +319,12 @@ ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
 /* _status */
 
 ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
-    ngx_str_t *type, char *text);
+ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
+    char *text);
+ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text);
+ngx_int_t ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_chain_t *out);
 
 /* _api */
 

@@ -378,10 +378,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     uint32_t                       id, given;
     uint64_t                       rnd, pending;
     uintptr_t                      m;
-    ngx_uint_t                     i, n, count;
+    ngx_uint_t                     i, n, count, hinted;
     kvr_peer_t                    *known;
     kvr_candidate_t               *c;
     kvr_policy_request_t           req;
+    ngx_peer_connection_t         *pc;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_offer_t      *offer;
@@ -396,6 +397,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     conf = at->conf;
     peers = at->rrp.peers;
     sh = conf->zone->sh;
+    pc = &ctx->request->upstream->peer;
 
     list = &conf->list[peers != conf->upstream->peer.data];
     given = sh->registry->given;
@@ -411,7 +413,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (peer->down) {
+        hinted = ngx_http_kvroute_hinted(pc, peer);
+
+        if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
             continue;
         }
 
@@ -457,6 +461,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         ngx_http_kvroute_candidate_init(at, c, peer, id, rnd);
 
         c->place = (uint32_t) i;
+        c->pinned |= hinted;
         *offered |= c->bound;
 
         offer = &ngx_http_kvroute_offer[count++];
@@ -602,7 +607,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* told by the API, or by nginx itself since 1.29.6 */
+/* told by the API */
 ngx_uint_t
 ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
 {

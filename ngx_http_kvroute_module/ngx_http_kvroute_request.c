@@ -214,6 +214,7 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
     ctx->model_root = pr->model_root;
+    ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
 
     if (pr->n == 0 || !ngx_http_kvroute_request_passes(r)) {
         return NGX_OK;

@@ -77,10 +77,11 @@ sub control {
 # runs a sub with each connection to a port of its own: a small server
 
 sub serve {
-    my ($t, $name, $sub) = @_;
+    my ($t, $name, $sub, %arg) = @_;
 
     my $server = IO::Socket::INET->new(Listen => 128, ReuseAddr => 1,
-                                       LocalAddr => '127.0.0.1')
+                                       LocalAddr => $arg{addr} || '127.0.0.1',
+                                       LocalPort => $arg{port})
         or die "listen: $!";
 
     my $port = $server->sockport();
@@ -139,11 +140,11 @@ sub serve {
 # that came by this connection.
 
 sub backend {
-    my ($t, $name) = @_;
+    my ($t, $name, %arg) = @_;
 
     my $dir = $t->{dir};
 
-    return $t->serve($name, sub { backend_connection($name, $dir, @_) });
+    return $t->serve($name, sub { backend_connection($name, $dir, @_) }, %arg);
 }
 
 
