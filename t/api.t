@@ -59,7 +59,15 @@ sub api {
     return $r;
 }
 
+# sends a prompt and returns what its peer held; the line comes a moment later
+
 sub matched {
+    my ($body) = @_;
+
+    my $lines = () = $t->access_log() =~ /\n/g;
+    $t->post('/', $body);
+    wait_for(sub { $lines < (() = $t->access_log() =~ /\n/g) });
+
     return ($t->access_log() =~ / (\S+)\n\z/)[0];
 }
 
@@ -109,12 +117,9 @@ unlike($t->log(), qr/\[notice\].*kvroute: \w+ of peer/, 'nothing was done');
     ok(exists $r->{json}{zones}{z}{$peer}, 'shows the peers');
     like($t->log(), qr/\[notice\].*kvroute: flush of peer "\Q$peer\E"/, 'logged');
 
-    $t->post('/', $body{$theirs});
-    ok(matched() > 19_000, 'the other one keeps what it has');
-    $t->post('/', $body{$mine});
-    is(matched(), 0, 'this one has nothing');
-    $t->post('/', $body{$mine});
-    ok(matched() > 19_000, 'and learns again');
+    ok(matched($body{$theirs}) > 19_000, 'the other one keeps what it has');
+    is(matched($body{$mine}), 0, 'this one has nothing');
+    ok(matched($body{$mine}) > 19_000, 'and learns again');
 
     api("flush?peer=$peer") for 1 .. 3;
     is(api('flush?peer=' . ($peer =~ s/:/%3A/r))->{status}, 200,
