@@ -14,8 +14,8 @@
  * share their first 512 tokens.  The prefixes of each request are counted at
  * the first, 2nd, 4th .. 1024th entry of the chain, in a sketch that all
  * processes share: one row of counters, so that a rare prefix may be taken for
- * a less rare one, and never the other way.  Counts are halved from time to time, to follow the
- * traffic.
+ * a less rare one, and never the other way.  Counts are halved from time to
+ * time, to follow the traffic.
  */
 
 
@@ -44,8 +44,7 @@ double kvr_hot_share(kvr_hot_t *hot, uint64_t value);
 
 /*
  * The entry of a chain to spread requests by: the first of the depths counted
- * whose prefix no more than a share of all requests have; else the first that
- * no more than half of those have that share the first entry; else the last.
+ * whose prefix no more than a share of all requests have, else the deepest.
  * n from 1.
  */
 uint32_t kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n,

@@ -109,7 +109,8 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             uncached += KVR_SCORE_MODEL;
         }
 
-        c->cost = kvr_score_cost(c->pending, uncached, c->active, c->weight);
+        c->cost = kvr_score_cost(c->pending, uncached, c->active,
+                                 c->unanswered, c->weight);
     }
 }
 
