@@ -45,6 +45,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->reserved = 1;
 
     ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+
+    if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
+        at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
+    }
 }
 
 
@@ -66,6 +70,10 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 {
     kvr_load_t               *load;
     ngx_http_kvroute_zone_t  *zone;
+
+    if (active < 0 || pending < 0) {
+        ngx_http_kvroute_queue_freed(at->conf);
+    }
 
     if (at->id == KVR_REGISTRY_NONE) {
         return;
@@ -166,6 +174,11 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
+
+        if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
+            kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
+                              at->ahead, ctx->ttft);
+        }
     }
 }
 

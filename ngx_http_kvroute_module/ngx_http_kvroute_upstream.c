@@ -201,6 +201,8 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "get kvroute peer, try: %ui", pc->tries);
 
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }

@@ -75,6 +75,7 @@ kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     item->tenant = tenant;
     item->weight = kvr_max(weight, 1);
     item->work = work;
+    item->bytes = 0;
     item->arrival = (uint32_t) now;
     item->due = (uint32_t) (now + wait);
     item->waiting = 0;
@@ -105,6 +106,7 @@ kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
 
     q->tenants[item->class] |= 1ULL << item->tenant;
     q->depth[item->class]++;
+    q->bytes += item->bytes;
     q->n++;
 }
 
@@ -147,6 +149,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
     item->waiting = 0;
 
     q->depth[item->class]--;
+    q->bytes -= item->bytes;
     q->n--;
 }
 
@@ -260,6 +263,7 @@ kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
         }
     }
 
+    kvr_set(&r->bytes, q->bytes);
     atomic_store_explicit(&r->seen, now, memory_order_release);
 
     /* whoever compared the rows before must do it again */
@@ -348,6 +352,66 @@ kvr_queue_depth(kvr_queue_board_t *board, unsigned class, uint64_t now)
 
         for (c = 0; c <= class && c < KVR_QUEUE_CLASSES; c++) {
             n += kvr_get(&r->depth[c]);
+        }
+    }
+
+    return n;
+}
+
+
+int
+kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now)
+{
+    uint32_t  all, upto, wanted;
+
+    all = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
+    upto = kvr_queue_depth(board, class, now);
+    wanted = kvr_get(&board->wanted[class]);
+
+    if (all <= upto || wanted >= all - upto) {
+        return KVR_DECLINED;
+    }
+
+    kvr_add(&board->wanted[class], 1);
+
+    return KVR_OK;
+}
+
+
+int
+kvr_queue_take(kvr_queue_board_t *board, unsigned class)
+{
+    uint32_t  wanted;
+
+    wanted = kvr_get(&board->wanted[class]);
+
+    while (wanted) {
+        if (atomic_compare_exchange_weak(&board->wanted[class], &wanted,
+                                         wanted - 1))
+        {
+            return KVR_OK;
+        }
+    }
+
+    return KVR_DECLINED;
+}
+
+
+uint64_t
+kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
+{
+    uint32_t          i, rows;
+    uint64_t          n;
+    kvr_queue_row_t  *r;
+
+    n = 0;
+    rows = kvr_min(kvr_get(&board->rows), KVR_QUEUE_ROWS);
+
+    for (i = 0; i < rows; i++) {
+        r = &board->row[i];
+
+        if ((int64_t) (now - kvr_get(&r->seen)) <= KVR_QUEUE_STALE) {
+            n += kvr_get(&r->bytes);
         }
     }
 

@@ -61,6 +61,7 @@ struct kvr_queue_item_s {
     uint32_t            due;         /* ms */
     uint32_t            arrival;     /* ms */
     uint64_t            work;        /* bytes */
+    uint64_t            bytes;       /* that it keeps while it waits */
     uint32_t            weight;      /* of the tenant, from 1 */
     uint8_t             class;
     uint8_t             tenant;      /* place */
@@ -75,6 +76,7 @@ struct kvr_queue_item_s {
 /* those that wait in this process */
 typedef struct {
     uint32_t            n;
+    uint64_t            bytes;
     uint32_t            depth[KVR_QUEUE_CLASSES];
     uint64_t            tenants[KVR_QUEUE_CLASSES];  /* that have any */
     kvr_queue_item_t   *heap[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
@@ -88,6 +90,7 @@ typedef uint64_t  kvr_queue_key_t;
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t    seen;        /* ms */
+    _Atomic uint64_t    bytes;
     _Atomic uint32_t    depth[KVR_QUEUE_CLASSES];
     _Atomic uint64_t    key[KVR_QUEUE_CLASSES];
 } kvr_queue_row_t;
@@ -143,7 +146,8 @@ uint8_t kvr_queue_tenant(kvr_queue_board_t *board, uint64_t hash,
 
 /*
  * Sets up an item that arrives now.  class 0 .. KVR_QUEUE_CLASSES - 1; weight
- * from 1; deadline in ms from now, 0 for none.
+ * from 1; deadline in ms from now, 0 for none.  The caller may change due and
+ * set bytes before the item is entered.
  */
 void kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     uint8_t tenant, uint32_t weight, uint64_t work, uint32_t deadline);
@@ -172,9 +176,19 @@ void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
 int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
 
-/* how many wait in all processes, of classes up to this one */
+/* how many wait in all processes, of classes up to this one, and their bytes */
 uint32_t kvr_queue_depth(kvr_queue_board_t *board, unsigned class,
     uint64_t now);
+uint64_t kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now);
+
+/*
+ * Asks for one of a lower class to be turned away in whatever process has one;
+ * KVR_DECLINED if none has.
+ */
+int kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now);
+
+/* takes such a wish on; KVR_DECLINED if another was faster */
+int kvr_queue_take(kvr_queue_board_t *board, unsigned class);
 
 /* seconds after which one turned away now may try again, from 1 */
 uint32_t kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now);
