@@ -15,6 +15,7 @@
 #include <cjson/cJSON.h>
 
 
+cJSON *ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf);
 static cJSON *ngx_http_kvroute_status_json(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_status_zone(ngx_http_kvroute_zone_t *zone);
 static cJSON *ngx_http_kvroute_status_upstream(
@@ -223,6 +224,12 @@ ngx_http_kvroute_status_upstream(ngx_http_upstream_srv_conf_t *uscf,
     cJSON_AddNumberToObject(json, "shared_prefix",
                             (double) kvr_get(&conf->zone->sh->registry
                                               ->upstream[conf->number].shared));
+
+    item = ngx_http_kvroute_queue_json(conf);
+
+    if (item) {
+        cJSON_AddItemToObject(json, "queue", item);
+    }
 
     list = cJSON_AddArrayToObject(json, "peers");
 
