@@ -207,6 +207,8 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
         at->began = ngx_http_kvroute_clock();
     }
 
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }
