@@ -114,6 +114,17 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: deb
+deb:            ## the Debian package, checked by lintian (build/deb)
+	@packaging/build-deb $(BUILD)/deb
+
+
+.PHONY: deb-test
+deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
+	@packaging/test-deb $$(ls $(BUILD)/deb/libnginx-mod-http-kvroute_*.deb) \
+		$(BUILD)/deb/chroot || test $$? = 77
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
@@ -122,6 +133,14 @@ install: build  ## copies the module to where nginx looks for modules
 	$(SUDO) install -D -m 644 $(MODULE) \
 		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
+
+
+.PHONY: uninstall
+uninstall:      ## removes it from there
+	@dir=$$($(NGINX_BIN) -V 2>&1 \
+		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
+	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
+	$(SUDO) rm -f "$(DESTDIR)$$dir/ngx_http_kvroute_module.so"
 
 
 include t/engine/Makefile.inc
