@@ -27,7 +27,7 @@ GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 help:           ## this list
 	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
-		| awk -F '\t' '{ printf "  %-14s %s\n", $$1, $$2 }'
+		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
 
 
@@ -125,12 +125,19 @@ deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
 		$(BUILD)/deb/chroot || test $$? = 77
 
 
+.PHONY: bench-hot
+bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
+	@$(MAKE) -s build engine
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/hot.py
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
 		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
 	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
-	$(SUDO) install -D -m 644 $(MODULE) \
+	$(if $(DESTDIR),,$(SUDO)) install -D -m 644 $(MODULE) \
 		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
 
@@ -146,6 +153,9 @@ uninstall:      ## removes it from there
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
+include bench/micro/Makefile.inc
+include bench/wire/Makefile.inc
+include bench/sim/Makefile.inc
 
 
 .PHONY: engine-tests

@@ -70,6 +70,7 @@ typedef struct {
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
+    unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
 
 
@@ -134,6 +135,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
+    unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
@@ -161,6 +163,7 @@ struct ngx_http_kvroute_ctx_s {
     double                       cost;
 
     uint64_t                    *chain;     /* see _request, may be NULL */
+    ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */
     uint32_t                     units;
     uint32_t                     entries;
     uint32_t                     output;    /* tokens asked for at most */

@@ -25,7 +25,7 @@
 
 static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
-    int32_t active, int64_t pending);
+    int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
@@ -45,7 +45,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->start = ngx_current_msec;
     at->reserved = 1;
 
-    ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+    ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
 }
 
 
@@ -63,7 +63,7 @@ ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 
 static void
 ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
-    int64_t pending)
+    int32_t unanswered, int64_t pending)
 {
     kvr_load_t               *load;
     ngx_http_kvroute_zone_t  *zone;
@@ -79,12 +79,10 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
     kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
                  pending);
 
-    /* its context, and what it may become, for as long as it is running */
+    /* its context, and what it may become, for as long as it is there */
 
-    if (active) {
-        kvr_load_add(load, zone->row, kvr_registry_resident(at->id), 0,
-                     active * (int64_t) at->resident);
-    }
+    kvr_load_add(load, zone->row, kvr_registry_resident(at->id), unanswered,
+                 active * (int64_t) at->resident);
 }
 
 
@@ -152,7 +150,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     at->started = 1;
 
-    ngx_http_kvroute_attempt_count(at, 0, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, 0, -1, -(int64_t) at->pending);
     at->pending = 0;
 
     ctx = at->ctx;
@@ -211,7 +209,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     at->reserved = 0;
 
-    ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
+                                   -(int64_t) at->pending);
     at->pending = 0;
 
     if (!at->lesson.valid) {

@@ -134,6 +134,14 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    /* after another zone's upstream: its hashes are not known here */
+
+    if (ctx->zone != conf->zone
+        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
+    {
+        return;
+    }
+
     ngx_http_kvroute_match_model(at);
 
     if (ctx->entries == 0) {
@@ -405,28 +413,37 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (at->rrp.tried[n] & m) {
-            continue;
-        }
-
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
         if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
             continue;
         }
 
-        if (peer->max_fails
-            && peer->fails >= peer->max_fails
-            && now - peer->checked <= peer->fail_timeout)
-        {
-            continue;
-        }
+        /* as in nginx, nothing is held against the only one there is */
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-            continue;
+        if (!peers->single) {
+
+            if (at->rrp.tried[n] & m) {
+                continue;
+            }
+
+            if (peer->max_fails
+                && peer->fails >= peer->max_fails
+                && now - peer->checked <= peer->fail_timeout)
+            {
+                continue;
+            }
         }
 
         id = list->id[i];
+
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+
+            /* this request goes elsewhere, the session does not */
+
+            at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
+            continue;
+        }
 
         if (id != KVR_REGISTRY_NONE) {
             known = &sh->registry->peer[id];
@@ -473,6 +490,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.by_place = ngx_http_kvroute_by_place;
     req.seen = ngx_http_kvroute_seen;
     req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
+    req.busy = at->busy;
 
     for (n = 0; n < count; n++) {
         if (ngx_http_kvroute_candidate[n].pinned) {
@@ -569,10 +587,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->chunks = at->chunks[id];
     }
 
-    if (at->policy->conf.by == KVR_BY_WORK) {
-        c->resident = kvr_load_get(sh->load,
-                                   kvr_registry_resident(id)).pending;
-    }
+    sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+    c->unanswered = sum.active;
+    c->resident = sum.pending;
 
     /* it takes part in a growing share of the decisions */
 
@@ -606,7 +624,7 @@ ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
 {
-    ngx_uint_t  conns;
+    ngx_uint_t  conns, active;
 
     if (peer->max_conns == 0) {
         return 0;
@@ -615,8 +633,12 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     conns = peer->conns;
 
     if (seat != KVR_REGISTRY_NONE) {
-        conns = kvr_load_get(conf->zone->sh->load,
-                             kvr_registry_column(seat)).active;
+        active = kvr_load_get(conf->zone->sh->load,
+                              kvr_registry_column(seat)).active;
+
+        /* a server that is listed twice has a limit in each place */
+
+        conns = conf->doubled ? ngx_min(conns, active) : active;
     }
 
     return conns >= peer->max_conns;

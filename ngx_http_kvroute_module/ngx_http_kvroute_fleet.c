@@ -185,6 +185,7 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
 
     p->own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
     p->all = kvr_load_get(sh->load, p->id);
+    p->unanswered = kvr_load_get(sh->load, kvr_registry_resident(p->id)).active;
 
     p->requests = kvr_get(&s->requests);
     p->fails = kvr_get(&s->fails);

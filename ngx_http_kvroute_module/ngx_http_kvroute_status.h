@@ -29,6 +29,7 @@ typedef struct {
 
     kvr_load_sum_t       own;       /* from this upstream */
     kvr_load_sum_t       all;       /* from all of them */
+    uint32_t             unanswered;  /* of those, without a first event yet */
 
     uint64_t             requests;
     uint64_t             fails;

@@ -406,6 +406,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     ngx_http_kvroute_json_number(json, "pending", p->own.pending);
     ngx_http_kvroute_json_number(json, "active_all", p->all.active);
     ngx_http_kvroute_json_number(json, "pending_all", p->all.pending);
+    ngx_http_kvroute_json_number(json, "unanswered_all", p->unanswered);
     ngx_http_kvroute_json_number(json, "requests", p->requests);
 
     item = cJSON_AddObjectToObject(json, "responses");

@@ -99,7 +99,10 @@ kvr_registry_column(uint32_t seat)
 }
 
 
-/* what is running at a peer, in bytes of context: no active, only pending */
+/*
+ * What is at a peer, in bytes of context, as pending; as active the requests
+ * that have had no answer yet.
+ */
 static inline uint32_t
 kvr_registry_resident(uint32_t peer)
 {

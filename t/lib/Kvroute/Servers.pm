@@ -130,9 +130,11 @@ sub serve {
 #     stall        never answers
 #     cut          closes in the middle of the body
 #     wait FILE    answers when the file is there
-#     stale        answers, and closes when the next request comes in
+#     stale        answers, and closes when the next request comes in; also
+#                  behind "wait FILE"
 #     stream N     sends a comment, and N events as they are asked for: each
 #                  when the file of X-Step with that number is there
+#     packed N     the same, as if compressed, with what looks like a comment
 #
 # and without it answers with its name, the path and the number of requests
 # that came by this connection.
@@ -191,11 +193,13 @@ sub backend_connection {
             my $file = "$dir/$1";
             select(undef, undef, undef, 0.005) while !-e $file;
 
-        } elsif ($do =~ /^stream (\d+)/) {
-            my $events = $1;
+        } elsif ($do =~ /^(stream|packed) (\d+)/) {
+            my $events = $2;
+            my ($coding, $first) = $1 eq 'stream' ? ('', ": ping\n\n")
+                : ("Content-Encoding: gzip\r\n", ':packed');
 
-            syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
-                         . "Content-Type: text/event-stream\r\n\r\n: ping\n\n");
+            syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n$coding"
+                         . "Content-Type: text/event-stream\r\n\r\n$first");
 
             for my $i (1 .. $events) {
                 my ($step) = $head =~ /^X-Step: (.*?)\r?$/mi;
@@ -206,7 +210,7 @@ sub backend_connection {
             return;
         }
 
-        $stale = ($do eq 'stale');
+        $stale = ($do =~ /stale$/);
 
         backend_send($c, 200, "$name $path $n");
     }
