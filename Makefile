@@ -132,6 +132,13 @@ bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
 		python3 bench/hot.py
 
 
+.PHONY: bench-ten
+bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
+	@$(MAKE) -s build
+	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
+		perl bench/ten.pl
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
