@@ -139,6 +139,13 @@ bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
 		perl bench/ten.pl
 
 
+.PHONY: bench-status
+bench-status: deps ## what the status costs with 64 peers
+	@$(MAKE) -s build
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/status.py
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
