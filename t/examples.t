@@ -33,7 +33,7 @@ sub example {
     $conf =~ s/load_module \S+;//;
     $conf =~ s/worker_processes \w+;//;
     $conf =~ s/events \{[^}]*\}//;
-    $conf =~ s/^http \{/http {\n%%TEMP%%/m;
+    $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;
     $conf =~ s!/var/log/nginx/!$t->{dir}/!g;
     $conf =~ s/listen 8080;/listen 127.0.0.1:%%PORT%%;/;
 
@@ -107,7 +107,7 @@ for my $file (sort glob "$dir/kubernetes/*.yaml") {
 
         my $server = $snippet{server} // "location / { $location }";
 
-        my $conf = "http {\n%%TEMP%%\n$snippet{http}\n$upstream\n"
+        my $conf = "http {\n%%TEMP%%\naccess_log off;\n$snippet{http}\n$upstream\n"
                    . "server { listen 127.0.0.1:%%PORT%%; $server }\n}\n";
 
         # no DNS in here
