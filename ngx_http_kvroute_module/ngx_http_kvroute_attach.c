@@ -142,6 +142,7 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
     ngx_int_t                        rc;
     ngx_uint_t                       i, n;
     ngx_http_kvroute_named_t        *named;
+    ngx_http_kvroute_queue_t        *queue;
     ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_upstream_srv_conf_t   **uscf;
     ngx_http_kvroute_main_conf_t    *kmcf;
@@ -184,7 +185,12 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
                 break;
             }
 
+            /* which the block may have of its own */
+
+            queue = kscf->queue;
+
             *kscf = named[n].conf;
+            kscf->queue = queue;
 
             if (ngx_http_kvroute_attach(cf, uscf[i], kscf) != NGX_CONF_OK) {
                 return NGX_ERROR;
