@@ -16,6 +16,7 @@
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_ZONE      (16 * 1024 * 1024)
 #define KVS_ROUTER_ENTRIES   8192
+#define KVS_ROUTER_PROBE     1.0                  /* s */
 
 
 typedef struct {
@@ -29,6 +30,12 @@ typedef struct {
     uint32_t              last[KVS_REPLICAS];   /* given at its last pick */
     int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
     kvs_extra_t           extra[KVS_REPLICAS];
+
+    /* load that is not ours, by the engines' own word */
+
+    double                probed;
+    uint32_t              others[KVS_REPLICAS];
+    uint32_t              others_waiting[KVS_REPLICAS];
 
     /* policy prefix */
 
@@ -80,6 +87,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
     ro = kvs_alloc(sizeof(kvs_router_t));
 
     ro->sim = sim;
+    ro->probed = -KVS_ROUTER_PROBE;
     ro->conf = *(const kvs_router_conf_t *) policy->conf;
 
     kvs_rng_seed(&ro->lose, sim->seed, 0x6c6f73650e55ULL);
@@ -278,6 +286,33 @@ kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
 }
 
 
+/* what an engine has more than we know of came past us */
+static void
+kvs_router_probe(kvs_router_t *ro, double now)
+{
+    uint32_t     i, active, has, waits;
+    kve_stats_t  st;
+
+    if (now < ro->probed + KVS_ROUTER_PROBE) {
+        return;
+    }
+
+    ro->probed = now;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        kve_replica_stats(ro->sim->replica[i], &st);
+
+        active = kvr_load_get(ro->load, i).active;
+        has = st.running + st.waiting;
+        waits = st.waiting + st.prefilling;
+
+        ro->others[i] = has - kvr_min(has, active);
+        ro->others_waiting[i] = waits - kvr_min(waits,
+                                                ro->extra[i].prefilling);
+    }
+}
+
+
 /* as ngx_http_kvroute_match_prefix() and _session_find() do it */
 static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
@@ -343,6 +378,10 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         kvs_router_match(ro, rq, now, matched);
     }
 
+    if (ro->conf.probe) {
+        kvs_router_probe(ro, now);
+    }
+
     memset(chunks, 0, sizeof(chunks));
 
     if (ro->conf.conf && ro->conf.conf->chunks && rq->req.digests) {
@@ -362,6 +401,12 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         c->weight = 1;
         c->active = sum.active;
         c->unanswered = ro->extra[i].prefilling;
+
+        if (ro->conf.probe) {
+            c->active += ro->others[i];
+            c->unanswered += ro->others_waiting[i];
+        }
+
         c->pending = sum.pending;
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
@@ -554,6 +599,10 @@ static const kvs_router_conf_t  kvs_conf_reported = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
 };
 
+static const kvs_router_conf_t  kvs_conf_probed = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .probe = 1
+};
+
 static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
@@ -680,6 +729,7 @@ static const kvs_router_conf_t  kvs_conf_early = {
 const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("kv_cache", KVS_OURS, &kvs_conf_kv_cache),
     KVS_ROUTER("kv_cache_reported", KVS_OURS, &kvs_conf_reported),
+    KVS_ROUTER("kv_cache_probed", KVS_OURS, &kvs_conf_probed),
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
