@@ -57,7 +57,7 @@ typedef struct {
     ngx_shm_zone_t              *shm_zone;
     ngx_http_kvroute_zone_t     *zone;
     ngx_http_kvroute_policy_t    policy;
-    size_t                       capacity;  /* bytes a peer is assumed to hold */
+    size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
     time_t                       slow_start;
 
@@ -69,6 +69,7 @@ typedef struct {
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
+    unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
 
 
@@ -80,6 +81,8 @@ typedef struct {
     ngx_array_t                 *bypass;    /* predicates */
     ngx_flag_t                   inspect;
     ngx_flag_t                   write;     /* of the API */
+    ngx_uint_t                   status;    /* format */
+    ngx_uint_t                   status_prefix;  /* paths begin alike */
 } ngx_http_kvroute_loc_conf_t;
 
 
@@ -112,10 +115,13 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     resident;
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     began;     /* ns, this decision */
+    uint64_t                     receipt;   /* its number */
 
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
+    unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
@@ -135,6 +141,7 @@ struct ngx_http_kvroute_ctx_s {
     ngx_str_t                    peer;
 
     uint64_t                     model_root;
+    uint64_t                     hash;      /* of all of the prompt */
     uint64_t                     bytes;     /* of prompt */
     uint64_t                     extra;
     uint64_t                     matched;   /* receipt of the last decision */
@@ -142,6 +149,7 @@ struct ngx_http_kvroute_ctx_s {
     double                       cost;
 
     uint64_t                    *chain;     /* see _request, may be NULL */
+    ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */
     uint32_t                     units;
     uint32_t                     entries;
     uint32_t                     output;    /* tokens asked for at most */
@@ -181,6 +189,8 @@ typedef struct {
     kvr_load_t                  *load;
     kvr_hot_t                   *hot;
     kvr_index_t                 *index;
+
+    kvr_receipts_t               receipts;
 } ngx_http_kvroute_shctx_t;
 
 
@@ -202,6 +212,12 @@ struct ngx_http_kvroute_zone_s {
 };
 
 
+/* formats of the status */
+#define NGX_HTTP_KVROUTE_STATUS_ALL   1
+#define NGX_HTTP_KVROUTE_STATUS_JSON  2
+#define NGX_HTTP_KVROUTE_STATUS_PROM  3
+#define NGX_HTTP_KVROUTE_STATUS_HTML  4
+
 /* "native" requests differ in why */
 #define NGX_HTTP_KVROUTE_BODYLESS  1
 #define NGX_HTTP_KVROUTE_BYPASS    2
@@ -222,8 +238,12 @@ ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
-ngx_int_t ngx_http_kvroute_zone_peers(ngx_http_kvroute_srv_conf_t *conf,
+
+/* _peers */
+
+ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
+void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 
 /* _request */
 
@@ -299,8 +319,12 @@ ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
 /* _status */
 
 ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
-    ngx_str_t *type, char *text);
+ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
+    char *text);
+ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text);
+ngx_int_t ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_chain_t *out);
 
 /* _api */
 

@@ -26,6 +26,7 @@
 static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
+static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
 
@@ -164,7 +165,35 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
+
+        ngx_http_kvroute_attempt_timed(at);
     }
+}
+
+
+static void
+ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                   ttft;
+    kvr_seat_t                *seat;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    sh = at->conf->zone->sh;
+    ttft = at->ctx->ttft;
+
+    seat = &sh->registry->seat[at->seat];
+    upstream = &sh->registry->upstream[seat->upstream];
+
+    kvr_add(&seat->firsts, 1);
+    kvr_add(&seat->ttft, ttft);
+
+    kvr_stats_observe(&upstream->stats, KVR_STATS_TTFT, 1000 * ttft);
+    kvr_receipts_ttft(&sh->receipts, at->receipt, (uint32_t) ttft);
 }
 
 

@@ -83,7 +83,10 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     at = ngx_http_kvroute_watched(r);
 
     if (at) {
-        stream = r->headers_out.content_type.len >= 17
+        /* events that came compressed cannot be told from comments */
+
+        stream = r->headers_out.content_encoding == NULL
+                 && r->headers_out.content_type.len >= 17
                  && ngx_strncasecmp(r->headers_out.content_type.data,
                                     (u_char *) "text/event-stream", 17)
                     == 0;

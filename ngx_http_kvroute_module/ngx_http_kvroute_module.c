@@ -99,9 +99,9 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NULL },
 
     { ngx_string("kvroute_status"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_status,
-      0,
+      NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
@@ -268,6 +268,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
      *
      *     conf->policy = NULL;
      *     conf->write = 0;
+     *     conf->status = 0;
      */
 
     conf->max_body = NGX_CONF_UNSET_SIZE;
@@ -700,9 +701,55 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static char *
 ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_str_t                 *value;
+    ngx_uint_t                 regex;
     ngx_http_core_loc_conf_t  *clcf;
 
+    if (klcf->status) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    regex = 0;
+
+#if (NGX_PCRE)
+    regex = (clcf->regex != NULL);
+#endif
+
+    klcf->status = NGX_HTTP_KVROUTE_STATUS_ALL;
+    klcf->status_prefix = !regex && !clcf->named;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "json") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_JSON;
+
+        } else if (ngx_strcmp(value[1].data, "prometheus") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_PROM;
+
+        } else if (ngx_strcmp(value[1].data, "html") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_HTML;
+
+        } else {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "unknown format \"%V\"", &value[1]);
+            return NGX_CONF_ERROR;
+        }
+
+    } else if (clcf->exact_match || !klcf->status_prefix) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"kvroute_status\" needs a format (json, "
+                           "prometheus or html) in location \"%V\"",
+                           &clcf->name);
+        return NGX_CONF_ERROR;
+
+    } else if (clcf->name.len && clcf->name.data[clcf->name.len - 1] == '/') {
+        clcf->auto_redirect = 1;
+    }
 
     clcf->handler = ngx_http_kvroute_status_handler;
 

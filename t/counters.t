@@ -105,6 +105,15 @@ sub hanging {
     $t->step("c$_") for 2 .. 9;
     ok($t->idle(), 'gone in the body');
 
+    @s = map { $t->start('POST /', $body, headers => {
+             %{both('packed 1')}, 'X-Step' => 'p' }) } 1 .. 4;
+    ok($t->read_until($_, qr/packed/), 'packed') for @s;
+    is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ],
+              'prefilled, if what came is compressed');
+    $t->step('p1');
+    $t->finish($_) for @s;
+    ok($t->idle(), 'compressed events');
+
     @s = map { $t->start('POST /', $body, headers => both('cut')) } 1 .. 4;
     $t->finish($_) for @s;
     ok($t->idle(), 'cut by the server');
@@ -193,6 +202,29 @@ for my $round (1 .. 2) {
     $t->step('young');
     is($t->finish($_)->{status}, 200, 'new ones are served') for @young;
     ok($t->idle(), 'none left');
+}
+
+# a worker that has run out of files can ask nobody who is alive
+
+{
+    my @s = hanging(8, '/', 'wait files');
+    my @pids = $t->active_workers();
+    my $taken = () = $t->log() =~ /taken back/g;
+
+    system 'prlimit', '--pid', $_, '--nofile=1:8192' for @pids;
+
+    # nothing is to happen: it takes two rounds of the sweep to see that
+
+    select(undef, undef, undef, 2.2);
+
+    system 'prlimit', '--pid', $_, '--nofile=8192:8192' for @pids;
+
+    is(active(), 8, 'out of files: all are counted');
+    is(() = $t->log() =~ /taken back/g, $taken, 'out of files: no row taken');
+
+    $t->step('files');
+    is($t->finish($_)->{status}, 200, 'out of files: served') for @s;
+    ok($t->idle(), 'out of files: none left');
 }
 
 # forced shutdown: the pool may go before the peer is freed

@@ -157,6 +157,7 @@ typedef struct {
 
     /* sticky */
     unsigned         was_bound:1;  /* to a peer that is not offered */
+    unsigned         busy:1;       /* since it can take no more now */
 } kvr_policy_request_t;
 
 

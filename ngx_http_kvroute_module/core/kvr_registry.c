@@ -171,6 +171,47 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 }
 
 
+void
+kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
+{
+    uint32_t     i, n;
+    kvr_seat_t  *seat;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (!atomic_load(&seat->used)
+            || (peer != KVR_REGISTRY_NONE && seat->peer != peer))
+        {
+            continue;
+        }
+
+        kvr_set(&seat->requests, 0);
+        kvr_set(&seat->fails, 0);
+        kvr_set(&seat->prompt, 0);
+        kvr_set(&seat->matched, 0);
+        kvr_set(&seat->best, 0);
+        kvr_set(&seat->selected, 0);
+        kvr_set(&seat->unavail, 0);
+        kvr_set(&seat->firsts, 0);
+        kvr_set(&seat->ttft, 0);
+
+        for (n = 0; n < 5; n++) {
+            kvr_set(&seat->responses[n], 0);
+        }
+
+        for (n = 0; n < KVR_REASONS; n++) {
+            kvr_set(&seat->reason[n], 0);
+        }
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS && peer == KVR_REGISTRY_NONE; i++) {
+        kvr_set(&reg->upstream[i].shared, 0);
+        kvr_stats_reset(&reg->upstream[i].stats);
+    }
+}
+
+
 static uint32_t
 kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     size_t len)
@@ -218,6 +259,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
         }
     }
 
+    kvr_stats_reset(&u->stats);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;

@@ -26,6 +26,7 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_stats.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
@@ -65,6 +66,9 @@ typedef struct {
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
     _Atomic uint64_t   reason[KVR_REASONS];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
+    _Atomic uint64_t   unavail;      /* times it was given up for a while */
+    _Atomic uint64_t   firsts;       /* answers that began */
+    _Atomic uint64_t   ttft;         /* ms, of those together */
 } kvr_seat_t;
 
 
@@ -72,6 +76,7 @@ typedef struct {
     _Atomic uint64_t   model;        /* root of the last one seen */
     _Atomic uint32_t   models;       /* there have been several */
     _Atomic uint64_t   shared;       /* picks by a prefix that most have */
+    kvr_stats_t        stats;
     _Atomic uint32_t   len;
     uint8_t            name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
@@ -126,6 +131,14 @@ uint32_t kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load,
 /* only looks up; KVR_REGISTRY_NONE if unknown */
 uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
+
+
+/*
+ * Sets to zero what was counted for a peer in all upstreams; for all peers, and
+ * the upstreams' own counters, if it is KVR_REGISTRY_NONE.  What is in flight
+ * stays counted.
+ */
+void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);
 
 
 #endif /* _KVR_REGISTRY_H_INCLUDED_ */

@@ -33,9 +33,10 @@ use Time::HiRes qw(time sleep);
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute::Client qw(chat text);
+use Kvroute::Receipts;
 use Kvroute::Servers;
 
-our @ISA = qw(Kvroute::Client Kvroute::Servers);
+our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
 our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version));
 
@@ -74,6 +75,8 @@ sub new {
 
     $t->{vars}{PORT} = $t->port();
     $t->{vars}{DIR} = $t->{dir};
+
+    $t->receipts();
 
     push @all, $t;
 
