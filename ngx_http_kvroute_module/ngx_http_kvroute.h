@@ -16,6 +16,7 @@
 #include "core/kvr_usage.h"
 #include "core/kvr_hot.h"
 #include "core/kvr_chunk.h"
+#include "core/kvr_queue.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
@@ -26,6 +27,7 @@
 typedef struct ngx_http_kvroute_zone_s     ngx_http_kvroute_zone_t;
 typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
 typedef struct ngx_http_kvroute_ctx_s      ngx_http_kvroute_ctx_t;
+typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 
 
 typedef struct {
@@ -33,6 +35,7 @@ typedef struct {
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
 
     size_t                       max_body;  /* largest of all locations */
+    ngx_uint_t                   queues;    /* there are any */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -44,6 +47,20 @@ typedef struct {
     kvr_ring_peer_t             *peer;
     kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
+
+
+/* the queue of an upstream */
+typedef struct {
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_board_t */
+    ngx_uint_t                   max;
+    size_t                       max_bytes; /* 0: no limit */
+    ngx_msec_t                   timeout;
+    ngx_uint_t                   status;
+    ngx_uint_t                   fifo;
+
+    kvr_queue_t                  waiting;   /* in this worker */
+    ngx_queue_t                  strict;    /* those that want one peer only */
+} ngx_http_kvroute_queue_t;
 
 
 /* a policy, of an upstream or a location */
@@ -59,7 +76,9 @@ typedef struct {
     ngx_http_kvroute_policy_t    policy;
     size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
+    ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     time_t                       slow_start;
+    ngx_http_kvroute_queue_t    *queue;     /* or NULL */
 
     /* per worker, made anew when the configuration of the peers changes */
 
@@ -79,6 +98,12 @@ typedef struct {
     ngx_http_complex_value_t    *pin;
     ngx_http_kvroute_policy_t   *policy;    /* NULL: that of the upstream */
     ngx_array_t                 *bypass;    /* predicates */
+    ngx_http_complex_value_t    *priority;
+    ngx_http_complex_value_t    *priority_max;
+    ngx_http_complex_value_t    *tenant;
+    ngx_http_complex_value_t    *weight;    /* of the tenant */
+    ngx_http_complex_value_t    *deadline;
+    ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
@@ -113,6 +138,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                     seat;
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
+    uint64_t                     ahead;     /* bytes pending, its own too */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
     uint64_t                     began;     /* ns, this decision */
@@ -134,6 +160,7 @@ struct ngx_http_kvroute_attempt_s {
 struct ngx_http_kvroute_ctx_s {
     ngx_http_request_t          *request;
     ngx_http_kvroute_attempt_t  *attempt;   /* the last one */
+    ngx_http_kvroute_wait_t     *wait;      /* of the queue, or NULL */
 
     ngx_str_t                    salt;
     ngx_str_t                    model;
@@ -282,6 +309,23 @@ void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 
 ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 
+/* _queue */
+
+ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
+ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
+void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
+const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
+    ngx_msec_t *time);
+
+/* _queue_conf */
+
+char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_queue_class(ngx_str_t *value);
+
 /* _upstream */
 
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
@@ -301,6 +345,8 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     kvr_decision_t *d);
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
+ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
 ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 

@@ -46,6 +46,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->reserved = 1;
 
     ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+
+    if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
+        at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
+    }
 }
 
 
@@ -67,6 +71,10 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 {
     kvr_load_t               *load;
     ngx_http_kvroute_zone_t  *zone;
+
+    if (active < 0 || pending < 0) {
+        ngx_http_kvroute_queue_freed(at->conf);
+    }
 
     if (at->id == KVR_REGISTRY_NONE) {
         return;
@@ -167,6 +175,11 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ctx->ttft_set = 1;
 
         ngx_http_kvroute_attempt_timed(at);
+
+        if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
+            kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
+                              at->ahead, ctx->ttft);
+        }
     }
 }
 

@@ -569,7 +569,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = (conf->max_pending && c->pending >= conf->max_pending);
+    c->full = ngx_http_kvroute_capped(conf, id);
     c->draining = ngx_http_kvroute_draining(conf, id);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
@@ -604,6 +604,33 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
                                  (uint64_t) conf->slow_start)
                       >= ngx_max(age, (uint32_t) conf->slow_start / 16));
     }
+}
+
+
+/*
+ * Whether a peer has all the work that it may have.  With max_pending=auto that
+ * is what it is known to prefill in the time of target_ttft, or any amount as
+ * long as nothing is known.
+ */
+ngx_uint_t
+ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    uint64_t                   cap;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    sh = conf->zone->sh;
+    cap = conf->max_pending;
+
+    if (conf->target_ttft) {
+        cap = (uint64_t) kvr_get(&sh->registry->peer[id].rate)
+              * conf->target_ttft / KVR_REGISTRY_RATE;
+    }
+
+    return cap && kvr_load_get(sh->load, id).pending >= cap;
 }
 
 

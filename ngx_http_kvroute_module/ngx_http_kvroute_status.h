@@ -72,5 +72,9 @@ ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
 extern const u_char  ngx_http_kvroute_status_page[];
 extern const size_t  ngx_http_kvroute_status_page_len;
 
+/* _queue_status */
+
+cJSON *ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf);
+
 
 #endif /* _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_ */

@@ -297,6 +297,12 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
                                  fleet->shared
                                      ? kvr_get(&fleet->shared->shared) : 0);
 
+    item = ngx_http_kvroute_queue_json(conf);
+
+    if (item) {
+        cJSON_AddItemToObject(json, "queue", item);
+    }
+
     list = cJSON_AddArrayToObject(json, "peers");
 
     for (i = 0; i < fleet->number; i++) {

@@ -7,6 +7,10 @@
 #include "kvr_registry.h"
 
 
+/* bytes that take longer to compute than the rest of a request */
+#define KVR_REGISTRY_RATE_MIN  8192
+
+
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
 static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
@@ -302,4 +306,29 @@ kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
     atomic_store(stored, 0);
     memcpy(data, name, len);
     atomic_store(stored, (uint32_t) len);
+}
+
+
+void
+kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
+{
+    uint32_t  rate, sample;
+
+    if (bytes < KVR_REGISTRY_RATE_MIN) {
+        return;
+    }
+
+    bytes = kvr_min(bytes * KVR_REGISTRY_RATE / kvr_max(ms, 1), INT32_MAX);
+
+    sample = (uint32_t) bytes;
+    rate = kvr_get(&peer->rate);
+
+    if (rate == 0 || sample > rate) {
+        rate = rate ? rate + (sample - rate) / 8 : sample;
+
+    } else {
+        rate -= (rate - sample) / 64;
+    }
+
+    kvr_set(&peer->rate, kvr_max(rate, 1));
 }

@@ -37,6 +37,7 @@
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
 #define KVR_REASONS             24
+#define KVR_REGISTRY_RATE       16       /* of a rate: one byte a ms */
 
 
 typedef struct {
@@ -47,6 +48,7 @@ typedef struct {
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   lost;         /* it was given up after failures */
     _Atomic uint32_t   draining;
+    _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 } kvr_peer_t;
 
@@ -97,6 +99,14 @@ kvr_registry_column(uint32_t seat)
 {
     return KVR_INDEX_PEERS + seat;
 }
+
+
+/*
+ * Tells how long a peer took to prefill so many bytes, those that were waiting
+ * there before included.  The rate kept is near the upper end of what is seen:
+ * small prompts take longer than their bytes.
+ */
+void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
 
 
 /*
