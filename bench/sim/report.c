@@ -459,8 +459,10 @@ kvs_report_index(const kvs_contest_t *c)
 
     for (p = 0; p < c->npolicies; p++) {
 
-        if (!(c->policy[p]->kind & (KVS_STUDY|KVS_OURS|KVS_PARAM|KVS_LAB_KIND))
-            || kvs_report_loss(c, p, 0, KVS_M_TTFT, &r) == KVR_DECLINED)
+        if (!(c->policy[p]->kind
+              & (KVS_STUDY|KVS_OURS|KVS_PARAM|KVS_LAB_KIND))
+            || (kvs_report_loss(c, p, 0, KVS_M_TTFT, &r) == KVR_DECLINED
+                && kvs_report_loss(c, p, 1, KVS_M_TTFT, &r) == KVR_DECLINED))
         {
             continue;
         }
