@@ -87,7 +87,7 @@ unit: unit-build ## builds and runs the unit tests
 test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s build engine engine-tests unit-build
 	@$(MAKE) -s SAN=1 unit-build
-	@$(MAKE) -s fuzz-build
+	@$(MAKE) -s fuzz-build $(BUILD)/bench/sim/rivals_test
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
 		KVROUTE_SKIP=stress \
