@@ -103,6 +103,7 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     key;       /* of the prefix, or session */
     uint32_t                     bound;     /* peers, or UNSET */
     uint32_t                     pin;
+    uint32_t                     owner;     /* of the response before */
 
     /* of the peer in use */
 
@@ -120,6 +121,8 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stale:1;   /* one stale connection forgiven */
+    unsigned                     watched:1; /* its response is looked at */
+    unsigned                     named:1;   /* which has told its id */
 };
 
 
@@ -257,6 +260,9 @@ void ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
+void ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at,
+    u_char *id, size_t len);
 
 /* _inspect */
 

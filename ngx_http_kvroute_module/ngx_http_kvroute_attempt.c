@@ -41,6 +41,8 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
     at->started = 0;
+    at->watched = 1;
+    at->named = 0;
     at->start = ngx_current_msec;
     at->reserved = 1;
 
@@ -181,6 +183,13 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     }
 
     at->reserved = 0;
+
+    /* a last line without its end */
+
+    if (at->watched) {
+        at->watched = 0;
+        kvr_usage_end(&at->ctx->usage, NULL, NULL);
+    }
 
     ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);
     at->pending = 0;

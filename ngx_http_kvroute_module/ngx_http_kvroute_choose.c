@@ -130,6 +130,8 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    ngx_http_kvroute_session_previous(at);
+
     if (!ctx->parsed || set == 0) {
         return;
     }
@@ -550,6 +552,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     c->draining = ngx_http_kvroute_draining(conf, id);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
+    c->owner = (id == at->owner);
 
     if (at->models) {
         c->other = !(at->models >> id & 1);

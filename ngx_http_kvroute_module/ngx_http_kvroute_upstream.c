@@ -116,6 +116,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     at->policy = klcf->policy ? klcf->policy : &kscf->policy;
     at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
     if (!ctx->read) {
         ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
@@ -349,6 +350,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
         at->keyed = 0;
         at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
         at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
         ngx_http_kvroute_match(at->ctx->request, at);
         ngx_http_kvroute_choose_prepare(at, pc->log);
@@ -472,6 +474,8 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->best = d->best;
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
+
+    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
 
     at->tries++;
 

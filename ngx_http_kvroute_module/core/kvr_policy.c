@@ -13,6 +13,8 @@ typedef uint32_t (*kvr_policy_pt)(const kvr_policy_request_t *req,
 
 static const kvr_candidate_t *kvr_policy_pinned(kvr_candidate_t *cand,
     uint32_t n);
+static const kvr_candidate_t *kvr_policy_owner(kvr_candidate_t *cand,
+    uint32_t n);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 
@@ -57,7 +59,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 {
     int                     full;
     uint32_t                i;
-    const kvr_candidate_t  *pinned;
+    const kvr_candidate_t  *pinned, *owner;
     kvr_policy_request_t    r;
 
     r = *req;
@@ -76,10 +78,16 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     pinned = kvr_policy_pinned(cand, n);
+    owner = kvr_policy_owner(cand, n);
 
     if (pinned) {
         d->pick = (uint32_t) (pinned - cand);
         d->reason = KVR_REASON_PINNED;
+        full = 0;
+
+    } else if (owner) {
+        d->pick = (uint32_t) (owner - cand);
+        d->reason = KVR_REASON_SESSION;
         full = 0;
 
     } else {
@@ -122,6 +130,22 @@ kvr_policy_pinned(kvr_candidate_t *cand, uint32_t n)
 
     for (i = 0; i < n; i++) {
         if (cand[i].pinned) {
+            return &cand[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* where the response was made that the request refers to */
+static const kvr_candidate_t *
+kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        if (cand[i].owner) {
             return &cand[i];
         }
     }

@@ -125,6 +125,7 @@ typedef struct {
     unsigned         cold:1;     /* warming up, and not its turn */
     unsigned         bound:1;    /* to this session */
     unsigned         pinned:1;   /* by this request */
+    unsigned         owner:1;    /* made the response it refers to */
     unsigned         other:1;    /* has not this model loaded, it seems */
     unsigned         fresh:1;    /* kv and waiting are the engine's word */
 
