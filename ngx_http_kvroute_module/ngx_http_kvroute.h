@@ -57,7 +57,7 @@ typedef struct {
     ngx_shm_zone_t              *shm_zone;
     ngx_http_kvroute_zone_t     *zone;
     ngx_http_kvroute_policy_t    policy;
-    size_t                       capacity;  /* bytes a peer is assumed to hold */
+    size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
     time_t                       slow_start;
 
@@ -225,8 +225,12 @@ ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
-ngx_int_t ngx_http_kvroute_zone_peers(ngx_http_kvroute_srv_conf_t *conf,
+
+/* _peers */
+
+ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
+void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 
 /* _request */
 

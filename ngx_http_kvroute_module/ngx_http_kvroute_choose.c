@@ -277,7 +277,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         entry = kvr_chain_entries((uint32_t) ngx_max(length / unit, 1));
         entry = ngx_min(entry, n) - 1;
 
-        /* a key that most requests have spreads nothing: somebody should know */
+        /* a key that most requests have spreads nothing: say so */
 
         share = kvr_hot_share(sh->hot, chain[entry]);
 

@@ -8,7 +8,7 @@
  * Sessions of the sticky policy: what names one, and which peer it is bound to.
  *
  * The binding is kept in the zone's index under the hash of the key, so that
- * all workers know it, a reload keeps it, and nothing has to be put in a cookie.
+ * all workers know it, a reload keeps it, and no cookie is needed.
  */
 
 

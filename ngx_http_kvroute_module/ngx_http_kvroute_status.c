@@ -208,7 +208,7 @@ ngx_http_kvroute_status_upstream(ngx_http_upstream_srv_conf_t *uscf,
     peers = uscf->peer.data;
 
     if (conf->config != ngx_http_kvroute_peers_config(peers)
-        && ngx_http_kvroute_zone_peers(conf, log) != NGX_OK)
+        && ngx_http_kvroute_peers_find(conf, log) != NGX_OK)
     {
         return NULL;
     }

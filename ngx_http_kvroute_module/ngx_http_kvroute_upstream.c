@@ -102,7 +102,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     if (!kscf->ready || kscf->config != ngx_http_kvroute_peers_config(peers)) {
 
-        if (ngx_http_kvroute_zone_peers(kscf, r->connection->log) != NGX_OK) {
+        if (ngx_http_kvroute_peers_find(kscf, r->connection->log) != NGX_OK) {
             return NGX_ERROR;
         }
     }
@@ -322,7 +322,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
                        at->rrp.config);
 
         if (config != conf->config
-            && (ngx_http_kvroute_zone_peers(conf, pc->log) != NGX_OK
+            && (ngx_http_kvroute_peers_find(conf, pc->log) != NGX_OK
                 || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
         {
             break;

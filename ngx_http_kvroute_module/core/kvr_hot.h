@@ -12,10 +12,10 @@
  * Which prefixes much of the traffic has in common.  A hash of such a prefix is
  * no key to spread requests by: all 12,031 requests of a published chat trace
  * share their first 512 tokens.  The prefixes of each request are counted at
- * the first, 2nd, 4th .. 1024th entry of the chain, in a sketch that all processes share: one
- * row of counters, so that a rare prefix may be taken for a less rare one, and
- * never the other way.  Counts are halved from time to time, to follow the
- * traffic.
+ * the first, 2nd, 4th .. 1024th entry of the chain, in a sketch that all
+ * processes share: one row of counters, so that a rare prefix may be taken for
+ * a less rare one, and never the other way.  Counts are halved from time to
+ * time, to follow the traffic.
  */
 
 

@@ -59,7 +59,8 @@ void kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n);
 /*
  * Walks the ring from a key on and returns the place of the first peer that
  * has room, or n if none has; *first gets the place that the key belongs to,
- * among the peers that are there, or n.  n is the number of places, seen[] scratch of (n + 63) / 64 words.
+ * among the peers that are there, or n.  n is the number of places, seen[] is
+ * scratch of (n + 63) / 64 words.
  */
 uint32_t kvr_ring_pick(const kvr_ring_t *ring, uint64_t key, uint32_t n,
     uint64_t *seen, kvr_ring_room_pt room, void *data, uint32_t *first);

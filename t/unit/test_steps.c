@@ -58,6 +58,7 @@ static void step(void);
 #define atomic_compare_exchange_weak(p, e, v)                                 \
     (step(), __atomic_compare_exchange_n(p, e, v, 0, SC, SC))
 
+#include "kvr_line.c"
 #include "kvr_index.c"
 #include "kvr_load.c"
 #include "kvr_registry.c"

@@ -1,0 +1,169 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "kvr_prompt_ctx.h"
+
+
+int
+kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int            rc;
+    kvr_prompt_t  *pr;
+
+    (void) key;
+
+    pr = ctx->pr;
+    pr->model_len = 0;
+
+    if (kvr_json_peek(&ctx->walk.json) != '"') {
+        return kvr_walk_skip(&ctx->walk);
+    }
+
+    rc = kvr_json_string(&ctx->walk.json, pr->model, KVR_PROMPT_MODEL_LEN,
+                         &pr->model_len);
+
+    if (pr->model_len > KVR_PROMPT_MODEL_LEN) {
+        pr->model_len = KVR_PROMPT_MODEL_LEN;
+    }
+
+    return rc;
+}
+
+
+int
+kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int                rc;
+    kvr_prompt_str_t  *s;
+
+    s = &ctx->pr->field[key->arg];
+    s->len = 0;
+
+    if (kvr_json_peek(&ctx->walk.json) != '"') {
+        return kvr_walk_skip(&ctx->walk);
+    }
+
+    rc = kvr_json_string(&ctx->walk.json, s->data, KVR_PROMPT_FIELD_LEN,
+                         &s->len);
+
+    /* half an identifier would be somebody else's */
+
+    if (s->len > KVR_PROMPT_FIELD_LEN || rc != KVR_OK) {
+        s->len = 0;
+    }
+
+    return rc;
+}
+
+
+int
+kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int       rc;
+    unsigned  value;
+
+    (void) key;
+
+    value = 0;
+    rc = kvr_json_boolean(&ctx->walk.json, &value);
+    ctx->pr->stream = (value != 0);
+
+    return rc == KVR_DECLINED ? KVR_OK : rc;
+}
+
+
+int
+kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int  rc;
+
+    (void) key;
+
+    rc = kvr_json_integer(&ctx->walk.json, &ctx->pr->priority);
+    ctx->pr->priority_set = (rc == KVR_OK);
+
+    return rc == KVR_DECLINED ? KVR_OK : rc;
+}
+
+
+int
+kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int      rc;
+    int64_t  n;
+
+    n = 0;
+    rc = kvr_json_integer(&ctx->walk.json, &n);
+    ctx->limit[key->arg] = kvr_max(n, 0);
+
+    return rc == KVR_DECLINED ? KVR_OK : rc;
+}
+
+
+/* the object in which some engines take sampling options */
+int
+kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int          rc, first;
+    kvr_json_t  *j;
+
+    j = &ctx->walk.json;
+    ctx->limit[key->arg] = 0;
+
+    if (kvr_json_peek(j) != '{') {
+        return kvr_json_skip(j);
+    }
+
+    j->p++;
+    first = 1;
+
+    for ( ;; ) {
+        rc = kvr_json_key(j, &first);
+
+        if (rc != KVR_OK) {
+            return rc == KVR_DECLINED ? KVR_OK : rc;
+        }
+
+        if ((j->key_len == 14 && memcmp(j->key, "max_new_tokens", 14) == 0)
+            || (j->key_len == 11 && memcmp(j->key, "num_predict", 11) == 0))
+        {
+            rc = kvr_prompt_max_tokens(ctx, key);
+
+        } else {
+            rc = kvr_json_skip(j);
+        }
+
+        if (rc != KVR_OK) {
+            return rc;
+        }
+    }
+}
+
+
+int
+kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    return kvr_walk_digest(&ctx->walk, &ctx->root[key->arg], NULL);
+}
+
+
+/* engines leave the tools out for "none", other choices render the same */
+int
+kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int      rc;
+    size_t   len;
+    uint8_t  word[8];
+
+    (void) key;
+
+    rc = kvr_walk_word(&ctx->walk, word, sizeof(word), &len);
+
+    ctx->root[KVR_ROOT_TOOL_CHOICE] = (len == 4
+                                       && memcmp(word, "none", 4) == 0);
+
+    return rc;
+}

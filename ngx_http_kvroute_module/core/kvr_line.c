@@ -1,0 +1,599 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "kvr_line.h"
+
+
+static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
+    uint32_t *clock);
+static uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_line_view_t *view);
+static uint64_t kvr_line_mask(kvr_index_t *ix, uint64_t mask,
+    uint32_t masked);
+static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
+    uint64_t now);
+static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
+    uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
+static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
+    uint64_t ids, uint32_t *held, unsigned *live);
+static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
+    unsigned peer, uint64_t now);
+
+
+kvr_index_line_t *
+kvr_line_find(kvr_index_t *ix, uint64_t key)
+{
+    return kvr_line_find_key(ix, kvr_index_key(key));
+}
+
+
+kvr_index_line_t *
+kvr_line_find_key(kvr_index_t *ix, uint64_t key)
+{
+    unsigned           i;
+    kvr_index_line_t  *line;
+
+    line = kvr_line_bucket(ix, key);
+
+    for (i = 0; i < KVR_INDEX_WAYS; i++) {
+        if (atomic_load_explicit(&line[i].key, memory_order_acquire) == key) {
+            return &line[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+void
+kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view)
+{
+    unsigned  id;
+
+    memset(view->limit, 0, sizeof(view->limit));
+
+    view->set = set;
+    view->ready = 0;
+
+    for ( /* void */ ; set; set &= set - 1) {
+        id = (unsigned) __builtin_ctzll(set);
+
+        view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
+    }
+}
+
+
+uint64_t
+kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    kvr_line_view_t *view)
+{
+    unsigned  i, id;
+    uint32_t  stamp;
+    uint64_t  ids, set;
+
+    do {
+        set = 0;
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+            stamp = kvr_get(&line->stamp[i]);
+
+            if (stamp) {
+                id = kvr_index_id(ids, i);
+                set |= (uint64_t) (view->clock[id] - stamp < view->limit[id])
+                       << id;
+            }
+        }
+
+        if (kvr_unlikely(kvr_get(&line->mask))) {
+            set |= kvr_line_masked(ix, line, view);
+        }
+
+        /* the line or a slot of it may have been given away meanwhile */
+
+        atomic_thread_fence(memory_order_acquire);
+
+        if (kvr_unlikely(kvr_get(&line->key) != key)) {
+            return 0;
+        }
+
+    } while (kvr_unlikely(kvr_get(&line->ids) != ids));
+
+    return set & view->set;
+}
+
+
+/*
+ * Stamps after the floor and within the capacity are those of an age below the
+ * lesser of both distances.
+ */
+static uint32_t
+kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
+{
+    uint32_t           capacity;
+    uint64_t           now, floor;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    now = kvr_index_units(p);
+    floor = kvr_get(&p->floor);
+    capacity = kvr_get(&p->capacity);
+
+    *clock = (uint32_t) now;
+
+    /* it may have been restarted since the clock was read */
+
+    if (kvr_unlikely(now < floor)) {
+        return 0;
+    }
+
+    return (uint32_t) kvr_min(capacity, now - floor);
+}
+
+
+/* few prompts meet a mask, but those that do meet many */
+static uint64_t
+kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_line_view_t *view)
+{
+    unsigned  id;
+    uint32_t  age;
+    uint64_t  m, mask, bit;
+
+    if (view->ready == 0) {
+        view->now = kvr_get(&ix->clock);
+    }
+
+    /* in this order, or an old mask might pass for a new one */
+
+    age = (uint32_t) view->now
+          - atomic_load_explicit(&line->masked, memory_order_acquire);
+
+    mask = kvr_get(&line->mask) & view->set;
+
+    for (m = mask; m; m &= m - 1) {
+        id = (unsigned) __builtin_ctzll(m);
+        bit = m & -m;
+
+        if (kvr_unlikely(!(view->ready & bit))) {
+            view->expire[id] = kvr_line_expire(ix, id, view->now);
+            view->ready |= bit;
+        }
+
+        if (age >= view->expire[id]) {
+            mask ^= bit;
+        }
+    }
+
+    return mask;
+}
+
+
+/* those of a mask that still count */
+static uint64_t
+kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
+{
+    uint64_t  m, now;
+
+    now = kvr_get(&ix->clock);
+
+    for (m = mask; m; m &= m - 1) {
+
+        if ((uint32_t) now - masked
+            >= kvr_line_expire(ix, (unsigned) __builtin_ctzll(m), now))
+        {
+            mask ^= m & -m;
+        }
+    }
+
+    return mask;
+}
+
+
+/*
+ * The age of a mask at which a peer in it no longer counts.  It has no stamp
+ * there, so it counts from when the mask was begun to when its cache is turned
+ * over.  That is in units computed by all peers, of which it is taken to do the
+ * same share as since its restart.  A mask is needed only where more than eight
+ * peers hold a block at a time, a prefix that much of the traffic has: who
+ * still holds it soon says so again, so a rough rule will do.
+ */
+static uint32_t
+kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    double             turn;
+    uint64_t           all, units;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    all = now - kvr_get(&p->since);
+    units = kvr_index_units(p) - kvr_get(&p->floor);
+
+    /* it may be restarted at any time */
+
+    if ((int64_t) all <= 0 || (int64_t) units < 0) {
+        return 0;
+    }
+
+    turn = (double) kvr_get(&p->capacity) * (double) all
+           / (double) kvr_max(units, 1);
+
+    all = kvr_min(all, INT32_MAX);
+
+    return turn < (double) all ? (uint32_t) turn : (uint32_t) all;
+}
+
+
+unsigned
+kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
+    uint32_t touched)
+{
+    int32_t            age, oldest;
+    uint64_t           old, k;
+    unsigned           i;
+    kvr_index_line_t  *line, *victim;
+
+    line = kvr_line_bucket(ix, key);
+    victim = NULL;
+    oldest = 0;
+    old = 0;
+
+    for (i = 0; i < KVR_INDEX_WAYS; i++, line++) {
+        k = kvr_get(&line->key);
+
+        if (k == 0) {
+            victim = line;
+            old = 0;
+            break;
+        }
+
+        age = (int32_t) (touched - kvr_get(&line->touched));
+
+        if (age > oldest && k > KVR_INDEX_CLAIMED) {
+            victim = line;
+            oldest = age;
+            old = k;
+        }
+    }
+
+    if (victim == NULL
+        || !atomic_compare_exchange_strong_explicit(&victim->key, &old,
+                                                    kvr_max(touched, 1),
+                                                    memory_order_acquire,
+                                                    memory_order_relaxed))
+    {
+        /* all are younger than this block, or others are at work here */
+        return 0;
+    }
+
+    /* whoever finds anything of what follows, finds the claim as well */
+
+    atomic_thread_fence(memory_order_release);
+
+    kvr_set(&victim->mask, 0);
+
+    /* free slots are the same peer's, should a stamp go astray */
+
+    kvr_set(&victim->ids, peer * 0x0101010101010101ULL
+                          | (key & KVR_INDEX_TAG));
+    kvr_set(&victim->stamp[0], stamp);
+
+    for (i = 1; i < KVR_INDEX_HOLDERS; i++) {
+        kvr_set(&victim->stamp[i], 0);
+    }
+
+    kvr_set(&victim->touched, touched);
+
+    atomic_store_explicit(&victim->key, key, memory_order_release);
+
+    return old != 0;
+}
+
+
+void
+kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    unsigned peer, uint32_t stamp, uint32_t touched)
+{
+    unsigned  i;
+    uint64_t  ids, moved;
+
+    if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
+        kvr_set(&line->touched, touched);
+    }
+
+    moved = 0;
+    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+
+        if (kvr_get(&line->stamp[i]) && kvr_index_id(ids, i) == peer) {
+
+            /* a stamp from before a restart may look newer: age decides */
+
+            kvr_set(&line->stamp[i], stamp);
+            break;
+        }
+    }
+
+    if (i == KVR_INDEX_HOLDERS) {
+        i = kvr_line_take(ix, line, key, peer, stamp, &moved);
+    }
+
+    if (kvr_unlikely(i == KVR_INDEX_HOLDERS)) {
+        return;
+    }
+
+    key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
+    ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
+
+    if (kvr_likely(key == 0 && kvr_index_id(ids, i) == peer)) {
+        return;
+    }
+
+    /* the line or the slot is another's by now */
+
+    (void) atomic_compare_exchange_strong_explicit(&line->stamp[i], &stamp, 0,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+
+    if (key && moved) {
+        atomic_fetch_and_explicit(&line->mask, ~moved, memory_order_relaxed);
+    }
+}
+
+
+/*
+ * Gives the peer a slot of a line, and says which, or KVR_INDEX_HOLDERS if the
+ * line is another block's by now; moved is the holder that had to go for it.
+ */
+static unsigned
+kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    unsigned peer, uint32_t stamp, uint64_t *moved)
+{
+    unsigned  i, live;
+    uint32_t  held;
+    uint64_t  now, ids, new;
+
+    for ( ;; ) {
+
+        /* first, for any holder may be flushed at any time */
+
+        now = kvr_get(&ix->clock);
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely((ids ^ key) & KVR_INDEX_TAG)) {
+            return KVR_INDEX_HOLDERS;
+        }
+
+        i = kvr_line_slot(ix, line, ids, &held, &live);
+
+        /* the stamps may have been other holders' than those in ids */
+
+        new = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely(new != ids)) {
+            continue;
+        }
+
+        if (held
+            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
+                                                        &held, 0,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed))
+        {
+            continue;
+        }
+
+        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
+              | (uint64_t) peer << i * 8;
+
+        if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed))
+        {
+            break;
+        }
+    }
+
+    if (live) {
+
+        /* it is still a holder, if no longer one with a stamp */
+
+        kvr_line_to_mask(ix, line, kvr_index_id(ids, i), now);
+        *moved = 1ULL << kvr_index_id(ids, i);
+    }
+
+    held = 0;
+
+    while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
+                                                    stamp,
+                                                    memory_order_seq_cst,
+                                                    memory_order_relaxed))
+    {
+        /* another one was given the slot, before us or since */
+
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_index_id(ids, i) != peer) {
+            return i;
+        }
+    }
+
+    if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
+        atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
+                                  memory_order_relaxed);
+    }
+
+    return i;
+}
+
+
+/*
+ * A slot for a new holder: a free one, or that of the oldest.  held is the
+ * stamp that it has, live says that this one still counts.
+ */
+static unsigned
+kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
+    uint32_t *held, unsigned *live)
+{
+    unsigned  i, slot;
+    uint32_t  age, oldest, stamp, clock, limit;
+
+    slot = 0;
+    oldest = 0;
+    *held = 0;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+        stamp = kvr_get(&line->stamp[i]);
+
+        if (stamp == 0) {
+            *held = 0;
+            *live = 0;
+            return i;
+        }
+
+        limit = kvr_line_limit(ix, kvr_index_id(ids, i), &clock);
+        age = clock - stamp;
+
+        if (age >= limit) {
+            *held = stamp;
+            *live = 0;
+            return i;
+        }
+
+        if (age >= oldest) {
+            oldest = age;
+            slot = i;
+            *held = stamp;
+        }
+    }
+
+    *live = 1;
+
+    return slot;
+}
+
+
+/*
+ * Where it would not count it begins a mask of its own: the others may have
+ * forgotten the block and must not live on by this one's being new.
+ */
+static void
+kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
+    uint64_t now)
+{
+    unsigned  begin;
+    uint64_t  mask, new, bit;
+
+    bit = 1ULL << peer;
+    mask = kvr_get(&line->mask);
+
+    do {
+        begin = (uint32_t) now - kvr_get(&line->masked)
+                >= kvr_line_expire(ix, peer, now);
+
+        new = begin ? bit : mask | bit;
+
+    } while (!atomic_compare_exchange_weak_explicit(&line->mask, &mask, new,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed));
+
+    if (begin) {
+        atomic_store_explicit(&line->masked, (uint32_t) now,
+                              memory_order_release);
+    }
+
+    kvr_add(&ix->masks, 1);
+}
+
+
+void
+kvr_line_sweep(kvr_index_t *ix, uint64_t count)
+{
+    unsigned           i, live;
+    uint32_t           now, clock, limit, stamp;
+    uint64_t           hand, ids, mask, key;
+    kvr_index_line_t  *line;
+
+    count = kvr_min(count, ix->nlines);
+    now = (uint32_t) kvr_get(&ix->clock);
+
+    hand = kvr_add(&ix->hand, count);
+    hand %= ix->nlines;
+
+    while (count--) {
+
+        line = &ix->line[hand];
+        hand = hand + 1 < ix->nlines ? hand + 1 : 0;
+
+        key = kvr_get(&line->key);
+
+        if (key == 0) {
+            continue;
+        }
+
+        if (key <= KVR_INDEX_CLAIMED) {
+
+            if ((int32_t) (now - (uint32_t) key) < KVR_INDEX_CLAIM) {
+                continue;
+            }
+
+            goto free;
+        }
+
+        if (key & 1) {
+
+            if ((int32_t) (kvr_get(&line->stamp[0]) - kvr_get(&ix->time)) > 0) {
+                continue;
+            }
+
+            goto free;
+        }
+
+        live = 0;
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+            stamp = kvr_get(&line->stamp[i]);
+
+            if (stamp == 0) {
+                continue;
+            }
+
+            limit = kvr_line_limit(ix, kvr_index_id(ids, i), &clock);
+
+            if (clock - stamp < limit) {
+                live = 1;
+
+            } else {
+                (void) atomic_compare_exchange_strong_explicit(
+                           &line->stamp[i], &stamp, 0,
+                           memory_order_relaxed, memory_order_relaxed);
+            }
+        }
+
+        mask = kvr_get(&line->mask);
+
+        if (mask && kvr_line_mask(ix, mask, kvr_get(&line->masked)) == 0) {
+            (void) atomic_compare_exchange_strong_explicit(
+                       &line->mask, &mask, 0,
+                       memory_order_relaxed, memory_order_relaxed);
+            mask = 0;
+        }
+
+        if (live || mask) {
+            continue;
+        }
+
+    free:
+
+        (void) atomic_compare_exchange_strong_explicit(&line->key, &key, 0,
+                                                       memory_order_relaxed,
+                                                       memory_order_relaxed);
+    }
+}
