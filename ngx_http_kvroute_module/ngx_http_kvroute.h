@@ -46,6 +46,20 @@ typedef struct {
 } ngx_http_kvroute_list_t;
 
 
+/* what is asked of peers, and how often */
+typedef struct {
+    ngx_msec_t                   interval;
+    ngx_msec_t                   timeout;
+    ngx_str_t                    path;      /* empty: what engines have */
+    in_port_t                    port;      /* 0: the server's own */
+    ngx_addr_t                  *addr;      /* NULL: the server's own */
+    kvr_engine_e                 engine;
+    uint32_t                     fails;     /* of health */
+    uint32_t                     passes;
+    unsigned                     mandatory:1;
+} ngx_http_kvroute_probe_conf_t;
+
+
 /* a policy, of an upstream or a location */
 typedef struct {
     kvr_policy_conf_t            conf;
@@ -60,6 +74,8 @@ typedef struct {
     size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
     time_t                       slow_start;
+    ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
+    ngx_http_kvroute_probe_conf_t  *health;
 
     /* per worker, made anew when the configuration of the peers changes */
 
@@ -99,6 +115,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     uint64_t                     models;    /* peers that have the model */
+    uint64_t                     evicts;    /* or would unload another */
 
     uint64_t                     key;       /* of the prefix, or session */
     uint32_t                     bound;     /* peers, or UNSET */
@@ -113,6 +130,8 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     resident;
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     predicted; /* key of what it should hold */
+    uint64_t                     clock;     /* the peer's, before */
 
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
@@ -209,6 +228,10 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_BODYLESS  1
 #define NGX_HTTP_KVROUTE_BYPASS    2
 
+/* why a peer was flushed */
+#define NGX_HTTP_KVROUTE_FLUSH_API    0
+#define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
+
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
@@ -301,6 +324,27 @@ void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+
+/* _probe_conf, _probe */
+
+char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);
+void ngx_http_kvroute_probe_exit(void);
+
+/* _signal */
+
+void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_uint_t why, ngx_log_t *log);
+void ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id);
+void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
+ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
+void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_signal_status(void *json,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
+void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, uint32_t id);
 
 /* _variables */
 

@@ -93,6 +93,7 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 void
 ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 {
+    uint32_t                 k;
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -111,6 +112,16 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
+    }
+
+    /* what it is held to: the deepest block that it is believed to have */
+
+    at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
+    at->predicted = 0;
+
+    if (at->matched && at->matched[at->id]) {
+        k = kvr_chain_entries(at->matched[at->id]);
+        at->predicted = chain[ngx_min(k, ctx->entries) - 1];
     }
 
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
@@ -168,6 +179,11 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
+
+        if (at->id != KVR_REGISTRY_NONE) {
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].signal.success,
+                    (uint64_t) ngx_current_msec);
+        }
     }
 }
 
@@ -189,6 +205,10 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     if (at->watched) {
         at->watched = 0;
         kvr_usage_end(&at->ctx->usage, NULL, NULL);
+    }
+
+    if (at->started) {
+        ngx_http_kvroute_settle(at);
     }
 
     ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);

@@ -144,6 +144,15 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
             i = 0;
         }
 
+        if (h[i].key.len == 21 && at->id != KVR_REGISTRY_NONE
+            && ngx_strncasecmp(h[i].key.data,
+                               (u_char *) "endpoint-load-metrics", 21)
+               == 0)
+        {
+            ngx_http_kvroute_orca(at, &h[i].value);
+            continue;
+        }
+
         if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
             && h[i].lowcase_key[0] == 'x')
         {

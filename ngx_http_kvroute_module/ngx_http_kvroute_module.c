@@ -14,6 +14,7 @@
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
@@ -98,6 +99,20 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
+    { ngx_string("kvroute_probe"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_probe,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_health"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_health,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
       ngx_http_kvroute_status,
@@ -131,7 +146,7 @@ ngx_module_t  ngx_http_kvroute_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_kvroute_zone_init_module,     /* init module */
-    ngx_http_kvroute_zone_init_process,    /* init process */
+    ngx_http_kvroute_init_process,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_kvroute_exit_process,         /* exit process */
@@ -154,9 +169,21 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 }
 
 
+static ngx_int_t
+ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
+{
+    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_probe_init(cycle);
+}
+
+
 static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
     ngx_http_kvroute_choose_exit();

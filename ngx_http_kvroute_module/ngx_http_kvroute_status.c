@@ -341,6 +341,8 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
                             (double) kvr_get(&p->capacity)
                             * (double) (sh->unit * KVR_BLOCK));
 
+    ngx_http_kvroute_signal_status(json, conf, id);
+
     return json;
 }
 

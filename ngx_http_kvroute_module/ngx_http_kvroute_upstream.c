@@ -528,6 +528,12 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
         state = 0;
     }
 
+    /* who asks to be left alone for a while is no worse for it */
+
+    if (at->reserved && ngx_http_kvroute_busy(at)) {
+        state &= ~NGX_PEER_FAILED;
+    }
+
     ngx_http_kvroute_count_response(at, state);
     ngx_http_kvroute_attempt_end(at);
 

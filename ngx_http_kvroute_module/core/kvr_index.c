@@ -71,6 +71,29 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
 
 void
+kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_min(clock, kvr_index_units(p));
+
+    if (clock > kvr_get(&p->floor)) {
+        kvr_set(&p->floor, clock);
+        kvr_set(&p->since, kvr_add(&ix->clock, 1));
+    }
+}
+
+
+uint64_t
+kvr_index_clock(kvr_index_t *ix, unsigned peer)
+{
+    return kvr_index_units(&ix->peer[peer]);
+}
+
+
+void
 kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     unsigned reported)
 {

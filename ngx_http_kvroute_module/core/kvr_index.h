@@ -117,6 +117,12 @@ void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
 /* starts or restarts a peer: whatever it held is forgotten, in O(1) */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
 
+/* the peer has forgotten what it was taught before its clock stood here */
+void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
+
+/* where a peer's clock stands, in units */
+uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
+
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
  * clamped).  A capacity that the engine reported is exact, and hits then age

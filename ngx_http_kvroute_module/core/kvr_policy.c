@@ -159,17 +159,35 @@ static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, left, roomy, steady, warm;
+    uint32_t          i, roomy, steady, warm, well, calm;
     kvr_candidate_t  *c;
 
+    /* those in health, of these those not pressed, of these those with room */
+
+    well = 0;
+    calm = 0;
     roomy = 0;
 
     for (i = 0; i < n; i++) {
-        roomy += !cand[i].full;
+        well += !cand[i].sick;
     }
 
     for (i = 0; i < n; i++) {
-        cand[i].out = (roomy && cand[i].full);
+        c = &cand[i];
+
+        c->out = (well && c->sick);
+        calm += (!c->out && !c->pressed);
+    }
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        c->out |= (calm && c->pressed);
+        roomy += (!c->out && !c->full);
+    }
+
+    for (i = 0; i < n; i++) {
+        cand[i].out |= (roomy && cand[i].full);
     }
 
     /* those that a drain or a warm-up does not concern, among the rest */
@@ -201,13 +219,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         c->out |= (c->cold && !c->bound && c->matched == 0);
     }
 
-    left = 0;
-
-    for (i = 0; i < n; i++) {
-        left += !cand[i].out;
-    }
-
-    return left == n && roomy == 0;
+    return roomy == 0;
 }
 
 

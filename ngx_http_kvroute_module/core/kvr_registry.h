@@ -26,6 +26,8 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_loop.h"
+#include "kvr_signal.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
@@ -47,6 +49,9 @@ typedef struct {
     _Atomic uint32_t   lost;         /* it was given up after failures */
     _Atomic uint32_t   draining;
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
+
+    kvr_signal_t       signal;
+    kvr_loop_t         loop;
 } kvr_peer_t;
 
 
