@@ -74,8 +74,8 @@ static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
 static ngx_str_t  ngx_http_kvroute_probe_paths[] = {
     ngx_string("/metrics"),
-    ngx_string("/v1/loads"),             /* SGLang without --enable-metrics */
-    ngx_string("/prometheus/metrics")    /* TensorRT-LLM */
+    ngx_string("/prometheus/metrics"),   /* TensorRT-LLM */
+    ngx_string("/v1/loads")              /* SGLang without --enable-metrics */
 };
 
 
@@ -450,11 +450,11 @@ ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot)
     }
 
     if (slot->probe->engine == KVR_ENGINE_TRTLLM) {
-        return &ngx_http_kvroute_probe_paths[2 * !(slot->path & 1)];
+        return &ngx_http_kvroute_probe_paths[!(slot->path & 1)];
     }
 
     if (slot->probe->engine == KVR_ENGINE_SGLANG) {
-        return &ngx_http_kvroute_probe_paths[slot->path & 1];
+        return &ngx_http_kvroute_probe_paths[2 * (slot->path & 1)];
     }
 
     if (slot->probe->engine != KVR_ENGINE_AUTO) {

@@ -28,7 +28,7 @@ my ($ranks) = $t->engines(1, '--hardware', 'none', '--model', 'm',
                           '--metrics-engines', 2);
 my ($loads) = $t->engines(1, '--hardware', 'none', '--engine', 'sglang',
                           '--model', 'm', '--kv-cache-size', 2048,
-                          '--block-size', 16, '--no-metrics');
+                          '--block-size', 16, '--disable-metrics');
 my ($slow) = $t->engines(1, '--model', 'm', '--enable-prompt-tokens-details',
                          '--output-tokens', 1000);
 
@@ -190,6 +190,8 @@ cmp_ok(Time::HiRes::time() - $start, '<', 5, 'at once');
 delete $t->{master};
 
 # --- configuration
+
+$t->expect_log(qr/\[emerg\]/);
 
 for my $case (
     [ 'kvroute_probe interval=0;', 'invalid value in parameter "interval=0"' ],
