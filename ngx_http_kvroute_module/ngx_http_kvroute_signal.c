@@ -20,6 +20,8 @@
 #define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
 
 
+static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
+    kvr_tokens_t *tokens);
 static uint32_t ngx_http_kvroute_signal_kind(ngx_http_request_t *r,
     unsigned stream);
 
@@ -175,6 +177,7 @@ ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value)
 void
 ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
 {
+    int                        found;
     uint64_t                   clock;
     kvr_peer_t                *peer;
     kvr_tokens_t               tokens;
@@ -214,13 +217,19 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
     response.reported = kvr_get(&p->reported);
 
-    if (kvr_loop_take(&peer->loop, &response, (uint32_t) ngx_time(), &clock)) {
+    found = kvr_loop_take(&peer->loop, &response, (uint32_t) ngx_time(),
+                          &clock);
 
+    if (found & KVR_LOOP_FORGOT) {
         kvr_index_floor(sh->index, at->id, clock);
 
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                       "kvroute peer %V has forgotten what it was taught",
                       &ctx->peer);
+    }
+
+    if (found & KVR_LOOP_MISSED) {
+        ngx_http_kvroute_reteach(at, &tokens);
     }
 
     /* tokens of the capacity are bytes to us, and how many becomes clear */
@@ -237,6 +246,36 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
                             / (double) (sh->unit * KVR_BLOCK)), 0);
         }
     }
+}
+
+
+/*
+ * It was taken to hold what it has computed anew: that is younger than it was
+ * said to be, and has cost more of the cache.
+ */
+static void
+ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at, kvr_tokens_t *tokens)
+{
+    uint64_t                *chain, units;
+    kvr_lesson_t             lesson;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    if (chain == NULL) {
+        return;
+    }
+
+    units = ctx->units * (uint64_t) ngx_max(tokens->cached, 0)
+            / (uint64_t) tokens->prompt;
+
+    kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
+                    at->id, (uint32_t) units, &lesson);
 }
 
 

@@ -111,7 +111,7 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 
     for (i = 0; i < n; i++) {
         if (kvr_get(&l->key[i]) == r->key) {
-            return 0;
+            return KVR_LOOP_MISSED;
         }
     }
 
@@ -128,7 +128,7 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
         || (kvr_get(&l->flushed) && now - kvr_get(&l->flushed)
                                     < KVR_LOOP_PAUSE))
     {
-        return 0;
+        return KVR_LOOP_MISSED;
     }
 
     *clock = kvr_get(&l->clock);
@@ -138,7 +138,7 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_set(&l->flushed, kvr_max(now, 1));
     kvr_add(&l->by_usage, 1);
 
-    return 1;
+    return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
 }
 
 

@@ -72,10 +72,12 @@ typedef struct {
 } kvr_loop_response_t;
 
 
-/*
- * Takes a response.  Returns 1 if the peer has forgotten what it held at
- * *clock; now in seconds.
- */
+/* what kvr_loop_take() has found out */
+#define KVR_LOOP_MISSED  1       /* it had not got what was predicted */
+#define KVR_LOOP_FORGOT  2       /* nor anything that it held at *clock */
+
+
+/* takes a response; now in seconds; returns KVR_LOOP_... bits */
 int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock);
 
