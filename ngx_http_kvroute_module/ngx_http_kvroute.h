@@ -14,6 +14,7 @@
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
 #include "core/kvr_usage.h"
+#include "core/kvr_reply.h"
 #include "core/kvr_hot.h"
 #include "core/kvr_chunk.h"
 
@@ -95,6 +96,7 @@ typedef struct {
     ngx_http_kvroute_policy_t   *policy;    /* NULL: that of the upstream */
     ngx_array_t                 *bypass;    /* predicates */
     ngx_flag_t                   inspect;
+    ngx_flag_t                   learn_reply;
     ngx_flag_t                   write;     /* of the API */
 } ngx_http_kvroute_loc_conf_t;
 
@@ -175,6 +177,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
+    kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
     unsigned                     salted:1;

@@ -204,7 +204,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     if (at->watched) {
         at->watched = 0;
-        kvr_usage_end(&at->ctx->usage, NULL, NULL);
+        kvr_usage_end(&at->ctx->usage, at->ctx->reply ? kvr_reply_part : NULL,
+                      at->ctx->reply);
     }
 
     if (at->started) {

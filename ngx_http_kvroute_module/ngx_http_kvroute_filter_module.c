@@ -96,7 +96,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 
     status = r->upstream->headers_in.status_n;
 
-    mode = KVR_USAGE_TOKENS;
+    mode = at->ctx->reply ? KVR_USAGE_REPLY : KVR_USAGE_TOKENS;
 
     if (at->id == KVR_REGISTRY_NONE || status < 200 || status > 299) {
         mode = KVR_USAGE_FIRST;
@@ -170,6 +170,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     ngx_buf_t                   *b;
     ngx_chain_t                 *cl;
     kvr_usage_t                 *u;
+    kvr_reply_t                 *reply;
     ngx_http_kvroute_attempt_t  *at;
 
     at = ngx_http_kvroute_watched(r);
@@ -179,6 +180,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     u = &at->ctx->usage;
+    reply = at->ctx->reply;
 
     for (cl = in; cl; cl = cl->next) {
         b = cl->buf;
@@ -193,8 +195,13 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             u->first = 1;
             more = 0;
 
+            if (reply) {
+                reply->bad = 1;
+            }
+
         } else {
-            more = kvr_usage_read(u, b->pos, b->last - b->pos, NULL, NULL);
+            more = kvr_usage_read(u, b->pos, b->last - b->pos,
+                                  reply ? kvr_reply_part : NULL, reply);
         }
 
         if (u->first && !at->started) {

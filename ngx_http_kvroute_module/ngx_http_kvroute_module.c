@@ -92,6 +92,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_learn_reply"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, learn_reply),
+      NULL },
+
     { ngx_string("kvroute_api"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_api,
@@ -302,6 +309,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->pin = NGX_CONF_UNSET_PTR;
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
+    conf->learn_reply = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -322,6 +330,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
     ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
     ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+    ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;

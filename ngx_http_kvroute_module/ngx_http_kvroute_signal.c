@@ -20,6 +20,7 @@
 #define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
 
 
+static void ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
     kvr_tokens_t *tokens);
 static uint32_t ngx_http_kvroute_signal_kind(ngx_http_request_t *r,
@@ -195,6 +196,8 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    ngx_http_kvroute_learn(at);
+
     kvr_usage_tokens(&ctx->usage, &tokens);
 
     if (tokens.prompt <= 0) {
@@ -246,6 +249,26 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
                             / (double) (sh->unit * KVR_BLOCK)), 0);
         }
     }
+}
+
+
+/* the reply is in the engine's cache, and will be in the next prompt */
+static void
+ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at)
+{
+    kvr_reply_t  *reply;
+
+    reply = at->ctx->reply;
+
+    if (reply == NULL || reply->bad || reply->n == 0
+        || at->ctx->usage.mode != KVR_USAGE_REPLY)
+    {
+        return;
+    }
+
+    kvr_index_extend(at->conf->zone->sh->index, reply->value, reply->first,
+                     reply->n, (reply->blocks - reply->start) / reply->unit,
+                     at->id);
 }
 
 

@@ -14,6 +14,7 @@ use Kvroute;
 my $t = Kvroute->new();
 
 my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
+                    '--output-tokens', 500,
                     '--enable-prompt-tokens-details');
 my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
 
@@ -131,5 +132,41 @@ for my $seed (1 .. 5) {
 $c = cache('mute', $mute);
 is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
    'an engine that does not tell');
+
+# the reply of one turn is part of the next one's prompt
+
+for my $case ([ 'chat/completions', 'whole' ], [ 'chat/completions', 'stream' ],
+              [ 'messages', 'stream' ])
+{
+    my ($api, $mode) = @$case;
+    my @arg = (max_tokens => 500, stream => $mode eq 'stream' ? JSON::PP::true
+                                                              : JSON::PP::false);
+    my @m = ({ role => 'user', content => text(3000, 50 + $n) });
+    my $r = $t->post("/b/v1/$api?n=" . ++$n, chat(\@m, @arg));
+
+    my $reply = $mode eq 'whole'
+        ? JSON::PP::decode_json($r->{body})->{choices}[0]{message}{content}
+        : join '', map {
+              my $e = eval { JSON::PP::decode_json($_) };
+              $e->{choices} ? $e->{choices}[0]{delta}{content} // ''
+                            : ref $e->{delta} ? $e->{delta}{text} // '' : '';
+          } $r->{body} =~ /^data: (\{.*)/mg;
+
+    cmp_ok(length $reply, '>', 1900, "$api, $mode: a reply");
+
+    $t->post("/b/v1/$api?n=" . ++$n,
+             chat([ @m, { role => 'assistant', content => $reply },
+                    { role => 'user', content => 'go on ' x 100 } ],
+                  max_tokens => 1));
+
+    my ($tokens, $cached, $matched) = line($n);
+    cmp_ok($matched, '>', 3000 + length($reply) - 300,
+           "$api, $mode: is predicted to be cached");
+
+    # Anthropic's usage counts what is cached apart
+
+    cmp_ok($cached * 4, '>', 3000 + length($reply) - 300,
+           "$api, $mode: and is cached");
+}
 
 $t->done();

@@ -145,6 +145,13 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
 
+/*
+ * The peer has gone on to compute what n entries of the chain stand for, from
+ * the one numbered first on, in so many units.
+ */
+void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer);
+
 /* it did not after all: takes back what still carries the lesson's stamps */
 void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_lesson_t *lesson);
