@@ -25,7 +25,8 @@
 
 static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
-    int32_t active, int64_t pending);
+    int32_t active, int32_t unanswered, int64_t pending);
+static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
 
@@ -46,7 +47,11 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->start = ngx_current_msec;
     at->reserved = 1;
 
-    ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+    ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+
+    if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
+        at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
+    }
 }
 
 
@@ -64,10 +69,14 @@ ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 
 static void
 ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
-    int64_t pending)
+    int32_t unanswered, int64_t pending)
 {
     kvr_load_t               *load;
     ngx_http_kvroute_zone_t  *zone;
+
+    if (active < 0 || pending < 0) {
+        ngx_http_kvroute_queue_freed(at->conf);
+    }
 
     if (at->id == KVR_REGISTRY_NONE) {
         return;
@@ -80,12 +89,10 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
     kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
                  pending);
 
-    /* its context, and what it may become, for as long as it is running */
+    /* its context, and what it may become, for as long as it is there */
 
-    if (active) {
-        kvr_load_add(load, zone->row, kvr_registry_resident(at->id), 0,
-                     active * (int64_t) at->resident);
-    }
+    kvr_load_add(load, zone->row, kvr_registry_resident(at->id), unanswered,
+                 active * (int64_t) at->resident);
 }
 
 
@@ -164,7 +171,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     at->started = 1;
 
-    ngx_http_kvroute_attempt_count(at, 0, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, 0, -1, -(int64_t) at->pending);
     at->pending = 0;
 
     ctx = at->ctx;
@@ -180,11 +187,44 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
 
+        ngx_http_kvroute_attempt_timed(at);
+
         if (at->id != KVR_REGISTRY_NONE) {
             kvr_set(&at->conf->zone->sh->registry->peer[at->id].signal.success,
                     (uint64_t) ngx_current_msec);
         }
+
+        if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
+            kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
+                              at->ahead, ctx->ttft);
+        }
     }
+}
+
+
+static void
+ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                   ttft;
+    kvr_seat_t                *seat;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    sh = at->conf->zone->sh;
+    ttft = at->ctx->ttft;
+
+    seat = &sh->registry->seat[at->seat];
+    upstream = &sh->registry->upstream[seat->upstream];
+
+    kvr_add(&seat->firsts, 1);
+    kvr_add(&seat->ttft, ttft);
+
+    kvr_stats_observe(&upstream->stats, KVR_STATS_TTFT, 1000 * ttft);
+    kvr_receipts_ttft(&sh->receipts, at->receipt, (uint32_t) ttft);
 }
 
 
@@ -212,7 +252,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_settle(at);
     }
 
-    ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
+                                   -(int64_t) at->pending);
     at->pending = 0;
 
     if (!at->lesson.valid) {

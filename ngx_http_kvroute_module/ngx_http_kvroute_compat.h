@@ -43,6 +43,36 @@
 #endif
 
 
+/*
+ * Since 1.29.6 "down" is a bit mask, one of its bits says that only sessions
+ * known before are to be served, and "sticky" asks for the peer of a session
+ * by an id.  All balancers but nginx's own have to compare it themselves.
+ */
+
+#ifdef NGX_HTTP_UPSTREAM_DRAINING
+#define ngx_http_kvroute_draining_only(peer)                                  \
+    ((peer)->down == NGX_HTTP_UPSTREAM_DRAINING)
+#else
+#define ngx_http_kvroute_draining_only(peer)     0
+#endif
+
+#if (NGX_HTTP_UPSTREAM_SID)
+
+#define ngx_http_kvroute_hinted(pc, peer)                                     \
+    ((pc)->hint && (peer)->sid.len == (pc)->hint->len                         \
+     && ngx_strncmp((peer)->sid.data, (pc)->hint->data,                       \
+                    (pc)->hint->len) == 0)
+
+#define ngx_http_kvroute_set_sid(pc, peer)       (pc)->sid = &(peer)->sid
+
+#else
+
+#define ngx_http_kvroute_hinted(pc, peer)        ((void) (pc), 0)
+#define ngx_http_kvroute_set_sid(pc, peer)       (void) (pc)
+
+#endif
+
+
 /* headers got a next pointer in 1.23.0, not cleared by ngx_list_push() */
 
 #if (nginx_version >= 1023000)

@@ -8,6 +8,7 @@
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
+#define NGX_HTTP_KVROUTE_TARGET     2000                 /* ms */
 #define NGX_HTTP_KVROUTE_CAPACITY   (64 * 1024 * 1024)
 #define NGX_HTTP_KVROUTE_PROCESSES  128
 
@@ -47,6 +48,41 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       ngx_http_kvroute,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("kvroute_queue"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_queue,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_queue_for"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, queue_for),
+      NULL },
+
+    { ngx_string("kvroute_priority"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_kvroute_priority,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_tenant"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_kvroute_tenant,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_deadline"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, deadline),
       NULL },
 
     { ngx_string("kvroute_max_body"),
@@ -121,9 +157,9 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NULL },
 
     { ngx_string("kvroute_status"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_status,
-      0,
+      NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
@@ -172,6 +208,12 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
+    /* handlers of a phase run in the reverse order */
+
+    if (ngx_http_kvroute_queue_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_kvroute_inspect_init(cf);
 }
 
@@ -302,6 +344,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
      *
      *     conf->policy = NULL;
      *     conf->write = 0;
+     *     conf->status = 0;
      */
 
     conf->max_body = NGX_CONF_UNSET_SIZE;
@@ -310,6 +353,10 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
     conf->learn_reply = NGX_CONF_UNSET;
+    conf->priority = NGX_CONF_UNSET_PTR;
+    conf->tenant = NGX_CONF_UNSET_PTR;
+    conf->deadline = NGX_CONF_UNSET_PTR;
+    conf->queue_for = NGX_CONF_UNSET_PTR;
 
     return conf;
 }
@@ -335,6 +382,21 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->policy == NULL) {
         conf->policy = prev->policy;
     }
+
+    /* with the parameters that belong to them */
+
+    if (conf->priority == NGX_CONF_UNSET_PTR) {
+        conf->priority_max = prev->priority_max;
+    }
+
+    if (conf->tenant == NGX_CONF_UNSET_PTR) {
+        conf->weight = prev->weight;
+    }
+
+    ngx_conf_merge_ptr_value(conf->priority, prev->priority, NULL);
+    ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
+    ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
+    ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
@@ -493,7 +555,7 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
     ssize_t                         size;
-    ngx_int_t                       rc;
+    ngx_int_t                       rc, target;
     ngx_str_t                      *value, name, s;
     ngx_uint_t                      i;
     ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
@@ -506,6 +568,7 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
 
     name.len = 0;
+    target = 0;
     kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
 
     for (i = 1; i < cf->args->nelts; i++) {
@@ -560,6 +623,12 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             s.data = value[i].data + 12;
             s.len = value[i].len - 12;
 
+            if (ngx_strcmp(s.data, "auto") == 0) {
+                target = target ? target : NGX_HTTP_KVROUTE_TARGET;
+                kscf->target_ttft = target;
+                continue;
+            }
+
             size = ngx_parse_size(&s);
 
             if (size == NGX_ERROR || size == 0) {
@@ -570,6 +639,25 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             }
 
             kscf->max_pending = size;
+
+            continue;
+        }
+
+        if (ngx_strncmp(value[i].data, "target_ttft=", 12) == 0) {
+
+            s.data = value[i].data + 12;
+            s.len = value[i].len - 12;
+
+            target = ngx_parse_time(&s, 0);
+
+            if (target == NGX_ERROR || target == 0) {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "invalid value in parameter \"%V\"",
+                                   &value[i]);
+                return NGX_CONF_ERROR;
+            }
+
+            kscf->target_ttft = kscf->target_ttft ? target : 0;
 
             continue;
         }
@@ -736,9 +824,55 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static char *
 ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_str_t                 *value;
+    ngx_uint_t                 regex;
     ngx_http_core_loc_conf_t  *clcf;
 
+    if (klcf->status) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    regex = 0;
+
+#if (NGX_PCRE)
+    regex = (clcf->regex != NULL);
+#endif
+
+    klcf->status = NGX_HTTP_KVROUTE_STATUS_ALL;
+    klcf->status_prefix = !regex && !clcf->named;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "json") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_JSON;
+
+        } else if (ngx_strcmp(value[1].data, "prometheus") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_PROM;
+
+        } else if (ngx_strcmp(value[1].data, "html") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_HTML;
+
+        } else {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "unknown format \"%V\"", &value[1]);
+            return NGX_CONF_ERROR;
+        }
+
+    } else if (clcf->exact_match || !klcf->status_prefix) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"kvroute_status\" needs a format (json, "
+                           "prometheus or html) in location \"%V\"",
+                           &clcf->name);
+        return NGX_CONF_ERROR;
+
+    } else if (clcf->name.len && clcf->name.data[clcf->name.len - 1] == '/') {
+        clcf->auto_redirect = 1;
+    }
 
     clcf->handler = ngx_http_kvroute_status_handler;
 

@@ -32,6 +32,7 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
     peers = conf->upstream->peer.data;
 
     conf->ready = 0;
+    conf->doubled = 0;
     conf->set = 0;
 
     /* read first: a change in between makes us come again */
@@ -162,6 +163,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
         }
 
         if (id != KVR_REGISTRY_NONE) {
+            conf->doubled |= conf->set >> id & 1;
             conf->set |= (uint64_t) 1 << id;
         }
     }

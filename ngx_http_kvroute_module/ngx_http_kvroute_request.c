@@ -44,6 +44,9 @@ static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
 static void ngx_http_kvroute_request_reply(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr);
+static ngx_int_t ngx_http_kvroute_request_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr);
 static void ngx_http_kvroute_request_copy(ngx_http_request_t *r,
     ngx_str_t *dst, uint8_t *data, size_t len);
 static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
@@ -194,25 +197,43 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->parsed = 1;
     ctx->bytes = pr->bytes;
     ctx->extra = pr->extra;
+    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
+
+    if (ngx_http_kvroute_request_keep(r, ctx, zone, pr) != NGX_OK) {
+        ctx->parsed = 0;
+    }
+}
+
+
+/* takes over the chain that was just made for a zone */
+static ngx_int_t
+ngx_http_kvroute_request_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr)
+{
+    ngx_http_kvroute_request_firm(ctx);
+
+    ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
     ctx->model_root = pr->model_root;
-    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
+    ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
 
     ngx_http_kvroute_request_reply(r, ctx, zone, pr);
 
-    if (pr->n && ngx_http_kvroute_request_passes(r)) {
-
-        ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
-
-        if (ctx->chain == NULL) {
-            ctx->parsed = 0;
-            return;
-        }
-
-        ngx_memcpy(ctx->chain, ngx_http_kvroute_chain,
-                   pr->n * sizeof(uint64_t));
+    if (pr->n == 0 || !ngx_http_kvroute_request_passes(r)) {
+        return NGX_OK;
     }
+
+    ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
+
+    if (ctx->chain == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, pr->n * sizeof(uint64_t));
+
+    return NGX_OK;
 }
 
 
@@ -305,7 +326,7 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 {
     kvr_prompt_t  *pr;
 
-    if (ctx->chain) {
+    if (ctx->chain && ctx->zone == zone) {
         return ctx->chain;
     }
 
@@ -313,16 +334,20 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 
         pr = &ngx_http_kvroute_prompt;
 
+        /* what was passed on unbuffered is gone */
+
         if (!ctx->parsed
+            || r->request_body_no_buffering
             || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
         {
             return NULL;
         }
 
-        /* another zone has other units, a file may have failed meanwhile */
+        /* another zone has other units and hashes */
 
-        ctx->units = pr->blocks / (uint32_t) zone->unit;
-        ctx->entries = pr->n;
+        if (ngx_http_kvroute_request_keep(r, ctx, zone, pr) != NGX_OK) {
+            return NULL;
+        }
     }
 
     return ngx_http_kvroute_chain;

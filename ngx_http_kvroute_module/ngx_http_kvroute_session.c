@@ -222,7 +222,9 @@ ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 {
     ngx_http_kvroute_shctx_t  *sh;
 
-    if (at->id == KVR_REGISTRY_NONE || (offered && at->id != at->bound)) {
+    if (at->id == KVR_REGISTRY_NONE
+        || ((offered || at->busy) && at->id != at->bound))
+    {
         return;
     }
 

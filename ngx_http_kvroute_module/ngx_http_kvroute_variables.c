@@ -31,6 +31,10 @@ static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
 
+static ngx_int_t ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
 static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_policy"), NULL, ngx_http_kvroute_variable,
@@ -56,6 +60,12 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_best_bytes"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_BEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_queue_time"), NULL, ngx_http_kvroute_queue_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_queue_status"), NULL,
+      ngx_http_kvroute_queue_variable, 1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_ttft"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_TTFT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -228,6 +238,47 @@ found:
 not_found:
 
     v->not_found = 1;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                  *p;
+    ngx_msec_t               time;
+    const char              *status;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+    status = ctx ? ngx_http_kvroute_queue_status(ctx, &time) : NULL;
+
+    if (status == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    if (data) {
+        v->data = (u_char *) status;
+        v->len = ngx_strlen(status);
+
+    } else {
+        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+        if (p == NULL) {
+            return NGX_ERROR;
+        }
+
+        v->data = p;
+        v->len = ngx_sprintf(p, "%T.%03M", (time_t) (time / 1000),
+                             time % 1000)
+                 - p;
+    }
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
 
     return NGX_OK;
 }

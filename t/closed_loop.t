@@ -38,7 +38,7 @@ http {
         location /a/ { proxy_pass http://a/; }
         location /b/ { proxy_pass http://b/; }
         location /mute/ { proxy_pass http://mute/; }
-        location /kvroute/json { kvroute_status; access_log off; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
 EOF

@@ -39,7 +39,7 @@ http {
             proxy_next_upstream error timeout http_503 http_429
                                 non_idempotent;
         }
-        location /kvroute/json { kvroute_status; access_log off; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
 EOF

@@ -68,7 +68,7 @@ http {
         location /v1/ { proxy_pass http://all; proxy_buffering off; }
         location /one/ { proxy_pass http://one/; proxy_buffering off; }
         location /slow/ { proxy_pass http://slow/; proxy_buffering off; }
-        location /kvroute/json { kvroute_status; access_log off; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
 EOF

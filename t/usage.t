@@ -126,7 +126,7 @@ http {
         location /v1/ { proxy_pass http://e; proxy_buffering off; }
         location /lc/ { proxy_pass http://lc/; proxy_buffering off; }
         location /sg/ { proxy_pass http://sg/; proxy_buffering off; }
-        location /kvroute/json { kvroute_status; access_log off; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
 EOF

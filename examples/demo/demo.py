@@ -31,7 +31,7 @@ MODULE = (os.environ.get("MODULE")
           or os.path.join(engines.BUILD, "ngx_http_kvroute_module.so"))
 
 COUNT = 3
-POLICIES = "round_robin least_request kv_cache"
+POLICIES = "round_robin random least_request prefix sticky kv_cache"
 
 
 class Fleet:

@@ -411,6 +411,13 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
     now = (uint32_t) kvr_get(&ix->clock);
     clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
 
+    /* a peer that has computed nothing yet can hold something all the same */
+
+    if (clock == (uint32_t) kvr_get(&ix->peer[peer].floor)) {
+        kvr_add(&ix->peer[peer].clock, 1 << KVR_INDEX_FRACTION);
+        clock++;
+    }
+
     line = kvr_line_find(ix, key);
 
     key = kvr_index_key(key);

@@ -164,7 +164,7 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
 
 /*
  * Sessions: a key that is bound to a peer until a time, in seconds, whatever
- * the peer computes meanwhile; only a table that is full of younger lines
+ * the peer computes meanwhile; only a table that is full of much younger lines
  * forgets it before.  The peer's life is told back, so that a number that was
  * given to another peer binds nobody; it is not 0.
  */

@@ -111,6 +111,7 @@ typedef struct {
 typedef struct {
     uint32_t         weight;     /* from 1 */
     uint32_t         active;     /* requests in flight */
+    uint32_t         unanswered; /* of them, without a first event */
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
@@ -160,6 +161,7 @@ typedef struct {
 
     /* sticky */
     unsigned         was_bound:1;  /* to a peer that is not offered */
+    unsigned         busy:1;       /* since it can take no more now */
 } kvr_policy_request_t;
 
 

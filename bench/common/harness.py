@@ -1,0 +1,259 @@
+"""What the benches over real sockets share: processes, ports, CPU time."""
+
+import atexit
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.path.abspath(os.environ.get('BUILD', 'build'))
+BIN = os.path.join(BUILD, 'bench', 'wire')
+NGINX = os.environ.get('NGINX_BIN') or shutil.which('nginx') or 'nginx'
+MODULE = os.environ.get('MODULE') or os.path.join(
+    BUILD, 'ngx_http_kvroute_module.so')
+FULL = os.environ.get('FULL') == '1'
+
+# alike for everything that is measured: without them glibc moves its
+# thresholds by what was freed before, and equal runs differ threefold
+
+MALLOC = {'MALLOC_MMAP_THRESHOLD_': '33554432',
+          'MALLOC_TRIM_THRESHOLD_': '268435456'}
+
+started = []
+
+
+def stop_all():
+    for p in reversed(started):
+        stop(p)
+
+
+atexit.register(stop_all)
+
+
+def stop(p):
+    if p.poll() is None:
+        p.terminate()
+        try:
+            p.wait(10)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+
+
+def start(args, **kw):
+    kw.setdefault('stdout', subprocess.DEVNULL)
+    kw.setdefault('stderr', subprocess.DEVNULL)
+    env = dict(os.environ, **MALLOC)
+    env.update(kw.pop('env', {}))
+    p = subprocess.Popen(args, env=env, **kw)
+    started.append(p)
+    return p
+
+
+def ports(n):
+    """Free ports, below those that the kernel gives to clients."""
+    found = []
+    rnd = random.Random(os.getpid())
+
+    while len(found) < n:
+        port = rnd.randrange(11000, 30000)
+        s = socket.socket()
+        try:
+            s.bind(('127.0.0.1', port))
+            if port not in found:
+                found.append(port)
+        except OSError:
+            pass
+        s.close()
+
+    return found
+
+
+def wait_port(port, seconds=60, process=None):
+    end = time.time() + seconds
+
+    while time.time() < end:
+        if process is not None and process.poll() is not None:
+            raise RuntimeError('exited with %s' % process.returncode)
+        try:
+            socket.create_connection(('127.0.0.1', port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+
+    raise RuntimeError('nobody listens on %d' % port)
+
+
+def children(pid):
+    try:
+        with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
+            return [int(c) for c in f.read().split()]
+    except OSError:
+        return []
+
+
+def family(pid):
+    found = [pid]
+    for c in children(pid):
+        found += family(c)
+    return found
+
+
+def cpu(pid):
+    """CPU seconds of a process and its children, of all their threads."""
+    total = 0
+
+    for p in family(pid):
+        for tid in os.listdir('/proc/%d/task' % p):
+            try:
+                with open('/proc/%d/task/%s/schedstat' % (p, tid)) as f:
+                    total += int(f.read().split()[0])
+            except (OSError, IndexError):
+                pass
+
+    return total / 1e9
+
+
+def memory(pid):
+    """Private bytes of a process and its children."""
+    total = 0
+
+    for p in family(pid):
+        with open('/proc/%d/smaps_rollup' % p) as f:
+            for line in f:
+                if line.startswith('Private_Dirty'):
+                    total += int(line.split()[1]) * 1024
+
+    return total
+
+
+def upstream(n):
+    found = ports(n)
+    start([BIN + '/upstream'] + [str(p) for p in found])
+    for p in found:
+        wait_port(p)
+    return found
+
+
+def load(**kw):
+    """Runs the clients; returns what they measured."""
+    args = [BIN + '/load'] + ['%s=%s' % kv for kv in kw.items()]
+    out = subprocess.run(args, stdout=subprocess.PIPE, check=True)
+    return json.loads(out.stdout)
+
+
+HOLD = '''
+daemon off;
+%(main)s
+worker_processes %(workers)d;
+worker_rlimit_nofile 20000;
+error_log %(dir)s/error.log warn;
+pid %(dir)s/nginx.pid;
+events { worker_connections 19000; }
+
+http {
+    access_log %(log)s;
+    client_body_temp_path %(dir)s/body;
+    proxy_temp_path %(dir)s/proxy;
+    fastcgi_temp_path %(dir)s/f;
+    uwsgi_temp_path %(dir)s/u;
+    scgi_temp_path %(dir)s/s;
+    keepalive_requests 1000000000;
+    client_header_buffer_size %(head)s;
+    client_max_body_size 64m;
+    client_body_buffer_size 4m;
+    %(http)s
+
+    upstream engines {
+        zone engines 256k;
+        %(upstream)s
+        %(servers)s
+        keepalive 64;
+    }
+
+    server {
+        listen 127.0.0.1:%(port)d reuseport backlog=4096;
+
+        location / {
+            proxy_pass http://engines;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering %(buffering)s;
+            proxy_read_timeout 1h;
+            %(location)s
+        }
+    }
+}
+'''
+
+
+class Nginx:
+    """One nginx before the upstreams: plain=True has least_conn only."""
+
+    def __init__(self, engines, plain, workers=1, head='1k', log='off',
+                 policy='kvroute kv_cache zone=bench', zone='64m',
+                 prefix=(), single=False, buffering='off', location=''):
+
+        self.port = ports(1)[0]
+        self.dir = tempfile.mkdtemp(prefix='kvroute-bench-')
+        atexit.register(shutil.rmtree, self.dir, True)
+
+        servers = ''.join('server 127.0.0.1:%d;' % p for p in engines)
+
+        text = HOLD % {
+            'main': '' if plain else 'load_module %s;' % MODULE,
+            'workers': workers,
+            'dir': self.dir,
+            'log': log,
+            'head': head,
+            'http': '' if plain else 'kvroute_zone zone=bench:%s;' % zone,
+            'upstream': 'least_conn;' if plain else policy + ';',
+            'servers': servers,
+            'port': self.port,
+            'buffering': buffering,
+            'location': location,
+        }
+
+        if prefix:
+            text = 'master_process off;\n' + text
+
+        conf = self.dir + '/nginx.conf'
+
+        with open(conf, 'w') as f:
+            f.write(text)
+
+        self.process = start(list(prefix) + [NGINX, '-p', self.dir,
+                                             '-c', conf],
+                             stderr=sys.stderr)
+        wait_port(self.port, process=self.process)
+        self.pid = self.process.pid
+
+    def stop(self):
+        stop(self.process)
+
+
+def median(values):
+    v = sorted(values)
+    n = len(v)
+    return (v[(n - 1) // 2] + v[n // 2]) / 2
+
+
+def machine():
+    with open('/proc/cpuinfo') as f:
+        found = re.search(r'model name\s*:\s*(.*)', f.read())
+    return '%s, %d cores' % (found[1] if found else os.uname().machine,
+                             os.cpu_count())
+
+
+def save(name, results):
+    results['machine'] = machine()
+    path = os.path.join(BUILD, 'bench', name)
+    with open(path, 'w') as f:
+        json.dump(results, f, indent=1)
+        f.write('\n')

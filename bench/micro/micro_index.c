@@ -1,0 +1,342 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* The index: look-ups and lessons, in cache and at random, 1 and 2 processes */
+
+
+#include "micro.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cjson/cJSON.h>
+
+
+#define MICRO_PEERS    8
+#define MICRO_CHAIN    1296      /* of 2 MB */
+#define MICRO_MASK     ((1ULL << MICRO_PEERS) - 1)
+
+
+typedef struct {
+    kvr_index_t   *ix;
+    unsigned       entries;      /* of a chain */
+    unsigned       prompts;      /* taught */
+    unsigned       base;         /* number of the first one */
+} micro_table_t;
+
+
+/* chains need not come from prompts */
+static void
+micro_chain_make(uint64_t *chain, unsigned n, uint64_t prompt)
+{
+    unsigned  i;
+    uint64_t  h;
+
+    h = kvr_mix(prompt + 1, 0x1234567);
+
+    for (i = 0; i < n; i++) {
+        h = kvr_mix(h, prompt + 77);
+        chain[i] = h;
+    }
+}
+
+
+static micro_table_t *
+micro_table(size_t bytes, unsigned entries, double fill, int shared)
+{
+    unsigned        i;
+    uint64_t        lines, chain[MICRO_CHAIN];
+    kvr_lesson_t    lesson;
+    micro_table_t  *t;
+
+    t = micro_alloc(sizeof(micro_table_t));
+
+    lines = kvr_index_lines(bytes);
+
+    t->ix = shared ? micro_alloc_shared(kvr_index_size(lines) + 64)
+                   : micro_alloc(kvr_index_size(lines) + 64);
+    t->entries = entries;
+    t->prompts = kvr_max((unsigned) ((double) lines * fill / entries), 1);
+
+    kvr_index_init(t->ix, lines);
+
+    for (i = 0; i < MICRO_PEERS; i++) {
+        kvr_index_capacity(t->ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (i = 0; i < t->prompts; i++) {
+        micro_chain_make(chain, entries, i);
+        kvr_index_learn(t->ix, chain, entries, kvr_chain_depth(entries - 1),
+                        i % MICRO_PEERS, 0, &lesson);
+    }
+
+    return t;
+}
+
+
+static uint64_t
+micro_lookup(micro_case_t *c, unsigned n)
+{
+    uint64_t        sum, chain[MICRO_CHAIN];
+    uint32_t        matched[KVR_INDEX_PEERS];
+    micro_table_t  *t;
+
+    t = c->data;
+    sum = 0;
+
+    while (n--) {
+        c->state = c->state * 6364136223846793005ULL + 1442695040888963407ULL;
+        micro_chain_make(chain, t->entries,
+                         kvr_reduce(c->state, t->prompts));
+        sum += kvr_index_lookup(t->ix, chain, t->entries, MICRO_MASK, matched);
+    }
+
+    return sum;
+}
+
+
+/* what the other cases spend on making their chains */
+static uint64_t
+micro_chains(micro_case_t *c, unsigned n)
+{
+    uint64_t        sum, chain[MICRO_CHAIN];
+    micro_table_t  *t;
+
+    t = c->data;
+    sum = 0;
+
+    while (n--) {
+        c->state = c->state * 6364136223846793005ULL + 1442695040888963407ULL;
+        micro_chain_make(chain, t->entries,
+                         kvr_reduce(c->state, t->prompts));
+        sum += chain[c->state % t->entries];
+    }
+
+    return sum;
+}
+
+
+/* a prompt that is known is taught again */
+static uint64_t
+micro_refresh(micro_case_t *c, unsigned n)
+{
+    uint32_t        units;
+    uint64_t        sum, prompt, chain[MICRO_CHAIN];
+    kvr_lesson_t    lesson;
+    micro_table_t  *t;
+
+    t = c->data;
+    sum = 0;
+    units = kvr_chain_depth(t->entries - 1);
+
+    while (n--) {
+        c->state = c->state * 6364136223846793005ULL + 1442695040888963407ULL;
+        prompt = kvr_reduce(c->state, t->prompts);
+        micro_chain_make(chain, t->entries, prompt);
+        kvr_index_learn(t->ix, chain, t->entries, units,
+                        (unsigned) prompt % MICRO_PEERS, units, &lesson);
+        sum += lesson.clock;
+    }
+
+    return sum;
+}
+
+
+static uint64_t
+micro_insert(micro_case_t *c, unsigned n)
+{
+    uint64_t        sum, chain[MICRO_CHAIN];
+    kvr_lesson_t    lesson;
+    micro_table_t  *t;
+
+    t = c->data;
+    sum = 0;
+
+    while (n--) {
+        c->state++;
+        micro_chain_make(chain, t->entries, c->state << 32);
+        kvr_index_learn(t->ix, chain, t->entries,
+                        kvr_chain_depth(t->entries - 1),
+                        (unsigned) c->state % MICRO_PEERS, 0, &lesson);
+        sum += lesson.clock;
+    }
+
+    return sum;
+}
+
+
+void
+micro_index(void)
+{
+    unsigned        i, entries;
+    micro_table_t  *t;
+
+    static const struct {
+        size_t        size;
+        double        fill;
+        const char   *name;
+    } tables[] = {
+        { 256 << 10, 0.5, "cache" },
+        { 64 << 20, 0.5, "64m" },
+        { (size_t) 1 << 30, 0.5, "1g" }
+    };
+
+    for (i = 0; i < (micro_full ? 3 : 2); i++) {
+
+        for (entries = 128; entries <= 1024; entries *= 8) {
+
+            t = micro_table(tables[i].size, entries, tables[i].fill, 0);
+
+            micro_add(micro_chains, t, "block", entries,
+                      "control chain %u %s", entries, tables[i].name);
+            micro_add(micro_lookup, t, "block", entries,
+                      "lookup %u %s", entries, tables[i].name);
+            micro_add(micro_refresh, t, "block", entries,
+                      "refresh %u %s", entries, tables[i].name);
+
+            /* a table of its own, since others' chains must go for it */
+
+            t = micro_table(tables[i].size, entries, tables[i].fill, 0);
+
+            micro_add(micro_insert, t, "block", entries,
+                      "insert %u %s", entries, tables[i].name);
+        }
+    }
+}
+
+
+static uint64_t
+micro_arithmetic(micro_case_t *c, unsigned n)
+{
+    unsigned  i;
+    uint64_t  h;
+
+    h = c->state;
+
+    while (n--) {
+        for (i = 0; i < 1000; i++) {
+            h = kvr_mix(h, i);
+        }
+    }
+
+    return h;
+}
+
+
+/* a request's share: a look-up, and a lesson on it */
+static uint64_t
+micro_both(micro_case_t *c, unsigned n)
+{
+    return micro_lookup(c, n) + micro_refresh(c, n);
+}
+
+
+/* CPU time of a call, median of turns, in as many processes at a time */
+static double
+micro_together(micro_run_pt run, micro_table_t *t, unsigned procs)
+{
+    int            fd[2];
+    double         ns[9], v[2], now;
+    unsigned       i, k, calls;
+    micro_case_t   c;
+
+    memset(&c, 0, sizeof(c));
+    c.data = t;
+
+    if (pipe(fd) == -1) {
+        exit(1);
+    }
+
+    calls = (run == micro_arithmetic) ? 2000 : 400;
+
+    for (i = 0; i < procs; i++) {
+
+        if (fork() == 0) {
+            c.state = i * 12345 + 1;
+
+            for (k = 0; k < 9; k++) {
+                now = micro_now();
+                (void) *(volatile uint64_t *) &(uint64_t) { run(&c, calls) };
+                ns[k] = (micro_now() - now) / calls;
+            }
+
+            now = micro_median(ns, 9);
+            _exit(write(fd[1], &now, sizeof(now)) != sizeof(now));
+        }
+    }
+
+    for (i = 0; i < procs; i++) {
+        if (read(fd[0], &v[i], sizeof(double)) != sizeof(double)) {
+            exit(1);
+        }
+
+        wait(NULL);
+    }
+
+    close(fd[0]);
+    close(fd[1]);
+
+    return procs == 2 ? (v[0] + v[1]) / 2 : v[0];
+}
+
+
+void
+micro_procs(void *results)
+{
+    double          one[7], two[7], a[7], b[7];
+    cJSON          *item;
+    unsigned        i;
+    micro_table_t  *t;
+
+    t = micro_table(64 << 20, 128, 0.5, 1);
+
+    for (i = 0; i < 7; i++) {
+        one[i] = micro_together(micro_both, t, 1);
+        a[i] = micro_together(micro_arithmetic, t, 1);
+        two[i] = micro_together(micro_both, t, 2);
+        b[i] = micro_together(micro_arithmetic, t, 2);
+    }
+
+    /* twice the work, in so much more CPU time each */
+
+    item = cJSON_AddObjectToObject(results, "two_processes");
+
+    cJSON_AddNumberToObject(item, "index",
+                            2 * micro_median(one, 7) / micro_median(two, 7));
+    cJSON_AddNumberToObject(item, "control",
+                            2 * micro_median(a, 7) / micro_median(b, 7));
+}
+
+
+/* of chains of 1,024 entries in a table half full, what can still be found */
+void
+micro_kept(void *results)
+{
+    cJSON          *item;
+    double          all, kept;
+    unsigned        i;
+    uint32_t        units, matched[KVR_INDEX_PEERS];
+    uint64_t        chain[MICRO_CHAIN], lines;
+    micro_table_t  *t;
+
+    t = micro_table(64 << 20, 1024, 0.5, 0);
+    units = kvr_chain_depth(1023);
+    lines = t->ix->nlines;
+    kept = 0;
+    all = 0;
+
+    for (i = 0; i < t->prompts; i++) {
+        micro_chain_make(chain, 1024, i);
+        kept += kvr_index_lookup(t->ix, chain, 1024, MICRO_MASK, matched);
+        all += units;
+    }
+
+    item = cJSON_AddObjectToObject(results, "kept");
+
+    cJSON_AddNumberToObject(item, "fill", kvr_index_fill(t->ix, 1));
+    cJSON_AddNumberToObject(item, "matched_share", kept / all);
+    cJSON_AddNumberToObject(item, "bytes_a_line",
+                            (double) kvr_index_size(lines) / (double) lines);
+}

@@ -1,0 +1,192 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* Choosing, and the decision as a whole: from the body to the lesson. */
+
+
+#include "micro.h"
+
+
+#define MICRO_CANDIDATES  256
+#define MICRO_WHOLE       8      /* peers */
+
+
+typedef struct {
+    bench_body_t     body;
+    kvr_json_text_t  text;
+    kvr_index_t     *ix;
+    kvr_load_t      *load;
+    unsigned         unique;
+    uint64_t         digests[16384];
+    uint64_t         chain[4096];
+} micro_whole_t;
+
+
+static kvr_candidate_t  micro_cand[MICRO_CANDIDATES];
+
+
+static uint64_t
+micro_choose(micro_case_t *c, unsigned n)
+{
+    uint64_t              sum;
+    kvr_decision_t        d;
+    kvr_policy_request_t  req;
+
+    memset(&req, 0, sizeof(req));
+
+    req.policy = KVR_POLICY_KV_CACHE;
+    req.bytes = 32768;
+    req.parsed = 1;
+
+    sum = 0;
+
+    while (n--) {
+        req.random = kvr_mix(++c->state, 99);
+        micro_cand[c->state % c->size].pending ^= 1024;
+        kvr_policy_pick(&req, micro_cand, (uint32_t) c->size, &d);
+        sum += d.pick;
+    }
+
+    return sum;
+}
+
+
+/* what a worker does for a request, but for nginx */
+static uint64_t
+micro_decide(micro_case_t *c, unsigned n)
+{
+    uint32_t              i, matched[KVR_INDEX_PEERS];
+    uint64_t              sum;
+    kvr_prompt_t          pr;
+    kvr_lesson_t          lesson;
+    kvr_load_sum_t        load;
+    kvr_decision_t        d;
+    micro_whole_t        *w;
+    kvr_candidate_t       cand[MICRO_WHOLE];
+    kvr_prompt_conf_t     conf;
+    kvr_policy_request_t  req;
+
+    w = c->data;
+    sum = 0;
+
+    memset(&conf, 0, sizeof(conf));
+
+    conf.secret = micro_secret;
+    conf.path = (const uint8_t *) "/v1/chat/completions";
+    conf.path_len = 20;
+    conf.unit = 1;
+    conf.digests = w->digests;
+    conf.max_digests = sizeof(w->digests) / sizeof(uint64_t);
+    conf.chain = w->chain;
+    conf.max_chain = sizeof(w->chain) / sizeof(uint64_t);
+
+    while (n--) {
+
+        if (w->unique) {
+            bench_body_nonce(&w->body, ++c->state);
+        }
+
+        kvr_prompt_read(&pr, &conf, kvr_json_fetch_text, &w->text);
+
+        kvr_index_lookup(w->ix, w->chain, pr.n, (1 << MICRO_WHOLE) - 1,
+                         matched);
+
+        memset(cand, 0, sizeof(cand));
+
+        for (i = 0; i < MICRO_WHOLE; i++) {
+            load = kvr_load_get(w->load, i);
+
+            cand[i].weight = 1;
+            cand[i].active = load.active;
+            cand[i].pending = load.pending;
+            cand[i].matched = (uint64_t) matched[i] * KVR_BLOCK;
+        }
+
+        memset(&req, 0, sizeof(req));
+
+        req.policy = KVR_POLICY_KV_CACHE;
+        req.bytes = pr.bytes;
+        req.parsed = 1;
+        req.random = c->state;
+
+        kvr_policy_pick(&req, cand, MICRO_WHOLE, &d);
+
+        kvr_load_add(w->load, 0, d.pick, 1, (int64_t) pr.bytes);
+
+        kvr_index_learn(w->ix, w->chain, pr.n, pr.blocks, d.pick,
+                        matched[d.pick], &lesson);
+
+        kvr_load_add(w->load, 0, d.pick, -1, -(int64_t) pr.bytes);
+
+        sum += d.pick;
+    }
+
+    return sum;
+}
+
+
+void
+micro_pick(void)
+{
+    unsigned        i, unique;
+    uint64_t        lines;
+    kvr_load_t     *load;
+    kvr_index_t    *ix;
+    micro_case_t   *c;
+    micro_whole_t  *w;
+
+    static const struct {
+        size_t        size;
+        const char   *name;
+    } sizes[] = {
+        { 2048, "2k" }, { 32768, "32k" }, { 262144, "256k" },
+        { 2097152, "2m" }
+    };
+
+    for (i = 0; i < MICRO_CANDIDATES; i++) {
+        micro_cand[i].weight = 1;
+        micro_cand[i].active = i * 7 % 13;
+        micro_cand[i].pending = i * 7919 % 65536;
+        micro_cand[i].matched = i % 5 ? 0 : i * 331 % 32768;
+        micro_cand[i].idle = i;
+    }
+
+    for (i = 2; i <= MICRO_CANDIDATES; i *= (i == 64) ? 4 : i == 2 ? 4 : 8) {
+        c = micro_add(micro_choose, NULL, "peer", i, "choose among %u", i);
+        c->size = i;
+    }
+
+    lines = kvr_index_lines(64 << 20);
+    ix = micro_alloc(kvr_index_size(lines) + 64);
+    kvr_index_init(ix, lines);
+
+    for (i = 0; i < MICRO_WHOLE; i++) {
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    load = micro_alloc(kvr_load_size(4, 64));
+    kvr_load_init(load, 4, 64);
+    kvr_load_claim(load, kvr_load_owner(1, 1), 1);
+
+    for (i = 0; i < 4; i++) {
+        for (unique = 0; unique < 2; unique++) {
+
+            w = micro_alloc(sizeof(micro_whole_t));
+
+            bench_body_make(&w->body, BENCH_CODE, sizes[i].size, 3 + i);
+
+            w->text.data = (uint8_t *) w->body.data;
+            w->text.len = w->body.len;
+            w->ix = ix;
+            w->load = load;
+            w->unique = unique;
+
+            c = micro_add(micro_decide, w, "call", 1, "decide %s %s",
+                          sizes[i].name, unique ? "unique" : "repeated");
+            c->state = (uint64_t) (i + 1) << 48;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Runs bench/micro, counts its instructions with callgrind if there is no
+better way, prints a table and writes DIR/micro.json.
+
+    run.py PROGRAM DIR
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CALLS = 8       # of each case between two dumps, as micro.c has it
+
+
+def count(program):
+    """Instructions a call, by case, or nothing without valgrind."""
+    if not shutil.which('valgrind'):
+        return {}
+
+    found = {}
+
+    with tempfile.TemporaryDirectory() as tmp:
+        subprocess.run(['valgrind', '-q', '--tool=callgrind',
+                        '--callgrind-out-file=%s/out' % tmp, program, 'count'],
+                       check=True, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+
+        for name in glob.glob(tmp + '/out*'):
+            with open(name) as f:
+                text = f.read()
+
+            case = re.search(r'^desc: Trigger: Client Request: (.*)$', text,
+                             re.M)
+            total = re.search(r'^(?:summary|totals): (\d+)', text, re.M)
+
+            if case and total:
+                found[case[1]] = int(total[1]) / CALLS
+
+    return found
+
+
+def main():
+    program, build = sys.argv[1:3]
+    out = os.path.join(build, 'micro.json')
+
+    subprocess.run([program, out], check=True)
+
+    with open(out) as f:
+        results = json.load(f)
+
+    cases = results['cases']
+    results['instructions_by'] = 'processor'
+
+    if not any('instructions' in c for c in cases.values()):
+        results['instructions_by'] = 'callgrind'
+
+        for name, n in count(program).items():
+            cases[name]['instructions'] = n
+
+    print('%-28s %12s %10s %10s  %s' % ('case', 'ns a call', 'ns',
+                                        'instr.', 'per'))
+
+    for name, c in cases.items():
+        n = c.get('instructions')
+        print('%-28s %12.1f %10.4f %10s  %s'
+              % (name, c['ns'], c['ns_per'],
+                 '%.3f' % (n / c['units']) if n else '-', c['per']))
+
+    two = results['two_processes']
+    kept = results['kept']
+
+    print('two processes: index %.2f x one, arithmetic %.2f x'
+          % (two['index'], two['control']))
+    print('table %.0f%% full: %.2f%% of matched bytes kept, %.1f bytes a line'
+          % (kept['fill'] * 100, kept['matched_share'] * 100,
+             kept['bytes_a_line']))
+    print('text kernel: %s; instructions by %s'
+          % (results['kernel'], results['instructions_by']))
+
+    with open(out, 'w') as f:
+        json.dump(results, f, indent=1)
+        f.write('\n')
+
+
+main()

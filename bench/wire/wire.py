@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""nginx with kvroute beside the same nginx with least_conn: CPU time of the
+worker per request, taking turns A B A B, and instructions of the user side by
+callgrind.  Prints tables and writes wire.json.
+
+    wire.py [PART...]     parts: cpu streams memory count one peers
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
+
+from harness import (FULL, BIN, MODULE, Nginx, cpu, load, median, memory,
+                     save, start, stop, upstream)
+
+PAIRS = 15 if FULL else 9
+
+SIZES = [('2k', 2048, 1500), ('32k', 32768, 600), ('256k', 262144, 120),
+         ('2m', 2097152, 24)]
+
+first = 1
+
+
+def turn(nginx, size, n, kind, unique, **kw):
+    """CPU microseconds a request."""
+    global first
+
+    before = cpu(nginx.pid)
+    r = load(port=nginx.port, size=size, requests=n, kind=kind,
+             unique=unique, first=first, **kw)
+    spent = cpu(nginx.pid) - before
+    first += n
+
+    if r['errors']:
+        raise SystemExit('%d of %d requests failed' % (r['errors'], n))
+
+    return spent / n * 1e6
+
+
+def pairs(a, b, size, n, kind='code', unique=0, count=PAIRS, **kw):
+    """Medians: of A, of what B takes more, and of their ratio."""
+    turn(a, size, n, kind, unique, **kw)
+    turn(b, size, n, kind, unique, **kw)
+
+    plain, added, ratio = [], [], []
+
+    for i in range(count):
+        if i % 2:
+            y = turn(b, size, n, kind, unique, **kw)
+            x = turn(a, size, n, kind, unique, **kw)
+        else:
+            x = turn(a, size, n, kind, unique, **kw)
+            y = turn(b, size, n, kind, unique, **kw)
+
+        plain.append(x)
+        added.append(y - x)
+        ratio.append(y / x)
+
+    return median(plain), median(added), median(ratio)
+
+
+def cpu_part(results):
+    engines = upstream(4)
+    a = Nginx(engines, True)
+    a2 = Nginx(engines, True)
+    b = Nginx(engines, False)
+
+    added = results['added_us'] = {}
+    ratios = results['cpu_ratio'] = {}
+    plain = results['plain_us'] = {}
+    control = results['control_us'] = {}
+
+    print('CPU of the worker a request, us; medians of %d pairs' % PAIRS)
+    print('%-24s %10s %10s %8s' % ('', 'least_conn', 'added', 'ratio'))
+
+    def row(name, r):
+        print('%-24s %10.1f %10.1f %8.3f' % ((name,) + r), flush=True)
+
+    for name, size, n in SIZES:
+        added[name], ratios[name] = {}, {}
+
+        for what, unique in (('repeated', 0), ('unique', 1)):
+            r = pairs(a, b, size, n, 'code', unique)
+            plain[name] = r[0]
+            added[name][what] = r[1]
+            ratios[name][what] = r[2]
+            row('%s code %s' % (name, what), r)
+
+        r = pairs(a, a2, size, n, 'code', 0)
+        control[name] = r[1]
+        row('%s least_conn twice' % name, r)
+
+    results['kinds'] = {}
+
+    for kind in ('prose', 'messages'):
+        for name, size, n in SIZES if FULL else SIZES[1:3]:
+            r = pairs(a, b, size, n, kind)
+            results['kinds']['%s %s' % (name, kind)] = r[1]
+            row('%s %s' % (name, kind), r)
+
+    a.stop()
+    b.stop()
+    a2.stop()
+
+    # a buffer for the head that has just its size: the body is in one buffer
+
+    a = Nginx(engines, True, head='512')
+    b = Nginx(engines, False, head='512')
+    r = pairs(a, b, 32768, 600)
+    results['kinds']['32k code, one buffer'] = r[1]
+    row('32k code, one buffer', r)
+    a.stop()
+    b.stop()
+
+    if FULL:
+        a = Nginx(engines, True, workers=2)
+        b = Nginx(engines, False, workers=2)
+        r = pairs(a, b, 32768, 600)
+        results['kinds']['32k code, two workers'] = r[1]
+        row('32k code, two workers', r)
+        a.stop()
+        b.stop()
+
+
+def one_part(results):
+    """Where no prompt is needed: a single peer, a policy that has no use."""
+    engines = upstream(4)
+    results['unparsed_ratio'] = {}
+
+    for name, kw, n in (('one peer', {}, 1),
+                        ('least_request',
+                         {'policy': 'kvroute least_request zone=bench'}, 4)):
+        a = Nginx(engines[:n], True)
+        b = Nginx(engines[:n], False, **kw)
+        r = pairs(a, b, 32768, 600)
+        results['unparsed_ratio'][name] = r[2]
+        print('%-24s %10.1f %10.1f %8.3f' % (('32k ' + name,) + r),
+              flush=True)
+        a.stop()
+        b.stop()
+
+
+def peers_part(results):
+    results['peers_us'] = {}
+
+    for n in (4, 64):
+        engines = upstream(n)
+        a = Nginx(engines, True)
+        b = Nginx(engines, False, policy='kvroute kv_cache zone=bench')
+        r = pairs(a, b, 2048, 1500)
+        results['peers_us'][str(n)] = r[1]
+        print('%-24s %10.1f %10.1f %8.3f' % (('2k, %d peers' % n,) + r),
+              flush=True)
+        a.stop()
+        b.stop()
+
+
+def streams_part(results):
+    """2,000 events a reply, one each millisecond, sixteen replies at once."""
+    engines = upstream(4)
+    ratios = results['stream_chunk_ratio'] = {}
+    target = '/v1/chat/completions?chunks=2000&us=1000'
+
+    print('streams of 2,000 chunks, us of CPU a chunk')
+
+    for what, kw in (('plain', {}), ('usage', usage())):
+        if kw is None:
+            continue
+
+        a = Nginx(engines, True)
+        b = Nginx(engines, False, **kw)
+        r = pairs(a, b, 2048, 16, target=target, conns=16,
+                  count=9 if FULL else 7)
+        ratios[what] = r[2]
+        print('%-24s %10.3f %10.3f %8.3f'
+              % (what, r[0] / 2000, r[1] / 2000, r[2]), flush=True)
+        a.stop()
+        b.stop()
+
+
+def usage():
+    """Options that have usage read from replies, if this module knows any."""
+    with open(MODULE, 'rb') as f:
+        text = f.read()
+
+    if b'kvroute_usage' in text:
+        return {'location': 'kvroute_usage on;'}
+
+    if b'kvroute_completion_tokens' in text:
+        return {'log': '/dev/null kv',
+                'policy': 'kvroute kv_cache zone=bench'}
+
+    return None
+
+
+def memory_part(results):
+    """Bytes an open stream takes beyond plain nginx."""
+    found = results['stream_bytes'] = {}
+
+    for n in (64, 1000, 10000) if FULL else (64, 1000):
+        per = []
+
+        for plain in (True, False):
+            engines = upstream(4)
+            x = Nginx(engines, plain, workers=2)
+
+            # so that what is allocated once is there before
+
+            load(port=x.port, requests=200, conns=32, size=2048)
+            before = memory(x.pid)
+
+            p = start([BIN + '/load', 'port=%d' % x.port, 'conns=%d' % n,
+                       'requests=%d' % n, 'size=2048', 'hold=1',
+                       'target=/v1/chat/completions?hold'],
+                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            p.stdout.readline()
+            per.append((memory(x.pid) - before) / n)
+            stop(p)
+            x.stop()
+
+        found[str(n)] = {'plain': per[0], 'added': per[1] - per[0]}
+        print('%5d open streams: %.0f bytes each, kvroute adds %.0f'
+              % (n, per[0], per[1] - per[0]), flush=True)
+
+
+def count_part(results):
+    """Instructions of nginx itself, a request: what no neighbour disturbs."""
+    engines = upstream(4)
+    found = results['instructions'] = {}
+
+    def instructions(plain, size, n, unique):
+        with tempfile.TemporaryDirectory() as tmp:
+            x = Nginx(engines, plain,
+                      prefix=('valgrind', '-q', '--tool=callgrind',
+                              '--callgrind-out-file=%s/out' % tmp))
+            load(port=x.port, requests=n, size=size, unique=unique, conns=1)
+            x.stop()
+
+            with open(tmp + '/out') as f:
+                return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
+                                     re.M)[1])
+
+    print('instructions of nginx a request (callgrind, without the kernel)')
+
+    for name, size, n in SIZES:
+        n = max(n // 20, 8)
+        found[name] = {}
+
+        for what, unique in (('repeated', 0), ('unique', 1)):
+            v = []
+            for plain in (True, False):
+                few = instructions(plain, size, 4, unique)
+                v.append((instructions(plain, size, n + 4, unique) - few) / n)
+
+            found[name][what] = {'plain': v[0], 'added': v[1] - v[0]}
+            print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v[0],
+                                           v[1] - v[0]), flush=True)
+
+
+PARTS = {'cpu': cpu_part, 'one': one_part, 'peers': peers_part,
+         'streams': streams_part, 'memory': memory_part, 'count': count_part}
+
+
+def main():
+    results = {}
+    begin = time.time()
+
+    for name in sys.argv[1:] or PARTS:
+        PARTS[name](results)
+
+    results['seconds'] = round(time.time() - begin)
+    save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
+
+
+main()

@@ -1,0 +1,165 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Chains are shared by workers of different builds while one module replaces
+ * another, and by routers that hash alike: a change that is meant to be faster
+ * must leave them as they are.  The values below were taken from the first
+ * build that was measured.
+ */
+
+
+#include "util.h"
+
+
+#define PINNED_MAX  8192
+
+
+typedef struct {
+    const char  *name;
+    const char  *piece[4];
+    unsigned     messages;
+    unsigned     pieces;         /* of text in a message */
+    uint64_t     value;
+} pinned_t;
+
+
+static const pinned_t  pinned[] = {
+    { "prose", { "the router ", "keeps prompts. ", "Then\\n", "it waits " },
+      9, 300, 0x21bbe402998d40f0ULL },
+    { "code", { "if (a == \\\"b\\\") {\\n", "\\t\\treturn 1;\\n",
+                "path = \\\"C:\\\\\\\\x\\\";", "\\/\\u003c\\\\u" },
+      7, 200, 0x8b64161cb69abebaULL },
+    { "escaped", { "\\u043f\\u0440", "\\ud83d\\ude42", "a\\u00e9 ", "\\ud800" },
+      5, 100, 0xe576ce110a05bfcdULL },
+    { "multibyte", { "\xd0\xbf\xd1\x80", "\xe6\xa8\xa1", " ", "\xc3\xa9" },
+      5, 400, 0x1a590db21e5a90f1ULL },
+    { "backslashes", { "\\\\", "\\\\\\\\", "\\\\\\\"", "\\\\x" },
+      5, 150, 0x43aac64a95d03e69ULL },
+    { "small", { "yes ", "no ", "why? ", "ok" },
+      300, 3, 0x954d22c8489944cdULL },
+};
+
+
+/* messages in all the forms that clients write them in */
+static void
+pinned_message(util_buf_t *b, unsigned i)
+{
+    static const char  *const  form[] = {
+        "{\"role\":\"user\",\"content\":\"",
+        "{\"role\": \"assistant\", \"content\": \"",
+        "{ \"content\":\"",
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"",
+        "{\"role\":\"tool\",\"content\":\""
+    };
+
+    util_puts(b, i ? "," : "");
+    util_puts(b, form[i % 5]);
+}
+
+
+static void
+pinned_message_end(util_buf_t *b, unsigned i)
+{
+    static const char  *const  form[] = {
+        "\"}", "\", \"tool_calls\": [{\"function\":{\"name\":\"f\","
+               "\"arguments\":\"{\\\"a\\\": 1}\"}}]}",
+        "\",\"role\":\"user\"}", "\"}]}", "\" , \"name\":\"g\"}"
+    };
+
+    util_puts(b, form[i % 5]);
+}
+
+
+START_TEST(test_pinned_chain)
+{
+    unsigned           i, k, n;
+    uint64_t           sum, *digests, *chain;
+    util_buf_t         b;
+    util_rng_t         r;
+    util_feed_t        f;
+    kvr_prompt_t       pr;
+    const pinned_t    *p;
+    kvr_prompt_conf_t  conf;
+
+    p = &pinned[_i / 2];
+
+    if (!util_kernel((unsigned) _i % 2)) {
+        return;
+    }
+
+    memset(&b, 0, sizeof(b));
+    memset(&r, 0, sizeof(r));
+    r.state = 42;
+
+    util_puts(&b, "{\"model\":\"m\",\"messages\":[");
+
+    for (i = 0; i < p->messages; i++) {
+
+        pinned_message(&b, i);
+
+        n = p->pieces + i % 7;
+
+        for (k = 0; k < n; k++) {
+            r.state = r.state * 6364136223846793005ULL + 1;
+            util_puts(&b, p->piece[r.state >> 62]);
+        }
+
+        pinned_message_end(&b, i);
+    }
+
+    util_puts(&b, "]}");
+
+    digests = malloc(PINNED_MAX * sizeof(uint64_t));
+    chain = malloc(PINNED_MAX * sizeof(uint64_t));
+
+    memset(&conf, 0, sizeof(conf));
+
+    conf.secret = util_secret;
+    conf.path = (const uint8_t *) "/v1/chat/completions";
+    conf.path_len = 20;
+    conf.unit = 1;
+    conf.digests = digests;
+    conf.max_digests = PINNED_MAX;
+    conf.chain = chain;
+    conf.max_chain = PINNED_MAX;
+
+    util_feed(&f, b.p, b.len, UTIL_WHOLE, 0);
+
+    util_check(kvr_prompt_read(&pr, &conf, util_fetch, &f) == KVR_OK, "read");
+
+    sum = util_mix(pr.root, pr.bytes);
+
+    for (i = 0; i < pr.n; i++) {
+        sum = util_mix(sum, chain[i]);
+    }
+
+    util_check(sum == p->value, "%s, %s: 0x%016lx", p->name,
+               util_kernel_name(), (unsigned long) sum);
+
+    util_unfeed(&f);
+    util_drop(&b);
+    free(digests);
+    free(chain);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+    TCase  *t;
+
+    s = suite_create("pinned");
+    t = tcase_create("chain");
+
+    tcase_add_loop_test(t, test_pinned_chain, 0,
+                        2 * sizeof(pinned) / sizeof(pinned_t));
+    suite_add_tcase(s, t);
+
+    return util_run(s);
+}
