@@ -114,6 +114,13 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: bench-signals
+bench-signals: deps ## what signals from engines bring and cost (4 minutes)
+	@$(MAKE) -s build engine
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/signals.py
+
+
 .PHONY: bench-hot
 bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
 	@$(MAKE) -s build engine
