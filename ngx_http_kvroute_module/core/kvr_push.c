@@ -278,15 +278,37 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 }
 
 
+/*
+ * Most members are none of those looked for, which their lengths tell already:
+ * which lengths there are in each node is found out when a table is first used.
+ */
 static void
 kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table)
 {
     unsigned                 node;
     const kvr_push_entry_t  *e;
 
+    static uint32_t                 lens[KVR_PUSH_NODES];
+    static const kvr_push_entry_t  *known;
+
+    if (kvr_unlikely(known != table)) {
+
+        memset(lens, 0, sizeof(lens));
+
+        for (e = table; e->name; e++) {
+            lens[e->node] |= 1U << e->len;
+        }
+
+        known = table;
+    }
+
     node = p->node[p->depth - 1];
 
     p->entry = KVR_PUSH_NONE;
+
+    if (!(lens[node] >> p->key_len & 1)) {
+        return;
+    }
 
     for (e = table; e->name; e++) {
 
