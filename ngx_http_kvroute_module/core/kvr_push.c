@@ -105,6 +105,16 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
         case KVR_PUSH_KEY:
 
+            while (c != '"' && c != '\\' && p->key_len < KVR_PUSH_KEY_LEN) {
+                p->key[p->key_len++] = c;
+
+                if (++data == end) {
+                    return KVR_AGAIN;
+                }
+
+                c = *data;
+            }
+
             if (c == '"') {
                 kvr_push_find(p, table);
                 p->state = KVR_PUSH_COLON;
@@ -119,13 +129,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
                 break;
             }
 
-            if (p->key_len < KVR_PUSH_KEY_LEN) {
-                p->key[p->key_len++] = c;
-
-            } else {
-                p->key_len = KVR_PUSH_KEY_LEN + 1;
-            }
-
+            p->key_len = KVR_PUSH_KEY_LEN + 1;
             break;
 
         case KVR_PUSH_KEY_ESCAPE:
@@ -202,6 +206,15 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
             /* fall through */
 
         case KVR_PUSH_AFTER:
+
+            while (c != ',' && c != '}' && c != ']') {
+
+                if (++data == end) {
+                    return KVR_AGAIN;
+                }
+
+                c = *data;
+            }
 
             if (c == ',') {
                 p->state = KVR_PUSH_BEFORE;
