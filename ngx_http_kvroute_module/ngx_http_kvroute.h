@@ -34,6 +34,7 @@ typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
+    ngx_array_t                  named;     /* to be found by name */
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
@@ -107,6 +108,19 @@ typedef struct {
     unsigned                     ready:1;
     unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
+
+
+/* upstreams of others, by name */
+typedef struct {
+    ngx_str_t                    name;
+#if (NGX_PCRE)
+    ngx_regex_t                 *regex;     /* NULL: equal to the name */
+#endif
+    ngx_http_kvroute_srv_conf_t  conf;
+    ngx_uint_t                   found;
+    u_char                      *file;
+    ngx_uint_t                   line;
+} ngx_http_kvroute_named_t;
 
 
 typedef struct {
@@ -286,6 +300,20 @@ struct ngx_http_kvroute_zone_s {
 extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
 
+
+/* _module */
+
+void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
+
+/* _attach */
+
+char *ngx_http_kvroute_attach(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
 
 /* _zone */
 

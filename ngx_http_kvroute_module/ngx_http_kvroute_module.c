@@ -19,7 +19,6 @@ static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
-static void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
@@ -47,6 +46,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute,
       NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_upstream"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_kvroute_attach_named,
+      NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
@@ -256,6 +262,13 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
+    if (ngx_array_init(&kmcf->named, cf->pool, 4,
+                       sizeof(ngx_http_kvroute_named_t))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
     if (ngx_array_init(&kmcf->upstreams, cf->pool, 4,
                        sizeof(ngx_http_upstream_srv_conf_t *))
         != NGX_OK)
@@ -279,6 +292,10 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *kscf;
 
+    if (ngx_http_kvroute_attach_init(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
@@ -301,7 +318,7 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
 }
 
 
-static void *
+void *
 ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
 {
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -554,16 +571,47 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    ssize_t                         size;
-    ngx_int_t                       rc, target;
-    ngx_str_t                      *value, name, s;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    char                          *rv;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
         return "is duplicate";
     }
+
+    rv = ngx_http_kvroute_upstream_params(cf, cmd, kscf, 1);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    if (uscf->peer.init_upstream) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "load balancing method redefined");
+    }
+
+    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
+                  |NGX_HTTP_UPSTREAM_MODIFY
+                  |NGX_HTTP_UPSTREAM_WEIGHT
+                  |NGX_HTTP_UPSTREAM_MAX_CONNS
+                  |NGX_HTTP_UPSTREAM_MAX_FAILS
+                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
+                  |NGX_HTTP_UPSTREAM_DOWN
+                  |NGX_HTTP_UPSTREAM_BACKUP;
+
+    return ngx_http_kvroute_attach(cf, uscf, kscf);
+}
+
+
+/* the parameters of an upstream's directive, from a word on */
+char *
+ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first)
+{
+    ssize_t      size;
+    ngx_int_t    rc, target;
+    ngx_str_t   *value, name, s;
+    ngx_uint_t   i;
 
     value = cf->args->elts;
 
@@ -571,9 +619,9 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     target = 0;
     kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
 
-    for (i = 1; i < cf->args->nelts; i++) {
+    for (i = first; i < cf->args->nelts; i++) {
 
-        if (i == 1 && ngx_strchr(value[i].data, '=') == NULL) {
+        if (i == first && ngx_strchr(value[i].data, '=') == NULL) {
 
             if (ngx_http_kvroute_policy_name(cf, &kscf->policy, &value[i])
                 != NGX_OK)
@@ -709,35 +757,6 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (kscf->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
-
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    if (uscf->peer.init_upstream) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "load balancing method redefined");
-    }
-
-    uscf->peer.init_upstream = ngx_http_kvroute_upstream_init;
-
-    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
-                  |NGX_HTTP_UPSTREAM_MODIFY
-                  |NGX_HTTP_UPSTREAM_WEIGHT
-                  |NGX_HTTP_UPSTREAM_MAX_CONNS
-                  |NGX_HTTP_UPSTREAM_MAX_FAILS
-                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
-                  |NGX_HTTP_UPSTREAM_DOWN
-                  |NGX_HTTP_UPSTREAM_BACKUP;
-
-    kscf->upstream = uscf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    uscfp = ngx_array_push(&kmcf->upstreams);
-    if (uscfp == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *uscfp = uscf;
 
     return NGX_CONF_OK;
 }

@@ -213,6 +213,10 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
 {
     ngx_http_kvroute_request_firm(ctx);
 
+    if (ctx->zone != zone && ngx_http_kvroute_chunks_owner == ctx) {
+        ngx_http_kvroute_chunks_owner = NULL;
+    }
+
     ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;

@@ -647,6 +647,13 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
             n = i / (8 * sizeof(uintptr_t));
             at->rrp.tried[n] &= ~((uintptr_t) 1
                                   << i % (8 * sizeof(uintptr_t)));
+
+            /* nor does it say that the peer is well: its fails stand */
+
+            ngx_http_upstream_rr_peer_lock(peers, peer);
+            peer->accessed = ngx_max(peer->accessed, peer->checked);
+            ngx_http_upstream_rr_peer_unlock(peers, peer);
+
             break;
         }
     }
