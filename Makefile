@@ -114,6 +114,13 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: bench-signals
+bench-signals: deps ## what signals from engines bring and cost (4 minutes)
+	@$(MAKE) -s build engine
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/signals.py
+
+
 .PHONY: deb
 deb:            ## the Debian package, checked by lintian (build/deb)
 	@packaging/build-deb $(BUILD)/deb

@@ -14,6 +14,7 @@
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
 #include "core/kvr_usage.h"
+#include "core/kvr_reply.h"
 #include "core/kvr_hot.h"
 #include "core/kvr_chunk.h"
 #include "core/kvr_queue.h"
@@ -50,6 +51,20 @@ typedef struct {
 } ngx_http_kvroute_list_t;
 
 
+/* what is asked of peers, and how often */
+typedef struct {
+    ngx_msec_t                   interval;
+    ngx_msec_t                   timeout;
+    ngx_str_t                    path;      /* empty: what engines have */
+    in_port_t                    port;      /* 0: the server's own */
+    ngx_addr_t                  *addr;      /* NULL: the server's own */
+    kvr_engine_e                 engine;
+    uint32_t                     fails;     /* of health */
+    uint32_t                     passes;
+    unsigned                     mandatory:1;
+} ngx_http_kvroute_probe_conf_t;
+
+
 /* the queue of an upstream */
 typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_board_t */
@@ -79,6 +94,8 @@ typedef struct {
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     time_t                       slow_start;
+    ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
+    ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
 
     /* per worker, made anew when the configuration of the peers changes */
@@ -119,6 +136,7 @@ typedef struct {
     ngx_http_complex_value_t    *deadline;
     ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
+    ngx_flag_t                   learn_reply;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
     ngx_uint_t                   status_prefix;  /* paths begin alike */
@@ -141,10 +159,12 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     uint64_t                     models;    /* peers that have the model */
+    uint64_t                     evicts;    /* or would unload another */
 
     uint64_t                     key;       /* of the prefix, or session */
     uint32_t                     bound;     /* peers, or UNSET */
     uint32_t                     pin;
+    uint32_t                     owner;     /* of the response before */
 
     /* of the peer in use */
 
@@ -155,6 +175,8 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     ahead;     /* bytes pending, its own too */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     predicted; /* key of what it should hold */
+    uint64_t                     clock;     /* the peer's, before */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
@@ -166,6 +188,8 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stale:1;   /* one stale connection forgiven */
+    unsigned                     watched:1; /* its response is looked at */
+    unsigned                     named:1;   /* which has told its id */
 };
 
 
@@ -202,6 +226,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
+    kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
     unsigned                     salted:1;
@@ -262,6 +287,10 @@ struct ngx_http_kvroute_zone_s {
 /* "native" requests differ in why */
 #define NGX_HTTP_KVROUTE_BODYLESS  1
 #define NGX_HTTP_KVROUTE_BYPASS    2
+
+/* why a peer was flushed */
+#define NGX_HTTP_KVROUTE_FLUSH_API    0
+#define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
 
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
@@ -332,6 +361,9 @@ void ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
+void ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at,
+    u_char *id, size_t len);
 
 /* _inspect */
 
@@ -385,6 +417,27 @@ void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+
+/* _probe_conf, _probe */
+
+char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);
+void ngx_http_kvroute_probe_exit(void);
+
+/* _signal */
+
+void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_uint_t why, ngx_log_t *log);
+void ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id);
+void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
+ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
+void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_signal_status(void *json,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
+void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, uint32_t id);
 
 /* _variables */
 

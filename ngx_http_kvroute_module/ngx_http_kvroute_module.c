@@ -15,6 +15,7 @@
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
@@ -133,10 +134,31 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_learn_reply"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, learn_reply),
+      NULL },
+
     { ngx_string("kvroute_api"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_api,
       NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_probe"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_probe,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_health"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_health,
+      NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
@@ -173,7 +195,7 @@ ngx_module_t  ngx_http_kvroute_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_kvroute_zone_init_module,     /* init module */
-    ngx_http_kvroute_zone_init_process,    /* init process */
+    ngx_http_kvroute_init_process,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_kvroute_exit_process,         /* exit process */
@@ -202,9 +224,21 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 }
 
 
+static ngx_int_t
+ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
+{
+    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_probe_init(cycle);
+}
+
+
 static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
     ngx_http_kvroute_choose_exit();
@@ -335,6 +369,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->pin = NGX_CONF_UNSET_PTR;
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
+    conf->learn_reply = NGX_CONF_UNSET;
     conf->priority = NGX_CONF_UNSET_PTR;
     conf->tenant = NGX_CONF_UNSET_PTR;
     conf->deadline = NGX_CONF_UNSET_PTR;
@@ -359,6 +394,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
     ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
     ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+    ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;

@@ -118,6 +118,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     at->policy = klcf->policy ? klcf->policy : &kscf->policy;
     at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
     if (!ctx->read) {
         ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
@@ -359,6 +360,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
         at->keyed = 0;
         at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
         at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
         ngx_http_kvroute_match(at->ctx->request, at);
         ngx_http_kvroute_choose_prepare(at, pc->log);
@@ -499,6 +501,8 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
 
+    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
+
     at->tries++;
 
     /* the peer may be gone when the request is logged */
@@ -585,6 +589,12 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
 
     if (ngx_http_kvroute_stale(pc, at, state)) {
         state = 0;
+    }
+
+    /* who asks to be left alone for a while is no worse for it */
+
+    if (at->reserved && ngx_http_kvroute_busy(at)) {
+        state &= ~NGX_PEER_FAILED;
     }
 
     ngx_http_kvroute_count_response(at, state);

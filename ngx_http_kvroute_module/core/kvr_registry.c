@@ -107,6 +107,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->since, 0);
     atomic_store(&peer->lost, 0);
     atomic_store(&peer->draining, 0);
+
+    kvr_signal_reset(&peer->signal);
+    memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
+
     kvr_registry_set(&peer->len, peer->name, name, len);
 
     kvr_load_name(load, row, n);

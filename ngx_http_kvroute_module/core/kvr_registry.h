@@ -26,6 +26,8 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_loop.h"
+#include "kvr_signal.h"
 #include "kvr_stats.h"
 
 
@@ -50,6 +52,9 @@ typedef struct {
     _Atomic uint32_t   draining;
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
+
+    kvr_signal_t       signal;
+    kvr_loop_t         loop;
 } kvr_peer_t;
 
 
