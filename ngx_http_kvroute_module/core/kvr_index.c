@@ -8,7 +8,7 @@
 
 
 #define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
-#define KVR_INDEX_GAP       32      /* absent entries that end a look-up */
+#define KVR_INDEX_GAP       16      /* absent entries that end a look-up */
 #define KVR_INDEX_SAMPLE    1024
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
 
@@ -128,7 +128,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     }
 
     for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        __builtin_prefetch(kvr_line_bucket(ix, chain[i]));
+        kvr_line_prefetch(ix, chain[i]);
     }
 
     kvr_line_view(ix, set, &view);
@@ -145,8 +145,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     for (i = 0; i < n; i++) {
 
         if (i + KVR_INDEX_AHEAD < n) {
-            __builtin_prefetch(kvr_line_bucket(ix,
-                                               chain[i + KVR_INDEX_AHEAD]));
+            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
         }
 
         line = kvr_line_find(ix, chain[i]);
@@ -207,7 +206,7 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     lesson->valid = 1;
 
     for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        __builtin_prefetch(kvr_line_bucket(ix, chain[i]), 1);
+        kvr_line_prefetch(ix, chain[i]);
     }
 
     evicted = 0;
@@ -215,9 +214,7 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     for (i = 0; i < n; i++) {
 
         if (i + KVR_INDEX_AHEAD < n) {
-            __builtin_prefetch(kvr_line_bucket(ix,
-                                               chain[i + KVR_INDEX_AHEAD]),
-                              1);
+            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
         }
 
         depth = kvr_chain_depth(i);

@@ -59,7 +59,12 @@ typedef struct {
     _Atomic uint64_t   key;          /* chain value, 0 if free */
     _Atomic uint64_t   mask;         /* further holders, by peer */
     _Atomic uint64_t   ids;          /* peer of each slot, 6 bits a byte */
-    _Atomic uint32_t   stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+
+    union {
+        _Atomic uint32_t  stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+        _Atomic uint64_t  stamps[KVR_INDEX_HOLDERS / 2];  /* two at a time */
+    };
+
     _Atomic uint32_t   touched;      /* table's clock less depth, last use */
     _Atomic uint32_t   masked;       /* table's clock as the mask began */
 } kvr_index_line_t;
