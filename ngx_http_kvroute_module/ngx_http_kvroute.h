@@ -14,8 +14,10 @@
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
 #include "core/kvr_usage.h"
+#include "core/kvr_reply.h"
 #include "core/kvr_hot.h"
 #include "core/kvr_chunk.h"
+#include "core/kvr_queue.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
@@ -26,13 +28,16 @@
 typedef struct ngx_http_kvroute_zone_s     ngx_http_kvroute_zone_t;
 typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
 typedef struct ngx_http_kvroute_ctx_s      ngx_http_kvroute_ctx_t;
+typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 
 
 typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
+    ngx_array_t                  named;     /* to be found by name */
 
     size_t                       max_body;  /* largest of all locations */
+    ngx_uint_t                   queues;    /* there are any */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -44,6 +49,34 @@ typedef struct {
     kvr_ring_peer_t             *peer;
     kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
+
+
+/* what is asked of peers, and how often */
+typedef struct {
+    ngx_msec_t                   interval;
+    ngx_msec_t                   timeout;
+    ngx_str_t                    path;      /* empty: what engines have */
+    in_port_t                    port;      /* 0: the server's own */
+    ngx_addr_t                  *addr;      /* NULL: the server's own */
+    kvr_engine_e                 engine;
+    uint32_t                     fails;     /* of health */
+    uint32_t                     passes;
+    unsigned                     mandatory:1;
+} ngx_http_kvroute_probe_conf_t;
+
+
+/* the queue of an upstream */
+typedef struct {
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_board_t */
+    ngx_uint_t                   max;
+    size_t                       max_bytes; /* 0: no limit */
+    ngx_msec_t                   timeout;
+    ngx_uint_t                   status;
+    ngx_uint_t                   fifo;
+
+    kvr_queue_t                  waiting;   /* in this worker */
+    ngx_queue_t                  strict;    /* those that want one peer only */
+} ngx_http_kvroute_queue_t;
 
 
 /* a policy, of an upstream or a location */
@@ -59,7 +92,11 @@ typedef struct {
     ngx_http_kvroute_policy_t    policy;
     size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
+    ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     time_t                       slow_start;
+    ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
+    ngx_http_kvroute_probe_conf_t  *health;
+    ngx_http_kvroute_queue_t    *queue;     /* or NULL */
 
     /* per worker, made anew when the configuration of the peers changes */
 
@@ -69,7 +106,21 @@ typedef struct {
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
+    unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
+
+
+/* upstreams of others, by name */
+typedef struct {
+    ngx_str_t                    name;
+#if (NGX_PCRE)
+    ngx_regex_t                 *regex;     /* NULL: equal to the name */
+#endif
+    ngx_http_kvroute_srv_conf_t  conf;
+    ngx_uint_t                   found;
+    u_char                      *file;
+    ngx_uint_t                   line;
+} ngx_http_kvroute_named_t;
 
 
 typedef struct {
@@ -78,8 +129,17 @@ typedef struct {
     ngx_http_complex_value_t    *pin;
     ngx_http_kvroute_policy_t   *policy;    /* NULL: that of the upstream */
     ngx_array_t                 *bypass;    /* predicates */
+    ngx_http_complex_value_t    *priority;
+    ngx_http_complex_value_t    *priority_max;
+    ngx_http_complex_value_t    *tenant;
+    ngx_http_complex_value_t    *weight;    /* of the tenant */
+    ngx_http_complex_value_t    *deadline;
+    ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
+    ngx_flag_t                   learn_reply;
     ngx_flag_t                   write;     /* of the API */
+    ngx_uint_t                   status;    /* format */
+    ngx_uint_t                   status_prefix;  /* paths begin alike */
 } ngx_http_kvroute_loc_conf_t;
 
 
@@ -99,10 +159,12 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     uint64_t                     models;    /* peers that have the model */
+    uint64_t                     evicts;    /* or would unload another */
 
     uint64_t                     key;       /* of the prefix, or session */
     uint32_t                     bound;     /* peers, or UNSET */
     uint32_t                     pin;
+    uint32_t                     owner;     /* of the response before */
 
     /* of the peer in use */
 
@@ -110,16 +172,24 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                     seat;
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
+    uint64_t                     ahead;     /* bytes pending, its own too */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     predicted; /* key of what it should hold */
+    uint64_t                     clock;     /* the peer's, before */
+    uint64_t                     began;     /* ns, this decision */
+    uint64_t                     receipt;   /* its number */
 
     unsigned                     tries:8;
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
+    unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stale:1;   /* one stale connection forgiven */
+    unsigned                     watched:1; /* its response is looked at */
+    unsigned                     named:1;   /* which has told its id */
 };
 
 
@@ -128,6 +198,7 @@ struct ngx_http_kvroute_attempt_s {
 struct ngx_http_kvroute_ctx_s {
     ngx_http_request_t          *request;
     ngx_http_kvroute_attempt_t  *attempt;   /* the last one */
+    ngx_http_kvroute_wait_t     *wait;      /* of the queue, or NULL */
 
     ngx_str_t                    salt;
     ngx_str_t                    model;
@@ -135,6 +206,7 @@ struct ngx_http_kvroute_ctx_s {
     ngx_str_t                    peer;
 
     uint64_t                     model_root;
+    uint64_t                     hash;      /* of all of the prompt */
     uint64_t                     bytes;     /* of prompt */
     uint64_t                     extra;
     uint64_t                     matched;   /* receipt of the last decision */
@@ -142,6 +214,7 @@ struct ngx_http_kvroute_ctx_s {
     double                       cost;
 
     uint64_t                    *chain;     /* see _request, may be NULL */
+    ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */
     uint32_t                     units;
     uint32_t                     entries;
     uint32_t                     output;    /* tokens asked for at most */
@@ -153,6 +226,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
+    kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
     unsigned                     salted:1;
@@ -181,6 +255,8 @@ typedef struct {
     kvr_load_t                  *load;
     kvr_hot_t                   *hot;
     kvr_index_t                 *index;
+
+    kvr_receipts_t               receipts;
 } ngx_http_kvroute_shctx_t;
 
 
@@ -202,9 +278,19 @@ struct ngx_http_kvroute_zone_s {
 };
 
 
+/* formats of the status */
+#define NGX_HTTP_KVROUTE_STATUS_ALL   1
+#define NGX_HTTP_KVROUTE_STATUS_JSON  2
+#define NGX_HTTP_KVROUTE_STATUS_PROM  3
+#define NGX_HTTP_KVROUTE_STATUS_HTML  4
+
 /* "native" requests differ in why */
 #define NGX_HTTP_KVROUTE_BODYLESS  1
 #define NGX_HTTP_KVROUTE_BYPASS    2
+
+/* why a peer was flushed */
+#define NGX_HTTP_KVROUTE_FLUSH_API    0
+#define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
 
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
@@ -214,6 +300,20 @@ struct ngx_http_kvroute_zone_s {
 extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
 
+
+/* _module */
+
+void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
+
+/* _attach */
+
+char *ngx_http_kvroute_attach(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
 
 /* _zone */
 
@@ -261,10 +361,30 @@ void ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
+void ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at,
+    u_char *id, size_t len);
 
 /* _inspect */
 
 ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
+
+/* _queue */
+
+ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
+ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
+void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
+const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
+    ngx_msec_t *time);
+
+/* _queue_conf */
+
+char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_queue_class(ngx_str_t *value);
 
 /* _upstream */
 
@@ -285,6 +405,8 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     kvr_decision_t *d);
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
+ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
 ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 
@@ -296,6 +418,27 @@ void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
 
+/* _probe_conf, _probe */
+
+char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);
+void ngx_http_kvroute_probe_exit(void);
+
+/* _signal */
+
+void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_uint_t why, ngx_log_t *log);
+void ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id);
+void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
+ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
+void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_signal_status(void *json,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
+void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, uint32_t id);
+
 /* _variables */
 
 ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
@@ -303,8 +446,12 @@ ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
 /* _status */
 
 ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
-    ngx_str_t *type, char *text);
+ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
+    char *text);
+ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text);
+ngx_int_t ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_chain_t *out);
 
 /* _api */
 

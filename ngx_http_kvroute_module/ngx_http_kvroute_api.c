@@ -5,56 +5,89 @@
 
 
 /*
- * The control API: what can be done to a peer without a reload, by its address.
+ * The control API: what can be done without a reload, mostly to a peer by its
+ * address.
  *
  *     POST .../drain?peer=ADDRESS      no new sessions and prompts
  *     POST .../undrain?peer=ADDRESS
+ *     POST .../flush?peer=ADDRESS      forgets what the peer holds
+ *     POST .../capacity?peer=ADDRESS&size=SIZE|default
+ *                                      what its cache holds, of prompt text
+ *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
  * All of it may be said twice.  GET shows the state of all peers.
  */
 
 
-#include "ngx_http_kvroute.h"
-
-#include <cjson/cJSON.h>
+#include "ngx_http_kvroute_status.h"
 
 
-typedef ngx_int_t (*ngx_http_kvroute_action_pt)(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer);
+typedef struct ngx_http_kvroute_action_s  ngx_http_kvroute_action_t;
+
+typedef void (*ngx_http_kvroute_action_pt)(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 
 
-typedef struct {
+struct ngx_http_kvroute_action_s {
     ngx_str_t                    name;
     ngx_http_kvroute_action_pt   act;
-} ngx_http_kvroute_action_t;
+    ngx_uint_t                   needs;     /* arguments */
+    uint64_t                     size;      /* given, 0: default */
+};
 
 
+#define NGX_HTTP_KVROUTE_NEEDS_PEER  1
+#define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
+
+
+static ngx_int_t ngx_http_kvroute_api_arg(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
 static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
     ngx_http_kvroute_action_t *action, ngx_str_t *peer);
-static ngx_int_t ngx_http_kvroute_api_error(ngx_http_request_t *r,
-    ngx_uint_t status, const char *text);
 static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
-static ngx_int_t ngx_http_kvroute_api_drain(ngx_http_request_t *r,
+static void ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static uint64_t ngx_http_kvroute_api_default(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static ngx_int_t ngx_http_kvroute_api_undrain(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 
 
 static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
-    { ngx_string("drain"), ngx_http_kvroute_api_drain },
-    { ngx_string("undrain"), ngx_http_kvroute_api_undrain },
-    { ngx_null_string, NULL }
+
+    { ngx_string("drain"), ngx_http_kvroute_api_drain,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("flush"), ngx_http_kvroute_api_flush,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0 },
+
+    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0 },
+
+    { ngx_null_string, NULL, 0, 0 }
 };
 
 
 ngx_int_t
 ngx_http_kvroute_api_handler(ngx_http_request_t *r)
 {
-    u_char                       *p, *src, *dst;
+    u_char                       *p;
+    ssize_t                       size;
     ngx_int_t                     rc;
-    ngx_str_t                     name, peer;
-    ngx_http_kvroute_action_t    *action;
+    ngx_str_t                     name, peer, value;
+    ngx_http_kvroute_action_t    *known, action;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     rc = ngx_http_discard_request_body(r);
@@ -69,13 +102,13 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
     if (!klcf->write) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_ALLOWED,
-                                          "this API is read-only");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
+                                           "this API is read-only");
     }
 
     if (r->method != NGX_HTTP_POST) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_ALLOWED,
-                                          "actions are taken by POST");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
+                                           "actions are taken by POST");
     }
 
     /* the last part of the path */
@@ -89,47 +122,98 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
     name.data = p;
     name.len = r->uri.data + r->uri.len - p;
 
-    for (action = ngx_http_kvroute_actions; action->name.len; action++) {
-
-        if (action->name.len != name.len
-            || ngx_strncmp(action->name.data, name.data, name.len) != 0)
+    for (known = ngx_http_kvroute_actions; known->name.len; known++) {
+        if (known->name.len == name.len
+            && ngx_strncmp(known->name.data, name.data, name.len) == 0)
         {
-            continue;
+            break;
         }
+    }
 
-        if (ngx_http_arg(r, (u_char *) "peer", 4, &peer) != NGX_OK
-            || peer.len == 0)
-        {
-            return ngx_http_kvroute_api_error(r, NGX_HTTP_BAD_REQUEST,
-                                              "argument \"peer\" is missing");
-        }
+    if (known->name.len == 0) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown action");
+    }
 
-        src = peer.data;
+    action = *known;
 
-        dst = ngx_pnalloc(r->pool, peer.len);
-        if (dst == NULL) {
+    rc = ngx_http_kvroute_api_arg(r, "peer", &peer);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (peer.len == 0
+        && (rc == NGX_OK || (action.needs & NGX_HTTP_KVROUTE_NEEDS_PEER)))
+    {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                           "argument \"peer\" is missing");
+    }
+
+    if (action.needs & NGX_HTTP_KVROUTE_NEEDS_SIZE) {
+
+        rc = ngx_http_kvroute_api_arg(r, "size", &value);
+
+        if (rc == NGX_ERROR) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
 
-        peer.data = dst;
-        ngx_unescape_uri(&dst, &src, peer.len, 0);
-        peer.len = dst - peer.data;
+        if (value.len == 0) {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                               "argument \"size\" is missing");
+        }
 
-        return ngx_http_kvroute_api_act(r, action, &peer);
+        if (value.len != 7 || ngx_strncmp(value.data, "default", 7) != 0) {
+
+            size = ngx_parse_size(&value);
+
+            if (size < KVR_BLOCK) {
+                return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                            "argument \"size\" is no size");
+            }
+
+            action.size = (uint64_t) size;
+        }
     }
 
-    return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_FOUND,
-                                      "unknown action");
+    return ngx_http_kvroute_api_act(r, &action, &peer);
 }
 
 
-/* does it in all zones that know the peer */
+/* an argument without its escapes; NGX_DECLINED and no length: there is none */
+static ngx_int_t
+ngx_http_kvroute_api_arg(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    u_char  *src, *dst;
+
+    ngx_str_null(value);
+
+    if (ngx_http_arg(r, (u_char *) name, ngx_strlen(name), value) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    src = value->data;
+
+    dst = ngx_pnalloc(r->pool, value->len + 1);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = dst;
+    ngx_unescape_uri(&dst, &src, value->len, 0);
+    value->len = dst - value->data;
+
+    return NGX_OK;
+}
+
+
+/* does it in all zones that know the peer, or in all if none is named */
 static ngx_int_t
 ngx_http_kvroute_api_act(ngx_http_request_t *r,
     ngx_http_kvroute_action_t *action, ngx_str_t *peer)
 {
     uint32_t                        id;
-    ngx_int_t                       rc;
     ngx_uint_t                      i, found;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -138,76 +222,121 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
 
     zone = kmcf->zones.elts;
     found = 0;
+    id = KVR_REGISTRY_NONE;
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
-        id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
-                                    peer->len);
+        if (peer->len) {
+            id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
+                                        peer->len);
 
-        if (id == KVR_REGISTRY_NONE) {
-            continue;
+            if (id == KVR_REGISTRY_NONE) {
+                continue;
+            }
         }
 
         found = 1;
 
-        rc = action->act(r, zone[i], id);
-
-        if (rc != NGX_OK) {
-            return rc;
-        }
+        action->act(action, r, zone[i], id);
     }
 
     if (!found) {
-        return ngx_http_kvroute_api_error(r, NGX_HTTP_NOT_FOUND,
-                                          "unknown peer");
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown peer");
     }
 
-    ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                  "kvroute: %V of peer \"%V\"", &action->name, peer);
+    if (action->size) {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute: %V of peer \"%V\" is %uL", &action->name, peer,
+                      action->size);
+
+    } else {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute: %V of peer \"%V\"", &action->name, peer);
+    }
 
     return ngx_http_kvroute_api_show(r);
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_api_drain(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer)
+static void
+ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_set(&zone->sh->registry->peer[peer].draining, 1);
-
-    return NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_api_undrain(ngx_http_request_t *r,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer)
+static void
+ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_set(&zone->sh->registry->peer[peer].draining, 0);
-
-    return NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_api_error(ngx_http_request_t *r, ngx_uint_t status,
-    const char *text)
+static void
+ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    char       *s;
-    cJSON      *json, *error;
-    ngx_str_t   type = ngx_string("application/json");
+    kvr_index_flush(zone->sh->index, peer);
+}
 
-    json = cJSON_CreateObject();
-    error = cJSON_AddObjectToObject(json, "error");
 
-    cJSON_AddNumberToObject(error, "status", (double) status);
-    cJSON_AddStringToObject(error, "text", text);
+/* kept over reloads, until the engine itself or the API says otherwise */
+static void
+ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    uint64_t  size;
 
-    s = cJSON_PrintUnformatted(json);
+    size = action->size;
 
-    cJSON_Delete(json);
+    if (size == 0) {
+        size = ngx_http_kvroute_api_default(r, zone, peer);
+    }
 
-    return ngx_http_kvroute_send(r, status, &type, s);
+    if (size) {
+        kvr_index_capacity(zone->sh->index, peer,
+                           size / (zone->sh->unit * KVR_BLOCK),
+                           action->size != 0);
+    }
+}
+
+
+/* what the configuration says of a peer; 0: it is in no upstream any more */
+static uint64_t
+ngx_http_kvroute_api_default(ngx_http_request_t *r,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->zone == zone && (conf->set >> peer & 1)) {
+            return conf->capacity;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    kvr_registry_reset(zone->sh->registry, peer);
 }
 
 
@@ -216,7 +345,6 @@ ngx_http_kvroute_api_show(ngx_http_request_t *r)
 {
     char                           *s;
     cJSON                          *json, *zones;
-    ngx_str_t                       type = ngx_string("application/json");
     ngx_uint_t                      i;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -237,23 +365,28 @@ ngx_http_kvroute_api_show(ngx_http_request_t *r)
 
     cJSON_Delete(json);
 
-    return ngx_http_kvroute_send(r, NGX_HTTP_OK, &type, s);
+    return ngx_http_kvroute_send_json(r, NGX_HTTP_OK, s);
 }
 
 
 static cJSON *
 ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
 {
-    char         name[KVR_REGISTRY_NAME_LEN + 1];
-    cJSON       *json, *item;
-    uint32_t     i, len;
-    kvr_peer_t  *peer;
+    char                      name[KVR_REGISTRY_NAME_LEN + 1];
+    cJSON                    *json, *item;
+    uint32_t                  i, len;
+    kvr_peer_t               *peer;
+    kvr_index_peer_t         *ip;
+    kvr_load_sum_t            load;
+    ngx_http_kvroute_shctx_t *sh;
 
+    sh = zone->sh;
     json = cJSON_CreateObject();
 
-    for (i = 0; i < zone->sh->max_peers; i++) {
+    for (i = 0; i < sh->max_peers; i++) {
 
-        peer = &zone->sh->registry->peer[i];
+        peer = &sh->registry->peer[i];
+        ip = &sh->index->peer[i];
         len = peer->len;
 
         if (len == 0) {
@@ -263,10 +396,19 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         ngx_memcpy(name, peer->name, len);
         name[len] = '\0';
 
+        load = kvr_load_get(sh->load, i);
+
         item = cJSON_AddObjectToObject(json, name);
 
         cJSON_AddNumberToObject(item, "id", i);
         cJSON_AddBoolToObject(item, "draining", kvr_get(&peer->draining));
+        cJSON_AddNumberToObject(item, "active", load.active);
+        cJSON_AddNumberToObject(item, "pending", (double) load.pending);
+        cJSON_AddNumberToObject(item, "capacity_bytes",
+                                (double) kvr_get(&ip->capacity)
+                                * (double) (sh->unit * KVR_BLOCK));
+        cJSON_AddBoolToObject(item, "capacity_reported",
+                              kvr_get(&ip->reported));
     }
 
     return json;

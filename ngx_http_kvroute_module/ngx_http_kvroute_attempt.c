@@ -25,7 +25,8 @@
 
 static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
-    int32_t active, int64_t pending);
+    int32_t active, int32_t unanswered, int64_t pending);
+static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
 
@@ -41,10 +42,16 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
     at->started = 0;
+    at->watched = 1;
+    at->named = 0;
     at->start = ngx_current_msec;
     at->reserved = 1;
 
-    ngx_http_kvroute_attempt_count(at, 1, (int64_t) pending);
+    ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+
+    if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
+        at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
+    }
 }
 
 
@@ -62,10 +69,14 @@ ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 
 static void
 ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
-    int64_t pending)
+    int32_t unanswered, int64_t pending)
 {
     kvr_load_t               *load;
     ngx_http_kvroute_zone_t  *zone;
+
+    if (active < 0 || pending < 0) {
+        ngx_http_kvroute_queue_freed(at->conf);
+    }
 
     if (at->id == KVR_REGISTRY_NONE) {
         return;
@@ -78,12 +89,10 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
     kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
                  pending);
 
-    /* its context, and what it may become, for as long as it is running */
+    /* its context, and what it may become, for as long as it is there */
 
-    if (active) {
-        kvr_load_add(load, zone->row, kvr_registry_resident(at->id), 0,
-                     active * (int64_t) at->resident);
-    }
+    kvr_load_add(load, zone->row, kvr_registry_resident(at->id), unanswered,
+                 active * (int64_t) at->resident);
 }
 
 
@@ -91,6 +100,7 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 void
 ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 {
+    uint32_t                 k;
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -109,6 +119,16 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
+    }
+
+    /* what it is held to: the deepest block that it is believed to have */
+
+    at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
+    at->predicted = 0;
+
+    if (at->matched && at->matched[at->id]) {
+        k = kvr_chain_entries(at->matched[at->id]);
+        at->predicted = chain[ngx_min(k, ctx->entries) - 1];
     }
 
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
@@ -151,7 +171,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     at->started = 1;
 
-    ngx_http_kvroute_attempt_count(at, 0, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, 0, -1, -(int64_t) at->pending);
     at->pending = 0;
 
     ctx = at->ctx;
@@ -166,7 +186,45 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
+
+        ngx_http_kvroute_attempt_timed(at);
+
+        if (at->id != KVR_REGISTRY_NONE) {
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].signal.success,
+                    (uint64_t) ngx_current_msec);
+        }
+
+        if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
+            kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
+                              at->ahead, ctx->ttft);
+        }
     }
+}
+
+
+static void
+ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                   ttft;
+    kvr_seat_t                *seat;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    sh = at->conf->zone->sh;
+    ttft = at->ctx->ttft;
+
+    seat = &sh->registry->seat[at->seat];
+    upstream = &sh->registry->upstream[seat->upstream];
+
+    kvr_add(&seat->firsts, 1);
+    kvr_add(&seat->ttft, ttft);
+
+    kvr_stats_observe(&upstream->stats, KVR_STATS_TTFT, 1000 * ttft);
+    kvr_receipts_ttft(&sh->receipts, at->receipt, (uint32_t) ttft);
 }
 
 
@@ -182,7 +240,20 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     at->reserved = 0;
 
-    ngx_http_kvroute_attempt_count(at, -1, -(int64_t) at->pending);
+    /* a last line without its end */
+
+    if (at->watched) {
+        at->watched = 0;
+        kvr_usage_end(&at->ctx->usage, at->ctx->reply ? kvr_reply_part : NULL,
+                      at->ctx->reply);
+    }
+
+    if (at->started) {
+        ngx_http_kvroute_settle(at);
+    }
+
+    ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
+                                   -(int64_t) at->pending);
     at->pending = 0;
 
     if (!at->lesson.valid) {

@@ -19,6 +19,7 @@
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
+static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
@@ -130,7 +131,17 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    ngx_http_kvroute_session_previous(at);
+
     if (!ctx->parsed || set == 0) {
+        return;
+    }
+
+    /* after another zone's upstream: its hashes are not known here */
+
+    if (ctx->zone != conf->zone
+        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
+    {
         return;
     }
 
@@ -230,7 +241,7 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 
     at->models = at->conf->set;
 
-    if (kvr_get(&upstream->models)) {
+    if (kvr_get(&upstream->models) && !ngx_http_kvroute_match_lora(at)) {
         at->models = kvr_index_holds(sh->index, root, at->conf->set);
 
         /* loaded nowhere: then it costs the same everywhere */
@@ -239,6 +250,61 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
             at->models = at->conf->set;
         }
     }
+}
+
+
+/* engines that tell which adapters they have know best */
+static ngx_uint_t
+ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
+{
+    int              has;
+    uint32_t         id;
+    uint64_t         set, lora, loaded;
+    kvr_signal_t    *s;
+    kvr_registry_t  *registry;
+
+    if (at->conf->probe == NULL || at->ctx->model.len == 0) {
+        return 0;
+    }
+
+    registry = at->conf->zone->sh->registry;
+    lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
+    loaded = 0;
+    at->evicts = 0;
+
+    for (set = at->conf->set; set; set &= set - 1) {
+
+        id = (uint32_t) __builtin_ctzll(set);
+        s = &registry->peer[id].signal;
+
+        if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
+            || kvr_signal_worth(s, ngx_current_msec,
+                                at->conf->probe->interval)
+               < 0.5)
+        {
+            continue;
+        }
+
+        has = kvr_signal_lora(s, lora);
+
+        if (has == 1) {
+            loaded |= (uint64_t) 1 << id;
+
+        } else if (has == -1) {
+            at->evicts |= (uint64_t) 1 << id;
+        }
+    }
+
+    /* nobody has it: it may be no adapter at all */
+
+    if (loaded == 0) {
+        at->evicts = 0;
+        return 0;
+    }
+
+    at->models = loaded;
+
+    return 1;
 }
 
 
@@ -370,10 +436,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     uint32_t                       id, given;
     uint64_t                       rnd, pending;
     uintptr_t                      m;
-    ngx_uint_t                     i, n, count;
+    ngx_uint_t                     i, n, count, hinted;
     kvr_peer_t                    *known;
     kvr_candidate_t               *c;
     kvr_policy_request_t           req;
+    ngx_peer_connection_t         *pc;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_offer_t      *offer;
@@ -388,6 +455,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     conf = at->conf;
     peers = at->rrp.peers;
     sh = conf->zone->sh;
+    pc = &ctx->request->upstream->peer;
 
     list = &conf->list[peers != conf->upstream->peer.data];
     given = sh->registry->given;
@@ -403,26 +471,37 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (at->rrp.tried[n] & m) {
+        hinted = ngx_http_kvroute_hinted(pc, peer);
+
+        if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
             continue;
         }
 
-        if (peer->down) {
-            continue;
-        }
+        /* as in nginx, nothing is held against the only one there is */
 
-        if (peer->max_fails
-            && peer->fails >= peer->max_fails
-            && now - peer->checked <= peer->fail_timeout)
-        {
-            continue;
-        }
+        if (!peers->single) {
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-            continue;
+            if (at->rrp.tried[n] & m) {
+                continue;
+            }
+
+            if (peer->max_fails
+                && peer->fails >= peer->max_fails
+                && now - peer->checked <= peer->fail_timeout)
+            {
+                continue;
+            }
         }
 
         id = list->id[i];
+
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+
+            /* this request goes elsewhere, the session does not */
+
+            at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
+            continue;
+        }
 
         if (id != KVR_REGISTRY_NONE) {
             known = &sh->registry->peer[id];
@@ -440,6 +519,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         ngx_http_kvroute_candidate_init(at, c, peer, id, rnd);
 
         c->place = (uint32_t) i;
+        c->pinned |= hinted;
         *offered |= c->bound;
 
         offer = &ngx_http_kvroute_offer[count++];
@@ -468,6 +548,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.by_place = ngx_http_kvroute_by_place;
     req.seen = ngx_http_kvroute_seen;
     req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
+    req.busy = at->busy;
 
     for (n = 0; n < count; n++) {
         if (ngx_http_kvroute_candidate[n].pinned) {
@@ -546,13 +627,18 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = (conf->max_pending && c->pending >= conf->max_pending);
+    c->full = ngx_http_kvroute_capped(conf, id);
+
+    ngx_http_kvroute_signal_candidate(at, c, id);
+
     c->draining = ngx_http_kvroute_draining(conf, id);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
+    c->owner = (id == at->owner);
 
     if (at->models) {
         c->other = !(at->models >> id & 1);
+        c->evicts = (at->evicts >> id & 1);
     }
 
     if (at->matched) {
@@ -564,10 +650,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->chunks = at->chunks[id];
     }
 
-    if (at->policy->conf.by == KVR_BY_WORK) {
-        c->resident = kvr_load_get(sh->load,
-                                   kvr_registry_resident(id)).pending;
-    }
+    sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+    c->unanswered = sum.active;
+    c->resident = sum.pending;
 
     /* it takes part in a growing share of the decisions */
 
@@ -584,7 +670,34 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 }
 
 
-/* told by the API, or by nginx itself since 1.29.6 */
+/*
+ * Whether a peer has all the work that it may have.  With max_pending=auto that
+ * is what it is known to prefill in the time of target_ttft, or any amount as
+ * long as nothing is known.
+ */
+ngx_uint_t
+ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    uint64_t                   cap;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    sh = conf->zone->sh;
+    cap = conf->max_pending;
+
+    if (conf->target_ttft) {
+        cap = (uint64_t) kvr_get(&sh->registry->peer[id].rate)
+              * conf->target_ttft / KVR_REGISTRY_RATE;
+    }
+
+    return cap && kvr_load_get(sh->load, id).pending >= cap;
+}
+
+
+/* told by the API */
 ngx_uint_t
 ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
 {
@@ -601,7 +714,7 @@ ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
 {
-    ngx_uint_t  conns;
+    ngx_uint_t  conns, active;
 
     if (peer->max_conns == 0) {
         return 0;
@@ -610,8 +723,12 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     conns = peer->conns;
 
     if (seat != KVR_REGISTRY_NONE) {
-        conns = kvr_load_get(conf->zone->sh->load,
-                             kvr_registry_column(seat)).active;
+        active = kvr_load_get(conf->zone->sh->load,
+                              kvr_registry_column(seat)).active;
+
+        /* a server that is listed twice has a limit in each place */
+
+        conns = conf->doubled ? ngx_min(conns, active) : active;
     }
 
     return conns >= peer->max_conns;

@@ -27,18 +27,47 @@
 #endif
 
 #if (nginx_version < 1027003)
-
-#define ngx_http_kvroute_peers_config(peers)     0
 #define ngx_http_upstream_rr_peer_ref(peers, peer)
+#endif
 
-#elif (NGX_HTTP_UPSTREAM_ZONE)
+/* a function, so that older versions check its argument as newer ones do */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
+{
+#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+    return peers->config ? *peers->config : 0;
+#else
+    return 0;
+#endif
+}
 
-#define ngx_http_kvroute_peers_config(peers)                                  \
-    ((peers)->config ? *(peers)->config : 0)
+
+/*
+ * Since 1.29.6 "down" is a bit mask, one of its bits says that only sessions
+ * known before are to be served, and "sticky" asks for the peer of a session
+ * by an id.  All balancers but nginx's own have to compare it themselves.
+ */
+
+#ifdef NGX_HTTP_UPSTREAM_DRAINING
+#define ngx_http_kvroute_draining_only(peer)                                  \
+    ((peer)->down == NGX_HTTP_UPSTREAM_DRAINING)
+#else
+#define ngx_http_kvroute_draining_only(peer)     0
+#endif
+
+#if (NGX_HTTP_UPSTREAM_SID)
+
+#define ngx_http_kvroute_hinted(pc, peer)                                     \
+    ((pc)->hint && (peer)->sid.len == (pc)->hint->len                         \
+     && ngx_strncmp((peer)->sid.data, (pc)->hint->data,                       \
+                    (pc)->hint->len) == 0)
+
+#define ngx_http_kvroute_set_sid(pc, peer)       (pc)->sid = &(peer)->sid
 
 #else
 
-#define ngx_http_kvroute_peers_config(peers)     0
+#define ngx_http_kvroute_hinted(pc, peer)        ((void) (pc), 0)
+#define ngx_http_kvroute_set_sid(pc, peer)       (void) (pc)
 
 #endif
 

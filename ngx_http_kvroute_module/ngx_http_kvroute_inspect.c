@@ -51,7 +51,7 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (!klcf->inspect) {
+    if (!klcf->inspect && !ngx_http_kvroute_queue_wanted(r)) {
         return NGX_DECLINED;
     }
 

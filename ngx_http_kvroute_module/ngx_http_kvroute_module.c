@@ -8,16 +8,17 @@
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
+#define NGX_HTTP_KVROUTE_TARGET     2000                 /* ms */
 #define NGX_HTTP_KVROUTE_CAPACITY   (64 * 1024 * 1024)
 #define NGX_HTTP_KVROUTE_PROCESSES  128
 
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
-static void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
@@ -46,6 +47,48 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       ngx_http_kvroute,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("kvroute_upstream"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_kvroute_attach_named,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_queue"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_queue,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_queue_for"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, queue_for),
+      NULL },
+
+    { ngx_string("kvroute_priority"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_kvroute_priority,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_tenant"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_kvroute_tenant,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_deadline"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_http_set_complex_value_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, deadline),
       NULL },
 
     { ngx_string("kvroute_max_body"),
@@ -91,6 +134,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_learn_reply"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, learn_reply),
+      NULL },
+
     { ngx_string("kvroute_api"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_api,
@@ -98,10 +148,24 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
-    { ngx_string("kvroute_status"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_kvroute_status,
+    { ngx_string("kvroute_probe"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_probe,
+      NGX_HTTP_SRV_CONF_OFFSET,
       0,
+      NULL },
+
+    { ngx_string("kvroute_health"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_health,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_status"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      ngx_http_kvroute_status,
+      NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
@@ -131,7 +195,7 @@ ngx_module_t  ngx_http_kvroute_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_kvroute_zone_init_module,     /* init module */
-    ngx_http_kvroute_zone_init_process,    /* init process */
+    ngx_http_kvroute_init_process,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_kvroute_exit_process,         /* exit process */
@@ -150,13 +214,31 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
+    /* handlers of a phase run in the reverse order */
+
+    if (ngx_http_kvroute_queue_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_kvroute_inspect_init(cf);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
+{
+    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_probe_init(cycle);
 }
 
 
 static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
     ngx_http_kvroute_choose_exit();
@@ -175,6 +257,13 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&kmcf->zones, cf->pool, 4,
                        sizeof(ngx_http_kvroute_zone_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    if (ngx_array_init(&kmcf->named, cf->pool, 4,
+                       sizeof(ngx_http_kvroute_named_t))
         != NGX_OK)
     {
         return NULL;
@@ -203,6 +292,10 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *kscf;
 
+    if (ngx_http_kvroute_attach_init(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
@@ -225,7 +318,7 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
 }
 
 
-static void *
+void *
 ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
 {
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -268,6 +361,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
      *
      *     conf->policy = NULL;
      *     conf->write = 0;
+     *     conf->status = 0;
      */
 
     conf->max_body = NGX_CONF_UNSET_SIZE;
@@ -275,6 +369,11 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->pin = NGX_CONF_UNSET_PTR;
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
+    conf->learn_reply = NGX_CONF_UNSET;
+    conf->priority = NGX_CONF_UNSET_PTR;
+    conf->tenant = NGX_CONF_UNSET_PTR;
+    conf->deadline = NGX_CONF_UNSET_PTR;
+    conf->queue_for = NGX_CONF_UNSET_PTR;
 
     return conf;
 }
@@ -295,10 +394,26 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
     ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
     ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+    ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;
     }
+
+    /* with the parameters that belong to them */
+
+    if (conf->priority == NGX_CONF_UNSET_PTR) {
+        conf->priority_max = prev->priority_max;
+    }
+
+    if (conf->tenant == NGX_CONF_UNSET_PTR) {
+        conf->weight = prev->weight;
+    }
+
+    ngx_conf_merge_ptr_value(conf->priority, prev->priority, NULL);
+    ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
+    ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
+    ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
@@ -456,25 +571,57 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    ssize_t                         size;
-    ngx_int_t                       rc;
-    ngx_str_t                      *value, name, s;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    char                          *rv;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
         return "is duplicate";
     }
 
+    rv = ngx_http_kvroute_upstream_params(cf, cmd, kscf, 1);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    if (uscf->peer.init_upstream) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "load balancing method redefined");
+    }
+
+    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
+                  |NGX_HTTP_UPSTREAM_MODIFY
+                  |NGX_HTTP_UPSTREAM_WEIGHT
+                  |NGX_HTTP_UPSTREAM_MAX_CONNS
+                  |NGX_HTTP_UPSTREAM_MAX_FAILS
+                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
+                  |NGX_HTTP_UPSTREAM_DOWN
+                  |NGX_HTTP_UPSTREAM_BACKUP;
+
+    return ngx_http_kvroute_attach(cf, uscf, kscf);
+}
+
+
+/* the parameters of an upstream's directive, from a word on */
+char *
+ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first)
+{
+    ssize_t      size;
+    ngx_int_t    rc, target;
+    ngx_str_t   *value, name, s;
+    ngx_uint_t   i;
+
     value = cf->args->elts;
 
     name.len = 0;
+    target = 0;
     kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
 
-    for (i = 1; i < cf->args->nelts; i++) {
+    for (i = first; i < cf->args->nelts; i++) {
 
-        if (i == 1 && ngx_strchr(value[i].data, '=') == NULL) {
+        if (i == first && ngx_strchr(value[i].data, '=') == NULL) {
 
             if (ngx_http_kvroute_policy_name(cf, &kscf->policy, &value[i])
                 != NGX_OK)
@@ -524,6 +671,12 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             s.data = value[i].data + 12;
             s.len = value[i].len - 12;
 
+            if (ngx_strcmp(s.data, "auto") == 0) {
+                target = target ? target : NGX_HTTP_KVROUTE_TARGET;
+                kscf->target_ttft = target;
+                continue;
+            }
+
             size = ngx_parse_size(&s);
 
             if (size == NGX_ERROR || size == 0) {
@@ -534,6 +687,25 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             }
 
             kscf->max_pending = size;
+
+            continue;
+        }
+
+        if (ngx_strncmp(value[i].data, "target_ttft=", 12) == 0) {
+
+            s.data = value[i].data + 12;
+            s.len = value[i].len - 12;
+
+            target = ngx_parse_time(&s, 0);
+
+            if (target == NGX_ERROR || target == 0) {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "invalid value in parameter \"%V\"",
+                                   &value[i]);
+                return NGX_CONF_ERROR;
+            }
+
+            kscf->target_ttft = kscf->target_ttft ? target : 0;
 
             continue;
         }
@@ -585,35 +757,6 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (kscf->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
-
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    if (uscf->peer.init_upstream) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "load balancing method redefined");
-    }
-
-    uscf->peer.init_upstream = ngx_http_kvroute_upstream_init;
-
-    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
-                  |NGX_HTTP_UPSTREAM_MODIFY
-                  |NGX_HTTP_UPSTREAM_WEIGHT
-                  |NGX_HTTP_UPSTREAM_MAX_CONNS
-                  |NGX_HTTP_UPSTREAM_MAX_FAILS
-                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
-                  |NGX_HTTP_UPSTREAM_DOWN
-                  |NGX_HTTP_UPSTREAM_BACKUP;
-
-    kscf->upstream = uscf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    uscfp = ngx_array_push(&kmcf->upstreams);
-    if (uscfp == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *uscfp = uscf;
 
     return NGX_CONF_OK;
 }
@@ -700,9 +843,55 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 static char *
 ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_str_t                 *value;
+    ngx_uint_t                 regex;
     ngx_http_core_loc_conf_t  *clcf;
 
+    if (klcf->status) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    regex = 0;
+
+#if (NGX_PCRE)
+    regex = (clcf->regex != NULL);
+#endif
+
+    klcf->status = NGX_HTTP_KVROUTE_STATUS_ALL;
+    klcf->status_prefix = !regex && !clcf->named;
+
+    if (cf->args->nelts == 2) {
+
+        if (ngx_strcmp(value[1].data, "json") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_JSON;
+
+        } else if (ngx_strcmp(value[1].data, "prometheus") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_PROM;
+
+        } else if (ngx_strcmp(value[1].data, "html") == 0) {
+            klcf->status = NGX_HTTP_KVROUTE_STATUS_HTML;
+
+        } else {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "unknown format \"%V\"", &value[1]);
+            return NGX_CONF_ERROR;
+        }
+
+    } else if (clcf->exact_match || !klcf->status_prefix) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"kvroute_status\" needs a format (json, "
+                           "prometheus or html) in location \"%V\"",
+                           &clcf->name);
+        return NGX_CONF_ERROR;
+
+    } else if (clcf->name.len && clcf->name.data[clcf->name.len - 1] == '/') {
+        clcf->auto_redirect = 1;
+    }
 
     clcf->handler = ngx_http_kvroute_status_handler;
 

@@ -41,6 +41,12 @@ static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
+static void ngx_http_kvroute_request_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr);
+static ngx_int_t ngx_http_kvroute_request_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr);
 static void ngx_http_kvroute_request_copy(ngx_http_request_t *r,
     ngx_str_t *dst, uint8_t *data, size_t len);
 static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
@@ -191,22 +197,79 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->parsed = 1;
     ctx->bytes = pr->bytes;
     ctx->extra = pr->extra;
+    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
+
+    if (ngx_http_kvroute_request_keep(r, ctx, zone, pr) != NGX_OK) {
+        ctx->parsed = 0;
+    }
+}
+
+
+/* takes over the chain that was just made for a zone */
+static ngx_int_t
+ngx_http_kvroute_request_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr)
+{
+    ngx_http_kvroute_request_firm(ctx);
+
+    if (ctx->zone != zone && ngx_http_kvroute_chunks_owner == ctx) {
+        ngx_http_kvroute_chunks_owner = NULL;
+    }
+
+    ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
     ctx->model_root = pr->model_root;
-    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
+    ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
 
-    if (pr->n && ngx_http_kvroute_request_passes(r)) {
+    ngx_http_kvroute_request_reply(r, ctx, zone, pr);
 
-        ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
+    if (pr->n == 0 || !ngx_http_kvroute_request_passes(r)) {
+        return NGX_OK;
+    }
 
-        if (ctx->chain == NULL) {
-            ctx->parsed = 0;
-            return;
-        }
+    ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
 
-        ngx_memcpy(ctx->chain, ngx_http_kvroute_chain,
-                   pr->n * sizeof(uint64_t));
+    if (ctx->chain == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, pr->n * sizeof(uint64_t));
+
+    return NGX_OK;
+}
+
+
+/* keeps where the prompt ended, for its reply to be learned */
+static void
+ngx_http_kvroute_request_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr)
+{
+    ngx_uint_t                    parts;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->learn_reply || !pr->tailed) {
+        return;
+    }
+
+    ctx->reply = ngx_palloc(r->pool, sizeof(kvr_reply_t));
+
+    if (ctx->reply == NULL) {
+        return;
+    }
+
+    parts = r->uri.len >= 9
+            && ngx_strncmp(r->uri.data + r->uri.len - 9, "/messages", 9) == 0;
+
+    if (kvr_reply_init(ctx->reply, pr, zone->sh->secret, (unsigned) zone->unit,
+                       (unsigned) parts)
+        != KVR_OK)
+    {
+        ctx->reply = NULL;
     }
 }
 
@@ -267,7 +330,7 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 {
     kvr_prompt_t  *pr;
 
-    if (ctx->chain) {
+    if (ctx->chain && ctx->zone == zone) {
         return ctx->chain;
     }
 
@@ -275,16 +338,20 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 
         pr = &ngx_http_kvroute_prompt;
 
+        /* what was passed on unbuffered is gone */
+
         if (!ctx->parsed
+            || r->request_body_no_buffering
             || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
         {
             return NULL;
         }
 
-        /* another zone has other units, a file may have failed meanwhile */
+        /* another zone has other units and hashes */
 
-        ctx->units = pr->blocks / (uint32_t) zone->unit;
-        ctx->entries = pr->n;
+        if (ngx_http_kvroute_request_keep(r, ctx, zone, pr) != NGX_OK) {
+            return NULL;
+        }
     }
 
     return ngx_http_kvroute_chain;

@@ -5,35 +5,31 @@
 
 
 /*
- * The status as JSON: zones, and upstreams with their peers.  Names follow
- * those of the API of NGINX Plus where they mean the same.
+ * The status: which format a request is for, and how answers are sent.  Below
+ * a location "/kvroute/" these are
+ *
+ *     /kvroute/              the page
+ *     /kvroute/json[/...]    JSON, or a part of it
+ *     /kvroute/metrics       text for Prometheus
+ *
+ * and if the directive names a format it is the only one.
  */
 
 
-#include "ngx_http_kvroute.h"
-
-#include <cjson/cJSON.h>
+#include "ngx_http_kvroute_status.h"
 
 
-static cJSON *ngx_http_kvroute_status_json(ngx_http_request_t *r);
-static cJSON *ngx_http_kvroute_status_zone(ngx_http_kvroute_zone_t *zone);
-static cJSON *ngx_http_kvroute_status_upstream(
-    ngx_http_upstream_srv_conf_t *uscf, ngx_log_t *log);
-static cJSON *ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t seat);
-static const char *ngx_http_kvroute_status_state(
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
-    uint32_t id);
-static cJSON *ngx_http_kvroute_status_string(const u_char *data, size_t len);
+static ngx_int_t ngx_http_kvroute_status_page_send(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_status_redirect(ngx_http_request_t *r);
 
 
 ngx_int_t
 ngx_http_kvroute_status_handler(ngx_http_request_t *r)
 {
-    char       *text;
-    cJSON      *json;
-    ngx_int_t   rc;
-    ngx_str_t   type = ngx_string("application/json");
+    ngx_int_t                     rc;
+    ngx_str_t                     path;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
@@ -44,26 +40,140 @@ ngx_http_kvroute_status_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    json = ngx_http_kvroute_status_json(r);
-    if (json == NULL) {
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    ngx_str_null(&path);
+
+    if (klcf->status_prefix && clcf->name.len <= r->uri.len) {
+        path.data = r->uri.data + clcf->name.len;
+        path.len = r->uri.len - clcf->name.len;
+    }
+
+    switch (klcf->status) {
+
+    case NGX_HTTP_KVROUTE_STATUS_JSON:
+        return ngx_http_kvroute_status_json(r, &path);
+
+    case NGX_HTTP_KVROUTE_STATUS_PROM:
+        return ngx_http_kvroute_status_prom(r);
+
+    case NGX_HTTP_KVROUTE_STATUS_HTML:
+        return ngx_http_kvroute_status_page_send(r);
+
+    default:
+        break;
+    }
+
+    /* links in the page are relative to its folder */
+
+    if (path.len == 0 && r->uri.data[r->uri.len - 1] != '/') {
+        return ngx_http_kvroute_status_redirect(r);
+    }
+
+    if (path.len && path.data[0] == '/') {
+        path.data++;
+        path.len--;
+    }
+
+    if (path.len == 0) {
+        return ngx_http_kvroute_status_page_send(r);
+    }
+
+    if (path.len == 7 && ngx_strncmp(path.data, "metrics", 7) == 0) {
+        return ngx_http_kvroute_status_prom(r);
+    }
+
+    if (path.len >= 4 && ngx_strncmp(path.data, "json", 4) == 0
+        && (path.len == 4 || path.data[4] == '/'))
+    {
+        path.data += 4;
+        path.len -= 4;
+
+        return ngx_http_kvroute_status_json(r, &path);
+    }
+
+    return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                       "no such status");
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_status_page_send(ngx_http_request_t *r)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t   out;
+
+    b = ngx_calloc_buf(r->pool);
+    if (b == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    text = cJSON_PrintUnformatted(json);
+    b->pos = (u_char *) ngx_http_kvroute_status_page;
+    b->last = b->pos + ngx_http_kvroute_status_page_len;
+    b->memory = 1;
 
-    cJSON_Delete(json);
+    out.buf = b;
+    out.next = NULL;
 
-    return ngx_http_kvroute_send(r, NGX_HTTP_OK, &type, text);
+    ngx_str_set(&r->headers_out.content_type, "text/html; charset=utf-8");
+
+    return ngx_http_kvroute_send_chain(r, NGX_HTTP_OK, &out);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_status_redirect(ngx_http_request_t *r)
+{
+    u_char           *p;
+    size_t            len;
+    uintptr_t         escape;
+    ngx_table_elt_t  *location;
+
+    ngx_http_clear_location(r);
+
+    location = ngx_list_push(&r->headers_out.headers);
+    if (location == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    escape = 2 * ngx_escape_uri(NULL, r->uri.data, r->uri.len,
+                                NGX_ESCAPE_URI);
+    len = r->uri.len + escape + 1;
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        location->hash = 0;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    location->hash = 1;
+    ngx_http_kvroute_header_end(location);
+    ngx_str_set(&location->key, "Location");
+    location->value.data = p;
+    location->value.len = len;
+
+    if (escape) {
+        p = (u_char *) ngx_escape_uri(p, r->uri.data, r->uri.len,
+                                      NGX_ESCAPE_URI);
+    } else {
+        p = ngx_cpymem(p, r->uri.data, r->uri.len);
+    }
+
+    *p = '/';
+
+    r->headers_out.location = location;
+
+    return NGX_HTTP_MOVED_PERMANENTLY;
 }
 
 
 /* sends a text that cJSON has made, and frees it */
 ngx_int_t
-ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
-    ngx_str_t *type, char *text)
+ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
+    char *text)
 {
     size_t        len;
-    ngx_int_t     rc;
     ngx_buf_t    *b;
     ngx_chain_t   out;
 
@@ -86,16 +196,70 @@ ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    r->headers_out.content_type = *type;
-    r->headers_out.content_type_len = type->len;
-    r->headers_out.status = status;
-    r->headers_out.content_length_n = b->last - b->pos;
-
-    b->last_buf = (r == r->main) ? 1 : 0;
-    b->last_in_chain = 1;
-
     out.buf = b;
     out.next = NULL;
+
+    ngx_str_set(&r->headers_out.content_type, "application/json");
+
+    return ngx_http_kvroute_send_chain(r, status, &out);
+}
+
+
+ngx_int_t
+ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
+    const char *text)
+{
+    char   *s;
+    cJSON  *json, *error;
+
+    json = cJSON_CreateObject();
+    error = cJSON_AddObjectToObject(json, "error");
+
+    cJSON_AddNumberToObject(error, "status", (double) status);
+    cJSON_AddStringToObject(error, "text", text);
+
+    s = cJSON_PrintUnformatted(json);
+
+    cJSON_Delete(json);
+
+    return ngx_http_kvroute_send_json(r, status, s);
+}
+
+
+/* sends all of an answer whose type is set; the chain is not empty */
+ngx_int_t
+ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
+    ngx_chain_t *out)
+{
+    off_t             size;
+    ngx_int_t         rc;
+    ngx_chain_t      *cl;
+    ngx_table_elt_t  *h;
+
+    size = 0;
+
+    for (cl = out; cl; cl = cl->next) {
+        size += cl->buf->last - cl->buf->pos;
+
+        if (cl->next == NULL) {
+            cl->buf->last_buf = (r == r->main) ? 1 : 0;
+            cl->buf->last_in_chain = 1;
+        }
+    }
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    h->hash = 1;
+    ngx_http_kvroute_header_end(h);
+    ngx_str_set(&h->key, "Cache-Control");
+    ngx_str_set(&h->value, "no-store");
+
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.status = status;
+    r->headers_out.content_length_n = size;
 
     rc = ngx_http_send_header(r);
 
@@ -103,280 +267,5 @@ ngx_http_kvroute_send(ngx_http_request_t *r, ngx_uint_t status,
         return rc;
     }
 
-    return ngx_http_output_filter(r, &out);
-}
-
-
-static cJSON *
-ngx_http_kvroute_status_json(ngx_http_request_t *r)
-{
-    cJSON                          *json, *zones, *upstreams, *item;
-    ngx_uint_t                      i;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
-
-    json = cJSON_CreateObject();
-
-    cJSON_AddStringToObject(json, "version", NGX_HTTP_KVROUTE_VERSION);
-    cJSON_AddStringToObject(json, "nginx_version", NGINX_VERSION);
-    cJSON_AddNumberToObject(json, "pid", ngx_pid);
-
-    zones = cJSON_AddObjectToObject(json, "zones");
-    zone = kmcf->zones.elts;
-
-    for (i = 0; i < kmcf->zones.nelts; i++) {
-        item = ngx_http_kvroute_status_zone(zone[i]);
-
-        cJSON_AddItemToObject(zones, (char *) zone[i]->name.data, item);
-    }
-
-    upstreams = cJSON_AddObjectToObject(json, "upstreams");
-    uscf = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        item = ngx_http_kvroute_status_upstream(uscf[i], r->connection->log);
-        if (item == NULL) {
-            cJSON_Delete(json);
-            return NULL;
-        }
-
-        cJSON_AddItemToObject(upstreams, (char *) uscf[i]->host.data, item);
-    }
-
-    return json;
-}
-
-
-static cJSON *
-ngx_http_kvroute_status_zone(ngx_http_kvroute_zone_t *zone)
-{
-    cJSON                     *json;
-    uint32_t                   i, processes, peers;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = zone->sh;
-
-    processes = 0;
-
-    for (i = 0; i < sh->processes; i++) {
-        processes += (sh->load->row[i].owner != 0);
-    }
-
-    peers = 0;
-
-    for (i = 0; i < sh->max_peers; i++) {
-        peers += (sh->registry->peer[i].len != 0);
-    }
-
-    json = cJSON_CreateObject();
-
-    cJSON_AddNumberToObject(json, "size", (double) zone->shm_zone->shm.size);
-    cJSON_AddNumberToObject(json, "block", (double) (sh->unit * KVR_BLOCK));
-    cJSON_AddNumberToObject(json, "lines", (double) sh->lines);
-    cJSON_AddNumberToObject(json, "fill",
-                            kvr_index_fill(sh->index, (uint64_t) ngx_random()));
-    cJSON_AddNumberToObject(json, "evicted",
-                            (double) kvr_get(&sh->index->evicted));
-    cJSON_AddNumberToObject(json, "peers", peers);
-    cJSON_AddNumberToObject(json, "max_peers", (double) sh->max_peers);
-    cJSON_AddNumberToObject(json, "processes", processes);
-    cJSON_AddNumberToObject(json, "max_processes", (double) sh->processes);
-    cJSON_AddNumberToObject(json, "generation", (double) sh->generation);
-
-    return json;
-}
-
-
-static cJSON *
-ngx_http_kvroute_status_upstream(ngx_http_upstream_srv_conf_t *uscf,
-    ngx_log_t *log)
-{
-    cJSON                         *json, *list, *item;
-    uint64_t                       reasons[KVR_REASON_MAX];
-    ngx_uint_t                     i, k, n;
-    kvr_seat_t                    *seat;
-    ngx_http_kvroute_list_t       *names;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
-
-    conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-
-    peers = uscf->peer.data;
-
-    if (conf->config != ngx_http_kvroute_peers_config(peers)
-        && ngx_http_kvroute_peers_find(conf, log) != NGX_OK)
-    {
-        return NULL;
-    }
-
-    json = cJSON_CreateObject();
-
-    cJSON_AddItemToObject(json, "zone",
-                          ngx_http_kvroute_status_string(conf->zone->name.data,
-                                                    conf->zone->name.len));
-    cJSON_AddStringToObject(json, "policy",
-                            kvr_policy_name(conf->policy.conf.policy));
-    cJSON_AddNumberToObject(json, "shared_prefix",
-                            (double) kvr_get(&conf->zone->sh->registry
-                                              ->upstream[conf->number].shared));
-
-    list = cJSON_AddArrayToObject(json, "peers");
-
-    ngx_memzero(reasons, sizeof(reasons));
-
-    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
-
-        names = &conf->list[k];
-
-        ngx_http_upstream_rr_peers_rlock(peers);
-
-        for (peer = peers->peer, i = 0;
-             peer && i < names->number;
-             peer = peer->next, i++)
-        {
-            item = ngx_http_kvroute_status_peer(conf, peer, names->id[i],
-                                                names->seat[i]);
-
-            cJSON_AddBoolToObject(item, "backup", k == 1);
-            cJSON_AddItemToArray(list, item);
-
-            if (names->seat[i] == KVR_REGISTRY_NONE) {
-                continue;
-            }
-
-            seat = &conf->zone->sh->registry->seat[names->seat[i]];
-
-            for (n = 0; n < KVR_REASON_MAX; n++) {
-                reasons[n] += kvr_get(&seat->reason[n]);
-            }
-        }
-
-        ngx_http_upstream_rr_peers_unlock(peers);
-    }
-
-    item = cJSON_AddObjectToObject(json, "decisions");
-
-    for (n = 1; n < KVR_REASON_MAX; n++) {
-        cJSON_AddNumberToObject(item, kvr_reason_name((kvr_reason_e) n),
-                                (double) reasons[n]);
-    }
-
-    return json;
-}
-
-
-static cJSON *
-ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t seat)
-{
-    cJSON                     *json, *responses;
-    double                     total;
-    ngx_uint_t                 i;
-    kvr_seat_t                *s;
-    kvr_load_sum_t             sum, own;
-    kvr_index_peer_t          *p;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    static const char  *classes[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
-
-    json = cJSON_CreateObject();
-
-    cJSON_AddItemToObject(json, "server",
-                          ngx_http_kvroute_status_string(peer->server.data,
-                                                         peer->server.len));
-    cJSON_AddItemToObject(json, "name",
-                          ngx_http_kvroute_status_string(peer->name.data,
-                                                         peer->name.len));
-    cJSON_AddNumberToObject(json, "weight", (double) peer->weight);
-    cJSON_AddStringToObject(json, "state",
-                            ngx_http_kvroute_status_state(conf, peer, id));
-    cJSON_AddNumberToObject(json, "max_conns", (double) peer->max_conns);
-    cJSON_AddNumberToObject(json, "conns", (double) peer->conns);
-
-    if (id == KVR_REGISTRY_NONE) {
-        cJSON_AddNumberToObject(json, "active", (double) peer->conns);
-        return json;
-    }
-
-    sh = conf->zone->sh;
-    s = &sh->registry->seat[seat];
-    p = &sh->index->peer[id];
-
-    own = kvr_load_get(sh->load, kvr_registry_column(seat));
-    sum = kvr_load_get(sh->load, id);
-
-    cJSON_AddNumberToObject(json, "id", id);
-    cJSON_AddNumberToObject(json, "active", own.active);
-    cJSON_AddNumberToObject(json, "pending", (double) own.pending);
-    cJSON_AddNumberToObject(json, "active_all", sum.active);
-    cJSON_AddNumberToObject(json, "pending_all", (double) sum.pending);
-
-    cJSON_AddNumberToObject(json, "requests", (double) kvr_get(&s->requests));
-
-    responses = cJSON_AddObjectToObject(json, "responses");
-    total = 0;
-
-    for (i = 0; i < 5; i++) {
-        cJSON_AddNumberToObject(responses, classes[i],
-                                (double) kvr_get(&s->responses[i]));
-        total += (double) kvr_get(&s->responses[i]);
-    }
-
-    cJSON_AddNumberToObject(responses, "total", total);
-
-    cJSON_AddNumberToObject(json, "fails", (double) kvr_get(&s->fails));
-    cJSON_AddNumberToObject(json, "selected", (double) kvr_get(&s->selected));
-
-    cJSON_AddNumberToObject(json, "prompt_bytes",
-                            (double) kvr_get(&s->prompt));
-    cJSON_AddNumberToObject(json, "matched_bytes",
-                            (double) kvr_get(&s->matched));
-    cJSON_AddNumberToObject(json, "best_bytes", (double) kvr_get(&s->best));
-
-    cJSON_AddNumberToObject(json, "capacity_bytes",
-                            (double) kvr_get(&p->capacity)
-                            * (double) (sh->unit * KVR_BLOCK));
-
-    return json;
-}
-
-
-static const char *
-ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id)
-{
-    if (peer->down) {
-        return "down";
-    }
-
-    if (peer->max_fails
-        && peer->fails >= peer->max_fails
-        && ngx_time() - peer->checked <= peer->fail_timeout)
-    {
-        return "unavail";
-    }
-
-    if (ngx_http_kvroute_draining(conf, id)) {
-        return "draining";
-    }
-
-    return "up";
-}
-
-
-static cJSON *
-ngx_http_kvroute_status_string(const u_char *data, size_t len)
-{
-    char    buf[256];
-
-    len = ngx_min(len, sizeof(buf) - 1);
-
-    ngx_memcpy(buf, data, len);
-    buf[len] = '\0';
-
-    return cJSON_CreateString(buf);
+    return ngx_http_output_filter(r, out);
 }

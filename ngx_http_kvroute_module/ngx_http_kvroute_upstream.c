@@ -28,6 +28,7 @@ static ngx_int_t ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
+static uint64_t ngx_http_kvroute_clock(void);
 static void ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
@@ -79,6 +80,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     at->ctx = ctx;
     at->conf = kscf;
+    at->began = ngx_http_kvroute_clock();
 
     r->upstream->peer.data = &at->rrp;
 
@@ -116,6 +118,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     at->policy = klcf->policy ? klcf->policy : &kscf->policy;
     at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
     if (!ctx->read) {
         ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
@@ -201,6 +204,12 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "get kvroute peer, try: %ui", pc->tries);
 
+    if (at->tries) {
+        at->began = ngx_http_kvroute_clock();
+    }
+
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }
@@ -229,6 +238,8 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     pc->sockaddr = best->sockaddr;
     pc->socklen = best->socklen;
     pc->name = &best->name;
+
+    ngx_http_kvroute_set_sid(pc, best);
 
     best->conns++;
 
@@ -349,6 +360,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
         at->keyed = 0;
         at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
         at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
         ngx_http_kvroute_match(at->ctx->request, at);
         ngx_http_kvroute_choose_prepare(at, pc->log);
@@ -373,7 +385,7 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
 {
     uintptr_t                      m;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n, left;
+    ngx_uint_t                     i, n, left, again;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -381,6 +393,9 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
+    again = 0;
+
+retry:
 
     peers = ngx_http_kvroute_lock_peers(pc, at);
 
@@ -417,6 +432,15 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_unlock(peers);
 
     rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
+
+    /* servers may have changed since the lock was let go */
+
+    if (rc == NGX_BUSY
+        && at->rrp.config != ngx_http_kvroute_peers_config(peers)
+        && again++ < 3)
+    {
+        goto retry;
+    }
 
     if (rc != NGX_OK && rc != NGX_DONE) {
         return rc;
@@ -460,8 +484,12 @@ static void
 ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
 {
-    kvr_seat_t              *seat;
-    ngx_http_kvroute_ctx_t  *ctx;
+    ngx_time_t                *tp;
+    kvr_seat_t                *seat;
+    kvr_receipt_t              receipt;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_kvroute_shctx_t  *sh;
 
     ctx = at->ctx;
 
@@ -472,6 +500,8 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->best = d->best;
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
+
+    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
 
     at->tries++;
 
@@ -497,7 +527,9 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
         return;
     }
 
-    seat = &at->conf->zone->sh->registry->seat[at->seat];
+    sh = at->conf->zone->sh;
+    seat = &sh->registry->seat[at->seat];
+    upstream = &sh->registry->upstream[seat->upstream];
 
     kvr_add(&seat->requests, 1);
     kvr_add(&seat->reason[d->reason], 1);
@@ -507,7 +539,42 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
         kvr_add(&seat->prompt, ctx->bytes);
         kvr_add(&seat->matched, d->matched);
         kvr_add(&seat->best, d->best);
+
+        kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
+                          ctx->bytes ? ngx_min(d->matched, ctx->bytes)
+                                       * 1000000 / ctx->bytes : 0);
     }
+
+    kvr_add(&upstream->stats.policy[ctx->policy], 1);
+
+    tp = ngx_timeofday();
+
+    receipt.time = (uint64_t) tp->sec * 1000 + tp->msec;
+    receipt.hash = ctx->parsed ? ctx->hash : 0;
+    receipt.prompt = ctx->bytes;
+    receipt.matched = d->matched;
+    receipt.best = d->best;
+    receipt.upstream = (uint8_t) seat->upstream;
+    receipt.peer = (uint8_t) at->id;
+    receipt.policy = (uint8_t) ctx->policy;
+    receipt.reason = (uint8_t) d->reason;
+
+    at->receipt = kvr_receipts_put(&sh->receipts, &receipt);
+
+    kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
+                      ngx_http_kvroute_clock() - at->began);
+}
+
+
+/* ns; nginx's own clock stands still within an event */
+static uint64_t
+ngx_http_kvroute_clock(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
 }
 
 
@@ -522,6 +589,12 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
 
     if (ngx_http_kvroute_stale(pc, at, state)) {
         state = 0;
+    }
+
+    /* who asks to be left alone for a while is no worse for it */
+
+    if (at->reserved && ngx_http_kvroute_busy(at)) {
+        state &= ~NGX_PEER_FAILED;
     }
 
     ngx_http_kvroute_count_response(at, state);
@@ -574,6 +647,13 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
             n = i / (8 * sizeof(uintptr_t));
             at->rrp.tried[n] &= ~((uintptr_t) 1
                                   << i % (8 * sizeof(uintptr_t)));
+
+            /* nor does it say that the peer is well: its fails stand */
+
+            ngx_http_upstream_rr_peer_lock(peers, peer);
+            peer->accessed = ngx_max(peer->accessed, peer->checked);
+            ngx_http_upstream_rr_peer_unlock(peers, peer);
+
             break;
         }
     }
@@ -607,6 +687,7 @@ ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
         peer = at->rrp.current;
 
         if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
+            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
             kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
         }
     }

@@ -22,9 +22,16 @@
 #define NGX_HTTP_KVROUTE_VAR_BEST     6
 #define NGX_HTTP_KVROUTE_VAR_TTFT     7
 #define NGX_HTTP_KVROUTE_VAR_SESSION  8
+#define NGX_HTTP_KVROUTE_VAR_TOKENS   9
+#define NGX_HTTP_KVROUTE_VAR_CACHED   10
+#define NGX_HTTP_KVROUTE_VAR_COMPLETED  11
 
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+
+
+static ngx_int_t ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
 
@@ -54,8 +61,23 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
     { ngx_string("kvroute_best_bytes"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_BEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("kvroute_queue_time"), NULL, ngx_http_kvroute_queue_variable,
+      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_queue_status"), NULL,
+      ngx_http_kvroute_queue_variable, 1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
     { ngx_string("kvroute_ttft"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_TTFT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_prompt_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_TOKENS, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_cached_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_CACHED, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_completion_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_COMPLETED, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
       ngx_http_null_variable
 };
@@ -85,8 +107,10 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
     u_char                  *p;
+    int64_t                  told;
     uint64_t                 n;
     ngx_str_t                s;
+    kvr_tokens_t             tokens;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_kvroute_get_ctx(r);
@@ -149,6 +173,22 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
         goto found;
 
+    case NGX_HTTP_KVROUTE_VAR_TOKENS:
+    case NGX_HTTP_KVROUTE_VAR_CACHED:
+    case NGX_HTTP_KVROUTE_VAR_COMPLETED:
+
+        kvr_usage_tokens(&ctx->usage, &tokens);
+
+        told = (data == NGX_HTTP_KVROUTE_VAR_TOKENS) ? tokens.prompt
+               : (data == NGX_HTTP_KVROUTE_VAR_CACHED) ? tokens.cached
+                                                       : tokens.completion;
+        if (told < 0) {
+            goto not_found;
+        }
+
+        n = (uint64_t) told;
+        goto number;
+
     case NGX_HTTP_KVROUTE_VAR_PROMPT:
         n = ctx->bytes;
         break;
@@ -165,6 +205,8 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     if (!ctx->parsed) {
         goto not_found;
     }
+
+number:
 
     p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
     if (p == NULL) {
@@ -196,6 +238,47 @@ found:
 not_found:
 
     v->not_found = 1;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    u_char                  *p;
+    ngx_msec_t               time;
+    const char              *status;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+    status = ctx ? ngx_http_kvroute_queue_status(ctx, &time) : NULL;
+
+    if (status == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    if (data) {
+        v->data = (u_char *) status;
+        v->len = ngx_strlen(status);
+
+    } else {
+        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+        if (p == NULL) {
+            return NGX_ERROR;
+        }
+
+        v->data = p;
+        v->len = ngx_sprintf(p, "%T.%03M", (time_t) (time / 1000),
+                             time % 1000)
+                 - p;
+    }
+
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
 
     return NGX_OK;
 }

@@ -21,7 +21,7 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303031ULL  /* kvr00001 */
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303032ULL  /* kvr00002 */
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 
@@ -314,7 +314,9 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 #endif
 
         if (ccf->worker_processes > 1) {
-            ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+            /* as for other warnings of the configuration: nginx -t shows it */
+
+            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
                           "upstream \"%V\" in %s:%ui has \"kvroute\" but no "
                           "\"zone\": workers do not share failures and "
                           "weights of its servers",
@@ -534,7 +536,8 @@ ngx_http_kvroute_zone_owner(ngx_pid_t pid)
 static int
 ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
 {
-    ngx_pid_t  pid;
+    ngx_pid_t         pid;
+    kvr_load_owner_t  found;
 
     pid = (ngx_pid_t) (owner >> 32);
 
@@ -542,7 +545,15 @@ ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
         return 0;
     }
 
-    return ngx_http_kvroute_zone_owner(pid) == owner;
+    /*
+     * The time of the start may be unknown, then or now: there is no /proc, or
+     * this process has run out of files.  Better one row too many than one
+     * taken from a process that goes on counting in it.
+     */
+
+    found = ngx_http_kvroute_zone_owner(pid);
+
+    return found == owner || (uint32_t) found == 0 || (uint32_t) owner == 0;
 }
 
 

@@ -93,6 +93,18 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%B0%% max_conns=1;
     }
+    upstream alone {
+        zone alone 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%%;
+        keepalive 8;
+    }
+    upstream twice {
+        zone twice 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_conns=1;
+        server 127.0.0.1:%%B0%% max_conns=1;
+    }
     upstream shared {
         zone shared 64k;
         kvroute kv_cache zone=z;
@@ -120,6 +132,8 @@ http {
         location /failing/ { proxy_pass http://failing; }
         location /kept/ { proxy_pass http://kept; }
         location /single/ { proxy_pass http://single; }
+        location /alone/ { proxy_pass http://alone; }
+        location /twice/ { proxy_pass http://twice; }
         location /shared/ { proxy_pass http://shared; }
         location /kvroute/ { kvroute_status; }
     }
@@ -396,6 +410,38 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     is($t->finish($s)->{status}, 200, 'single: served');
     is(logged('o1')->{reason}, 'only', 'single: no choice');
     is(logged('o1')->{matched}, '-', 'single: nothing was parsed');
+}
+
+# a single server is tried for as long as its kept connections are stale
+
+{
+    my @s = map { $t->start('POST /alone/', chat('x'),
+                            headers => { 'X-B0' => 'wait alone stale' }) }
+            1 .. 4;
+    wait_for(sub { ($t->load())[0] == 4 });
+    $t->step('alone');
+    is($t->finish($_)->{status}, 200, 'single: kept') for @s;
+
+    my $r = $t->post('/alone/?n=o2', chat('x'));
+    is($r->{status}, 200, 'single: served over its stale connections');
+}
+
+# a server that is listed twice may have twice the connections
+
+{
+    my $conns = sub { $t->peer('twice', $t->{vars}{B0})->{active} };
+    my @s;
+
+    for my $i (1 .. 2) {
+        push @s, $t->start('POST /twice/', chat('x'),
+                           headers => { 'X-B0' => 'wait twice' });
+        wait_for(sub { $conns->() == $i }, 5);
+    }
+
+    is($conns->(), 2, 'listed twice: both are in use');
+    is($t->post('/twice/', chat('x'))->{status}, 502, 'listed twice: full');
+    $t->step('twice');
+    is($t->finish($_)->{status}, 200, 'listed twice: served') for @s;
 }
 
 # the same server in two upstreams is one peer

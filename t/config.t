@@ -198,6 +198,7 @@ bad('salt of an unknown variable', qr/unknown "no_such" variable/,
 
 for my $workers (1, 2) {
     $t->{workers} = $workers;
+    local $ENV{KVROUTE_LOG} = 'error';
     $t->conf(<<"EOF");
 http {
 %%TEMP%%

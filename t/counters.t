@@ -88,6 +88,10 @@ sub hanging {
     @s = map { $t->start('POST /', $body, headers => both('headers')) } 1 .. 4;
     ok($t->read_until($_, qr/\r\n\r\n/), 'head') for @s;
     is(active(), 4, 'active with the head sent');
+
+    # peers of several upstreams are counted in each
+
+    ok(($t->load())[3] >= 4, 'without an answer');
     close $_ for @s;
     ok($t->idle(), 'gone after the head');
 
@@ -95,10 +99,20 @@ sub hanging {
              %{both('stream 9')}, 'X-Step' => 'c' }) } 1 .. 4;
     $t->step('c1');
     ok($t->read_until($_, qr/event 1/), 'event') for @s;
-    is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ], 'prefilled and active');
+    is_deeply([ ($t->load())[0, 1, 3] ], [ 4, 0, 0 ],
+              'prefilled and active');
     close $_ for @s;
     $t->step("c$_") for 2 .. 9;
     ok($t->idle(), 'gone in the body');
+
+    @s = map { $t->start('POST /', $body, headers => {
+             %{both('packed 1')}, 'X-Step' => 'p' }) } 1 .. 4;
+    ok($t->read_until($_, qr/packed/), 'packed') for @s;
+    is_deeply([ ($t->load())[0, 1] ], [ 4, 0 ],
+              'prefilled, if what came is compressed');
+    $t->step('p1');
+    $t->finish($_) for @s;
+    ok($t->idle(), 'compressed events');
 
     @s = map { $t->start('POST /', $body, headers => both('cut')) } 1 .. 4;
     $t->finish($_) for @s;
@@ -188,6 +202,29 @@ for my $round (1 .. 2) {
     $t->step('young');
     is($t->finish($_)->{status}, 200, 'new ones are served') for @young;
     ok($t->idle(), 'none left');
+}
+
+# a worker that has run out of files can ask nobody who is alive
+
+{
+    my @s = hanging(8, '/', 'wait files');
+    my @pids = $t->active_workers();
+    my $taken = () = $t->log() =~ /taken back/g;
+
+    system 'prlimit', '--pid', $_, '--nofile=1:8192' for @pids;
+
+    # nothing is to happen: it takes two rounds of the sweep to see that
+
+    select(undef, undef, undef, 2.2);
+
+    system 'prlimit', '--pid', $_, '--nofile=8192:8192' for @pids;
+
+    is(active(), 8, 'out of files: all are counted');
+    is(() = $t->log() =~ /taken back/g, $taken, 'out of files: no row taken');
+
+    $t->step('files');
+    is($t->finish($_)->{status}, 200, 'out of files: served') for @s;
+    ok($t->idle(), 'out of files: none left');
 }
 
 # forced shutdown: the pool may go before the peer is freed

@@ -73,6 +73,15 @@ http {
             error_page 502 = @zone_two;
             proxy_pass http://dead;
         }
+        location /two_one/ {
+            proxy_intercept_errors on;
+            error_page 500 = @zone_one;
+            proxy_pass http://c;
+        }
+        location @zone_one {
+            proxy_set_header X-B0 "";
+            proxy_pass http://a;
+        }
         location @fallback { proxy_pass http://b; }
         location @zone_two { proxy_pass http://c; }
 
@@ -234,6 +243,18 @@ for my $case ([ '/error/', 'status 500' ], [ '/error/', 'close' ],
                     'X-B1' => 'status 500');
     cmp_ok($again->{matched}, '>', 45_000, 'large body: learned');
     is(ask('/', $body)->{matched}, 0, 'large body: the error taught nothing');
+}
+
+# and from one zone to another, which has other blocks and another secret
+
+{
+    my $body = chat(text(50_000, 43));
+    my @fail = ('X-B0' => 'status 500', 'X-B3' => 'status 500');
+
+    like(ask('/two_one/', $body, @fail)->{home}, qr/B[01]/,
+         'large body to another zone: served');
+    cmp_ok(ask('/two_one/', $body, @fail)->{matched}, '>', 45_000,
+           'large body to another zone: learned');
 }
 
 # nginx's own error page is no first event

@@ -31,7 +31,7 @@ MODULE = (os.environ.get("MODULE")
           or os.path.join(engines.BUILD, "ngx_http_kvroute_module.so"))
 
 COUNT = 3
-POLICIES = "round_robin least_request kv_cache"
+POLICIES = "round_robin random least_request prefix sticky kv_cache"
 
 
 class Fleet:
@@ -81,7 +81,7 @@ class Fleet:
 
         while nginx.poll() is None:
             try:
-                return get(self.address, "/kvroute")
+                return get(self.address, "/kvroute/json")
             except OSError:
                 time.sleep(0.02)
 
@@ -219,7 +219,7 @@ def keep(folder, given):
     print("\nnginx and the engines are running. Try this twice and look at "
           "X-Engine and cached_tokens:\n\n"
           "    curl -si http://%s/v1/chat/completions -d @%s\n\n"
-          "what the module knows:  curl -s http://%s/kvroute\n"
+          "what the module knows:  http://%s/kvroute/ in a browser\n"
           "to stop them:           python3 %s stop"
           % (fleet.address, os.path.relpath(request), fleet.address,
              os.path.relpath(__file__)))

@@ -8,7 +8,7 @@
 
 
 /* so few requests tell nothing */
-#define KVR_HOT_FEW  16
+#define KVR_HOT_FEW  32
 
 
 static void kvr_hot_halve(kvr_hot_t *hot);
@@ -72,20 +72,34 @@ kvr_hot_share(kvr_hot_t *hot, uint64_t value)
 uint32_t
 kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n, double share)
 {
-    uint32_t  i, entry;
+    double    top, have;
+    uint32_t  i, entry, branch;
 
-    entry = 0;
+    top = 0;
+    branch = n;
 
     for (i = 0; i < KVR_HOT_DEPTHS && kvr_hot_index(i) < n; i++) {
 
         entry = kvr_hot_index(i);
+        have = kvr_hot_share(hot, chain[entry]);
 
-        if (kvr_hot_share(hot, chain[entry]) <= share) {
+        if (have <= share) {
             return entry;
+        }
+
+        if (i == 0) {
+            top = have;
+
+        } else if (branch == n && have <= top / 2) {
+            branch = entry;
         }
     }
 
-    /* shared as far as was counted: what is behind must tell */
+    /*
+     * Few conversations, each of them a large part of the traffic: they part
+     * where the shares fall.  If they do not fall where it was counted, what
+     * is behind must tell.
+     */
 
-    return n - 1;
+    return branch < n ? branch : n - 1;
 }

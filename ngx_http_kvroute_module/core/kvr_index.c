@@ -71,6 +71,29 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
 
 void
+kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_min(clock, kvr_index_units(p));
+
+    if (clock > kvr_get(&p->floor)) {
+        kvr_set(&p->floor, clock);
+        kvr_set(&p->since, kvr_add(&ix->clock, 1));
+    }
+}
+
+
+uint64_t
+kvr_index_clock(kvr_index_t *ix, unsigned peer)
+{
+    return kvr_index_units(&ix->peer[peer]);
+}
+
+
+void
 kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     unsigned reported)
 {
@@ -217,6 +240,47 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
+void
+kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer)
+{
+    uint32_t           i, clock, now, stamp, depth, evicted;
+    uint64_t           add;
+    kvr_index_line_t  *line;
+
+    add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
+
+    clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
+                        >> KVR_INDEX_FRACTION);
+    now = (uint32_t) (kvr_add(&ix->clock, units) + units);
+
+    evicted = 0;
+
+    for (i = 0; i < n; i++) {
+
+        depth = kvr_chain_depth(first + i);
+        stamp = kvr_index_stamp(clock, depth);
+
+        line = kvr_line_find(ix, value[i]);
+
+        if (line) {
+            kvr_line_add(ix, line, kvr_index_key(value[i]), peer, stamp,
+                         now - depth);
+
+        } else {
+            evicted += kvr_line_insert(ix, kvr_index_key(value[i]), peer,
+                                       stamp, now - depth);
+        }
+    }
+
+    if (evicted) {
+        kvr_add(&ix->evicted, evicted);
+    }
+
+    kvr_line_sweep(ix, units / 4 + 1);
+}
+
+
 /*
  * Moves a peer's clock on by what it must compute: new units, and for what it
  * holds the share of its other blocks that a hit at that age puts further back
@@ -343,6 +407,13 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 
     now = (uint32_t) kvr_get(&ix->clock);
     clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+
+    /* a peer that has computed nothing yet can hold something all the same */
+
+    if (clock == (uint32_t) kvr_get(&ix->peer[peer].floor)) {
+        kvr_add(&ix->peer[peer].clock, 1 << KVR_INDEX_FRACTION);
+        clock++;
+    }
 
     line = kvr_line_find(ix, key);
 

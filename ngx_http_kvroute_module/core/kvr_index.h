@@ -122,6 +122,12 @@ void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
 /* starts or restarts a peer: whatever it held is forgotten, in O(1) */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
 
+/* the peer has forgotten what it was taught before its clock stood here */
+void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
+
+/* where a peer's clock stands, in units */
+uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
+
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
  * clamped).  A capacity that the engine reported is exact, and hits then age
@@ -144,6 +150,13 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
 
+/*
+ * The peer has gone on to compute what n entries of the chain stand for, from
+ * the one numbered first on, in so many units.
+ */
+void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer);
+
 /* it did not after all: takes back what still carries the lesson's stamps */
 void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_lesson_t *lesson);
@@ -156,7 +169,7 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
 
 /*
  * Sessions: a key that is bound to a peer until a time, in seconds, whatever
- * the peer computes meanwhile; only a table that is full of younger lines
+ * the peer computes meanwhile; only a table that is full of much younger lines
  * forgets it before.  The peer's life is told back, so that a number that was
  * given to another peer binds nobody; it is not 0.
  */

@@ -7,6 +7,9 @@
 #include "kvr_line.h"
 
 
+#define KVR_LINE_SESSION  8          /* how much older it may be to stay */
+
+
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
 static uint64_t kvr_line_mask(kvr_index_t *ix, uint64_t mask,
@@ -187,6 +190,14 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
         }
 
         age = (int32_t) (touched - kvr_get(&line->touched));
+
+        /* a session that has not expired is worth as many prompts */
+
+        if ((k & 1) && (int32_t) (kvr_get(&line->stamp[0])
+                                  - kvr_get(&ix->time)) > 0)
+        {
+            age /= KVR_LINE_SESSION;
+        }
 
         if (age > oldest && k > KVR_INDEX_CLAIMED) {
             victim = line;

@@ -10,32 +10,45 @@
 /* prefixes with fewer requests than this at a peer are not spilled */
 #define KVR_PICK_RING_FLOOR  4
 
+/* one part in so many of a prompt draws no request to an idle peer */
+#define KVR_PICK_SMALL       8
+
 
 static void kvr_pick_costs(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
+static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
+    uint32_t pick);
 static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick);
+static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
+    double mean);
 static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
 static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, int affine);
 
 
 uint32_t
 kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
+    int                       small;
     uint32_t                  pick;
     kvr_candidate_t          *c;
     const kvr_policy_conf_t  *conf;
 
     conf = req->conf;
+    small = d->best * KVR_PICK_SMALL < req->bytes;
 
     kvr_pick_costs(req, cand, n);
 
-    pick = kvr_pick_least_cost(req, cand, n);
+    pick = kvr_pick_least_cost(req, cand, n, 1);
+
+    if (small && d->best) {
+        pick = kvr_pick_rested(cand, n, pick);
+    }
 
     if (conf->chunks != KVR_CHUNKS_OFF) {
         pick = kvr_pick_chunks(cand, n, pick);
@@ -56,11 +69,13 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* the cheapest of the others, which becomes a further holder */
 
-        c->out = 1;
-        pick = kvr_pick_least_cost(req, cand, n);
+        pick = kvr_pick_least_cost(req, cand, n, 1);
     }
 
-    if (cand[pick].matched < d->best) {
+    if (small && cand[pick].matched < d->best) {
+        d->reason = KVR_REASON_COLD;
+
+    } else if (cand[pick].matched < d->best) {
         d->reason = KVR_REASON_SPILL;
 
     } else {
@@ -91,11 +106,45 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         /* an adapter would have to be loaded first */
 
         if (c->other) {
-            uncached += KVR_SCORE_MODEL;
+            uncached += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
         }
 
-        c->cost = kvr_score_cost(c->pending, uncached, c->active, c->weight);
+        c->cost = kvr_score_cost(c->pending, uncached, c->active,
+                                 c->unanswered, c->weight);
     }
+}
+
+
+/*
+ * All prompts may begin alike.  The first peer that has that beginning would
+ * be the cheapest of an idle fleet each time, and be filled with everything
+ * while the caches of the others are empty.  So a match that is a small part
+ * of the prompt does not choose between peers with the same load.
+ */
+static uint32_t
+kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
+{
+    uint32_t          i, best;
+    kvr_candidate_t  *c, *b;
+
+    best = pick;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        b = &cand[best];
+
+        if (!c->out
+            && c->weight == b->weight
+            && c->active == b->active
+            && c->pending == b->pending
+            && c->other == b->other
+            && c->idle > b->idle)
+        {
+            best = i;
+        }
+    }
+
+    return best;
 }
 
 
@@ -127,17 +176,18 @@ kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 /*
  * Whether the holder has so many more requests than the mean that it should be
  * spared.  It is asked for the one peer this request would go to: a fleet that
- * is out of balance elsewhere is no reason to leave a cache that is idle.
+ * is out of balance elsewhere is no reason to leave a cache that is idle.  If
+ * so it is left out, and with it the others of which the same is true: a hot
+ * prompt has several holders.  One peer at least is not above the mean.
  */
 static int
 kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
     uint32_t n, uint32_t pick)
 {
-    int       abs, rel;
     double    mean;
     uint32_t  i, count;
 
-    if ((conf->balance_abs == 0 && conf->balance_rel == 0)) {
+    if (conf->balance_abs == 0 && conf->balance_rel == 0) {
         return 0;
     }
 
@@ -157,10 +207,26 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
 
     mean /= count;
 
-    abs = cand[pick].active > mean + conf->balance_abs;
-    rel = cand[pick].active > mean * conf->balance_rel;
+    if (!kvr_pick_above(conf, cand[pick].active, mean)) {
+        return 0;
+    }
 
-    /* a bound that is not set neither holds nor forbids */
+    for (i = 0; i < n; i++) {
+        cand[i].out |= kvr_pick_above(conf, cand[i].active, mean);
+    }
+
+    return 1;
+}
+
+
+/* a bound that is not set neither holds nor forbids */
+static int
+kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
+{
+    int  abs, rel;
+
+    abs = active > mean + conf->balance_abs;
+    rel = active > mean * conf->balance_rel;
 
     if (conf->balance_abs == 0) {
         return rel;
@@ -187,7 +253,7 @@ kvr_pick_least_request(const kvr_policy_request_t *req,
 
     d->reason = KVR_REASON_LOAD;
 
-    return kvr_pick_least_cost(req, cand, n);
+    return kvr_pick_least_cost(req, cand, n, 0);
 }
 
 
@@ -409,8 +475,8 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     pick = kvr_pick_round_robin(req, cand, n, d);
 
-    d->reason = (bound == KVR_POLICY_NONE) ? KVR_REASON_BIND
-                                           : KVR_REASON_OVERFLOW;
+    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
+                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     /* all are full, and then the bound one is as good as any */
 
@@ -424,14 +490,15 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /*
- * The least cost; of equal ones that with fewer requests, then the one that
- * holds more of the prompt (below the score's floor it costs the same), then
- * the one not given work for longest, in proportion to the weights, then any:
- * never always the first, which would draw all the traffic of an idle fleet.
+ * The least cost; of equal ones that with fewer requests, then, if that is to
+ * matter, the one that holds more of the prompt (below the score's floor it
+ * costs the same), then the one not given work for longest, in proportion to
+ * the weights, then any: never always the first, which would draw all the
+ * traffic of an idle fleet.
  */
 static uint32_t
 kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, int affine)
 {
     int               less;
     double            idle, best_idle;
@@ -463,7 +530,7 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         } else if (c->active != b->active) {
             less = c->active < b->active;
 
-        } else if (c->matched != b->matched) {
+        } else if (affine && c->matched != b->matched) {
             less = c->matched > b->matched;
 
         } else {

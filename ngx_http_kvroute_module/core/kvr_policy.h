@@ -111,6 +111,7 @@ typedef struct {
 typedef struct {
     uint32_t         weight;     /* from 1 */
     uint32_t         active;     /* requests in flight */
+    uint32_t         unanswered; /* of them, without a first event */
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
@@ -125,7 +126,11 @@ typedef struct {
     unsigned         cold:1;     /* warming up, and not its turn */
     unsigned         bound:1;    /* to this session */
     unsigned         pinned:1;   /* by this request */
+    unsigned         owner:1;    /* made the response it refers to */
     unsigned         other:1;    /* has not this model loaded, it seems */
+    unsigned         sick:1;     /* not in health: only if all are */
+    unsigned         pressed:1;  /* asked to be left alone, likewise */
+    unsigned         evicts:1;   /* and would have to unload another */
     unsigned         fresh:1;    /* kv and waiting are the engine's word */
 
     int64_t          current_weight;  /* in and out: smooth round robin */
@@ -156,6 +161,7 @@ typedef struct {
 
     /* sticky */
     unsigned         was_bound:1;  /* to a peer that is not offered */
+    unsigned         busy:1;       /* since it can take no more now */
 } kvr_policy_request_t;
 
 

@@ -106,6 +106,9 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->root = 0;
     pr->model_root = 0;
     pr->stream = 0;
+    pr->tailed = 0;
+    pr->tail_len = 0;
+    pr->last = 0;
     pr->priority_set = 0;
     pr->priority = 0;
     pr->max_tokens = 0;
@@ -411,6 +414,9 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
     pr->blocks = (uint32_t) pos;
     pr->n = k;
+
+    pr->last = h;
+    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
 
     if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
         kvr_chunk_place(ctx->conf->chunks, pr->model_root,

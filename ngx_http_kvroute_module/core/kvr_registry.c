@@ -7,6 +7,10 @@
 #include "kvr_registry.h"
 
 
+/* bytes that take longer to compute than the rest of a request */
+#define KVR_REGISTRY_RATE_MIN  8192
+
+
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
 static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
@@ -103,6 +107,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->since, 0);
     atomic_store(&peer->lost, 0);
     atomic_store(&peer->draining, 0);
+
+    kvr_signal_reset(&peer->signal);
+    memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
+
     kvr_registry_set(&peer->len, peer->name, name, len);
 
     kvr_load_name(load, row, n);
@@ -171,6 +179,47 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 }
 
 
+void
+kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
+{
+    uint32_t     i, n;
+    kvr_seat_t  *seat;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (!atomic_load(&seat->used)
+            || (peer != KVR_REGISTRY_NONE && seat->peer != peer))
+        {
+            continue;
+        }
+
+        kvr_set(&seat->requests, 0);
+        kvr_set(&seat->fails, 0);
+        kvr_set(&seat->prompt, 0);
+        kvr_set(&seat->matched, 0);
+        kvr_set(&seat->best, 0);
+        kvr_set(&seat->selected, 0);
+        kvr_set(&seat->unavail, 0);
+        kvr_set(&seat->firsts, 0);
+        kvr_set(&seat->ttft, 0);
+
+        for (n = 0; n < 5; n++) {
+            kvr_set(&seat->responses[n], 0);
+        }
+
+        for (n = 0; n < KVR_REASONS; n++) {
+            kvr_set(&seat->reason[n], 0);
+        }
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS && peer == KVR_REGISTRY_NONE; i++) {
+        kvr_set(&reg->upstream[i].shared, 0);
+        kvr_stats_reset(&reg->upstream[i].stats);
+    }
+}
+
+
 static uint32_t
 kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     size_t len)
@@ -218,6 +267,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
         }
     }
 
+    kvr_stats_reset(&u->stats);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;
@@ -260,4 +310,29 @@ kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
     atomic_store(stored, 0);
     memcpy(data, name, len);
     atomic_store(stored, (uint32_t) len);
+}
+
+
+void
+kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
+{
+    uint32_t  rate, sample;
+
+    if (bytes < KVR_REGISTRY_RATE_MIN) {
+        return;
+    }
+
+    bytes = kvr_min(bytes * KVR_REGISTRY_RATE / kvr_max(ms, 1), INT32_MAX);
+
+    sample = (uint32_t) bytes;
+    rate = kvr_get(&peer->rate);
+
+    if (rate == 0 || sample > rate) {
+        rate = rate ? rate + (sample - rate) / 8 : sample;
+
+    } else {
+        rate -= (rate - sample) / 64;
+    }
+
+    kvr_set(&peer->rate, kvr_max(rate, 1));
 }

@@ -26,6 +26,9 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_loop.h"
+#include "kvr_signal.h"
+#include "kvr_stats.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
@@ -36,6 +39,7 @@
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
 #define KVR_REASONS             24
+#define KVR_REGISTRY_RATE       16       /* of a rate: one byte a ms */
 
 
 typedef struct {
@@ -46,7 +50,11 @@ typedef struct {
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   lost;         /* it was given up after failures */
     _Atomic uint32_t   draining;
+    _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
+
+    kvr_signal_t       signal;
+    kvr_loop_t         loop;
 } kvr_peer_t;
 
 
@@ -65,6 +73,9 @@ typedef struct {
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
     _Atomic uint64_t   reason[KVR_REASONS];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
+    _Atomic uint64_t   unavail;      /* times it was given up for a while */
+    _Atomic uint64_t   firsts;       /* answers that began */
+    _Atomic uint64_t   ttft;         /* ms, of those together */
 } kvr_seat_t;
 
 
@@ -72,6 +83,7 @@ typedef struct {
     _Atomic uint64_t   model;        /* root of the last one seen */
     _Atomic uint32_t   models;       /* there have been several */
     _Atomic uint64_t   shared;       /* picks by a prefix that most have */
+    kvr_stats_t        stats;
     _Atomic uint32_t   len;
     uint8_t            name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
@@ -94,7 +106,18 @@ kvr_registry_column(uint32_t seat)
 }
 
 
-/* what is running at a peer, in bytes of context: no active, only pending */
+/*
+ * Tells how long a peer took to prefill so many bytes, those that were waiting
+ * there before included.  The rate kept is near the upper end of what is seen:
+ * small prompts take longer than their bytes.
+ */
+void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
+
+
+/*
+ * What is at a peer, in bytes of context, as pending; as active the requests
+ * that have had no answer yet.
+ */
 static inline uint32_t
 kvr_registry_resident(uint32_t peer)
 {
@@ -123,6 +146,14 @@ uint32_t kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load,
 /* only looks up; KVR_REGISTRY_NONE if unknown */
 uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
+
+
+/*
+ * Sets to zero what was counted for a peer in all upstreams; for all peers, and
+ * the upstreams' own counters, if it is KVR_REGISTRY_NONE.  What is in flight
+ * stays counted.
+ */
+void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);
 
 
 #endif /* _KVR_REGISTRY_H_INCLUDED_ */

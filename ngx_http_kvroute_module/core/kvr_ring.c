@@ -41,7 +41,10 @@ kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
     for (i = 0; i < n; i++) {
 
         for (j = 0; j < peer[i].weight / gcd * KVR_RING_POINTS; j++) {
-            point->hash = kvr_mix(peer[i].hash, j);
+
+            /* mixed once only, the points of a peer would be evenly apart */
+
+            point->hash = kvr_mix(kvr_mix(peer[i].hash, j), j);
             point->place = i;
             point++;
         }

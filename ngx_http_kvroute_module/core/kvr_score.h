@@ -13,42 +13,56 @@
 
 /*
  * What a request costs on a peer, in bytes of prompt to prefill: the delay that
- * it meets there plus the one that it brings to those already running.
+ * it meets there plus the one that it brings to those already there.
  *
- *     cost = ( pending + max(uncached, floor) * (1 + active / 4) ) / weight
+ *     cost = ( pending
+ *              + max(uncached, floor) * (1 + waiting / 4 + running / 8) )
+ *            / weight
  *
- * pending is what must be prefilled before it; its own uncached part delays
- * itself once, and each running request by a share, since prefill chunks and
- * decode steps take turns in an engine's batch.  A prompt that is cached whole
- * still takes its place in the batch: the floor, or a hot prefix would draw
- * all its traffic to one peer.  Bytes serve as well as tokens here, as all
- * terms have the same unit and only the order of the costs matters.
+ * pending is what must be prefilled before it.  Its own uncached part delays
+ * itself once.  It also delays the requests that wait for their first token,
+ * since prefills share the engine's steps, and those running, since prefill
+ * chunks and decode steps take turns; each by a share, as what is moved
+ * elsewhere must be computed there and is then cached twice.  A prompt that
+ * is cached whole still takes its place in the batch: the floor, or a hot
+ * prefix would draw all its traffic to one peer.  Bytes serve as well as
+ * tokens here, as all terms have the same unit and only the order of the costs
+ * matters.
  *
- * Found by simulation (DESIGN.md, section 7; bench/sim repeats it).
+ * Found by simulation (bench/sim, docs/benchmarks.md), the share of those that
+ * wait with real engines: there all of it tore sessions apart (make demo).
  */
 
 
-#define KVR_SCORE_FLOOR         2048
-#define KVR_SCORE_ACTIVE_SHARE  4
+#define KVR_SCORE_FLOOR          2048
+#define KVR_SCORE_WAITING_SHARE  4
+#define KVR_SCORE_RUNNING_SHARE  8
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL         16384
 
 
 /*
- * pending, uncached: bytes; active: requests; weight: from 1.  Lower is
- * better, and at least KVR_SCORE_FLOOR / weight.
+ * pending, uncached: bytes; active: requests in flight, waiting: those of them
+ * that have had no answer yet; weight: from 1.  Lower is better, and at least
+ * KVR_SCORE_FLOOR / weight.
  */
 static inline double
 kvr_score_cost(uint64_t pending, uint64_t uncached, uint32_t active,
-    uint32_t weight)
+    uint32_t waiting, uint32_t weight)
 {
-    double  own;
+    double    own;
+    uint32_t  running;
 
     own = (double) kvr_max(uncached, KVR_SCORE_FLOOR);
 
+    /* the two are counted apart, so that one may run ahead of the other */
+
+    running = active - kvr_min(waiting, active);
+
     return ((double) pending
-            + own * (1.0 + (double) active / KVR_SCORE_ACTIVE_SHARE))
+            + own * (1.0 + (double) waiting / KVR_SCORE_WAITING_SHARE
+                     + (double) running / KVR_SCORE_RUNNING_SHARE))
            / (double) weight;
 }
 

@@ -33,9 +33,10 @@ use Time::HiRes qw(time sleep);
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute::Client qw(chat text);
+use Kvroute::Receipts;
 use Kvroute::Servers;
 
-our @ISA = qw(Kvroute::Client Kvroute::Servers);
+our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
 our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version));
 
@@ -74,6 +75,8 @@ sub new {
 
     $t->{vars}{PORT} = $t->port();
     $t->{vars}{DIR} = $t->{dir};
+
+    $t->receipts();
 
     push @all, $t;
 
@@ -364,23 +367,25 @@ sub peer {
 }
 
 
-# active requests and pending bytes over all peers of all upstreams
+# active requests and pending bytes over all peers of all upstreams, nginx's
+# own count, and the requests that have had no event yet
 
 sub load {
     my ($t) = @_;
 
     my $status = $t->status() or return;
-    my ($active, $pending, $conns) = (0, 0, 0);
+    my ($active, $pending, $conns, $unanswered) = (0, 0, 0, 0);
 
     for my $u (values %{$status->{upstreams}}) {
         for my $p (@{$u->{peers}}) {
             $active += $p->{active};
             $pending += $p->{pending} || 0;
             $conns += $p->{conns} || 0;
+            $unanswered += $p->{unanswered_all} || 0;
         }
     }
 
-    return ($active, $pending, $conns);
+    return ($active, $pending, $conns, $unanswered);
 }
 
 
@@ -390,8 +395,9 @@ sub idle {
     my ($t) = @_;
 
     return wait_for(sub {
-        my ($active, $pending) = $t->load();
-        return defined $active && $active == 0 && $pending == 0;
+        my ($active, $pending, $conns, $unanswered) = $t->load();
+        return defined $active && $active == 0 && $pending == 0
+               && $unanswered == 0;
     });
 }
 

@@ -44,7 +44,7 @@ typedef struct {
 
 static const case_t  cases[] = {
 
-    /* kv_cache: (pending + max(uncached, 2048) * (1 + active / 4)) / weight */
+    /* kv_cache: (pending + max(uncached, 2048) * (1 + active / 8)) / weight */
 
     { "all the same but for the match", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_AFFINITY, 3,
@@ -54,57 +54,57 @@ static const case_t  cases[] = {
 
     { "the holder is worth waiting for", KVR_POLICY_KV_CACHE, 32768, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
-      { { 1, 4, 8192, 24576, 0, 24576 },
+      { { 1, 8, 8192, 24576, 0, 24576 },
         { 1, 0, 0, 0, 0, 32768 } } },
 
     { "the holder is too busy", KVR_POLICY_KV_CACHE, 32768, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 4, 16385, 24576, 0, 32769 },
+      { { 1, 8, 16385, 24576, 0, 32769 },
         { 1, 0, 0, 0, 0, 32768 } } },
 
     { "the holder runs too many", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 16, 0, 10000, 0, 10240 },
+      { { 1, 32, 0, 10000, 0, 10240 },
         { 1, 0, 0, 0, 0, 10000 } } },
 
     { "one less", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       0, KVR_REASON_AFFINITY, 2,
-      { { 1, 15, 0, 10000, 0, 9728 },
+      { { 1, 30, 0, 10000, 0, 9728 },
         { 1, 0, 0, 0, 0, 10000 } } },
 
     { "spills to the next best holder", KVR_POLICY_KV_CACHE, 40000, 1, 0,
       2, KVR_REASON_SPILL, 3,
-      { { 1, 8, 100000, 40000, 0, 106144 },
+      { { 1, 16, 100000, 40000, 0, 106144 },
         { 1, 0, 0, 0, 0, 40000 },
-        { 1, 1, 0, 20000, 0, 25000 } } },
+        { 1, 2, 0, 20000, 0, 25000 } } },
 
     { "one of two best holders is free", KVR_POLICY_KV_CACHE, 40000, 1, 0,
       1, KVR_REASON_AFFINITY, 3,
-      { { 1, 8, 100000, 40000, 0, 106144 },
+      { { 1, 16, 100000, 40000, 0, 106144 },
         { 1, 0, 0, 40000, 0, 2048 },
-        { 1, 1, 0, 20000, 0, 25000 } } },
+        { 1, 2, 0, 20000, 0, 25000 } } },
 
     { "nobody has it: by load", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       2, KVR_REASON_COLD, 3,
-      { { 1, 2, 0, 0, 0, 15000 },
+      { { 1, 4, 0, 0, 0, 15000 },
         { 1, 0, 6000, 0, 0, 16000 },
-        { 1, 1, 0, 0, 0, 12500 } } },
+        { 1, 2, 0, 0, 0, 12500 } } },
 
     { "weight halves the cost", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 0, 10000 },
-        { 2, 2, 4000, 0, 0, 9500 } } },
+        { 2, 4, 4000, 0, 0, 9500 } } },
 
     { "weights 1, 2 and 5", KVR_POLICY_KV_CACHE, 10000, 1, 0,
       2, KVR_REASON_COLD, 3,
       { { 1, 0, 0, 0, 0, 10000 },
         { 2, 0, 0, 0, 0, 5000 },
-        { 5, 5, 0, 0, 0, 4500 } } },
+        { 5, 10, 0, 0, 0, 4500 } } },
 
     { "below the floor all matches cost the same: the fewer requests",
       KVR_POLICY_KV_CACHE, 2000, 1, 0,
       1, KVR_REASON_SPILL, 2,
-      { { 1, 1, 0, 2000, 0, 2560 },
+      { { 1, 2, 0, 2000, 0, 2560 },
         { 1, 0, 0, 0, 0, 2048 } } },
 
     { "then the better match", KVR_POLICY_KV_CACHE, 2000, 1, 0,
@@ -116,7 +116,7 @@ static const case_t  cases[] = {
     { "equal costs: fewer requests before a longer rest",
       KVR_POLICY_KV_CACHE, 8192, 1, 0,
       1, KVR_REASON_COLD, 2,
-      { { 1, 4, 0, 0, 50, 16384 },
+      { { 1, 8, 0, 0, 50, 16384 },
         { 1, 0, 8192, 0, 1, 16384 } } },
 
     { "equal in all: the longer rest", KVR_POLICY_KV_CACHE, 8192, 1, 0,
@@ -137,18 +137,18 @@ static const case_t  cases[] = {
 
     { "no prompt: by load, and said so", KVR_POLICY_KV_CACHE, 50000, 0, 0,
       1, KVR_REASON_UNPARSED, 2,
-      { { 1, 3, 0, 0, 0, 87500 },
-        { 1, 2, 0, 0, 0, 75000 } } },
+      { { 1, 6, 0, 0, 0, 87500 },
+        { 1, 4, 0, 0, 0, 75000 } } },
 
     { "an empty prompt", KVR_POLICY_KV_CACHE, 0, 1, 0,
       1, KVR_REASON_COLD, 2,
-      { { 1, 3, 0, 0, 0, 3584 },
-        { 1, 2, 0, 0, 0, 3072 } } },
+      { { 1, 6, 0, 0, 0, 3584 },
+        { 1, 4, 0, 0, 0, 3072 } } },
 
     /* reasons that come before the policy's own */
 
     { "no choice", KVR_POLICY_KV_CACHE, 10000, 1, 0, 0, KVR_REASON_ONLY, 1,
-      { { 1, 9, 9000, 10000, 0, 15656 } } },
+      { { 1, 18, 9000, 10000, 0, 15656 } } },
     { "no choice", KVR_POLICY_LEAST_REQUEST, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
       { { 2, 9, 9000, 0, 0, 4.5 } } },
     { "no choice", KVR_POLICY_ROUND_ROBIN, 0, 0, 0, 0, KVR_REASON_ONLY, 1,
@@ -159,7 +159,7 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 0, 10000 }, { 1, 0, 0, 5000, 0, 5000 } } },
     { "second try, unparsed", KVR_POLICY_KV_CACHE, 10000, 0, 1, 1,
       KVR_REASON_RETRY, 2,
-      { { 1, 1, 0, 0, 0, 12500 }, { 1, 0, 0, 0, 0, 10000 } } },
+      { { 1, 2, 0, 0, 0, 12500 }, { 1, 0, 0, 0, 0, 10000 } } },
 
     /* least_request: active / weight, whatever else there is */
 
@@ -270,7 +270,7 @@ END_TEST
 
 /* of any candidates the pick is one of the best, in the order documented */
 static int
-better(const kvr_candidate_t *a, const kvr_candidate_t *b)
+better(const kvr_candidate_t *a, const kvr_candidate_t *b, int affine)
 {
     uint64_t  ia, ib;
 
@@ -282,7 +282,7 @@ better(const kvr_candidate_t *a, const kvr_candidate_t *b)
         return a->active < b->active;
     }
 
-    if (a->matched != b->matched) {
+    if (affine && a->matched != b->matched) {
         return a->matched > b->matched;
     }
 
@@ -328,8 +328,15 @@ START_TEST(test_policy_random)
 
         util_check(d.pick < n, "%u of %u", d.pick, n);
 
+        /* small matches have rules of their own, see test_pick.c */
+
+        if (d.best * 8 < req.bytes) {
+            continue;
+        }
+
         for (k = 0; k < n; k++) {
-            util_check(!better(&c[k], &c[d.pick]), "%u is better than %u", k,
+            util_check(!better(&c[k], &c[d.pick],
+                               req.policy == KVR_POLICY_KV_CACHE), "%u is better than %u", k,
                        d.pick);
         }
     }
@@ -527,7 +534,27 @@ START_TEST(test_policy_spread)
         c[0].active++;
     }
 
-    /* 2048 * (1 + 36 / 4) = 20480 */
+    /* 2048 * (1 + 71 / 8) = 20224 */
+
+    util_check(i == 71 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+               kvr_reason_name(d.reason));
+
+    /* of those that have had no answer fewer do: 2048 * (1 + 36 / 4) = 20480 */
+
+    candidates(c, 8);
+    c[0].matched = 20000;
+
+    for (i = 0; i < 200; i++) {
+        req.random = util_next(&r);
+        kvr_policy_pick(&req, c, 8, &d);
+
+        if (d.pick != 0) {
+            break;
+        }
+
+        c[0].active++;
+        c[0].unanswered++;
+    }
 
     util_check(i == 36 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));

@@ -15,50 +15,65 @@ typedef struct {
     uint64_t    pending;
     uint64_t    uncached;
     uint32_t    active;
+    uint32_t    waiting;
     uint32_t    weight;
     double      cost;
 } case_t;
 
 
-/* all in bytes: (pending + max(uncached, 2048) * (1 + active / 4)) / weight */
+/*
+ * All in bytes:
+ * (pending + max(uncached, 2048) * (1 + waiting / 4 + (active - waiting) / 8))
+ * / weight
+ */
 static const case_t  cases[] = {
 
     /* an idle peer costs what must be computed, the floor at least */
 
-    { 0, 0, 0, 1, 2048 },
-    { 0, 1, 0, 1, 2048 },
-    { 0, 2047, 0, 1, 2048 },
-    { 0, 2048, 0, 1, 2048 },
-    { 0, 2049, 0, 1, 2049 },
-    { 0, 100000, 0, 1, 100000 },
+    { 0, 0, 0, 0, 1, 2048 },
+    { 0, 1, 0, 0, 1, 2048 },
+    { 0, 2047, 0, 0, 1, 2048 },
+    { 0, 2048, 0, 0, 1, 2048 },
+    { 0, 2049, 0, 0, 1, 2049 },
+    { 0, 100000, 0, 0, 1, 100000 },
 
     /* what waits there comes on top, once */
 
-    { 5000, 0, 0, 1, 7048 },
-    { 5000, 100000, 0, 1, 105000 },
+    { 5000, 0, 0, 0, 1, 7048 },
+    { 5000, 100000, 0, 0, 1, 105000 },
 
-    /* each request that runs there is delayed by a quarter */
+    /* each request that runs there is delayed by an eighth */
 
-    { 0, 100000, 1, 1, 125000 },
-    { 0, 100000, 4, 1, 200000 },
-    { 0, 0, 4, 1, 4096 },
-    { 0, 100, 3, 1, 3584 },
-    { 5000, 10000, 6, 1, 30000 },
+    { 0, 100000, 1, 0, 1, 112500 },
+    { 0, 100000, 8, 0, 1, 200000 },
+    { 0, 0, 8, 0, 1, 4096 },
+    { 0, 100, 6, 0, 1, 3584 },
+    { 5000, 10000, 12, 0, 1, 30000 },
+
+    /* each that waits for its first token by a quarter */
+
+    { 0, 100000, 1, 1, 1, 125000 },
+    { 0, 100000, 9, 1, 1, 225000 },
+    { 0, 0, 3, 3, 1, 3584 },
+
+    /* more are waiting than there are: both counts are on their way */
+
+    { 0, 100000, 0, 1, 1, 125000 },
 
     /* twice the weight, half the cost */
 
-    { 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 6, 2, 15000 },
-    { 5000, 10000, 6, 5, 6000 },
+    { 0, 0, 0, 0, 2, 1024 },
+    { 5000, 10000, 12, 0, 2, 15000 },
+    { 5000, 10000, 12, 0, 5, 6000 },
 
-    /* a full cache is worth two running requests, but not twenty */
+    /* a full cache is worth many running requests, but not any number */
 
-    { 0, 2048, 20, 1, 12288 },
-    { 0, 12288, 0, 1, 12288 },
+    { 0, 2048, 40, 0, 1, 12288 },
+    { 0, 12288, 0, 0, 1, 12288 },
 
     /* nothing overflows */
 
-    { 1ULL << 50, 1ULL << 50, 1U << 20, 1, 295150156979166511104.0 }
+    { 1ULL << 50, 1ULL << 50, 1U << 21, 0, 1, 295150156979166511104.0 }
 };
 
 
@@ -71,7 +86,8 @@ START_TEST(test_score_cases)
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         c = &cases[i];
 
-        cost = kvr_score_cost(c->pending, c->uncached, c->active, c->weight);
+        cost = kvr_score_cost(c->pending, c->uncached, c->active, c->waiting,
+                              c->weight);
         ratio = cost / c->cost;
 
         util_check(ratio > 1 - 1e-12 && ratio < 1 + 1e-12,
@@ -84,7 +100,7 @@ END_TEST
 START_TEST(test_score_order)
 {
     double      cost;
-    uint32_t    active, weight;
+    uint32_t    active, waiting, weight;
     uint64_t    pending, uncached;
     unsigned    i;
     util_rng_t  r;
@@ -96,26 +112,36 @@ START_TEST(test_score_order)
         pending = util_next(&r) >> (24 + util_below(&r, 40));
         uncached = util_next(&r) >> (32 + util_below(&r, 32));
         active = util_below(&r, 1000);
+        waiting = util_below(&r, active + 1);
         weight = 1 + util_below(&r, 100);
 
-        cost = kvr_score_cost(pending, uncached, active, weight);
+        cost = kvr_score_cost(pending, uncached, active, waiting, weight);
 
         util_check(cost >= (double) KVR_SCORE_FLOOR / weight, "%.3f", cost);
 
-        util_check(kvr_score_cost(pending + 1, uncached, active, weight)
+        util_check(kvr_score_cost(pending + 1, uncached, active, waiting,
+                                  weight)
                    > cost, "pending");
-        util_check(kvr_score_cost(pending, uncached, active + 1, weight)
-                   > cost, "active");
-        util_check(kvr_score_cost(pending, uncached, active, weight + 1)
+        util_check(kvr_score_cost(pending, uncached, active + 1, waiting,
+                                  weight)
+                   > cost, "running");
+        util_check(kvr_score_cost(pending, uncached, active + 1, waiting + 1,
+                                  weight)
+                   > kvr_score_cost(pending, uncached, active + 1, waiting,
+                                    weight),
+                   "waiting");
+        util_check(kvr_score_cost(pending, uncached, active, waiting,
+                                  weight + 1)
                    < cost, "weight");
 
         if (uncached >= KVR_SCORE_FLOOR) {
-            util_check(kvr_score_cost(pending, uncached + 1, active, weight)
+            util_check(kvr_score_cost(pending, uncached + 1, active, waiting,
+                                      weight)
                        > cost, "uncached");
 
         } else {
-            util_check(kvr_score_cost(pending, 0, active, weight) == cost,
-                       "below the floor");
+            util_check(kvr_score_cost(pending, 0, active, waiting, weight)
+                       == cost, "below the floor");
         }
     }
 }

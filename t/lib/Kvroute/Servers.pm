@@ -77,10 +77,11 @@ sub control {
 # runs a sub with each connection to a port of its own: a small server
 
 sub serve {
-    my ($t, $name, $sub) = @_;
+    my ($t, $name, $sub, %arg) = @_;
 
     my $server = IO::Socket::INET->new(Listen => 128, ReuseAddr => 1,
-                                       LocalAddr => '127.0.0.1')
+                                       LocalAddr => $arg{addr} || '127.0.0.1',
+                                       LocalPort => $arg{port})
         or die "listen: $!";
 
     my $port = $server->sockport();
@@ -129,19 +130,22 @@ sub serve {
 #     stall        never answers
 #     cut          closes in the middle of the body
 #     wait FILE    answers when the file is there
-#     stale        answers, and closes when the next request comes in
+#     lose FILE    closes when the file is there
+#     stale        answers, and closes when the next request comes in; also
+#                  behind "wait FILE"
 #     stream N     sends a comment, and N events as they are asked for: each
 #                  when the file of X-Step with that number is there
+#     packed N     the same, as if compressed, with what looks like a comment
 #
 # and without it answers with its name, the path and the number of requests
 # that came by this connection.
 
 sub backend {
-    my ($t, $name) = @_;
+    my ($t, $name, %arg) = @_;
 
     my $dir = $t->{dir};
 
-    return $t->serve($name, sub { backend_connection($name, $dir, @_) });
+    return $t->serve($name, sub { backend_connection($name, $dir, @_) }, %arg);
 }
 
 
@@ -186,15 +190,22 @@ sub backend_connection {
             sysread($c, $data, 1);
             return;
 
+        } elsif ($do =~ /^lose (\S+)/) {
+            my $file = "$dir/$1";
+            select(undef, undef, undef, 0.005) while !-e $file;
+            return;
+
         } elsif ($do =~ /^wait (\S+)/) {
             my $file = "$dir/$1";
             select(undef, undef, undef, 0.005) while !-e $file;
 
-        } elsif ($do =~ /^stream (\d+)/) {
-            my $events = $1;
+        } elsif ($do =~ /^(stream|packed) (\d+)/) {
+            my $events = $2;
+            my ($coding, $first) = $1 eq 'stream' ? ('', ": ping\n\n")
+                : ("Content-Encoding: gzip\r\n", ':packed');
 
-            syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
-                         . "Content-Type: text/event-stream\r\n\r\n: ping\n\n");
+            syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n$coding"
+                         . "Content-Type: text/event-stream\r\n\r\n$first");
 
             for my $i (1 .. $events) {
                 my ($step) = $head =~ /^X-Step: (.*?)\r?$/mi;
@@ -205,7 +216,7 @@ sub backend_connection {
             return;
         }
 
-        $stale = ($do eq 'stale');
+        $stale = ($do =~ /stale$/);
 
         backend_send($c, 200, "$name $path $n");
     }

@@ -1,0 +1,97 @@
+/*
+ * The contest: every policy on every scenario at every load, by some seeds.
+ */
+
+#ifndef KVS_CONTEST_H
+#define KVS_CONTEST_H
+
+
+#include "scenario.h"
+
+
+#define KVS_POLICIES  96
+#define KVS_SEEDS     16
+
+
+/* a scenario at one load */
+typedef struct {
+    const kvs_scenario_t  *scenario;
+    double                 load;       /* share of the knee */
+    double                 rate;       /* requests per second */
+    uint32_t               requests;
+} kvs_point_t;
+
+
+typedef struct {
+    unsigned               full:1;
+    unsigned               lab:1;      /* the scores that were tried, too */
+    unsigned               study:1;    /* the index study everywhere */
+    unsigned               quiet:1;
+    unsigned               summary:1;  /* no table of each point */
+    const char            *only;       /* scenarios, by parts of their names */
+    const char            *policies;   /* the same */
+    const char            *traces;
+    const char            *out;
+    const char            *cache;      /* directory of results to reuse */
+    uint32_t               seeds;
+    uint64_t               seed;       /* the first of them */
+    uint32_t               requests;
+    uint32_t               jobs;
+    double                 load;       /* 0: those of the table */
+} kvs_options_t;
+
+
+typedef struct {
+    const kvs_options_t   *options;
+    kvs_point_t           *point;
+    uint32_t               npoints;
+    const kvs_policy_t   **policy;
+    uint32_t               npolicies;
+    uint32_t               seeds;
+
+    /* [point][policy][seed]; measured is 0 where it was not run */
+    kvs_result_t          *result;
+} kvs_contest_t;
+
+
+static inline kvs_result_t *
+kvs_contest_result(const kvs_contest_t *c, uint32_t point, uint32_t policy,
+    uint32_t seed)
+{
+    return &c->result[((size_t) point * c->npolicies + policy) * c->seeds
+                      + seed];
+}
+
+
+/* whether a policy takes part there */
+int kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
+    const kvs_policy_t *policy);
+
+/* calls fn(data, i) for 0 .. n - 1 in so many processes, in order of start */
+void kvs_contest_spread(uint32_t jobs, uint32_t n,
+    void (*fn)(void *data, uint32_t i), void *data);
+
+/* memory that the processes share */
+void *kvs_contest_shared(size_t size);
+
+/* cache.c: results of a point by one seed, by policies' names */
+
+void kvs_cache_load(const kvs_contest_t *c, uint32_t point, uint32_t seed);
+void kvs_cache_save(const kvs_contest_t *c, uint32_t point, uint32_t policy,
+    uint32_t seed);
+
+/* report.c */
+
+void kvs_report_tables(const kvs_contest_t *c);
+int kvs_report_json(const kvs_contest_t *c, const char *path);
+
+/* calibrate.c */
+
+void kvs_calibrate(const kvs_options_t *o);
+double kvs_cpu(const kvs_options_t *o);
+
+uint32_t kvs_scenario_requests(const kvs_scenario_t *sc, double rate,
+    uint32_t least);
+
+
+#endif

@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+"""The simulator against the emulated engine behind nginx.
+
+The same sessions, step by step, once in the simulator and once in (scaled)
+real time: a client for each session -> nginx with the module -> engines with
+the same replica model.  Only the standard library is used.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz  "
+
+CONF = """
+load_module {module};
+worker_processes 1;
+error_log {dir}/error.log notice;
+pid {dir}/nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+    kvroute_zone zone=llm:16m;
+    upstream llm {{
+        zone llm_peers 256k;
+        kvroute {policy} zone=llm;
+{servers}
+    }}
+    access_log off;
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            client_max_body_size 64m;
+            client_body_buffer_size 1m;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+            proxy_read_timeout 1h;
+            proxy_pass http://llm;
+        }}
+    }}
+    client_body_temp_path {dir}/body;
+    proxy_temp_path {dir}/proxy;
+    fastcgi_temp_path {dir}/fastcgi;
+    uwsgi_temp_path {dir}/uwsgi;
+    scgi_temp_path {dir}/scgi;
+}}
+"""
+
+
+def free_ports(n):
+    """n ports in a row that nobody listens on."""
+    while True:
+        first = random.randrange(20000, 30000)
+        held = []
+        try:
+            for port in range(first, first + n):
+                s = socket.socket()
+                held.append(s)
+                s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            pass
+        finally:
+            for s in held:
+                s.close()
+
+
+def text(seed, tokens):
+    rng = random.Random(seed)
+    return "".join(rng.choices(LETTERS, k=4 * tokens))
+
+
+def wait_port(port, process, what):
+    for _ in range(1000):
+        if process.poll() is not None:
+            raise SystemExit(f"{what} has ended")
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.02)
+    raise SystemExit(f"{what} does not answer")
+
+
+async def request(port, prompt, output):
+    """One completion: (seconds to first token, in all, cached, reply)."""
+    body = json.dumps({
+        "model": "emulated", "prompt": prompt, "max_tokens": output,
+        "ignore_eos": True, "stream": True,
+        "stream_options": {"include_usage": True}}).encode()
+
+    # 1.0: the answer comes without chunks, so that it can be searched as it is
+
+    start = time.monotonic()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port,
+                                                   limit=1 << 24)
+    writer.write(b"POST /v1/completions HTTP/1.0\r\nHost: kvroute\r\n"
+                 b"Content-Type: application/json\r\n"
+                 b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    first = None
+    parts = []
+
+    while True:
+        data = await reader.read(1 << 16)
+        if not data:
+            break
+        parts.append(data)
+        if first is None and b'"text"' in data:
+            first = time.monotonic() - start
+
+    total = time.monotonic() - start
+    writer.close()
+
+    answer = b"".join(parts).decode()
+
+    if " 200 " not in answer[:20] or first is None:
+        raise SystemExit("bad answer: " + answer[:300])
+
+    reply = "".join(json.loads('"%s"' % t) for t in
+                    re.findall(r'"text":"((?:[^"\\]|\\.)*)"', answer))
+    cached = re.findall(r'"cached_tokens":(\d+)', answer)
+
+    return first, total, int(cached[-1]) if cached else 0, reply
+
+
+async def session(number, s, prefix, port, speed, began, results):
+    await asyncio.sleep(max(0, began + s["arrival"] / speed
+                            - time.monotonic()))
+    prompt = prefix
+    have = len(prefix) // 4
+
+    for n, step in enumerate(s["steps"]):
+        if n:
+            await asyncio.sleep(step["pause"] / speed)
+
+        prompt += text(f"{number}/{n}", step["prompt"] - have)
+        first, total, cached, reply = await request(port, prompt,
+                                                    step["output"])
+        prompt += reply
+        have = step["prompt"] + step["output"]
+
+        if len(prompt) != 4 * have:
+            raise SystemExit("a reply has not the length that was asked for")
+
+        if step["measured"]:
+            results.append((step["prompt"], cached, first * speed,
+                            total * speed))
+
+
+async def play(work, port, speed):
+    results = []
+    prefix = text("prefix", work["prefix"])
+    began = time.monotonic() + 0.2
+
+    tasks = [asyncio.create_task(session(i, s, prefix, port, speed, began,
+                                         results))
+             for i, s in enumerate(work["sessions"])]
+
+    # as in the simulator: it ends with the last request that counts
+
+    left = sum(step["measured"] for s in work["sessions"]
+               for step in s["steps"])
+    waiting = set(tasks)
+
+    while waiting and len(results) < left:
+        done, waiting = await asyncio.wait(waiting, timeout=0.2)
+        for task in done:
+            task.result()
+
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+    return results
+
+
+def quantile(values, q):
+    values = sorted(values)
+    return values[int(q * (len(values) - 1) + 0.5)]
+
+
+def run(work, policy, args, folder):
+    n = work["replicas"]
+    first = free_ports(n + 1)
+    port = first + n
+    folder = os.path.join(folder, policy)
+    os.makedirs(folder)
+
+    with open(os.path.join(folder, "nginx.conf"), "w") as f:
+        f.write(CONF.format(
+            module=os.environ["MODULE"], dir=folder, policy=policy,
+            port=port, servers="\n".join(
+                f"        server 127.0.0.1:{first + i};" for i in range(n))))
+
+    nginx = os.environ.get("NGINX_BIN", "nginx")
+    engine = subprocess.Popen(
+        [args.engine, "--port", str(first), "--count", str(n), "--hardware",
+         work["hardware"], "--speed", str(args.speed), "--model", "emulated",
+         "--enable-prompt-tokens-details"], stdout=subprocess.DEVNULL)
+    server = None
+
+    try:
+        wait_port(first + n - 1, engine, "the engine")
+        server = subprocess.Popen([nginx, "-p", folder, "-e",
+                                   folder + "/error.log", "-c",
+                                   folder + "/nginx.conf", "-g",
+                                   "daemon off;"])
+        wait_port(port, server, "nginx")
+
+        results = asyncio.run(play(work, port, args.speed))
+    finally:
+        for process in (server, engine):
+            if process:
+                process.terminate()
+                process.wait()
+
+    e2e = [r[3] for r in results]
+    ttft = [r[2] for r in results]
+
+    return {"requests": len(results),
+            "cached": sum(r[1] for r in results) / sum(r[0] for r in results),
+            "ttft_mean": sum(ttft) / len(ttft),
+            "ttft_p95": quantile(ttft, 0.95),
+            "e2e_mean": sum(e2e) / len(e2e),
+            "e2e_p95": quantile(e2e, 0.95)}
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--sim", required=True)
+    p.add_argument("--engine", required=True)
+    p.add_argument("--out", required=True)
+    p.add_argument("--merge", help="summary.json to add the result to")
+    p.add_argument("--speed", type=float, default=3)
+    p.add_argument("--policies", default="random,least_request,kv_cache")
+    args = p.parse_args()
+
+    work = json.loads(subprocess.check_output([args.sim, "--emulated"]))
+    out = {}
+    folder = tempfile.mkdtemp(prefix="kvroute-sim-")
+
+    try:
+        print(f"{'':16}{'cached':>15}{'TTFT':>16}{'P95':>16}{'E2E':>16}"
+              f"{'P95':>16}   (simulated, emulated)")
+
+        for policy in args.policies.split(","):
+            simulated = work["policies"][policy]
+            emulated = run(work, policy, args, folder)
+
+            out[policy] = {"simulated": simulated, "emulated": emulated,
+                           "cached_points": 100 * (emulated["cached"]
+                                                   - simulated["cached"])}
+
+            for k in ("ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95"):
+                out[policy][k + "_ratio"] = emulated[k] / simulated[k]
+
+            print(f"{policy:16}" + "".join(
+                f"{simulated[k]:8.3f} {emulated[k]:7.3f}" for k in
+                ("cached", "ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95")),
+                flush=True)
+
+        bad = subprocess.run(
+            ["grep", "-rlE", r"\[(alert|crit|emerg)\]", folder],
+            stdout=subprocess.PIPE, text=True).stdout
+        if bad:
+            print("severe errors in nginx's log: " + bad)
+            sys.exit(1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    with open(args.out, "w") as f:
+        json.dump(out, f, indent=2)
+        f.write("\n")
+
+    if args.merge and os.path.exists(args.merge):
+        with open(args.merge) as f:
+            summary = json.load(f)
+        summary["sim_vs_emulated"] = out
+        with open(args.merge, "w") as f:
+            json.dump(summary, f, indent=2)
+            f.write("\n")
+        print(f"added to {args.merge}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+/*
+ * Scores that were tried in place of the shipped one, with the same index,
+ * counts and rule for ties.
+ */
+
+#include "router.h"
+
+
+uint32_t
+kvs_lab_least(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    int               less;
+    uint32_t          i, best, ties;
+    uint64_t          random;
+    kvr_candidate_t  *c, *b;
+
+    best = 0;
+    ties = 1;
+    random = req->random;
+
+    for (i = 1; i < n; i++) {
+        c = &cand[i];
+        b = &cand[best];
+
+        if (c->cost != b->cost) {
+            less = c->cost < b->cost;
+
+        } else if (c->active != b->active) {
+            less = c->active < b->active;
+
+        } else if (c->matched != b->matched) {
+            less = c->matched > b->matched;
+
+        } else if (c->idle != b->idle) {
+            less = c->idle > b->idle;
+
+        } else {
+            random = kvr_mix(random, i);
+
+            if (kvr_reduce(random, ++ties) == 0) {
+                best = i;
+            }
+
+            continue;
+        }
+
+        if (less) {
+            best = i;
+            ties = 1;
+        }
+    }
+
+    return best;
+}
+
+
+static inline double
+kvs_lab_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+{
+    return (double) (req->bytes - kvr_min(c->matched, req->bytes));
+}
+
+
+/*
+ * cost = a0 * pending + max(uncached, a1) * (1 + a2 * active)^a3
+ *        + a4 * resident + a5
+ */
+static void
+kvs_lab_power(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + fmax(kvs_lab_own(req, c), conf->a[1])
+                    * pow(1 + conf->a[2] * c->active, conf->a[3])
+                  + conf->a[4] * (double) extra[i].resident;
+    }
+}
+
+
+/* a floor that is added */
+static void
+kvs_lab_added(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    (void) extra;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + (kvs_lab_own(req, c) + conf->a[1])
+                    * pow(1 + conf->a[2] * c->active, conf->a[3]);
+    }
+}
+
+
+/* pending delays the others too: (a0 * pending + own) * (1 + a2 * active)^a3 */
+static void
+kvs_lab_product(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    (void) extra;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = (conf->a[0] * (double) c->pending
+                   + fmax(kvs_lab_own(req, c), conf->a[1]))
+                  * pow(1 + conf->a[2] * c->active, conf->a[3]);
+    }
+}
+
+
+/* active as a share of the mean, a2 at the mean */
+static void
+kvs_lab_share(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    double            mean;
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    (void) extra;
+
+    mean = 0;
+
+    for (i = 0; i < n; i++) {
+        mean += (double) cand[i].active / n;
+    }
+
+    mean = fmax(mean, 1);
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + fmax(kvs_lab_own(req, c), conf->a[1])
+                    * pow(1 + conf->a[2] * c->active / mean, conf->a[3]);
+    }
+}
+
+
+/*
+ * Those that wait for a token, a2 each, and those that run, a3 each; with a4
+ * the floor is added.
+ */
+static void
+kvs_lab_phases(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + (conf->a[4] > 0 ? kvs_lab_own(req, c) + conf->a[1]
+                                    : fmax(kvs_lab_own(req, c), conf->a[1]))
+                    * (1 + conf->a[2] * extra[i].prefilling
+                       + conf->a[3] * (c->active - extra[i].prefilling));
+    }
+}
+
+
+/* those that wait, a2 each, and a power of those that run */
+static void
+kvs_lab_root(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + fmax(kvs_lab_own(req, c), conf->a[1])
+                    * (1 + conf->a[2] * extra[i].prefilling
+                       + conf->a[3] * pow(c->active - extra[i].prefilling,
+                                          conf->a[4]));
+    }
+}
+
+
+#define LAB(id, fn, ...)                                                      \
+    static const kvs_router_conf_t  kvs_conf_##id = {                         \
+        .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,       \
+        .lab = kvs_lab_##fn, .a = { __VA_ARGS__ }                             \
+    };
+
+#include "lab.inc"
+
+#undef LAB
+#define LAB(id, fn, ...)                                                      \
+    KVS_ROUTER("lab_" #id, KVS_LAB_KIND, &kvs_conf_##id),
+
+const kvs_policy_t  kvs_lab_policies[] = {
+#include "lab.inc"
+    { NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+};

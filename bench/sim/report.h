@@ -1,0 +1,61 @@
+#ifndef KVS_REPORT_H
+#define KVS_REPORT_H
+
+
+#include "contest.h"
+
+
+#define KVS_BEST  UINT32_MAX     /* as a rival: the best of each point */
+
+
+typedef enum {
+    KVS_ALL = 0,
+    KVS_BELOW,                   /* the knee */
+    KVS_PAST
+} kvs_side_e;
+
+
+typedef struct {
+    double      geo;
+    double      worst;
+    uint32_t    where;           /* point */
+    uint32_t    n;
+} kvs_ratio_t;
+
+
+/* mean over the seeds; NAN: was not run */
+double kvs_report_value(const kvs_contest_t *c, uint32_t point,
+    uint32_t policy, size_t offset);
+
+/* the same, but as bad as can be if it failed */
+double kvs_report_latency(const kvs_contest_t *c, uint32_t point,
+    uint32_t policy, uint32_t metric);
+int kvs_report_failed(const kvs_contest_t *c, uint32_t point,
+    uint32_t policy);
+
+/* the best of some kinds of policies, and which it is, unless NULL */
+double kvs_report_best(const kvs_contest_t *c, uint32_t point,
+    uint32_t metric, unsigned kinds, uint32_t *which);
+
+/* a policy of this name; npolicies if it does not take part */
+uint32_t kvs_report_find(const kvs_contest_t *c, const char *name);
+
+void kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
+    kvs_side_e side, uint32_t metric, kvs_ratio_t *ratio);
+uint32_t kvs_report_single(const kvs_contest_t *c, uint32_t metric);
+int kvs_report_loss(const kvs_contest_t *c, uint32_t policy, int starved,
+    uint32_t metric, kvs_ratio_t *ratio);
+void kvs_report_index(const kvs_contest_t *c);
+
+/* report_json.c: only what others have published */
+void kvs_report_published(const kvs_options_t *o);
+
+/* emulated.c */
+int kvs_emulated(const kvs_options_t *o);
+
+/* the i-th metric; 0 past the last */
+uint32_t kvs_report_metrics(uint32_t i, const char **name, size_t *offset,
+    int *more);
+
+
+#endif

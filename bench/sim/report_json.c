@@ -1,0 +1,356 @@
+/*
+ * What came of the contest, as JSON.
+ */
+
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "published.h"
+#include "report.h"
+
+
+/* who is held against the rivals, as it comes without any configuration */
+#define KVS_DEFAULT  "kv_cache"
+
+
+static const struct {
+    const char  *name;
+    const char  *metric;
+} kvs_headlines[] = {
+    { "ttft", "ttft_mean" },
+    { "p99", "ttft_p99" },
+    { "e2e", "e2e_mean" },
+    { NULL, NULL }
+};
+
+
+/* so many digits as mean something */
+static void
+kvs_json_number(cJSON *js, const char *name, double v)
+{
+    char  text[32];
+
+    if (isnan(v) || isinf(v)) {
+        cJSON_AddNullToObject(js, name);
+        return;
+    }
+
+    snprintf(text, sizeof(text), "%.5g", v);
+    cJSON_AddRawToObject(js, name, text);
+}
+
+
+static uint32_t
+kvs_json_metric(const char *name)
+{
+    int          more;
+    size_t       offset;
+    uint32_t     i;
+    const char  *s;
+
+    for (i = 0; kvs_report_metrics(i, &s, &offset, &more); i++) {
+        if (strcmp(s, name) == 0) {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+static void
+kvs_json_policies(const kvs_contest_t *c, cJSON *json)
+{
+    int           more;
+    cJSON        *js, *m;
+    size_t        offset;
+    uint32_t      p, i;
+    const char   *name;
+    kvs_ratio_t   r;
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (c->policy[p]->kind & KVS_STUDY) {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        cJSON_AddStringToObject(js, "kind",
+                                c->policy[p]->kind & KVS_RIVAL ? "rival"
+                                : c->policy[p]->kind & KVS_OURS ? "ours"
+                                : "tried");
+
+        for (i = 0; kvs_report_metrics(i, &name, &offset, &more); i++) {
+            kvs_report_vs(c, p, KVS_BEST, KVS_ALL, i, &r);
+
+            m = cJSON_AddObjectToObject(js, name);
+            kvs_json_number(m, "geo", r.geo);
+            kvs_json_number(m, "worst", r.worst);
+
+            if (r.n) {
+                cJSON_AddStringToObject(m, "worst_in",
+                                        c->point[r.where].scenario->name);
+            }
+        }
+    }
+}
+
+
+static void
+kvs_json_vs(const kvs_contest_t *c, uint32_t policy, cJSON *json)
+{
+    cJSON        *js;
+    uint32_t      side, k;
+    kvs_ratio_t   r;
+
+    for (side = KVS_BELOW; side <= KVS_PAST; side++) {
+
+        js = cJSON_AddObjectToObject(json, side == KVS_BELOW ? "below_knee"
+                                                             : "past_knee");
+
+        for (k = 0; kvs_headlines[k].name; k++) {
+            kvs_report_vs(c, policy, KVS_BEST, side,
+                          kvs_json_metric(kvs_headlines[k].metric), &r);
+            kvs_json_number(js, kvs_headlines[k].name, r.geo);
+        }
+    }
+}
+
+
+/* the change against the rival that is best over all, for each metric */
+static void
+kvs_json_single(const kvs_contest_t *c, uint32_t policy, cJSON *json)
+{
+    char          rival[32];
+    uint32_t      k, metric, single;
+    kvs_ratio_t   r;
+
+    for (k = 0; kvs_headlines[k].name; k++) {
+        metric = kvs_json_metric(kvs_headlines[k].metric);
+        single = kvs_report_single(c, metric);
+
+        if (single == KVS_BEST) {
+            continue;
+        }
+
+        kvs_report_vs(c, policy, single, KVS_ALL, metric, &r);
+        kvs_json_number(json, kvs_headlines[k].name, r.geo);
+
+        snprintf(rival, sizeof(rival), "%s_rival", kvs_headlines[k].name);
+        cJSON_AddStringToObject(json, rival, c->policy[single]->name);
+    }
+}
+
+
+static void
+kvs_json_point(const kvs_contest_t *c, uint32_t i, uint32_t ours, cJSON *json)
+{
+    int                 more;
+    cJSON              *js, *res, *vs;
+    double              v, best;
+    size_t              offset;
+    uint32_t            p, k, metric, which;
+    const char         *name;
+    const kvs_point_t  *point;
+
+    point = &c->point[i];
+
+    cJSON_AddStringToObject(json, "scenario", point->scenario->name);
+    kvs_json_number(json, "load", point->load);
+    kvs_json_number(json, "rate", point->rate);
+    cJSON_AddNumberToObject(json, "requests", point->requests);
+
+    vs = cJSON_AddObjectToObject(json, "vs_best_rival");
+
+    for (k = 0; kvs_headlines[k].name && ours < c->npolicies; k++) {
+        metric = kvs_json_metric(kvs_headlines[k].metric);
+        which = KVS_BEST;
+        best = kvs_report_best(c, i, metric, KVS_RIVAL, &which);
+        v = kvs_report_latency(c, i, ours, metric);
+
+        js = cJSON_AddObjectToObject(vs, kvs_headlines[k].name);
+        kvs_json_number(js, "ratio", v / best);
+
+        if (which != KVS_BEST) {
+            cJSON_AddStringToObject(js, "rival", c->policy[which]->name);
+        }
+    }
+
+    js = cJSON_AddObjectToObject(json, "policies");
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (isnan(kvs_report_value(c, i, p, offsetof(kvs_result_t, ttft)))) {
+            continue;
+        }
+
+        res = cJSON_AddObjectToObject(js, c->policy[p]->name);
+
+        for (k = 0; kvs_report_metrics(k, &name, &offset, &more); k++) {
+            kvs_json_number(res, name, kvs_report_value(c, i, p, offset));
+        }
+
+        if (kvs_report_failed(c, i, p)) {
+            cJSON_AddTrueToObject(res, "failed");
+        }
+    }
+}
+
+
+static void
+kvs_json_loss(const kvs_contest_t *c, cJSON *json)
+{
+    cJSON        *js, *side;
+    uint32_t      p, s, k;
+    kvs_ratio_t   r;
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (!(c->policy[p]->kind & (KVS_STUDY|KVS_OURS))
+            || kvs_report_loss(c, p, 0, 0, &r) == KVR_DECLINED)
+        {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        for (s = 0; s < 2; s++) {
+            side = cJSON_AddObjectToObject(js, s ? "starved" : "ample");
+
+            for (k = 0; kvs_headlines[k].name; k++) {
+                if (kvs_report_loss(c, p, (int) s,
+                                    kvs_json_metric(kvs_headlines[k].metric),
+                                    &r)
+                    == KVR_OK)
+                {
+                    kvs_json_number(side, kvs_headlines[k].name, r.geo);
+                }
+            }
+        }
+    }
+}
+
+
+static void
+kvs_json_scenarios(const kvs_contest_t *c, cJSON *json)
+{
+    uint32_t  i;
+
+    for (i = 0; i < c->npoints; i++) {
+        if (i == 0 || c->point[i].scenario != c->point[i - 1].scenario) {
+            cJSON_AddItemToArray(json,
+                           cJSON_CreateString(c->point[i].scenario->name));
+        }
+    }
+}
+
+
+/* the same for what is ours, but knows more of the engines */
+static void
+kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
+    cJSON *json)
+{
+    cJSON     *js;
+    uint32_t   p;
+
+    p = kvs_report_find(c, policy);
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    js = cJSON_AddObjectToObject(json, name);
+
+    kvs_json_vs(c, p, cJSON_AddObjectToObject(js, "vs_best_rival"));
+    kvs_json_single(c, p, cJSON_AddObjectToObject(js, "vs_single_rival"));
+}
+
+
+int
+kvs_report_json(const kvs_contest_t *c, const char *path)
+{
+    int        rc;
+    char      *text;
+    FILE      *f;
+    cJSON     *json, *js, *array;
+    uint32_t   i, ours;
+
+    json = cJSON_CreateObject();
+    ours = kvs_report_find(c, KVS_DEFAULT);
+
+    kvs_json_scenarios(c, cJSON_AddArrayToObject(json, "scenarios"));
+    cJSON_AddNumberToObject(json, "seeds", c->seeds);
+    cJSON_AddNumberToObject(json, "first_seed", (double) c->options->seed);
+    cJSON_AddBoolToObject(json, "full", c->options->full);
+
+    kvs_json_policies(c, cJSON_AddObjectToObject(json, "policies"));
+
+    if (ours < c->npolicies) {
+        kvs_json_vs(c, ours, cJSON_AddObjectToObject(json, "vs_best_rival"));
+        kvs_json_single(c, ours,
+                        cJSON_AddObjectToObject(json, "vs_single_rival"));
+    }
+
+    kvs_json_more(c, "kv_cache_reported", "capacity_reported", json);
+    kvs_json_more(c, "kv_cache_probed", "probed", json);
+
+    array = cJSON_AddArrayToObject(json, "per_scenario");
+
+    for (i = 0; i < c->npoints; i++) {
+        js = cJSON_CreateObject();
+        cJSON_AddItemToArray(array, js);
+        kvs_json_point(c, i, ours, js);
+    }
+
+    kvs_json_loss(c, cJSON_AddObjectToObject(json, "index_loss"));
+
+    /* "make bench-sim-emulated" fills it in */
+
+    cJSON_AddObjectToObject(json, "sim_vs_emulated");
+
+    printf("\n");
+    kvs_json_number(json, "cpu_s_1m", kvs_cpu(c->options));
+
+    kvs_published_case(c->options,
+                       cJSON_AddObjectToObject(json, "published_case"));
+    kvs_published_outlines(c->options,
+                       cJSON_AddObjectToObject(json, "published_multiples"));
+
+    text = cJSON_Print(json);
+    cJSON_Delete(json);
+
+    f = text ? fopen(path, "w") : NULL;
+
+    if (f == NULL) {
+        perror(path);
+        free(text);
+        return KVR_ERROR;
+    }
+
+    rc = fputs(text, f) < 0 || fputc('\n', f) == EOF;
+    rc |= fclose(f);
+    free(text);
+
+    if (rc) {
+        perror(path);
+        return KVR_ERROR;
+    }
+
+    return KVR_OK;
+}
+
+
+void
+kvs_report_published(const kvs_options_t *o)
+{
+    cJSON  *json;
+
+    json = cJSON_CreateObject();
+
+    kvs_published_case(o, json);
+    kvs_published_outlines(o, json);
+
+    cJSON_Delete(json);
+}

@@ -1,0 +1,589 @@
+/*
+ * The shipped router: core/ linked, not copied, and used as the glue does it
+ * in ngx_http_kvroute_upstream.c and _attempt.c.  Look up the chain, offer all
+ * that are up, let the policy pick, count it in, teach the index; at the first
+ * event release what was pending; at the end count it out, and take the lesson
+ * back if there was no first event.
+ */
+
+#include "kvr_hot.h"
+#include "kvr_load.h"
+
+#include "prefix.h"
+#include "router.h"
+
+
+#define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
+#define KVS_ROUTER_ZONE      (16 * 1024 * 1024)
+#define KVS_ROUTER_ENTRIES   8192
+#define KVS_ROUTER_PROBE     1.0                  /* s */
+
+
+typedef struct {
+    kvs_sim_t            *sim;
+    kvs_router_conf_t     conf;
+
+    kvr_index_t          *index;
+    kvr_load_t           *load;
+    uint32_t              rows;
+    uint32_t              given;
+    uint32_t              last[KVS_REPLICAS];   /* given at its last pick */
+    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
+    kvs_extra_t           extra[KVS_REPLICAS];
+
+    /* load that is not ours, by the engines' own word */
+
+    double                probed;
+    uint32_t              others[KVS_REPLICAS];
+    uint32_t              others_waiting[KVS_REPLICAS];
+
+    /* policy prefix */
+
+    kvr_hot_t            *hot;
+    kvr_ring_t            ring;
+
+    /* other states than the index */
+
+    kvs_prefix_t         *lru;
+    kvs_prefix_t         *coming;               /* submitted, not admitted */
+
+    kvs_rng_t             lose;
+    uint64_t              chain[KVS_ROUTER_ENTRIES];
+} kvs_router_t;
+
+
+static void
+kvs_router_ring(kvs_router_t *ro)
+{
+    size_t           size;
+    uint32_t         i;
+    kvr_ring_peer_t  peer[KVS_REPLICAS];
+
+    size = (sizeof(kvr_hot_t) + KVR_CACHE_LINE)
+           & ~(size_t) (KVR_CACHE_LINE - 1);
+    ro->hot = aligned_alloc(KVR_CACHE_LINE, size);
+    memset((void *) ro->hot, 0, size);
+
+    for (i = 0; i < ro->sim->n; i++) {
+        peer[i].hash = kvr_mix(i + 1, 0x70656572);
+        peer[i].weight = 1;
+    }
+
+    ro->ring.point = kvs_alloc(kvr_ring_size(peer, ro->sim->n)
+                               * sizeof(kvr_ring_point_t));
+    kvr_ring_build(&ro->ring, peer, ro->sim->n);
+}
+
+
+void *
+kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
+{
+    size_t              size;
+    uint32_t            i;
+    uint64_t            units;
+    kvs_router_t       *ro;
+    kvs_prefix_conf_t   px;
+
+    ro = kvs_alloc(sizeof(kvs_router_t));
+
+    ro->sim = sim;
+    ro->probed = -KVS_ROUTER_PROBE;
+    ro->conf = *(const kvs_router_conf_t *) policy->conf;
+
+    kvs_rng_seed(&ro->lose, sim->seed, 0x6c6f73650e55ULL);
+
+    ro->rows = kvr_max(sim->fleet.routers, 1);
+
+    size = kvr_load_size(ro->rows, KVS_REPLICAS);
+    ro->load = aligned_alloc(KVR_CACHE_LINE, (size + KVR_CACHE_LINE)
+                                             & ~(size_t) (KVR_CACHE_LINE - 1));
+    memset(ro->load, 0, size);
+    kvr_load_init(ro->load, ro->rows, KVS_REPLICAS);
+
+    for (i = 0; i < ro->rows; i++) {
+        kvr_load_claim(ro->load, kvr_load_owner(i + 1, 1), 1);
+    }
+
+    if (ro->conf.policy == KVR_POLICY_PREFIX) {
+        kvs_router_ring(ro);
+    }
+
+    memset(&px, 0, sizeof(px));
+
+    if (ro->conf.state == KVS_STATE_TRUE) {
+        ro->coming = kvs_prefix_create(&px);
+        return ro;
+    }
+
+    if (ro->conf.state == KVS_STATE_LRU) {
+        px.capacity = (uint32_t) (ro->conf.capacity * sim->blocks);
+        px.ttl = ro->conf.ttl;
+        ro->lru = kvs_prefix_create(&px);
+        return ro;
+    }
+
+    size = KVS_ROUTER_ZONE;
+
+    ro->index = aligned_alloc(KVR_CACHE_LINE, size);
+    memset((void *) ro->index, 0, size);
+    kvr_index_init(ro->index, kvr_index_lines(size));
+
+    units = KVS_ROUTER_CAPACITY / KVS_UNIT_BYTES;
+
+    if (ro->conf.assumed) {
+        units = (uint64_t) ro->conf.assumed * 1024 * 1024 / KVS_UNIT_BYTES;
+    }
+
+    if (ro->conf.capacity > 0) {
+        units = (uint64_t) (ro->conf.capacity * sim->blocks);
+    }
+
+    for (i = 0; i < sim->n; i++) {
+        kvr_index_flush(ro->index, i);
+        kvr_index_capacity(ro->index, i, units, ro->conf.reported);
+    }
+
+    return ro;
+}
+
+
+void
+kvs_router_destroy(void *data)
+{
+    kvs_router_t *ro = data;
+
+    if (ro->lru) {
+        kvs_prefix_destroy(ro->lru);
+    }
+
+    if (ro->coming) {
+        kvs_prefix_destroy(ro->coming);
+    }
+
+    free((void *) ro->index);
+    free((void *) ro->hot);
+    free(ro->ring.point);
+    free(ro->load);
+    free(ro);
+}
+
+
+/* the entries of a chain that the index is to have */
+static uint32_t
+kvs_router_chain(kvs_router_t *ro, const uint64_t *chain, uint32_t units)
+{
+    uint32_t  i, n;
+
+    n = kvr_min(kvr_chain_entries(units), KVS_ROUTER_ENTRIES);
+
+    for (i = 0; i < n; i++) {
+        ro->chain[i] = chain[kvr_chain_depth(i) - 1];
+    }
+
+    return n;
+}
+
+
+/* units of the prompt that each replica holds */
+static void
+kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
+    uint32_t *matched)
+{
+    uint32_t   i, n, coming[KVS_REPLICAS];
+    uint64_t   m, set;
+    kvs_sim_t  *sim;
+
+    sim = ro->sim;
+    set = sim->up;
+
+    switch (ro->conf.state) {
+
+    case KVS_STATE_TRUE:
+        kvs_prefix_match(ro->coming, rq->chain, rq->units, set, now, coming,
+                         NULL);
+
+        for (m = set; m; m &= m - 1) {
+            i = (uint32_t) __builtin_ctzll(m);
+
+            kvs_sim_settle(sim, i);
+
+            n = kve_replica_match(sim->replica[i], rq->chain, rq->units,
+                                  rq->tokens)
+                / KVS_UNIT_TOKENS;
+            matched[i] = kvr_max(n, coming[i]);
+        }
+
+        return;
+
+    case KVS_STATE_LRU:
+        kvs_prefix_match(ro->lru, rq->chain, rq->units, set, now, matched,
+                         NULL);
+        return;
+
+    case KVS_STATE_INDEX:
+        break;
+    }
+
+    n = kvs_router_chain(ro, rq->chain, rq->units);
+
+    if (ro->conf.lost > 0) {
+        for (i = 0; i < n; i++) {
+            if (kvs_rng_uniform(&ro->lose) < ro->conf.lost) {
+                ro->chain[i] ^= 0x5555555555555555ULL;
+            }
+        }
+    }
+
+    kvr_index_lookup(ro->index, ro->chain, n, set, matched);
+}
+
+
+static void
+kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
+    const uint64_t *chain, uint32_t units, uint32_t matched)
+{
+    uint32_t      n;
+    kvr_lesson_t  lesson;
+
+    switch (ro->conf.state) {
+
+    case KVS_STATE_TRUE:
+        return;
+
+    case KVS_STATE_LRU:
+        kvs_prefix_insert(ro->lru, chain, units, rq->replica, now);
+        return;
+
+    case KVS_STATE_INDEX:
+        break;
+    }
+
+    n = kvs_router_chain(ro, chain, units);
+
+    if (n) {
+        kvr_index_learn(ro->index, ro->chain, n, units, rq->replica, matched,
+                        rq->started ? &lesson : &rq->lesson);
+    }
+}
+
+
+/* bytes of the prompt behind what is matched that each replica holds */
+static void
+kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
+    uint64_t *chunks)
+{
+    uint32_t  i, r;
+    uint64_t  has;
+
+    for (i = 0; i < rq->units; i++) {
+        has = kvr_index_holds(ro->index, rq->req.digests[i], ro->sim->up);
+
+        for ( /* void */ ; has; has &= has - 1) {
+            r = (uint32_t) __builtin_ctzll(has);
+            chunks[r] += i >= matched[r] ? KVS_UNIT_BYTES : 0;
+        }
+    }
+}
+
+
+/* what an engine has more than we know of came past us */
+static void
+kvs_router_probe(kvs_router_t *ro, double now)
+{
+    uint32_t     i, active, has, waits;
+    kve_stats_t  st;
+
+    if (now < ro->probed + KVS_ROUTER_PROBE) {
+        return;
+    }
+
+    ro->probed = now;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        kve_replica_stats(ro->sim->replica[i], &st);
+
+        active = kvr_load_get(ro->load, i).active;
+        has = st.running + st.waiting;
+        waits = st.waiting + st.prefilling;
+
+        ro->others[i] = has - kvr_min(has, active);
+        ro->others_waiting[i] = waits - kvr_min(waits,
+                                                ro->extra[i].prefilling);
+    }
+}
+
+
+/* as ngx_http_kvroute_match_prefix() and _session_find() do it */
+static void
+kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const uint32_t *id, uint32_t n, double now)
+{
+    uint32_t  i, entry, entries, peer, life;
+
+    if (ro->conf.policy == KVR_POLICY_STICKY) {
+
+        req->keyed = 1;
+        req->key = rq->key_session;
+
+        peer = kvr_index_bound(ro->index, req->key, (uint32_t) now, &life);
+
+        for (i = 0; i < n; i++) {
+            cand[i].bound = (id[i] == peer);
+        }
+
+        return;
+    }
+
+    entries = kvs_router_chain(ro, rq->chain, rq->units);
+
+    if (entries == 0) {
+        return;
+    }
+
+    kvr_hot_add(ro->hot, ro->chain, entries);
+
+    if (req->conf && req->conf->length) {
+        entry = kvr_chain_entries(kvr_max(req->conf->length / KVS_UNIT_BYTES,
+                                          1));
+        entry = kvr_min(entry, entries) - 1;
+
+    } else {
+        entry = kvr_hot_entry(ro->hot, ro->chain, entries, 0.5 / ro->sim->n);
+    }
+
+    req->key = ro->chain[entry];
+    req->keyed = 1;
+    req->ring = &ro->ring;
+    req->places = ro->sim->n;
+}
+
+
+uint32_t
+kvs_router_pick(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
+    uint32_t               by_place[KVS_REPLICAS];
+    uint64_t               m, seen[1], chunks[KVS_REPLICAS];
+    kvs_extra_t            extra[KVS_REPLICAS];
+    kvr_load_sum_t         sum;
+    kvr_decision_t         d;
+    kvr_candidate_t       *c, cand[KVS_REPLICAS];
+    kvr_policy_request_t   req;
+
+    memset(matched, 0, sizeof(matched));
+
+    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+        kvs_router_match(ro, rq, now, matched);
+    }
+
+    if (ro->conf.probe) {
+        kvs_router_probe(ro, now);
+    }
+
+    memset(chunks, 0, sizeof(chunks));
+
+    if (ro->conf.conf && ro->conf.conf->chunks && rq->req.digests) {
+        kvs_router_chunks(ro, rq, matched, chunks);
+    }
+
+    n = 0;
+
+    for (m = ro->sim->up; m; m &= m - 1) {
+        i = (uint32_t) __builtin_ctzll(m);
+
+        sum = kvr_load_get(ro->load, i);
+
+        c = &cand[n];
+        memset(c, 0, sizeof(kvr_candidate_t));
+
+        c->weight = 1;
+        c->active = sum.active;
+        c->unanswered = ro->extra[i].prefilling;
+
+        if (ro->conf.probe) {
+            c->active += ro->others[i];
+            c->unanswered += ro->others_waiting[i];
+        }
+
+        c->pending = sum.pending;
+        c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
+                             rq->bytes);
+        c->chunks = chunks[i];
+        c->place = i;
+        c->idle = ro->given - ro->last[i];
+        c->current_weight = ro->current[i];
+        c->effective_weight = 1;
+
+        extra[n] = ro->extra[i];
+        id[n++] = i;
+    }
+
+    memset(&req, 0, sizeof(req));
+
+    req.conf = ro->conf.conf;
+    req.policy = ro->conf.policy;
+    req.bytes = rq->bytes;
+    req.random = kvs_rng_next(&ro->sim->rng);
+    req.parsed = 1;
+    req.retry = rq->attempts > 1;
+
+    if (ro->conf.policy == KVR_POLICY_PREFIX
+        || ro->conf.policy == KVR_POLICY_STICKY)
+    {
+        req.by_place = by_place;
+        req.seen = seen;
+
+        kvs_router_key(ro, rq, &req, cand, id, n, now);
+    }
+
+    if (ro->conf.lab) {
+        ro->conf.lab(&ro->conf, &req, cand, extra, n);
+        d.pick = kvs_lab_least(&req, cand, n);
+        d.matched = cand[d.pick].matched;
+
+    } else {
+        kvr_policy_pick(&req, cand, n, &d);
+    }
+
+    for (i = 0; i < n; i++) {
+        ro->current[id[i]] = cand[i].current_weight;
+    }
+
+    i = id[d.pick];
+    row = (uint32_t) (rq->id % ro->rows);
+
+    rq->replica = i;
+    rq->pending = rq->bytes - kvr_min(d.matched, rq->bytes);
+    rq->matched = (uint32_t) (d.matched / KVS_TOKEN_BYTES);
+    rq->charge = row;
+
+    kvr_load_add(ro->load, row, i, 1, (int64_t) rq->pending);
+
+    ro->extra[i].prefilling++;
+    ro->last[i] = ++ro->given;
+
+    if (ro->conf.policy == KVR_POLICY_STICKY) {
+        kvr_index_bind(ro->index, rq->key_session, i, 1,
+                       (uint32_t) now + 3600);
+    }
+
+    if (ro->conf.conf && ro->conf.conf->chunks && rq->req.digests) {
+        for (row = 0; row < rq->units; row++) {
+            kvr_index_note(ro->index, rq->req.digests[row], i);
+        }
+    }
+
+    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+
+        kvs_router_teach(ro, rq, now, rq->chain, rq->units, matched[i]);
+
+        if (ro->coming) {
+            kvs_prefix_hold(ro->coming, rq->chain, rq->units, i);
+            rq->taught = 1;
+        }
+    }
+
+    return i;
+}
+
+
+void
+kvs_router_admitted(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    if (ro->coming && rq->taught) {
+        rq->taught = 0;
+        kvs_prefix_drop(ro->coming, rq->chain, rq->units, rq->replica);
+    }
+}
+
+
+void
+kvs_router_headers(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    if (ro->conf.early && !rq->started) {
+        kvr_load_add(ro->load, rq->charge, rq->replica, 0,
+                     -(int64_t) rq->pending);
+        rq->pending = 0;
+    }
+}
+
+
+void
+kvs_router_first(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    kvr_load_add(ro->load, rq->charge, rq->replica, 0, -(int64_t) rq->pending);
+
+    rq->pending = 0;
+    rq->lesson.valid = 0;
+
+    ro->extra[rq->replica].prefilling--;
+    ro->extra[rq->replica].resident += rq->bytes;
+}
+
+
+void
+kvs_router_restarted(void *data, uint32_t replica, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    if (ro->conf.flush) {
+
+        if (ro->index) {
+            kvr_index_flush(ro->index, replica);
+        }
+
+        if (ro->lru) {
+            kvs_prefix_flush(ro->lru, replica);
+        }
+    }
+}
+
+
+void
+kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
+{
+    kvs_router_t *ro = data;
+
+    uint32_t  n;
+
+    kvs_router_admitted(ro, rq, now);
+
+    kvr_load_add(ro->load, rq->charge, rq->replica, -1, -(int64_t) rq->pending);
+
+    rq->pending = 0;
+
+    if (rq->started) {
+        ro->extra[rq->replica].resident -= rq->bytes;
+
+    } else {
+        ro->extra[rq->replica].prefilling--;
+    }
+
+    if (rq->lesson.valid) {
+        rq->lesson.valid = 0;
+
+        n = kvs_router_chain(ro, rq->chain, rq->units);
+        kvr_index_forget(ro->index, ro->chain, n, &rq->lesson);
+        return;
+    }
+
+    if (ok && ro->conf.replies && rq->req.nhashes > rq->units) {
+        kvs_router_teach(ro, rq, now, rq->chain, rq->req.nhashes, rq->units);
+    }
+}

@@ -1,0 +1,237 @@
+#include "scenario.h"
+
+
+/* models on cards */
+#define KVS_8B    "llama-8b-bf16-h100"
+#define KVS_24B   "devstral-24b-fp8-h100"
+#define KVS_24B2  "devstral-24b-fp8-h100-tp2"
+#define KVS_70B   "llama-70b-bf16-h100-tp4"
+#define KVS_L40S  "llama-8b-bf16-l40s"
+
+
+/* workloads */
+
+#define KVS_CONVERSATION                                                      \
+    { .shape = KVS_TRACE, .trace = "conversation" }
+
+#define KVS_SYNTHETIC                                                         \
+    { .shape = KVS_TRACE, .trace = "synthetic" }
+
+/* one prompt of 2,000 tokens that all share; long replies, or long questions */
+
+#define KVS_HOT_DECODE                                                        \
+    { .shape = KVS_HOT, .prefixes = 1,                                        \
+      .prefix_min = 2000, .prefix_max = 2000,                                 \
+      .question = { 80, 0.8 }, .output = { 400, 0.8 } }
+
+#define KVS_HOT_PREFILL                                                       \
+    { .shape = KVS_HOT, .prefixes = 1,                                        \
+      .prefix_min = 2000, .prefix_max = 2000,                                 \
+      .question = { 4000, 0.8 }, .output = { 40, 0.8 } }
+
+#define KVS_ZIPF                                                              \
+    { .shape = KVS_HOT, .prefixes = 400, .zipf = 1.0,                         \
+      .prefix_min = 1000, .prefix_max = 8000,                                 \
+      .question = { 200, 1.0 }, .output = { 150, 0.8 } }
+
+/* tool loops: 15 steps of 400 tokens over one of a few system prompts */
+
+#define KVS_AGENT(pause_s)                                                    \
+    { .shape = KVS_AGENTS, .prefixes = 4, .zipf = 1.0,                        \
+      .prefix_min = 3000, .prefix_max = 5000,                                 \
+      .question = { 400, 1.1 }, .output = { 200, 0.8 },                       \
+      .steps = { 15, 0.6 }, .pause = { pause_s, 0.8 } }
+
+#define KVS_PEOPLE                                                            \
+    { .shape = KVS_AGENTS, .prefixes = 20, .zipf = 1.0,                       \
+      .prefix_min = 200, .prefix_max = 1500,                                  \
+      .question = { 120, 1.0 }, .output = { 300, 0.8 },                       \
+      .steps = { 5, 0.8 }, .pause = { 10, 0.8 } }
+
+#define KVS_SHORT                                                             \
+    { .shape = KVS_HOT,                                                       \
+      .question = { 300, 1.0 }, .output = { 200, 0.8 } }
+
+#define KVS_REASON                                                            \
+    { .shape = KVS_HOT, .prefixes = 8, .zipf = 0.8,                           \
+      .prefix_min = 300, .prefix_max = 1000,                                  \
+      .question = { 200, 0.8 }, .output = { 2500, 0.9 } }
+
+#define KVS_MIX                                                               \
+    { .shape = KVS_MIXED, .prefixes = 50, .zipf = 1.0,                        \
+      .prefix_min = 300, .prefix_max = 2000,                                  \
+      .question = { 200, 1.0 }, .output = { 200, 0.8 },                       \
+      .document = { 14000, 0.9 }, .share = 0.08 }
+
+/* 8 of 2,000 documents, a reply of so many tokens */
+
+#define KVS_DOCS(out)                                                         \
+    { .shape = KVS_RAG, .prefixes = 2000, .zipf = 0.9,                        \
+      .prefix_min = 400, .prefix_max = 1000, .parts = 8,                      \
+      .question = { 60, 0.6 }, .output = { out, 0.6 } }
+
+#define KVS_SIBLINGS                                                          \
+    { .shape = KVS_BURST, .parts = 16, .spread = 0.2,                         \
+      .prefix_min = 1000, .prefix_max = 8000,                                 \
+      .question = { 150, 0.8 }, .output = { 250, 0.8 } }
+
+
+#define KVS_FLEET(hw, ...)                                                    \
+    { .hardware = hw, .replicas = __VA_ARGS__ }
+
+
+const double  kvs_loads_always[KVS_LOADS + 1] = { 0.6, 0.9, 1.15, 1.5 };
+const double  kvs_loads_full[KVS_LOADS + 1] =
+    { 0.4, 0.7, 0.9, 1.1, 1.3, 1.7 };
+
+
+const kvs_scenario_t  kvs_scenarios[] = {
+
+    /* Mooncake's traces */
+
+    { "conversation", KVS_ALWAYS|KVS_INDEX, KVS_FLEET(KVS_8B, 8),
+      KVS_CONVERSATION, NULL },
+    { "conversation_ample", KVS_FULL|KVS_INDEX,
+      KVS_FLEET(KVS_8B, 8, .kv_tokens = 4000000), KVS_CONVERSATION, NULL },
+    { "conversation_24b", KVS_FULL, KVS_FLEET(KVS_24B, 8), KVS_CONVERSATION,
+      NULL },
+    { "conversation_4", KVS_FULL, KVS_FLEET(KVS_8B, 4), KVS_CONVERSATION,
+      NULL },
+    { "synthetic", KVS_ALWAYS|KVS_INDEX, KVS_FLEET(KVS_8B, 8),
+      KVS_SYNTHETIC, NULL },
+    { "synthetic_70b", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_70B, 8),
+      KVS_SYNTHETIC, NULL },
+    { "synthetic_starved", KVS_FULL|KVS_INDEX|KVS_STARVED,
+      KVS_FLEET(KVS_8B, 8, .kv_tokens = 160000), KVS_SYNTHETIC, NULL },
+
+    /* hot prefixes */
+
+    { "hot_decode", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_HOT_DECODE, NULL },
+    { "hot_decode_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_HOT_DECODE,
+      NULL },
+    { "hot_decode_32", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_8B, 32),
+      KVS_HOT_DECODE, NULL },
+    { "hot_prefill", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_HOT_PREFILL,
+      NULL },
+    { "hot_prefill_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_HOT_PREFILL,
+      NULL },
+    { "zipf", KVS_ALWAYS|KVS_INDEX, KVS_FLEET(KVS_8B, 8), KVS_ZIPF, NULL },
+    { "zipf_starved", KVS_FULL|KVS_INDEX|KVS_STARVED,
+      KVS_FLEET(KVS_8B, 8, .kv_tokens = 120000), KVS_ZIPF, NULL },
+    { "zipf_24b_2", KVS_FULL, KVS_FLEET(KVS_24B, 2), KVS_ZIPF, NULL },
+    { "zipf_l40s_16", KVS_FULL, KVS_FLEET(KVS_L40S, 16), KVS_ZIPF, NULL },
+
+    /* agents and people */
+
+    { "agents", KVS_ALWAYS|KVS_INDEX, KVS_FLEET(KVS_24B2, 4), KVS_AGENT(2),
+      NULL },
+    { "agents_paced", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_24B, 8),
+      KVS_AGENT(12), NULL },
+    { "agents_starved", KVS_ALWAYS|KVS_INDEX|KVS_STARVED,
+      KVS_FLEET(KVS_24B, 8, .kv_tokens = 120000), KVS_AGENT(5), NULL },
+    { "agents_2", KVS_FULL, KVS_FLEET(KVS_8B, 2), KVS_AGENT(3), NULL },
+    { "agents_32", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_24B2, 32),
+      KVS_AGENT(5), NULL },
+    { "agents_64", KVS_FULL, KVS_FLEET(KVS_8B, 64), KVS_AGENT(5), NULL },
+    { "people", KVS_ALWAYS|KVS_INDEX, KVS_FLEET(KVS_8B, 8), KVS_PEOPLE,
+      NULL },
+    { "people_70b", KVS_FULL|KVS_INDEX, KVS_FLEET(KVS_70B, 8), KVS_PEOPLE,
+      NULL },
+
+    /* little or nothing to reuse */
+
+    { "short", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_SHORT, NULL },
+    { "short_70b", KVS_FULL, KVS_FLEET(KVS_70B, 4), KVS_SHORT, NULL },
+    { "reason", KVS_FULL, KVS_FLEET(KVS_8B, 8), KVS_REASON, NULL },
+    { "mixed", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_MIX, NULL },
+    { "mixed_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_MIX, NULL },
+    { "mixed_l40s_16", KVS_FULL, KVS_FLEET(KVS_L40S, 16), KVS_MIX, NULL },
+
+    /* documents */
+
+    { "rag_19", KVS_FULL, KVS_FLEET(KVS_8B, 8), KVS_DOCS(300), NULL },
+    { "rag_47", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_DOCS(120), NULL },
+    { "rag_19_chunks", KVS_FULL, KVS_FLEET(KVS_8B, 8, .chunk_reuse = 1),
+      KVS_DOCS(300), NULL },
+    { "rag_47_chunks", KVS_FULL, KVS_FLEET(KVS_8B, 8, .chunk_reuse = 1),
+      KVS_DOCS(120), NULL },
+
+    /* siblings */
+
+    { "burst", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8), KVS_SIBLINGS, NULL },
+    { "burst_70b", KVS_FULL, KVS_FLEET(KVS_70B, 8), KVS_SIBLINGS, NULL },
+
+    /* things happen */
+
+    { "agents_restart", KVS_ALWAYS,
+      KVS_FLEET(KVS_24B2, 4, .restart_at = 0.5, .restart_for = 30),
+      KVS_AGENT(2), "agents" },
+    { "people_restart", KVS_FULL,
+      KVS_FLEET(KVS_8B, 8, .restart_at = 0.5, .restart_for = 30), KVS_PEOPLE,
+      "people" },
+    { "agents_slow", KVS_ALWAYS, KVS_FLEET(KVS_24B2, 4, .slow = 0.5),
+      KVS_AGENT(2), NULL },
+    { "mixed_slow", KVS_FULL, KVS_FLEET(KVS_8B, 8, .slow = 0.5), KVS_MIX,
+      NULL },
+    { "agents_added", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .add_at = 0.5),
+      KVS_AGENT(2), NULL },
+    { "people_added", KVS_FULL, KVS_FLEET(KVS_8B, 8, .add_at = 0.5),
+      KVS_PEOPLE, NULL },
+    { "mixed_foreign", KVS_FULL, KVS_FLEET(KVS_8B, 8, .foreign = 0.15),
+      KVS_MIX, NULL },
+    { "people_foreign", KVS_ALWAYS, KVS_FLEET(KVS_8B, 8, .foreign = 0.15),
+      KVS_PEOPLE, NULL },
+    { "mixed_aborts", KVS_FULL, KVS_FLEET(KVS_8B, 8, .aborts = 0.2), KVS_MIX,
+      "mixed" },
+    { "zipf_aborts", KVS_FULL, KVS_FLEET(KVS_8B, 8, .aborts = 0.2), KVS_ZIPF,
+      "zipf" },
+
+    /* several routers, with one memory and each for itself */
+
+    { "agents_routers_4", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .routers = 4),
+      KVS_AGENT(2), "agents" },
+    { "agents_apart_2", KVS_FULL,
+      KVS_FLEET(KVS_24B2, 4, .routers = 2, .unshared = 1), KVS_AGENT(2),
+      "agents" },
+    { "agents_apart_4", KVS_FULL,
+      KVS_FLEET(KVS_24B2, 4, .routers = 4, .unshared = 1), KVS_AGENT(2),
+      "agents" },
+    { "agents_apart_8", KVS_FULL,
+      KVS_FLEET(KVS_24B2, 4, .routers = 8, .unshared = 1), KVS_AGENT(2),
+      "agents" },
+    { "zipf_routers_8", KVS_FULL, KVS_FLEET(KVS_8B, 8, .routers = 8),
+      KVS_ZIPF, "zipf" },
+    { "zipf_apart_8", KVS_FULL,
+      KVS_FLEET(KVS_8B, 8, .routers = 8, .unshared = 1), KVS_ZIPF, "zipf" },
+
+    { .name = NULL }
+};
+
+
+/* under least_request, as "contest --calibrate" found them */
+
+static const struct {
+    const char  *name;
+    double       knee;
+} kvs_knees[] = {
+#include "knees.inc"
+    { NULL, 0 }
+};
+
+
+double
+kvs_scenario_knee(const kvs_scenario_t *sc)
+{
+    size_t       i;
+    const char  *name;
+
+    name = sc->knee_of ? sc->knee_of : sc->name;
+
+    for (i = 0; kvs_knees[i].name; i++) {
+        if (strcmp(kvs_knees[i].name, name) == 0) {
+            return kvs_knees[i].knee;
+        }
+    }
+
+    return 0;
+}

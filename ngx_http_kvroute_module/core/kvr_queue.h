@@ -1,0 +1,197 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_QUEUE_H_INCLUDED_
+#define _KVR_QUEUE_H_INCLUDED_
+
+
+/*
+ * The order in which waiting requests are let in.
+ *
+ *     class     the lower number first, always
+ *     turn      among tenants of a class: the one that was given least, in
+ *               bytes of uncached work over its weight
+ *     due       within a tenant: the earlier moment first, which is the
+ *               deadline, or else   arrival + work / KVR_QUEUE_AGING
+ *
+ * Small requests go before large ones, but a large one that waits is passed
+ * only by those that arrive within work / KVR_QUEUE_AGING of it: that is its
+ * aging bound, and the order of two requests never changes while they wait.
+ *
+ * Turns are virtual time, as in start-time fair queueing (Goyal, Vin, Cheng:
+ * SIGCOMM 96): what a tenant is given moves its turn on by work / weight, and
+ * one that comes back from being idle begins where the class is now.  In the
+ * long run that is what deficit round robin gives, without a round to keep.
+ *
+ * Ownership.  Each process has its own waiting requests, in heaps that nobody
+ * else sees (kvr_queue_t).  The processes share a board (kvr_queue_board_t): a
+ * row for each, written by its owner only, says what would come first there,
+ * and how many wait.  A row that has not been written for KVR_QUEUE_STALE is
+ * one of a process that is gone or stuck, and holds up nobody.
+ *
+ * Who lets a request in reserves room for it first, then moves the board's
+ * sequence on by compare and swap, from the value that it had before the rows
+ * were compared; if another was faster it takes the reservation back and looks
+ * again.  So of two processes that see the same room only one takes it, and the
+ * one whose head comes first.  There is no lock, and nothing that a process
+ * killed anywhere in between leaves for others to mend.
+ */
+
+
+#include "kvr_core.h"
+
+
+#define KVR_QUEUE_CLASSES   8
+#define KVR_QUEUE_NORMAL    3        /* class of those that have no other */
+#define KVR_QUEUE_TENANTS   64       /* those beyond share the last place */
+#define KVR_QUEUE_ROWS      129
+#define KVR_QUEUE_AGING     64       /* bytes of work for 1 ms of waiting */
+#define KVR_QUEUE_UNIT      64       /* bytes of work that are one of a turn */
+#define KVR_QUEUE_STALE     250      /* ms */
+#define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
+
+
+typedef struct kvr_queue_item_s  kvr_queue_item_t;
+
+/* a waiting request; memory is the caller's */
+struct kvr_queue_item_s {
+    uint32_t            due;         /* ms */
+    uint32_t            arrival;     /* ms */
+    uint64_t            work;        /* bytes */
+    uint64_t            bytes;       /* that it keeps while it waits */
+    uint32_t            weight;      /* of the tenant, from 1 */
+    uint8_t             class;
+    uint8_t             tenant;      /* place */
+    uint8_t             waiting;
+
+    kvr_queue_item_t   *child;       /* pairing heap */
+    kvr_queue_item_t   *next;
+    kvr_queue_item_t   *prev;        /* sibling before, or the parent */
+};
+
+
+/* those that wait in this process */
+typedef struct {
+    uint32_t            n;
+    uint64_t            bytes;
+    uint32_t            depth[KVR_QUEUE_CLASSES];
+    uint64_t            tenants[KVR_QUEUE_CLASSES];  /* that have any */
+    kvr_queue_item_t   *heap[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
+} kvr_queue_t;
+
+
+/* turn in the upper half, due in the lower; both wrap */
+typedef uint64_t  kvr_queue_key_t;
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t    seen;        /* ms */
+    _Atomic uint64_t    bytes;
+    _Atomic uint32_t    depth[KVR_QUEUE_CLASSES];
+    _Atomic uint64_t    key[KVR_QUEUE_CLASSES];
+} kvr_queue_row_t;
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t    hash;        /* 0: free */
+    _Atomic uint64_t    used;        /* ms */
+    _Atomic uint64_t    served;      /* bytes, ever */
+    _Atomic uint32_t    turn[KVR_QUEUE_CLASSES];
+} kvr_queue_tenant_t;
+
+
+/* counters, since the board was made */
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t    passed;      /* did not have to wait */
+    _Atomic uint64_t    waited;
+    _Atomic uint64_t    wait_ms;     /* of those */
+    _Atomic uint64_t    full;        /* turned away */
+    _Atomic uint64_t    timeouts;
+    _Atomic uint64_t    late;        /* deadline passed */
+    _Atomic uint64_t    shed;        /* gave way to a higher class */
+    _Atomic uint64_t    gone;        /* the client left */
+} kvr_queue_stats_t;
+
+
+typedef struct {
+    _Atomic uint64_t    sequence;
+    _Atomic uint32_t    rows;        /* none from here on was ever used */
+    _Atomic uint32_t    turn[KVR_QUEUE_CLASSES];  /* of the last let in */
+    _Atomic uint32_t    wanted[KVR_QUEUE_CLASSES];  /* to be shed */
+    _Atomic uint64_t    rate;        /* let in, 1/1000 a second, smoothed */
+    _Atomic uint64_t    last;        /* ms */
+
+    kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
+    kvr_queue_tenant_t  tenant[KVR_QUEUE_TENANTS];
+    kvr_queue_row_t     row[KVR_QUEUE_ROWS];
+} kvr_queue_board_t;
+
+
+/*
+ * Reserves room for the item, returns 0 if there is none.  With item NULL takes
+ * the last reservation back.
+ */
+typedef int (*kvr_queue_room_pt)(void *data, kvr_queue_item_t *item);
+
+
+/* the place of a tenant on the board, by a hash of its name */
+uint8_t kvr_queue_tenant(kvr_queue_board_t *board, uint64_t hash,
+    uint64_t now);
+
+/*
+ * Sets up an item that arrives now.  class 0 .. KVR_QUEUE_CLASSES - 1; weight
+ * from 1; deadline in ms from now, 0 for none.  The caller may change due and
+ * set bytes before the item is entered.
+ */
+void kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
+    uint8_t tenant, uint32_t weight, uint64_t work, uint32_t deadline);
+
+/* enters an item with those that wait, and takes it out again */
+void kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
+    kvr_queue_item_t *item);
+void kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item);
+
+/* the first of them, or NULL */
+kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
+    kvr_queue_key_t *key);
+
+/* one to be turned away for another of a class above it, or NULL */
+kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
+
+/* tells the board of this process's queue; to be called every few ms */
+void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
+    kvr_queue_t *q, uint64_t now);
+
+/*
+ * Lets an item in if none that waits anywhere comes before it and there is
+ * room; else returns KVR_DECLINED.  The item may be waiting here, and is taken
+ * out then, or have just arrived.
+ */
+int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
+    kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
+
+/* how many wait in all processes, of classes up to this one, and their bytes */
+uint32_t kvr_queue_depth(kvr_queue_board_t *board, unsigned class,
+    uint64_t now);
+uint64_t kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now);
+
+/*
+ * Asks for one of a lower class to be turned away in whatever process has one;
+ * KVR_DECLINED if none has.
+ */
+int kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now);
+
+/* takes such a wish on; KVR_DECLINED if another was faster */
+int kvr_queue_take(kvr_queue_board_t *board, unsigned class);
+
+/* seconds after which one turned away now may try again, from 1 */
+uint32_t kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now);
+
+
+#endif /* _KVR_QUEUE_H_INCLUDED_ */

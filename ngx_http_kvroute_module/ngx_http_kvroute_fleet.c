@@ -1,0 +1,249 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What there is to say of upstreams and their peers, read in one place, so
+ * that the formats of the status cannot disagree.  Nothing is allocated while
+ * the peers are locked.
+ */
+
+
+#include "ngx_http_kvroute_status.h"
+
+
+/* longer names of servers are cut */
+#define NGX_HTTP_KVROUTE_SERVER_LEN  255
+
+
+static ngx_int_t ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_fleet_t *fleet);
+static void ngx_http_kvroute_fleet_peer(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_fleet_peer_t *p);
+static void ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_fleet_peer_t *p);
+static void ngx_http_kvroute_fleet_copy(ngx_str_t *dst, ngx_str_t *src,
+    size_t max);
+static const char *ngx_http_kvroute_fleet_state(
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
+    uint32_t id);
+
+
+const char  *ngx_http_kvroute_states[] = {
+    "up", "unavail", "draining", "down", NULL
+};
+
+
+ngx_http_kvroute_fleet_t *
+ngx_http_kvroute_fleet_read(ngx_http_request_t *r)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_fleet_t       *fleet;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    fleet = ngx_pcalloc(r->pool, (kmcf->upstreams.nelts + 1)
+                                 * sizeof(ngx_http_kvroute_fleet_t));
+    if (fleet == NULL) {
+        return NULL;
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        if (ngx_http_kvroute_fleet_upstream(r, uscf[i], &fleet[i]) != NGX_OK) {
+            return NULL;
+        }
+    }
+
+    return fleet;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_fleet_t *fleet)
+{
+    u_char                         *names;
+    size_t                          len;
+    ngx_uint_t                      i, k, n;
+    kvr_upstream_t                 *upstream;
+    ngx_http_kvroute_list_t        *list;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_upstream_rr_peer_t    *peer;
+    ngx_http_upstream_rr_peers_t   *peers;
+    ngx_http_kvroute_fleet_peer_t  *p;
+
+    conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+    peers = uscf->peer.data;
+
+    if (conf->config != ngx_http_kvroute_peers_config(peers)
+        && ngx_http_kvroute_peers_find(conf, r->connection->log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    fleet->name = uscf->host;
+    fleet->conf = conf;
+
+    n = conf->list[0].number + conf->list[1].number;
+    len = KVR_REGISTRY_NAME_LEN + NGX_HTTP_KVROUTE_SERVER_LEN;
+
+    fleet->peer = ngx_pcalloc(r->pool,
+                              (n + 1) * sizeof(ngx_http_kvroute_fleet_peer_t));
+    names = ngx_pnalloc(r->pool, (n + 1) * len);
+
+    if (fleet->peer == NULL || names == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+
+        list = &conf->list[k];
+
+        ngx_http_upstream_rr_peers_rlock(peers);
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number;
+             peer = peer->next, i++)
+        {
+            p = &fleet->peer[fleet->number++];
+
+            p->name.data = names;
+            p->server.data = names + KVR_REGISTRY_NAME_LEN;
+            names += len;
+
+            p->id = list->id[i];
+            p->seat = list->seat[i];
+            p->backup = k;
+
+            ngx_http_kvroute_fleet_peer(conf, peer, p);
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+    }
+
+    for (i = 0; i < fleet->number; i++) {
+        p = &fleet->peer[i];
+
+        if (p->id == KVR_REGISTRY_NONE) {
+            continue;
+        }
+
+        ngx_http_kvroute_fleet_counters(conf, p);
+
+        for (k = 0; k < KVR_REASON_MAX; k++) {
+            fleet->reason[k] += p->reason[k];
+        }
+    }
+
+    upstream = &conf->zone->sh->registry->upstream[conf->number];
+
+    if (upstream->len == uscf->host.len
+        && ngx_memcmp(upstream->name, uscf->host.data, uscf->host.len) == 0)
+    {
+        fleet->shared = upstream;
+    }
+
+    return NGX_OK;
+}
+
+
+/* called under the peers' lock */
+static void
+ngx_http_kvroute_fleet_peer(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_fleet_peer_t *p)
+{
+    ngx_http_kvroute_fleet_copy(&p->name, &peer->name, KVR_REGISTRY_NAME_LEN);
+    ngx_http_kvroute_fleet_copy(&p->server, &peer->server,
+                                NGX_HTTP_KVROUTE_SERVER_LEN);
+
+    p->state = ngx_http_kvroute_fleet_state(conf, peer, p->id);
+    p->weight = (ngx_uint_t) peer->weight;
+    p->max_conns = peer->max_conns;
+    p->conns = peer->conns;
+    p->own.active = (uint32_t) peer->conns;
+}
+
+
+static void
+ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_fleet_peer_t *p)
+{
+    ngx_uint_t                 i;
+    kvr_seat_t                *s;
+    kvr_index_peer_t          *ip;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = conf->zone->sh;
+    s = &sh->registry->seat[p->seat];
+    ip = &sh->index->peer[p->id];
+
+    p->own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
+    p->all = kvr_load_get(sh->load, p->id);
+    p->unanswered = kvr_load_get(sh->load, kvr_registry_resident(p->id)).active;
+
+    p->requests = kvr_get(&s->requests);
+    p->fails = kvr_get(&s->fails);
+    p->unavail = kvr_get(&s->unavail);
+    p->prompt = kvr_get(&s->prompt);
+    p->matched = kvr_get(&s->matched);
+    p->best = kvr_get(&s->best);
+    p->selected = kvr_get(&s->selected);
+    p->firsts = kvr_get(&s->firsts);
+    p->ttft = kvr_get(&s->ttft);
+
+    for (i = 0; i < 5; i++) {
+        p->responses[i] = kvr_get(&s->responses[i]);
+    }
+
+    for (i = 0; i < KVR_REASON_MAX; i++) {
+        p->reason[i] = kvr_get(&s->reason[i]);
+    }
+
+    p->capacity = (uint64_t) kvr_get(&ip->capacity) * sh->unit * KVR_BLOCK;
+    p->reported = kvr_get(&ip->reported);
+
+    p->conf = conf;
+    p->signal = &sh->registry->peer[p->id].signal;
+    p->loop = &sh->registry->peer[p->id].loop;
+}
+
+
+static void
+ngx_http_kvroute_fleet_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
+{
+    dst->len = ngx_min(src->len, max);
+    ngx_memcpy(dst->data, src->data, dst->len);
+}
+
+
+static const char *
+ngx_http_kvroute_fleet_state(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t id)
+{
+    if (ngx_http_kvroute_draining_only(peer)) {
+        return "draining";
+    }
+
+    if (peer->down) {
+        return "down";
+    }
+
+    if (peer->max_fails
+        && peer->fails >= peer->max_fails
+        && ngx_time() - peer->checked <= peer->fail_timeout)
+    {
+        return "unavail";
+    }
+
+    if (ngx_http_kvroute_draining(conf, id)) {
+        return "draining";
+    }
+
+    return "up";
+}

@@ -1,0 +1,105 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_QUEUE_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_QUEUE_H_INCLUDED_
+
+
+/*
+ * The queue of an upstream: requests that wait before the content phase until
+ * a peer has room for them.
+ *
+ *     _queue         who has to wait, and how waiting ends
+ *     _queue_order   where in the order a request belongs
+ *     _queue_room    who is let in, and what is reserved for it
+ *     _queue_status  what is said of it, to clients and in the status
+ *     _queue_conf    directives
+ *
+ * Who waits is in the heaps of this worker (core/kvr_queue.h has the order and
+ * what the workers share).  A request that waits holds no connection to a peer,
+ * and its own event: a timer for its end, posted when it is let in.  It is let
+ * in by a reservation on a peer, counted in this process's row as any other
+ * request; get() returns it for the peer that it takes, and if there never is a
+ * get() the request's cleanup does.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+/* states of a request, as the access log has them */
+
+typedef enum {
+    NGX_HTTP_KVROUTE_QUEUE_NONE = 0,
+    NGX_HTTP_KVROUTE_QUEUE_PASSED,
+    NGX_HTTP_KVROUTE_QUEUE_WAITING,
+    NGX_HTTP_KVROUTE_QUEUE_WAITED,
+    NGX_HTTP_KVROUTE_QUEUE_FULL,
+    NGX_HTTP_KVROUTE_QUEUE_TIMEOUT,
+    NGX_HTTP_KVROUTE_QUEUE_LATE,
+    NGX_HTTP_KVROUTE_QUEUE_SHED,
+    NGX_HTTP_KVROUTE_QUEUE_ABORTED
+} ngx_http_kvroute_queue_state_e;
+
+
+struct ngx_http_kvroute_wait_s {
+    kvr_queue_item_t             item;
+    ngx_event_t                  event;
+    ngx_queue_t                  link;      /* of strict ones */
+
+    ngx_http_request_t          *request;
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_kvroute_srv_conf_t *conf;
+
+    ngx_msec_t                   start;
+    ngx_msec_t                   time;      /* that it waited, in the end */
+
+    uint32_t                     own;       /* the only peer, or UNSET */
+
+    /* the reservation */
+
+    uint32_t                     id;
+    uint32_t                     seat;
+    uint64_t                     pending;
+
+    ngx_http_kvroute_queue_state_e  state;
+
+    unsigned                     held:1;
+    unsigned                     deadline:1;
+    unsigned                     strict:1;
+};
+
+
+/* _queue */
+
+void ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
+    ngx_http_kvroute_queue_state_e state);
+
+/* _queue_order */
+
+void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w);
+void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
+
+/* _queue_room */
+
+void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
+uint32_t ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf);
+int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
+ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
+    uint32_t *matched);
+void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
+    int32_t sign);
+
+/* _queue_status */
+
+ngx_int_t ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w);
+const char *ngx_http_kvroute_queue_state(ngx_http_kvroute_queue_state_e state);
+
+
+#endif /* _NGX_HTTP_KVROUTE_QUEUE_H_INCLUDED_ */

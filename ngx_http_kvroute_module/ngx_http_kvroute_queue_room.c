@@ -1,0 +1,426 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Room is looked for when a request of this worker ends or begins to answer,
+ * and every few milliseconds for as long as any wait here, since room may have
+ * been made elsewhere.
+ */
+
+
+#include "ngx_http_kvroute_queue.h"
+
+
+#define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
+
+
+static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
+static ngx_uint_t ngx_http_kvroute_queue_any(
+    ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
+
+
+static ngx_event_t       ngx_http_kvroute_queue_timer;
+static ngx_event_t       ngx_http_kvroute_queue_posted;
+static ngx_connection_t  ngx_http_kvroute_queue_dummy;
+
+
+/* one more waits here */
+void
+ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
+{
+    if (ngx_http_kvroute_queue_timer.timer_set) {
+        return;
+    }
+
+    ngx_http_kvroute_queue_timer.handler = ngx_http_kvroute_queue_tick;
+    ngx_http_kvroute_queue_timer.log = ngx_cycle->log;
+    ngx_http_kvroute_queue_timer.data = &ngx_http_kvroute_queue_dummy;
+
+    ngx_add_timer(&ngx_http_kvroute_queue_timer, NGX_HTTP_KVROUTE_QUEUE_TICK);
+}
+
+
+/* processes beyond the zone's rows share the last one */
+uint32_t
+ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return ngx_min(conf->zone->row, KVR_QUEUE_ROWS - 1);
+}
+
+
+/*
+ * Reserves on the peer that costs least among those below their caps.  If none
+ * can be had at all, for other reasons than a cap, waiting is of no use.
+ */
+int
+ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
+{
+    time_t                         now;
+    double                         cost, least;
+    uint32_t                       id, unanswered, matched[KVR_INDEX_PEERS];
+    uint64_t                       bytes, held;
+    ngx_uint_t                     i, pass, found, capped, known;
+    kvr_load_sum_t                 sum;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_wait_t       *w;
+    ngx_http_kvroute_shctx_t      *sh;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    w = data;
+
+    if (item == NULL) {
+        ngx_http_kvroute_queue_count(w, -1);
+        return 1;
+    }
+
+    conf = w->conf;
+    sh = conf->zone->sh;
+    bytes = w->ctx->bytes + w->ctx->extra;
+
+    now = ngx_time();
+    found = 0;
+    capped = 0;
+    known = 0;
+    least = 0;
+
+    /* the look-up is made when there is any room, and the peers read again */
+
+    for (pass = 0; pass < 2; pass++) {
+
+        peers = conf->upstream->peer.data;
+        list = &conf->list[0];
+
+        ngx_http_upstream_rr_peers_rlock(peers);
+
+        if (ngx_http_kvroute_peers_config(peers) != conf->config) {
+            ngx_http_upstream_rr_peers_unlock(peers);
+
+            /* get() will look at the new list */
+
+            goto through;
+        }
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number;
+             peer = peer->next, i++)
+        {
+            id = list->id[i];
+
+            if (peer->down
+                || (peer->max_fails
+                    && peer->fails >= peer->max_fails
+                    && now - peer->checked <= peer->fail_timeout))
+            {
+                continue;
+            }
+
+            if (w->strict && id != w->own) {
+                continue;
+            }
+
+            if (ngx_http_kvroute_full(conf, peer, list->seat[i])
+                || ngx_http_kvroute_capped(conf, id))
+            {
+                capped++;
+                continue;
+            }
+
+            if (pass == 0) {
+                found = 1;
+                break;
+            }
+
+            held = 0;
+            sum.active = peer->conns;
+            sum.pending = 0;
+            unanswered = 0;
+
+            if (id != KVR_REGISTRY_NONE) {
+                sum = kvr_load_get(sh->load, id);
+                unanswered = kvr_load_get(sh->load,
+                                          kvr_registry_resident(id)).active;
+                held = known ? (uint64_t) matched[id] * sh->unit * KVR_BLOCK
+                             : 0;
+                held = ngx_min(held, bytes);
+            }
+
+            cost = kvr_score_cost(sum.pending, bytes - held, sum.active,
+                                  unanswered, (uint32_t) peer->weight);
+
+            if (found == 1 || cost < least) {
+                found = 2;
+                least = cost;
+                w->id = id;
+                w->seat = list->seat[i];
+                w->pending = bytes - held;
+            }
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+
+        if (!found) {
+
+            if (capped) {
+                return 0;
+            }
+
+            goto through;
+        }
+
+        if (pass == 0) {
+            known = ngx_http_kvroute_queue_match(w, matched);
+        }
+    }
+
+    if (found != 2) {
+        return 0;
+    }
+
+    ngx_http_kvroute_queue_count(w, 1);
+
+    return 1;
+
+through:
+
+    w->id = KVR_REGISTRY_NONE;
+    ngx_http_kvroute_queue_count(w, 1);
+
+    return 1;
+}
+
+
+/* how much of the prompt each peer holds; 0: nobody knows */
+ngx_uint_t
+ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
+{
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = w->ctx;
+
+    if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
+        return 0;
+    }
+
+    chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
+    if (chain == NULL) {
+        return 0;
+    }
+
+    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
+                     w->conf->set, matched);
+
+    return 1;
+}
+
+
+/* reserves, sign 1, or gives back, -1 */
+void
+ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
+{
+    kvr_load_t               *load;
+    ngx_http_kvroute_zone_t  *zone;
+
+    w->held = (sign > 0);
+
+    if (w->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    zone = w->conf->zone;
+    load = zone->sh->load;
+
+    kvr_load_add(load, zone->row, w->id, sign, sign * (int64_t) w->pending);
+    kvr_load_add(load, zone->row, kvr_registry_column(w->seat), sign,
+                 sign * (int64_t) w->pending);
+    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign, 0);
+}
+
+
+/* get() takes the reservation's place */
+void
+ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = at->ctx->wait;
+
+    if (w && w->held) {
+        ngx_http_kvroute_queue_count(w, -1);
+    }
+}
+
+
+/* a request of this worker has made room */
+void
+ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
+        return;
+    }
+
+    if (!ngx_http_kvroute_queue_posted.posted) {
+        ngx_http_kvroute_queue_posted.handler = ngx_http_kvroute_queue_tick;
+        ngx_http_kvroute_queue_posted.log = ngx_cycle->log;
+        ngx_http_kvroute_queue_posted.data = &ngx_http_kvroute_queue_dummy;
+
+        ngx_post_event(&ngx_http_kvroute_queue_posted, &ngx_posted_events);
+    }
+}
+
+
+static void
+ngx_http_kvroute_queue_tick(ngx_event_t *ev)
+{
+    ngx_uint_t                      i, any;
+    ngx_http_upstream_srv_conf_t  **uscfp;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    any = 0;
+    uscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        conf = ngx_http_conf_upstream_srv_conf(uscfp[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
+            ngx_http_kvroute_queue_run(conf);
+            any |= ngx_http_kvroute_queue_any(conf);
+        }
+    }
+
+    if (any && !ngx_http_kvroute_queue_timer.timer_set)
+    {
+        ngx_add_timer(&ngx_http_kvroute_queue_timer,
+                      NGX_HTTP_KVROUTE_QUEUE_TICK);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
+}
+
+
+/* lets in whom there is room for */
+static void
+ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
+{
+    uint32_t                   row;
+    ngx_msec_t                 now;
+    ngx_queue_t               *q, *next;
+    kvr_queue_key_t            key;
+    kvr_queue_item_t          *item;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    row = ngx_http_kvroute_queue_row(conf);
+    now = ngx_current_msec;
+
+    if (!conf->ready
+        || conf->config
+           != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
+    {
+        (void) ngx_http_kvroute_peers_find(conf, ngx_cycle->log);
+    }
+
+    kvr_queue_publish(board, row, &queue->waiting, now);
+
+    ngx_http_kvroute_queue_shed(conf);
+
+    for ( ;; ) {
+        item = kvr_queue_first(&queue->waiting, board, &key);
+
+        if (item == NULL
+            || kvr_queue_admit(board, row, &queue->waiting, item, now,
+                               ngx_http_kvroute_queue_room, item)
+               != KVR_OK)
+        {
+            break;
+        }
+
+        ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
+    }
+
+    for (q = ngx_queue_head(&queue->strict);
+         q != ngx_queue_sentinel(&queue->strict);
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
+
+        if (ngx_http_kvroute_queue_room(w, &w->item)) {
+            ngx_queue_remove(q);
+            ngx_http_kvroute_queue_let_in(w);
+        }
+    }
+}
+
+
+/* another worker has one of a higher class and no place for it */
+static void
+ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_uint_t          class;
+    kvr_queue_item_t   *item;
+    kvr_queue_board_t  *board;
+
+    board = conf->queue->shm_zone->data;
+
+    for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
+
+        while (kvr_get(&board->wanted[class])) {
+            item = kvr_queue_last(&conf->queue->waiting, class);
+
+            if (item == NULL || kvr_queue_take(board, class) != KVR_OK) {
+                break;
+            }
+
+            kvr_add(&board->stats[item->class].shed, 1);
+
+            ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
+                                         NGX_HTTP_KVROUTE_QUEUE_SHED);
+        }
+    }
+}
+
+
+/* it has left the heap and holds a reservation */
+static void
+ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
+{
+    kvr_queue_stats_t  *stats;
+    kvr_queue_board_t  *board;
+
+    board = w->conf->queue->shm_zone->data;
+    stats = &board->stats[w->item.class];
+
+    w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
+    w->time = ngx_current_msec - w->start;
+
+    kvr_add(&stats->waited, 1);
+    kvr_add(&stats->wait_ms, w->time);
+
+    if (w->event.timer_set) {
+        ngx_del_timer(&w->event);
+    }
+
+    ngx_post_event(&w->event, &ngx_posted_events);
+}

@@ -1,0 +1,84 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_
+
+
+#include "ngx_http_kvroute.h"
+
+#include <cjson/cJSON.h>
+
+
+/* what can be said of a peer in an upstream, copied at one time */
+typedef struct {
+    ngx_str_t            server;
+    ngx_str_t            name;
+    const char          *state;
+
+    uint32_t             id;        /* KVR_REGISTRY_NONE: has no counters */
+    uint32_t             seat;
+
+    ngx_uint_t           backup;
+    ngx_uint_t           weight;
+    ngx_uint_t           max_conns;
+    ngx_uint_t           conns;
+
+    kvr_load_sum_t       own;       /* from this upstream */
+    kvr_load_sum_t       all;       /* from all of them */
+    uint32_t             unanswered;  /* of those, without a first event yet */
+
+    uint64_t             requests;
+    uint64_t             fails;
+    uint64_t             unavail;
+    uint64_t             responses[5];
+    uint64_t             prompt;
+    uint64_t             matched;
+    uint64_t             best;
+    uint64_t             reason[KVR_REASON_MAX];
+    uint64_t             selected;
+    uint64_t             firsts;
+    uint64_t             ttft;
+
+    uint64_t             capacity;  /* bytes */
+    ngx_uint_t           reported;  /* by the engine itself */
+
+    ngx_http_kvroute_srv_conf_t  *conf;
+    kvr_signal_t        *signal;    /* in the zone */
+    kvr_loop_t          *loop;
+} ngx_http_kvroute_fleet_peer_t;
+
+
+typedef struct {
+    ngx_str_t                       name;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_fleet_peer_t  *peer;
+    ngx_uint_t                      number;
+    kvr_upstream_t                 *shared;   /* NULL: has no counters */
+    uint64_t                        reason[KVR_REASON_MAX];
+} ngx_http_kvroute_fleet_t;
+
+
+/* all that the formats show of upstreams: of kmcf->upstreams, in this order */
+ngx_http_kvroute_fleet_t *ngx_http_kvroute_fleet_read(ngx_http_request_t *r);
+
+/* names of states that a peer may be in, ends in NULL */
+extern const char  *ngx_http_kvroute_states[];
+
+/* each serves its format; the path is what follows that of the format */
+ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
+ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
+
+/* the page, made from page/page.html by page/embed */
+extern const u_char  ngx_http_kvroute_status_page[];
+extern const size_t  ngx_http_kvroute_status_page_len;
+
+/* _queue_status */
+
+cJSON *ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf);
+
+
+#endif /* _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_ */

@@ -1,0 +1,190 @@
+#!/usr/bin/perl
+
+# The control API: flush, capacity and reset, by address; errors in JSON; what
+# is done is logged and may be done twice.  Draining is in the policies' tests.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 1;
+
+my $conf = <<'EOC';
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    kvroute_zone zone=other:2m;
+    access_log off;
+    add_header X-Matched $kvroute_matched_bytes;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z capacity=1m;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+    }
+    upstream o {
+        zone o 64k;
+        kvroute kv_cache zone=other;
+        server 127.0.0.1:%%B0%%;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /o/ { proxy_pass http://o; }
+        location /kvroute/ { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+        location /look/ { kvroute_api; }
+    }
+}
+EOC
+
+$t->conf($conf)->run();
+
+my $peer = "127.0.0.1:$t->{vars}{B0}";
+
+sub api {
+    my ($what, %arg) = @_;
+
+    my $r = $t->request("POST /api/$what", '', %arg);
+    $r->{json} = eval { decode_json($r->{body}) };
+
+    return $r;
+}
+
+sub matched { return $_[0]{headers}{'x-matched'} }
+
+# --- what is refused
+
+for my $case ([ 'flush', 400, 'argument "peer" is missing' ],
+              [ 'flush?peer=', 400, 'argument "peer" is missing' ],
+              [ 'reset?peer=', 400, 'argument "peer" is missing' ],
+              [ 'flush?peer=10.0.0.1:1', 404, 'unknown peer' ],
+              [ 'reset?peer=10.0.0.1:1', 404, 'unknown peer' ],
+              [ "flushed?peer=$peer", 404, 'unknown action' ],
+              [ "?peer=$peer", 404, 'unknown action' ],
+              [ "capacity?peer=$peer", 400, 'argument "size" is missing' ],
+              [ "capacity?peer=$peer&size=0", 400, 'argument "size" is no size' ],
+              [ "capacity?peer=$peer&size=-5", 400, 'argument "size" is no size' ],
+              [ "capacity?peer=$peer&size=big", 400, 'argument "size" is no size' ],
+              [ 'drain?peer=' . 'x' x 500, 404, 'unknown peer' ])
+{
+    my ($what, $status, $text) = @$case;
+    my $r = api($what);
+    is($r->{status}, $status, substr($what, 0, 40));
+    is($r->{headers}{'content-type'}, 'application/json', 'in JSON');
+    is($r->{json}{error}{status}, $status, 'status');
+    is($r->{json}{error}{text}, $text, 'text');
+}
+
+is($t->request("PUT /api/flush?peer=$peer", '')->{status}, 405, 'by POST only');
+is($t->request("POST /look/flush?peer=$peer", '')->{status}, 405, 'read-only');
+is($t->get('/look/')->{status}, 200, 'which can be read');
+is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'both alike');
+unlike($t->log(), qr/\[notice\].*kvroute: \w+ of peer/, 'nothing was done');
+
+# --- flush: of this peer only
+
+{
+    my %body = map { $_ => chat(text(20_000, $_)) } 1 .. 8;
+    my %of;
+
+    $of{$_} = ($t->post('/', $body{$_})->{body} =~ /^(\S+)/)[0] for 1 .. 8;
+
+    my ($mine) = grep { $of{$_} eq 'B0' } sort keys %of;
+    my ($theirs) = grep { $of{$_} eq 'B1' } sort keys %of;
+    ok($mine && $theirs, 'each has a prompt');
+
+    my $r = api("flush?peer=$peer");
+    is($r->{status}, 200, 'flush');
+    ok(exists $r->{json}{zones}{z}{$peer}, 'shows the peers');
+    like($t->log(), qr/\[notice\].*kvroute: flush of peer "\Q$peer\E"/, 'logged');
+
+    ok(matched($t->post('/', $body{$theirs})) > 19_000,
+       'the other one keeps what it has');
+    is(matched($t->post('/', $body{$mine})), 0, 'this one has nothing');
+    ok(matched($t->post('/', $body{$mine})) > 19_000, 'and learns again');
+
+    api("flush?peer=$peer") for 1 .. 3;
+    is(api('flush?peer=' . ($peer =~ s/:/%3A/r))->{status}, 200,
+       'twice, and escaped');
+}
+
+# --- capacity
+
+{
+    my $is = sub { @{$t->peer('u', $t->{vars}{B0})}{qw(capacity_bytes
+                                                       capacity_reported)} };
+
+    is(($is->())[0], 1024 * 1024, 'as configured');
+    ok(!($is->())[1], 'and assumed');
+
+    for (1, 2) {
+        is(api("capacity?peer=$peer&size=64k")->{status}, 200, 'set');
+        is(($is->())[0], 65536, 'as told');
+        ok(($is->())[1], 'as if reported');
+    }
+
+    like($t->log(), qr/\[notice\].*kvroute: capacity of peer "\Q$peer\E" is 65536/,
+         'logged');
+
+    # in both zones that know the peer
+
+    my $zones = decode_json($t->get('/look/')->{body})->{zones};
+    is($zones->{$_}{$peer}{capacity_bytes}, 65536, "zone $_") for qw(z other);
+
+    $t->reload();
+    is(($is->())[0], 65536, 'kept over a reload');
+
+    # what is beyond it is not there any more
+
+    $t->post('/o/', chat(text(20_000, 50)));
+    $t->post('/o/', chat(text(20_000, 51 + $_))) for 1 .. 5;
+    my $m = $t->peer('o', $t->{vars}{B0})->{matched_bytes};
+    $t->post('/o/', chat(text(20_000, 50)));
+    is($t->peer('o', $t->{vars}{B0})->{matched_bytes}, $m, 'evicted by others');
+
+    is(api("capacity?peer=$peer&size=default")->{status}, 200, 'default');
+    is(($is->())[0], 1024 * 1024, 'as configured again');
+    ok(!($is->())[1], 'and assumed');
+}
+
+# --- reset
+
+{
+    my $of = sub { $t->peer('u', $t->{vars}{$_[0]}) };
+
+    $t->post('/', chat(text(3_000, 100 + $_))) for 1 .. 4;
+    ok($t->idle(), 'idle');
+    ok($of->($_)->{requests} > 0, "$_ has requests") for qw(B0 B1);
+
+    my $s = $t->start('POST /', chat(text(3_000, 200)), headers => {
+                'X-B0' => 'wait reset', 'X-B1' => 'wait reset' });
+    wait_for(sub { ($t->load())[0] == 1 });
+
+    is(api("reset?peer=$peer")->{status}, 200, 'reset');
+    is($of->('B0')->{$_}, 0, "B0: $_")
+        for qw(requests fails prompt_bytes matched_bytes best_bytes ttft_count);
+    is($of->('B0')->{responses}{total}, 0, 'B0: responses');
+    ok($of->('B1')->{requests} > 0, 'B1 keeps its own');
+    ok($t->status()->{upstreams}{u}{ttft}{count} > 0, 'so does the upstream');
+    is(($t->load())[0], 1, 'what is in flight stays counted');
+
+    is(api('reset')->{status}, 200, 'reset of all') for 1, 2;
+    is($of->('B1')->{requests}, 0, 'B1');
+    is($t->status()->{upstreams}{u}{ttft}{count}, 0, 'the upstream');
+    is(($t->load())[0], 1, 'what is in flight stays counted');
+
+    $t->step('reset');
+    is($t->finish($s)->{status}, 200, 'and ends');
+    ok($t->idle(), 'nothing is left');
+}
+
+$t->done();

@@ -1,0 +1,153 @@
+#!/usr/bin/perl
+
+# One prompt that everybody sends at once: 64 requests on 4 peers.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+use List::Util qw(max min sum);
+
+my $t = Kvroute->new();
+my @names = map { "B$_" } 0 .. 3;
+
+$t->backend($_) for @names;
+
+$t->{vars}{SERVERS} = join "\n        ",
+    map { "server 127.0.0.1:%%$_%%;" =~ s/%%(\w+)%%/$t->{vars}{$1}/r } @names;
+
+my @cases = map { [ $_, /^(kv_cache|least_request|prefix)/ ] }
+            qw(kv_cache_cold least_request_cold prefix_cold kv_cache_8k
+               kv_cache_32k);
+
+$t->{vars}{UPSTREAMS} = join '', map { <<"EOF" } @cases;
+    upstream $_->[0] {
+        zone $_->[0] 64k;
+        kvroute $_->[1] zone=z;
+        $t->{vars}{SERVERS}
+    }
+EOF
+
+$t->{vars}{LOCATIONS} = join "\n        ", map {
+    "location /$_->[0]/ { proxy_pass http://$_->[0]; }" } @cases;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:4m;
+%%UPSTREAMS%%
+    client_body_buffer_size 1m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%% backlog=256;
+        %%LOCATIONS%%
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+sub active {
+    my ($upstream) = @_;
+    my $status = $t->status();
+
+    return map { $t->peer($upstream, $t->{vars}{$_}, $status)->{active} }
+           @names;
+}
+
+# so many at once, all in flight; how many each peer has then
+
+sub burst {
+    my ($n, $upstream, $body) = @_;
+
+    my @open = map { $t->start("POST /$upstream/", $body, headers => {
+        map { ("X-$_" => "wait burst-$upstream") } @names }) } 1 .. $n;
+
+    ok(wait_for(sub { sum(active($upstream)) == $n }), "$upstream: in flight");
+
+    my @active = active($upstream);
+
+    $t->step("burst-$upstream");
+
+    my $good = grep { $t->finish($_)->{status} == 200 } @open;
+
+    is($good, $n, "$upstream: all are served");
+    ok($t->idle(), "$upstream: none in flight");
+
+    return @active;
+}
+
+
+# all cold, before the first token
+
+for my $policy (qw(kv_cache least_request)) {
+    my @active = burst(64, "${policy}_cold", chat(text(8000, 1)));
+
+    cmp_ok(max(@active), '<=', 1.5 * min(@active), "$policy, cold: even")
+        or diag("@active");
+}
+
+{
+    my @active = burst(64, 'prefix_cold', chat(text(8000, 1)));
+
+    cmp_ok(max(@active), '<=', 21, 'prefix: 1.25 x the mean, and 1')
+        or diag("@active");
+    cmp_ok(scalar(grep { $_ } @active), '>=', 4, 'prefix: spilled to all')
+        or diag("@active");
+}
+
+# Warm on one peer.  The k-th request in flight stays while
+#
+#     pending + max(uncached, 2048) * (1 + k / 4)
+#
+# at the holder, where all k wait for their first token, is less than the whole
+# prompt at an idle one.
+
+for my $size (8192, 32768) {
+    my $upstream = $size == 8192 ? 'kv_cache_8k' : 'kv_cache_32k';
+    my $body = chat(text($size, $size));
+
+    my $home = $t->to("/$upstream/", $body);
+    $t->to("/$upstream/?n=warm$size", $body);
+
+    my $r = $t->receipt("warm$size");
+    my $uncached = $r->{prompt} - $r->{matched};
+
+    is($r->{name}, $home, "$size: warm");
+    cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
+
+    my $k = 0;
+    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k / 4)
+               < $r->{prompt};
+
+    # $k of them stay, and no more
+
+    my $end = $t->hold($k + 1, "/$upstream/?n=k$size", $body);
+    my %active;
+    @active{@names} = active($upstream);
+
+    is($active{$home}, $k, "$size: $k stay, as the formula says");
+    is(sum(values %active), $k + 1, "$size: the next one spills");
+    $end->();
+
+    my @lines;
+
+    wait_for(sub {
+        @lines = grep { /^k$size\|/ } split /\n/, $t->access_log();
+        return @lines == $k + 1;
+    });
+
+    is_deeply($t->tally(map { (split /\|/)[4] } @lines),
+              { affinity => $k, spill => 1 }, "$size: reasons");
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();

@@ -1,0 +1,129 @@
+#!/usr/bin/perl
+
+# The status page: that the C file is made from its source, and, in Debian's
+# chromium by Playwright, that it shows what the JSON says.  Screenshots are
+# left in build/page.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $root = "$FindBin::Bin/..";
+my $build = $ENV{BUILD} || "$root/build";
+my $dir = "$root/ngx_http_kvroute_module";
+
+# the browser's words are the test's own
+
+sub browser {
+    my ($t) = @_;
+
+    return 'KVROUTE_SANITIZED: the page is the same' if $ENV{KVROUTE_SANITIZED};
+    return 'tested with 1 worker' if ($ENV{KVROUTE_WORKERS} || 1) != 1;
+
+    for my $cmd (qw(node npm)) {
+        return "$cmd is not installed" unless which($cmd);
+    }
+
+    my $chromium = which('chromium') or return 'chromium is not installed';
+
+    # the one package that is needed, kept in build
+
+    my $modules = "$build/t/page";
+
+    system('mkdir', '-p', $modules);
+    system("cp $root/t/page/package.json $modules/ && cd $modules"
+           . " && test -d node_modules/playwright-core"
+           . " || (cd $modules && npm install --no-audit --no-fund"
+           . " --no-package-lock --ignore-scripts >npm.log 2>&1)");
+    return 'npm cannot install playwright-core'
+        unless -d "$modules/node_modules/playwright-core";
+
+    $t->engines(3, '--model', 'm', '--speed', 100);
+    $t->{vars}{MANY} = join "\n", map { "server 127.0.0.1:$_;" } 20001 .. 20064;
+
+    $t->conf(<<'EOC')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
+    access_log off;
+
+    upstream llm {
+        zone llm 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        server 127.0.0.1:%%E2%%;
+    }
+    upstream many {
+        zone many 256k;
+        kvroute kv_cache zone=y;
+        %%MANY%%
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://llm; }
+        location /many/ { proxy_pass http://many; }
+        location /kvroute/ { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+        location = /favicon.ico { return 204; }
+    }
+}
+EOC
+
+    local $ENV{NODE_PATH} = "$modules/node_modules";
+    local $ENV{CHROMIUM} = $chromium;
+    local $ENV{BASE} = "http://127.0.0.1:$t->{vars}{PORT}";
+    local $ENV{SHOTS} = "$build/page";
+
+    open my $fh, '-|', 'node', "$root/t/page/page.js" or return "node: $!";
+
+    while (<$fh>) {
+        if (/^(not )?ok \d+ - (.*)/) {
+            ok(!$1, $2);
+
+        } elsif (/^# (.*)/) {
+            diag($1);
+        }
+    }
+
+    ok(close($fh), 'the browser is done');
+
+    return;
+}
+
+sub which {
+    my ($name) = @_;
+
+    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
+}
+
+
+my $made = `$dir/page/embed $dir/page/page.html`;
+
+ok($made eq Kvroute::slurp("$dir/ngx_http_kvroute_status_page.c"),
+   'the C file is made from the page (make page)');
+
+my $page = Kvroute::slurp("$dir/page/page.html");
+
+unlike($page, qr{(?:src|href)\s*=|https?://|\@import}, 'nothing from elsewhere');
+unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,
+       'no text becomes markup');
+
+my $t = Kvroute->new();
+
+SKIP: {
+    my $why = browser($t);
+    skip $why, 1 if $why;
+}
+
+if ($t->{master}) {
+    my $r = $t->get('/kvroute/');
+    ok($r->{body} eq $page, 'nginx sends the page as it is');
+}
+
+$t->done();

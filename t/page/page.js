@@ -1,0 +1,241 @@
+/*
+ * Looks at the status page as people do: with a browser.  Is told by t/page.t
+ * what to look at, and speaks TAP.
+ *
+ *     CHROMIUM= BASE=http://127.0.0.1:8080 SHOTS=folder node page.js
+ */
+
+"use strict";
+
+const { chromium } = require("playwright-core");
+const { mkdirSync } = require("fs");
+
+const base = process.env.BASE;
+const shots = process.env.SHOTS;
+const url = base + "/kvroute/";
+
+let n = 0;
+
+const ok = (cond, name, why) => {
+  n++;
+  console.log(`${cond ? "ok" : "not ok"} ${n} - ${name}`);
+  if (!cond && why !== undefined) console.log("# " + JSON.stringify(why));
+};
+
+const is = (got, want, name) => ok(got === want, name, { got, want });
+
+const json = async () => (await fetch(url + "json")).json();
+
+const send = (text, path = "/v1/chat/completions") =>
+  fetch(base + path, { method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ model: "m", max_tokens: 1,
+      messages: [{ role: "user", content: text }] }) });
+
+const long = (seed) => Array.from({ length: 2000 }, (_, i) =>
+  `word${(i * 7919 + seed * 104729) % 100003}`).join(" ");
+
+const cell = (page, peer, key) => page.textContent(
+  `#peers tr[data-name="${peer}"] td[data-key="${key}"]`);
+
+/* what the page shows once it shows what we expect, or what it shows at last */
+
+const until = async (what, want, tries = 300) => {
+  let got;
+  for (let i = 0; i < tries; i++) {
+    got = await what().catch((e) => String(e));
+    if (want(got)) return got;
+    await new Promise((r) => setTimeout(r, 50));
+  }
+  return got;
+};
+
+const main = async () => {
+  mkdirSync(shots, { recursive: true });
+
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
+
+  const errors = [], requested = new Set();
+
+  const open = async (options, hash = "") => {
+    const context = await browser.newContext(options);
+    const page = await context.newPage();
+    page.on("console", (m) => m.type() === "error" && errors.push(m.text()));
+    page.on("pageerror", (e) => errors.push(String(e)));
+    page.on("request", (r) => requested.add(new URL(r.url()).pathname));
+    await page.goto(url + hash);
+    await page.waitForSelector("#peers tbody tr");
+    return page;
+  };
+
+  /* some traffic first */
+
+  const a = long(1);
+  for (let i = 0; i < 5; i++)
+    is((await send(a)).status, 200, "served");
+  await send(long(2));
+
+  const page = await open({ viewport: { width: 1280, height: 900 },
+                            colorScheme: "light" });
+
+  /* values agree with the JSON */
+
+  let s = await json();
+  let u = s.upstreams.llm;
+
+  is(await page.locator("#peers tbody tr").count(), u.peers.length,
+     "a row for each peer");
+  is(await page.title(), "kvroute", "title");
+
+  for (const p of u.peers) {
+    is(await cell(page, p.name, "state"), p.state, `${p.name}: state`);
+    is(await cell(page, p.name, "active"), String(p.active),
+       `${p.name}: active`);
+    is(await cell(page, p.name, "fails"), String(p.fails), `${p.name}: fails`);
+    is(await cell(page, p.name, "cached"), p.prompt_bytes
+       ? (100 * p.matched_bytes / p.prompt_bytes).toFixed(1) + "%" : "–",
+       `${p.name}: cached share`);
+  }
+
+  is(await page.locator("#receipts tbody tr").count(), 6, "receipts");
+
+  const r = s.receipts.filter((x) => x.upstream === "llm")[0];
+  const shown = await page.locator("#receipts tbody tr").first()
+    .locator("td").allTextContents();
+  is(shown[2], r.reason, "the last receipt's reason");
+  is(shown[9], r.prompt, "and its hash");
+  ok(!(await page.content()).includes("word7919 "), "no text of prompts");
+
+  ok((await page.textContent("#zones")).includes(`${s.zones.z.peers} / `),
+     "index");
+
+  /* it says which signals are missing, and what would give them */
+
+  const signals = await page.textContent("#signals");
+  ok(/--enable-prompt-tokens-details/.test(signals)
+     || u.peers.some((p) => p.cached_tokens !== undefined),
+     "cached tokens: the engine's flag");
+  ok(/kvroute_probe/.test(signals)
+     || u.peers.some((p) => p.engine !== undefined),
+     "KV use: the directive");
+
+  /* it is live */
+
+  const before = s.receipts[0].number;
+  for (let i = 0; i < 3; i++) await send(a);
+  const top = await until(
+    () => page.getAttribute("#receipts tbody tr", "data-number"),
+    (v) => Number(v) >= before + 3);
+  is(Number(top), before + 3, "new decisions appear by themselves");
+
+  const legend = await until(() => page.textContent("#legend"),
+                             (v) => /affinity/.test(v));
+  ok(/affinity/.test(legend), "decisions by reason");
+
+  const painted = await until(() => page.evaluate(() => {
+    const c = document.getElementById("chart");
+    const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+    let k = 0;
+    for (let i = 3; i < d.length; i += 4) k += d[i] > 0;
+    return k;
+  }), (v) => v > 200);
+  ok(painted > 200, "the chart has something in it", painted);
+
+  await page.screenshot({ path: `${shots}/light.png`, fullPage: true });
+
+  /* states */
+
+  const peer = u.peers[0].name;
+  for (const [action, state] of [["drain", "draining"], ["undrain", "up"]]) {
+    await fetch(`${base}/api/${action}?peer=${peer}`, { method: "POST" });
+    is(await until(() => cell(page, peer, "state"), (v) => v === state), state,
+       `state: ${state}`);
+  }
+
+  /* pause, by keyboard */
+
+  await page.keyboard.press("p");
+  is(await page.getAttribute("#pause", "aria-pressed"), "true", "p pauses");
+  const at = await page.textContent("#state");
+  await page.waitForTimeout(1500);
+  is(await page.textContent("#state"), at, "nothing moves");
+  await page.keyboard.press("p");
+  ok(await until(() => page.textContent("#state"), (v) => v !== at) !== at,
+     "and goes on");
+
+  /* sorting, by keyboard: each heading is a button */
+
+  await page.locator("#peers th button", { hasText: "peer" }).focus();
+  await page.keyboard.press("Enter");
+  is(await page.getAttribute("#peers th >> nth=0", "aria-sort"), "descending",
+     "sorted downwards");
+  const names = await page.locator("#peers tbody tr").evaluateAll(
+    (l) => l.map((e) => e.dataset.name));
+  const sorted = [...names].sort((x, y) =>
+    y.localeCompare(x, undefined, { numeric: true }));
+  is(names.join(), sorted.join(), "rows follow");
+
+  /* another upstream, with 64 peers */
+
+  await page.selectOption("#upstream", "many");
+  is(await until(() => page.locator("#peers tbody tr").count(),
+                 (v) => v === 64), 64, "64 peers");
+  const cost = await page.evaluate(() => {
+    const t = performance.now();
+    for (let i = 0; i < 20; i++) draw();
+    return (performance.now() - t) / 20;
+  });
+  ok(true, `drawing 64 peers takes ${cost.toFixed(1)} ms`);
+  await page.screenshot({ path: `${shots}/many.png`, fullPage: true });
+
+  const again = await open({ viewport: { width: 1280, height: 900 },
+                             colorScheme: "dark" }, "#many");
+  is(await again.inputValue("#upstream"), "many", "a link to an upstream");
+  const dark = await again.evaluate(() =>
+    getComputedStyle(document.body).backgroundColor);
+  const light = await page.evaluate(() =>
+    getComputedStyle(document.body).backgroundColor);
+  ok(dark !== light, "dark is dark", { dark, light });
+  await again.selectOption("#upstream", "llm");
+  await again.screenshot({ path: `${shots}/dark.png`, fullPage: true });
+
+  /* a phone */
+
+  const phone = await open({ viewport: { width: 390, height: 844 },
+                             hasTouch: true, isMobile: true,
+                             deviceScaleFactor: 2, colorScheme: "light" });
+  const wide = await phone.evaluate(() =>
+    document.documentElement.scrollWidth - innerWidth);
+  ok(wide <= 0, "nothing is wider than a phone", wide);
+  await phone.screenshot({ path: `${shots}/phone.png`, fullPage: true });
+
+  /* nginx gone and back */
+
+  is(errors.join("\n"), "", "no errors in the console");
+
+  await page.route("**/kvroute/json", (x) => x.abort());
+  ok(/no status/.test(await until(() => page.textContent("#error"),
+     (v) => v !== "")), "says that there is no status");
+  ok((await page.textContent("#state")).startsWith("what was known"),
+     "and how old is what is shown");
+  await page.unroute("**/kvroute/json");
+  is(await until(() => page.textContent("#error"), (v) => v === ""), "",
+     "until there is");
+
+  /* nothing from elsewhere */
+
+  const other = [...requested].filter((p) =>
+    !["/kvroute/", "/kvroute/json", "/favicon.ico"].includes(p));
+  is(other.join(), "", "asks for its JSON only");
+
+  await browser.close();
+  console.log(`1..${n}`);
+};
+
+main().catch((e) => {
+  console.log(`not ok ${n + 1} - ${String(e).split("\n")[0]}`);
+  console.log(String(e.stack).replace(/^/gm, "# "));
+  process.exit(1);
+});

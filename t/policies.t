@@ -1,0 +1,410 @@
+#!/usr/bin/perl
+
+# The policies that look at load and prompts, and where they may be written:
+# upstreams, locations, "if", inherited, replaced and switched off.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 3;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:4m;
+
+    upstream u {
+        zone u 64k;
+        kvroute round_robin zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+        server 127.0.0.1:%%B2%% max_fails=0;
+        server 127.0.0.1:%%B3%% max_fails=0;
+    }
+    upstream weighted {
+        zone weighted 64k;
+        kvroute random zone=z;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%% weight=2;
+        server 127.0.0.1:%%B2%% weight=5;
+        server 127.0.0.1:%%B3%% down;
+    }
+    upstream plain {
+        zone plain 64k;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%% weight=2;
+        server 127.0.0.1:%%B2%% weight=5;
+        server 127.0.0.1:%%B3%% down;
+    }
+    upstream lr {
+        zone lr 64k;
+        kvroute least_request zone=z;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+        server 127.0.0.1:%%B2%%;
+    }
+
+    client_body_buffer_size 1m;
+    proxy_buffering off;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://u; }
+        location /plain/ { proxy_pass http://plain; }
+        location /weighted/ { proxy_pass http://weighted; }
+        location /lr/ {
+            kvroute_pin $http_x_peer;
+            proxy_pass http://lr;
+        }
+
+        location /rr/ {
+            kvroute_policy round_robin;
+            proxy_pass http://weighted;
+        }
+        location /lw/ {
+            kvroute_policy least_conn;
+            proxy_pass http://weighted;
+        }
+        location /pending/ {
+            kvroute_policy least_request by=pending;
+            proxy_pass http://lr;
+        }
+        location /work/ {
+            kvroute_policy least_request by=work;
+            proxy_pass http://lr;
+        }
+        location /kv/ {
+            kvroute_policy kv_cache;
+            proxy_pass http://u;
+
+            location /kv/inherited/ { proxy_pass http://u; }
+
+            location /kv/random/ {
+                kvroute_policy random;
+                proxy_pass http://u;
+            }
+            location /kv/off/ {
+                kvroute_policy off;
+                proxy_pass http://u;
+            }
+            location /kv/if/ {
+                if ($arg_spread) {
+                    kvroute_policy round_robin;
+                    proxy_pass http://u;
+                }
+
+                # "if" with no policy of its own has the location's
+
+                if ($arg_same) {
+                    proxy_pass http://u;
+                }
+
+                proxy_pass http://u;
+            }
+        }
+        location /bypass/ {
+            kvroute_policy kv_cache;
+            kvroute_bypass $arg_no $http_x_no;
+            proxy_pass http://u;
+        }
+        location /pin/ {
+            kvroute_policy kv_cache;
+            kvroute_pin $http_x_peer;
+            proxy_pass http://u;
+        }
+        location /pin/weighted/ {
+            kvroute_pin $http_x_peer;
+            proxy_pass http://weighted;
+        }
+
+        location /t50/ {
+            kvroute_policy kv_cache threshold=0.5;
+            proxy_pass http://u;
+        }
+        location /abs/ {
+            kvroute_policy kv_cache balance_abs=2;
+            proxy_pass http://u;
+        }
+        location /rel/ {
+            kvroute_policy kv_cache balance_rel=3;
+            proxy_pass http://u;
+        }
+        location /all/ {
+            kvroute_policy kv_cache balance_abs=2 balance_rel=3;
+            proxy_pass http://u;
+        }
+        location /any/ {
+            kvroute_policy kv_cache balance_abs=2 balance_rel=3 balance=any;
+            proxy_pass http://u;
+        }
+
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+my $seed = 1000;
+
+sub fresh { return chat(text($_[0] || 4000, $seed++)) }
+
+
+# random: by weight, and each choice without regard to the one before
+
+{
+    my @to = map { $t->to('/weighted/', '{"prompt":"x"}') } 1 .. 800;
+
+    $t->is_spread($t->tally(@to), { B0 => 1, B1 => 2, B2 => 5 },
+                  'random: in proportion to the weights');
+
+    my $last = '';
+    my @after = map { my $l = $last; $last = $_; $l eq 'B2' ? $_ : () } @to;
+
+    $t->is_spread($t->tally(@after), { B0 => 1, B1 => 2, B2 => 5 },
+                  'random: also after the largest one');
+
+    $t->to('/weighted/?n=random', '{"prompt":"x"}');
+    is($t->receipt('random')->{reason}, 'random', 'random: the reason');
+    is($t->receipt('random')->{policy}, 'random', 'random: the policy');
+}
+
+# round_robin: nginx's own sequence, exactly
+
+{
+    my @nginx = map { $t->to('/plain/', '{"prompt":"x"}') } 1 .. 24;
+    my @ours = map { $t->to('/rr/', '{"prompt":"x"}') } 1 .. 24;
+
+    is("@ours", "@nginx", 'round_robin: as nginx');
+    $t->to('/rr/?n=rr', '{"prompt":"x"}');
+    is($t->receipt('rr')->{reason}, 'turn', 'round_robin: the reason');
+}
+
+# least_request: ties take turns, by weight
+
+{
+    my @to = map { $t->to('/lr/', '{"prompt":"x"}') } 1 .. 60;
+
+    is_deeply($t->tally(@to), { B0 => 20, B1 => 20, B2 => 20 },
+              'least_request: ties take turns');
+
+    my $streak = 0;
+    $to[$_] eq $to[$_ - 1] and $streak++ for 1 .. $#to;
+    is($streak, 0, 'least_request: never twice the same');
+
+    @to = map { $t->to('/lw/', '{"prompt":"x"}') } 1 .. 400;
+    my $count = $t->tally(@to);
+
+    cmp_ok(abs($count->{"B$_->[0]"} / 50 - $_->[1]), '<', 0.25 * $_->[1],
+           "least_request: B$_->[0] by its weight")
+        for [ 0, 1 ], [ 1, 2 ], [ 2, 5 ];
+}
+
+# by= what: B0 has a large prompt, the others two small ones each
+
+sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
+
+{
+    my @end = ($t->hold(1, '/lr/', fresh(60000), pinned('B0')),
+               $t->hold(2, '/lr/', chat('hello'), pinned('B1')),
+               $t->hold(2, '/lr/', chat('hello'), pinned('B2')));
+
+    is($t->to('/lr/', chat('x')), 'B0', 'by=active: the fewest requests');
+    isnt($t->to('/pending/', chat('x')), 'B0', 'by=pending: the fewest bytes');
+    isnt($t->to('/work/', chat('x')), 'B0', 'by=work: the least work');
+
+    $_->() for @end;
+}
+
+# by=work counts what is running, by=pending only what is not yet
+
+{
+    my $s = $t->start('POST /lr/', fresh(60000), headers => {
+        pinned('B0'), 'X-Step' => 'work', 'X-B0' => 'stream 2' });
+
+    $t->step('work1');
+    ok($t->read_until($s, qr/data: event 1/), 'a large one is running');
+
+    local $t->{held} = 1;
+
+    my @end = map { $t->hold(1, '/lr/', chat('hello'), pinned($_)) }
+              qw(B1 B2);
+
+    is($t->to('/pending/', chat('x')), 'B0', 'by=pending: it is no matter');
+    isnt($t->to('/work/', chat('x')), 'B0', 'by=work: it is');
+
+    $_->() for @end;
+    $t->step('work2');
+    $t->finish($s);
+    $t->idle();
+}
+
+# location policies
+
+{
+    my $body = fresh();
+    my $home = $t->to('/kv/?n=l1', $body);
+
+    is($t->receipt('l1')->{policy}, 'kv_cache', 'location: its own');
+    is($t->to('/kv/?n=l2', $body), $home, 'location: stays');
+    is($t->receipt('l2')->{reason}, 'affinity', 'location: affinity');
+
+    is($t->to('/kv/inherited/?n=l3', $body), $home, 'inherited: stays');
+    is($t->receipt('l3')->{policy}, 'kv_cache', 'inherited: the policy');
+
+    my $to = $t->tally(map { $t->to('/kv/random/', $body) } 1 .. 200);
+    $t->is_spread($to, { map { ("B$_" => 1) } 0 .. 3 }, 'replaced: random');
+
+    $to = $t->tally(map { $t->to('/kv/if/?spread=1', $body) } 1 .. 8);
+    is_deeply($to, { map { ("B$_" => 2) } 0 .. 3 }, 'if: round robin');
+    is($t->to('/kv/if/?n=l4', $body), $home, 'if not: the location\'s');
+    is($t->to('/kv/if/?same=1&n=l5', $body), $home, 'if without a policy');
+    is($t->receipt('l5')->{policy}, 'kv_cache', 'if without: inherited');
+
+    $to = $t->tally(map { $t->to("/kv/off/", $body) } 1 .. 8);
+    is_deeply($to, { map { ("B$_" => 2) } 0 .. 3 }, 'off: nginx\'s own');
+    $t->to('/kv/off/?n=l6', $body);
+    is($t->receipt('l6')->{policy}, 'off', 'off: says so');
+    is($t->receipt('l6')->{reason}, 'bypass', 'off: the reason');
+
+    # of an upstream without a word in the location
+
+    $to = $t->tally(map { $t->to('/', $body) } 1 .. 8);
+    is_deeply($to, { map { ("B$_" => 2) } 0 .. 3 }, 'the upstream\'s own');
+}
+
+# bypass: nginx's own round robin for this request
+
+{
+    my $body = fresh();
+    my $home = $t->to('/bypass/?n=y1', $body);
+
+    is($t->to('/bypass/', $body), $home, 'no bypass');
+    is($t->to('/bypass/?no=0', $body), $home, 'no bypass by "0"');
+
+    my @to = map { $t->to('/bypass/?no=1', $body) } 1 .. 4;
+    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'bypassed by a variable');
+    @to = map { $t->to('/bypass/', $body, 'X-No' => 'yes') } 1 .. 4;
+    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'bypassed by another');
+
+    $t->to('/bypass/?no=1&n=y2', $body);
+    is($t->receipt('y2')->{reason}, 'bypass', 'bypass: the reason');
+}
+
+# pins
+
+{
+    my $body = fresh();
+    my $home = $t->to('/pin/?n=p0', $body);
+    my ($other) = grep { $_ ne $home } qw(B0 B1 B2 B3);
+    my $addr = "127.0.0.1:$t->{vars}{$other}";
+
+    is($t->to('/pin/?n=p1', $body, 'X-Peer' => $addr), $other, 'pinned');
+    is($t->receipt('p1')->{reason}, 'pinned', 'pin: the reason');
+
+    is($t->from($t->get('/pin/?n=p2', headers => { 'X-Peer' => $addr })),
+       $other, 'pinned without a body');
+
+    # it holds the prompt now, as any other that was chosen
+
+    is($t->receipt('p1')->{matched}, 0, 'pin: not held before');
+    $t->to('/pin/?n=p3', $body, 'X-Peer' => $addr);
+    cmp_ok($t->receipt('p3')->{matched}, '>', 3500, 'pin: held after');
+
+    for my $bad ('127.0.0.1:1', 'nonsense', 'x' x 500, '127.0.0.1') {
+        my $id = 'bad' . length $bad;
+        my $r = $t->post("/pin/?n=$id", $body, headers => { 'X-Peer' => $bad });
+        is($r->{status}, 200, 'a bad pin does no harm');
+        is($t->receipt($id)->{reason}, 'unpinned', 'and is told');
+    }
+
+    # a server that is down cannot be had
+
+    $t->to('/pin/weighted/?n=p4', $body,
+           'X-Peer' => "127.0.0.1:$t->{vars}{B3}");
+    is($t->receipt('p4')->{reason}, 'unpinned', 'pinned to one that is down');
+    isnt($t->receipt('p4')->{name}, 'B3', 'and not used');
+
+    $t->to('/pin/?n=p5', $body);
+    is($t->receipt('p5')->{reason}, 'affinity', 'no pin, no matter');
+}
+
+# threshold: below it the load decides, not what is cached
+
+{
+    my $head = text(4000, $seed++);
+    my $home = $t->to('/t50/', chat($head));
+
+    my $near = chat($head . text(1500, $seed++));
+    is($t->to('/t50/?n=t1', $near), $home, 'threshold: most of it is cached');
+    is($t->receipt('t1')->{reason}, 'affinity', 'threshold: affinity');
+
+    my $far = sub { chat($head . text(9000, $seed++)) };
+
+    is($t->to('/kv/?n=t2', $far->()), $home, 'a third of it, no threshold');
+    is($t->receipt('t2')->{reason}, 'affinity', 'no threshold: affinity');
+
+    my @to = map { $t->to("/t50/?n=t3$_", $far->()) } 1 .. 4;
+    is($t->receipt('t31')->{reason}, 'load', 'threshold: by load');
+    is_deeply([ sort @to ], [ qw(B0 B1 B2 B3) ], 'threshold: in turn');
+}
+
+# balance: the holder is spared when it has too many more than the mean of 4
+
+for my $case ([ 'abs', 3 ],      # 3 > 3 / 4 + 2
+              [ 'rel', 1 ],      # 1 > 3 * 1 / 4
+              [ 'all', 3 ],
+              [ 'any', 1 ])
+{
+    my ($name, $spill) = @$case;
+
+    my $body = fresh(40000);
+    my $home = $t->to("/$name/", $body);
+
+    for my $n (1 .. $spill) {
+        my $end = $t->hold($n, "/kv/", $body);
+        my $active = $t->peer('u', $t->{vars}{$home})->{active};
+        my $to = $t->to("/$name/?n=$name$n", $body);
+
+        is($active, $n, "$name: the holder has $n");
+
+        if ($n < $spill) {
+            is($to, $home, "$name: $n at the holder are few enough");
+
+        } else {
+            isnt($to, $home, "$name: $n at the holder are too many");
+            is($t->receipt("$name$n")->{reason}, 'spill', "$name: spill");
+
+            # who was spilled to holds it now
+
+            is($t->to("/$name/?n=x$name", $body), $to, "$name: a new holder");
+            is($t->receipt("x$name")->{reason}, 'affinity', "$name: it is");
+        }
+
+        $end->();
+    }
+}
+
+# prompts that nobody can read go by load
+
+{
+    my @to = map { $t->to("/kv/?n=u$_", 'not JSON') } 1 .. 8;
+
+    is_deeply($t->tally(@to), { map { ("B$_" => 2) } 0 .. 3 },
+              'unparsed: spread');
+    is($t->receipt('u1')->{reason}, 'unparsed', 'unparsed: the reason');
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();

@@ -1,0 +1,394 @@
+#!/usr/bin/perl
+
+# The queue: who waits, in which order they are let in, and how waiting ends.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend('B0');
+
+my $conf = <<'EOF';
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+
+    log_format q '$request_uri $status $kvroute_queue_status '
+                 '$kvroute_queue_time $kvroute_reason';
+    access_log access.log q;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=20s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream pending {
+        zone pending 64k;
+        kvroute kv_cache zone=z max_pending=8k;
+        kvroute_queue max=40 timeout=20s;
+        server 127.0.0.1:%%B0%% max_fails=0;
+    }
+    upstream small {
+        zone small 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=2 timeout=20s status=503;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream soon {
+        zone soon 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=2 timeout=50ms;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream fifo {
+        zone fifo 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=20s order=fifo;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream strict {
+        zone strict 64k;
+        kvroute sticky key=$http_x_session strict=on zone=z;
+        kvroute_queue max=40 timeout=20s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+
+    map $http_x_pool $pool { default u; fifo fifo; none nothing; }
+
+    kvroute_priority $http_x_class max=$http_x_max;
+    kvroute_tenant $http_x_tenant weight=$http_x_weight;
+    kvroute_deadline $http_x_deadline;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /pending/ { proxy_pass http://pending; }
+        location /small/ { proxy_pass http://small; }
+        location /soon/ { proxy_pass http://soon; }
+        location /fifo/ { proxy_pass http://fifo; }
+        location /strict/ { proxy_pass http://strict; }
+        location /named/ {
+            kvroute_queue_for $pool;
+            proxy_pass http://$pool;
+        }
+        location /errors/ {
+            error_page 503 /sorry;
+            proxy_pass http://small;
+        }
+        location /sorry { return 200 "sorry"; }
+        location /bypass/ {
+            kvroute_bypass 1;
+            proxy_pass http://u;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+
+$t->conf($conf);
+$t->run();
+
+my $seed = 100;
+
+sub size { return $t->status()->{upstreams}{$_[0] // 'u'}{queue}{size} }
+
+sub class {
+    my ($upstream, $class) = @_;
+    return $t->status()->{upstreams}{$upstream}{queue}{classes}[$class];
+}
+
+# a request that is let through when the file FILE is there
+
+sub held {
+    my ($uri, $file, $bytes, %headers) = @_;
+    return $t->start("POST $uri", chat(text($bytes // 1000, $seed++)),
+                     headers => { 'X-B0' => "wait $file", %headers });
+}
+
+sub go { $t->step($_[0]) }
+
+sub waiting {
+    my ($n, $upstream) = @_;
+    return wait_for(sub { size($upstream) == $n });
+}
+
+# the order in which the backend got them
+
+sub served {
+    my ($prefix) = @_;
+    return join ' ', map { /^\Q$prefix\E(\S+)/ ? $1 : () }
+                     $t->backend_log('B0');
+}
+
+# a request is logged a moment after its response
+
+sub logged {
+    my ($re, $name) = @_;
+    ok(wait_for(sub { $t->access_log() =~ $re }), "logged: $name")
+        or diag($t->access_log());
+}
+
+# order by class, then by size; what is there is unlike the order of arrival
+
+{
+    my @s = held('/o/first', 'o0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is inside');
+
+    my @order = ([ 'big', 50_000, {} ], [ 'small', 1_000, {} ],
+                 [ 'low', 1_000, { 'X-Class' => 'low' } ],
+                 [ 'high', 90_000, { 'X-Class' => 'high' } ],
+                 [ 'capped', 500, { 'X-Class' => '0', 'X-Max' => 'batch' } ],
+                 [ 'number', 500, { 'X-Class' => '2' } ]);
+
+    my $n = 0;
+
+    for my $o (@order) {
+        push @s, held("/o/$o->[0]", 'o1', $o->[1], %{$o->[2]});
+        ok(waiting(++$n), "$o->[0] waits");
+    }
+
+    is(class('u', 1)->{size}, 1, 'one of class 1');
+    is(class('u', 3)->{size}, 2, 'two of class 3');
+    is(($t->load())[0], 1, 'they hold no peer');
+
+    go('o0');
+    go('o1');
+
+    is($t->finish($_)->{status}, 200, 'answered') for @s;
+
+    is(served('/o/'), 'first high number small big low capped', 'in order');
+    ok($t->idle(), 'nothing is counted');
+    is(size(), 0, 'nobody waits');
+
+    logged(qr{^/o/first 200 passed 0\.000 }m, 'passed');
+    logged(qr{^/o/big 200 waited \d+\.\d{3} (?!-)\S+$}m, 'waited');
+}
+
+# fifo
+
+{
+    my @s = held('/fifo/a', 'f0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'fifo: one is inside');
+
+    my $n = 0;
+
+    for my $o ([ 'b', 50_000 ], [ 'c', 1_000 ], [ 'd', 9_000 ]) {
+        push @s, held("/fifo/$o->[0]", 'f0', $o->[1], 'X-Class' => 9 - $n);
+        waiting(++$n, 'fifo');
+    }
+
+    go('f0');
+    $t->finish($_) for @s;
+    is(served('/fifo/'), 'a b c d', 'fifo: as they came');
+}
+
+# tenants of weights 1 and 3, with equal requests
+
+{
+    my @s = held('/t/first', 't0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'tenants: one is inside');
+
+    for my $i (1 .. 12) {
+        push @s, held("/t/a", 't0', 3000, 'X-Tenant' => 'a');
+        push @s, held("/t/b", 't0', 3000, 'X-Tenant' => 'b', 'X-Weight' => 3);
+    }
+
+    ok(waiting(24), 'tenants: all wait');
+    go('t0');
+    $t->finish($_) for @s;
+
+    my @first = (split ' ', served('/t/'))[1 .. 12];
+    my $a = grep { $_ eq 'a' } @first;
+
+    ok($a >= 2 && $a <= 4, "tenants: $a of the first 12 have weight 1 of 4");
+}
+
+# by work: one that is larger than the cap is let in, the next one waits
+
+{
+    my @s = held('/pending/a', 'p0', 30_000);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'pending: one is inside');
+
+    push @s, held('/pending/b', 'p0', 1_000);
+    ok(waiting(1, 'pending'), 'pending: the next one waits');
+
+    push @s, $t->start('POST /pending/c', chat(text(1000, 1)),
+                       headers => { 'X-B0' => 'wait p0' });
+    ok(waiting(2, 'pending'), 'pending: and the one after it');
+
+    go('p0');
+    is($t->finish($_)->{status}, 200, 'pending: answered') for @s;
+    ok($t->idle(), 'pending: nothing is counted');
+}
+
+# full: refused with a status of choice, or a page of the operator's
+
+{
+    my @s = held('/small/a', 's0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'small: one is inside');
+
+    push @s, held('/small/b', 's0');
+    waiting(1, 'small');
+    push @s, held('/small/c', 's0');
+    ok(waiting(2, 'small'), 'small: two wait');
+
+    my $r = $t->post('/small/d', chat('x'));
+
+    is($r->{status}, 503, 'full: refused');
+    like($r->{head}, qr/^Retry-After: \d+\s*$/m, 'full: when to come again');
+    like($r->{head}, qr/^Content-Type: application\/json\s*$/m, 'full: type');
+    like($r->{body}, qr/"code":"queue_full"/, 'full: why');
+
+    is($t->post('/errors/d', chat('x'))->{body}, 'sorry',
+       'full: a page of the operator');
+
+    # a higher class takes the place of a lower one
+
+    push @s, held('/small/high', 's0', 1000, 'X-Class' => 'high');
+
+    my $shed = $t->finish($s[2]);
+
+    is($shed->{status}, 503, 'shed: refused');
+    like($shed->{body}, qr/"code":"queue_shed"/, 'shed: why');
+    is(size('small'), 2, 'shed: its place is taken');
+
+    go('s0');
+    is($t->finish($_)->{status}, 200, 'small: answered') for @s[0, 1, 3];
+    is(class('small', 3)->{shed}, 1, 'shed: counted');
+    is(class('small', 3)->{full}, 2, 'full: counted');
+}
+
+# time is up, of the queue or of the request
+
+{
+    my @s = held('/soon/a', 'w0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'soon: one is inside');
+
+    my $r = $t->post('/soon/b', chat('x'));
+
+    is($r->{status}, 429, 'timeout: refused');
+    like($r->{body}, qr/"code":"queue_timeout"/, 'timeout: why');
+
+    $r = $t->request('POST /soon/c', chat('x'),
+                     headers => { 'X-Deadline' => '5ms' });
+
+    is($r->{status}, 429, 'deadline: refused');
+    like($r->{body}, qr/"code":"queue_deadline"/, 'deadline: why');
+
+    go('w0');
+    is($t->finish($_)->{status}, 200, 'soon: answered') for @s;
+    logged(qr{^/soon/b 429 timeout 0\.\d+}m, 'timeout');
+}
+
+# clients that go while they wait
+
+{
+    my @s = held('/g/a', 'g0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'gone: one is inside');
+
+    my @gone = map { held("/g/gone", 'g0') } 1 .. 5;
+    push @s, held('/g/b', 'g0');
+    ok(waiting(6), 'gone: six wait');
+
+    close $_ for @gone;
+    ok(waiting(1), 'gone: one is left');
+
+    go('g0');
+    is($t->finish($_)->{status}, 200, 'gone: answered') for @s;
+    is(served('/g/'), 'a b', 'gone: the peer saw none of them');
+    is(class('u', 3)->{gone}, 5, 'gone: counted');
+    ok(wait_for(sub { 5 == (() = $t->access_log()
+                                 =~ m{^/g/gone 499 aborted }mg) }),
+       'gone: logged');
+}
+
+# where the upstream is a variable's; what does not wait
+
+{
+    my @s = held('/named/a', 'n0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'named: one is inside');
+
+    push @s, held('/named/b', 'n0');
+    ok(waiting(1), 'named: the next one waits');
+
+    is($t->get('/bypass/')->{status}, 502, 'bypass does not wait');
+
+    my $get = $t->start('GET /n/get');
+    ok(waiting(2), 'one without a body waits as well');
+
+    go('n0');
+    is($t->finish($_)->{status}, 200, 'named: answered') for @s, $get;
+
+    is($t->request('POST /named/c', chat('x'),
+                   headers => { 'X-Pool' => 'none' })->{status}, 502,
+       'an upstream that is not there');
+}
+
+# a session that may go to one peer only waits for it
+
+{
+    my %h = ('X-Session' => 'abc');
+
+    is($t->request('POST /strict/x', chat('x'), headers => \%h)->{status}, 200,
+       'strict: bound');
+
+    my @s = held('/strict/a', 'i0', 1000, %h);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'strict: one is inside');
+
+    push @s, held('/strict/b', 'i0', 1000, %h);
+
+    # counted by its worker only; so it is enough that it is not refused
+
+    go('i0');
+    is($t->finish($_)->{status}, 200, 'strict: answered') for @s;
+}
+
+# those that wait outlive a reload, and new ones queue up behind them
+
+{
+    my @s = held('/r/a', 'r0', 1000);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'reload: one is inside');
+
+    push @s, held("/r/$_", 'r0', 1000 * $_) for 1 .. 4;
+    ok(waiting(4), 'reload: four wait');
+
+    $t->reload();
+
+    is(size(), 4, 'reload: they still wait');
+
+    push @s, held('/r/5', 'r0', 90_000);
+    ok(waiting(5), 'reload: and a new one');
+
+    go('r0');
+    is($t->finish($_)->{status}, 200, 'reload: answered') for @s;
+    is(served('/r/'), 'a 1 2 3 4 5', 'reload: in order');
+    ok($t->idle(), 'reload: nothing is counted');
+}
+
+# a worker that is killed takes its own with it and holds up nobody
+
+{
+    my @s = held('/k/a', 'k0', 1000);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'kill: one is inside');
+
+    my @lost = map { held("/k/x", 'k0', 1000) } 1 .. 8;
+    ok(waiting(8), 'kill: eight wait');
+
+    $t->kill_worker($_) for $t->active_workers();
+    close $_ for @s, @lost;
+
+    ok(wait_for(sub { my $n = size(); defined $n && $n == 0 }),
+       'kill: nobody waits');
+    go('k0');
+
+    is($t->post('/k/b', chat('x'))->{status}, 200, 'kill: the next is served');
+    ok($t->idle(), 'kill: nothing is counted');
+}
+
+$t->done();

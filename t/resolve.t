@@ -1,0 +1,254 @@
+#!/usr/bin/perl
+
+# Servers that are resolved at run time: added, removed and changed under load.
+# The DNS server is in this file; it reads its records from a file.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use IO::Socket::INET;
+use Kvroute;
+use Time::HiRes qw(sleep);
+
+my $t = Kvroute->new();
+
+plan(skip_all => 'names are resolved at run time since nginx 1.27.3')
+    if $t->version() lt '001027003';
+
+# one port at several addresses
+
+my $port = $t->port();
+
+sub at { return map { "127.0.0." . $_ } @_ }
+
+my %name = map { (at($_) => "B$_") } 2 .. 6;
+
+$t->backend($name{$_}, addr => $_, port => $port) for sort keys %name;
+
+# --- DNS: one name, answered with what the file says
+
+$t->{vars}{DNS} = dns("$t->{dir}/records");
+$t->{vars}{ENGINES} = $port;
+
+sub dns {
+    my ($file) = @_;
+
+    my $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Proto => 'udp')
+        or die "udp: $!";
+    my $pid = fork() // die "fork: $!";
+
+    if ($pid == 0) {
+        setpgrp(0, 0);
+        open STDOUT, '>', '/dev/null';
+        $SIG{$_} = 'DEFAULT' for qw(INT TERM HUP);
+
+        while (1) {
+            my $peer = $s->recv(my $q, 1500) or next;
+            my ($id, $flags, $n) = unpack 'n3', $q;
+            my ($end) = index($q, "\0", 12) + 5;
+            my $question = substr $q, 12, $end - 12;
+            my ($type) = unpack 'n', substr $q, $end - 4, 2;
+            my @addrs = $type == 1 ? split(' ', Kvroute::slurp($file)) : ();
+
+            # no records: the name is unknown; TTL 0: asked for anew each time
+
+            $s->send(pack('n6', $id, @addrs ? 0x8180 : 0x8183, 1,
+                          scalar @addrs, 0, 0)
+                     . $question
+                     . join('', map { pack 'n3Nna4', 0xc00c, 1, 1, 0, 4,
+                                      pack('C4', split /\./) } @addrs),
+                     0, $peer);
+        }
+    }
+
+    push @{$t->{groups}}, $pid;
+
+    return $s->sockport();
+}
+
+sub records {
+    my (@addrs) = @_;
+
+    Kvroute::write_file("$t->{dir}/records.new", join ' ', @addrs);
+    rename "$t->{dir}/records.new", "$t->{dir}/records";
+}
+
+sub servers {
+    my $status = $t->status() or return '';
+
+    return join ' ', sort map { $_->{name} =~ s/:.*//r }
+                              @{$status->{upstreams}{u}{peers}};
+}
+
+sub become {
+    my (@addrs) = @_;
+
+    records(@addrs);
+
+    return wait_for(sub { servers() eq join ' ', sort @addrs });
+}
+
+records('127.0.0.2', '127.0.0.3');
+
+$t->conf(<<'EOC')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    access_log off;
+    add_header X-Receipt "$kvroute_reason $kvroute_matched_bytes";
+
+    resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
+    resolver_timeout 1s;
+
+    upstream u {
+        zone u 256k;
+        kvroute kv_cache zone=z;
+        server engines.test:%%ENGINES%% resolve max_fails=0;
+        keepalive 8;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://u;
+        }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
+ok(become('127.0.0.2', '127.0.0.3'), 'resolved at start');
+
+my $body = chat(text(20_000, 1));
+
+sub served { return $t->post('/', $_[0] || $body)->{body} =~ /^(\S+)/ ? $1 : '' }
+
+my $first = served();
+is(served(), $first, 'affinity') for 1 .. 3;
+
+# what was there stays what it was when others come
+
+ok(become(at(2 .. 4)), 'a server was added');
+is(served(), $first, 'affinity survives it');
+
+my %got;
+$got{served(chat(text(20_000, $_)))}++ for 2 .. 10;
+is(scalar keys %got, 3, 'the new one is used');
+
+# a server is removed while it serves: the request ends well, nothing leaks
+
+{
+    my ($addr) = grep { $name{$_} eq $first } keys %name;
+    my $id = $t->peer('u', $port)->{id};
+    my @s = map {
+        $t->start('POST /', $body, headers => { "X-$first" => 'wait removed' })
+    } 1 .. 3;
+
+    wait_for(sub { ($t->load())[0] == 3 });
+
+    ok(become(grep { $_ ne $addr } at(2 .. 4)),
+       'a server in use was removed');
+    isnt(served(), $first, 'it gets nothing new');
+
+    $t->step('removed');
+    like($t->finish($_)->{body}, qr/^$first /, 'its requests end') for @s;
+    ok($t->idle(), 'nothing is counted');
+
+    ok(become(at(2 .. 4)), 'and it is back');
+    like($t->post('/', $body)->{headers}{'x-receipt'},
+         qr/^affinity (?!0\b)\d+$/, 'with what it knew');
+}
+
+# a request between two tries: its list changes under it, and it goes on with
+# the new one, which nginx's own balancers do not
+
+for my $case ([ 'POST', chat(text(20_000, 77)) ], [ 'GET', undef ]) {
+    my ($method, $data) = @$case;
+    my @old = at(2 .. 4);
+
+    ok(become(@old), "$method: servers as before");
+
+    my $s = $t->start("$method /", $data, headers => {
+        map { ("X-$name{$_}" => "lose $method") } @old });
+    wait_for(sub { ($t->load())[0] == 1 });
+
+    ok(become('127.0.0.5', '127.0.0.6'), "$method: all servers were replaced");
+    $t->step($method);
+
+    my $r = $t->finish($s);
+    is($r->{status}, 200, "$method: served");
+    like($r->{body}, qr/^B[56] /, "$method: by a new one");
+    ok($t->idle(), "$method: nothing is counted");
+}
+
+# no servers at all, and servers again
+
+{
+    ok(become(), 'no servers');
+    is($t->post('/', $body)->{status}, 502, 'refused');
+    is($t->get('/')->{status}, 502, 'refused without a body');
+    ok(become('127.0.0.5'), 'one server');
+    is($t->post('/', $body)->{status}, 200, 'served');
+    is($t->get('/')->{status}, 200, 'served without a body');
+}
+
+# under load: every request is served whatever the list does
+
+{
+    records('127.0.0.2', '127.0.0.3');
+    wait_for(sub { servers() eq '127.0.0.2 127.0.0.3' });
+
+    my @pids;
+
+    for my $n (1 .. 3) {
+        my $pid = fork() // die "fork: $!";
+
+        if ($pid == 0) {
+            my %status;
+
+            until (-e "$t->{dir}/enough") {
+                my $r = $n == 3 ? $t->get('/x')
+                                : $t->post('/', chat(text(8_000, 100 + $n)));
+                $status{$r->{status}}++;
+            }
+
+            Kvroute::write_file("$t->{dir}/load.$n",
+                                join ' ', map { "$_:$status{$_}" } keys %status);
+            POSIX::_exit(0);
+        }
+
+        push @pids, $pid;
+    }
+
+    my @lists = ([2, 3, 4], [4], [4, 5], [2, 5, 6], [2, 3, 4, 5, 6], [3, 6]);
+    my $changed = 0;
+
+    $changed += !!become(at(@$_)) for @lists, @lists;
+
+    is($changed, 2 * @lists, 'all changes were seen');
+
+    $t->step('enough');
+    waitpid $_, 0 for @pids;
+
+    like(Kvroute::slurp("$t->{dir}/load.$_"), qr/^200:\d+$/,
+         "load $_: all were served") for 1 .. 3;
+
+    ok($t->idle(), 'nothing is counted');
+    is(($t->load())[2], 0, 'nor by nginx');
+}
+
+# a reload keeps what is known by address
+
+{
+    my $at = served();
+    $t->reload();
+    wait_for(sub { servers() eq '127.0.0.3 127.0.0.6' });
+    is(served(), $at, 'affinity survives a reload');
+}
+
+$t->done();

@@ -1,0 +1,372 @@
+#!/usr/bin/perl
+
+# Sessions: what names one, what binds it, and what becomes of it when its peer
+# is full, drained, dead, or one of more than there were.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 3;
+$t->{vars}{DEAD} = $t->port();
+$t->{vars}{EXTRA} = '';
+
+my $conf = <<'EOF';
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:4m;
+
+    upstream u {
+        zone u 64k;
+        kvroute sticky zone=z;
+        server 127.0.0.1:%%B0%% fail_timeout=1h;
+        server 127.0.0.1:%%B1%% fail_timeout=1h;
+        server 127.0.0.1:%%B2%% fail_timeout=1h;
+        %%EXTRA%%
+    }
+    upstream plain {
+        zone plain 64k;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+        server 127.0.0.1:%%B2%%;
+    }
+    upstream limited {
+        zone limited 64k;
+        kvroute sticky zone=z max_pending=8k;
+        server 127.0.0.1:%%B0%% max_conns=1;
+        server 127.0.0.1:%%B1%% max_conns=1;
+        server 127.0.0.1:%%B2%% backup;
+    }
+    upstream strict {
+        zone strict 64k;
+        kvroute sticky strict=on zone=z;
+        server 127.0.0.1:%%B0%% max_conns=1;
+        server 127.0.0.1:%%B1%% max_conns=1;
+        server 127.0.0.1:%%B2%% max_conns=1;
+    }
+    upstream failing {
+        zone failing 64k;
+        kvroute sticky zone=z;
+        server 127.0.0.1:%%B0%% fail_timeout=2s;
+        server 127.0.0.1:%%B1%% fail_timeout=2s;
+        server 127.0.0.1:%%B2%% fail_timeout=2s;
+    }
+
+    client_body_buffer_size 1m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_next_upstream error timeout non_idempotent;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://u; }
+        location /plain/ { proxy_pass http://plain; }
+        location /limited/ { proxy_pass http://limited; }
+        location /strict/ { proxy_pass http://strict; }
+        location /failing/ { proxy_pass http://failing; }
+
+        location /short/ {
+            kvroute_policy sticky timeout=2s;
+            proxy_pass http://u;
+        }
+        location /auto/ {
+            kvroute_policy sticky key=auto;
+            proxy_pass http://u;
+        }
+        location /keys/ {
+            kvroute_policy sticky key=$cookie_sid$arg_sid;
+            proxy_pass http://u;
+        }
+        location /tenant/ {
+            kvroute_policy sticky;
+            kvroute_salt $http_x_tenant;
+            proxy_pass http://u;
+        }
+
+        location /kvroute/ { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+    }
+}
+EOF
+
+$t->conf($conf);
+$t->run();
+
+sub session { return ('X-Session-Id' => $_[0]) }
+
+my $body = chat('hello');
+
+# where a session goes, without changing it more than a request does
+
+sub home { return $t->to($_[0], $body, session($_[1])) }
+
+
+# no key: nginx's round robin, with and without a body
+
+{
+    my @own = map { $t->to('/?n=k0', $body) } 1 .. 9;
+    my @nginx = map { $t->to('/plain/', $body) } 1 .. 9;
+
+    is("@own", "@nginx", 'no key: round robin');
+    is($t->receipt('k0')->{reason}, 'turn', 'no key: the reason');
+    is($t->receipt('k0')->{session}, '-', 'no key: no session');
+
+    my @get = map { $t->from($t->get('/')) } 1 .. 6;
+    is_deeply($t->tally(@get), { B0 => 2, B1 => 2, B2 => 2 },
+              'no key, no body: round robin');
+    is($t->to('/', $body, session('')) ne '', 1, 'an empty key is none');
+}
+
+# sessions are spread by round robin, and stay
+
+{
+    my %home = map { ($_ => $t->to("/?n=new$_", $body, session("s$_"))) }
+               1 .. 12;
+    my @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
+
+    is(scalar(@again), 12, 'each session stays');
+    is_deeply($t->tally(values %home), { B0 => 4, B1 => 4, B2 => 4 },
+              'new ones take turns');
+    is($t->receipt('new1')->{reason}, 'bind', 'the first request binds');
+
+    $t->to('/?n=old1', $body, session('s1'));
+    is($t->receipt('old1')->{reason}, 'session', 'the next one follows');
+    is($t->receipt('old1')->{session}, 's1', 'the session is logged');
+
+    is($t->from($t->get('/', headers => { session('s1') })), $home{1},
+       'without a body too');
+    is($t->to('/', 'no JSON', session('s1')), $home{1}, 'whatever the body');
+    is($t->to('/limited/', $body, session('s1')) =~ /^B/, 1,
+       'another upstream has bindings of its own');
+
+    # a reload, and one with another server
+
+    $t->reload();
+    @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
+    is(scalar(@again), 12, 'a reload keeps them');
+
+    $t->{vars}{EXTRA} = "server 127.0.0.1:$t->{vars}{B3};";
+    $t->conf($conf);
+    $t->reload();
+
+    @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
+    is(scalar(@again), 12, 'another server keeps them');
+
+    my @new = map { home('/', "t$_") } 1 .. 8;
+    is($t->tally(@new)->{B3}, 2, 'and has its share of the new ones');
+
+    $t->{vars}{EXTRA} = '';
+    $t->conf($conf);
+    $t->reload();
+
+    my @moved = grep { $new[$_ - 1] eq 'B3' } 1 .. 8;
+    my @to = map { home('/', "t$_") } @moved;
+    is(scalar(grep { /^B[012]$/ } @to), 2, 'a server taken out is left');
+    is(join(' ', map { home('/', "t$_") } @moved), "@to", 'for good');
+}
+
+# keys
+
+{
+    my $home = $t->to('/keys/?sid=x', $body);
+    is($t->to('/keys/', $body, Cookie => 'sid=x'), $home, 'key of variables');
+    my @to = map { $t->to("/keys/?sid=x$_", $body) } 1 .. 6;
+    is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 }, 'other keys');
+
+    # tenants do not share sessions
+
+    my %seen;
+    $seen{$t->to('/tenant/', $body, session('same'), 'X-Tenant' => "t$_")}++
+        for 1 .. 6;
+    is_deeply(\%seen, { B0 => 2, B1 => 2, B2 => 2 }, 'tenants are apart');
+}
+
+# key=auto: every hint binds, and the more trusted one wins
+
+{
+    my @hints = (
+        [ header => 'X-Session-Id' ],
+        [ header => 'X-Claude-Code-Session-Id' ],
+        [ header => 'X-Session-Affinity' ],
+        [ header => 'Session-Id' ],
+        [ header => 'X-Dynamo-Session-Id' ],
+        [ header => 'X-SMG-Routing-Key' ],
+        [ body => 'prompt_cache_key' ],
+        [ body => 'session_id' ]
+    );
+
+    my $ask = sub {
+        my ($id, %value) = @_;
+        my (%h, %b);
+
+        for my $hint (@hints) {
+            my ($where, $name) = @$hint;
+            next unless defined $value{$name};
+            ($where eq 'header' ? \%h : \%b)->{$name} = $value{$name};
+        }
+
+        return $t->to("/auto/?n=$id", chat('hello', %b), %h);
+    };
+
+    for my $i (0 .. $#hints) {
+        my $name = $hints[$i][1];
+        my @to = map { $ask->("h$i$_", $name => "v$i") } 1 .. 4;
+
+        is(scalar(keys %{$t->tally(@to)}), 1, "auto: $name");
+        is($t->receipt("h${i}4")->{session}, "v$i", "auto: $name is logged");
+
+        # with all that are trusted less, it is still this one
+
+        my %all = map { ($hints[$_][1] => "v$_") } $i .. $#hints;
+        $ask->("all$i", %all);
+        is($t->receipt("all$i")->{session}, "v$i",
+           "auto: $name before those after it");
+    }
+
+    # "user" is not a session, nor is a name in a message
+
+    my @to = map { $t->to('/auto/', chat('hello', user => 'me',
+                          metadata => { session_id => 'x' })) } 1 .. 6;
+    is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 },
+              'auto: "user" names no session');
+
+    # previous_response_id: until the ids of responses are learned it only
+    # matters when it is a known session, and keeps no other hint away
+
+    $ask->('prev', 'X-Session-Id' => 'v0');
+    my $r = $t->post('/auto/?n=prev2', chat('hello',
+                     previous_response_id => 'resp_1'),
+                     headers => { 'X-Session-Id' => 'v0' });
+    is($t->receipt('prev2')->{session}, 'v0', 'auto: an id that is unknown');
+    is($t->receipt('prev2')->{name}, $t->receipt('prev')->{name},
+       'auto: does not take a session away');
+}
+
+# a full peer: this request goes elsewhere, the session stays
+
+for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
+    my ($what, $text) = @$case;
+
+    my $home = home('/limited/', $what);
+    my ($other) = grep { $_ ne $home } qw(B0 B1);
+
+    my $end = $t->hold(1, '/limited/', chat($text), session($what));
+    is($t->peer('limited', $t->{vars}{$home})->{active}, 1,
+       "$what: the session's peer is full");
+
+    my $r = $t->post("/limited/?n=over$what", $body,
+                     headers => { session($what) });
+    is($t->from($r), $other, "$what: a request goes to the other");
+    is($t->from($end->()), $home, "$what: the first one was at home");
+
+    is(home('/limited/', $what), $home, "$what: the session has stayed");
+}
+
+# both are full: the backup stands in, and the session stays
+
+{
+    my $home = home('/limited/', 'both');
+    my $end = $t->hold(2, '/limited/', $body, session('both'));
+
+    is(home('/limited/', 'both'), 'B2', 'all full: a backup');
+    $end->();
+    is(home('/limited/', 'both'), $home, 'all full: the session has stayed');
+}
+
+# strict: nowhere else
+
+{
+    my $home = home('/strict/', 'only');
+    my $end = $t->hold(1, '/strict/', $body, session('only'));
+    my $r = $t->post('/strict/', $body, headers => { session('only') });
+
+    is($r->{status}, 502, 'strict: rather refused');
+    like(home('/strict/', 'new'), qr/^B/, 'strict: a new one is served');
+
+    $end->();
+    is(home('/strict/', 'only'), $home, 'strict: served again');
+}
+
+# draining: bound sessions stay, new ones go elsewhere
+
+{
+    my %home = map { ($_ => home('/', "d$_")) } 1 .. 9;
+    my $addr = "127.0.0.1:$t->{vars}{B1}";
+
+    is($t->post("/api/drain?peer=$addr", '')->{status}, 200, 'draining');
+
+    my @stay = grep { home('/', "d$_") eq $home{$_} } 1 .. 9;
+    is(scalar(@stay), 9, 'draining: sessions stay');
+
+    my @new = map { home('/', "e$_") } 1 .. 8;
+    ok(!$t->tally(@new)->{B1}, 'draining: new ones go elsewhere');
+
+    is($t->post("/api/undrain?peer=$addr", '')->{status}, 200, 'undrained');
+
+    @new = map { home('/', "f$_") } 1 .. 9;
+    is($t->tally(@new)->{B1}, 3, 'undrained: new ones come');
+}
+
+# a dead peer: the session is bound to another, and does not go back
+
+{
+    my $home = home('/failing/', 'dead');
+    my $r = $t->post('/failing/?n=dead1', $body,
+                     headers => { session('dead'), "X-$home" => 'close' });
+    my $next = $t->from($r);
+
+    is($r->{status}, 200, 'dead: served elsewhere');
+    isnt($next, $home, 'dead: elsewhere');
+    is($t->receipt('dead1')->{reason}, 'retry', 'dead: a second try');
+
+    my @to = map { home('/failing/', 'dead') } 1 .. 4;
+    is("@to", join(' ', ($next) x 4), 'dead: bound anew');
+
+    # until the peer is back, as a session without a home can tell
+
+    ok(wait_for(sub { $t->to('/failing/', $body) eq $home }), 'it is back');
+
+    @to = map { home('/failing/', 'dead') } 1 .. 4;
+    is("@to", join(' ', ($next) x 4), 'dead: no going back');
+}
+
+# timeout: refreshed by use, and then forgotten
+
+{
+    my $home = home('/short/', 'short');
+    my $until = time() + 4;
+
+    # in use for longer than the timeout
+
+    my $moved = 0;
+
+    while (time() < $until) {
+        $moved++ if home('/short/', 'short') ne $home;
+        select(undef, undef, undef, 0.2);
+    }
+
+    is($moved, 0, 'timeout: refreshed by use');
+
+    # bindings that nobody uses: when one is gone it is bound anew
+
+    my $id = 0;
+    my $gone = wait_for(sub {
+        select(undef, undef, undef, 2.2);
+        $id++;
+        home("/short/?n=short$id", 'short');
+        return $t->receipt("short$id")->{reason} eq 'bind';
+    });
+
+    ok($gone, 'timeout: forgotten');
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();

@@ -1,0 +1,160 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_hot: which prefixes the traffic has in common, and the key that is taken
+ * to spread it.
+ */
+
+
+#include "util.h"
+#include "kvr_hot.h"
+
+
+#define MAX_UNITS  1500
+
+
+static kvr_hot_t  hot;
+static uint64_t   chain[MAX_UNITS];
+
+
+/* the first units are of the system prompt, the rest of the session */
+static void
+request(unsigned system, unsigned shared, unsigned session, unsigned n)
+{
+    unsigned  i;
+    uint64_t  h;
+
+    h = util_mix(system, 1);
+
+    for (i = 0; i < n; i++) {
+        h = util_mix(h, i < shared ? 5 : 1000 + session);
+        chain[i] = h;
+    }
+}
+
+
+START_TEST(test_hot_share)
+{
+    unsigned  i;
+    double    share;
+
+    memset(&hot, 0, sizeof(hot));
+    request(1, 0, 1, 10);
+    util_check(kvr_hot_share(&hot, chain[0]) == 0, "nothing yet");
+
+    /* few requests tell nothing */
+
+    kvr_hot_add(&hot, chain, 10);
+    util_check(kvr_hot_share(&hot, chain[0]) < 0.05, "one request");
+
+    memset(&hot, 0, sizeof(hot));
+
+    for (i = 0; i < 2000; i++) {
+        request(1, 4, i % 50, 10);
+        kvr_hot_add(&hot, chain, 10);
+    }
+
+    request(1, 4, 3, 10);
+    util_check(kvr_hot_share(&hot, chain[0]) == 1, "all begin so");
+    util_check(kvr_hot_share(&hot, chain[3]) == 1, "up to the 4th");
+
+    share = kvr_hot_share(&hot, chain[7]);
+    util_check(share >= 0.02 && share < 0.07, "one of 50: %.3f", share);
+
+    /* what changes is forgotten by and by */
+
+    for (i = 0; i < 4 * KVR_HOT_WINDOW; i++) {
+        request(2, 4, i % 50, 10);
+        kvr_hot_add(&hot, chain, 10);
+    }
+
+    util_check(kvr_hot_share(&hot, chain[0]) > 0.8, "the new one");
+    request(1, 4, 3, 10);
+    util_check(kvr_hot_share(&hot, chain[0]) < 0.2, "the old one");
+}
+END_TEST
+
+
+START_TEST(test_hot_entry)
+{
+    size_t    k;
+    unsigned  i, entry;
+
+    static const struct {
+        const char  *what;
+        unsigned     sessions;
+        unsigned     shared;
+        unsigned     units;
+        unsigned     first, last;   /* where the key may be */
+    } cases[] = {
+        { "nothing is shared", 100, 0, 20, 0, 0 },
+        { "the first unit", 100, 1, 20, 1, 1 },
+        { "4 units", 100, 4, 20, 7, 7 },
+        { "8 units", 100, 8, 20, 15, 15 },
+        { "40 units", 100, 40, 100, 63, 63 },
+        { "1000 units", 100, 1000, 1100, 1023, 1023 },
+        { "more than is counted", 100, 1100, 1200, 1199, 1199 },
+        { "5 of 7 units", 100, 5, 7, 6, 6 },
+        { "few sessions: where they part", 4, 4, 20, 7, 7 },
+        { "two, from the start", 2, 0, 20, 0, 19 },
+        { "one and the same prompt", 1, 20, 20, 19, 19 }
+    };
+
+    for (k = 0; k < sizeof(cases) / sizeof(cases[0]); k++) {
+
+        memset(&hot, 0, sizeof(hot));
+
+        for (i = 0; i < 3000; i++) {
+            request(1, cases[k].shared, i % cases[k].sessions,
+                    cases[k].units);
+            kvr_hot_add(&hot, chain, cases[k].units);
+        }
+
+        for (i = 0; i < cases[k].sessions; i++) {
+            request(1, cases[k].shared, i, cases[k].units);
+
+            entry = kvr_hot_entry(&hot, chain, cases[k].units, 0.125);
+
+            util_check(entry >= cases[k].first && entry <= cases[k].last,
+                       "%s: entry %u", cases[k].what, entry);
+        }
+    }
+
+    /* conversations that grow keep their key */
+
+    memset(&hot, 0, sizeof(hot));
+
+    for (i = 0; i < 400; i++) {
+        request(1, 6, i % 8, 12 + i / 8);
+        kvr_hot_add(&hot, chain, 12 + i / 8);
+
+        entry = kvr_hot_entry(&hot, chain, 12 + i / 8, 0.125);
+
+        util_check(i < 80 || (entry >= 7 && entry <= 15),
+                   "request %u: entry %u", i, entry);
+    }
+
+    /* a single unit is all there is */
+
+    request(1, 0, 1, 1);
+    util_check(kvr_hot_entry(&hot, chain, 1, 0.125) == 0, "one unit");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("hot");
+
+    util_add(s, "share", test_hot_share);
+    util_add(s, "entry", test_hot_entry);
+
+    return util_run(s);
+}

@@ -1,0 +1,631 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_pick, behind kvr_policy_pick(): each policy over tables of candidates
+ * that are full, draining, warming up, bound, pinned; guardrails, chunks,
+ * models; random's shares by chi square.
+ */
+
+
+#include "util.h"
+#include "kvr_pick.h"
+
+#include <math.h>
+
+
+/* a table's rows name what matters, the rest is 0 */
+
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+
+#define MAX  6
+
+
+/* flags of a candidate */
+enum { F = 1, D = 2, C = 4, B = 8, P = 16, O = 32, FRESH = 64 };
+
+
+typedef struct {
+    uint32_t         weight;
+    uint32_t         active;
+    uint64_t         pending;
+    uint64_t         matched;
+    uint32_t         idle;
+    unsigned         flags;
+    uint64_t         chunks;
+    uint64_t         resident;
+    uint32_t         waiting;
+    double           kv;
+} peer_t;
+
+
+typedef struct {
+    const char         *what;
+    kvr_policy_conf_t   conf;
+    uint64_t            bytes;
+    uint32_t            pick;
+    kvr_reason_e        reason;
+    uint32_t            n;
+    peer_t              peer[MAX];
+    unsigned            keyed:1;
+    unsigned            was_bound:1;
+    unsigned            busy:1;
+    unsigned            unpinned:1;
+    unsigned            retry:1;
+    unsigned            unparsed:1;
+} case_t;
+
+
+#define KV      KVR_POLICY_KV_CACHE
+#define LR      KVR_POLICY_LEAST_REQUEST
+#define RR      KVR_POLICY_ROUND_ROBIN
+#define RND     KVR_POLICY_RANDOM
+#define STICKY  KVR_POLICY_STICKY
+#define NONE    KVR_POLICY_NONE
+
+
+static const case_t  cases[] = {
+
+    /* caps: those that are full get nothing as long as there are others */
+
+    { "full: not the holder", { KV }, 10000, 1, KVR_REASON_SPILL, 3,
+      { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, 0 },
+        { 1, 0, 0, 0, 1, 0 } } },
+    { "full: all are, and then none is", { KV }, 10000, 0, KVR_REASON_FULL, 2,
+      { { 1, 0, 0, 10000, 0, F }, { 1, 0, 0, 0, 9, F } } },
+    { "full: least_request", { LR }, 0, 2, KVR_REASON_LOAD, 3,
+      { { 1, 0, 0, 0, 0, F }, { 1, 3, 0, 0, 0, 0 }, { 1, 2, 0, 0, 0, 0 } } },
+    { "full: all, least_request", { LR }, 0, 1, KVR_REASON_FULL, 2,
+      { { 1, 3, 0, 0, 0, F }, { 1, 2, 0, 0, 0, F } } },
+    { "full: round_robin", { RR }, 0, 1, KVR_REASON_TURN, 2,
+      { { 5, 0, 0, 0, 0, F }, { 1, 0, 0, 0, 0, 0 } } },
+    { "full: random", { RND }, 0, 1, KVR_REASON_RANDOM, 2,
+      { { 5, 0, 0, 0, 0, F }, { 1, 0, 0, 0, 0, 0 } } },
+
+    /* draining: only what is bound, or mostly held */
+
+    { "draining: not for a cold prompt", { KV }, 10000, 1, KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 9, D }, { 1, 5, 0, 0, 0, 0 } } },
+    { "draining: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 4999, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
+    { "draining: for half of it", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
+    { "draining: if all others are full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 9, 0, 0, 0, D }, { 1, 0, 0, 0, 0, F } } },
+    { "draining: all are", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 9, 0, 0, 0, D }, { 1, 1, 0, 0, 0, D } } },
+    { "draining: bound", { STICKY }, 0, 0, KVR_REASON_SESSION, 2,
+      { { 1, 9, 0, 0, 0, D | B }, { 1, 1, 0, 0, 0, 0 } }, .keyed = 1 },
+    { "draining: not bound", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+      { { 9, 0, 0, 0, 0, D }, { 1, 1, 0, 0, 0, 0 } }, .keyed = 1 },
+
+    /* warming up */
+
+    { "cold: not its turn", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, 0 } } },
+    { "cold: what it holds", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
+    { "cold: all are", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, C } } },
+    { "cold: the other one is full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, F } } },
+    { "cold before draining", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 9, 0, 0, 9, C }, { 1, 0, 0, 0, 0, D } } },
+
+    /* pins */
+
+    { "pinned", { KV }, 10000, 1, KVR_REASON_PINNED, 2,
+      { { 1, 0, 0, 10000, 0, 0 }, { 1, 9, 99999, 0, 0, P } } },
+    { "pinned: full and draining no matter", { RR }, 0, 1, KVR_REASON_PINNED,
+      2, { { 1, 0, 0, 0, 0, 0 }, { 1, 9, 0, 0, 0, P | F | D } } },
+    { "pinned: the only one", { LR }, 0, 0, KVR_REASON_PINNED, 1,
+      { { 1, 0, 0, 0, 0, P } } },
+    { "unpinned", { LR }, 0, 0, KVR_REASON_UNPINNED, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 1, 1, 0, 0, 0, 0 } }, .unpinned = 1 },
+
+    /* sessions */
+
+    { "no session", { STICKY }, 0, 0, KVR_REASON_TURN, 2,
+      { { 2, 9, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, B } } },
+    { "a new one", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 2, 9, 0, 0, 0, 0 } }, .keyed = 1 },
+    { "bound, however busy", { STICKY }, 0, 1, KVR_REASON_SESSION, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 1, 99, 99999, 0, 0, B } }, .keyed = 1 },
+    { "bound to a full one", { STICKY }, 0, 0, KVR_REASON_OVERFLOW, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
+    { "bound, and all are full", { STICKY }, 0, 1, KVR_REASON_FULL, 2,
+      { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
+    { "bound to one that may take no more", { STICKY }, 0, 1,
+      KVR_REASON_OVERFLOW, 2, { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
+      .keyed = 1, .was_bound = 1, .busy = 1 },
+    { "bound to one that is gone", { STICKY }, 0, 1, KVR_REASON_BIND, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } },
+      .keyed = 1, .was_bound = 1 },
+    { "strict: full", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
+    { "strict: gone", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1,
+      .was_bound = 1 },
+    { "strict: new", { STICKY, .strict = 1 }, 0, 1, KVR_REASON_BIND, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1 },
+    { "strict: draining", { STICKY, .strict = 1 }, 0, 0, KVR_REASON_SESSION, 2,
+      { { 1, 0, 0, 0, 0, B | D }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1 },
+    { "another try", { STICKY }, 0, 1, KVR_REASON_RETRY, 2,
+      { { 1, 0, 0, 0, 0, 0 }, { 2, 0, 0, 0, 0, 0 } }, .keyed = 1,
+      .was_bound = 1, .retry = 1 },
+
+    /* least_request by what */
+
+    { "by active", { LR, .by = KVR_BY_ACTIVE }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0 },
+        { 1, 1, 9000, 0, 0, FRESH, 0, 9000, 9, 0.9 } } },
+    { "by pending", { LR, .by = KVR_BY_PENDING }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 2, 8999, 0, 0, 0, 0, 99999 }, { 1, 1, 9000, 0, 0, 0 } } },
+    { "by work", { LR, .by = KVR_BY_WORK }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 1, 100, 0, 0, 0, 0, 9000 }, { 1, 9, 9000, 0, 0, 0, 0, 99 } } },
+    { "by work and weight", { LR, .by = KVR_BY_WORK }, 0, 0, KVR_REASON_LOAD,
+      2, { { 5, 1, 0, 0, 0, 0, 0, 9000 }, { 1, 9, 0, 0, 0, 0, 0, 1801 } } },
+    { "by kv", { LR, .by = KVR_BY_KV }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 0, FRESH, 0, 0, 0, 0.5 },
+        { 1, 9, 0, 0, 0, FRESH, 0, 0, 9, 0.4 } } },
+    { "by waiting", { LR, .by = KVR_BY_WAITING }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 0, FRESH, 0, 0, 3, 0 },
+        { 1, 9, 0, 0, 0, FRESH, 0, 0, 2, 0.9 } } },
+    { "by waiting, not fresh", { LR, .by = KVR_BY_WAITING }, 0, 0,
+      KVR_REASON_LOAD, 2, { { 1, 1, 0, 0, 0, 0, 0, 0, 30, 0 },
+                            { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
+
+    /* threshold: below it by requests in flight, at it by cost */
+
+    { "below the threshold", { KV, .threshold = 0.5 }, 10000, 1,
+      KVR_REASON_LOAD, 2,
+      { { 1, 1, 0, 4999, 9, 0 }, { 1, 0, 9000, 0, 0, 0 } } },
+    { "below: ties by turns, not by what is held", { KV, .threshold = 0.5 },
+      10000, 1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 4999, 1, 0 }, { 1, 0, 0, 0, 2, 0 } } },
+    { "at the threshold", { KV, .threshold = 0.5 }, 10000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 1, 0, 5000, 9, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+
+    /* balance: active of the holder and the mean, 4 here */
+
+    { "abs: not above", { KV, .balance_abs = 4 }, 90000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "abs: above", { KV, .balance_abs = 3 }, 90000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "rel: not above", { KV, .balance_rel = 2 }, 90000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "rel: above", { KV, .balance_rel = 1.9 }, 90000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "all: one of two", { KV, .balance_abs = 3, .balance_rel = 2 }, 90000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "all: both", { KV, .balance_abs = 3, .balance_rel = 1.5 }, 90000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "any: one of two",
+      { KV, .balance_abs = 3, .balance_rel = 2, .balance_any = 1 }, 90000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "any: none of two",
+      { KV, .balance_abs = 4, .balance_rel = 2, .balance_any = 1 }, 90000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "the other holder is above too", { KV, .balance_abs = 2 }, 90000, 3,
+      KVR_REASON_SPILL, 4,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 8, 0, 90000, 0, 0 },
+        { 1, 0, 1, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "but not a third one", { KV, .balance_abs = 2 }, 90000, 2,
+      KVR_REASON_AFFINITY, 4,
+      { { 1, 8, 0, 90000, 0, 0 }, { 1, 8, 0, 90000, 0, 0 },
+        { 1, 1, 9999, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "out of balance elsewhere", { KV, .balance_abs = 1 }, 90000, 1,
+      KVR_REASON_AFFINITY, 3,
+      { { 1, 90, 0, 0, 0, 0 }, { 1, 0, 0, 90000, 0, 0 },
+        { 1, 0, 0, 0, 0, 0 } } },
+    { "those that are full do not count", { KV, .balance_abs = 1 }, 90000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 9, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, F } } },
+
+    /* a beginning that is a small part of the prompt */
+
+    { "small: by turns", { KV }, 10000, 1, KVR_REASON_COLD, 3,
+      { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, 0 },
+        { 1, 0, 0, 0, 4, 0 } } },
+    { "small: the holder's turn", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 1249, 9, 0 }, { 1, 0, 0, 0, 5, 0 } } },
+    { "not so small", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 1250, 1, 0 }, { 1, 0, 0, 0, 5, 0 } } },
+    { "small, but others are busier", { KV }, 10000, 0, KVR_REASON_AFFINITY, 3,
+      { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 1, 0, 5, 0 },
+        { 1, 1, 0, 0, 5, 0 } } },
+    { "small, among those that may be had", { KV }, 10000, 2, KVR_REASON_COLD,
+      3, { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, F },
+           { 1, 0, 0, 0, 4, 0 } } },
+
+    /* chunks */
+
+    { "chunks off", { KV }, 50000, 1, KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 1, 0 } } },
+    { "tie: a cold prompt", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 0,
+      KVR_REASON_COLD, 3,
+      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0, 100 },
+        { 1, 0, 0, 0, 8, 0 } } },
+    { "tie: nearly the same cost", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 0,
+      KVR_REASON_COLD, 2,
+      { { 1, 0, 5000, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
+    { "tie: not the same cost", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 1,
+      KVR_REASON_COLD, 2,
+      { { 1, 0, 5001, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
+    { "tie: a prefix is worth more", { KV, .chunks = KVR_CHUNKS_TIE }, 50000,
+      1, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 0, 0, 0, 50000 }, { 1, 0, 0, 10000, 0, 0 } } },
+    { "tie: not one that is full", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 1,
+      KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 0, F, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
+    { "credit: half of them", { KV, .chunks = KVR_CHUNKS_CREDIT }, 50000, 0,
+      KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 10000, 0, 0 } } },
+    { "credit: less than a prefix", { KV, .chunks = KVR_CHUNKS_CREDIT },
+      50000, 1, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 25000, 0, 0 } } },
+
+    /* models: an adapter that would have to be loaded */
+
+    { "another model", { KV }, 9000, 1, KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 9, O }, { 1, 1, 0, 0, 0, 0 } } },
+    { "not at any price", { KV }, 9000, 0, KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
+
+    /* a prefix without a key, or a ring */
+
+    { "prefix: no key", { KVR_POLICY_PREFIX, .load_factor = 1.25 }, 100, 1,
+      KVR_REASON_LOAD, 2,
+      { { 1, 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
+    { "prefix: no prompt", { KVR_POLICY_PREFIX, .load_factor = 1.25 }, 0, 1,
+      KVR_REASON_UNPARSED, 2,
+      { { 1, 1, 0, 0, 0, 0 }, { 1, 0, 0, 0, 0, 0 } }, .unparsed = 1 }
+};
+
+
+static void
+fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
+{
+    uint32_t  i;
+
+    memset(c, 0, n * sizeof(kvr_candidate_t));
+
+    for (i = 0; i < n; i++) {
+        c[i].weight = p[i].weight;
+        c[i].effective_weight = p[i].weight;
+        c[i].active = p[i].active;
+        c[i].pending = p[i].pending;
+        c[i].matched = p[i].matched;
+        c[i].idle = p[i].idle;
+        c[i].chunks = p[i].chunks;
+        c[i].resident = p[i].resident;
+        c[i].waiting = p[i].waiting;
+        c[i].kv = p[i].kv;
+        c[i].full = (p[i].flags & F) != 0;
+        c[i].draining = (p[i].flags & D) != 0;
+        c[i].cold = (p[i].flags & C) != 0;
+        c[i].bound = (p[i].flags & B) != 0;
+        c[i].pinned = (p[i].flags & P) != 0;
+        c[i].other = (p[i].flags & O) != 0;
+        c[i].fresh = (p[i].flags & FRESH) != 0;
+        c[i].place = i;
+    }
+}
+
+
+START_TEST(test_pick_cases)
+{
+    size_t                i;
+    const case_t         *c;
+    kvr_decision_t        d;
+    kvr_candidate_t       cand[MAX];
+    kvr_policy_request_t  req;
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        c = &cases[i];
+
+        util_note("case %zu: %s", i, c->what);
+
+        memset(&req, 0, sizeof(req));
+        req.policy = c->conf.policy;
+        req.conf = &c->conf;
+        req.bytes = c->bytes;
+        req.random = 1;
+        req.parsed = !c->unparsed;
+        req.keyed = c->keyed;
+        req.was_bound = c->was_bound;
+        req.busy = c->busy;
+        req.unpinned = c->unpinned;
+        req.retry = c->retry;
+
+        fill(cand, c->peer, c->n);
+
+        kvr_policy_pick(&req, cand, c->n, &d);
+
+        util_check(d.pick == c->pick, "picked %u, not %u", d.pick, c->pick);
+
+        if (d.pick == NONE) {
+            continue;
+        }
+
+        util_check(d.reason == c->reason, "%s, not %s",
+                   kvr_reason_name(d.reason), kvr_reason_name(c->reason));
+        util_check(d.matched == cand[d.pick].matched
+                   && d.best >= d.matched, "matched");
+    }
+}
+END_TEST
+
+
+/* among candidates in any state: one is picked that may be, if there is any */
+START_TEST(test_pick_any)
+{
+    uint32_t              i, k, n, able, by_place[MAX];
+    uint64_t              seen[1];
+    util_rng_t            r;
+    kvr_ring_t            ring;
+    kvr_ring_peer_t       rp[MAX];
+    kvr_decision_t        d;
+    kvr_ring_point_t      point[MAX * 5 * KVR_RING_POINTS];
+    kvr_candidate_t       c[MAX];
+    kvr_policy_conf_t     conf;
+    kvr_policy_request_t  req;
+
+    ring.point = point;
+
+    for (i = 0; i < util_cases(20000); i++) {
+
+        util_seed(&r, "pick any", i);
+        n = 1 + util_below(&r, MAX);
+
+        kvr_policy_conf_init(&conf, 1 + util_below(&r, KVR_POLICIES - 1));
+        conf.threshold = util_below(&r, 3) * 0.4;
+        conf.balance_abs = util_below(&r, 3);
+        conf.balance_rel = util_below(&r, 2) * 1.5;
+        conf.balance_any = util_below(&r, 2);
+        conf.chunks = util_below(&r, KVR_CHUNKS_MAX);
+        conf.by = util_below(&r, KVR_BY_MAX);
+
+        memset(&req, 0, sizeof(req));
+        memset(c, 0, sizeof(c));
+        able = 0;
+
+        for (k = 0; k < n; k++) {
+            c[k].weight = 1 + util_below(&r, 5);
+            c[k].effective_weight = util_below(&r, c[k].weight + 1);
+            c[k].active = util_below(&r, 8);
+            c[k].pending = util_below(&r, 3) * 5000;
+            c[k].matched = util_below(&r, 4) * 2500;
+            c[k].chunks = util_below(&r, 3) * 2500;
+            c[k].idle = util_below(&r, 9);
+            c[k].full = util_below(&r, 3) == 0;
+            c[k].draining = util_below(&r, 4) == 0;
+            c[k].cold = util_below(&r, 4) == 0;
+            c[k].bound = util_below(&r, 9) == 0;
+            c[k].other = util_below(&r, 4) == 0;
+            c[k].place = k;
+
+            able |= (unsigned) (!c[k].full && !c[k].draining && !c[k].cold)
+                    << k;
+
+            rp[k].hash = util_mix(k, 3);
+            rp[k].weight = c[k].weight;
+        }
+
+        kvr_ring_build(&ring, rp, n);
+
+        req.policy = conf.policy;
+        req.conf = &conf;
+        req.bytes = 10000;
+        req.random = util_next(&r);
+        req.parsed = util_below(&r, 4) != 0;
+        req.keyed = util_below(&r, 4) != 0;
+        req.key = util_next(&r);
+        req.ring = &ring;
+        req.places = n;
+        req.by_place = by_place;
+        req.seen = seen;
+
+        kvr_policy_pick(&req, c, n, &d);
+
+        util_check(d.pick < n, "policy %u: %u of %u", conf.policy, d.pick, n);
+
+        /* a full one only if all are, or the session is there */
+
+        if (able && c[d.pick].full) {
+            util_fail(__FILE__, __LINE__, "full", "policy %u", conf.policy);
+        }
+
+        if (able && c[d.pick].draining && !c[d.pick].bound) {
+            util_check(c[d.pick].matched >= 5000, "draining, policy %u",
+                       conf.policy);
+        }
+
+        if (able && c[d.pick].cold && !c[d.pick].bound) {
+            util_check(c[d.pick].matched, "cold, policy %u", conf.policy);
+        }
+    }
+}
+END_TEST
+
+
+/* chi square at one in a million */
+START_TEST(test_pick_random)
+{
+    size_t                k;
+    double                chi, expect, total;
+    uint32_t              i, n;
+    unsigned              count[4];
+    util_rng_t            r;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[4];
+    kvr_policy_request_t  req;
+
+    static const peer_t  fleets[][4] = {
+        { { .weight = 1 }, { .weight = 1 }, { .weight = 1 }, { .weight = 1 } },
+        { { .weight = 1 }, { .weight = 2 }, { .weight = 5 },
+          { .weight = 9, .flags = F } },
+        { { .weight = 100 }, { .weight = 1, .flags = D }, { .weight = 300 },
+          { .weight = 50 } }
+    };
+
+    for (k = 0; k < sizeof(fleets) / sizeof(fleets[0]); k++) {
+
+        util_seed(&r, "pick random", k);
+        memset(&req, 0, sizeof(req));
+        memset(count, 0, sizeof(count));
+        req.policy = RND;
+
+        for (i = 0; i < 20000; i++) {
+            fill(c, fleets[k], 4);
+
+            /* as in nginx: 31 random bits, and a counter */
+
+            req.random = (util_next(&r) >> 33) << 32 | i;
+            kvr_policy_pick(&req, c, 4, &d);
+            count[d.pick]++;
+        }
+
+        total = 0;
+        chi = 0;
+        n = 0;
+
+        for (i = 0; i < 4; i++) {
+            total += fleets[k][i].flags ? 0 : fleets[k][i].weight;
+        }
+
+        for (i = 0; i < 4; i++) {
+
+            if (fleets[k][i].flags) {
+                util_check(count[i] == 0, "%u was left out", i);
+                continue;
+            }
+
+            expect = 20000 * fleets[k][i].weight / total;
+            chi += (count[i] - expect) * (count[i] - expect) / expect;
+            n++;
+        }
+
+        util_check(chi < (n == 4 ? 30.66 : 27.63), "fleet %zu: chi square "
+                   "%.1f", k, chi);
+    }
+}
+END_TEST
+
+
+/* a prefix of its own for each key, and bounds under a hot one */
+START_TEST(test_pick_prefix)
+{
+    uint32_t              i, k, home, second, by_place[4];
+    uint64_t              seen[1];
+    kvr_ring_t            ring;
+    kvr_ring_peer_t       rp[4];
+    kvr_decision_t        d;
+    kvr_ring_point_t      point[4 * KVR_RING_POINTS];
+    kvr_candidate_t       c[4];
+    kvr_policy_conf_t     conf;
+    kvr_policy_request_t  req;
+
+    static const peer_t  fleet[4] = {
+        { .weight = 1 }, { .weight = 1 }, { .weight = 1 }, { .weight = 1 }
+    };
+
+    ring.point = point;
+
+    for (i = 0; i < 4; i++) {
+        rp[i].hash = util_mix(i, 9);
+        rp[i].weight = 1;
+    }
+
+    kvr_ring_build(&ring, rp, 4);
+    kvr_policy_conf_init(&conf, KVR_POLICY_PREFIX);
+
+    memset(&req, 0, sizeof(req));
+    req.policy = KVR_POLICY_PREFIX;
+    req.conf = &conf;
+    req.bytes = 10000;
+    req.parsed = 1;
+    req.keyed = 1;
+    req.ring = &ring;
+    req.places = 4;
+    req.by_place = by_place;
+    req.seen = seen;
+
+    for (k = 0; k < util_cases(500); k++) {
+
+        req.key = util_mix(k, 5);
+        fill(c, fleet, 4);
+
+        kvr_policy_pick(&req, c, 4, &d);
+        home = d.pick;
+        util_check(d.reason == KVR_REASON_RING, "%s",
+                   kvr_reason_name(d.reason));
+
+        /* 4 stay, the next spills, to the same one */
+
+        second = 4;
+
+        for (i = 0; i < 64; i++) {
+            kvr_policy_pick(&req, c, 4, &d);
+
+            util_check(i >= 4 || d.pick == home, "the %u. spills", i);
+
+            if (i == 4) {
+                second = d.pick;
+                util_check(second != home && d.reason == KVR_REASON_SPILL,
+                           "%s", kvr_reason_name(d.reason));
+            }
+
+            util_check(i < 4 || i >= 8 || d.pick == second, "another second");
+
+            c[d.pick].active++;
+        }
+
+        for (i = 0; i < 4; i++) {
+            util_check(c[i].active <= 21, "%u has %u", i, c[i].active);
+        }
+
+        /* candidates in another order, and fewer, are the same peers */
+
+        fill(c, fleet, 4);
+        c[0].place = 3;
+        c[3].place = 0;
+        kvr_policy_pick(&req, c, 4, &d);
+        util_check(c[d.pick].place == home, "by place");
+
+        fill(c, fleet, 4);
+        c[home].full = 1;
+        kvr_policy_pick(&req, c, 4, &d);
+        util_check(d.pick == second, "full: the second");
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("pick");
+
+    util_add(s, "cases", test_pick_cases);
+    util_add(s, "any", test_pick_any);
+    util_add(s, "random", test_pick_random);
+    util_add(s, "prefix", test_pick_prefix);
+
+    return util_run(s);
+}

@@ -1,0 +1,485 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_queue: the order against a plain sort, fairness, and processes that let
+ * in from one board while some of them are killed.
+ */
+
+
+#include "util.h"
+#include "kvr_queue.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+
+#define ITEMS       400
+#define PROCESSES   4
+#define ROOM        6
+
+
+static kvr_queue_board_t  *board;
+
+
+static void
+setup(void)
+{
+    board = mmap(NULL, sizeof(kvr_queue_board_t), PROT_READ|PROT_WRITE,
+                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+    util_check(board != MAP_FAILED, "mmap: %d", errno);
+}
+
+
+static void
+teardown(void)
+{
+    munmap(board, sizeof(kvr_queue_board_t));
+}
+
+
+/* as much room as the number at data says, NULL gives one back */
+static int
+room(void *data, kvr_queue_item_t *item)
+{
+    int  *left = data;
+
+    if (item == NULL) {
+        (*left)++;
+        return 1;
+    }
+
+    if (*left == 0) {
+        return 0;
+    }
+
+    (*left)--;
+
+    return 1;
+}
+
+
+static int
+admit(kvr_queue_t *q, kvr_queue_item_t *item, uint64_t now)
+{
+    int  left;
+
+    left = 1;
+
+    return kvr_queue_admit(board, 0, q, item, now, room, &left);
+}
+
+
+START_TEST(test_queue_order)
+{
+    unsigned           i, k, n, seq, class;
+    uint32_t           last;
+    util_rng_t         r;
+    kvr_queue_key_t    key;
+    kvr_queue_t        q;
+    kvr_queue_item_t   item[ITEMS], *first;
+
+    for (k = 0; k < util_cases(200); k++) {
+
+        util_seed(&r, "queue order", k);
+        memset(&q, 0, sizeof(q));
+
+        n = 1 + util_below(&r, ITEMS);
+
+        for (i = 0; i < n; i++) {
+            kvr_queue_item(&item[i], 0xfffff000ULL + i,
+                           util_below(&r, KVR_QUEUE_CLASSES), 0, 1,
+                           util_below(&r, 1000000),
+                           util_below(&r, 4) ? 0 : 1 + util_below(&r, 5000));
+            kvr_queue_insert(&q, board, &item[i]);
+        }
+
+        /* some leave from the middle */
+
+        for (i = 0; i < n; i += 1 + util_below(&r, 5)) {
+            kvr_queue_remove(&q, &item[i]);
+            kvr_queue_remove(&q, &item[i]);
+        }
+
+        class = 0;
+        last = 0;
+        seq = q.n;
+
+        for (i = 0; i < seq; i++) {
+            first = kvr_queue_first(&q, board, &key);
+
+            util_check(first != NULL, "lost one of %u", seq);
+            util_check(first->class >= class, "class %u", first->class);
+
+            if (i && first->class == class) {
+                util_check((int32_t) (first->due - last) >= 0, "due");
+            }
+
+            class = first->class;
+            last = first->due;
+
+            kvr_queue_remove(&q, first);
+        }
+
+        util_check(q.n == 0, "%u left", q.n);
+        util_check(kvr_queue_first(&q, board, &key) == NULL, "one too many");
+
+        for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
+            util_check(q.tenants[i] == 0 && q.depth[i] == 0, "class %u", i);
+        }
+    }
+}
+END_TEST
+
+
+/* a giant is passed by what arrives within its aging bound, and no later */
+START_TEST(test_queue_aging)
+{
+    uint64_t           bound;
+    kvr_queue_key_t    key;
+    kvr_queue_t        q;
+    kvr_queue_item_t   giant, small, late;
+
+    memset(&q, 0, sizeof(q));
+
+    bound = 1000000 / KVR_QUEUE_AGING;
+
+    kvr_queue_item(&giant, 1000, 3, 0, 1, 1000000, 0);
+    kvr_queue_item(&small, 1000 + bound - 1, 3, 0, 1, 0, 0);
+    kvr_queue_item(&late, 1000 + bound + 1, 3, 0, 1, 0, 0);
+
+    kvr_queue_insert(&q, board, &giant);
+    kvr_queue_insert(&q, board, &small);
+    kvr_queue_insert(&q, board, &late);
+
+    util_check(kvr_queue_first(&q, board, &key) == &small, "small");
+    kvr_queue_remove(&q, &small);
+
+    util_check(kvr_queue_first(&q, board, &key) == &giant, "giant");
+    kvr_queue_remove(&q, &giant);
+    kvr_queue_remove(&q, &late);
+}
+END_TEST
+
+
+/*
+ * Tenants of weight 1 and 3, the first with ten times the requests; and a third
+ * that comes late and must not be paid for the time before.
+ */
+START_TEST(test_queue_tenants)
+{
+    unsigned           i, k, t, let;
+    uint64_t           given[3], sum;
+    util_rng_t         r;
+    kvr_queue_key_t    key;
+    kvr_queue_t        q;
+    kvr_queue_item_t   item[3][ITEMS], *first;
+
+    static const uint32_t  weight[3] = { 1, 3, 1 };
+
+    util_seed(&r, "tenants", 0);
+    memset(&q, 0, sizeof(q));
+    memset(given, 0, sizeof(given));
+
+    for (t = 0; t < 3; t++) {
+        k = kvr_queue_tenant(board, 77 * t + 5, 1);
+
+        util_check(k == kvr_queue_tenant(board, 77 * t + 5, 2), "same place");
+
+        for (i = 0; i < ITEMS; i++) {
+            kvr_queue_item(&item[t][i], 1000 + i, 3, (uint8_t) k, weight[t],
+                           1000 + util_below(&r, 100000), 0);
+        }
+    }
+
+    for (i = 0; i < ITEMS; i++) {
+        kvr_queue_insert(&q, board, &item[0][i]);
+        kvr_queue_insert(&q, board, &item[1][i]);
+    }
+
+    for (let = 0; let < ITEMS; let++) {
+        first = kvr_queue_first(&q, board, &key);
+        util_check(admit(&q, first, 2000) == KVR_OK, "admitted");
+        given[first >= item[1] ? 1 : 0] += first->work;
+    }
+
+    sum = given[0] + given[1];
+
+    util_check(given[0] > 0.23 * sum && given[0] < 0.27 * sum,
+               "%.3f of the work, not a quarter", (double) given[0] / sum);
+
+    memset(given, 0, sizeof(given));
+
+    for (i = 0; i < ITEMS; i++) {
+        kvr_queue_insert(&q, board, &item[2][i]);
+    }
+
+    for (let = 0; let < 200; let++) {
+        first = kvr_queue_first(&q, board, &key);
+        util_check(admit(&q, first, 2000) == KVR_OK, "admitted");
+        given[first >= item[2] ? 2 : first >= item[1] ? 1 : 0] += first->work;
+    }
+
+    sum = given[0] + given[1] + given[2];
+
+    util_check(given[2] > 0.16 * sum && given[2] < 0.24 * sum,
+               "%.3f of the work, not a fifth", (double) given[2] / sum);
+}
+END_TEST
+
+
+START_TEST(test_queue_arrivals)
+{
+    int                none;
+    kvr_queue_t        q;
+    kvr_queue_item_t   a, b, c;
+
+    memset(&q, 0, sizeof(q));
+    none = 0;
+
+    kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
+
+    util_check(kvr_queue_admit(board, 0, &q, &a, 1000, room, &none)
+               == KVR_DECLINED, "no room");
+    util_check(admit(&q, &a, 1000) == KVR_OK, "room and nobody waits");
+
+    kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
+    kvr_queue_insert(&q, board, &a);
+    kvr_queue_publish(board, 0, &q, 1000);
+
+    util_check(kvr_queue_depth(board, 7, 1000) == 1, "depth");
+    util_check(kvr_queue_depth(board, 2, 1000) == 0, "depth above");
+    util_check(kvr_queue_depth(board, 7, 1001 + KVR_QUEUE_STALE) == 0, "old");
+
+    /* nobody of the same class passes it, a higher class does */
+
+    kvr_queue_item(&b, 1001, 3, 0, 1, 5000, 0);
+    util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed");
+
+    kvr_queue_item(&c, 1001, 2, 0, 1, 500000, 0);
+    util_check(admit(&q, &c, 1001) == KVR_OK, "higher class");
+
+    util_check(kvr_queue_last(&q, 3) == NULL, "not above its own");
+    util_check(kvr_queue_last(&q, 2) == &a, "to be shed");
+
+    /* the same seen from another process */
+
+    kvr_queue_remove(&q, &a);
+    board->row[1].seen = 1001;
+    board->row[1].depth[3] = 1;
+    board->row[1].key[3] = 1;
+    board->rows = 2;
+
+    util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed another's");
+
+    util_check(admit(&q, &b, 1002 + KVR_QUEUE_STALE) == KVR_OK,
+               "held up by one that is gone");
+}
+END_TEST
+
+
+/*
+ * Room for ROOM at a time in all, held for a moment each; processes come and
+ * are killed.  At no time may there be more of them inside.
+ */
+
+typedef struct {
+    _Atomic int        inside[PROCESSES * 8];  /* by life of a process */
+    _Atomic uint64_t   let;
+    _Atomic int        lives;
+} tally_t;
+
+typedef struct {
+    tally_t           *t;
+    int                life;
+} life_t;
+
+
+static int
+shared_room(void *data, kvr_queue_item_t *item)
+{
+    int      i, sum;
+    life_t  *l = data;
+
+    if (item == NULL) {
+        l->t->inside[l->life]--;
+        return 1;
+    }
+
+    sum = 0;
+
+    for (i = 0; i < PROCESSES * 8; i++) {
+        sum += l->t->inside[i];
+    }
+
+    if (sum >= ROOM) {
+        return 0;
+    }
+
+    l->t->inside[l->life]++;
+
+    return 1;
+}
+
+
+static uint64_t
+clock_ms(void)
+{
+    struct timespec  ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+
+static void
+worker(tally_t *t, int life, unsigned row)
+{
+    int                i, in;
+    life_t             l;
+    util_rng_t         r;
+    kvr_queue_t        q;
+    kvr_queue_key_t    key;
+    kvr_queue_item_t   item[64], *first;
+
+    util_seed(&r, "queue worker", life);
+    memset(&q, 0, sizeof(q));
+
+    l.t = t;
+    l.life = life;
+    in = 0;
+
+    for (i = 0; i < 64; i++) {
+        item[i].waiting = 0;
+    }
+
+    for ( ;; ) {
+        i = util_below(&r, 64);
+
+        if (!item[i].waiting) {
+            kvr_queue_item(&item[i], clock_ms(), util_below(&r, 8),
+                           (uint8_t) util_below(&r, 4), 1,
+                           util_below(&r, 10000), 0);
+            kvr_queue_insert(&q, board, &item[i]);
+        }
+
+        kvr_queue_publish(board, row, &q, clock_ms());
+
+        first = kvr_queue_first(&q, board, &key);
+
+        if (first
+            && kvr_queue_admit(board, row, &q, first, clock_ms(), shared_room,
+                               &l)
+               == KVR_OK)
+        {
+            in++;
+            t->let++;
+        }
+
+        if (in && util_below(&r, 2)) {
+            t->inside[life]--;
+            in--;
+        }
+    }
+}
+
+
+START_TEST(test_queue_processes)
+{
+    int        i, k, life, sum, max;
+    pid_t      pid[PROCESSES];
+    tally_t   *t;
+    uint64_t   let, rounds;
+
+    t = mmap(NULL, sizeof(tally_t), PROT_READ|PROT_WRITE,
+             MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+    util_check(t != MAP_FAILED, "mmap: %d", errno);
+
+    life = 0;
+    let = 0;
+    max = 0;
+
+    for (i = 0; i < PROCESSES; i++) {
+        pid[i] = fork();
+
+        if (pid[i] == 0) {
+            worker(t, life, i);
+        }
+
+        life++;
+    }
+
+    for (k = 0; k < 12; k++) {
+
+        let = t->let;
+
+        for (rounds = 0; t->let < let + 200; rounds++) {
+
+            for (i = sum = 0; i < PROCESSES * 8; i++) {
+                sum += t->inside[i];
+            }
+
+            /* those that look at the same time may each have one too many,
+             * until they find that another was first */
+
+            max = sum > max ? sum : max;
+            sched_yield();
+        }
+
+        i = k % PROCESSES;
+
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+
+        /* as the sweep does */
+
+        t->inside[i + PROCESSES * (k / PROCESSES)] = 0;
+
+        pid[i] = fork();
+
+        if (pid[i] == 0) {
+            worker(t, i + PROCESSES * (k / PROCESSES + 1), i);
+        }
+    }
+
+    for (i = 0; i < PROCESSES; i++) {
+        kill(pid[i], SIGKILL);
+        waitpid(pid[i], NULL, 0);
+    }
+
+    util_check(max <= ROOM + PROCESSES - 1, "%d inside", max);
+
+    munmap(t, sizeof(tally_t));
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+    TCase  *tc;
+
+    s = suite_create("queue");
+
+    tc = tcase_create("queue");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, test_queue_order);
+    tcase_add_test(tc, test_queue_aging);
+    tcase_add_test(tc, test_queue_tenants);
+    tcase_add_test(tc, test_queue_arrivals);
+    tcase_add_test(tc, test_queue_processes);
+    suite_add_tcase(s, tc);
+
+    return util_run(s);
+}

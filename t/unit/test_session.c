@@ -1,0 +1,293 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Sessions, models and chunks in kvr_index: bound until a time, whatever the
+ * peers compute meanwhile; noted for as long as a peer's cache lasts.
+ */
+
+
+#include "util.h"
+#include "kvr_index.h"
+
+
+static kvr_index_t *
+make(uint64_t lines, unsigned peers, uint64_t capacity)
+{
+    size_t        size;
+    unsigned      i;
+    kvr_index_t  *ix;
+
+    size = kvr_index_size(lines);
+    size = (size + KVR_CACHE_LINE - 1) / KVR_CACHE_LINE * KVR_CACHE_LINE;
+
+    ix = aligned_alloc(KVR_CACHE_LINE, size);
+    memset((void *) ix, 0, size);
+
+    kvr_index_init(ix, lines);
+
+    for (i = 0; i < peers; i++) {
+        kvr_index_flush(ix, i);
+        kvr_index_capacity(ix, i, capacity, 0);
+    }
+
+    return ix;
+}
+
+
+static uint64_t
+key(uint64_t n)
+{
+    return util_mix(n, 99);
+}
+
+
+static void
+learn(kvr_index_t *ix, unsigned peer, uint64_t seed, uint32_t units)
+{
+    uint32_t      i;
+    uint64_t      chain[64];
+    kvr_lesson_t  lesson;
+
+    for (i = 0; i < units; i++) {
+        chain[i] = util_mix(seed, i + 1);
+    }
+
+    kvr_index_learn(ix, chain, units, units, peer, 0, &lesson);
+}
+
+
+START_TEST(test_session_bind)
+{
+    uint32_t      life;
+    kvr_index_t  *ix;
+
+    ix = make(4096, 4, 1000);
+
+    util_check(kvr_index_bound(ix, key(1), 100, &life) == KVR_INDEX_PEERS,
+               "nobody yet");
+
+    kvr_index_bind(ix, key(1), 2, 7, 200);
+
+    util_check(kvr_index_bound(ix, key(1), 100, &life) == 2 && life == 7,
+               "bound");
+    util_check(kvr_index_bound(ix, key(2), 100, &life) == KVR_INDEX_PEERS,
+               "another one");
+
+    /* to the second */
+
+    util_check(kvr_index_bound(ix, key(1), 199, &life) == 2, "still");
+    util_check(kvr_index_bound(ix, key(1), 200, &life) == KVR_INDEX_PEERS,
+               "no more");
+
+    /* refreshed, bound again, in another life */
+
+    kvr_index_bind(ix, key(1), 2, 7, 300);
+    util_check(kvr_index_bound(ix, key(1), 250, &life) == 2, "refreshed");
+
+    kvr_index_bind(ix, key(1), 3, 9, 300);
+    util_check(kvr_index_bound(ix, key(1), 250, &life) == 3 && life == 9,
+               "bound again");
+
+    kvr_index_bind(ix, key(1), 0, 1, 400);
+    util_check(kvr_index_bound(ix, key(1), 250, &life) == 0 && life == 1,
+               "to peer 0");
+
+    /* a prompt of the same hash is no session, and the reverse */
+
+    util_check(kvr_index_holds(ix, key(1), 15) == 0, "a prompt");
+    kvr_index_note(ix, key(5), 1);
+    util_check(kvr_index_bound(ix, key(5), 1, &life) == KVR_INDEX_PEERS,
+               "a session");
+
+    /* across the wrap of 32 bits of seconds */
+
+    kvr_index_bind(ix, key(6), 1, 1, 50);
+    util_check(kvr_index_bound(ix, key(6), UINT32_MAX - 5, &life) == 1,
+               "before the wrap");
+    util_check(kvr_index_bound(ix, key(6), 49, &life) == 1, "after it");
+    util_check(kvr_index_bound(ix, key(6), 51, &life) == KVR_INDEX_PEERS,
+               "expired");
+
+    free(ix);
+}
+END_TEST
+
+
+/* what a peer computes, or that it restarts, is no matter */
+START_TEST(test_session_work)
+{
+    uint32_t      i, life, kept;
+    kvr_index_t  *ix;
+
+    ix = make(1 << 14, 4, 500);
+
+    for (i = 0; i < 200; i++) {
+        kvr_index_bind(ix, key(i), i % 4, 1, 1000);
+        kvr_index_note(ix, key(10000 + i), i % 4);
+    }
+
+    /* ten times what a peer holds */
+
+    for (i = 0; i < 400; i++) {
+        learn(ix, i % 4, i, 50);
+    }
+
+    kept = 0;
+
+    for (i = 0; i < 200; i++) {
+        kept += (kvr_index_bound(ix, key(i), 999, &life) == i % 4);
+        util_check(kvr_index_holds(ix, key(10000 + i), 15) == 0,
+                   "a model is forgotten with what came before");
+    }
+
+    util_check(kept == 200, "%u of 200 are bound", kept);
+
+    kvr_index_flush(ix, 1);
+
+    util_check(kvr_index_bound(ix, key(1), 999, &life) == 1,
+               "after a restart");
+
+    free(ix);
+}
+END_TEST
+
+
+/* a full table: sessions in use stay, those unused for longest go */
+START_TEST(test_session_full)
+{
+    uint32_t      i, k, life, kept;
+    kvr_index_t  *ix;
+
+    ix = make(4096, 4, 1 << 20);
+
+    for (i = 0; i < 100; i++) {
+        kvr_index_bind(ix, key(i), i % 4, 1, 100000);
+    }
+
+    for (k = 0; k < 40; k++) {
+
+        /* half a table of prompts, while half of the sessions are used */
+
+        for (i = 0; i < 40; i++) {
+            learn(ix, i % 4, 1000 + k * 40 + i, 50);
+        }
+
+        for (i = 0; i < 50; i++) {
+            kvr_index_bind(ix, key(i), i % 4, 1, 100000);
+        }
+    }
+
+    kept = 0;
+
+    for (i = 0; i < 50; i++) {
+        kept += (kvr_index_bound(ix, key(i), 1, &life) == i % 4);
+    }
+
+    util_check(kept >= 48, "%u of 50 in use are bound", kept);
+
+    free(ix);
+}
+END_TEST
+
+
+START_TEST(test_session_notes)
+{
+    kvr_index_t  *ix;
+
+    ix = make(4096, 12, 100);
+
+    util_check(kvr_index_holds(ix, key(1), 0xfff) == 0, "nobody");
+
+    kvr_index_note(ix, key(1), 3);
+    kvr_index_note(ix, key(1), 11);
+    kvr_index_note(ix, key(1), 3);
+
+    util_check(kvr_index_holds(ix, key(1), 0xfff) == (1 << 3 | 1 << 11),
+               "two of them");
+    util_check(kvr_index_holds(ix, key(1), 1 << 3) == 1 << 3, "of a set");
+
+    /* noted again it is young again */
+
+    learn(ix, 3, 1, 60);
+    kvr_index_note(ix, key(1), 3);
+    learn(ix, 3, 2, 60);
+    util_check(kvr_index_holds(ix, key(1), 1 << 3), "noted again");
+    learn(ix, 3, 3, 60);
+    util_check(kvr_index_holds(ix, key(1), 1 << 3) == 0, "too long ago");
+
+    kvr_index_flush(ix, 11);
+    util_check(kvr_index_holds(ix, key(1), 0xfff) == 0, "a restart");
+
+    free(ix);
+}
+END_TEST
+
+
+/* against a plain table, with room for all */
+START_TEST(test_session_model)
+{
+    uint32_t      i, n, now, life, peer;
+    util_rng_t    r;
+    kvr_index_t  *ix;
+
+    struct {
+        uint32_t  peer, life, expires;
+    } model[300];
+
+    ix = make(1 << 14, 8, 1000);
+    memset(model, 0, sizeof(model));
+    util_seed(&r, "session model", 0);
+    now = 1000;
+
+    for (i = 0; i < util_cases(40000); i++) {
+
+        n = util_below(&r, 300);
+        now += util_below(&r, 20) == 0;
+
+        peer = kvr_index_bound(ix, key(n), now, &life);
+
+        if (model[n].expires > now) {
+            util_check(peer == model[n].peer && life == model[n].life,
+                       "session %u: peer %u", n, peer);
+        } else {
+            util_check(peer == KVR_INDEX_PEERS, "session %u: %u", n, peer);
+        }
+
+        if (util_below(&r, 2)) {
+            model[n].peer = util_below(&r, 8);
+            model[n].life = 1 + util_below(&r, 3);
+            model[n].expires = now + 1 + util_below(&r, 50);
+
+            kvr_index_bind(ix, key(n), model[n].peer, model[n].life,
+                           model[n].expires);
+        }
+
+        if (util_below(&r, 10) == 0) {
+            learn(ix, util_below(&r, 8), i, 1 + util_below(&r, 3));
+        }
+    }
+
+    free(ix);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("session");
+
+    util_add(s, "bind", test_session_bind);
+    util_add(s, "work", test_session_work);
+    util_add(s, "full", test_session_full);
+    util_add(s, "notes", test_session_notes);
+    util_add(s, "model", test_session_model);
+
+    return util_run(s);
+}

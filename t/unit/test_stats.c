@@ -1,0 +1,215 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_stats: histograms, and the ring of receipts under many writers */
+
+
+#include "util.h"
+#include "kvr_stats.h"
+
+#include <pthread.h>
+
+
+static kvr_stats_t     stats;
+static kvr_receipts_t  ring;
+
+
+START_TEST(test_stats_bounds)
+{
+    double           last;
+    uint32_t         i, n, kind;
+    const uint64_t  *bound;
+
+    for (kind = 0; kind < KVR_STATS_HISTOGRAMS; kind++) {
+        bound = kvr_stats_bounds(kind, &n);
+
+        util_check(n > 0 && n <= KVR_STATS_BUCKETS, "kind %u: %u", kind, n);
+        util_check(kvr_stats_scale(kind) >= 1, "kind %u", kind);
+
+        for (i = 1, last = (double) bound[0]; i < n; i++) {
+            util_check((double) bound[i] > last, "kind %u: %u", kind, i);
+            last = (double) bound[i];
+        }
+    }
+}
+END_TEST
+
+
+START_TEST(test_stats_observe)
+{
+    uint32_t          i, k, n;
+    uint64_t          sum;
+    const uint64_t   *bound;
+    kvr_histogram_t  *h;
+
+    kvr_stats_reset(&stats);
+
+    bound = kvr_stats_bounds(KVR_STATS_TTFT, &n);
+    h = &stats.histogram[KVR_STATS_TTFT];
+    sum = 0;
+
+    for (i = 0; i < n; i++) {
+
+        /* a bound belongs to its bucket, what is above to the next one */
+
+        kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i]);
+        kvr_stats_observe(&stats, KVR_STATS_TTFT, bound[i] + 1);
+        sum += 2 * bound[i] + 1;
+
+        util_check(h->bucket[i] == (i ? 2 : 1), "bound %u", i);
+        util_check(h->bucket[i + 1] == 1, "above %u", i);
+    }
+
+    util_check(h->sum == sum, "sum");
+
+    kvr_stats_observe(&stats, KVR_STATS_TTFT, UINT64_MAX / 2);
+    util_check(h->bucket[n] == 2, "beyond all");
+
+    /* others are not touched */
+
+    for (k = 1; k < KVR_STATS_HISTOGRAMS; k++) {
+        for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
+            util_check(stats.histogram[k].bucket[i] == 0, "kind %u", k);
+        }
+    }
+
+    kvr_stats_reset(&stats);
+    util_check(h->sum == 0 && h->bucket[n] == 0, "reset");
+}
+END_TEST
+
+
+/* all that is in it follows from one number */
+static void
+receipt_make(kvr_receipt_t *rc, uint64_t n)
+{
+    rc->time = n;
+    rc->hash = n * 3;
+    rc->prompt = n * 5;
+    rc->matched = n * 7;
+    rc->best = n * 11;
+    rc->upstream = (uint8_t) n;
+    rc->peer = (uint8_t) (n * 3);
+    rc->policy = (uint8_t) (n * 5);
+    rc->reason = (uint8_t) (n * 7);
+}
+
+
+static int
+receipt_whole(kvr_receipt_t *rc)
+{
+    uint64_t  n;
+
+    n = rc->time;
+
+    return rc->hash == n * 3 && rc->prompt == n * 5 && rc->matched == n * 7
+           && rc->best == n * 11 && rc->upstream == (uint8_t) n
+           && rc->peer == (uint8_t) (n * 3) && rc->policy == (uint8_t) (n * 5)
+           && rc->reason == (uint8_t) (n * 7);
+}
+
+
+START_TEST(test_stats_receipts)
+{
+    uint64_t       n;
+    kvr_receipt_t  in, out;
+
+    memset(&ring, 0, sizeof(ring));
+
+    util_check(kvr_receipts_get(&ring, 0, &out) == KVR_DECLINED, "none");
+    util_check(kvr_receipts_get(&ring, 1, &out) == KVR_DECLINED, "none yet");
+
+    for (n = 1; n <= 3 * KVR_STATS_RECEIPTS; n++) {
+        receipt_make(&in, n);
+
+        util_check(kvr_receipts_put(&ring, &in) == n, "number");
+        util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK, "get");
+        util_check(receipt_whole(&out) && out.time == n, "%lu", n);
+        util_check(out.ttft == 0, "not yet");
+
+        kvr_receipts_ttft(&ring, n, 0);
+        util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK
+                   && out.ttft == 1, "0 ms is a time");
+    }
+
+    n = 2 * KVR_STATS_RECEIPTS;
+
+    util_check(kvr_receipts_get(&ring, n, &out) == KVR_DECLINED, "gone");
+    kvr_receipts_ttft(&ring, n, 77);
+    util_check(kvr_receipts_get(&ring, n + KVR_STATS_RECEIPTS, &out) == KVR_OK
+               && out.ttft == 1, "its successor's stays");
+
+    kvr_receipts_ttft(&ring, 0, 77);
+}
+END_TEST
+
+
+static void *
+receipts_write(void *data)
+{
+    uint64_t       i, n;
+    kvr_receipt_t  rc;
+
+    (void) data;
+
+    for (i = 0; i < 20000; i++) {
+        receipt_make(&rc, i);
+        n = kvr_receipts_put(&ring, &rc);
+        kvr_receipts_ttft(&ring, n, 1);
+    }
+
+    return NULL;
+}
+
+
+START_TEST(test_stats_readers)
+{
+    uint32_t       i;
+    uint64_t       n, good, last;
+    pthread_t      tid;
+    kvr_receipt_t  rc;
+
+    memset(&ring, 0, sizeof(ring));
+
+    util_check(pthread_create(&tid, NULL, receipts_write, NULL) == 0, "thread");
+
+    /* a reader beside a writer never sees half of one and half of another */
+
+    good = 0;
+
+    do {
+        last = kvr_get(&ring.last);
+
+        for (i = 0; i < KVR_STATS_RECEIPTS && i < last; i++) {
+            n = last - i;
+
+            if (kvr_receipts_get(&ring, n, &rc) == KVR_OK) {
+                util_check(receipt_whole(&rc) && rc.number == n, "torn");
+                good++;
+            }
+        }
+    } while (last < 20000);
+
+    pthread_join(tid, NULL);
+    util_check(good > 0, "none was seen");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("stats");
+
+    util_add(s, "bounds", test_stats_bounds);
+    util_add(s, "observe", test_stats_observe);
+    util_add(s, "receipts", test_stats_receipts);
+    util_add(s, "readers", test_stats_readers);
+
+    return util_run(s);
+}
