@@ -85,6 +85,13 @@ UPSTREAMS
         server 127.0.0.1:%%B2%% fail_timeout=1s;
     }
 
+    upstream last {
+        zone last 64k;
+        kvroute least_request zone=z;
+        server 127.0.0.1:%%B0%% fail_timeout=1h;
+        server 127.0.0.1:%%B1%% fail_timeout=1h;
+    }
+
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -93,6 +100,8 @@ UPSTREAMS
     server {
         listen 127.0.0.1:%%PORT%%;
 LOCATIONS
+        location /last/ { proxy_pass http://last; }
+        location /last/off/ { kvroute_policy off; proxy_pass http://last; }
         location /back/ { proxy_pass http://back; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
@@ -203,6 +212,23 @@ for my $p (@policies) {
 
     my @all = map { $t->to('/drain/round_robin/', fresh()) } 1 .. 9;
     is($t->tally(@all)->{B1}, 3, 'undrained: has its share');
+}
+
+# one being drained is better than none, at the second try and at the first
+
+{
+    act('drain', 'B0');
+
+    my %close = ('X-B1' => 'close');
+
+    is($t->from($t->post('/last/off/', fresh(), headers => \%close)), 'B0',
+       'off: the other one has failed just now');
+    is($t->peer('last', $t->{vars}{B1})->{state}, 'unavail', 'given up');
+    is($t->to('/last/off/', fresh()), 'B0', 'off: the other one is given up');
+    is($t->from($t->get('/last/')), 'B0', 'nor is a body needed for it');
+    is($t->to('/last/', fresh()), 'B0', 'least_request: the same');
+
+    act('undrain', 'B0');
 }
 
 # the API
