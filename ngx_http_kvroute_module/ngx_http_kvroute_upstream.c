@@ -143,9 +143,12 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    /* with a single server there is nothing to choose */
+    /*
+     * with a single server there is nothing to choose; but sessions are bound,
+     * for the day when there are more
+     */
 
-    if (peers->single) {
+    if (peers->single && at->policy->conf.policy != KVR_POLICY_STICKY) {
         return NGX_OK;
     }
 
