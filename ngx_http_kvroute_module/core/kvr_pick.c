@@ -459,7 +459,9 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             continue;
         }
 
-        if (!cand[i].full) {
+        /* if all are full it is as good as any */
+
+        if (!cand[i].out) {
             d->reason = KVR_REASON_SESSION;
             return i;
         }
@@ -477,13 +479,6 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     d->reason = (bound == KVR_POLICY_NONE && !req->busy)
                 ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
-
-    /* all are full, and then the bound one is as good as any */
-
-    if (bound != KVR_POLICY_NONE && !cand[bound].out) {
-        d->reason = KVR_REASON_SESSION;
-        return bound;
-    }
 
     return pick;
 }
