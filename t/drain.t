@@ -289,6 +289,18 @@ for my $p (@policies) {
         cmp_ok($new, '<', 16, "$p: a new peer is not flooded");
     }
 
+    # a beginning that all prompts share floods nobody either
+
+    my $system = text(600, 7);
+
+    my @shared = map { $t->to('/slow/kv_cache/',
+                              chat($system . text(6000, $seed++))) } 1 .. 150;
+
+    # 9 expected, and 50 would be its share; 27 or more: once in 10^6
+
+    cmp_ok($t->tally(@shared)->{B2} // 0, '<', 27,
+           'kv_cache: nor by a beginning that all share');
+
     # what it holds it is given, whatever the hour
 
     my $known = fresh(6000);

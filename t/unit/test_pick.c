@@ -109,6 +109,8 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, 0 } } },
     { "cold: what it holds", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
+    { "cold: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 4999, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
     { "cold: all are", { LR }, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, C } } },
     { "cold: the other one is full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
