@@ -194,6 +194,9 @@ for my $p (@policies) {
     my @to = map { $t->to('/drain/kv_cache/', $_) } @{$known{kv_cache}};
     is("@to", "@{$home{kv_cache}}", 'kv_cache: but what it holds');
 
+    @to = map { $t->to('/drain/prefix/', $_) } @{$known{prefix}};
+    is("@to", "@{$home{prefix}}", 'prefix: but what it holds');
+
     # all are: better one of them than none, or a backup
 
     act('drain', $_) for qw(B0 B2);
