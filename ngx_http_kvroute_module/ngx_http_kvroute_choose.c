@@ -122,7 +122,10 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     case KVR_POLICY_PREFIX:
         ngx_http_kvroute_match_prefix(r, at);
-        return;
+
+        /* what is held matters when a peer is drained, or learns this */
+
+        break;
 
     case KVR_POLICY_KV_CACHE:
         break;
@@ -145,7 +148,9 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_match_model(at);
+    if (at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+        ngx_http_kvroute_match_model(at);
+    }
 
     if (ctx->entries == 0) {
         return;

@@ -162,6 +162,14 @@ kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
 }
 
 
+/* a beginning that all prompts share makes none of them a peer's own */
+static inline int
+kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+{
+    return c->bound || (c->matched && c->matched * 2 >= req->bytes);
+}
+
+
 /* returns 1 if all are full, which then counts for none */
 static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
@@ -211,8 +219,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n && steady; i++) {
         c = &cand[i];
 
-        c->out |= (c->draining && !c->bound
-                   && (c->matched == 0 || c->matched * 2 < req->bytes));
+        c->out |= (c->draining && !kvr_policy_own(req, c));
     }
 
     warm = 0;
@@ -224,7 +231,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n && warm; i++) {
         c = &cand[i];
 
-        c->out |= (c->cold && !c->bound && c->matched == 0);
+        c->out |= (c->cold && !kvr_policy_own(req, c));
     }
 
     return roomy == 0;
