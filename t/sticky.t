@@ -256,8 +256,8 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
     is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 },
               'auto: "user" names no session');
 
-    # previous_response_id: until the ids of responses are learned it only
-    # matters when it is a known session, and keeps no other hint away
+    # previous_response_id (t/usage.t has known ones): one that is unknown
+    # keeps no other hint away
 
     $ask->('prev', 'X-Session-Id' => 'v0');
     my $r = $t->post('/auto/?n=prev2', chat('hello',
