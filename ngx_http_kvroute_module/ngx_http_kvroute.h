@@ -148,6 +148,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
     unsigned                     busy:1;    /* the session's peer is full */
+    unsigned                     over:1;    /* may go beyond max_conns */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
@@ -314,6 +315,7 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
+ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);
@@ -344,9 +346,10 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
+    uint32_t id, ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 

@@ -47,6 +47,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
     ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
 
+    /* counted before it is uncounted: nobody shall see room in between */
+
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
         at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
     }

@@ -13,7 +13,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "ngx_http_kvroute_queue.h"
 
 
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
@@ -437,8 +437,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         id = list->id[i];
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-
+        if (!at->over
+            && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
+        {
             /* this request goes elsewhere, the session does not */
 
             at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
@@ -543,12 +544,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     uint32_t                      since, age;
     uint64_t                      unit;
     kvr_peer_t                   *known;
+    ngx_uint_t                    mine;
     kvr_load_sum_t                sum;
+    ngx_http_kvroute_wait_t      *w;
     ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = at->conf;
     sh = conf->zone->sh;
+    mine = 0;
 
     ngx_memzero(c, sizeof(kvr_candidate_t));
 
@@ -565,11 +569,21 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     sum = kvr_load_get(sh->load, id);
 
+    w = at->ctx->wait;
+
+    /* its own reservation is not in its way */
+
+    if (w && w->held && w->id == id) {
+        sum.active -= ngx_min(1, sum.active);
+        sum.pending -= ngx_min(w->pending, sum.pending);
+        mine = 1;
+    }
+
     c->active = sum.active;
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = ngx_http_kvroute_capped(conf, id);
+    c->full = ngx_http_kvroute_capped(conf, id, w);
     c->draining = ngx_http_kvroute_draining(conf, id);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
@@ -589,7 +603,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     sum = kvr_load_get(sh->load, kvr_registry_resident(id));
 
-    c->unanswered = sum.active;
+    c->unanswered = sum.active - ngx_min(mine, sum.active);
     c->resident = sum.pending;
 
     /* it takes part in a growing share of the decisions */
@@ -613,9 +627,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
  * long as nothing is known.
  */
 ngx_uint_t
-ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_http_kvroute_wait_t *own)
 {
-    uint64_t                   cap;
+    uint64_t                   cap, pending;
     ngx_http_kvroute_shctx_t  *sh;
 
     if (id == KVR_REGISTRY_NONE) {
@@ -630,7 +645,17 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
               * conf->target_ttft / KVR_REGISTRY_RATE;
     }
 
-    return cap && kvr_load_get(sh->load, id).pending >= cap;
+    if (cap == 0) {
+        return 0;
+    }
+
+    pending = kvr_load_get(sh->load, id).pending;
+
+    if (own && own->held && own->id == id) {
+        pending -= ngx_min(own->pending, pending);
+    }
+
+    return pending >= cap;
 }
 
 
@@ -649,7 +674,8 @@ ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
  */
 ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_kvroute_wait_t *own)
 {
     ngx_uint_t  conns, active;
 
@@ -662,6 +688,10 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     if (seat != KVR_REGISTRY_NONE) {
         active = kvr_load_get(conf->zone->sh->load,
                               kvr_registry_column(seat)).active;
+
+        if (own && own->held && own->conf == conf && own->seat == seat) {
+            active -= ngx_min(1, active);
+        }
 
         /* a server that is listed twice has a limit in each place */
 

@@ -207,8 +207,6 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
         at->began = ngx_http_kvroute_clock();
     }
 
-    ngx_http_kvroute_queue_consume(at);
-
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }
@@ -225,6 +223,13 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     }
 
     best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+
+    if (best == NULL && peers->next == NULL
+        && ngx_http_kvroute_queue_again(at))
+    {
+        at->over = 1;
+        best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+    }
 
     if (best == NULL) {
         goto failed;
@@ -411,7 +416,7 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i], at->ctx->wait)) {
             at->rrp.tried[n] |= m;
 
         } else if (!(at->rrp.tried[n] & m) && !peer->down) {
