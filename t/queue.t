@@ -407,19 +407,27 @@ sub logged {
 # a peer fails while all others have what they may have
 
 {
-    my @s = map { held("/two/$_", 'y0', 1000, 'X-B1' => 'wait y0') } 'a', 'b';
+    my @s = held('/two/a', 'y0', 1000, 'X-B1' => 'wait y0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'retry: one is inside');
+
+    my ($bad, $other) = served_by('B0', '/two/a') ? ('B0', 'B1')
+                                                  : ('B1', 'B0');
+
+    push @s, held('/two/b', 'y1', 1000, 'X-B1' => 'wait y1');
     ok(wait_for(sub { ($t->load())[0] == 2 }), 'retry: two are inside');
 
-    push @s, held('/two/c', 'y0', 1000, 'X-B0' => 'close',
-                  'X-B1' => 'wait y1');
-    push @s, held('/two/d', 'y0', 1000, 'X-B0' => 'wait y1',
-                  'X-B1' => 'close');
-    ok(waiting(2, 'two'), 'retry: two wait');
+    push @s, held('/two/c', 'y2', 1000, "X-$bad" => 'close',
+                  "X-$other" => 'wait y2');
+    ok(waiting(1, 'two'), 'retry: one waits');
 
     go('y0');
-    is($t->finish($_)->{status}, 200, 'retry: answered') for @s[0, 1];
+    is($t->finish($s[0])->{status}, 200, 'retry: its peer is free');
+    ok(wait_for(sub { served_by($other, '/two/c') }),
+       'retry: it fails, and the other one is taken all the same');
+
     go('y1');
-    is($t->finish($_)->{status}, 200, 'retry: answered') for @s[2, 3];
+    go('y2');
+    is($t->finish($_)->{status}, 200, 'retry: answered') for @s[1, 2];
     ok($t->idle(), 'retry: nothing is counted');
 }
 
