@@ -137,6 +137,7 @@ include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/sim/Makefile.inc
+include bench/queue/Makefile.inc
 
 
 .PHONY: engine-tests

@@ -641,8 +641,7 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     cap = conf->max_pending;
 
     if (conf->target_ttft) {
-        cap = (uint64_t) kvr_get(&sh->registry->peer[id].rate)
-              * conf->target_ttft / KVR_REGISTRY_RATE;
+        cap = kvr_registry_cap(&sh->registry->peer[id], conf->target_ttft);
     }
 
     if (cap == 0) {

@@ -264,7 +264,10 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         goto passed;
     }
 
-    /* those of lower classes have to go for it, here or in another worker */
+    /*
+     * those of lower classes have to go for it, here or in another worker, or
+     * else those of a tenant that has more than its share of the places
+     */
 
     while (ngx_http_kvroute_queue_over(conf, 1, w->item.bytes)) {
 
@@ -272,6 +275,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
 
         if (queue->max_bytes == 0 || w->item.bytes <= queue->max_bytes) {
             item = kvr_queue_last(&queue->waiting, class);
+            item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
         }
 
         if (item) {

@@ -115,6 +115,7 @@ kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
     *heap = kvr_queue_meld(*heap, item);
 
     q->tenants[item->class] |= 1ULL << item->tenant;
+    q->of[item->class][item->tenant]++;
     q->depth[item->class]++;
     q->bytes += item->bytes;
     q->n++;
@@ -158,6 +159,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
 
     item->waiting = 0;
 
+    q->of[item->class][item->tenant]--;
     q->depth[item->class]--;
     q->bytes -= item->bytes;
     q->n--;
@@ -225,6 +227,37 @@ kvr_queue_last(kvr_queue_t *q, unsigned class)
     }
 
     return NULL;
+}
+
+
+kvr_queue_item_t *
+kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item)
+{
+    double             n, most;
+    unsigned           t;
+    uint64_t           set;
+    kvr_queue_item_t  *head, *rival;
+
+    rival = NULL;
+    most = (double) (q->of[item->class][item->tenant] + 1) / item->weight;
+
+    for (set = q->tenants[item->class]; set; set &= set - 1) {
+        t = (unsigned) __builtin_ctzll(set);
+
+        head = q->heap[item->class][t];
+        n = (double) q->of[item->class][t] / head->weight;
+
+        if (t != item->tenant && n > most) {
+            most = n;
+            rival = head;
+        }
+    }
+
+    while (rival && rival->child) {
+        rival = rival->child;
+    }
+
+    return rival;
 }
 
 

@@ -81,6 +81,7 @@ typedef struct {
     uint32_t            depth[KVR_QUEUE_CLASSES];
     uint32_t            apart[KVR_QUEUE_CLASSES];    /* in no heap */
     uint64_t            tenants[KVR_QUEUE_CLASSES];  /* that have any */
+    uint32_t            of[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
     kvr_queue_item_t   *heap[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
 } kvr_queue_t;
 
@@ -167,6 +168,14 @@ kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
 
 /* one to be turned away for another of a class above it, or NULL */
 kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
+
+/*
+ * One of its own class to be turned away for an item that comes: of the tenant
+ * that has most waiting here for its weight, if that is more than the item's
+ * own tenant would have.  So a tenant that fills the queue keeps out only
+ * itself.  NULL if there is none.
+ */
+kvr_queue_item_t *kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item);
 
 /* tells the board of this process's queue; to be called every few ms */
 void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,

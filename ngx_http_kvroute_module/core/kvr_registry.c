@@ -332,3 +332,10 @@ kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
 
     kvr_set(&peer->rate, kvr_max(rate, 1));
 }
+
+
+uint64_t
+kvr_registry_cap(kvr_peer_t *peer, uint64_t ms)
+{
+    return kvr_get(&peer->rate) * ms / KVR_REGISTRY_RATE;
+}

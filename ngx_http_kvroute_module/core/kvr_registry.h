@@ -108,6 +108,9 @@ kvr_registry_column(uint32_t seat)
  */
 void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
 
+/* the bytes that it prefills in so many ms, 0 while that is not known */
+uint64_t kvr_registry_cap(kvr_peer_t *peer, uint64_t ms);
+
 
 /*
  * What is at a peer, in bytes of context, as pending; as active the requests
