@@ -87,7 +87,7 @@ unit: unit-build ## builds and runs the unit tests
 test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s build engine engine-tests unit-build
 	@$(MAKE) -s SAN=1 unit-build
-	@$(MAKE) -s fuzz-build
+	@$(MAKE) -s fuzz-build $(BUILD)/bench/sim/rivals_test
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
 		KVROUTE_SKIP=stress \
@@ -114,11 +114,43 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: bench-signals
+bench-signals: deps ## what signals from engines bring and cost (4 minutes)
+	@$(MAKE) -s build engine
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/signals.py
+
+
+.PHONY: deb
+deb:            ## the Debian package, checked by lintian (build/deb)
+	@packaging/build-deb $(BUILD)/deb
+
+
+.PHONY: deb-test
+deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
+	@packaging/test-deb $$(ls $(BUILD)/deb/libnginx-mod-http-kvroute_*.deb) \
+		$(BUILD)/deb/chroot || test $$? = 77
+
+
 .PHONY: bench-hot
 bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
 	@$(MAKE) -s build engine
 	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
 		python3 bench/hot.py
+
+
+.PHONY: bench-ten
+bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
+	@$(MAKE) -s build
+	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
+		perl bench/ten.pl
+
+
+.PHONY: bench-status
+bench-status: deps ## what the status costs with 64 peers
+	@$(MAKE) -s build
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 bench/status.py
 
 
 .PHONY: install
@@ -131,6 +163,14 @@ install: build  ## copies the module to where nginx looks for modules
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
 
 
+.PHONY: uninstall
+uninstall:      ## removes it from there
+	@dir=$$($(NGINX_BIN) -V 2>&1 \
+		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
+	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
+	$(SUDO) rm -f "$(DESTDIR)$$dir/ngx_http_kvroute_module.so"
+
+
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
@@ -138,6 +178,7 @@ include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/sim/Makefile.inc
 include bench/queue/Makefile.inc
+include bench/peers/Makefile.inc
 
 
 .PHONY: engine-tests

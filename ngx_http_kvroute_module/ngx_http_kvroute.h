@@ -14,6 +14,7 @@
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
 #include "core/kvr_usage.h"
+#include "core/kvr_reply.h"
 #include "core/kvr_hot.h"
 #include "core/kvr_chunk.h"
 #include "core/kvr_queue.h"
@@ -33,6 +34,7 @@ typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
 typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
+    ngx_array_t                  named;     /* to be found by name */
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
@@ -47,6 +49,20 @@ typedef struct {
     kvr_ring_peer_t             *peer;
     kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
+
+
+/* what is asked of peers, and how often */
+typedef struct {
+    ngx_msec_t                   interval;
+    ngx_msec_t                   timeout;
+    ngx_str_t                    path;      /* empty: what engines have */
+    in_port_t                    port;      /* 0: the server's own */
+    ngx_addr_t                  *addr;      /* NULL: the server's own */
+    kvr_engine_e                 engine;
+    uint32_t                     fails;     /* of health */
+    uint32_t                     passes;
+    unsigned                     mandatory:1;
+} ngx_http_kvroute_probe_conf_t;
 
 
 /* the queue of an upstream */
@@ -77,7 +93,10 @@ typedef struct {
     size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
+    ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
+    ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
+    ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
 
     /* per worker, made anew when the configuration of the peers changes */
@@ -90,6 +109,19 @@ typedef struct {
     unsigned                     ready:1;
     unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
+
+
+/* upstreams of others, by name */
+typedef struct {
+    ngx_str_t                    name;
+#if (NGX_PCRE)
+    ngx_regex_t                 *regex;     /* NULL: equal to the name */
+#endif
+    ngx_http_kvroute_srv_conf_t  conf;
+    ngx_uint_t                   found;
+    u_char                      *file;
+    ngx_uint_t                   line;
+} ngx_http_kvroute_named_t;
 
 
 typedef struct {
@@ -105,6 +137,7 @@ typedef struct {
     ngx_http_complex_value_t    *deadline;
     ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
+    ngx_flag_t                   learn_reply;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
     ngx_uint_t                   status_prefix;  /* paths begin alike */
@@ -127,10 +160,12 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     uint64_t                     models;    /* peers that have the model */
+    uint64_t                     evicts;    /* or would unload another */
 
     uint64_t                     key;       /* of the prefix, or session */
     uint32_t                     bound;     /* peers, or UNSET */
     uint32_t                     pin;
+    uint32_t                     owner;     /* of the response before */
 
     /* of the peer in use */
 
@@ -141,6 +176,8 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     ahead;     /* bytes pending, its own too */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
+    uint64_t                     predicted; /* key of what it should hold */
+    uint64_t                     clock;     /* the peer's, before */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
@@ -153,6 +190,8 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stale:1;   /* one stale connection forgiven */
+    unsigned                     watched:1; /* its response is looked at */
+    unsigned                     named:1;   /* which has told its id */
 };
 
 
@@ -189,6 +228,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
+    kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
     unsigned                     salted:1;
@@ -250,6 +290,10 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_BODYLESS  1
 #define NGX_HTTP_KVROUTE_BYPASS    2
 
+/* why a peer was flushed */
+#define NGX_HTTP_KVROUTE_FLUSH_API    0
+#define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
+
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
@@ -258,6 +302,20 @@ struct ngx_http_kvroute_zone_s {
 extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
 
+
+/* _module */
+
+void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
+
+/* _attach */
+
+char *ngx_http_kvroute_attach(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
 
 /* _zone */
 
@@ -305,6 +363,9 @@ void ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
+void ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at,
+    u_char *id, size_t len);
 
 /* _inspect */
 
@@ -322,6 +383,8 @@ const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
 
 /* _queue_conf */
 
+void ngx_http_kvroute_queue_check(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -349,7 +412,7 @@ ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
     ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id, ngx_http_kvroute_wait_t *own);
+    uint32_t id, uint64_t bytes, ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 
@@ -357,9 +420,35 @@ ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
 
 void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     uint32_t id, uint32_t seat, uint64_t pending);
+uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+
+/* _probe_conf, _probe */
+
+char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);
+void ngx_http_kvroute_probe_exit(void);
+
+/* _signal */
+
+void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_uint_t why, ngx_log_t *log);
+void ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id);
+void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
+ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
+void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_signal_status(void *json,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, uint32_t id);
 
 /* _variables */
 

@@ -23,7 +23,6 @@
 #define NGX_HTTP_KVROUTE_MAX_OUTPUT  2048
 
 
-static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
@@ -42,6 +41,8 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
     at->started = 0;
+    at->watched = 1;
+    at->named = 0;
     at->start = ngx_current_msec;
     at->reserved = 1;
 
@@ -58,7 +59,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
 
 /* bytes of context that a request comes to, at four to a token */
-static uint64_t
+uint64_t
 ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 {
     uint64_t  output;
@@ -102,6 +103,7 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 void
 ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 {
+    uint32_t                 k;
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -120,6 +122,16 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
+    }
+
+    /* what it is held to: the deepest block that it is believed to have */
+
+    at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
+    at->predicted = 0;
+
+    if (at->matched && at->matched[at->id]) {
+        k = kvr_chain_entries(at->matched[at->id]);
+        at->predicted = chain[ngx_min(k, ctx->entries) - 1];
     }
 
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
@@ -180,6 +192,11 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ngx_http_kvroute_attempt_timed(at);
 
+        if (at->id != KVR_REGISTRY_NONE) {
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].signal.success,
+                    (uint64_t) ngx_current_msec);
+        }
+
         if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
             kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
                               at->ahead, ctx->ttft);
@@ -225,6 +242,18 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     }
 
     at->reserved = 0;
+
+    /* a last line without its end */
+
+    if (at->watched) {
+        at->watched = 0;
+        kvr_usage_end(&at->ctx->usage, at->ctx->reply ? kvr_reply_part : NULL,
+                      at->ctx->reply);
+    }
+
+    if (at->started) {
+        ngx_http_kvroute_settle(at);
+    }
 
     ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
                                    -(int64_t) at->pending);

@@ -19,6 +19,7 @@
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
+static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
@@ -130,6 +131,8 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
+    ngx_http_kvroute_session_previous(at);
+
     if (!ctx->parsed || set == 0) {
         return;
     }
@@ -238,7 +241,7 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 
     at->models = at->conf->set;
 
-    if (kvr_get(&upstream->models)) {
+    if (kvr_get(&upstream->models) && !ngx_http_kvroute_match_lora(at)) {
         at->models = kvr_index_holds(sh->index, root, at->conf->set);
 
         /* loaded nowhere: then it costs the same everywhere */
@@ -247,6 +250,61 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
             at->models = at->conf->set;
         }
     }
+}
+
+
+/* engines that tell which adapters they have know best */
+static ngx_uint_t
+ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
+{
+    int              has;
+    uint32_t         id;
+    uint64_t         set, lora, loaded;
+    kvr_signal_t    *s;
+    kvr_registry_t  *registry;
+
+    if (at->conf->probe == NULL || at->ctx->model.len == 0) {
+        return 0;
+    }
+
+    registry = at->conf->zone->sh->registry;
+    lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
+    loaded = 0;
+    at->evicts = 0;
+
+    for (set = at->conf->set; set; set &= set - 1) {
+
+        id = (uint32_t) __builtin_ctzll(set);
+        s = &registry->peer[id].signal;
+
+        if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
+            || kvr_signal_worth(s, ngx_current_msec,
+                                at->conf->probe->interval)
+               < 0.5)
+        {
+            continue;
+        }
+
+        has = kvr_signal_lora(s, lora);
+
+        if (has == 1) {
+            loaded |= (uint64_t) 1 << id;
+
+        } else if (has == -1) {
+            at->evicts |= (uint64_t) 1 << id;
+        }
+    }
+
+    /* nobody has it: it may be no adapter at all */
+
+    if (loaded == 0) {
+        at->evicts = 0;
+        return 0;
+    }
+
+    at->models = loaded;
+
+    return 1;
 }
 
 
@@ -583,13 +641,19 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = ngx_http_kvroute_capped(conf, id, w);
+    c->full = ngx_http_kvroute_capped(conf, id,
+                              ngx_http_kvroute_attempt_resident(at->ctx), w);
+
+    ngx_http_kvroute_signal_candidate(at, c, id);
+
     c->draining = ngx_http_kvroute_draining(conf, id);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
+    c->owner = (id == at->owner);
 
     if (at->models) {
         c->other = !(at->models >> id & 1);
+        c->evicts = (at->evicts >> id & 1);
     }
 
     if (at->matched) {
@@ -604,7 +668,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     sum = kvr_load_get(sh->load, kvr_registry_resident(id));
 
     c->unanswered = sum.active - ngx_min(mine, sum.active);
-    c->resident = sum.pending;
+    c->resident = sum.pending - (mine ? ngx_min(w->resident, sum.pending) : 0);
 
     /* it takes part in a growing share of the decisions */
 
@@ -622,15 +686,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * Whether a peer has all the work that it may have.  With max_pending=auto that
- * is what it is known to prefill in the time of target_ttft, or any amount as
- * long as nothing is known.
+ * Whether a peer has all the work that it may have, for a request that will need
+ * so many bytes of context there.  own: a reservation that does not count.
  */
 ngx_uint_t
 ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
-    ngx_http_kvroute_wait_t *own)
+    uint64_t bytes, ngx_http_kvroute_wait_t *own)
 {
-    uint64_t                   cap, pending;
+    uint64_t                   pending, resident;
+    kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
 
     if (id == KVR_REGISTRY_NONE) {
@@ -638,23 +702,30 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     }
 
     sh = conf->zone->sh;
-    cap = conf->max_pending;
+    peer = &sh->registry->peer[id];
 
-    if (conf->target_ttft) {
-        cap = kvr_registry_cap(&sh->registry->peer[id], conf->target_ttft);
+    if (ngx_http_kvroute_signal_waiting(conf, id)) {
+        return 1;
     }
 
-    if (cap == 0) {
+    if (conf->max_pending == 0 && conf->target_ttft == 0) {
         return 0;
     }
 
     pending = kvr_load_get(sh->load, id).pending;
+    resident = kvr_load_get(sh->load, kvr_registry_resident(id)).pending;
 
     if (own && own->held && own->id == id) {
         pending -= ngx_min(own->pending, pending);
+        resident -= ngx_min(own->resident, resident);
     }
 
-    return pending >= cap;
+    if (conf->target_ttft) {
+        return kvr_registry_capped(peer, conf->target_ttft, pending, resident,
+                                   bytes);
+    }
+
+    return pending >= conf->max_pending;
 }
 
 

@@ -27,20 +27,19 @@
 #endif
 
 #if (nginx_version < 1027003)
-
-#define ngx_http_kvroute_peers_config(peers)     0
 #define ngx_http_upstream_rr_peer_ref(peers, peer)
-
-#elif (NGX_HTTP_UPSTREAM_ZONE)
-
-#define ngx_http_kvroute_peers_config(peers)                                  \
-    ((peers)->config ? *(peers)->config : 0)
-
-#else
-
-#define ngx_http_kvroute_peers_config(peers)     0
-
 #endif
+
+/* a function, so that older versions check its argument as newer ones do */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
+{
+#if (nginx_version >= 1027003 && NGX_HTTP_UPSTREAM_ZONE)
+    return peers->config ? *peers->config : 0;
+#else
+    return 0;
+#endif
+}
 
 
 /*

@@ -15,6 +15,8 @@
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
     ngx_http_request_t *r);
+static void ngx_http_kvroute_headers(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_filter_init(ngx_conf_t *cf);
 
 
@@ -53,7 +55,7 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
-/* the attempt whose first event is still to come, if this is its response */
+/* the attempt that still has something to learn, if this is its response */
 static ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_watched(ngx_http_request_t *r)
 {
@@ -70,39 +72,105 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 
     /* nginx's own pages come after the peer was freed */
 
-    return at->reserved && !at->started ? at : NULL;
+    return at->reserved && at->watched ? at : NULL;
 }
 
 
 static ngx_int_t
 ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t                   stream;
+    ngx_uint_t                   stream, status;
+    kvr_usage_mode_e             mode;
     ngx_http_kvroute_attempt_t  *at;
 
     at = ngx_http_kvroute_watched(r);
 
-    if (at) {
-        /* events that came compressed cannot be told from comments */
+    if (at == NULL || r->upstream == NULL) {
+        return ngx_http_next_header_filter(r);
+    }
 
-        stream = r->headers_out.content_encoding == NULL
-                 && r->headers_out.content_type.len >= 17
-                 && ngx_strncasecmp(r->headers_out.content_type.data,
-                                    (u_char *) "text/event-stream", 17)
-                    == 0;
+    stream = r->headers_out.content_type.len >= 17
+             && ngx_strncasecmp(r->headers_out.content_type.data,
+                                (u_char *) "text/event-stream", 17)
+                == 0;
 
-        kvr_usage_init(&at->ctx->usage, (unsigned) stream);
+    status = r->upstream->headers_in.status_n;
+
+    mode = at->ctx->reply ? KVR_USAGE_REPLY : KVR_USAGE_TOKENS;
+
+    if (at->id == KVR_REGISTRY_NONE || status < 200 || status > 299) {
+        mode = KVR_USAGE_FIRST;
+    }
+
+    /* what is compressed is only looked at to see when it begins */
+
+    if (r->headers_out.content_encoding
+        && r->headers_out.content_encoding->value.len)
+    {
+        mode = KVR_USAGE_FIRST;
+        stream = 0;
+    }
+
+    kvr_usage_init(&at->ctx->usage, mode, (unsigned) stream);
+
+    if (mode != KVR_USAGE_FIRST) {
+        ngx_http_kvroute_headers(r, at);
     }
 
     return ngx_http_next_header_filter(r);
 }
 
 
+/* headers in which engines tell what others have in their bodies */
+static void
+ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
+    part = &r->upstream->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == 21 && at->id != KVR_REGISTRY_NONE
+            && ngx_strncasecmp(h[i].key.data,
+                               (u_char *) "endpoint-load-metrics", 21)
+               == 0)
+        {
+            ngx_http_kvroute_orca(at, &h[i].value);
+            continue;
+        }
+
+        if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
+            && h[i].lowcase_key[0] == 'x')
+        {
+            kvr_usage_header(&at->ctx->usage, h[i].lowcase_key, h[i].key.len,
+                             h[i].value.data, h[i].value.len);
+        }
+    }
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
+    int                          more;
     ngx_buf_t                   *b;
     ngx_chain_t                 *cl;
+    kvr_usage_t                 *u;
+    kvr_reply_t                 *reply;
     ngx_http_kvroute_attempt_t  *at;
 
     at = ngx_http_kvroute_watched(r);
@@ -111,6 +179,9 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return ngx_http_next_body_filter(r, in);
     }
 
+    u = &at->ctx->usage;
+    reply = at->ctx->reply;
+
     for (cl = in; cl; cl = cl->next) {
         b = cl->buf;
 
@@ -118,12 +189,32 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             continue;
         }
 
-        /* what was spooled to a file has begun long ago */
+        /* what was spooled to a file has begun long ago, and stays there */
 
-        if (!ngx_buf_in_memory(b)
-            || kvr_usage_event(&at->ctx->usage, b->pos, b->last - b->pos))
-        {
+        if (!ngx_buf_in_memory(b)) {
+            u->first = 1;
+            more = 0;
+
+            if (reply) {
+                reply->bad = 1;
+            }
+
+        } else {
+            more = kvr_usage_read(u, b->pos, b->last - b->pos,
+                                  reply ? kvr_reply_part : NULL, reply);
+        }
+
+        if (u->first && !at->started) {
             ngx_http_kvroute_attempt_first(at);
+        }
+
+        if (u->id_done && !at->named) {
+            at->named = 1;
+            ngx_http_kvroute_session_name(at, u->id, u->id_len);
+        }
+
+        if (!more) {
+            at->watched = 0;
             break;
         }
     }

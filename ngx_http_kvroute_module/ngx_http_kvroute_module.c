@@ -8,17 +8,17 @@
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
-#define NGX_HTTP_KVROUTE_TARGET     2000                 /* ms */
+#define NGX_HTTP_KVROUTE_TARGET     1000                 /* ms */
 #define NGX_HTTP_KVROUTE_CAPACITY   (64 * 1024 * 1024)
 #define NGX_HTTP_KVROUTE_PROCESSES  128
 
 
 static ngx_int_t ngx_http_kvroute_preconfiguration(ngx_conf_t *cf);
 static ngx_int_t ngx_http_kvroute_postconfiguration(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
-static void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
@@ -46,6 +46,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute,
       NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_upstream"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
+      ngx_http_kvroute_attach_named,
+      NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
@@ -127,10 +134,31 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_learn_reply"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, learn_reply),
+      NULL },
+
     { ngx_string("kvroute_api"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_api,
       NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_probe"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_probe,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_health"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
+      ngx_http_kvroute_health,
+      NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
@@ -167,7 +195,7 @@ ngx_module_t  ngx_http_kvroute_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_kvroute_zone_init_module,     /* init module */
-    ngx_http_kvroute_zone_init_process,    /* init process */
+    ngx_http_kvroute_init_process,         /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_kvroute_exit_process,         /* exit process */
@@ -196,9 +224,21 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 }
 
 
+static ngx_int_t
+ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
+{
+    if (ngx_http_kvroute_zone_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_probe_init(cycle);
+}
+
+
 static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
+    ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
     ngx_http_kvroute_choose_exit();
@@ -217,6 +257,13 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&kmcf->zones, cf->pool, 4,
                        sizeof(ngx_http_kvroute_zone_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    if (ngx_array_init(&kmcf->named, cf->pool, 4,
+                       sizeof(ngx_http_kvroute_named_t))
         != NGX_OK)
     {
         return NULL;
@@ -245,6 +292,10 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *kscf;
 
+    if (ngx_http_kvroute_attach_init(cf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
@@ -261,13 +312,15 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
                           &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
             return NGX_CONF_ERROR;
         }
+
+        ngx_http_kvroute_queue_check(cf, uscf[i], kscf);
     }
 
     return NGX_CONF_OK;
 }
 
 
-static void *
+void *
 ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
 {
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -290,6 +343,7 @@ ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
      */
 
     conf->capacity = NGX_HTTP_KVROUTE_CAPACITY;
+    conf->max_waiting = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -318,6 +372,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->pin = NGX_CONF_UNSET_PTR;
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
+    conf->learn_reply = NGX_CONF_UNSET;
     conf->priority = NGX_CONF_UNSET_PTR;
     conf->tenant = NGX_CONF_UNSET_PTR;
     conf->deadline = NGX_CONF_UNSET_PTR;
@@ -342,6 +397,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
     ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
     ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+    ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;
@@ -518,16 +574,47 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    ssize_t                         size;
-    ngx_int_t                       rc, target;
-    ngx_str_t                      *value, name, s;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    char                          *rv;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
         return "is duplicate";
     }
+
+    rv = ngx_http_kvroute_upstream_params(cf, cmd, kscf, 1);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    if (uscf->peer.init_upstream) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "load balancing method redefined");
+    }
+
+    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
+                  |NGX_HTTP_UPSTREAM_MODIFY
+                  |NGX_HTTP_UPSTREAM_WEIGHT
+                  |NGX_HTTP_UPSTREAM_MAX_CONNS
+                  |NGX_HTTP_UPSTREAM_MAX_FAILS
+                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
+                  |NGX_HTTP_UPSTREAM_DOWN
+                  |NGX_HTTP_UPSTREAM_BACKUP;
+
+    return ngx_http_kvroute_attach(cf, uscf, kscf);
+}
+
+
+/* the parameters of an upstream's directive, from a word on */
+char *
+ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
+    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first)
+{
+    ssize_t      size;
+    ngx_int_t    rc, target;
+    ngx_str_t   *value, name, s;
+    ngx_uint_t   i;
 
     value = cf->args->elts;
 
@@ -535,9 +622,9 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     target = 0;
     kvr_policy_conf_init(&kscf->policy.conf, KVR_POLICY_KV_CACHE);
 
-    for (i = 1; i < cf->args->nelts; i++) {
+    for (i = first; i < cf->args->nelts; i++) {
 
-        if (i == 1 && ngx_strchr(value[i].data, '=') == NULL) {
+        if (i == first && ngx_strchr(value[i].data, '=') == NULL) {
 
             if (ngx_http_kvroute_policy_name(cf, &kscf->policy, &value[i])
                 != NGX_OK)
@@ -626,6 +713,17 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             continue;
         }
 
+        if (ngx_strncmp(value[i].data, "max_waiting=", 12) == 0) {
+
+            kscf->max_waiting = ngx_http_kvroute_number(cf, &value[i], 12, 0,
+                                                        1000000);
+            if (kscf->max_waiting == NGX_ERROR) {
+                return NGX_CONF_ERROR;
+            }
+
+            continue;
+        }
+
         if (ngx_strncmp(value[i].data, "slow_start=", 11) == 0) {
 
             s.data = value[i].data + 11;
@@ -673,35 +771,6 @@ ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (kscf->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
-
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    if (uscf->peer.init_upstream) {
-        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
-                           "load balancing method redefined");
-    }
-
-    uscf->peer.init_upstream = ngx_http_kvroute_upstream_init;
-
-    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
-                  |NGX_HTTP_UPSTREAM_MODIFY
-                  |NGX_HTTP_UPSTREAM_WEIGHT
-                  |NGX_HTTP_UPSTREAM_MAX_CONNS
-                  |NGX_HTTP_UPSTREAM_MAX_FAILS
-                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
-                  |NGX_HTTP_UPSTREAM_DOWN
-                  |NGX_HTTP_UPSTREAM_BACKUP;
-
-    kscf->upstream = uscf;
-
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
-    uscfp = ngx_array_push(&kmcf->upstreams);
-    if (uscfp == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *uscfp = uscf;
 
     return NGX_CONF_OK;
 }

@@ -175,9 +175,11 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
         if (list->id[i] == KVR_REGISTRY_NONE) {
             ngx_log_error(NGX_LOG_WARN, log, 0,
                           "kvroute_zone \"%V\" has no room for all peers of "
-                          "upstream \"%V\", the rest is used by load only: "
-                          "set \"max_peers\" above %ui",
-                          &zone->name, host, zone->max_peers);
+                          "upstream \"%V\", the rest is used by load only; "
+                          "it has room for max_peers=%ui addresses and %d "
+                          "servers in all its upstreams",
+                          &zone->name, host, zone->max_peers,
+                          (int) KVR_REGISTRY_SEATS);
             zone->crowded = 1;
         }
     }

@@ -64,6 +64,7 @@ struct ngx_http_kvroute_wait_s {
     uint32_t                     id;
     uint32_t                     seat;
     uint64_t                     pending;
+    uint64_t                     resident;
 
     ngx_http_kvroute_queue_state_e  state;
 

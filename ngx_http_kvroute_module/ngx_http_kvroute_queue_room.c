@@ -141,7 +141,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     time_t                        now;
     double                        cost, least;
     uint32_t                      id, unanswered;
-    uint64_t                      bytes, held;
+    uint64_t                      bytes, held, need;
     ngx_uint_t                    i, rc, draining;
     kvr_load_sum_t                sum;
     kvr_queue_board_t            *board;
@@ -155,6 +155,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     board = conf->queue->shm_zone->data;
     list = &conf->list[backup];
     bytes = w->ctx->bytes + w->ctx->extra;
+    need = ngx_http_kvroute_attempt_resident(w->ctx);
 
     now = ngx_time();
     rc = NGX_HTTP_KVROUTE_QUEUE_NOBODY;
@@ -167,7 +168,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
         return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
     }
 
-    /* those being drained are for when there are no others */
+    /* those being drained, or ill, are for when there are no others */
 
     for (draining = 0; draining < 2; draining++) {
 
@@ -192,7 +193,8 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
             if (w->strict
                 ? id != w->own
-                : ngx_http_kvroute_draining(conf, id) != draining)
+                : (ngx_http_kvroute_draining(conf, id)
+                   || ngx_http_kvroute_signal_sick(conf, id)) != draining)
             {
                 continue;
             }
@@ -202,7 +204,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
                 continue;
             }
 
-            if (ngx_http_kvroute_capped(conf, id, NULL)
+            if (ngx_http_kvroute_capped(conf, id, need, NULL)
                 || kvr_queue_claimed(board, id, &w->item, ngx_current_msec))
             {
                 rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
@@ -236,6 +238,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
                 w->id = id;
                 w->seat = list->seat[i];
                 w->pending = bytes - held;
+                w->resident = need;
             }
         }
     }
@@ -294,7 +297,8 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
     kvr_load_add(load, zone->row, w->id, sign, sign * (int64_t) w->pending);
     kvr_load_add(load, zone->row, kvr_registry_column(w->seat), sign,
                  sign * (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign, 0);
+    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
+                 sign * (int64_t) w->resident);
 }
 
 

@@ -41,6 +41,9 @@ static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
+static void ngx_http_kvroute_request_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr);
 static ngx_int_t ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr);
@@ -210,11 +213,17 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
 {
     ngx_http_kvroute_request_firm(ctx);
 
+    if (ctx->zone != zone && ngx_http_kvroute_chunks_owner == ctx) {
+        ngx_http_kvroute_chunks_owner = NULL;
+    }
+
     ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
     ctx->model_root = pr->model_root;
     ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
+
+    ngx_http_kvroute_request_reply(r, ctx, zone, pr);
 
     if (pr->n == 0 || !ngx_http_kvroute_request_passes(r)) {
         return NGX_OK;
@@ -229,6 +238,39 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, pr->n * sizeof(uint64_t));
 
     return NGX_OK;
+}
+
+
+/* keeps where the prompt ended, for its reply to be learned */
+static void
+ngx_http_kvroute_request_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_prompt_t *pr)
+{
+    ngx_uint_t                    parts;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->learn_reply || !pr->tailed) {
+        return;
+    }
+
+    ctx->reply = ngx_palloc(r->pool, sizeof(kvr_reply_t));
+
+    if (ctx->reply == NULL) {
+        return;
+    }
+
+    parts = r->uri.len >= 9
+            && ngx_strncmp(r->uri.data + r->uri.len - 9, "/messages", 9) == 0;
+
+    if (kvr_reply_init(ctx->reply, pr, zone->sh->secret, (unsigned) zone->unit,
+                       (unsigned) parts)
+        != KVR_OK)
+    {
+        ctx->reply = NULL;
+    }
 }
 
 

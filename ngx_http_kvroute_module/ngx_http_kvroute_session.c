@@ -15,13 +15,18 @@
 #include "ngx_http_kvroute.h"
 
 
+/* engines keep responses in memory; how long a later one may refer to them */
+#define NGX_HTTP_KVROUTE_RESPONSE_TIME  (24 * 3600)
+
+
 static ngx_int_t ngx_http_kvroute_session_auto(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, ngx_str_t *key);
 static ngx_int_t ngx_http_kvroute_session_header(ngx_http_request_t *r,
     ngx_str_t *name, ngx_str_t *value);
-static void ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at,
+static uint64_t ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at,
     ngx_str_t *key);
-static void ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at,
+    ngx_str_t *key);
 
 
 /* headers that clients send to name their sessions, in the order of trust */
@@ -74,8 +79,7 @@ ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ctx->session = key;
 
     if (!at->keyed) {
-        ngx_http_kvroute_session_hash(at, &key);
-        ngx_http_kvroute_session_bound(at);
+        ngx_http_kvroute_session_bound(at, &key);
     }
 }
 
@@ -96,8 +100,7 @@ ngx_http_kvroute_session_auto(ngx_http_request_t *r,
 
         *key = ctx->hint[KVR_PROMPT_PREVIOUS_ID];
 
-        ngx_http_kvroute_session_hash(at, key);
-        ngx_http_kvroute_session_bound(at);
+        ngx_http_kvroute_session_bound(at, key);
 
         if (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER) {
             return NGX_OK;
@@ -165,7 +168,7 @@ ngx_http_kvroute_session_header(ngx_http_request_t *r, ngx_str_t *name,
 
 
 /* the same name means another session to another tenant or upstream */
-static void
+static uint64_t
 ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
 {
     uint64_t         h;
@@ -184,18 +187,20 @@ ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
                           at->ctx->salt.len));
     h = kvr_mix(h, digest(secret, key->data, key->len));
 
-    at->key = h;
-    at->keyed = 1;
+    return h;
 }
 
 
 static void
-ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
 {
     uint32_t                   peer, life;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = at->conf->zone->sh;
+
+    at->key = ngx_http_kvroute_session_hash(at, key);
+    at->keyed = 1;
 
     peer = kvr_index_bound(sh->index, at->key, (uint32_t) ngx_time(), &life);
 
@@ -227,4 +232,48 @@ ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 
     kvr_index_bind(sh->index, at->key, at->id, sh->registry->peer[at->id].life,
                    (uint32_t) ngx_time() + at->policy->conf.timeout);
+}
+
+
+/*
+ * A request that refers to an earlier response can only be served where that
+ * was made, whatever the policy.
+ */
+void
+ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_str_t  *id;
+
+    id = &at->ctx->hint[KVR_PROMPT_PREVIOUS_ID];
+
+    if (id->len) {
+        ngx_http_kvroute_session_bound(at, id);
+
+        at->owner = at->bound;
+        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->keyed = 0;
+    }
+}
+
+
+/* the response has told by which id it may be referred to */
+void
+ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at, u_char *id,
+    size_t len)
+{
+    ngx_str_t                  key;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    if (at->id == KVR_REGISTRY_NONE || at->native) {
+        return;
+    }
+
+    key.data = id;
+    key.len = len;
+
+    sh = at->conf->zone->sh;
+
+    kvr_index_bind(sh->index, ngx_http_kvroute_session_hash(at, &key), at->id,
+                   sh->registry->peer[at->id].life,
+                   (uint32_t) ngx_time() + NGX_HTTP_KVROUTE_RESPONSE_TIME);
 }

@@ -45,6 +45,10 @@ typedef struct {
 
     uint64_t             capacity;  /* bytes */
     ngx_uint_t           reported;  /* by the engine itself */
+
+    ngx_http_kvroute_srv_conf_t  *conf;
+    kvr_signal_t        *signal;    /* in the zone */
+    kvr_loop_t          *loop;
 } ngx_http_kvroute_fleet_peer_t;
 
 

@@ -457,6 +457,8 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     ngx_http_kvroute_json_number(json, "capacity_bytes", p->capacity);
     cJSON_AddBoolToObject(json, "capacity_reported", p->reported != 0);
 
+    ngx_http_kvroute_signal_status(json, p->conf, p->id);
+
     return json;
 }
 

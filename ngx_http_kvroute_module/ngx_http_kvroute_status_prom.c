@@ -126,7 +126,94 @@ ngx_http_kvroute_prom_best(ngx_http_kvroute_fleet_peer_t *p)
 }
 
 
+static double
+ngx_http_kvroute_prom_tokens(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->loop->prompt);
+}
+
+
+static double
+ngx_http_kvroute_prom_predicted(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->loop->predicted);
+}
+
+
+static double
+ngx_http_kvroute_prom_delivered(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->loop->delivered);
+}
+
+
+static double
+ngx_http_kvroute_prom_flushes(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->loop->by_usage)
+           + (double) kvr_get(&p->loop->by_probe);
+}
+
+
+static double
+ngx_http_kvroute_prom_running(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return kvr_get(&p->signal->running);
+}
+
+
+static double
+ngx_http_kvroute_prom_waiting(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return kvr_get(&p->signal->waiting);
+}
+
+
+static double
+ngx_http_kvroute_prom_probes(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->signal->asked);
+}
+
+
+static double
+ngx_http_kvroute_prom_failed(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return (double) kvr_get(&p->signal->failed);
+}
+
+
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
+
+    { "prompt_tokens_total", "counter",
+      "Tokens of prompts, in responses that tell of cached ones.",
+      ngx_http_kvroute_prom_tokens },
+
+    { "predicted_tokens_total", "counter",
+      "Of these, tokens that were predicted to be cached.",
+      ngx_http_kvroute_prom_predicted },
+
+    { "delivered_tokens_total", "counter",
+      "Of these, tokens that the engine had cached.",
+      ngx_http_kvroute_prom_delivered },
+
+    { "flushes_total", "counter",
+      "Times the peer was found to have forgotten what it held.",
+      ngx_http_kvroute_prom_flushes },
+
+    { "engine_running_requests", "gauge",
+      "Requests running in the engine, by its own word.",
+      ngx_http_kvroute_prom_running },
+
+    { "engine_waiting_requests", "gauge",
+      "Requests waiting in the engine, by its own word.",
+      ngx_http_kvroute_prom_waiting },
+
+    { "probes_total", "counter",
+      "Times the engine was asked.", ngx_http_kvroute_prom_probes },
+
+    { "probes_failed_total", "counter",
+      "Times it gave no useful answer.", ngx_http_kvroute_prom_failed },
 
     { "active_requests", "gauge",
       "Requests in flight.", ngx_http_kvroute_prom_active },

@@ -118,6 +118,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     at->policy = klcf->policy ? klcf->policy : &kscf->policy;
     at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
     if (!ctx->read) {
         ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
@@ -364,6 +365,7 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
         at->keyed = 0;
         at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
         at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
         ngx_http_kvroute_match(at->ctx->request, at);
         ngx_http_kvroute_choose_prepare(at, pc->log);
@@ -504,6 +506,8 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
 
+    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
+
     at->tries++;
 
     /* the peer may be gone when the request is logged */
@@ -592,6 +596,12 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
         state = 0;
     }
 
+    /* who asks to be left alone for a while is no worse for it */
+
+    if (at->reserved && ngx_http_kvroute_busy(at)) {
+        state &= ~NGX_PEER_FAILED;
+    }
+
     ngx_http_kvroute_count_response(at, state);
     ngx_http_kvroute_attempt_end(at);
 
@@ -642,6 +652,13 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
             n = i / (8 * sizeof(uintptr_t));
             at->rrp.tried[n] &= ~((uintptr_t) 1
                                   << i % (8 * sizeof(uintptr_t)));
+
+            /* nor does it say that the peer is well: its fails stand */
+
+            ngx_http_upstream_rr_peer_lock(peers, peer);
+            peer->accessed = ngx_max(peer->accessed, peer->checked);
+            ngx_http_upstream_rr_peer_unlock(peers, peer);
+
             break;
         }
     }

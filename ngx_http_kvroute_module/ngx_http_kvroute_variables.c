@@ -22,6 +22,9 @@
 #define NGX_HTTP_KVROUTE_VAR_BEST     6
 #define NGX_HTTP_KVROUTE_VAR_TTFT     7
 #define NGX_HTTP_KVROUTE_VAR_SESSION  8
+#define NGX_HTTP_KVROUTE_VAR_TOKENS   9
+#define NGX_HTTP_KVROUTE_VAR_CACHED   10
+#define NGX_HTTP_KVROUTE_VAR_COMPLETED  11
 
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
@@ -67,6 +70,15 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
     { ngx_string("kvroute_ttft"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_TTFT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("kvroute_prompt_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_TOKENS, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_cached_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_CACHED, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_completion_tokens"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_COMPLETED, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
       ngx_http_null_variable
 };
 
@@ -95,8 +107,10 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
     u_char                  *p;
+    int64_t                  told;
     uint64_t                 n;
     ngx_str_t                s;
+    kvr_tokens_t             tokens;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_kvroute_get_ctx(r);
@@ -159,6 +173,22 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
         goto found;
 
+    case NGX_HTTP_KVROUTE_VAR_TOKENS:
+    case NGX_HTTP_KVROUTE_VAR_CACHED:
+    case NGX_HTTP_KVROUTE_VAR_COMPLETED:
+
+        kvr_usage_tokens(&ctx->usage, &tokens);
+
+        told = (data == NGX_HTTP_KVROUTE_VAR_TOKENS) ? tokens.prompt
+               : (data == NGX_HTTP_KVROUTE_VAR_CACHED) ? tokens.cached
+                                                       : tokens.completion;
+        if (told < 0) {
+            goto not_found;
+        }
+
+        n = (uint64_t) told;
+        goto number;
+
     case NGX_HTTP_KVROUTE_VAR_PROMPT:
         n = ctx->bytes;
         break;
@@ -175,6 +205,8 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     if (!ctx->parsed) {
         goto not_found;
     }
+
+number:
 
     p = ngx_pnalloc(r->pool, NGX_INT64_LEN);
     if (p == NULL) {

@@ -54,7 +54,7 @@ for my $name (qw(B0 B1 B2)) {
 my $h2 = $t->version() >= '001025001' ? 'http2 on;' : '';
 my $listen_h2 = $h2 ? '' : ' http2';
 
-$t->{vars}{H2} = $t->port();
+$t->{vars}{$_} = $t->port() for qw(H2 G0 G1);
 
 $t->conf(<<"EOF");
 http {
@@ -73,10 +73,19 @@ http {
         server 127.0.0.1:%%B2%%;
     }
 
+    upstream grpc {
+        zone grpc 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%G0%%;
+        server 127.0.0.1:%%G1%%;
+    }
+
     client_max_body_size 64m;
 
     server {
         listen 127.0.0.1:%%PORT%%;
+
+        location /grpc/ { grpc_pass grpc://grpc; }
 
         location / { proxy_pass http://u; }
         location /memory/ { client_body_buffer_size 8m; proxy_pass http://u; }
@@ -101,6 +110,16 @@ http {
         listen 127.0.0.1:%%H2%%$listen_h2;
         $h2
         location / { proxy_pass http://u; }
+    }
+
+    # answers as a gRPC server would, as far as HTTP/2 goes
+
+    server {
+        listen 127.0.0.1:%%G0%%$listen_h2;
+        listen 127.0.0.1:%%G1%%$listen_h2;
+        $h2
+        access_log off;
+        location / { return 200 "\$content_length"; }
     }
 }
 EOF
@@ -258,6 +277,22 @@ unread('compressed', '/', body(3000),
        headers => { 'Content-Encoding' => 'gzip' });
 unread('gRPC', '/', "\0\0\0\0\5hello",
        headers => { 'Content-Type' => 'application/grpc' });
+{
+    my $r = $t->post('/grpc/?n=grpc', "\0\0\0\0\5hello",
+                     headers => { 'Content-Type' => 'application/grpc' });
+    is($r->{status}, 200, 'gRPC by grpc_pass: served');
+    is($r->{body}, 10, 'gRPC by grpc_pass: all of it');
+    is(logged('grpc')->{reason}, 'unparsed', 'gRPC by grpc_pass: unparsed');
+
+    # JSON that is passed on in this way is read as any
+
+    for my $k (1, 2) {
+        $t->post("/grpc/?n=json$k", chat(text(10_000, 77)));
+    }
+
+    is(logged('json2')->{reason}, 'affinity', 'JSON by grpc_pass: known');
+}
+
 unread('garbage behind', '/', body(3000) . 'x');
 
 {

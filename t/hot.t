@@ -105,7 +105,7 @@ for my $policy (qw(kv_cache least_request)) {
 
 # Warm on one peer.  The k-th request in flight stays while
 #
-#     pending + max(uncached, 2048) * (1 + k)
+#     pending + max(uncached, 2048) * (1 + k / 4)
 #
 # at the holder, where all k wait for their first token, is less than the whole
 # prompt at an idle one.
@@ -124,7 +124,7 @@ for my $size (8192, 32768) {
     cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
 
     my $k = 0;
-    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k)
+    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k / 4)
                < $r->{prompt};
 
     # $k of them stay, and no more

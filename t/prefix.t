@@ -307,7 +307,9 @@ for my $policy (qw(random round_robin least_request kv_cache sticky)) {
         }
     }
 
-    cmp_ok($moves, '<=', 12, 'length=auto: four conversations stay');
+    # of 116; a key that is not deep enough any more is given up twice
+
+    cmp_ok($moves, '<=', 24, 'length=auto: four conversations stay');
 }
 
 # documents that are shared, in another order, behind other text

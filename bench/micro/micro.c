@@ -9,7 +9,8 @@
  * each counts, in CPU time of this process, since a machine that is shared
  * makes wall time useless.  Instructions are counted by the processor where
  * the kernel lets us, else by callgrind: "micro count" run under it makes a
- * few calls of each case between client requests (bench/micro/run.py).
+ * few calls of each case between client requests (bench/micro/run.py), and
+ * "micro count CASE" of one only, for callgrind's --toggle-collect.
  */
 
 
@@ -201,7 +202,7 @@ micro_perf(void)
 
 /* under callgrind: a few calls of each case, dumped by its name */
 static void
-micro_count(void)
+micro_count(const char *only)
 {
     unsigned       i;
     micro_case_t  *c;
@@ -209,7 +210,15 @@ micro_count(void)
     for (i = 0; i < micro_n; i++) {
         c = &micro_cases[i];
 
+        if (only && strcmp(only, c->name) != 0) {
+            continue;
+        }
+
         micro_sink += c->run(c, 2);
+
+        if (only) {
+            continue;
+        }
 
         CALLGRIND_ZERO_STATS;
         micro_sink += c->run(c, 8);
@@ -247,7 +256,7 @@ micro_report(cJSON *results)
 int
 main(int argc, char **argv)
 {
-    char      *text;
+    char      *text, *only;
     FILE      *f;
     cJSON     *results;
     unsigned   i, round;
@@ -262,8 +271,20 @@ main(int argc, char **argv)
     micro_index();
     micro_pick();
 
+    /* ONLY="lookup": cases with that in their names */
+
+    only = getenv("ONLY");
+
+    for (i = 0, round = 0; only && i < micro_n; i++) {
+        if (strstr(micro_cases[i].name, only)) {
+            micro_cases[round++] = micro_cases[i];
+        }
+    }
+
+    micro_n = only ? round : micro_n;
+
     if (argc > 1 && strcmp(argv[1], "count") == 0) {
-        micro_count();
+        micro_count(argc > 2 ? argv[2] : NULL);
         return 0;
     }
 

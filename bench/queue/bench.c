@@ -26,6 +26,7 @@ static const char  *kvb_hardware[] = {
 };
 
 static uint32_t  kvb_target = 1000;    /* ms, the module's default */
+static unsigned  kvb_probed = 1;
 
 
 /* one part in five of 1k tokens, the rest of 30k */
@@ -83,6 +84,7 @@ static void
 kvb_queue(kvq_conf_t *c)
 {
     c->queue = 1;
+    c->probed = kvb_probed;
     c->target = kvb_target;
 }
 
@@ -402,6 +404,7 @@ main(int argc, char **argv)
     static const struct option  options[] = {
         { "out", required_argument, NULL, 'o' },
         { "target", required_argument, NULL, 't' },
+        { "unprobed", no_argument, NULL, 'u' },
         { NULL, 0, NULL, 0 }
     };
 
@@ -419,8 +422,13 @@ main(int argc, char **argv)
             kvb_target = (uint32_t) atoi(optarg);
             break;
 
+        case 'u':
+            kvb_probed = 0;
+            break;
+
         default:
-            fprintf(stderr, "usage: bench [--out FILE] [--target MS]\n");
+            fprintf(stderr,
+                    "usage: bench [--out FILE] [--target MS] [--unprobed]\n");
             return 2;
         }
     }

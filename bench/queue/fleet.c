@@ -84,7 +84,6 @@ struct kvq_s {
     kvr_queue_t        waiting[KVQ_WORKERS];
     unsigned           ticking[KVQ_WORKERS];
     uint8_t            tenant[KVQ_STREAMS];
-    double kv;
 
     kvs_rng_t          rng;
     kvs_rng_t          rng_of[KVQ_STREAMS];
@@ -217,45 +216,43 @@ kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
 }
 
 
+static uint64_t
+kvq_resident(kvq_request_t *rq)
+{
+    return rq->bytes + KVS_TOKEN_BYTES * rq->req.output_tokens;
+}
+
+
 static void
 kvq_count(kvq_t *q, kvq_request_t *rq, uint32_t replica, int32_t active,
     int32_t unanswered, int64_t pending)
 {
     kvr_load_add(q->load, rq->worker, replica, active, pending);
     kvr_load_add(q->load, rq->worker, kvr_registry_resident(replica),
-                 unanswered,
-                 active * (int64_t) (rq->bytes + KVS_TOKEN_BYTES
-                                     * rq->req.output_tokens));
+                 unanswered, active * (int64_t) kvq_resident(rq));
 }
 
 
-/* as ngx_http_kvroute_capped() */
+/* as ngx_http_kvroute_capped(); own: its reservation does not count */
 static int
-kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica)
+kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, unsigned own)
 {
-    uint64_t  cap, pending;
+    uint64_t  pending, resident;
 
     if (q->conf->target == 0) {
         return 0;
     }
 
-    cap = kvr_registry_cap(&q->registry->peer[replica], q->conf->target);
     pending = kvr_load_get(q->load, replica).pending;
+    resident = kvr_load_get(q->load, kvr_registry_resident(replica)).pending;
 
-    if (rq && rq->held && rq->reserved == replica) {
-        pending -= kvr_min(rq->pending, pending);
+    if (own && rq->held && rq->reserved == replica) {
+        pending -= rq->pending;
+        resident -= kvq_resident(rq);
     }
 
-    if (getenv("KVCAP") && q->conf->queue) {
-        uint64_t res = kvr_load_get(q->load, kvr_registry_resident(replica)).pending;
-        uint64_t mine = rq ? rq->bytes + 4 * rq->req.output_tokens : 0;
-        if (rq && rq->held && rq->reserved == replica) res -= mine;
-        double kvcap = q->kv * 4 * atof(getenv("KVCAP"));
-        if (rq && rq->item.class > 2) kvcap *= .98;
-        if (res && res + mine > kvcap) return 1;
-    }
-
-    return cap && pending >= cap;
+    return kvr_registry_capped(&q->registry->peer[replica], q->conf->target,
+                               pending, resident, kvq_resident(rq));
 }
 
 
@@ -279,7 +276,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
         return 1;
     }
 
-    for (i = 0; i < q->conf->replicas && kvq_capped(q, rq, i); i++) {
+    for (i = 0; i < q->conf->replicas && kvq_capped(q, rq, i, 0); i++) {
         /* void */
     }
 
@@ -293,7 +290,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
 
     for (i = 0; i < q->conf->replicas; i++) {
 
-        if (kvq_capped(q, rq, i)) {
+        if (kvq_capped(q, rq, i, 0)) {
             continue;
         }
 
@@ -339,7 +336,7 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
 
         c->weight = 1;
         c->effective_weight = 1;
-        c->full = kvq_capped(q, rq, i);
+        c->full = kvq_capped(q, rq, i, 1);
         c->active = sum.active;
         c->pending = sum.pending;
         c->unanswered = kvr_load_get(q->load, kvr_registry_resident(i)).active;
@@ -762,7 +759,6 @@ kvq_create(kvq_t *q)
 
     kve_config_init(&cf, &hw);
     cf.block_size = KVS_UNIT_TOKENS;
-    q->kv = hw.kv_tokens;
     cf.blocks = (uint32_t) (hw.kv_tokens / KVS_UNIT_TOKENS);
 
     q->load = kvq_zeroed(kvr_load_size(q->conf->workers, KVR_REGISTRY_COLUMNS));
@@ -784,6 +780,8 @@ kvq_create(kvq_t *q)
     for (i = 0; i < q->conf->replicas; i++) {
         q->replica[i] = kve_replica_create(&cf);
         q->next[i] = INFINITY;
+        kvr_set(&q->registry->peer[i].signal.capacity,
+                q->conf->probed ? (uint64_t) hw.kv_tokens : 0);
         kvr_index_flush(q->index, i);
         kvr_index_capacity(q->index, i, KVQ_CAPACITY / KVS_UNIT_BYTES, 0);
     }

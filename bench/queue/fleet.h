@@ -37,6 +37,7 @@ typedef struct {
     double        window;        /* s from which on they are measured */
     uint64_t      seed;
     unsigned      queue:1;
+    unsigned      probed:1;      /* the engines tell the size of their cache */
     uint32_t      target;        /* ms, max_pending=auto; 0: no cap */
     uint32_t      max;
     uint32_t      timeout;       /* ms */

@@ -37,7 +37,7 @@ kvs_usage(void)
         "                     =A for exactly A\n"
         "  --policies A,B     the same for policies\n"
         "  --load X           at this share of the knee only\n"
-        "  --cache DIR        keeps results there, and takes those it has: for\n"
+        "  --cache DIR        keeps results, and takes those it has: for\n"
         "                     going on with a run; empty it when the code "
         "changes\n"
         "  --summary          no table of each point\n"

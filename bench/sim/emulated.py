@@ -241,7 +241,7 @@ def main():
     p.add_argument("--engine", required=True)
     p.add_argument("--out", required=True)
     p.add_argument("--merge", help="summary.json to add the result to")
-    p.add_argument("--speed", type=float, default=4)
+    p.add_argument("--speed", type=float, default=3)
     p.add_argument("--policies", default="random,least_request,kv_cache")
     args = p.parse_args()
 

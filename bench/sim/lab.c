@@ -171,6 +171,25 @@ kvs_lab_phases(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
 }
 
 
+/* those that wait, a2 each, and a power of those that run */
+static void
+kvs_lab_root(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        c->cost = conf->a[0] * (double) c->pending
+                  + fmax(kvs_lab_own(req, c), conf->a[1])
+                    * (1 + conf->a[2] * extra[i].prefilling
+                       + conf->a[3] * pow(c->active - extra[i].prefilling,
+                                          conf->a[4]));
+    }
+}
+
+
 #define LAB(id, fn, ...)                                                      \
     static const kvs_router_conf_t  kvs_conf_##id = {                         \
         .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,       \

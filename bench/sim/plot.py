@@ -149,7 +149,8 @@ def curves(data, column, title, ylabel, path, log):
     values = [row[column] for rows in data.values() for row in rows.values()]
 
     x = Axis(loads, W - LEFT - RIGHT)
-    y = Axis(values, H - TOP - BOTTOM, log, *(() if log else (0, 1)))
+    y = Axis(values, H - TOP - BOTTOM, log,
+             *(() if log else (0, min(1, max(values) + 0.1))))
     plot = Plot(title, "offered load, as a share of the knee under "
                 "least_request", ylabel, x, y)
 
@@ -178,7 +179,9 @@ def pareto(data, path):
                     for c in (0, 2)] for name, rows in data.items()}
 
     x = Axis([m[1] for m in means.values()], W - LEFT - RIGHT, lo=1)
-    y = Axis([m[0] for m in means.values()], H - TOP - BOTTOM, lo=0, hi=1)
+    hits = [m[0] for m in means.values()]
+    y = Axis(hits, H - TOP - BOTTOM, lo=max(0, min(hits) - 0.05),
+             hi=min(1, max(hits) + 0.05))
     plot = Plot("Cached share against imbalance, mean over all runs",
                 "imbalance: requests of the busiest replica over the mean",
                 "share of prompt tokens found in a cache", x, y)
@@ -189,14 +192,13 @@ def pareto(data, path):
         if name in means:
             px, py = plot.at(means[name][1], means[name][0])
             plot.dot(px, py, colour, 6 if name == "kv_cache" else 4)
-            labels.append((py, name, colour))
+            labels.append((py, name, colour, px))
 
-            # a thin line to its name, which may have to move
-            labels[-1] += (px,)
+    # a thin line to its name, which may have to move
 
     for py, name, colour, px in spread(labels):
         end = LEFT + x.length
-        plot.line(px, plot.at(1, means[name][0])[1], end, py, "#ddd")
+        plot.line(px, plot.at(x.lo, means[name][0])[1], end, py, "#ddd")
         plot.text(end + 4, py + 4, name, colour, bold=name == "kv_cache")
 
     plot.save(path)

@@ -247,6 +247,27 @@ kvs_json_scenarios(const kvs_contest_t *c, cJSON *json)
 }
 
 
+/* the same for what is ours, but knows more of the engines */
+static void
+kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
+    cJSON *json)
+{
+    cJSON     *js;
+    uint32_t   p;
+
+    p = kvs_report_find(c, policy);
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    js = cJSON_AddObjectToObject(json, name);
+
+    kvs_json_vs(c, p, cJSON_AddObjectToObject(js, "vs_best_rival"));
+    kvs_json_single(c, p, cJSON_AddObjectToObject(js, "vs_single_rival"));
+}
+
+
 int
 kvs_report_json(const kvs_contest_t *c, const char *path)
 {
@@ -254,11 +275,10 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
     char      *text;
     FILE      *f;
     cJSON     *json, *js, *array;
-    uint32_t   i, ours, reported;
+    uint32_t   i, ours;
 
     json = cJSON_CreateObject();
     ours = kvs_report_find(c, KVS_DEFAULT);
-    reported = kvs_report_find(c, "kv_cache_reported");
 
     kvs_json_scenarios(c, cJSON_AddArrayToObject(json, "scenarios"));
     cJSON_AddNumberToObject(json, "seeds", c->seeds);
@@ -273,13 +293,8 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
                         cJSON_AddObjectToObject(json, "vs_single_rival"));
     }
 
-    if (reported < c->npolicies) {
-        js = cJSON_AddObjectToObject(json, "capacity_reported");
-        kvs_json_vs(c, reported,
-                    cJSON_AddObjectToObject(js, "vs_best_rival"));
-        kvs_json_single(c, reported,
-                        cJSON_AddObjectToObject(js, "vs_single_rival"));
-    }
+    kvs_json_more(c, "kv_cache_reported", "capacity_reported", json);
+    kvs_json_more(c, "kv_cache_probed", "probed", json);
 
     array = cJSON_AddArrayToObject(json, "per_scenario");
 

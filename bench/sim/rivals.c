@@ -3,7 +3,7 @@
  *
  *   sglang_fleet     SGLang's gateway up to 2026-08 and vLLM's router,
  *                    cache_aware: 0.3, 64, 1.5 on the command line
- *   two_tier         sgl-router's cache_aware_zmq and Dynamo's two_tier_cost_fn:
+ *   two_tier         sgl-router's cache_aware_zmq, Dynamo's two_tier_cost_fn:
  *                    0.5, 32, 1.1
  *   sglang_request   SMG since #2161: the gate asks about the chosen holder
  *   ring             vLLM router's consistent_hash, 160 points
@@ -456,7 +456,8 @@ kvs_pick_lmetric(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     uint32_t  i;
 
     for (i = 0; i < n; i++) {
-        fresh = (double) (v[i].pending + tokens - kvr_min(v[i].matched, tokens));
+        fresh = (double) (v[i].pending + tokens
+                          - kvr_min(v[i].matched, tokens));
 
         score[i] = -fmax(fresh, 1) * (v[i].active + 1);
     }

@@ -520,6 +520,33 @@ START_TEST(ramjet)
 END_TEST
 
 
+/* nothing is lost as the tables grow and entries move */
+START_TEST(prefix_grows)
+{
+    uint32_t            i, m[KVS_REPLICAS];
+    uint64_t            hash;
+    kvs_prefix_t       *px;
+    kvs_prefix_conf_t   conf;
+
+    memset(&conf, 0, sizeof(conf));
+    px = kvs_prefix_create(&conf);
+
+    for (i = 0; i < 200000; i++) {
+        hash = kvr_mix(i, 3);
+        kvs_prefix_insert(px, &hash, 1, i % 3, 1);
+    }
+
+    for (i = 0; i < 200000; i++) {
+        hash = kvr_mix(i, 3);
+        ck_assert_uint_eq(kvs_prefix_match(px, &hash, 1, 7, 1, m, NULL), 1);
+        ck_assert_uint_eq(m[i % 3], 1);
+    }
+
+    kvs_prefix_destroy(px);
+}
+END_TEST
+
+
 /* their indexes */
 START_TEST(prefix_lru)
 {
@@ -636,6 +663,7 @@ main(void)
     tcase_add_test(tc, aibrix);
     tcase_add_test(tc, ramjet);
     tcase_add_test(tc, prefix_lru);
+    tcase_add_test(tc, prefix_grows);
     tcase_add_test(tc, prefix_held);
     suite_add_tcase(s, tc);
 

@@ -41,6 +41,7 @@ struct kvs_router_conf_s {
     double               capacity;   /* shares of the true one; 0: default */
     unsigned             reported:1; /* capacity is the engine's own word */
     unsigned             early:1;    /* pending is released at headers */
+    unsigned             probe:1;    /* engines tell their counts, each 1 s */
     unsigned             replies:1;  /* replies are learned too */
     unsigned             flush:1;    /* restarts are told of */
     double               lost;       /* share of the lines */

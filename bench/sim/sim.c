@@ -1,10 +1,9 @@
 #include <time.h>
 
-#include "sim.h"
+#include "sim_queue.h"
 #include "workload.h"
 
 
-#define KVS_SLAB       256
 #define KVS_PATIENCE   40       /* lengths of a run before it is given up */
 
 
@@ -39,125 +38,6 @@ static void kvs_sim_abort(kvs_sim_t *sim, kvs_request_t *rq);
 static void kvs_sim_end(kvs_sim_t *sim, kvs_request_t *rq);
 static void kvs_sim_foreign(kvs_sim_t *sim);
 static void kvs_sim_restart(kvs_sim_t *sim);
-static void kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res);
-
-
-/* the queue of events */
-
-static int
-kvs_event_less(const kvs_event_t *a, const kvs_event_t *b)
-{
-    return a->t < b->t || (a->t == b->t && a->seq < b->seq);
-}
-
-
-static void
-kvs_sim_push(kvs_sim_t *sim, double t, uint32_t type, void *data, uint32_t gen)
-{
-    size_t       i, parent;
-    kvs_event_t  ev;
-
-    if (sim->nheap == sim->heap_size) {
-        sim->heap_size = sim->heap_size ? sim->heap_size * 2 : 1024;
-        sim->heap = realloc(sim->heap, sim->heap_size * sizeof(kvs_event_t));
-
-        if (sim->heap == NULL) {
-            abort();
-        }
-    }
-
-    ev.t = t;
-    ev.seq = sim->seq++;
-    ev.gen = gen;
-    ev.type = type;
-    ev.data = data;
-
-    for (i = sim->nheap++; i > 0; i = parent) {
-        parent = (i - 1) / 2;
-
-        if (!kvs_event_less(&ev, &sim->heap[parent])) {
-            break;
-        }
-
-        sim->heap[i] = sim->heap[parent];
-    }
-
-    sim->heap[i] = ev;
-}
-
-
-static void
-kvs_sim_pop(kvs_sim_t *sim, kvs_event_t *ev)
-{
-    size_t       i, child;
-    kvs_event_t  last;
-
-    *ev = sim->heap[0];
-    last = sim->heap[--sim->nheap];
-
-    for (i = 0; (child = 2 * i + 1) < sim->nheap; i = child) {
-
-        if (child + 1 < sim->nheap
-            && kvs_event_less(&sim->heap[child + 1], &sim->heap[child]))
-        {
-            child++;
-        }
-
-        if (!kvs_event_less(&sim->heap[child], &last)) {
-            break;
-        }
-
-        sim->heap[i] = sim->heap[child];
-    }
-
-    sim->heap[i] = last;
-}
-
-
-static kvs_request_t *
-kvs_sim_request(kvs_sim_t *sim)
-{
-    uint32_t        i, gen;
-    kvs_request_t  *rq, *slab;
-
-    if (sim->free == NULL) {
-
-        slab = kvs_alloc(KVS_SLAB * sizeof(kvs_request_t));
-
-        sim->slabs = realloc(sim->slabs, (sim->nslabs + 1) * sizeof(void *));
-        if (sim->slabs == NULL) {
-            abort();
-        }
-
-        sim->slabs[sim->nslabs++] = slab;
-
-        for (i = KVS_SLAB; i-- > 0; /* void */ ) {
-            slab[i].link = sim->free;
-            sim->free = &slab[i];
-        }
-    }
-
-    rq = sim->free;
-    sim->free = rq->link;
-
-    gen = rq->gen;
-    memset(rq, 0, sizeof(kvs_request_t));
-    rq->gen = gen + 1;
-    rq->id = ++sim->ids;
-    rq->req.data = rq;
-
-    return rq;
-}
-
-
-static void
-kvs_sim_release(kvs_sim_t *sim, kvs_request_t *rq)
-{
-    rq->gen++;
-    rq->id = 0;
-    rq->link = sim->free;
-    sim->free = rq;
-}
 
 
 double
@@ -668,25 +548,6 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
 
 
 static void
-kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e)
-{
-    if (sim->nsamples == sim->samples_size) {
-        sim->samples_size = sim->samples_size ? sim->samples_size * 2 : 4096;
-
-        sim->ttft = realloc(sim->ttft, sim->samples_size * sizeof(double));
-        sim->e2e = realloc(sim->e2e, sim->samples_size * sizeof(double));
-
-        if (sim->ttft == NULL || sim->e2e == NULL) {
-            abort();
-        }
-    }
-
-    sim->ttft[sim->nsamples] = ttft;
-    sim->e2e[sim->nsamples++] = e2e;
-}
-
-
-static void
 kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
 {
     if (sim->policy->done) {
@@ -859,87 +720,4 @@ kvs_sim_restart(kvs_sim_t *sim)
 
     kvs_sim_push(sim, sim->now + sim->fleet.restart_for, KVS_EV_RECOVER, NULL,
                  0);
-}
-
-
-static int
-kvs_sim_compare(const void *a, const void *b)
-{
-    double  x = *(const double *) a, y = *(const double *) b;
-
-    return (x > y) - (x < y);
-}
-
-
-static double
-kvs_sim_quantile(const double *v, size_t n, double q)
-{
-    return n ? v[(size_t) (q * (double) (n - 1) + 0.5)] : NAN;
-}
-
-
-static double
-kvs_sim_mean(const double *v, size_t n)
-{
-    size_t  i;
-    double  sum;
-
-    sum = 0;
-
-    for (i = 0; i < n; i++) {
-        sum += v[i];
-    }
-
-    return n ? sum / (double) n : NAN;
-}
-
-
-static void
-kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
-{
-    double       span;
-    uint32_t     i, n;
-    uint64_t     sum, most;
-    kve_stats_t  st;
-
-    res->measured = (uint32_t) sim->nsamples;
-    res->failed = sim->failed + (res->capped ? sim->due : 0);
-    res->aborted = sim->aborted;
-    res->requests = sim->requests;
-    res->makespan = sim->now;
-
-    qsort(sim->ttft, sim->nsamples, sizeof(double), kvs_sim_compare);
-    qsort(sim->e2e, sim->nsamples, sizeof(double), kvs_sim_compare);
-
-    res->ttft = kvs_sim_mean(sim->ttft, sim->nsamples);
-    res->ttft_p50 = kvs_sim_quantile(sim->ttft, sim->nsamples, 0.5);
-    res->ttft_p95 = kvs_sim_quantile(sim->ttft, sim->nsamples, 0.95);
-    res->ttft_p99 = kvs_sim_quantile(sim->ttft, sim->nsamples, 0.99);
-    res->e2e = kvs_sim_mean(sim->e2e, sim->nsamples);
-    res->e2e_p50 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.5);
-    res->e2e_p90 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.9);
-    res->e2e_p95 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.95);
-
-    span = sim->length - sim->window;
-
-    res->throughput = (double) sim->done / span;
-    res->tokens = (double) sim->done_tokens / span;
-    res->completed = sim->due_total ? (double) sim->done / sim->due_total : 1;
-    res->cached = sim->prompt ? (double) sim->cached / sim->prompt : 0;
-    res->predicted = sim->prompt ? (double) sim->matched / sim->prompt : 0;
-
-    sum = 0;
-    most = 0;
-    n = 0;
-
-    for (i = 0; i < sim->n; i++) {
-        sum += sim->load[i];
-        most = kvr_max(most, sim->load[i]);
-        n++;
-
-        kve_replica_stats(sim->replica[i], &st);
-        res->busy += st.busy / sim->n / sim->now;
-    }
-
-    res->imbalance = sum ? (double) most * n / sum : 1;
 }

@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct {
     kvs_shape_e      shape;
-    uint32_t         prefixes;     /* system prompts, agents' kinds, documents */
+    uint32_t         prefixes;     /* system prompts, kinds, documents */
     double           zipf;         /* their popularity */
     uint32_t         prefix_min;   /* tokens */
     uint32_t         prefix_max;

@@ -81,7 +81,7 @@ class Fleet:
 
         while nginx.poll() is None:
             try:
-                return get(self.address, "/kvroute")
+                return get(self.address, "/kvroute/json")
             except OSError:
                 time.sleep(0.02)
 
@@ -219,7 +219,7 @@ def keep(folder, given):
     print("\nnginx and the engines are running. Try this twice and look at "
           "X-Engine and cached_tokens:\n\n"
           "    curl -si http://%s/v1/chat/completions -d @%s\n\n"
-          "what the module knows:  curl -s http://%s/kvroute\n"
+          "what the module knows:  http://%s/kvroute/ in a browser\n"
           "to stop them:           python3 %s stop"
           % (fleet.address, os.path.relpath(request), fleet.address,
              os.path.relpath(__file__)))

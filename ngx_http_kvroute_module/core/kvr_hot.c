@@ -8,7 +8,7 @@
 
 
 /* so few requests tell nothing */
-#define KVR_HOT_FEW  64
+#define KVR_HOT_FEW  32
 
 
 static void kvr_hot_halve(kvr_hot_t *hot);

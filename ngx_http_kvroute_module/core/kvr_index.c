@@ -8,7 +8,7 @@
 
 
 #define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
-#define KVR_INDEX_GAP       32      /* absent entries that end a look-up */
+#define KVR_INDEX_GAP       16      /* absent entries that end a look-up */
 #define KVR_INDEX_SAMPLE    1024
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
 
@@ -71,6 +71,29 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
 
 void
+kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_min(clock, kvr_index_units(p));
+
+    if (clock > kvr_get(&p->floor)) {
+        kvr_set(&p->floor, clock);
+        kvr_set(&p->since, kvr_add(&ix->clock, 1));
+    }
+}
+
+
+uint64_t
+kvr_index_clock(kvr_index_t *ix, unsigned peer)
+{
+    return kvr_index_units(&ix->peer[peer]);
+}
+
+
+void
 kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     unsigned reported)
 {
@@ -105,7 +128,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     }
 
     for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        __builtin_prefetch(kvr_line_bucket(ix, chain[i]));
+        kvr_line_prefetch(ix, chain[i]);
     }
 
     kvr_line_view(ix, set, &view);
@@ -122,8 +145,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     for (i = 0; i < n; i++) {
 
         if (i + KVR_INDEX_AHEAD < n) {
-            __builtin_prefetch(kvr_line_bucket(ix,
-                                               chain[i + KVR_INDEX_AHEAD]));
+            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
         }
 
         line = kvr_line_find(ix, chain[i]);
@@ -184,7 +206,7 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     lesson->valid = 1;
 
     for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        __builtin_prefetch(kvr_line_bucket(ix, chain[i]), 1);
+        kvr_line_prefetch(ix, chain[i]);
     }
 
     evicted = 0;
@@ -192,9 +214,7 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     for (i = 0; i < n; i++) {
 
         if (i + KVR_INDEX_AHEAD < n) {
-            __builtin_prefetch(kvr_line_bucket(ix,
-                                               chain[i + KVR_INDEX_AHEAD]),
-                              1);
+            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
         }
 
         depth = kvr_chain_depth(i);
@@ -217,6 +237,47 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     }
 
     kvr_line_sweep(ix, moved / 4 + 1);
+}
+
+
+void
+kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer)
+{
+    uint32_t           i, clock, now, stamp, depth, evicted;
+    uint64_t           add;
+    kvr_index_line_t  *line;
+
+    add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
+
+    clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
+                        >> KVR_INDEX_FRACTION);
+    now = (uint32_t) (kvr_add(&ix->clock, units) + units);
+
+    evicted = 0;
+
+    for (i = 0; i < n; i++) {
+
+        depth = kvr_chain_depth(first + i);
+        stamp = kvr_index_stamp(clock, depth);
+
+        line = kvr_line_find(ix, value[i]);
+
+        if (line) {
+            kvr_line_add(ix, line, kvr_index_key(value[i]), peer, stamp,
+                         now - depth);
+
+        } else {
+            evicted += kvr_line_insert(ix, kvr_index_key(value[i]), peer,
+                                       stamp, now - depth);
+        }
+    }
+
+    if (evicted) {
+        kvr_add(&ix->evicted, evicted);
+    }
+
+    kvr_line_sweep(ix, units / 4 + 1);
 }
 
 

@@ -59,7 +59,12 @@ typedef struct {
     _Atomic uint64_t   key;          /* chain value, 0 if free */
     _Atomic uint64_t   mask;         /* further holders, by peer */
     _Atomic uint64_t   ids;          /* peer of each slot, 6 bits a byte */
-    _Atomic uint32_t   stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+
+    union {
+        _Atomic uint32_t  stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+        _Atomic uint64_t  stamps[KVR_INDEX_HOLDERS / 2];  /* two at a time */
+    };
+
     _Atomic uint32_t   touched;      /* table's clock less depth, last use */
     _Atomic uint32_t   masked;       /* table's clock as the mask began */
 } kvr_index_line_t;
@@ -117,6 +122,12 @@ void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
 /* starts or restarts a peer: whatever it held is forgotten, in O(1) */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
 
+/* the peer has forgotten what it was taught before its clock stood here */
+void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
+
+/* where a peer's clock stands, in units */
+uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
+
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
  * clamped).  A capacity that the engine reported is exact, and hits then age
@@ -138,6 +149,13 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  */
 void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+
+/*
+ * The peer has gone on to compute what n entries of the chain stand for, from
+ * the one numbered first on, in so many units.
+ */
+void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer);
 
 /* it did not after all: takes back what still carries the lesson's stamps */
 void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,

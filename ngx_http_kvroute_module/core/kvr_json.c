@@ -98,7 +98,7 @@ kvr_json_byte(kvr_json_t *j)
 
 
 int
-kvr_json_peek(kvr_json_t *j)
+kvr_json_peek_far(kvr_json_t *j)
 {
     for ( ;; ) {
 

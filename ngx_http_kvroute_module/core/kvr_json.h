@@ -76,7 +76,8 @@ int kvr_json_seek(kvr_json_t *j, uint64_t offset);
  * The first byte that is no white space, not consumed, as a positive number;
  * KVR_AGAIN at the end of the text.
  */
-int kvr_json_peek(kvr_json_t *j);
+static inline int kvr_json_peek(kvr_json_t *j);
+int kvr_json_peek_far(kvr_json_t *j);
 
 /*
  * Walks an object: call once after its "{" was consumed with *first = 1, then
@@ -125,6 +126,18 @@ static inline uint64_t
 kvr_json_offset(kvr_json_t *j)
 {
     return j->base + (uint64_t) (j->p - j->start);
+}
+
+
+/* nearly always it is the next one */
+static inline int
+kvr_json_peek(kvr_json_t *j)
+{
+    if (kvr_likely(j->p < j->e && *j->p > ' ')) {
+        return *j->p;
+    }
+
+    return kvr_json_peek_far(j);
 }
 
 

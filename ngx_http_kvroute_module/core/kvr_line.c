@@ -12,8 +12,6 @@
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
-static uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
-    kvr_line_view_t *view);
 static uint64_t kvr_line_mask(kvr_index_t *ix, uint64_t mask,
     uint32_t masked);
 static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
@@ -24,31 +22,6 @@ static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
     unsigned peer, uint64_t now);
-
-
-kvr_index_line_t *
-kvr_line_find(kvr_index_t *ix, uint64_t key)
-{
-    return kvr_line_find_key(ix, kvr_index_key(key));
-}
-
-
-kvr_index_line_t *
-kvr_line_find_key(kvr_index_t *ix, uint64_t key)
-{
-    unsigned           i;
-    kvr_index_line_t  *line;
-
-    line = kvr_line_bucket(ix, key);
-
-    for (i = 0; i < KVR_INDEX_WAYS; i++) {
-        if (atomic_load_explicit(&line[i].key, memory_order_acquire) == key) {
-            return &line[i];
-        }
-    }
-
-    return NULL;
-}
 
 
 void
@@ -66,46 +39,6 @@ kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view)
 
         view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
     }
-}
-
-
-uint64_t
-kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
-    kvr_line_view_t *view)
-{
-    unsigned  i, id;
-    uint32_t  stamp;
-    uint64_t  ids, set;
-
-    do {
-        set = 0;
-        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
-
-        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-            stamp = kvr_get(&line->stamp[i]);
-
-            if (stamp) {
-                id = kvr_index_id(ids, i);
-                set |= (uint64_t) (view->clock[id] - stamp < view->limit[id])
-                       << id;
-            }
-        }
-
-        if (kvr_unlikely(kvr_get(&line->mask))) {
-            set |= kvr_line_masked(ix, line, view);
-        }
-
-        /* the line or a slot of it may have been given away meanwhile */
-
-        atomic_thread_fence(memory_order_acquire);
-
-        if (kvr_unlikely(kvr_get(&line->key) != key)) {
-            return 0;
-        }
-
-    } while (kvr_unlikely(kvr_get(&line->ids) != ids));
-
-    return set & view->set;
 }
 
 
@@ -139,7 +72,7 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 
 
 /* few prompts meet a mask, but those that do meet many */
-static uint64_t
+uint64_t
 kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view)
 {
@@ -239,14 +172,15 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
     int32_t            age, oldest;
     uint64_t           old, k;
     unsigned           i;
-    kvr_index_line_t  *line, *victim;
+    kvr_index_line_t  *line, *bucket, *victim;
 
-    line = kvr_line_bucket(ix, key);
+    bucket = kvr_line_bucket(ix, key);
     victim = NULL;
     oldest = 0;
     old = 0;
 
-    for (i = 0; i < KVR_INDEX_WAYS; i++, line++) {
+    for (i = 0; i < KVR_INDEX_WAYS; i++) {
+        line = kvr_line_nth(bucket, key, i);
         k = kvr_get(&line->key);
 
         if (k == 0) {
@@ -294,8 +228,10 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
                           | (key & KVR_INDEX_TAG));
     kvr_set(&victim->stamp[0], stamp);
 
-    for (i = 1; i < KVR_INDEX_HOLDERS; i++) {
-        kvr_set(&victim->stamp[i], 0);
+    kvr_set(&victim->stamp[1], 0);
+
+    for (i = 1; i < KVR_INDEX_HOLDERS / 2; i++) {
+        kvr_set(&victim->stamps[i], 0);
     }
 
     kvr_set(&victim->touched, touched);

@@ -37,16 +37,12 @@ typedef struct {
 } kvr_line_view_t;
 
 
-/* the line of a block, or that with a key; NULL if there is none */
-kvr_index_line_t *kvr_line_find(kvr_index_t *ix, uint64_t h);
-kvr_index_line_t *kvr_line_find_key(kvr_index_t *ix, uint64_t key);
-
 /* reads what is to be known of a set of peers, once for many lines */
 void kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view);
 
-/* those of them that hold the line's block; none if it is another's by now */
-uint64_t kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line,
-    uint64_t key, kvr_line_view_t *view);
+/* those in a line's mask that still count, of the peers asked for */
+uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_line_view_t *view);
 
 /*
  * Puts a new line in the place of the oldest of its bucket, unless all are
@@ -120,6 +116,129 @@ static inline kvr_index_line_t *
 kvr_line_bucket(kvr_index_t *ix, uint64_t key)
 {
     return &ix->line[kvr_reduce(key, ix->nbuckets) * KVR_INDEX_WAYS];
+}
+
+
+/*
+ * Where in its bucket a key is looked for first, and put if there is room: as
+ * a rule the only one of the bucket's cache lines that is touched.
+ */
+static inline unsigned
+kvr_line_home(uint64_t key)
+{
+    return key >> 1 & (KVR_INDEX_WAYS - 1);
+}
+
+
+static inline kvr_index_line_t *
+kvr_line_nth(kvr_index_line_t *bucket, uint64_t key, unsigned i)
+{
+    return &bucket[kvr_line_home(key) ^ i];
+}
+
+
+/* where to look first for a block, and then */
+static inline kvr_index_line_t *
+kvr_line_guess(kvr_index_t *ix, uint64_t h, unsigned i)
+{
+    uint64_t  key;
+
+    key = kvr_index_key(h);
+
+    return kvr_line_nth(kvr_line_bucket(ix, key), key, i);
+}
+
+
+/* no function: gcc takes one that only prefetches for one that does nothing */
+#define kvr_line_prefetch(ix, h)                                              \
+    __builtin_prefetch(kvr_line_guess(ix, h, 0));                             \
+    __builtin_prefetch(kvr_line_guess(ix, h, 1))
+
+
+/* the line with a key, NULL if there is none */
+static inline kvr_index_line_t *
+kvr_line_find_key(kvr_index_t *ix, uint64_t key)
+{
+    unsigned           i;
+    kvr_index_line_t  *line, *bucket;
+
+    bucket = kvr_line_bucket(ix, key);
+
+    for (i = 0; i < KVR_INDEX_WAYS; i++) {
+        line = kvr_line_nth(bucket, key, i);
+
+        if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
+            return line;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* the line of a block */
+static inline kvr_index_line_t *
+kvr_line_find(kvr_index_t *ix, uint64_t h)
+{
+    return kvr_line_find_key(ix, kvr_index_key(h));
+}
+
+
+/* the peer of a slot, as a bit, if it holds the block still */
+static inline uint64_t
+kvr_line_holder(uint32_t stamp, uint64_t ids, unsigned slot,
+    kvr_line_view_t *view)
+{
+    unsigned  id;
+
+    id = kvr_index_id(ids, slot);
+
+    return (uint64_t) (stamp && view->clock[id] - stamp < view->limit[id])
+           << id;
+}
+
+
+/*
+ * Those of the peers asked for that hold the line's block; none if it is
+ * another's by now.
+ */
+static inline uint64_t
+kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    kvr_line_view_t *view)
+{
+    unsigned  i;
+    uint64_t  ids, set;
+
+    do {
+        set = 0;
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        for (i = 0; i < KVR_INDEX_HOLDERS; i += 2) {
+
+            /* most lines have one holder, most slots are free */
+
+            if (kvr_get(&line->stamps[i / 2])) {
+                set |= kvr_line_holder(kvr_get(&line->stamp[i]), ids, i, view)
+                       | kvr_line_holder(kvr_get(&line->stamp[i + 1]), ids,
+                                         i + 1, view);
+            }
+        }
+
+        if (kvr_unlikely(kvr_get(&line->mask))) {
+            set |= kvr_line_masked(ix, line, view);
+        }
+
+        /* the line or a slot of it may have been given away meanwhile */
+
+        atomic_thread_fence(memory_order_acquire);
+
+        if (kvr_unlikely(kvr_get(&line->key) != key)) {
+            return 0;
+        }
+
+    } while (kvr_unlikely(kvr_get(&line->ids) != ids));
+
+    return set & view->set;
 }
 
 

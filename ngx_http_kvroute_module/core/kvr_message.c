@@ -7,7 +7,12 @@
 #include "kvr_message.h"
 
 
+/* bytes to be had to read a message quickly */
+#define KVR_MESSAGE_QUICK  64
+
+
 static int kvr_message_read(kvr_walk_t *w);
+static int kvr_message_quick(kvr_walk_t *w);
 static void kvr_message_begin(kvr_walk_t *w);
 static int kvr_message_type(kvr_walk_t *w);
 static int kvr_message_role(kvr_walk_t *w);
@@ -43,6 +48,10 @@ static const kvr_walk_key_t  kvr_message_keys[] = {
     kvr_walk_key("tools", kvr_message_arguments),
     kvr_walk_null
 };
+
+
+/* the one of them that comes last in most messages */
+#define KVR_MESSAGE_CONTENT  &kvr_message_keys[3]
 
 
 static const kvr_walk_key_t  kvr_message_call_keys[] = {
@@ -114,7 +123,11 @@ kvr_message(kvr_walk_t *w)
     depth = w->depth;
     media = w->media;
 
-    rc = kvr_message_read(w);
+    rc = kvr_message_quick(w);
+
+    if (rc == KVR_DECLINED) {
+        rc = kvr_message_read(w);
+    }
 
     if (rc == KVR_WALK_ORDER) {
 
@@ -138,6 +151,86 @@ kvr_message(kvr_walk_t *w)
     }
 
     return rc;
+}
+
+
+/*
+ * Nearly all messages begin with a role and a content that is a string, written
+ * without white space or with a space where Python has one.  What begins
+ * otherwise is declined, with nothing consumed.
+ */
+static int
+kvr_message_quick(kvr_walk_t *w)
+{
+    int             rc;
+    size_t          n;
+    kvr_json_t     *j;
+    kvr_block_t    *b;
+    const uint8_t  *p, *role;
+
+    j = &w->json;
+    b = &w->block;
+    p = j->p;
+
+    if (j->e - p < KVR_MESSAGE_QUICK || memcmp(p, "{\"role\":", 8) != 0) {
+        return KVR_DECLINED;
+    }
+
+    p += 8;
+    p += (*p == ' ');
+
+    if (*p++ != '"') {
+        return KVR_DECLINED;
+    }
+
+    role = p;
+
+    if (memcmp(p, "user\"", 5) == 0 || memcmp(p, "tool\"", 5) == 0) {
+        n = 4;
+
+    } else if (memcmp(p, "assistant\"", 10) == 0) {
+        n = 9;
+
+    } else if (memcmp(p, "system\"", 7) == 0) {
+        n = 6;
+
+    } else {
+        return KVR_DECLINED;
+    }
+
+    p += n + 1;
+
+    if (*p++ != ',') {
+        return KVR_DECLINED;
+    }
+
+    p += (*p == ' ');
+
+    if (memcmp(p, "\"content\":", 10) != 0) {
+        return KVR_DECLINED;
+    }
+
+    p += 10;
+    p += (*p == ' ');
+
+    if (*p++ != '"') {
+        return KVR_DECLINED;
+    }
+
+    kvr_message_head(w, (const char *) role, n);
+
+    w->head = 1;
+    w->drop = 0;
+    w->part = 1;
+    w->separate = 0;
+
+    j->p = p;
+
+    rc = j->ops->string(j, b);
+
+    return rc == KVR_OK ? kvr_walk_rest(w, kvr_message_keys,
+                                        KVR_MESSAGE_CONTENT)
+                        : rc;
 }
 
 
@@ -165,9 +258,21 @@ kvr_message_read(kvr_walk_t *w)
 void
 kvr_message_head(kvr_walk_t *w, const char *role, size_t len)
 {
-    kvr_block_byte(&w->block, KVR_MESSAGE_START);
-    kvr_block_put(&w->block, role, len);
-    kvr_block_byte(&w->block, KVR_MESSAGE_HEAD_END);
+    kvr_block_t  *b;
+
+    b = &w->block;
+
+    if (kvr_likely(b->fill + len + 2 < KVR_BLOCK)) {
+        b->stage[b->cur][b->fill] = KVR_MESSAGE_START;
+        memcpy(&b->stage[b->cur][b->fill + 1], role, len);
+        b->stage[b->cur][b->fill + 1 + len] = KVR_MESSAGE_HEAD_END;
+        b->fill += (uint32_t) len + 2;
+        return;
+    }
+
+    kvr_block_byte(b, KVR_MESSAGE_START);
+    kvr_block_put(b, role, len);
+    kvr_block_byte(b, KVR_MESSAGE_HEAD_END);
 }
 
 

@@ -106,7 +106,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         /* an adapter would have to be loaded first */
 
         if (c->other) {
-            uncached += KVR_SCORE_MODEL;
+            uncached += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
         }
 
         c->cost = kvr_score_cost(c->pending, uncached, c->active,

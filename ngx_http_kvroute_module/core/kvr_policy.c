@@ -13,6 +13,8 @@ typedef uint32_t (*kvr_policy_pt)(const kvr_policy_request_t *req,
 
 static const kvr_candidate_t *kvr_policy_pinned(kvr_candidate_t *cand,
     uint32_t n);
+static const kvr_candidate_t *kvr_policy_owner(kvr_candidate_t *cand,
+    uint32_t n);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 
@@ -57,7 +59,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 {
     int                     full;
     uint32_t                i;
-    const kvr_candidate_t  *pinned;
+    const kvr_candidate_t  *pinned, *owner;
     kvr_policy_request_t    r;
 
     r = *req;
@@ -76,10 +78,16 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     pinned = kvr_policy_pinned(cand, n);
+    owner = kvr_policy_owner(cand, n);
 
     if (pinned) {
         d->pick = (uint32_t) (pinned - cand);
         d->reason = KVR_REASON_PINNED;
+        full = 0;
+
+    } else if (owner) {
+        d->pick = (uint32_t) (owner - cand);
+        d->reason = KVR_REASON_SESSION;
         full = 0;
 
     } else {
@@ -130,22 +138,56 @@ kvr_policy_pinned(kvr_candidate_t *cand, uint32_t n)
 }
 
 
+/* where the response was made that the request refers to */
+static const kvr_candidate_t *
+kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        if (cand[i].owner) {
+            return &cand[i];
+        }
+    }
+
+    return NULL;
+}
+
+
 /* returns 1 if all are full, which then counts for none */
 static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, left, roomy, steady, warm;
+    uint32_t          i, roomy, steady, warm, well, calm;
     kvr_candidate_t  *c;
 
+    /* those in health, of these those not pressed, of these those with room */
+
+    well = 0;
+    calm = 0;
     roomy = 0;
 
     for (i = 0; i < n; i++) {
-        roomy += !cand[i].full;
+        well += !cand[i].sick;
     }
 
     for (i = 0; i < n; i++) {
-        cand[i].out = (roomy && cand[i].full);
+        c = &cand[i];
+
+        c->out = (well && c->sick);
+        calm += (!c->out && !c->pressed);
+    }
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        c->out |= (calm && c->pressed);
+        roomy += (!c->out && !c->full);
+    }
+
+    for (i = 0; i < n; i++) {
+        cand[i].out |= (roomy && cand[i].full);
     }
 
     /* those that a drain or a warm-up does not concern, among the rest */
@@ -177,13 +219,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         c->out |= (c->cold && !c->bound && c->matched == 0);
     }
 
-    left = 0;
-
-    for (i = 0; i < n; i++) {
-        left += !cand[i].out;
-    }
-
-    return left == n && roomy == 0;
+    return roomy == 0;
 }
 
 

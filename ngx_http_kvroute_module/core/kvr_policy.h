@@ -126,7 +126,11 @@ typedef struct {
     unsigned         cold:1;     /* warming up, and not its turn */
     unsigned         bound:1;    /* to this session */
     unsigned         pinned:1;   /* by this request */
+    unsigned         owner:1;    /* made the response it refers to */
     unsigned         other:1;    /* has not this model loaded, it seems */
+    unsigned         sick:1;     /* not in health: only if all are */
+    unsigned         pressed:1;  /* asked to be left alone, likewise */
+    unsigned         evicts:1;   /* and would have to unload another */
     unsigned         fresh:1;    /* kv and waiting are the engine's word */
 
     int64_t          current_weight;  /* in and out: smooth round robin */

@@ -106,6 +106,9 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->root = 0;
     pr->model_root = 0;
     pr->stream = 0;
+    pr->tailed = 0;
+    pr->tail_len = 0;
+    pr->last = 0;
     pr->priority_set = 0;
     pr->priority = 0;
     pr->max_tokens = 0;
@@ -244,13 +247,16 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 static void
 kvr_prompt_path(kvr_prompt_ctx_t *ctx)
 {
-    int             i;
-    size_t          len, n;
-    const uint8_t  *p;
+    size_t            i, len, n;
+    const uint8_t    *p;
 
-    static const char  *const  embeddings[] = {
-        "/embed", "/rerank", "/score", "/pooling", "/classify", "/moderation",
-        "/tokenize", "/detokenize", NULL
+    static const struct {
+        const char  *name;
+        size_t       len;
+    } embeddings[] = {
+        { "/embed", 6 }, { "/rerank", 7 }, { "/score", 6 },
+        { "/pooling", 8 }, { "/classify", 9 }, { "/moderation", 11 },
+        { "/tokenize", 9 }, { "/detokenize", 11 }
     };
 
     /* by the start of its last segment */
@@ -266,10 +272,13 @@ kvr_prompt_path(kvr_prompt_ctx_t *ctx)
     p = ctx->conf->path + n - 1;
     len = ctx->conf->path_len - n + 1;
 
-    for (i = 0; embeddings[i]; i++) {
-        n = strlen(embeddings[i]);
+    for (i = 0; i < sizeof(embeddings) / sizeof(embeddings[0]); i++) {
+        n = embeddings[i].len;
 
-        if (len >= n && memcmp(p, embeddings[i], n) == 0) {
+        if (len >= n
+            && p[1] == (uint8_t) embeddings[i].name[1]
+            && memcmp(p, embeddings[i].name, n) == 0)
+        {
             ctx->embedding = 1;
         }
     }
@@ -337,9 +346,9 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 static void
 kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 {
-    size_t          i, unit;
-    uint32_t        k, next;
-    uint64_t        h, pos;
+    size_t          i, unit, left;
+    uint32_t        k;
+    uint64_t        h, pos, *digest, *last;
     kvr_prompt_t   *pr;
     kvr_section_t  *s, *end;
 
@@ -370,7 +379,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     unit = ctx->conf->unit;
     pos = 0;
     k = 0;
-    next = kvr_chain_depth(0);
+    left = kvr_chain_depth(0) * unit;
 
     for (s = ctx->section, end = s + KVR_SECTIONS; s < end; s++) {
 
@@ -381,20 +390,33 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         }
 
         pr->bytes += s->bytes;
+        pos += s->n;
 
-        for (i = s->start; i < s->start + s->n; i++) {
+        digest = ctx->conf->digests + s->start;
 
-            h = kvr_mix(h, ctx->conf->digests[i]);
+        for (last = digest + s->n; digest < last; digest++) {
 
-            if (++pos == (uint64_t) next * unit && k < ctx->conf->max_chain) {
+            h = kvr_mix(h, *digest);
+
+            /* blocks left to the next one that is indexed */
+
+            if (--left == 0) {
+
+                if (k == ctx->conf->max_chain) {
+                    break;
+                }
+
                 ctx->conf->chain[k++] = h;
-                next = kvr_chain_depth(k);
+                left = (kvr_chain_depth(k) - kvr_chain_depth(k - 1)) * unit;
             }
         }
     }
 
     pr->blocks = (uint32_t) pos;
     pr->n = k;
+
+    pr->last = h;
+    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
 
     if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
         kvr_chunk_place(ctx->conf->chunks, pr->model_root,

@@ -85,6 +85,11 @@ typedef struct {
     uint64_t            root;    /* h(0) */
     uint64_t            model_root;  /* of secret, salt and model alone */
 
+    uint64_t            last;    /* h of the last whole block of a chat */
+    uint32_t            tail_len;    /* what comes after it, staged */
+    uint8_t             tail[KVR_BLOCK];
+
+    unsigned            tailed:1;    /* these are set */
     unsigned            stream:1;
     unsigned            priority_set:1;
 

@@ -107,6 +107,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->since, 0);
     atomic_store(&peer->lost, 0);
     atomic_store(&peer->draining, 0);
+
+    kvr_signal_reset(&peer->signal);
+    memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
+
     kvr_registry_set(&peer->len, peer->name, name, len);
 
     kvr_load_name(load, row, n);
@@ -334,8 +338,21 @@ kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
 }
 
 
-uint64_t
-kvr_registry_cap(kvr_peer_t *peer, uint64_t ms)
+int
+kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
+    uint64_t resident, uint64_t bytes)
 {
-    return kvr_get(&peer->rate) * ms / KVR_REGISTRY_RATE;
+    double    context;
+    uint64_t  cap;
+
+    cap = kvr_get(&peer->rate) * target / KVR_REGISTRY_RATE;
+
+    if (cap && pending >= cap) {
+        return 1;
+    }
+
+    context = (double) kvr_get(&peer->signal.capacity)
+              * kvr_loop_bytes(&peer->loop);
+
+    return context > 0 && resident > 0 && (double) (resident + bytes) > context;
 }

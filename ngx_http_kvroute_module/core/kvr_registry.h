@@ -26,6 +26,8 @@
 
 #include "kvr_load.h"
 #include "kvr_index.h"
+#include "kvr_loop.h"
+#include "kvr_signal.h"
 #include "kvr_stats.h"
 
 
@@ -50,6 +52,9 @@ typedef struct {
     _Atomic uint32_t   draining;
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
+
+    kvr_signal_t       signal;
+    kvr_loop_t         loop;
 } kvr_peer_t;
 
 
@@ -108,8 +113,16 @@ kvr_registry_column(uint32_t seat)
  */
 void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
 
-/* the bytes that it prefills in so many ms, 0 while that is not known */
-uint64_t kvr_registry_cap(kvr_peer_t *peer, uint64_t ms);
+/*
+ * Whether a peer has as much as it should have, with max_pending=auto.  That is
+ * the bytes that it is known to prefill in target ms.  And of an engine that has
+ * told the size of its cache, what fits in there: past that requests wait inside,
+ * in no order, until others have ended.  pending: bytes not prefilled; resident:
+ * bytes of context there; bytes: of the one to come.  What is not known does not
+ * hold anybody up, nor does one that has the peer for itself wait for more.
+ */
+int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
+    uint64_t resident, uint64_t bytes);
 
 
 /*

@@ -15,23 +15,27 @@
  * What a request costs on a peer, in bytes of prompt to prefill: the delay that
  * it meets there plus the one that it brings to those already there.
  *
- *     cost = ( pending + max(uncached, floor) * (1 + waiting + running / 8) )
+ *     cost = ( pending
+ *              + max(uncached, floor) * (1 + waiting / 4 + running / 8) )
  *            / weight
  *
  * pending is what must be prefilled before it.  Its own uncached part delays
  * itself once.  It also delays the requests that wait for their first token,
- * nearly as long, since prefills share the engine's steps, and those running
- * by a share, since prefill chunks and decode steps take turns.  A prompt that
+ * since prefills share the engine's steps, and those running, since prefill
+ * chunks and decode steps take turns; each by a share, as what is moved
+ * elsewhere must be computed there and is then cached twice.  A prompt that
  * is cached whole still takes its place in the batch: the floor, or a hot
  * prefix would draw all its traffic to one peer.  Bytes serve as well as
  * tokens here, as all terms have the same unit and only the order of the costs
  * matters.
  *
- * Found by simulation: bench/sim, docs/benchmarks.md.
+ * Found by simulation (bench/sim, docs/benchmarks.md), the share of those that
+ * wait with real engines: there all of it tore sessions apart (make demo).
  */
 
 
 #define KVR_SCORE_FLOOR          2048
+#define KVR_SCORE_WAITING_SHARE  4
 #define KVR_SCORE_RUNNING_SHARE  8
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
@@ -57,7 +61,7 @@ kvr_score_cost(uint64_t pending, uint64_t uncached, uint32_t active,
     running = active - kvr_min(waiting, active);
 
     return ((double) pending
-            + own * (1.0 + (double) waiting
+            + own * (1.0 + (double) waiting / KVR_SCORE_WAITING_SHARE
                      + (double) running / KVR_SCORE_RUNNING_SHARE))
            / (double) weight;
 }

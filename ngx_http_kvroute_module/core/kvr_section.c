@@ -330,6 +330,13 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
         b->tap = NULL;
     }
 
+    /* a reply goes on from here */
+
+    if (s == &ctx->section[KVR_SECTION_MESSAGES]) {
+        ctx->pr->tail_len = b->fill;
+        memcpy(ctx->pr->tail, b->stage[b->cur], b->fill);
+    }
+
     b->fill = 0;
     b->bytes = 0;
 }

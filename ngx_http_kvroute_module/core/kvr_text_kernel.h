@@ -14,12 +14,13 @@
 
 #include "kvr_text.h"
 #include "kvr_vec.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "kvr_vec_block.h"
 
 
 #define KVR_EVEN  0x5555555555555555ULL
+
+/* so many bytes between two escapes are not worth a step */
+#define KVR_TEXT_BETWEEN  16
 
 
 /*
@@ -117,16 +118,14 @@ kvr_text_digest(const uint8_t *secret, const uint8_t *p, size_t len)
 }
 
 
-static inline void
+static inline __attribute__ ((always_inline)) void
 kvr_text_block(kvr_block_t *b, const uint8_t *p)
 {
-    kvr_block_add(b, XXH3_64bits_withSecret(p, KVR_BLOCK, b->secret,
-                                            KVR_SECRET_LEN),
-                  p, KVR_BLOCK);
+    kvr_block_add(b, kvr_vec_digest(b->secret, p), p, KVR_BLOCK);
 }
 
 
-static inline void
+static void
 kvr_text_staged(kvr_block_t *b)
 {
     kvr_text_block(b, b->stage[b->cur]);
@@ -171,70 +170,117 @@ static const uint8_t  kvr_text_hex[256] = {
 };
 
 
+/* the value of four hexadecimal digits, or more than 0xffff */
+static inline unsigned
+kvr_text_hex4(const uint8_t *p)
+{
+    unsigned  a, b, c, d;
+
+    a = kvr_text_hex[p[0]];
+    b = kvr_text_hex[p[1]];
+    c = kvr_text_hex[p[2]];
+    d = kvr_text_hex[p[3]];
+
+    if (kvr_unlikely((a & b & c & d & 0x10) == 0)) {
+        return 0x10000;
+    }
+
+    return (a & 15) << 12 | (b & 15) << 8 | (c & 15) << 4 | (d & 15);
+}
+
+
 /*
  * Escapes in a row, such as whole texts of some languages are when a client
- * sends nothing but ASCII.  What is not plain is left to the slow way.
+ * sends nothing but ASCII, and the few bytes between them.  What is not valid
+ * is left to the slow way.
  */
 static void
 kvr_text_escapes(kvr_json_t *j, kvr_block_t *b)
 {
-    unsigned        u, h[4];
-    uint8_t        *dst;
-    const uint8_t  *p;
+    unsigned        u, low, plain;
+    uint8_t        *dst, *last;
+    const uint8_t  *p, *e;
 
     p = j->p;
-    dst = b->stage[b->cur];
+    e = j->e - 12;
+    dst = b->stage[b->cur] + b->fill;
+    last = b->stage[b->cur] + KVR_BLOCK - 4;
+    plain = 0;
 
-    while (j->e - p > 6 && *p == '\\' && b->fill < KVR_BLOCK - 3) {
+    while (p < e && dst < last) {
 
-        if (p[1] == '/') {
-            dst[b->fill++] = '/';
-            p += 2;
+        if (*p != '\\') {
+
+            if (*p == '"' || ++plain > KVR_TEXT_BETWEEN) {
+                break;
+            }
+
+            *dst++ = *p++;
             continue;
         }
 
         if (p[1] != 'u') {
-            break;
+
+            if (p[1] != '/') {
+                *dst++ = '\\';
+            }
+
+            *dst++ = p[1];
+            p += 2;
+            continue;
         }
 
-        h[0] = kvr_text_hex[p[2]];
-        h[1] = kvr_text_hex[p[3]];
-        h[2] = kvr_text_hex[p[4]];
-        h[3] = kvr_text_hex[p[5]];
-
-        if ((h[0] & h[1] & h[2] & h[3] & 0x10) == 0) {
-            break;
-        }
-
-        u = (h[0] & 15) << 12 | (h[1] & 15) << 8 | (h[2] & 15) << 4
-            | (h[3] & 15);
+        plain = 0;
+        u = kvr_text_hex4(p + 2);
 
         if (u >= 0x800) {
 
-            if (u >= 0xd800 && u <= 0xdfff) {
+            if (kvr_likely(u < 0xd800 || (u > 0xdfff && u < 0x10000))) {
+                dst[0] = (uint8_t) (0xe0 | u >> 12);
+                dst[1] = (uint8_t) (0x80 | (u >> 6 & 63));
+                dst[2] = (uint8_t) (0x80 | (u & 63));
+                dst += 3;
+                p += 6;
+                continue;
+            }
+
+            if (u > 0xdbff || p[6] != '\\' || p[7] != 'u') {
                 break;
             }
 
-            dst[b->fill++] = (uint8_t) (0xe0 | u >> 12);
-            dst[b->fill++] = (uint8_t) (0x80 | (u >> 6 & 63));
-            dst[b->fill++] = (uint8_t) (0x80 | (u & 63));
+            low = kvr_text_hex4(p + 8);
 
-        } else if (u >= 0x80) {
-            dst[b->fill++] = (uint8_t) (0xc0 | u >> 6);
-            dst[b->fill++] = (uint8_t) (0x80 | (u & 63));
+            if (low < 0xdc00 || low > 0xdfff) {
+                break;
+            }
+
+            u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
+
+            dst[0] = (uint8_t) (0xf0 | u >> 18);
+            dst[1] = (uint8_t) (0x80 | (u >> 12 & 63));
+            dst[2] = (uint8_t) (0x80 | (u >> 6 & 63));
+            dst[3] = (uint8_t) (0x80 | (u & 63));
+            dst += 4;
+            p += 12;
+            continue;
+        }
+
+        if (u >= 0x80) {
+            dst[0] = (uint8_t) (0xc0 | u >> 6);
+            dst[1] = (uint8_t) (0x80 | (u & 63));
+            dst += 2;
+
+        } else if (u >= ' ' && u != '"' && u != '\\') {
+            *dst++ = (uint8_t) u;
 
         } else {
-
-            if (u < ' ' || u == '"' || u == '\\') {
-                break;
-            }
-
-            dst[b->fill++] = (uint8_t) u;
+            break;
         }
 
         p += 6;
     }
 
+    b->fill = (uint32_t) (dst - b->stage[b->cur]);
     j->p = p;
 }
 
@@ -275,11 +321,42 @@ kvr_text_escape(kvr_json_t *j, kvr_block_t *b)
 }
 
 
+/* what an escape that has to be rewritten has behind its backslash */
+static inline int
+kvr_text_rewritten(uint8_t c)
+{
+    return c == 'u' || c == '/';
+}
+
+
+/* whether a block ends in the backslash of what the next one must rewrite */
+static inline int
+kvr_text_ends_in(const uint8_t *p)
+{
+    return kvr_unlikely(p[KVR_BLOCK - 1] == '\\')
+           && kvr_text_rewritten(p[KVR_BLOCK]);
+}
+
+
+/* whether p is escaped, by the backslashes before it back to from */
+static uint64_t
+kvr_text_carry(const uint8_t *p, const uint8_t *from, uint64_t carry)
+{
+    uint64_t  odd;
+
+    for (odd = 0; p > from && p[-1] == '\\'; p--) {
+        odd ^= 1;
+    }
+
+    return p == from ? odd ^ carry : odd;
+}
+
+
 static int
 kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 {
     int             rc;
-    unsigned        i, k, n, room;
+    unsigned        k, n, room;
     uint64_t        carry, cy, bs, es, stop;
     kvr_vec_t       t;
     const uint8_t  *p;
@@ -290,36 +367,21 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 
         /* whole blocks without anything special, where they lie */
 
-        while (b->fill == 0 && j->e - j->p > KVR_BLOCK) {
+        if (b->fill == 0 && j->p - j->start >= 2) {
 
-            p = j->p;
-            cy = carry;
-            stop = 0;
+            for (p = j->p; j->e - p > KVR_BLOCK; p += KVR_BLOCK) {
 
-            for (i = 0; i < KVR_BLOCK; i += 64) {
-                t = kvr_vec_load(p + i);
-                bs = kvr_vec_eq(t, '\\');
-                es = kvr_text_escaped(bs, &cy);
-
-                stop |= kvr_vec_eq(t, '"') & ~es;
-
-                if (es) {
-                    stop |= es & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
+                if (!kvr_vec_plain(p) || kvr_text_ends_in(p)) {
+                    break;
                 }
+
+                kvr_text_block(b, p);
             }
 
-            if (cy && (p[KVR_BLOCK] == 'u' || p[KVR_BLOCK] == '/')) {
-                break;
+            if (p != j->p) {
+                carry = kvr_text_carry(p, j->p, carry);
+                j->p = p;
             }
-
-            if (stop) {
-                break;
-            }
-
-            kvr_text_block(b, p);
-
-            j->p += KVR_BLOCK;
-            carry = cy;
         }
 
         /* bytes to fill up a block, or up to the end of the string */

@@ -4,109 +4,335 @@
  */
 
 
-#include "kvr_usage.h"
+#include "kvr_usage_json.h"
 
 
-static const char  kvr_usage_ping[] = "event: ping";
+/* of a long line only its end is searched: usage comes last */
+#define KVR_USAGE_LOOK  4096
+
+
+typedef enum {
+    KVR_USAGE_LINE = 0,          /* at the start of a line */
+    KVR_USAGE_NAME,              /* of a field */
+    KVR_USAGE_SPACE,             /* after its colon */
+    KVR_USAGE_EVENT,             /* its value */
+    KVR_USAGE_DATA,
+    KVR_USAGE_SKIP,              /* to the end of the line */
+    KVR_USAGE_JSON,              /* no stream: all of it */
+    KVR_USAGE_DONE
+} kvr_usage_state_e;
+
+
+static const uint8_t *kvr_usage_whole(kvr_usage_t *u, const uint8_t *data,
+    const uint8_t *end, kvr_usage_sink_t *sink);
+static int kvr_usage_matters(const uint8_t *data, size_t len);
+static void kvr_usage_name(kvr_usage_t *u);
+static void kvr_usage_line_end(kvr_usage_t *u);
+static void kvr_usage_event_end(kvr_usage_t *u);
+static void kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
 
 
 void
-kvr_usage_init(kvr_usage_t *u, unsigned stream)
+kvr_usage_init(kvr_usage_t *u, kvr_usage_mode_e mode, unsigned stream)
 {
-    u->state = stream ? KVR_USAGE_LINE : KVR_USAGE_EVENT;
-    u->match = 0;
+    memset(u, 0, offsetof(kvr_usage_t, word));
+
+    u->mode = (uint8_t) mode;
+    u->stream = stream;
+    u->state = stream ? KVR_USAGE_LINE : KVR_USAGE_JSON;
+    u->left = stream ? UINT64_MAX : KVR_USAGE_MAX;
+
+    kvr_push_init(&u->json, mode);
 }
 
 
 int
-kvr_usage_event(kvr_usage_t *u, const uint8_t *data, size_t len)
+kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_part_pt part, void *ctx)
 {
-    uint8_t         c;
-    const uint8_t  *end;
+    uint8_t            c;
+    const uint8_t     *end, *p;
+    kvr_usage_sink_t   sink;
 
-    for (end = data + len; data < end; data++) {
-        c = *data;
+    sink.u = u;
+    sink.part = part;
+    sink.ctx = ctx;
+
+    end = data + len;
+
+    if (u->state == KVR_USAGE_JSON) {
+
+        while (!u->first && data < end) {
+            u->first = (*data > ' ');
+            data += !u->first;
+        }
+
+        if (u->mode == KVR_USAGE_FIRST) {
+            return !u->first;
+        }
+
+        len = (size_t) (end - data);
+
+        if (len > u->left
+            || kvr_usage_feed(u, data, len, &sink) != KVR_AGAIN)
+        {
+            u->state = KVR_USAGE_DONE;
+            return 0;
+        }
+
+        u->left -= len;
+        return 1;
+    }
+
+    while (data < end) {
 
         switch (u->state) {
 
-        case KVR_USAGE_EVENT:
-            return 1;
-
         case KVR_USAGE_LINE:
 
-            if (c == ':') {
-                u->state = KVR_USAGE_COMMENT;
+            if (u->mode == KVR_USAGE_FIRST && u->first) {
+                u->state = KVR_USAGE_DONE;
+                return 0;
+            }
+
+            /* a line that is here in one piece, as they nearly all are */
+
+            p = kvr_usage_whole(u, data, end, &sink);
+
+            if (p) {
+                data = p;
                 break;
             }
 
-            if (c == '\r' || c == '\n') {
-                break;
-            }
+            u->word_len = 0;
+            u->state = KVR_USAGE_NAME;
 
-            if (c != kvr_usage_ping[0]) {
-                u->state = KVR_USAGE_EVENT;
-                return 1;
-            }
+            /* fall through */
 
-            u->state = KVR_USAGE_WORD;
-            u->match = 1;
-            break;
+        case KVR_USAGE_NAME:
 
-        case KVR_USAGE_WORD:
+            c = *data++;
 
-            if (u->match == sizeof(kvr_usage_ping) - 1) {
+            if (c == '\n') {
 
-                if (c != '\r' && c != '\n') {
-                    u->state = KVR_USAGE_EVENT;
-                    return 1;
+                if (u->word_len == 0) {
+                    kvr_usage_event_end(u);
                 }
 
-                u->state = (c == '\n') ? KVR_USAGE_PING_LINE : KVR_USAGE_PING;
+                u->state = KVR_USAGE_LINE;
+
+            } else if (c == ':') {
+                kvr_usage_name(u);
+
+            } else if (c != '\r') {
+                kvr_usage_word(u, &c, 1);
+            }
+
+            break;
+
+        case KVR_USAGE_SPACE:
+
+            if (*data == ' ') {
+                data++;
                 break;
             }
 
-            /* the space after a colon may be left out */
+            u->state = KVR_USAGE_EVENT;
+            break;
 
-            if (c == 'p' && kvr_usage_ping[u->match] == ' ') {
-                u->match++;
+        default:
+
+            p = memchr(data, '\n', (size_t) (end - data));
+            len = (size_t) ((p ? p : end) - data);
+
+            if (u->state == KVR_USAGE_DATA) {
+                kvr_usage_data(u, data, len, &sink);
+
+            } else if (u->state == KVR_USAGE_EVENT) {
+                kvr_usage_word(u, data, len);
+
+            } else if (u->state == KVR_USAGE_DONE) {
+                return 0;
             }
 
-            if (c != kvr_usage_ping[u->match]) {
-                u->state = KVR_USAGE_EVENT;
+            if (p == NULL) {
                 return 1;
             }
 
-            u->match++;
-            break;
-
-        case KVR_USAGE_COMMENT:
-
-            if (c == '\n') {
-                u->state = KVR_USAGE_LINE;
-            }
-
-            break;
-
-        case KVR_USAGE_PING:
-
-            if (c == '\n') {
-                u->state = KVR_USAGE_PING_LINE;
-            }
-
-            break;
-
-        case KVR_USAGE_PING_LINE:
-
-            if (c == '\n') {
-                u->state = KVR_USAGE_LINE;
-
-            } else if (c != '\r') {
-                u->state = KVR_USAGE_PING;
-            }
-
+            kvr_usage_line_end(u);
+            data += len + 1;
             break;
         }
     }
 
-    return 0;
+    if (u->mode == KVR_USAGE_FIRST && u->first) {
+        u->state = KVR_USAGE_DONE;
+    }
+
+    return u->state != KVR_USAGE_DONE;
+}
+
+
+/* reads a line if it ends here; returns what follows it, or NULL */
+static const uint8_t *
+kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
+    kvr_usage_sink_t *sink)
+{
+    size_t          len;
+    const uint8_t  *p, *value;
+
+    p = memchr(data, '\n', (size_t) (end - data));
+
+    if (p == NULL) {
+        return NULL;
+    }
+
+    len = (size_t) (p - data);
+
+    if (len == 0 || (len == 1 && data[0] == '\r')) {
+        kvr_usage_event_end(u);
+        return p + 1;
+    }
+
+    if (len >= 5 && memcmp(data, "data:", 5) == 0) {
+
+        value = data + 5;
+        len -= 5;
+
+        if (u->first && u->mode != KVR_USAGE_REPLY
+            && !kvr_usage_matters(value, len))
+        {
+            return p + 1;
+        }
+
+        u->data = 1;
+        u->word_len = 0;
+        kvr_push_init(&u->json, u->mode);
+
+        kvr_usage_data(u, value, len, sink);
+        kvr_usage_line_end(u);
+
+        return p + 1;
+    }
+
+    if ((!u->first || u->mode == KVR_USAGE_REPLY)
+        && len >= 6 && memcmp(data, "event:", 6) == 0)
+    {
+
+        value = data + 6;
+        value += (*value == ' ');
+
+        u->word_len = 0;
+        kvr_usage_word(u, value, (size_t) (p - value));
+        u->state = KVR_USAGE_EVENT;
+        kvr_usage_line_end(u);
+    }
+
+    return p + 1;
+}
+
+
+/* all names of numbers of tokens have it, but those of llama.cpp's timings */
+static int
+kvr_usage_matters(const uint8_t *data, size_t len)
+{
+    if (len > KVR_USAGE_LOOK) {
+        data += len - KVR_USAGE_LOOK;
+        len = KVR_USAGE_LOOK;
+    }
+
+    return memmem(data, len, "tokens", 6) || memmem(data, len, "timings", 7);
+}
+
+
+/* the name of a field of a line that comes in pieces */
+static void
+kvr_usage_name(kvr_usage_t *u)
+{
+    u->state = KVR_USAGE_SKIP;
+
+    if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
+        u->data = 1;
+        kvr_push_init(&u->json, u->mode);
+        u->state = KVR_USAGE_DATA;
+
+    } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
+        u->data = 0;
+        u->state = KVR_USAGE_SPACE;
+    }
+
+    u->word_len = 0;
+}
+
+
+static void
+kvr_usage_line_end(kvr_usage_t *u)
+{
+    if (u->state == KVR_USAGE_EVENT) {
+
+        if (u->word_len && u->word_len <= KVR_USAGE_WORD_LEN
+            && u->word[u->word_len - 1] == '\r')
+        {
+            u->word_len--;
+        }
+
+        kvr_usage_kind(u);
+
+    } else if (u->data) {
+
+        /*
+         * the event counts from the end of its line of data: there is none of
+         * several
+         */
+
+        if (!u->early && !kvr_push_blank(&u->json)) {
+            u->first = 1;
+        }
+
+        u->data = 0;
+    }
+
+    u->state = KVR_USAGE_LINE;
+}
+
+
+static void
+kvr_usage_event_end(kvr_usage_t *u)
+{
+    u->kind = 0;
+    u->early = 0;
+    u->data = 0;
+}
+
+
+static void
+kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t  n;
+
+    /* "[DONE]" is the end */
+
+    if (!u->early && kvr_push_blank(&u->json)) {
+
+        for (n = 0; n < len && data[n] <= ' '; n++) { /* void */ }
+
+        u->early = (n < len && data[n] == '[');
+    }
+
+    (void) kvr_usage_feed(u, data, len, sink);
+}
+
+
+void
+kvr_usage_end(kvr_usage_t *u, kvr_usage_part_pt part, void *ctx)
+{
+    static const uint8_t  lf = '\n';
+
+    if (u->stream && u->state != KVR_USAGE_DONE) {
+        (void) kvr_usage_read(u, &lf, 1, part, ctx);
+    }
+
+    u->state = KVR_USAGE_DONE;
 }

@@ -7,7 +7,8 @@
 #include "kvr_walk.h"
 
 
-static int kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys);
+static int kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys,
+    const kvr_walk_key_t *last);
 static int kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys);
 static const kvr_walk_key_t *kvr_walk_find(kvr_json_t *j,
     const kvr_walk_key_t *keys);
@@ -25,7 +26,29 @@ kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys)
     w->json.p++;
     w->depth++;
 
-    rc = w->careful ? kvr_walk_carefully(w, keys) : kvr_walk_in_order(w, keys);
+    rc = w->careful ? kvr_walk_carefully(w, keys)
+                    : kvr_walk_in_order(w, keys, NULL);
+
+    w->depth--;
+
+    return rc;
+}
+
+
+int
+kvr_walk_rest(kvr_walk_t *w, const kvr_walk_key_t *keys,
+    const kvr_walk_key_t *last)
+{
+    int  rc;
+
+    if (kvr_likely(w->json.p < w->json.e && *w->json.p == '}')) {
+        w->json.p++;
+        return KVR_OK;
+    }
+
+    w->depth++;
+
+    rc = kvr_walk_in_order(w, keys, last);
 
     w->depth--;
 
@@ -34,13 +57,13 @@ kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys)
 
 
 static int
-kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys)
+kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys,
+    const kvr_walk_key_t *last)
 {
     int                    rc, first;
-    const kvr_walk_key_t  *key, *last;
+    const kvr_walk_key_t  *key;
 
-    last = NULL;
-    first = 1;
+    first = (last == NULL);
 
     for ( ;; ) {
         rc = kvr_json_key(&w->json, &first);

@@ -74,6 +74,13 @@ struct kvr_walk_s {
 /* walks the object that is next by a table that ends in kvr_walk_null */
 int kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys);
 
+/*
+ * Goes on with an object in which the keys up to one of the table, seen last,
+ * were read by the caller, and its value.
+ */
+int kvr_walk_rest(kvr_walk_t *w, const kvr_walk_key_t *keys,
+    const kvr_walk_key_t *last);
+
 /* calls a handler for each item of the array that is next */
 int kvr_walk_array(kvr_walk_t *w, kvr_walk_pt handler);
 

@@ -265,6 +265,12 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     kve_stats_t          st;
     const kve_config_t  *cf;
 
+    if (s->engine->opt.dialect != KVE_SGLANG) {
+        kve_http_reply(req, c, 404, "application/json",
+                       "{\"detail\":\"Not Found\"}", 22);
+        return;
+    }
+
     memset(&b, 0, sizeof(kve_buf_t));
     cf = kve_replica_config(s->model);
     kve_replica_stats(s->model, &st);

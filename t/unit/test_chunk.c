@@ -19,6 +19,10 @@
 
 static kvr_chunks_t  a, b;
 
+/* documents may have blank lines, or nothing but their words to cut by */
+
+static unsigned      blank = 60;
+
 
 static uint64_t
 digest(const uint8_t *secret, const uint8_t *p, size_t len)
@@ -50,7 +54,7 @@ document(util_buf_t *text, unsigned n, size_t len)
 
     for (end = text->len + len; text->len < end; /* void */) {
         util_printf(text, "%08x", (unsigned) util_next(&r));
-        util_puts(text, util_below(&r, 60) ? " " : "\\n\\n");
+        util_puts(text, blank && util_below(&r, blank) == 0 ? "\\n\\n" : " ");
     }
 }
 
@@ -145,7 +149,8 @@ START_TEST(test_chunk_shuffled)
 END_TEST
 
 
-START_TEST(test_chunk_shifted)
+static void
+shifted(unsigned lines)
 {
     size_t      k;
     uint64_t    found;
@@ -153,6 +158,8 @@ START_TEST(test_chunk_shifted)
 
     static const size_t  shifts[] = { 1, 2, 63, 64, 65, 255, 256, 511, 512,
                                       513, 4096, 9999 };
+
+    blank = lines;
 
     document(&text, 1, 60000);
     cut(&a, &text, 1);
@@ -175,6 +182,13 @@ START_TEST(test_chunk_shifted)
 
     util_drop(&text);
     util_drop(&moved);
+}
+
+
+START_TEST(test_chunk_shifted)
+{
+    shifted(0);
+    shifted(60);
 }
 END_TEST
 

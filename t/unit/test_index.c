@@ -431,7 +431,7 @@ START_TEST(test_index_gap)
         }
 
         k = lookup(c, 200, 0);
-        util_check(k == (gap < 32 ? 272 : 20), "a gap of %u: %u", gap, k);
+        util_check(k == (gap < 16 ? 272 : 20), "a gap of %u: %u", gap, k);
 
         /* a prompt of which nothing is known ends it as soon */
 

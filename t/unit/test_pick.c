@@ -283,7 +283,7 @@ static const case_t  cases[] = {
     { "another model", { KV }, 9000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 1, 0, 0, 0, 0 } } },
     { "not at any price", { KV }, 9000, 0, KVR_REASON_COLD, 2,
-      { { 1, 0, 0, 0, 9, O }, { 1, 8, 0, 0, 0, 0 } } },
+      { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
 
     /* a prefix without a key, or a ring */
 

@@ -539,7 +539,7 @@ START_TEST(test_policy_spread)
     util_check(i == 71 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 
-    /* of those that have had no answer fewer do: 2048 * (1 + 9) = 20480 */
+    /* of those that have had no answer fewer do: 2048 * (1 + 36 / 4) = 20480 */
 
     candidates(c, 8);
     c[0].matched = 20000;
@@ -556,7 +556,7 @@ START_TEST(test_policy_spread)
         c[0].unanswered++;
     }
 
-    util_check(i == 9 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
+    util_check(i == 36 && d.reason == KVR_REASON_SPILL, "%u: %s", i,
                kvr_reason_name(d.reason));
 }
 END_TEST

@@ -23,7 +23,7 @@ typedef struct {
 
 /*
  * All in bytes:
- * (pending + max(uncached, 2048) * (1 + waiting + (active - waiting) / 8))
+ * (pending + max(uncached, 2048) * (1 + waiting / 4 + (active - waiting) / 8))
  * / weight
  */
 static const case_t  cases[] = {
@@ -50,15 +50,15 @@ static const case_t  cases[] = {
     { 0, 100, 6, 0, 1, 3584 },
     { 5000, 10000, 12, 0, 1, 30000 },
 
-    /* each that waits for its first token by all of it */
+    /* each that waits for its first token by a quarter */
 
-    { 0, 100000, 1, 1, 1, 200000 },
-    { 0, 100000, 9, 1, 1, 300000 },
-    { 0, 0, 3, 3, 1, 8192 },
+    { 0, 100000, 1, 1, 1, 125000 },
+    { 0, 100000, 9, 1, 1, 225000 },
+    { 0, 0, 3, 3, 1, 3584 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 200000 },
+    { 0, 100000, 0, 1, 1, 125000 },
 
     /* twice the weight, half the cost */
 

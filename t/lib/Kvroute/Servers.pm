@@ -130,6 +130,7 @@ sub serve {
 #     stall        never answers
 #     cut          closes in the middle of the body
 #     wait FILE    answers when the file is there
+#     lose FILE    closes when the file is there
 #     stale        answers, and closes when the next request comes in; also
 #                  behind "wait FILE"
 #     stream N     sends a comment, and N events as they are asked for: each
@@ -187,6 +188,11 @@ sub backend_connection {
 
         } elsif ($do eq 'stall') {
             sysread($c, $data, 1);
+            return;
+
+        } elsif ($do =~ /^lose (\S+)/) {
+            my $file = "$dir/$1";
+            select(undef, undef, undef, 0.005) while !-e $file;
             return;
 
         } elsif ($do =~ /^wait (\S+)/) {

@@ -1,0 +1,502 @@
+"""make bench-signals: what live signals from engines bring, and cost.
+
+Real llama.cpp engines, where the machine can get them, for: predicted against
+delivered tokens, requests until a restart is noticed (by responses alone, by
+probes alone), and learning of replies.  Emulated engines for probes that
+answer garbage or late.  A small server of its own for the delay and the CPU
+time of streamed chunks.  Prints and writes build/bench/signals.json.
+"""
+
+import concurrent.futures
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get("BUILD")
+                        or os.path.join(ROOT, "build"))
+NGINX = (os.environ.get("NGINX_BIN") or shutil.which("nginx")
+         or "/usr/sbin/nginx")
+MODULE = (os.environ.get("MODULE")
+          or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
+ENGINE = os.path.join(BUILD, "t/engine")
+
+sys.path.insert(0, os.path.join(ROOT, "examples/demo"))
+
+CONF = """
+load_module {module};
+{user}
+worker_processes 1;
+daemon off;
+pid {dir}/nginx.pid;
+error_log {dir}/error.log notice;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {dir}/a; proxy_temp_path {dir}/b;
+    fastcgi_temp_path {dir}/c; uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e;
+    client_body_buffer_size 1m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_buffering off;
+    kvroute_zone zone=z:8m;
+    {upstreams}
+    server {{
+        listen 127.0.0.1:{port} reuseport backlog=1024;
+        location = /kvroute/json {{ kvroute_status json; }}
+        {locations}
+    }}
+}}
+"""
+
+WORDS = ("the", "model", "returns", "a", "list", "of", "open", "files", "and",
+         "their", "sizes", "in", "order", "please", "check", "error", "line")
+
+
+def free_ports(n):
+    """Ports in a row that nobody listens on."""
+    for _ in range(200):
+        first = random.randrange(20000, 50000)
+        held = []
+        try:
+            for i in range(n):
+                s = socket.socket()
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.append(s)
+                s.bind(("127.0.0.1", first + i))
+            return first
+        except OSError:
+            continue
+        finally:
+            for s in held:
+                s.close()
+    raise SystemExit("no free ports")
+
+
+class Nginx:
+    """One nginx with upstreams {name: (lines, servers)}, each a location."""
+
+    def __init__(self, upstreams, learn=None):
+        self.dir = tempfile.mkdtemp(prefix="kvroute-bench-")
+        os.chmod(self.dir, 0o755)
+        self.port = free_ports(1)
+        ups, locs = "", ""
+
+        for name, (lines, servers) in upstreams.items():
+            ups += "upstream %s { zone %s 128k; %s %s }\n" % (
+                name, name, lines,
+                " ".join("server %s;" % s for s in servers))
+            extra = (learn or {}).get(name, "")
+            locs += "location /%s/ { %s proxy_pass http://%s/; }\n" % (
+                name, extra, name)
+
+        conf = os.path.join(self.dir, "nginx.conf")
+        with open(conf, "w") as f:
+            f.write(CONF.format(module=MODULE, dir=self.dir, port=self.port,
+                                upstreams=ups, locations=locs,
+                                user="user root;" if os.getuid() == 0 else ""))
+
+        self.process = subprocess.Popen(
+            [NGINX, "-p", self.dir, "-c", conf, "-e",
+             os.path.join(self.dir, "error.log")])
+        wait(lambda: self.status() is not None)
+
+    def status(self):
+        try:
+            return json.loads(request(self.port, "GET", "/kvroute/json")[1])
+        except (OSError, ValueError, http.client.HTTPException):
+            return None
+
+    def peers(self, name):
+        return self.status()["upstreams"][name]["peers"]
+
+    def worker(self):
+        with open("/proc/%d/task/%d/children" % ((self.process.pid,) * 2)) \
+                as f:
+            return int(f.read().split()[0])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+        with open(os.path.join(self.dir, "error.log")) as f:
+            bad = [s for s in f if "[alert]" in s or "[crit]" in s]
+        if bad:
+            raise SystemExit("".join(bad))
+        shutil.rmtree(self.dir)
+
+
+def wait(what, seconds=30):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = what()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise SystemExit("waited in vain")
+
+
+def request(port, method, path, body=None):
+    """Returns status, body and the time to the first byte of it."""
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    start = time.monotonic()
+    c.request(method, path, body and json.dumps(body),
+              {"Content-Type": "application/json"})
+    r = c.getresponse()
+    data = r.read(1)
+    first = time.monotonic() - start
+    data += r.read()
+    c.close()
+    return r.status, data, first
+
+
+def text(rng, n):
+    s = ""
+    while len(s) < n:
+        s += rng.choice(WORDS) + " "
+    return s[:n]
+
+
+def content(data):
+    out = ""
+    for line in data.decode("utf-8", "replace").splitlines():
+        if line.startswith("data: {"):
+            for c in json.loads(line[6:]).get("choices", []):
+                out += c.get("delta", {}).get("content") or ""
+    return out
+
+
+def sessions(port, path, count, turns, seed, prompt, more, tokens, threads):
+    """Agent sessions; returns times to first token, prompt, cached tokens."""
+    lock = threading.Lock()
+    first, prompts, cached = [], [0], [0]
+
+    def session(i):
+        rng = random.Random(seed * 1000 + i)
+        messages = [{"role": "system", "content": "You are an agent."},
+                    {"role": "user", "content": text(rng, prompt)}]
+
+        for turn in range(turns):
+            status, data, t = request(port, "POST", path, {
+                "model": "tiny", "messages": messages, "stream": True,
+                "max_tokens": tokens, "temperature": 0,
+                "stream_options": {"include_usage": True}})
+            if status != 200:
+                raise SystemExit("status %d: %s" % (status, data[:200]))
+
+            usage = [json.loads(s[6:])["usage"] for s in
+                     data.decode("utf-8", "replace").splitlines()
+                     if s.startswith("data: {") and '"usage":{' in s]
+            with lock:
+                first.append(t)
+                if usage:
+                    prompts[0] += usage[-1]["prompt_tokens"]
+                    cached[0] += ((usage[-1].get("prompt_tokens_details")
+                                   or {}).get("cached_tokens") or 0)
+
+            messages.append({"role": "assistant", "content": content(data)})
+            messages.append({"role": "user", "content": text(rng, more)})
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        list(pool.map(session, range(count)))
+
+    return first, prompts[0], cached[0]
+
+
+def real(result):
+    """Everything that real engines are needed for."""
+    import engines
+
+    try:
+        folder = engines.get()
+    except engines.Unavailable as e:
+        print("no real engines here: %s" % e)
+        return
+
+    logs = tempfile.mkdtemp()
+    fleet = engines.start(3, folder, logs)
+    peers = [e.address for e in fleet]
+    nginx = Nginx({"usage": ("kvroute kv_cache zone=z;", peers)})
+
+    try:
+        sessions(nginx.port, "/usage/v1/chat/completions", 8, 4, 1, 1500, 300,
+                 24, 3)
+        c = [p["cache"] for p in nginx.peers("usage")]
+        predicted = sum(p["predicted_tokens"] for p in c)
+        delivered = sum(p["delivered_tokens"] for p in c)
+        result["predicted_tokens"] = predicted
+        result["delivered_tokens"] = delivered
+        result["predicted_over_delivered"] = predicted / max(delivered, 1)
+    finally:
+        nginx.stop()
+        engines.stop(*(e.process for e in fleet))
+
+    # a restart: seen by responses alone, then by probes alone
+
+    result["flush_requests"] = {}
+
+    for how in ("usage", "probe"):
+        fleet = engines.start(1, folder, logs)
+        port = fleet[0].port
+        probe = "kvroute_probe interval=200ms;" if how == "probe" else ""
+        nginx = Nginx({"a": ("kvroute kv_cache zone=z; " + probe,
+                             ["127.0.0.1:%d max_fails=0" % port,
+                              "127.0.0.1:1 down"])})
+        rng = random.Random(5)
+        prompts = [text(rng, 3000) for _ in range(4)]
+
+        def ask(i):
+            request(nginx.port, "POST", "/a/v1/chat/completions", {
+                "model": "tiny", "max_tokens": 1,
+                "messages": [{"role": "user", "content": prompts[i]}]})
+
+        def flushes():
+            return nginx.peers("a")[0]["cache"]["flushes_" + how]
+
+        try:
+            for i in range(4):
+                ask(i)
+                ask(i)
+            if how == "probe":
+                time.sleep(0.6)
+
+            engines.stop(fleet[0].process)
+            fleet = engines.start(1, folder, logs, ports=[port])
+            begun = time.monotonic()
+            n = 0
+
+            if how == "usage":
+                while not flushes() and n < 4:
+                    ask(n)
+                    n += 1
+            else:
+                wait(lambda: flushes(), 10)
+                result["flush_probe_ms"] = (time.monotonic() - begun) * 1000
+
+            result["flush_requests"][how] = n
+        finally:
+            nginx.stop()
+            engines.stop(*(e.process for e in fleet))
+
+    shutil.rmtree(logs)
+
+
+class Emulated:
+    def __init__(self, count, *args):
+        self.port = free_ports(count)
+        self.count = count
+        self.process = subprocess.Popen(
+            [ENGINE, "--port", str(self.port), "--count", str(count),
+             "--model", "tiny", *args], stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+
+    def servers(self):
+        return ["127.0.0.1:%d" % (self.port + i) for i in range(self.count)]
+
+    def control(self, what):
+        for i in range(self.count):
+            request(self.port + i, "POST", "/control", what)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def reply_learning(result):
+    """Agent sessions on an emulated fleet, with and without."""
+    out = {}
+
+    for name, learn in (("with", "on"), ("without", "off")):
+        times, prompts, cached = [], 0, 0
+
+        for seed in range(2):
+            fleet = Emulated(4, "--hardware", "llama-8b-bf16-a10g",
+                             "--speed", "4",
+                             "--enable-prompt-tokens-details",
+                             "--output-tokens", "400")
+            nginx = Nginx({"a": ("kvroute kv_cache zone=z;",
+                                 fleet.servers())},
+                          {"a": "kvroute_learn_reply %s;" % learn})
+            try:
+                f, p, c = sessions(nginx.port, "/a/v1/chat/completions", 16,
+                                   5, seed, 1500, 300, 400, 16)
+                times += f
+                prompts += p
+                cached += c
+            finally:
+                nginx.stop()
+                fleet.stop()
+
+        out["cached_" + name] = cached / prompts
+        out["ttft_" + name] = statistics.mean(times)
+
+    result["reply_learning"] = out
+
+
+def bad_probes(result):
+    """Mean time to first token while metrics are of no use."""
+    fleet = Emulated(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
+                     "--enable-prompt-tokens-details")
+
+    # metrics by another process: what they cost it to make is not the point
+
+    bad = Emulated(1, "--hardware", "none")
+    mean = {}
+    modes = ["none", "frozen", "garbage", "huge", "late"]
+
+    try:
+        for round_ in range(6):
+            for mode in random.sample(modes, len(modes)):
+                probe = "" if mode == "none" else \
+                    "kvroute_probe port=%d;" % bad.port
+                fleet.control({"reset_cache": True})
+                bad.control({"metrics":
+                             mode if mode in ("frozen", "garbage", "huge")
+                             else "ok",
+                             "metrics_delay_ms":
+                             5000 if mode == "late" else 0})
+                nginx = Nginx({"a": ("kvroute kv_cache zone=z; " + probe,
+                                     fleet.servers())})
+                try:
+                    f, _, _ = sessions(nginx.port, "/a/v1/chat/completions",
+                                       24, 3, round_, 4000, 500, 20, 8)
+                    mean.setdefault(mode, []).append(statistics.mean(f))
+                finally:
+                    nginx.stop()
+    finally:
+        fleet.stop()
+        bad.stop()
+
+    # round by round: what else the machine does changes over time
+
+    ratios = {m: statistics.median(a / b for a, b in
+                                   zip(mean[m], mean["none"]))
+              for m in modes[1:]}
+    result["bad_probe"] = ratios
+    result["bad_probe_latency_ratio"] = max(ratios.values())
+
+
+SERVER = r"""
+import asyncio, sys, time
+
+async def serve(r, w):
+    try:
+        while True:
+            head = await r.readuntil(b"\r\n\r\n")
+            n = [l for l in head.split(b"\r\n")
+                 if l.lower().startswith(b"content-length:")]
+            await r.readexactly(int(n[0].split(b":")[1]))
+            count, gap = 200, 0.004
+            w.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                    b"Connection: close\r\n\r\n")
+            for i in range(count):
+                w.write(b'data: {"id":"chatcmpl-8d1","object":"chat.completion'
+                        b'.chunk","created":1788626457,"model":"tiny",'
+                        b'"choices":[{"index":0,"delta":{"content":" %d"},'
+                        b'"logprobs":null,"finish_reason":null}]}\n\n'
+                        % time.monotonic_ns())
+                await w.drain()
+                await asyncio.sleep(gap)
+            w.close()
+            return
+    except Exception:
+        w.close()
+
+async def main():
+    s = await asyncio.start_server(serve, "127.0.0.1", int(sys.argv[1]))
+    print("ready", flush=True)
+    async with s:
+        await s.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def chunks(result):
+    """What the filter costs a streamed chunk, in time and CPU."""
+    port = free_ports(1)
+    server = subprocess.Popen([sys.executable, "-c", SERVER, str(port)],
+                              stdout=subprocess.PIPE)
+    server.stdout.readline()
+    peer = ["127.0.0.1:%d max_fails=0" % port, "127.0.0.2:%d down" % port]
+    nginx = Nginx({"off": ("", peer),
+                   "on": ("kvroute kv_cache zone=z;", peer),
+                   "reply": ("kvroute kv_cache zone=z;", peer)},
+                  {"on": "kvroute_learn_reply off;"})
+    delay = {"off": [], "on": [], "reply": []}
+    cpu = {"off": [], "on": [], "reply": []}
+    body = {"messages": [{"role": "user", "content": "x" * 2000}],
+            "stream": True}
+
+    def spent():
+        with open("/proc/%d/schedstat" % nginx.worker()) as f:
+            return int(f.read().split()[0])
+
+    def stream(name):
+        c = http.client.HTTPConnection("127.0.0.1", nginx.port)
+        c.request("POST", "/%s/v1/chat/completions" % name, json.dumps(body),
+                  {"Content-Type": "application/json"})
+        r = c.getresponse()
+        late = []
+        for line in r:
+            if line.startswith(b"data: {"):
+                now = time.monotonic_ns()
+                late.append(now - int(line.split(b'"content":" ')[1]
+                                      .split(b'"')[0]))
+        c.close()
+        return late
+
+    try:
+        for round_ in range(12):
+            for name in ("off", "on", "reply") if round_ & 1 else \
+                    ("reply", "on", "off"):
+                before = spent()
+                with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                    late = sum(pool.map(stream, [name] * 6), [])
+                delay[name].append(statistics.median(late))
+                cpu[name].append((spent() - before) / len(late))
+    finally:
+        nginx.stop()
+        server.kill()
+        server.wait()
+
+    def ratio(a, b):
+        return statistics.median(x / y for x, y in zip(cpu[a], cpu[b]))
+
+    result["chunk_delay_us"] = (statistics.median(delay["on"])
+                                - statistics.median(delay["off"])) / 1000
+    result["chunk_delay_reply_us"] = (statistics.median(delay["reply"])
+                                      - statistics.median(delay["off"])) / 1000
+    result["chunk_cpu_ns"] = statistics.median(cpu["off"])
+    result["chunk_cpu_ratio"] = ratio("on", "off")
+    result["chunk_cpu_ratio_reply"] = ratio("reply", "off")
+
+
+def main():
+    result = {}
+
+    for part in (os.environ.get("PARTS")
+                 or "chunks real reply_learning bad_probes").split():
+        begun = time.monotonic()
+        globals()[part](result)
+        print("%s: %.0f s" % (part, time.monotonic() - begun), flush=True)
+
+    folder = os.path.join(BUILD, "bench")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "signals.json"), "w") as f:
+        json.dump(result, f, indent=2)
+        f.write("\n")
+
+    print(json.dumps(result, indent=2))
+
+
+main()

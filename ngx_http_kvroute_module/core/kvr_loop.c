@@ -1,0 +1,204 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "kvr_loop.h"
+
+
+/* prompts shorter than this are mostly the template's own tokens */
+#define KVR_LOOP_BYTES_MIN   1000
+
+#define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
+#define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)   /* of the engine's word */
+#define KVR_LOOP_FACTOR_ANY  (KVR_LOOP_ONE / 64)  /* of a mere assumption */
+
+
+static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
+    uint32_t now, uint64_t *clock);
+static void kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported);
+
+
+int
+kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock)
+{
+    int64_t   cached;
+    uint32_t  kind, x, old;
+    uint64_t  matched, delivered, margin;
+
+    if (r->completion > 0) {
+        kvr_add(&l->completion, (uint64_t) r->completion);
+    }
+
+    if (r->prompt <= 0 || r->bytes == 0) {
+        return 0;
+    }
+
+    if (r->bytes >= KVR_LOOP_BYTES_MIN) {
+        x = (uint32_t) (kvr_min(r->bytes * KVR_LOOP_ONE
+                                / (uint64_t) r->prompt, 256 * KVR_LOOP_ONE));
+        old = kvr_get(&l->bytes);
+
+        kvr_set(&l->bytes, old ? kvr_max(old - old / 32 + x / 32, 1)
+                               : kvr_max(x, 1));
+    }
+
+    kind = 1U << (r->kind & 31);
+    cached = r->cached;
+
+    if (cached >= 0) {
+        if (!(kvr_get(&l->told) & kind)) {
+            atomic_fetch_or_explicit(&l->told, kind, memory_order_relaxed);
+        }
+
+    } else {
+
+        /* engines leave the field out at 0, those that have it at all */
+
+        if (!(kvr_get(&l->told) & kind)) {
+            return 0;
+        }
+
+        cached = 0;
+    }
+
+    matched = kvr_min(r->matched, r->bytes);
+    delivered = (uint64_t) cached * r->bytes / (uint64_t) r->prompt;
+    margin = (uint64_t) KVR_LOOP_BLOCKS * r->block;
+
+    kvr_add(&l->responses, 1);
+    kvr_add(&l->prompt, (uint64_t) r->prompt);
+    kvr_add(&l->delivered, (uint64_t) cached);
+    kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
+
+    if (delivered * 2 < matched && matched >= delivered + margin) {
+
+        kvr_add(&l->missed, 1);
+
+        return kvr_loop_missed(l, r, now, clock);
+    }
+
+    if (delivered >= margin) {
+        kvr_set(&l->hits, 1);
+    }
+
+    /* what was not predicted does not say that anything is still there */
+
+    if (matched >= margin) {
+        kvr_set(&l->misses, 0);
+    }
+
+    if (matched * 2 < delivered && delivered >= matched + margin) {
+        kvr_loop_correct(l, 1, r->reported);
+
+    } else if (matched >= margin) {
+        kvr_loop_correct(l, 0, r->reported);
+    }
+
+    return 0;
+}
+
+
+static int
+kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock)
+{
+    uint32_t  i, n;
+
+    n = kvr_min(kvr_get(&l->misses), KVR_LOOP_CHAINS - 1);
+
+    for (i = 0; i < n; i++) {
+        if (kvr_get(&l->key[i]) == r->key) {
+            return KVR_LOOP_MISSED;
+        }
+    }
+
+    kvr_loop_correct(l, -1, r->reported);
+
+    if (n == 0) {
+        kvr_set(&l->clock, r->clock);
+    }
+
+    kvr_set(&l->key[n], r->key);
+    kvr_set(&l->misses, n + 1);
+
+    if (n + 1 < KVR_LOOP_CHAINS || !kvr_get(&l->hits)
+        || (kvr_get(&l->flushed) && now - kvr_get(&l->flushed)
+                                    < KVR_LOOP_PAUSE))
+    {
+        return KVR_LOOP_MISSED;
+    }
+
+    *clock = kvr_get(&l->clock);
+
+    kvr_loop_restart(l);
+
+    kvr_set(&l->flushed, kvr_max(now, 1));
+    kvr_add(&l->by_usage, 1);
+
+    return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
+}
+
+
+/* one percent or three a step, and back to 1 while all is well */
+static void
+kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported)
+{
+    uint32_t  f, min;
+
+    f = kvr_get(&l->factor);
+    f = f ? f : KVR_LOOP_ONE;
+
+    if (step < 0) {
+        f -= f / 32;
+
+    } else if (step > 0) {
+        f += f / 64 + 1;
+
+    } else if (f < KVR_LOOP_ONE) {
+        f += (KVR_LOOP_ONE - f) / 256;
+
+    } else {
+        f -= (f - KVR_LOOP_ONE) / 256;
+    }
+
+    min = reported ? KVR_LOOP_FACTOR_MIN : KVR_LOOP_FACTOR_ANY;
+
+    f = kvr_max(f, min);
+    f = kvr_min(f, KVR_LOOP_FACTOR_MAX);
+
+    kvr_set(&l->factor, f);
+}
+
+
+void
+kvr_loop_restart(kvr_loop_t *l)
+{
+    kvr_set(&l->misses, 0);
+    kvr_set(&l->hits, 0);
+    kvr_set(&l->told, 0);
+}
+
+
+double
+kvr_loop_bytes(const kvr_loop_t *l)
+{
+    uint32_t  x;
+
+    x = kvr_get(&l->bytes);
+
+    return x ? (double) x / KVR_LOOP_ONE : 4;
+}
+
+
+double
+kvr_loop_factor(const kvr_loop_t *l)
+{
+    uint32_t  f;
+
+    f = kvr_get(&l->factor);
+
+    return f ? (double) f / KVR_LOOP_ONE : 1;
+}

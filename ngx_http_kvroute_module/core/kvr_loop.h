@@ -1,0 +1,92 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_LOOP_H_INCLUDED_
+#define _KVR_LOOP_H_INCLUDED_
+
+
+/*
+ * What was predicted of a peer's cache against what its responses told: in
+ * shared memory, one for each peer.
+ *
+ * A peer that has delivered hits and then, for three distinct prefixes in a
+ * row, less than half of what was predicted has forgotten: it was restarted,
+ * or its cache was reset.  One prefix alone proves nothing, and after a restart
+ * only the first request of several with a common beginning finds nothing.
+ *
+ * Predictions are not scaled by how well they did: what is predicted less is
+ * sent there less and then delivered less.  Only the capacity is corrected,
+ * slowly and within bounds.
+ */
+
+
+#include "kvr_core.h"
+
+
+#define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
+#define KVR_LOOP_PAUSE     60    /* s, from one such finding to the next */
+#define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
+#define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   responses;    /* with a count of cached tokens */
+    _Atomic uint64_t   prompt;       /* tokens of these, ever */
+    _Atomic uint64_t   predicted;
+    _Atomic uint64_t   delivered;
+    _Atomic uint64_t   completion;
+    _Atomic uint64_t   missed;       /* responses below half */
+
+    _Atomic uint64_t   by_usage;     /* times it was found to have forgotten */
+    _Atomic uint64_t   by_probe;
+
+    _Atomic uint64_t   clock;        /* peer's, before the first of the three */
+    _Atomic uint64_t   key[KVR_LOOP_CHAINS];
+    _Atomic uint32_t   misses;       /* in a row */
+    _Atomic uint32_t   hits;         /* it has delivered some */
+    _Atomic uint32_t   told;         /* kinds of responses with the field */
+    _Atomic uint32_t   flushed;      /* s */
+
+    _Atomic uint32_t   bytes;        /* of prompt a token, x KVR_LOOP_ONE; 0:
+                                        not known */
+    _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
+} kvr_loop_t;
+
+
+/* one response */
+typedef struct {
+    uint64_t           bytes;        /* of the prompt */
+    uint64_t           matched;      /* bytes that were predicted */
+    int64_t            prompt;       /* tokens */
+    int64_t            cached;       /* tokens; -1: no such field */
+    int64_t            completion;
+    uint64_t           key;          /* of what was predicted, 0: nothing */
+    uint64_t           clock;        /* the peer's, before it was taught this */
+    uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
+    uint32_t           block;        /* bytes */
+    uint32_t           reported;     /* the capacity is the engine's word */
+} kvr_loop_response_t;
+
+
+/* what kvr_loop_take() has found out */
+#define KVR_LOOP_MISSED  1       /* it had not got what was predicted */
+#define KVR_LOOP_FORGOT  2       /* nor anything that it held at *clock */
+
+
+/* takes a response; now in seconds; returns KVR_LOOP_... bits */
+int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock);
+
+/* the peer was restarted */
+void kvr_loop_restart(kvr_loop_t *l);
+
+/* bytes a token, four while none was seen; and of its capacity, what counts */
+double kvr_loop_bytes(const kvr_loop_t *l);
+double kvr_loop_factor(const kvr_loop_t *l);
+
+
+#endif /* _KVR_LOOP_H_INCLUDED_ */

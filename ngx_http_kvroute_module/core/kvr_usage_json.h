@@ -1,0 +1,40 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_USAGE_JSON_H_INCLUDED_
+#define _KVR_USAGE_JSON_H_INCLUDED_
+
+
+/*
+ * Which members of the JSON of responses mean what: of kvr_usage.c, nobody
+ * else's business.
+ */
+
+
+#include "kvr_usage.h"
+
+
+/* a handler's context: the state, and where the reply goes */
+
+typedef struct {
+    kvr_usage_t        *u;
+    kvr_usage_part_pt   part;
+    void               *ctx;
+} kvr_usage_sink_t;
+
+
+/* feeds what is in a line of data, or all of a plain body, as kvr_push_feed() */
+int kvr_usage_feed(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+
+/* takes a piece of the name of an event, or of the type in its data */
+void kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len);
+
+/* the name is complete: what kind of event it is */
+void kvr_usage_kind(kvr_usage_t *u);
+
+
+#endif /* _KVR_USAGE_JSON_H_INCLUDED_ */

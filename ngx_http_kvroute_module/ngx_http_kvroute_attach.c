@@ -1,0 +1,249 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * How the module gets into an upstream: by its own directive there, or by name
+ * from outside, for upstreams that a controller has made and whose blocks
+ * nobody else can write to.
+ *
+ * By name it comes in place of whatever method the upstream has.  That can be
+ * done as of 1.29.7: before, "keepalive" was a method around the method, which
+ * would go with it, and nothing could be told of that.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+#define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007
+
+
+static ngx_int_t ngx_http_kvroute_attach_matches(ngx_conf_t *cf,
+    ngx_http_kvroute_named_t *named, ngx_str_t *name);
+
+
+/* the parameters are in kscf, which is that of the upstream */
+char *
+ngx_http_kvroute_attach(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *uscf,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_http_upstream_srv_conf_t  **uscfp;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    uscfp = ngx_array_push(&kmcf->upstreams);
+    if (uscfp == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *uscfp = uscf;
+
+    uscf->peer.init_upstream = ngx_http_kvroute_upstream_init;
+    kscf->upstream = uscf;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf = conf;
+
+    ngx_str_t                    *value;
+    ngx_http_kvroute_named_t     *named;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+#if (NGX_PCRE)
+    u_char                        errstr[NGX_MAX_CONF_ERRSTR];
+    ngx_regex_compile_t           rc;
+#endif
+
+#if (nginx_version < NGX_HTTP_KVROUTE_ATTACH_VERSION)
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"%V\" needs nginx 1.29.7 or newer, this is "
+                       NGINX_VERSION, &cmd->name);
+    return NGX_CONF_ERROR;
+
+#endif
+
+    value = cf->args->elts;
+
+    named = ngx_array_push(&kmcf->named);
+    if (named == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_memzero(named, sizeof(ngx_http_kvroute_named_t));
+
+    named->name = value[1];
+    named->file = cf->conf_file->file.name.data;
+    named->line = cf->conf_file->line;
+
+    if (value[1].len && value[1].data[0] == '~') {
+
+#if (NGX_PCRE)
+
+        ngx_memzero(&rc, sizeof(ngx_regex_compile_t));
+
+        rc.pattern = value[1];
+        rc.pattern.data++;
+        rc.pattern.len--;
+
+        if (rc.pattern.len && rc.pattern.data[0] == '*') {
+            rc.pattern.data++;
+            rc.pattern.len--;
+            rc.options = NGX_REGEX_CASELESS;
+        }
+
+        rc.pool = cf->pool;
+        rc.err.len = NGX_MAX_CONF_ERRSTR;
+        rc.err.data = errstr;
+
+        if (ngx_regex_compile(&rc) != NGX_OK) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "%V", &rc.err);
+            return NGX_CONF_ERROR;
+        }
+
+        named->regex = rc.regex;
+
+#else
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "regular expression \"%V\" needs PCRE library",
+                           &value[1]);
+        return NGX_CONF_ERROR;
+
+#endif
+    }
+
+    kscf = ngx_http_kvroute_create_srv_conf(cf);
+    if (kscf == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    named->conf = *kscf;
+
+    return ngx_http_kvroute_upstream_params(cf, cmd, &named->conf, 2);
+}
+
+
+/*
+ * Called before nginx sets upstreams up.  The first of the directives that
+ * matches counts, and an upstream with a directive of its own keeps that.
+ */
+ngx_int_t
+ngx_http_kvroute_attach_init(ngx_conf_t *cf)
+{
+    ngx_int_t                        rc;
+    ngx_uint_t                       i, n;
+    ngx_http_kvroute_named_t        *named;
+    ngx_http_kvroute_queue_t        *queue;
+    ngx_http_kvroute_srv_conf_t     *kscf;
+    ngx_http_upstream_srv_conf_t   **uscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_upstream_main_conf_t   *umcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    umcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_upstream_module);
+
+    named = kmcf->named.elts;
+    uscf = umcf->upstreams.elts;
+
+    for (i = 0; i < umcf->upstreams.nelts; i++) {
+
+        /* those that proxy_pass has made of an address have no block */
+
+        if (uscf[i]->srv_conf == NULL
+            || !(uscf[i]->flags & NGX_HTTP_UPSTREAM_CREATE))
+        {
+            continue;
+        }
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        for (n = 0; n < kmcf->named.nelts; n++) {
+
+            rc = ngx_http_kvroute_attach_matches(cf, &named[n],
+                                                 &uscf[i]->host);
+            if (rc == NGX_ERROR) {
+                return NGX_ERROR;
+            }
+
+            if (rc != NGX_OK) {
+                continue;
+            }
+
+            named[n].found = 1;
+
+            if (kscf->shm_zone) {
+                break;
+            }
+
+            /* which the block may have of its own */
+
+            queue = kscf->queue;
+
+            *kscf = named[n].conf;
+            kscf->queue = queue;
+
+            if (ngx_http_kvroute_attach(cf, uscf[i], kscf) != NGX_CONF_OK) {
+                return NGX_ERROR;
+            }
+
+            break;
+        }
+    }
+
+    for (n = 0; n < kmcf->named.nelts; n++) {
+
+        if (!named[n].found) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_upstream\" matches no upstream by \"%V\" "
+                          "in %s:%ui", &named[n].name, named[n].file,
+                          named[n].line);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_attach_matches(ngx_conf_t *cf,
+    ngx_http_kvroute_named_t *named, ngx_str_t *name)
+{
+#if (NGX_PCRE)
+    ngx_int_t  n;
+
+    if (named->regex) {
+        n = ngx_regex_exec(named->regex, name, NULL, 0);
+
+        if (n == NGX_REGEX_NO_MATCHED) {
+            return NGX_DECLINED;
+        }
+
+        if (n < 0) {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          ngx_regex_exec_n " failed: %i on \"%V\" using \"%V\"",
+                          n, name, &named->name);
+            return NGX_ERROR;
+        }
+
+        return NGX_OK;
+    }
+#endif
+
+    if (named->name.len == name->len
+        && ngx_strncasecmp(named->name.data, name->data, name->len) == 0)
+    {
+        return NGX_OK;
+    }
+
+    return NGX_DECLINED;
+}

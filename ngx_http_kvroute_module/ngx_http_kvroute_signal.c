@@ -1,0 +1,401 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What follows from what engines tell, by probes or in their responses: the
+ * capacity of their caches, that they have forgotten, that they have too much
+ * to do.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+/* measured: an LRU of this many blocks is best mirrored by a little more */
+#define NGX_HTTP_KVROUTE_CAPACITY_MARGIN  1.25
+
+#define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
+
+
+static void ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
+    kvr_tokens_t *tokens);
+static uint32_t ngx_http_kvroute_signal_kind(ngx_http_request_t *r,
+    unsigned stream);
+
+
+/* the peer has forgotten all */
+void
+ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_uint_t why, ngx_log_t *log)
+{
+    kvr_peer_t  *peer;
+
+    peer = &zone->sh->registry->peer[id];
+
+    kvr_index_flush(zone->sh->index, id);
+    kvr_loop_restart(&peer->loop);
+
+    if (why == NGX_HTTP_KVROUTE_FLUSH_PROBE) {
+        kvr_add(&peer->loop.by_probe, 1);
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                  "kvroute peer %*s was restarted: its cache is empty",
+                  (size_t) peer->len, peer->name);
+}
+
+
+/* sets what the index takes a peer's cache to hold, if the engine told */
+void
+ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id)
+{
+    double                     units;
+    uint64_t                   tokens;
+    kvr_peer_t                *peer;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = zone->sh;
+    peer = &sh->registry->peer[id];
+    tokens = kvr_get(&peer->signal.capacity);
+
+    if (kvr_get(&peer->signal.set) & KVR_METRICS_NO_CACHE) {
+        kvr_index_capacity(sh->index, id, 1, 1);
+        return;
+    }
+
+    if (tokens == 0) {
+        return;
+    }
+
+    units = (double) tokens * kvr_loop_bytes(&peer->loop)
+            * NGX_HTTP_KVROUTE_CAPACITY_MARGIN
+            * ngx_min(kvr_loop_factor(&peer->loop), 1)
+            / (double) (sh->unit * KVR_BLOCK);
+
+    units = ngx_min(units, KVR_INDEX_CAPACITY_MAX);
+
+    kvr_index_capacity(sh->index, id, (uint64_t) units, 1);
+}
+
+
+/* the peer asks to be left alone for a while: no fault of its */
+void
+ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds)
+{
+    seconds = ngx_max(seconds, 1);
+    seconds = ngx_min(seconds, NGX_HTTP_KVROUTE_MAX_PRESSURE);
+
+    kvr_set(&peer->signal.pressure,
+            (uint64_t) ngx_current_msec + 1000 * (uint64_t) seconds);
+}
+
+
+/*
+ * Whether a response with 429 or 503 asks to be left alone: it must then not
+ * count as a failure.
+ */
+ngx_uint_t
+ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_int_t             n;
+    ngx_uint_t            i;
+    ngx_list_part_t      *part;
+    ngx_table_elt_t      *h;
+    ngx_http_upstream_t  *u;
+
+    u = at->ctx->request->upstream;
+
+    if (at->id == KVR_REGISTRY_NONE
+        || (u->headers_in.status_n != 429 && u->headers_in.status_n != 503))
+    {
+        return 0;
+    }
+
+    part = &u->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return 0;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == 11
+            && ngx_strncasecmp(h[i].key.data, (u_char *) "retry-after", 11)
+               == 0)
+        {
+            n = ngx_atoi(h[i].value.data, h[i].value.len);
+
+            ngx_http_kvroute_pressed(
+                &at->conf->zone->sh->registry->peer[at->id],
+                n == NGX_ERROR ? 1 : n);
+
+            return 1;
+        }
+    }
+}
+
+
+/* what an ORCA header tells: little, but by the way and fresh */
+void
+ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value)
+{
+    kvr_signal_t   *s;
+    kvr_metrics_t   m;
+
+    ngx_memzero(&m, sizeof(kvr_metrics_t));
+
+    s = &at->conf->zone->sh->registry->peer[at->id].signal;
+
+    if (kvr_metrics_orca(&m, value->data, value->len) == 0) {
+        return;
+    }
+
+    if (m.set & KVR_METRICS_WAITING) {
+        kvr_set(&s->waiting, m.waiting);
+    }
+
+    if (m.set & KVR_METRICS_KV) {
+        kvr_set(&s->kv, (uint32_t) (m.kv * 10000 + 0.5));
+    }
+
+    kvr_set(&s->set, kvr_get(&s->set) | m.set);
+    kvr_set(&s->time, (uint64_t) ngx_current_msec);
+}
+
+
+/* a response is over: what was predicted is held against what was delivered */
+void
+ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
+{
+    int                        found;
+    uint64_t                   clock;
+    kvr_peer_t                *peer;
+    kvr_tokens_t               tokens;
+    kvr_index_peer_t          *p;
+    kvr_loop_response_t        response;
+    ngx_http_request_t        *r;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    ctx = at->ctx;
+    r = ctx->request;
+    sh = at->conf->zone->sh;
+
+    if (at->id == KVR_REGISTRY_NONE || !ctx->parsed || ctx->extra) {
+        return;
+    }
+
+    ngx_http_kvroute_learn(at);
+
+    kvr_usage_tokens(&ctx->usage, &tokens);
+
+    if (tokens.prompt <= 0) {
+        return;
+    }
+
+    peer = &sh->registry->peer[at->id];
+    p = &sh->index->peer[at->id];
+
+    ngx_memzero(&response, sizeof(kvr_loop_response_t));
+
+    response.bytes = ctx->bytes;
+    response.matched = ctx->matched;
+    response.prompt = tokens.prompt;
+    response.cached = tokens.cached;
+    response.completion = tokens.completion;
+    response.key = at->predicted;
+    response.clock = at->clock;
+    response.kind = ngx_http_kvroute_signal_kind(r, ctx->usage.stream);
+    response.block = (uint32_t) (sh->unit * KVR_BLOCK);
+    response.reported = kvr_get(&p->reported);
+
+    found = kvr_loop_take(&peer->loop, &response, (uint32_t) ngx_time(),
+                          &clock);
+
+    if (found & KVR_LOOP_FORGOT) {
+        kvr_index_floor(sh->index, at->id, clock);
+
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute peer %V has forgotten what it was taught",
+                      &ctx->peer);
+    }
+
+    if (found & KVR_LOOP_MISSED) {
+        ngx_http_kvroute_reteach(at, &tokens);
+    }
+
+    /* tokens of the capacity are bytes to us, and how many becomes clear */
+
+    if ((kvr_get(&peer->loop.responses) & 15) == 1) {
+
+        if (kvr_get(&p->reported)) {
+            ngx_http_kvroute_capacity(at->conf->zone, at->id);
+
+        } else {
+            kvr_index_capacity(sh->index, at->id,
+                (uint64_t) ((double) at->conf->capacity
+                            * ngx_min(kvr_loop_factor(&peer->loop), 1)
+                            / (double) (sh->unit * KVR_BLOCK)), 0);
+        }
+    }
+}
+
+
+/* the reply is in the engine's cache, and will be in the next prompt */
+static void
+ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at)
+{
+    kvr_reply_t  *reply;
+
+    reply = at->ctx->reply;
+
+    if (reply == NULL || reply->bad || reply->n == 0
+        || at->ctx->usage.mode != KVR_USAGE_REPLY)
+    {
+        return;
+    }
+
+    kvr_index_extend(at->conf->zone->sh->index, reply->value, reply->first,
+                     reply->n, (reply->blocks - reply->start) / reply->unit,
+                     at->id);
+}
+
+
+/*
+ * It was taken to hold what it has computed anew: that is younger than it was
+ * said to be, and has cost more of the cache.
+ */
+static void
+ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at, kvr_tokens_t *tokens)
+{
+    uint64_t                *chain, units;
+    kvr_lesson_t             lesson;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    if (chain == NULL) {
+        return;
+    }
+
+    units = ctx->units * (uint64_t) ngx_max(tokens->cached, 0)
+            / (uint64_t) tokens->prompt;
+
+    kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
+                    at->id, (uint32_t) units, &lesson);
+}
+
+
+/* endpoint and mode, in which an engine has its fields or has not */
+static uint32_t
+ngx_http_kvroute_signal_kind(ngx_http_request_t *r, unsigned stream)
+{
+    return (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1 | stream;
+}
+
+
+/* what probing says of a candidate; called under the lock of the peers */
+void
+ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *c, uint32_t id)
+{
+    double                          worth;
+    uint32_t                        cap, set;
+    uint64_t                        now;
+    kvr_signal_t                   *s;
+    ngx_http_kvroute_srv_conf_t    *conf;
+
+    conf = at->conf;
+    now = (uint64_t) ngx_current_msec;
+    s = &conf->zone->sh->registry->peer[id].signal;
+
+    if (kvr_get(&s->pressure) > now) {
+        c->pressed = 1;
+    }
+
+    if (conf->health) {
+        c->sick = (kvr_get(&s->health) != KVR_HEALTH_UP);
+    }
+
+    if (conf->probe == NULL) {
+        return;
+    }
+
+    worth = kvr_signal_worth(s, now, conf->probe->interval);
+    set = kvr_get(&s->set);
+
+    if (conf->probe->mandatory && worth == 0) {
+        c->sick = 1;
+    }
+
+    c->fresh = (worth > 0.5 && set & KVR_METRICS_WAITING
+                && (set & KVR_METRICS_KV
+                    || at->policy->conf.by != KVR_BY_KV));
+    c->waiting = kvr_get(&s->waiting);
+    c->kv = (double) kvr_get(&s->kv) / 10000;
+
+    c->active += (uint32_t) (kvr_get(&s->foreign) * worth);
+
+    cap = kvr_get(&s->cap);
+
+    if (cap && worth > 0.5 && c->active >= cap) {
+        c->full = 1;
+    }
+}
+
+
+/* whether a peer is to have no work as long as there are others */
+ngx_uint_t
+ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    kvr_signal_t  *s;
+
+    if (id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    s = &conf->zone->sh->registry->peer[id].signal;
+
+    if (conf->health && kvr_get(&s->health) != KVR_HEALTH_UP) {
+        return 1;
+    }
+
+    return conf->probe && conf->probe->mandatory
+           && kvr_signal_worth(s, ngx_current_msec, conf->probe->interval)
+              == 0;
+}
+
+
+/* whether more than max_waiting= wait inside the engine, by its fresh word */
+ngx_uint_t
+ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    kvr_signal_t  *s;
+
+    if (conf->max_waiting == NGX_CONF_UNSET || conf->probe == NULL) {
+        return 0;
+    }
+
+    s = &conf->zone->sh->registry->peer[id].signal;
+
+    return kvr_get(&s->set) & KVR_METRICS_WAITING
+           && (ngx_int_t) kvr_get(&s->waiting) > conf->max_waiting
+           && kvr_signal_worth(s, ngx_current_msec, conf->probe->interval)
+              > 0.5;
+}

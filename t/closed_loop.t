@@ -1,0 +1,172 @@
+#!/usr/bin/perl
+
+# The closed loop: predicted against delivered cached tokens.  An engine that
+# forgets is found out by its responses alone, after three prefixes and no
+# less; one that says nothing of its cache is left alone.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
+                    '--output-tokens', 500,
+                    '--enable-prompt-tokens-details');
+my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:4m;
+    log_format kv '$arg_n $kvroute_prompt_tokens $kvroute_cached_tokens '
+                  '$kvroute_matched_bytes';
+    access_log %%DIR%%/access.log kv;
+
+    upstream a { zone a 64k; kvroute kv_cache zone=z;
+                 server 127.0.0.1:%%E0%%; server 127.0.0.1:%%E1%% down; }
+    upstream b { zone b 64k; kvroute kv_cache zone=z;
+                 server 127.0.0.1:%%E1%%; server 127.0.0.1:%%E0%% down; }
+    upstream mute { zone mute 64k; kvroute kv_cache zone=z;
+                    server 127.0.0.1:%%E2%%; server 127.0.0.1:%%E0%% down; }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /a/ { proxy_pass http://a/; }
+        location /b/ { proxy_pass http://b/; }
+        location /mute/ { proxy_pass http://mute/; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+sub cache { return $t->peer($_[0], $_[1])->{cache}; }
+
+my $n = 0;
+
+sub ask {
+    my ($up, $seed, $len) = @_;
+
+    $t->post("/$up/v1/chat/completions?n=" . ++$n,
+             chat(text($len || 8000, $seed), max_tokens => 1));
+}
+
+# predictions hold
+
+for my $seed (1 .. 6) {
+    ask('a', $seed) for 1 .. 3;
+}
+
+my $c = cache('a', $e[0]);
+is($c->{responses}, 17, 'responses that tell of cached tokens');
+cmp_ok($c->{delivered_tokens}, '>', 0.95 * $c->{predicted_tokens},
+       'what was predicted is delivered');
+cmp_ok($c->{delivered_tokens}, '<', 1.05 * $c->{predicted_tokens},
+       'and no more');
+is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing missed');
+cmp_ok($c->{bytes_per_token}, '>', 3, 'bytes per token');
+cmp_ok($c->{bytes_per_token}, '<', 4.5, 'bytes per token');
+
+# forgotten: the first two prefixes prove nothing, nor does one again and again
+
+$t->control($e[0], { reset_cache => JSON::PP::true });
+
+ask('a', 1);
+$c = cache('a', $e[0]);
+is("$c->{missed} $c->{flushes_usage}", '1 0', 'one prefix missed');
+
+ask('a', 2);
+$c = cache('a', $e[0]);
+is("$c->{missed} $c->{flushes_usage}", '2 0', 'two');
+
+ask('a', 3);
+$c = cache('a', $e[0]);
+is("$c->{missed} $c->{flushes_usage}", '3 1', 'three: it has forgotten');
+
+# what it was taught since then stays, what was before is gone
+
+my %line;
+
+sub line {
+    my ($n) = @_;
+    wait_for(sub { ($line{$n}) = $t->access_log() =~ /^$n (.*)$/m });
+    return split / /, $line{$n};
+}
+
+ask('a', 1);
+cmp_ok((line($n))[2], '>', 7000, 'a newer lesson stays');
+ask('a', 5);
+is((line($n))[2], 0, 'an older one is gone');
+
+# at most once a minute
+
+ask('a', $_) for 1 .. 6;
+$t->control($e[0], { reset_cache => JSON::PP::true });
+ask('a', $_) for 1 .. 6;
+is(cache('a', $e[0])->{flushes_usage}, 1, 'not twice in a minute');
+
+# one prefix alone, common to many, does not prove it
+
+ask('b', 20) for 1 .. 2;
+$t->control($e[1], { reset_cache => JSON::PP::true });
+ask('b', 20);
+$t->control($e[1], { reset_cache => JSON::PP::true });
+ask('b', 20);
+$t->control($e[1], { reset_cache => JSON::PP::true });
+ask('b', 20);
+$t->control($e[1], { reset_cache => JSON::PP::true });
+ask('b', 20);
+is(cache('b', $e[1])->{flushes_usage}, 0, 'one prefix four times is no proof');
+
+# who never tells of cached tokens is not taken to have none
+
+for my $seed (1 .. 5) {
+    ask('mute', $seed) for 1 .. 2;
+}
+
+$c = cache('mute', $mute);
+is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
+   'an engine that does not tell');
+
+# the reply of one turn is part of the next one's prompt
+
+for my $case ([ 'chat/completions', 'whole' ], [ 'chat/completions', 'stream' ],
+              [ 'messages', 'stream' ])
+{
+    my ($api, $mode) = @$case;
+    my @arg = (max_tokens => 500, stream => $mode eq 'stream' ? JSON::PP::true
+                                                              : JSON::PP::false);
+    my @m = ({ role => 'user', content => text(3000, 50 + $n) });
+    my $r = $t->post("/b/v1/$api?n=" . ++$n, chat(\@m, @arg));
+
+    my $reply = $mode eq 'whole'
+        ? JSON::PP::decode_json($r->{body})->{choices}[0]{message}{content}
+        : join '', map {
+              my $e = eval { JSON::PP::decode_json($_) };
+              $e->{choices} ? $e->{choices}[0]{delta}{content} // ''
+                            : ref $e->{delta} ? $e->{delta}{text} // '' : '';
+          } $r->{body} =~ /^data: (\{.*)/mg;
+
+    cmp_ok(length $reply, '>', 1900, "$api, $mode: a reply");
+
+    $t->post("/b/v1/$api?n=" . ++$n,
+             chat([ @m, { role => 'assistant', content => $reply },
+                    { role => 'user', content => 'go on ' x 100 } ],
+                  max_tokens => 1));
+
+    my ($tokens, $cached, $matched) = line($n);
+    cmp_ok($matched, '>', 3000 + length($reply) - 300,
+           "$api, $mode: is predicted to be cached");
+
+    # Anthropic's usage counts what is cached apart
+
+    cmp_ok($cached * 4, '>', 3000 + length($reply) - 300,
+           "$api, $mode: and is cached");
+}
+
+$t->done();

@@ -1,0 +1,59 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The input is what an engine answers to a scrape, and the value of its ORCA
+ * header: in one piece and in pieces the same must be found.
+ */
+
+
+#include "util.h"
+#include "kvr_metrics.h"
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t         n, off;
+    util_rng_t     r;
+    kvr_metrics_t  m;
+
+    static kvr_metrics_reader_t  whole, pieces;
+
+    r.state = util_digest(data, size);
+
+    kvr_metrics_init(&whole);
+    kvr_metrics_read(&whole, data, size);
+    kvr_metrics_end(&whole);
+
+    kvr_metrics_init(&pieces);
+
+    for (off = 0; off < size; off += n) {
+        n = 1 + util_below(&r, (unsigned) kvr_min(size - off, 60));
+        kvr_metrics_read(&pieces, data + off, n);
+    }
+
+    kvr_metrics_end(&pieces);
+
+    util_check(whole.m.set == pieces.m.set
+               && whole.m.running == pieces.m.running
+               && whole.m.capacity == pieces.m.capacity
+               && whole.m.loras == pieces.m.loras, "pieces");
+
+    util_check(!(whole.m.set & KVR_METRICS_KV)
+               || (whole.m.kv >= 0 && whole.m.kv < 1.01), "kv");
+
+    memset(&m, 0, sizeof(m));
+    (void) kvr_metrics_orca(&m, data, size);
+
+    return 0;
+}
+
+
+#include "main.h"

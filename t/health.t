@@ -1,0 +1,160 @@
+#!/usr/bin/perl
+
+# Health: a peer that loads is starting, one that fails is left out and warmed
+# up when it is back, one under pressure is spared but has not failed; when all
+# are down they are tried anyway.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+my $dir = $t->{dir};
+
+my @e = $t->engines(3, '--hardware', 'none', '--model', 'm');
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    log_format kv '$upstream_addr $status $kvroute_reason';
+    access_log %%DIR%%/access.log kv;
+
+    upstream h {
+        zone h 64k;
+        kvroute least_request zone=z slow_start=1s;
+        server 127.0.0.1:%%E0%% max_fails=1 fail_timeout=60s;
+        server 127.0.0.1:%%E1%% max_fails=1 fail_timeout=60s;
+        server 127.0.0.1:%%E2%% max_fails=1 fail_timeout=60s;
+        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=200ms;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /v1/ {
+            proxy_pass http://h;
+            proxy_next_upstream error timeout http_503 http_429
+                                non_idempotent;
+        }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+sub state { return $t->peer('h', $_[0])->{health}; }
+
+sub becomes {
+    my ($port, $state, $name) = @_;
+
+    ok(wait_for(sub { state($port) eq $state }, 20), "$name: $state")
+        or diag(state($port));
+}
+
+# asked by way of another engine, since this one may be down
+
+sub control {
+    my ($port, $what) = @_;
+    my ($i) = grep { $e[$_] == $port } 0 .. 2;
+    my $r = $what ? $t->post("/control?replica=$i",
+                             JSON::PP->new->encode($what),
+                             port => $e[($i + 1) % 3])
+                  : $t->get("/control?replica=$i",
+                            port => $e[($i + ($i == 2)) % 3]);
+
+    return JSON::PP::decode_json($r->{body});
+}
+
+# requests, and how many each of the engines got
+
+sub spread {
+    my ($n) = @_;
+    my @before = map { control($_)->{generate_requests} } @e;
+    my $bad = 0;
+
+    for (1 .. $n) {
+        my $r = $t->post('/v1/chat/completions', chat(text(200, $_)));
+        $bad++ if $r->{status} != 200;
+    }
+
+    my @after = map { control($_)->{generate_requests} } @e;
+
+    return ($bad, map { $after[$_] - $before[$_] } 0 .. 2);
+}
+
+becomes($_, 'up', "engine $_") for @e;
+
+my ($bad, @n) = spread(30);
+is("$bad @n", '0 10 10 10', 'all have their share');
+
+# a failing check
+
+$t->control($e[0], { health_status => 500 });
+becomes($e[0], 'down', 'a sick engine');
+($bad, @n) = spread(10);
+is("$bad $n[0]", '0 0', 'is left out');
+
+$t->control($e[0], { health_status => 200 });
+becomes($e[0], 'up', 'a recovered engine');
+ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }, 20), 'is used again');
+
+# what a client would have done wrong is no failure of the engine
+
+$t->control($e[0], { health_status => 404 });
+my $c = $t->control($e[0])->{connections};
+wait_for(sub { $t->control($e[0])->{connections} > $c + 10 });
+is(state($e[0]), 'up', '404 is no failure');
+$t->control($e[0], { health_status => 200 });
+
+# loading: at once, without any failures to be counted
+
+$t->control($e[1], { loading_s => 1.5 });
+becomes($e[1], 'starting', 'an engine that loads its model');
+($bad, @n) = spread(10);
+is("$bad $n[1]", '0 0', 'gets nothing meanwhile');
+becomes($e[1], 'up', 'an engine that has loaded');
+
+# an engine that is gone, and back
+
+control($e[2], { down => JSON::PP::true });
+becomes($e[2], 'down', 'an engine that is gone');
+($bad, @n) = spread(10);
+is($bad, 0, 'is missed by nobody');
+my $flushed = $t->peer('h', $e[2])->{cache}{flushes_probe};
+control($e[2], { down => JSON::PP::false });
+becomes($e[2], 'up', 'an engine that is back');
+is($t->peer('h', $e[2])->{cache}{flushes_probe}, $flushed + 1,
+   'has an empty cache');
+
+# all down: tried anyway
+
+$t->control($_, { health_status => 503 }) for @e;
+becomes($_, 'down', "engine $_") for @e;
+($bad, @n) = spread(9);
+is($bad, 0, 'all down: requests are served anyway');
+$t->control($_, { health_status => 200 }) for @e;
+becomes($_, 'up', "engine $_") for @e;
+
+# pressure: spared for a while, not failed
+
+my $fails = $t->peer('h', $e[0])->{fails};
+$t->control($e[0], { fault => 'status=503', fault_rate => 1, fault_count => 1,
+                     retry_after => 2 });
+ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
+                  $t->peer('h', $e[0])->{pressed} }, 20),
+   '503 with Retry-After is pressure');
+is($t->peer('h', $e[0])->{state}, 'up', 'not a failure');
+is($t->peer('h', $e[0])->{fails}, $fails, 'indeed none');
+($bad, @n) = spread(6);
+is("$bad $n[0]", '0 0', 'it is spared');
+ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
+
+# checks that time out do not fence an engine that serves its clients
+
+$t->control($e[0], { delay_ms => 0 });
+
+$t->done();

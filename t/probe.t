@@ -1,0 +1,213 @@
+#!/usr/bin/perl
+
+# Asking engines: capacity, load of others, restarts, in every dialect; answers
+# that are late, wrong, huge or missing; reloads and quitting with probes on.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# one engine of each kind, all with the same cache
+
+my @kinds = qw(vllm vllm-old sglang trtllm tgi llamacpp);
+my %port;
+
+for my $kind (@kinds) {
+    ($port{$kind}) = $t->engines(1, '--hardware', 'none', '--engine', $kind,
+                                 '--model', 'm', '--kv-cache-size', 2048,
+                                 '--block-size', 16);
+}
+
+my ($ranks) = $t->engines(1, '--hardware', 'none', '--model', 'm',
+                          '--kv-cache-size', 2048, '--block-size', 16,
+                          '--metrics-engines', 2);
+my ($loads) = $t->engines(1, '--hardware', 'none', '--engine', 'sglang',
+                          '--model', 'm', '--kv-cache-size', 2048,
+                          '--block-size', 16, '--disable-metrics');
+my ($slow) = $t->engines(1, '--model', 'm', '--enable-prompt-tokens-details',
+                         '--output-tokens', 1000);
+
+my $conf = <<'EOF';
+http {
+%%TEMP%%
+    kvroute_zone zone=z:4m;
+
+    upstream all {
+        zone all 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        server 127.0.0.1:%%E2%%;
+        server 127.0.0.1:%%E3%%;
+        server 127.0.0.1:%%E4%%;
+        server 127.0.0.1:%%E5%%;
+        server 127.0.0.1:%%E6%%;
+        server 127.0.0.1:%%E7%%;
+        kvroute_probe interval=50ms timeout=1s;
+    }
+    upstream slow {
+        zone slow 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E8%%;
+        kvroute_probe interval=50ms engine=vllm path=/metrics;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.2:%%E0%%;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /v1/ { proxy_pass http://all; proxy_buffering off; }
+        location /one/ { proxy_pass http://one/; proxy_buffering off; }
+        location /slow/ { proxy_pass http://slow/; proxy_buffering off; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+$t->conf($conf);
+$t->run();
+
+sub peer { return $t->peer('all', $_[0]); }
+sub engine { return peer($_[0])->{engine}; }
+
+# --- capacity, in tokens of the engine and bytes of the index
+
+my $tokens = 2048 * 16;
+
+for my $kind (grep { $_ ne 'llamacpp' } @kinds) {
+    ok(wait_for(sub { (engine($port{$kind})->{capacity_tokens} || 0)
+                      == $tokens }, 10), "$kind: capacity");
+    is(peer($port{$kind})->{capacity_bytes}, $tokens * 4 * 1.25,
+       "$kind: in bytes");
+    is(engine($port{$kind})->{name}, $kind =~ s/-old//r, "$kind: known");
+}
+
+ok(wait_for(sub { (engine($ranks)->{capacity_tokens} || 0) == $tokens }, 10),
+   'ranks are summed');
+ok(wait_for(sub { (engine($loads)->{capacity_tokens} || 0) == $tokens }, 10),
+   'sglang without metrics: its loads');
+ok(wait_for(sub { defined engine($port{llamacpp})->{running} }, 10),
+   'llama.cpp: no capacity, but load');
+ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
+
+# --- requests of others, and not our own
+
+$t->post('/control', '{"metrics": "ok", "fake_metrics":'
+                     . ' {"running-requests": 7, "waiting-requests": 2}}',
+         port => $slow);
+
+my $own = $t->start('POST /slow/v1/chat/completions',
+                    chat('x', stream => JSON::PP::true, max_tokens => 1000));
+$t->read_until($own, qr/data: /);
+
+my $e;
+ok(wait_for(sub { $e = $t->peer('slow', $slow)->{engine};
+                  ($e->{foreign} || 0) == 8 }, 10), 'load of others')
+    or diag(JSON::PP->new->encode($e));
+close $own;
+
+# --- a restart
+
+my $body = chat(text(8000, 1), max_tokens => 1);
+
+sub restarted {
+    my ($kind) = @_;
+
+    my $p = $port{$kind};
+    my $before = peer($p)->{cache}{flushes_probe};
+
+    wait_for(sub { $t->post('/v1/chat/completions', $body);
+                   ($t->control($p)->{requests} || 0) > 0 }, 10);
+    wait_for(sub { (engine($p)->{cache_queries} || 1) > 0 }, 10);
+
+    $t->control($p, { restart => JSON::PP::true });
+
+    ok(wait_for(sub { peer($p)->{cache}{flushes_probe} > $before }, 10),
+       "$kind: a restart is noticed");
+}
+
+# --- answers that are of no use
+
+for my $mode (qw(garbage huge empty 404 500 frozen)) {
+    my $asked = engine($port{vllm})->{probes};
+
+    $t->control($port{vllm}, { metrics => $mode });
+
+    ok(wait_for(sub { engine($port{vllm})->{probes} > $asked + 3 }, 20),
+       "metrics $mode: asked on");
+    is($t->post('/one/v1/chat/completions', chat('x'))->{status}, 200,
+       "metrics $mode: requests are served");
+    is(peer($port{vllm})->{capacity_bytes}, $tokens * 4 * 1.25,
+       "metrics $mode: what was known stays");
+}
+
+$t->control($port{vllm}, { metrics => 'ok', metrics_delay_ms => 5000 });
+my $failed = engine($port{vllm})->{failed};
+ok(wait_for(sub { engine($port{vllm})->{failed} > $failed }, 20),
+   'an answer that is late counts as none');
+cmp_ok(engine($port{vllm})->{age_ms}, '>', 100, 'and what is known grows old');
+$t->control($port{vllm}, { metrics_delay_ms => 0 });
+
+# --- an engine that is gone and back
+
+restarted('vllm');
+
+$t->kill_engine($port{sglang});
+my $flushed = peer($port{sglang})->{cache}{flushes_probe};
+my $n = engine($port{sglang})->{failed};
+ok(wait_for(sub { engine($port{sglang})->{failed} > $n }, 10), 'gone');
+$t->start_engine($port{sglang}, 1, '--hardware', 'none', '--engine', 'sglang',
+                 '--model', 'm');
+ok(wait_for(sub { peer($port{sglang})->{cache}{flushes_probe} > $flushed }, 10),
+   'back, with an empty cache');
+
+# --- reloads, with probes running
+
+for (1 .. 20) {
+    $t->reload();
+}
+
+$n = engine($port{vllm})->{probes};
+ok(wait_for(sub { engine($port{vllm})->{probes} > $n + 5 }, 10),
+   'asked on after 20 reloads');
+
+# the old workers ask no more: the rate is that of one
+
+$n = $t->control($port{tgi})->{connections};
+
+my $start = Time::HiRes::time();
+ok($t->stop('QUIT'), 'quits');
+cmp_ok(Time::HiRes::time() - $start, '<', 5, 'at once');
+delete $t->{master};
+
+# --- configuration
+
+$t->expect_log(qr/\[emerg\]/);
+
+for my $case (
+    [ 'kvroute_probe interval=0;', 'invalid value in parameter "interval=0"' ],
+    [ 'kvroute_probe engine=x;', 'invalid value in parameter "engine=x"' ],
+    [ 'kvroute_probe addr=:;', 'invalid value in parameter "addr=:"' ],
+    [ 'kvroute_probe port=70000;', 'value of parameter "port=70000"' ],
+    [ 'kvroute_probe fails=1;', 'invalid parameter "fails=1"' ],
+    [ 'kvroute_probe path=x;', 'invalid value in parameter "path=x"' ],
+    [ 'kvroute_health uri=;', 'invalid value in parameter "uri="' ],
+    [ 'kvroute_health fails=0;', 'value of parameter "fails=0"' ],
+    [ 'kvroute_health engine=vllm;', 'invalid parameter "engine=vllm"' ],
+    [ 'kvroute_probe; kvroute_probe;', '"kvroute_probe" directive is dupl' ])
+{
+    $t->conf($conf =~ s/kvroute_probe interval=50ms timeout=1s;/$case->[0]/r);
+    my ($ok, $out) = $t->check();
+    ok(!$ok && index($out, $case->[1]) >= 0, $case->[0]) or diag($out);
+}
+
+$t->done();

@@ -1,0 +1,187 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_loop: when a peer has forgotten, when it has not, and what becomes of
+ * its capacity and its bytes per token.
+ */
+
+
+#include "util.h"
+#include "kvr_loop.h"
+
+
+static kvr_loop_t  loop;
+
+
+static int
+take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
+    uint32_t now, uint64_t *floor)
+{
+    kvr_loop_response_t  r;
+
+    memset(&r, 0, sizeof(r));
+
+    r.bytes = 40000;
+    r.matched = matched;
+    r.prompt = 10000;
+    r.cached = cached;
+    r.completion = 1;
+    r.key = key;
+    r.clock = clock;
+    r.kind = 3;
+    r.block = 256;
+    r.reported = 1;
+
+    return kvr_loop_take(&loop, &r, now, floor);
+}
+
+
+static void
+fresh(void)
+{
+    memset((void *) &loop, 0, sizeof(loop));
+}
+
+
+START_TEST(test_loop_forgot)
+{
+    int       rc;
+    uint64_t  floor;
+
+    /* it must have delivered before */
+
+    fresh();
+
+    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_LOOP_MISSED, "1");
+    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_LOOP_MISSED, "2");
+    util_check(take(20000, 0, 3, 12, 100, &floor) == KVR_LOOP_MISSED, "3");
+
+    fresh();
+
+    util_check(take(20000, 5000, 9, 5, 100, &floor) == 0, "a hit");
+    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_LOOP_MISSED, "1");
+    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_LOOP_MISSED, "2");
+
+    /* the same again is no further proof, nor a prompt nobody knew */
+
+    util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_LOOP_MISSED, "1");
+    util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_LOOP_MISSED, "2");
+    util_check(take(0, 0, 7, 13, 100, &floor) == 0, "cold");
+    util_check(take(0, 4000, 7, 13, 100, &floor) == 0, "surprise");
+
+    rc = take(20000, 2000, 3, 14, 100, &floor);
+    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 10,
+               "%d %lu", rc, (unsigned long) floor);
+    util_check(loop.by_usage == 1 && loop.missed == 5, "counts");
+
+    /* not within a minute, and not before another hit */
+
+    util_check(take(20000, 5000, 9, 20, 110, &floor) == 0, "a hit");
+    util_check(take(20000, 0, 1, 21, 120, &floor) == KVR_LOOP_MISSED, "1");
+    util_check(take(20000, 0, 2, 22, 130, &floor) == KVR_LOOP_MISSED, "2");
+    util_check(take(20000, 0, 3, 23, 159, &floor) == KVR_LOOP_MISSED, "3");
+    rc = take(20000, 0, 4, 24, 161, &floor);
+    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 21,
+               "%d %lu", rc, (unsigned long) floor);
+
+    /* a hit in between starts anew */
+
+    util_check(take(20000, 5000, 9, 30, 300, &floor) == 0, "a hit");
+    (void) take(20000, 0, 1, 31, 300, &floor);
+    (void) take(20000, 0, 2, 32, 300, &floor);
+    (void) take(20000, 4990, 3, 33, 300, &floor);
+    util_check(take(20000, 0, 4, 34, 300, &floor) == KVR_LOOP_MISSED, "one");
+
+    /* less than four blocks are none */
+
+    util_check(take(1000, 0, 5, 35, 300, &floor) == 0, "short");
+    util_check(take(1024, 0, 5, 35, 300, &floor) == KVR_LOOP_MISSED, "four");
+
+    /* half of it is enough */
+
+    util_check(take(20000, 2500, 6, 35, 300, &floor) == 0, "half");
+}
+END_TEST
+
+
+/* an absent field counts as none only for who has had it, since its restart */
+START_TEST(test_loop_absent)
+{
+    uint64_t  floor;
+
+    fresh();
+
+    util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "never told");
+    util_check(loop.responses == 0, "not counted");
+
+    util_check(take(20000, 5000, 1, 1, 1, &floor) == 0, "told");
+    util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_LOOP_MISSED, "none");
+    util_check(loop.responses == 2, "counted");
+
+    kvr_loop_restart(&loop);
+
+    util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "restarted");
+}
+END_TEST
+
+
+START_TEST(test_loop_numbers)
+{
+    int       i;
+    double    f;
+    uint64_t  floor;
+
+    fresh();
+
+    util_check(kvr_loop_bytes(&loop) == 4 && kvr_loop_factor(&loop) == 1,
+               "to begin with");
+
+    (void) take(20000, 5000, 1, 1, 1, &floor);
+
+    util_check(kvr_loop_bytes(&loop) == 4, "%f", kvr_loop_bytes(&loop));
+    util_check(loop.predicted == 5000 && loop.delivered == 5000
+               && loop.prompt == 10000, "tokens");
+
+    /* within bounds, whatever comes */
+
+    for (i = 0; i < 2000; i++) {
+        (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
+    }
+
+    f = kvr_loop_factor(&loop);
+    util_check(f == 0.25, "%f", f);
+
+    for (i = 0; i < 2000; i++) {
+        (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
+    }
+
+    f = kvr_loop_factor(&loop);
+    util_check(f == 2, "%f", f);
+
+    for (i = 0; i < 4000; i++) {
+        (void) take(20000, 5000, (uint64_t) i, 1, 1, &floor);
+    }
+
+    f = kvr_loop_factor(&loop);
+    util_check(f > 0.95 && f < 1.3, "%f", f);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("loop");
+
+    util_add(s, "forgot", test_loop_forgot);
+    util_add(s, "absent", test_loop_absent);
+    util_add(s, "numbers", test_loop_numbers);
+
+    return util_run(s);
+}

@@ -1,0 +1,224 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_signal: restarts, load of others, preemptions, age, health.
+ */
+
+
+#include "util.h"
+#include "kvr_signal.h"
+
+
+static kvr_signal_t   sig;
+static kvr_metrics_t  m;
+
+
+static void
+fresh(void)
+{
+    kvr_signal_reset(&sig);
+    memset(&m, 0, sizeof(m));
+}
+
+
+START_TEST(test_signal_restart)
+{
+    fresh();
+
+    m.set = KVR_METRICS_QUERIES|KVR_METRICS_HITS|KVR_METRICS_CAPACITY;
+    m.queries = 1000;
+    m.hits = 500;
+    m.capacity = 64;
+
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 1) == KVR_SIGNAL_CAPACITY,
+               "first");
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 2) == 0, "the same");
+
+    /* the sum of several processes varies */
+
+    m.queries = 900;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 3) == 0, "a little less");
+
+    m.queries = 10;
+    m.hits = 0;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 4) == KVR_SIGNAL_RESTARTED,
+               "from the beginning");
+
+    /* where there is a time of start it decides */
+
+    m.set |= KVR_METRICS_START;
+    m.start = 1.7e9;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 5) == 0, "a new field");
+    m.queries = 0;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == 0, "the same process");
+    m.start = 1.7e9 + 1;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == 0, "rounded");
+    m.start = 1.7e9 + 60;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == KVR_SIGNAL_RESTARTED,
+               "another one");
+}
+END_TEST
+
+
+START_TEST(test_signal_foreign)
+{
+    fresh();
+
+    m.set = KVR_METRICS_RUNNING|KVR_METRICS_WAITING;
+    m.running = 5;
+    m.waiting = 4;
+
+    (void) kvr_signal_take(&sig, &m, 2, 1, 1);
+    util_check(sig.foreign == 0, "once is nothing");
+
+    (void) kvr_signal_take(&sig, &m, 1, 3, 2);
+    util_check(sig.foreign == 6, "%u", sig.foreign);
+
+    (void) kvr_signal_take(&sig, &m, 9, 12, 3);
+    util_check(sig.foreign == 0, "all ours");
+
+    m.set = 0;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 4);
+    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+    util_check(sig.foreign == 0, "nothing told is nothing there");
+}
+END_TEST
+
+
+START_TEST(test_signal_worth)
+{
+    fresh();
+
+    util_check(kvr_signal_worth(&sig, 5000, 1000) == 0, "never told");
+
+    (void) kvr_signal_take(&sig, &m, 0, 0, 10000);
+
+    util_check(kvr_signal_worth(&sig, 9000, 1000) == 1, "clock put back");
+    util_check(kvr_signal_worth(&sig, 12000, 1000) == 1, "new");
+    util_check(kvr_signal_worth(&sig, 13500, 1000) == 0.5, "older");
+    util_check(kvr_signal_worth(&sig, 15000, 1000) == 0, "old");
+    util_check(kvr_signal_worth(&sig, UINT64_MAX, 1000) == 0, "very old");
+}
+END_TEST
+
+
+START_TEST(test_signal_preemptions)
+{
+    int       i;
+    uint32_t  cap;
+
+    fresh();
+
+    m.set = KVR_METRICS_RUNNING|KVR_METRICS_PREEMPTIONS;
+    m.running = 40;
+    m.preemptions = 7;
+
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    util_check(sig.cap == 0, "what was before");
+
+    m.preemptions = 9;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 2);
+    util_check(sig.cap == 30, "%u", sig.cap);
+
+    cap = 30;
+
+    for (i = 0; i < 100 && sig.cap; i++) {
+        (void) kvr_signal_take(&sig, &m, 0, 0, 3);
+        util_check(sig.cap == 0 || sig.cap > cap, "%u", sig.cap);
+        cap = sig.cap;
+    }
+
+    util_check(i > 10 && sig.cap == 0, "slowly, and then none: %d", i);
+
+    /* a counter that begins again is no preemption */
+
+    m.set |= KVR_METRICS_QUERIES;
+    m.queries = 1000;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 4);
+    m.queries = 0;
+    m.preemptions = 20;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+    util_check(sig.cap == 0, "restarted");
+}
+END_TEST
+
+
+START_TEST(test_signal_health)
+{
+    int  rc;
+
+    fresh();
+
+#define check(result, now)  kvr_signal_check(&sig, result, 2, 2, 1000, now)
+
+    rc = check(KVR_CHECK_FAIL, 1);
+    util_check(rc == 0 && sig.health == KVR_HEALTH_UP, "one");
+    rc = check(KVR_CHECK_FAIL, 1);
+    util_check(rc == 0 && sig.health == KVR_HEALTH_DOWN, "two");
+    rc = check(KVR_CHECK_PASS, 1);
+    util_check(rc == 0 && sig.health == KVR_HEALTH_DOWN, "one pass");
+    rc = check(KVR_CHECK_PASS, 1);
+    util_check(rc == 1 && sig.health == KVR_HEALTH_UP, "back");
+    rc = check(KVR_CHECK_LOADING, 1);
+    util_check(rc == 0 && sig.health == KVR_HEALTH_STARTING, "loading");
+    (void) check(KVR_CHECK_PASS, 1);
+    rc = check(KVR_CHECK_PASS, 1);
+    util_check(rc == 1 && sig.health == KVR_HEALTH_UP, "loaded");
+
+    /* busy with what it does for our clients */
+
+    sig.success = 10000;
+    (void) check(KVR_CHECK_TIMEOUT, 11000);
+    (void) check(KVR_CHECK_TIMEOUT, 12000);
+    (void) check(KVR_CHECK_TIMEOUT, 12900);
+    util_check(sig.health == KVR_HEALTH_UP, "busy");
+    (void) check(KVR_CHECK_TIMEOUT, 13000);
+    (void) check(KVR_CHECK_TIMEOUT, 14000);
+    util_check(sig.health == KVR_HEALTH_DOWN, "hangs");
+}
+END_TEST
+
+
+START_TEST(test_signal_lora)
+{
+    fresh();
+
+    m.set = KVR_METRICS_LORA;
+    m.max_loras = 2;
+    m.loras = 1;
+    m.lora[0] = kvr_metrics_lora("a", 1);
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+
+    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("a", 1)) == 1, "has");
+    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == 0, "room");
+
+    m.loras = 2;
+    m.lora[1] = kvr_metrics_lora("c", 1);
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+
+    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("c", 1)) == 1, "has");
+    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == -1, "full");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("signal");
+
+    util_add(s, "restart", test_signal_restart);
+    util_add(s, "foreign", test_signal_foreign);
+    util_add(s, "worth", test_signal_worth);
+    util_add(s, "preemptions", test_signal_preemptions);
+    util_add(s, "health", test_signal_health);
+    util_add(s, "lora", test_signal_lora);
+
+    return util_run(s);
+}
