@@ -222,6 +222,7 @@ struct ngx_http_kvroute_ctx_s {
     uint32_t                     output;    /* tokens asked for at most */
 
     ngx_str_t                    hint[KVR_PROMPT_FIELDS];
+    int32_t                      priority;  /* as the body has it */
 
     ngx_msec_t                   ttft;
 
@@ -236,6 +237,7 @@ struct ngx_http_kvroute_ctx_s {
     unsigned                     parsed:1;  /* and gave a prompt */
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
+    unsigned                     prioritized:1;
 };
 
 
@@ -444,6 +446,8 @@ void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);

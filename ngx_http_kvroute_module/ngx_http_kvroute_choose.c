@@ -641,8 +641,13 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = ngx_http_kvroute_capped(conf, id,
-                              ngx_http_kvroute_attempt_resident(at->ctx), w);
+    unit = sh->unit * KVR_BLOCK;
+
+    if (at->matched) {
+        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
+    }
+
+    c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
 
     ngx_http_kvroute_signal_candidate(at, c, id);
 
@@ -654,11 +659,6 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     if (at->models) {
         c->other = !(at->models >> id & 1);
         c->evicts = (at->evicts >> id & 1);
-    }
-
-    if (at->matched) {
-        unit = sh->unit * KVR_BLOCK;
-        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
     }
 
     if (at->chunks) {
@@ -686,14 +686,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * Whether a peer has all the work that it may have, for a request that will need
- * so many bytes of context there.  own: a reservation that does not count.
+ * Whether a peer has all the work that it may have.  bytes: of the request that
+ * must find room in the engine's cache, or 0.  own: a reservation that does not
+ * count.
  */
 ngx_uint_t
 ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     uint64_t bytes, ngx_http_kvroute_wait_t *own)
 {
-    uint64_t                   pending, resident;
+    uint64_t                   pending;
     kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -713,16 +714,14 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     }
 
     pending = kvr_load_get(sh->load, id).pending;
-    resident = kvr_load_get(sh->load, kvr_registry_resident(id)).pending;
 
     if (own && own->held && own->id == id) {
         pending -= ngx_min(own->pending, pending);
-        resident -= ngx_min(own->resident, resident);
     }
 
     if (conf->target_ttft) {
-        return kvr_registry_capped(peer, conf->target_ttft, pending, resident,
-                                   bytes);
+        return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
+                                   ngx_http_kvroute_signal_fresh(conf, id));
     }
 
     return pending >= conf->max_pending;

@@ -65,6 +65,7 @@ struct ngx_http_kvroute_wait_s {
     uint32_t                     seat;
     uint64_t                     pending;
     uint64_t                     resident;
+    uint64_t                     bytes;     /* to fit in the cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
 

@@ -89,6 +89,17 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     peers = conf->upstream->peer.data;
     full = 0;
 
+    /* past the knee engines' caches are full: then there is more to look at */
+
+    w->bytes = 0;
+
+    if (kvr_queue_depth(conf->queue->shm_zone->data, KVR_QUEUE_CLASSES - 1,
+                        ngx_current_msec)
+        > KVR_QUEUE_LONG * conf->list[0].number)
+    {
+        w->bytes = w->ctx->bytes + w->ctx->extra;
+    }
+
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
         switch (ngx_http_kvroute_queue_look(w, peers, i, NULL)) {
@@ -204,7 +215,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
                 continue;
             }
 
-            if (ngx_http_kvroute_capped(conf, id, need, NULL)
+            if (ngx_http_kvroute_capped(conf, id, w->bytes, NULL)
                 || kvr_queue_claimed(board, id, &w->item, ngx_current_msec))
             {
                 rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);

@@ -382,6 +382,20 @@ ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
 }
 
 
+/* whether what the engine said last still counts */
+ngx_uint_t
+ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    if (conf->probe == NULL) {
+        return 0;
+    }
+
+    return kvr_signal_worth(&conf->zone->sh->registry->peer[id].signal,
+                            ngx_current_msec, conf->probe->interval)
+           > 0.5;
+}
+
+
 /* whether more than max_waiting= wait inside the engine, by its fresh word */
 ngx_uint_t
 ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
@@ -396,6 +410,5 @@ ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
 
     return kvr_get(&s->set) & KVR_METRICS_WAITING
            && (ngx_int_t) kvr_get(&s->waiting) > conf->max_waiting
-           && kvr_signal_worth(s, ngx_current_msec, conf->probe->interval)
-              > 0.5;
+           && ngx_http_kvroute_signal_fresh(conf, id);
 }

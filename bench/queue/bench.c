@@ -17,7 +17,7 @@
 
 #define KVB_SEEDS     3
 #define KVB_GOOD      5.0
-#define KVB_REQUESTS  6000
+#define KVB_REQUESTS  4000
 
 
 static const char  *kvb_hardware[] = {

@@ -46,6 +46,7 @@ struct kvq_request_s {
     double            given;
     kvr_lesson_t      lesson;
     unsigned          held:1;
+    unsigned          gated:1;       /* the queue is long */
     unsigned          measured:1;
     unsigned          started:1;
     unsigned          out:1;         /* turned away */
@@ -57,6 +58,7 @@ typedef enum {
     KVQ_FIRST,
     KVQ_DONE,
     KVQ_TICKED,
+    KVQ_PROBE,
     KVQ_TIMEOUT
 } kvq_event_e;
 
@@ -216,43 +218,35 @@ kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
 }
 
 
-static uint64_t
-kvq_resident(kvq_request_t *rq)
-{
-    return rq->bytes + KVS_TOKEN_BYTES * rq->req.output_tokens;
-}
-
-
 static void
 kvq_count(kvq_t *q, kvq_request_t *rq, uint32_t replica, int32_t active,
     int32_t unanswered, int64_t pending)
 {
     kvr_load_add(q->load, rq->worker, replica, active, pending);
     kvr_load_add(q->load, rq->worker, kvr_registry_resident(replica),
-                 unanswered, active * (int64_t) kvq_resident(rq));
+                 unanswered, 0);
 }
 
 
 /* as ngx_http_kvroute_capped(); own: its reservation does not count */
 static int
-kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, unsigned own)
+kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, uint64_t bytes,
+    unsigned own)
 {
-    uint64_t  pending, resident;
+    uint64_t  pending;
 
     if (q->conf->target == 0) {
         return 0;
     }
 
     pending = kvr_load_get(q->load, replica).pending;
-    resident = kvr_load_get(q->load, kvr_registry_resident(replica)).pending;
 
     if (own && rq->held && rq->reserved == replica) {
         pending -= rq->pending;
-        resident -= kvq_resident(rq);
     }
 
     return kvr_registry_capped(&q->registry->peer[replica], q->conf->target,
-                               pending, resident, kvq_resident(rq));
+                               pending, bytes, q->conf->probed);
 }
 
 
@@ -276,7 +270,13 @@ kvq_room(void *data, kvr_queue_item_t *item)
         return 1;
     }
 
-    for (i = 0; i < q->conf->replicas && kvq_capped(q, rq, i, 0); i++) {
+    rq->gated = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, kvq_ms(q))
+                > KVR_QUEUE_LONG * q->conf->replicas;
+
+    for (i = 0;
+         i < q->conf->replicas && kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0);
+         i++)
+    {
         /* void */
     }
 
@@ -290,12 +290,13 @@ kvq_room(void *data, kvr_queue_item_t *item)
 
     for (i = 0; i < q->conf->replicas; i++) {
 
-        if (kvq_capped(q, rq, i, 0)) {
+        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
+
+        if (kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0)) {
             continue;
         }
 
         sum = kvr_load_get(q->load, i);
-        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
 
         cost = kvr_score_cost(sum.pending, rq->bytes - held, sum.active,
                               kvr_load_get(q->load, kvr_registry_resident(i))
@@ -306,6 +307,10 @@ kvq_room(void *data, kvr_queue_item_t *item)
             rq->reserved = i;
             rq->pending = rq->bytes - held;
         }
+    }
+
+    if (least == INFINITY) {
+        return 0;
     }
 
     rq->held = 1;
@@ -336,12 +341,12 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
 
         c->weight = 1;
         c->effective_weight = 1;
-        c->full = kvq_capped(q, rq, i, 1);
         c->active = sum.active;
         c->pending = sum.pending;
         c->unanswered = kvr_load_get(q->load, kvr_registry_resident(i)).active;
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
+        c->full = kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 1);
         c->place = i;
         c->idle = q->given - q->last[i];
 
@@ -685,6 +690,47 @@ kvq_timeout(kvq_t *q, kvq_request_t *rq)
 
 
 static void
+kvq_advance(kvq_t *q, uint32_t i)
+{
+    size_t              n, k;
+    const kve_event_t  *ev;
+
+    n = kve_replica_advance(q->replica[i], q->now, &ev);
+
+    for (k = 0; k < n; k++) {
+
+        if (ev[k].type == KVE_FIRST || ev[k].type == KVE_DONE) {
+            kvq_push(q, fmax(ev[k].time, q->now),
+                     ev[k].type == KVE_FIRST ? KVQ_FIRST : KVQ_DONE,
+                     ev[k].req->data);
+        }
+
+        if (ev[k].type == KVE_ABORTED) {
+            abort();
+        }
+    }
+
+    q->next[i] = kve_replica_next(q->replica[i]);
+}
+
+
+/* what an engine tells of itself, once a second */
+static void
+kvq_probe(kvq_t *q)
+{
+    uint32_t      i;
+    kve_stats_t   st;
+
+    for (i = 0; i < q->conf->replicas; i++) {
+        kvq_advance(q, i);
+        kve_replica_stats(q->replica[i], &st);
+        kvr_set(&q->registry->peer[i].signal.kv,
+                (uint32_t) (10000 * st.kv_usage));
+    }
+}
+
+
+static void
 kvq_event(kvq_t *q, kvq_event_t *ev)
 {
     uint32_t  worker;
@@ -707,6 +753,11 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
         kvq_timeout(q, ev->data);
         return;
 
+    case KVQ_PROBE:
+        kvq_probe(q);
+        kvq_push(q, q->now + 1, KVQ_PROBE, NULL);
+        return;
+
     case KVQ_TICKED:
         worker = (uint32_t) (uintptr_t) ev->data;
         kvq_worker_run(q, worker);
@@ -717,31 +768,6 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
             kvq_push(q, q->now + KVQ_TICK, KVQ_TICKED, ev->data);
         }
     }
-}
-
-
-static void
-kvq_advance(kvq_t *q, uint32_t i)
-{
-    size_t              n, k;
-    const kve_event_t  *ev;
-
-    n = kve_replica_advance(q->replica[i], q->now, &ev);
-
-    for (k = 0; k < n; k++) {
-
-        if (ev[k].type == KVE_FIRST || ev[k].type == KVE_DONE) {
-            kvq_push(q, fmax(ev[k].time, q->now),
-                     ev[k].type == KVE_FIRST ? KVQ_FIRST : KVQ_DONE,
-                     ev[k].req->data);
-        }
-
-        if (ev[k].type == KVE_ABORTED) {
-            abort();
-        }
-    }
-
-    q->next[i] = kve_replica_next(q->replica[i]);
 }
 
 
@@ -784,6 +810,10 @@ kvq_create(kvq_t *q)
                 q->conf->probed ? (uint64_t) hw.kv_tokens : 0);
         kvr_index_flush(q->index, i);
         kvr_index_capacity(q->index, i, KVQ_CAPACITY / KVS_UNIT_BYTES, 0);
+    }
+
+    if (q->conf->probed) {
+        kvq_push(q, 0, KVQ_PROBE, NULL);
     }
 
     for (i = 0; i < KVQ_STREAMS; i++) {

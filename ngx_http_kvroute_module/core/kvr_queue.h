@@ -53,6 +53,7 @@
 #define KVR_QUEUE_STALE     250      /* ms */
 #define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
 #define KVR_QUEUE_PEERS     64
+#define KVR_QUEUE_LONG      2        /* waiting, for each peer */
 
 
 typedef struct kvr_queue_item_s  kvr_queue_item_t;

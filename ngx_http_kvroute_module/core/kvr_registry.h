@@ -115,14 +115,14 @@ void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
 
 /*
  * Whether a peer has as much as it should have, with max_pending=auto.  That is
- * the bytes that it is known to prefill in target ms.  And of an engine that has
- * told the size of its cache, what fits in there: past that requests wait inside,
- * in no order, until others have ended.  pending: bytes not prefilled; resident:
- * bytes of context there; bytes: of the one to come.  What is not known does not
- * hold anybody up, nor does one that has the peer for itself wait for more.
+ * the bytes that it is known to prefill in target ms.  And, by the word of its
+ * engine if that is fresh, what still fits in its cache: past that requests wait
+ * inside, in no order, until others have ended.  pending: bytes not prefilled;
+ * bytes: of all of the prompt to come, 0 if the cache does not matter.  What is
+ * not known holds up nobody.
  */
 int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
-    uint64_t resident, uint64_t bytes);
+    uint64_t bytes, int fresh);
 
 
 /*
