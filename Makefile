@@ -177,6 +177,7 @@ include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/sim/Makefile.inc
+include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc
 
 

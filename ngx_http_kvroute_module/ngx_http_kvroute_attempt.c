@@ -23,7 +23,6 @@
 #define NGX_HTTP_KVROUTE_MAX_OUTPUT  2048
 
 
-static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
@@ -49,6 +48,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
     ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
 
+    /* counted before it is uncounted: nobody shall see room in between */
+
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
         at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
     }
@@ -56,7 +59,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
 
 /* bytes of context that a request comes to, at four to a token */
-static uint64_t
+uint64_t
 ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 {
     uint64_t  output;

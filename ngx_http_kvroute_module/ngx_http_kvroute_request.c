@@ -190,6 +190,10 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
                                       pr->field[i].len);
     }
 
+    ctx->prioritized = pr->priority_set;
+    ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
+                                      -INT32_MAX);
+
     if (pr->shape == KVR_PROMPT_NONE) {
         return;
     }

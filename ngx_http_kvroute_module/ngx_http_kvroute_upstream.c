@@ -211,8 +211,6 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
         at->began = ngx_http_kvroute_clock();
     }
 
-    ngx_http_kvroute_queue_consume(at);
-
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }
@@ -229,6 +227,13 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     }
 
     best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+
+    if (best == NULL && peers->next == NULL
+        && ngx_http_kvroute_queue_again(at))
+    {
+        at->over = 1;
+        best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+    }
 
     if (best == NULL) {
         goto failed;
@@ -435,7 +440,7 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i], at->ctx->wait)) {
             tried[n] |= m & ~at->rrp.tried[n];
 
         } else if (!(at->rrp.tried[n] & m)
