@@ -178,6 +178,7 @@ struct ngx_http_kvroute_attempt_s {
     ngx_msec_t                   start;
     uint64_t                     predicted; /* key of what it should hold */
     uint64_t                     clock;     /* the peer's, before */
+    uint64_t                     awaited;   /* see kvr_loop_await() */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
@@ -192,6 +193,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
+    unsigned                     young:1;   /* predicted by a sibling's */
 };
 
 
@@ -425,6 +427,7 @@ void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
 
 /* _probe_conf, _probe */

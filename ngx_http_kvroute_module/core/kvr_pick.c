@@ -249,11 +249,28 @@ uint32_t
 kvr_pick_least_request(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {
+    kvr_by_e  by;
     uint32_t  i;
 
+    by = req->conf->by;
+
+    /*
+     * An engine's word cannot be held against our count of another one's
+     * requests: it is all of them or none.  One that is old is none.
+     */
+
+    if (by == KVR_BY_KV || by == KVR_BY_WAITING) {
+
+        for (i = 0; i < n; i++) {
+            if (!cand[i].out && !cand[i].fresh) {
+                by = KVR_BY_ACTIVE;
+                break;
+            }
+        }
+    }
+
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_pick_load(&cand[i], req->conf->by)
-                       / cand[i].weight;
+        cand[i].cost = kvr_pick_load(&cand[i], by) / cand[i].weight;
     }
 
     d->reason = KVR_REASON_LOAD;
@@ -273,13 +290,11 @@ kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by)
     case KVR_BY_WORK:
         return (double) c->pending + (double) c->resident;
 
-    /* an engine's word that is old is worth less than our own count */
-
     case KVR_BY_KV:
-        return c->fresh ? c->kv : c->active;
+        return c->kv;
 
     case KVR_BY_WAITING:
-        return c->fresh ? c->waiting : c->active;
+        return c->waiting;
 
     default:
         return c->active;

@@ -185,6 +185,13 @@ static const case_t  cases[] = {
       KVR_REASON_LOAD, 2, { { 1, 1, 0, 0, 0, 0, 0, 0, 30, 0 },
                             { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
 
+    { "by waiting, one not fresh", { LR, .by = KVR_BY_WAITING }, 0, 1,
+      KVR_REASON_LOAD, 2, { { 1, 3, 0, 0, 0, FRESH, 0, 0, 0, 0 },
+                            { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
+    { "by kv, one not fresh", { LR, .by = KVR_BY_KV }, 0, 1,
+      KVR_REASON_LOAD, 2, { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0.1 },
+                            { 1, 1, 0, 0, 0, 0, 0, 0, 0, 0 } } },
+
     /* threshold: below it by requests in flight, at it by cost */
 
     { "below the threshold", { KV, .threshold = 0.5 }, 10000, 1,
