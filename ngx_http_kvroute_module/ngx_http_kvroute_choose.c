@@ -13,7 +13,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "ngx_http_kvroute_queue.h"
 
 
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
@@ -122,7 +122,10 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     case KVR_POLICY_PREFIX:
         ngx_http_kvroute_match_prefix(r, at);
-        return;
+
+        /* what is held matters when a peer is drained, or learns this */
+
+        break;
 
     case KVR_POLICY_KV_CACHE:
         break;
@@ -145,7 +148,9 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_match_model(at);
+    if (at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+        ngx_http_kvroute_match_model(at);
+    }
 
     if (ctx->entries == 0) {
         return;
@@ -495,8 +500,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         id = list->id[i];
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-
+        if (!at->over
+            && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
+        {
             /* this request goes elsewhere, the session does not */
 
             at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
@@ -601,12 +607,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     uint32_t                      since, age;
     uint64_t                      unit;
     kvr_peer_t                   *known;
+    ngx_uint_t                    mine;
     kvr_load_sum_t                sum;
+    ngx_http_kvroute_wait_t      *w;
     ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = at->conf;
     sh = conf->zone->sh;
+    mine = 0;
 
     ngx_memzero(c, sizeof(kvr_candidate_t));
 
@@ -623,11 +632,27 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     sum = kvr_load_get(sh->load, id);
 
+    w = at->ctx->wait;
+
+    /* its own reservation is not in its way */
+
+    if (w && w->held && w->id == id) {
+        sum.active -= ngx_min(1, sum.active);
+        sum.pending -= ngx_min(w->pending, sum.pending);
+        mine = 1;
+    }
+
     c->active = sum.active;
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = ngx_http_kvroute_capped(conf, id);
+    unit = sh->unit * KVR_BLOCK;
+
+    if (at->matched) {
+        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
+    }
+
+    c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
 
     ngx_http_kvroute_signal_candidate(at, c, id);
 
@@ -641,19 +666,14 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->evicts = (at->evicts >> id & 1);
     }
 
-    if (at->matched) {
-        unit = sh->unit * KVR_BLOCK;
-        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
-    }
-
     if (at->chunks) {
         c->chunks = at->chunks[id];
     }
 
     sum = kvr_load_get(sh->load, kvr_registry_resident(id));
 
-    c->unanswered = sum.active;
-    c->resident = sum.pending;
+    c->unanswered = sum.active - ngx_min(mine, sum.active);
+    c->resident = sum.pending - (mine ? ngx_min(w->resident, sum.pending) : 0);
 
     /* it takes part in a growing share of the decisions */
 
@@ -671,14 +691,16 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * Whether a peer has all the work that it may have.  With max_pending=auto that
- * is what it is known to prefill in the time of target_ttft, or any amount as
- * long as nothing is known.
+ * Whether a peer has all the work that it may have.  bytes: of the request that
+ * must find room in the engine's cache, or 0.  own: a reservation that does not
+ * count.
  */
 ngx_uint_t
-ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    uint64_t bytes, ngx_http_kvroute_wait_t *own)
 {
-    uint64_t                   cap;
+    uint64_t                   pending;
+    kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
 
     if (id == KVR_REGISTRY_NONE) {
@@ -686,14 +708,28 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
     }
 
     sh = conf->zone->sh;
-    cap = conf->max_pending;
+    peer = &sh->registry->peer[id];
 
-    if (conf->target_ttft) {
-        cap = (uint64_t) kvr_get(&sh->registry->peer[id].rate)
-              * conf->target_ttft / KVR_REGISTRY_RATE;
+    if (ngx_http_kvroute_signal_waiting(conf, id)) {
+        return 1;
     }
 
-    return cap && kvr_load_get(sh->load, id).pending >= cap;
+    if (conf->max_pending == 0 && conf->target_ttft == 0) {
+        return 0;
+    }
+
+    pending = kvr_load_get(sh->load, id).pending;
+
+    if (own && own->held && own->id == id) {
+        pending -= ngx_min(own->pending, pending);
+    }
+
+    if (conf->target_ttft) {
+        return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
+                                   ngx_http_kvroute_signal_fresh(conf, id));
+    }
+
+    return pending >= conf->max_pending;
 }
 
 
@@ -712,7 +748,8 @@ ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
  */
 ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_kvroute_wait_t *own)
 {
     ngx_uint_t  conns, active;
 
@@ -725,6 +762,10 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     if (seat != KVR_REGISTRY_NONE) {
         active = kvr_load_get(conf->zone->sh->load,
                               kvr_registry_column(seat)).active;
+
+        if (own && own->held && own->conf == conf && own->seat == seat) {
+            active -= ngx_min(1, active);
+        }
 
         /* a server that is listed twice has a limit in each place */
 

@@ -8,7 +8,7 @@
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
-#define NGX_HTTP_KVROUTE_TARGET     2000                 /* ms */
+#define NGX_HTTP_KVROUTE_TARGET     1000                 /* ms */
 #define NGX_HTTP_KVROUTE_CAPACITY   (64 * 1024 * 1024)
 #define NGX_HTTP_KVROUTE_PROCESSES  128
 
@@ -312,6 +312,8 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
                           &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
             return NGX_CONF_ERROR;
         }
+
+        ngx_http_kvroute_queue_check(cf, uscf[i], kscf);
     }
 
     return NGX_CONF_OK;
@@ -341,6 +343,7 @@ ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
      */
 
     conf->capacity = NGX_HTTP_KVROUTE_CAPACITY;
+    conf->max_waiting = NGX_CONF_UNSET;
 
     return conf;
 }
@@ -706,6 +709,17 @@ ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
             }
 
             kscf->target_ttft = kscf->target_ttft ? target : 0;
+
+            continue;
+        }
+
+        if (ngx_strncmp(value[i].data, "max_waiting=", 12) == 0) {
+
+            kscf->max_waiting = ngx_http_kvroute_number(cf, &value[i], 12, 0,
+                                                        1000000);
+            if (kscf->max_waiting == NGX_ERROR) {
+                return NGX_CONF_ERROR;
+            }
 
             continue;
         }
