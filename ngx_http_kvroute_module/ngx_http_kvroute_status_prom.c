@@ -36,7 +36,6 @@ static void ngx_http_kvroute_prom_zones(ngx_http_kvroute_prom_t *prom,
     ngx_http_kvroute_main_conf_t *kmcf);
 static void ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom);
 static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
-static void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
 
 
 static double
@@ -592,58 +591,4 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
     }
 
     ngx_http_kvroute_prom_signals(prom, all);
-}
-
-
-static void
-ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
-{
-    double                        value;
-    ngx_uint_t                    i, k, n, some;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    static const char  *metrics[][3] = {
-        { "kvroute_queue_requests", "gauge", "Requests that wait." },
-        { "kvroute_queue_passed_total", "counter",
-          "Requests that did not have to wait." },
-        { "kvroute_queue_waited_total", "counter",
-          "Requests that were let in after waiting." },
-        { "kvroute_queue_wait_seconds_total", "counter",
-          "Time that those have waited." },
-        { "kvroute_queue_full_total", "counter",
-          "Requests turned away by a full queue." },
-        { "kvroute_queue_timeouts_total", "counter",
-          "Requests that waited too long." },
-        { "kvroute_queue_late_total", "counter",
-          "Requests whose deadline passed while they waited." },
-        { "kvroute_queue_shed_total", "counter",
-          "Requests that gave way to others." },
-        { "kvroute_queue_gone_total", "counter",
-          "Requests whose client left while they waited." }
-    };
-
-    some = 0;
-
-    for (i = 0; i < prom->upstreams; i++) {
-        some |= (prom->fleet[i].conf->queue != NULL);
-    }
-
-    for (k = 0; some && k < sizeof(metrics) / sizeof(metrics[0]); k++) {
-
-        ngx_http_kvroute_prom_head(prom, metrics[k][0], metrics[k][1],
-                                   metrics[k][2]);
-
-        for (i = 0; i < prom->upstreams; i++) {
-            conf = prom->fleet[i].conf;
-
-            for (n = 0; conf->queue && n < KVR_QUEUE_CLASSES; n++) {
-                value = ngx_http_kvroute_queue_metric(conf, n, k);
-
-                ngx_http_kvroute_prom_add(prom, "%s{upstream=\"%V\","
-                                          "class=\"%ui\"} %.3f\n",
-                                          metrics[k][0], &prom->names[i], n,
-                                          value);
-            }
-        }
-    }
 }
