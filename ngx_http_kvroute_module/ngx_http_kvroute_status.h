@@ -106,8 +106,6 @@ extern const size_t  ngx_http_kvroute_status_page_len;
 
 /* _queue_status */
 
-double ngx_http_kvroute_queue_metric(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t class, ngx_uint_t n);
 cJSON *ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf);
 
 
