@@ -25,8 +25,16 @@ typedef struct {
 } ngx_http_kvroute_prom_signal_t;
 
 
+typedef struct {
+    const char                       *reason;
+    size_t                            offset;
+} ngx_http_kvroute_prom_reject_t;
+
+
 static void ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom,
     ngx_str_t *labels);
+static void ngx_http_kvroute_prom_classes(ngx_http_kvroute_prom_t *prom,
+    const char *name, const char *help, size_t offset);
 
 
 /* of answers */
@@ -296,46 +304,39 @@ ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom, ngx_str_t *labels)
 void
 ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
 {
-    double                        value;
-    ngx_uint_t                    i, k, n;
-    ngx_http_kvroute_srv_conf_t  *conf;
+    uint32_t                         depth, above;
+    uint64_t                         now;
+    ngx_uint_t                       i, k;
+    kvr_queue_board_t               *board;
+    ngx_http_kvroute_queue_t        *queue;
+    ngx_http_kvroute_prom_reject_t  *r;
 
-    static const char  *metrics[][3] = {
-        { "kvroute_queue_requests", "gauge", "Requests that wait." },
-        { "kvroute_queue_passed_total", "counter",
-          "Requests that did not have to wait." },
-        { "kvroute_queue_waited_total", "counter",
-          "Requests that were let in after waiting." },
-        { "kvroute_queue_wait_seconds_total", "counter",
-          "Time that those have waited." },
-        { "kvroute_queue_full_total", "counter",
-          "Requests turned away by a full queue." },
-        { "kvroute_queue_timeouts_total", "counter",
-          "Requests that waited too long." },
-        { "kvroute_queue_late_total", "counter",
-          "Requests whose deadline passed while they waited." },
-        { "kvroute_queue_shed_total", "counter",
-          "Requests that gave way to others." },
-        { "kvroute_queue_gone_total", "counter",
-          "Requests whose client left while they waited." }
+    static ngx_http_kvroute_prom_reject_t  rejects[] = {
+        { "full", offsetof(kvr_queue_stats_t, full) },
+        { "timeout", offsetof(kvr_queue_stats_t, timeouts) },
+        { "deadline", offsetof(kvr_queue_stats_t, late) },
+        { "shed", offsetof(kvr_queue_stats_t, shed) },
+        { "aborted", offsetof(kvr_queue_stats_t, gone) },
+        { NULL, 0 }
     };
 
-    for (k = 0; k < sizeof(metrics) / sizeof(metrics[0]); k++) {
+    now = (uint64_t) ngx_current_msec;
 
-        ngx_http_kvroute_prom_head(prom, metrics[k][0], metrics[k][1],
-                                   metrics[k][2]);
+    ngx_http_kvroute_prom_head(prom, "kvroute_queue_requests", "gauge",
+                               "Requests that wait, by class.");
 
-        for (i = 0; i < prom->upstreams; i++) {
-            conf = prom->fleet[i].conf;
+    for (i = 0; i < prom->upstreams; i++) {
+        queue = prom->fleet[i].conf->queue;
 
-            for (n = 0; conf->queue && n < KVR_QUEUE_CLASSES; n++) {
-                value = ngx_http_kvroute_queue_metric(conf, n, k);
+        for (k = 0, above = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
+            board = queue->shm_zone->data;
+            depth = kvr_queue_depth(board, k, now);
 
-                ngx_http_kvroute_prom_add(prom, "%s{upstream=\"%V\","
-                                          "class=\"%ui\"} %.3f\n",
-                                          metrics[k][0], &prom->names[i], n,
-                                          value);
-            }
+            ngx_http_kvroute_prom_add(prom, "kvroute_queue_requests"
+                                      "{upstream=\"%V\",class=\"%ui\"} %uD\n",
+                                      &prom->names[i], k,
+                                      depth - ngx_min(above, depth));
+            above = depth;
         }
     }
 
@@ -343,12 +344,12 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
                                "Requests that may wait.");
 
     for (i = 0; i < prom->upstreams; i++) {
-        conf = prom->fleet[i].conf;
+        queue = prom->fleet[i].conf->queue;
 
-        if (conf->queue) {
+        if (queue) {
             ngx_http_kvroute_prom_add(prom, "kvroute_queue_max_requests"
                                       "{upstream=\"%V\"} %ui\n",
-                                      &prom->names[i], conf->queue->max);
+                                      &prom->names[i], queue->max);
         }
     }
 
@@ -356,15 +357,43 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
                                "Bytes of requests that wait.");
 
     for (i = 0; i < prom->upstreams; i++) {
-        conf = prom->fleet[i].conf;
+        queue = prom->fleet[i].conf->queue;
 
-        if (conf->queue) {
+        if (queue) {
+            board = queue->shm_zone->data;
+
             ngx_http_kvroute_prom_add(prom, "kvroute_queue_bytes"
                                       "{upstream=\"%V\"} %uL\n",
                                       &prom->names[i],
-                                      kvr_queue_bytes(
-                                          conf->queue->shm_zone->data,
-                                          (uint64_t) ngx_current_msec));
+                                      kvr_queue_bytes(board, now));
+        }
+    }
+
+    ngx_http_kvroute_prom_classes(prom, "kvroute_queue_passed_total",
+                                  "Requests that did not have to wait.",
+                                  offsetof(kvr_queue_stats_t, passed));
+    ngx_http_kvroute_prom_classes(prom, "kvroute_queue_waited_total",
+                                  "Requests let in after waiting.",
+                                  offsetof(kvr_queue_stats_t, waited));
+
+    ngx_http_kvroute_prom_head(prom, "kvroute_queue_rejected_total", "counter",
+                               "Requests that were not let in, by reason.");
+
+    for (i = 0; i < prom->upstreams; i++) {
+        queue = prom->fleet[i].conf->queue;
+
+        for (k = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
+            board = queue->shm_zone->data;
+
+            for (r = rejects; r->reason; r++) {
+                ngx_http_kvroute_prom_add(prom, "kvroute_queue_rejected_total"
+                                          "{upstream=\"%V\",class=\"%ui\","
+                                          "reason=\"%s\"} %uL\n",
+                                          &prom->names[i], k, r->reason,
+                                          kvr_get((_Atomic uint64_t *)
+                                                  ((u_char *) &board->stats[k]
+                                                   + r->offset)));
+            }
         }
     }
 
@@ -372,4 +401,31 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
                                     "kvroute_queue_seconds",
                                     "Time that requests waited before they "
                                     "were let in.");
+}
+
+
+static void
+ngx_http_kvroute_prom_classes(ngx_http_kvroute_prom_t *prom, const char *name,
+    const char *help, size_t offset)
+{
+    ngx_uint_t                 i, k;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_queue_t  *queue;
+
+    ngx_http_kvroute_prom_head(prom, name, "counter", help);
+
+    for (i = 0; i < prom->upstreams; i++) {
+        queue = prom->fleet[i].conf->queue;
+
+        for (k = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
+            board = queue->shm_zone->data;
+
+            ngx_http_kvroute_prom_add(prom, "%s{upstream=\"%V\","
+                                      "class=\"%ui\"} %uL\n", name,
+                                      &prom->names[i], k,
+                                      kvr_get((_Atomic uint64_t *)
+                                              ((u_char *) &board->stats[k]
+                                               + offset)));
+        }
+    }
 }

@@ -544,6 +544,9 @@ sub logged {
     my $text = $t->get('/kvroute/metrics')->{body};
     my %m = $text =~ /^(kvroute_queue_\w+\{.*\}) (\S+)$/mg;
     my $all = $t->status()->{upstreams};
+    my %name = (full => 'full', timeouts => 'timeout', late => 'deadline',
+                shed => 'shed', gone => 'aborted');
+
     for my $u (sort keys %$all) {
         my $q = $all->{$u}{queue} or next;
         my $l = qq(upstream="$u");
@@ -556,13 +559,14 @@ sub logged {
 
             $waited += $c->{waited};
 
-            my @got = map { 0 + $m{"kvroute_queue_${_}{$lc}"} }
+            my @got = map { $m{"kvroute_queue_${_}{$lc}"} }
                       qw(requests passed_total waited_total);
             is("@got", "@$c{qw(size passed waited)}", "$lc: let in");
 
-            my @why = qw(full timeouts late shed gone);
-            @got = map { 0 + $m{"kvroute_queue_${_}_total{$lc}"} } @why;
-            is("@got", "@$c{@why}", "$lc: not let in");
+            @got = map { $m{"kvroute_queue_rejected_total"
+                            . "{$lc,reason=\"$name{$_}\"}"} } sort keys %name;
+            is("@got", join(' ', map { $c->{$_} } sort keys %name),
+               "$lc: not let in");
         }
 
         is($m{"kvroute_queue_seconds_count{$l}"}, $waited, "$u: waits timed");
