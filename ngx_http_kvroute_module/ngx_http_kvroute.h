@@ -178,6 +178,7 @@ struct ngx_http_kvroute_attempt_s {
     ngx_msec_t                   start;
     uint64_t                     predicted; /* key of what it should hold */
     uint64_t                     clock;     /* the peer's, before */
+    uint64_t                     awaited;   /* see kvr_loop_await() */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
@@ -192,6 +193,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
+    unsigned                     young:1;   /* predicted by a sibling's */
 };
 
 
@@ -308,6 +310,8 @@ extern ngx_module_t  ngx_http_kvroute_filter_module;
 /* _module */
 
 void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
 
@@ -425,7 +429,10 @@ void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state);
 
 /* _probe_conf, _probe */
 

@@ -22,9 +22,13 @@
 #define NGX_HTTP_KVROUTE_OUTPUT      256
 #define NGX_HTTP_KVROUTE_MAX_OUTPUT  2048
 
+/* ms; how exactly it is known when a peer last sent something */
+#define NGX_HTTP_KVROUTE_ALIVE       100
+
 
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
+static void ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
@@ -40,6 +44,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->pending = pending;
     at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
+    at->awaited = 0;
     at->started = 0;
     at->watched = 1;
     at->named = 0;
@@ -105,9 +110,11 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 {
     uint32_t                 k;
     uint64_t                *chain;
+    kvr_loop_t              *loop;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
+    at->young = 0;
 
     if (at->id == KVR_REGISTRY_NONE || !ctx->parsed) {
         return;
@@ -128,10 +135,19 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 
     at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
     at->predicted = 0;
+    loop = &at->conf->zone->sh->registry->peer[at->id].loop;
+    k = 0;
 
     if (at->matched && at->matched[at->id]) {
         k = kvr_chain_entries(at->matched[at->id]);
-        at->predicted = chain[ngx_min(k, ctx->entries) - 1];
+        k = ngx_min(k, ctx->entries);
+
+        at->predicted = chain[k - 1];
+        at->young = kvr_loop_young(loop, chain, k);
+    }
+
+    if (k < ctx->entries) {
+        at->awaited = kvr_loop_await(loop, chain, k);
     }
 
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
@@ -177,6 +193,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     ngx_http_kvroute_attempt_count(at, 0, -1, -(int64_t) at->pending);
     at->pending = 0;
 
+    ngx_http_kvroute_attempt_answered(at);
+
     ctx = at->ctx;
     r = ctx->request;
 
@@ -201,6 +219,38 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
             kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
                               at->ahead, ctx->ttft);
         }
+    }
+}
+
+
+/* it streams: checks that time out do not say that it is down */
+void
+ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t       now;
+    kvr_signal_t  *s;
+
+    if (at->id == KVR_REGISTRY_NONE || !at->ctx->ttft_set) {
+        return;
+    }
+
+    now = (uint64_t) ngx_current_msec;
+    s = &at->conf->zone->sh->registry->peer[at->id].signal;
+
+    if (now - kvr_get(&s->success) >= NGX_HTTP_KVROUTE_ALIVE) {
+        kvr_set(&s->success, now);
+    }
+}
+
+
+/* others may be held to what this one has brought there */
+static void
+ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at)
+{
+    if (at->awaited) {
+        kvr_loop_answered(&at->conf->zone->sh->registry->peer[at->id].loop,
+                          at->awaited);
+        at->awaited = 0;
     }
 }
 
@@ -243,6 +293,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     at->reserved = 0;
 
+    ngx_http_kvroute_attempt_answered(at);
+
     /* a last line without its end */
 
     if (at->watched) {
@@ -272,5 +324,43 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     if (chain) {
         kvr_index_forget(at->conf->zone->sh->index, chain, ctx->entries,
                          &at->lesson);
+    }
+}
+
+
+/* counts how the peer answered, if it did */
+void
+ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state)
+{
+    ngx_uint_t                    status;
+    kvr_seat_t                   *seat;
+    ngx_http_upstream_t          *u;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    seat = &at->conf->zone->sh->registry->seat[at->seat];
+
+    if (state & NGX_PEER_FAILED) {
+        kvr_add(&seat->fails, 1);
+
+        /* this one is too many: when it is back it will be warmed up */
+
+        peer = at->rrp.current;
+
+        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
+            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
+        }
+    }
+
+    u = at->ctx->request->upstream;
+    status = u->headers_in.status_n;
+
+    if (status >= 100 && status < 600) {
+        kvr_add(&seat->responses[status / 100 - 1], 1);
     }
 }

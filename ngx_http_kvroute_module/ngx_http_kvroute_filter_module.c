@@ -96,6 +96,14 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 
     status = r->upstream->headers_in.status_n;
 
+    /* what follows is no body, and passes by all filters */
+
+    if (status == NGX_HTTP_SWITCHING_PROTOCOLS) {
+        ngx_http_kvroute_attempt_first(at);
+        at->watched = 0;
+        return ngx_http_next_header_filter(r);
+    }
+
     mode = at->ctx->reply ? KVR_USAGE_REPLY : KVR_USAGE_TOKENS;
 
     if (at->id == KVR_REGISTRY_NONE || status < 200 || status > 299) {
@@ -204,8 +212,14 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
                                   reply ? kvr_reply_part : NULL, reply);
         }
 
-        if (u->first && !at->started) {
-            ngx_http_kvroute_attempt_first(at);
+        if (u->first) {
+
+            if (!at->started) {
+                ngx_http_kvroute_attempt_first(at);
+
+            } else if (at->conf->health) {
+                ngx_http_kvroute_attempt_alive(at);
+            }
         }
 
         if (u->id_done && !at->named) {

@@ -42,6 +42,7 @@ struct ngx_http_kvroute_slot_s {
     uint32_t                         life;
     uint32_t                         before;  /* requests when it was asked */
     ngx_uint_t                       path;    /* the one that may be right */
+    ngx_msec_t                       interval;
     unsigned                         health:1;
     unsigned                         seen:1;  /* still among the peers */
 
@@ -67,6 +68,8 @@ static void ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc);
 static void ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc);
+static ngx_uint_t ngx_http_kvroute_probe_direct(
+    ngx_http_kvroute_slot_t *slot);
 static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
 
@@ -294,6 +297,11 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
                     && ngx_strncmp(slot->probe->path.data, probe->path.data,
                                    probe->path.len) == 0)))
         {
+            /* as often as the one that asks for more wants it */
+
+            slot->interval = slot->seen ? ngx_min(slot->interval,
+                                                  probe->interval)
+                                        : probe->interval;
             slot->seen = 1;
             return;
         }
@@ -311,6 +319,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     slot->conf = conf;
     slot->probe = probe;
     slot->health = health;
+    slot->interval = probe->interval;
     slot->id = id;
     slot->life = life;
     slot->seen = 1;
@@ -530,7 +539,7 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
     }
 
     ngx_add_timer(&slot->event,
-                  ngx_http_kvroute_probe_jitter(slot->probe->interval));
+                  ngx_http_kvroute_probe_jitter(slot->interval));
 }
 
 
@@ -549,7 +558,7 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
     kvr_add(&s->asked, 1);
 
-    if (rc == NGX_DECLINED) {
+    if (rc == NGX_DECLINED && ngx_http_kvroute_probe_direct(slot)) {
         kvr_set(&s->gone, 1);
     }
 
@@ -649,7 +658,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
         }
     }
 
-    if (rc == NGX_DECLINED) {
+    if (rc == NGX_DECLINED && ngx_http_kvroute_probe_direct(slot)) {
         kvr_set(&s->gone, 1);
     }
 
@@ -676,6 +685,14 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
                       "kvroute peer %V is %s", &slot->check.name,
                       names[kvr_get(&s->health)]);
     }
+}
+
+
+/* at another address a process may have gone that is not the engine */
+static ngx_uint_t
+ngx_http_kvroute_probe_direct(ngx_http_kvroute_slot_t *slot)
+{
+    return slot->probe->port == 0 && slot->probe->addr == NULL;
 }
 
 

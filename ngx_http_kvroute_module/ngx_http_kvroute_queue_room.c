@@ -579,17 +579,20 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
 {
+    kvr_upstream_t     *upstream;
     kvr_queue_stats_t  *stats;
     kvr_queue_board_t  *board;
 
     board = w->conf->queue->shm_zone->data;
     stats = &board->stats[w->item.class];
+    upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
     w->time = ngx_current_msec - w->start;
 
     kvr_add(&stats->waited, 1);
     kvr_add(&stats->wait_ms, w->time);
+    kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
 
     if (w->event.timer_set) {
         ngx_del_timer(&w->event);

@@ -83,57 +83,6 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* a figure of a class, in the order that the text for Prometheus has */
-double
-ngx_http_kvroute_queue_metric(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t class, ngx_uint_t n)
-{
-    uint32_t            depth;
-    kvr_queue_stats_t  *s;
-    kvr_queue_board_t  *board;
-
-    board = conf->queue->shm_zone->data;
-    s = &board->stats[class];
-
-    switch (n) {
-
-    case 0:
-        depth = kvr_queue_depth(board, class, ngx_current_msec);
-
-        if (class) {
-            depth -= ngx_min(depth, kvr_queue_depth(board, class - 1,
-                                                    ngx_current_msec));
-        }
-
-        return depth;
-
-    case 1:
-        return (double) kvr_get(&s->passed);
-
-    case 2:
-        return (double) kvr_get(&s->waited);
-
-    case 3:
-        return (double) kvr_get(&s->wait_ms) / 1000;
-
-    case 4:
-        return (double) kvr_get(&s->full);
-
-    case 5:
-        return (double) kvr_get(&s->timeouts);
-
-    case 6:
-        return (double) kvr_get(&s->late);
-
-    case 7:
-        return (double) kvr_get(&s->shed);
-
-    default:
-        return (double) kvr_get(&s->gone);
-    }
-}
-
-
 /* an answer in the form that clients of the OpenAI API read */
 ngx_int_t
 ngx_http_kvroute_queue_reject(ngx_http_request_t *r,

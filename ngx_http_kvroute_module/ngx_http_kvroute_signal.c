@@ -19,6 +19,9 @@
 
 #define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
 
+/* ms; by it headers age where nobody is asked */
+#define NGX_HTTP_KVROUTE_ORCA_INTERVAL    1000
+
 
 static void ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
@@ -150,27 +153,14 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value)
 {
-    kvr_signal_t   *s;
-    kvr_metrics_t   m;
+    kvr_metrics_t  m;
 
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
-    s = &at->conf->zone->sh->registry->peer[at->id].signal;
-
-    if (kvr_metrics_orca(&m, value->data, value->len) == 0) {
-        return;
+    if (kvr_metrics_orca(&m, value->data, value->len)) {
+        kvr_signal_orca(&at->conf->zone->sh->registry->peer[at->id].signal,
+                        &m, (uint64_t) ngx_current_msec);
     }
-
-    if (m.set & KVR_METRICS_WAITING) {
-        kvr_set(&s->waiting, m.waiting);
-    }
-
-    if (m.set & KVR_METRICS_KV) {
-        kvr_set(&s->kv, (uint32_t) (m.kv * 10000 + 0.5));
-    }
-
-    kvr_set(&s->set, kvr_get(&s->set) | m.set);
-    kvr_set(&s->time, (uint64_t) ngx_current_msec);
 }
 
 
@@ -219,6 +209,7 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.kind = ngx_http_kvroute_signal_kind(r, ctx->usage.stream);
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
     response.reported = kvr_get(&p->reported);
+    response.young = at->young;
 
     found = kvr_loop_take(&peer->loop, &response, (uint32_t) ngx_time(),
                           &clock);
@@ -333,22 +324,25 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
         c->sick = (kvr_get(&s->health) != KVR_HEALTH_UP);
     }
 
+    set = kvr_signal_fresh(s, now,
+                           conf->probe ? conf->probe->interval
+                                       : NGX_HTTP_KVROUTE_ORCA_INTERVAL);
+
+    c->fresh = (set & (at->policy->conf.by == KVR_BY_KV ? KVR_METRICS_KV
+                                                        : KVR_METRICS_WAITING))
+               != 0;
+    c->waiting = kvr_get(&s->waiting);
+    c->kv = (double) kvr_get(&s->kv) / 10000;
+
     if (conf->probe == NULL) {
         return;
     }
 
     worth = kvr_signal_worth(s, now, conf->probe->interval);
-    set = kvr_get(&s->set);
 
     if (conf->probe->mandatory && worth == 0) {
         c->sick = 1;
     }
-
-    c->fresh = (worth > 0.5 && set & KVR_METRICS_WAITING
-                && (set & KVR_METRICS_KV
-                    || at->policy->conf.by != KVR_BY_KV));
-    c->waiting = kvr_get(&s->waiting);
-    c->kv = (double) kvr_get(&s->kv) / 10000;
 
     c->active += (uint32_t) (kvr_get(&s->foreign) * worth);
 

@@ -47,11 +47,11 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
 
     /* what the engine says; nothing of it if it has not said anything */
 
-    time = kvr_get(&s->time);
+    time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
 
     if (conf->probe || time) {
         item = cJSON_AddObjectToObject(json, "engine");
-        set = kvr_get(&s->set);
+        set = kvr_get(&s->set) | kvr_get(&s->orca_set);
 
         cJSON_AddStringToObject(item, "name",
                      kvr_engine_name((kvr_engine_e) kvr_get(&s->engine)));

@@ -19,18 +19,6 @@
 #define NGX_HTTP_KVROUTE_PROM_BUF   (32 * 1024)
 
 
-typedef struct {
-    ngx_pool_t                 *pool;
-    ngx_chain_t                *first;
-    ngx_chain_t                *last;
-    ngx_uint_t                  failed;
-
-    ngx_http_kvroute_fleet_t   *fleet;
-    ngx_uint_t                  upstreams;
-    ngx_str_t                  *names;     /* of upstreams, escaped */
-} ngx_http_kvroute_prom_t;
-
-
 typedef double (*ngx_http_kvroute_prom_pt)(ngx_http_kvroute_fleet_peer_t *p);
 
 
@@ -42,19 +30,12 @@ typedef struct {
 } ngx_http_kvroute_prom_peer_t;
 
 
-static void ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom,
-    const char *fmt, ...);
-static void ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom,
-    const char *name, const char *type, const char *help);
 static ngx_int_t ngx_http_kvroute_prom_label(ngx_pool_t *pool,
     ngx_str_t *dst, ngx_str_t *src);
 static void ngx_http_kvroute_prom_zones(ngx_http_kvroute_prom_t *prom,
     ngx_http_kvroute_main_conf_t *kmcf);
 static void ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom);
-static void ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
-    kvr_stats_e kind, const char *name, const char *help);
 static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
-static void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
 
 
 static double
@@ -127,94 +108,7 @@ ngx_http_kvroute_prom_best(ngx_http_kvroute_fleet_peer_t *p)
 }
 
 
-static double
-ngx_http_kvroute_prom_tokens(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->prompt);
-}
-
-
-static double
-ngx_http_kvroute_prom_predicted(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->predicted);
-}
-
-
-static double
-ngx_http_kvroute_prom_delivered(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->delivered);
-}
-
-
-static double
-ngx_http_kvroute_prom_flushes(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->by_usage)
-           + (double) kvr_get(&p->loop->by_probe);
-}
-
-
-static double
-ngx_http_kvroute_prom_running(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return kvr_get(&p->signal->running);
-}
-
-
-static double
-ngx_http_kvroute_prom_waiting(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return kvr_get(&p->signal->waiting);
-}
-
-
-static double
-ngx_http_kvroute_prom_probes(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->signal->asked);
-}
-
-
-static double
-ngx_http_kvroute_prom_failed(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->signal->failed);
-}
-
-
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
-
-    { "prompt_tokens_total", "counter",
-      "Tokens of prompts, in responses that tell of cached ones.",
-      ngx_http_kvroute_prom_tokens },
-
-    { "predicted_tokens_total", "counter",
-      "Of these, tokens that were predicted to be cached.",
-      ngx_http_kvroute_prom_predicted },
-
-    { "delivered_tokens_total", "counter",
-      "Of these, tokens that the engine had cached.",
-      ngx_http_kvroute_prom_delivered },
-
-    { "flushes_total", "counter",
-      "Times the peer was found to have forgotten what it held.",
-      ngx_http_kvroute_prom_flushes },
-
-    { "engine_running_requests", "gauge",
-      "Requests running in the engine, by its own word.",
-      ngx_http_kvroute_prom_running },
-
-    { "engine_waiting_requests", "gauge",
-      "Requests waiting in the engine, by its own word.",
-      ngx_http_kvroute_prom_waiting },
-
-    { "probes_total", "counter",
-      "Times the engine was asked.", ngx_http_kvroute_prom_probes },
-
-    { "probes_failed_total", "counter",
-      "Times it gave no useful answer.", ngx_http_kvroute_prom_failed },
 
     { "active_requests", "gauge",
       "Requests in flight.", ngx_http_kvroute_prom_active },
@@ -306,8 +200,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
 }
 
 
-/* a line, or several short ones */
-static void
+void
 ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom, const char *fmt, ...)
 {
     va_list       args;
@@ -349,7 +242,7 @@ ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom, const char *fmt, ...)
 }
 
 
-static void
+void
 ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom, const char *name,
     const char *type, const char *help)
 {
@@ -508,7 +401,7 @@ ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom)
 }
 
 
-static void
+void
 ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
     kvr_stats_e kind, const char *name, const char *help)
 {
@@ -527,7 +420,9 @@ ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
 
     for (i = 0; i < prom->upstreams; i++) {
 
-        if (prom->fleet[i].shared == NULL) {
+        if (prom->fleet[i].shared == NULL
+            || (kind == KVR_STATS_QUEUE && prom->fleet[i].conf->queue == NULL))
+        {
             continue;
         }
 
@@ -694,58 +589,6 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
                                       peer->firsts);
         }
     }
-}
 
-
-static void
-ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
-{
-    double                        value;
-    ngx_uint_t                    i, k, n, some;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    static const char  *metrics[][3] = {
-        { "kvroute_queue_requests", "gauge", "Requests that wait." },
-        { "kvroute_queue_passed_total", "counter",
-          "Requests that did not have to wait." },
-        { "kvroute_queue_waited_total", "counter",
-          "Requests that were let in after waiting." },
-        { "kvroute_queue_wait_seconds_total", "counter",
-          "Time that those have waited." },
-        { "kvroute_queue_full_total", "counter",
-          "Requests turned away by a full queue." },
-        { "kvroute_queue_timeouts_total", "counter",
-          "Requests that waited too long." },
-        { "kvroute_queue_late_total", "counter",
-          "Requests whose deadline passed while they waited." },
-        { "kvroute_queue_shed_total", "counter",
-          "Requests that gave way to others." },
-        { "kvroute_queue_gone_total", "counter",
-          "Requests whose client left while they waited." }
-    };
-
-    some = 0;
-
-    for (i = 0; i < prom->upstreams; i++) {
-        some |= (prom->fleet[i].conf->queue != NULL);
-    }
-
-    for (k = 0; some && k < sizeof(metrics) / sizeof(metrics[0]); k++) {
-
-        ngx_http_kvroute_prom_head(prom, metrics[k][0], metrics[k][1],
-                                   metrics[k][2]);
-
-        for (i = 0; i < prom->upstreams; i++) {
-            conf = prom->fleet[i].conf;
-
-            for (n = 0; conf->queue && n < KVR_QUEUE_CLASSES; n++) {
-                value = ngx_http_kvroute_queue_metric(conf, n, k);
-
-                ngx_http_kvroute_prom_add(prom, "%s{upstream=\"%V\","
-                                          "class=\"%ui\"} %.3f\n",
-                                          metrics[k][0], &prom->names[i], n,
-                                          value);
-            }
-        }
-    }
+    ngx_http_kvroute_prom_signals(prom, all);
 }

@@ -541,4 +541,44 @@ sub logged {
     ok($t->idle(), 'kill: nothing is counted');
 }
 
+# --- Prometheus says the same
+
+{
+    my $text = $t->get('/kvroute/metrics')->{body};
+    my %m = $text =~ /^(kvroute_queue_\w+\{.*\}) (\S+)$/mg;
+    my $all = $t->status()->{upstreams};
+    my %name = (full => 'full', timeouts => 'timeout', late => 'deadline',
+                shed => 'shed', gone => 'aborted');
+
+    for my $u (sort keys %$all) {
+        my $q = $all->{$u}{queue} or next;
+        my $l = qq(upstream="$u");
+        my $waited = 0;
+
+        is($m{"kvroute_queue_max_requests{$l}"}, $q->{max_size}, "$u: max");
+
+        for my $c (@{$q->{classes}}) {
+            my $lc = qq($l,class="$c->{class}");
+
+            $waited += $c->{waited};
+
+            my @got = map { $m{"kvroute_queue_${_}{$lc}"} }
+                      qw(requests passed_total waited_total);
+            is("@got", "@$c{qw(size passed waited)}", "$lc: let in");
+
+            @got = map { $m{"kvroute_queue_rejected_total"
+                            . "{$lc,reason=\"$name{$_}\"}"} } sort keys %name;
+            is("@got", join(' ', map { $c->{$_} } sort keys %name),
+               "$lc: not let in");
+        }
+
+        is($m{"kvroute_queue_seconds_count{$l}"}, $waited, "$u: waits timed");
+        is($all->{$u}{queue_time}{count}, $waited, "$u: in JSON too");
+        is($m{"kvroute_queue_seconds_bucket{$l,le=\"+Inf\"}"}, $waited,
+           "$u: all of them");
+    }
+
+    ok($all->{u}{queue_time}{sum} > 0, 'for some time');
+}
+
 $t->done();

@@ -10,11 +10,15 @@
 /* prompts shorter than this are mostly the template's own tokens */
 #define KVR_LOOP_BYTES_MIN   1000
 
+/* low bits of a value that tell its place: there are fewer entries */
+#define KVR_LOOP_PLACE       2047
+
 #define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
 #define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)   /* of the engine's word */
 #define KVR_LOOP_FACTOR_ANY  (KVR_LOOP_ONE / 64)  /* of a mere assumption */
 
 
+static uint64_t kvr_loop_place(const uint64_t *chain, uint32_t entry);
 static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
     uint32_t now, uint64_t *clock);
 static void kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported);
@@ -76,6 +80,10 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     if (delivered * 2 < matched && matched >= delivered + margin) {
 
         kvr_add(&l->missed, 1);
+
+        if (r->young) {
+            return KVR_LOOP_MISSED;
+        }
 
         return kvr_loop_missed(l, r, now, clock);
     }
@@ -139,6 +147,63 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_add(&l->by_usage, 1);
 
     return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
+}
+
+
+/* a value of the chain with its place in the low bits; never 0 */
+static uint64_t
+kvr_loop_place(const uint64_t *chain, uint32_t entry)
+{
+    return (chain[entry] & ~(uint64_t) KVR_LOOP_PLACE)
+           | ((entry + 1) & KVR_LOOP_PLACE);
+}
+
+
+uint64_t
+kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry)
+{
+    uint64_t  place;
+
+    place = kvr_loop_place(chain, entry);
+
+    kvr_set(&l->young[kvr_add(&l->hand, 1) % KVR_LOOP_YOUNG], place);
+
+    return place;
+}
+
+
+/* of two that are alike one may be taken for the other */
+void
+kvr_loop_answered(kvr_loop_t *l, uint64_t awaited)
+{
+    uint32_t  i;
+
+    for (i = 0; awaited && i < KVR_LOOP_YOUNG; i++) {
+        if (kvr_get(&l->young[i]) == awaited) {
+            kvr_set(&l->young[i], 0);
+            return;
+        }
+    }
+}
+
+
+int
+kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n)
+{
+    uint32_t  i, entry;
+    uint64_t  place;
+
+    for (i = 0; i < KVR_LOOP_YOUNG; i++) {
+
+        place = kvr_get(&l->young[i]);
+        entry = (uint32_t) (place & KVR_LOOP_PLACE);
+
+        if (entry && entry <= n && kvr_loop_place(chain, entry - 1) == place) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

@@ -17,6 +17,9 @@
  * or its cache was reset.  One prefix alone proves nothing, and after a restart
  * only the first request of several with a common beginning finds nothing.
  *
+ * Siblings come before the first one's answer: what they were predicted to
+ * find may not be computed yet.  A miss of theirs proves nothing.
+ *
  * Predictions are not scaled by how well they did: what is predicted less is
  * sent there less and then delivered less.  Only the capacity is corrected,
  * slowly and within bounds.
@@ -29,6 +32,7 @@
 #define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
 #define KVR_LOOP_PAUSE     60    /* s, from one such finding to the next */
 #define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
+#define KVR_LOOP_YOUNG     32    /* lessons without an answer, remembered */
 #define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
 
 
@@ -54,6 +58,9 @@ typedef struct {
     _Atomic uint32_t   bytes;        /* of prompt a token, x KVR_LOOP_ONE; 0:
                                         not known */
     _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
+
+    _Atomic uint32_t   hand;         /* the next of these */
+    _Atomic uint64_t   young[KVR_LOOP_YOUNG];
 } kvr_loop_t;
 
 
@@ -69,6 +76,7 @@ typedef struct {
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */
     uint32_t           reported;     /* the capacity is the engine's word */
+    uint32_t           young;        /* predicted by what had no answer yet */
 } kvr_loop_response_t;
 
 
@@ -80,6 +88,16 @@ typedef struct {
 /* takes a response; now in seconds; returns KVR_LOOP_... bits */
 int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock);
+
+/*
+ * A lesson is given of which the peer's answer is awaited: its chain is new
+ * from this entry on.  Returns what kvr_loop_answered() wants to know.
+ */
+uint64_t kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry);
+void kvr_loop_answered(kvr_loop_t *l, uint64_t awaited);
+
+/* whether any of the first n entries of a chain are such a lesson's */
+int kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n);
 
 /* the peer was restarted */
 void kvr_loop_restart(kvr_loop_t *l);

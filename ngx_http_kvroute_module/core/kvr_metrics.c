@@ -117,6 +117,7 @@ static void kvr_metrics_series(kvr_metrics_reader_t *r, kvr_engine_e engine,
 static void kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels);
 static void kvr_metrics_adapters(kvr_metrics_reader_t *r, const char *labels,
     double value);
+static void kvr_metrics_adapter(kvr_metrics_t *m, uint64_t lora);
 static void kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
 static void kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series,
@@ -424,14 +425,32 @@ kvr_metrics_adapters(kvr_metrics_reader_t *r, const char *labels,
                 n++;
             }
 
-            if (n && r->m.loras < KVR_METRICS_LORAS) {
-                r->m.lora[r->m.loras++] = kvr_metrics_lora(p, n);
+            if (n) {
+                kvr_metrics_adapter(&r->m, kvr_metrics_lora(p, n));
             }
 
             n += (n < len);
             p += n;
             len -= n;
         }
+    }
+}
+
+
+/* one may both run and wait */
+static void
+kvr_metrics_adapter(kvr_metrics_t *m, uint64_t lora)
+{
+    unsigned  i;
+
+    for (i = 0; i < m->loras; i++) {
+        if (m->lora[i] == lora) {
+            return;
+        }
+    }
+
+    if (i < KVR_METRICS_LORAS) {
+        m->lora[m->loras++] = lora;
     }
 }
 

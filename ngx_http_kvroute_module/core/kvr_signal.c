@@ -13,6 +13,7 @@
 
 static int kvr_signal_restarted(const kvr_signal_t *s,
     const kvr_metrics_t *m);
+static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
 static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
 static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
     unsigned restarted);
@@ -172,12 +173,52 @@ kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t own)
 }
 
 
+void
+kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now)
+{
+    if (m->set & KVR_METRICS_WAITING) {
+        kvr_set(&s->waiting, m->waiting);
+    }
+
+    if (m->set & KVR_METRICS_KV) {
+        kvr_set(&s->kv, (uint32_t) (m->kv * 10000 + 0.5));
+    }
+
+    kvr_set(&s->orca_set, m->set & (KVR_METRICS_WAITING|KVR_METRICS_KV));
+    kvr_set(&s->orca, kvr_max(now, 1));
+}
+
+
+uint32_t
+kvr_signal_fresh(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+{
+    uint32_t  set;
+
+    set = 0;
+
+    if (kvr_signal_aged(kvr_get(&s->time), now, interval) > 0.5) {
+        set |= kvr_get(&s->set) & (KVR_METRICS_WAITING|KVR_METRICS_KV);
+    }
+
+    if (kvr_signal_aged(kvr_get(&s->orca), now, interval) > 0.5) {
+        set |= kvr_get(&s->orca_set);
+    }
+
+    return set;
+}
+
+
 double
 kvr_signal_worth(const kvr_signal_t *s, uint64_t now, uint64_t interval)
 {
-    uint64_t  time, age;
+    return kvr_signal_aged(kvr_get(&s->time), now, interval);
+}
 
-    time = kvr_get(&s->time);
+
+static double
+kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval)
+{
+    uint64_t  age;
 
     if (time == 0) {
         return 0;
@@ -249,9 +290,10 @@ kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
 int
 kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
 {
-    uint32_t  i, n;
+    uint32_t  i, n, max;
 
     n = kvr_min(kvr_get(&s->loras), KVR_METRICS_LORAS);
+    max = kvr_get(&s->max_loras);
 
     for (i = 0; i < n; i++) {
         if (kvr_get(&s->lora[i]) == lora) {
@@ -259,5 +301,5 @@ kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
         }
     }
 
-    return n >= kvr_get(&s->max_loras) && n ? -1 : 0;
+    return max && n >= max ? -1 : 0;
 }

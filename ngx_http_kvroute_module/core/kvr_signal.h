@@ -74,6 +74,9 @@ typedef struct {
     _Atomic uint64_t   success;      /* when a client was last answered */
     _Atomic uint64_t   pressure;     /* asked to be left alone until then */
 
+    _Atomic uint64_t   orca;         /* time of the last such header */
+    _Atomic uint32_t   orca_set;     /* KVR_METRICS_... in it */
+
     _Atomic uint32_t   max_loras;
     _Atomic uint32_t   loras;
     _Atomic uint64_t   lora[KVR_METRICS_LORAS];
@@ -95,6 +98,16 @@ unsigned kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m,
  * less, after five none.
  */
 double kvr_signal_worth(const kvr_signal_t *s, uint64_t now,
+    uint64_t interval);
+
+/* takes what a header of a response told */
+void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
+
+/*
+ * KVR_METRICS_... of waiting and KV, as far as there is recent word of them: by
+ * a probe or by a header.
+ */
+uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
     uint64_t interval);
 
 /* takes the end of a check; returns 1 if the peer is back */

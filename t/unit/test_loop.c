@@ -15,6 +15,7 @@
 
 
 static kvr_loop_t  loop;
+static unsigned    young;
 
 
 static int
@@ -35,6 +36,7 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     r.kind = 3;
     r.block = 256;
     r.reported = 1;
+    r.young = young;
 
     return kvr_loop_take(&loop, &r, now, floor);
 }
@@ -129,6 +131,50 @@ START_TEST(test_loop_absent)
 END_TEST
 
 
+/* siblings of a burst miss what the first one has not computed yet */
+START_TEST(test_loop_young)
+{
+    uint64_t  floor, chain[4] = { 0x1111000, 0x2222000, 0x3333000, 0x4444000 };
+    uint64_t  other[4] = { 0x1111000, 0x2222000, 0x5555000, 0x6666000 };
+    uint64_t  awaited, again;
+    unsigned  i;
+
+    fresh();
+
+    awaited = kvr_loop_await(&loop, chain, 1);
+
+    util_check(kvr_loop_young(&loop, chain, 4), "its own");
+    util_check(kvr_loop_young(&loop, other, 2), "a sibling's");
+    util_check(!kvr_loop_young(&loop, other, 1), "what was there before");
+    util_check(!kvr_loop_young(&loop, other + 1, 3), "at another place");
+
+    again = kvr_loop_await(&loop, other, 2);
+    kvr_loop_answered(&loop, awaited);
+    util_check(!kvr_loop_young(&loop, chain, 4), "answered");
+    util_check(kvr_loop_young(&loop, other, 4), "not yet");
+    kvr_loop_answered(&loop, again);
+    kvr_loop_answered(&loop, 0);
+    util_check(!kvr_loop_young(&loop, other, 4), "answered");
+
+    /* they are no proof, and change no capacity */
+
+    (void) take(20000, 5000, 9, 5, 100, &floor);
+
+    young = 1;
+
+    for (i = 0; i < 10; i++) {
+        util_check(take(20000, 0, i, 10 + i, 100, &floor) == KVR_LOOP_MISSED,
+                   "young");
+    }
+
+    young = 0;
+
+    util_check(loop.missed == 10 && loop.misses == 0, "no proof");
+    util_check(kvr_loop_factor(&loop) == 1, "%f", kvr_loop_factor(&loop));
+}
+END_TEST
+
+
 START_TEST(test_loop_numbers)
 {
     int       i;
@@ -181,6 +227,7 @@ main(void)
 
     util_add(s, "forgot", test_loop_forgot);
     util_add(s, "absent", test_loop_absent);
+    util_add(s, "young", test_loop_young);
     util_add(s, "numbers", test_loop_numbers);
 
     return util_run(s);

@@ -109,6 +109,8 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, 0 } } },
     { "cold: what it holds", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
+    { "cold: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 4999, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
     { "cold: all are", { LR }, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, C } } },
     { "cold: the other one is full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
@@ -147,6 +149,10 @@ static const case_t  cases[] = {
       .keyed = 1, .was_bound = 1 },
     { "strict: full", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, B | F } }, .keyed = 1 },
+    { "strict: all are full", { STICKY, .strict = 1 }, 0, 1, KVR_REASON_FULL,
+      2, { { 5, 0, 0, 0, 0, F }, { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
+    { "strict: the only one is full", { STICKY, .strict = 1 }, 0, 0,
+      KVR_REASON_FULL, 1, { { 1, 9, 0, 0, 0, B | F } }, .keyed = 1 },
     { "strict: gone", { STICKY, .strict = 1 }, 0, NONE, KVR_REASON_NONE, 2,
       { { 1, 0, 0, 0, 0, 0 }, { 5, 0, 0, 0, 0, 0 } }, .keyed = 1,
       .was_bound = 1 },
@@ -178,6 +184,13 @@ static const case_t  cases[] = {
     { "by waiting, not fresh", { LR, .by = KVR_BY_WAITING }, 0, 0,
       KVR_REASON_LOAD, 2, { { 1, 1, 0, 0, 0, 0, 0, 0, 30, 0 },
                             { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
+
+    { "by waiting, one not fresh", { LR, .by = KVR_BY_WAITING }, 0, 1,
+      KVR_REASON_LOAD, 2, { { 1, 3, 0, 0, 0, FRESH, 0, 0, 0, 0 },
+                            { 1, 2, 0, 0, 0, 0, 0, 0, 0, 0 } } },
+    { "by kv, one not fresh", { LR, .by = KVR_BY_KV }, 0, 1,
+      KVR_REASON_LOAD, 2, { { 1, 2, 0, 0, 0, FRESH, 0, 0, 0, 0.1 },
+                            { 1, 1, 0, 0, 0, 0, 0, 0, 0, 0 } } },
 
     /* threshold: below it by requests in flight, at it by cost */
 

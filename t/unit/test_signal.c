@@ -183,6 +183,36 @@ START_TEST(test_signal_health)
 END_TEST
 
 
+/* headers make nothing younger that probes have told */
+START_TEST(test_signal_orca)
+{
+    kvr_metrics_t  orca;
+
+    fresh();
+
+    m.set = KVR_METRICS_RUNNING|KVR_METRICS_WAITING;
+    m.running = 9;
+    m.waiting = 1;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1000);
+
+    util_check(kvr_signal_fresh(&sig, 1000, 100) == KVR_METRICS_WAITING,
+               "by a probe");
+    util_check(kvr_signal_fresh(&sig, 2000, 100) == 0, "old");
+
+    memset(&orca, 0, sizeof(orca));
+    orca.set = KVR_METRICS_KV;
+    orca.kv = 0.25;
+    kvr_signal_orca(&sig, &orca, 2000);
+
+    util_check(kvr_signal_fresh(&sig, 2000, 100) == KVR_METRICS_KV,
+               "by a header");
+    util_check(sig.kv == 2500 && sig.waiting == 1, "what it has told");
+    util_check(kvr_signal_worth(&sig, 2000, 100) == 0, "probes are old");
+    util_check(kvr_signal_fresh(&sig, 2600, 100) == 0, "old too");
+}
+END_TEST
+
+
 START_TEST(test_signal_lora)
 {
     fresh();
@@ -202,6 +232,11 @@ START_TEST(test_signal_lora)
 
     util_check(kvr_signal_lora(&sig, kvr_metrics_lora("c", 1)) == 1, "has");
     util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == -1, "full");
+
+    m.max_loras = 0;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == 0,
+               "nobody knows how many fit");
 }
 END_TEST
 
@@ -218,6 +253,7 @@ main(void)
     util_add(s, "worth", test_signal_worth);
     util_add(s, "preemptions", test_signal_preemptions);
     util_add(s, "health", test_signal_health);
+    util_add(s, "orca", test_signal_orca);
     util_add(s, "lora", test_signal_lora);
 
     return util_run(s);

@@ -1,0 +1,378 @@
+#!/usr/bin/perl
+
+# What follows from what engines tell: where adapters are, preemptions, the
+# policies by=waiting and by=kv, ORCA headers, mandatory probes, probes at
+# another address, streams that outweigh checks, upgraded connections; and that
+# a killed worker is not the end of asking.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+my $dir = $t->{dir};
+
+# servers that answer as files tell them; "rising" is another number each time
+
+sub put {
+    my ($file, $text) = @_;
+
+    Kvroute::write_file("$dir/$file.new", $text);
+    rename "$dir/$file.new", "$dir/$file";
+}
+
+sub answer {
+    my ($c, $status, $head, $body) = @_;
+
+    syswrite($c, "HTTP/1.1 $status X\r\nContent-Length: " . length($body)
+                 . "\r\n$head\r\n$body");
+}
+
+sub engine {
+    my ($name, %arg) = @_;
+
+    my $n = 0;
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data)))
+        {
+            my ($path) = $head =~ /^\S+ (\S+)/;
+
+            if ($path eq '/health') {
+                open my $fh, '>>', "$dir/$name.checks";
+                print $fh "x\n";
+                close $fh;
+
+                return sysread($c, $data, 1) if -e "$dir/$name.hang";
+                answer($c, 200, '', 'ok');
+
+            } elsif ($path eq '/metrics') {
+                my $text = Kvroute::slurp("$dir/$name.metrics");
+                my $now = int(Time::HiRes::time() * 1000);
+
+                $text =~ s/rising/$now/;
+                answer($c, $text ne '' ? 200 : 404, '', $text);
+
+            } elsif ($path =~ /ws$/) {
+                syswrite($c, "HTTP/1.1 101 X\r\nUpgrade: x\r\n"
+                             . "Connection: upgrade\r\n\r\nhello");
+                sysread($c, $data, 1);
+                return;
+
+            } elsif ($path =~ /stream$/) {
+                syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                             . "Content-Type: text/event-stream\r\n\r\n");
+
+                until (-e "$dir/stop") {
+                    syswrite($c, "data: {}\n\n") or return;
+                    select undef, undef, undef, 0.02;
+                }
+
+                return;
+
+            } else {
+                answer($c, 200, Kvroute::slurp("$dir/$name.head"), '{}');
+            }
+        }
+    }, %arg);
+}
+
+my %name = map { (engine($_) => $_) } qw(A B C D);
+my $later = $t->port();
+$t->{vars}{LATER} = $later;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=z:2m;
+    kvroute_zone zone=o:2m;
+    kvroute_zone zone=m:2m;
+    kvroute_zone zone=p:2m;
+    kvroute_zone zone=l:2m;
+    kvroute_zone zone=h:2m;
+
+    upstream waiting {
+        zone waiting 64k;
+        kvroute least_request by=waiting zone=z;
+        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
+        kvroute_probe interval=100ms;
+    }
+    upstream kv {
+        zone kv 64k;
+        kvroute least_request by=kv zone=z;
+        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
+        kvroute_probe interval=100ms;
+    }
+    upstream cache {
+        zone cache 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
+        kvroute_probe interval=100ms;
+    }
+    upstream orca {
+        zone orca 64k;
+        kvroute least_request by=kv zone=o;
+        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%;
+    }
+    upstream must {
+        zone must 64k;
+        kvroute least_request zone=m;
+        server 127.0.0.1:%%A%%; server 127.0.0.1:%%D%%;
+        kvroute_probe interval=100ms mandatory;
+    }
+    upstream port {
+        zone port 64k;
+        kvroute least_request zone=p;
+        server 127.0.0.1:%%D%%;
+        server 127.0.0.1:%%C%%;
+        kvroute_probe interval=100ms port=%%A%%;
+    }
+    upstream addr {
+        zone addr 64k;
+        kvroute least_request zone=l;
+        server 127.0.0.1:%%D%%;
+        server 127.0.0.1:%%C%%;
+        kvroute_probe interval=50ms addr=127.0.0.1:%%LATER%%;
+    }
+    upstream busy {
+        zone busy 64k;
+        kvroute least_request zone=h;
+        server 127.0.0.1:%%A%%;
+        server 127.0.0.1:1 down;
+        kvroute_health interval=200ms timeout=100ms fails=2 passes=1;
+    }
+
+    proxy_http_version 1.1;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection $http_connection;
+    proxy_buffering off;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        add_header X-Peer $upstream_addr;
+        location = /kvroute/json { kvroute_status json; }
+        location /waiting/ { proxy_pass http://waiting; }
+        location /kv/ { proxy_pass http://kv; }
+        location /cache/ { proxy_pass http://cache; }
+        location /orca/ { proxy_pass http://orca; }
+        location /must/ { proxy_pass http://must; }
+        location /port/ { proxy_pass http://port; }
+        location /addr/ { proxy_pass http://addr; }
+        location /busy/ { proxy_pass http://busy; }
+    }
+}
+EOF
+
+$t->run();
+
+my $seed = 0;
+
+# where a request goes, one of a new prompt unless told otherwise
+
+sub to {
+    my ($up, $body) = @_;
+
+    my $r = $t->post("/$up/v1/chat/completions",
+                     $body || chat(text(500, ++$seed)));
+    my ($port) = ($r->{headers}{'x-peer'} // '') =~ /(\d+)$/;
+
+    return $r->{status} == 200 ? $name{$port // 0} // '?' : $r->{status};
+}
+
+# that requests go there: as soon as all is known, then each of them
+
+sub all_to {
+    my ($want, $name, $up, $make) = @_;
+
+    my $got;
+
+    ok(wait_for(sub {
+        $got = join '', map { to($up, $make ? $make->() : undef) } 1 .. 6;
+        return $got eq $want x 6;
+    }, 20), $name) or diag($got);
+}
+
+sub spread {
+    my ($up) = @_;
+    my %n;
+
+    $n{to($up)}++ for 1 .. 12;
+
+    return join '', sort keys %n;
+}
+
+my ($pa) = grep { $name{$_} eq 'A' } keys %name;
+my ($pd) = grep { $name{$_} eq 'D' } keys %name;
+
+sub said { return $t->peer($_[0], $_[1])->{engine}; }
+
+# --- by what engines have waiting, or hold
+
+sub load {
+    my ($name, $waiting, $kv, $more) = @_;
+
+    put("$name.metrics", "vllm:num_requests_running 0\n"
+        . "vllm:num_requests_waiting $waiting\n"
+        . "vllm:kv_cache_usage_perc $kv\n" . ($more // ''));
+}
+
+load('A', 3, 0.1);
+load('B', 2, 0.5);
+load('C', 1, 0.9);
+
+all_to('C', 'by=waiting', 'waiting');
+all_to('A', 'by=kv', 'kv');
+
+load('B', 0, 0.01);
+
+all_to('B', 'by=waiting, changed', 'waiting');
+all_to('B', 'by=kv, changed', 'kv');
+
+# one of them says nothing any more: then nobody's word counts
+
+put('B.metrics', '');
+load('A', 0, 0.1);
+load('C', 0, 0.9);
+ok(wait_for(sub { spread('kv') eq 'ABC' }, 20), 'by=kv, one does not tell');
+ok(wait_for(sub { spread('waiting') eq 'ABC' }, 20),
+   'by=waiting, one does not tell');
+
+# --- adapters: loaded, room for it, or another would have to go
+
+sub adapters { return "vllm:lora_requests_info{max_lora=\"1\",running_lora_adapters=\"$_[0]\","
+                      . "waiting_lora_adapters=\"$_[0]\"} 1.7e9\n"; }
+
+load('A', 0, 0.1, adapters('one'));
+load('B', 0, 0.1, adapters('two'));
+load('C', 0, 0.1, adapters(''));
+
+to('cache', chat('x', model => $_)) for qw(base other);
+
+for my $case ([ 'one', 'A' ], [ 'two', 'B' ]) {
+    my ($model, $want) = @$case;
+
+    all_to($want, "adapter $model: where it is loaded", 'cache',
+           sub { chat(text(500, ++$seed), model => $model) });
+}
+
+is(said('cache', $pa)->{adapters}, 1, 'one that runs and waits is one');
+
+# --- preemptions: few more at a time there; room beats loading another
+
+my $prompt = chat(text(9000, 1000), model => 'one');
+
+all_to('A', 'a prompt that is known', 'cache', sub { $prompt });
+
+load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total rising\n");
+ok(wait_for(sub { (said('cache', $pa)->{cap} || 0) == 1 }, 20),
+   'preempted: a cap')
+    or diag(JSON::PP->new->encode(said('cache', $pa)));
+
+my $held = $t->start('POST /cache/stream', $prompt);
+like($t->read_until($held, qr/data: /), qr/:$pa\r\n/, 'up to the cap');
+all_to('C', 'over the cap: where there is room for the adapter', 'cache',
+       sub { chat(text(500, ++$seed), model => 'one') });
+close $held;
+ok($t->idle(), 'idle');
+
+load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total 9e15\n");
+ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }, 20),
+   'no more of them: no cap');
+
+# --- ORCA headers, of both of vLLM's servers, and as JSON
+
+my $orca = 'endpoint-load-metrics:';
+
+put('A.head', "$orca TEXT named_metrics.kv_cache_usage_perc=0.9, "
+              . "named_metrics.num_requests_waiting=4.0\r\n");
+put('B.head', "Endpoint-Load-Metrics: named_metrics.kv_cache_usage_perc=0.4,"
+              . "named_metrics.num_requests_waiting=0\r\n");
+all_to('B', 'ORCA: text, with and without its word', 'orca');
+is(said('orca', $pa)->{kv_usage}, 0.9, 'ORCA: share of KV');
+is(said('orca', $pa)->{waiting}, 4, 'ORCA: waiting');
+
+put('A.head', "$orca JSON {\"named_metrics\": {\"kv_cache_usage_perc\": 0.1, "
+              . "\"num_requests_waiting\": 0.0}}\r\n");
+all_to('A', 'ORCA: JSON, when the old word has faded', 'orca');
+
+put("$_.head", "$orca \x7f nonsense=,=}{\r\n") for qw(A B);
+ok(wait_for(sub { spread('orca') eq 'AB' }, 20), 'ORCA: nonsense');
+put("$_.head", '') for qw(A B);
+
+# --- mandatory: who does not answer is used only if nobody does
+
+all_to('A', 'mandatory: one that answers', 'must');
+put('A.metrics', '');
+ok(wait_for(sub { spread('must') eq 'AD' }, 20), 'mandatory: nobody answers');
+load('A', 5, 0.25);
+all_to('A', 'mandatory: one that answers again', 'must');
+
+# --- at another port or address, which may come and go without the engine
+
+ok(wait_for(sub { (said('port', $pd)->{kv_usage} // 0) == 0.25 }, 20), 'port=');
+is(to('port') =~ /^[CD]$/, 1, 'port= is for probes only');
+
+ok(wait_for(sub { said('addr', $pd)->{failed} > 3 }, 20), 'addr=, not there');
+engine('L', port => $later);
+load('L', 7, 0.75);
+ok(wait_for(sub { (said('addr', $pd)->{kv_usage} // 0) == 0.75 }, 20), 'addr=');
+is($t->peer('addr', $pd)->{cache}{flushes_probe}, 0,
+   'who gives metrics of engines is no engine');
+
+# --- an engine that streams is not down for checks that time out
+
+sub checks { return () = Kvroute::slurp("$dir/A.checks") =~ /x/g; }
+sub health { return $t->peer('busy', $pa)->{health}; }
+
+ok(wait_for(sub { checks() > 1 }, 20), 'checked');
+
+my $s = $t->start('POST /busy/stream', chat('x'));
+$t->read_until($s, qr/data: /);
+put('A.hang', '');
+
+my $checks = checks();
+my @seen;
+
+ok(wait_for(sub {
+    push @seen, health();
+    sysread($s, my $data, 65536);
+    return checks() > $checks + 7;
+}), 'checks time out');
+is(scalar(grep { $_ ne 'up' } @seen), 0, 'an engine that streams is up');
+
+put('stop', '');
+ok(wait_for(sub { health() eq 'down' }, 20), 'one that hangs is down');
+is(to('busy'), 'A', 'and tried anyway');
+unlink "$dir/A.hang", "$dir/stop";
+ok(wait_for(sub { health() eq 'up' }, 20), 'and up again');
+close $s;
+
+# --- an upgraded connection awaits no first event
+
+$s = $t->start('POST /cache/ws', chat(text(5000, 2000)),
+               headers => { Upgrade => 'x', Connection => 'upgrade' },
+               keep => 1);
+like($t->read_until($s, qr/hello/), qr/^HTTP\S+ 101/, 'upgraded');
+is(join(' ', ($t->load())[0, 1, 3]), '1 0 0', 'in use, and nothing awaited');
+close $s;
+ok($t->idle(), 'idle');
+
+# --- killed workers: the new ones ask on
+
+for my $pid ($t->active_workers()) {
+    $t->kill_worker($pid);
+}
+
+my $n = said('cache', $pa)->{probes};
+ok(wait_for(sub { my $e = eval { said('cache', $pa) };
+                  $e && $e->{probes} > $n + 3 }, 20),
+   'asked on after a worker was killed');
+
+$t->done();
