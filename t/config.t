@@ -218,5 +218,46 @@ EOF
     }
 }
 
+# the queue
+
+my $kv = 'kvroute zone=z;';
+
+for my $c ([ 'no max', '', qr/"kvroute_queue" must have "max" parameter $at/ ],
+           [ 'max', 'max=0', qr/"max=0"/ ],
+           [ 'timeout', 'max=1 timeout=0', qr/invalid parameter "timeout=0" $at/ ],
+           [ 'max_bytes', 'max=1 max_bytes=x',
+             qr/invalid parameter "max_bytes=x" $at/ ],
+           [ 'status', 'max=1 status=200', qr/"status=200"/ ],
+           [ 'order', 'max=1 order=lifo', qr/invalid parameter "order=lifo" $at/ ],
+           [ 'unknown', 'max=1 speed=9', qr/invalid parameter "speed=9" $at/ ])
+{
+    bad("queue: $c->[0]", $c->[2], $zone,
+        "$kv kvroute_queue " . ($c->[1] || 'timeout=1s') . ';');
+}
+
+bad('queue: duplicate', qr/"kvroute_queue" directive is duplicate $at/, $zone,
+    "$kv kvroute_queue max=1; kvroute_queue max=2;");
+bad('queue: before kvroute', qr/must come after "kvroute"/, $zone,
+    "kvroute_queue max=1; $kv");
+bad('priority: unknown', qr/invalid parameter "min=1" $at/, $zone, $kv,
+    'kvroute_priority $arg_p min=1;');
+bad('tenant: unknown', qr/invalid parameter "max=1" $at/, $zone, $kv,
+    'kvroute_tenant $arg_t max=1;');
+bad('max_waiting', qr/"max_waiting=x"/, $zone, 'kvroute zone=z max_waiting=x;');
+
+for my $c ([ "$kv kvroute_queue max=1;", qr/"kvroute_queue" in upstream "u" $at holds nobody back/ ],
+           [ 'kvroute zone=z max_waiting=4;', qr/"max_waiting" in upstream "u" $at needs "kvroute_probe"/ ])
+{
+    my ($ok, $out) = try_conf($zone, $c->[0]);
+    ok($ok, 'queue: accepted');
+    like($out, $c->[1], 'queue: warned of');
+}
+
+{
+    my ($ok, $out) = try_conf($zone, 'kvroute zone=z max_pending=auto;'
+                              . 'kvroute_queue max=1;');
+    unlike($out, qr/holds nobody/, 'queue: not warned of');
+}
+
 $t->expect_log(qr/\[emerg\]/);
 $t->done();

@@ -298,6 +298,9 @@ sub logged {
     is($t->finish($_)->{status}, 200, 'small: answered') for @s[0, 1, 3];
     is(class('small', 3)->{shed}, 1, 'shed: counted');
     is(class('small', 3)->{full}, 2, 'full: counted');
+    like($t->get('/kvroute/metrics')->{body},
+         qr/^kvroute_queue_full_total\{upstream="small",class="3"\} 2\.000$/m,
+         'full: for Prometheus');
 }
 
 # time is up, of the queue or of the request

@@ -24,7 +24,6 @@ CONF = """
 load_module {module};
 {user}
 worker_processes 2;
-worker_rlimit_nofile 40000;
 pid {dir}/nginx.pid;
 error_log {dir}/error.log warn;
 events {{ worker_connections 20000; }}
@@ -128,7 +127,8 @@ class Peer:
 
                 writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
                 await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError,
+                asyncio.CancelledError):
             pass
         finally:
             writer.close()
@@ -397,7 +397,8 @@ def main():
         m = subprocess.Popen(
             os.environ.get('NGINX_BIN', 'nginx').split()
             + ['-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
-               '-g', 'daemon off;'])
+               '-g', 'daemon off;'],
+            stdout=subprocess.DEVNULL)
         masters.append(m)
         return m
 
