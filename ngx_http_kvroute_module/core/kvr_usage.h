@@ -104,7 +104,7 @@ typedef struct {
     uint8_t        id[KVR_USAGE_ID_LEN];
 } kvr_usage_t;
 
-_Static_assert(sizeof(kvr_usage_t) <= 240, "kvr_usage_t");
+_Static_assert(sizeof(kvr_usage_t) <= 224, "kvr_usage_t");
 
 
 /* tokens; -1: not told */
