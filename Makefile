@@ -85,12 +85,12 @@ unit: unit-build ## builds and runs the unit tests
 
 .PHONY: test
 test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
-	@$(MAKE) -s build engine engine-tests unit-build
-	@$(MAKE) -s SAN=1 unit-build
-	@$(MAKE) -s fuzz-build $(BUILD)/bench/sim/rivals_test
+	@$(MAKE) -s -j$(NPROC) build engine engine-tests unit-build \
+		fuzz-build $(BUILD)/bench/sim/rivals_test
+	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
-		KVROUTE_SKIP=stress \
+		KVROUTE_SKIP="stress docs page workers" \
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 
@@ -177,6 +177,7 @@ include t/fuzz/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/sim/Makefile.inc
+include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc
 
 

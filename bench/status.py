@@ -40,6 +40,7 @@ http {{
     upstream llm {{
         zone llm_peers 512k;
         kvroute kv_cache zone=llm;
+        kvroute_queue max=64;
         {servers}
     }}
     proxy_next_upstream off;

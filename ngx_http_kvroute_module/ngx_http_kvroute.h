@@ -93,6 +93,7 @@ typedef struct {
     size_t                       capacity;  /* bytes a peer may hold */
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
+    ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
     ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
     ngx_http_kvroute_probe_conf_t  *health;
@@ -185,6 +186,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     native:2;  /* nginx's own round robin */
     unsigned                     keyed:1;
     unsigned                     busy:1;    /* the session's peer is full */
+    unsigned                     over:1;    /* may go beyond max_conns */
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
@@ -222,6 +224,7 @@ struct ngx_http_kvroute_ctx_s {
     uint32_t                     output;    /* tokens asked for at most */
 
     ngx_str_t                    hint[KVR_PROMPT_FIELDS];
+    int32_t                      priority;  /* as the body has it */
 
     ngx_msec_t                   ttft;
 
@@ -236,6 +239,7 @@ struct ngx_http_kvroute_ctx_s {
     unsigned                     parsed:1;  /* and gave a prompt */
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
+    unsigned                     prioritized:1;
 };
 
 
@@ -306,6 +310,8 @@ extern ngx_module_t  ngx_http_kvroute_filter_module;
 /* _module */
 
 void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
 
@@ -376,12 +382,15 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
+ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);
 
 /* _queue_conf */
 
+void ngx_http_kvroute_queue_check(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -406,9 +415,10 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat);
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
+    uint32_t id, uint64_t bytes, ngx_http_kvroute_wait_t *own);
 ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 
@@ -416,10 +426,13 @@ ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
 
 void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     uint32_t id, uint32_t seat, uint64_t pending);
+uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state);
 
 /* _probe_conf, _probe */
 
@@ -439,6 +452,12 @@ void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
 void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
 void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *c, uint32_t id);
 

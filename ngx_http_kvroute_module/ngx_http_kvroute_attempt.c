@@ -26,7 +26,6 @@
 #define NGX_HTTP_KVROUTE_ALIVE       100
 
 
-static uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at);
@@ -54,6 +53,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
     ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
 
+    /* counted before it is uncounted: nobody shall see room in between */
+
+    ngx_http_kvroute_queue_consume(at);
+
     if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
         at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
     }
@@ -61,7 +64,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
 
 /* bytes of context that a request comes to, at four to a token */
-static uint64_t
+uint64_t
 ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 {
     uint64_t  output;
@@ -321,5 +324,43 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     if (chain) {
         kvr_index_forget(at->conf->zone->sh->index, chain, ctx->entries,
                          &at->lesson);
+    }
+}
+
+
+/* counts how the peer answered, if it did */
+void
+ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state)
+{
+    ngx_uint_t                    status;
+    kvr_seat_t                   *seat;
+    ngx_http_upstream_t          *u;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    seat = &at->conf->zone->sh->registry->seat[at->seat];
+
+    if (state & NGX_PEER_FAILED) {
+        kvr_add(&seat->fails, 1);
+
+        /* this one is too many: when it is back it will be warmed up */
+
+        peer = at->rrp.current;
+
+        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
+            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
+        }
+    }
+
+    u = at->ctx->request->upstream;
+    status = u->headers_in.status_n;
+
+    if (status >= 100 && status < 600) {
+        kvr_add(&seat->responses[status / 100 - 1], 1);
     }
 }

@@ -13,17 +13,9 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "ngx_http_kvroute_queue.h"
 
 
-static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
-static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
 static void ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
@@ -97,294 +89,6 @@ ngx_http_kvroute_choose_exit(void)
     ngx_http_kvroute_seen = NULL;
 
     ngx_http_kvroute_max_candidates = 0;
-}
-
-
-/* finds out what the request has to do with which peer */
-void
-ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
-{
-    uint64_t                     *chain, set;
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    ctx = at->ctx;
-    conf = at->conf;
-    set = conf->set;
-
-    ngx_http_kvroute_match_pin(r, at);
-
-    switch (at->policy->conf.policy) {
-
-    case KVR_POLICY_STICKY:
-        ngx_http_kvroute_session_find(r, at);
-        return;
-
-    case KVR_POLICY_PREFIX:
-        ngx_http_kvroute_match_prefix(r, at);
-        return;
-
-    case KVR_POLICY_KV_CACHE:
-        break;
-
-    default:
-        return;
-    }
-
-    ngx_http_kvroute_session_previous(at);
-
-    if (!ctx->parsed || set == 0) {
-        return;
-    }
-
-    /* after another zone's upstream: its hashes are not known here */
-
-    if (ctx->zone != conf->zone
-        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
-    {
-        return;
-    }
-
-    ngx_http_kvroute_match_model(at);
-
-    if (ctx->entries == 0) {
-        return;
-    }
-
-    chain = ngx_http_kvroute_request_chain(r, ctx, conf->zone);
-    if (chain == NULL) {
-        return;
-    }
-
-    at->matched = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
-                                       * sizeof(uint32_t));
-    if (at->matched == NULL) {
-        return;
-    }
-
-    kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
-                     at->matched);
-
-    if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
-        ngx_http_kvroute_match_chunks(r, at);
-    }
-}
-
-
-/* bytes of the prompt that peers hold elsewhere than at its beginning */
-static void
-ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    uint32_t                   i, id;
-    uint64_t                   set, has, unit;
-    kvr_chunk_t               *chunk;
-    kvr_chunks_t              *chunks;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = at->conf->zone->sh;
-    set = at->conf->set;
-    unit = sh->unit * KVR_BLOCK;
-
-    chunks = ngx_http_kvroute_request_chunks(r, at->ctx, at->conf->zone);
-
-    if (chunks == NULL || chunks->n == 0) {
-        return;
-    }
-
-    at->chunks = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
-                                      * sizeof(uint32_t));
-    if (at->chunks == NULL) {
-        return;
-    }
-
-    for (i = 0; i < chunks->n; i++) {
-
-        chunk = &chunks->chunk[i];
-        has = kvr_index_holds(sh->index, chunk->digest, set);
-
-        for ( /* void */ ; has; has &= has - 1) {
-            id = (uint32_t) __builtin_ctzll(has);
-
-            if (chunk->start >= at->matched[id] * unit) {
-                at->chunks[id] += chunk->len;
-            }
-        }
-    }
-}
-
-
-/*
- * While an upstream has seen one model only there is nothing to tell apart.
- * With several, or several adapters, it matters who has this one loaded.
- */
-static void
-ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
-{
-    uint64_t                   last, root;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = at->conf->zone->sh;
-    root = at->ctx->model_root;
-
-    upstream = &sh->registry->upstream[at->conf->number];
-    last = kvr_get(&upstream->model);
-
-    if (last != root) {
-        kvr_set(&upstream->model, root);
-
-        if (last) {
-            kvr_set(&upstream->models, 1);
-        }
-    }
-
-    at->models = at->conf->set;
-
-    if (kvr_get(&upstream->models) && !ngx_http_kvroute_match_lora(at)) {
-        at->models = kvr_index_holds(sh->index, root, at->conf->set);
-
-        /* loaded nowhere: then it costs the same everywhere */
-
-        if (at->models == 0) {
-            at->models = at->conf->set;
-        }
-    }
-}
-
-
-/* engines that tell which adapters they have know best */
-static ngx_uint_t
-ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
-{
-    int              has;
-    uint32_t         id;
-    uint64_t         set, lora, loaded;
-    kvr_signal_t    *s;
-    kvr_registry_t  *registry;
-
-    if (at->conf->probe == NULL || at->ctx->model.len == 0) {
-        return 0;
-    }
-
-    registry = at->conf->zone->sh->registry;
-    lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
-    loaded = 0;
-    at->evicts = 0;
-
-    for (set = at->conf->set; set; set &= set - 1) {
-
-        id = (uint32_t) __builtin_ctzll(set);
-        s = &registry->peer[id].signal;
-
-        if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
-            || kvr_signal_worth(s, ngx_current_msec,
-                                at->conf->probe->interval)
-               < 0.5)
-        {
-            continue;
-        }
-
-        has = kvr_signal_lora(s, lora);
-
-        if (has == 1) {
-            loaded |= (uint64_t) 1 << id;
-
-        } else if (has == -1) {
-            at->evicts |= (uint64_t) 1 << id;
-        }
-    }
-
-    /* nobody has it: it may be no adapter at all */
-
-    if (loaded == 0) {
-        at->evicts = 0;
-        return 0;
-    }
-
-    at->models = loaded;
-
-    return 1;
-}
-
-
-static void
-ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    double                     share;
-    uint32_t                   n, entry, length;
-    uint64_t                  *chain, unit;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_ctx_t    *ctx;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    ctx = at->ctx;
-    sh = at->conf->zone->sh;
-    n = ctx->entries;
-
-    if (!ctx->parsed || n == 0) {
-        return;
-    }
-
-    chain = ngx_http_kvroute_request_chain(r, ctx, at->conf->zone);
-    if (chain == NULL) {
-        return;
-    }
-
-    kvr_hot_add(sh->hot, chain, n);
-
-    unit = sh->unit * KVR_BLOCK;
-    length = at->policy->conf.length;
-
-    if (length) {
-        entry = kvr_chain_entries((uint32_t) ngx_max(length / unit, 1));
-        entry = ngx_min(entry, n) - 1;
-
-        /* a key that most requests have spreads nothing: say so */
-
-        share = kvr_hot_share(sh->hot, chain[entry]);
-
-        if (share > 0.5) {
-            upstream = &sh->registry->upstream[at->conf->number];
-            kvr_add(&upstream->shared, 1);
-        }
-
-    } else {
-        entry = kvr_hot_entry(sh->hot, chain, n,
-                              0.5 / ngx_max(at->conf->list[0].number, 1));
-    }
-
-    at->key = chain[entry];
-    at->keyed = 1;
-}
-
-
-static void
-ngx_http_kvroute_match_pin(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    uint32_t                      id;
-    ngx_str_t                     value;
-    ngx_http_kvroute_loc_conf_t  *klcf;
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    if (klcf->pin == NULL
-        || ngx_http_complex_value(r, klcf->pin, &value) != NGX_OK
-        || value.len == 0)
-    {
-        return;
-    }
-
-    at->pinned = 1;
-
-    id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
-                                value.len);
-
-    if (id != KVR_REGISTRY_NONE && at->conf->set >> id & 1) {
-        at->pin = id;
-    }
 }
 
 
@@ -495,8 +199,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         id = list->id[i];
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-
+        if (!at->over
+            && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
+        {
             /* this request goes elsewhere, the session does not */
 
             at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
@@ -601,12 +306,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     uint32_t                      since, age;
     uint64_t                      unit;
     kvr_peer_t                   *known;
+    ngx_uint_t                    mine;
     kvr_load_sum_t                sum;
+    ngx_http_kvroute_wait_t      *w;
     ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = at->conf;
     sh = conf->zone->sh;
+    mine = 0;
 
     ngx_memzero(c, sizeof(kvr_candidate_t));
 
@@ -623,11 +331,27 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     sum = kvr_load_get(sh->load, id);
 
+    w = at->ctx->wait;
+
+    /* its own reservation is not in its way */
+
+    if (w && w->held && w->id == id) {
+        sum.active -= ngx_min(1, sum.active);
+        sum.pending -= ngx_min(w->pending, sum.pending);
+        mine = 1;
+    }
+
     c->active = sum.active;
     c->pending = sum.pending;
     c->idle = sh->registry->given - known->given;
 
-    c->full = ngx_http_kvroute_capped(conf, id);
+    unit = sh->unit * KVR_BLOCK;
+
+    if (at->matched) {
+        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
+    }
+
+    c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
 
     ngx_http_kvroute_signal_candidate(at, c, id);
 
@@ -641,19 +365,14 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->evicts = (at->evicts >> id & 1);
     }
 
-    if (at->matched) {
-        unit = sh->unit * KVR_BLOCK;
-        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
-    }
-
     if (at->chunks) {
         c->chunks = at->chunks[id];
     }
 
     sum = kvr_load_get(sh->load, kvr_registry_resident(id));
 
-    c->unanswered = sum.active;
-    c->resident = sum.pending;
+    c->unanswered = sum.active - ngx_min(mine, sum.active);
+    c->resident = sum.pending - (mine ? ngx_min(w->resident, sum.pending) : 0);
 
     /* it takes part in a growing share of the decisions */
 
@@ -671,14 +390,16 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * Whether a peer has all the work that it may have.  With max_pending=auto that
- * is what it is known to prefill in the time of target_ttft, or any amount as
- * long as nothing is known.
+ * Whether a peer has all the work that it may have.  bytes: of the request that
+ * must find room in the engine's cache, or 0.  own: a reservation that does not
+ * count.
  */
 ngx_uint_t
-ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    uint64_t bytes, ngx_http_kvroute_wait_t *own)
 {
-    uint64_t                   cap;
+    uint64_t                   pending;
+    kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
 
     if (id == KVR_REGISTRY_NONE) {
@@ -686,14 +407,28 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
     }
 
     sh = conf->zone->sh;
-    cap = conf->max_pending;
+    peer = &sh->registry->peer[id];
 
-    if (conf->target_ttft) {
-        cap = (uint64_t) kvr_get(&sh->registry->peer[id].rate)
-              * conf->target_ttft / KVR_REGISTRY_RATE;
+    if (ngx_http_kvroute_signal_waiting(conf, id)) {
+        return 1;
     }
 
-    return cap && kvr_load_get(sh->load, id).pending >= cap;
+    if (conf->max_pending == 0 && conf->target_ttft == 0) {
+        return 0;
+    }
+
+    pending = kvr_load_get(sh->load, id).pending;
+
+    if (own && own->held && own->id == id) {
+        pending -= ngx_min(own->pending, pending);
+    }
+
+    if (conf->target_ttft) {
+        return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
+                                   ngx_http_kvroute_signal_fresh(conf, id));
+    }
+
+    return pending >= conf->max_pending;
 }
 
 
@@ -712,7 +447,8 @@ ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
  */
 ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat)
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_kvroute_wait_t *own)
 {
     ngx_uint_t  conns, active;
 
@@ -725,6 +461,10 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     if (seat != KVR_REGISTRY_NONE) {
         active = kvr_load_get(conf->zone->sh->load,
                               kvr_registry_column(seat)).active;
+
+        if (own && own->held && own->conf == conf && own->seat == seat) {
+            active -= ngx_min(1, active);
+        }
 
         /* a server that is listed twice has a limit in each place */
 

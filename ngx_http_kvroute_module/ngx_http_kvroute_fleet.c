@@ -32,7 +32,7 @@ static const char *ngx_http_kvroute_fleet_state(
 
 
 const char  *ngx_http_kvroute_states[] = {
-    "up", "unavail", "draining", "down", NULL
+    "up", "unavail", "draining", "down", "unhealthy", "checking", NULL
 };
 
 
@@ -243,6 +243,21 @@ ngx_http_kvroute_fleet_state(ngx_http_kvroute_srv_conf_t *conf,
 
     if (ngx_http_kvroute_draining(conf, id)) {
         return "draining";
+    }
+
+    if (conf->health && id != KVR_REGISTRY_NONE) {
+
+        switch (kvr_get(&conf->zone->sh->registry->peer[id].signal.health)) {
+
+        case KVR_HEALTH_DOWN:
+            return "unhealthy";
+
+        case KVR_HEALTH_STARTING:
+            return "checking";
+
+        default:
+            break;
+        }
     }
 
     return "up";

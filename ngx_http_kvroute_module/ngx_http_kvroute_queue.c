@@ -99,6 +99,14 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 
     conf = ngx_http_kvroute_queue_upstream(r);
 
+    /* let in at another upstream, and then redirected: it will not be there */
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+
+    if (ctx && ctx->wait && ctx->wait->conf != conf) {
+        ngx_http_kvroute_queue_return(ctx->wait);
+    }
+
     if (conf == NULL || conf->queue == NULL) {
         return NGX_DECLINED;
     }
@@ -239,7 +247,12 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     now = ngx_current_msec;
 
     if (w->strict) {
-        if (ngx_http_kvroute_queue_room(w, &w->item)) {
+
+        /* those that wait come before it, wherever they will go */
+
+        if (kvr_queue_depth(board, class, now) == 0
+            && ngx_http_kvroute_queue_room(w, &w->item))
+        {
             goto passed;
         }
 
@@ -251,21 +264,30 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         goto passed;
     }
 
-    if (kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) >= queue->max
-        || (queue->max_bytes
-            && kvr_queue_bytes(board, now) + w->item.bytes
-               > queue->max_bytes))
-    {
-        /* one of a lower class has to go for it, here or in another worker */
+    /*
+     * those of lower classes have to go for it, here or in another worker, or
+     * else those of a tenant that has more than its share of the places
+     */
 
-        item = kvr_queue_last(&queue->waiting, class);
+    while (ngx_http_kvroute_queue_over(conf, 1, w->item.bytes)) {
+
+        item = NULL;
+
+        if (queue->max_bytes == 0 || w->item.bytes <= queue->max_bytes) {
+            item = kvr_queue_last(&queue->waiting, class);
+            item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
+        }
 
         if (item) {
+            kvr_add(&board->stats[item->class].shed, 1);
             ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
                                          NGX_HTTP_KVROUTE_QUEUE_SHED);
-            kvr_add(&board->stats[item->class].shed, 1);
+            continue;
+        }
 
-        } else if (kvr_queue_want(board, class, now) != KVR_OK) {
+        if ((queue->max_bytes && w->item.bytes > queue->max_bytes)
+            || kvr_queue_want(board, class, now) != KVR_OK)
+        {
             w->state = NGX_HTTP_KVROUTE_QUEUE_FULL;
             kvr_add(&stats->full, 1);
 
@@ -273,6 +295,8 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
 
             return NGX_DONE;
         }
+
+        break;
     }
 
     return ngx_http_kvroute_queue_park(r, w);
@@ -322,14 +346,15 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     ngx_add_timer(&w->event, timeout);
 
     if (w->strict) {
-        ngx_queue_insert_tail(&queue->strict, &w->link);
+        ngx_http_kvroute_queue_apart(w, 1);
 
     } else {
         kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
-        kvr_queue_publish(queue->shm_zone->data,
-                          ngx_http_kvroute_queue_row(w->conf),
-                          &queue->waiting, ngx_current_msec);
     }
+
+    kvr_queue_publish(queue->shm_zone->data,
+                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
+                      ngx_current_msec);
 
     ngx_http_kvroute_queue_start(w);
 
@@ -407,14 +432,15 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
     queue = w->conf->queue;
 
     if (w->strict) {
-        ngx_queue_remove(&w->link);
+        ngx_http_kvroute_queue_apart(w, 0);
 
     } else {
         kvr_queue_remove(&queue->waiting, &w->item);
-        kvr_queue_publish(queue->shm_zone->data,
-                          ngx_http_kvroute_queue_row(w->conf),
-                          &queue->waiting, ngx_current_msec);
     }
+
+    kvr_queue_publish(queue->shm_zone->data,
+                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
+                      ngx_current_msec);
 
     w->state = state;
     w->time = ngx_current_msec - w->start;
@@ -450,10 +476,7 @@ ngx_http_kvroute_queue_cleanup(void *data)
         ngx_delete_posted_event(&w->event);
     }
 
-    if (w->held) {
-        ngx_http_kvroute_queue_count(w, -1);
-        ngx_http_kvroute_queue_freed(w->conf);
-    }
+    ngx_http_kvroute_queue_return(w);
 }
 
 

@@ -57,13 +57,15 @@ struct ngx_http_kvroute_wait_s {
     ngx_msec_t                   start;
     ngx_msec_t                   time;      /* that it waited, in the end */
 
-    uint32_t                     own;       /* the only peer, or UNSET */
+    uint32_t                     own;       /* the only peer, of strict ones */
 
     /* the reservation */
 
     uint32_t                     id;
     uint32_t                     seat;
     uint64_t                     pending;
+    uint64_t                     resident;
+    uint64_t                     bytes;     /* to fit in the cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
 
@@ -94,6 +96,10 @@ ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
     uint32_t *matched);
 void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
     int32_t sign);
+void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);
+void ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in);
+ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t n, uint64_t bytes);
 
 /* _queue_status */
 

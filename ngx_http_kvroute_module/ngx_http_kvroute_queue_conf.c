@@ -11,7 +11,7 @@
 
 
 /* the board's layout is in the zone's name: another one is another zone */
-#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue.1."
+#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue.2."
 
 
 static ngx_int_t ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone,
@@ -166,6 +166,43 @@ invalid:
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"",
                        &value[i]);
     return NGX_CONF_ERROR;
+}
+
+
+/* says so if nobody will ever wait, or max_waiting= will never be told */
+void
+ngx_http_kvroute_queue_check(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                   i;
+    ngx_http_upstream_server_t  *server;
+
+    if (kscf->max_waiting != NGX_CONF_UNSET && kscf->probe == NULL) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"max_waiting\" in upstream \"%V\" in %s:%ui needs "
+                      "\"kvroute_probe\"",
+                      &uscf->host, uscf->file_name, uscf->line);
+    }
+
+    if (kscf->queue == NULL || kscf->max_pending || kscf->target_ttft
+        || (kscf->max_waiting != NGX_CONF_UNSET && kscf->probe))
+    {
+        return;
+    }
+
+    server = uscf->servers->elts;
+
+    for (i = 0; i < uscf->servers->nelts; i++) {
+        if (server[i].max_conns) {
+            return;
+        }
+    }
+
+    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                  "\"kvroute_queue\" in upstream \"%V\" in %s:%ui holds nobody "
+                  "back: set \"max_pending\" of \"kvroute\", or \"max_conns\" of "
+                  "servers",
+                  &uscf->host, uscf->file_name, uscf->line);
 }
 
 

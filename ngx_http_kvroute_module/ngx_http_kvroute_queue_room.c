@@ -17,6 +17,16 @@
 #define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
 
 
+/* what there is to be had, from the least */
+#define NGX_HTTP_KVROUTE_QUEUE_NOBODY   0
+#define NGX_HTTP_KVROUTE_QUEUE_TAKEN    1      /* all at max_conns */
+#define NGX_HTTP_KVROUTE_QUEUE_CAPPED   2
+#define NGX_HTTP_KVROUTE_QUEUE_ROOM     3
+#define NGX_HTTP_KVROUTE_QUEUE_CHANGED  4      /* the list is another */
+
+
+static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched);
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
 static ngx_uint_t ngx_http_kvroute_queue_any(
     ngx_http_kvroute_srv_conf_t *conf);
@@ -55,23 +65,17 @@ ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
 
 
 /*
- * Reserves on the peer that costs least among those below their caps.  If none
- * can be had at all, for other reasons than a cap, waiting is of no use.
+ * Reserves on the peer that costs least among those below their caps: of the
+ * backup servers only if none of the others can be had at all, as in get().  If
+ * there is none to be had for other reasons than a cap, waiting is of no use.
  */
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
-    time_t                         now;
-    double                         cost, least;
-    uint32_t                       id, unanswered, matched[KVR_INDEX_PEERS];
-    uint64_t                       bytes, held;
-    ngx_uint_t                     i, pass, found, capped, known;
-    kvr_load_sum_t                 sum;
-    ngx_http_kvroute_list_t       *list;
+    uint32_t                       matched[KVR_INDEX_PEERS];
+    ngx_uint_t                     i, full;
     ngx_http_kvroute_wait_t       *w;
-    ngx_http_kvroute_shctx_t      *sh;
     ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
 
     w = data;
@@ -82,30 +86,105 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     }
 
     conf = w->conf;
+    peers = conf->upstream->peer.data;
+    full = 0;
+
+    /* past the knee engines' caches are full: then there is more to look at */
+
+    w->bytes = 0;
+
+    if (kvr_queue_depth(conf->queue->shm_zone->data, KVR_QUEUE_CLASSES - 1,
+                        ngx_current_msec)
+        > KVR_QUEUE_LONG * conf->list[0].number)
+    {
+        w->bytes = w->ctx->bytes + w->ctx->extra;
+    }
+
+    for (i = 0; peers && i < 2; i++, peers = peers->next) {
+
+        switch (ngx_http_kvroute_queue_look(w, peers, i, NULL)) {
+
+        case NGX_HTTP_KVROUTE_QUEUE_CAPPED:
+            return 0;
+
+        case NGX_HTTP_KVROUTE_QUEUE_TAKEN:
+            full = 1;
+            /* fall through */
+
+        case NGX_HTTP_KVROUTE_QUEUE_NOBODY:
+            continue;
+
+        case NGX_HTTP_KVROUTE_QUEUE_CHANGED:
+            goto through;
+        }
+
+        /* looked up when there is any room, and the peers read again */
+
+        if (!ngx_http_kvroute_queue_match(w, matched)) {
+            ngx_memzero(matched, sizeof(matched));
+        }
+
+        return ngx_http_kvroute_queue_look(w, peers, i, matched)
+               == NGX_HTTP_KVROUTE_QUEUE_ROOM;
+    }
+
+    if (full) {
+        return 0;
+    }
+
+through:
+
+    /* get() will see */
+
+    w->id = KVR_REGISTRY_NONE;
+    w->seat = KVR_REGISTRY_NONE;
+    w->held = 1;
+
+    return 1;
+}
+
+
+/* with matched it reserves, under the lock that get() has for writing */
+static ngx_uint_t
+ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched)
+{
+    time_t                        now;
+    double                        cost, least;
+    uint32_t                      id, unanswered;
+    uint64_t                      bytes, held, need;
+    ngx_uint_t                    i, rc, draining;
+    kvr_load_sum_t                sum;
+    kvr_queue_board_t            *board;
+    ngx_http_kvroute_list_t      *list;
+    ngx_http_kvroute_shctx_t     *sh;
+    ngx_http_kvroute_srv_conf_t  *conf;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    conf = w->conf;
     sh = conf->zone->sh;
+    board = conf->queue->shm_zone->data;
+    list = &conf->list[backup];
     bytes = w->ctx->bytes + w->ctx->extra;
+    need = ngx_http_kvroute_attempt_resident(w->ctx);
 
     now = ngx_time();
-    found = 0;
-    capped = 0;
-    known = 0;
+    rc = NGX_HTTP_KVROUTE_QUEUE_NOBODY;
     least = 0;
 
-    /* the look-up is made when there is any room, and the peers read again */
+    ngx_http_upstream_rr_peers_rlock(peers);
 
-    for (pass = 0; pass < 2; pass++) {
+    if (ngx_http_kvroute_peers_config(peers) != conf->config) {
+        ngx_http_upstream_rr_peers_unlock(peers);
+        return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
+    }
 
-        peers = conf->upstream->peer.data;
-        list = &conf->list[0];
+    /* those being drained, or ill, are for when there are no others */
 
-        ngx_http_upstream_rr_peers_rlock(peers);
+    for (draining = 0; draining < 2; draining++) {
 
-        if (ngx_http_kvroute_peers_config(peers) != conf->config) {
-            ngx_http_upstream_rr_peers_unlock(peers);
-
-            /* get() will look at the new list */
-
-            goto through;
+        if (rc != NGX_HTTP_KVROUTE_QUEUE_NOBODY) {
+            break;
         }
 
         for (peer = peers->peer, i = 0;
@@ -115,26 +194,36 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
             id = list->id[i];
 
             if (peer->down
-                || (peer->max_fails
+                || (!peers->single
+                    && peer->max_fails
                     && peer->fails >= peer->max_fails
                     && now - peer->checked <= peer->fail_timeout))
             {
                 continue;
             }
 
-            if (w->strict && id != w->own) {
-                continue;
-            }
-
-            if (ngx_http_kvroute_full(conf, peer, list->seat[i])
-                || ngx_http_kvroute_capped(conf, id))
+            if (w->strict
+                ? id != w->own
+                : (ngx_http_kvroute_draining(conf, id)
+                   || ngx_http_kvroute_signal_sick(conf, id)) != draining)
             {
-                capped++;
                 continue;
             }
 
-            if (pass == 0) {
-                found = 1;
+            if (ngx_http_kvroute_full(conf, peer, list->seat[i], NULL)) {
+                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_TAKEN);
+                continue;
+            }
+
+            if (ngx_http_kvroute_capped(conf, id, w->bytes, NULL)
+                || kvr_queue_claimed(board, id, &w->item, ngx_current_msec))
+            {
+                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
+                continue;
+            }
+
+            if (matched == NULL) {
+                rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
                 break;
             }
 
@@ -147,53 +236,31 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
                 sum = kvr_load_get(sh->load, id);
                 unanswered = kvr_load_get(sh->load,
                                           kvr_registry_resident(id)).active;
-                held = known ? (uint64_t) matched[id] * sh->unit * KVR_BLOCK
-                             : 0;
+                held = (uint64_t) matched[id] * sh->unit * KVR_BLOCK;
                 held = ngx_min(held, bytes);
             }
 
             cost = kvr_score_cost(sum.pending, bytes - held, sum.active,
                                   unanswered, (uint32_t) peer->weight);
 
-            if (found == 1 || cost < least) {
-                found = 2;
+            if (rc != NGX_HTTP_KVROUTE_QUEUE_ROOM || cost < least) {
+                rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
                 least = cost;
                 w->id = id;
                 w->seat = list->seat[i];
                 w->pending = bytes - held;
+                w->resident = need;
             }
-        }
-
-        ngx_http_upstream_rr_peers_unlock(peers);
-
-        if (!found) {
-
-            if (capped) {
-                return 0;
-            }
-
-            goto through;
-        }
-
-        if (pass == 0) {
-            known = ngx_http_kvroute_queue_match(w, matched);
         }
     }
 
-    if (found != 2) {
-        return 0;
+    if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM) {
+        ngx_http_kvroute_queue_count(w, 1);
     }
 
-    ngx_http_kvroute_queue_count(w, 1);
+    ngx_http_upstream_rr_peers_unlock(peers);
 
-    return 1;
-
-through:
-
-    w->id = KVR_REGISTRY_NONE;
-    ngx_http_kvroute_queue_count(w, 1);
-
-    return 1;
+    return rc;
 }
 
 
@@ -241,11 +308,12 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
     kvr_load_add(load, zone->row, w->id, sign, sign * (int64_t) w->pending);
     kvr_load_add(load, zone->row, kvr_registry_column(w->seat), sign,
                  sign * (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign, 0);
+    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
+                 sign * (int64_t) w->resident);
 }
 
 
-/* get() takes the reservation's place */
+/* get() has counted the request on the peer that it takes */
 void
 ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
 {
@@ -255,7 +323,88 @@ ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
 
     if (w && w->held) {
         ngx_http_kvroute_queue_count(w, -1);
+
+        if (w->id != at->id) {
+            ngx_http_kvroute_queue_freed(w->conf);
+        }
     }
+}
+
+
+/*
+ * Whether a request has been let in before: its first peer has failed, and the
+ * others have all that they may have, as always when there is a queue.  It had
+ * its place, and goes to one of them all the same.
+ */
+ngx_uint_t
+ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = at->ctx->wait;
+
+    return w && w->conf == at->conf && !w->held && !at->over
+           && (w->state == NGX_HTTP_KVROUTE_QUEUE_PASSED
+               || w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED);
+}
+
+
+/* there will be no get() for it */
+void
+ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
+{
+    if (w->held) {
+        ngx_http_kvroute_queue_count(w, -1);
+        ngx_http_kvroute_queue_freed(w->conf);
+    }
+}
+
+
+/* those that wait for one peer, in a list */
+void
+ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
+{
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (in) {
+        ngx_queue_insert_tail(&queue->strict, &w->link);
+
+        queue->waiting.apart[w->item.class]++;
+        queue->waiting.bytes += w->item.bytes;
+
+        return;
+    }
+
+    ngx_queue_remove(&w->link);
+
+    queue->waiting.apart[w->item.class]--;
+    queue->waiting.bytes -= w->item.bytes;
+
+    kvr_queue_unclaim(queue->shm_zone->data, w->own, &w->item);
+}
+
+
+/* whether there are more than may wait, with so many more of so many bytes */
+ngx_uint_t
+ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
+    uint64_t bytes)
+{
+    ngx_msec_t                 now;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_queue_t  *queue;
+
+    now = ngx_current_msec;
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+
+    if (kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
+        return 1;
+    }
+
+    return queue->max_bytes
+           && kvr_queue_bytes(board, now) + bytes > queue->max_bytes;
 }
 
 
@@ -322,6 +471,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 {
     uint32_t                   row;
     ngx_msec_t                 now;
+    ngx_uint_t                 any;
     ngx_queue_t               *q, *next;
     kvr_queue_key_t            key;
     kvr_queue_item_t          *item;
@@ -345,6 +495,14 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 
     ngx_http_kvroute_queue_shed(conf);
 
+    for (q = ngx_queue_head(&queue->strict);
+         q != ngx_queue_sentinel(&queue->strict);
+         q = ngx_queue_next(q))
+    {
+        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
+        kvr_queue_claim(board, w->own, &w->item, now);
+    }
+
     for ( ;; ) {
         item = kvr_queue_first(&queue->waiting, board, &key);
 
@@ -359,6 +517,8 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
         ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
     }
 
+    any = 0;
+
     for (q = ngx_queue_head(&queue->strict);
          q != ngx_queue_sentinel(&queue->strict);
          q = next)
@@ -367,9 +527,14 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
         w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
 
         if (ngx_http_kvroute_queue_room(w, &w->item)) {
-            ngx_queue_remove(q);
+            ngx_http_kvroute_queue_apart(w, 0);
             ngx_http_kvroute_queue_let_in(w);
+            any = 1;
         }
+    }
+
+    if (any) {
+        kvr_queue_publish(board, row, &queue->waiting, now);
     }
 }
 
@@ -387,6 +552,14 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
     for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
 
         while (kvr_get(&board->wanted[class])) {
+
+            /* others have left by themselves, or who wanted it has died */
+
+            if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
+                (void) kvr_queue_take(board, class);
+                continue;
+            }
+
             item = kvr_queue_last(&conf->queue->waiting, class);
 
             if (item == NULL || kvr_queue_take(board, class) != KVR_OK) {
@@ -406,17 +579,20 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
 {
+    kvr_upstream_t     *upstream;
     kvr_queue_stats_t  *stats;
     kvr_queue_board_t  *board;
 
     board = w->conf->queue->shm_zone->data;
     stats = &board->stats[w->item.class];
+    upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
     w->time = ngx_current_msec - w->start;
 
     kvr_add(&stats->waited, 1);
     kvr_add(&stats->wait_ms, w->time);
+    kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
 
     if (w->event.timer_set) {
         ngx_del_timer(&w->event);

@@ -140,7 +140,7 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
         break;
 
     case NGX_HTTP_KVROUTE_QUEUE_SHED:
-        message = "requests of higher priority took the place";
+        message = "others had more right to the place";
         break;
 
     case NGX_HTTP_KVROUTE_QUEUE_LATE:

@@ -190,6 +190,10 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
                                       pr->field[i].len);
     }
 
+    ctx->prioritized = pr->priority_set;
+    ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
+                                      -INT32_MAX);
+
     if (pr->shape == KVR_PROMPT_NONE) {
         return;
     }
@@ -220,7 +224,11 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
     ctx->entries = pr->n;
-    ctx->model_root = pr->model_root;
+
+    /* without the salt: what a server has loaded it has for all tenants */
+
+    ctx->model_root = kvr_mix(pr->model_hash, 1);
+
     ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
 
     ngx_http_kvroute_request_reply(r, ctx, zone, pr);

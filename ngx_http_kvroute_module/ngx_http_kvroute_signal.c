@@ -352,3 +352,57 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
         c->full = 1;
     }
 }
+
+
+/* whether a peer is to have no work as long as there are others */
+ngx_uint_t
+ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    kvr_signal_t  *s;
+
+    if (id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    s = &conf->zone->sh->registry->peer[id].signal;
+
+    if (conf->health && kvr_get(&s->health) != KVR_HEALTH_UP) {
+        return 1;
+    }
+
+    return conf->probe && conf->probe->mandatory
+           && kvr_signal_worth(s, ngx_current_msec, conf->probe->interval)
+              == 0;
+}
+
+
+/* whether what the engine said last still counts */
+ngx_uint_t
+ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    if (conf->probe == NULL) {
+        return 0;
+    }
+
+    return kvr_signal_worth(&conf->zone->sh->registry->peer[id].signal,
+                            ngx_current_msec, conf->probe->interval)
+           > 0.5;
+}
+
+
+/* whether more than max_waiting= wait inside the engine, by its fresh word */
+ngx_uint_t
+ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    kvr_signal_t  *s;
+
+    if (conf->max_waiting == NGX_CONF_UNSET || conf->probe == NULL) {
+        return 0;
+    }
+
+    s = &conf->zone->sh->registry->peer[id].signal;
+
+    return kvr_get(&s->set) & KVR_METRICS_WAITING
+           && (ngx_int_t) kvr_get(&s->waiting) > conf->max_waiting
+           && ngx_http_kvroute_signal_fresh(conf, id);
+}

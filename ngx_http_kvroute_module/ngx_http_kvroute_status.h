@@ -62,6 +62,19 @@ typedef struct {
 } ngx_http_kvroute_fleet_t;
 
 
+/* text for Prometheus, as it grows */
+typedef struct {
+    ngx_pool_t                 *pool;
+    ngx_chain_t                *first;
+    ngx_chain_t                *last;
+    ngx_uint_t                  failed;
+
+    ngx_http_kvroute_fleet_t   *fleet;
+    ngx_uint_t                  upstreams;
+    ngx_str_t                  *names;     /* of upstreams, escaped */
+} ngx_http_kvroute_prom_t;
+
+
 /* all that the formats show of upstreams: of kmcf->upstreams, in this order */
 ngx_http_kvroute_fleet_t *ngx_http_kvroute_fleet_read(ngx_http_request_t *r);
 
@@ -71,6 +84,21 @@ extern const char  *ngx_http_kvroute_states[];
 /* each serves its format; the path is what follows that of the format */
 ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
 ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
+
+/* _status_prom: a line, or several short ones */
+
+void ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom,
+    const char *fmt, ...);
+void ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom,
+    const char *name, const char *type, const char *help);
+void ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
+    kvr_stats_e kind, const char *name, const char *help);
+
+/* _status_prom_more; labels: of each peer, in the order of the fleet */
+
+void ngx_http_kvroute_prom_signals(ngx_http_kvroute_prom_t *prom,
+    ngx_str_t *labels);
+void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
 
 /* the page, made from page/page.html by page/embed */
 extern const u_char  ngx_http_kvroute_status_page[];

@@ -337,6 +337,11 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
     cJSON_AddItemToObject(json, "matched_share",
               ngx_http_kvroute_json_histogram(stats, KVR_STATS_MATCHED));
 
+    if (conf->queue) {
+        cJSON_AddItemToObject(json, "queue_time",
+                  ngx_http_kvroute_json_histogram(stats, KVR_STATS_QUEUE));
+    }
+
     return json;
 }
 

@@ -19,18 +19,6 @@
 #define NGX_HTTP_KVROUTE_PROM_BUF   (32 * 1024)
 
 
-typedef struct {
-    ngx_pool_t                 *pool;
-    ngx_chain_t                *first;
-    ngx_chain_t                *last;
-    ngx_uint_t                  failed;
-
-    ngx_http_kvroute_fleet_t   *fleet;
-    ngx_uint_t                  upstreams;
-    ngx_str_t                  *names;     /* of upstreams, escaped */
-} ngx_http_kvroute_prom_t;
-
-
 typedef double (*ngx_http_kvroute_prom_pt)(ngx_http_kvroute_fleet_peer_t *p);
 
 
@@ -42,17 +30,11 @@ typedef struct {
 } ngx_http_kvroute_prom_peer_t;
 
 
-static void ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom,
-    const char *fmt, ...);
-static void ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom,
-    const char *name, const char *type, const char *help);
 static ngx_int_t ngx_http_kvroute_prom_label(ngx_pool_t *pool,
     ngx_str_t *dst, ngx_str_t *src);
 static void ngx_http_kvroute_prom_zones(ngx_http_kvroute_prom_t *prom,
     ngx_http_kvroute_main_conf_t *kmcf);
 static void ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom);
-static void ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
-    kvr_stats_e kind, const char *name, const char *help);
 static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
 
 
@@ -126,94 +108,7 @@ ngx_http_kvroute_prom_best(ngx_http_kvroute_fleet_peer_t *p)
 }
 
 
-static double
-ngx_http_kvroute_prom_tokens(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->prompt);
-}
-
-
-static double
-ngx_http_kvroute_prom_predicted(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->predicted);
-}
-
-
-static double
-ngx_http_kvroute_prom_delivered(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->delivered);
-}
-
-
-static double
-ngx_http_kvroute_prom_flushes(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->loop->by_usage)
-           + (double) kvr_get(&p->loop->by_probe);
-}
-
-
-static double
-ngx_http_kvroute_prom_running(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return kvr_get(&p->signal->running);
-}
-
-
-static double
-ngx_http_kvroute_prom_waiting(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return kvr_get(&p->signal->waiting);
-}
-
-
-static double
-ngx_http_kvroute_prom_probes(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->signal->asked);
-}
-
-
-static double
-ngx_http_kvroute_prom_failed(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) kvr_get(&p->signal->failed);
-}
-
-
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
-
-    { "prompt_tokens_total", "counter",
-      "Tokens of prompts, in responses that tell of cached ones.",
-      ngx_http_kvroute_prom_tokens },
-
-    { "predicted_tokens_total", "counter",
-      "Of these, tokens that were predicted to be cached.",
-      ngx_http_kvroute_prom_predicted },
-
-    { "delivered_tokens_total", "counter",
-      "Of these, tokens that the engine had cached.",
-      ngx_http_kvroute_prom_delivered },
-
-    { "flushes_total", "counter",
-      "Times the peer was found to have forgotten what it held.",
-      ngx_http_kvroute_prom_flushes },
-
-    { "engine_running_requests", "gauge",
-      "Requests running in the engine, by its own word.",
-      ngx_http_kvroute_prom_running },
-
-    { "engine_waiting_requests", "gauge",
-      "Requests waiting in the engine, by its own word.",
-      ngx_http_kvroute_prom_waiting },
-
-    { "probes_total", "counter",
-      "Times the engine was asked.", ngx_http_kvroute_prom_probes },
-
-    { "probes_failed_total", "counter",
-      "Times it gave no useful answer.", ngx_http_kvroute_prom_failed },
 
     { "active_requests", "gauge",
       "Requests in flight.", ngx_http_kvroute_prom_active },
@@ -291,6 +186,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
 
     ngx_http_kvroute_prom_zones(&prom, kmcf);
     ngx_http_kvroute_prom_upstreams(&prom);
+    ngx_http_kvroute_prom_queues(&prom);
     ngx_http_kvroute_prom_peers(&prom);
 
     if (prom.failed) {
@@ -304,8 +200,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
 }
 
 
-/* a line, or several short ones */
-static void
+void
 ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom, const char *fmt, ...)
 {
     va_list       args;
@@ -347,7 +242,7 @@ ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom, const char *fmt, ...)
 }
 
 
-static void
+void
 ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom, const char *name,
     const char *type, const char *help)
 {
@@ -506,7 +401,7 @@ ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom)
 }
 
 
-static void
+void
 ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
     kvr_stats_e kind, const char *name, const char *help)
 {
@@ -525,7 +420,9 @@ ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
 
     for (i = 0; i < prom->upstreams; i++) {
 
-        if (prom->fleet[i].shared == NULL) {
+        if (prom->fleet[i].shared == NULL
+            || (kind == KVR_STATS_QUEUE && prom->fleet[i].conf->queue == NULL))
+        {
             continue;
         }
 
@@ -692,4 +589,6 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
                                       peer->firsts);
         }
     }
+
+    ngx_http_kvroute_prom_signals(prom, all);
 }

@@ -33,8 +33,6 @@ static void ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_uint_t state);
-static void ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t state);
 
 
 ngx_int_t
@@ -144,9 +142,12 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    /* with a single server there is nothing to choose */
+    /*
+     * with a single server there is nothing to choose; but sessions are bound,
+     * for the day when there are more
+     */
 
-    if (peers->single) {
+    if (peers->single && at->policy->conf.policy != KVR_POLICY_STICKY) {
         return NGX_OK;
     }
 
@@ -208,8 +209,6 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
         at->began = ngx_http_kvroute_clock();
     }
 
-    ngx_http_kvroute_queue_consume(at);
-
     if (at->native) {
         return ngx_http_kvroute_get_native(pc, at);
     }
@@ -226,6 +225,13 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     }
 
     best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+
+    if (best == NULL && peers->next == NULL
+        && ngx_http_kvroute_queue_again(at))
+    {
+        at->over = 1;
+        best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+    }
 
     if (best == NULL) {
         goto failed;
@@ -377,15 +383,17 @@ ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
  * Requests without a body, and those that are to bypass us, are nginx's own
  * round robin's, whose distribution users know.  It is told of servers that are
  * full or being drained by marking them as tried, these as long as there are
- * others.
+ * others.  The marks are taken off again: should this try fail, one of those
+ * may be all that is left.
  */
 static ngx_int_t
 ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at)
 {
-    uintptr_t                      m;
+    time_t                         now;
+    uintptr_t                      m, *tried;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n, left, again;
+    ngx_uint_t                     i, n, max, left, again;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -397,6 +405,15 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
 
 retry:
 
+    max = ngx_max(conf->list[0].number, conf->list[1].number);
+
+    tried = ngx_pcalloc(at->ctx->request->pool,
+                        (max / (8 * sizeof(uintptr_t)) + 1)
+                        * sizeof(uintptr_t));
+    if (tried == NULL) {
+        return NGX_ERROR;
+    }
+
     peers = ngx_http_kvroute_lock_peers(pc, at);
 
     if (peers == NULL) {
@@ -404,7 +421,15 @@ retry:
     }
 
     list = &conf->list[peers != conf->upstream->peer.data];
+    now = ngx_time();
     left = 0;
+
+    /* there was no room made for what has come meanwhile */
+
+    if (list->number > max) {
+        ngx_http_upstream_rr_peers_unlock(peers);
+        goto retry;
+    }
 
     for (peer = peers->peer, i = 0;
          peer && i < list->number;
@@ -413,25 +438,37 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i])) {
-            at->rrp.tried[n] |= m;
+        if (ngx_http_kvroute_full(conf, peer, list->seat[i], at->ctx->wait)) {
+            tried[n] |= m & ~at->rrp.tried[n];
 
-        } else if (!(at->rrp.tried[n] & m) && !peer->down) {
+        } else if (!(at->rrp.tried[n] & m)
+                   && !peer->down
+                   && (peer->max_fails == 0
+                       || peer->fails < peer->max_fails
+                       || now - peer->checked > peer->fail_timeout))
+        {
             left += !ngx_http_kvroute_draining(conf, list->id[i]);
         }
     }
 
-    for (i = 0; left && i < list->number; i++) {
+    for (i = 0; i < list->number; i++) {
+        n = i / (8 * sizeof(uintptr_t));
+        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (ngx_http_kvroute_draining(conf, list->id[i])) {
-            n = i / (8 * sizeof(uintptr_t));
-            at->rrp.tried[n] |= (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
+        if (left && ngx_http_kvroute_draining(conf, list->id[i])) {
+            tried[n] |= m & ~at->rrp.tried[n];
         }
+
+        at->rrp.tried[n] |= tried[n];
     }
 
     ngx_http_upstream_rr_peers_unlock(peers);
 
     rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
+
+    for (n = 0; at->rrp.peers == peers && n * 8 * sizeof(uintptr_t) < i; n++) {
+        at->rrp.tried[n] &= ~tried[n];
+    }
 
     /* servers may have changed since the lock was let go */
 
@@ -597,7 +634,7 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
         state &= ~NGX_PEER_FAILED;
     }
 
-    ngx_http_kvroute_count_response(at, state);
+    ngx_http_kvroute_attempt_result(at, state);
     ngx_http_kvroute_attempt_end(at);
 
     /* the peer may be gone after this */
@@ -661,41 +698,4 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_unlock(peers);
 
     return 1;
-}
-
-
-static void
-ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t state)
-{
-    ngx_uint_t                    status;
-    kvr_seat_t                   *seat;
-    ngx_http_upstream_t          *u;
-    ngx_http_upstream_rr_peer_t  *peer;
-
-    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
-    seat = &at->conf->zone->sh->registry->seat[at->seat];
-
-    if (state & NGX_PEER_FAILED) {
-        kvr_add(&seat->fails, 1);
-
-        /* this one is too many: when it is back it will be warmed up */
-
-        peer = at->rrp.current;
-
-        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
-            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
-            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
-        }
-    }
-
-    u = at->ctx->request->upstream;
-    status = u->headers_in.status_n;
-
-    if (status >= 100 && status < 600) {
-        kvr_add(&seat->responses[status / 100 - 1], 1);
-    }
 }

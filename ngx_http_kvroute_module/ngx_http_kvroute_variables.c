@@ -25,6 +25,8 @@
 #define NGX_HTTP_KVROUTE_VAR_TOKENS   9
 #define NGX_HTTP_KVROUTE_VAR_CACHED   10
 #define NGX_HTTP_KVROUTE_VAR_COMPLETED  11
+#define NGX_HTTP_KVROUTE_VAR_TIER       12
+#define NGX_HTTP_KVROUTE_VAR_PRIORITY   13
 
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
@@ -51,6 +53,12 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_session"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_SESSION, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_service_tier"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_TIER, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_body_priority"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_PRIORITY, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_prompt_bytes"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_PROMPT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -124,6 +132,8 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     if (!ctx->decided
         && data != NGX_HTTP_KVROUTE_VAR_MODEL
         && data != NGX_HTTP_KVROUTE_VAR_SESSION
+        && data != NGX_HTTP_KVROUTE_VAR_TIER
+        && data != NGX_HTTP_KVROUTE_VAR_PRIORITY
         && data != NGX_HTTP_KVROUTE_VAR_PROMPT)
     {
         goto not_found;
@@ -149,6 +159,24 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     case NGX_HTTP_KVROUTE_VAR_MODEL:
         s = ctx->model;
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_TIER:
+        s = ctx->hint[KVR_PROMPT_SERVICE_TIER];
+        goto string;
+
+    case NGX_HTTP_KVROUTE_VAR_PRIORITY:
+
+        if (!ctx->prioritized) {
+            goto not_found;
+        }
+
+        s.data = ngx_pnalloc(r->pool, NGX_INT32_LEN);
+        if (s.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        s.len = ngx_sprintf(s.data, "%D", ctx->priority) - s.data;
         goto string;
 
     case NGX_HTTP_KVROUTE_VAR_SESSION:

@@ -85,6 +85,13 @@ UPSTREAMS
         server 127.0.0.1:%%B2%% fail_timeout=1s;
     }
 
+    upstream last {
+        zone last 64k;
+        kvroute least_request zone=z;
+        server 127.0.0.1:%%B0%% fail_timeout=1h;
+        server 127.0.0.1:%%B1%% fail_timeout=1h;
+    }
+
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -93,6 +100,8 @@ UPSTREAMS
     server {
         listen 127.0.0.1:%%PORT%%;
 LOCATIONS
+        location /last/ { proxy_pass http://last; }
+        location /last/off/ { kvroute_policy off; proxy_pass http://last; }
         location /back/ { proxy_pass http://back; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
@@ -185,6 +194,9 @@ for my $p (@policies) {
     my @to = map { $t->to('/drain/kv_cache/', $_) } @{$known{kv_cache}};
     is("@to", "@{$home{kv_cache}}", 'kv_cache: but what it holds');
 
+    @to = map { $t->to('/drain/prefix/', $_) } @{$known{prefix}};
+    is("@to", "@{$home{prefix}}", 'prefix: but what it holds');
+
     # all are: better one of them than none, or a backup
 
     act('drain', $_) for qw(B0 B2);
@@ -203,6 +215,23 @@ for my $p (@policies) {
 
     my @all = map { $t->to('/drain/round_robin/', fresh()) } 1 .. 9;
     is($t->tally(@all)->{B1}, 3, 'undrained: has its share');
+}
+
+# one being drained is better than none, at the second try and at the first
+
+{
+    act('drain', 'B0');
+
+    my %close = ('X-B1' => 'close');
+
+    is($t->from($t->post('/last/off/', fresh(), headers => \%close)), 'B0',
+       'off: the other one has failed just now');
+    is($t->peer('last', $t->{vars}{B1})->{state}, 'unavail', 'given up');
+    is($t->to('/last/off/', fresh()), 'B0', 'off: the other one is given up');
+    is($t->from($t->get('/last/')), 'B0', 'nor is a body needed for it');
+    is($t->to('/last/', fresh()), 'B0', 'least_request: the same');
+
+    act('undrain', 'B0');
 }
 
 # the API
@@ -262,6 +291,18 @@ for my $p (@policies) {
 
         cmp_ok($new, '<', 16, "$p: a new peer is not flooded");
     }
+
+    # a beginning that all prompts share floods nobody either
+
+    my $system = text(600, 7);
+
+    my @shared = map { $t->to('/slow/kv_cache/',
+                              chat($system . text(6000, $seed++))) } 1 .. 150;
+
+    # 9 expected, and 50 would be its share; 27 or more: once in 10^6
+
+    cmp_ok($t->tally(@shared)->{B2} // 0, '<', 27,
+           'kv_cache: nor by a beginning that all share');
 
     # what it holds it is given, whatever the hour
 

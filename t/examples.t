@@ -137,7 +137,7 @@ my $log = "$t->{dir}/llm.log";
     is($t->get('/kvroute/')->{status}, 200, 'simple: status');
     is($t->get('/kvroute-api/')->{status}, 200, 'simple: control');
 
-    wait_for(sub { 5 == grep { /reason=/ } split /\n/, Kvroute::slurp($log) });
+    wait_for(sub { 5 <= grep { /reason=/ } split /\n/, Kvroute::slurp($log) });
 
     my $out = `awk -f $dir/nginx/hit-share.awk $log`;
     like($out, qr/^127\.0\.0\.1:\d+ +5 requests  hit +79\.\d%  regret +0\.0%$/m,

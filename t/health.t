@@ -39,7 +39,7 @@ http {
             proxy_next_upstream error timeout http_503 http_429
                                 non_idempotent;
         }
-        location = /kvroute/json { kvroute_status json; access_log off; }
+        location /kvroute/ { kvroute_status; access_log off; }
     }
 }
 EOF
@@ -95,6 +95,10 @@ is("$bad @n", '0 10 10 10', 'all have their share');
 
 $t->control($e[0], { health_status => 500 });
 becomes($e[0], 'down', 'a sick engine');
+is($t->peer('h', $e[0])->{state}, 'unhealthy', 'its state');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_health\{upstream="h",peer="127.0.0.1:$e[0]",health="down"\} 1$/m,
+     'and for Prometheus');
 ($bad, @n) = spread(10);
 is("$bad $n[0]", '0 0', 'is left out');
 

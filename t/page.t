@@ -41,7 +41,9 @@ sub browser {
     return 'npm cannot install playwright-core'
         unless -d "$modules/node_modules/playwright-core";
 
-    $t->engines(3, '--model', 'm', '--speed', 100);
+    $t->engines(3, '--model', 'm', '--speed', 100,
+                '--enable-prompt-tokens-details');
+    $t->engines(1, '--model', 'm', '--speed', 100);
     $t->{vars}{MANY} = join "\n", map { "server 127.0.0.1:$_;" } 20001 .. 20064;
 
     $t->conf(<<'EOC')->run();
@@ -57,7 +59,21 @@ http {
         server 127.0.0.1:%%E0%%;
         server 127.0.0.1:%%E1%%;
         server 127.0.0.1:%%E2%%;
+        kvroute_probe interval=100ms engine=vllm;
+        kvroute_health interval=100ms;
     }
+    upstream bare {
+        zone bare 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E3%%;
+    }
+    upstream busy {
+        zone busy 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=8 timeout=30s;
+        server 127.0.0.1:%%E3%% max_conns=1;
+    }
+    kvroute_priority $http_x_class;
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -67,6 +83,8 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://llm; }
+        location /bare/ { proxy_pass http://bare/; }
+        location /busy/ { proxy_pass http://busy/; }
         location /many/ { proxy_pass http://many; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }

@@ -87,6 +87,10 @@ http {
             kvroute_policy kv_cache;
             proxy_pass http://u;
 
+            location /kv/tenant/ {
+                kvroute_salt $http_x_tenant;
+                proxy_pass http://u;
+            }
             location /kv/inherited/ { proxy_pass http://u; }
 
             location /kv/random/ {
@@ -159,6 +163,16 @@ my $seed = 1000;
 
 sub fresh { return chat(text($_[0] || 4000, $seed++)) }
 
+
+# tenants are no models: what is loaded is loaded for all of them
+
+{
+    $t->to('/kv/tenant/', fresh(), 'X-Tenant' => 'b');
+
+    my @to = map { $t->to('/kv/tenant/', fresh(), 'X-Tenant' => 'a') } 1 .. 8;
+    is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2, B3 => 2 },
+              'kv_cache: a tenant is spread');
+}
 
 # random: by weight, and each choice without regard to the one before
 

@@ -69,7 +69,7 @@ http {
         location /v1/ { proxy_pass http://all; proxy_buffering off; }
         location /one/ { proxy_pass http://one/; proxy_buffering off; }
         location /slow/ { proxy_pass http://slow/; proxy_buffering off; }
-        location = /kvroute/json { kvroute_status json; access_log off; }
+        location /kvroute/ { kvroute_status; access_log off; }
     }
 }
 EOF
@@ -99,6 +99,23 @@ ok(wait_for(sub { (engine($loads)->{capacity_tokens} || 0) == $tokens }, 10),
 ok(wait_for(sub { defined engine($port{llamacpp})->{running} }, 10),
    'llama.cpp: no capacity, but load');
 ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
+
+# --- Prometheus is told what was said, and no more
+
+{
+    my %m = $t->get('/kvroute/metrics')->{body}
+            =~ /^(kvroute_peer_engine_\w+)\{.*:$port{vllm}"\} (\S+)$/mg;
+    my $e = engine($port{vllm});
+
+    is($m{kvroute_peer_engine_capacity_tokens}, $tokens, 'metrics: capacity');
+    is($m{kvroute_peer_engine_running_requests}, 0, 'metrics: running');
+    ok(abs($m{kvroute_peer_engine_kv_usage_ratio} - $e->{kv_usage}) < 0.001,
+       'metrics: KV use');
+
+    unlike($t->get('/kvroute/metrics')->{body},
+           qr/^kvroute_peer_engine_capacity_tokens\{.*:$port{llamacpp}"/m,
+           'metrics: llama.cpp says no capacity');
+}
 
 # --- requests of others, and not our own
 

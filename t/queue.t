@@ -12,6 +12,7 @@ use Kvroute;
 my $t = Kvroute->new();
 
 $t->backend('B0');
+$t->backend('B1');
 
 my $conf = <<'EOF';
 http {
@@ -59,6 +60,21 @@ http {
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
 
+    upstream two {
+        zone two 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=20s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+        server 127.0.0.1:%%B1%% max_conns=1 max_fails=0;
+    }
+    upstream backup {
+        zone backup 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=20s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+        server 127.0.0.1:%%B1%% max_conns=1 max_fails=0 backup;
+    }
+
     map $http_x_pool $pool { default u; fifo fifo; none nothing; }
 
     kvroute_priority $http_x_class max=$http_x_max;
@@ -86,6 +102,21 @@ http {
             kvroute_bypass 1;
             proxy_pass http://u;
         }
+        location /two/ {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://two;
+        }
+        location /backup/ { proxy_pass http://backup; }
+        location /tried/ {
+            try_files /nothing @u;
+            proxy_pass http://two;
+        }
+        location /away/ {
+            try_files /nothing @static;
+            proxy_pass http://two;
+        }
+        location @u { proxy_pass http://u; }
+        location @static { proxy_pass http://127.0.0.1:%%B1%%; }
         location /kvroute/ { kvroute_status; access_log off; }
     }
 }
@@ -124,6 +155,11 @@ sub served {
     my ($prefix) = @_;
     return join ' ', map { /^\Q$prefix\E(\S+)/ ? $1 : () }
                      $t->backend_log('B0');
+}
+
+sub served_by {
+    my ($name, $uri) = @_;
+    return grep { $_ eq $uri } $t->backend_log($name);
 }
 
 # a request is logged a moment after its response
@@ -349,6 +385,117 @@ sub logged {
     is($t->finish($_)->{status}, 200, 'strict: answered') for @s;
 }
 
+# those that may go to one peer only count as well, and a place is kept for them
+
+{
+    my %h = ('X-Session' => 'abc');
+    my @s = held('/strict/c', 'j0', 1000, %h);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'strict: one is inside again');
+
+    push @s, held('/strict/d', 'j0', 1000, %h);
+    ok(waiting(1, 'strict'), 'strict: one that waits is counted');
+
+    push @s, held('/strict/e', 'j0', 1000);
+    ok(waiting(2, 'strict'), 'strict: one that could go anywhere waits');
+
+    go('j0');
+    is($t->finish($_)->{status}, 200, 'strict: answered') for @s;
+    is(served('/strict/'), 'x a b c d e', 'strict: in order');
+    ok($t->idle(), 'strict: nothing is counted');
+}
+
+# a peer fails while all others have what they may have
+
+{
+    my @s = held('/two/a', 'y0', 1000, 'X-B1' => 'wait y0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'retry: one is inside');
+
+    my ($bad, $other) = served_by('B0', '/two/a') ? ('B0', 'B1')
+                                                  : ('B1', 'B0');
+
+    push @s, held('/two/b', 'y1', 1000, 'X-B1' => 'wait y1');
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'retry: two are inside');
+
+    push @s, held('/two/c', 'y2', 1000, "X-$bad" => 'close',
+                  "X-$other" => 'wait y2');
+    ok(waiting(1, 'two'), 'retry: one waits');
+
+    go('y0');
+    is($t->finish($s[0])->{status}, 200, 'retry: its peer is free');
+    ok(wait_for(sub { served_by($other, '/two/c') }),
+       'retry: it fails, and the other one is taken all the same');
+
+    go('y1');
+    go('y2');
+    is($t->finish($_)->{status}, 200, 'retry: answered') for @s[1, 2];
+    ok($t->idle(), 'retry: nothing is counted');
+}
+
+# backup servers, if the others may have no more, as without a queue
+
+{
+    my @s = map { held("/backup/$_", 'x0', 1000, 'X-B1' => 'wait x0') }
+            'a', 'b';
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'backup: two are inside');
+
+    push @s, held('/backup/c', 'x0', 1000, 'X-B1' => 'wait x0');
+    ok(waiting(1, 'backup'), 'backup: the third waits');
+
+    go('x0');
+    is($t->finish($_)->{status}, 200, 'backup: answered') for @s;
+}
+
+# let in at one upstream and redirected to another: it holds no place there
+
+{
+    my @s = held('/tried/a', 'v0', 1000);
+    ok(wait_for(sub { served_by('B0', '/tried/a') }),
+       'redirect: one is inside');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'redirect: in one place');
+
+    push @s, held('/tried/b', 'v0', 1000);
+    ok(waiting(1), 'redirect: the next one waits at the other');
+    is(($t->load())[0], 1, 'redirect: and holds no place');
+
+    push @s, held('/away/c', 'v0', 1000, 'X-B1' => 'wait v0');
+    ok(wait_for(sub { served_by('B1', '/away/c') }), 'redirect: to no queue');
+    is(($t->load())[0], 1, 'redirect: which holds no place either');
+
+    go('v0');
+    is($t->finish($_)->{status}, 200, 'redirect: answered') for @s;
+    ok($t->idle(), 'redirect: nothing is counted');
+}
+
+# a wish to have one shed, whose reason is gone, costs nobody its place
+
+{
+    my @s = held('/small/m', 'q0');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'wish: one is inside');
+
+    push @s, map { held("/small/n$_", 'q0') } 1 .. 2;
+    ok(waiting(2, 'small'), 'wish: two wait');
+
+    # all of them seen by another worker, if there are several
+
+    push @s, map { held("/small/h$_", 'q0', 1000, 'X-Class' => 'high') } 1 .. 2;
+    ok(waiting(2, 'small') && wait_for(sub { class('small', 1)->{size} == 2 }),
+       'wish: two of a higher class have taken their places');
+
+    go('q0');
+    $t->finish($_) for @s;
+
+    my $shed = class('small', 3)->{shed};
+
+    @s = held('/small/o', 'q1');
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'wish: one is inside again');
+    push @s, map { held("/small/p$_", 'q1') } 1 .. 2;
+    ok(waiting(2, 'small'), 'wish: two wait again');
+
+    go('q1');
+    is($t->finish($_)->{status}, 200, 'wish: answered') for @s;
+    is(class('small', 3)->{shed}, $shed, 'wish: none was shed');
+}
+
 # those that wait outlive a reload, and new ones queue up behind them
 
 {
@@ -389,6 +536,46 @@ sub logged {
 
     is($t->post('/k/b', chat('x'))->{status}, 200, 'kill: the next is served');
     ok($t->idle(), 'kill: nothing is counted');
+}
+
+# --- Prometheus says the same
+
+{
+    my $text = $t->get('/kvroute/metrics')->{body};
+    my %m = $text =~ /^(kvroute_queue_\w+\{.*\}) (\S+)$/mg;
+    my $all = $t->status()->{upstreams};
+    my %name = (full => 'full', timeouts => 'timeout', late => 'deadline',
+                shed => 'shed', gone => 'aborted');
+
+    for my $u (sort keys %$all) {
+        my $q = $all->{$u}{queue} or next;
+        my $l = qq(upstream="$u");
+        my $waited = 0;
+
+        is($m{"kvroute_queue_max_requests{$l}"}, $q->{max_size}, "$u: max");
+
+        for my $c (@{$q->{classes}}) {
+            my $lc = qq($l,class="$c->{class}");
+
+            $waited += $c->{waited};
+
+            my @got = map { $m{"kvroute_queue_${_}{$lc}"} }
+                      qw(requests passed_total waited_total);
+            is("@got", "@$c{qw(size passed waited)}", "$lc: let in");
+
+            @got = map { $m{"kvroute_queue_rejected_total"
+                            . "{$lc,reason=\"$name{$_}\"}"} } sort keys %name;
+            is("@got", join(' ', map { $c->{$_} } sort keys %name),
+               "$lc: not let in");
+        }
+
+        is($m{"kvroute_queue_seconds_count{$l}"}, $waited, "$u: waits timed");
+        is($all->{$u}{queue_time}{count}, $waited, "$u: in JSON too");
+        is($m{"kvroute_queue_seconds_bucket{$l,le=\"+Inf\"}"}, $waited,
+           "$u: all of them");
+    }
+
+    ok($all->{u}{queue_time}{sum} > 0, 'for some time');
 }
 
 $t->done();

@@ -19,6 +19,7 @@ my $conf = <<'EOC';
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    kvroute_zone zone=few:1m max_peers=1;
     access_log off;
 
     upstream u {
@@ -26,6 +27,15 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%B0%% max_fails=2 fail_timeout=1h;
         server 127.0.0.1:%%B1%% weight=2 max_fails=0;
+    }
+    upstream crowded {
+        zone crowded 64k;
+        kvroute kv_cache zone=few;
+        kvroute_queue max=4;
+        kvroute_probe interval=1h;
+        kvroute_health interval=1h;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
     }
     upstream with_backup {
         zone wb 64k;
@@ -288,6 +298,15 @@ my $u = $s->{upstreams}{u};
     is($m{"kvroute_ttft_seconds_bucket{upstream=\"u\",le=\"$_\"}"},
        $h->{buckets}{$_}, "bucket $_") for sort keys %{$h->{buckets}};
     is($m{'kvroute_ttft_seconds_count{upstream="u"}'}, $h->{count}, 'count');
+
+    # a peer without counters has no more than nginx knows
+
+    my @crowd = grep { /upstream="crowded",peer=/ } keys %m;
+    is((grep { /^kvroute_peer_active_requests\{/ } @crowd), 2, 'both peers');
+    is((grep { /^kvroute_peer_delivered_tokens_total\{/ } @crowd), 1,
+       'one of them has counters');
+    is((grep { /^kvroute_peer_engine_kv_usage_ratio\{/ } keys %m), 0,
+       'what no engine has said is not there');
 
     my @untyped = grep { my ($n) = /^(\w+)/; $n =~ s/_(?:bucket|sum|count)$//
                              unless $type{$n}; !$type{$n} } keys %m;

@@ -50,6 +50,18 @@ http {
         server 127.0.0.1:%%B1%% max_conns=1;
         server 127.0.0.1:%%B2%% max_conns=1;
     }
+    upstream capped {
+        zone capped 64k;
+        kvroute sticky strict=on zone=z max_pending=8k;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+    }
+    upstream grows {
+        zone grows 64k;
+        kvroute sticky zone=z;
+        server 127.0.0.1:%%B0%%;
+        %%EXTRA%%
+    }
     upstream failing {
         zone failing 64k;
         kvroute sticky zone=z;
@@ -70,6 +82,8 @@ http {
         location /plain/ { proxy_pass http://plain; }
         location /limited/ { proxy_pass http://limited; }
         location /strict/ { proxy_pass http://strict; }
+        location /capped/ { proxy_pass http://capped; }
+        location /grows/ { proxy_pass http://grows; }
         location /failing/ { proxy_pass http://failing; }
 
         location /short/ {
@@ -148,6 +162,8 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
 
     # a reload, and one with another server
 
+    home('/grows/', "g$_") for 1 .. 6;
+
     $t->reload();
     @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
     is(scalar(@again), 12, 'a reload keeps them');
@@ -158,6 +174,9 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
 
     @again = grep { home('/', "s$_") eq $home{$_} } 1 .. 12;
     is(scalar(@again), 12, 'another server keeps them');
+
+    my @grown = map { home('/grows/', "g$_") } 1 .. 6;
+    is("@grown", 'B0 B0 B0 B0 B0 B0', 'a second server keeps them');
 
     my @new = map { home('/', "t$_") } 1 .. 8;
     is($t->tally(@new)->{B3}, 2, 'and has its share of the new ones');
@@ -237,8 +256,8 @@ sub home { return $t->to($_[0], $body, session($_[1])) }
     is_deeply($t->tally(@to), { B0 => 2, B1 => 2, B2 => 2 },
               'auto: "user" names no session');
 
-    # previous_response_id: until the ids of responses are learned it only
-    # matters when it is a known session, and keeps no other hint away
+    # previous_response_id (t/usage.t has known ones): one that is unknown
+    # keeps no other hint away
 
     $ask->('prev', 'X-Session-Id' => 'v0');
     my $r = $t->post('/auto/?n=prev2', chat('hello',
@@ -292,6 +311,20 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
 
     $end->();
     is(home('/strict/', 'only'), $home, 'strict: served again');
+}
+
+# max_pending refuses nobody: over it everywhere a strict session is at home
+
+{
+    my %home = map { ($_ => home('/capped/', $_)) } qw(one two);
+    my @end = map { $t->hold(1, '/capped/', chat(text(9000, 1)), session($_)) }
+              qw(one two);
+
+    my @r = map { $t->post('/capped/', $body, headers => { session($_) }) }
+            qw(one two);
+    is(join(' ', map { $t->from($_) } @r), "$home{one} $home{two}",
+       'strict: all are over max_pending');
+    $_->() for @end;
 }
 
 # draining: bound sessions stay, new ones go elsewhere

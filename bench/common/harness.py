@@ -37,13 +37,18 @@ atexit.register(stop_all)
 
 
 def stop(p):
-    if p.poll() is None:
+    """Asks more than once: nginx may go to sleep just as a signal comes."""
+    for i in range(30):
+        if p.poll() is not None:
+            return
         p.terminate()
         try:
-            p.wait(10)
+            p.wait(2)
         except subprocess.TimeoutExpired:
-            p.kill()
-            p.wait()
+            pass
+
+    p.kill()
+    p.wait()
 
 
 def start(args, **kw):

@@ -96,7 +96,7 @@ def rust(name, command, extra):
 OTHERS = [
     ('sglang', rust('sglang', ['sglang-router', 'launch'],
                     ['--log-level', 'warn'])),
-    ('vllm', rust('vllm', ['vllm-router'], ['--log-level', 'warn'])),
+    ('vllm', rust('vllm', ['vllm-router'], ['--log-level', 'warning'])),
     ('haproxy', haproxy),
 ]
 

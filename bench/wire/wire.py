@@ -233,12 +233,13 @@ def count_part(results):
     engines = upstream(4)
     found = results['instructions'] = {}
 
-    def instructions(plain, size, n, unique):
+    def instructions(plain, size, n, unique, **kw):
         with tempfile.TemporaryDirectory() as tmp:
             x = Nginx(engines, plain,
                       prefix=('valgrind', '-q', '--tool=callgrind',
                               '--callgrind-out-file=%s/out' % tmp))
-            load(port=x.port, requests=n, size=size, unique=unique, conns=1)
+            load(port=x.port, requests=n, size=size, unique=unique, conns=1,
+                 **kw)
             x.stop()
 
             with open(tmp + '/out') as f:
@@ -261,6 +262,18 @@ def count_part(results):
             print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v[0],
                                            v[1] - v[0]), flush=True)
 
+    v = []
+
+    for plain in (True, False):
+        few, many = (instructions(plain, 2048, 1, 0, target='/v1/chat/'
+                                  'completions?us=1000&chunks=%d' % n)
+                     for n in (100, 1100))
+        v.append((many - few) / 1000)
+
+    found['chunk'] = {'plain': v[0], 'added': v[1] - v[0]}
+    print('%-24s %10.0f %10.0f' % ('a chunk of a stream', v[0], v[1] - v[0]),
+          flush=True)
+
 
 PARTS = {'cpu': cpu_part, 'one': one_part, 'peers': peers_part,
          'streams': streams_part, 'memory': memory_part, 'count': count_part}
@@ -273,8 +286,8 @@ def main():
     for name in sys.argv[1:] or PARTS:
         PARTS[name](results)
 
-    results['seconds'] = round(time.time() - begin)
-    save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
+        results['seconds'] = round(time.time() - begin)
+        save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
 
 
 main()

@@ -202,7 +202,7 @@ kvr_line_holder(uint32_t stamp, uint64_t ids, unsigned slot,
  * Those of the peers asked for that hold the line's block; none if it is
  * another's by now.
  */
-static inline uint64_t
+static inline __attribute__ ((always_inline)) uint64_t
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     kvr_line_view_t *view)
 {
@@ -213,6 +213,7 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         set = 0;
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
+#pragma GCC unroll 4
         for (i = 0; i < KVR_INDEX_HOLDERS; i += 2) {
 
             /* most lines have one holder, most slots are free */

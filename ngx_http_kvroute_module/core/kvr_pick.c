@@ -184,7 +184,7 @@ static int
 kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
     uint32_t n, uint32_t pick)
 {
-    double    mean;
+    double    mean, weights;
     uint32_t  i, count;
 
     if (conf->balance_abs == 0 && conf->balance_rel == 0) {
@@ -192,11 +192,13 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
     }
 
     mean = 0;
+    weights = 0;
     count = 0;
 
     for (i = 0; i < n; i++) {
         if (!cand[i].out) {
             mean += cand[i].active;
+            weights += cand[i].weight;
             count++;
         }
     }
@@ -205,14 +207,17 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
         return 0;
     }
 
-    mean /= count;
+    /* what a weight of one has in the mean: more is due to a greater one */
 
-    if (!kvr_pick_above(conf, cand[pick].active, mean)) {
+    mean /= weights;
+
+    if (!kvr_pick_above(conf, cand[pick].active, mean * cand[pick].weight)) {
         return 0;
     }
 
     for (i = 0; i < n; i++) {
-        cand[i].out |= kvr_pick_above(conf, cand[i].active, mean);
+        cand[i].out |= kvr_pick_above(conf, cand[i].active,
+                                      mean * cand[i].weight);
     }
 
     return 1;
@@ -474,7 +479,9 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             continue;
         }
 
-        if (!cand[i].full) {
+        /* if all are full it is as good as any */
+
+        if (!cand[i].out) {
             d->reason = KVR_REASON_SESSION;
             return i;
         }
@@ -492,13 +499,6 @@ kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     d->reason = (bound == KVR_POLICY_NONE && !req->busy)
                 ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
-
-    /* all are full, and then the bound one is as good as any */
-
-    if (bound != KVR_POLICY_NONE && !cand[bound].out) {
-        d->reason = KVR_REASON_SESSION;
-        return bound;
-    }
 
     return pick;
 }

@@ -58,7 +58,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                     full;
-    uint32_t                i;
+    uint32_t                i, special;
     const kvr_candidate_t  *pinned, *owner;
     kvr_policy_request_t    r;
 
@@ -71,14 +71,22 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     d->best = 0;
     d->reason = KVR_REASON_NONE;
 
+    special = 0;
+
     for (i = 0; i < n; i++) {
         cand[i].cost = 0;
         cand[i].out = 0;
         d->best = kvr_max(d->best, cand[i].matched);
+
+        special |= cand[i].full | cand[i].draining | cand[i].cold
+                   | cand[i].sick | cand[i].pressed
+                   | cand[i].pinned | cand[i].owner;
     }
 
-    pinned = kvr_policy_pinned(cand, n);
-    owner = kvr_policy_owner(cand, n);
+    /* as a rule there is nobody to be left out, or chosen beforehand */
+
+    pinned = special ? kvr_policy_pinned(cand, n) : NULL;
+    owner = special ? kvr_policy_owner(cand, n) : NULL;
 
     if (pinned) {
         d->pick = (uint32_t) (pinned - cand);
@@ -91,7 +99,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         full = 0;
 
     } else {
-        full = kvr_policy_leave_out(&r, cand, n);
+        full = special ? kvr_policy_leave_out(&r, cand, n) : 0;
 
         d->pick = kvr_policies[r.policy].pick(&r, cand, n, d);
     }
@@ -154,6 +162,14 @@ kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
 }
 
 
+/* a beginning that all prompts share makes none of them a peer's own */
+static inline int
+kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+{
+    return c->bound || (c->matched && c->matched * 2 >= req->bytes);
+}
+
+
 /* returns 1 if all are full, which then counts for none */
 static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
@@ -203,8 +219,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n && steady; i++) {
         c = &cand[i];
 
-        c->out |= (c->draining && !c->bound
-                   && (c->matched == 0 || c->matched * 2 < req->bytes));
+        c->out |= (c->draining && !kvr_policy_own(req, c));
     }
 
     warm = 0;
@@ -216,7 +231,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n && warm; i++) {
         c = &cand[i];
 
-        c->out |= (c->cold && !c->bound && c->matched == 0);
+        c->out |= (c->cold && !kvr_policy_own(req, c));
     }
 
     return roomy == 0;

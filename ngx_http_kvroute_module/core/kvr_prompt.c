@@ -105,6 +105,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->n = 0;
     pr->root = 0;
     pr->model_root = 0;
+    pr->model_hash = 0;
     pr->stream = 0;
     pr->tailed = 0;
     pr->tail_len = 0;
@@ -355,7 +356,8 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr = ctx->pr;
 
     h = kvr_prompt_hash(ctx, ctx->conf->salt, ctx->conf->salt_len);
-    h = kvr_mix(h, kvr_prompt_hash(ctx, pr->model, pr->model_len));
+    pr->model_hash = kvr_prompt_hash(ctx, pr->model, pr->model_len);
+    h = kvr_mix(h, pr->model_hash);
 
     pr->model_root = h;
 

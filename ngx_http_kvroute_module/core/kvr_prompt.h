@@ -84,6 +84,7 @@ typedef struct {
     uint32_t            n;       /* entries of the chain for the index */
     uint64_t            root;    /* h(0) */
     uint64_t            model_root;  /* of secret, salt and model alone */
+    uint64_t            model_hash;  /* of secret and model alone */
 
     uint64_t            last;    /* h of the last whole block of a chat */
     uint32_t            tail_len;    /* what comes after it, staged */

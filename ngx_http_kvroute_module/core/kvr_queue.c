@@ -9,6 +9,11 @@
 
 #define KVR_QUEUE_RETRIES   16
 #define KVR_QUEUE_RETRY_MAX 60       /* s */
+#define KVR_QUEUE_RATE_MS   10000    /* that the rate looks back */
+
+/* a claim: class, due, and when it was made, as far as it fits */
+#define KVR_QUEUE_SEEN_BITS 24
+#define KVR_QUEUE_SEEN_MASK ((1ULL << KVR_QUEUE_SEEN_BITS) - 1)
 
 
 static kvr_queue_key_t kvr_queue_key(kvr_queue_board_t *board,
@@ -18,6 +23,11 @@ static void kvr_queue_enter(kvr_queue_board_t *board,
 static int kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b);
 static int kvr_queue_others(kvr_queue_board_t *board, uint32_t row,
     unsigned class, kvr_queue_key_t key, uint64_t now);
+static uint32_t kvr_queue_sum(kvr_queue_board_t *board, unsigned class,
+    unsigned apart, uint64_t now);
+static uint64_t kvr_queue_claim_word(kvr_queue_item_t *item);
+static int kvr_queue_claim_before(uint64_t claim, uint64_t word,
+    uint64_t now);
 static void kvr_queue_charge(kvr_queue_board_t *board,
     kvr_queue_item_t *item, uint64_t now);
 static kvr_queue_item_t *kvr_queue_meld(kvr_queue_item_t *a,
@@ -105,6 +115,7 @@ kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
     *heap = kvr_queue_meld(*heap, item);
 
     q->tenants[item->class] |= 1ULL << item->tenant;
+    q->of[item->class][item->tenant]++;
     q->depth[item->class]++;
     q->bytes += item->bytes;
     q->n++;
@@ -148,6 +159,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
 
     item->waiting = 0;
 
+    q->of[item->class][item->tenant]--;
     q->depth[item->class]--;
     q->bytes -= item->bytes;
     q->n--;
@@ -218,6 +230,37 @@ kvr_queue_last(kvr_queue_t *q, unsigned class)
 }
 
 
+kvr_queue_item_t *
+kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item)
+{
+    double             n, most;
+    unsigned           t;
+    uint64_t           set;
+    kvr_queue_item_t  *head, *rival;
+
+    rival = NULL;
+    most = (double) (q->of[item->class][item->tenant] + 1) / item->weight;
+
+    for (set = q->tenants[item->class]; set; set &= set - 1) {
+        t = (unsigned) __builtin_ctzll(set);
+
+        head = q->heap[item->class][t];
+        n = (double) q->of[item->class][t] / head->weight;
+
+        if (t != item->tenant && n > most) {
+            most = n;
+            rival = head;
+        }
+    }
+
+    while (rival && rival->child) {
+        rival = rival->child;
+    }
+
+    return rival;
+}
+
+
 void
 kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     uint64_t now)
@@ -261,6 +304,8 @@ kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
                                   memory_order_release);
             changed = 1;
         }
+
+        kvr_set(&r->apart[class], q->apart[class]);
     }
 
     kvr_set(&r->bytes, q->bytes);
@@ -284,6 +329,12 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t  *first;
 
     mine = item->waiting;
+
+    /* a process that was busy for long must not take itself for dead */
+
+    if (q->n) {
+        kvr_set(&board->row[row].seen, now);
+    }
 
     if (!mine && q->heap[item->class][item->tenant] == NULL) {
         kvr_queue_enter(board, item);
@@ -336,6 +387,14 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
 uint32_t
 kvr_queue_depth(kvr_queue_board_t *board, unsigned class, uint64_t now)
 {
+    return kvr_queue_sum(board, class, 1, now);
+}
+
+
+static uint32_t
+kvr_queue_sum(kvr_queue_board_t *board, unsigned class, unsigned apart,
+    uint64_t now)
+{
     unsigned          c;
     uint32_t          i, rows, n;
     kvr_queue_row_t  *r;
@@ -352,6 +411,7 @@ kvr_queue_depth(kvr_queue_board_t *board, unsigned class, uint64_t now)
 
         for (c = 0; c <= class && c < KVR_QUEUE_CLASSES; c++) {
             n += kvr_get(&r->depth[c]);
+            n += apart ? kvr_get(&r->apart[c]) : 0;
         }
     }
 
@@ -364,8 +424,8 @@ kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now)
 {
     uint32_t  all, upto, wanted;
 
-    all = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
-    upto = kvr_queue_depth(board, class, now);
+    all = kvr_queue_sum(board, KVR_QUEUE_CLASSES - 1, 0, now);
+    upto = kvr_queue_sum(board, class, 0, now);
     wanted = kvr_get(&board->wanted[class]);
 
     if (all <= upto || wanted >= all - upto) {
@@ -419,12 +479,104 @@ kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
 }
 
 
+void
+kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item, uint64_t now)
+{
+    uint64_t           word, claim;
+    _Atomic uint64_t  *c;
+
+    if (peer >= KVR_QUEUE_PEERS) {
+        return;
+    }
+
+    c = &board->claim[peer];
+    word = kvr_queue_claim_word(item);
+    claim = kvr_get(c);
+
+    if (!kvr_queue_claim_before(claim, word, now)) {
+        (void) atomic_compare_exchange_strong(c, &claim, word
+                                              | (now & KVR_QUEUE_SEEN_MASK));
+    }
+}
+
+
+void
+kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item)
+{
+    uint64_t           claim;
+    _Atomic uint64_t  *c;
+
+    if (peer >= KVR_QUEUE_PEERS) {
+        return;
+    }
+
+    c = &board->claim[peer];
+    claim = kvr_get(c);
+
+    if ((claim & ~KVR_QUEUE_SEEN_MASK) == kvr_queue_claim_word(item)) {
+        (void) atomic_compare_exchange_strong(c, &claim, 0);
+    }
+}
+
+
+int
+kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item, uint64_t now)
+{
+    return peer < KVR_QUEUE_PEERS
+           && kvr_queue_claim_before(kvr_get(&board->claim[peer]),
+                                     kvr_queue_claim_word(item), now);
+}
+
+
+static uint64_t
+kvr_queue_claim_word(kvr_queue_item_t *item)
+{
+    return (uint64_t) (item->class + 1) << 56
+           | (uint64_t) item->due << KVR_QUEUE_SEEN_BITS;
+}
+
+
+/* whether a claim that is not too old comes before an item */
+static int
+kvr_queue_claim_before(uint64_t claim, uint64_t word, uint64_t now)
+{
+    uint32_t  age;
+
+    age = (uint32_t) ((now - claim) & KVR_QUEUE_SEEN_MASK);
+
+    /* clocks of processes differ a little: it may be from the future */
+
+    if (claim == 0
+        || (age > KVR_QUEUE_STALE
+            && age < KVR_QUEUE_SEEN_MASK - KVR_QUEUE_STALE))
+    {
+        return 0;
+    }
+
+    if (claim >> 56 != word >> 56) {
+        return claim >> 56 < word >> 56;
+    }
+
+    return (int32_t) ((uint32_t) (claim >> KVR_QUEUE_SEEN_BITS)
+                      - (uint32_t) (word >> KVR_QUEUE_SEEN_BITS))
+           < 0;
+}
+
+
 uint32_t
 kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
 {
-    uint64_t  rate, s;
+    uint64_t  rate, gap, s;
 
-    rate = kvr_max(kvr_get(&board->rate), 1);
+    gap = kvr_max((int64_t) (now - kvr_get(&board->last)), 0);
+
+    rate = kvr_get(&board->rate) * KVR_QUEUE_RATE_MS
+           / (KVR_QUEUE_RATE_MS + kvr_min(gap, UINT32_MAX));
+    rate = kvr_max(rate, 1);
+
     s = 1000ULL * kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) / rate;
     s = kvr_max(s, 1);
 
@@ -436,15 +588,15 @@ kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
 static void
 kvr_queue_enter(kvr_queue_board_t *board, kvr_queue_item_t *item)
 {
-    uint32_t           turn, now;
-    _Atomic uint32_t  *t;
+    uint64_t           turn, now;
+    _Atomic uint64_t  *t;
 
     t = &board->tenant[item->tenant].turn[item->class];
 
     now = kvr_get(&board->turn[item->class]);
     turn = kvr_get(t);
 
-    while ((int32_t) (turn - now) < 0
+    while (turn < now
            && !atomic_compare_exchange_weak(t, &turn, now))
     {
         /* void */
@@ -515,8 +667,7 @@ static void
 kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
     uint64_t now)
 {
-    uint32_t             turn, was;
-    uint64_t             step, last, rate, gap;
+    uint64_t             turn, was, step, last, rate, gap;
     kvr_queue_tenant_t  *t;
 
     t = &board->tenant[item->tenant];
@@ -525,12 +676,12 @@ kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
     step = kvr_max(step, 1);
     step = kvr_min(step, INT32_MAX / 16);
 
-    turn = kvr_add(&t->turn[item->class], (uint32_t) step);
+    turn = kvr_add(&t->turn[item->class], step);
     kvr_add(&t->served, item->work);
 
     was = kvr_get(&board->turn[item->class]);
 
-    while ((int32_t) (turn - was) > 0
+    while (turn > was
            && !atomic_compare_exchange_weak(&board->turn[item->class], &was,
                                             turn))
     {
@@ -541,12 +692,15 @@ kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
     kvr_set(&board->last, now);
 
     gap = kvr_max((int64_t) (now - last), 0);
-    gap = kvr_min(gap, 60000);
+    gap = kvr_min(gap, UINT32_MAX);
     rate = kvr_get(&board->rate);
 
-    /* over about 16 of them: 1e6 / ms is 1/1000 a second */
+    /* what was seen fades, each one adds its share, in 1/1000 a second */
 
-    kvr_set(&board->rate, rate - rate / 16 + 1000000 / kvr_max(gap, 1) / 16);
+    rate = rate * KVR_QUEUE_RATE_MS / (KVR_QUEUE_RATE_MS + gap)
+           + 1000000 / KVR_QUEUE_RATE_MS;
+
+    kvr_set(&board->rate, rate);
 }
 
 

@@ -52,6 +52,8 @@
 #define KVR_QUEUE_UNIT      64       /* bytes of work that are one of a turn */
 #define KVR_QUEUE_STALE     250      /* ms */
 #define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
+#define KVR_QUEUE_PEERS     64
+#define KVR_QUEUE_LONG      2        /* waiting, for each peer */
 
 
 typedef struct kvr_queue_item_s  kvr_queue_item_t;
@@ -78,12 +80,14 @@ typedef struct {
     uint32_t            n;
     uint64_t            bytes;
     uint32_t            depth[KVR_QUEUE_CLASSES];
+    uint32_t            apart[KVR_QUEUE_CLASSES];    /* in no heap */
     uint64_t            tenants[KVR_QUEUE_CLASSES];  /* that have any */
+    uint32_t            of[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
     kvr_queue_item_t   *heap[KVR_QUEUE_CLASSES][KVR_QUEUE_TENANTS];
 } kvr_queue_t;
 
 
-/* turn in the upper half, due in the lower; both wrap */
+/* turn in the upper half, as far as it fits, due in the lower; both wrap */
 typedef uint64_t  kvr_queue_key_t;
 
 
@@ -92,6 +96,7 @@ typedef struct {
     _Atomic uint64_t    seen;        /* ms */
     _Atomic uint64_t    bytes;
     _Atomic uint32_t    depth[KVR_QUEUE_CLASSES];
+    _Atomic uint32_t    apart[KVR_QUEUE_CLASSES];
     _Atomic uint64_t    key[KVR_QUEUE_CLASSES];
 } kvr_queue_row_t;
 
@@ -101,7 +106,7 @@ typedef struct {
     _Atomic uint64_t    hash;        /* 0: free */
     _Atomic uint64_t    used;        /* ms */
     _Atomic uint64_t    served;      /* bytes, ever */
-    _Atomic uint32_t    turn[KVR_QUEUE_CLASSES];
+    _Atomic uint64_t    turn[KVR_QUEUE_CLASSES];
 } kvr_queue_tenant_t;
 
 
@@ -122,10 +127,11 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t    sequence;
     _Atomic uint32_t    rows;        /* none from here on was ever used */
-    _Atomic uint32_t    turn[KVR_QUEUE_CLASSES];  /* of the last let in */
+    _Atomic uint64_t    turn[KVR_QUEUE_CLASSES];  /* of the last let in */
     _Atomic uint32_t    wanted[KVR_QUEUE_CLASSES];  /* to be shed */
     _Atomic uint64_t    rate;        /* let in, 1/1000 a second, smoothed */
     _Atomic uint64_t    last;        /* ms */
+    _Atomic uint64_t    claim[KVR_QUEUE_PEERS];
 
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
     kvr_queue_tenant_t  tenant[KVR_QUEUE_TENANTS];
@@ -164,6 +170,14 @@ kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
 /* one to be turned away for another of a class above it, or NULL */
 kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
 
+/*
+ * One of its own class to be turned away for an item that comes: of the tenant
+ * that has most waiting here for its weight, if that is more than the item's
+ * own tenant would have.  So a tenant that fills the queue keeps out only
+ * itself.  NULL if there is none.
+ */
+kvr_queue_item_t *kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item);
+
 /* tells the board of this process's queue; to be called every few ms */
 void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
     kvr_queue_t *q, uint64_t now);
@@ -175,6 +189,19 @@ void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
  */
 int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
+
+/*
+ * Some can only be let in at one peer, and so cannot be in the order of all.
+ * They are counted in apart[], and the first of them, by class and due, claims
+ * its peer: whoever comes after it in that order does not take room there.  A
+ * claim is a hint, and to be renewed every few ms.
+ */
+void kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item, uint64_t now);
+void kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item);
+int kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
+    kvr_queue_item_t *item, uint64_t now);
 
 /* how many wait in all processes, of classes up to this one, and their bytes */
 uint32_t kvr_queue_depth(kvr_queue_board_t *board, unsigned class,

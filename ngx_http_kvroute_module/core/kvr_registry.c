@@ -10,6 +10,12 @@
 /* bytes that take longer to compute than the rest of a request */
 #define KVR_REGISTRY_RATE_MIN  8192
 
+/* of the cache: below it there is room for what has to be taken anyway */
+#define KVR_REGISTRY_USED_MIN  0.5
+
+/* of the cache: into which the replies grow until it is asked again */
+#define KVR_REGISTRY_RESERVE   0.03
+
 
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
@@ -335,4 +341,34 @@ kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
     }
 
     kvr_set(&peer->rate, kvr_max(rate, 1));
+}
+
+
+int
+kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
+    uint64_t bytes, int fresh)
+{
+    double    context, used;
+    uint64_t  cap;
+
+    cap = kvr_get(&peer->rate) * target / KVR_REGISTRY_RATE;
+
+    if (cap && pending >= cap) {
+        return 1;
+    }
+
+    used = kvr_get(&peer->signal.kv) / 10000.0;
+
+    if (!fresh || bytes == 0 || used < KVR_REGISTRY_USED_MIN) {
+        return 0;
+    }
+
+    context = (double) kvr_get(&peer->signal.capacity)
+              * kvr_loop_bytes(&peer->loop);
+
+    /* of what is pending the cached part takes room as well */
+
+    return context > 0
+           && 1.5 * (double) pending + (double) bytes
+              > (1 - KVR_REGISTRY_RESERVE - used) * context;
 }

@@ -113,6 +113,17 @@ kvr_registry_column(uint32_t seat)
  */
 void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
 
+/*
+ * Whether a peer has as much as it should have, with max_pending=auto.  That is
+ * the bytes that it is known to prefill in target ms.  And, by the word of its
+ * engine if that is fresh, what still fits in its cache: past that requests wait
+ * inside, in no order, until others have ended.  pending: bytes not prefilled;
+ * bytes: of all of the prompt to come, 0 if the cache does not matter.  What is
+ * not known holds up nobody.
+ */
+int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
+    uint64_t bytes, int fresh);
+
 
 /*
  * What is at a peer, in bytes of context, as pending; as active the requests

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 
 
+static uint32_t kvr_ring_points(const kvr_ring_peer_t *peer, uint32_t n,
+    uint32_t i, uint32_t gcd);
 static uint32_t kvr_ring_gcd(const kvr_ring_peer_t *peer, uint32_t n);
 static int kvr_ring_cmp(const void *one, const void *two);
 
@@ -22,7 +24,7 @@ kvr_ring_size(const kvr_ring_peer_t *peer, uint32_t n)
     points = 0;
 
     for (i = 0; i < n; i++) {
-        points += peer[i].weight / gcd * KVR_RING_POINTS;
+        points += kvr_ring_points(peer, n, i, gcd);
     }
 
     return points;
@@ -32,7 +34,7 @@ kvr_ring_size(const kvr_ring_peer_t *peer, uint32_t n)
 void
 kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
 {
-    uint32_t           i, j, gcd;
+    uint32_t           i, j, gcd, points;
     kvr_ring_point_t  *point;
 
     gcd = kvr_ring_gcd(peer, n);
@@ -40,7 +42,9 @@ kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
 
     for (i = 0; i < n; i++) {
 
-        for (j = 0; j < peer[i].weight / gcd * KVR_RING_POINTS; j++) {
+        points = kvr_ring_points(peer, n, i, gcd);
+
+        for (j = 0; j < points; j++) {
 
             /* mixed once only, the points of a peer would be evenly apart */
 
@@ -53,6 +57,29 @@ kvr_ring_build(kvr_ring_t *ring, const kvr_ring_peer_t *peer, uint32_t n)
     ring->n = (uint32_t) (point - ring->point);
 
     qsort(ring->point, ring->n, sizeof(kvr_ring_point_t), kvr_ring_cmp);
+}
+
+
+/* a ring must stay small, whatever weights somebody or a name server gives */
+static uint32_t
+kvr_ring_points(const kvr_ring_peer_t *peer, uint32_t n, uint32_t i,
+    uint32_t gcd)
+{
+    uint32_t  k;
+    uint64_t  total;
+
+    total = 0;
+
+    for (k = 0; k < n; k++) {
+        total += peer[k].weight;
+    }
+
+    if (total / gcd <= KVR_RING_UNITS) {
+        return peer[i].weight / gcd * KVR_RING_POINTS;
+    }
+
+    return (uint32_t) kvr_max((uint64_t) peer[i].weight * KVR_RING_UNITS
+                              * KVR_RING_POINTS / total, 1);
 }
 
 

@@ -23,6 +23,9 @@
 
 #define KVR_RING_POINTS  160
 
+/* weights that sum up to more than this are scaled down to it */
+#define KVR_RING_UNITS   4096
+
 
 typedef struct {
     uint64_t           hash;

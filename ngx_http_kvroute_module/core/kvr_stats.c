@@ -29,7 +29,13 @@ static const kvr_stats_kind_t  kvr_stats_kind[] = {
     /* the last block of a prompt is seldom full: all but that is a lot */
 
     { { 0, 100000, 250000, 500000, 750000, 900000, 950000, 990000, 1000000 },
-      9, 1e6 }
+      9, 1e6 },
+
+    /* from a gap between two requests to the patience of a client */
+
+    { { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000,
+        300000 },
+      14, 1e3 }
 };
 
 

@@ -24,6 +24,10 @@ const ok = (cond, name, why) => {
 
 const is = (got, want, name) => ok(got === want, name, { got, want });
 
+/* large counts, as the page writes them */
+
+const some = (n) => n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(n);
+
 const json = async () => (await fetch(url + "json")).json();
 
 const send = (text, path = "/v1/chat/completions") =>
@@ -111,19 +115,75 @@ const main = async () => {
   ok((await page.textContent("#zones")).includes(`${s.zones.z.peers} / `),
      "index");
 
-  /* it says which signals are missing, and what would give them */
+  /* what engines say, of themselves and in their answers */
 
-  const signals = await page.textContent("#signals");
-  ok(/--enable-prompt-tokens-details/.test(signals)
-     || u.peers.some((p) => p.cached_tokens !== undefined),
-     "cached tokens: the engine's flag");
-  ok(/kvroute_probe/.test(signals)
-     || u.peers.some((p) => p.engine !== undefined),
-     "KV use: the directive");
+  await until(async () => (s = await json()).upstreams.llm.peers,
+    (v) => v.every((p) => p.engine && p.engine.kv_usage !== undefined
+                          && p.state === "up"));
+  u = s.upstreams.llm;
+
+  const told = u.peers.filter((p) => p.cache.predicted_tokens > 0);
+  ok(told.length > 0 && told[0].cache.delivered_tokens > 0,
+     "a peer has delivered what was predicted", u.peers);
+
+  for (const p of told)
+    is(await cell(page, p.name, "delivered"),
+       (100 * p.cache.delivered_tokens / p.cache.predicted_tokens).toFixed(1)
+       + "% of " + some(p.cache.predicted_tokens), `${p.name}: delivered`);
+
+  for (const p of u.peers) {
+    is(await until(() => cell(page, p.name, "kv"), (v) => v !== "–"),
+       (100 * p.engine.kv_usage).toFixed(1) + "%", `${p.name}: KV use`);
+    is(await cell(page, p.name, "engine"),
+       `${p.engine.running} / ${p.engine.waiting}`, `${p.name}: runs, waits`);
+    is(p.health, "up", `${p.name}: healthy`);
+  }
+
+  ok(!await page.isVisible("#missing"), "no signal is missing");
+  ok(!await page.isVisible("#waiting"), "no queue");
+
+  /* and what is missing, and what would give it */
+
+  is((await send(long(3), "/bare/v1/chat/completions")).status, 200, "bare");
+  await page.selectOption("#upstream", "bare");
+  const signals = await until(() => page.textContent("#signals"),
+    (v) => /--enable-prompt-tokens-details/.test(v));
+  ok(/--enable-prompt-tokens-details/.test(signals),
+     "cached tokens: the engine's flag", signals);
+  ok(/kvroute_probe/.test(signals), "KV use: the directive", signals);
+
+  /* the queue: one is served, two wait, two classes */
+
+  const held = [3, 5, 5].map((c) => fetch(base
+    + "/busy/v1/chat/completions", { method: "POST",
+      headers: { "Content-Type": "application/json", "X-Class": String(c),
+                 "X-Engine-Fault": "slow=200",
+                 "X-Engine-Output-Tokens": "8" },
+      body: JSON.stringify({ model: "m", max_tokens: 8,
+        messages: [{ role: "user", content: "hello" }] }) }));
+  await page.selectOption("#upstream", "busy");
+  const tile = (name) => page.textContent(
+    `#queue .tile[data-title="${name}"] b`);
+  is(await until(() => tile("waiting"), (v) => v === "2 / 8"), "2 / 8",
+     "two wait");
+  await page.screenshot({ path: `${shots}/queue.png`, fullPage: true });
+  await Promise.all(held.map(async (x) => (await x).text()));
+  is(await until(() => tile("waiting"), (v) => v === "0 / 8"), "0 / 8",
+     "none waits");
+  const q = (await json()).upstreams.busy;
+  is(q.queue_time.count, 2, "time of waiting was counted");
+  is(await page.locator("#classes tbody tr").count(),
+     q.queue.classes.filter((c) => c.passed + c.waited > 0).length, "classes");
+  for (const c of q.queue.classes.filter((x) => x.waited > 0))
+    is(await page.textContent(`#classes tr[data-class="${c.class}"] >> `
+       + "td >> nth=3"), String(c.waited), `class ${c.class}: waited`);
+
+  await page.selectOption("#upstream", "llm");
 
   /* it is live */
 
-  const before = s.receipts[0].number;
+  s = await json();
+  const before = s.receipts.reduce((a, r) => Math.max(a, r.number), 0);
   for (let i = 0; i < 3; i++) await send(a);
   const top = await until(
     () => page.getAttribute("#receipts tbody tr", "data-number"),
@@ -146,6 +206,15 @@ const main = async () => {
   await page.screenshot({ path: `${shots}/light.png`, fullPage: true });
 
   /* states */
+
+  const sick = (status, port) => fetch(`http://${port}/control`, {
+    method: "POST", body: JSON.stringify({ health_status: status }) });
+  const second = u.peers[1].name;
+  for (const [status, state] of [[500, "unhealthy"], [200, "up"]]) {
+    await sick(status, second);
+    is(await until(() => cell(page, second, "state"), (v) => v === state),
+       state, `state: ${state}`);
+  }
 
   const peer = u.peers[0].name;
   for (const [action, state] of [["drain", "draining"], ["undrain", "up"]]) {

@@ -287,6 +287,104 @@ END_TEST
 
 
 /*
+ * A tenant that comes back after any amount of work of others waits for no
+ * more than its turn; with turns of 32 bits it would have waited for long.
+ */
+START_TEST(test_queue_comes_back)
+{
+    unsigned           i;
+    kvr_queue_t        q;
+    kvr_queue_key_t    key;
+    kvr_queue_item_t   a, b;
+
+    memset(&q, 0, sizeof(q));
+
+    kvr_queue_item(&a, 1000, 3, 1, 1, 1000, 0);
+    util_check(admit(&q, &a, 1000) == KVR_OK, "once");
+
+    for (i = 0; i < 40; i++) {
+        kvr_queue_item(&b, 1000, 3, 2, 1, UINT64_MAX, 0);
+        util_check(admit(&q, &b, 1000) == KVR_OK, "work");
+
+        kvr_queue_item(&a, 1000, 3, 1, 1, 1000, 0);
+        kvr_queue_item(&b, 1000, 3, 2, 1, 1000, 0);
+        kvr_queue_insert(&q, board, &a);
+        kvr_queue_insert(&q, board, &b);
+
+        util_check(kvr_queue_first(&q, board, &key) == &a, "after %u", i);
+
+        kvr_queue_remove(&q, &a);
+        kvr_queue_remove(&q, &b);
+    }
+}
+END_TEST
+
+
+/* how fast they are let in, in bursts or one by one; and after a pause */
+START_TEST(test_queue_retry_after)
+{
+    unsigned           i;
+    uint32_t           s, pause;
+    kvr_queue_t        q;
+    kvr_queue_item_t   item, waiting[200];
+
+    memset(&q, 0, sizeof(q));
+
+    /* ten a second, in bursts of five */
+
+    for (i = 0; i < 600; i++) {
+        kvr_queue_item(&item, 1000 + i / 5 * 500, 3, 0, 1, 0, 0);
+        util_check(admit(&q, &item, 1000 + i / 5 * 500) == KVR_OK, "in");
+    }
+
+    for (i = 0; i < 200; i++) {
+        kvr_queue_item(&waiting[i], 61000, 3, 0, 1, 0, 0);
+        kvr_queue_insert(&q, board, &waiting[i]);
+    }
+
+    kvr_queue_publish(board, 0, &q, 61000);
+    s = kvr_queue_retry_after(board, 61000);
+
+    util_check(s >= 16 && s <= 24, "%u s for 200 at 10/s", s);
+
+    kvr_queue_publish(board, 0, &q, 71000);
+    pause = kvr_queue_retry_after(board, 71000);
+
+    util_check(pause > s, "%u s after a pause", pause);
+}
+END_TEST
+
+
+/* who wants one peer only holds it against those that come after it */
+START_TEST(test_queue_claims)
+{
+    kvr_queue_item_t   a, b, c;
+
+    kvr_queue_item(&a, 1000, 3, 0, 1, 0, 0);
+    kvr_queue_item(&b, 1010, 3, 0, 1, 0, 0);
+    kvr_queue_item(&c, 1010, 2, 0, 1, 0, 0);
+
+    kvr_queue_claim(board, 5, &b, 1010);
+    util_check(!kvr_queue_claimed(board, 5, &b, 1010), "its own");
+    util_check(!kvr_queue_claimed(board, 5, &a, 1010), "an earlier one");
+
+    kvr_queue_claim(board, 5, &a, 1010);
+    kvr_queue_claim(board, 5, &b, 1010);
+    util_check(kvr_queue_claimed(board, 5, &b, 1009), "a later one");
+    util_check(!kvr_queue_claimed(board, 5, &c, 1010), "a higher class");
+    util_check(!kvr_queue_claimed(board, 4, &b, 1010), "another peer");
+    util_check(!kvr_queue_claimed(board, 5, &b, 1011 + KVR_QUEUE_STALE), "old");
+
+    kvr_queue_unclaim(board, 5, &b);
+    util_check(kvr_queue_claimed(board, 5, &b, 1010), "not its own");
+
+    kvr_queue_unclaim(board, 5, &a);
+    util_check(!kvr_queue_claimed(board, 5, &b, 1010), "given up");
+}
+END_TEST
+
+
+/*
  * Room for ROOM at a time in all, held for a moment each; processes come and
  * are killed.  At no time may there be more of them inside.
  */
@@ -478,6 +576,9 @@ main(void)
     tcase_add_test(tc, test_queue_aging);
     tcase_add_test(tc, test_queue_tenants);
     tcase_add_test(tc, test_queue_arrivals);
+    tcase_add_test(tc, test_queue_comes_back);
+    tcase_add_test(tc, test_queue_retry_after);
+    tcase_add_test(tc, test_queue_claims);
     tcase_add_test(tc, test_queue_processes);
     suite_add_tcase(s, tc);
 

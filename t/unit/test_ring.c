@@ -360,6 +360,48 @@ START_TEST(test_ring_fill)
 END_TEST
 
 
+/* weights that nobody should give, of which a ring must stay small */
+START_TEST(test_ring_large)
+{
+    uint32_t         i, size, large;
+    kvr_ring_t       ring;
+    kvr_ring_peer_t  peer[3];
+
+    static const uint32_t  weights[][3] = {
+        { 4095, 1, 0 }, { 65535, 1, 0 }, { 20000000, 20000001, 1 },
+        { 4294967295U, 4294967294U, 1 }
+    };
+
+    for (i = 0; i < 4; i++) {
+
+        for (size = 0; size < 3; size++) {
+            peer[size].hash = key(size);
+            peer[size].weight = weights[i][size];
+        }
+
+        size = kvr_ring_size(peer, weights[i][2] ? 3 : 2);
+
+        util_check(size <= KVR_RING_UNITS * KVR_RING_POINTS + 3, "case %u: %u",
+                   i, size);
+
+        ring.point = malloc(size * sizeof(kvr_ring_point_t));
+        kvr_ring_build(&ring, peer, weights[i][2] ? 3 : 2);
+
+        util_check(ring.n == size, "case %u: %u points", i, ring.n);
+
+        for (large = 0; size; size--) {
+            large += ring.point[size - 1].place == 0;
+        }
+
+        util_check(large >= ring.n / 2 - 2 && large < ring.n,
+                   "case %u: %u are the first one's", i, large);
+
+        free(ring.point);
+    }
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -373,6 +415,7 @@ main(void)
     util_add(s, "room", test_ring_room);
     util_add(s, "bound", test_ring_bound);
     util_add(s, "fill", test_ring_fill);
+    util_add(s, "large", test_ring_large);
 
     return util_run(s);
 }

@@ -1,0 +1,280 @@
+#!/usr/bin/perl
+
+# Real clients: curl, over HTTP/1.1 and HTTP/2, and the openai and anthropic
+# SDKs in releases that run on Node.js 18 (t/clients/package.json).  What they
+# get from an upstream with the module is what they get from one without it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Kvroute;
+
+my $root = "$FindBin::Bin/..";
+my $build = $ENV{BUILD} || "$root/build";
+
+my $t = Kvroute->new();
+
+# an engine for each, asked the same in the same order: even what they say of
+# their caches is the same.  The routed one is two peers, to be chosen from.
+
+$t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
+            '--enable-prompt-tokens-details', '--host', '0.0.0.0');
+
+$t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2);
+
+$t->conf(<<'EOC')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+
+    log_format kv '$request_method $uri $status $server_protocol '
+                  '$kvroute_policy $kvroute_reason $kvroute_prompt_bytes '
+                  '$kvroute_matched_bytes';
+    access_log off;
+
+    upstream plain {
+        server 127.0.0.1:%%E0%%;
+        keepalive 8;
+    }
+    upstream llm {
+        zone llm 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E1%%;
+        server 127.0.0.2:%%E1%%;
+        keepalive 8;
+    }
+
+    client_max_body_size 64m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_buffering off;
+
+    server {
+        listen 127.0.0.1:%%PLAIN%%;
+        listen 127.0.0.1:%%PLAIN2%% http2;
+        location / { proxy_pass http://plain; }
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        listen 127.0.0.1:%%H2%% http2;
+        access_log access.log kv;
+        location / { proxy_pass http://llm; }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOC
+
+my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2)} ],
+            routed => [ @{$t->{vars}}{qw(PORT H2)} ]);
+my %engine = (plain => $t->{vars}{E0}, routed => $t->{vars}{E1});
+
+sub which {
+    my ($name) = @_;
+
+    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
+}
+
+
+sub aborted {
+    my ($way) = @_;
+
+    return $t->control($engine{$way})->{aborted};
+}
+
+
+# --- curl
+
+# all of an answer but what differs from one to the next
+
+sub curl {
+    my ($way, $uri, $h2, @args) = @_;
+
+    my $port = $port{$way}[$h2];
+    my @cmd = ('curl', '-siN', '-m', 60,
+               $h2 ? '--http2-prior-knowledge' : '--http1.1', @args,
+               "http://127.0.0.1:$port$uri");
+
+    open my $fh, '-|', @cmd or die "curl: $!";
+    local $/;
+    my $out = <$fh> // '';
+    close $fh;
+
+    $out =~ s/^(?:date|x-engine-replica): .*\r\n//mgi;
+    $out =~ s/(chatcmpl-|cmpl-|msg_|resp_)[0-9a-f]+/$1/g;
+    $out =~ s/"(created(?:_at)?)":[\d.]+/"$1":0/g;
+
+    return $out;
+}
+
+
+sub body {
+    my ($name, $what) = @_;
+
+    my $file = "$t->{dir}/$name.json";
+    Kvroute::write_file($file, ref $what ? encode_json($what) : $what);
+
+    return ('-H', 'Content-Type: application/json', '--data-binary', "\@$file");
+}
+
+
+sub with_curl {
+    my ($h2) = @_;
+
+    my $v = $h2 ? 'HTTP/2' : 'HTTP/1.1';
+    my $say = sub { { model => 'm', max_tokens => 24, messages => [
+                      { role => 'user', content => text($_[0], 10 * $_[1]
+                                                               + $h2) } ],
+                      @_[2 .. $#_] } };
+    my $chat = '/v1/chat/completions';
+    my $tool = { type => 'function', function => { name => 'weather',
+                 parameters => { type => 'object', properties => {} } } };
+
+    my @cases = (
+        [ 'models', '/v1/models' ],
+        [ 'HEAD', '/v1/models', '-I' ],
+        [ 'chat', $chat, body('chat', $say->(3_000, 1)) ],
+        [ 'again', $chat, body('chat', $say->(3_000, 1)) ],
+        [ 'stream', $chat, body('stream', $say->(3_000, 2, stream =>
+                                                 JSON::PP::true)) ],
+        [ 'tools', $chat, '-H', 'X-Engine-Tool-Call: 1',
+          body('tools', $say->(2_000, 3, tools => [ $tool ])) ],
+        [ 'message', '/v1/messages', '-H', 'anthropic-version: 2023-06-01',
+          body('message', $say->(2_000, 4, stream => JSON::PP::true)) ],
+        [ 'a large body', $chat, body('large', $say->(300_000, 5)) ],
+        [ 'a body of unknown length', $chat,
+          $h2 ? () : ('-H', 'Transfer-Encoding: chunked'),
+          body('chunked', $say->(40_000, 6)) ],
+        [ 'Expect', $chat, '-H', 'Expect: 100-continue',
+          body('expect', $say->(4_000, 7)) ],
+        [ 'no JSON', $chat, body('none', '{"model":') ],
+        [ 'nothing there', '/nothing', body('chat', $say->(3_000, 1)) ],
+        [ 'an error', $chat, '-H', 'X-Engine-Fault: status=503',
+          body('chat', $say->(3_000, 1)) ],
+        [ 'an answer cut off', $chat, '-H', 'X-Engine-Fault: truncate=3',
+          body('stream', $say->(3_000, 2, stream => JSON::PP::true)) ],
+    );
+
+    for my $case (@cases) {
+        my ($name, $uri, @args) = @$case;
+        my ($plain, $routed) = map { curl($_, $uri, $h2, @args) }
+                               qw(plain routed);
+
+        like($routed, qr{^HTTP/}, "curl, $v: $name: an answer");
+        ok($routed eq $plain, "curl, $v: $name: the same")
+            or diag($plain, "\n---\n", $routed);
+    }
+
+    # one that goes away; nginx tells the engine
+
+    for my $way (qw(plain routed)) {
+        my $before = aborted($way);
+
+        my $s = $t->spawn("$t->{dir}/curl-$way.$h2", 'curl', '-sN',
+                  $h2 ? '--http2-prior-knowledge' : '--http1.1',
+                  '-H', 'X-Engine-Fault: slow=100',
+                  '-H', 'X-Engine-Output-Tokens: 500',
+                  body('slow', $say->(2_000, 8, max_tokens => 500,
+                                      stream => JSON::PP::true)),
+                  "http://127.0.0.1:$port{$way}[$h2]$chat");
+
+        ok(wait_for(sub { Kvroute::slurp("$t->{dir}/curl-$way.$h2")
+                          =~ /content/ }), "curl, $v: $way: has begun");
+
+        kill 'TERM', $s;
+        waitpid($s, 0);
+
+        ok(wait_for(sub { aborted($way) == $before + 1 }),
+           "curl, $v: $way: the engine is told that the client went away");
+    }
+
+    ok($t->idle(), "curl, $v: nothing is left");
+}
+
+SKIP: {
+    skip 'curl is not installed', 1 unless which('curl');
+
+    with_curl(0);
+
+    skip 'this curl has no HTTP/2', 1
+        unless `curl -V` =~ /^Features:.*\bHTTP2\b/m;
+    skip 'this nginx has no HTTP/2', 1
+        unless $t->version() && $t->{version} =~ /http_v2_module/;
+
+    with_curl(1);
+}
+
+# --- SDKs
+
+sub sdks {
+    return 'KVROUTE_SANITIZED: the clients are the same'
+        if $ENV{KVROUTE_SANITIZED};
+
+    for my $cmd (qw(node npm)) {
+        return "$cmd is not installed" unless which($cmd);
+    }
+
+    my ($major) = `node --version` =~ /^v(\d+)/;
+    return 'this Node.js is older than 18' unless $major && $major >= 18;
+
+    # what the lock file says, kept in build
+
+    my $modules = "$build/t/clients";
+    my $want = Kvroute::slurp("$root/t/clients/package-lock.json");
+
+    if (Kvroute::slurp("$modules/done") ne $want) {
+        system("mkdir -p $modules && cp $root/t/clients/*.json $modules/"
+               . " && cd $modules && npm ci --no-audit --no-fund"
+               . " --ignore-scripts >npm.log 2>&1") == 0
+            or return 'npm cannot fetch the SDKs';
+
+        Kvroute::write_file("$modules/done", $want);
+    }
+
+    my %before = map { $_ => aborted($_) } keys %engine;
+
+    local $ENV{NODE_PATH} = "$modules/node_modules";
+    local $ENV{PLAIN} = "http://127.0.0.1:$port{plain}[0]";
+    local $ENV{ROUTED} = "http://127.0.0.1:$port{routed}[0]";
+
+    open my $fh, '-|', 'node', '--no-deprecation',
+         "$root/t/clients/clients.js" or return "node: $!";
+
+    while (<$fh>) {
+        if (/^(not )?ok \d+ - (.*)/) {
+            ok(!$1, $2);
+
+        } elsif (/^# (.*)/) {
+            diag($1);
+        }
+    }
+
+    ok(close($fh), 'the SDKs are done');
+
+    for my $way (sort keys %engine) {
+        ok(wait_for(sub { aborted($way) == $before{$way} + 2 }),
+           "$way: the engine is told of both aborts");
+    }
+
+    ok($t->idle(), 'nothing is left');
+
+    return;
+}
+
+SKIP: {
+    my $why = sdks();
+    skip $why, 1 if $why;
+}
+
+# --- and they were routed by what they said
+
+my @log = grep { m{^POST /v1/(?:chat/completions|messages|responses|completions) 200} }
+          split /\n/, $t->access_log();
+
+ok(@log > 5, 'requests were logged');
+is((grep { !/ kv_cache \w+ \d+ \d+$/ } @log)[0], undef, 'all were read');
+ok((grep { / (\d+)$/ && $1 > 1000 } @log) > 1, 'and matched');
+
+$t->done();

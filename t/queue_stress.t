@@ -1,0 +1,151 @@
+#!/usr/bin/perl
+
+# Many that wait at once, in two workers, while clients leave, nginx is reloaded
+# and workers are killed: each request is answered once, but for those whose
+# client or worker is gone, none reaches the peer twice, and nothing is left
+# counted.  STRESS_SEED, STRESS_PARKED.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $seed = $ENV{STRESS_SEED} || 1;
+my $parked = $ENV{STRESS_PARKED} || 80;
+
+my $t = Kvroute->new(workers => $ENV{KVROUTE_WORKERS}
+                                && $ENV{KVROUTE_WORKERS} > 1
+                                ? $ENV{KVROUTE_WORKERS} : 2);
+
+$t->backend('B0');
+$t->backend('B1');
+
+$t->conf(<<'EOC');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    access_log off;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z max_pending=16k;
+        kvroute_queue max=2000 timeout=60s;
+        server 127.0.0.1:%%B0%% max_conns=3 max_fails=0;
+        server 127.0.0.1:%%B1%% max_conns=2 max_fails=0;
+    }
+
+    kvroute_priority $http_x_class;
+    kvroute_tenant $http_x_tenant weight=$http_x_weight;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
+$t->run();
+
+srand($seed);
+diag("seed $seed");
+
+my (%aborted, %cut, @lost, $n);
+my $answered = 0;
+$n = 0;
+
+sub size { return $t->status()->{upstreams}{u}{queue}{size} }
+
+for my $round ('quiet', 'aborts', 'reload', 'kill', 'all') {
+
+    my %open;
+    my $file = "go_$round";
+
+    for (1 .. $parked) {
+        my $uri = '/' . $n++;
+
+        $open{$uri} = $t->start("POST $uri",
+                                chat(text(100 + int rand 6000, $n)),
+                                headers => {
+                                    'X-B0' => "wait $file",
+                                    'X-B1' => "wait $file",
+                                    'X-Class' => int rand 8,
+                                    'X-Tenant' => 't' . int rand 3,
+                                    'X-Weight' => 1 + int rand 3 });
+    }
+
+    # not more than three and two are let in; by work it may be fewer
+
+    ok(wait_for(sub {
+        my $size = size();
+        return defined $size && $size >= $parked - 5
+               && ($t->load())[0] + $size == $parked;
+    }), "$round: they wait");
+
+    cmp_ok(($t->load())[0], '<=', 5, "$round: caps are held");
+
+    if ($round =~ /aborts|all/) {
+        for my $uri (grep { rand() < .3 } sort keys %open) {
+            close delete $open{$uri};
+            $aborted{$uri} = 1;
+        }
+    }
+
+    $t->reload() if $round =~ /reload|all/;
+
+    my $killed = $round =~ /kill|all/;
+
+    if ($killed) {
+        my @w = $t->workers();
+        $t->kill_worker($w[rand @w]);
+    }
+
+    $t->step($file);
+
+    # while they drain, some more leave
+
+    if ($round =~ /aborts|all/) {
+        for my $uri (grep { rand() < .1 } sort keys %open) {
+            close delete $open{$uri};
+            $aborted{$uri} = 1;
+        }
+    }
+
+    for my $uri (sort keys %open) {
+        my $status = $t->finish($open{$uri})->{status};
+
+        if ($status == 200) {
+            $answered++;
+
+        } elsif ($killed && $status == 0) {
+            $cut{$uri} = 1;
+
+        } else {
+            push @lost, "$round $uri $status";
+        }
+    }
+
+    ok($t->idle(), "$round: nothing is counted");
+    ok(wait_for(sub { my $size = size(); defined $size && $size == 0 }),
+       "$round: nobody waits");
+}
+
+my %served;
+$served{$_}++ for map { $t->backend_log($_) } 'B0', 'B1';
+
+my @twice = grep { $served{$_} > 1 } keys %served;
+my @unserved = grep { !$aborted{$_} && !$cut{$_} && !$served{$_} }
+               map { "/$_" } 0 .. $n - 1;
+
+diag("$n requests, $answered answered, " . keys(%aborted) . ' left, '
+     . keys(%cut) . ' of killed workers');
+
+is("@lost", '', 'none was lost');
+is("@unserved", '', 'all of them reached a peer');
+is("@twice", '', 'none reached one twice');
+is($answered + keys(%aborted) + keys(%cut), $n, 'all are accounted for');
+cmp_ok($answered, '>', $n / 3, 'most were answered');
+
+$t->done();
