@@ -114,7 +114,8 @@ def get(address, uri):
 
 
 def run(policy, seed, folder, given):
-    """Plays the traffic once, from cold; returns results and addresses."""
+    """Plays the traffic once, from cold; returns results, and cached tokens
+    that the module has predicted and that engines have delivered."""
     name = "seed %d, %s: " % (seed, policy)
 
     def progress(done, total):
@@ -126,6 +127,7 @@ def run(policy, seed, folder, given):
     # is of no use to this one, as its prompts begin with other words.
 
     prefix = "run %s. " % secrets.token_hex(8) if given else ""
+    tokens = None
 
     fleet = Fleet(policy, folder, given)
 
@@ -134,6 +136,7 @@ def run(policy, seed, folder, given):
         results = traffic.play(fleet.address, fleet.model, seed,
                                "%s-%d" % (policy, seed), prefix, progress)
         seconds = time.monotonic() - start
+        tokens = report.tokens(get(fleet.address, "/kvroute/json"))
     finally:
         fleet.stop()
 
@@ -147,13 +150,18 @@ def run(policy, seed, folder, given):
         if result.engine in fleet.addresses:
             result.engine = fleet.addresses.index(result.engine)
 
-    return results
+    return results, tokens
 
 
-def conclude(runs, seeds, count, began):
+def conclude(runs, told, seeds, count, began):
     """Prints the table and the checks, writes result.json."""
     policies = {policy: report.figures(results, range(count))
                 for policy, results in runs.items()}
+
+    for policy, f in policies.items():
+        f["predicted_tokens"], f["delivered_tokens"] = map(
+            sum, zip(*told[policy]))
+
     found = report.checks(policies)
 
     with open(os.path.join(OUT, "error.log")) as f:
@@ -165,6 +173,14 @@ def conclude(runs, seeds, count, began):
 
     print("\n%s\n%s\n" % (report.HEAD, "\n".join(
         report.row(policy, f) for policy, f in policies.items())))
+
+    for policy, f in policies.items():
+        if f["predicted_tokens"]:
+            print("%-14s predicted %s cached tokens, delivered %s" % (
+                policy, "{:,}".format(f["predicted_tokens"]),
+                "{:,}".format(f["delivered_tokens"])))
+
+    print()
 
     if any(f["cached_tokens"] is None for f in policies.values()):
         print("These engines do not report cached tokens (vLLM does with "
@@ -278,12 +294,15 @@ def main():
     # seed by seed, so that what else the machine does disturbs all alike
 
     runs = {policy: [] for policy in policies}
+    told = {policy: [] for policy in policies}
 
     for seed in seeds:
         for policy in policies:
-            runs[policy].append(run(policy, seed, folder, given))
+            results, tokens = run(policy, seed, folder, given)
+            runs[policy].append(results)
+            told[policy].append(tokens)
 
-    good = conclude(runs, seeds, len(given) or COUNT, began)
+    good = conclude(runs, told, seeds, len(given) or COUNT, began)
 
     if setting("KEEP", "0") != "0":
         keep(folder, given)

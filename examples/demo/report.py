@@ -46,6 +46,16 @@ def figures(runs, engines):
     }
 
 
+def tokens(status):
+    """Cached tokens, predicted and delivered, by the module's own status."""
+    caches = [peer["cache"]
+              for upstream in status["upstreams"].values()
+              for peer in upstream["peers"]]
+
+    return [sum(c[name + "_tokens"] for c in caches)
+            for name in ("predicted", "delivered")]
+
+
 def mean(values):
     return sum(values) / len(values) if values else None
 
@@ -88,6 +98,9 @@ def checks(policies):
     if kv:
         check("kv_cache: cached tokens to the ideal",
               kv["share_of_ideal"], "min", 0.95)
+        check("kv_cache: predicted to delivered cached tokens, less one",
+              abs(kv["predicted_tokens"] / kv["delivered_tokens"] - 1)
+              if kv["delivered_tokens"] else None, "max", 0.05)
         check("kv_cache: cached tokens to those of round_robin",
               ratio("cached_tokens", "round_robin"), "min", 2)
         check("kv_cache: mean latency to that of round_robin",

@@ -26,6 +26,13 @@ typedef enum {
 static const uint8_t *kvr_usage_whole(kvr_usage_t *u, const uint8_t *data,
     const uint8_t *end, kvr_usage_sink_t *sink);
 static int kvr_usage_matters(const uint8_t *data, size_t len);
+static int kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+static void kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+static uint64_t kvr_usage_around(const uint8_t *a, size_t alen,
+    const uint8_t *b, size_t blen);
+static uint64_t kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len);
 static void kvr_usage_name(kvr_usage_t *u);
 static void kvr_usage_line_end(kvr_usage_t *u);
 static void kvr_usage_event_end(kvr_usage_t *u);
@@ -58,6 +65,10 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
     sink.u = u;
     sink.part = part;
     sink.ctx = ctx;
+    sink.from = NULL;
+    sink.to = NULL;
+    sink.texts = 0;
+    sink.other = 0;
 
     end = data + len;
 
@@ -206,11 +217,24 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
             return p + 1;
         }
 
+        if (kvr_usage_again(u, value, len, sink)) {
+            return p + 1;
+        }
+
+        sink->from = NULL;
+        sink->texts = 0;
+        sink->other = 0;
+
         u->data = 1;
         u->word_len = 0;
         kvr_push_init(&u->json, u->mode);
 
         kvr_usage_data(u, value, len, sink);
+
+        if (u->mode == KVR_USAGE_REPLY) {
+            kvr_usage_learn(u, value, len, sink);
+        }
+
         kvr_usage_line_end(u);
 
         return p + 1;
@@ -233,16 +257,130 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
 }
 
 
-/* all names of numbers of tokens have it, but those of llama.cpp's timings */
+/*
+ * All names of numbers of tokens have the word before or after a "_", but those
+ * of llama.cpp's timings, which end in "_n".
+ */
 static int
 kvr_usage_matters(const uint8_t *data, size_t len)
 {
+    const uint8_t  *p, *end;
+
     if (len > KVR_USAGE_LOOK) {
         data += len - KVR_USAGE_LOOK;
         len = KVR_USAGE_LOOK;
     }
 
-    return memmem(data, len, "tokens", 6) || memmem(data, len, "timings", 7);
+    end = data + len;
+
+    for (p = data; (p = memchr(p, '_', (size_t) (end - p))) != NULL; p++) {
+
+        if ((end - p > 6 && memcmp(p + 1, "tokens", 6) == 0)
+            || (p - data > 5 && memcmp(p - 6, "tokens", 6) == 0)
+            || (end - p > 2 && p[1] == 'n' && p[2] == '"'))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/*
+ * Most lines of a reply differ from the one before only in a word of its text.
+ * What stands around the text tells the same as it did then and need not be
+ * read again.
+ */
+static int
+kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t          n;
+    const uint8_t  *p;
+
+    if (u->around == 0 || len < (size_t) u->before + u->after
+        || !u->first || u->early)
+    {
+        return 0;
+    }
+
+    p = data + u->before;
+    n = len - u->before - u->after;
+
+    if (memchr(p, '"', n) || memchr(p, '\\', n)
+        || kvr_usage_around(data, u->before, p + n, u->after) != u->around)
+    {
+        return 0;
+    }
+
+    if (sink->part) {
+        if (n) {
+            sink->part(sink->ctx, KVR_USAGE_CONTENT, p, n);
+        }
+
+        sink->part(sink->ctx, KVR_USAGE_CONTENT, NULL, 0);
+    }
+
+    return 1;
+}
+
+
+/* the line was read: whether there was nothing in it but text */
+static void
+kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t  before, after;
+
+    u->around = 0;
+
+    if (sink->from == NULL || sink->texts != 1 || sink->other || u->early) {
+        return;
+    }
+
+    before = (size_t) (sink->from - data);
+    after = (size_t) (data + len - sink->to);
+
+    if (before <= UINT16_MAX && after <= UINT16_MAX) {
+        u->before = (uint16_t) before;
+        u->after = (uint16_t) after;
+        u->around = kvr_usage_around(data, before, sink->to, after);
+    }
+}
+
+
+static uint64_t
+kvr_usage_around(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
+{
+    uint64_t  h;
+
+    h = kvr_usage_sum(alen, a, alen);
+    h = kvr_usage_sum(h, b, blen);
+
+    return h ? h : 1;
+}
+
+
+/* no digest: a reply that is taken for another one is learned wrongly */
+static uint64_t
+kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len)
+{
+    uint64_t  w;
+
+    for ( /* void */ ; len >= 8; len -= 8, p += 8) {
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0x9e3779b97f4a7c15ULL;
+        h ^= h >> 29;
+    }
+
+    for (w = len; len; len--, p++) {
+        w = w << 8 | *p;
+    }
+
+    h = (h ^ w) * 0x9e3779b97f4a7c15ULL;
+
+    return h ^ h >> 32;
 }
 
 

@@ -96,6 +96,10 @@ typedef struct {
 
     uint64_t       left;         /* bytes that are still looked at */
 
+    uint64_t       around;       /* what stood around the last text; 0: none */
+    uint16_t       before;       /* bytes of it */
+    uint16_t       after;
+
     uint8_t        word[KVR_USAGE_WORD_LEN];
     uint8_t        id[KVR_USAGE_ID_LEN];
 } kvr_usage_t;

@@ -253,8 +253,37 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
 
     switch (leaf) {
 
+    case KVR_LEAF_CONTENT:
+
+        if (what == KVR_PUSH_TEXT) {
+            sink->from = sink->from ? sink->from : p;
+            sink->to = p + len;
+
+        } else {
+            sink->texts++;
+        }
+
+        break;
+
+    case KVR_LEAF_ID:
+        sink->other |= (unsigned) u->id_done;
+        break;
+
+    case KVR_LEAF_TYPE:
+        break;
+
+    case KVR_LEAF_INDEX:
+        sink->other |= (number != 0);
+        break;
+
     case KVR_LEAF_NONE:
         return;
+
+    default:
+        sink->other = 1;
+    }
+
+    switch (leaf) {
 
     case KVR_LEAF_TYPE:
 

@@ -23,6 +23,13 @@ typedef struct {
     kvr_usage_t        *u;
     kvr_usage_part_pt   part;
     void               *ctx;
+
+    /* of the line that is read: the text in it, and what else matters */
+
+    const uint8_t      *from;
+    const uint8_t      *to;
+    unsigned            texts;
+    unsigned            other;
 } kvr_usage_sink_t;
 
 

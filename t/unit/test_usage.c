@@ -498,6 +498,73 @@ END_TEST
 
 
 /* what is long is not read to its end */
+/* lines that differ in their text only are not parsed again: nor otherwise */
+START_TEST(test_usage_again)
+{
+    size_t       len, i;
+    unsigned     n, seed, mode;
+    reply_t      a, b;
+    kvr_usage_t  u, v;
+
+    static char        stream[65536];
+    static const char *const  bits[] = {
+        CHUNK "\" w\"}}]}\n\n",
+        CHUNK "\" another\"}}]}\n\n",
+        CHUNK "\"\"}}]}\n\n",
+        CHUNK "\"a \\\"quote\\\"\"}}]}\n\n",
+        CHUNK "\"\\n\"}}]}\n\n",
+        CHUNK "\"x\",\"reasoning\":\"y\"}}]}\n\n",
+        CHUNK "\"x\"},\"index\":1}]}\n\n",
+        CHUNK "\"x\"}}],\"usage\":{\"prompt_tokens\":7}}\n\n",
+        CHUNK "\"z\"}},{\"delta\":{\"content\":\"z\"}}]}\n\n",
+        CHUNK "null,\"tool_calls\":[{\"function\":{\"name\":"
+            "\"f\"}}]}}]}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"delta\":"
+            "{\"text\":\"t\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"delta\":"
+            "{\"text\":\"tt\"}}\r\n\r\n",
+        PING,
+        "event: error\n"
+    };
+
+#define N_BITS  (sizeof(bits) / sizeof(bits[0]))
+
+    for (seed = 0; seed < 300; seed++) {
+
+        srandom(seed);
+
+        for (len = 0, n = 0; n < 60; n++) {
+            i = (size_t) random() % (2 * N_BITS);
+            i = i < N_BITS ? i : i & 1;
+            len += (size_t) sprintf(stream + len, "%s", bits[i]);
+        }
+
+        for (mode = KVR_USAGE_TOKENS; mode <= KVR_USAGE_REPLY; mode++) {
+
+            memset(&a, 0, sizeof(a));
+            memset(&b, 0, sizeof(b));
+
+            kvr_usage_init(&u, mode, 1);
+            kvr_usage_init(&v, mode, 1);
+
+            feed(&u, (uint8_t *) stream, len, &a);
+
+            for (i = 0; i < len; i++) {
+                feed(&v, (uint8_t *) stream + i, 1, &b);
+            }
+
+            util_check(a.text.len == b.text.len
+                       && memcmp(a.text.p, b.text.p, a.text.len) == 0,
+                       "%u: %.*s, %.*s", seed, (int) a.text.len,
+                       a.text.p,
+                       (int) b.text.len, b.text.p);
+            util_check(u.seen == v.seen && u.first == v.first, "%u", seed);
+        }
+    }
+}
+END_TEST
+
+
 START_TEST(test_usage_long)
 {
     int            rc;
@@ -568,6 +635,7 @@ main(void)
 
     util_add(s, "split", test_usage_split);
     util_add(s, "random", test_usage_random);
+    util_add(s, "again", test_usage_again);
     util_add(s, "long", test_usage_long);
     util_add(s, "header", test_usage_header);
 
