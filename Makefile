@@ -50,7 +50,7 @@ deps:           ## installs what is missing, with apt (sudo unless root)
 build: $(MODULE)  ## builds the module against the nginx in NGINX_SRC
 
 $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
-	@$(MAKE) -s -j$(NPROC) -C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile \
+	@$(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j$(NPROC)) -C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile \
 		modules
 	@cp $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"

@@ -310,6 +310,8 @@ extern ngx_module_t  ngx_http_kvroute_filter_module;
 /* _module */
 
 void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
+char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
 
@@ -429,6 +431,8 @@ void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state);
 
 /* _probe_conf, _probe */
 

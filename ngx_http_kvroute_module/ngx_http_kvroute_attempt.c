@@ -326,3 +326,41 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
                          &at->lesson);
     }
 }
+
+
+/* counts how the peer answered, if it did */
+void
+ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state)
+{
+    ngx_uint_t                    status;
+    kvr_seat_t                   *seat;
+    ngx_http_upstream_t          *u;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    seat = &at->conf->zone->sh->registry->seat[at->seat];
+
+    if (state & NGX_PEER_FAILED) {
+        kvr_add(&seat->fails, 1);
+
+        /* this one is too many: when it is back it will be warmed up */
+
+        peer = at->rrp.current;
+
+        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
+            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
+            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
+        }
+    }
+
+    u = at->ctx->request->upstream;
+    status = u->headers_in.status_n;
+
+    if (status >= 100 && status < 600) {
+        kvr_add(&seat->responses[status / 100 - 1], 1);
+    }
+}

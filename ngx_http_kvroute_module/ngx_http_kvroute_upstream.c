@@ -33,8 +33,6 @@ static void ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state);
 static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_uint_t state);
-static void ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t state);
 
 
 ngx_int_t
@@ -636,7 +634,7 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
         state &= ~NGX_PEER_FAILED;
     }
 
-    ngx_http_kvroute_count_response(at, state);
+    ngx_http_kvroute_attempt_result(at, state);
     ngx_http_kvroute_attempt_end(at);
 
     /* the peer may be gone after this */
@@ -700,41 +698,4 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_unlock(peers);
 
     return 1;
-}
-
-
-static void
-ngx_http_kvroute_count_response(ngx_http_kvroute_attempt_t *at,
-    ngx_uint_t state)
-{
-    ngx_uint_t                    status;
-    kvr_seat_t                   *seat;
-    ngx_http_upstream_t          *u;
-    ngx_http_upstream_rr_peer_t  *peer;
-
-    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
-    seat = &at->conf->zone->sh->registry->seat[at->seat];
-
-    if (state & NGX_PEER_FAILED) {
-        kvr_add(&seat->fails, 1);
-
-        /* this one is too many: when it is back it will be warmed up */
-
-        peer = at->rrp.current;
-
-        if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
-            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
-            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
-        }
-    }
-
-    u = at->ctx->request->upstream;
-    status = u->headers_in.status_n;
-
-    if (status >= 100 && status < 600) {
-        kvr_add(&seat->responses[status / 100 - 1], 1);
-    }
 }

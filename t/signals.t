@@ -238,6 +238,8 @@ all_to('B', 'by=kv, changed', 'kv');
 # one of them says nothing any more: then nobody's word counts
 
 put('B.metrics', '');
+load('A', 0, 0.1);
+load('C', 0, 0.9);
 ok(wait_for(sub { spread('kv') eq 'ABC' }, 20), 'by=kv, one does not tell');
 ok(wait_for(sub { spread('waiting') eq 'ABC' }, 20),
    'by=waiting, one does not tell');

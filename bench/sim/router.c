@@ -411,6 +411,9 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
         c->chunks = chunks[i];
+        c->resident = ro->extra[i].resident;
+        c->waiting = ro->extra[i].prefilling;
+        c->fresh = 1;
         c->place = i;
         c->idle = ro->given - ro->last[i];
         c->current_weight = ro->current[i];
