@@ -559,6 +559,9 @@ START_TEST(test_usage_again)
                        a.text.p,
                        (int) b.text.len, b.text.p);
             util_check(u.seen == v.seen && u.first == v.first, "%u", seed);
+
+            util_drop(&a.text);
+            util_drop(&b.text);
         }
     }
 }
