@@ -554,7 +554,8 @@ START_TEST(test_usage_again)
             }
 
             util_check(a.text.len == b.text.len
-                       && memcmp(a.text.p, b.text.p, a.text.len) == 0,
+                       && (a.text.len == 0
+                           || memcmp(a.text.p, b.text.p, a.text.len) == 0),
                        "%u: %.*s, %.*s", seed, (int) a.text.len,
                        a.text.p,
                        (int) b.text.len, b.text.p);
