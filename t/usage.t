@@ -81,6 +81,7 @@ $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
     log_format kv '$request_uri $status|$kvroute_prompt_tokens|$kvroute_cached_tokens'
                   '|$kvroute_completion_tokens|$kvroute_ttft|$kvroute_reason'
                   '|$upstream_addr';
@@ -123,6 +124,13 @@ http {
         location /page/ { proxy_pass http://s; proxy_intercept_errors on;
                           error_page 502 /page.html; }
         location /page.html { return 200 "our own"; }
+        location /zip/ { gzip on; gzip_types *; gzip_min_length 1;
+                         proxy_pass http://s; }
+        location /cache/ { proxy_cache c; proxy_cache_methods POST;
+                           proxy_cache_key $uri; proxy_cache_valid 1h;
+                           proxy_pass http://s; }
+        location /keep/ { proxy_ignore_client_abort on;
+                          proxy_pass http://s; }
         location /v1/ { proxy_pass http://e; proxy_buffering off; }
         location /lc/ { proxy_pass http://lc/; proxy_buffering off; }
         location /sg/ { proxy_pass http://sg/; proxy_buffering off; }
@@ -204,6 +212,25 @@ $s = $t->start('POST /on/bytes?n=' . ++$n, chat('x'));
 $t->read_until($s, qr/data: /);
 close $s;
 ok($t->idle(), 'a client that goes away leaves nothing counted');
+
+$s = $t->start('POST /keep/bytes?n=' . ++$n, chat('x'));
+$t->read_until($s, qr/data: /);
+close $s;
+ok($t->idle(), 'nor one that goes away and is ignored');
+
+# what nginx packs, or has kept, tells the same or nothing
+
+$r = $t->post('/zip/chunked?n=' . ++$n, chat('x'),
+              headers => { 'Accept-Encoding' => 'gzip' });
+is($r->{headers}{'content-encoding'}, 'gzip', 'packed by nginx');
+is(join(' ', (logged($n))[1 .. 3]), '40 32 3', 'its tokens');
+
+for my $i (1 .. 2) {
+    $r = $t->post('/cache/plain?n=' . ++$n, chat('x'));
+    is($r->{body}, qq({"choices":[],$usage}), "kept by nginx, $i");
+}
+
+ok($t->idle(), 'nothing is counted after it');
 
 # HTTP/2, without TLS
 

@@ -554,11 +554,15 @@ START_TEST(test_usage_again)
             }
 
             util_check(a.text.len == b.text.len
-                       && memcmp(a.text.p, b.text.p, a.text.len) == 0,
+                       && (a.text.len == 0
+                           || memcmp(a.text.p, b.text.p, a.text.len) == 0),
                        "%u: %.*s, %.*s", seed, (int) a.text.len,
                        a.text.p,
                        (int) b.text.len, b.text.p);
             util_check(u.seen == v.seen && u.first == v.first, "%u", seed);
+
+            util_drop(&a.text);
+            util_drop(&b.text);
         }
     }
 }
