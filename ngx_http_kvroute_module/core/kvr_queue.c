@@ -4,7 +4,7 @@
  */
 
 
-#include "kvr_queue.h"
+#include "kvr_heap.h"
 
 
 #define KVR_QUEUE_RETRIES   16
@@ -30,9 +30,6 @@ static int kvr_queue_claim_before(uint64_t claim, uint64_t word,
     uint64_t now);
 static void kvr_queue_charge(kvr_queue_board_t *board,
     kvr_queue_item_t *item, uint64_t now);
-static kvr_queue_item_t *kvr_queue_meld(kvr_queue_item_t *a,
-    kvr_queue_item_t *b);
-static kvr_queue_item_t *kvr_queue_pairs(kvr_queue_item_t *list);
 
 
 uint8_t
@@ -112,7 +109,7 @@ kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
     item->prev = NULL;
     item->waiting = 1;
 
-    *heap = kvr_queue_meld(*heap, item);
+    *heap = kvr_heap_meld(*heap, item);
 
     q->tenants[item->class] |= 1ULL << item->tenant;
     q->of[item->class][item->tenant]++;
@@ -133,7 +130,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
     }
 
     heap = &q->heap[item->class][item->tenant];
-    sub = kvr_queue_pairs(item->child);
+    sub = kvr_heap_pairs(item->child);
 
     if (item->prev == NULL) {
         *heap = sub;
@@ -150,7 +147,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
             item->next->prev = item->prev;
         }
 
-        *heap = kvr_queue_meld(*heap, sub);
+        *heap = kvr_heap_meld(*heap, sub);
     }
 
     if (*heap == NULL) {
@@ -701,77 +698,4 @@ kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
            + 1000000 / KVR_QUEUE_RATE_MS;
 
     kvr_set(&board->rate, rate);
-}
-
-
-static kvr_queue_item_t *
-kvr_queue_meld(kvr_queue_item_t *a, kvr_queue_item_t *b)
-{
-    kvr_queue_item_t  *t;
-
-    if (a == NULL || b == NULL) {
-        return a ? a : b;
-    }
-
-    if ((int32_t) (b->due - a->due) < 0) {
-        t = a;
-        a = b;
-        b = t;
-    }
-
-    /* b becomes the first child of a */
-
-    b->prev = a;
-    b->next = a->child;
-
-    if (b->next) {
-        b->next->prev = b;
-    }
-
-    a->child = b;
-    a->prev = NULL;
-    a->next = NULL;
-
-    return a;
-}
-
-
-/* one heap out of a list of siblings: in pairs, then from the last on */
-static kvr_queue_item_t *
-kvr_queue_pairs(kvr_queue_item_t *list)
-{
-    kvr_queue_item_t  *a, *b, *next, *done;
-
-    done = NULL;
-
-    while (list) {
-        a = list;
-        b = a->next;
-        next = b ? b->next : NULL;
-
-        a->next = NULL;
-        a->prev = NULL;
-
-        if (b) {
-            b->next = NULL;
-            b->prev = NULL;
-        }
-
-        a = kvr_queue_meld(a, b);
-
-        a->next = done;
-        done = a;
-        list = next;
-    }
-
-    a = NULL;
-
-    while (done) {
-        next = done->next;
-        done->next = NULL;
-        a = kvr_queue_meld(a, done);
-        done = next;
-    }
-
-    return a;
 }
