@@ -70,6 +70,7 @@ kvs_calibrate_one(void *data, uint32_t i)
     sc = &kvs_scenarios[i];
 
     if (sc->knee_of
+        || (cal->options->only && !kvs_listed(cal->options->only, sc->name))
         || (w = kvs_workload_create(&sc->shape, cal->options->traces)) == NULL
         || !kve_hw_find(sc->fleet.hardware, &hw))
     {

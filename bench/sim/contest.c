@@ -43,7 +43,7 @@ kvs_usage(void)
         "  --summary          no table of each point\n"
         "  --lab              scores that were tried, too\n"
         "  --study            the index study in all scenarios\n"
-        "  --calibrate        finds the knees\n"
+        "  --calibrate        finds the knees (of --only)\n"
         "  --published        only the cases that others have published\n"
         "  --emulated         the workload of emulated.py, and its results\n"
         "  --cpu              time of a million requests\n"
@@ -51,8 +51,27 @@ kvs_usage(void)
 }
 
 
+/* a number and nothing else, or the usage */
+static double
+kvs_number(const char *name, const char *text, double least, double most)
+{
+    char    *end;
+    double   v;
+
+    v = strtod(text, &end);
+
+    if (end == text || *end || !(v >= least && v <= most)) {
+        fprintf(stderr, "--%s: \"%s\" is not a number from %g to %g\n", name,
+                text, least, most);
+        exit(2);
+    }
+
+    return v;
+}
+
+
 /* whether one of the list's parts is in the name */
-static int
+int
 kvs_listed(const char *list, const char *name)
 {
     char         part[128];
@@ -338,9 +357,20 @@ kvs_contest_run(const kvs_options_t *o)
     c.options = o;
     c.seeds = o->seeds;
     c.npoints = kvs_contest_points(o, NULL);
+
+    if (c.npoints == 0) {
+        fprintf(stderr, "no scenario to run\n");
+        exit(2);
+    }
+
     c.point = kvs_alloc(c.npoints * sizeof(kvs_point_t));
     c.policy = policy;
     c.npolicies = kvs_contest_policies(o, policy);
+
+    if (c.npolicies == 0) {
+        fprintf(stderr, "no policy to run\n");
+        exit(2);
+    }
 
     kvs_contest_points(o, c.point);
 
@@ -432,14 +462,22 @@ main(int argc, char **argv)
         case 'f': o.full = 1; break;
         case 't': o.traces = *optarg ? optarg : NULL; break;
         case 'o': o.out = optarg; break;
-        case 'n': o.seeds = (uint32_t) atoi(optarg); break;
-        case 's': o.seed = strtoull(optarg, NULL, 0); break;
-        case 'r': o.requests = (uint32_t) atoi(optarg); break;
-        case 'j': o.jobs = (uint32_t) atoi(optarg); break;
+        case 'n':
+            o.seeds = (uint32_t) kvs_number("seeds", optarg, 1, KVS_SEEDS);
+            break;
+        case 's':
+            o.seed = (uint64_t) kvs_number("seed", optarg, 0, 0x1p53);
+            break;
+        case 'r':
+            o.requests = (uint32_t) kvs_number("requests", optarg, 1, 1e8);
+            break;
+        case 'j':
+            o.jobs = (uint32_t) kvs_number("jobs", optarg, 1, KVS_JOBS);
+            break;
         case 'y': o.only = optarg; break;
         case 'k': o.cache = optarg; break;
         case 'p': o.policies = optarg; break;
-        case 'l': o.load = atof(optarg); break;
+        case 'l': o.load = kvs_number("load", optarg, 0.01, 100); break;
         case 'L': o.lab = 1; break;
         case 'S': o.study = 1; break;
         case 'q': o.quiet = 1; break;
@@ -455,8 +493,11 @@ main(int argc, char **argv)
         }
     }
 
-    o.seeds = kvr_max(1, kvr_min(o.seeds, KVS_SEEDS));
-    o.jobs = kvr_max(1, o.jobs);
+    if (optind < argc) {
+        fprintf(stderr, "what is \"%s\"?\n", argv[optind]);
+        kvs_usage();
+        return 2;
+    }
 
     switch (what) {
     case 'C': kvs_calibrate(&o); break;

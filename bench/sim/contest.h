@@ -11,6 +11,7 @@
 
 #define KVS_POLICIES  96
 #define KVS_SEEDS     16
+#define KVS_JOBS      256
 
 
 /* a scenario at one load */
@@ -92,6 +93,9 @@ double kvs_cpu(const kvs_options_t *o);
 
 uint32_t kvs_scenario_requests(const kvs_scenario_t *sc, double rate,
     uint32_t least);
+
+/* whether one of the comma-separated parts is in the name; "=A": is it */
+int kvs_listed(const char *list, const char *name);
 
 
 #endif

@@ -242,12 +242,16 @@ kvs_report_point(const kvs_contest_t *c, uint32_t i)
 
 #define V(field)  kvs_report_value(c, i, p, offsetof(kvs_result_t, field))
 
-        printf("  %-20s %8.3f %8.3f %8.3f %8.3f %8.3f %6.3f %6.2f %6.2f"
-               "   %5.2f %5.2f %5.2f%s\n",
+        printf("  %-20s %8.3f %8.3f %8.3f %8.3f %8.3f %6.3f %6.2f %6.2f",
                c->policy[p]->name, V(ttft), V(ttft_p50), V(ttft_p95),
-               V(ttft_p99), V(e2e), V(cached), V(imbalance), V(busy),
-               V(ttft) / best[0], V(ttft_p99) / best[1], V(e2e) / best[2],
-               kvs_report_failed(c, i, p) ? "  failed" : "");
+               V(ttft_p99), V(e2e), V(cached), V(imbalance), V(busy));
+
+        if (best[0] < INFINITY) {
+            printf("   %5.2f %5.2f %5.2f", V(ttft) / best[0],
+                   V(ttft_p99) / best[1], V(e2e) / best[2]);
+        }
+
+        printf("%s\n", kvs_report_failed(c, i, p) ? "  failed" : "");
     }
 }
 

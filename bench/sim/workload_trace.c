@@ -299,6 +299,12 @@ kvs_trace_session(kvs_trace_t *t, size_t i, uint32_t limit, double *time)
             if (id == 0) {
                 id = kvr_mix(line, b) | 1ULL << 63;
             }
+
+            /* a trace that is not long enough goes on with others' texts */
+
+            if (round && id != 1) {
+                id = kvr_mix(id, round);
+            }
         }
 
         s->chain[u] = kvr_mix(id, u % KVS_TRACE_UNITS + 1);
@@ -306,7 +312,7 @@ kvs_trace_session(kvs_trace_t *t, size_t i, uint32_t limit, double *time)
 
     /* who it is shows in the first block that is not everybody's */
 
-    s->key_session = kvr_mix(kvs_trace_id(t, line, l->nids > 1), 1);
+    s->key_session = kvr_mix(kvs_trace_id(t, line, l->nids > 1), 1 + round);
     s->key_text = s->key_session;
 
     return s;
