@@ -149,7 +149,7 @@ sub logged {
     my ($n) = @_;
 
     my @line;
-    wait_for(sub { @line = $t->access_log() =~ /n=$n (.*)$/m; return @line; });
+    wait_for(sub { @line = $t->access_log() =~ /n=$n (.*)\n/; return @line; });
 
     return split /\|/, $line[0];
 }

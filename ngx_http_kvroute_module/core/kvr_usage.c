@@ -228,6 +228,7 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
         u->data = 1;
         u->word_len = 0;
         kvr_push_init(&u->json, u->mode);
+        u->id_len *= u->id_done;
 
         kvr_usage_data(u, value, len, sink);
 
@@ -393,6 +394,7 @@ kvr_usage_name(kvr_usage_t *u)
     if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
         u->data = 1;
         kvr_push_init(&u->json, u->mode);
+        u->id_len *= u->id_done;
         u->state = KVR_USAGE_DATA;
 
     } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
@@ -473,4 +475,8 @@ kvr_usage_end(kvr_usage_t *u, kvr_usage_part_pt part, void *ctx)
     }
 
     u->state = KVR_USAGE_DONE;
+
+    /* half an id is none */
+
+    u->id_len *= u->id_done;
 }

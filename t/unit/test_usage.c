@@ -486,7 +486,9 @@ START_TEST(test_usage_random)
                    "%s", util_show(b.p, b.len));
 
         util_check(whole.text.len == pieces.text.len
-                   && memcmp(whole.text.p, pieces.text.p, whole.text.len) == 0,
+                   && (whole.text.len == 0
+                       || memcmp(whole.text.p, pieces.text.p, whole.text.len)
+                          == 0),
                    "%s", util_show(b.p, b.len));
     }
 
