@@ -225,8 +225,11 @@ for my $uri ('/weighted/', '/rr/') {
     is_deeply(\%count, { B0 => 3, B1 => 3, B2 => 3 }, 'ties take turns');
 
     my @open = map { $t->start('POST /lr/', chat('x'), headers =>
-                     { 'X-B0' => 'wait go1', 'X-B1' => 'wait go1' }) } 1 .. 3;
+                     { 'X-B0' => 'wait go1', 'X-B1' => 'wait go1',
+                       'X-B2' => 'wait go2' }) } 1 .. 3;
 
+    wait_for(sub { ($t->load())[0] == 3 });
+    $t->step('go2');
     wait_for(sub { ($t->load())[0] == 2 });
     %count = ();
     $count{backend_of($t->post('/lr/', chat('x')))}++ for 1 .. 5;

@@ -7,10 +7,6 @@
 #include "kvr_usage_json.h"
 
 
-/* of a long line only its end is searched: usage comes last */
-#define KVR_USAGE_LOOK  4096
-
-
 typedef enum {
     KVR_USAGE_LINE = 0,          /* at the start of a line */
     KVR_USAGE_NAME,              /* of a field */
@@ -34,6 +30,7 @@ static uint64_t kvr_usage_around(const uint8_t *a, size_t alen,
     const uint8_t *b, size_t blen);
 static uint64_t kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len);
 static void kvr_usage_name(kvr_usage_t *u);
+static void kvr_usage_line_start(kvr_usage_t *u);
 static void kvr_usage_line_end(kvr_usage_t *u);
 static void kvr_usage_event_end(kvr_usage_t *u);
 static void kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
@@ -127,7 +124,9 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
 
             if (c == '\n') {
 
-                if (u->word_len == 0) {
+                if (u->word_len == 0
+                    || (u->word_len == 1 && u->word[0] == '\r'))
+                {
                     kvr_usage_event_end(u);
                 }
 
@@ -136,7 +135,7 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
             } else if (c == ':') {
                 kvr_usage_name(u);
 
-            } else if (c != '\r') {
+            } else {
                 kvr_usage_word(u, &c, 1);
             }
 
@@ -144,11 +143,7 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
 
         case KVR_USAGE_SPACE:
 
-            if (*data == ' ') {
-                data++;
-                break;
-            }
-
+            data += (*data == ' ');
             u->state = KVR_USAGE_EVENT;
             break;
 
@@ -225,11 +220,7 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
         sink->texts = 0;
         sink->other = 0;
 
-        u->data = 1;
-        u->word_len = 0;
-        kvr_push_init(&u->json, u->mode);
-        u->id_len *= u->id_done;
-
+        kvr_usage_line_start(u);
         kvr_usage_data(u, value, len, sink);
 
         if (u->mode == KVR_USAGE_REPLY) {
@@ -259,18 +250,14 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
 
 
 /*
- * All names of numbers of tokens have the word before or after a "_", but those
- * of llama.cpp's timings, which end in "_n".
+ * All that counts after the first event are numbers of tokens.  Their names
+ * have the word before or after a "_", but those of llama.cpp's timings, which
+ * end in "_n".
  */
 static int
 kvr_usage_matters(const uint8_t *data, size_t len)
 {
     const uint8_t  *p, *end;
-
-    if (len > KVR_USAGE_LOOK) {
-        data += len - KVR_USAGE_LOOK;
-        len = KVR_USAGE_LOOK;
-    }
 
     end = data + len;
 
@@ -392,17 +379,26 @@ kvr_usage_name(kvr_usage_t *u)
     u->state = KVR_USAGE_SKIP;
 
     if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
-        u->data = 1;
-        kvr_push_init(&u->json, u->mode);
-        u->id_len *= u->id_done;
-        u->state = KVR_USAGE_DATA;
+        kvr_usage_line_start(u);
 
     } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
-        u->data = 0;
         u->state = KVR_USAGE_SPACE;
     }
 
     u->word_len = 0;
+}
+
+
+/* of data; nothing that the last one broke off goes on in it */
+static void
+kvr_usage_line_start(kvr_usage_t *u)
+{
+    kvr_push_init(&u->json, u->mode);
+
+    u->state = KVR_USAGE_DATA;
+    u->word_len = 0;
+    u->id_len *= u->id_done;
+    u->counted = 0;
 }
 
 
@@ -419,7 +415,7 @@ kvr_usage_line_end(kvr_usage_t *u)
 
         kvr_usage_kind(u);
 
-    } else if (u->data) {
+    } else if (u->state == KVR_USAGE_DATA) {
 
         /*
          * the event counts from the end of its line of data: there is none of
@@ -429,8 +425,6 @@ kvr_usage_line_end(kvr_usage_t *u)
         if (!u->early && !kvr_push_blank(&u->json)) {
             u->first = 1;
         }
-
-        u->data = 0;
     }
 
     u->state = KVR_USAGE_LINE;
@@ -442,7 +436,6 @@ kvr_usage_event_end(kvr_usage_t *u)
 {
     u->kind = 0;
     u->early = 0;
-    u->data = 0;
 }
 
 

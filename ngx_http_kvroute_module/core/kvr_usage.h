@@ -21,8 +21,9 @@
  * Responses, llama.cpp's progress.  None of these is a first event, and an
  * error is none either.
  *
- * Once the first event was seen, an event that cannot matter costs one search
- * for a word; it is not parsed.
+ * Once the first event was seen, only numbers and the reply are looked for, and
+ * without the reply an event that cannot have a number costs one search for a
+ * word; it is not parsed.
  */
 
 
@@ -78,13 +79,13 @@ typedef struct {
     uint8_t        state;        /* kvr_usage_state_e */
     uint8_t        seen;         /* numbers, as above */
     uint8_t        word_len;
-    uint8_t        id_len;
+    uint8_t        id_len;       /* KVR_USAGE_ID_LEN + 1: too long */
     uint8_t        kind;         /* what the event is */
 
     unsigned       stream:1;
     unsigned       first:1;      /* the first event was seen */
     unsigned       early:1;      /* this event comes before the prefill */
-    unsigned       data:1;       /* this event has data */
+    unsigned       counted:1;    /* this line tells what was generated */
     unsigned       id_done:1;
 
     uint32_t       prompt;

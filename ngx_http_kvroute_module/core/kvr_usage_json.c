@@ -45,6 +45,10 @@ typedef enum {
     KVR_LEAF_EARLY,
     KVR_LEAF_PROMPT,
     KVR_LEAF_COMPLETION,
+    KVR_LEAF_GENERATED,
+    KVR_LEAF_LENGTH,
+    KVR_LEAF_TOTAL,
+    KVR_LEAF_CACHE,
     KVR_LEAF_CACHED,
     KVR_LEAF_CACHE_READ,
     KVR_LEAF_CACHE_WRITE,
@@ -112,8 +116,8 @@ static const kvr_push_entry_t  kvr_usage_table[] = {
     kvr_push_entry(KVR_NODE_TIMINGS, "predicted_n", N, 0,
                    KVR_LEAF_COMPLETION, 1),
 
-    kvr_push_entry(KVR_NODE_PROGRESS, "total", N, 0, KVR_LEAF_PROMPT, 1),
-    kvr_push_entry(KVR_NODE_PROGRESS, "cache", N, 0, KVR_LEAF_CACHED, 1),
+    kvr_push_entry(KVR_NODE_PROGRESS, "total", N, 0, KVR_LEAF_TOTAL, 1),
+    kvr_push_entry(KVR_NODE_PROGRESS, "cache", N, 0, KVR_LEAF_CACHE, 1),
 
     kvr_push_entry(KVR_NODE_META, "prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1),
     kvr_push_entry(KVR_NODE_META, "cached_tokens", N, 0, KVR_LEAF_CACHED, 1),
@@ -121,8 +125,8 @@ static const kvr_push_entry_t  kvr_usage_table[] = {
                    KVR_LEAF_COMPLETION, 1),
 
     kvr_push_entry(KVR_NODE_TGI, "generated_tokens", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
-    kvr_push_entry(KVR_NODE_TGI, "input_length", N, 0, KVR_LEAF_PROMPT, 1),
+                   KVR_LEAF_GENERATED, 1),
+    kvr_push_entry(KVR_NODE_TGI, "input_length", N, 0, KVR_LEAF_LENGTH, 1),
 
     /* the reply */
 
@@ -223,7 +227,7 @@ kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len)
 
 
 /* by the name of the event, or the type in its data */
-void
+unsigned
 kvr_usage_kind(kvr_usage_t *u)
 {
     unsigned  i;
@@ -235,9 +239,11 @@ kvr_usage_kind(kvr_usage_t *u)
         {
             u->kind = (uint8_t) kvr_usage_events[i].kind;
             u->early |= (u->kind == KVR_EVENT_EARLY);
-            return;
+            return 1;
         }
     }
+
+    return 0;
 }
 
 
@@ -247,9 +253,11 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
 {
     kvr_usage_sink_t *sink = data;
 
+    unsigned      late;
     kvr_usage_t  *u;
 
     u = sink->u;
+    late = u->stream && u->first;
 
     switch (leaf) {
 
@@ -266,9 +274,6 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
         break;
 
     case KVR_LEAF_ID:
-        sink->other |= (unsigned) u->id_done;
-        break;
-
     case KVR_LEAF_TYPE:
         break;
 
@@ -291,7 +296,7 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
             kvr_usage_word(u, p, len);
 
         } else {
-            kvr_usage_kind(u);
+            sink->other |= kvr_usage_kind(u);
             u->word_len = 0;
         }
 
@@ -302,7 +307,42 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
         return;
 
     case KVR_LEAF_ID:
-        kvr_usage_id(u, what, p, len);
+
+        if (!late) {
+            kvr_usage_id(u, what, p, len);
+        }
+
+        return;
+
+    case KVR_LEAF_TOTAL:
+
+        if (!late) {
+            kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+        }
+
+        return;
+
+    case KVR_LEAF_CACHE:
+
+        if (!late) {
+            kvr_usage_set(u, KVR_USAGE_CACHED, &u->cached, number);
+        }
+
+        return;
+
+    case KVR_LEAF_LENGTH:
+
+        /* TGI writes it behind what it generated */
+
+        if (!late || u->counted) {
+            kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+        }
+
+        return;
+
+    case KVR_LEAF_GENERATED:
+        u->counted = 1;
+        kvr_usage_set(u, KVR_USAGE_COMPLETION, &u->completion, number);
         return;
 
     case KVR_LEAF_PROMPT:
@@ -424,19 +464,19 @@ kvr_usage_part(kvr_usage_sink_t *sink, kvr_usage_part_e part, kvr_push_e what,
 static void
 kvr_usage_id(kvr_usage_t *u, kvr_push_e what, const uint8_t *p, size_t len)
 {
-    if (what != KVR_PUSH_TEXT) {
-        u->id_done = (u->id_len > 5 && memcmp(u->id, "resp_", 5) == 0);
-        u->id_len *= u->id_done;
-        return;
-    }
-
     if (u->id_done) {
         return;
     }
 
-    if (len > (size_t) KVR_USAGE_ID_LEN - u->id_len) {
-        u->id_len = 0;
-        u->id_done = 1;
+    if (what != KVR_PUSH_TEXT) {
+        u->id_done = (u->id_len > 5 && u->id_len <= KVR_USAGE_ID_LEN
+                      && memcmp(u->id, "resp_", 5) == 0);
+        u->id_len *= u->id_done;
+        return;
+    }
+
+    if (u->id_len + len > KVR_USAGE_ID_LEN) {
+        u->id_len = KVR_USAGE_ID_LEN + 1;
         return;
     }
 

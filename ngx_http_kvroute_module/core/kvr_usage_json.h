@@ -40,8 +40,11 @@ int kvr_usage_feed(kvr_usage_t *u, const uint8_t *data, size_t len,
 /* takes a piece of the name of an event, or of the type in its data */
 void kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len);
 
-/* the name is complete: what kind of event it is */
-void kvr_usage_kind(kvr_usage_t *u);
+/*
+ * The name is complete: what kind of event it is.  Returns whether it is of any
+ * kind that matters.
+ */
+unsigned kvr_usage_kind(kvr_usage_t *u);
 
 
 #endif /* _KVR_USAGE_JSON_H_INCLUDED_ */
