@@ -17,7 +17,7 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 
 DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
               check pkg-config libevent-dev perl python3 curl \
-              dpkg-dev patch
+              dpkg-dev patch aspell aspell-en yamllint
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
@@ -83,8 +83,25 @@ unit: unit-build ## builds and runs the unit tests
 	@t/run unit
 
 
+# not by installing the package, which would run a server
+
+.PHONY: promtool
+promtool: $(BUILD)/promtool  ## what checks metrics and alert rules (19 MB)
+
+$(BUILD)/promtool:
+	@mkdir -p $(BUILD)/prometheus
+	@cd $(BUILD)/prometheus && rm -f *.deb \
+	&& { apt-get download -qq prometheus 2>/dev/null \
+	     || { $(SUDO) apt-get update -qq \
+	          && apt-get download -qq prometheus 2>/dev/null; }; } \
+	&& dpkg-deb --fsys-tarfile prometheus_*.deb \
+	   | tar -x --strip-components=3 -C .. ./usr/bin/promtool \
+	&& rm -r ../prometheus && touch ../promtool
+
+
 .PHONY: test
 test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
+	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
 	@$(MAKE) -s -j$(NPROC) build engine engine-tests unit-build \
 		fuzz-build $(BUILD)/bench/sim/rivals_test
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build

@@ -71,12 +71,6 @@ my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2)} ],
             routed => [ @{$t->{vars}}{qw(PORT H2)} ]);
 my %engine = (plain => $t->{vars}{E0}, routed => $t->{vars}{E1});
 
-sub which {
-    my ($name) = @_;
-
-    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
-}
-
 
 sub aborted {
     my ($way) = @_;

@@ -114,12 +114,6 @@ EOC
     return;
 }
 
-sub which {
-    my ($name) = @_;
-
-    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
-}
-
 
 my $made = `$dir/page/embed $dir/page/page.html`;
 

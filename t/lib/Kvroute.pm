@@ -38,7 +38,7 @@ use Kvroute::Servers;
 
 our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
-our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version));
+our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version which));
 
 my @all;
 
@@ -432,6 +432,15 @@ sub version {
     my ($v) = $t->{version} =~ m{nginx/(\S+)};
 
     return sprintf '%03d%03d%03d', split /\./, $v;
+}
+
+
+# a program, of this system or brought by a make target
+
+sub which {
+    my ($name) = @_;
+
+    return (grep { -x } map { "$_/$name" } $build, split /:/, $ENV{PATH})[0];
 }
 
 
