@@ -144,6 +144,21 @@ sub curl {
 }
 
 
+# curl writes nothing of an HTTP/2 answer if it reads its header and its reset
+# at once
+
+sub answer {
+    my $out = '';
+
+    for (1 .. 20) {
+        $out = curl(@_);
+        last if $out ne '';
+    }
+
+    return $out;
+}
+
+
 sub body {
     my ($name, $what) = @_;
 
@@ -193,16 +208,8 @@ sub with_curl {
 
     for my $case (@cases) {
         my ($name, $uri, @args) = @$case;
-        my ($plain, $routed);
-
-        # how much of one that breaks off still gets through over HTTP/2 or 3
-        # is up to chance, with and without the module
-
-        for (1 .. ($name =~ /cut off/ ? 50 : 1)) {
-            ($plain, $routed) = map { curl($_, $uri, $h, @args) }
-                                qw(plain routed);
-            last if $routed eq $plain && $routed =~ /^HTTP/;
-        }
+        my ($plain, $routed) = map { answer($_, $uri, $h, @args) }
+                               qw(plain routed);
 
         like($routed, qr{^HTTP/}, "curl, $v: $name: an answer");
         ok($routed eq $plain, "curl, $v: $name: the same")
