@@ -317,6 +317,11 @@ const main = async () => {
   const wide = await phone.evaluate(() =>
     document.documentElement.scrollWidth - innerWidth);
   ok(wide <= 0, "nothing is wider than a phone", wide);
+  const cut = () => phone.evaluate(() => {
+    const e = document.querySelector('[aria-label="peers"]');
+    return e.scrollWidth - e.clientWidth;
+  });
+  ok(await cut() <= 0, "no value of a peer is cut off", await cut());
   await phone.screenshot({ path: `${shots}/phone.png`, fullPage: true });
 
   /* nginx gone and back */
@@ -326,6 +331,7 @@ const main = async () => {
                  (v) => v === 64), 64, "64 peers on a phone");
   ok(await phone.evaluate(() =>
     document.documentElement.scrollWidth - innerWidth) <= 0, "not wider");
+  ok(await cut() <= 0, "none of 64", await cut());
   const label = await phone.evaluate(() => getComputedStyle(
     document.querySelector('#peers td[data-key="ttft"]'), "::before").content);
   ok(label.includes("TTFT"), "values have their labels", label);
