@@ -237,6 +237,18 @@ bad('salt of an unknown variable', qr/unknown "no_such" variable/,
 
 # warnings
 
+for my $directive ('kvroute_probe', 'kvroute_health uri=/x') {
+    my ($ok, $out) = try_conf('', "$directive;");
+    my ($name) = $directive =~ /^(\w+)/;
+    ok($ok, "$name alone");
+    like($out, qr/\[warn\].*"$name" in upstream "u" $at does nothing without/,
+         'warned of');
+
+    ($ok, $out) = try_conf($zone, "$directive; kvroute zone=z;");
+    unlike($out, qr/warn/, 'but not with kvroute, before or after');
+}
+
+
 {
     my ($ok, $out) = try_conf($zone, 'least_conn; kvroute zone=z;');
     ok($ok, 'another method before: accepted');
