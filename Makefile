@@ -17,7 +17,11 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 
 DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
               check pkg-config libevent-dev perl python3 curl \
-              dpkg-dev patch aspell aspell-en yamllint
+              dpkg-dev patch
+
+# and what tests look at documentation and examples with
+
+TEST_DEPS  := aspell aspell-en yamllint
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
@@ -31,18 +35,23 @@ help:           ## this list
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
 
 
-.PHONY: deps
+.PHONY: deps test-deps
 deps:           ## installs what is missing, with apt (sudo unless root)
+test-deps: DEPS += $(TEST_DEPS)
+
+deps test-deps:
 	@missing=; for p in $(DEPS); do \
 		dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null \
 			| grep -qx installed || missing="$$missing $$p"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		echo "installing:$$missing"; \
+		mkdir -p $(BUILD); \
 		export DEBIAN_FRONTEND=noninteractive; \
-		$(SUDO) apt-get update -qq \
-		&& $(SUDO) apt-get install -y -qq --no-install-recommends \
-			$$missing >/dev/null; \
+		{ $(SUDO) apt-get update -qq \
+		  && $(SUDO) apt-get install -y -qq --no-install-recommends \
+			$$missing; } >$(BUILD)/deps.log 2>&1 \
+		|| { cat $(BUILD)/deps.log; exit 1; }; \
 	fi
 
 
@@ -100,7 +109,7 @@ $(BUILD)/promtool:
 
 
 .PHONY: test
-test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
+test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
 	@$(MAKE) -s -j$(NPROC) build engine engine-tests unit-build \
 		fuzz-build $(BUILD)/bench/sim/rivals_test
