@@ -133,12 +133,14 @@ static ngx_http_kvroute_prom_signal_t  ngx_http_kvroute_prom_list[] = {
     { "kvroute_peer_engine_capacity_tokens", "gauge",
       "Tokens that the engine's KV memory holds, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, capacity), KVR_METRICS_CAPACITY, 1 },
+      ngx_http_kvroute_prom_in(kvr_signal_t, capacity),
+      KVR_METRICS_CAPACITY, 1 },
 
     { "kvroute_peer_engine_preemptions_total", "counter",
       "Requests that the engine had to start anew, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, preemptions), KVR_METRICS_PREEMPTIONS, 1 },
+      ngx_http_kvroute_prom_in(kvr_signal_t, preemptions),
+      KVR_METRICS_PREEMPTIONS, 1 },
 
     { NULL, NULL, NULL, 0, 0, 0, 0, 0 }
 };
