@@ -29,9 +29,13 @@ typedef struct {
 } kvr_index_batch_t;
 
 
-/* finds out where an entry is to be looked for, and has it fetched */
-static inline void
-kvr_index_place(kvr_index_t *ix, kvr_index_batch_t *b, uint32_t k, uint64_t h)
+/*
+ * Finds out where an entry is to be looked for, and has that fetched: all of
+ * the bucket if it is to be put there.
+ */
+static inline __attribute__ ((always_inline)) void
+kvr_index_place(kvr_index_t *ix, kvr_index_batch_t *b, uint32_t k, uint64_t h,
+    int put)
 {
     uint64_t           key;
     unsigned           home;
@@ -42,6 +46,10 @@ kvr_index_place(kvr_index_t *ix, kvr_index_batch_t *b, uint32_t k, uint64_t h)
     bucket = kvr_line_bucket(ix, key);
 
     kvr_line_prefetch(bucket, home);
+
+    if (put) {
+        kvr_line_prefetch(bucket, home ^ 2);
+    }
 
     b->key[k] = key;
     b->line[k] = &bucket[home];
@@ -57,7 +65,7 @@ kvr_index_batch(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
 
     if (first) {
         for (k = 0; k < m && k < KVR_INDEX_AHEAD; k++) {
-            kvr_index_place(ix, b, k, chain[k]);
+            kvr_index_place(ix, b, k, chain[k], 0);
         }
 
     } else {
@@ -74,14 +82,14 @@ kvr_index_batch(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
 /* the line of the k-th entry of m, or NULL; asked for one after the other */
 static inline __attribute__ ((always_inline)) kvr_index_line_t *
 kvr_index_next(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
-    uint32_t m, uint32_t k)
+    uint32_t m, uint32_t k, int put)
 {
     uint64_t           key;
     kvr_index_line_t  *line;
 
     if (kvr_likely(k + KVR_INDEX_AHEAD < m)) {
         kvr_index_place(ix, b, k + KVR_INDEX_AHEAD,
-                        chain[k + KVR_INDEX_AHEAD]);
+                        chain[k + KVR_INDEX_AHEAD], put);
     }
 
     key = b->key[k];
@@ -227,7 +235,7 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         for (k = 0; k < count; k++) {
 
-            line = kvr_index_next(ix, &b, &chain[i], n - i, k);
+            line = kvr_index_next(ix, &b, &chain[i], n - i, k, 0);
 
             if (kvr_likely(line)) {
                 continue;
@@ -326,7 +334,8 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
             stamp = kvr_index_stamp(clock, depth);
 
-            line = kvr_index_next(ix, &b, &chain[i], n - i, k);
+            line = kvr_index_next(ix, &b, &chain[i], n - i, k,
+                                  depth >= matched);
 
             if (kvr_unlikely(line == NULL)) {
                 evicted += kvr_line_insert(ix, b.key[k], peer, stamp,
