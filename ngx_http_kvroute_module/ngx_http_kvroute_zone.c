@@ -21,7 +21,7 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303034ULL  /* kvr00004 */
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303035ULL  /* kvr00005 */
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 

@@ -48,7 +48,6 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
     _Atomic uint32_t   life;         /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
-    _Atomic uint32_t   lost;         /* it was given up after failures */
     _Atomic uint32_t   draining;
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
@@ -64,6 +63,9 @@ typedef struct {
     _Atomic uint32_t   used;
     uint32_t           upstream;
     uint32_t           peer;
+
+    _Atomic uint32_t   lost;         /* it was given up, or taken out */
+    _Atomic uint32_t   since;        /* when it came back from that, s */
 
     _Atomic uint64_t   requests;
     _Atomic uint64_t   fails;        /* attempts that came to nothing */

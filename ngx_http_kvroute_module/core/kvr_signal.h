@@ -71,6 +71,7 @@ typedef struct {
     _Atomic uint32_t   fails;        /* in a row */
     _Atomic uint32_t   passes;
     _Atomic uint32_t   gone;         /* nobody was listening */
+    _Atomic uint64_t   renewed;      /* when it was last found restarted */
     _Atomic uint64_t   success;      /* when a client was last answered */
     _Atomic uint64_t   pressure;     /* asked to be left alone until then */
 
@@ -109,6 +110,18 @@ void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
  */
 uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
     uint64_t interval);
+
+/*
+ * Nobody was listening when it was asked at that time.  What was asked before
+ * it was last found restarted tells nothing new.
+ */
+void kvr_signal_gone(kvr_signal_t *s, uint64_t asked);
+
+/*
+ * Somebody is listening again.  Returns 1 if nobody was before: it was
+ * restarted, which its next answer will not say a second time.
+ */
+int kvr_signal_back(kvr_signal_t *s, uint64_t now);
 
 /* takes the end of a check; returns 1 if the peer is back */
 int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
