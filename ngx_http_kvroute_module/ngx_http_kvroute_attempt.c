@@ -30,7 +30,6 @@ static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
-static ngx_uint_t ngx_http_kvroute_attempt_unseen(ngx_http_request_t *r);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
 
@@ -320,45 +319,12 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
 
-    if (ngx_http_kvroute_attempt_unseen(ctx->request)) {
-        ngx_http_kvroute_request_firm(ctx);
-        return;
-    }
-
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
         kvr_index_forget(at->conf->zone->sh->index, chain, ctx->entries,
                          &at->lesson);
     }
-}
-
-
-/*
- * Whether the peer has answered in full though no filter has seen it: the
- * response to a subrequest may stay in memory.
- */
-static ngx_uint_t
-ngx_http_kvroute_attempt_unseen(ngx_http_request_t *r)
-{
-    ngx_uint_t            status;
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-
-    if (!r->subrequest_in_memory || u == NULL || u->state == NULL) {
-        return 0;
-    }
-
-    status = u->headers_in.status_n;
-
-    if (status < 200 || status > 299 || u->state->response_length == 0) {
-        return 0;
-    }
-
-    return u->length == 0
-           || (u->length == -1 && u->peer.connection
-               && u->peer.connection->read->eof);
 }
 
 

@@ -20,6 +20,7 @@ $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
     log_format kv '$upstream_addr $status $kvroute_reason';
     access_log %%DIR%%/access.log kv;
 
@@ -30,6 +31,14 @@ http {
         server 127.0.0.1:%%E1%% max_fails=1 fail_timeout=60s;
         server 127.0.0.1:%%E2%% max_fails=1 fail_timeout=60s;
         kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=200ms;
+    }
+
+    upstream both {
+        zone both 64k;
+        kvroute least_request zone=y;
+        server 127.0.0.1:%%E2%%;
+        kvroute_health uri=/health interval=50ms fails=2 passes=2;
+        kvroute_probe interval=50ms;
     }
 
     server {
@@ -124,6 +133,10 @@ becomes($e[1], 'up', 'an engine that has loaded');
 
 # an engine that is gone, and back
 
+sub both { return $t->peer('both', $e[2]); }
+
+ok(wait_for(sub { (both()->{engine}{probes} // 0) > 2 }), 'asked by both means');
+
 control($e[2], { down => JSON::PP::true });
 becomes($e[2], 'down', 'an engine that is gone');
 ($bad, @n) = spread(10);
@@ -133,6 +146,14 @@ control($e[2], { down => JSON::PP::false });
 becomes($e[2], 'up', 'an engine that is back');
 is($t->peer('h', $e[2])->{cache}{flushes_probe}, $flushed + 1,
    'has an empty cache');
+
+# two means have seen it, more than once: told once
+
+ok(wait_for(sub { both()->{cache}{flushes_probe} }), 'seen by both means');
+my $asked = both()->{engine}{probes} - both()->{engine}{failed};
+ok(wait_for(sub { both()->{engine}{probes} - both()->{engine}{failed}
+                  > $asked + 5 && both()->{health} eq 'up' }), 'asked on');
+is(both()->{cache}{flushes_probe}, 1, 'one restart, told once');
 
 # all down: tried anyway
 
