@@ -27,6 +27,7 @@
 #include "kvr_load.h"
 #include "kvr_index.h"
 #include "kvr_loop.h"
+#include "kvr_model.h"
 #include "kvr_signal.h"
 #include "kvr_stats.h"
 
@@ -98,6 +99,7 @@ typedef struct {
     kvr_peer_t         peer[KVR_INDEX_PEERS];
     kvr_seat_t         seat[KVR_REGISTRY_SEATS];
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
+    kvr_models_t       models;
 } kvr_registry_t;
 
 
