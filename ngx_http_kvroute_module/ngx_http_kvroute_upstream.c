@@ -556,6 +556,14 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
         state &= ~NGX_PEER_FAILED;
     }
 
+    /* nor for what is the client's fault, though it may be tried elsewhere */
+
+    if (at->reserved
+        && at->ctx->request->upstream->headers_in.status_n / 100 == 4)
+    {
+        state &= ~NGX_PEER_FAILED;
+    }
+
     ngx_http_kvroute_attempt_result(at, state);
     ngx_http_kvroute_attempt_end(at);
 

@@ -164,9 +164,22 @@ is($bad, 0, 'all down: requests are served anyway');
 $t->control($_, { health_status => 200 }) for @e;
 becomes($_, 'up', "engine $_") for @e;
 
-# pressure: spared for a while, not failed
+# a 4xx may be tried elsewhere, but is no failure either
+
+sub clients { return $t->peer('h', $_[0])->{responses}{'4xx'}; }
 
 my $fails = $t->peer('h', $e[0])->{fails};
+my $before = clients($e[0]);
+$t->control($e[0], { fault => 'status=429', fault_rate => 1,
+                     fault_count => 1 });
+ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
+                  clients($e[0]) > $before }, 20), 'a 429');
+is($t->peer('h', $e[0])->{fails}, $fails, '429 is no failure');
+is($t->peer('h', $e[0])->{state}, 'up', 'the engine is in use');
+
+# pressure: spared for a while, not failed
+
+$fails = $t->peer('h', $e[0])->{fails};
 $t->control($e[0], { fault => 'status=503', fault_rate => 1, fault_count => 1,
                      retry_after => 2 });
 ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
