@@ -115,7 +115,7 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 
 
 .PHONY: bench-signals
-bench-signals: deps ## what signals bring and cost (9 minutes; PARTS=...)
+bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim
 	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
 		python3 bench/signals.py
