@@ -142,8 +142,8 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 
 
 .PHONY: bench-signals
-bench-signals: deps ## what signals from engines bring and cost (4 minutes)
-	@$(MAKE) -s build engine
+bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
+	@$(MAKE) -s build engine sim
 	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
 		python3 bench/signals.py
 

@@ -1,11 +1,23 @@
 """make bench-signals: what live signals from engines bring, and cost.
 
-Real llama.cpp engines, where the machine can get them, for: predicted against
-delivered tokens, requests until a restart is noticed (by responses alone, by
-probes alone), and learning of replies.  Emulated engines for probes that
-answer garbage or late.  A small server of its own for the delay and the CPU
-time of streamed chunks.  Prints and writes build/bench/signals.json.
+PARTS="chunks small_replica" runs some of them only:
+
+    chunks          what the filter costs a streamed chunk: delay and CPU time
+    capacity        capacity picked up from metrics, in each dialect
+    small_replica   a fleet with one replica of a quarter of the KV, beside the
+                    simulator's oracle (real time, five times faster)
+    bad_probes      latency while metrics are frozen, garbage, huge or late
+    reply_learning  agents in an emulated fleet, replies learned and not
+    real            real llama.cpp engines, where the machine can get them:
+                    predicted against delivered tokens, and replies learned
+    restart         the same engines: one is killed and started again, seen by
+                    responses alone and by probes alone
+
+Prints and writes build/bench/signals.json; "aims" says what was to be reached
+and whether it was.
 """
+
+import asyncio
 
 import concurrent.futures
 import http.client
@@ -31,10 +43,30 @@ MODULE = (os.environ.get("MODULE")
           or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
 ENGINE = os.path.join(BUILD, "t/engine")
 
+SIM = os.path.join(BUILD, "bench/sim/sim")
+
 sys.path.insert(0, os.path.join(ROOT, "examples/demo"))
 sys.path.insert(0, os.path.join(ROOT, "bench/common"))
+sys.path.insert(0, os.path.join(ROOT, "bench/sim"))
 
 from ports import free_ports  # noqa: E402
+
+# what must hold, by its name in "aims"; a check is made of a whole result
+
+AIMS = {
+    "chunk_delay_us": lambda r: abs(r["chunk_delay_us"]) <= 50,
+    "chunk_cpu_ratio": lambda r: r["chunk_cpu_ratio"] <= 1.04,
+    "capacity": lambda r: all(c["told"] == c["is"]
+                              for c in r["capacity"].values()),
+    "small_replica_points": lambda r: r["small_replica"]["points"] >= -3,
+    "bad_probe_failed": lambda r: r["bad_probe_failed"] == 0,
+    "bad_probe_latency_ratio":
+        lambda r: r["bad_probe_latency_ratio"] <= 1.05,
+    "predicted_over_delivered":
+        lambda r: abs(r["predicted_over_delivered"] - 1) <= 0.05,
+    "flush_usage": lambda r: r["flush_requests"]["usage"] <= 3,
+    "flush_probe": lambda r: r["flush_ms"]["probe"] <= 2000,
+}
 
 CONF = """
 load_module {module};
@@ -66,6 +98,10 @@ WORDS = ("the", "model", "returns", "a", "list", "of", "open", "files", "and",
          "their", "sizes", "in", "order", "please", "check", "error", "line")
 
 
+class Failed(Exception):
+    """A request was not served."""
+
+
 class Nginx:
     """One nginx with upstreams {name: (lines, servers)}, each a location."""
 
@@ -80,8 +116,8 @@ class Nginx:
                 name, name, lines,
                 " ".join("server %s;" % s for s in servers))
             extra = (learn or {}).get(name, "")
-            locs += "location /%s/ { %s proxy_pass http://%s/; }\n" % (
-                name, extra, name)
+            locs += "location /%s/ { %s proxy_pass http://%s%s; }\n" % (
+                name, extra, name, "" if name == "v1" else "/")
 
         conf = os.path.join(self.dir, "nginx.conf")
         with open(conf, "w") as f:
@@ -158,10 +194,12 @@ def content(data):
     return out
 
 
-def sessions(port, path, count, turns, seed, prompt, more, tokens, threads):
+def sessions(port, path, count, turns, seed, prompt, more, tokens, threads,
+             times=None):
     """Agent sessions; returns times to first token, prompt, cached tokens."""
     lock = threading.Lock()
     first, prompts, cached = [], [0], [0]
+    whole = times if times is not None else []
 
     def session(i):
         rng = random.Random(seed * 1000 + i)
@@ -169,18 +207,20 @@ def sessions(port, path, count, turns, seed, prompt, more, tokens, threads):
                     {"role": "user", "content": text(rng, prompt)}]
 
         for turn in range(turns):
+            begun = time.monotonic()
             status, data, t = request(port, "POST", path, {
                 "model": "tiny", "messages": messages, "stream": True,
                 "max_tokens": tokens, "temperature": 0,
                 "stream_options": {"include_usage": True}})
             if status != 200:
-                raise SystemExit("status %d: %s" % (status, data[:200]))
+                raise Failed("status %d: %s" % (status, data[:200]))
 
             usage = [json.loads(s[6:])["usage"] for s in
                      data.decode("utf-8", "replace").splitlines()
                      if s.startswith("data: {") and '"usage":{' in s]
             with lock:
                 first.append(t)
+                whole.append(time.monotonic() - begun)
                 if usage:
                     prompts[0] += usage[-1]["prompt_tokens"]
                     cached[0] += ((usage[-1].get("prompt_tokens_details")
@@ -195,43 +235,69 @@ def sessions(port, path, count, turns, seed, prompt, more, tokens, threads):
     return first, prompts[0], cached[0]
 
 
-def real(result):
-    """Everything that real engines are needed for."""
+def llama():
+    """The folder of the real engines; None if there are none here."""
     import engines
 
     try:
-        folder = engines.get()
+        return engines.get()
     except engines.Unavailable as e:
         print("no real engines here: %s" % e)
+        return None
+
+
+def real(result):
+    """Predicted against delivered, and learning of replies."""
+    import engines
+
+    folder = llama()
+    if folder is None:
+        return
+
+    out = {}
+    logs = tempfile.mkdtemp()
+
+    for name, learn in (("with", "on"), ("without", "off")):
+        fleet = engines.start(3, folder, logs)
+        nginx = Nginx({"a": ("kvroute kv_cache zone=z;",
+                             [e.address for e in fleet])},
+                      {"a": "kvroute_learn_reply %s;" % learn})
+        try:
+            times, prompts, cached = sessions(
+                nginx.port, "/a/v1/chat/completions", 8, 4, 1, 1500, 300, 48,
+                3)
+            c = [p["cache"] for p in nginx.peers("a")]
+            out["predicted_" + name] = sum(p["predicted_tokens"] for p in c)
+            out["delivered_" + name] = sum(p["delivered_tokens"] for p in c)
+            out["cached_" + name] = cached / prompts
+            out["ttft_" + name] = statistics.mean(times)
+        finally:
+            nginx.stop()
+            engines.stop(*(e.process for e in fleet))
+
+    shutil.rmtree(logs)
+
+    result["predicted_over_delivered"] = (out["predicted_with"]
+                                          / max(out["delivered_with"], 1))
+    result["reply_learning_real"] = out
+
+
+def restart(result):
+    """An engine is killed and started again: who notices, and when."""
+    import engines
+
+    folder = llama()
+    if folder is None:
         return
 
     logs = tempfile.mkdtemp()
-    fleet = engines.start(3, folder, logs)
-    peers = [e.address for e in fleet]
-    nginx = Nginx({"usage": ("kvroute kv_cache zone=z;", peers)})
-
-    try:
-        sessions(nginx.port, "/usage/v1/chat/completions", 8, 4, 1, 1500, 300,
-                 24, 3)
-        c = [p["cache"] for p in nginx.peers("usage")]
-        predicted = sum(p["predicted_tokens"] for p in c)
-        delivered = sum(p["delivered_tokens"] for p in c)
-        result["predicted_tokens"] = predicted
-        result["delivered_tokens"] = delivered
-        result["predicted_over_delivered"] = predicted / max(delivered, 1)
-    finally:
-        nginx.stop()
-        engines.stop(*(e.process for e in fleet))
-
-    # a restart: seen by responses alone, then by probes alone
-
-    result["flush_requests"] = {}
+    requests, ms = {}, {}
 
     for how in ("usage", "probe"):
         fleet = engines.start(1, folder, logs)
         port = fleet[0].port
-        probe = "kvroute_probe interval=200ms;" if how == "probe" else ""
-        nginx = Nginx({"a": ("kvroute kv_cache zone=z; " + probe,
+        nginx = Nginx({"a": ("kvroute kv_cache zone=z;"
+                             + ("kvroute_probe;" if how == "probe" else ""),
                              ["127.0.0.1:%d max_fails=0" % port,
                               "127.0.0.1:1 down"])})
         rng = random.Random(5)
@@ -245,12 +311,17 @@ def real(result):
         def flushes():
             return nginx.peers("a")[0]["cache"]["flushes_" + how]
 
+        def answers():
+            e = nginx.peers("a")[0]["engine"]
+            return e["probes"] - e["failed"]
+
         try:
             for i in range(4):
                 ask(i)
                 ask(i)
+
             if how == "probe":
-                time.sleep(0.6)
+                wait(lambda: answers() > 1)
 
             engines.stop(fleet[0].process)
             fleet = engines.start(1, folder, logs, ports=[port])
@@ -262,15 +333,18 @@ def real(result):
                     ask(n)
                     n += 1
             else:
-                wait(lambda: flushes(), 10)
-                result["flush_probe_ms"] = (time.monotonic() - begun) * 1000
+                wait(flushes, 10)
 
-            result["flush_requests"][how] = n
+            requests[how] = n if flushes() else None
+            ms[how] = (time.monotonic() - begun) * 1000
         finally:
             nginx.stop()
             engines.stop(*(e.process for e in fleet))
 
     shutil.rmtree(logs)
+
+    result["flush_requests"] = requests
+    result["flush_ms"] = ms
 
 
 class Emulated:
@@ -292,6 +366,72 @@ class Emulated:
     def stop(self):
         self.process.terminate()
         self.process.wait()
+
+
+def capacity(result):
+    """What each kind of engine tells, against what it has."""
+    tokens = 2048 * 16
+    cache = ("--hardware", "none", "--kv-cache-size", "2048", "--block-size",
+             "16")
+    kinds = {k: Emulated(1, *cache, "--engine", k)
+             for k in ("vllm", "vllm-old", "sglang", "trtllm", "tgi")}
+    kinds["vllm, two ranks"] = Emulated(1, *cache, "--metrics-engines", "2")
+    kinds["sglang, no metrics"] = Emulated(1, *cache, "--engine", "sglang",
+                                           "--disable-metrics")
+    nginx = Nginx({"k%d" % i: ("kvroute kv_cache zone=z; kvroute_probe;",
+                               e.servers())
+                   for i, e in enumerate(kinds.values())})
+    out = {}
+
+    def told(i):
+        p = nginx.peers("k%d" % i)[0]
+        return p["engine"].get("capacity_tokens") and p
+
+    try:
+        for i, kind in enumerate(kinds):
+            p = wait(lambda: told(i))
+            out[kind] = {"is": tokens, "told": p["engine"]["capacity_tokens"],
+                         "index_bytes": p["capacity_bytes"]}
+    finally:
+        nginx.stop()
+        for e in kinds.values():
+            e.stop()
+
+    result["capacity"] = out
+
+
+def small_replica(result):
+    """The cached share beside that of the simulator's oracle."""
+    import emulated
+
+    speed = 5
+    work = json.loads(subprocess.check_output([SIM, "--emulated"]))
+    work = work["small_replica"]
+    blocks = work["kv_tokens"] // 16
+    out = {"simulated": {k: v["cached"] for k, v in work["policies"].items()}}
+
+    for name, probe in (("probed", "kvroute_probe;"), ("unprobed", "")):
+        fleet = Emulated(work["replicas"], "--hardware", work["hardware"],
+                         "--speed", str(speed), "--model", "emulated",
+                         "--block-size", "16", "--kv-cache-size", str(blocks),
+                         "--enable-prompt-tokens-details")
+        request(fleet.port, "POST", "/control",
+                {"kv_cache_size": int(blocks * work["small"])})
+        nginx = Nginx({"v1": ("kvroute kv_cache zone=z; " + probe,
+                              fleet.servers())})
+        try:
+            if probe:
+                wait(lambda: all(p["engine"].get("capacity_tokens")
+                                 for p in nginx.peers("v1")))
+
+            done = asyncio.run(emulated.play(work, nginx.port, speed))
+            out[name] = sum(r[1] for r in done) / sum(r[0] for r in done)
+        finally:
+            nginx.stop()
+            fleet.stop()
+
+    out["points"] = 100 * (out["probed"] - out["simulated"]["oracle"])
+    result["small_replica"] = out
 
 
 def reply_learning(result):
@@ -326,7 +466,7 @@ def reply_learning(result):
 
 
 def bad_probes(result):
-    """Mean time to first token while metrics are of no use."""
+    """Mean latency while metrics are of no use, beside no probe at all."""
     fleet = Emulated(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
                      "--enable-prompt-tokens-details")
 
@@ -335,24 +475,36 @@ def bad_probes(result):
     bad = Emulated(1, "--hardware", "none")
     mean = {}
     modes = ["none", "frozen", "garbage", "huge", "late"]
+    failed = 0
 
     try:
-        for round_ in range(6):
+        for round_ in range(10):
             for mode in random.sample(modes, len(modes)):
                 probe = "" if mode == "none" else \
                     "kvroute_probe port=%d;" % bad.port
                 fleet.control({"reset_cache": True})
-                bad.control({"metrics":
-                             mode if mode in ("frozen", "garbage", "huge")
-                             else "ok",
-                             "metrics_delay_ms":
-                             5000 if mode == "late" else 0})
+                bad.control({"metrics": "ok", "metrics_delay_ms": 0})
                 nginx = Nginx({"a": ("kvroute kv_cache zone=z; " + probe,
                                      fleet.servers())})
                 try:
-                    f, _, _ = sessions(nginx.port, "/a/v1/chat/completions",
-                                       24, 3, round_, 4000, 500, 20, 8)
-                    mean.setdefault(mode, []).append(statistics.mean(f))
+                    # what is frozen was told at least once
+
+                    if probe:
+                        wait(lambda: all("running" in p["engine"]
+                                         for p in nginx.peers("a")))
+
+                    bad.control({"metrics":
+                                 mode if mode in ("frozen", "garbage", "huge")
+                                 else "ok",
+                                 "metrics_delay_ms":
+                                 5000 if mode == "late" else 0})
+                    times = []
+                    sessions(nginx.port, "/a/v1/chat/completions", 24, 3,
+                             round_, 4000, 500, 20, 8, times)
+                    mean.setdefault(mode, []).append(statistics.mean(times))
+                except Failed as e:
+                    print(e)
+                    failed += 1
                 finally:
                     nginx.stop()
     finally:
@@ -365,6 +517,7 @@ def bad_probes(result):
                                    zip(mean[m], mean["none"]))
               for m in modes[1:]}
     result["bad_probe"] = ratios
+    result["bad_probe_failed"] = failed
     result["bad_probe_latency_ratio"] = max(ratios.values())
 
 
@@ -411,12 +564,14 @@ def chunks(result):
                               stdout=subprocess.PIPE)
     server.stdout.readline()
     peer = ["127.0.0.1:%d max_fails=0" % port, "127.0.0.2:%d down" % port]
+    names = ("off", "twice", "on", "reply")
     nginx = Nginx({"off": ("", peer),
+                   "twice": ("", peer),
                    "on": ("kvroute kv_cache zone=z;", peer),
                    "reply": ("kvroute kv_cache zone=z;", peer)},
                   {"on": "kvroute_learn_reply off;"})
-    delay = {"off": [], "on": [], "reply": []}
-    cpu = {"off": [], "on": [], "reply": []}
+    delay = {name: [] for name in names}
+    cpu = {name: [] for name in names}
     body = {"messages": [{"role": "user", "content": "x" * 2000}],
             "stream": True}
 
@@ -439,9 +594,8 @@ def chunks(result):
         return late
 
     try:
-        for round_ in range(12):
-            for name in ("off", "on", "reply") if round_ & 1 else \
-                    ("reply", "on", "off"):
+        for _ in range(16):
+            for name in random.sample(names, len(names)):
                 before = spent()
                 with concurrent.futures.ThreadPoolExecutor(6) as pool:
                     late = sum(pool.map(stream, [name] * 6), [])
@@ -452,26 +606,47 @@ def chunks(result):
         server.kill()
         server.wait()
 
+    # pair by pair: what else the machine does changes over time
+
     def ratio(a, b):
         return statistics.median(x / y for x, y in zip(cpu[a], cpu[b]))
 
-    result["chunk_delay_us"] = (statistics.median(delay["on"])
-                                - statistics.median(delay["off"])) / 1000
-    result["chunk_delay_reply_us"] = (statistics.median(delay["reply"])
-                                      - statistics.median(delay["off"])) / 1000
+    def more(a, b):
+        return statistics.median(x - y for x, y in
+                                 zip(delay[a], delay[b])) / 1000
+
+    result["chunk_delay_off_us"] = statistics.median(delay["off"]) / 1000
+    result["chunk_delay_us"] = more("on", "off")
+    result["chunk_delay_reply_us"] = more("reply", "off")
     result["chunk_cpu_ns"] = statistics.median(cpu["off"])
     result["chunk_cpu_ratio"] = ratio("on", "off")
     result["chunk_cpu_ratio_reply"] = ratio("reply", "off")
+
+    # nginx against itself: the noise
+
+    result["chunk_delay_twice_us"] = more("twice", "off")
+    result["chunk_cpu_ratio_twice"] = ratio("twice", "off")
 
 
 def main():
     result = {}
 
     for part in (os.environ.get("PARTS")
-                 or "chunks real reply_learning bad_probes").split():
+                 or "chunks capacity restart real reply_learning bad_probes "
+                    "small_replica").split():
         begun = time.monotonic()
         globals()[part](result)
         print("%s: %.0f s" % (part, time.monotonic() - begun), flush=True)
+
+    result["aims"] = {}
+
+    for name, reached in AIMS.items():
+        try:
+            result["aims"][name] = bool(reached(result))
+        except KeyError:
+            pass                        # its part has not run
+        except TypeError:
+            result["aims"][name] = False    # it was not noticed at all
 
     folder = os.path.join(BUILD, "bench")
     os.makedirs(folder, exist_ok=True)

@@ -338,6 +338,8 @@ void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
+ngx_http_upstream_rr_peers_t *ngx_http_kvroute_peers_lock(
+    ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
 
 /* _request */
 

@@ -271,7 +271,17 @@ static void
 ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_set(&zone->sh->registry->peer[peer].draining, 0);
+    kvr_peer_t  *p;
+
+    p = &zone->sh->registry->peer[peer];
+
+    if (kvr_get(&p->draining)) {
+        kvr_set(&p->draining, 0);
+
+        /* it is warmed up */
+
+        kvr_set(&p->since, (uint32_t) ngx_time());
+    }
 }
 
 

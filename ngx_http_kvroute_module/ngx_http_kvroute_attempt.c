@@ -355,7 +355,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 
         if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
             kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
-            kvr_set(&at->conf->zone->sh->registry->peer[at->id].lost, 1);
+            kvr_set(&seat->lost, 1);
         }
     }
 

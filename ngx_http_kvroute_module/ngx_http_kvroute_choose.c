@@ -20,7 +20,7 @@ static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
 static void ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
-    uint64_t rnd);
+    uint32_t seat, uint64_t rnd);
 
 
 /* a candidate's peer, and where it stands in the list */
@@ -141,7 +141,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     uint64_t                       rnd, pending;
     uintptr_t                      m;
     ngx_uint_t                     i, n, count, hinted;
-    kvr_peer_t                    *known;
+    kvr_seat_t                    *seat;
     kvr_candidate_t               *c;
     kvr_policy_request_t           req;
     ngx_peer_connection_t         *pc;
@@ -177,7 +177,15 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
+        seat = (list->seat[i] != KVR_REGISTRY_NONE)
+               ? &sh->registry->seat[list->seat[i]] : NULL;
+
         if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
+
+            if (seat && !kvr_get(&seat->lost)) {
+                kvr_set(&seat->lost, 1);
+            }
+
             continue;
         }
 
@@ -208,20 +216,16 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
             continue;
         }
 
-        if (id != KVR_REGISTRY_NONE) {
-            known = &sh->registry->peer[id];
+        /* back from failures, or put back */
 
-            /* back from a failure */
-
-            if (kvr_get(&known->lost)) {
-                kvr_set(&known->lost, 0);
-                kvr_set(&known->since, (uint32_t) now);
-            }
+        if (seat && kvr_get(&seat->lost)) {
+            kvr_set(&seat->lost, 0);
+            kvr_set(&seat->since, (uint32_t) now);
         }
 
         c = &ngx_http_kvroute_candidate[count];
 
-        ngx_http_kvroute_candidate_init(at, c, peer, id, rnd);
+        ngx_http_kvroute_candidate_init(at, c, peer, id, list->seat[i], rnd);
 
         c->place = (uint32_t) i;
         c->pinned |= hinted;
@@ -301,7 +305,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 static void
 ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
-    uint64_t rnd)
+    uint32_t seat, uint64_t rnd)
 {
     uint32_t                      since, age;
     uint64_t                      unit;
@@ -391,7 +395,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     /* it takes part in a growing share of the decisions */
 
-    since = conf->slow_start ? kvr_get(&known->since) : 0;
+    since = conf->slow_start
+            ? ngx_max(kvr_get(&known->since),
+                      kvr_get(&sh->registry->seat[seat].since))
+            : 0;
 
     if (since) {
         age = (uint32_t) ngx_time() - since;

@@ -42,7 +42,10 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     case KVR_POLICY_STICKY:
         ngx_http_kvroute_session_find(r, at);
-        return;
+
+        /* with key=auto the body was read, and the peer learns it */
+
+        break;
 
     case KVR_POLICY_PREFIX:
         ngx_http_kvroute_match_prefix(r, at);
@@ -58,7 +61,9 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_session_previous(at);
+    if (at->policy->conf.policy != KVR_POLICY_STICKY) {
+        ngx_http_kvroute_session_previous(at);
+    }
 
     if (!ctx->parsed || set == 0) {
         return;

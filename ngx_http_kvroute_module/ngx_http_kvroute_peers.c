@@ -6,7 +6,8 @@
 
 /*
  * The peers of this configuration's upstreams: their numbers and seats in the
- * zone, found once per worker and again when nginx has changed the list.
+ * zone, found once per worker and again when nginx has changed the list, also
+ * in the middle of a request.
  */
 
 
@@ -17,6 +18,7 @@ static ngx_int_t ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
 static uint64_t ngx_http_kvroute_peers_hash(u_char *name, size_t len);
+static void ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
 
 
@@ -52,6 +54,7 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
     conf->ready = 1;
 
+    ngx_http_kvroute_peers_missing(conf);
     ngx_http_kvroute_peers_rename(zone);
 
     return NGX_OK;
@@ -201,6 +204,82 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 }
 
 
+/*
+ * Locks the peers for writing.  If servers were added or removed since init(),
+ * nginx's own balancers give up; there is no need to: what was found out about
+ * those that are left still holds.
+ */
+ngx_http_upstream_rr_peers_t *
+ngx_http_kvroute_peers_lock(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at)
+{
+    size_t                         size;
+    ngx_uint_t                     i, config;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peers_t  *peers, *all;
+
+    conf = at->conf;
+
+    for (i = 0; i < 3; i++) {
+
+        peers = at->rrp.peers;
+
+        ngx_http_upstream_rr_peers_wlock(peers);
+
+        config = ngx_http_kvroute_peers_config(peers);
+
+        if (config == at->rrp.config && config == conf->config) {
+            return peers;
+        }
+
+        ngx_http_upstream_rr_peers_unlock(peers);
+
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                       "kvroute peers changed: %ui %ui", config,
+                       at->rrp.config);
+
+        if (config != conf->config
+            && (ngx_http_kvroute_peers_find(conf, pc->log) != NGX_OK
+                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
+        {
+            break;
+        }
+
+        all = conf->upstream->peer.data;
+
+        size = ngx_max(conf->list[0].number, conf->list[1].number);
+        size = (size + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t));
+
+        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
+                                    size * sizeof(uintptr_t));
+        if (at->rrp.tried == NULL) {
+            break;
+        }
+
+        at->rrp.peers = all;
+        at->rrp.config = conf->config;
+        pc->tries = ngx_max(pc->tries, 1);
+
+        /* matched[] goes by number, and new ones may have been given out */
+
+        at->matched = NULL;
+        at->chunks = NULL;
+        at->keyed = 0;
+        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
+
+        ngx_http_kvroute_match(at->ctx->request, at);
+        ngx_http_kvroute_choose_prepare(at, pc->log);
+    }
+
+    peers = at->rrp.peers;
+    pc->name = peers->name;
+
+    return NULL;
+}
+
+
 static uint64_t
 ngx_http_kvroute_peers_hash(u_char *name, size_t len)
 {
@@ -211,6 +290,36 @@ ngx_http_kvroute_peers_hash(u_char *name, size_t len)
     }
 
     return h;
+}
+
+
+/* those that are in the upstream no more: should they be back, warm them up */
+static void
+ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
+{
+    uint32_t                  i;
+    kvr_seat_t               *seat;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = conf->zone;
+
+    if (conf->set == 0) {
+        return;
+    }
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &zone->sh->registry->seat[i];
+
+        if (kvr_get(&seat->used) && seat->upstream == conf->number
+            && !(conf->set >> seat->peer & 1))
+        {
+            kvr_set(&seat->lost, 1);
+        }
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
 }
 
 

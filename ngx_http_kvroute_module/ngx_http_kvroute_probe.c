@@ -15,40 +15,13 @@
  */
 
 
-#include "ngx_http_kvroute_check.h"
+#include "ngx_http_kvroute_probe.h"
 
 
 #define NGX_HTTP_KVROUTE_PROBE_MAX     (1024 * 1024)   /* of an answer */
 #define NGX_HTTP_KVROUTE_HEALTH_MAX    (64 * 1024)
 #define NGX_HTTP_KVROUTE_PROBE_BUSY    32              /* at a time */
 #define NGX_HTTP_KVROUTE_PROBE_LOOK    1000
-
-#define NGX_HTTP_KVROUTE_PROBE_BODY    256
-
-
-/* one thing to ask of one peer */
-
-typedef struct ngx_http_kvroute_slot_s  ngx_http_kvroute_slot_t;
-
-struct ngx_http_kvroute_slot_s {
-    ngx_http_kvroute_check_t         check;
-    ngx_event_t                      event;
-    ngx_connection_t                 dummy;
-
-    ngx_http_kvroute_slot_t         *next;
-    ngx_http_kvroute_srv_conf_t     *conf;
-    ngx_http_kvroute_probe_conf_t   *probe;
-    uint32_t                         id;
-    uint32_t                         life;
-    uint32_t                         before;  /* requests when it was asked */
-    ngx_uint_t                       path;    /* the one that may be right */
-    ngx_msec_t                       interval;
-    unsigned                         health:1;
-    unsigned                         seen:1;  /* still among the peers */
-
-    size_t                           body_len;
-    u_char                           body[NGX_HTTP_KVROUTE_PROBE_BODY];
-};
 
 
 static void ngx_http_kvroute_probe_look(ngx_event_t *ev);
@@ -64,12 +37,6 @@ static ngx_int_t ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check,
     u_char *data, size_t len);
 static void ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check,
     ngx_int_t rc);
-static void ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
-    ngx_int_t rc);
-static void ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot,
-    ngx_int_t rc);
-static ngx_uint_t ngx_http_kvroute_probe_direct(
-    ngx_http_kvroute_slot_t *slot);
 static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
 
@@ -444,6 +411,7 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     kvr_metrics_init(&ngx_http_kvroute_readers[i]);
 
     slot->body_len = 0;
+    slot->asked = (uint64_t) ngx_current_msec;
     slot->before = kvr_load_get(slot->conf->zone->sh->load, slot->id).active;
 
     ngx_http_kvroute_check_start(&slot->check,
@@ -518,17 +486,19 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
 
     ngx_http_kvroute_probe_busy--;
 
+    i = ngx_http_kvroute_probe_reader(slot);
+
     if (slot->life == slot->conf->zone->sh->registry->peer[slot->id].life) {
 
         if (slot->health) {
             ngx_http_kvroute_probe_health(slot, rc);
 
         } else {
-            ngx_http_kvroute_probe_metrics(slot, rc);
+            ngx_http_kvroute_probe_metrics(slot, rc,
+                                   i < NGX_HTTP_KVROUTE_PROBE_BUSY
+                                   ? &ngx_http_kvroute_readers[i] : NULL);
         }
     }
-
-    i = ngx_http_kvroute_probe_reader(slot);
 
     if (i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
         ngx_http_kvroute_reading[i] = NULL;
@@ -540,159 +510,6 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
 
     ngx_add_timer(&slot->event,
                   ngx_http_kvroute_probe_jitter(slot->interval));
-}
-
-
-static void
-ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
-{
-    uint32_t                   after;
-    unsigned                   found;
-    ngx_uint_t                 i;
-    kvr_signal_t              *s;
-    kvr_metrics_reader_t      *r;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = slot->conf->zone->sh;
-    s = &sh->registry->peer[slot->id].signal;
-
-    kvr_add(&s->asked, 1);
-
-    if (rc == NGX_DECLINED && ngx_http_kvroute_probe_direct(slot)) {
-        kvr_set(&s->gone, 1);
-    }
-
-    i = ngx_http_kvroute_probe_reader(slot);
-
-    if (rc != NGX_OK || slot->check.status != 200
-        || i == NGX_HTTP_KVROUTE_PROBE_BUSY)
-    {
-        slot->path += (rc == NGX_OK && slot->check.status == 404);
-        kvr_add(&s->failed, 1);
-        return;
-    }
-
-    r = &ngx_http_kvroute_readers[i];
-
-    kvr_metrics_end(r);
-
-    if (slot->probe->engine != KVR_ENGINE_AUTO && r->m.engine
-        && r->m.engine != slot->probe->engine)
-    {
-        r->m.set = 0;
-    }
-
-    /* it tells nothing of what is running: perhaps another path does */
-
-    if (!(r->m.set & KVR_METRICS_RUNNING)) {
-        slot->path++;
-        kvr_add(&s->failed, 1);
-
-        if (r->m.set == 0) {
-            return;
-        }
-    }
-
-    after = kvr_load_get(sh->load, slot->id).active;
-
-    found = kvr_signal_take(s, &r->m, slot->before, after, ngx_current_msec);
-
-    if (found & KVR_SIGNAL_RESTARTED || kvr_get(&s->gone)) {
-        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
-                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
-                               slot->event.log);
-    }
-
-    kvr_set(&s->gone, 0);
-
-    if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
-        ngx_http_kvroute_capacity(slot->conf->zone, slot->id);
-    }
-}
-
-
-static void
-ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
-{
-    size_t                          i;
-    ngx_uint_t                      status;
-    kvr_peer_t                     *peer;
-    kvr_check_e                     result;
-    kvr_health_e                    was;
-    kvr_signal_t                   *s;
-    ngx_http_kvroute_probe_conf_t  *conf;
-
-    conf = slot->probe;
-    peer = &slot->conf->zone->sh->registry->peer[slot->id];
-    s = &peer->signal;
-    status = slot->check.status;
-
-    was = (kvr_health_e) kvr_get(&s->health);
-
-    if (rc == NGX_HTTP_KVROUTE_TIMEOUT) {
-        result = KVR_CHECK_TIMEOUT;
-
-    } else if (rc != NGX_OK && status == 0) {
-        result = KVR_CHECK_FAIL;
-
-    } else {
-
-        /* what the client did wrong, as with a path that is not there */
-
-        result = (status < 500) ? KVR_CHECK_PASS : KVR_CHECK_FAIL;
-
-        if (status == 503) {
-
-            for (i = 0; i + 7 <= slot->body_len; i++) {
-                if (ngx_strncasecmp(slot->body + i, (u_char *) "loading", 7)
-                    == 0)
-                {
-                    result = KVR_CHECK_LOADING;
-                }
-            }
-        }
-
-        if ((status == 503 || status == 429) && slot->check.retry_after >= 0) {
-            ngx_http_kvroute_pressed(peer, slot->check.retry_after);
-            result = KVR_CHECK_PASS;
-        }
-    }
-
-    if (rc == NGX_DECLINED && ngx_http_kvroute_probe_direct(slot)) {
-        kvr_set(&s->gone, 1);
-    }
-
-    if (result == KVR_CHECK_PASS && kvr_get(&s->gone)) {
-        kvr_set(&s->gone, 0);
-        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
-                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
-                               slot->event.log);
-    }
-
-    if (kvr_signal_check(s, result, conf->fails, conf->passes, conf->interval,
-                         ngx_current_msec))
-    {
-        /* it is warmed up */
-
-        kvr_set(&peer->since, (uint32_t) ngx_time());
-    }
-
-    if (was != (kvr_health_e) kvr_get(&s->health)) {
-
-        static const char  *names[] = { "up", "starting", "down" };
-
-        ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
-                      "kvroute peer %V is %s", &slot->check.name,
-                      names[kvr_get(&s->health)]);
-    }
-}
-
-
-/* at another address a process may have gone that is not the engine */
-static ngx_uint_t
-ngx_http_kvroute_probe_direct(ngx_http_kvroute_slot_t *slot)
-{
-    return slot->probe->port == 0 && slot->probe->addr == NULL;
 }
 
 

@@ -56,7 +56,7 @@ ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 void
 ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id)
 {
-    double                     units;
+    double                     units, bytes;
     uint64_t                   tokens;
     kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
@@ -74,7 +74,16 @@ ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id)
         return;
     }
 
-    units = (double) tokens * kvr_loop_bytes(&peer->loop)
+    /* a new peer's tokens are taken to be as long as those of the others */
+
+    bytes = kvr_get(&peer->loop.bytes) ? 0
+            : kvr_models_bytes(&sh->registry->models);
+
+    if (bytes == 0) {
+        bytes = kvr_loop_bytes(&peer->loop);
+    }
+
+    units = (double) tokens * bytes
             * NGX_HTTP_KVROUTE_CAPACITY_MARGIN
             * ngx_min(kvr_loop_factor(&peer->loop), 1)
             / (double) (sh->unit * KVR_BLOCK);
@@ -210,6 +219,13 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
     response.reported = kvr_get(&p->reported);
     response.young = at->young;
+
+    if (ctx->model.len) {
+        kvr_models_take(&sh->registry->models,
+                        kvr_metrics_lora(ctx->model.data, ctx->model.len),
+                        ctx->model.data, ctx->model.len, ctx->bytes,
+                        tokens.prompt);
+    }
 
     found = kvr_loop_take(&peer->loop, &response, (uint32_t) ngx_time(),
                           &clock);

@@ -20,6 +20,7 @@
 static cJSON *ngx_http_kvroute_json_all(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_json_find(cJSON *json, ngx_str_t *path);
 static cJSON *ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models);
 static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
 static cJSON *ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet);
@@ -216,7 +217,41 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_json_number(json, "generation", sh->generation);
     ngx_http_kvroute_json_time(json, "created", sh->created * 1000);
 
+    ngx_http_kvroute_json_models(json, &sh->registry->models);
+
     return json;
+}
+
+
+/* how long tokens are, by what responses have told */
+static void
+ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models)
+{
+    cJSON        *list, *item;
+    size_t        len;
+    u_char        name[KVR_MODEL_NAME_LEN];
+    ngx_uint_t    i;
+    kvr_model_t  *model;
+
+    list = cJSON_AddArrayToObject(json, "models");
+
+    for (i = 0; i < KVR_MODELS; i++) {
+        model = &models->model[i];
+        len = kvr_model_name(model, name);
+
+        if (len == 0 || kvr_model_bytes(model) == 0) {
+            continue;
+        }
+
+        item = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, item);
+
+        ngx_http_kvroute_json_string(item, "model", name, len);
+        ngx_http_kvroute_json_number(item, "responses",
+                                     kvr_get(&model->responses));
+        cJSON_AddNumberToObject(item, "bytes_per_token",
+                                kvr_model_bytes(model));
+    }
 }
 
 

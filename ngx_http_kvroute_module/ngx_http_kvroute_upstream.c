@@ -22,8 +22,6 @@ static ngx_int_t ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 static ngx_uint_t ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc,
     void *data);
-static ngx_http_upstream_rr_peers_t *ngx_http_kvroute_lock_peers(
-    ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
@@ -218,7 +216,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     now = ngx_time();
 
-    peers = ngx_http_kvroute_lock_peers(pc, at);
+    peers = ngx_http_kvroute_peers_lock(pc, at);
 
     if (peers == NULL) {
         return NGX_BUSY;
@@ -304,82 +302,6 @@ failed:
 
 
 /*
- * Locks the peers for writing.  If servers were added or removed since init(),
- * nginx's own balancers give up; there is no need to: what was found out about
- * those that are left still holds.
- */
-static ngx_http_upstream_rr_peers_t *
-ngx_http_kvroute_lock_peers(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at)
-{
-    size_t                         size;
-    ngx_uint_t                     i, config;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peers_t  *peers, *all;
-
-    conf = at->conf;
-
-    for (i = 0; i < 3; i++) {
-
-        peers = at->rrp.peers;
-
-        ngx_http_upstream_rr_peers_wlock(peers);
-
-        config = ngx_http_kvroute_peers_config(peers);
-
-        if (config == at->rrp.config && config == conf->config) {
-            return peers;
-        }
-
-        ngx_http_upstream_rr_peers_unlock(peers);
-
-        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                       "kvroute peers changed: %ui %ui", config,
-                       at->rrp.config);
-
-        if (config != conf->config
-            && (ngx_http_kvroute_peers_find(conf, pc->log) != NGX_OK
-                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
-        {
-            break;
-        }
-
-        all = conf->upstream->peer.data;
-
-        size = ngx_max(conf->list[0].number, conf->list[1].number);
-        size = (size + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t));
-
-        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
-                                    size * sizeof(uintptr_t));
-        if (at->rrp.tried == NULL) {
-            break;
-        }
-
-        at->rrp.peers = all;
-        at->rrp.config = conf->config;
-        pc->tries = ngx_max(pc->tries, 1);
-
-        /* matched[] goes by number, and new ones may have been given out */
-
-        at->matched = NULL;
-        at->chunks = NULL;
-        at->keyed = 0;
-        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
-        at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
-        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
-
-        ngx_http_kvroute_match(at->ctx->request, at);
-        ngx_http_kvroute_choose_prepare(at, pc->log);
-    }
-
-    peers = at->rrp.peers;
-    pc->name = peers->name;
-
-    return NULL;
-}
-
-
-/*
  * Requests without a body, and those that are to bypass us, are nginx's own
  * round robin's, whose distribution users know.  It is told of servers that are
  * full or being drained by marking them as tried, these as long as there are
@@ -414,7 +336,7 @@ retry:
         return NGX_ERROR;
     }
 
-    peers = ngx_http_kvroute_lock_peers(pc, at);
+    peers = ngx_http_kvroute_peers_lock(pc, at);
 
     if (peers == NULL) {
         return NGX_BUSY;
@@ -631,6 +553,14 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
     /* who asks to be left alone for a while is no worse for it */
 
     if (at->reserved && ngx_http_kvroute_busy(at)) {
+        state &= ~NGX_PEER_FAILED;
+    }
+
+    /* nor for what is the client's fault, though it may be tried elsewhere */
+
+    if (at->reserved
+        && at->ctx->request->upstream->headers_in.status_n / 100 == 4)
+    {
         state &= ~NGX_PEER_FAILED;
     }
 

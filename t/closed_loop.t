@@ -14,7 +14,7 @@ use Kvroute;
 my $t = Kvroute->new();
 
 my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
-                    '--output-tokens', 500,
+                    '--output-tokens', 500, '--lora-modules', 'other',
                     '--enable-prompt-tokens-details');
 my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
 
@@ -71,6 +71,21 @@ cmp_ok($c->{delivered_tokens}, '<', 1.05 * $c->{predicted_tokens},
 is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing missed');
 cmp_ok($c->{bytes_per_token}, '>', 3, 'bytes per token');
 cmp_ok($c->{bytes_per_token}, '<', 4.5, 'bytes per token');
+
+# a token of each model has its own length
+
+{
+    $t->post("/a/v1/chat/completions?n=" . ++$n,
+             chat(text(8000, 300), max_tokens => 1, model => 'other'));
+
+    my %m = map { $_->{model} => $_ }
+            @{$t->status()->{zones}{z}{models}};
+
+    is($m{m}{responses}, 18, 'responses of a model');
+    cmp_ok(abs($m{m}{bytes_per_token} - $c->{bytes_per_token}), '<', 0.01,
+           'its bytes per token');
+    is($m{other}{responses}, 1, 'of another');
+}
 
 # forgotten: the first two prefixes prove nothing, nor does one again and again
 

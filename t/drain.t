@@ -13,7 +13,7 @@ use Kvroute;
 my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 3;
-$t->{vars}{EXTRA} = '';
+$t->{vars}{$_} = '' for qw(EXTRA FLAG);
 
 my @policies = qw(kv_cache least_request round_robin random prefix sticky);
 
@@ -85,6 +85,27 @@ UPSTREAMS
         server 127.0.0.1:%%B2%% fail_timeout=1s;
     }
 
+    # the same engines, another upstream
+
+    upstream twin {
+        zone twin 64k;
+        kvroute least_request zone=backz slow_start=1h;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+        server 127.0.0.1:%%B2%%;
+    }
+
+    kvroute_zone zone=againz:4m;
+
+    upstream again {
+        zone again 64k;
+        kvroute least_request zone=againz slow_start=1h;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%% %%FLAG%%;
+        %%PUT%%
+        server 127.0.0.1:%%B3%%;
+    }
+
     upstream last {
         zone last 64k;
         kvroute least_request zone=z;
@@ -103,6 +124,8 @@ LOCATIONS
         location /last/ { proxy_pass http://last; }
         location /last/off/ { kvroute_policy off; proxy_pass http://last; }
         location /back/ { proxy_pass http://back; }
+        location /twin/ { proxy_pass http://twin; }
+        location /again/ { proxy_pass http://again; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
         location /look/ { kvroute_api; }
@@ -110,6 +133,9 @@ LOCATIONS
 }
 EOF
 
+my $put = 'server ' . address('B2') . ';';
+
+$t->{vars}{PUT} = $put;
 $t->conf($conf);
 $t->run();
 
@@ -164,6 +190,129 @@ for my $p (@policies) {
     my $end = $t->hold(3, '/conns/off/', [ map { fresh() } 1 .. 3 ]);
     is($t->post('/conns/off/', fresh())->{status}, 502, 'off: max_conns');
     $end->();
+}
+
+# slow_start: what appears gets one decision in 16 at first, not all of them.
+# A zone's first seconds are the start of all its peers, so those must be over.
+
+{
+    my $one = fresh();
+
+    $t->{vars}{EXTRA} = 'server ' . address('B2') . ';';
+
+    sleep 7 - (time() - $^T) if time() - $^T < 7;
+
+    $t->conf($conf);
+    $t->reload();
+
+    for my $p (@policies) {
+        my @to = map { $t->to("/slow/$p/", fresh()) } 1 .. 60;
+        my $new = $t->tally(@to)->{B2} // 0;
+
+        # 1 in 16 is 3.75 of 60, and 20 would be its share; under prefix some
+        # of its keys come in that time; 16 or more: once in 10^6
+
+        cmp_ok($new, '<', 16, "$p: a new peer is not flooded");
+    }
+
+    # a beginning that all prompts share floods nobody either
+
+    my $system = text(600, 7);
+
+    my @shared = map { $t->to('/slow/kv_cache/',
+                              chat($system . text(6000, $seed++))) } 1 .. 150;
+
+    # 9 expected, and 50 would be its share; 27 or more: once in 10^6
+
+    cmp_ok($t->tally(@shared)->{B2} // 0, '<', 27,
+           'kv_cache: nor by a beginning that all share');
+
+    # what it holds it is given, whatever the hour
+
+    my $known = fresh(6000);
+    my $first;
+
+    for (1 .. 200) {
+        $known = fresh(6000);
+        last if $t->to('/slow/kv_cache/', $known) eq 'B2';
+    }
+
+    my @to = map { $t->to('/slow/kv_cache/', $known) } 1 .. 4;
+    is("@to", 'B2 B2 B2 B2', 'kv_cache: gets what it holds');
+}
+
+# the same for one that was given up and is back
+
+{
+    my @to = map { $t->to('/back/', fresh()) } 1 .. 9;
+    is($t->tally(@to)->{B1}, 3, 'a fleet that starts together is not slow');
+
+    # a kept connection that is closed is forgiven, and the try goes elsewhere
+
+    my $given_up = sub { $t->peer('back', $t->{vars}{B1})->{unavail} };
+
+    for (1 .. 30) {
+        last if $given_up->();
+        $t->post('/back/', fresh(), headers => { 'X-B1' => 'close' });
+    }
+
+    is($given_up->(), 1, 'given up');
+
+    @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
+    cmp_ok($t->tally(@to)->{B1}, '>', 6,
+           'another upstream has not given it up');
+
+    ok(wait_for(sub { $t->peer('back', $t->{vars}{B1})->{state} eq 'up' }),
+       'its time is over');
+
+    @to = map { $t->to('/back/', fresh()) } 1 .. 60;
+    cmp_ok($t->tally(@to)->{B1} // 0, '<', 16, 'it is warmed up');
+
+    @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
+    cmp_ok($t->tally(@to)->{B1}, '>', 6,
+           'by the other upstream it need not be');
+}
+
+# and for one that was drained, down or taken out, and is put back
+
+{
+    my @to = map { $t->to('/again/', fresh()) } 1 .. 60;
+    cmp_ok($t->tally(@to)->{$_}, '>', 10, "$_ has its share")
+        for qw(B0 B1 B2 B3);
+
+    $t->{vars}{FLAG} = 'down';
+    $t->{vars}{PUT} = '';
+    $t->conf($conf);
+    $t->reload();
+
+    @to = map { $t->to('/again/', fresh()) } 1 .. 20;
+    ok(!$t->tally(@to)->{B1} && !$t->tally(@to)->{B2}, 'down, and taken out');
+
+    $t->{vars}{FLAG} = '';
+    $t->{vars}{PUT} = $put;
+    $t->conf($conf);
+    $t->reload();
+
+    # of 80 5 each, and 20 would be a share; 18 or more: once in 10^6
+
+    @to = map { $t->to('/again/', fresh()) } 1 .. 80;
+    cmp_ok($t->tally(@to)->{B1} // 0, '<', 18, 'down no more: warmed up');
+    cmp_ok($t->tally(@to)->{B2} // 0, '<', 18, 'put back: warmed up');
+
+    @to = map { $t->to('/twin/', fresh()) } 1 .. 30;
+    cmp_ok($t->tally(@to)->{B0}, '>', 6, 'not drained yet');
+
+    act('drain', 'B0');
+    act('undrain', 'B0');
+
+    @to = map { $t->to('/twin/', fresh()) } 1 .. 60;
+    cmp_ok($t->tally(@to)->{B0} // 0, '<', 16, 'drained no more: warmed up');
+    cmp_ok($t->tally(@to)->{$_}, '>', 10, "$_ stays as warm as it was")
+        for qw(B1 B2);
+
+    act('undrain', 'B1');
+    @to = map { $t->to('/twin/', fresh()) } 1 .. 60;
+    cmp_ok($t->tally(@to)->{B1}, '>', 10, 'nor is B1, which was not drained');
 }
 
 # draining: no new prompts
@@ -267,78 +416,6 @@ for my $p (@policies) {
     act('undrain', 'B1');
     is($t->post("/api/drain?peer=" . 'x' x 3000, '')->{status}, 404,
        'API: a long one');
-}
-
-# slow_start: what appears gets one decision in 16 at first, not all of them.
-# A zone's first seconds are the start of all its peers, so those must be over.
-
-{
-    my $one = fresh();
-
-    $t->{vars}{EXTRA} = 'server ' . address('B2') . ';';
-
-    sleep 7 - (time() - $^T) if time() - $^T < 7;
-
-    $t->conf($conf);
-    $t->reload();
-
-    for my $p (@policies) {
-        my @to = map { $t->to("/slow/$p/", fresh()) } 1 .. 60;
-        my $new = $t->tally(@to)->{B2} // 0;
-
-        # 1 in 16 is 3.75 of 60, and 20 would be its share; under prefix some
-        # of its keys come in that time; 16 or more: once in 10^6
-
-        cmp_ok($new, '<', 16, "$p: a new peer is not flooded");
-    }
-
-    # a beginning that all prompts share floods nobody either
-
-    my $system = text(600, 7);
-
-    my @shared = map { $t->to('/slow/kv_cache/',
-                              chat($system . text(6000, $seed++))) } 1 .. 150;
-
-    # 9 expected, and 50 would be its share; 27 or more: once in 10^6
-
-    cmp_ok($t->tally(@shared)->{B2} // 0, '<', 27,
-           'kv_cache: nor by a beginning that all share');
-
-    # what it holds it is given, whatever the hour
-
-    my $known = fresh(6000);
-    my $first;
-
-    for (1 .. 200) {
-        $known = fresh(6000);
-        last if $t->to('/slow/kv_cache/', $known) eq 'B2';
-    }
-
-    my @to = map { $t->to('/slow/kv_cache/', $known) } 1 .. 4;
-    is("@to", 'B2 B2 B2 B2', 'kv_cache: gets what it holds');
-}
-
-# the same for one that was given up and is back
-
-{
-    my @to = map { $t->to('/back/', fresh()) } 1 .. 9;
-    is($t->tally(@to)->{B1}, 3, 'a fleet that starts together is not slow');
-
-    # a kept connection that is closed is forgiven, and the try goes elsewhere
-
-    my $given_up = sub { $t->peer('back', $t->{vars}{B1})->{unavail} };
-
-    for (1 .. 30) {
-        last if $given_up->();
-        $t->post('/back/', fresh(), headers => { 'X-B1' => 'close' });
-    }
-
-    is($given_up->(), 1, 'given up');
-    ok(wait_for(sub { $t->peer('back', $t->{vars}{B1})->{state} eq 'up' }),
-       'its time is over');
-
-    @to = map { $t->to('/back/', fresh()) } 1 .. 60;
-    cmp_ok($t->tally(@to)->{B1} // 0, '<', 16, 'it is warmed up');
 }
 
 ok($t->idle(), 'nothing is counted any more');

@@ -20,6 +20,7 @@ $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
     log_format kv '$upstream_addr $status $kvroute_reason';
     access_log %%DIR%%/access.log kv;
 
@@ -30,6 +31,14 @@ http {
         server 127.0.0.1:%%E1%% max_fails=1 fail_timeout=60s;
         server 127.0.0.1:%%E2%% max_fails=1 fail_timeout=60s;
         kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=200ms;
+    }
+
+    upstream both {
+        zone both 64k;
+        kvroute least_request zone=y;
+        server 127.0.0.1:%%E2%%;
+        kvroute_health uri=/health interval=50ms fails=2 passes=2;
+        kvroute_probe interval=50ms;
     }
 
     server {
@@ -124,6 +133,10 @@ becomes($e[1], 'up', 'an engine that has loaded');
 
 # an engine that is gone, and back
 
+sub both { return $t->peer('both', $e[2]); }
+
+ok(wait_for(sub { (both()->{engine}{probes} // 0) > 2 }), 'asked by both means');
+
 control($e[2], { down => JSON::PP::true });
 becomes($e[2], 'down', 'an engine that is gone');
 ($bad, @n) = spread(10);
@@ -134,6 +147,14 @@ becomes($e[2], 'up', 'an engine that is back');
 is($t->peer('h', $e[2])->{cache}{flushes_probe}, $flushed + 1,
    'has an empty cache');
 
+# two means have seen it, more than once: told once
+
+ok(wait_for(sub { both()->{cache}{flushes_probe} }), 'seen by both means');
+my $asked = both()->{engine}{probes} - both()->{engine}{failed};
+ok(wait_for(sub { both()->{engine}{probes} - both()->{engine}{failed}
+                  > $asked + 5 && both()->{health} eq 'up' }), 'asked on');
+is(both()->{cache}{flushes_probe}, 1, 'one restart, told once');
+
 # all down: tried anyway
 
 $t->control($_, { health_status => 503 }) for @e;
@@ -143,9 +164,22 @@ is($bad, 0, 'all down: requests are served anyway');
 $t->control($_, { health_status => 200 }) for @e;
 becomes($_, 'up', "engine $_") for @e;
 
-# pressure: spared for a while, not failed
+# a 4xx may be tried elsewhere, but is no failure either
+
+sub clients { return $t->peer('h', $_[0])->{responses}{'4xx'}; }
 
 my $fails = $t->peer('h', $e[0])->{fails};
+my $before = clients($e[0]);
+$t->control($e[0], { fault => 'status=429', fault_rate => 1,
+                     fault_count => 1 });
+ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
+                  clients($e[0]) > $before }, 20), 'a 429');
+is($t->peer('h', $e[0])->{fails}, $fails, '429 is no failure');
+is($t->peer('h', $e[0])->{state}, 'up', 'the engine is in use');
+
+# pressure: spared for a while, not failed
+
+$fails = $t->peer('h', $e[0])->{fails};
 $t->control($e[0], { fault => 'status=503', fault_rate => 1, fault_count => 1,
                      retry_after => 2 });
 ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));

@@ -21,6 +21,13 @@ static const kvs_fleet_t  kvs_emulated_fleet = {
     .hardware = "llama-8b-bf16-l40s", .replicas = 3
 };
 
+/* memory is short, and one replica has a quarter of it; bench/signals.py */
+
+static const kvs_fleet_t  kvs_emulated_small = {
+    .hardware = "llama-8b-bf16-l40s", .replicas = 3, .kv_tokens = 120000,
+    .small = 0.25
+};
+
 /* one kind of agents, so that all begin with the same text */
 
 static const kvs_shape_t  kvs_emulated_shape = {
@@ -78,21 +85,27 @@ kvs_emulated_sessions(kvs_workload_t *w, uint64_t seed, uint32_t limit,
 }
 
 
-int
-kvs_emulated(const kvs_options_t *o)
+/* a fleet and its sessions, and what the simulator makes of it */
+static void
+kvs_emulated_add(cJSON *json, const kvs_fleet_t *fleet, const char **names,
+    uint64_t seed)
 {
-    char                *text;
-    FILE                *f;
-    cJSON               *json, *js, *policies;
+    cJSON               *js, *policies;
+    double               limit;
     kve_hw_t             hw;
     kvs_result_t         res;
     kvs_workload_t      *w;
     const kvs_policy_t  *p, *lists[2];
-    size_t               i;
+    size_t               i, n;
 
-    json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "hardware", kvs_emulated_fleet.hardware);
-    cJSON_AddNumberToObject(json, "replicas", kvs_emulated_fleet.replicas);
+    kve_hw_find(fleet->hardware, &hw);
+
+    limit = fleet->kv_tokens ? fleet->kv_tokens : hw.kv_tokens;
+
+    cJSON_AddStringToObject(json, "hardware", fleet->hardware);
+    cJSON_AddNumberToObject(json, "replicas", fleet->replicas);
+    cJSON_AddNumberToObject(json, "kv_tokens", fleet->kv_tokens);
+    cJSON_AddNumberToObject(json, "small", fleet->small);
     cJSON_AddNumberToObject(json, "prefix", kvs_emulated_shape.prefix_min);
 
     policies = cJSON_AddObjectToObject(json, "policies");
@@ -105,15 +118,16 @@ kvs_emulated(const kvs_options_t *o)
     for (i = 0; i < 2; i++) {
         for (p = lists[i]; p->name; p++) {
 
-            if (strcmp(p->name, "random") != 0
-                && strcmp(p->name, "least_request") != 0
-                && strcmp(p->name, "kv_cache") != 0)
-            {
+            for (n = 0; names[n] && strcmp(p->name, names[n]) != 0; n++) {
+                /* void */
+            }
+
+            if (names[n] == NULL) {
                 continue;
             }
 
-            kvs_run(&kvs_emulated_fleet, w, p, KVS_EMULATED_RATE,
-                    KVS_EMULATED_REQUESTS, o->seed, &res);
+            kvs_run(fleet, w, p, KVS_EMULATED_RATE, KVS_EMULATED_REQUESTS,
+                    seed, &res);
 
             js = cJSON_AddObjectToObject(policies, p->name);
             cJSON_AddNumberToObject(js, "requests", res.measured);
@@ -125,14 +139,33 @@ kvs_emulated(const kvs_options_t *o)
         }
     }
 
-    kve_hw_find(kvs_emulated_fleet.hardware, &hw);
+    limit = (double) ((uint64_t) limit / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS)
+            * (fleet->small > 0 ? fleet->small : 1) / 2;
 
-    kvs_emulated_sessions(w, o->seed, (uint32_t) (hw.kv_tokens
-                                         / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS
-                                         / 2),
+    kvs_emulated_sessions(w, seed, (uint32_t) limit,
                           cJSON_AddArrayToObject(json, "sessions"));
 
     kvs_workload_destroy(w);
+}
+
+
+int
+kvs_emulated(const kvs_options_t *o)
+{
+    char   *text;
+    FILE   *f;
+    cJSON  *json;
+
+    static const char  *names[] = { "random", "least_request", "kv_cache",
+                                    NULL };
+    static const char  *small[] = { "round_robin", "kv_cache", "oracle",
+                                    NULL };
+
+    json = cJSON_CreateObject();
+
+    kvs_emulated_add(json, &kvs_emulated_fleet, names, o->seed);
+    kvs_emulated_add(cJSON_AddObjectToObject(json, "small_replica"),
+                     &kvs_emulated_small, small, o->seed);
 
     text = cJSON_PrintUnformatted(json);
     cJSON_Delete(json);

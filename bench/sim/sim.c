@@ -119,6 +119,8 @@ kvs_sim_create(kvs_sim_t *sim, kvs_result_t *res)
 
     for (i = 0; i < sim->n; i++) {
         cf.speed = (i == 0 && fleet->slow > 0) ? fleet->slow : 1;
+        cf.blocks = (uint32_t) (sim->blocks * (i == 0 && fleet->small > 0
+                                               ? fleet->small : 1));
 
         sim->replica[i] = kve_replica_create(&cf);
 
@@ -131,7 +133,9 @@ kvs_sim_create(kvs_sim_t *sim, kvs_result_t *res)
     }
 
     kvs_workload_start(sim->workload, sim->seed,
-                       sim->blocks * KVS_UNIT_TOKENS / 2);
+                       (uint32_t) (sim->blocks * KVS_UNIT_TOKENS
+                                   * (fleet->small > 0 ? fleet->small : 1)
+                                   / 2));
 
     sim->nstates = fleet->unshared && fleet->routers ? fleet->routers : 1;
 

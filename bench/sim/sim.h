@@ -132,6 +132,7 @@ typedef struct {
     unsigned          unshared:1;   /* each router by itself */
     unsigned          chunk_reuse:1;
     double            slow;         /* speed of replica 0, 0: as the others */
+    double            small;        /* its share of the KV, 0: as the others */
     double            restart_at;   /* replica 1, cold and away for a while */
     double            restart_for;  /* s */
     double            add_at;       /* the last replica joins */

@@ -178,11 +178,16 @@ kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
 }
 
 
-/* a beginning that all prompts share makes none of them a peer's own */
+/*
+ * A beginning that all prompts share makes none of them a peer's own.  Nor does
+ * what is held where sessions decide: a new one stays away.
+ */
 static inline int
 kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
 {
-    return c->bound || (c->matched && c->matched * 2 >= req->bytes);
+    return c->bound
+           || (req->policy != KVR_POLICY_STICKY
+               && c->matched && c->matched * 2 >= req->bytes);
 }
 
 

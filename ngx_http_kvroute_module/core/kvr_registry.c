@@ -111,7 +111,6 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->life, 1);
     atomic_store(&peer->since, 0);
-    atomic_store(&peer->lost, 0);
     atomic_store(&peer->draining, 0);
 
     kvr_signal_reset(&peer->signal);

@@ -27,6 +27,7 @@
 #include "kvr_load.h"
 #include "kvr_index.h"
 #include "kvr_loop.h"
+#include "kvr_model.h"
 #include "kvr_signal.h"
 #include "kvr_stats.h"
 
@@ -48,7 +49,6 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
     _Atomic uint32_t   life;         /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
-    _Atomic uint32_t   lost;         /* it was given up after failures */
     _Atomic uint32_t   draining;
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
@@ -64,6 +64,9 @@ typedef struct {
     _Atomic uint32_t   used;
     uint32_t           upstream;
     uint32_t           peer;
+
+    _Atomic uint32_t   lost;         /* it was given up, or taken out */
+    _Atomic uint32_t   since;        /* when it came back from that, s */
 
     _Atomic uint64_t   requests;
     _Atomic uint64_t   fails;        /* attempts that came to nothing */
@@ -102,6 +105,7 @@ typedef struct {
     kvr_peer_t         peer[KVR_INDEX_PEERS];
     kvr_seat_t         seat[KVR_REGISTRY_SEATS];
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
+    kvr_models_t       models;
 } kvr_registry_t;
 
 

@@ -14,6 +14,7 @@
 static int kvr_signal_restarted(const kvr_signal_t *s,
     const kvr_metrics_t *m);
 static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
+static void kvr_signal_renew(kvr_signal_t *s, uint64_t now);
 static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
 static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
     unsigned restarted);
@@ -36,9 +37,9 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
 
     found = 0;
 
-    if (kvr_signal_restarted(s, m)) {
+    if (kvr_signal_restarted(s, m) || kvr_get(&s->gone)) {
         found |= KVR_SIGNAL_RESTARTED;
-        kvr_set(&s->foreign_last, 0);
+        kvr_signal_renew(s, now);
     }
 
     kvr_signal_preempted(s, m, found);
@@ -113,6 +114,46 @@ kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
             && kvr_signal_fell(&s->queries, m->queries))
            || (m->set & KVR_METRICS_HITS
                && kvr_signal_fell(&s->hits, m->hits));
+}
+
+
+/*
+ * What the process before has counted is held against the new one no more: some
+ * counters are told of only when there is something to count, and would seem to
+ * have fallen once again.
+ */
+static void
+kvr_signal_renew(kvr_signal_t *s, uint64_t now)
+{
+    kvr_set(&s->gone, 0);
+    kvr_set(&s->foreign_last, 0);
+    kvr_set(&s->hits, 0);
+    kvr_set(&s->queries, 0);
+    kvr_set(&s->preemptions, 0);
+    kvr_set(&s->set, kvr_get(&s->set) & ~(uint32_t) KVR_METRICS_START);
+    kvr_set(&s->renewed, kvr_max(now, 1));
+}
+
+
+void
+kvr_signal_gone(kvr_signal_t *s, uint64_t asked)
+{
+    if (asked > kvr_get(&s->renewed)) {
+        kvr_set(&s->gone, 1);
+    }
+}
+
+
+int
+kvr_signal_back(kvr_signal_t *s, uint64_t now)
+{
+    if (!kvr_get(&s->gone)) {
+        return 0;
+    }
+
+    kvr_signal_renew(s, now);
+
+    return 1;
 }
 
 

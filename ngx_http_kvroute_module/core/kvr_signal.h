@@ -75,6 +75,7 @@ typedef struct {
     _Atomic uint64_t   checks_failed;
     _Atomic uint64_t   unhealthy;    /* times it was found down */
     _Atomic uint32_t   last;         /* kvr_check_e of the last one */
+    _Atomic uint64_t   renewed;      /* when it was last found restarted */
     _Atomic uint64_t   success;      /* when a client was last answered */
     _Atomic uint64_t   pressure;     /* asked to be left alone until then */
 
@@ -116,6 +117,18 @@ uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
 
 /* all of KVR_METRICS_... ever said, and when the last word came, 0 if never */
 uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
+
+/*
+ * Nobody was listening when it was asked at that time.  What was asked before
+ * it was last found restarted tells nothing new.
+ */
+void kvr_signal_gone(kvr_signal_t *s, uint64_t asked);
+
+/*
+ * Somebody is listening again.  Returns 1 if nobody was before: it was
+ * restarted, which its next answer will not say a second time.
+ */
+int kvr_signal_back(kvr_signal_t *s, uint64_t now);
 
 /* takes the end of a check; returns 1 if the peer is back */
 int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,

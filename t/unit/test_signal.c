@@ -64,6 +64,64 @@ START_TEST(test_signal_restart)
 END_TEST
 
 
+/* the same restart, seen by several means and more than once */
+START_TEST(test_signal_once)
+{
+    fresh();
+
+    m.set = KVR_METRICS_QUERIES|KVR_METRICS_HITS|KVR_METRICS_START;
+    m.queries = 1000;
+    m.hits = 500;
+    m.start = 1.7e9;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+
+    /* a counter that is told of only when it counts something */
+
+    m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
+    m.queries = 2;
+    m.start = 1.7e9 + 60;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 2) == KVR_SIGNAL_RESTARTED,
+               "by its start");
+    m.set = KVR_METRICS_QUERIES|KVR_METRICS_HITS;
+    m.queries = 3;
+    m.hits = 1;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 3) == 0, "not by its hits");
+    m.set |= KVR_METRICS_START;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 4) == 0, "nor its start");
+
+    /* nobody was listening: who hears of it first tells, the other does not */
+
+    m.queries = 1000;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+
+    util_check(!kvr_signal_back(&sig, 6), "was not gone");
+    kvr_signal_gone(&sig, 6);
+    util_check(kvr_signal_back(&sig, 7), "is back");
+    util_check(!kvr_signal_back(&sig, 8), "told once");
+
+    m.queries = 0;
+    m.hits = 0;
+    m.start = 1.7e9 + 120;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 9) == 0, "told already");
+
+    /* asked before it was found out, refused only now */
+
+    kvr_signal_gone(&sig, 7);
+    util_check(!kvr_signal_back(&sig, 10), "old news");
+
+    kvr_signal_gone(&sig, 11);
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 12) == KVR_SIGNAL_RESTARTED,
+               "gone");
+    util_check(!kvr_signal_back(&sig, 13), "told once");
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 14) == 0, "told once");
+
+    m.start = 1.7e9 + 180;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 15) == KVR_SIGNAL_RESTARTED,
+               "the next restart");
+}
+END_TEST
+
+
 START_TEST(test_signal_foreign)
 {
     fresh();
@@ -255,6 +313,7 @@ main(void)
     s = suite_create("signal");
 
     util_add(s, "restart", test_signal_restart);
+    util_add(s, "once", test_signal_once);
     util_add(s, "foreign", test_signal_foreign);
     util_add(s, "worth", test_signal_worth);
     util_add(s, "preemptions", test_signal_preemptions);

@@ -1,0 +1,162 @@
+#!/usr/bin/perl
+
+# What becomes of what the index was taught: it stands when the engine has
+# answered, also where no client and no filter sees the answer; and what is
+# taught by one policy is right for the others.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 1;
+
+# a page that asks the engine, for a variable
+
+$t->serve('P', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+        my ($way) = $head =~ m{^\S+ /page/(\w+)};
+        my $page = qq(it says: <!--# include virtual="/$way/?n=sub" set="v" )
+                   . qq(--><!--# echo var="v" encoding="none" -->.);
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+                     . "Content-Length: " . length($page) . "\r\n\r\n$page");
+    }
+});
+
+$t->conf(<<'EOF')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    log_format kv '$arg_n $kvroute_matched_bytes $kvroute_best_bytes';
+    access_log %%DIR%%/access.log kv;
+    log_subrequest on;
+
+    upstream e {
+        zone e 64k;
+        kvroute kv_cache zone=z capacity=64k;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+
+    client_body_buffer_size 1m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_method POST;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /page/ { ssi on; proxy_pass http://127.0.0.1:%%P%%; }
+        location /e/ { proxy_pass http://e; }
+        location /closed/ { proxy_set_header Connection close;
+                            proxy_pass http://e; }
+        location /stream/ { proxy_buffering off; proxy_pass http://e; }
+        location /keep/ { proxy_ignore_client_abort on;
+                          proxy_pass http://e; }
+        location /keepstream/ { proxy_ignore_client_abort on;
+                                proxy_buffering off; proxy_pass http://e; }
+        location /store/ { proxy_store %%DIR%%/store-$arg_n;
+                           proxy_pass http://e; }
+        location /auto/ { kvroute_policy sticky key=auto;
+                          proxy_pass http://e; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+my $n = 0;
+
+# how much of a prompt is known to be held
+
+sub matched {
+    my ($body, $uri) = @_;
+
+    $t->post(($uri || '/e/') . '?n=' . ++$n, $body);
+
+    my @line;
+    wait_for(sub { @line = $t->access_log() =~ /^$n (\S+)/m; return @line; });
+
+    return $line[0];
+}
+
+# --- a response that stays in memory, for a part of a page
+
+for my $way (qw(e closed stream)) {
+    my $body = chat(text(6000, ++$n));
+    my $r = $t->post("/page/$way", $body);
+
+    like($r->{body}, qr{^it says: B[01] /$way/}, "$way: a page");
+    cmp_ok(matched($body), '>', 5000, "$way: what it asked for is held");
+}
+
+# an error is no answer
+
+for my $case ('status 500', 'reset') {
+    my $body = chat(text(6000, ++$n));
+
+    $t->post("/page/e", $body, headers => { 'X-B0' => $case, 'X-B1' => $case });
+    is(matched($body), 0, "$case: nothing is held");
+}
+
+# --- a client that goes away, and is ignored
+
+for my $way (qw(keep keepstream store)) {
+    my $body = chat(text(6000, ++$n));
+    my $file = "go-$way";
+    my $s = $t->start("POST /$way/?n=gone", $body,
+                      headers => { 'X-B0' => "wait $file",
+                                   'X-B1' => "wait $file" });
+
+    ok(wait_for(sub { grep { m{^/$way/} } map { $t->backend_log($_) }
+                                          qw(B0 B1) }), "$way: asked");
+    close $s;
+    $t->step($file);
+
+    ok($t->idle(), "$way: answered");
+    cmp_ok(matched($body), '>', 5000, "$way: is held");
+}
+
+# and one that is not: nothing was computed
+
+{
+    my $body = chat(text(6000, ++$n));
+    my $s = $t->start('POST /e/left?n=left', $body,
+                      headers => { 'X-B0' => 'stall', 'X-B1' => 'stall' });
+
+    ok(wait_for(sub { grep { m{^/e/left} } map { $t->backend_log($_) }
+                                           qw(B0 B1) }), 'asked');
+    close $s;
+    ok($t->idle(), 'broken off');
+    is(matched($body), 0, 'nothing is held');
+}
+
+# --- sessions by what is in bodies: known prompts cost nothing again
+
+{
+    my $known = chat(text(6000, ++$n), session_id => 'a');
+    my $again = chat(text(6000, ++$n), session_id => 'a');
+
+    matched($known, '/auto/');
+    is(matched($again, '/auto/'), 0, 'a session: new');
+
+    for (1 .. 16) {
+        cmp_ok(matched($again, '/auto/'), '>', 5000, 'a session: held');
+    }
+
+    cmp_ok(matched($known), '>', 5000,
+           'what is said again and again takes no room');
+
+    my $c = $t->status()->{upstreams}{e}{peers};
+    is($_->{cache}{capacity_factor}, 1, 'no capacity is doubted') for @$c;
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();
