@@ -15,7 +15,6 @@
 #include "fleet.h"
 
 
-#define KVB_SEEDS     3
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
 
@@ -27,6 +26,7 @@ static const char  *kvb_hardware[] = {
 
 static uint32_t  kvb_target = 1000;    /* ms, the module's default */
 static unsigned  kvb_probed = 1;
+static unsigned  kvb_seeds = 3;
 
 
 /* one part in five of 1k tokens, the rest of 30k */
@@ -138,7 +138,8 @@ static void
 kvb_tail(cJSON *json, const char *hardware, double knee)
 {
     double        p99, base, ratio, batch, wait, bare, bare_p99;
-    uint32_t      seed, ooo;
+    uint32_t      seed, ooo, db = 0;
+    double cb = 0;
     cJSON        *row;
     kvq_conf_t    c;
     kvq_result_t  r;
@@ -146,25 +147,27 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
     p99 = base = batch = bare = bare_p99 = wait = 0;
     ooo = 0;
 
-    for (seed = 1; seed <= KVB_SEEDS; seed++) {
+    for (seed = 1; seed <= kvb_seeds; seed++) {
         kvb_mixed(&c, hardware, 0.7 * knee, KVB_REQUESTS, seed);
         kvb_queue(&c);
         kvq_run(&c, &r);
-        base += r.stream[0].p99 / KVB_SEEDS;
+        base += r.stream[0].p99 / kvb_seeds;
         kvq_free(&r);
 
         kvb_mixed(&c, hardware, 1.3 * knee, KVB_REQUESTS, seed);
         kvq_run(&c, &r);
-        bare += r.stream[1].window_done / r.span / KVB_SEEDS;
-        bare_p99 += r.stream[0].p99 / KVB_SEEDS;
+        bare += r.stream[1].window_done / r.span / kvb_seeds;
+        bare_p99 += r.stream[0].p99 / kvb_seeds;
+        cb = r.cached; db = r.stream[0].window_done;
         kvq_free(&r);
 
         kvb_queue(&c);
         kvq_run(&c, &r);
-        p99 += r.stream[0].p99 / KVB_SEEDS;
-        batch += r.stream[1].window_done / r.span / KVB_SEEDS;
+        p99 += r.stream[0].p99 / kvb_seeds;
+        batch += r.stream[1].window_done / r.span / kvb_seeds;
         wait = fmax(wait, r.stream[1].max_wait);
         ooo += r.out_of_order;
+        printf("   cached %.3f without %.3f; interactive done %u/%u, rate %lu KB/s, p50 %.2f batch ttft %.2f\n", r.cached, cb, r.stream[0].window_done, db, r.rate / 1000, r.stream[0].p50, r.stream[1].p50);
         kvq_free(&r);
     }
 
@@ -208,7 +211,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         with = without = 0;
 
-        for (seed = 1; seed <= KVB_SEEDS; seed++) {
+        for (seed = 1; seed <= kvb_seeds; seed++) {
             workload(&c, hardware, loads[i] * knee, KVB_REQUESTS, seed);
             kvq_run(&c, &r);
             without += r.ttft;
@@ -222,7 +225,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         printf("2 %-24s %-6s at %.1f: mean TTFT %.4f of %.4f s without\n",
                hardware, name, loads[i], with / without,
-               without / KVB_SEEDS);
+               without / kvb_seeds);
 
         snprintf(key, sizeof(key), "%.1f", loads[i]);
         cJSON_AddNumberToObject(row, key, with / without);
@@ -352,7 +355,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
     lost = 0;
     p99[0] = p99[1] = 0;
 
-    for (seed = 1; seed <= KVB_SEEDS; seed++) {
+    for (seed = 1; seed <= kvb_seeds; seed++) {
         kvb_tenants(&c, hardware, 1.5 * knee, 1.5 * knee, 120, seed);
         c.stream[1].weight = 3;
         kvq_run(&c, &r);
@@ -369,7 +372,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
             kvb_tenants(&c, hardware, (i ? 30 : 0.7) * knee, 0.3 * knee, 600,
                         seed);
             kvq_run(&c, &r);
-            p99[i] += r.stream[1].p99 / KVB_SEEDS;
+            p99[i] += r.stream[1].p99 / kvb_seeds;
             lost += i ? r.stream[1].full + r.stream[1].shed
                         + r.stream[1].timeouts : 0;
             kvq_free(&r);
@@ -401,8 +404,15 @@ main(int argc, char **argv)
     uint32_t    i;
     const char  *path;
 
+    const char *only = NULL, *parts = "1234";
+    double cap[2] = {0,0};
+
     static const struct option  options[] = {
         { "out", required_argument, NULL, 'o' },
+        { "hardware", required_argument, NULL, 'h' },
+        { "parts", required_argument, NULL, 'p' },
+        { "seeds", required_argument, NULL, 's' },
+        { "capacity", required_argument, NULL, 'c' },
         { "target", required_argument, NULL, 't' },
         { "unprobed", no_argument, NULL, 'u' },
         { NULL, 0, NULL, 0 }
@@ -422,6 +432,10 @@ main(int argc, char **argv)
             kvb_target = (uint32_t) atoi(optarg);
             break;
 
+        case 'h': only = optarg; break;
+        case 'p': parts = optarg; break;
+        case 's': kvb_seeds = atoi(optarg); break;
+        case 'c': sscanf(optarg, "%lf,%lf", cap, cap + 1); break;
         case 'u':
             kvb_probed = 0;
             break;
@@ -447,19 +461,20 @@ main(int argc, char **argv)
     good[0] = good[1] = INFINITY;
 
     for (i = 0; kvb_hardware[i]; i++) {
-        knee = kvb_knee(kvb_mixed, kvb_hardware[i]);
-        chats = kvb_knee(kvb_chats, kvb_hardware[i]);
+        if (only && !strstr(kvb_hardware[i], only)) continue;
+        knee = cap[0] ? cap[0] : kvb_knee(kvb_mixed, kvb_hardware[i]);
+        chats = cap[1] ? cap[1] : kvb_knee(kvb_chats, kvb_hardware[i]);
 
         printf("  %-24s capacity %.2f/s, of chats %.2f/s\n", kvb_hardware[i],
                knee, chats);
 
-        kvb_tail(tail, kvb_hardware[i], knee);
-        worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
+        if (strchr(parts,'1')) kvb_tail(tail, kvb_hardware[i], knee);
+        if (strchr(parts,'2')) worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
                                       kvb_mixed, knee));
-        worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
+        if (strchr(parts,'2')) worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
                                       kvb_chats, chats));
-        kvb_goodput(goodput, kvb_hardware[i], knee, good);
-        kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
+        if (strchr(parts,'3')) kvb_goodput(goodput, kvb_hardware[i], knee, good);
+        if (strchr(parts,'4')) kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
     }
 
     cJSON_AddNumberToObject(json, "below_knee_ttft_ratio", worst);

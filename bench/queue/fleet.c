@@ -27,6 +27,14 @@ typedef struct kvq_request_s  kvq_request_t;
 typedef struct kvq_s          kvq_t;
 
 
+/* as in ngx_http_kvroute_queue.h */
+typedef enum {
+    KVQ_ANY,
+    KVQ_CHEAP,
+    KVQ_WARM
+} kvq_taste_e;
+
+
 struct kvq_request_s {
     kvr_queue_item_t  item;
     kve_req_t         req;
@@ -47,6 +55,8 @@ struct kvq_request_s {
     kvr_lesson_t      lesson;
     unsigned          held:1;
     unsigned          gated:1;       /* the queue is long */
+    unsigned          rather:1;      /* not any place would do */
+    kvq_taste_e       taste;
     unsigned          measured:1;
     unsigned          started:1;
     unsigned          out:1;         /* turned away */
@@ -246,7 +256,8 @@ kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, uint64_t bytes,
     }
 
     return kvr_registry_capped(&q->registry->peer[replica], q->conf->target,
-                               pending, bytes, q->conf->probed);
+                               pending, bytes, q->conf->probed,
+                               kvq_ms(q));
 }
 
 
@@ -256,10 +267,10 @@ kvq_room(void *data, kvr_queue_item_t *item)
 {
     kvq_request_t *rq = data;
 
-    double          cost, least;
+    double          cost, least, best;
     kvq_t          *q;
-    uint32_t        i, matched[KVS_REPLICAS];
-    uint64_t        held;
+    uint32_t        i, n, matched[KVS_REPLICAS];
+    uint64_t        held, most, here, bytes;
     kvr_load_sum_t  sum;
 
     q = rq->sim;
@@ -270,46 +281,54 @@ kvq_room(void *data, kvr_queue_item_t *item)
         return 1;
     }
 
+    n = q->conf->replicas;
+
+    rq->rather = 0;
     rq->gated = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, kvq_ms(q))
-                > KVR_QUEUE_LONG * q->conf->replicas;
+                > KVR_QUEUE_LONG * n;
 
-    for (i = 0;
-         i < q->conf->replicas && kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0);
-         i++)
-    {
-        /* void */
-    }
+    bytes = rq->gated ? rq->bytes : 0;
 
-    if (i == q->conf->replicas) {
+    for (i = 0; i < n && kvq_capped(q, rq, i, bytes, 0); i++) { /* void */ }
+
+    if (i == n) {
         return 0;
     }
 
     kvq_match(q, rq, matched);
 
     least = INFINITY;
+    best = INFINITY;
+    most = 0;
+    here = 0;
 
-    for (i = 0; i < q->conf->replicas; i++) {
-
-        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
-
-        if (kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0)) {
-            continue;
-        }
+    for (i = 0; i < n; i++) {
 
         sum = kvr_load_get(q->load, i);
+        sum.pending = kvr_pace_left(&q->registry->peer[i].pace, sum.pending,
+                                    kvq_ms(q));
+
+        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
 
         cost = kvr_score_cost(sum.pending, rq->bytes - held, sum.active,
                               kvr_load_get(q->load, kvr_registry_resident(i))
                               .active, 1);
 
-        if (cost < least) {
+        best = fmin(best, cost);
+        most = kvr_max(most, held);
+
+        if (cost < least && !kvq_capped(q, rq, i, bytes, 0)) {
             least = cost;
+            here = held;
             rq->reserved = i;
             rq->pending = rq->bytes - held;
         }
     }
 
-    if (least == INFINITY) {
+    if ((rq->taste == KVQ_WARM && here + KVR_SCORE_FLOOR < most)
+        || (rq->taste == KVQ_CHEAP && best < least))
+    {
+        rq->rather = 1;
         return 0;
     }
 
@@ -377,9 +396,11 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     rq->pending = bytes;
     rq->given = q->now;
 
+    rq->ahead = kvr_pace_give(&q->registry->peer[i].pace, bytes,
+                              kvr_load_get(q->load, i).pending, kvq_ms(q));
+
     kvq_count(q, rq, i, 1, 1, (int64_t) bytes);
 
-    rq->ahead = kvr_load_get(q->load, i).pending;
     q->last[i] = ++q->given;
 
     kvr_index_learn(q->index, q->entry, n, rq->units, i, matched[i],
@@ -412,17 +433,26 @@ kvq_reject(kvq_t *q, kvq_request_t *rq, uint32_t *counter)
 }
 
 
-/* one in a worker that is due earlier, in the same class and tenant */
+/*
+ * One in a worker that is due earlier, in the same class and tenant, by more
+ * than it may be passed by.
+ */
 static void
 kvq_order(kvq_t *q, kvq_request_t *rq)
 {
-    uint32_t           i;
+    uint32_t           i, pass;
     kvr_queue_item_t  *head;
 
     for (i = 0; i < q->conf->workers; i++) {
         head = q->waiting[i].heap[rq->item.class][rq->item.tenant];
 
-        if (head && (int32_t) (head->due - rq->item.due) < 0) {
+        if (head == NULL) {
+            continue;
+        }
+
+        pass = KVR_QUEUE_PASS + ((uint32_t) kvq_ms(q) - head->arrival) / 2;
+
+        if ((int32_t) (head->due + pass - rq->item.due) < 0) {
             q->res->out_of_order++;
         }
     }
@@ -448,6 +478,42 @@ kvq_let_in(kvq_t *q, kvq_request_t *rq)
 }
 
 
+/* as ngx_http_kvroute_queue_next() */
+static kvr_queue_item_t *
+kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
+{
+    uint32_t           i, n;
+    kvr_queue_t       *w;
+    kvq_request_t     *rq;
+    kvr_queue_item_t  *near[KVR_QUEUE_NEAR];
+
+    w = &q->waiting[worker];
+    n = kvr_queue_near(item, kvq_ms(q), near, KVR_QUEUE_NEAR);
+
+    for (i = 0; i < n; i++) {
+        rq = (kvq_request_t *) near[i];
+        rq->taste = KVQ_WARM;
+
+        if (kvr_queue_admit(q->board, worker, w, near[i], kvq_ms(q), kvq_room,
+                            rq)
+            == KVR_OK)
+        {
+            return near[i];
+        }
+
+        if (!rq->rather) {
+            return NULL;
+        }
+    }
+
+    rq = (kvq_request_t *) item;
+    rq->taste = kvr_queue_young(item, kvq_ms(q)) ? KVQ_CHEAP : KVQ_ANY;
+
+    return kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room, rq)
+           == KVR_OK ? item : NULL;
+}
+
+
 static void
 kvq_worker_run(kvq_t *q, uint32_t worker)
 {
@@ -462,11 +528,11 @@ kvq_worker_run(kvq_t *q, uint32_t worker)
     for ( ;; ) {
         item = kvr_queue_first(w, q->board, &key);
 
-        if (item == NULL
-            || kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room,
-                               item)
-               != KVR_OK)
-        {
+        if (item) {
+            item = kvq_next(q, worker, item);
+        }
+
+        if (item == NULL) {
             return;
         }
 
@@ -508,6 +574,9 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         kvq_give(q, rq);
         return;
     }
+
+    rq->taste = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now)
+                < q->conf->max ? KVQ_CHEAP : KVQ_ANY;
 
     if (kvr_queue_admit(q->board, rq->worker, w, &rq->item, now, kvq_room, rq)
         == KVR_OK)
@@ -624,8 +693,8 @@ kvq_first(kvq_t *q, kvq_request_t *rq)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
-    kvr_registry_rate(&q->registry->peer[rq->replica], rq->ahead,
-                      (uint64_t) ((q->now - rq->given) * 1000));
+    kvr_pace_first(&q->registry->peer[rq->replica].pace, rq->ahead,
+                   (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
 
     if (rq->measured) {
         ttft = q->now - rq->start;
@@ -878,8 +947,8 @@ kvq_finish(kvq_t *q)
     q->res->span = q->conf->length - q->conf->window;
 
     for (i = 0; i < q->conf->replicas; i++) {
-        q->res->rate += kvr_get(&q->registry->peer[i].rate)
-                        * 1000ULL / KVR_REGISTRY_RATE / q->conf->replicas;
+        q->res->rate += kvr_get(&q->registry->peer[i].pace.rate)
+                        * 1000ULL / KVR_PACE_RATE / q->conf->replicas;
         kve_replica_destroy(q->replica[i]);
     }
 
