@@ -43,6 +43,8 @@ typedef struct {
     uint64_t             firsts;
     uint64_t             ttft;
 
+    kvr_pace_load_t      pace;
+
     uint64_t             capacity;  /* bytes */
     ngx_uint_t           reported;  /* by the engine itself */
 

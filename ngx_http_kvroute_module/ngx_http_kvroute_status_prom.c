@@ -27,6 +27,7 @@ typedef struct {
     const char                 *type;
     const char                 *help;
     ngx_http_kvroute_prom_pt    value;
+    ngx_uint_t                  fraction;
 } ngx_http_kvroute_prom_peer_t;
 
 
@@ -108,44 +109,77 @@ ngx_http_kvroute_prom_best(ngx_http_kvroute_fleet_peer_t *p)
 }
 
 
+static double
+ngx_http_kvroute_prom_utilization(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return p->pace.utilization;
+}
+
+
+static double
+ngx_http_kvroute_prom_active_mean(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return p->pace.active;
+}
+
+
+static double
+ngx_http_kvroute_prom_expected(ngx_http_kvroute_fleet_peer_t *p)
+{
+    return p->pace.expected;
+}
+
+
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
     { "active_requests", "gauge",
-      "Requests in flight.", ngx_http_kvroute_prom_active },
+      "Requests in flight.", ngx_http_kvroute_prom_active, 0 },
 
     { "pending_bytes", "gauge",
       "Prompt bytes sent and not yet prefilled.",
-      ngx_http_kvroute_prom_pending },
+      ngx_http_kvroute_prom_pending, 0 },
+
+    { "utilization_ratio", "gauge",
+      "Prompt bytes given of late to those it can prefill; 0: not known.",
+      ngx_http_kvroute_prom_utilization, 1 },
+
+    { "active_mean_requests", "gauge",
+      "Requests in flight, mean of late.",
+      ngx_http_kvroute_prom_active_mean, 1 },
+
+    { "active_expected_requests", "gauge",
+      "The same by Little's law: requests ended a second by their time.",
+      ngx_http_kvroute_prom_expected, 1 },
 
     { "capacity_bytes", "gauge",
       "Prompt bytes that the peer's cache is taken to hold.",
-      ngx_http_kvroute_prom_capacity },
+      ngx_http_kvroute_prom_capacity, 0 },
 
     { "selected_timestamp_seconds", "gauge",
-      "When the peer was last picked.", ngx_http_kvroute_prom_selected },
+      "When the peer was last picked.", ngx_http_kvroute_prom_selected, 0 },
 
     { "requests_total", "counter",
-      "Attempts sent to the peer.", ngx_http_kvroute_prom_requests },
+      "Attempts sent to the peer.", ngx_http_kvroute_prom_requests, 0 },
 
     { "failures_total", "counter",
-      "Attempts that failed.", ngx_http_kvroute_prom_fails },
+      "Attempts that failed.", ngx_http_kvroute_prom_fails, 0 },
 
     { "unavailable_total", "counter",
       "Times the peer was given up after failures.",
-      ngx_http_kvroute_prom_unavail },
+      ngx_http_kvroute_prom_unavail, 0 },
 
     { "prompt_bytes_total", "counter",
-      "Bytes of the prompts sent to the peer.", ngx_http_kvroute_prom_prompt },
+      "Bytes of the prompts sent to the peer.", ngx_http_kvroute_prom_prompt, 0 },
 
     { "matched_bytes_total", "counter",
       "Bytes of these that the peer held, by the index.",
-      ngx_http_kvroute_prom_matched },
+      ngx_http_kvroute_prom_matched, 0 },
 
     { "best_bytes_total", "counter",
       "Bytes of these that the best peer held; the rest is regret.",
-      ngx_http_kvroute_prom_best },
+      ngx_http_kvroute_prom_best, 0 },
 
-    { NULL, NULL, NULL, NULL }
+    { NULL, NULL, NULL, NULL, 0 }
 };
 
 
@@ -530,7 +564,9 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
             fleet = &prom->fleet[i];
 
             for (k = 0; k < fleet->number; k++, l++) {
-                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %.0f\n",
+                ngx_http_kvroute_prom_add(prom, m->fraction
+                                                ? "kvroute_peer_%s{%V} %.6f\n"
+                                                : "kvroute_peer_%s{%V} %.0f\n",
                                           m->name, l,
                                           m->value(&fleet->peer[k]));
             }

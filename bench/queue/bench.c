@@ -17,6 +17,7 @@
 
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
+#define KVB_NEAR      4         /* times the seeds close to the knee */
 
 
 static const char  *kvb_hardware[] = {
@@ -138,8 +139,7 @@ static void
 kvb_tail(cJSON *json, const char *hardware, double knee)
 {
     double        p99, base, ratio, batch, wait, bare, bare_p99;
-    uint32_t      seed, ooo, db = 0;
-    double cb = 0;
+    uint32_t      seed, ooo;
     cJSON        *row;
     kvq_conf_t    c;
     kvq_result_t  r;
@@ -158,7 +158,6 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
         kvq_run(&c, &r);
         bare += r.stream[1].window_done / r.span / kvb_seeds;
         bare_p99 += r.stream[0].p99 / kvb_seeds;
-        cb = r.cached; db = r.stream[0].window_done;
         kvq_free(&r);
 
         kvb_queue(&c);
@@ -167,7 +166,6 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
         batch += r.stream[1].window_done / r.span / kvb_seeds;
         wait = fmax(wait, r.stream[1].max_wait);
         ooo += r.out_of_order;
-        printf("   cached %.3f without %.3f; interactive done %u/%u, rate %lu KB/s, p50 %.2f batch ttft %.2f\n", r.cached, cb, r.stream[0].window_done, db, r.rate / 1000, r.stream[0].p50, r.stream[1].p50);
         kvq_free(&r);
     }
 
@@ -195,7 +193,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
     kvb_workload_pt workload, double knee)
 {
     double        with, without, worst;
-    uint32_t      seed, i;
+    uint32_t      seed, seeds, i;
     cJSON        *row;
     kvq_conf_t    c;
     kvq_result_t  r;
@@ -211,7 +209,11 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         with = without = 0;
 
-        for (seed = 1; seed <= kvb_seeds; seed++) {
+        /* close to the knee one run is unlike the next */
+
+        seeds = kvb_seeds * (loads[i] < 0.8 ? 1 : KVB_NEAR);
+
+        for (seed = 1; seed <= seeds; seed++) {
             workload(&c, hardware, loads[i] * knee, KVB_REQUESTS, seed);
             kvq_run(&c, &r);
             without += r.ttft;
@@ -225,7 +227,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         printf("2 %-24s %-6s at %.1f: mean TTFT %.4f of %.4f s without\n",
                hardware, name, loads[i], with / without,
-               without / kvb_seeds);
+               without / seeds);
 
         snprintf(key, sizeof(key), "%.1f", loads[i]);
         cJSON_AddNumberToObject(row, key, with / without);
@@ -402,23 +404,21 @@ main(int argc, char **argv)
     cJSON      *json, *tail, *below, *goodput, *tenants;
     double      knee, chats, worst, good[2], error, rise;
     uint32_t    i;
-    const char  *path;
-
-    const char *only = NULL, *parts = "1234";
-    double cap[2] = {0,0};
+    const char  *path, *only, *parts;
 
     static const struct option  options[] = {
         { "out", required_argument, NULL, 'o' },
         { "hardware", required_argument, NULL, 'h' },
         { "parts", required_argument, NULL, 'p' },
         { "seeds", required_argument, NULL, 's' },
-        { "capacity", required_argument, NULL, 'c' },
         { "target", required_argument, NULL, 't' },
         { "unprobed", no_argument, NULL, 'u' },
         { NULL, 0, NULL, 0 }
     };
 
     path = NULL;
+    only = "";
+    parts = "1234";
 
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 
@@ -432,17 +432,26 @@ main(int argc, char **argv)
             kvb_target = (uint32_t) atoi(optarg);
             break;
 
-        case 'h': only = optarg; break;
-        case 'p': parts = optarg; break;
-        case 's': kvb_seeds = atoi(optarg); break;
-        case 'c': sscanf(optarg, "%lf,%lf", cap, cap + 1); break;
+        case 'h':
+            only = optarg;
+            break;
+
+        case 'p':
+            parts = optarg;
+            break;
+
+        case 's':
+            kvb_seeds = (unsigned) atoi(optarg);
+            break;
+
         case 'u':
             kvb_probed = 0;
             break;
 
         default:
             fprintf(stderr,
-                    "usage: bench [--out FILE] [--target MS] [--unprobed]\n");
+                    "usage: bench [--out FILE] [--target MS] [--unprobed] "
+                    "[--hardware PART] [--parts 1234] [--seeds N]\n");
             return 2;
         }
     }
@@ -461,20 +470,34 @@ main(int argc, char **argv)
     good[0] = good[1] = INFINITY;
 
     for (i = 0; kvb_hardware[i]; i++) {
-        if (only && !strstr(kvb_hardware[i], only)) continue;
-        knee = cap[0] ? cap[0] : kvb_knee(kvb_mixed, kvb_hardware[i]);
-        chats = cap[1] ? cap[1] : kvb_knee(kvb_chats, kvb_hardware[i]);
+        if (strstr(kvb_hardware[i], only) == NULL) {
+            continue;
+        }
+
+        knee = kvb_knee(kvb_mixed, kvb_hardware[i]);
+        chats = kvb_knee(kvb_chats, kvb_hardware[i]);
 
         printf("  %-24s capacity %.2f/s, of chats %.2f/s\n", kvb_hardware[i],
                knee, chats);
 
-        if (strchr(parts,'1')) kvb_tail(tail, kvb_hardware[i], knee);
-        if (strchr(parts,'2')) worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
-                                      kvb_mixed, knee));
-        if (strchr(parts,'2')) worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
-                                      kvb_chats, chats));
-        if (strchr(parts,'3')) kvb_goodput(goodput, kvb_hardware[i], knee, good);
-        if (strchr(parts,'4')) kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
+        if (strchr(parts, '1')) {
+            kvb_tail(tail, kvb_hardware[i], knee);
+        }
+
+        if (strchr(parts, '2')) {
+            worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
+                                          kvb_mixed, knee));
+            worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
+                                          kvb_chats, chats));
+        }
+
+        if (strchr(parts, '3')) {
+            kvb_goodput(goodput, kvb_hardware[i], knee, good);
+        }
+
+        if (strchr(parts, '4')) {
+            kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
+        }
     }
 
     cJSON_AddNumberToObject(json, "below_knee_ttft_ratio", worst);

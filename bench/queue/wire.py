@@ -41,7 +41,7 @@ http {{
     log_format wake "$pid $msec $upstream_response_time $kvroute_queue_status";
     access_log off;
     kvroute_zone zone=z:4m;
-    limit_req_zone $server_name zone=r:1m rate=1r/m;
+    limit_req_zone $server_port zone=r:1m rate=1r/m;
     upstream held {{
         zone held 64k;
         kvroute kv_cache zone=z;
@@ -82,6 +82,7 @@ http {{
         location /unqueued/ {{ proxy_pass http://unqueued; }}
         location /plain/ {{
             limit_req zone=r burst=100000;
+            limit_req_log_level notice;
             proxy_pass http://127.0.0.1:{peer};
         }}
         location /kvroute/ {{ kvroute_status; }}

@@ -93,9 +93,11 @@ kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now)
 
     gap = kvr_pace_since(&p->ended, now);
 
-    kvr_set(&p->ends, kvr_pace_average(kvr_get(&p->ends), 1000000, gap));
+    kvr_set(&p->ends, kvr_pace_average(kvr_get(&p->ends), 1000000000,
+                                       gap));
     kvr_set(&p->time, kvr_pace_average(kvr_get(&p->time),
-                                       1000 * kvr_min(ms, UINT32_MAX), gap));
+                                       1000000 * kvr_min(ms, INT32_MAX),
+                                       gap));
     kvr_set(&p->ended, (uint32_t) now);
 }
 
@@ -153,10 +155,10 @@ kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
 
     load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PACE_RATE;
     load->utilization = load->rate > 0 ? bytes / load->rate : 0;
-    load->ends = ends / 1000;
+    load->ends = ends / 1000000;
     load->latency = ends > 0 ? time / ends : 0;
     load->active = kvr_get(&p->active) / 1000.0;
-    load->expected = time / 1000;
+    load->expected = time / 1000000;
 }
 
 

@@ -45,9 +45,9 @@ typedef struct {
 
     _Atomic uint32_t   given;        /* when it was given work last */
     _Atomic uint32_t   ended;        /* when a request ended last */
-    _Atomic uint64_t   bytes;        /* 1/1000 a ms */
-    _Atomic uint64_t   ends;         /* 1/1000000 a ms */
-    _Atomic uint64_t   time;         /* of those that ended, 1/1000 */
+    _Atomic uint64_t   bytes;        /* a second */
+    _Atomic uint64_t   ends;         /* 1/1000000 a second */
+    _Atomic uint64_t   time;         /* of those, 1/1000000 s a second */
 } kvr_pace_t;
 
 

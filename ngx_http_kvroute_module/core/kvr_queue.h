@@ -184,11 +184,14 @@ kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
 uint32_t kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
     kvr_queue_item_t **near, uint32_t n);
 
-/* whether it waits for less than its size makes it wait among others */
+/*
+ * Whether an item may still wait for a better place than there is: for twice as
+ * long as its size lets others pass it.
+ */
 static inline int
 kvr_queue_young(const kvr_queue_item_t *item, uint64_t now)
 {
-    return (uint32_t) now - item->arrival < item->work / KVR_QUEUE_AGING;
+    return (uint32_t) now - item->arrival < 2 * item->work / KVR_QUEUE_AGING;
 }
 
 /* one to be turned away for another of a class above it, or NULL */

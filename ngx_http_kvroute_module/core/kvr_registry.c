@@ -339,6 +339,6 @@ kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
     /* of what is pending the cached part takes room as well */
 
     return context > 0
-           && 1.5 * (double) kvr_pace_left(&peer->pace, pending, now) + (double) bytes
+           && 1.5 * (double) pending + (double) bytes
               > (1 - KVR_REGISTRY_RESERVE - used) * context;
 }
