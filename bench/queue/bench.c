@@ -17,7 +17,7 @@
 
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
-#define KVB_NEAR      4         /* times the seeds close to the knee */
+#define KVB_NEAR      8         /* times the seeds close to the knee */
 
 
 static const char  *kvb_hardware[] = {
