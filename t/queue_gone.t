@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IO::Select;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
 
