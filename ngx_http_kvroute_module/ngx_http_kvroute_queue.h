@@ -97,6 +97,8 @@ void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
+ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
+    uint32_t *matched);
 
 /* _queue_room */
 
@@ -104,8 +106,6 @@ void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
 ngx_uint_t ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf);
 uint32_t ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf);
 int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
-ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
-    uint32_t *matched);
 void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
     int32_t sign);
 void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);

@@ -313,31 +313,6 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
 }
 
 
-/* how much of the prompt each peer holds; 0: nobody knows */
-ngx_uint_t
-ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
-{
-    uint64_t                *chain;
-    ngx_http_kvroute_ctx_t  *ctx;
-
-    ctx = w->ctx;
-
-    if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
-        return 0;
-    }
-
-    chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
-    if (chain == NULL) {
-        return 0;
-    }
-
-    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, matched);
-
-    return 1;
-}
-
-
 /* reserves, sign 1, or gives back, -1 */
 void
 ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
