@@ -41,6 +41,9 @@ void
 ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     uint32_t seat, uint64_t pending)
 {
+    uint64_t                   before;
+    ngx_http_kvroute_shctx_t  *sh;
+
     at->id = id;
     at->seat = seat;
     at->pending = pending;
@@ -59,9 +62,16 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
     ngx_http_kvroute_queue_consume(at);
 
-    if (at->conf->target_ttft && id != KVR_REGISTRY_NONE) {
-        at->ahead = kvr_load_get(at->conf->zone->sh->load, id).pending;
+    if (id == KVR_REGISTRY_NONE) {
+        return;
     }
+
+    sh = at->conf->zone->sh;
+    before = kvr_load_get(sh->load, id).pending;
+    before -= ngx_min(before, pending);
+
+    at->ahead = kvr_pace_give(&sh->registry->peer[id].pace, pending, before,
+                              (uint64_t) ngx_current_msec);
 }
 
 
@@ -217,9 +227,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
                     (uint64_t) ngx_current_msec);
         }
 
-        if (at->conf->target_ttft && at->id != KVR_REGISTRY_NONE) {
-            kvr_registry_rate(&at->conf->zone->sh->registry->peer[at->id],
-                              at->ahead, ctx->ttft);
+        if (at->id != KVR_REGISTRY_NONE) {
+            kvr_pace_first(&at->conf->zone->sh->registry->peer[at->id].pace,
+                           at->ahead, ctx->ttft, (uint64_t) ngx_current_msec);
         }
     }
 }
@@ -312,6 +322,12 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
                                    -(int64_t) at->pending);
     at->pending = 0;
+
+    if (at->id != KVR_REGISTRY_NONE) {
+        kvr_pace_end(&at->conf->zone->sh->registry->peer[at->id].pace,
+                     ngx_current_msec - at->start,
+                     (uint64_t) ngx_current_msec);
+    }
 
     if (!at->lesson.valid) {
         return;

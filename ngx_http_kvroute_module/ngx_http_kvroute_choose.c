@@ -447,7 +447,8 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     if (conf->target_ttft) {
         return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
-                                   ngx_http_kvroute_signal_fresh(conf, id));
+                                   ngx_http_kvroute_signal_fresh(conf, id),
+                                   (uint64_t) ngx_current_msec);
     }
 
     return pending >= conf->max_pending;

@@ -217,6 +217,9 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     p->capacity = (uint64_t) kvr_get(&ip->capacity) * sh->unit * KVR_BLOCK;
     p->reported = kvr_get(&ip->reported);
 
+    kvr_pace_load(&sh->registry->peer[p->id].pace,
+                  (uint64_t) ngx_current_msec, &p->pace);
+
     p->conf = conf;
     p->signal = &sh->registry->peer[p->id].signal;
     p->loop = &sh->registry->peer[p->id].loop;

@@ -256,12 +256,23 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
             goto passed;
         }
 
-    } else if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),
-                               &queue->waiting, &w->item, now,
-                               ngx_http_kvroute_queue_room, w)
-               == KVR_OK)
-    {
-        goto passed;
+    } else {
+
+        /* it may wait a moment for a better place, if it may wait at all */
+
+        if (ngx_http_kvroute_queue_choosy(conf)
+            && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
+        {
+            w->taste = NGX_HTTP_KVROUTE_QUEUE_CHEAP;
+        }
+
+        if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),
+                            &queue->waiting, &w->item, now,
+                            ngx_http_kvroute_queue_room, w)
+            == KVR_OK)
+        {
+            goto passed;
+        }
     }
 
     /*

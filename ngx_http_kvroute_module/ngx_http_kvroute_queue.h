@@ -45,6 +45,15 @@ typedef enum {
 } ngx_http_kvroute_queue_state_e;
 
 
+/* which of the peers that have room will do */
+
+typedef enum {
+    NGX_HTTP_KVROUTE_QUEUE_ANY = 0,
+    NGX_HTTP_KVROUTE_QUEUE_CHEAP,       /* if none that has none costs less */
+    NGX_HTTP_KVROUTE_QUEUE_WARM         /* if none that has none holds more */
+} ngx_http_kvroute_queue_taste_e;
+
+
 struct ngx_http_kvroute_wait_s {
     kvr_queue_item_t             item;
     ngx_event_t                  event;
@@ -68,8 +77,10 @@ struct ngx_http_kvroute_wait_s {
     uint64_t                     bytes;     /* to fit in the cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
+    ngx_http_kvroute_queue_taste_e  taste;
 
     unsigned                     held:1;
+    unsigned                     rather:1;  /* it was not any that would do */
     unsigned                     deadline:1;
     unsigned                     strict:1;
 };
@@ -86,14 +97,15 @@ void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
+ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
+    uint32_t *matched);
 
 /* _queue_room */
 
 void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
+ngx_uint_t ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf);
 uint32_t ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf);
 int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
-ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
-    uint32_t *matched);
 void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
     int32_t sign);
 void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);

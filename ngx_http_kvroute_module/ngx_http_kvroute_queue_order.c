@@ -107,6 +107,31 @@ bytes:
 }
 
 
+/* how much of the prompt each peer holds; 0: nobody knows */
+ngx_uint_t
+ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
+{
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = w->ctx;
+
+    if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
+        return 0;
+    }
+
+    chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
+    if (chain == NULL) {
+        return 0;
+    }
+
+    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
+                     w->conf->set, matched);
+
+    return 1;
+}
+
+
 /* a session that may go to one peer only waits for that one */
 void
 ngx_http_kvroute_queue_own(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w,

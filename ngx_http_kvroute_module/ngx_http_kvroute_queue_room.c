@@ -27,10 +27,16 @@
 
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched);
+static double ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
+    uint64_t *held);
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
 static ngx_uint_t ngx_http_kvroute_queue_any(
     ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf);
+static kvr_queue_item_t *ngx_http_kvroute_queue_next(
+    ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
+    ngx_msec_t now);
 static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
 
@@ -92,6 +98,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     /* past the knee engines' caches are full: then there is more to look at */
 
     w->bytes = 0;
+    w->rather = 0;
 
     if (kvr_queue_depth(conf->queue->shm_zone->data, KVR_QUEUE_CLASSES - 1,
                         ngx_current_msec)
@@ -150,19 +157,16 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched)
 {
     time_t                        now;
-    double                        cost, least;
-    uint32_t                      id, unanswered;
-    uint64_t                      bytes, held, need;
-    ngx_uint_t                    i, rc, draining;
-    kvr_load_sum_t                sum;
+    double                        cost, least, best;
+    uint32_t                      id;
+    uint64_t                      bytes, held, most, here, need;
+    ngx_uint_t                    i, rc, draining, capped;
     kvr_queue_board_t            *board;
     ngx_http_kvroute_list_t      *list;
-    ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_srv_conf_t  *conf;
     ngx_http_upstream_rr_peer_t  *peer;
 
     conf = w->conf;
-    sh = conf->zone->sh;
     board = conf->queue->shm_zone->data;
     list = &conf->list[backup];
     bytes = w->ctx->bytes + w->ctx->extra;
@@ -171,6 +175,9 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     now = ngx_time();
     rc = NGX_HTTP_KVROUTE_QUEUE_NOBODY;
     least = 0;
+    best = 0;
+    most = 0;
+    here = 0;
 
     ngx_http_upstream_rr_peers_rlock(peers);
 
@@ -215,43 +222,52 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
                 continue;
             }
 
-            if (ngx_http_kvroute_capped(conf, id, w->bytes, NULL)
-                || kvr_queue_claimed(board, id, &w->item, ngx_current_msec))
-            {
+            capped = ngx_http_kvroute_capped(conf, id, w->bytes, NULL)
+                     || kvr_queue_claimed(board, id, &w->item,
+                                          ngx_current_msec);
+
+            if (matched == NULL) {
+
+                if (!capped) {
+                    rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
+                    break;
+                }
+
                 rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
                 continue;
             }
 
-            if (matched == NULL) {
-                rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
-                break;
+            cost = ngx_http_kvroute_queue_cost(w, peer, id, matched, &held);
+
+            best = (best == 0) ? cost : ngx_min(best, cost);
+            most = ngx_max(most, held);
+
+            if (capped) {
+                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
+                continue;
             }
-
-            held = 0;
-            sum.active = peer->conns;
-            sum.pending = 0;
-            unanswered = 0;
-
-            if (id != KVR_REGISTRY_NONE) {
-                sum = kvr_load_get(sh->load, id);
-                unanswered = kvr_load_get(sh->load,
-                                          kvr_registry_resident(id)).active;
-                held = (uint64_t) matched[id] * sh->unit * KVR_BLOCK;
-                held = ngx_min(held, bytes);
-            }
-
-            cost = kvr_score_cost(sum.pending, bytes - held, sum.active,
-                                  unanswered, (uint32_t) peer->weight);
 
             if (rc != NGX_HTTP_KVROUTE_QUEUE_ROOM || cost < least) {
                 rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
                 least = cost;
+                here = held;
                 w->id = id;
                 w->seat = list->seat[i];
                 w->pending = bytes - held;
                 w->resident = need;
             }
         }
+    }
+
+    /* there is room, but soon a better place for it */
+
+    if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM
+        && ((w->taste == NGX_HTTP_KVROUTE_QUEUE_WARM
+             && here + KVR_SCORE_FLOOR < most)
+            || (w->taste == NGX_HTTP_KVROUTE_QUEUE_CHEAP && best < least)))
+    {
+        w->rather = 1;
+        rc = NGX_HTTP_KVROUTE_QUEUE_CAPPED;
     }
 
     if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM) {
@@ -264,28 +280,36 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 }
 
 
-/* how much of the prompt each peer holds; 0: nobody knows */
-ngx_uint_t
-ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
+/* as it would be chosen by, but with what is left of prefills under way */
+static double
+ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
+    uint64_t *held)
 {
-    uint64_t                *chain;
-    ngx_http_kvroute_ctx_t  *ctx;
+    uint32_t                   unanswered;
+    uint64_t                   bytes;
+    kvr_load_sum_t             sum;
+    ngx_http_kvroute_shctx_t  *sh;
 
-    ctx = w->ctx;
+    sh = w->conf->zone->sh;
+    bytes = w->ctx->bytes + w->ctx->extra;
 
-    if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
-        return 0;
+    *held = 0;
+    sum.active = peer->conns;
+    sum.pending = 0;
+    unanswered = 0;
+
+    if (id != KVR_REGISTRY_NONE) {
+        sum = kvr_load_get(sh->load, id);
+        sum.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
+                                    (uint64_t) ngx_current_msec);
+        unanswered = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
+        *held = (uint64_t) matched[id] * sh->unit * KVR_BLOCK;
+        *held = ngx_min(*held, bytes);
     }
 
-    chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
-    if (chain == NULL) {
-        return 0;
-    }
-
-    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, matched);
-
-    return 1;
+    return kvr_score_cost(sum.pending, bytes - *held, sum.active, unanswered,
+                          (uint32_t) peer->weight);
 }
 
 
@@ -506,11 +530,11 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     for ( ;; ) {
         item = kvr_queue_first(&queue->waiting, board, &key);
 
-        if (item == NULL
-            || kvr_queue_admit(board, row, &queue->waiting, item, now,
-                               ngx_http_kvroute_queue_room, item)
-               != KVR_OK)
-        {
+        if (item) {
+            item = ngx_http_kvroute_queue_next(conf, item, now);
+        }
+
+        if (item == NULL) {
             break;
         }
 
@@ -536,6 +560,65 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     if (any) {
         kvr_queue_publish(board, row, &queue->waiting, now);
     }
+}
+
+
+/*
+ * Lets in the first one, or another of its tenant that finds all that is held
+ * of its prompt where there is room.  NULL if there is none to be let in.
+ */
+static kvr_queue_item_t *
+ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
+    kvr_queue_item_t *item, ngx_msec_t now)
+{
+    uint32_t                   i, n, row;
+    kvr_queue_item_t          *near[KVR_QUEUE_NEAR];
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    row = ngx_http_kvroute_queue_row(conf);
+
+    n = 0;
+
+    if (ngx_http_kvroute_queue_choosy(conf)) {
+        n = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
+    }
+
+    for (i = 0; i < n; i++) {
+        w = (ngx_http_kvroute_wait_t *) near[i];
+        w->taste = NGX_HTTP_KVROUTE_QUEUE_WARM;
+
+        if (kvr_queue_admit(board, row, &queue->waiting, &w->item, now,
+                            ngx_http_kvroute_queue_room, w)
+            == KVR_OK)
+        {
+            return near[i];
+        }
+
+        if (!w->rather) {
+            return NULL;
+        }
+    }
+
+    w = (ngx_http_kvroute_wait_t *) item;
+
+    w->taste = (n && kvr_queue_young(item, now))
+               ? NGX_HTTP_KVROUTE_QUEUE_CHEAP : NGX_HTTP_KVROUTE_QUEUE_ANY;
+
+    return kvr_queue_admit(board, row, &queue->waiting, item, now,
+                           ngx_http_kvroute_queue_room, w)
+           == KVR_OK ? item : NULL;
+}
+
+
+/* whether what peers hold counts for who is let in, and when it is known */
+ngx_uint_t
+ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->target_ttft && !conf->queue->fifo;
 }
 
 

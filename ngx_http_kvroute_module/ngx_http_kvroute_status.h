@@ -50,6 +50,8 @@ typedef struct {
     uint64_t             sent;
     uint64_t             received;
 
+    kvr_pace_load_t      pace;
+
     uint64_t             capacity;  /* bytes */
     ngx_uint_t           reported;  /* by the engine itself */
 

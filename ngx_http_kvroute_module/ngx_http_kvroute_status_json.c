@@ -506,6 +506,20 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     ngx_http_kvroute_json_number(json, "ttft_count", p->firsts);
     cJSON_AddNumberToObject(json, "ttft_sum", (double) p->ttft / 1e3);
 
+    /* of late; by Little's law active and expected are the same in the mean */
+
+    item = cJSON_AddObjectToObject(json, "load");
+
+    if (p->pace.rate > 0) {
+        cJSON_AddNumberToObject(item, "prefill_rate", p->pace.rate);
+        cJSON_AddNumberToObject(item, "utilization", p->pace.utilization);
+    }
+
+    cJSON_AddNumberToObject(item, "rate", p->pace.ends);
+    cJSON_AddNumberToObject(item, "latency", p->pace.latency);
+    cJSON_AddNumberToObject(item, "active", p->pace.active);
+    cJSON_AddNumberToObject(item, "active_expected", p->pace.expected);
+
     ngx_http_kvroute_json_number(json, "capacity_bytes", p->capacity);
     cJSON_AddBoolToObject(json, "capacity_reported", p->reported != 0);
 

@@ -41,6 +41,7 @@ static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
+static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
 static kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
 static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
@@ -510,9 +511,28 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
+        ngx_http_kvroute_zone_sample(zone[i]);
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+}
+
+
+/* how much is in flight, to be held against what it should be */
+static void
+ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t         i;
+    kvr_registry_t  *registry;
+
+    registry = zone->sh->registry;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        if (kvr_get(&registry->peer[i].len)) {
+            kvr_pace_sample(&registry->peer[i].pace,
+                            kvr_load_get(zone->sh->load, i).active);
+        }
+    }
 }
 
 

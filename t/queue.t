@@ -6,6 +6,7 @@ use strict;
 use warnings;
 
 use FindBin;
+use IO::Select;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
 
@@ -288,14 +289,21 @@ sub logged {
 
     push @s, held('/small/high', 's0', 1000, 'X-Class' => 'high');
 
-    my $shed = $t->finish($s[2]);
+    # the later one; but who comes to a worker that has the other sheds that
+
+    my ($who) = IO::Select->new(@s[1, 2])->can_read(60);
+
+    is($who, $s[2], 'shed: the later one') if $t->{workers} == 1;
+
+    my $shed = $t->finish($who // $s[2]);
 
     is($shed->{status}, 503, 'shed: refused');
     like($shed->{body}, qr/"code":"queue_shed"/, 'shed: why');
     is(size('small'), 2, 'shed: its place is taken');
 
     go('s0');
-    is($t->finish($_)->{status}, 200, 'small: answered') for @s[0, 1, 3];
+    is($t->finish($_)->{status}, 200, 'small: answered')
+        for grep { $_ != $who } @s;
     is(class('small', 3)->{shed}, 1, 'shed: counted');
     is(class('small', 3)->{full}, 2, 'full: counted');
     like($t->get('/kvroute/metrics')->{body},
@@ -539,6 +547,50 @@ sub logged {
 
     is($t->post('/k/b', chat('x'))->{status}, 200, 'kill: the next is served');
     ok($t->idle(), 'kill: nothing is counted');
+}
+
+# how loaded a peer is, and that by Little's law it has what it should have
+
+{
+    my @s = held('/l/a', 'l0', 20_000);
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'load: one is inside');
+
+    # it is looked at once a second
+
+    my $port = $t->{vars}{B0};
+    ok(wait_for(sub { $t->peer('u', $port)->{load}{active} > 0 }),
+       'load: it was seen');
+
+    my $before = $t->peer('u', $port)->{load};
+
+    go('l0');
+    is($t->finish($_)->{status}, 200, 'load: answered') for @s;
+    ok($t->idle(), 'load: nothing is counted');
+
+    my $load = $t->peer('u', $port)->{load};
+
+    cmp_ok($load->{active_expected}, '>', $before->{active_expected},
+           'load: its time is expected now');
+    cmp_ok($load->{prefill_rate}, '>', 0, 'load: the rate is known');
+    cmp_ok($load->{utilization}, '>', 0, 'load: some of it was used');
+
+    # the law, but for what is rounded off
+
+    my $law = $load->{rate} * $load->{latency};
+
+    ok(abs($load->{active_expected} - $law) <= 0.001 + 0.001 * $law,
+       "load: $load->{active_expected} are $load->{rate} times "
+       . $load->{latency});
+
+    my $metrics = $t->get('/kvroute/metrics')->{body};
+
+    for my $name (qw(utilization_ratio active_mean_requests
+                     active_expected_requests))
+    {
+        my ($value) = $metrics
+            =~ /^kvroute_peer_$name\{upstream="u",[^}]*\} (\S+)$/m;
+        cmp_ok($value // -1, '>', 0, "load: $name");
+    }
 }
 
 # --- Prometheus says the same

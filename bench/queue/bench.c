@@ -15,9 +15,9 @@
 #include "fleet.h"
 
 
-#define KVB_SEEDS     3
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
+#define KVB_NEAR      8         /* times the seeds close to the knee */
 
 
 static const char  *kvb_hardware[] = {
@@ -27,6 +27,7 @@ static const char  *kvb_hardware[] = {
 
 static uint32_t  kvb_target = 1000;    /* ms, the module's default */
 static unsigned  kvb_probed = 1;
+static unsigned  kvb_seeds = 3;
 
 
 /* one part in five of 1k tokens, the rest of 30k */
@@ -146,23 +147,23 @@ kvb_tail(cJSON *json, const char *hardware, double knee)
     p99 = base = batch = bare = bare_p99 = wait = 0;
     ooo = 0;
 
-    for (seed = 1; seed <= KVB_SEEDS; seed++) {
+    for (seed = 1; seed <= kvb_seeds; seed++) {
         kvb_mixed(&c, hardware, 0.7 * knee, KVB_REQUESTS, seed);
         kvb_queue(&c);
         kvq_run(&c, &r);
-        base += r.stream[0].p99 / KVB_SEEDS;
+        base += r.stream[0].p99 / kvb_seeds;
         kvq_free(&r);
 
         kvb_mixed(&c, hardware, 1.3 * knee, KVB_REQUESTS, seed);
         kvq_run(&c, &r);
-        bare += r.stream[1].window_done / r.span / KVB_SEEDS;
-        bare_p99 += r.stream[0].p99 / KVB_SEEDS;
+        bare += r.stream[1].window_done / r.span / kvb_seeds;
+        bare_p99 += r.stream[0].p99 / kvb_seeds;
         kvq_free(&r);
 
         kvb_queue(&c);
         kvq_run(&c, &r);
-        p99 += r.stream[0].p99 / KVB_SEEDS;
-        batch += r.stream[1].window_done / r.span / KVB_SEEDS;
+        p99 += r.stream[0].p99 / kvb_seeds;
+        batch += r.stream[1].window_done / r.span / kvb_seeds;
         wait = fmax(wait, r.stream[1].max_wait);
         ooo += r.out_of_order;
         kvq_free(&r);
@@ -192,7 +193,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
     kvb_workload_pt workload, double knee)
 {
     double        with, without, worst;
-    uint32_t      seed, i;
+    uint32_t      seed, seeds, i;
     cJSON        *row;
     kvq_conf_t    c;
     kvq_result_t  r;
@@ -208,7 +209,11 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         with = without = 0;
 
-        for (seed = 1; seed <= KVB_SEEDS; seed++) {
+        /* close to the knee one run is unlike the next */
+
+        seeds = kvb_seeds * (loads[i] < 0.8 ? 1 : KVB_NEAR);
+
+        for (seed = 1; seed <= seeds; seed++) {
             workload(&c, hardware, loads[i] * knee, KVB_REQUESTS, seed);
             kvq_run(&c, &r);
             without += r.ttft;
@@ -222,7 +227,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
 
         printf("2 %-24s %-6s at %.1f: mean TTFT %.4f of %.4f s without\n",
                hardware, name, loads[i], with / without,
-               without / KVB_SEEDS);
+               without / seeds);
 
         snprintf(key, sizeof(key), "%.1f", loads[i]);
         cJSON_AddNumberToObject(row, key, with / without);
@@ -352,7 +357,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
     lost = 0;
     p99[0] = p99[1] = 0;
 
-    for (seed = 1; seed <= KVB_SEEDS; seed++) {
+    for (seed = 1; seed <= kvb_seeds; seed++) {
         kvb_tenants(&c, hardware, 1.5 * knee, 1.5 * knee, 120, seed);
         c.stream[1].weight = 3;
         kvq_run(&c, &r);
@@ -369,7 +374,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
             kvb_tenants(&c, hardware, (i ? 30 : 0.7) * knee, 0.3 * knee, 600,
                         seed);
             kvq_run(&c, &r);
-            p99[i] += r.stream[1].p99 / KVB_SEEDS;
+            p99[i] += r.stream[1].p99 / kvb_seeds;
             lost += i ? r.stream[1].full + r.stream[1].shed
                         + r.stream[1].timeouts : 0;
             kvq_free(&r);
@@ -399,16 +404,21 @@ main(int argc, char **argv)
     cJSON      *json, *tail, *below, *goodput, *tenants;
     double      knee, chats, worst, good[2], error, rise;
     uint32_t    i;
-    const char  *path;
+    const char  *path, *only, *parts;
 
     static const struct option  options[] = {
         { "out", required_argument, NULL, 'o' },
+        { "hardware", required_argument, NULL, 'h' },
+        { "parts", required_argument, NULL, 'p' },
+        { "seeds", required_argument, NULL, 's' },
         { "target", required_argument, NULL, 't' },
         { "unprobed", no_argument, NULL, 'u' },
         { NULL, 0, NULL, 0 }
     };
 
     path = NULL;
+    only = "";
+    parts = "1234";
 
     while ((opt = getopt_long(argc, argv, "", options, NULL)) != -1) {
 
@@ -422,13 +432,26 @@ main(int argc, char **argv)
             kvb_target = (uint32_t) atoi(optarg);
             break;
 
+        case 'h':
+            only = optarg;
+            break;
+
+        case 'p':
+            parts = optarg;
+            break;
+
+        case 's':
+            kvb_seeds = (unsigned) atoi(optarg);
+            break;
+
         case 'u':
             kvb_probed = 0;
             break;
 
         default:
             fprintf(stderr,
-                    "usage: bench [--out FILE] [--target MS] [--unprobed]\n");
+                    "usage: bench [--out FILE] [--target MS] [--unprobed] "
+                    "[--hardware PART] [--parts 1234] [--seeds N]\n");
             return 2;
         }
     }
@@ -447,19 +470,34 @@ main(int argc, char **argv)
     good[0] = good[1] = INFINITY;
 
     for (i = 0; kvb_hardware[i]; i++) {
+        if (strstr(kvb_hardware[i], only) == NULL) {
+            continue;
+        }
+
         knee = kvb_knee(kvb_mixed, kvb_hardware[i]);
         chats = kvb_knee(kvb_chats, kvb_hardware[i]);
 
         printf("  %-24s capacity %.2f/s, of chats %.2f/s\n", kvb_hardware[i],
                knee, chats);
 
-        kvb_tail(tail, kvb_hardware[i], knee);
-        worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
-                                      kvb_mixed, knee));
-        worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
-                                      kvb_chats, chats));
-        kvb_goodput(goodput, kvb_hardware[i], knee, good);
-        kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
+        if (strchr(parts, '1')) {
+            kvb_tail(tail, kvb_hardware[i], knee);
+        }
+
+        if (strchr(parts, '2')) {
+            worst = fmax(worst, kvb_below(below, kvb_hardware[i], "mixed",
+                                          kvb_mixed, knee));
+            worst = fmax(worst, kvb_below(below, kvb_hardware[i], "chats",
+                                          kvb_chats, chats));
+        }
+
+        if (strchr(parts, '3')) {
+            kvb_goodput(goodput, kvb_hardware[i], knee, good);
+        }
+
+        if (strchr(parts, '4')) {
+            kvb_fair(tenants, kvb_hardware[i], knee, &error, &rise);
+        }
     }
 
     cJSON_AddNumberToObject(json, "below_knee_ttft_ratio", worst);

@@ -1,112 +1,10 @@
 /*
- * What ngx_http_kvroute_queue*.c, _choose.c and _attempt.c do, in virtual time:
- * core/ is linked, not copied.  Each worker has its own heaps and looks for
- * room when one of its own requests ends or begins to answer, and every 4 ms.
+ * The fleet's events in order of time, its engines, and what came of a run.
  */
 
 #include <stdio.h>
 
-#include "fleet.h"
-#include "replica.h"
-
-#include "kvr_index.h"
-#include "kvr_load.h"
-#include "kvr_policy.h"
-#include "kvr_queue.h"
-#include "kvr_registry.h"
-
-
-#define KVQ_TICK      0.004
-#define KVQ_WORKERS   8
-#define KVQ_CAPACITY  (64 * 1024 * 1024)
-#define KVQ_ZONE      (16 * 1024 * 1024)
-#define KVQ_ENTRIES   8192
-
-
-typedef struct kvq_request_s  kvq_request_t;
-typedef struct kvq_s          kvq_t;
-
-
-struct kvq_request_s {
-    kvr_queue_item_t  item;
-    kve_req_t         req;
-
-    kvq_t            *sim;
-    kvq_request_t    *link;
-    uint64_t         *chain;
-    uint32_t          units;
-    uint32_t          stream;
-    uint32_t          worker;
-    uint32_t          replica;
-    uint32_t          reserved;      /* replica */
-    uint64_t          bytes;
-    uint64_t          pending;
-    uint64_t          ahead;
-    double            start;
-    double            given;
-    kvr_lesson_t      lesson;
-    unsigned          held:1;
-    unsigned          gated:1;       /* the queue is long */
-    unsigned          measured:1;
-    unsigned          started:1;
-    unsigned          out:1;         /* turned away */
-};
-
-
-typedef enum {
-    KVQ_ARRIVE,
-    KVQ_FIRST,
-    KVQ_DONE,
-    KVQ_TICKED,
-    KVQ_PROBE,
-    KVQ_TIMEOUT
-} kvq_event_e;
-
-
-typedef struct {
-    double            t;
-    uint64_t          seq;
-    kvq_event_e       type;
-    void             *data;
-} kvq_event_t;
-
-
-struct kvq_s {
-    const kvq_conf_t  *conf;
-    kvq_result_t      *res;
-    double             now;
-
-    kve_replica_t     *replica[KVS_REPLICAS];
-    double             next[KVS_REPLICAS];
-
-    kvr_index_t       *index;
-    kvr_load_t        *load;
-    kvr_registry_t    *registry;
-    kvr_queue_board_t *board;
-    kvr_queue_t        waiting[KVQ_WORKERS];
-    unsigned           ticking[KVQ_WORKERS];
-    uint8_t            tenant[KVQ_STREAMS];
-
-    kvs_rng_t          rng;
-    kvs_rng_t          rng_of[KVQ_STREAMS];
-    uint64_t           serial;
-    uint32_t           given;
-    uint32_t           last[KVS_REPLICAS];
-
-    kvq_event_t       *heap;
-    size_t             nheap, size;
-    uint64_t           seq;
-
-    kvq_request_t     *all;
-    uint32_t           left;          /* measured, not over */
-    uint64_t           prompt, cached;
-    uint32_t           due, done;
-
-    uint64_t           entry[KVQ_ENTRIES];
-};
-
-
-static void kvq_worker_run(kvq_t *q, uint32_t worker);
+#include "fleet_int.h"
 
 
 static void *
@@ -125,7 +23,7 @@ kvq_zeroed(size_t size)
 }
 
 
-static void
+void
 kvq_push(kvq_t *q, double t, kvq_event_e type, void *data)
 {
     size_t       i, parent;
@@ -191,210 +89,14 @@ kvq_pop(kvq_t *q)
 }
 
 
-static uint64_t
+uint64_t
 kvq_ms(kvq_t *q)
 {
     return 100000 + (uint64_t) (q->now * 1000);
 }
 
 
-static uint32_t
-kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
-{
-    uint32_t  i, n;
-
-    n = kvr_min(kvr_chain_entries(rq->units), KVQ_ENTRIES);
-
-    for (i = 0; i < n; i++) {
-        q->entry[i] = rq->chain[kvr_chain_depth(i) - 1];
-    }
-
-    memset(matched, 0, KVS_REPLICAS * sizeof(uint32_t));
-
-    kvr_index_lookup(q->index, q->entry, n, (1ULL << q->conf->replicas) - 1,
-                     matched);
-
-    return n;
-}
-
-
-static void
-kvq_count(kvq_t *q, kvq_request_t *rq, uint32_t replica, int32_t active,
-    int32_t unanswered, int64_t pending)
-{
-    kvr_load_add(q->load, rq->worker, replica, active, pending);
-    kvr_load_add(q->load, rq->worker, kvr_registry_resident(replica),
-                 unanswered, 0);
-}
-
-
-/* as ngx_http_kvroute_capped(); own: its reservation does not count */
-static int
-kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, uint64_t bytes,
-    unsigned own)
-{
-    uint64_t  pending;
-
-    if (q->conf->target == 0) {
-        return 0;
-    }
-
-    pending = kvr_load_get(q->load, replica).pending;
-
-    if (own && rq->held && rq->reserved == replica) {
-        pending -= rq->pending;
-    }
-
-    return kvr_registry_capped(&q->registry->peer[replica], q->conf->target,
-                               pending, bytes, q->conf->probed);
-}
-
-
-/* as ngx_http_kvroute_queue_room() */
-static int
-kvq_room(void *data, kvr_queue_item_t *item)
-{
-    kvq_request_t *rq = data;
-
-    double          cost, least;
-    kvq_t          *q;
-    uint32_t        i, matched[KVS_REPLICAS];
-    uint64_t        held;
-    kvr_load_sum_t  sum;
-
-    q = rq->sim;
-
-    if (item == NULL) {
-        rq->held = 0;
-        kvq_count(q, rq, rq->reserved, -1, -1, -(int64_t) rq->pending);
-        return 1;
-    }
-
-    rq->gated = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, kvq_ms(q))
-                > KVR_QUEUE_LONG * q->conf->replicas;
-
-    for (i = 0;
-         i < q->conf->replicas && kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0);
-         i++)
-    {
-        /* void */
-    }
-
-    if (i == q->conf->replicas) {
-        return 0;
-    }
-
-    kvq_match(q, rq, matched);
-
-    least = INFINITY;
-
-    for (i = 0; i < q->conf->replicas; i++) {
-
-        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
-
-        if (kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 0)) {
-            continue;
-        }
-
-        sum = kvr_load_get(q->load, i);
-
-        cost = kvr_score_cost(sum.pending, rq->bytes - held, sum.active,
-                              kvr_load_get(q->load, kvr_registry_resident(i))
-                              .active, 1);
-
-        if (cost < least) {
-            least = cost;
-            rq->reserved = i;
-            rq->pending = rq->bytes - held;
-        }
-    }
-
-    if (least == INFINITY) {
-        return 0;
-    }
-
-    rq->held = 1;
-    kvq_count(q, rq, rq->reserved, 1, 1, (int64_t) rq->pending);
-
-    return 1;
-}
-
-
-/* get(): as ngx_http_kvroute_choose() and _attempt_begin() */
-static void
-kvq_give(kvq_t *q, kvq_request_t *rq)
-{
-    uint32_t              i, n, matched[KVS_REPLICAS];
-    uint64_t              bytes;
-    kvr_load_sum_t        sum;
-    kvr_decision_t        d;
-    kvr_candidate_t      *c, cand[KVS_REPLICAS];
-    kvr_policy_request_t  req;
-
-    n = kvq_match(q, rq, matched);
-
-    memset(cand, 0, sizeof(cand));
-
-    for (i = 0; i < q->conf->replicas; i++) {
-        c = &cand[i];
-        sum = kvr_load_get(q->load, i);
-
-        c->weight = 1;
-        c->effective_weight = 1;
-        c->active = sum.active;
-        c->pending = sum.pending;
-        c->unanswered = kvr_load_get(q->load, kvr_registry_resident(i)).active;
-        c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
-                             rq->bytes);
-        c->full = kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 1);
-        c->place = i;
-        c->idle = q->given - q->last[i];
-
-        if (rq->held && rq->reserved == i) {
-            c->active--;
-            c->unanswered--;
-            c->pending -= rq->pending;
-        }
-    }
-
-    memset(&req, 0, sizeof(req));
-
-    req.policy = KVR_POLICY_KV_CACHE;
-    req.bytes = rq->bytes;
-    req.random = kvs_rng_next(&q->rng);
-    req.parsed = 1;
-
-    kvr_policy_pick(&req, cand, q->conf->replicas, &d);
-
-    if (rq->held) {
-        (void) kvq_room(rq, NULL);
-    }
-
-    i = d.pick;
-    bytes = rq->bytes - kvr_min(d.matched, rq->bytes);
-
-    rq->replica = i;
-    rq->pending = bytes;
-    rq->given = q->now;
-
-    kvq_count(q, rq, i, 1, 1, (int64_t) bytes);
-
-    rq->ahead = kvr_load_get(q->load, i).pending;
-    q->last[i] = ++q->given;
-
-    kvr_index_learn(q->index, q->entry, n, rq->units, i, matched[i],
-                    &rq->lesson);
-
-    if (q->now >= q->conf->window && q->now < q->conf->length) {
-        q->res->stream[rq->stream].window_work += rq->item.work;
-    }
-
-    kve_replica_submit(q->replica[i], &rq->req, q->now);
-    q->next[i] = kve_replica_next(q->replica[i]);
-}
-
-
-static void
+void
 kvq_over(kvq_t *q, kvq_request_t *rq)
 {
     free(rq->chain);
@@ -403,150 +105,12 @@ kvq_over(kvq_t *q, kvq_request_t *rq)
 }
 
 
-static void
+void
 kvq_reject(kvq_t *q, kvq_request_t *rq, uint32_t *counter)
 {
     rq->out = 1;
     *counter += rq->measured;
     kvq_over(q, rq);
-}
-
-
-/* one in a worker that is due earlier, in the same class and tenant */
-static void
-kvq_order(kvq_t *q, kvq_request_t *rq)
-{
-    uint32_t           i;
-    kvr_queue_item_t  *head;
-
-    for (i = 0; i < q->conf->workers; i++) {
-        head = q->waiting[i].heap[rq->item.class][rq->item.tenant];
-
-        if (head && (int32_t) (head->due - rq->item.due) < 0) {
-            q->res->out_of_order++;
-        }
-    }
-}
-
-
-static void
-kvq_let_in(kvq_t *q, kvq_request_t *rq)
-{
-    kvq_stats_t  *st;
-
-    st = &q->res->stream[rq->stream];
-
-    kvq_order(q, rq);
-
-    st->waited += rq->measured;
-
-    if (rq->measured && q->now - rq->start > st->max_wait) {
-        st->max_wait = q->now - rq->start;
-    }
-
-    kvq_give(q, rq);
-}
-
-
-static void
-kvq_worker_run(kvq_t *q, uint32_t worker)
-{
-    kvr_queue_t       *w;
-    kvr_queue_key_t    key;
-    kvr_queue_item_t  *item;
-
-    w = &q->waiting[worker];
-
-    kvr_queue_publish(q->board, worker, w, kvq_ms(q));
-
-    for ( ;; ) {
-        item = kvr_queue_first(w, q->board, &key);
-
-        if (item == NULL
-            || kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room,
-                               item)
-               != KVR_OK)
-        {
-            return;
-        }
-
-        kvq_let_in(q, (kvq_request_t *) item);
-    }
-}
-
-
-/* as ngx_http_kvroute_queue_enter() */
-static void
-kvq_enter(kvq_t *q, kvq_request_t *rq)
-{
-    uint32_t             i, best, wait, matched[KVS_REPLICAS];
-    uint64_t             now;
-    kvq_stats_t         *st;
-    const kvq_stream_t  *s;
-    kvr_queue_t         *w;
-    kvr_queue_item_t    *item;
-
-    s = &q->conf->stream[rq->stream];
-    st = &q->res->stream[rq->stream];
-    now = kvq_ms(q);
-    w = &q->waiting[rq->worker];
-
-    kvq_match(q, rq, matched);
-
-    best = 0;
-
-    for (i = 0; i < q->conf->replicas; i++) {
-        best = kvr_max(best, matched[i]);
-    }
-
-    kvr_queue_item(&rq->item, now, s->class, q->tenant[rq->stream], s->weight,
-                   rq->bytes - kvr_min((uint64_t) best * KVS_UNIT_BYTES,
-                                       rq->bytes),
-                   s->deadline);
-
-    if (!q->conf->queue) {
-        kvq_give(q, rq);
-        return;
-    }
-
-    if (kvr_queue_admit(q->board, rq->worker, w, &rq->item, now, kvq_room, rq)
-        == KVR_OK)
-    {
-        kvq_give(q, rq);
-        return;
-    }
-
-    if (kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now) >= q->conf->max)
-    {
-        item = kvr_queue_last(w, s->class);
-        item = item ? item : kvr_queue_rival(w, &rq->item);
-
-        if (item == NULL) {
-            kvq_reject(q, rq, &st->full);
-            return;
-        }
-
-        kvr_queue_remove(w, item);
-        kvq_reject(q, (kvq_request_t *) item,
-                   &q->res->stream[((kvq_request_t *) item)->stream].shed);
-    }
-
-    wait = q->conf->timeout;
-
-    if (s->deadline) {
-        wait = kvr_min(wait, s->deadline);
-    }
-
-    kvr_queue_insert(w, q->board, &rq->item);
-    kvr_queue_publish(q->board, rq->worker, w, now);
-
-    kvq_push(q, q->now + wait / 1000.0, KVQ_TIMEOUT, rq);
-
-    if (!q->ticking[rq->worker]) {
-        q->ticking[rq->worker] = 1;
-        kvq_push(q, q->now + KVQ_TICK, KVQ_TICKED,
-                 (void *) (uintptr_t) rq->worker);
-    }
 }
 
 
@@ -624,8 +188,8 @@ kvq_first(kvq_t *q, kvq_request_t *rq)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
-    kvr_registry_rate(&q->registry->peer[rq->replica], rq->ahead,
-                      (uint64_t) ((q->now - rq->given) * 1000));
+    kvr_pace_first(&q->registry->peer[rq->replica].pace, rq->ahead,
+                   (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
 
     if (rq->measured) {
         ttft = q->now - rq->start;
@@ -878,8 +442,8 @@ kvq_finish(kvq_t *q)
     q->res->span = q->conf->length - q->conf->window;
 
     for (i = 0; i < q->conf->replicas; i++) {
-        q->res->rate += kvr_get(&q->registry->peer[i].rate)
-                        * 1000ULL / KVR_REGISTRY_RATE / q->conf->replicas;
+        q->res->rate += kvr_get(&q->registry->peer[i].pace.rate)
+                        * 1000ULL / KVR_PACE_RATE / q->conf->replicas;
         kve_replica_destroy(q->replica[i]);
     }
 

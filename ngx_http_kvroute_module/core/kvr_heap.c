@@ -7,6 +7,10 @@
 #include "kvr_heap.h"
 
 
+/* looked at for each that is asked for */
+#define KVR_HEAP_LOOKS  4
+
+
 kvr_queue_item_t *
 kvr_heap_meld(kvr_queue_item_t *a, kvr_queue_item_t *b)
 {
@@ -77,4 +81,30 @@ kvr_heap_pairs(kvr_queue_item_t *list)
     }
 
     return a;
+}
+
+
+uint32_t
+kvr_heap_before(kvr_queue_item_t *heap, uint32_t due, kvr_queue_item_t **item,
+    uint32_t n)
+{
+    uint32_t           i, k, looks;
+    kvr_queue_item_t  *child;
+
+    item[0] = heap;
+    looks = KVR_HEAP_LOOKS * n;
+
+    for (i = 0, k = 1; i < k && k < n; i++) {
+
+        for (child = item[i]->child;
+             child && k < n && looks > 0;
+             child = child->next, looks--)
+        {
+            if ((int32_t) (child->due - due) < 0) {
+                item[k++] = child;
+            }
+        }
+    }
+
+    return k;
 }

@@ -11,10 +11,6 @@
 #define KVR_QUEUE_RETRY_MAX 60       /* s */
 #define KVR_QUEUE_RATE_MS   10000    /* that the rate looks back */
 
-/* a claim: class, due, and when it was made, as far as it fits */
-#define KVR_QUEUE_SEEN_BITS 24
-#define KVR_QUEUE_SEEN_MASK ((1ULL << KVR_QUEUE_SEEN_BITS) - 1)
-
 
 static kvr_queue_key_t kvr_queue_key(kvr_queue_board_t *board,
     kvr_queue_item_t *item);
@@ -25,9 +21,6 @@ static int kvr_queue_others(kvr_queue_board_t *board, uint32_t row,
     unsigned class, kvr_queue_key_t key, uint64_t now);
 static uint32_t kvr_queue_sum(kvr_queue_board_t *board, unsigned class,
     unsigned apart, uint64_t now);
-static uint64_t kvr_queue_claim_word(kvr_queue_item_t *item);
-static int kvr_queue_claim_before(uint64_t claim, uint64_t word,
-    uint64_t now);
 static void kvr_queue_charge(kvr_queue_board_t *board,
     kvr_queue_item_t *item, uint64_t now);
 
@@ -194,6 +187,35 @@ kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
 }
 
 
+uint32_t
+kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
+    kvr_queue_item_t **near, uint32_t n)
+{
+    int32_t            age;
+    uint32_t           i, k;
+    kvr_queue_item_t  *next;
+
+    age = (int32_t) ((uint32_t) now - item->arrival);
+    age = kvr_max(age, 0);
+
+    n = kvr_heap_before(item, item->due + KVR_QUEUE_PASS + (uint32_t) age / 2,
+                        near, n);
+
+    for (i = 1; i < n; i++) {
+        next = near[i];
+
+        for (k = i; k > 1 && (int32_t) (next->due - near[k - 1]->due) < 0; k--)
+        {
+            near[k] = near[k - 1];
+        }
+
+        near[k] = next;
+    }
+
+    return n;
+}
+
+
 kvr_queue_item_t *
 kvr_queue_last(kvr_queue_t *q, unsigned class)
 {
@@ -341,7 +363,8 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
 
         sequence = atomic_load(&board->sequence);
 
-        key = kvr_queue_key(board, item);
+        key = kvr_queue_key(board, mine ? q->heap[item->class][item->tenant]
+                                        : item);
 
         if (!mine) {
             first = kvr_queue_first(q, board, &k);
@@ -473,93 +496,6 @@ kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
     }
 
     return n;
-}
-
-
-void
-kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
-    kvr_queue_item_t *item, uint64_t now)
-{
-    uint64_t           word, claim;
-    _Atomic uint64_t  *c;
-
-    if (peer >= KVR_QUEUE_PEERS) {
-        return;
-    }
-
-    c = &board->claim[peer];
-    word = kvr_queue_claim_word(item);
-    claim = kvr_get(c);
-
-    if (!kvr_queue_claim_before(claim, word, now)) {
-        (void) atomic_compare_exchange_strong(c, &claim, word
-                                              | (now & KVR_QUEUE_SEEN_MASK));
-    }
-}
-
-
-void
-kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
-    kvr_queue_item_t *item)
-{
-    uint64_t           claim;
-    _Atomic uint64_t  *c;
-
-    if (peer >= KVR_QUEUE_PEERS) {
-        return;
-    }
-
-    c = &board->claim[peer];
-    claim = kvr_get(c);
-
-    if ((claim & ~KVR_QUEUE_SEEN_MASK) == kvr_queue_claim_word(item)) {
-        (void) atomic_compare_exchange_strong(c, &claim, 0);
-    }
-}
-
-
-int
-kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
-    kvr_queue_item_t *item, uint64_t now)
-{
-    return peer < KVR_QUEUE_PEERS
-           && kvr_queue_claim_before(kvr_get(&board->claim[peer]),
-                                     kvr_queue_claim_word(item), now);
-}
-
-
-static uint64_t
-kvr_queue_claim_word(kvr_queue_item_t *item)
-{
-    return (uint64_t) (item->class + 1) << 56
-           | (uint64_t) item->due << KVR_QUEUE_SEEN_BITS;
-}
-
-
-/* whether a claim that is not too old comes before an item */
-static int
-kvr_queue_claim_before(uint64_t claim, uint64_t word, uint64_t now)
-{
-    uint32_t  age;
-
-    age = (uint32_t) ((now - claim) & KVR_QUEUE_SEEN_MASK);
-
-    /* clocks of processes differ a little: it may be from the future */
-
-    if (claim == 0
-        || (age > KVR_QUEUE_STALE
-            && age < KVR_QUEUE_SEEN_MASK - KVR_QUEUE_STALE))
-    {
-        return 0;
-    }
-
-    if (claim >> 56 != word >> 56) {
-        return claim >> 56 < word >> 56;
-    }
-
-    return (int32_t) ((uint32_t) (claim >> KVR_QUEUE_SEEN_BITS)
-                      - (uint32_t) (word >> KVR_QUEUE_SEEN_BITS))
-           < 0;
 }
 
 

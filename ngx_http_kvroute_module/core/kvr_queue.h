@@ -21,6 +21,13 @@
  * only by those that arrive within work / KVR_QUEUE_AGING of it: that is its
  * aging bound, and the order of two requests never changes while they wait.
  *
+ * The first one of its tenant may also be passed by one that finds more of its
+ * own prompt where there is room than the first finds of its own
+ * (kvr_queue_near): by those that are due no more than KVR_QUEUE_PASS and half
+ * of what it has waited later, which adds that to the bound.  Without it what
+ * peers hold counts for little past the knee, as each that has room takes
+ * whoever is first (bench/queue: a tenth of the throughput).
+ *
  * Turns are virtual time, as in start-time fair queueing (Goyal, Vin, Cheng:
  * SIGCOMM 96): what a tenant is given moves its turn on by work / weight, and
  * one that comes back from being idle begins where the class is now.  In the
@@ -53,7 +60,9 @@
 #define KVR_QUEUE_STALE     250      /* ms */
 #define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
 #define KVR_QUEUE_PEERS     64
-#define KVR_QUEUE_LONG      2        /* waiting, for each peer */
+#define KVR_QUEUE_LONG      1        /* waiting, for each peer */
+#define KVR_QUEUE_PASS      2000     /* ms, and half of what it has waited */
+#define KVR_QUEUE_NEAR      16
 
 
 typedef struct kvr_queue_item_s  kvr_queue_item_t;
@@ -167,6 +176,24 @@ void kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item);
 kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
     kvr_queue_key_t *key);
 
+/*
+ * Those of the same class and tenant that may be let in before an item that is
+ * the first of them, by due, itself among them; up to n, at least 1.  Not all
+ * of a long queue are looked at.
+ */
+uint32_t kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
+    kvr_queue_item_t **near, uint32_t n);
+
+/*
+ * Whether an item may still wait for a better place than there is: for twice as
+ * long as its size lets others pass it.
+ */
+static inline int
+kvr_queue_young(const kvr_queue_item_t *item, uint64_t now)
+{
+    return (uint32_t) now - item->arrival < 2 * item->work / KVR_QUEUE_AGING;
+}
+
 /* one to be turned away for another of a class above it, or NULL */
 kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
 
@@ -185,7 +212,8 @@ void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
 /*
  * Lets an item in if none that waits anywhere comes before it and there is
  * room; else returns KVR_DECLINED.  The item may be waiting here, and is taken
- * out then, or have just arrived.
+ * out then, or have just arrived.  One that waits is taken for the first of its
+ * class and tenant: kvr_queue_near() says which others may stand for it.
  */
 int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);

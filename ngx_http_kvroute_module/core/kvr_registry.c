@@ -7,9 +7,6 @@
 #include "kvr_registry.h"
 
 
-/* bytes that take longer to compute than the rest of a request */
-#define KVR_REGISTRY_RATE_MIN  8192
-
 /* of the cache: below it there is room for what has to be taken anyway */
 #define KVR_REGISTRY_USED_MIN  0.5
 
@@ -114,6 +111,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->draining, 0);
 
     kvr_signal_reset(&peer->signal);
+    kvr_pace_reset(&peer->pace);
     memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);
@@ -332,41 +330,13 @@ kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
 }
 
 
-void
-kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms)
-{
-    uint32_t  rate, sample;
-
-    if (bytes < KVR_REGISTRY_RATE_MIN) {
-        return;
-    }
-
-    bytes = kvr_min(bytes * KVR_REGISTRY_RATE / kvr_max(ms, 1), INT32_MAX);
-
-    sample = (uint32_t) bytes;
-    rate = kvr_get(&peer->rate);
-
-    if (rate == 0 || sample > rate) {
-        rate = rate ? rate + (sample - rate) / 8 : sample;
-
-    } else {
-        rate -= (rate - sample) / 64;
-    }
-
-    kvr_set(&peer->rate, kvr_max(rate, 1));
-}
-
-
 int
 kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
-    uint64_t bytes, int fresh)
+    uint64_t bytes, int fresh, uint64_t now)
 {
-    double    context, used;
-    uint64_t  cap;
+    double  context, used;
 
-    cap = kvr_get(&peer->rate) * target / KVR_REGISTRY_RATE;
-
-    if (cap && pending >= cap) {
+    if (kvr_pace_full(&peer->pace, target, pending, now)) {
         return 1;
     }
 

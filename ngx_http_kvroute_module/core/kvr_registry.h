@@ -28,6 +28,7 @@
 #include "kvr_index.h"
 #include "kvr_loop.h"
 #include "kvr_model.h"
+#include "kvr_pace.h"
 #include "kvr_signal.h"
 #include "kvr_stats.h"
 
@@ -40,7 +41,6 @@
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
 #define KVR_REASONS             24
-#define KVR_REGISTRY_RATE       16       /* of a rate: one byte a ms */
 
 
 typedef struct {
@@ -50,11 +50,11 @@ typedef struct {
     _Atomic uint32_t   life;         /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   draining;
-    _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
     kvr_signal_t       signal;
     kvr_loop_t         loop;
+    kvr_pace_t         pace;
 } kvr_peer_t;
 
 
@@ -117,22 +117,15 @@ kvr_registry_column(uint32_t seat)
 
 
 /*
- * Tells how long a peer took to prefill so many bytes, those that were waiting
- * there before included.  The rate kept is near the upper end of what is seen:
- * small prompts take longer than their bytes.
- */
-void kvr_registry_rate(kvr_peer_t *peer, uint64_t bytes, uint64_t ms);
-
-/*
  * Whether a peer has as much as it should have, with max_pending=auto.  That is
- * the bytes that it is known to prefill in target ms.  And, by the word of its
- * engine if that is fresh, what still fits in its cache: past that requests wait
- * inside, in no order, until others have ended.  pending: bytes not prefilled;
- * bytes: of all of the prompt to come, 0 if the cache does not matter.  What is
- * not known holds up nobody.
+ * what kvr_pace_full() says.  And, by the word of its engine if that is fresh,
+ * what still fits in its cache: past that requests wait inside, in no order,
+ * until others have ended.  pending: bytes not prefilled; bytes: of all of the
+ * prompt to come, 0 if the cache does not matter.  What is not known holds up
+ * nobody.
  */
 int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
-    uint64_t bytes, int fresh);
+    uint64_t bytes, int fresh, uint64_t now);
 
 
 /*

@@ -561,6 +561,108 @@ START_TEST(test_queue_processes)
 END_TEST
 
 
+/* which may pass the first one, and that they are let in by its place */
+START_TEST(test_queue_near)
+{
+    int               left;
+    unsigned          i, k, n, late;
+    uint64_t          now;
+    util_rng_t        r;
+    kvr_queue_t       q;
+    kvr_queue_key_t   key;
+    kvr_queue_item_t  item[ITEMS], *first, *near[KVR_QUEUE_NEAR];
+
+    util_seed(&r, "near", 0);
+    memset(&q, 0, sizeof(q));
+
+    for (i = 0; i < ITEMS; i++) {
+        kvr_queue_item(&item[i], 1000 + util_below(&r, 20000), 3, 0, 1,
+                       util_below(&r, 100000), 0);
+        kvr_queue_insert(&q, board, &item[i]);
+    }
+
+    now = 30000;
+    late = 0;
+
+    for (k = 0; k < ITEMS; k++) {
+        first = kvr_queue_first(&q, board, &key);
+        n = kvr_queue_near(first, now, near, KVR_QUEUE_NEAR);
+
+        util_check(n >= 1 && n <= KVR_QUEUE_NEAR, "%u of them", n);
+        util_check(near[0] == first, "the first is not first");
+
+        for (i = 1; i < n; i++) {
+            util_check(near[i]->waiting, "not there");
+            util_check((int32_t) (near[i]->due - near[i - 1]->due) >= 0,
+                       "not in order");
+            util_check(near[i]->due - first->due
+                       < KVR_QUEUE_PASS + (now - first->arrival) / 2,
+                       "due %u ms after it", near[i]->due - first->due);
+        }
+
+        late += n > 1;
+        left = 1;
+
+        util_check(kvr_queue_admit(board, 0, &q, near[n - 1], now, room, &left)
+                   == KVR_OK, "admitted");
+        util_check(!near[n - 1]->waiting, "it waits no more");
+    }
+
+    util_check(q.n == 0, "%u left", q.n);
+    util_check(late > ITEMS / 2, "%u could have been passed", late);
+
+    /* another process's comes between: nobody here may stand for the first */
+
+    kvr_queue_item(&item[0], 1000, 3, 0, 1, 0, 0);
+    kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);
+    kvr_queue_insert(&q, board, &item[0]);
+    kvr_queue_insert(&q, board, &item[1]);
+
+    first = kvr_queue_first(&q, board, &key);
+    util_check(first == &item[0], "the first of two");
+
+    kvr_set(&board->rows, 2);
+    kvr_set(&board->row[1].seen, now);
+    kvr_set(&board->row[1].key[3], (key & ~0xffffffffULL) | 1200);
+    kvr_set(&board->row[1].depth[3], 1);
+    left = 1;
+
+    util_check(kvr_queue_admit(board, 0, &q, &item[1], now, room, &left)
+               == KVR_OK, "the first is before the other");
+    util_check(kvr_queue_admit(board, 0, &q, &item[0], now, room, &left)
+               == KVR_DECLINED, "no room");
+
+    left = 1;
+    kvr_queue_remove(&q, &item[0]);
+    kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);
+    kvr_queue_insert(&q, board, &item[1]);
+
+    (void) kvr_queue_first(&q, board, &key);
+    kvr_set(&board->row[1].key[3], (key & ~0xffffffffULL) | 1200);
+
+    util_check(kvr_queue_admit(board, 0, &q, &item[1], now, room, &left)
+               == KVR_DECLINED, "the other's is before it");
+    kvr_queue_remove(&q, &item[1]);
+}
+END_TEST
+
+
+START_TEST(test_queue_young)
+{
+    kvr_queue_item_t  item;
+
+    kvr_queue_item(&item, 1000, 3, 0, 1, 64 * 500, 60000);
+
+    util_check(kvr_queue_young(&item, 1000), "at first");
+    util_check(kvr_queue_young(&item, 1999), "for a second");
+    util_check(!kvr_queue_young(&item, 2000), "no longer");
+
+    kvr_queue_item(&item, 1000, 3, 0, 1, 0, 0);
+    util_check(!kvr_queue_young(&item, 1000), "with no work not at all");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -579,6 +681,8 @@ main(void)
     tcase_add_test(tc, test_queue_comes_back);
     tcase_add_test(tc, test_queue_retry_after);
     tcase_add_test(tc, test_queue_claims);
+    tcase_add_test(tc, test_queue_near);
+    tcase_add_test(tc, test_queue_young);
     tcase_add_test(tc, test_queue_processes);
     suite_add_tcase(s, tc);
 

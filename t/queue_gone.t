@@ -1,0 +1,239 @@
+#!/usr/bin/perl
+
+# Those that wait and whose client or worker goes: streams of HTTP/2 that are
+# reset, connections of HTTP/2 that end, and worker_shutdown_timeout.
+
+use strict;
+use warnings;
+
+use FindBin;
+use IO::Select;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend('B0');
+
+$t->{vars}{H2} = $t->port();
+
+my $h2 = $t->version() >= '001025001' ? 'http2 on;' : '';
+my $listen_h2 = $h2 ? '' : ' http2';
+
+$t->conf(<<"EOF");
+worker_shutdown_timeout 1s;
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+
+    log_format q '\$request_uri \$status \$kvroute_queue_status';
+    access_log access.log q;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=60s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        listen 127.0.0.1:%%H2%%$listen_h2;
+        $h2
+        location / { proxy_pass http://u; }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+my $seed = 300;
+
+sub queue { my $s = $t->status(); return $s ? $s->{upstreams}{u}{queue} : {} }
+
+sub waiting {
+    my ($n) = @_;
+    return wait_for(sub { (queue()->{size} // -1) == $n });
+}
+
+sub inside { return wait_for(sub { (($t->load())[0] // 0) == 1 }) }
+
+sub gone {
+    my $n = 0;
+    $n += $_->{gone} for @{queue()->{classes}};
+    return $n;
+}
+
+sub logged {
+    my ($re, $n, $name) = @_;
+    ok(wait_for(sub { $n == (() = $t->access_log() =~ /$re/mg) }),
+       "logged: $name") or diag($t->access_log());
+}
+
+sub served {
+    my ($uri) = @_;
+    return scalar grep { $_ eq $uri } $t->backend_log('B0');
+}
+
+sub held {
+    my ($uri, $file) = @_;
+    return $t->start("POST $uri", chat(text(1000, $seed++)),
+                     headers => { 'X-B0' => "wait $file" });
+}
+
+# --- HTTP/2, as much of it as is needed
+
+sub frame {
+    my ($type, $flags, $stream, $payload) = @_;
+
+    return substr(pack('N', length $payload), 1)
+           . pack('CCN', $type, $flags, $stream) . $payload;
+}
+
+# literals without indexing and without Huffman's code
+
+sub hpack {
+    my $out = '';
+
+    while (my ($name, $value) = splice @_, 0, 2) {
+        $out .= "\0" . pack('C/a* C/a*', $name, $value);
+    }
+
+    return $out;
+}
+
+sub h2_connect {
+    my $s = $t->connect($t->{vars}{H2}) or die "connect: $!";
+
+    syswrite $s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, '');
+
+    return $s;
+}
+
+sub h2_post {
+    my ($s, $stream, $uri, $file) = @_;
+
+    my $body = chat(text(1000, $seed++));
+
+    syswrite $s, frame(1, 4, $stream,
+                       hpack(':method', 'POST', ':scheme', 'http',
+                             ':path', $uri, ':authority', 'localhost',
+                             'content-type', 'application/json',
+                             'x-b0', "wait $file"))
+                 . frame(0, 1, $stream, $body);
+}
+
+# the status of a stream, when it is over
+
+sub h2_status {
+    my ($s, $stream) = @_;
+
+    my ($data, $status) = ('', 0);
+
+    while (1) {
+        if (length $data >= 9) {
+            my $size = unpack('N', "\0" . substr($data, 0, 3));
+            my ($type, $flags, $id) = unpack 'x3 CCN', $data;
+
+            if (length $data >= 9 + $size) {
+                my $payload = substr($data, 9, $size);
+                substr($data, 0, 9 + $size, '');
+
+                next if $id != $stream;
+
+                # :status 200 stands in the static table
+
+                $status = 200 if $type == 1 && $payload =~ /\x88/;
+                return $status if $flags & 1 && $type <= 1;
+                return -1 if $type == 3;
+                next;
+            }
+        }
+
+        return 0 unless IO::Select->new($s)->can_read(60)
+                        && sysread $s, $data, 65536, length $data;
+    }
+}
+
+# a stream that is reset leaves the queue, and its neighbour stays
+
+{
+    my $first = held('/h/first', 'h0');
+    ok(inside(), 'HTTP/2: one is inside');
+
+    my $s = h2_connect();
+
+    h2_post($s, 1, '/h/reset', 'h0');
+    ok(waiting(1), 'HTTP/2: one waits');
+    h2_post($s, 3, '/h/stays', 'h0');
+    ok(waiting(2), 'HTTP/2: two wait on one connection');
+
+    syswrite $s, frame(3, 0, 1, pack('N', 8));
+    ok(waiting(1), 'HTTP/2: the one that was reset has left');
+    is(gone(), 1, 'HTTP/2: counted');
+    logged(qr{^/h/reset 499 aborted}m, 1, 'reset');
+
+    $t->step('h0');
+
+    is($t->finish($first)->{status}, 200, 'HTTP/2: the first is answered');
+    is(h2_status($s, 3), 200, 'HTTP/2: its neighbour is answered');
+    is(served('/h/reset'), 0, 'HTTP/2: the peer has not seen it');
+    is(served('/h/stays'), 1, 'HTTP/2: but the other one');
+    ok($t->idle(), 'HTTP/2: nothing is counted');
+}
+
+# a connection that ends takes all its streams along
+
+{
+    my $first = held('/c/first', 'c0');
+    ok(inside(), 'HTTP/2 connection: one is inside');
+
+    my $s = h2_connect();
+
+    h2_post($s, $_, '/c/gone', 'c0') for 1, 3, 5;
+    ok(waiting(3), 'HTTP/2 connection: three wait');
+
+    close $s;
+    ok(waiting(0), 'HTTP/2 connection: all of them have left');
+    is(gone(), 4, 'HTTP/2 connection: counted');
+    logged(qr{^/c/gone 499 aborted}m, 3, 'connection closed');
+
+    $t->step('c0');
+    is($t->finish($first)->{status}, 200, 'HTTP/2 connection: answered');
+    is(served('/c/gone'), 0, 'HTTP/2 connection: the peer saw none');
+    ok($t->idle(), 'HTTP/2 connection: nothing is counted');
+}
+
+# workers that may not wait any longer: what they have is cut, and only that
+
+{
+    my @old = $t->active_workers();
+    my @cut = held('/w/first', 'w0');
+    ok(inside(), 'shutdown: one is inside');
+
+    push @cut, map { held("/w/old$_", 'w0') } 1 .. 4;
+    ok(waiting(4), 'shutdown: four wait');
+
+    $t->reload();
+
+    ok(wait_for(sub {
+        my %now = map { $_ => 1 } $t->workers();
+        return !grep { $now{$_} } @old;
+    }), 'shutdown: the old workers are gone');
+
+    is($t->finish($_)->{status}, 0, 'shutdown: cut') for @cut;
+
+    ok($t->idle(), 'shutdown: nothing is counted');
+    ok(waiting(0), 'shutdown: nobody waits');
+    is(served("/w/old$_"), 0, "shutdown: old$_ was not served") for 1 .. 4;
+
+    # a reservation that was cut with them would leave no room
+
+    $t->step('w0');
+    is($t->finish(held('/w/new', 'w0'))->{status}, 200,
+       'shutdown: the next one is served');
+    is(served('/w/new'), 1, 'shutdown: once');
+}
+
+$t->done();

@@ -1,0 +1,216 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_pace: how fast a peer prefills, what it has left, and Little's law. */
+
+
+#include "util.h"
+#include "kvr_pace.h"
+
+
+#define START   4294960000ULL      /* 32 bits of ms wrap in between */
+
+
+static kvr_pace_t  pace;
+
+
+static void
+setup(void)
+{
+    memset((void *) &pace, 0, sizeof(kvr_pace_t));
+}
+
+
+static int
+near(double a, double b, double part)
+{
+    return fabs(a - b) <= part * fabs(b);
+}
+
+
+/* one prompt of 50 KB a second, prefilled at 100 KB/s, in flight for 3 s */
+static uint64_t
+steady(unsigned seconds, uint64_t now)
+{
+    unsigned  i;
+    uint64_t  left;
+
+    for (i = 0; i < seconds; i++) {
+        left = kvr_pace_give(&pace, 50000, 0, now);
+        util_check(left == 50000, "left %u", (unsigned) left);
+
+        kvr_pace_first(&pace, left, 500, now + 500);
+        kvr_pace_sample(&pace, 3);
+        kvr_pace_end(&pace, 3000, now + 600);
+
+        now += 1000;
+    }
+
+    return now;
+}
+
+
+START_TEST(test_pace_unknown)
+{
+    kvr_pace_load_t  load;
+
+    util_check(kvr_pace_left(&pace, 1000, START) == 1000, "left");
+    util_check(!kvr_pace_full(&pace, 1000, 1ULL << 30, START), "full");
+
+    kvr_pace_load(&pace, START, &load);
+
+    util_check(load.rate == 0 && load.utilization == 0 && load.latency == 0
+               && load.expected == 0, "load");
+
+    /* too small to tell a rate */
+
+    kvr_pace_first(&pace, 8000, 10, START);
+    kvr_pace_load(&pace, START, &load);
+    util_check(load.rate == 0, "rate %f", load.rate);
+}
+END_TEST
+
+
+START_TEST(test_pace_rate)
+{
+    unsigned         i;
+    kvr_pace_load_t  load;
+
+    kvr_pace_first(&pace, 100000, 1000, START);
+    kvr_pace_load(&pace, START, &load);
+    util_check(near(load.rate, 100000, 0.01), "first %f", load.rate);
+
+    /* slower ones pull it down less than faster ones up */
+
+    kvr_pace_first(&pace, 50000, 1000, START);
+    kvr_pace_load(&pace, START, &load);
+    util_check(load.rate > 98000 && load.rate < 100000, "down %f", load.rate);
+
+    for (i = 0; i < 50; i++) {
+        kvr_pace_first(&pace, 200000, 1000, START);
+    }
+
+    kvr_pace_load(&pace, START, &load);
+    util_check(near(load.rate, 200000, 0.01), "up %f", load.rate);
+
+    kvr_pace_reset(&pace);
+    kvr_pace_load(&pace, START, &load);
+    util_check(load.rate == 0, "reset %f", load.rate);
+}
+END_TEST
+
+
+START_TEST(test_pace_left)
+{
+    uint64_t  left;
+
+    kvr_pace_first(&pace, 100000, 1000, START);     /* 100 bytes a ms */
+
+    left = kvr_pace_give(&pace, 60000, 0, START);
+    util_check(left == 60000, "its own: %u", (unsigned) left);
+
+    left = kvr_pace_left(&pace, 60000, START + 200);
+    util_check(left == 40000, "after 200 ms: %u", (unsigned) left);
+
+    /* the next one finds the rest of it */
+
+    left = kvr_pace_give(&pace, 30000, 60000, START + 200);
+    util_check(left == 70000, "both: %u", (unsigned) left);
+
+    /* stuck: no more than the largest, as it fades, is taken to be done */
+
+    left = kvr_pace_left(&pace, 90000, START + 600000);
+    util_check(left == 90000 - (60000 - 60000 / 16), "stuck: %u",
+               (unsigned) left);
+
+    /* it goes on */
+
+    kvr_pace_first(&pace, 60000, 600, START + 600);
+    left = kvr_pace_left(&pace, 30000, START + 700);
+    util_check(left == 20000, "the second: %u", (unsigned) left);
+
+    /* another process's clock is ahead */
+
+    left = kvr_pace_left(&pace, 30000, START + 590);
+    util_check(left == 30000, "before: %u", (unsigned) left);
+
+    util_check(kvr_pace_left(&pace, 100, START + 900) == 0, "none is left");
+}
+END_TEST
+
+
+START_TEST(test_pace_full)
+{
+    kvr_pace_first(&pace, 100000, 1000, START);
+    kvr_pace_give(&pace, 120000, 0, START);
+
+    /* for 1 s: until there are 500 ms left, 50 KB */
+
+    util_check(kvr_pace_full(&pace, 1000, 120000, START), "at first");
+    util_check(kvr_pace_full(&pace, 1000, 120000, START + 690), "690 ms");
+    util_check(!kvr_pace_full(&pace, 1000, 120000, START + 710), "710 ms");
+    util_check(!kvr_pace_full(&pace, 3000, 120000, START), "for 3 s");
+
+    /* however long it is stuck, a second one closes it */
+
+    kvr_pace_give(&pace, 120000, 120000, START + 710);
+    util_check(kvr_pace_full(&pace, 1000, 240000, START + 900000), "stuck");
+}
+END_TEST
+
+
+START_TEST(test_pace_little)
+{
+    uint64_t         now;
+    kvr_pace_load_t  load;
+
+    now = steady(300, START);
+    kvr_pace_load(&pace, now - 400, &load);
+
+    util_check(near(load.rate, 100000, 0.01), "rate %f", load.rate);
+    util_check(near(load.utilization, 0.5, 0.05), "utilization %f",
+               load.utilization);
+    util_check(near(load.ends, 1, 0.05), "ends %f", load.ends);
+    util_check(near(load.latency, 3, 0.01), "latency %f", load.latency);
+    util_check(near(load.expected, load.ends * load.latency, 0.001),
+               "law %f", load.expected);
+    util_check(near(load.active, 3, 0.02), "active %f", load.active);
+    util_check(near(load.expected, load.active, 0.05), "expected %f",
+               load.expected);
+
+    /* counted, but nothing ends: what is expected fades, what is seen stays */
+
+    for (unsigned i = 0; i < 300; i++) {
+        kvr_pace_sample(&pace, 3);
+    }
+
+    kvr_pace_load(&pace, now + 300000, &load);
+    util_check(load.expected < 0.1 * load.active, "leak: %f of %f",
+               load.expected, load.active);
+    util_check(load.utilization < 0.06, "idle: %f", load.utilization);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    TCase  *tc;
+    Suite  *s;
+
+    s = suite_create("pace");
+    tc = tcase_create("pace");
+
+    tcase_add_checked_fixture(tc, setup, NULL);
+    tcase_add_test(tc, test_pace_unknown);
+    tcase_add_test(tc, test_pace_rate);
+    tcase_add_test(tc, test_pace_left);
+    tcase_add_test(tc, test_pace_full);
+    tcase_add_test(tc, test_pace_little);
+    suite_add_tcase(s, tc);
+
+    return util_run(s);
+}
