@@ -19,6 +19,10 @@ DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
               check pkg-config libevent-dev perl python3 curl \
               dpkg-dev patch
 
+# and what tests look at documentation and examples with
+
+TEST_DEPS  := aspell aspell-en yamllint
+
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 
@@ -31,18 +35,23 @@ help:           ## this list
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
 
 
-.PHONY: deps
+.PHONY: deps test-deps
 deps:           ## installs what is missing, with apt (sudo unless root)
+test-deps: DEPS += $(TEST_DEPS)
+
+deps test-deps:
 	@missing=; for p in $(DEPS); do \
 		dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null \
 			| grep -qx installed || missing="$$missing $$p"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		echo "installing:$$missing"; \
+		mkdir -p $(BUILD); \
 		export DEBIAN_FRONTEND=noninteractive; \
-		$(SUDO) apt-get update -qq \
-		&& $(SUDO) apt-get install -y -qq --no-install-recommends \
-			$$missing >/dev/null; \
+		{ $(SUDO) apt-get update -qq \
+		  && $(SUDO) apt-get install -y -qq --no-install-recommends \
+			$$missing; } >$(BUILD)/deps.log 2>&1 \
+		|| { cat $(BUILD)/deps.log; exit 1; }; \
 	fi
 
 
@@ -83,8 +92,25 @@ unit: unit-build ## builds and runs the unit tests
 	@t/run unit
 
 
+# not by installing the package, which would run a server
+
+.PHONY: promtool
+promtool: $(BUILD)/promtool  ## what checks metrics and alert rules (19 MB)
+
+$(BUILD)/promtool:
+	@mkdir -p $(BUILD)/prometheus
+	@cd $(BUILD)/prometheus && rm -f *.deb \
+	&& { apt-get download -qq prometheus 2>/dev/null \
+	     || { $(SUDO) apt-get update -qq \
+	          && apt-get download -qq prometheus 2>/dev/null; }; } \
+	&& dpkg-deb --fsys-tarfile prometheus_*.deb \
+	   | tar -x --strip-components=3 -C .. ./usr/bin/promtool \
+	&& rm -r ../prometheus && touch ../promtool
+
+
 .PHONY: test
-test: deps      ## all tests: unit, integration, sanitizers (under 10 minutes)
+test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
+	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
 	@$(MAKE) -s -j$(NPROC) build engine engine-tests unit-build \
 		fuzz-build $(BUILD)/bench/sim/rivals_test
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
@@ -102,7 +128,8 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 
 
 .PHONY: matrix
-matrix: deps    ## integration tests against each nginx in use (build/matrix)
+matrix: test-deps ## integration tests against each nginx in use (build/matrix)
+	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
 	@$(MAKE) -s build engine
 	@t/matrix/run
 

@@ -30,6 +30,10 @@ NGINX = (os.environ.get("NGINX_BIN") or shutil.which("nginx")
 MODULE = (os.environ.get("MODULE")
           or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
 
+sys.path.insert(0, os.path.join(ROOT, "bench/common"))
+
+from ports import free_ports  # noqa: E402
+
 POLICIES = (os.environ.get("POLICIES")
             or "round_robin random least_request prefix kv_cache")
 RUNS = int(os.environ.get("RUNS") or 3)
@@ -71,27 +75,6 @@ http {
     }
 }
 """
-
-
-def free_ports(n):
-    """The first of n free ports in a row."""
-    while True:
-        first = random.randrange(20000, 30000)
-        held = []
-
-        try:
-            for port in range(first, first + n):
-                s = socket.socket()
-                held.append(s)
-                s.bind(("127.0.0.1", port))
-            return first
-
-        except OSError:
-            continue
-
-        finally:
-            for s in held:
-                s.close()
 
 
 def wait_for(port, process):

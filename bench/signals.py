@@ -32,6 +32,9 @@ MODULE = (os.environ.get("MODULE")
 ENGINE = os.path.join(BUILD, "t/engine")
 
 sys.path.insert(0, os.path.join(ROOT, "examples/demo"))
+sys.path.insert(0, os.path.join(ROOT, "bench/common"))
+
+from ports import free_ports  # noqa: E402
 
 CONF = """
 load_module {module};
@@ -61,26 +64,6 @@ http {{
 
 WORDS = ("the", "model", "returns", "a", "list", "of", "open", "files", "and",
          "their", "sizes", "in", "order", "please", "check", "error", "line")
-
-
-def free_ports(n):
-    """Ports in a row that nobody listens on."""
-    for _ in range(200):
-        first = random.randrange(20000, 50000)
-        held = []
-        try:
-            for i in range(n):
-                s = socket.socket()
-                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                held.append(s)
-                s.bind(("127.0.0.1", first + i))
-            return first
-        except OSError:
-            continue
-        finally:
-            for s in held:
-                s.close()
-    raise SystemExit("no free ports")
 
 
 class Nginx:

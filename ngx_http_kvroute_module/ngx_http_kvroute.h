@@ -138,6 +138,7 @@ typedef struct {
     ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
     ngx_flag_t                   learn_reply;
+    ngx_flag_t                   api;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
     ngx_uint_t                   status_prefix;  /* paths begin alike */
@@ -274,7 +275,8 @@ struct ngx_http_kvroute_zone_s {
 
     ngx_uint_t                   unit;      /* blocks to an entry */
     ngx_uint_t                   max_peers;
-    ngx_uint_t                   processes;
+    ngx_uint_t                   processes; /* 0: by worker_processes */
+    ngx_cycle_t                 *cycle;
 
     uint64_t                     generation;
     uint32_t                     row;       /* of this process */
@@ -362,6 +364,7 @@ ngx_int_t ngx_http_kvroute_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy);
 ngx_int_t ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value,
     size_t prefix, ngx_int_t min, ngx_int_t max);
+ngx_int_t ngx_http_kvroute_params_once(ngx_conf_t *cf, ngx_uint_t first);
 
 /* _session */
 

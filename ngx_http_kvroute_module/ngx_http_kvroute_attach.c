@@ -142,10 +142,10 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
     ngx_int_t                        rc;
     ngx_uint_t                       i, n;
     ngx_http_kvroute_named_t        *named;
-    ngx_http_kvroute_queue_t        *queue;
     ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_upstream_srv_conf_t   **uscf;
     ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_http_kvroute_probe_conf_t   *probe, *health;
     ngx_http_upstream_main_conf_t   *umcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
@@ -187,16 +187,26 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
 
             /* which the block may have of its own */
 
-            queue = kscf->queue;
+            probe = kscf->probe;
+            health = kscf->health;
 
             *kscf = named[n].conf;
-            kscf->queue = queue;
+            kscf->probe = probe;
+            kscf->health = health;
 
             if (ngx_http_kvroute_attach(cf, uscf[i], kscf) != NGX_CONF_OK) {
                 return NGX_ERROR;
             }
 
             break;
+        }
+
+        if (kscf->shm_zone == NULL && (kscf->probe || kscf->health)) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"%s\" in upstream \"%V\" in %s:%ui does nothing "
+                          "without \"kvroute\"",
+                          kscf->probe ? "kvroute_probe" : "kvroute_health",
+                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
         }
     }
 

@@ -30,6 +30,8 @@ static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
     int32_t active, int32_t unanswered, int64_t pending);
 static void ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
+    ngx_http_upstream_state_t *state);
 static void ngx_http_kvroute_attempt_teach_chunks(
     ngx_http_kvroute_attempt_t *at);
 
@@ -378,5 +380,31 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 
     if (status >= 100 && status < 600) {
         kvr_add(&seat->responses[status / 100 - 1], 1);
+    }
+
+    if (u->state) {
+        ngx_http_kvroute_attempt_state(seat, u->state);
+    }
+}
+
+
+/* nginx's own measures; a time of -1 has not come */
+static void
+ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
+    ngx_http_upstream_state_t *state)
+{
+    kvr_add(&seat->sent, (uint64_t) ngx_max(state->bytes_sent, 0));
+    kvr_add(&seat->received, (uint64_t) ngx_max(state->bytes_received, 0));
+
+    if (state->header_time == (ngx_msec_t) -1) {
+        return;
+    }
+
+    kvr_add(&seat->headers, 1);
+    kvr_add(&seat->header_ms, state->header_time);
+
+    if (state->response_time != (ngx_msec_t) -1) {
+        kvr_add(&seat->ends, 1);
+        kvr_add(&seat->end_ms, state->response_time);
     }
 }

@@ -199,7 +199,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         id = list->id[i];
 
-        if (!at->over
+        if (peer->max_conns && !at->over
             && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
         {
             /* this request goes elsewhere, the session does not */
@@ -316,9 +316,20 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
     sh = conf->zone->sh;
     mine = 0;
 
-    ngx_memzero(c, sizeof(kvr_candidate_t));
+    /* one by one: gcc would clear so many by an instruction that is slow */
 
     c->weight = (uint32_t) peer->weight;
+    c->active = 0;
+    c->unanswered = 0;
+    c->flags = 0;
+    c->pending = 0;
+    c->matched = 0;
+    c->cost = 0;
+    c->idle = 0;
+    c->chunks = 0;
+    c->resident = 0;
+    c->kv = 0;
+    c->waiting = 0;
     c->current_weight = peer->current_weight;
     c->effective_weight = peer->effective_weight;
 
@@ -351,11 +362,15 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
     }
 
-    c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
+    if (conf->max_pending || conf->target_ttft
+        || conf->max_waiting != NGX_CONF_UNSET)
+    {
+        c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
+    }
 
     ngx_http_kvroute_signal_candidate(at, c, id);
 
-    c->draining = ngx_http_kvroute_draining(conf, id);
+    c->draining = (kvr_get(&known->draining) != 0);
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
     c->owner = (id == at->owner);
@@ -376,9 +391,9 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
 
     /* it takes part in a growing share of the decisions */
 
-    since = kvr_get(&known->since);
+    since = conf->slow_start ? kvr_get(&known->since) : 0;
 
-    if (conf->slow_start && since) {
+    if (since) {
         age = (uint32_t) ngx_time() - since;
 
         c->cold = (age < (uint32_t) conf->slow_start

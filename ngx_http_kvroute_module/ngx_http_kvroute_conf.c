@@ -10,8 +10,7 @@
 #include "ngx_http_kvroute.h"
 
 
-#define NGX_HTTP_KVROUTE_TARGET     1000                 /* ms */
-#define NGX_HTTP_KVROUTE_PROCESSES  128
+#define NGX_HTTP_KVROUTE_TARGET  1000                 /* ms */
 
 
 char *
@@ -26,6 +25,10 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_uint_t                 i;
     ngx_http_kvroute_zone_t   *zone, **zonep;
 
+    if (ngx_http_kvroute_params_once(cf, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     zone = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_zone_t));
@@ -33,9 +36,9 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    zone->cycle = cf->cycle;
     zone->unit = 1;
     zone->max_peers = KVR_INDEX_PEERS;
-    zone->processes = NGX_HTTP_KVROUTE_PROCESSES;
 
     size = 0;
     name.len = 0;
@@ -203,6 +206,10 @@ ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_int_t    rc, target;
     ngx_str_t   *value, name, s;
     ngx_uint_t   i;
+
+    if (ngx_http_kvroute_params_once(cf, first) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     value = cf->args->elts;
 

@@ -166,7 +166,7 @@ ngx_http_kvroute_fleet_peer(ngx_http_kvroute_srv_conf_t *conf,
     p->weight = (ngx_uint_t) peer->weight;
     p->max_conns = peer->max_conns;
     p->conns = peer->conns;
-    p->own.active = (uint32_t) peer->conns;
+    p->active = peer->conns;
 }
 
 
@@ -176,6 +176,7 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
 {
     ngx_uint_t                 i;
     kvr_seat_t                *s;
+    kvr_load_sum_t             own;
     kvr_index_peer_t          *ip;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -183,7 +184,9 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     s = &sh->registry->seat[p->seat];
     ip = &sh->index->peer[p->id];
 
-    p->own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
+    own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
+    p->active = own.active;
+    p->pending = own.pending;
     p->all = kvr_load_get(sh->load, p->id);
     p->unanswered = kvr_load_get(sh->load, kvr_registry_resident(p->id)).active;
 
@@ -196,6 +199,12 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     p->selected = kvr_get(&s->selected);
     p->firsts = kvr_get(&s->firsts);
     p->ttft = kvr_get(&s->ttft);
+    p->headers = kvr_get(&s->headers);
+    p->header_ms = kvr_get(&s->header_ms);
+    p->ends = kvr_get(&s->ends);
+    p->end_ms = kvr_get(&s->end_ms);
+    p->sent = kvr_get(&s->sent);
+    p->received = kvr_get(&s->received);
 
     for (i = 0; i < 5; i++) {
         p->responses[i] = kvr_get(&s->responses[i]);

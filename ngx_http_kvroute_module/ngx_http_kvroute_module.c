@@ -358,6 +358,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
      * set by ngx_pcalloc():
      *
      *     conf->policy = NULL;
+     *     conf->api = 0;
      *     conf->write = 0;
      *     conf->status = 0;
      */
@@ -434,6 +435,10 @@ ngx_http_kvroute_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
+    if (ngx_http_kvroute_params_once(cf, 2) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     value = cf->args->elts;
 
     klcf->policy = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_policy_t));
@@ -476,6 +481,12 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t                 *value;
     ngx_http_core_loc_conf_t  *clcf;
+
+    if (klcf->api) {
+        return "is duplicate";
+    }
+
+    klcf->api = 1;
 
     value = cf->args->elts;
 

@@ -446,3 +446,42 @@ ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
 
     return n;
 }
+
+
+/*
+ * Whether no parameter is said twice, from a word on: one of the two would
+ * count, and nobody would know which.
+ */
+ngx_int_t
+ngx_http_kvroute_params_once(ngx_conf_t *cf, ngx_uint_t first)
+{
+    u_char      *p;
+    size_t       len;
+    ngx_str_t   *value;
+    ngx_uint_t   i, k;
+
+    value = cf->args->elts;
+
+    for (i = first; i < cf->args->nelts; i++) {
+
+        p = ngx_strlchr(value[i].data, value[i].data + value[i].len, '=');
+
+        len = p ? (size_t) (p + 1 - value[i].data) : value[i].len;
+
+        for (k = first; k < i; k++) {
+
+            if (value[k].len < len
+                || (p == NULL && value[k].len != len)
+                || ngx_strncmp(value[k].data, value[i].data, len) != 0)
+            {
+                continue;
+            }
+
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate parameter \"%V\"", &value[i]);
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}

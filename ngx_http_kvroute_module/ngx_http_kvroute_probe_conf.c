@@ -58,6 +58,10 @@ ngx_http_kvroute_probe_read(ngx_conf_t *cf, ngx_uint_t health)
     ngx_uint_t                      i;
     ngx_http_kvroute_probe_conf_t  *probe;
 
+    if (ngx_http_kvroute_params_once(cf, 1) != NGX_OK) {
+        return NULL;
+    }
+
     probe = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_probe_conf_t));
     if (probe == NULL) {
         return NULL;

@@ -42,6 +42,10 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "must come after \"kvroute\"";
     }
 
+    if (ngx_http_kvroute_params_once(cf, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     queue = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_queue_t));
     if (queue == NULL) {
         return NGX_CONF_ERROR;

@@ -43,6 +43,12 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
                             kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1,
                                             now));
     cJSON_AddNumberToObject(json, "max_size", (double) queue->max);
+
+    for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
+        n += kvr_get(&board->stats[i].full);
+    }
+
+    cJSON_AddNumberToObject(json, "overflows", (double) n);
     cJSON_AddNumberToObject(json, "bytes",
                             (double) kvr_queue_bytes(board, now));
     cJSON_AddNumberToObject(json, "rate", (double) kvr_get(&board->rate)

@@ -309,6 +309,7 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
     double                          worth;
     uint32_t                        cap, set;
     uint64_t                        now;
+    kvr_by_e                        by;
     kvr_signal_t                   *s;
     ngx_http_kvroute_srv_conf_t    *conf;
 
@@ -324,15 +325,20 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
         c->sick = (kvr_get(&s->health) != KVR_HEALTH_UP);
     }
 
-    set = kvr_signal_fresh(s, now,
-                           conf->probe ? conf->probe->interval
-                                       : NGX_HTTP_KVROUTE_ORCA_INTERVAL);
+    by = at->policy->conf.by;
 
-    c->fresh = (set & (at->policy->conf.by == KVR_BY_KV ? KVR_METRICS_KV
-                                                        : KVR_METRICS_WAITING))
-               != 0;
-    c->waiting = kvr_get(&s->waiting);
-    c->kv = (double) kvr_get(&s->kv) / 10000;
+    if (by == KVR_BY_KV || by == KVR_BY_WAITING) {
+
+        set = kvr_signal_fresh(s, now,
+                               conf->probe ? conf->probe->interval
+                                           : NGX_HTTP_KVROUTE_ORCA_INTERVAL);
+
+        c->fresh = (set & (by == KVR_BY_KV ? KVR_METRICS_KV
+                                           : KVR_METRICS_WAITING))
+                   != 0;
+        c->waiting = kvr_get(&s->waiting);
+        c->kv = (double) kvr_get(&s->kv) / 10000;
+    }
 
     if (conf->probe == NULL) {
         return;

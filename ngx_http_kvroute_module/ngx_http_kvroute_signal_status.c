@@ -41,17 +41,29 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
     if (conf->health) {
         cJSON_AddStringToObject(json, "health",
                                 health[kvr_get(&s->health) % 3]);
+
+        item = cJSON_AddObjectToObject(json, "health_checks");
+
+        ngx_http_kvroute_signal_number(item, "checks", kvr_get(&s->checks));
+        ngx_http_kvroute_signal_number(item, "fails",
+                                       kvr_get(&s->checks_failed));
+        ngx_http_kvroute_signal_number(item, "unhealthy",
+                                       kvr_get(&s->unhealthy));
+
+        if (kvr_get(&s->checks)) {
+            cJSON_AddBoolToObject(item, "last_passed",
+                                  kvr_get(&s->last) == KVR_CHECK_PASS);
+        }
     }
 
     cJSON_AddBoolToObject(json, "pressed", kvr_get(&s->pressure) > now);
 
     /* what the engine says; nothing of it if it has not said anything */
 
-    time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
+    set = kvr_signal_said(s, &time);
 
     if (conf->probe || time) {
         item = cJSON_AddObjectToObject(json, "engine");
-        set = kvr_get(&s->set) | kvr_get(&s->orca_set);
 
         cJSON_AddStringToObject(item, "name",
                      kvr_engine_name((kvr_engine_e) kvr_get(&s->engine)));

@@ -27,8 +27,9 @@ typedef struct {
     ngx_uint_t           max_conns;
     ngx_uint_t           conns;
 
-    kvr_load_sum_t       own;       /* from this upstream */
-    kvr_load_sum_t       all;       /* from all of them */
+    uint64_t             active;    /* from this upstream */
+    uint64_t             pending;
+    kvr_load_sum_t       all;       /* from all upstreams */
     uint32_t             unanswered;  /* of those, without a first event yet */
 
     uint64_t             requests;
@@ -41,7 +42,13 @@ typedef struct {
     uint64_t             reason[KVR_REASON_MAX];
     uint64_t             selected;
     uint64_t             firsts;
-    uint64_t             ttft;
+    uint64_t             ttft;      /* ms together, as those below */
+    uint64_t             headers;
+    uint64_t             header_ms;
+    uint64_t             ends;
+    uint64_t             end_ms;
+    uint64_t             sent;
+    uint64_t             received;
 
     kvr_pace_load_t      pace;
 

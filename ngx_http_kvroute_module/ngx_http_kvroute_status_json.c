@@ -406,7 +406,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     cJSON_AddBoolToObject(json, "backup", p->backup != 0);
     ngx_http_kvroute_json_number(json, "weight", p->weight);
     cJSON_AddStringToObject(json, "state", p->state);
-    ngx_http_kvroute_json_number(json, "active", p->own.active);
+    ngx_http_kvroute_json_number(json, "active", p->active);
     ngx_http_kvroute_json_number(json, "max_conns", p->max_conns);
     ngx_http_kvroute_json_number(json, "conns", p->conns);
 
@@ -414,7 +414,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
         return json;
     }
 
-    ngx_http_kvroute_json_number(json, "pending", p->own.pending);
+    ngx_http_kvroute_json_number(json, "pending", p->pending);
     ngx_http_kvroute_json_number(json, "active_all", p->all.active);
     ngx_http_kvroute_json_number(json, "pending_all", p->all.pending);
     ngx_http_kvroute_json_number(json, "unanswered_all", p->unanswered);
@@ -430,11 +430,23 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
 
     ngx_http_kvroute_json_number(item, "total", total);
 
+    ngx_http_kvroute_json_number(json, "sent", p->sent);
+    ngx_http_kvroute_json_number(json, "received", p->received);
     ngx_http_kvroute_json_number(json, "fails", p->fails);
     ngx_http_kvroute_json_number(json, "unavail", p->unavail);
 
     if (p->selected) {
         ngx_http_kvroute_json_time(json, "selected", p->selected * 1000);
+    }
+
+    if (p->headers) {
+        ngx_http_kvroute_json_number(json, "header_time",
+                                     p->header_ms / p->headers);
+    }
+
+    if (p->ends) {
+        ngx_http_kvroute_json_number(json, "response_time",
+                                     p->end_ms / p->ends);
     }
 
     item = cJSON_AddObjectToObject(json, "decisions");

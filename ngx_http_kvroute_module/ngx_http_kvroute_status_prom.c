@@ -19,16 +19,22 @@
 #define NGX_HTTP_KVROUTE_PROM_BUF   (32 * 1024)
 
 
-typedef double (*ngx_http_kvroute_prom_pt)(ngx_http_kvroute_fleet_peer_t *p);
-
-
+/* a word of ngx_http_kvroute_fleet_peer_t */
 typedef struct {
     const char                 *name;
     const char                 *type;
     const char                 *help;
-    ngx_http_kvroute_prom_pt    value;
-    ngx_uint_t                  fraction;
+    size_t                      offset;
 } ngx_http_kvroute_prom_peer_t;
+
+
+/* times: how many, and ms of all of them */
+typedef struct {
+    const char                 *name;
+    const char                 *help;
+    size_t                      count;
+    size_t                      sum;
+} ngx_http_kvroute_prom_summary_t;
 
 
 static ngx_int_t ngx_http_kvroute_prom_label(ngx_pool_t *pool,
@@ -39,148 +45,103 @@ static void ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom);
 static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
 
 
-static double
-ngx_http_kvroute_prom_active(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return p->own.active;
-}
+#define ngx_http_kvroute_prom_at(field)                                       \
+    offsetof(ngx_http_kvroute_fleet_peer_t, field)
 
 
-static double
-ngx_http_kvroute_prom_pending(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->own.pending;
-}
+/* the same of doubles */
+static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_loads[] = {
 
+    { "utilization_ratio", "gauge",
+      "Prompt bytes given of late to those it can prefill; 0: not known.",
+      ngx_http_kvroute_prom_at(pace.utilization) },
 
-static double
-ngx_http_kvroute_prom_capacity(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->capacity;
-}
+    { "active_mean_requests", "gauge",
+      "Requests in flight, mean of late.",
+      ngx_http_kvroute_prom_at(pace.active) },
 
+    { "active_expected_requests", "gauge",
+      "The same by Little's law: requests ended a second by their time.",
+      ngx_http_kvroute_prom_at(pace.expected) },
 
-static double
-ngx_http_kvroute_prom_selected(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->selected;
-}
-
-
-static double
-ngx_http_kvroute_prom_requests(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->requests;
-}
-
-
-static double
-ngx_http_kvroute_prom_fails(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->fails;
-}
-
-
-static double
-ngx_http_kvroute_prom_unavail(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->unavail;
-}
-
-
-static double
-ngx_http_kvroute_prom_prompt(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->prompt;
-}
-
-
-static double
-ngx_http_kvroute_prom_matched(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->matched;
-}
-
-
-static double
-ngx_http_kvroute_prom_best(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return (double) p->best;
-}
-
-
-static double
-ngx_http_kvroute_prom_utilization(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return p->pace.utilization;
-}
-
-
-static double
-ngx_http_kvroute_prom_active_mean(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return p->pace.active;
-}
-
-
-static double
-ngx_http_kvroute_prom_expected(ngx_http_kvroute_fleet_peer_t *p)
-{
-    return p->pace.expected;
-}
+    { NULL, NULL, NULL, 0 }
+};
 
 
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
     { "active_requests", "gauge",
-      "Requests in flight.", ngx_http_kvroute_prom_active, 0 },
+      "Requests in flight.",
+      ngx_http_kvroute_prom_at(active) },
 
     { "pending_bytes", "gauge",
       "Prompt bytes sent and not yet prefilled.",
-      ngx_http_kvroute_prom_pending, 0 },
-
-    { "utilization_ratio", "gauge",
-      "Prompt bytes given of late to those it can prefill; 0: not known.",
-      ngx_http_kvroute_prom_utilization, 1 },
-
-    { "active_mean_requests", "gauge",
-      "Requests in flight, mean of late.",
-      ngx_http_kvroute_prom_active_mean, 1 },
-
-    { "active_expected_requests", "gauge",
-      "The same by Little's law: requests ended a second by their time.",
-      ngx_http_kvroute_prom_expected, 1 },
+      ngx_http_kvroute_prom_at(pending) },
 
     { "capacity_bytes", "gauge",
       "Prompt bytes that the peer's cache is taken to hold.",
-      ngx_http_kvroute_prom_capacity, 0 },
+      ngx_http_kvroute_prom_at(capacity) },
 
     { "selected_timestamp_seconds", "gauge",
-      "When the peer was last picked.", ngx_http_kvroute_prom_selected, 0 },
+      "When the peer was last picked.",
+      ngx_http_kvroute_prom_at(selected) },
 
     { "requests_total", "counter",
-      "Attempts sent to the peer.", ngx_http_kvroute_prom_requests, 0 },
+      "Attempts sent to the peer.",
+      ngx_http_kvroute_prom_at(requests) },
 
     { "failures_total", "counter",
-      "Attempts that failed.", ngx_http_kvroute_prom_fails, 0 },
+      "Attempts that failed.",
+      ngx_http_kvroute_prom_at(fails) },
 
     { "unavailable_total", "counter",
       "Times the peer was given up after failures.",
-      ngx_http_kvroute_prom_unavail, 0 },
+      ngx_http_kvroute_prom_at(unavail) },
+
+    { "sent_bytes_total", "counter",
+      "Bytes sent to the peer, with headers.",
+      ngx_http_kvroute_prom_at(sent) },
+
+    { "received_bytes_total", "counter",
+      "Bytes received from the peer, with headers.",
+      ngx_http_kvroute_prom_at(received) },
 
     { "prompt_bytes_total", "counter",
-      "Bytes of the prompts sent to the peer.", ngx_http_kvroute_prom_prompt, 0 },
+      "Bytes of the prompts sent to the peer.",
+      ngx_http_kvroute_prom_at(prompt) },
 
     { "matched_bytes_total", "counter",
       "Bytes of these that the peer held, by the index.",
-      ngx_http_kvroute_prom_matched, 0 },
+      ngx_http_kvroute_prom_at(matched) },
 
     { "best_bytes_total", "counter",
       "Bytes of these that the best peer held; the rest is regret.",
-      ngx_http_kvroute_prom_best, 0 },
+      ngx_http_kvroute_prom_at(best) },
 
-    { NULL, NULL, NULL, NULL, 0 }
+    { NULL, NULL, NULL, 0 }
 };
+
+
+static ngx_http_kvroute_prom_summary_t  ngx_http_kvroute_prom_summaries[] = {
+
+    { "ttft_seconds", "Time to the first event, by peer.",
+      ngx_http_kvroute_prom_at(firsts), ngx_http_kvroute_prom_at(ttft) },
+
+    { "header_seconds", "Time to the header of the response.",
+      ngx_http_kvroute_prom_at(headers), ngx_http_kvroute_prom_at(header_ms) },
+
+    { "response_seconds", "Time to the end of the response.",
+      ngx_http_kvroute_prom_at(ends), ngx_http_kvroute_prom_at(end_ms) },
+
+    { NULL, NULL, 0, 0 }
+};
+
+
+static uint64_t
+ngx_http_kvroute_prom_word(ngx_http_kvroute_fleet_peer_t *p, size_t offset)
+{
+    return *(uint64_t *) ((u_char *) p + offset);
+}
 
 
 ngx_int_t
@@ -495,6 +456,7 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
     ngx_http_kvroute_fleet_t       *fleet;
     ngx_http_kvroute_fleet_peer_t  *peer;
     ngx_http_kvroute_prom_peer_t   *m;
+    ngx_http_kvroute_prom_summary_t  *t;
 
     /* each peer's labels once */
 
@@ -564,11 +526,28 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
             fleet = &prom->fleet[i];
 
             for (k = 0; k < fleet->number; k++, l++) {
-                ngx_http_kvroute_prom_add(prom, m->fraction
-                                                ? "kvroute_peer_%s{%V} %.6f\n"
-                                                : "kvroute_peer_%s{%V} %.0f\n",
+                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %uL\n",
                                           m->name, l,
-                                          m->value(&fleet->peer[k]));
+                                          ngx_http_kvroute_prom_word(
+                                              &fleet->peer[k], m->offset));
+            }
+        }
+    }
+
+    for (m = ngx_http_kvroute_prom_loads; m->name; m++) {
+
+        ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
+                                  "# TYPE kvroute_peer_%s %s\n",
+                                  m->name, m->help, m->name, m->type);
+
+        for (i = 0, l = all; i < prom->upstreams; i++) {
+            fleet = &prom->fleet[i];
+
+            for (k = 0; k < fleet->number; k++, l++) {
+                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %.6f\n",
+                                          m->name, l,
+                                          *(double *) ((u_char *)
+                                              &fleet->peer[k] + m->offset));
             }
         }
     }
@@ -609,20 +588,27 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
         }
     }
 
-    ngx_http_kvroute_prom_head(prom, "kvroute_peer_ttft_seconds", "summary",
-                               "Time to the first event, by peer.");
+    for (t = ngx_http_kvroute_prom_summaries; t->name; t++) {
 
-    for (i = 0, l = all; i < prom->upstreams; i++) {
-        fleet = &prom->fleet[i];
+        ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
+                                  "# TYPE kvroute_peer_%s summary\n",
+                                  t->name, t->help, t->name);
 
-        for (k = 0; k < fleet->number; k++, l++) {
-            peer = &fleet->peer[k];
+        for (i = 0, l = all; i < prom->upstreams; i++) {
+            fleet = &prom->fleet[i];
 
-            ngx_http_kvroute_prom_add(prom, "kvroute_peer_ttft_seconds_sum{%V}"
-                                      " %.3f\nkvroute_peer_ttft_seconds_count"
-                                      "{%V} %uL\n", l,
-                                      (double) peer->ttft / 1e3, l,
-                                      peer->firsts);
+            for (k = 0; k < fleet->number; k++, l++) {
+                peer = &fleet->peer[k];
+
+                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s_sum{%V} %.3f\n"
+                                          "kvroute_peer_%s_count{%V} %uL\n",
+                                          t->name, l,
+                                          (double) ngx_http_kvroute_prom_word(
+                                              peer, t->sum) / 1e3,
+                                          t->name, l,
+                                          ngx_http_kvroute_prom_word(
+                                              peer, t->count));
+            }
         }
     }
 

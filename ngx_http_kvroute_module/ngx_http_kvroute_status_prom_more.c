@@ -13,15 +13,27 @@
 #include "ngx_http_kvroute_status.h"
 
 
-typedef ngx_int_t (*ngx_http_kvroute_prom_signal_pt)(
-    ngx_http_kvroute_fleet_peer_t *p, double *value);
+/* where a number is */
+typedef enum {
+    NGX_HTTP_KVROUTE_PROM_ANSWERS = 0,      /* kvr_loop_t */
+    NGX_HTTP_KVROUTE_PROM_PROBE,            /* kvr_signal_t, if asked */
+    NGX_HTTP_KVROUTE_PROM_HEALTH,           /* the same, if checked */
+    NGX_HTTP_KVROUTE_PROM_ENGINE,           /* the same, if it said so */
+    NGX_HTTP_KVROUTE_PROM_FLUSHES,          /* put together of several */
+    NGX_HTTP_KVROUTE_PROM_PRESSED,
+    NGX_HTTP_KVROUTE_PROM_AGE
+} ngx_http_kvroute_prom_where_e;
 
 
 typedef struct {
     const char                       *name;
     const char                       *type;
     const char                       *help;
-    ngx_http_kvroute_prom_signal_pt   value;
+    ngx_http_kvroute_prom_where_e     where;
+    size_t                            offset;
+    size_t                            size;
+    uint32_t                          set;      /* KVR_METRICS_... */
+    double                            scale;
 } ngx_http_kvroute_prom_signal_t;
 
 
@@ -31,205 +43,106 @@ typedef struct {
 } ngx_http_kvroute_prom_reject_t;
 
 
+static ngx_int_t ngx_http_kvroute_prom_value(
+    ngx_http_kvroute_prom_signal_t *m, ngx_http_kvroute_fleet_peer_t *p,
+    double *value);
 static void ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom,
     ngx_str_t *labels);
 static void ngx_http_kvroute_prom_classes(ngx_http_kvroute_prom_t *prom,
     const char *name, const char *help, size_t offset);
 
 
-/* of answers */
-
-static ngx_int_t
-ngx_http_kvroute_prom_tokens(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->loop->prompt);
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_predicted(ngx_http_kvroute_fleet_peer_t *p,
-    double *value)
-{
-    *value = (double) kvr_get(&p->loop->predicted);
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_delivered(ngx_http_kvroute_fleet_peer_t *p,
-    double *value)
-{
-    *value = (double) kvr_get(&p->loop->delivered);
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_completion(ngx_http_kvroute_fleet_peer_t *p,
-    double *value)
-{
-    *value = (double) kvr_get(&p->loop->completion);
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_flushes(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->loop->by_usage)
-             + (double) kvr_get(&p->loop->by_probe);
-    return NGX_OK;
-}
-
-
-/* of probes */
-
-static ngx_int_t
-ngx_http_kvroute_prom_probes(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->signal->asked);
-    return p->conf->probe ? NGX_OK : NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_failed(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->signal->failed);
-    return p->conf->probe ? NGX_OK : NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_age(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    uint64_t  now, time;
-
-    now = (uint64_t) ngx_current_msec;
-    time = kvr_get(&p->signal->time);
-
-    *value = now > time ? (double) (now - time) / 1e3 : 0;
-
-    return time ? NGX_OK : NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_said(ngx_http_kvroute_fleet_peer_t *p, uint32_t what)
-{
-    return (kvr_get(&p->signal->time) && (kvr_get(&p->signal->set) & what))
-           ? NGX_OK : NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_running(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->signal->running);
-    return ngx_http_kvroute_prom_said(p, KVR_METRICS_RUNNING);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_waiting(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->signal->waiting);
-    return ngx_http_kvroute_prom_said(p, KVR_METRICS_WAITING);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_kv(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = (double) kvr_get(&p->signal->kv) / 10000;
-    return ngx_http_kvroute_prom_said(p, KVR_METRICS_KV);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_engine_capacity(ngx_http_kvroute_fleet_peer_t *p,
-    double *value)
-{
-    *value = (double) kvr_get(&p->signal->capacity);
-    return ngx_http_kvroute_prom_said(p, KVR_METRICS_CAPACITY);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_preemptions(ngx_http_kvroute_fleet_peer_t *p,
-    double *value)
-{
-    *value = (double) kvr_get(&p->signal->preemptions);
-    return ngx_http_kvroute_prom_said(p, KVR_METRICS_PREEMPTIONS);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_prom_pressed(ngx_http_kvroute_fleet_peer_t *p, double *value)
-{
-    *value = kvr_get(&p->signal->pressure) > (uint64_t) ngx_current_msec;
-    return NGX_OK;
-}
+#define ngx_http_kvroute_prom_in(type, field)                                 \
+    offsetof(type, field), sizeof(((type *) 0)->field)
 
 
 static ngx_http_kvroute_prom_signal_t  ngx_http_kvroute_prom_list[] = {
 
     { "kvroute_peer_prompt_tokens_total", "counter",
       "Tokens of prompts, in responses that tell of cached ones.",
-      ngx_http_kvroute_prom_tokens },
+      NGX_HTTP_KVROUTE_PROM_ANSWERS,
+      ngx_http_kvroute_prom_in(kvr_loop_t, prompt), 0, 1 },
 
     { "kvroute_peer_predicted_tokens_total", "counter",
       "Of these, tokens that were predicted to be cached.",
-      ngx_http_kvroute_prom_predicted },
+      NGX_HTTP_KVROUTE_PROM_ANSWERS,
+      ngx_http_kvroute_prom_in(kvr_loop_t, predicted), 0, 1 },
 
     { "kvroute_peer_delivered_tokens_total", "counter",
       "Of these, tokens that the engine had cached.",
-      ngx_http_kvroute_prom_delivered },
+      NGX_HTTP_KVROUTE_PROM_ANSWERS,
+      ngx_http_kvroute_prom_in(kvr_loop_t, delivered), 0, 1 },
 
     { "kvroute_peer_completion_tokens_total", "counter",
       "Tokens of answers, as engines count them.",
-      ngx_http_kvroute_prom_completion },
+      NGX_HTTP_KVROUTE_PROM_ANSWERS,
+      ngx_http_kvroute_prom_in(kvr_loop_t, completion), 0, 1 },
 
     { "kvroute_peer_flushes_total", "counter",
       "Times the peer was found to have forgotten what it held.",
-      ngx_http_kvroute_prom_flushes },
+      NGX_HTTP_KVROUTE_PROM_FLUSHES, 0, 0, 0, 1 },
 
     { "kvroute_peer_pressed", "gauge",
       "1 while the engine is taken to be overloaded.",
-      ngx_http_kvroute_prom_pressed },
+      NGX_HTTP_KVROUTE_PROM_PRESSED, 0, 0, 0, 1 },
 
     { "kvroute_peer_probes_total", "counter",
-      "Times the engine was asked.", ngx_http_kvroute_prom_probes },
+      "Times the engine was asked.",
+      NGX_HTTP_KVROUTE_PROM_PROBE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, asked), 0, 1 },
 
     { "kvroute_peer_probes_failed_total", "counter",
-      "Times it gave no useful answer.", ngx_http_kvroute_prom_failed },
+      "Times it gave no useful answer.",
+      NGX_HTTP_KVROUTE_PROM_PROBE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, failed), 0, 1 },
+
+    { "kvroute_peer_health_checks_total", "counter",
+      "Checks of health.",
+      NGX_HTTP_KVROUTE_PROM_HEALTH,
+      ngx_http_kvroute_prom_in(kvr_signal_t, checks), 0, 1 },
+
+    { "kvroute_peer_health_checks_failed_total", "counter",
+      "Checks of health that failed.",
+      NGX_HTTP_KVROUTE_PROM_HEALTH,
+      ngx_http_kvroute_prom_in(kvr_signal_t, checks_failed), 0, 1 },
+
+    { "kvroute_peer_unhealthy_total", "counter",
+      "Times the peer was found down by checks.",
+      NGX_HTTP_KVROUTE_PROM_HEALTH,
+      ngx_http_kvroute_prom_in(kvr_signal_t, unhealthy), 0, 1 },
 
     { "kvroute_peer_engine_age_seconds", "gauge",
       "Time since the engine last said something.",
-      ngx_http_kvroute_prom_age },
+      NGX_HTTP_KVROUTE_PROM_AGE, 0, 0, 0, 1 },
 
     { "kvroute_peer_engine_running_requests", "gauge",
       "Requests running in the engine, by its own word.",
-      ngx_http_kvroute_prom_running },
+      NGX_HTTP_KVROUTE_PROM_ENGINE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, running), KVR_METRICS_RUNNING, 1 },
 
     { "kvroute_peer_engine_waiting_requests", "gauge",
       "Requests waiting in the engine, by its own word.",
-      ngx_http_kvroute_prom_waiting },
+      NGX_HTTP_KVROUTE_PROM_ENGINE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, waiting), KVR_METRICS_WAITING, 1 },
 
     { "kvroute_peer_engine_kv_usage_ratio", "gauge",
       "Share of the engine's KV memory in use, by its own word.",
-      ngx_http_kvroute_prom_kv },
+      NGX_HTTP_KVROUTE_PROM_ENGINE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, kv), KVR_METRICS_KV, 10000 },
 
     { "kvroute_peer_engine_capacity_tokens", "gauge",
       "Tokens that the engine's KV memory holds, by its own word.",
-      ngx_http_kvroute_prom_engine_capacity },
+      NGX_HTTP_KVROUTE_PROM_ENGINE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, capacity),
+      KVR_METRICS_CAPACITY, 1 },
 
     { "kvroute_peer_engine_preemptions_total", "counter",
       "Requests that the engine had to start anew, by its own word.",
-      ngx_http_kvroute_prom_preemptions },
+      NGX_HTTP_KVROUTE_PROM_ENGINE,
+      ngx_http_kvroute_prom_in(kvr_signal_t, preemptions),
+      KVR_METRICS_PREEMPTIONS, 1 },
 
-    { NULL, NULL, NULL, NULL }
+    { NULL, NULL, NULL, 0, 0, 0, 0, 0 }
 };
 
 
@@ -255,7 +168,9 @@ ngx_http_kvroute_prom_signals(ngx_http_kvroute_prom_t *prom,
 
                 /* one that has no counters has told nothing either */
 
-                if (p->signal == NULL || m->value(p, &value) != NGX_OK) {
+                if (p->signal == NULL
+                    || ngx_http_kvroute_prom_value(m, p, &value) != NGX_OK)
+                {
                     continue;
                 }
 
@@ -266,6 +181,71 @@ ngx_http_kvroute_prom_signals(ngx_http_kvroute_prom_t *prom,
             }
         }
     }
+}
+
+
+/* NGX_DECLINED: there is none */
+static ngx_int_t
+ngx_http_kvroute_prom_value(ngx_http_kvroute_prom_signal_t *m,
+    ngx_http_kvroute_fleet_peer_t *p, double *value)
+{
+    u_char    *base;
+    uint32_t   set;
+    uint64_t   now, time;
+
+    now = (uint64_t) ngx_current_msec;
+    set = kvr_signal_said(p->signal, &time);
+
+    switch (m->where) {
+
+    case NGX_HTTP_KVROUTE_PROM_FLUSHES:
+        *value = (double) kvr_get(&p->loop->by_usage)
+                 + (double) kvr_get(&p->loop->by_probe);
+        return NGX_OK;
+
+    case NGX_HTTP_KVROUTE_PROM_PRESSED:
+        *value = kvr_get(&p->signal->pressure) > now;
+        return NGX_OK;
+
+    case NGX_HTTP_KVROUTE_PROM_AGE:
+        *value = now > time ? (double) (now - time) / 1e3 : 0;
+        return time ? NGX_OK : NGX_DECLINED;
+
+    case NGX_HTTP_KVROUTE_PROM_PROBE:
+        if (p->conf->probe == NULL) {
+            return NGX_DECLINED;
+        }
+
+        break;
+
+    case NGX_HTTP_KVROUTE_PROM_HEALTH:
+        if (p->conf->health == NULL) {
+            return NGX_DECLINED;
+        }
+
+        break;
+
+    case NGX_HTTP_KVROUTE_PROM_ENGINE:
+        if (!(set & m->set)) {
+            return NGX_DECLINED;
+        }
+
+        break;
+
+    default: /* NGX_HTTP_KVROUTE_PROM_ANSWERS */
+        break;
+    }
+
+    base = m->where == NGX_HTTP_KVROUTE_PROM_ANSWERS ? (u_char *) p->loop
+                                                     : (u_char *) p->signal;
+    base += m->offset;
+
+    *value = m->size == sizeof(uint64_t)
+             ? (double) kvr_get((_Atomic uint64_t *) base)
+             : (double) kvr_get((_Atomic uint32_t *) base);
+    *value /= m->scale;
+
+    return NGX_OK;
 }
 
 

@@ -21,14 +21,22 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303034ULL  /* kvr00004 */
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303035ULL  /* kvr00005 */
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
+
+/* rows by default: for a few configurations alive at a time, and some more */
+#define NGX_HTTP_KVROUTE_PROCESSES     128
+#define NGX_HTTP_KVROUTE_MAX_DEFAULT   1024
+#define NGX_HTTP_KVROUTE_LIVES         4
+#define NGX_HTTP_KVROUTE_SPARE         16
 
 
 static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old);
+static ngx_uint_t ngx_http_kvroute_zone_processes(
+    ngx_http_kvroute_zone_t *zone, size_t size);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
@@ -94,6 +102,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     if (shm_zone->shm.exists) {
         zone->sh = shpool->data;
+        zone->processes = zone->sh->processes;
         return NGX_OK;
     }
 
@@ -102,6 +111,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     /* whatever whole pages there are, at once */
 
     size = shpool->pfree * ngx_pagesize;
+
+    if (zone->processes == 0) {
+        zone->processes = ngx_http_kvroute_zone_processes(zone, size);
+    }
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
     hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
@@ -171,6 +184,7 @@ static ngx_int_t
 ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old)
 {
+    ngx_uint_t                 processes;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = old->sh;
@@ -199,6 +213,24 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         return NGX_ERROR;
     }
 
+    if (zone->processes == 0) {
+
+        /* by default: what it has, whatever it would get now */
+
+        processes = ngx_http_kvroute_zone_processes(zone,
+                                                    shm_zone->shm.size);
+
+        if (sh->processes < processes) {
+            ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
+                          "kvroute_zone \"%V\" has rows for %uL processes, "
+                          "%ui should be there for so many workers: restart "
+                          "nginx or change its size",
+                          &shm_zone->shm.name, sh->processes, processes);
+        }
+
+        zone->processes = sh->processes;
+    }
+
     if (sh->processes != zone->processes) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "kvroute_zone \"%V\" uses processes=%ui while previously "
@@ -210,6 +242,30 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
     zone->sh = sh;
 
     return NGX_OK;
+}
+
+
+/* by default as many as there may be workers, but not most of a small zone */
+static ngx_uint_t
+ngx_http_kvroute_zone_processes(ngx_http_kvroute_zone_t *zone, size_t size)
+{
+    size_t            fit;
+    ngx_uint_t        n;
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(zone->cycle->conf_ctx,
+                                           ngx_core_module);
+
+    n = NGX_HTTP_KVROUTE_LIVES * ccf->worker_processes
+        + NGX_HTTP_KVROUTE_SPARE;
+
+    fit = size / 4 / (kvr_load_size(1, KVR_REGISTRY_COLUMNS)
+                      - kvr_load_size(0, KVR_REGISTRY_COLUMNS));
+
+    n = ngx_min(n, fit);
+    n = ngx_min(n, NGX_HTTP_KVROUTE_MAX_DEFAULT);
+
+    return ngx_max(n, NGX_HTTP_KVROUTE_PROCESSES);
 }
 
 

@@ -36,6 +36,7 @@ http {
         server 127.0.0.1:%%B0%%;
         server 127.0.0.1:%%B1%%;
         server 127.0.0.1:%%B2%% backup;
+        kvroute_health interval=1h;
     }
     upstream own {
         zone own 256k;
@@ -121,6 +122,8 @@ SKIP: {
     is($u->{vs_ml_llm_other}{policy}, 'round_robin', 'the first one counts');
     is($u->{own}{policy}, 'random', 'its own directive wins');
     ok($u->{vs_ml_llm_other}{peers}[2]{backup}, 'backup servers');
+    ok($u->{vs_ml_llm_other}{peers}[0]{health_checks},
+       'what the block says of health');
 
     my $body = chat(text(20_000, 1));
     my %got;

@@ -1,8 +1,12 @@
 #!/usr/bin/perl
 
-# Real clients: curl, over HTTP/1.1 and HTTP/2, and the openai and anthropic
-# SDKs in releases that run on Node.js 18 (t/clients/package.json).  What they
-# get from an upstream with the module is what they get from one without it.
+# Real clients: curl, over HTTP/1.1, HTTP/2 and HTTP/3, and the openai and
+# anthropic SDKs in releases that run on Node.js 18 (t/clients/package.json).
+# What they get from an upstream with the module is what they get from one
+# without it.
+#
+# Debian 12's curl has no HTTP/3, nor has its nginx: KVROUTE_CURL is another
+# one, as t/matrix/run has it.
 
 use strict;
 use warnings;
@@ -23,7 +27,20 @@ my $t = Kvroute->new();
 $t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
             '--enable-prompt-tokens-details', '--host', '0.0.0.0');
 
-$t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2);
+$t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2 H3 PLAIN3);
+
+$t->version();
+
+my @curl3 = split ' ', $ENV{KVROUTE_CURL} || 'curl';
+my $no_h3 = no_http3();
+
+for (qw(H3 PLAIN3)) {
+    $t->{vars}{"${_}_LISTEN"} = $no_h3 ? '' : <<"EOC";
+listen 127.0.0.1:$t->{vars}{$_} quic reuseport;
+        ssl_certificate $t->{dir}/cert.pem;
+        ssl_certificate_key $t->{dir}/key.pem;
+EOC
+}
 
 $t->conf(<<'EOC')->run();
 http {
@@ -55,11 +72,13 @@ http {
     server {
         listen 127.0.0.1:%%PLAIN%%;
         listen 127.0.0.1:%%PLAIN2%% http2;
+        %%PLAIN3_LISTEN%%
         location / { proxy_pass http://plain; }
     }
     server {
         listen 127.0.0.1:%%PORT%%;
         listen 127.0.0.1:%%H2%% http2;
+        %%H3_LISTEN%%
         access_log access.log kv;
         location / { proxy_pass http://llm; }
         location /kvroute/ { kvroute_status; access_log off; }
@@ -67,15 +86,12 @@ http {
 }
 EOC
 
-my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2)} ],
-            routed => [ @{$t->{vars}}{qw(PORT H2)} ]);
+my %port = (plain => [ @{$t->{vars}}{qw(PLAIN PLAIN2 PLAIN3)} ],
+            routed => [ @{$t->{vars}}{qw(PORT H2 H3)} ]);
+my @command = ([ 'curl', '--http1.1' ], [ 'curl', '--http2-prior-knowledge' ],
+               [ @curl3, '--http3-only', '-k' ]);
+my @version = ('HTTP/1.1', 'HTTP/2', 'HTTP/3');
 my %engine = (plain => $t->{vars}{E0}, routed => $t->{vars}{E1});
-
-sub which {
-    my ($name) = @_;
-
-    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
-}
 
 
 sub aborted {
@@ -85,17 +101,35 @@ sub aborted {
 }
 
 
+# why HTTP/3 cannot be tried, if it cannot; makes a certificate
+
+sub no_http3 {
+    return 'this nginx has no HTTP/3' unless $t->{version} =~ /http_v3_module/;
+    return 'this curl has no HTTP/3'
+        unless `@curl3 -V 2>/dev/null` =~ /^Features:.*\bHTTP3\b/m;
+    return 'openssl is not installed' unless which('openssl');
+
+    my $made = `openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -keyout $t->{dir}/key.pem -out $t->{dir}/cert.pem 2>&1`;
+
+    return $? == 0 ? '' : "no certificate: $made";
+}
+
+
 # --- curl
+
+sub url {
+    my ($way, $uri, $h) = @_;
+
+    return ($h == 2 ? 'https' : 'http') . "://127.0.0.1:$port{$way}[$h]$uri";
+}
+
 
 # all of an answer but what differs from one to the next
 
 sub curl {
-    my ($way, $uri, $h2, @args) = @_;
+    my ($way, $uri, $h, @args) = @_;
 
-    my $port = $port{$way}[$h2];
-    my @cmd = ('curl', '-siN', '-m', 60,
-               $h2 ? '--http2-prior-knowledge' : '--http1.1', @args,
-               "http://127.0.0.1:$port$uri");
+    my @cmd = (@{$command[$h]}, '-siN', '-m', 60, @args, url($way, $uri, $h));
 
     open my $fh, '-|', @cmd or die "curl: $!";
     local $/;
@@ -136,12 +170,12 @@ sub body {
 
 
 sub with_curl {
-    my ($h2) = @_;
+    my ($h) = @_;
 
-    my $v = $h2 ? 'HTTP/2' : 'HTTP/1.1';
+    my $v = $version[$h];
     my $say = sub { { model => 'm', max_tokens => 24, messages => [
                       { role => 'user', content => text($_[0], 10 * $_[1]
-                                                               + $h2) } ],
+                                                               + $h) } ],
                       @_[2 .. $#_] } };
     my $chat = '/v1/chat/completions';
     my $tool = { type => 'function', function => { name => 'weather',
@@ -160,7 +194,7 @@ sub with_curl {
           body('message', $say->(2_000, 4, stream => JSON::PP::true)) ],
         [ 'a large body', $chat, body('large', $say->(300_000, 5)) ],
         [ 'a body of unknown length', $chat,
-          $h2 ? () : ('-H', 'Transfer-Encoding: chunked'),
+          $h ? () : ('-H', 'Transfer-Encoding: chunked'),
           body('chunked', $say->(40_000, 6)) ],
         [ 'Expect', $chat, '-H', 'Expect: 100-continue',
           body('expect', $say->(4_000, 7)) ],
@@ -174,7 +208,7 @@ sub with_curl {
 
     for my $case (@cases) {
         my ($name, $uri, @args) = @$case;
-        my ($plain, $routed) = map { answer($_, $uri, $h2, @args) }
+        my ($plain, $routed) = map { answer($_, $uri, $h, @args) }
                                qw(plain routed);
 
         like($routed, qr{^HTTP/}, "curl, $v: $name: an answer");
@@ -187,19 +221,31 @@ sub with_curl {
     for my $way (qw(plain routed)) {
         my $before = aborted($way);
 
-        my $s = $t->spawn("$t->{dir}/curl-$way.$h2", 'curl', '-sN',
-                  $h2 ? '--http2-prior-knowledge' : '--http1.1',
-                  '-H', 'X-Engine-Fault: slow=100',
-                  '-H', 'X-Engine-Output-Tokens: 500',
-                  body('slow', $say->(2_000, 8, max_tokens => 500,
-                                      stream => JSON::PP::true)),
-                  "http://127.0.0.1:$port{$way}[$h2]$chat");
+        my @cmd = (@{$command[$h]}, '-sN', '-H', 'X-Engine-Fault: slow=100',
+                   '-H', 'X-Engine-Output-Tokens: 500',
+                   body('slow', $say->(2_000, 8, max_tokens => 500,
+                                       stream => JSON::PP::true)),
+                   url($way, $chat, $h));
 
-        ok(wait_for(sub { Kvroute::slurp("$t->{dir}/curl-$way.$h2")
-                          =~ /content/ }), "curl, $v: $way: has begun");
+        # nobody can see the end of a process by its packets of UDP: there it
+        # must say so, which it does when nobody reads it any more
 
-        kill 'TERM', $s;
-        waitpid($s, 0);
+        if ($h == 2) {
+            open my $fh, '-|', @cmd or die "curl: $!";
+            my $got = '';
+            1 while $got !~ /content/ && sysread $fh, $got, 4096, length $got;
+            like($got, qr/content/, "curl, $v: $way: has begun");
+            close $fh;
+
+        } else {
+            my $s = $t->spawn("$t->{dir}/curl-$way.$h", @cmd);
+
+            ok(wait_for(sub { Kvroute::slurp("$t->{dir}/curl-$way.$h")
+                              =~ /content/ }), "curl, $v: $way: has begun");
+
+            kill 'TERM', $s;
+            waitpid($s, 0);
+        }
 
         ok(wait_for(sub { aborted($way) == $before + 1 }),
            "curl, $v: $way: the engine is told that the client went away");
@@ -216,9 +262,18 @@ SKIP: {
     skip 'this curl has no HTTP/2', 1
         unless `curl -V` =~ /^Features:.*\bHTTP2\b/m;
     skip 'this nginx has no HTTP/2', 1
-        unless $t->version() && $t->{version} =~ /http_v2_module/;
+        unless $t->{version} =~ /http_v2_module/;
 
     with_curl(1);
+}
+
+SKIP: {
+    skip $no_h3, 1 if $no_h3;
+
+    with_curl(2);
+
+    ok((grep { m{^POST \S+ 200 HTTP/3\.0 kv_cache affinity } }
+        split /\n/, $t->access_log()) > 0, 'routed, over HTTP/3');
 }
 
 # --- SDKs

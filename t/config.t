@@ -107,6 +107,54 @@ bad('peers', qr/value of parameter "max_peers=65" must be between 1 and 64/,
     'kvroute_zone zone=z:1m max_peers=65;', 'kvroute zone=z;');
 bad('processes', qr/parameter "processes=0" must be between 1 and 1024/,
     'kvroute_zone zone=z:1m processes=0;', 'kvroute zone=z;');
+
+# what is said twice: one of the two would count
+
+for my $twice ('zone=y:1m', 'block=256', 'max_peers=8', 'processes=64') {
+    my ($name) = $twice =~ /^(\w+=)/;
+    my %first = ('zone=' => '', 'block=' => 'block=512',
+                 'max_peers=' => 'max_peers=9', 'processes=' => 'processes=9');
+
+    bad("zone: $name twice", qr/duplicate parameter "\Q$twice\E" $at/,
+        "kvroute_zone zone=z:1m $first{$name} $twice;", 'kvroute zone=z;');
+}
+
+for my $case ([ 'kv_cache', 'capacity=1m', 'capacity=2m' ],
+              [ 'kv_cache', 'max_pending=64k', 'max_pending=auto' ],
+              [ 'kv_cache', 'slow_start=1s', 'slow_start=1s' ],
+              [ 'kv_cache', 'threshold=0.1', 'threshold=0.2' ],
+              [ 'kv_cache', '', 'zone=y' ],
+              [ 'sticky', 'key=auto', 'key=$uri' ],
+              [ 'prefix', 'length=1k', 'length=auto' ])
+{
+    my ($policy, $first, $again) = @$case;
+
+    bad("kvroute: $again again", qr/duplicate parameter "\Q$again\E" $at/,
+        $zone, "kvroute $policy zone=z $first $again;");
+}
+
+bad('kvroute_policy: key again', qr/duplicate parameter "key=\$uri" $at/,
+    $zone, 'kvroute zone=z;', 'kvroute_policy sticky key=auto key=$uri;');
+bad('kvroute_queue: max again', qr/duplicate parameter "max=5" $at/,
+    $zone, 'kvroute zone=z max_pending=1m; kvroute_queue max=4 max=5;');
+bad('kvroute_queue: order again', qr/duplicate parameter "order=fifo" $at/,
+    $zone, 'kvroute zone=z max_pending=1m;'
+         . 'kvroute_queue max=4 order=priority order=fifo;');
+bad('kvroute_probe: mandatory again', qr/duplicate parameter "mandatory" $at/,
+    $zone, 'kvroute zone=z; kvroute_probe mandatory mandatory;');
+bad('kvroute_health: uri again', qr/duplicate parameter "uri=\/b" $at/,
+    $zone, 'kvroute zone=z; kvroute_health uri=/a uri=/b;');
+bad('kvroute_api again', qr/"kvroute_api" directive is duplicate $at/,
+    $zone, 'kvroute zone=z;', 'kvroute_api write=on; kvroute_api;');
+good('words that begin alike', $zone,
+     'kvroute kv_cache zone=z balance=any balance_abs=4 balance_rel=1.5;');
+
+{
+    local $t->{workers} = 512;
+    good('rows for many workers leave a small zone its index', $zone,
+         'kvroute zone=z;');
+}
+
 bad('unknown zone parameter', qr/invalid parameter "colour=red" $at/,
     'kvroute_zone zone=z:1m colour=red;', 'kvroute zone=z;');
 
@@ -188,6 +236,18 @@ bad('salt of an unknown variable', qr/unknown "no_such" variable/,
     "$zone kvroute_salt \$no_such;", 'kvroute zone=z;');
 
 # warnings
+
+for my $directive ('kvroute_probe', 'kvroute_health uri=/x') {
+    my ($ok, $out) = try_conf('', "$directive;");
+    my ($name) = $directive =~ /^(\w+)/;
+    ok($ok, "$name alone");
+    like($out, qr/\[warn\].*"$name" in upstream "u" $at does nothing without/,
+         'warned of');
+
+    ($ok, $out) = try_conf($zone, "$directive; kvroute zone=z;");
+    unlike($out, qr/warn/, 'but not with kvroute, before or after');
+}
+
 
 {
     my ($ok, $out) = try_conf($zone, 'least_conn; kvroute zone=z;');

@@ -81,9 +81,51 @@ my %directive = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute\w*)"\)
 
 ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
+# in nginx.org's form: the contexts are those of the code, in any table of
+# commands that there is
+
+my %commands = map { slurp($_) =~
+                     /ngx_string\("(kvroute\w*)"\),\s+(NGX_\w+(?:\s*\|\s*NGX_\w+)*)/g }
+               glob "$root/ngx_http_kvroute_module/*.c";
+my @context = ([ 'MAIN', 'http' ], [ 'SRV', 'server' ], [ 'UPS', 'upstream' ],
+               [ 'LOC', 'location' ], [ 'LIF', 'if in location' ]);
+my $readme = slurp("$root/README.md");
+
+sub context {
+    my ($flags) = @_;
+    return join ', ', map { $_->[1] }
+                      grep { $flags =~ /\bNGX_HTTP_$_->[0]_CONF\b/ } @context;
+}
+
+is(join(' ', sort keys %commands), join(' ', sort keys %directive),
+   'the tables of commands are read');
+
 for (sort keys %directive) {
-    like($directives, qr/^## \Q$_\E$/m, "$_ is described");
-    like($directives, qr/^    Syntax:  \Q$_\E\b/m, "$_ has a syntax");
+    my ($text) = $directives =~ /^## \Q$_\E\n(.*?)(?=^## |\z)/ms;
+
+    ok(defined $text, "$_ is described") or next;
+
+    my ($syntax, $default, $context) = $text =~
+        /^    Syntax:  (\Q$_\E\b.*;)\n    Default: (.+)\n    Context: (.+)\n/m;
+
+    ok(defined $context, "$_ has syntax, default and context") or next;
+    is($context, context($commands{$_}), "$_: contexts");
+    like($default, qr/^(?:\xe2\x80\x94|\Q$_\E .+;|that of the upstream)$/,
+         "$_: default");
+    like($readme, qr/^\| `\Q$_\E\b.*\| \Q$context\E \|$/m, "$_: README");
+}
+
+# parameters: the code's are all described, where their directive is or with
+# the policies
+
+my $described = $directives . slurp("$root/docs/policies.md")
+                . slurp("$root/docs/queue.md") . slurp("$root/docs/engines.md");
+
+for (sort keys %{{ map { $_ => 1 } map { slurp($_) =~
+       /(?:strn?cmp\(value\S*, |ngx_string\()"([a-z_]+=)/g }
+       grep { !/_api\.c$/ } glob "$root/ngx_http_kvroute_module/*.c" }})
+{
+    like($described, qr/\b\Q$_\E/, "parameter $_ is described");
 }
 
 ok($directive{$_}, "$_ exists") for $directives =~ /^## (kvroute\w*)$/mg;
@@ -96,7 +138,7 @@ ok($variable{$_}, "\$$_ exists") for $variables =~ /^\| `\$(kvroute_\w+)`/mg;
 my %metric = map { $_ => 1 } $src =~ /"(kvroute_\w+)[{"]/g;
 $metric{"kvroute_peer_$_"} = 1
     for slurp("$root/ngx_http_kvroute_module/ngx_http_kvroute_status_prom.c")
-        =~ /^    \{ "(\w+)", "(?:gauge|counter)"/mg;
+        =~ /^    \{ "(\w+)", "/mg;
 
 my $operations = slurp("$root/docs/operations.md");
 
@@ -116,7 +158,7 @@ SKIP: {
 
     my %odd;
 
-    for my $file (grep { m{/docs/|README} } @files) {
+    for my $file (@files) {
         my $text = slurp($file);
 
         $text =~ s/^```.*?^```//msg;

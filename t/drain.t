@@ -324,8 +324,16 @@ for my $p (@policies) {
     my @to = map { $t->to('/back/', fresh()) } 1 .. 9;
     is($t->tally(@to)->{B1}, 3, 'a fleet that starts together is not slow');
 
-    $t->post('/back/', fresh(), headers => { 'X-B1' => 'close' }) for 1 .. 3;
-    is($t->peer('back', $t->{vars}{B1})->{state}, 'unavail', 'given up');
+    # a kept connection that is closed is forgiven, and the try goes elsewhere
+
+    my $given_up = sub { $t->peer('back', $t->{vars}{B1})->{unavail} };
+
+    for (1 .. 30) {
+        last if $given_up->();
+        $t->post('/back/', fresh(), headers => { 'X-B1' => 'close' });
+    }
+
+    is($given_up->(), 1, 'given up');
     ok(wait_for(sub { $t->peer('back', $t->{vars}{B1})->{state} eq 'up' }),
        'its time is over');
 

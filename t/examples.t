@@ -19,12 +19,6 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 5;
 
-sub which {
-    my ($name) = @_;
-
-    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
-}
-
 # an example as it stands, but for what belongs to a machine
 
 sub example {
@@ -35,7 +29,7 @@ sub example {
     $conf =~ s/events \{[^}]*\}//;
     $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;
     $conf =~ s!/var/log/nginx/!$t->{dir}/!g;
-    $conf =~ s/listen 8080;/listen 127.0.0.1:%%PORT%%;/;
+    $conf =~ s/listen (?:8080|80|127\.0\.0\.1:8080);/listen 127.0.0.1:%%PORT%%;/;
 
     return $conf;
 }
@@ -46,7 +40,8 @@ sub local_servers {
     my ($conf) = @_;
     my $n = 0;
 
-    $conf =~ s/server 10\.\S+?:8000/"server 127.0.0.1:" . $t->{vars}{'B' . $n++}/ge;
+    $conf =~ s/server\ (?:10\.\S+?:8000|127\.0\.0\.1:900\d)
+              /"server 127.0.0.1:" . $t->{vars}{'B' . $n++}/gex;
 
     return $conf;
 }
@@ -143,10 +138,56 @@ my $log = "$t->{dir}/llm.log";
     like($out, qr/^127\.0\.0\.1:\d+ +5 requests  hit +79\.\d%  regret +0\.0%$/m,
          'hit-share.awk');
 
-    my ($line) = Kvroute::slurp("$dir/nginx/README.md") =~ /^    (awk '.*)$/m;
-    $line =~ s{/var/log/nginx/llm\.log}{$log};
-    like(`$line`, qr/^127\.0\.0\.1:\d+ hit 79\.\d% regret 0\.0%$/m,
+    like(awk("$dir/nginx/README.md"),
+         qr/^127\.0\.0\.1:\d+ hit 79\.\d% regret 0\.0%$/m,
          'the same in one line');
+
+    $t->stop();
+}
+
+# the one line of awk in a document, on the log there is
+
+sub awk {
+    my ($file) = @_;
+
+    my ($line) = Kvroute::slurp($file) =~ /^    (awk '.*)$/m or return '';
+    $line =~ s{/var/log/nginx/llm\.log}{$log};
+
+    return `$line`;
+}
+
+# what the documents say to begin with, and their log format with their awk
+
+for my $file ('README.md', 'docs/first-steps.md') {
+    my ($conf) = Kvroute::slurp("$root/$file")
+                 =~ /^```nginx\n(.*?kvroute_zone .*?)^```/ms;
+
+    $conf = "http {\n$conf}\n" unless $conf =~ /^http \{/m;
+    unlink $log;
+
+    my ($ok, $out) = $t->conf(local_servers(example($conf)))->check();
+    ok($ok, "$file: nginx -t") or diag($out);
+    unlike($out, qr/\[warn\]/, "$file: no warnings");
+
+    $t->run();
+
+    my $body = chat(text(20_000, 7));
+    is($t->post('/v1/chat/completions', $body)->{status}, 200,
+       "$file: served") for 1 .. 5;
+    is($t->get('/kvroute/')->{status}, 200, "$file: status");
+
+    wait_for(sub { 5 <= grep { /reason=.* ttft=\S/ }
+                         split /\n/, Kvroute::slurp($log) });
+
+    like(awk("$root/docs/operations.md"),
+         qr/^127\.0\.0\.1:\d+ hit 79\.\d% regret 0\.0%$/m,
+         "$file: its log, by the awk of operations.md");
+
+    my ($format) = $conf =~ /(log_format kv .*?;)/s;
+    my ($same) = Kvroute::slurp("$root/docs/operations.md")
+                 =~ /(log_format kv .*?;)/s;
+    s/\s+/ /g for $format, $same;
+    is($format, $same, "$file: the same format as there");
 
     $t->stop();
 }
@@ -202,7 +243,7 @@ SKIP: {
 
 SKIP: {
     my $promtool = which('promtool')
-        or skip 'promtool is not installed (package prometheus)', 1;
+        or skip 'promtool is not here (make promtool)', 1;
     my $out = `$promtool check rules $dir/prometheus/alerts.yaml 2>&1`;
     is($?, 0, 'alert rules') or diag($out);
 }

@@ -44,7 +44,7 @@ sub browser {
     $t->engines(3, '--model', 'm', '--speed', 100,
                 '--enable-prompt-tokens-details');
     $t->engines(1, '--model', 'm', '--speed', 100);
-    $t->{vars}{MANY} = join "\n", map { "server 127.0.0.1:$_;" } 20001 .. 20064;
+    $t->{vars}{MANY} = join "\n", map { "server 127.0.1.$_:9;" } 1 .. 64;
 
     $t->conf(<<'EOC')->run();
 http {
@@ -67,6 +67,12 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%E3%%;
     }
+    upstream mixed {
+        zone mixed 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E3%%;
+    }
     upstream busy {
         zone busy 64k;
         kvroute kv_cache zone=z;
@@ -84,6 +90,10 @@ http {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://llm; }
         location /bare/ { proxy_pass http://bare/; }
+        location /mixed/ {
+            kvroute_pin $http_x_pin;
+            proxy_pass http://mixed/;
+        }
         location /busy/ { proxy_pass http://busy/; }
         location /many/ { proxy_pass http://many; }
         location /kvroute/ { kvroute_status; }
@@ -112,12 +122,6 @@ EOC
     ok(close($fh), 'the browser is done');
 
     return;
-}
-
-sub which {
-    my ($name) = @_;
-
-    return (grep { -x } map { "$_/$name" } split /:/, $ENV{PATH})[0];
 }
 
 

@@ -14,6 +14,8 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 4;
 $t->{vars}{EXTRA} = '';
+$t->{vars}{FOUR} = join "\n        ", map { "server 127.0.0.1:$t->{vars}{$_};" }
+                   qw(B0 B1 B2 B3);
 
 my $conf = <<'EOF';
 http {
@@ -45,40 +47,28 @@ http {
     upstream auto {
         zone auto 64k;
         kvroute prefix zone=hot;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
+        %%FOUR%%
     }
     kvroute_zone zone=fixedz:2m;
 
     upstream fixed {
         zone fixed 64k;
         kvroute prefix length=1k zone=fixedz;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
+        %%FOUR%%
     }
     kvroute_zone zone=fewz:2m;
 
     upstream few {
         zone few 64k;
         kvroute prefix length=auto zone=fewz;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
+        %%FOUR%%
     }
     kvroute_zone zone=ragz:4m;
 
     upstream rag {
         zone rag 64k;
         kvroute kv_cache chunks=tie zone=ragz;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
+        %%FOUR%%
     }
 
     client_body_buffer_size 1m;

@@ -202,4 +202,31 @@ ok($t->idle(), 'nothing is counted any more');
 ok(wait_for(sub { $t->workers() == $t->{workers} }), 'old workers are gone');
 is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and their rows');
 
+# rows for all processes, as many as workers may become over reloads
+
+{
+    my ($before, $re) = ($t->{workers}, qr/"z" has rows for 128 processes, /);
+    my $rows = sub { $t->status()->{zones}{z}{max_processes} };
+
+    is($rows->(), 128, 'rows of few workers');
+    ask(1);
+
+    $t->{workers} = 33;
+    conf('zone=z:3m', \@three);
+    $t->reload();
+    is($rows->(), 128, 'rows stay over a reload');
+    is(ask(1)->{reason}, 'affinity', 'as all else does');
+    ok($t->log() =~ /\[warn\].*${re}148 should be there/,
+       'which is warned of if they may not do');
+
+    conf('zone=z:4m', \@three);
+    $t->reload();
+    is($rows->(), 148, 'a new zone has rows for so many workers');
+
+    $t->{workers} = $before;
+    conf('zone=z:4m', \@three);
+    $t->reload();
+    is(() = $t->log() =~ /$re/g, 1, 'more than enough is no matter');
+}
+
 $t->done();

@@ -311,17 +311,6 @@ my $u = $s->{upstreams}{u};
     my @untyped = grep { my ($n) = /^(\w+)/; $n =~ s/_(?:bucket|sum|count)$//
                              unless $type{$n}; !$type{$n} } keys %m;
     is(join(' ', @untyped), '', 'all have types');
-
-    SKIP: {
-        my ($promtool) = grep { -x } map { "$_/promtool" } split /:/, $ENV{PATH};
-
-        skip 'promtool is not installed (package prometheus)', 1
-            unless $promtool;
-
-        Kvroute::write_file("$t->{dir}/metrics", $text);
-        my $out = `$promtool check metrics < $t->{dir}/metrics 2>&1`;
-        is($out, '', 'promtool has nothing to say');
-    }
 }
 
 # --- a reload keeps them, many at a time get them

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import socket
 import subprocess
@@ -24,6 +25,11 @@ FULL = os.environ.get('FULL') == '1'
 
 MALLOC = {'MALLOC_MMAP_THRESHOLD_': '33554432',
           'MALLOC_TRIM_THRESHOLD_': '268435456'}
+
+# thousands of open streams: all that the machine lets us have
+
+resource.setrlimit(resource.RLIMIT_NOFILE,
+                   (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
 started = []
 
@@ -163,6 +169,7 @@ pid %(dir)s/nginx.pid;
 events { worker_connections 19000; }
 
 http {
+    %(http)s
     access_log %(log)s;
     client_body_temp_path %(dir)s/body;
     proxy_temp_path %(dir)s/proxy;
@@ -173,7 +180,6 @@ http {
     client_header_buffer_size %(head)s;
     client_max_body_size 64m;
     client_body_buffer_size 4m;
-    %(http)s
 
     upstream engines {
         zone engines 256k;
@@ -203,7 +209,8 @@ class Nginx:
 
     def __init__(self, engines, plain, workers=1, head='1k', log='off',
                  policy='kvroute kv_cache zone=bench', zone='64m',
-                 prefix=(), single=False, buffering='off', location=''):
+                 prefix=(), single=False, buffering='off', location='',
+                 http=''):
 
         self.port = ports(1)[0]
         self.dir = tempfile.mkdtemp(prefix='kvroute-bench-')
@@ -217,7 +224,8 @@ class Nginx:
             'dir': self.dir,
             'log': log,
             'head': head,
-            'http': '' if plain else 'kvroute_zone zone=bench:%s;' % zone,
+            'http': http if plain else
+                    'kvroute_zone zone=bench:%s; %s' % (zone, http),
             'upstream': 'least_conn;' if plain else policy + ';',
             'servers': servers,
             'port': self.port,

@@ -14,6 +14,12 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
+
+from chart import bars
+
+SHOWN = ('lookup', 'refresh', 'insert', 'choose')
+
 CALLS = 8       # of each case between two dumps, as micro.c has it
 
 
@@ -81,6 +87,15 @@ def main():
              kept['bytes_a_line']))
     print('text kernel: %s; instructions by %s'
           % (results['kernel'], results['instructions_by']))
+
+    for name, title, what in (('micro', 'Functions of the core', 'ns'),
+                              ('micro-instructions', 'Functions of the core',
+                               'instructions')):
+        shown = [n for n in cases if n.startswith(SHOWN)]
+        bars(os.path.join(build, name + '.svg'), title,
+             what + ' a block or a peer', shown,
+             [('', [cases[n].get(what, 0) / cases[n]['units']
+                    for n in shown])])
 
     with open(out, 'w') as f:
         json.dump(results, f, indent=1)

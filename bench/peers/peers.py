@@ -17,7 +17,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
-from harness import (FULL, Nginx, cpu, load, median, memory, ports, save,
+from chart import bars
+from harness import (BUILD, FULL, Nginx, cpu, load, median, memory, ports, save,
                      start, stop, upstream, wait_port)
 
 ROUNDS = 7 if FULL else 3
@@ -185,6 +186,13 @@ def main():
           'times that a core' % (LLM_D['source'], LLM_D['rps'],
                                  results['kvroute']['rps_per_core']['220k']
                                  / LLM_D['rps']))
+
+    sizes = [s for s, n_bytes, n in SIZES]
+
+    bars(os.path.join(BUILD, 'bench', 'peers.svg'),
+         'Requests over CPU seconds of the router', 'requests/s a core',
+         list(found), [(s, [results[name]['rps_per_core'][s]
+                            for name in found]) for s in sizes])
 
     results['llm-d'] = LLM_D
     save('peers.json', results)

@@ -19,6 +19,11 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../common"))
+
+from ports import free_ports  # noqa: E402
+
 LETTERS = "abcdefghijklmnopqrstuvwxyz  "
 
 CONF = """
@@ -54,24 +59,6 @@ http {{
     scgi_temp_path {dir}/scgi;
 }}
 """
-
-
-def free_ports(n):
-    """n ports in a row that nobody listens on."""
-    while True:
-        first = random.randrange(20000, 30000)
-        held = []
-        try:
-            for port in range(first, first + n):
-                s = socket.socket()
-                held.append(s)
-                s.bind(("127.0.0.1", port))
-            return first
-        except OSError:
-            pass
-        finally:
-            for s in held:
-                s.close()
 
 
 def text(seed, tokens):

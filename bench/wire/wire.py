@@ -15,13 +15,26 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
-from harness import (FULL, BIN, MODULE, Nginx, cpu, load, median, memory,
+from chart import bars
+from harness import (BUILD, FULL, BIN, Nginx, cpu, load, median, memory,
                      save, start, stop, upstream)
+
+DIR = os.path.join(BUILD, 'bench')
 
 PAIRS = 15 if FULL else 9
 
 SIZES = [('2k', 2048, 1500), ('32k', 32768, 600), ('256k', 262144, 120),
          ('2m', 2097152, 24)]
+
+# replies that are only counted, and replies that are read: tokens logged, text
+# learned
+
+STREAMS = [('plain', {'location': 'kvroute_learn_reply off;'}),
+           ('usage', {'location': 'kvroute_learn_reply on;',
+                      'http': "log_format tokens '$kvroute_prompt_tokens "
+                              "$kvroute_cached_tokens "
+                              "$kvroute_completion_tokens';",
+                      'log': '/dev/null tokens'})]
 
 first = 1
 
@@ -168,10 +181,7 @@ def streams_part(results):
 
     print('streams of 2,000 chunks, us of CPU a chunk')
 
-    for what, kw in (('plain', {}), ('usage', usage())):
-        if kw is None:
-            continue
-
+    for what, kw in STREAMS:
         a = Nginx(engines, True)
         b = Nginx(engines, False, **kw)
         r = pairs(a, b, 2048, 16, target=target, conns=16,
@@ -181,21 +191,6 @@ def streams_part(results):
               % (what, r[0] / 2000, r[1] / 2000, r[2]), flush=True)
         a.stop()
         b.stop()
-
-
-def usage():
-    """Options that have usage read from replies, if this module knows any."""
-    with open(MODULE, 'rb') as f:
-        text = f.read()
-
-    if b'kvroute_usage' in text:
-        return {'location': 'kvroute_usage on;'}
-
-    if b'kvroute_completion_tokens' in text:
-        return {'log': '/dev/null kv',
-                'policy': 'kvroute kv_cache zone=bench'}
-
-    return None
 
 
 def memory_part(results):
@@ -233,9 +228,9 @@ def count_part(results):
     engines = upstream(4)
     found = results['instructions'] = {}
 
-    def instructions(plain, size, n, unique, **kw):
+    def instructions(plain, size, n, unique, conf={}, **kw):
         with tempfile.TemporaryDirectory() as tmp:
-            x = Nginx(engines, plain,
+            x = Nginx(engines, plain, **conf,
                       prefix=('valgrind', '-q', '--tool=callgrind',
                               '--callgrind-out-file=%s/out' % tmp))
             load(port=x.port, requests=n, size=size, unique=unique, conns=1,
@@ -252,27 +247,61 @@ def count_part(results):
         n = max(n // 20, 8)
         found[name] = {}
 
+        def slope(plain, unique):
+            few = instructions(plain, size, 4, unique)
+            return (instructions(plain, size, n + 4, unique) - few) / n
+
+        # to nginx itself one body is as good as another
+
+        v = slope(True, 0)
+
         for what, unique in (('repeated', 0), ('unique', 1)):
-            v = []
-            for plain in (True, False):
-                few = instructions(plain, size, 4, unique)
-                v.append((instructions(plain, size, n + 4, unique) - few) / n)
+            found[name][what] = {'plain': v, 'added': slope(False, unique) - v}
+            print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v,
+                                           found[name][what]['added']),
+                  flush=True)
 
-            found[name][what] = {'plain': v[0], 'added': v[1] - v[0]}
-            print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v[0],
-                                           v[1] - v[0]), flush=True)
+    # slowly, or several come at once and nginx has less to do for each
 
-    v = []
+    def chunk(plain, **kw):
+        few, many = (instructions(plain, 2048, 1, 0, conf=kw,
+                                  target='/v1/chat/completions?us=4000'
+                                         '&chunks=%d' % n)
+                     for n in (50, 350))
+        return (many - few) / 300
 
-    for plain in (True, False):
-        few, many = (instructions(plain, 2048, 1, 0, target='/v1/chat/'
-                                  'completions?us=1000&chunks=%d' % n)
-                     for n in (100, 1100))
-        v.append((many - few) / 1000)
+    v = chunk(True)
+    found['chunk'] = {'plain': v}
 
-    found['chunk'] = {'plain': v[0], 'added': v[1] - v[0]}
-    print('%-24s %10.0f %10.0f' % ('a chunk of a stream', v[0], v[1] - v[0]),
-          flush=True)
+    for what, kw in STREAMS:
+        found['chunk'][what] = chunk(False, **kw) - v
+        print('%-24s %10.0f %10.0f' % ('a chunk of a stream, ' + what, v,
+                                       found['chunk'][what]), flush=True)
+
+
+def plots(results):
+    """What there is of it, as SVG beside the JSON."""
+    sizes = [name for name, size, n in SIZES]
+
+    def rows(found, what):
+        return [found.get(name, {}).get(what) for name in sizes]
+
+    if 'added_us' in results:
+        bars(DIR + '/wire.svg', 'CPU added to a request', 'us', sizes,
+             [('repeated', rows(results['added_us'], 'repeated')),
+              ('unique', rows(results['added_us'], 'unique')),
+              ('noise', [results['control_us'].get(n) for n in sizes])])
+
+    if 'instructions' in results:
+        found = results['instructions']
+        flat = {n: {'plain': found[n]['repeated']['plain'],
+                    'repeated': found[n]['repeated']['added'],
+                    'unique': found[n]['unique']['added']} for n in sizes}
+        bars(DIR + '/wire-instructions.svg', 'nginx, and what is added to it',
+             'instructions a request', sizes,
+             [('added, repeated', rows(flat, 'repeated')),
+              ('added, unique', rows(flat, 'unique')),
+              ('nginx', rows(flat, 'plain'))])
 
 
 PARTS = {'cpu': cpu_part, 'one': one_part, 'peers': peers_part,
@@ -285,6 +314,7 @@ def main():
 
     for name in sys.argv[1:] or PARTS:
         PARTS[name](results)
+        plots(results)
 
         results['seconds'] = round(time.time() - begin)
         save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)

@@ -39,6 +39,14 @@ kvr_chain_depth(uint32_t k)
 }
 
 
+/* units between an entry and the next, the same for each 128 of them */
+static inline uint32_t
+kvr_chain_step(uint32_t k)
+{
+    return 1U << kvr_min(k / 128, 3);
+}
+
+
 /* how many entries a prompt of so many units has */
 static inline uint32_t
 kvr_chain_entries(uint32_t units)

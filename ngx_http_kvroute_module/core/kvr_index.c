@@ -8,6 +8,7 @@
 
 
 #define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
+#define KVR_INDEX_BATCH     128     /* entries looked at at a time */
 #define KVR_INDEX_GAP       16      /* absent entries that end a look-up */
 #define KVR_INDEX_SAMPLE    1024
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
@@ -16,6 +17,95 @@
 static uint32_t kvr_index_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
+
+
+_Static_assert(KVR_INDEX_BATCH == 128, "kvr_chain_step");
+
+
+/* entries of a chain, from the first of a batch on: their keys and lines */
+typedef struct {
+    kvr_index_line_t  *line[KVR_INDEX_BATCH + KVR_INDEX_AHEAD];
+    uint64_t           key[KVR_INDEX_BATCH + KVR_INDEX_AHEAD];
+} kvr_index_batch_t;
+
+
+/*
+ * Finds out where an entry is to be looked for, and has that fetched: all of
+ * the bucket if it is to be put there.
+ */
+static inline __attribute__ ((always_inline)) void
+kvr_index_place(kvr_index_t *ix, kvr_index_batch_t *b, uint32_t k, uint64_t h,
+    int put)
+{
+    uint64_t           key;
+    unsigned           home;
+    kvr_index_line_t  *bucket;
+
+    key = kvr_index_key(h);
+    home = kvr_line_home(key);
+    bucket = kvr_line_bucket(ix, key);
+
+    kvr_line_prefetch(bucket, home);
+
+    if (put) {
+        kvr_line_prefetch(bucket, home ^ 2);
+    }
+
+    b->key[k] = key;
+    b->line[k] = &bucket[home];
+}
+
+
+/* begins a batch of m entries that are left; returns how many it has */
+static uint32_t
+kvr_index_batch(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
+    uint32_t m, uint32_t first)
+{
+    uint32_t  k;
+
+    if (first) {
+        for (k = 0; k < m && k < KVR_INDEX_AHEAD; k++) {
+            kvr_index_place(ix, b, k, chain[k], 0);
+        }
+
+    } else {
+        memcpy(b->line, &b->line[KVR_INDEX_BATCH],
+               KVR_INDEX_AHEAD * sizeof(kvr_index_line_t *));
+        memcpy(b->key, &b->key[KVR_INDEX_BATCH],
+               KVR_INDEX_AHEAD * sizeof(uint64_t));
+    }
+
+    return kvr_min(m, KVR_INDEX_BATCH);
+}
+
+
+/* the line of the k-th entry of m, or NULL; asked for one after the other */
+static inline __attribute__ ((always_inline)) kvr_index_line_t *
+kvr_index_next(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
+    uint32_t m, uint32_t k, int put)
+{
+    uint64_t           key;
+    kvr_index_line_t  *line;
+
+    if (kvr_likely(k + KVR_INDEX_AHEAD < m)) {
+        kvr_index_place(ix, b, k + KVR_INDEX_AHEAD,
+                        chain[k + KVR_INDEX_AHEAD], put);
+    }
+
+    key = b->key[k];
+    line = b->line[k];
+
+    if (kvr_likely(atomic_load_explicit(&line->key, memory_order_acquire)
+                   == key))
+    {
+        return line;
+    }
+
+    line = kvr_line_second(line, key);
+    b->line[k] = line;
+
+    return line;
+}
 
 
 size_t
@@ -109,76 +199,98 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 }
 
 
+/*
+ * A batch at a time: its lines are found from the first one on, and their
+ * holders looked at from the last one on.  What is deeper counts, so that a
+ * line is passed by that names nobody who was not found deeper already; as a
+ * rule that are all but one or two, since the lines of a prompt name the same.
+ */
 uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched)
 {
-    unsigned           peer;
-    uint32_t           i, gap, best;
-    uint64_t           alive, has, lost, seen;
+    uint32_t           i, k, gap, best, count, absent;
+    uint64_t           ids, open, seen, has, done;
+    kvr_line_view_t    view;
     kvr_index_line_t  *line;
-    kvr_line_view_t   view;
+    kvr_index_batch_t  b;
 
-    for (lost = set; lost; lost &= lost - 1) {
-        matched[__builtin_ctzll(lost)] = 0;
+    for (has = set; has; has &= has - 1) {
+        matched[__builtin_ctzll(has)] = 0;
     }
 
     if (n == 0 || set == 0) {
         return 0;
     }
 
-    for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        kvr_line_prefetch(ix, chain[i]);
-    }
-
     kvr_line_view(ix, set, &view);
 
-    /*
-     * alive holds those that have the block before; when one has not got this
-     * block its depth so far is noted, and again if it comes back deeper down
-     */
-
-    alive = 0;
     seen = 0;
     gap = 0;
+    absent = 0;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n && gap < KVR_INDEX_GAP; i += KVR_INDEX_BATCH) {
 
-        if (i + KVR_INDEX_AHEAD < n) {
-            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
+        count = kvr_index_batch(ix, &b, &chain[i], n - i, i == 0);
+
+        for (k = 0; k < count; k++) {
+
+            line = kvr_index_next(ix, &b, &chain[i], n - i, k, 0);
+
+            if (kvr_likely(line)) {
+                continue;
+            }
+
+            gap = (i + k == absent) ? gap + 1 : 1;
+            absent = i + k + 1;
+
+            if (gap == KVR_INDEX_GAP) {
+                break;
+            }
         }
 
-        line = kvr_line_find(ix, chain[i]);
+        open = set;
+        done = KVR_INDEX_TAG;
 
-        if (line == NULL) {
-            if (++gap == KVR_INDEX_GAP) {
+        while (k--) {
+
+            line = b.line[k];
+
+            if (kvr_unlikely(line == NULL)) {
+                continue;
+            }
+
+            ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+
+            if (kvr_likely(((ids ^ done) | (kvr_get(&line->mask) & open))
+                           == 0))
+            {
+                continue;
+            }
+
+            has = open & kvr_line_holders(ix, line, b.key[k], &view);
+
+            seen |= has;
+            open ^= has;
+
+            for ( /* void */ ; has; has &= has - 1) {
+                matched[__builtin_ctzll(has)] = kvr_chain_depth(i + k);
+            }
+
+            if (open == 0) {
                 break;
             }
 
-            has = 0;
-
-        } else {
-            gap = 0;
-            has = kvr_line_holders(ix, line, kvr_index_key(chain[i]), &view);
+            if (!(kvr_line_named(ids) & open)) {
+                done = ids;
+            }
         }
-
-        for (lost = alive & ~has; lost; lost &= lost - 1) {
-            matched[__builtin_ctzll(lost)] = kvr_chain_depth(i - 1);
-        }
-
-        seen |= has;
-        alive = has;
-    }
-
-    for ( /* void */ ; alive; alive &= alive - 1) {
-        matched[__builtin_ctzll(alive)] = kvr_chain_depth(i - 1);
     }
 
     best = 0;
 
     for ( /* void */ ; seen; seen &= seen - 1) {
-        peer = (unsigned) __builtin_ctzll(seen);
-        best = kvr_max(best, matched[peer]);
+        best = kvr_max(best, matched[__builtin_ctzll(seen)]);
     }
 
     return best;
@@ -189,9 +301,12 @@ void
 kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
 {
-    uint32_t           i, clock, now, stamp, depth, fresh, evicted;
+    unsigned           slot;
+    uint32_t           i, k, clock, now, stamp, depth, fresh, count, per;
+    uint32_t           evicted;
     uint64_t           moved;
     kvr_index_line_t  *line;
+    kvr_index_batch_t  b;
 
     matched = kvr_min(matched, units);
     fresh = units - matched;
@@ -205,30 +320,39 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     lesson->peer = (uint8_t) peer;
     lesson->valid = 1;
 
-    for (i = 0; i < n && i < KVR_INDEX_AHEAD; i++) {
-        kvr_line_prefetch(ix, chain[i]);
-    }
-
     evicted = 0;
+    slot = 0;
 
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < n; i += KVR_INDEX_BATCH) {
 
-        if (i + KVR_INDEX_AHEAD < n) {
-            kvr_line_prefetch(ix, chain[i + KVR_INDEX_AHEAD]);
-        }
+        count = kvr_index_batch(ix, &b, &chain[i], n - i, i == 0);
 
         depth = kvr_chain_depth(i);
-        stamp = kvr_index_stamp(clock, depth);
+        per = kvr_chain_step(i);
 
-        line = kvr_line_find(ix, chain[i]);
+        for (k = 0; k < count; k++, depth += per) {
 
-        if (line) {
-            kvr_line_add(ix, line, kvr_index_key(chain[i]), peer, stamp,
-                         now - depth);
+            stamp = kvr_index_stamp(clock, depth);
 
-        } else {
-            evicted += kvr_line_insert(ix, kvr_index_key(chain[i]), peer,
-                                       stamp, now - depth);
+            line = kvr_index_next(ix, &b, &chain[i], n - i, k,
+                                  depth >= matched);
+
+            if (kvr_unlikely(line == NULL)) {
+                evicted += kvr_line_insert(ix, b.key[k], peer, stamp,
+                                           now - depth);
+                continue;
+            }
+
+            /* as a rule it has the same slot in all lines of a prompt */
+
+            if (kvr_likely(kvr_line_renew(line, b.key[k], peer, slot, stamp,
+                                          now - depth)))
+            {
+                continue;
+            }
+
+            slot = kvr_line_add(ix, line, b.key[k], peer, stamp, now - depth);
+            slot %= KVR_INDEX_HOLDERS;
         }
     }
 

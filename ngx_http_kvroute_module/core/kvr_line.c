@@ -242,50 +242,51 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 }
 
 
-void
+unsigned
 kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched)
 {
     unsigned  i;
-    uint64_t  ids, moved;
+    uint64_t  moved;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+        if (kvr_line_renew(line, key, peer, i, stamp, touched)) {
+            return i;
+        }
+    }
 
     if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
         kvr_set(&line->touched, touched);
     }
 
     moved = 0;
-    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+    i = kvr_line_take(ix, line, key, peer, stamp, &moved);
 
-    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-
-        if (kvr_get(&line->stamp[i]) && kvr_index_id(ids, i) == peer) {
-
-            /* a stamp from before a restart may look newer: age decides */
-
-            kvr_set(&line->stamp[i], stamp);
-            break;
-        }
+    if (kvr_likely(i != KVR_INDEX_HOLDERS)) {
+        kvr_line_settle(line, key, peer, i, stamp, moved);
     }
 
-    if (i == KVR_INDEX_HOLDERS) {
-        i = kvr_line_take(ix, line, key, peer, stamp, &moved);
-    }
+    return i;
+}
 
-    if (kvr_unlikely(i == KVR_INDEX_HOLDERS)) {
-        return;
-    }
+
+void
+kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
+    unsigned slot, uint32_t stamp, uint64_t moved)
+{
+    uint64_t  ids;
 
     key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
     ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
 
-    if (kvr_likely(key == 0 && kvr_index_id(ids, i) == peer)) {
+    if (kvr_likely(key == 0 && kvr_index_id(ids, slot) == peer)) {
         return;
     }
 
     /* the line or the slot is another's by now */
 
-    (void) atomic_compare_exchange_strong_explicit(&line->stamp[i], &stamp, 0,
-                                                   memory_order_relaxed,
+    (void) atomic_compare_exchange_strong_explicit(&line->stamp[slot], &stamp,
+                                                   0, memory_order_relaxed,
                                                    memory_order_relaxed);
 
     if (key && moved) {
@@ -462,9 +463,10 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
 void
 kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 {
-    unsigned           i, live;
-    uint32_t           now, clock, limit, stamp;
-    uint64_t           hand, ids, mask, key;
+    unsigned           i, id, live;
+    uint32_t           now, stamp;
+    uint64_t           hand, ids, mask, key, known;
+    kvr_line_view_t    view;
     kvr_index_line_t  *line;
 
     count = kvr_min(count, ix->nlines);
@@ -472,6 +474,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
     hand = kvr_add(&ix->hand, count);
     hand %= ix->nlines;
+    known = 0;
 
     while (count--) {
 
@@ -506,15 +509,35 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
         for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+
+            if (i % 2 == 0 && kvr_get(&line->stamps[i / 2]) == 0) {
+                i++;
+                continue;
+            }
+
             stamp = kvr_get(&line->stamp[i]);
 
             if (stamp == 0) {
                 continue;
             }
 
-            limit = kvr_line_limit(ix, kvr_index_id(ids, i), &clock);
+            id = kvr_index_id(ids, i);
 
-            if (clock - stamp < limit) {
+            if (!(known >> id & 1)) {
+                view.limit[id] = kvr_line_limit(ix, id, &view.clock[id]);
+                known |= 1ULL << id;
+            }
+
+            if (view.clock[id] - stamp < view.limit[id]) {
+                live = 1;
+                continue;
+            }
+
+            /* it may be newer than the clock that was read */
+
+            view.limit[id] = kvr_line_limit(ix, id, &view.clock[id]);
+
+            if (view.clock[id] - stamp < view.limit[id]) {
                 live = 1;
 
             } else {

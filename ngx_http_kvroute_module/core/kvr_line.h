@@ -51,9 +51,19 @@ uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
 unsigned kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t stamp, uint32_t touched);
 
-/* makes the peer a holder of a line, or a more recent one */
-void kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+/*
+ * Makes the peer a holder of a line, or a more recent one; returns its slot,
+ * or KVR_INDEX_HOLDERS if the line is another block's by now.
+ */
+unsigned kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint32_t touched);
+
+/*
+ * After a stamp: if line or slot was given away meanwhile it is taken back, and
+ * so is the holder that was moved to the mask for it.
+ */
+void kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
+    unsigned slot, uint32_t stamp, uint64_t moved);
 
 /*
  * Passes over the next count lines, clears slots whose holders have forgotten
@@ -90,6 +100,13 @@ kvr_index_units(kvr_index_peer_t *p)
 }
 
 
+static __attribute__ ((cold, noinline, unused)) uint64_t
+kvr_index_key_small(uint64_t h)
+{
+    return (h + KVR_INDEX_CLAIMED + 1ULL) & ~1ULL;
+}
+
+
 /*
  * Keys of lines: small ones mean a free line or a claimed one; even ones are
  * of blocks, odd ones of sessions.
@@ -97,8 +114,10 @@ kvr_index_units(kvr_index_peer_t *p)
 static inline uint64_t
 kvr_index_key(uint64_t h)
 {
-    if (kvr_unlikely(h <= KVR_INDEX_CLAIMED)) {
-        h += KVR_INDEX_CLAIMED + 1ULL;
+    /* a jump, which gcc would not make of it by itself */
+
+    if (kvr_unlikely(h >> 32 == 0)) {
+        return kvr_index_key_small(h);
     }
 
     return h & ~1ULL;
@@ -137,35 +156,25 @@ kvr_line_nth(kvr_index_line_t *bucket, uint64_t key, unsigned i)
 }
 
 
-/* where to look first for a block, and then */
 static inline kvr_index_line_t *
-kvr_line_guess(kvr_index_t *ix, uint64_t h, unsigned i)
+kvr_line_first(kvr_index_t *ix, uint64_t key)
 {
-    uint64_t  key;
-
-    key = kvr_index_key(h);
-
-    return kvr_line_nth(kvr_line_bucket(ix, key), key, i);
+    return kvr_line_bucket(ix, key) + kvr_line_home(key);
 }
 
 
-/* no function: gcc takes one that only prefetches for one that does nothing */
-#define kvr_line_prefetch(ix, h)                                              \
-    __builtin_prefetch(kvr_line_guess(ix, h, 0));                             \
-    __builtin_prefetch(kvr_line_guess(ix, h, 1))
-
-
-/* the line with a key, NULL if there is none */
+/* the places of a bucket where a key is looked for next */
 static inline kvr_index_line_t *
-kvr_line_find_key(kvr_index_t *ix, uint64_t key)
+kvr_line_second(kvr_index_line_t *first, uint64_t key)
 {
-    unsigned           i;
+    unsigned           i, home;
     kvr_index_line_t  *line, *bucket;
 
-    bucket = kvr_line_bucket(ix, key);
+    home = kvr_line_home(key);
+    bucket = first - home;
 
-    for (i = 0; i < KVR_INDEX_WAYS; i++) {
-        line = kvr_line_nth(bucket, key, i);
+    for (i = 1; i < KVR_INDEX_WAYS; i++) {
+        line = &bucket[home ^ i];
 
         if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
             return line;
@@ -176,11 +185,89 @@ kvr_line_find_key(kvr_index_t *ix, uint64_t key)
 }
 
 
+/*
+ * The first place and its neighbour.  No function: gcc takes one that only
+ * prefetches for one that does nothing.
+ */
+#define kvr_line_prefetch(bucket, home)                                       \
+    __builtin_prefetch(&(bucket)[home]);                                      \
+    __builtin_prefetch(&(bucket)[(home) ^ 1])
+
+
+/* the line with a key, NULL if there is none */
+static inline kvr_index_line_t *
+kvr_line_find_key(kvr_index_t *ix, uint64_t key)
+{
+    kvr_index_line_t  *line;
+
+    line = kvr_line_first(ix, key);
+
+    if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
+        return line;
+    }
+
+    return kvr_line_second(line, key);
+}
+
+
 /* the line of a block */
 static inline kvr_index_line_t *
 kvr_line_find(kvr_index_t *ix, uint64_t h)
 {
     return kvr_line_find_key(ix, kvr_index_key(h));
+}
+
+
+/* all that have a slot, whether free by now or not */
+static inline uint64_t
+kvr_line_named(uint64_t ids)
+{
+    unsigned  i;
+    uint64_t  set;
+
+    set = 0;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+        set |= 1ULL << kvr_index_id(ids, i);
+    }
+
+    return set;
+}
+
+
+/* gives a new stamp to a holder in a slot, if it is there */
+static inline int
+kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
+    unsigned slot, uint32_t stamp, uint32_t touched)
+{
+    uint64_t  ids;
+
+    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+    if ((ids ^ (uint64_t) peer << slot * 8)
+        & (KVR_INDEX_PEERS - 1ULL) << slot * 8
+        || !kvr_get(&line->stamp[slot]))
+    {
+        return 0;
+    }
+
+    if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
+        kvr_set(&line->touched, touched);
+    }
+
+    /* a stamp from before a restart may look newer: age decides */
+
+    kvr_set(&line->stamp[slot], stamp);
+
+    if (kvr_unlikely(atomic_load_explicit(&line->key, memory_order_seq_cst)
+                     != key
+                     || atomic_load_explicit(&line->ids, memory_order_seq_cst)
+                     != ids))
+    {
+        kvr_line_settle(line, key, peer, slot, stamp, 0);
+    }
+
+    return 1;
 }
 
 

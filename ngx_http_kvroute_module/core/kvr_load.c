@@ -7,24 +7,11 @@
 #include "kvr_load.h"
 
 
-static _Atomic uint64_t *kvr_load_words(kvr_load_t *load, uint32_t row);
 static void kvr_load_raise(kvr_load_t *load, uint32_t mark);
 static uint64_t kvr_load_change(uint64_t word, int32_t active,
     int64_t pending);
 static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
     kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data);
-
-
-static inline kvr_load_sum_t
-kvr_load_split(uint64_t word)
-{
-    kvr_load_sum_t  sum;
-
-    sum.active = (uint32_t) (word >> KVR_LOAD_BYTES_BITS);
-    sum.pending = word & KVR_LOAD_BYTES_MASK;
-
-    return sum;
-}
 
 
 /* rows start on cache lines of their own: their owners write all the time */
@@ -49,14 +36,6 @@ kvr_load_init(kvr_load_t *load, uint32_t rows, uint32_t columns)
     load->rows = rows;
     load->columns = columns;
     load->stride = kvr_load_stride(columns);
-}
-
-
-static _Atomic uint64_t *
-kvr_load_words(kvr_load_t *load, uint32_t row)
-{
-    return (_Atomic uint64_t *) (void *) &load->row[load->rows + 1]
-           + (size_t) row * load->stride;
 }
 
 
@@ -302,30 +281,6 @@ kvr_load_change(uint64_t word, int32_t active, int64_t pending)
     p = kvr_min(kvr_max(p, 0), (int64_t) KVR_LOAD_BYTES_MASK);
 
     return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
-}
-
-
-kvr_load_sum_t
-kvr_load_get(kvr_load_t *load, uint32_t column)
-{
-    uint32_t           n, high;
-    kvr_load_sum_t     sum, part;
-    _Atomic uint64_t  *word;
-
-    sum.active = 0;
-    sum.pending = 0;
-
-    word = kvr_load_words(load, 0) + column;
-    high = atomic_load_explicit(&load->high, memory_order_relaxed);
-
-    for (n = 0; n < high; n++, word += load->stride) {
-        part = kvr_load_split(atomic_load_explicit(word,
-                                                   memory_order_relaxed));
-        sum.active += part.active;
-        sum.pending += part.pending;
-    }
-
-    return sum;
 }
 
 

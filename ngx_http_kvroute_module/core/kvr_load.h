@@ -117,8 +117,49 @@ uint32_t kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
 void kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column,
     int32_t active, int64_t pending);
 
-/* sums up a column */
-kvr_load_sum_t kvr_load_get(kvr_load_t *load, uint32_t column);
+static inline _Atomic uint64_t *
+kvr_load_words(kvr_load_t *load, uint32_t row)
+{
+    return (_Atomic uint64_t *) (void *) &load->row[load->rows + 1]
+           + (size_t) row * load->stride;
+}
+
+
+static inline kvr_load_sum_t
+kvr_load_split(uint64_t word)
+{
+    kvr_load_sum_t  sum;
+
+    sum.active = (uint32_t) (word >> KVR_LOAD_BYTES_BITS);
+    sum.pending = word & KVR_LOAD_BYTES_MASK;
+
+    return sum;
+}
+
+
+/* sums up a column: here, as it is asked for each peer in each decision */
+static inline kvr_load_sum_t
+kvr_load_get(kvr_load_t *load, uint32_t column)
+{
+    uint32_t           n, high;
+    kvr_load_sum_t     sum, part;
+    _Atomic uint64_t  *word;
+
+    sum.active = 0;
+    sum.pending = 0;
+
+    word = kvr_load_words(load, 0) + column;
+    high = kvr_get(&load->high);
+
+    for (n = 0; n < high; n++, word += load->stride) {
+        part = kvr_load_split(kvr_get(word));
+        sum.active += part.active;
+        sum.pending += part.pending;
+    }
+
+    return sum;
+}
+
 
 /* sums up the first n columns to sum[] */
 void kvr_load_get_all(kvr_load_t *load, uint32_t n, kvr_load_sum_t *sum);

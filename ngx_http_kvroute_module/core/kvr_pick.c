@@ -6,6 +6,8 @@
 
 #include "kvr_pick.h"
 
+#include <math.h>
+
 
 /* prefixes with fewer requests than this at a peer are not spilled */
 #define KVR_PICK_RING_FLOOR  4
@@ -90,22 +92,26 @@ static void
 kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
+    int               credit;
     uint32_t          i;
-    uint64_t          uncached;
+    uint64_t          bytes, uncached;
     kvr_candidate_t  *c;
+
+    bytes = req->bytes;
+    credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        uncached = req->bytes - kvr_min(c->matched, req->bytes);
+        uncached = bytes - kvr_min(c->matched, bytes);
 
-        if (req->conf->chunks == KVR_CHUNKS_CREDIT) {
+        if (kvr_unlikely(credit)) {
             uncached -= kvr_min(c->chunks / 2, uncached);
         }
 
         /* an adapter would have to be loaded first */
 
-        if (c->other) {
+        if (kvr_unlikely(c->other)) {
             uncached += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
         }
 
@@ -516,31 +522,30 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, int affine)
 {
     int               less;
-    double            idle, best_idle;
-    uint32_t          i, best, ties;
+    double            idle, best_idle, least;
+    uint32_t          i, ties;
     uint64_t          random;
     kvr_candidate_t  *c, *b;
 
-    best = KVR_POLICY_NONE;
+    b = NULL;
+    least = INFINITY;
     ties = 1;
     random = req->random;
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        if (c->out) {
+        /* most are neither as cheap nor left out */
+
+        if (kvr_likely(c->cost > least) || c->out) {
             continue;
         }
 
-        if (best == KVR_POLICY_NONE) {
-            best = i;
-            continue;
-        }
+        if (b == NULL) {
+            less = 1;
 
-        b = &cand[best];
-
-        if (c->cost != b->cost) {
-            less = c->cost < b->cost;
+        } else if (c->cost != least) {
+            less = c->cost < least;
 
         } else if (c->active != b->active) {
             less = c->active < b->active;
@@ -561,7 +566,7 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
                 random = kvr_mix(random, i);
 
                 if (kvr_reduce(random, ++ties) == 0) {
-                    best = i;
+                    b = c;
                 }
 
                 continue;
@@ -571,10 +576,11 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         }
 
         if (less) {
-            best = i;
+            b = c;
+            least = c->cost;
             ties = 1;
         }
     }
 
-    return best;
+    return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
 }

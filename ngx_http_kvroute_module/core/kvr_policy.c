@@ -53,12 +53,24 @@ static const kvr_policy_conf_t  kvr_policy_defaults = {
 };
 
 
+/* flags that leave a candidate out, or choose it beforehand */
+static const kvr_candidate_t  kvr_policy_special = {
+    .full = 1, .draining = 1, .cold = 1, .sick = 1, .pressed = 1,
+    .pinned = 1, .owner = 1
+};
+
+
+static const kvr_candidate_t  kvr_policy_out = { .out = 1 };
+
+
 void
 kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                     full;
-    uint32_t                i, special;
+    uint32_t                i, flags, special;
+    uint64_t                best;
+    kvr_candidate_t        *c;
     const kvr_candidate_t  *pinned, *owner;
     kvr_policy_request_t    r;
 
@@ -68,22 +80,26 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         r.conf = &kvr_policy_defaults;
     }
 
-    d->best = 0;
     d->reason = KVR_REASON_NONE;
 
-    special = 0;
+    best = 0;
+    flags = 0;
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = 0;
-        cand[i].out = 0;
-        d->best = kvr_max(d->best, cand[i].matched);
+        c = &cand[i];
 
-        special |= cand[i].full | cand[i].draining | cand[i].cold
-                   | cand[i].sick | cand[i].pressed
-                   | cand[i].pinned | cand[i].owner;
+        c->cost = 0;
+        c->flags &= ~kvr_policy_out.flags;
+
+        best = kvr_max(best, c->matched);
+        flags |= c->flags;
     }
 
+    d->best = best;
+
     /* as a rule there is nobody to be left out, or chosen beforehand */
+
+    special = flags & kvr_policy_special.flags;
 
     pinned = special ? kvr_policy_pinned(cand, n) : NULL;
     owner = special ? kvr_policy_owner(cand, n) : NULL;

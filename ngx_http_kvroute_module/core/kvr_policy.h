@@ -109,35 +109,45 @@ typedef struct {
 
 
 typedef struct {
+    /* what a decision reads of each, in one cache line */
+
     uint32_t         weight;     /* from 1 */
     uint32_t         active;     /* requests in flight */
     uint32_t         unanswered; /* of them, without a first event */
+
+    union {
+        struct {
+            unsigned     full:1;     /* over its cap of pending work */
+            unsigned     draining:1;
+            unsigned     cold:1;     /* warming up, and not its turn */
+            unsigned     bound:1;    /* to this session */
+            unsigned     pinned:1;   /* by this request */
+            unsigned     owner:1;    /* made the response it refers to */
+            unsigned     other:1;    /* has not this model, it seems */
+            unsigned     sick:1;     /* not in health: only if all are */
+            unsigned     pressed:1;  /* asked to be left alone, likewise */
+            unsigned     evicts:1;   /* and would have to unload another */
+            unsigned     fresh:1;    /* kv and waiting: the engine's word */
+
+            unsigned     out:1;      /* out: left out */
+        };
+
+        uint32_t     flags;      /* all of these */
+    };
+
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
-    uint64_t         chunks;     /* bytes of it that it holds elsewhere */
-    uint64_t         resident;   /* bytes of context of what is running */
-    uint32_t         waiting;    /* in the engine, if fresh */
-    double           kv;         /* share in use, if fresh */
+    double           cost;       /* out */
     uint32_t         idle;       /* picks since it was last given work */
     uint32_t         place;      /* on the ring */
+    uint64_t         chunks;     /* bytes of it that it holds elsewhere */
 
-    unsigned         full:1;     /* over its cap of pending work */
-    unsigned         draining:1;
-    unsigned         cold:1;     /* warming up, and not its turn */
-    unsigned         bound:1;    /* to this session */
-    unsigned         pinned:1;   /* by this request */
-    unsigned         owner:1;    /* made the response it refers to */
-    unsigned         other:1;    /* has not this model loaded, it seems */
-    unsigned         sick:1;     /* not in health: only if all are */
-    unsigned         pressed:1;  /* asked to be left alone, likewise */
-    unsigned         evicts:1;   /* and would have to unload another */
-    unsigned         fresh:1;    /* kv and waiting are the engine's word */
+    uint64_t         resident;   /* bytes of context of what is running */
+    double           kv;         /* share in use, if fresh */
+    uint32_t         waiting;    /* in the engine, if fresh */
 
     int64_t          current_weight;  /* in and out: smooth round robin */
     int64_t          effective_weight;
-
-    double           cost;       /* out */
-    unsigned         out:1;      /* out: left out */
 } kvr_candidate_t;
 
 

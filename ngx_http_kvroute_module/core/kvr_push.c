@@ -5,6 +5,7 @@
 
 
 #include "kvr_push.h"
+#include "kvr_scan.h"
 
 
 #define KVR_PUSH_IN_ARRAY  0x80
@@ -35,8 +36,6 @@ static void kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table);
 static void kvr_push_begin(kvr_push_t *p, const kvr_push_entry_t *table,
     uint8_t c, kvr_push_pt handler, void *ctx);
 static void kvr_push_close(kvr_push_t *p);
-static const uint8_t *kvr_push_text(const uint8_t *data, const uint8_t *end);
-static const uint8_t *kvr_push_skip(const uint8_t *data, const uint8_t *end);
 
 
 void
@@ -53,6 +52,7 @@ int
 kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx)
 {
+    size_t          n;
     uint8_t         c;
     const uint8_t  *end, *s;
 
@@ -105,31 +105,44 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
         case KVR_PUSH_KEY:
 
-            while (c != '"' && c != '\\' && p->key_len < KVR_PUSH_KEY_LEN) {
-                p->key[p->key_len++] = c;
+            s = data;
+            data = kvr_scan_text(data, end);
+            n = (size_t) (data - s);
 
-                if (++data == end) {
-                    return KVR_AGAIN;
-                }
+            if (kvr_likely(p->key_len + n <= KVR_PUSH_KEY_LEN)) {
+                memcpy(&p->key[p->key_len], s, n);
+                p->key_len += (uint8_t) n;
 
-                c = *data;
+            } else {
+                p->key_len = KVR_PUSH_KEY_LEN + 1;
             }
 
-            if (c == '"') {
+            if (data == end) {
+                return KVR_AGAIN;
+            }
+
+            if (*data == '"') {
                 kvr_push_find(p, table);
                 p->state = KVR_PUSH_COLON;
+
+                /* as a rule the value is here as well */
+
+                n = 2U + (end - data > 2 && data[2] == ' ');
+
+                if (end - data > (ptrdiff_t) n && data[1] == ':'
+                    && data[n] > ' ')
+                {
+                    data += n;
+                    kvr_push_begin(p, table, *data, handler, ctx);
+                }
+
                 break;
             }
 
             /* no name that is looked for has an escape */
 
-            if (c == '\\') {
-                p->key_len = KVR_PUSH_KEY_LEN + 1;
-                p->state = KVR_PUSH_KEY_ESCAPE;
-                break;
-            }
-
             p->key_len = KVR_PUSH_KEY_LEN + 1;
+            p->state = KVR_PUSH_KEY_ESCAPE;
             break;
 
         case KVR_PUSH_KEY_ESCAPE:
@@ -161,7 +174,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
         case KVR_PUSH_IN_TEXT:
 
             s = data;
-            data = kvr_push_text(data, end);
+            data = kvr_scan_text(data, end);
 
             if (data > s) {
                 handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, s,
@@ -227,7 +240,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
         case KVR_PUSH_SKIP:
 
-            data = kvr_push_skip(data, end);
+            data = kvr_scan_nest(data, end);
 
             if (data == end) {
                 return KVR_AGAIN;
@@ -260,7 +273,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
         case KVR_PUSH_SKIP_TEXT:
 
-            data = kvr_push_text(data, end);
+            data = kvr_scan_text(data, end);
 
             if (data == end) {
                 return KVR_AGAIN;
@@ -292,24 +305,33 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
 
 /*
- * Most members are none of those looked for, which their lengths tell already:
- * which lengths there are in each node is found out when a table is first used.
+ * Entries of the same node and length follow one another: mostly there is none
+ * or one.  They are put in order when a table is first used.
  */
 static void
 kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table)
 {
-    unsigned                 node;
+    unsigned                 node, i;
     const kvr_push_entry_t  *e;
 
-    static uint32_t                 lens[KVR_PUSH_NODES];
+    /* numbers of entries, from 1 */
+
+    static uint8_t                  head[KVR_PUSH_NODES][KVR_PUSH_KEY_LEN + 2];
+    static uint8_t                  next[KVR_PUSH_ENTRIES + 1];
     static const kvr_push_entry_t  *known;
 
     if (kvr_unlikely(known != table)) {
 
-        memset(lens, 0, sizeof(lens));
+        memset(head, 0, sizeof(head));
 
-        for (e = table; e->name; e++) {
-            lens[e->node] |= 1U << e->len;
+        for (i = 0; i < KVR_PUSH_ENTRIES && table[i].name; i++) {
+            /* void */
+        }
+
+        for ( /* void */ ; i; i--) {
+            e = &table[i - 1];
+            next[i] = head[e->node][e->len];
+            head[e->node][e->len] = (uint8_t) i;
         }
 
         known = table;
@@ -319,18 +341,12 @@ kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table)
 
     p->entry = KVR_PUSH_NONE;
 
-    if (!(lens[node] >> p->key_len & 1)) {
-        return;
-    }
+    for (i = head[node][p->key_len]; i; i = next[i]) {
 
-    for (e = table; e->name; e++) {
+        e = &table[i - 1];
 
-        if (e->node == node
-            && e->len == p->key_len
-            && e->level <= p->level
-            && memcmp(e->name, p->key, e->len) == 0)
-        {
-            p->entry = (uint8_t) (e - table);
+        if (e->level <= p->level && memcmp(e->name, p->key, e->len) == 0) {
+            p->entry = (uint8_t) (i - 1);
             return;
         }
     }
@@ -420,51 +436,4 @@ static void
 kvr_push_close(kvr_push_t *p)
 {
     p->state = --p->depth ? KVR_PUSH_AFTER : KVR_PUSH_END;
-}
-
-
-/* the next quote or backslash */
-static const uint8_t *
-kvr_push_text(const uint8_t *data, const uint8_t *end)
-{
-    const uint8_t  *quote, *escape;
-
-    /* most texts of a stream are a word long */
-
-    for (quote = data + kvr_min(end - data, 16); data < quote; data++) {
-        if (*data == '"' || *data == '\\') {
-            return data;
-        }
-    }
-
-    if (data == end) {
-        return end;
-    }
-
-    quote = memchr(data, '"', (size_t) (end - data));
-    quote = quote ? quote : end;
-
-    escape = memchr(data, '\\', (size_t) (quote - data));
-
-    return escape ? escape : quote;
-}
-
-
-/* the next byte that opens, closes or starts a string */
-static const uint8_t *
-kvr_push_skip(const uint8_t *data, const uint8_t *end)
-{
-    for ( /* void */ ; data < end; data++) {
-
-        switch (*data) {
-        case '"':
-        case '{':
-        case '}':
-        case '[':
-        case ']':
-            return data;
-        }
-    }
-
-    return end;
 }

@@ -22,6 +22,7 @@
 #define KVR_PUSH_DEPTH    7      /* containers that are followed */
 #define KVR_PUSH_KEY_LEN  28
 #define KVR_PUSH_NODES    16     /* of a table */
+#define KVR_PUSH_ENTRIES  128    /* of it, at most */
 
 
 /* what a member may be: several of these */

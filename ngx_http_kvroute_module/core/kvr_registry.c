@@ -207,6 +207,12 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_set(&seat->unavail, 0);
         kvr_set(&seat->firsts, 0);
         kvr_set(&seat->ttft, 0);
+        kvr_set(&seat->headers, 0);
+        kvr_set(&seat->header_ms, 0);
+        kvr_set(&seat->ends, 0);
+        kvr_set(&seat->end_ms, 0);
+        kvr_set(&seat->sent, 0);
+        kvr_set(&seat->received, 0);
 
         for (n = 0; n < 5; n++) {
             kvr_set(&seat->responses[n], 0);
@@ -214,6 +220,14 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
 
         for (n = 0; n < KVR_REASONS; n++) {
             kvr_set(&seat->reason[n], 0);
+        }
+    }
+
+    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+        if (peer == KVR_REGISTRY_NONE || peer == i) {
+            kvr_set(&reg->peer[i].signal.checks, 0);
+            kvr_set(&reg->peer[i].signal.checks_failed, 0);
+            kvr_set(&reg->peer[i].signal.unhealthy, 0);
         }
     }
 

@@ -76,6 +76,12 @@ typedef struct {
     _Atomic uint64_t   unavail;      /* times it was given up for a while */
     _Atomic uint64_t   firsts;       /* answers that began */
     _Atomic uint64_t   ttft;         /* ms, of those together */
+    _Atomic uint64_t   headers;      /* answers whose header has come */
+    _Atomic uint64_t   header_ms;    /* from the pick, of those together */
+    _Atomic uint64_t   ends;         /* answers that came to their end */
+    _Atomic uint64_t   end_ms;
+    _Atomic uint64_t   sent;         /* bytes, with headers */
+    _Atomic uint64_t   received;
 } kvr_seat_t;
 
 

@@ -36,7 +36,7 @@
 
 #define KVR_SCORE_FLOOR          2048
 #define KVR_SCORE_WAITING_SHARE  4
-#define KVR_SCORE_RUNNING_SHARE  8
+#define KVR_SCORE_RUNNING_SHARE  8   /* a multiple */
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL         16384
@@ -51,19 +51,25 @@ static inline double
 kvr_score_cost(uint64_t pending, uint64_t uncached, uint32_t active,
     uint32_t waiting, uint32_t weight)
 {
-    double    own;
-    uint32_t  running;
+    double    cost;
+    uint64_t  own, share;
 
-    own = (double) kvr_max(uncached, KVR_SCORE_FLOOR);
+    own = kvr_max(uncached, KVR_SCORE_FLOOR);
 
     /* the two are counted apart, so that one may run ahead of the other */
 
-    running = active - kvr_min(waiting, active);
+    share = KVR_SCORE_RUNNING_SHARE
+            + (uint64_t) waiting * (KVR_SCORE_RUNNING_SHARE
+                                    / KVR_SCORE_WAITING_SHARE)
+            + (active - kvr_min(waiting, active));
 
-    return ((double) pending
-            + own * (1.0 + (double) waiting / KVR_SCORE_WAITING_SHARE
-                     + (double) running / KVR_SCORE_RUNNING_SHARE))
-           / (double) weight;
+    /* signed, as no machine converts the others as fast; exact up to here */
+
+    cost = (double) (int64_t) pending
+           + (double) (int64_t) own
+             * ((double) (int64_t) share / KVR_SCORE_RUNNING_SHARE);
+
+    return weight == 1 ? cost : cost / (double) weight;
 }
 
 

@@ -208,6 +208,15 @@ kvr_signal_fresh(const kvr_signal_t *s, uint64_t now, uint64_t interval)
 }
 
 
+uint32_t
+kvr_signal_said(const kvr_signal_t *s, uint64_t *time)
+{
+    *time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
+
+    return kvr_get(&s->set) | kvr_get(&s->orca_set);
+}
+
+
 double
 kvr_signal_worth(const kvr_signal_t *s, uint64_t now, uint64_t interval)
 {
@@ -244,6 +253,13 @@ kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
 {
     uint32_t  n;
 
+    kvr_add(&s->checks, 1);
+    kvr_set(&s->last, result);
+
+    if (result == KVR_CHECK_FAIL || result == KVR_CHECK_TIMEOUT) {
+        kvr_add(&s->checks_failed, 1);
+    }
+
     switch (result) {
 
     case KVR_CHECK_PASS:
@@ -278,8 +294,9 @@ kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
         n = kvr_get(&s->fails) + 1;
         kvr_set(&s->fails, n);
 
-        if (n >= fails) {
+        if (n >= fails && kvr_get(&s->health) != KVR_HEALTH_DOWN) {
             kvr_set(&s->health, KVR_HEALTH_DOWN);
+            kvr_add(&s->unhealthy, 1);
         }
 
         return 0;

@@ -71,6 +71,10 @@ typedef struct {
     _Atomic uint32_t   fails;        /* in a row */
     _Atomic uint32_t   passes;
     _Atomic uint32_t   gone;         /* nobody was listening */
+    _Atomic uint64_t   checks;       /* of health, ever */
+    _Atomic uint64_t   checks_failed;
+    _Atomic uint64_t   unhealthy;    /* times it was found down */
+    _Atomic uint32_t   last;         /* kvr_check_e of the last one */
     _Atomic uint64_t   success;      /* when a client was last answered */
     _Atomic uint64_t   pressure;     /* asked to be left alone until then */
 
@@ -109,6 +113,9 @@ void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
  */
 uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
     uint64_t interval);
+
+/* all of KVR_METRICS_... ever said, and when the last word came, 0 if never */
+uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
 
 /* takes the end of a check; returns 1 if the peer is back */
 int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,

@@ -354,21 +354,33 @@ kvr_usage_around(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
 static uint64_t
 kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len)
 {
-    uint64_t  w;
+    size_t    left;
+    uint64_t  a, b;
 
-    for ( /* void */ ; len >= 8; len -= 8, p += 8) {
-        memcpy(&w, p, 8);
-        h = (h ^ w) * 0x9e3779b97f4a7c15ULL;
-        h ^= h >> 29;
+    for (left = len; left > 16; left -= 16, p += 16) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + 8, 8);
+        h = kvr_mix(h ^ a, b);
     }
 
-    for (w = len; len; len--, p++) {
-        w = w << 8 | *p;
+    /* the rest, in two words that may overlap */
+
+    a = 0;
+    b = 0;
+
+    if (left >= 8) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + left - 8, 8);
+
+    } else if (left >= 4) {
+        memcpy(&a, p, 4);
+        memcpy(&b, p + left - 4, 4);
+
+    } else {
+        memcpy(&a, p, left);
     }
 
-    h = (h ^ w) * 0x9e3779b97f4a7c15ULL;
-
-    return h ^ h >> 32;
+    return kvr_mix(h ^ a, b ^ len << 56);
 }
 
 

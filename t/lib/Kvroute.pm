@@ -25,6 +25,7 @@ use File::Basename qw(dirname);
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use JSON::PP;
 use POSIX qw(:sys_wait_h);
 use Test::More;
@@ -38,7 +39,7 @@ use Kvroute::Servers;
 
 our @ISA = qw(Kvroute::Client Kvroute::Servers Kvroute::Receipts);
 
-our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version));
+our @EXPORT = (@Test::More::EXPORT, qw(chat text wait_for version which));
 
 my @all;
 
@@ -84,18 +85,17 @@ sub new {
 }
 
 
-# a free port, given out once
+# A free port, given out once: to this test and, for as long as it runs, to no
+# other, and none that the system gives to clients.
+
+my @claims;
 
 sub port {
     my ($t) = @_;
 
-    for (1 .. 200) {
-        my $s = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1',
-                                      Proto => 'tcp', ReuseAddr => 1)
-            or next;
-        my $port = $s->sockport();
-
-        return $port unless $t->{taken}{$port}++;
+    for (1 .. 1000) {
+        my $port = $t->claim(10240 + int rand 21000);
+        return $port if $port;
     }
 
     die "no free port\n";
@@ -107,23 +107,36 @@ sub port {
 sub ports {
     my ($t, $n) = @_;
 
-    for (1 .. 200) {
-        my $first = $t->port();
-        my @held = map {
-            IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1',
-                                  LocalPort => $first + $_, Proto => 'tcp',
-                                  ReuseAddr => 1)
-        } 0 .. $n - 1;
+    for (1 .. 1000) {
+        my $first = 10240 + int rand 21000;
+        my @ports = grep { $_ } map { $t->claim($first + $_) } 0 .. $n - 1;
 
-        next if grep { !defined } @held;
-
-        my @ports = map { $first + $_ } 0 .. $n - 1;
-        $t->{taken}{$_}++ for @ports;
-
-        return @ports;
+        return @ports if @ports == $n;
     }
 
     die "no $n free ports in a row\n";
+}
+
+
+# nothing else has the name of a socket that is in no folder, and it goes with
+# its process
+
+sub claim {
+    my ($t, $port) = @_;
+
+    return if $t->{taken}{$port};
+
+    my $claim = IO::Socket::UNIX->new(Local => "\0kvroute-test-$port",
+                                      Listen => 1) or return;
+
+    IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1',
+                          LocalPort => $port, Proto => 'tcp', ReuseAddr => 1)
+        or return;
+
+    push @claims, $claim;
+    $t->{taken}{$port}++;
+
+    return $port;
 }
 
 
@@ -432,6 +445,15 @@ sub version {
     my ($v) = $t->{version} =~ m{nginx/(\S+)};
 
     return sprintf '%03d%03d%03d', split /\./, $v;
+}
+
+
+# a program, of this system or brought by a make target
+
+sub which {
+    my ($name) = @_;
+
+    return (grep { -x } map { "$_/$name" } $build, split /:/, $ENV{PATH})[0];
 }
 
 

@@ -30,9 +30,9 @@ const some = (n) => n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(n);
 
 const json = async () => (await fetch(url + "json")).json();
 
-const send = (text, path = "/v1/chat/completions") =>
+const send = (text, path = "/v1/chat/completions", headers = {}) =>
   fetch(base + path, { method: "POST",
-    headers: { "Content-Type": "application/json" },
+    headers: { "Content-Type": "application/json", ...headers },
     body: JSON.stringify({ model: "m", max_tokens: 1,
       messages: [{ role: "user", content: text }] }) });
 
@@ -98,6 +98,9 @@ const main = async () => {
     is(await cell(page, p.name, "active"), String(p.active),
        `${p.name}: active`);
     is(await cell(page, p.name, "fails"), String(p.fails), `${p.name}: fails`);
+    is(await cell(page, p.name, "regret"), p.prompt_bytes
+       ? (100 * (p.best_bytes - p.matched_bytes) / p.prompt_bytes).toFixed(1)
+         + "%" : "–", `${p.name}: regret`);
     is(await cell(page, p.name, "cached"), p.prompt_bytes
        ? (100 * p.matched_bytes / p.prompt_bytes).toFixed(1) + "%" : "–",
        `${p.name}: cached share`);
@@ -151,6 +154,23 @@ const main = async () => {
   ok(/--enable-prompt-tokens-details/.test(signals),
      "cached tokens: the engine's flag", signals);
   ok(/kvroute_probe/.test(signals), "KV use: the directive", signals);
+
+  /* of one of two: it is said of which */
+
+  const both = (await json()).upstreams.mixed.peers.map((p) => p.name);
+  for (const name of [...both, ...both])
+    is((await send(long(4), "/mixed/v1/chat/completions",
+                   { "X-Pin": name })).status, 200, "mixed");
+  await page.selectOption("#upstream", "mixed");
+  const e3 = both[1];
+  const signal = (name) => page.textContent(`#signals [data-signal="${name}"]`);
+  const partly = await until(() => signal("delivered"), (v) => v.includes(e3));
+  ok(partly.includes(`reported by ${e3}.`), "one engine tells no cached tokens",
+     partly);
+  ok((await signal("kv")).includes(`told by ${e3}.`), "nor its KV use",
+     await signal("kv"));
+  ok((await page.textContent("#missing h2")).includes("missing")
+     && await page.isVisible("#missing"), "under a heading");
 
   /* the queue: one is served, two wait, two classes */
 
@@ -234,6 +254,25 @@ const main = async () => {
   ok(await until(() => page.textContent("#state"), (v) => v !== at) !== at,
      "and goes on");
 
+  /* all by keyboard: what can be done is reached by Tab, and shows it */
+
+  await page.evaluate(() => document.activeElement.blur());
+  const reached = new Set();
+  for (let i = 0; i < 40; i++) {
+    await page.keyboard.press("Tab");
+    const at = await page.evaluate(() => {
+      const e = document.activeElement;
+      if (e === document.body) return null;
+      return { what: e.id || e.getAttribute("aria-label") || e.textContent,
+               seen: getComputedStyle(e).outlineStyle !== "none" };
+    });
+    if (at === null) continue;
+    ok(at.seen || reached.has(at.what), `focus is seen: ${at.what}`);
+    reached.add(at.what);
+  }
+  for (const what of ["upstream", "pause", "peers", "receipts", "state"])
+    ok(reached.has(what), `Tab comes to ${what}`);
+
   /* sorting, by keyboard: each heading is a button */
 
   await page.locator("#peers th button", { hasText: "peer" }).focus();
@@ -278,9 +317,24 @@ const main = async () => {
   const wide = await phone.evaluate(() =>
     document.documentElement.scrollWidth - innerWidth);
   ok(wide <= 0, "nothing is wider than a phone", wide);
+  const cut = () => phone.evaluate(() => {
+    const e = document.querySelector('[aria-label="peers"]');
+    return e.scrollWidth - e.clientWidth;
+  });
+  ok(await cut() <= 0, "no value of a peer is cut off", await cut());
   await phone.screenshot({ path: `${shots}/phone.png`, fullPage: true });
 
   /* nginx gone and back */
+
+  await phone.selectOption("#upstream", "many");
+  is(await until(() => phone.locator("#peers tbody tr").count(),
+                 (v) => v === 64), 64, "64 peers on a phone");
+  ok(await phone.evaluate(() =>
+    document.documentElement.scrollWidth - innerWidth) <= 0, "not wider");
+  ok(await cut() <= 0, "none of 64", await cut());
+  const label = await phone.evaluate(() => getComputedStyle(
+    document.querySelector('#peers td[data-key="ttft"]'), "::before").content);
+  ok(label.includes("TTFT"), "values have their labels", label);
 
   is(errors.join("\n"), "", "no errors in the console");
 

@@ -169,6 +169,9 @@ START_TEST(test_signal_health)
     rc = check(KVR_CHECK_PASS, 1);
     util_check(rc == 1 && sig.health == KVR_HEALTH_UP, "loaded");
 
+    util_check(sig.checks == 7 && sig.checks_failed == 2, "all are counted");
+    util_check(sig.unhealthy == 1 && sig.last == KVR_CHECK_PASS, "once down");
+
     /* busy with what it does for our clients */
 
     sig.success = 10000;
@@ -179,6 +182,9 @@ START_TEST(test_signal_health)
     (void) check(KVR_CHECK_TIMEOUT, 13000);
     (void) check(KVR_CHECK_TIMEOUT, 14000);
     util_check(sig.health == KVR_HEALTH_DOWN, "hangs");
+    (void) check(KVR_CHECK_FAIL, 15000);
+    util_check(sig.checks_failed == 8 && sig.unhealthy == 2
+               && sig.last == KVR_CHECK_FAIL, "down is down");
 }
 END_TEST
 
