@@ -25,7 +25,6 @@ typedef struct {
     const char                 *type;
     const char                 *help;
     size_t                      offset;
-    ngx_uint_t                  fraction;
 } ngx_http_kvroute_prom_peer_t;
 
 
@@ -50,69 +49,76 @@ static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
     offsetof(ngx_http_kvroute_fleet_peer_t, field)
 
 
+/* the same of doubles */
+static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_loads[] = {
+
+    { "utilization_ratio", "gauge",
+      "Prompt bytes given of late to those it can prefill; 0: not known.",
+      ngx_http_kvroute_prom_at(pace.utilization) },
+
+    { "active_mean_requests", "gauge",
+      "Requests in flight, mean of late.",
+      ngx_http_kvroute_prom_at(pace.active) },
+
+    { "active_expected_requests", "gauge",
+      "The same by Little's law: requests ended a second by their time.",
+      ngx_http_kvroute_prom_at(pace.expected) },
+
+    { NULL, NULL, NULL, 0 }
+};
+
+
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
     { "active_requests", "gauge",
       "Requests in flight.",
-      ngx_http_kvroute_prom_at(active), 0 },
+      ngx_http_kvroute_prom_at(active) },
 
     { "pending_bytes", "gauge",
       "Prompt bytes sent and not yet prefilled.",
-      ngx_http_kvroute_prom_at(pending), 0 },
-
-    { "utilization_ratio", "gauge",
-      "Prompt bytes given of late to those it can prefill; 0: not known.",
-      ngx_http_kvroute_prom_at(pace.utilization), 1 },
-
-    { "active_mean_requests", "gauge",
-      "Requests in flight, mean of late.",
-      ngx_http_kvroute_prom_at(pace.active), 1 },
-
-    { "active_expected_requests", "gauge",
-      "The same by Little's law: requests ended a second by their time.",
-      ngx_http_kvroute_prom_at(pace.expected), 1 },
+      ngx_http_kvroute_prom_at(pending) },
 
     { "capacity_bytes", "gauge",
       "Prompt bytes that the peer's cache is taken to hold.",
-      ngx_http_kvroute_prom_at(capacity), 0 },
+      ngx_http_kvroute_prom_at(capacity) },
 
     { "selected_timestamp_seconds", "gauge",
       "When the peer was last picked.",
-      ngx_http_kvroute_prom_at(selected), 0 },
+      ngx_http_kvroute_prom_at(selected) },
 
     { "requests_total", "counter",
       "Attempts sent to the peer.",
-      ngx_http_kvroute_prom_at(requests), 0 },
+      ngx_http_kvroute_prom_at(requests) },
 
     { "failures_total", "counter",
       "Attempts that failed.",
-      ngx_http_kvroute_prom_at(fails), 0 },
+      ngx_http_kvroute_prom_at(fails) },
 
     { "unavailable_total", "counter",
       "Times the peer was given up after failures.",
-      ngx_http_kvroute_prom_at(unavail), 0 },
+      ngx_http_kvroute_prom_at(unavail) },
 
     { "sent_bytes_total", "counter",
       "Bytes sent to the peer, with headers.",
-      ngx_http_kvroute_prom_at(sent), 0 },
+      ngx_http_kvroute_prom_at(sent) },
 
     { "received_bytes_total", "counter",
       "Bytes received from the peer, with headers.",
-      ngx_http_kvroute_prom_at(received), 0 },
+      ngx_http_kvroute_prom_at(received) },
 
     { "prompt_bytes_total", "counter",
       "Bytes of the prompts sent to the peer.",
-      ngx_http_kvroute_prom_at(prompt), 0 },
+      ngx_http_kvroute_prom_at(prompt) },
 
     { "matched_bytes_total", "counter",
       "Bytes of these that the peer held, by the index.",
-      ngx_http_kvroute_prom_at(matched), 0 },
+      ngx_http_kvroute_prom_at(matched) },
 
     { "best_bytes_total", "counter",
       "Bytes of these that the best peer held; the rest is regret.",
-      ngx_http_kvroute_prom_at(best), 0 },
+      ngx_http_kvroute_prom_at(best) },
 
-    { NULL, NULL, NULL, 0, 0 }
+    { NULL, NULL, NULL, 0 }
 };
 
 
@@ -135,13 +141,6 @@ static uint64_t
 ngx_http_kvroute_prom_word(ngx_http_kvroute_fleet_peer_t *p, size_t offset)
 {
     return *(uint64_t *) ((u_char *) p + offset);
-}
-
-
-static double
-ngx_http_kvroute_prom_fraction(ngx_http_kvroute_fleet_peer_t *p, size_t offset)
-{
-    return *(double *) ((u_char *) p + offset);
 }
 
 
@@ -527,18 +526,28 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
             fleet = &prom->fleet[i];
 
             for (k = 0; k < fleet->number; k++, l++) {
-                if (m->fraction) {
-                    ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %.6f\n",
-                                              m->name, l,
-                                              ngx_http_kvroute_prom_fraction(
-                                                  &fleet->peer[k], m->offset));
-                    continue;
-                }
-
                 ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %uL\n",
                                           m->name, l,
                                           ngx_http_kvroute_prom_word(
                                               &fleet->peer[k], m->offset));
+            }
+        }
+    }
+
+    for (m = ngx_http_kvroute_prom_loads; m->name; m++) {
+
+        ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
+                                  "# TYPE kvroute_peer_%s %s\n",
+                                  m->name, m->help, m->name, m->type);
+
+        for (i = 0, l = all; i < prom->upstreams; i++) {
+            fleet = &prom->fleet[i];
+
+            for (k = 0; k < fleet->number; k++, l++) {
+                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %.6f\n",
+                                          m->name, l,
+                                          *(double *) ((u_char *)
+                                              &fleet->peer[k] + m->offset));
             }
         }
     }
