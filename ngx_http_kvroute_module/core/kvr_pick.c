@@ -91,7 +91,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
     uint32_t          i;
-    uint64_t          uncached;
+    uint64_t          pending, uncached;
     kvr_candidate_t  *c;
 
     for (i = 0; i < n; i++) {
@@ -105,11 +105,13 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* an adapter would have to be loaded first */
 
+        pending = c->pending;
+
         if (c->other) {
-            uncached += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+            pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
         }
 
-        c->cost = kvr_score_cost(c->pending, uncached, c->active,
+        c->cost = kvr_score_cost(pending, uncached, c->active,
                                  c->unanswered, c->weight);
     }
 }
