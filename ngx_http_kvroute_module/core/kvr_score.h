@@ -16,8 +16,8 @@
  * it meets there plus what it brings to others.
  *
  *     cost = ( pending
- *              + max(uncached, floor) * (1 + active / 5)
- *              + uncached * (1 + waiting) )
+ *              + max(uncached, floor) * (1 + active / 4)
+ *              + uncached * (1/2 + waiting) )
  *            / weight
  *
  * pending is what must be prefilled before it.  Its own uncached part delays
@@ -27,8 +27,9 @@
  * traffic to one peer.
  *
  * What has to be computed also takes as much of the cache, and something else
- * goes for it that will be computed again: so it counts once more, and a
- * session does not leave its peer for a queue that is gone in a moment.  And
+ * goes for it that may be computed again: so half of it counts once more, and
+ * a session does not leave its peer for a queue that is gone in a moment.  All
+ * of it once more would be too much trust in an index that may be wrong.  And
  * it delays each of those that wait for their first token, or that come while
  * they do: the longer the queue is, the less a peer should compute that others
  * have.
@@ -41,7 +42,7 @@
 
 
 #define KVR_SCORE_FLOOR         2048
-#define KVR_SCORE_ACTIVE_SHARE  5
+#define KVR_SCORE_ACTIVE_SHARE  4
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL         16384
@@ -62,7 +63,7 @@ kvr_score_cost(uint64_t pending, uint64_t uncached, uint32_t active,
 
     return ((double) pending
             + own * (1.0 + (double) active / KVR_SCORE_ACTIVE_SHARE)
-            + (double) uncached * (1.0 + (double) waiting))
+            + (double) uncached * (0.5 + (double) waiting))
            / (double) weight;
 }
 

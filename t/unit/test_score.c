@@ -23,63 +23,65 @@ typedef struct {
 
 /*
  * All in bytes:
- * (pending + max(uncached, 2048) * (1 + active / 5) + uncached * (1 + waiting))
+ * (pending + max(uncached, 2048) * (1 + active / 4)
+ *  + uncached * (1/2 + waiting))
  * / weight
  */
 static const case_t  cases[] = {
 
-    /* an idle peer costs what must be computed twice, the floor at least */
+    /* an idle peer costs what must be computed and half more, the floor at least */
 
     { 0, 0, 0, 0, 1, 2048 },
-    { 0, 1, 0, 0, 1, 2049 },
-    { 0, 2047, 0, 0, 1, 4095 },
-    { 0, 2048, 0, 0, 1, 4096 },
-    { 0, 2049, 0, 0, 1, 4098 },
-    { 0, 100000, 0, 0, 1, 200000 },
+    { 0, 1, 0, 0, 1, 2048.5 },
+    { 0, 2047, 0, 0, 1, 3071.5 },
+    { 0, 2048, 0, 0, 1, 3072 },
+    { 0, 2049, 0, 0, 1, 3073.5 },
+    { 0, 100000, 0, 0, 1, 150000 },
 
     /* what waits there comes on top, once */
 
     { 5000, 0, 0, 0, 1, 7048 },
-    { 5000, 100000, 0, 0, 1, 205000 },
+    { 5000, 100000, 0, 0, 1, 155000 },
 
-    /* each request there is delayed by a fifth */
+    /* each request there is delayed by a quarter */
 
-    { 0, 100000, 1, 0, 1, 220000 },
-    { 0, 100000, 5, 0, 1, 300000 },
-    { 0, 0, 5, 0, 1, 4096 },
-    { 0, 0, 5, 5, 1, 4096 },
-    { 0, 1000, 10, 0, 1, 7144 },
-    { 5000, 10000, 15, 0, 1, 55000 },
+    { 0, 100000, 1, 0, 1, 175000 },
+    { 0, 100000, 5, 0, 1, 275000 },
+    { 0, 0, 5, 0, 1, 4608 },
+    { 0, 0, 5, 5, 1, 4608 },
+    { 0, 1000, 10, 0, 1, 7668 },
+    { 5000, 10000, 15, 0, 1, 57500 },
 
     /* each that waits for its first token by all that is to be computed */
 
-    { 0, 100000, 1, 1, 1, 320000 },
+    { 0, 100000, 1, 1, 1, 275000 },
     { 0, 100000, 10, 2, 1, 600000 },
-    { 0, 1000, 5, 3, 1, 8096 },
+    { 0, 1000, 5, 3, 1, 8108 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 300000 },
+    { 0, 100000, 0, 1, 1, 250000 },
 
     /* twice the weight, half the cost */
 
     { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 15, 0, 2, 27500 },
-    { 5000, 10000, 15, 0, 5, 11000 },
+    { 5000, 10000, 15, 0, 2, 28750 },
+    { 5000, 10000, 15, 0, 5, 11500 },
 
     /* a full cache is worth many requests, but not any number */
 
-    { 0, 0, 55, 0, 1, 24576 },
-    { 0, 12288, 0, 0, 1, 24576 },
+    { 0, 0, 55, 0, 1, 30208 },
+    { 0, 12288, 0, 0, 1, 18432 },
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 8867.2 },
-    { 0, 8192, 0, 0, 1, 16384 },
+    { 2400, 1200, 2, 2, 1, 8472 },
+    { 0, 8192, 0, 0, 1, 12288 },
 
     /* nothing overflows */
 
-    { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1, 236118324143482260684.8 + 3.0 * (1ULL << 50) }
+    { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
+      (1ULL << 50) * (2.5 + (1U << 18)) }
 };
 
 
