@@ -110,6 +110,21 @@ sub curl {
 }
 
 
+# curl writes nothing of an HTTP/2 answer if it reads its header and its reset
+# at once
+
+sub answer {
+    my $out = '';
+
+    for (1 .. 20) {
+        $out = curl(@_);
+        last if $out ne '';
+    }
+
+    return $out;
+}
+
+
 sub body {
     my ($name, $what) = @_;
 
@@ -159,7 +174,7 @@ sub with_curl {
 
     for my $case (@cases) {
         my ($name, $uri, @args) = @$case;
-        my ($plain, $routed) = map { curl($_, $uri, $h2, @args) }
+        my ($plain, $routed) = map { answer($_, $uri, $h2, @args) }
                                qw(plain routed);
 
         like($routed, qr{^HTTP/}, "curl, $v: $name: an answer");
