@@ -197,9 +197,10 @@ kvs_lab_root(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
  *     cost = pending + max(uncached, a0) * (1 + W + a2 * running)
  *            + a3 * uncached
  *
- * (running to the power of a5, unless 0) where W is a1 times their number, its root, that of them at most a4, their
- * work in prompts like this one, or in uncached parts like this one's; or a1
- * times their number for the uncached part only, and a4 times it for all.
+ * (running to the power of a5, unless 0) where W is a1 times their number, its
+ * root, that of them at most a4, their work in prompts like this one, or in
+ * uncached parts like this one's; or a1 times their number for the uncached
+ * part only, and a4 times it for all.
  */
 
 typedef enum {

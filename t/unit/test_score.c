@@ -29,7 +29,8 @@ typedef struct {
  */
 static const case_t  cases[] = {
 
-    /* an idle peer costs what must be computed and half more, the floor at least */
+    /* an idle peer costs what must be computed and half more, the floor at
+       least */
 
     { 0, 0, 0, 0, 1, 2048 },
     { 0, 1, 0, 0, 1, 2048.5 },
