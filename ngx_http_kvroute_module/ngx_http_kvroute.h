@@ -179,6 +179,8 @@ struct ngx_http_kvroute_attempt_s {
     ngx_msec_t                   start;
     uint64_t                     predicted; /* key of what it should hold */
     uint64_t                     clock;     /* the peer's, before */
+    uint32_t                     taught;    /* units of it, counting or not */
+    uint32_t                     age;       /* of the deepest of these */
     uint64_t                     awaited;   /* see kvr_loop_await() */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */

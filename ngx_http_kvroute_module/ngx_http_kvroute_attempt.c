@@ -127,6 +127,7 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
     at->young = 0;
+    at->taught = 0;
 
     if (at->id == KVR_REGISTRY_NONE || !ctx->parsed) {
         return;
@@ -157,6 +158,11 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
         at->predicted = chain[k - 1];
         at->young = kvr_loop_young(loop, chain, k);
     }
+
+    at->taught = kvr_index_taught(at->conf->zone->sh->index, chain,
+                                  ctx->entries, at->id,
+                                  at->matched ? at->matched[at->id] : 0,
+                                  &at->age);
 
     if (k < ctx->entries) {
         at->awaited = kvr_loop_await(loop, chain, k);

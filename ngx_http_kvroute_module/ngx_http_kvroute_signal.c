@@ -178,7 +178,7 @@ void
 ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
 {
     int                        found;
-    uint64_t                   clock;
+    uint64_t                   clock, units, learned;
     kvr_peer_t                *peer;
     kvr_tokens_t               tokens;
     kvr_index_peer_t          *p;
@@ -219,6 +219,8 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
     response.reported = kvr_get(&p->reported);
     response.young = at->young;
+    response.taught = (uint64_t) at->taught * response.block;
+    response.age = at->age;
 
     if (ctx->model.len) {
         kvr_models_take(&sh->registry->models,
@@ -250,10 +252,11 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
             ngx_http_kvroute_capacity(at->conf->zone, at->id);
 
         } else {
+            units = at->conf->capacity / (sh->unit * KVR_BLOCK);
+            learned = kvr_loop_horizon(&peer->loop);
+
             kvr_index_capacity(sh->index, at->id,
-                (uint64_t) ((double) at->conf->capacity
-                            * ngx_min(kvr_loop_factor(&peer->loop), 1)
-                            / (double) (sh->unit * KVR_BLOCK)), 0);
+                               learned ? ngx_min(learned, units) : units, 0);
         }
     }
 }

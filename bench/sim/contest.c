@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "contest.h"
+#include "demo.h"
 #include "report.h"
 #include "rivals_run.h"
 #include "router.h"
@@ -45,6 +46,7 @@ kvs_usage(void)
         "  --study            the index study in all scenarios\n"
         "  --calibrate        finds the knees (of --only)\n"
         "  --published        only the cases that others have published\n"
+        "  --demo             make demo, simulated; of --policies\n"
         "  --emulated         the workload of emulated.py, and its results\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
@@ -443,6 +445,7 @@ main(int argc, char **argv)
         { "summary", no_argument, NULL, 'm' },
         { "calibrate", no_argument, NULL, 'C' },
         { "published", no_argument, NULL, 'P' },
+        { "demo", no_argument, NULL, 'D' },
         { "emulated", no_argument, NULL, 'E' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
@@ -483,6 +486,7 @@ main(int argc, char **argv)
         case 'q': o.quiet = 1; break;
         case 'm': o.summary = 1; break;
         case 'C':
+        case 'D':
         case 'E':
         case 'P':
         case 'U':
@@ -502,6 +506,7 @@ main(int argc, char **argv)
     switch (what) {
     case 'C': kvs_calibrate(&o); break;
     case 'P': kvs_report_published(&o); break;
+    case 'D': kvs_demo(&o, NULL); break;
     case 'E': return kvs_emulated(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;

@@ -9,7 +9,7 @@
 #include "scenario.h"
 
 
-#define KVS_POLICIES  96
+#define KVS_POLICIES  192
 #define KVS_SEEDS     16
 #define KVS_JOBS      256
 

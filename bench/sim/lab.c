@@ -190,6 +190,132 @@ kvs_lab_root(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
 }
 
 
+/*
+ * Those that wait, by count or by work, and what a move costs beyond the
+ * delay:
+ *
+ *     cost = pending + max(uncached, a0) * (1 + W + a2 * running)
+ *            + a3 * uncached
+ *
+ * (running to the power of a5, unless 0) where W is a1 times their number, its
+ * root, that of them at most a4, their work in prompts like this one, or in
+ * uncached parts like this one's; or a1 times their number for the uncached
+ * part only, and a4 times it for all.
+ */
+
+typedef enum {
+    KVS_LAB_COUNT,
+    KVS_LAB_ROOT,
+    KVS_LAB_BOUND,
+    KVS_LAB_PROMPTS,
+    KVS_LAB_PARTS,
+    KVS_LAB_BEYOND,
+    KVS_LAB_BOTH
+} kvs_lab_wait_e;
+
+
+static inline void
+kvs_lab_wait(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvs_lab_wait_e how)
+{
+    double            own, floor, running, waiting, w;
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        own = kvs_lab_own(req, c);
+        floor = fmax(own, conf->a[0]);
+        waiting = c->unanswered;
+        running = c->active - kvr_min(c->unanswered, c->active);
+        running = conf->a[5] > 0 ? pow(running, conf->a[5]) : running;
+        w = 0;
+
+        switch (how) {
+
+        case KVS_LAB_COUNT:
+            w = waiting;
+            break;
+
+        case KVS_LAB_ROOT:
+            w = sqrt(waiting);
+            break;
+
+        case KVS_LAB_BOUND:
+            w = fmin(waiting, conf->a[4]);
+            break;
+
+        case KVS_LAB_PROMPTS:
+            w = fmin(waiting, (double) c->pending
+                              / fmax((double) req->bytes, conf->a[0]));
+            break;
+
+        case KVS_LAB_PARTS:
+            w = fmin(waiting, (double) c->pending / floor);
+            break;
+
+        case KVS_LAB_BEYOND:
+            w = waiting * own / floor;
+            break;
+
+        case KVS_LAB_BOTH:
+            w = waiting * own / floor + waiting * conf->a[4] / conf->a[1];
+            break;
+        }
+
+        c->cost = (double) c->pending
+                  + floor * (1 + conf->a[1] * w + conf->a[2] * running)
+                  + conf->a[3] * own;
+    }
+}
+
+
+#define KVS_LAB_WAIT(name, how)                                               \
+    static void                                                               \
+    kvs_lab_##name(const kvs_router_conf_t *conf,                             \
+        const kvr_policy_request_t *req, kvr_candidate_t *cand,               \
+        const kvs_extra_t *extra, uint32_t n)                                 \
+    {                                                                         \
+        (void) extra;                                                         \
+        kvs_lab_wait(conf, req, cand, n, how);                                \
+    }
+
+KVS_LAB_WAIT(count, KVS_LAB_COUNT)
+KVS_LAB_WAIT(sqroot, KVS_LAB_ROOT)
+KVS_LAB_WAIT(bound, KVS_LAB_BOUND)
+KVS_LAB_WAIT(prompts, KVS_LAB_PROMPTS)
+KVS_LAB_WAIT(parts, KVS_LAB_PARTS)
+KVS_LAB_WAIT(beyond, KVS_LAB_BEYOND)
+KVS_LAB_WAIT(both, KVS_LAB_BOTH)
+
+
+/* count, and a4 of its cost more where another one holds more of the prompt */
+static void
+kvs_lab_margin(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    uint32_t  i;
+    uint64_t  best;
+
+    (void) extra;
+
+    kvs_lab_wait(conf, req, cand, n, KVS_LAB_COUNT);
+
+    best = 0;
+
+    for (i = 0; i < n; i++) {
+        best = kvr_max(best, cand[i].matched);
+    }
+
+    for (i = 0; best * 2 > req->bytes && i < n; i++) {
+        if (cand[i].matched < best) {
+            cand[i].cost *= 1 + conf->a[4];
+        }
+    }
+}
+
+
 #define LAB(id, fn, ...)                                                      \
     static const kvs_router_conf_t  kvs_conf_##id = {                         \
         .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,       \

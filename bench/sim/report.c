@@ -402,7 +402,7 @@ kvs_report_find(const kvs_contest_t *c, const char *name)
 
 /* loss against the oracle in the scenarios of the study */
 int
-kvs_report_loss(const kvs_contest_t *c, uint32_t p, int starved,
+kvs_report_loss(const kvs_contest_t *c, uint32_t p, kvs_group_e group,
     uint32_t metric, kvs_ratio_t *ratio)
 {
     double     v, o, sum;
@@ -422,7 +422,11 @@ kvs_report_loss(const kvs_contest_t *c, uint32_t p, int starved,
     for (i = 0; i < c->npoints; i++) {
         flags = c->point[i].scenario->flags;
 
-        if (!(flags & KVS_INDEX) || !(flags & KVS_STARVED) != !starved) {
+        if (!(flags & KVS_INDEX)
+            || group != (flags & KVS_RESTART ? KVS_RESTART_ONES
+                         : flags & KVS_STARVED ? KVS_STARVED_ONES
+                         : KVS_AMPLE_ONES))
+        {
             continue;
         }
 
@@ -459,29 +463,32 @@ kvs_report_index(const kvs_contest_t *c)
     static const uint32_t  metric[3] = { KVS_M_TTFT, KVS_M_P99, KVS_M_E2E };
 
     printf("\nto the oracle, TTFT, P99, E2E (worst): replicas that can hold "
-           "what is reused; starved ones\n");
+           "what is reused; starved ones; one restarted\n");
 
     for (p = 0; p < c->npolicies; p++) {
 
         if (!(c->policy[p]->kind
               & (KVS_STUDY|KVS_OURS|KVS_PARAM|KVS_LAB_KIND))
             || (kvs_report_loss(c, p, 0, KVS_M_TTFT, &r) == KVR_DECLINED
-                && kvs_report_loss(c, p, 1, KVS_M_TTFT, &r) == KVR_DECLINED))
+                && kvs_report_loss(c, p, 1, KVS_M_TTFT, &r) == KVR_DECLINED
+                && kvs_report_loss(c, p, 2, KVS_M_TTFT, &r) == KVR_DECLINED))
         {
             continue;
         }
 
         printf("  %-20s", c->policy[p]->name);
 
-        for (s = 0; s < 2; s++) {
+        for (s = 0; s < KVS_GROUPS; s++) {
             for (k = 0; k < 3; k++) {
-                if (kvs_report_loss(c, p, (int) s, metric[k], &r) == KVR_OK) {
+                if (kvs_report_loss(c, p, s, metric[k], &r) == KVR_OK) {
                     printf(" %6.3f (%.2f)", r.geo, r.worst);
                 }
             }
 
-            printf(s ? "\n" : "  ");
+            printf("  ");
         }
+
+        printf("\n");
     }
 }
 

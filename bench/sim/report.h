@@ -15,6 +15,15 @@ typedef enum {
 } kvs_side_e;
 
 
+/* scenarios of the index study */
+typedef enum {
+    KVS_AMPLE_ONES = 0,
+    KVS_STARVED_ONES,
+    KVS_RESTART_ONES,
+    KVS_GROUPS
+} kvs_group_e;
+
+
 typedef struct {
     double      geo;
     double      worst;
@@ -43,7 +52,7 @@ uint32_t kvs_report_find(const kvs_contest_t *c, const char *name);
 void kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
     kvs_side_e side, uint32_t metric, kvs_ratio_t *ratio);
 uint32_t kvs_report_single(const kvs_contest_t *c, uint32_t metric);
-int kvs_report_loss(const kvs_contest_t *c, uint32_t policy, int starved,
+int kvs_report_loss(const kvs_contest_t *c, uint32_t policy, kvs_group_e group,
     uint32_t metric, kvs_ratio_t *ratio);
 void kvs_report_index(const kvs_contest_t *c);
 

@@ -6,6 +6,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "demo.h"
 #include "published.h"
 #include "report.h"
 
@@ -206,6 +207,10 @@ kvs_json_loss(const kvs_contest_t *c, cJSON *json)
     uint32_t      p, s, k;
     kvs_ratio_t   r;
 
+    static const char  *const groups[KVS_GROUPS] = {
+        "ample", "starved", "restart"
+    };
+
     for (p = 0; p < c->npolicies; p++) {
 
         if (!(c->policy[p]->kind & (KVS_STUDY|KVS_OURS))
@@ -216,11 +221,11 @@ kvs_json_loss(const kvs_contest_t *c, cJSON *json)
 
         js = cJSON_AddObjectToObject(json, c->policy[p]->name);
 
-        for (s = 0; s < 2; s++) {
-            side = cJSON_AddObjectToObject(js, s ? "starved" : "ample");
+        for (s = 0; s < KVS_GROUPS; s++) {
+            side = cJSON_AddObjectToObject(js, groups[s]);
 
             for (k = 0; kvs_headlines[k].name; k++) {
-                if (kvs_report_loss(c, p, (int) s,
+                if (kvs_report_loss(c, p, s,
                                     kvs_json_metric(kvs_headlines[k].metric),
                                     &r)
                     == KVR_OK)
@@ -268,6 +273,42 @@ kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
 }
 
 
+/* what another command has put into the file, if anything */
+static cJSON *
+kvs_json_kept(const char *path, const char *name)
+{
+    long    size;
+    char   *text;
+    FILE   *f;
+    cJSON  *old, *js;
+
+    f = fopen(path, "r");
+
+    if (f == NULL) {
+        return NULL;
+    }
+
+    js = NULL;
+    text = NULL;
+
+    if (fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) > 0) {
+        rewind(f);
+
+        text = kvs_alloc((size_t) size + 1);
+        text[fread(text, 1, (size_t) size, f)] = '\0';
+
+        old = cJSON_Parse(text);
+        js = cJSON_DetachItemFromObject(old, name);
+        cJSON_Delete(old);
+    }
+
+    fclose(f);
+    free(text);
+
+    return js;
+}
+
+
 int
 kvs_report_json(const kvs_contest_t *c, const char *path)
 {
@@ -295,6 +336,7 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
 
     kvs_json_more(c, "kv_cache_reported", "capacity_reported", json);
     kvs_json_more(c, "kv_cache_probed", "probed", json);
+    kvs_json_more(c, "kv_cache_usage", "usage", json);
 
     array = cJSON_AddArrayToObject(json, "per_scenario");
 
@@ -306,9 +348,12 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
 
     kvs_json_loss(c, cJSON_AddObjectToObject(json, "index_loss"));
 
-    /* "make bench-sim-emulated" fills it in */
+    /* "make bench-sim-emulated" fills it in; what it did is kept */
 
-    cJSON_AddObjectToObject(json, "sim_vs_emulated");
+    js = kvs_json_kept(path, "sim_vs_emulated");
+
+    cJSON_AddItemToObject(json, "sim_vs_emulated",
+                          js ? js : cJSON_CreateObject());
 
     printf("\n");
     kvs_json_number(json, "cpu_s_1m", kvs_cpu(c->options));
@@ -317,6 +362,8 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
                        cJSON_AddObjectToObject(json, "published_case"));
     kvs_published_outlines(c->options,
                        cJSON_AddObjectToObject(json, "published_multiples"));
+
+    kvs_demo(c->options, cJSON_AddObjectToObject(json, "demo"));
 
     text = cJSON_Print(json);
     cJSON_Delete(json);

@@ -648,6 +648,7 @@ main(void)
 
     s = suite_create("rivals");
     tc = tcase_create("picks");
+    tcase_set_timeout(tc, 0);
 
     tcase_add_test(tc, two_choices);
     tcase_add_test(tc, sglang_fleet);

@@ -8,6 +8,7 @@
 
 #include "kvr_hot.h"
 #include "kvr_load.h"
+#include "kvr_loop.h"
 
 #include "prefix.h"
 #include "router.h"
@@ -36,6 +37,11 @@ typedef struct {
     double                probed;
     uint32_t              others[KVS_REPLICAS];
     uint32_t              others_waiting[KVS_REPLICAS];
+
+    /* what replies told */
+
+    kvr_loop_t            loop[KVS_REPLICAS];
+    uint32_t              assumed;              /* units */
 
     /* policy prefix */
 
@@ -143,6 +149,8 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvr_index_capacity(ro->index, i, units, ro->conf.reported);
     }
 
+    ro->assumed = (uint32_t) units;
+
     return ro;
 }
 
@@ -189,7 +197,7 @@ static void
 kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
     uint32_t *matched)
 {
-    uint32_t   i, n, coming[KVS_REPLICAS];
+    uint32_t   i, n, hole, coming[KVS_REPLICAS];
     uint64_t   m, set;
     kvs_sim_t  *sim;
 
@@ -226,15 +234,94 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
     n = kvs_router_chain(ro, rq->chain, rq->units);
 
-    if (ro->conf.lost > 0) {
-        for (i = 0; i < n; i++) {
-            if (kvs_rng_uniform(&ro->lose) < ro->conf.lost) {
-                ro->chain[i] ^= 0x5555555555555555ULL;
-            }
+    /* the same lines for all, and for good */
+
+    hole = n;
+
+    for (i = 0; ro->conf.lost > 0 && i < n; i++) {
+        if ((double) (kvr_mix(ro->chain[i], ro->lose.s) >> 11) * 0x1p-53
+            < ro->conf.lost)
+        {
+            ro->chain[i] ^= 0x5555555555555555ULL;
+            hole = kvr_min(hole, i);
         }
     }
 
     kvr_index_lookup(ro->index, ro->chain, n, set, matched);
+
+    for (m = ro->conf.strict && hole < n ? set : 0; m; m &= m - 1) {
+        i = (uint32_t) __builtin_ctzll(m);
+        matched[i] = kvr_min(matched[i], hole ? kvr_chain_depth(hole - 1) : 0);
+    }
+}
+
+
+/* what a reply will be held against, before the lesson is taught */
+static void
+kvs_router_predict(kvs_router_t *ro, kvs_request_t *rq, uint32_t n,
+    uint32_t matched)
+{
+    uint32_t     k;
+    kvr_loop_t  *loop;
+
+    loop = &ro->loop[rq->replica];
+    k = kvr_min(kvr_chain_entries(matched), n);
+
+    rq->clock = kvr_index_clock(ro->index, rq->replica);
+    rq->depth = kvr_index_taught(ro->index, ro->chain, n, rq->replica, matched,
+                                 &rq->age);
+    rq->young = k && kvr_loop_young(loop, ro->chain, k);
+    rq->awaited = k < n ? kvr_loop_await(loop, ro->chain, k) : 0;
+}
+
+
+/* as ngx_http_kvroute_settle() does it */
+static void
+kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    int                  found;
+    uint32_t             n, k, i, units, cached;
+    uint64_t             clock;
+    kvr_loop_t          *loop;
+    kvr_lesson_t         lesson;
+    kvr_loop_response_t  r;
+
+    i = rq->replica;
+    loop = &ro->loop[i];
+    cached = rq->req.cached_tokens / KVS_UNIT_TOKENS;
+
+    n = kvs_router_chain(ro, rq->chain, rq->units);
+    k = kvr_min(kvr_chain_entries(rq->matched / KVS_UNIT_TOKENS), n);
+
+    memset(&r, 0, sizeof(r));
+
+    r.bytes = rq->bytes;
+    r.matched = (uint64_t) rq->matched * KVS_TOKEN_BYTES;
+    r.prompt = rq->tokens;
+    r.cached = rq->req.cached_tokens;
+    r.key = k ? ro->chain[k - 1] : 0;
+    r.clock = rq->clock;
+    r.block = KVS_UNIT_BYTES;
+    r.reported = ro->conf.reported;
+    r.young = rq->young;
+
+    r.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
+    r.age = rq->age;
+
+    found = kvr_loop_take(loop, &r, (uint32_t) now, &clock);
+
+    if (found & KVR_LOOP_FORGOT) {
+        kvr_index_floor(ro->index, i, clock);
+    }
+
+    if (found & KVR_LOOP_MISSED) {
+        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, cached,
+                        &lesson);
+    }
+
+    units = kvr_loop_horizon(loop);
+    units = units ? kvr_min(units, ro->assumed) : ro->assumed;
+    kvr_index_capacity(ro->index, i, units, 0);
 }
 
 
@@ -259,6 +346,10 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
     }
 
     n = kvs_router_chain(ro, chain, units);
+
+    if (n && ro->conf.usage && !rq->started) {
+        kvs_router_predict(ro, rq, n, matched);
+    }
 
     if (n) {
         kvr_index_learn(ro->index, ro->chain, n, units, rq->replica, matched,
@@ -533,6 +624,11 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
+    if (ro->conf.usage) {
+        kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
+        rq->awaited = 0;
+    }
+
     ro->extra[rq->replica].prefilling--;
     ro->extra[rq->replica].resident += rq->bytes;
 }
@@ -576,6 +672,15 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 
     } else {
         ro->extra[rq->replica].prefilling--;
+    }
+
+    if (ro->conf.usage) {
+        kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
+        rq->awaited = 0;
+
+        if (ok && rq->started && rq->units) {
+            kvs_router_settle(ro, rq, now);
+        }
     }
 
     if (rq->lesson.valid) {

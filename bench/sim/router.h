@@ -44,7 +44,9 @@ struct kvs_router_conf_s {
     unsigned             probe:1;    /* engines tell their counts, each 1 s */
     unsigned             replies:1;  /* replies are learned too */
     unsigned             flush:1;    /* restarts are told of */
+    unsigned             usage:1;    /* replies tell what was cached */
     double               lost;       /* share of the lines */
+    unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
     kvs_lab_pt           lab;        /* costs to use in place of core's */
     double               a[6];       /* and their numbers */

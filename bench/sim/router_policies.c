@@ -19,6 +19,12 @@ static const kvs_router_conf_t  kvs_conf_probed = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .probe = 1
 };
 
+/* replies tell how much of their prompt was cached, and nothing else */
+
+static const kvs_router_conf_t  kvs_conf_usage = {
+    .policy = KVR_POLICY_KV_CACHE, .usage = 1
+};
+
 static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
@@ -144,6 +150,11 @@ static const kvs_router_conf_t  kvs_conf_lost = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .lost = 0.02
 };
 
+static const kvs_router_conf_t  kvs_conf_lost_strict = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .lost = 0.02, .strict = 1
+};
+
 static const kvs_router_conf_t  kvs_conf_replies = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .replies = 1
 };
@@ -161,6 +172,7 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("kv_cache", KVS_OURS, &kvs_conf_kv_cache),
     KVS_ROUTER("kv_cache_reported", KVS_OURS, &kvs_conf_reported),
     KVS_ROUTER("kv_cache_probed", KVS_OURS, &kvs_conf_probed),
+    KVS_ROUTER("kv_cache_usage", KVS_OURS, &kvs_conf_usage),
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
@@ -193,6 +205,7 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("index_lru", KVS_STUDY, &kvs_conf_lru),
     KVS_ROUTER("index_ttl_120", KVS_STUDY, &kvs_conf_ttl),
     KVS_ROUTER("index_lost_2%", KVS_STUDY, &kvs_conf_lost),
+    KVS_ROUTER("index_lost_strict", KVS_STUDY, &kvs_conf_lost_strict),
     KVS_ROUTER("index_replies", KVS_STUDY, &kvs_conf_replies),
     KVS_ROUTER("index_flush", KVS_STUDY, &kvs_conf_flush),
 

@@ -163,7 +163,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
 
     /* things happen */
 
-    { "agents_restart", KVS_ALWAYS,
+    { "agents_restart", KVS_ALWAYS|KVS_INDEX|KVS_RESTART,
       KVS_FLEET(KVS_24B2, 4, .restart_at = 0.5, .restart_for = 30),
       KVS_AGENT(2), "agents" },
     { "people_restart", KVS_FULL,
@@ -188,7 +188,11 @@ const kvs_scenario_t  kvs_scenarios[] = {
 
     /* several routers, with one memory and each for itself */
 
+    { "agents_routers_2", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .routers = 2),
+      KVS_AGENT(2), "agents" },
     { "agents_routers_4", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .routers = 4),
+      KVS_AGENT(2), "agents" },
+    { "agents_routers_8", KVS_FULL, KVS_FLEET(KVS_24B2, 4, .routers = 8),
       KVS_AGENT(2), "agents" },
     { "agents_apart_2", KVS_FULL,
       KVS_FLEET(KVS_24B2, 4, .routers = 2, .unshared = 1), KVS_AGENT(2),

@@ -18,6 +18,7 @@
 /* and whether in the study of the index, and as what */
 #define KVS_INDEX     0x10
 #define KVS_STARVED   0x20      /* replicas cannot hold what would be reused */
+#define KVS_RESTART   0x40      /* one of them is empty in the middle */
 
 
 typedef struct {

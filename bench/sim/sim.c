@@ -121,6 +121,7 @@ kvs_sim_create(kvs_sim_t *sim, kvs_result_t *res)
         cf.speed = (i == 0 && fleet->slow > 0) ? fleet->slow : 1;
         cf.blocks = (uint32_t) (sim->blocks * (i == 0 && fleet->small > 0
                                                ? fleet->small : 1));
+        cf.speed *= fleet->speed > 0 ? fleet->speed : 1;
 
         sim->replica[i] = kve_replica_create(&cf);
 
@@ -437,7 +438,7 @@ kvs_sim_arrive(kvs_sim_t *sim)
 
         /* the first of them come one after another within a second */
 
-        s->arrival = sim->arrived < sim->fleet.closed
+        s->arrival = sim->arrived < sim->fleet.closed && !sim->fleet.at_once
                      ? (double) sim->arrived / sim->fleet.closed : sim->now;
         sim->arrived++;
 
@@ -554,6 +555,9 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
 static void
 kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
 {
+    uint32_t        had;
+    kvs_session_t  *s;
+
     if (sim->policy->done) {
         sim->policy->done(sim->state[rq->router], rq, sim->now, 1);
     }
@@ -569,6 +573,14 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
         sim->cached += rq->req.cached_tokens;
         sim->matched += (uint64_t) rq->matched;
         sim->load[rq->replica]++;
+
+        /* of its own earlier prompts: what others have left does not count */
+
+        s = rq->session;
+        had = s->step ? s->steps[s->step - 1].prompt / KVS_UNIT_TOKENS
+                        * KVS_UNIT_TOKENS : 0;
+        sim->had += had;
+        sim->found += kvr_min(had, rq->req.cached_tokens);
 
         kvs_sim_sample(sim, rq->first - rq->start, sim->now - rq->start);
     }

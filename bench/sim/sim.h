@@ -88,6 +88,11 @@ struct kvs_request_s {
     uint32_t          matched;
     uint32_t          best;
     uint32_t          charge;
+    uint32_t          depth;        /* units it had been taught */
+    uint32_t          age;          /* of the deepest */
+    uint64_t          clock;
+    uint64_t          awaited;
+    unsigned          young:1;
     unsigned          taught:1;
 };
 
@@ -140,6 +145,8 @@ typedef struct {
     double            aborts;       /* share of requests given up by clients */
     uint32_t          closed;       /* sessions at a time; no arrivals */
     uint32_t          finite;       /* closed: sessions in all */
+    unsigned          at_once:1;    /* closed: all begin at the same time */
+    double            speed;        /* of all replicas, 0: 1 */
 } kvs_fleet_t;
 
 
@@ -161,6 +168,7 @@ typedef struct {
     double            busy;         /* s of steps, over replicas * length */
     double            makespan;
     double            cpu;          /* s */
+    double            ideal;        /* cached of what the session had sent */
 } kvs_result_t;
 
 
@@ -218,6 +226,7 @@ struct kvs_sim_s {
     size_t            nsamples, samples_size;
     uint32_t          failed, aborted, requests;
     uint64_t          prompt, cached, matched;
+    uint64_t          had, found;   /* sent before, by the session; cached */
     uint64_t          done, done_tokens;     /* in the window */
     uint64_t          load[KVS_REPLICAS];    /* measured requests */
 };

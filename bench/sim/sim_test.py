@@ -44,6 +44,20 @@ check(sim(*few, "--seeds", "2", "--jobs", "2")[1] == first,
 check(sim(*few, "--seeds", "2", "--seed", "7")[1] != first,
       "other seeds, other figures")
 
+# what a session has sent before is found again: it is not torn apart
+
+rc, table = sim("--demo", "--policies", "=kv_cache,=kv_cache_usage,=random")
+
+share = {word[0]: float(word[1]) for word in map(str.split, table.splitlines())
+         if len(word) > 3 and word[0] in ("kv_cache", "kv_cache_usage",
+                                          "random")}
+
+for policy in ("kv_cache", "kv_cache_usage"):
+    check(share[policy] >= 0.97, "demo: %s finds %.3f of the ideal"
+          % (policy, share[policy]))
+
+check(share["random"] < 0.6, "demo: random finds %.3f" % share["random"])
+
 with tempfile.TemporaryDirectory() as d:
 
     # 40 prompts of 8 blocks, of which only the first block is shared

@@ -400,6 +400,10 @@ kvs_workload_agent(kvs_workload_t *w)
 
         question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 8);
 
+        if (n == 0 && w->shape.task.mean > 0) {
+            question += kvs_draw(&w->rng, &w->shape.task, 4, w->limit / 2);
+        }
+
         step->prompt = total + question;
         step->output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 8);
         step->pause = n ? kvs_rng_lognormal(&w->rng, w->shape.pause.mean,

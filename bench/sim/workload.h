@@ -33,6 +33,7 @@ typedef struct {
     uint32_t         prefix_min;   /* tokens */
     uint32_t         prefix_max;
     kvs_spread_t     question;     /* tokens: new in each step */
+    kvs_spread_t     task;         /* agents: more in the first, 0: none */
     kvs_spread_t     output;
     kvs_spread_t     steps;
     kvs_spread_t     pause;        /* s */

@@ -14,6 +14,8 @@
 #define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
 
 
+static int kvr_index_age(kvr_index_line_t *line, unsigned peer,
+    uint32_t clock, uint32_t *age);
 static uint32_t kvr_index_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
@@ -297,6 +299,68 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
+uint32_t
+kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    unsigned peer, uint32_t matched, uint32_t *age)
+{
+    uint32_t           i, k, a, most, depth;
+    uint64_t           clock, floor;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_index_units(p);
+    floor = kvr_get(&p->floor);
+    most = clock > floor ? (uint32_t) (clock - floor) : 0;
+
+    depth = 0;
+
+    k = kvr_min(kvr_chain_entries(matched), n);
+
+    for (i = k ? k - 1 : 0; i < n; i++) {
+
+        line = kvr_line_find(ix, chain[i]);
+
+        if (line == NULL
+            || !kvr_index_age(line, peer, (uint32_t) clock, &a)
+            || a >= most)
+        {
+            break;
+        }
+
+        *age = a;
+        depth = kvr_chain_depth(i);
+    }
+
+    return depth;
+}
+
+
+/* the age of what a peer has in a line, if there is a stamp of it */
+static int
+kvr_index_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
+    uint32_t *age)
+{
+    unsigned  s;
+    uint32_t  stamp;
+    uint64_t  ids;
+
+    ids = kvr_get(&line->ids);
+
+    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+        stamp = kvr_get(&line->stamp[s]);
+
+        if (stamp && kvr_index_id(ids, s) == peer) {
+            *age = clock - stamp;
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 void
 kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
@@ -415,9 +479,8 @@ static uint32_t
 kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, uint64_t *moved)
 {
-    unsigned           i;
-    uint32_t           clock, capacity, age, k;
-    uint64_t           add, ids;
+    uint32_t           capacity, age, k;
+    uint64_t           add;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
@@ -435,17 +498,8 @@ kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         age = 0;
 
         if (line) {
-            ids = kvr_get(&line->ids);
-            clock = (uint32_t) kvr_index_units(p);
-
-            for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-                if (kvr_get(&line->stamp[i])
-                    && kvr_index_id(ids, i) == peer)
-                {
-                    age = clock - kvr_get(&line->stamp[i]);
-                    break;
-                }
-            }
+            (void) kvr_index_age(line, peer, (uint32_t) kvr_index_units(p),
+                                 &age);
         }
 
         age = kvr_min(age, capacity);

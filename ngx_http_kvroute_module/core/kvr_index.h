@@ -144,6 +144,14 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched);
 
 /*
+ * How much of a prompt a peer was taught since its floor, from the matched
+ * units on, whether or not that still counts: units, and the age of the
+ * deepest of them to *age.  0: nothing, or nobody knows how old.
+ */
+uint32_t kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    unsigned peer, uint32_t matched, uint32_t *age);
+
+/*
  * A peer is about to compute a prompt of so many units, of which it holds the
  * first matched ones.
  */

@@ -14,14 +14,13 @@
 #define KVR_LOOP_PLACE       2047
 
 #define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
-#define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)   /* of the engine's word */
-#define KVR_LOOP_FACTOR_ANY  (KVR_LOOP_ONE / 64)  /* of a mere assumption */
+#define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)
 
 
 static uint64_t kvr_loop_place(const uint64_t *chain, uint32_t entry);
 static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
     uint32_t now, uint64_t *clock);
-static void kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported);
+static void kvr_loop_correct(kvr_loop_t *l, int step);
 
 
 int
@@ -29,7 +28,7 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock)
 {
     int64_t   cached;
-    uint32_t  kind, x, old;
+    uint32_t  kind, x, old, horizon;
     uint64_t  matched, delivered, margin;
 
     if (r->completion > 0) {
@@ -77,11 +76,19 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_add(&l->delivered, (uint64_t) cached);
     kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
 
+    horizon = r->reported ? 0 : kvr_loop_horizon(l);
+
+    if (r->taught && !r->young) {
+        kvr_horizon_note(&l->horizon, r->age, delivered + margin >= r->taught);
+    }
+
     if (delivered * 2 < matched && matched >= delivered + margin) {
 
         kvr_add(&l->missed, 1);
 
-        if (r->young) {
+        /* what is old is lost in the course of things: no reason to forget */
+
+        if (r->young || (horizon && r->age >= horizon / 2)) {
             return KVR_LOOP_MISSED;
         }
 
@@ -99,10 +106,10 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     }
 
     if (matched * 2 < delivered && delivered >= matched + margin) {
-        kvr_loop_correct(l, 1, r->reported);
+        kvr_loop_correct(l, 1);
 
     } else if (matched >= margin) {
-        kvr_loop_correct(l, 0, r->reported);
+        kvr_loop_correct(l, 0);
     }
 
     return 0;
@@ -123,7 +130,7 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
         }
     }
 
-    kvr_loop_correct(l, -1, r->reported);
+    kvr_loop_correct(l, -1);
 
     if (n == 0) {
         kvr_set(&l->clock, r->clock);
@@ -209,9 +216,9 @@ kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n)
 
 /* one percent or three a step, and back to 1 while all is well */
 static void
-kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported)
+kvr_loop_correct(kvr_loop_t *l, int step)
 {
-    uint32_t  f, min;
+    uint32_t  f;
 
     f = kvr_get(&l->factor);
     f = f ? f : KVR_LOOP_ONE;
@@ -229,9 +236,7 @@ kvr_loop_correct(kvr_loop_t *l, int step, uint32_t reported)
         f -= (f - KVR_LOOP_ONE) / 256;
     }
 
-    min = reported ? KVR_LOOP_FACTOR_MIN : KVR_LOOP_FACTOR_ANY;
-
-    f = kvr_max(f, min);
+    f = kvr_max(f, KVR_LOOP_FACTOR_MIN);
     f = kvr_min(f, KVR_LOOP_FACTOR_MAX);
 
     kvr_set(&l->factor, f);
@@ -266,4 +271,11 @@ kvr_loop_factor(const kvr_loop_t *l)
     f = kvr_get(&l->factor);
 
     return f ? (double) f / KVR_LOOP_ONE : 1;
+}
+
+
+uint32_t
+kvr_loop_horizon(const kvr_loop_t *l)
+{
+    return kvr_horizon_get(&l->horizon);
 }

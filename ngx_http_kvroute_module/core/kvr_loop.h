@@ -21,12 +21,13 @@
  * find may not be computed yet.  A miss of theirs proves nothing.
  *
  * Predictions are not scaled by how well they did: what is predicted less is
- * sent there less and then delivered less.  Only the capacity is corrected,
- * slowly and within bounds.
+ * sent there less and then delivered less.  Only the capacity is corrected: one
+ * that the engine told slowly and within bounds; one that was merely assumed is
+ * learned from the age of what was delivered and of what was not.
  */
 
 
-#include "kvr_core.h"
+#include "kvr_horizon.h"
 
 
 #define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
@@ -61,6 +62,8 @@ typedef struct {
 
     _Atomic uint32_t   hand;         /* the next of these */
     _Atomic uint64_t   young[KVR_LOOP_YOUNG];
+
+    kvr_horizon_t      horizon;
 } kvr_loop_t;
 
 
@@ -73,6 +76,8 @@ typedef struct {
     int64_t            completion;
     uint64_t           key;          /* of what was predicted, 0: nothing */
     uint64_t           clock;        /* the peer's, before it was taught this */
+    uint64_t           taught;       /* bytes, by kvr_index_taught() */
+    uint32_t           age;          /* of the deepest of these, units */
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */
     uint32_t           reported;     /* the capacity is the engine's word */
@@ -102,9 +107,12 @@ int kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n);
 /* the peer was restarted */
 void kvr_loop_restart(kvr_loop_t *l);
 
-/* bytes a token, four while none was seen; and of its capacity, what counts */
+/* bytes a token, four while none was seen; what counts of what it told */
 double kvr_loop_bytes(const kvr_loop_t *l);
 double kvr_loop_factor(const kvr_loop_t *l);
+
+/* what its cache holds, in units, if it did not tell; 0: not known */
+uint32_t kvr_loop_horizon(const kvr_loop_t *l);
 
 
 #endif /* _KVR_LOOP_H_INCLUDED_ */

@@ -94,7 +94,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 {
     int               credit;
     uint32_t          i;
-    uint64_t          bytes, uncached;
+    uint64_t          bytes, pending, uncached;
     kvr_candidate_t  *c;
 
     bytes = req->bytes;
@@ -111,11 +111,13 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* an adapter would have to be loaded first */
 
+        pending = c->pending;
+
         if (kvr_unlikely(c->other)) {
-            uncached += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+            pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
         }
 
-        c->cost = kvr_score_cost(c->pending, uncached, c->active,
+        c->cost = kvr_score_cost(pending, uncached, c->active,
                                  c->unanswered, c->weight);
     }
 }

@@ -593,6 +593,39 @@ START_TEST(test_index_hits)
 END_TEST
 
 
+/* what a peer was taught, counting or not, and how old that is */
+START_TEST(test_index_taught)
+{
+    uint32_t  age;
+    uint64_t  c[100], d[100];
+
+    table(1 << 16, 4, 200);
+    chain(c, 8, 0, 100);
+    chain(d, 9, 0, 100);
+
+    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 0, "nothing");
+
+    (void) learn(c, 60, 0, 0);
+    util_check(kvr_index_taught(ix, c, 100, 0, 60, &age) == 60
+               && age == 59, "age %u", age);
+
+    /* it no longer counts, and is known all the same */
+
+    compute(0, 300);
+    util_check(lookup(c, 100, 0) == 0, "expired");
+    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 60
+               && age == 359, "age %u", age);
+    util_check(kvr_index_taught(ix, d, 100, 0, 0, &age) == 0, "another");
+    util_check(kvr_index_taught(ix, c, 100, 1, 0, &age) == 0, "another peer");
+
+    /* but not what was before the peer's restart */
+
+    kvr_index_flush(ix, 0);
+    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 0, "flushed");
+}
+END_TEST
+
+
 START_TEST(test_index_flush)
 {
     size_t        size;
@@ -1830,6 +1863,7 @@ main(void)
     util_add(s, "tail", test_index_tail);
     util_add(s, "capacity", test_index_capacity);
     util_add(s, "hits", test_index_hits);
+    util_add(s, "taught", test_index_taught);
     util_add(s, "flush", test_index_flush);
     util_add(s, "mask", test_index_mask);
     util_add(s, "mask expiry", test_index_mask_expiry);

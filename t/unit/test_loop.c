@@ -18,6 +18,10 @@ static kvr_loop_t  loop;
 static unsigned    young;
 
 
+static uint32_t  age;
+static int       reported = 1;
+
+
 static int
 take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     uint32_t now, uint64_t *floor)
@@ -35,8 +39,10 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     r.clock = clock;
     r.kind = 3;
     r.block = 256;
-    r.reported = 1;
+    r.reported = (uint32_t) reported;
     r.young = young;
+    r.taught = age ? matched : 0;
+    r.age = age;
 
     return kvr_loop_take(&loop, &r, now, floor);
 }
@@ -218,6 +224,72 @@ START_TEST(test_loop_numbers)
 END_TEST
 
 
+/* an engine that did not tell its capacity, of 1000 units */
+START_TEST(test_loop_horizon)
+{
+    int       rc;
+    uint32_t  i;
+    uint64_t  floor;
+
+    fresh();
+    reported = 0;
+
+    for (i = 0; i < 20; i++) {
+        age = 900;
+        (void) take(20000, 5000, i, 1, 1, &floor);
+        age = 1500;
+        (void) take(20000, 0, 100 + i, 1, 1, &floor);
+    }
+
+    util_check(kvr_loop_horizon(&loop) > 900 && kvr_loop_horizon(&loop) <= 1500,
+               "%u", kvr_loop_horizon(&loop));
+    util_check(kvr_loop_factor(&loop) >= 0.25, "%f", kvr_loop_factor(&loop));
+
+    /* the old are lost as they must be: it has forgotten nothing else */
+
+    rc = 0;
+
+    for (i = 0; i < 10; i++) {
+        rc |= take(20000, 0, 200 + i, 5, 1000, &floor);
+    }
+
+    util_check(rc == KVR_LOOP_MISSED, "%d", rc);
+
+    /* the young are not */
+
+    age = 10;
+    (void) take(20000, 5000, 300, 5, 2000, &floor);
+    (void) take(20000, 0, 301, 7, 2000, &floor);
+    (void) take(20000, 0, 302, 8, 2000, &floor);
+    rc = take(20000, 0, 303, 9, 2000, &floor);
+    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 7, "%d", rc);
+
+    /* zeros only, and siblings' misses, teach nothing */
+
+    fresh();
+    young = 1;
+    age = 1500;
+
+    for (i = 0; i < 50; i++) {
+        (void) take(20000, 0, i, 1, 1, &floor);
+    }
+
+    util_check(loop.horizon.seen[0] == 0 && kvr_loop_horizon(&loop) == 0,
+               "young");
+    young = 0;
+
+    for (i = 0; i < 50; i++) {
+        (void) take(20000, 0, i, 1, 1, &floor);
+    }
+
+    util_check(kvr_loop_horizon(&loop) == 0, "zeros");
+
+    reported = 1;
+    age = 0;
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -229,6 +301,7 @@ main(void)
     util_add(s, "absent", test_loop_absent);
     util_add(s, "young", test_loop_young);
     util_add(s, "numbers", test_loop_numbers);
+    util_add(s, "horizon", test_loop_horizon);
 
     return util_run(s);
 }

@@ -23,57 +23,66 @@ typedef struct {
 
 /*
  * All in bytes:
- * (pending + max(uncached, 2048) * (1 + waiting / 4 + (active - waiting) / 8))
+ * (pending + max(uncached, 2048) * (1 + active / 4)
+ *  + uncached * (1/2 + waiting))
  * / weight
  */
 static const case_t  cases[] = {
 
-    /* an idle peer costs what must be computed, the floor at least */
+    /* an idle peer costs what must be computed and half more, the floor at
+       least */
 
     { 0, 0, 0, 0, 1, 2048 },
-    { 0, 1, 0, 0, 1, 2048 },
-    { 0, 2047, 0, 0, 1, 2048 },
-    { 0, 2048, 0, 0, 1, 2048 },
-    { 0, 2049, 0, 0, 1, 2049 },
-    { 0, 100000, 0, 0, 1, 100000 },
+    { 0, 1, 0, 0, 1, 2048.5 },
+    { 0, 2047, 0, 0, 1, 3071.5 },
+    { 0, 2048, 0, 0, 1, 3072 },
+    { 0, 2049, 0, 0, 1, 3073.5 },
+    { 0, 100000, 0, 0, 1, 150000 },
 
     /* what waits there comes on top, once */
 
     { 5000, 0, 0, 0, 1, 7048 },
-    { 5000, 100000, 0, 0, 1, 105000 },
+    { 5000, 100000, 0, 0, 1, 155000 },
 
-    /* each request that runs there is delayed by an eighth */
+    /* each request there is delayed by a quarter */
 
-    { 0, 100000, 1, 0, 1, 112500 },
-    { 0, 100000, 8, 0, 1, 200000 },
-    { 0, 0, 8, 0, 1, 4096 },
-    { 0, 100, 6, 0, 1, 3584 },
-    { 5000, 10000, 12, 0, 1, 30000 },
+    { 0, 100000, 1, 0, 1, 175000 },
+    { 0, 100000, 5, 0, 1, 275000 },
+    { 0, 0, 5, 0, 1, 4608 },
+    { 0, 0, 5, 5, 1, 4608 },
+    { 0, 1000, 10, 0, 1, 7668 },
+    { 5000, 10000, 15, 0, 1, 57500 },
 
-    /* each that waits for its first token by a quarter */
+    /* each that waits for its first token by all that is to be computed */
 
-    { 0, 100000, 1, 1, 1, 125000 },
-    { 0, 100000, 9, 1, 1, 225000 },
-    { 0, 0, 3, 3, 1, 3584 },
+    { 0, 100000, 1, 1, 1, 275000 },
+    { 0, 100000, 10, 2, 1, 600000 },
+    { 0, 1000, 5, 3, 1, 8108 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 125000 },
+    { 0, 100000, 0, 1, 1, 250000 },
 
     /* twice the weight, half the cost */
 
     { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 12, 0, 2, 15000 },
-    { 5000, 10000, 12, 0, 5, 6000 },
+    { 5000, 10000, 15, 0, 2, 28750 },
+    { 5000, 10000, 15, 0, 5, 11500 },
 
-    /* a full cache is worth many running requests, but not any number */
+    /* a full cache is worth many requests, but not any number */
 
-    { 0, 2048, 40, 0, 1, 12288 },
-    { 0, 12288, 0, 0, 1, 12288 },
+    { 0, 0, 55, 0, 1, 30208 },
+    { 0, 12288, 0, 0, 1, 18432 },
+
+    /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
+
+    { 2400, 1200, 2, 2, 1, 8472 },
+    { 0, 8192, 0, 0, 1, 12288 },
 
     /* nothing overflows */
 
-    { 1ULL << 50, 1ULL << 50, 1U << 21, 0, 1, 295150156979166511104.0 }
+    { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
+      (1ULL << 50) * (2.5 + (1U << 18)) }
 };
 
 
@@ -125,24 +134,21 @@ START_TEST(test_score_order)
         util_check(kvr_score_cost(pending, uncached, active + 1, waiting,
                                   weight)
                    > cost, "running");
-        util_check(kvr_score_cost(pending, uncached, active + 1, waiting + 1,
+        util_check(kvr_score_cost(pending, uncached + 1, active, waiting + 1,
                                   weight)
-                   > kvr_score_cost(pending, uncached, active + 1, waiting,
+                   > kvr_score_cost(pending, uncached + 1, active, waiting,
                                     weight),
                    "waiting");
+        util_check(kvr_score_cost(pending, 0, active, waiting + 1, weight)
+                   == kvr_score_cost(pending, 0, active, waiting, weight),
+                   "waiting, all cached");
         util_check(kvr_score_cost(pending, uncached, active, waiting,
                                   weight + 1)
                    < cost, "weight");
 
-        if (uncached >= KVR_SCORE_FLOOR) {
-            util_check(kvr_score_cost(pending, uncached + 1, active, waiting,
-                                      weight)
-                       > cost, "uncached");
-
-        } else {
-            util_check(kvr_score_cost(pending, 0, active, waiting, weight)
-                       == cost, "below the floor");
-        }
+        util_check(kvr_score_cost(pending, uncached + 1, active, waiting,
+                                  weight)
+                   > cost, "uncached");
     }
 }
 END_TEST

@@ -1,0 +1,50 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_HORIZON_H_INCLUDED_
+#define _KVR_HORIZON_H_INCLUDED_
+
+
+/*
+ * How old what a peer was taught may be until it is no longer delivered: the
+ * capacity of its cache, in units of its clock, as its responses tell it.
+ *
+ * Each response whose prompt the peer had been taught is one observation: the
+ * deepest block had this age, and was delivered or not.  They are counted by
+ * age, four classes to a doubling; the horizon is the age that divides them
+ * best.  Something delivered weighs twice, as to believe in half of a cache
+ * costs far more than to believe in twice of it.  Few observations say nothing,
+ * nor does an engine that has never delivered anything: it may put a 0 there
+ * whatever it has.  What was assumed then stands.
+ *
+ * What no longer counts as held is observed as well, as long as its line is
+ * there: so the horizon can also move out again.
+ *
+ * In shared memory, one for each peer; a word for each class, so that what two
+ * processes note at once may be lost, and nothing else.
+ */
+
+
+#include "kvr_core.h"
+
+
+#define KVR_HORIZON_FIRST    8       /* 2^8 units are the first class's */
+#define KVR_HORIZON_CLASSES  76      /* up to 2^27 units */
+#define KVR_HORIZON_ENOUGH   4       /* losses that prove something */
+
+
+typedef struct {
+    _Atomic uint32_t   seen[KVR_HORIZON_CLASSES];  /* delivered, lost << 16 */
+} kvr_horizon_t;
+
+
+/* a block of this age, in units, was delivered, or had been lost */
+void kvr_horizon_note(kvr_horizon_t *h, uint32_t age, int delivered);
+
+/* the age in units from which on blocks are lost; 0: not known */
+uint32_t kvr_horizon_get(const kvr_horizon_t *h);
+
+#endif /* _KVR_HORIZON_H_INCLUDED_ */

@@ -1,0 +1,197 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_horizon: what is learned of a cache's size, and what must not be */
+
+
+#include "util.h"
+#include "kvr_horizon.h"
+
+
+static kvr_horizon_t  h;
+
+
+static void
+fresh(void)
+{
+    memset((void *) &h, 0, sizeof(h));
+}
+
+
+static void
+note(uint32_t age, int delivered, uint32_t times)
+{
+    while (times--) {
+        kvr_horizon_note(&h, age, delivered);
+    }
+}
+
+
+START_TEST(test_horizon_little)
+{
+    fresh();
+    util_check(kvr_horizon_get(&h) == 0, "nothing seen");
+
+    note(1000, 1, 50);
+    util_check(kvr_horizon_get(&h) == 0, "nothing lost");
+
+    note(50000, 0, KVR_HORIZON_ENOUGH - 1);
+    util_check(kvr_horizon_get(&h) == 0, "may be chance");
+
+    note(50000, 0, 1);
+    util_check(kvr_horizon_get(&h) > 1000 && kvr_horizon_get(&h) <= 50000,
+               "%u", kvr_horizon_get(&h));
+}
+END_TEST
+
+
+/* an engine that puts a 0 there whatever it has, or whose own text changes */
+START_TEST(test_horizon_zeros)
+{
+    uint32_t    i;
+    util_rng_t  r;
+
+    fresh();
+    util_seed(&r, "horizon zeros", 0);
+
+    for (i = 0; i < 10000; i++) {
+        note(util_below(&r, 1 << 24), 0, 1);
+    }
+
+    util_check(kvr_horizon_get(&h) == 0, "%u", kvr_horizon_get(&h));
+}
+END_TEST
+
+
+/* an LRU of a size, requests of any age, and some that lie */
+START_TEST(test_horizon_finds)
+{
+    uint32_t    i, k, age, size, got;
+    util_rng_t  r;
+
+    for (i = 0; i < util_cases(2000); i++) {
+
+        util_seed(&r, "horizon finds", i);
+        fresh();
+
+        size = 400 + util_below(&r, 1U << (9 + util_below(&r, 15)));
+
+        for (k = 0; k < 600; k++) {
+            age = util_below(&r, 4 * size);
+            note(age, util_below(&r, 10) == 0 ? (int) util_below(&r, 2)
+                                              : age < size, 1);
+        }
+
+        got = kvr_horizon_get(&h);
+
+        /* a class is a quarter of a doubling wide */
+
+        util_check(got >= size * 0.8 && got <= size * 1.3, "%u of %u", got,
+                   size);
+    }
+}
+END_TEST
+
+
+/* a cache that has become larger, or smaller */
+START_TEST(test_horizon_changes)
+{
+    uint32_t  i, got;
+
+    fresh();
+
+    for (i = 0; i < 100; i++) {
+        note(1000, 1, 1);
+        note(5000, 0, 1);
+    }
+
+    got = kvr_horizon_get(&h);
+    util_check(got > 1000 && got <= 5000, "%u", got);
+
+    /* what is older is still asked for now and then, and is there */
+
+    for (i = 0; i < 100; i++) {
+        note(5000, 1, 1);
+        note(20000, 0, 1);
+    }
+
+    got = kvr_horizon_get(&h);
+    util_check(got > 5000 && got <= 20000, "%u", got);
+
+    for (i = 0; i < 200; i++) {
+        note(1000, 0, 1);
+        note(300, 1, 1);
+        note(5000, 0, 1);
+    }
+
+    got = kvr_horizon_get(&h);
+    util_check(got > 300 && got <= 1000, "%u", got);
+}
+END_TEST
+
+
+/* a restart: all is lost for once, whatever its age */
+START_TEST(test_horizon_restart)
+{
+    uint32_t  i, got;
+
+    fresh();
+
+    for (i = 0; i < 60; i++) {
+        note(100 * (1 + i % 30), 1, 1);
+    }
+
+    note(800, 0, 3);
+    note(1500, 0, 2);
+    note(2800, 0, 3);
+
+    got = kvr_horizon_get(&h);
+    util_check(got == 0 || got > 2000, "%u", got);
+}
+END_TEST
+
+
+/* ages of all sizes have a class, in order, and no counter overflows */
+START_TEST(test_horizon_edges)
+{
+    uint32_t  age, got, last;
+
+    fresh();
+    note(0, 1, 100000);
+    note(UINT32_MAX, 0, 100000);
+    util_check(kvr_horizon_get(&h) > 0, "%u", kvr_horizon_get(&h));
+
+    last = 0;
+
+    for (age = 1; age < 1U << 26; age += age / 7 + 1) {
+        fresh();
+        note(age, 1, 2);
+        note(UINT32_MAX, 0, 100);
+
+        got = kvr_horizon_get(&h);
+        util_check(got > age && got >= last, "%u of %u", got, age);
+        last = got;
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("horizon");
+
+    util_add(s, "little", test_horizon_little);
+    util_add(s, "zeros", test_horizon_zeros);
+    util_add(s, "finds", test_horizon_finds);
+    util_add(s, "changes", test_horizon_changes);
+    util_add(s, "restart", test_horizon_restart);
+    util_add(s, "edges", test_horizon_edges);
+
+    return util_run(s);
+}
