@@ -26,7 +26,7 @@ RESULT = (900, 1200)    # bytes of a tool's result, from to
 MAX_TOKENS = 8          # of a reply
 
 THINK = (0.3, 0.6)      # seconds of a tool's work between two turns, from to
-THINK_REPLIES = (2, 4)  # the same in replies to a new prompt, if that is less
+THINK_REPLIES = (6, 12) # the same in replies to a new prompt, if that is less
 TIMEOUT = 30            # seconds
 
 SYSTEM = """\
