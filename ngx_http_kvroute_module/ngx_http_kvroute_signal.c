@@ -235,6 +235,10 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     if (found & KVR_LOOP_FORGOT) {
         kvr_index_floor(sh->index, at->id, clock);
 
+        /* the next probe is not to tell the same again */
+
+        kvr_signal_renew(&peer->signal, (uint64_t) ngx_current_msec);
+
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                       "kvroute peer %V has forgotten what it was taught",
                       &ctx->peer);
