@@ -50,7 +50,13 @@ sub engine {
                 close $fh;
 
                 return sysread($c, $data, 1) if -e "$dir/$name.hang";
-                answer($c, 200, '', 'ok');
+
+                if (-e "$dir/$name.load") {
+                    answer($c, 503, "Retry-After: 1\r\n", 'Loading model');
+
+                } else {
+                    answer($c, 200, '', 'ok');
+                }
 
             } elsif ($path eq '/metrics') {
                 my $text = Kvroute::slurp("$dir/$name.metrics");
@@ -353,6 +359,18 @@ is(to('busy'), 'A', 'and tried anyway');
 unlink "$dir/A.hang", "$dir/stop";
 ok(wait_for(sub { health() eq 'up' }, 20), 'and up again');
 close $s;
+
+# --- one that loads may say when to come again, and is not up for that
+
+put('A.load', '');
+ok(wait_for(sub { health() eq 'starting' }, 20), 'one that loads');
+$checks = checks();
+@seen = ();
+ok(wait_for(sub { push @seen, health(); return checks() > $checks + 4; }, 20),
+   'is checked');
+is(scalar(grep { $_ ne 'starting' } @seen), 0, 'and is not up');
+unlink "$dir/A.load";
+ok(wait_for(sub { health() eq 'up' }, 20), 'one that has loaded');
 
 # --- an upgraded connection awaits no first event
 
