@@ -159,7 +159,10 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
 
 {
     my $probe = sub { return $t->peer('asked', $asked)->{engine} };
-    my $answers = sub { my $p = $probe->(); return $p->{probes} - $p->{failed} };
+    my $answers = sub {
+        my $p = $probe->();
+        return $p->{probes} - $p->{failed};
+    };
 
     for my $seed (1 .. 5) {
         ask('asked', $seed) for 1 .. 2;

@@ -211,7 +211,7 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
     close $s;
 
     $t->control($e[0], { fault => 'status=429', fault_rate => 1,
-                         fault_count => 1, retry_after => 2 });
+                         fault_count => 1, retry_after => 60 });
     is($t->post('/spare/v1/chat/completions', chat('x'))->{status}, 502,
        'the spare one is closed');
 
