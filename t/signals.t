@@ -73,6 +73,8 @@ sub engine {
 
             } elsif ($path =~ /stream$/) {
                 syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                                 . ($path =~ /zstream/ ? "Content-Encoding: gzip\r\n"
+                                                   : '')
                              . "Content-Type: text/event-stream\r\n\r\n");
 
                 until (-e "$dir/stop") {
@@ -339,20 +341,29 @@ sub health { return $t->peer('busy', $pa)->{health}; }
 
 ok(wait_for(sub { checks() > 1 }, 20), 'checked');
 
-my $s = $t->start('POST /busy/stream', chat('x'));
-$t->read_until($s, qr/data: /);
+my ($s, $checks, @seen);
+
+for my $path (qw(stream zstream)) {
+    $s = $t->start("POST /busy/$path", chat('x'));
+    $t->read_until($s, qr/data: /);
+    put('A.hang', '');
+
+    $checks = checks();
+    @seen = ();
+
+    ok(wait_for(sub {
+        push @seen, health();
+        sysread($s, my $data, 65536);
+        return checks() > $checks + 7;
+    }), "$path: checks time out");
+    is(scalar(grep { $_ ne 'up' } @seen), 0,
+       "$path: an engine that streams is up");
+
+    unlink "$dir/A.hang";
+    close $s if $path eq 'stream';
+}
+
 put('A.hang', '');
-
-my $checks = checks();
-my @seen;
-
-ok(wait_for(sub {
-    push @seen, health();
-    sysread($s, my $data, 65536);
-    return checks() > $checks + 7;
-}), 'checks time out');
-is(scalar(grep { $_ ne 'up' } @seen), 0, 'an engine that streams is up');
-
 put('stop', '');
 ok(wait_for(sub { health() eq 'down' }, 20), 'one that hangs is down');
 is(to('busy'), 'A', 'and tried anyway');
