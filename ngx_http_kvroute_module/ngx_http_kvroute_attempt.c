@@ -352,6 +352,25 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 }
 
 
+/*
+ * How this peer has answered; 0: it has not.  While it is being connected to,
+ * nginx still keeps what the one before has answered.
+ */
+ngx_uint_t
+ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_upstream_t  *u;
+
+    u = at->ctx->request->upstream;
+
+    if (u->state == NULL || u->state->header_time == (ngx_msec_t) -1) {
+        return 0;
+    }
+
+    return u->headers_in.status_n;
+}
+
+
 /* counts how the peer answered, if it did */
 void
 ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
@@ -382,7 +401,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     }
 
     u = at->ctx->request->upstream;
-    status = u->headers_in.status_n;
+    status = ngx_http_kvroute_attempt_status(at);
 
     if (status >= 100 && status < 600) {
         kvr_add(&seat->responses[status / 100 - 1], 1);

@@ -117,7 +117,10 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
         if ((status == 503 || status == 429) && slot->check.retry_after >= 0) {
             ngx_http_kvroute_pressed(peer, slot->check.retry_after);
-            result = KVR_CHECK_PASS;
+
+            if (result != KVR_CHECK_LOADING) {
+                result = KVR_CHECK_PASS;
+            }
         }
     }
 

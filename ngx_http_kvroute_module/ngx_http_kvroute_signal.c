@@ -114,16 +114,15 @@ ngx_uint_t
 ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
 {
     ngx_int_t             n;
-    ngx_uint_t            i;
+    ngx_uint_t            i, status;
     ngx_list_part_t      *part;
     ngx_table_elt_t      *h;
     ngx_http_upstream_t  *u;
 
     u = at->ctx->request->upstream;
+    status = ngx_http_kvroute_attempt_status(at);
 
-    if (at->id == KVR_REGISTRY_NONE
-        || (u->headers_in.status_n != 429 && u->headers_in.status_n != 503))
-    {
+    if (at->id == KVR_REGISTRY_NONE || (status != 429 && status != 503)) {
         return 0;
     }
 
@@ -234,6 +233,10 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
 
     if (found & KVR_LOOP_FORGOT) {
         kvr_index_floor(sh->index, at->id, clock);
+
+        /* the next probe is not to tell the same again */
+
+        kvr_signal_renew(&peer->signal, (uint64_t) ngx_current_msec);
 
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                       "kvroute peer %V has forgotten what it was taught",

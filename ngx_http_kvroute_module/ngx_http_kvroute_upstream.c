@@ -558,9 +558,7 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
 
     /* nor for what is the client's fault, though it may be tried elsewhere */
 
-    if (at->reserved
-        && at->ctx->request->upstream->headers_in.status_n / 100 == 4)
-    {
+    if (at->reserved && ngx_http_kvroute_attempt_status(at) / 100 == 4) {
         state &= ~NGX_PEER_FAILED;
     }
 

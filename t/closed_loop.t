@@ -17,6 +17,8 @@ my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
                     '--output-tokens', 500, '--lora-modules', 'other',
                     '--enable-prompt-tokens-details');
 my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
+my ($asked) = $t->engines(1, '--hardware', 'none', '--model', 'm',
+                          '--enable-prompt-tokens-details');
 
 $t->conf(<<'EOF');
 http {
@@ -32,12 +34,16 @@ http {
                  server 127.0.0.1:%%E1%%; server 127.0.0.1:%%E0%% down; }
     upstream mute { zone mute 64k; kvroute kv_cache zone=z;
                     server 127.0.0.1:%%E2%%; server 127.0.0.1:%%E0%% down; }
+    upstream asked { zone asked 64k; kvroute kv_cache zone=z;
+                     server 127.0.0.1:%%E3%%; server 127.0.0.1:%%E1%% down;
+                     kvroute_probe interval=50ms; }
 
     server {
         listen 127.0.0.1:%%PORT%%;
         location /a/ { proxy_pass http://a/; }
         location /b/ { proxy_pass http://b/; }
         location /mute/ { proxy_pass http://mute/; }
+        location /asked/ { proxy_pass http://asked/; }
         location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
@@ -147,6 +153,52 @@ for my $seed (1 .. 5) {
 $c = cache('mute', $mute);
 is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
    'an engine that does not tell');
+
+# a restart that responses have told is not told once again by a probe, which
+# would make away with what was taught since then
+
+{
+    my $probe = sub { return $t->peer('asked', $asked)->{engine} };
+    my $answers = sub {
+        my $p = $probe->();
+        return $p->{probes} - $p->{failed};
+    };
+
+    for my $seed (1 .. 5) {
+        ask('asked', $seed) for 1 .. 2;
+    }
+
+    # another process's time of start is seconds later
+
+    ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0
+                      && time() - $^T > 4 }), 'asked');
+
+    $t->control($asked, { metrics => '500' });
+    my $failed = $probe->()->{failed};
+    ok(wait_for(sub { $probe->()->{failed} > $failed + 1 }), 'asked in vain');
+
+    $t->control($asked, { restart => JSON::PP::true });
+    ask('asked', $_) for 1 .. 3;
+    is(cache('asked', $asked)->{flushes_usage}, 1, 'found by its responses');
+
+    $t->control($asked, { metrics => 'ok' });
+    my $then = $answers->();
+    ok(wait_for(sub { $answers->() > $then + 2 }), 'asked again');
+
+    is(cache('asked', $asked)->{flushes_probe}, 0, 'one restart, told once');
+    ask('asked', 1);
+    cmp_ok((line($n))[2], '>', 7000, 'what was taught since then stays');
+
+    # the next one is told
+
+    ok(wait_for(sub { ($probe->()->{cache_queries} // 0) > 0 }), 'asked on');
+    my $told = cache('asked', $asked)->{flushes_probe};
+    my $start = time();
+    wait_for(sub { time() > $start + 3 });
+    $t->control($asked, { restart => JSON::PP::true });
+    ok(wait_for(sub { cache('asked', $asked)->{flushes_probe} > $told }),
+       'the next one is told by a probe');
+}
 
 # the reply of one turn is part of the next one's prompt
 

@@ -10,6 +10,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use IO::Socket::UNIX;
 
 my $t = Kvroute->new();
 my $dir = $t->{dir};
@@ -41,8 +42,19 @@ http {
         kvroute_probe interval=50ms;
     }
 
+    upstream spare {
+        zone spare 64k;
+        kvroute least_request zone=y;
+        server 127.0.0.1:%%E0%%;
+        server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;
+    }
+
     server {
         listen 127.0.0.1:%%PORT%%;
+        location /spare/ {
+            proxy_pass http://spare/;
+            proxy_next_upstream error timeout http_429 non_idempotent;
+        }
         location /v1/ {
             proxy_pass http://h;
             proxy_next_upstream error timeout http_503 http_429
@@ -190,6 +202,30 @@ is($t->peer('h', $e[0])->{fails}, $fails, 'indeed none');
 ($bad, @n) = spread(6);
 is("$bad $n[0]", '0 0', 'it is spared');
 ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
+
+# what one has answered is not taken for another's, that refuses at once
+
+{
+    my $path = "$dir/closed";
+    my $s = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die $!;
+    close $s;
+
+    $t->control($e[0], { fault => 'status=429', fault_rate => 1,
+                         fault_count => 1, retry_after => 60 });
+    is($t->post('/spare/v1/chat/completions', chat('x'))->{status}, 502,
+       'the spare one is closed');
+
+    my $p = $t->peer('spare', $path);
+
+    is($p->{fails}, 1, 'that is a failure');
+    is($p->{responses}{'4xx'}, 0, 'and no response');
+    is($p->{state}, 'unavail', 'it is given up');
+    ok(!$p->{pressed}, 'it has not asked to be spared');
+
+    $p = $t->peer('spare', $e[0]);
+    is($p->{fails}, 0, 'the other one has not failed');
+    ok($p->{pressed}, 'and is spared');
+}
 
 # checks that time out do not fence an engine that serves its clients
 

@@ -50,7 +50,13 @@ sub engine {
                 close $fh;
 
                 return sysread($c, $data, 1) if -e "$dir/$name.hang";
-                answer($c, 200, '', 'ok');
+
+                if (-e "$dir/$name.load") {
+                    answer($c, 503, "Retry-After: 1\r\n", 'Loading model');
+
+                } else {
+                    answer($c, 200, '', 'ok');
+                }
 
             } elsif ($path eq '/metrics') {
                 my $text = Kvroute::slurp("$dir/$name.metrics");
@@ -67,6 +73,8 @@ sub engine {
 
             } elsif ($path =~ /stream$/) {
                 syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                                 . ($path =~ /zstream/ ? "Content-Encoding: gzip\r\n"
+                                                   : '')
                              . "Content-Type: text/event-stream\r\n\r\n");
 
                 until (-e "$dir/stop") {
@@ -333,26 +341,47 @@ sub health { return $t->peer('busy', $pa)->{health}; }
 
 ok(wait_for(sub { checks() > 1 }, 20), 'checked');
 
-my $s = $t->start('POST /busy/stream', chat('x'));
-$t->read_until($s, qr/data: /);
+my ($s, $checks, @seen);
+
+for my $path (qw(stream zstream)) {
+    $s = $t->start("POST /busy/$path", chat('x'));
+    $t->read_until($s, qr/data: /);
+    put('A.hang', '');
+
+    $checks = checks();
+    @seen = ();
+
+    ok(wait_for(sub {
+        push @seen, health();
+        sysread($s, my $data, 65536);
+        return checks() > $checks + 12;
+    }), "$path: checks time out");
+    is(scalar(grep { $_ ne 'up' } @seen), 0,
+       "$path: an engine that streams is up");
+
+    unlink "$dir/A.hang";
+    close $s if $path eq 'stream';
+}
+
 put('A.hang', '');
-
-my $checks = checks();
-my @seen;
-
-ok(wait_for(sub {
-    push @seen, health();
-    sysread($s, my $data, 65536);
-    return checks() > $checks + 12;
-}), 'checks time out');
-is(scalar(grep { $_ ne 'up' } @seen), 0, 'an engine that streams is up');
-
 put('stop', '');
 ok(wait_for(sub { health() eq 'down' }, 20), 'one that hangs is down');
 is(to('busy'), 'A', 'and tried anyway');
 unlink "$dir/A.hang", "$dir/stop";
 ok(wait_for(sub { health() eq 'up' }, 20), 'and up again');
 close $s;
+
+# --- one that loads may say when to come again, and is not up for that
+
+put('A.load', '');
+ok(wait_for(sub { health() eq 'starting' }, 20), 'one that loads');
+$checks = checks();
+@seen = ();
+ok(wait_for(sub { push @seen, health(); return checks() > $checks + 4; }, 20),
+   'is checked');
+is(scalar(grep { $_ ne 'starting' } @seen), 0, 'and is not up');
+unlink "$dir/A.load";
+ok(wait_for(sub { health() eq 'up' }, 20), 'one that has loaded');
 
 # --- an upgraded connection awaits no first event
 

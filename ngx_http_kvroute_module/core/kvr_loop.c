@@ -10,7 +10,7 @@
 /* prompts shorter than this are mostly the template's own tokens */
 #define KVR_LOOP_BYTES_MIN   1000
 
-/* low bits of a value that tell its place: there are fewer entries */
+/* low bits of a value that tell its place; what is deeper counts as the last */
 #define KVR_LOOP_PLACE       2047
 
 #define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
@@ -171,7 +171,7 @@ kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry)
 {
     uint64_t  place;
 
-    place = kvr_loop_place(chain, entry);
+    place = kvr_loop_place(chain, kvr_min(entry, KVR_LOOP_PLACE - 1));
 
     kvr_set(&l->young[kvr_add(&l->hand, 1) % KVR_LOOP_YOUNG], place);
 

@@ -124,6 +124,7 @@ static void kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series,
     double value);
 static int kvr_metrics_take(kvr_metrics_reader_t *r, kvr_series_e series,
     kvr_series_e other, double *value);
+static uint64_t kvr_metrics_count(double value);
 
 
 void
@@ -509,6 +510,14 @@ kvr_metrics_take(kvr_metrics_reader_t *r, kvr_series_e series,
 }
 
 
+/* a sum of garbage may be more than an integer holds */
+static uint64_t
+kvr_metrics_count(double value)
+{
+    return (uint64_t) kvr_min(value, 1e18);
+}
+
+
 void
 kvr_metrics_end(kvr_metrics_reader_t *r)
 {
@@ -548,26 +557,29 @@ kvr_metrics_end(kvr_metrics_reader_t *r)
 
     if (kvr_metrics_take(r, KVR_SERIES_HITS, KVR_SERIES_HITS_OLD, &v)) {
         m->set |= KVR_METRICS_HITS;
-        m->hits = (uint64_t) v;
+        m->hits = kvr_metrics_count(v);
     }
 
     if (kvr_metrics_take(r, KVR_SERIES_QUERIES, KVR_SERIES_QUERIES_OLD, &v)) {
         m->set |= KVR_METRICS_QUERIES;
-        m->queries = (uint64_t) v;
+        m->queries = kvr_metrics_count(v);
 
     } else if (r->count[KVR_SERIES_COMPUTED] && m->set & KVR_METRICS_HITS) {
         m->set |= KVR_METRICS_QUERIES;
-        m->queries = m->hits + (uint64_t) r->sum[KVR_SERIES_COMPUTED];
+        m->queries = m->hits
+                     + kvr_metrics_count(r->sum[KVR_SERIES_COMPUTED]);
     }
 
     if (r->count[KVR_SERIES_PREEMPTIONS]) {
         m->set |= KVR_METRICS_PREEMPTIONS;
-        m->preemptions = (uint64_t) r->sum[KVR_SERIES_PREEMPTIONS];
+        m->preemptions = kvr_metrics_count(r->sum[KVR_SERIES_PREEMPTIONS]);
     }
 
-    if (r->count[KVR_SERIES_START] && r->sum[KVR_SERIES_START] > 0) {
+    v = r->sum[KVR_SERIES_START];
+
+    if (v > 0 && v < 1e12) {
         m->set |= KVR_METRICS_START;
-        m->start = r->sum[KVR_SERIES_START] / r->count[KVR_SERIES_START];
+        m->start = v / r->count[KVR_SERIES_START];
     }
 
     v = r->sum[KVR_SERIES_TOKENS];

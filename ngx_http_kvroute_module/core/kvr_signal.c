@@ -14,7 +14,6 @@
 static int kvr_signal_restarted(const kvr_signal_t *s,
     const kvr_metrics_t *m);
 static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
-static void kvr_signal_renew(kvr_signal_t *s, uint64_t now);
 static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
 static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
     unsigned restarted);
@@ -117,20 +116,16 @@ kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
 }
 
 
-/*
- * What the process before has counted is held against the new one no more: some
- * counters are told of only when there is something to count, and would seem to
- * have fallen once again.
- */
-static void
+void
 kvr_signal_renew(kvr_signal_t *s, uint64_t now)
 {
     kvr_set(&s->gone, 0);
     kvr_set(&s->foreign_last, 0);
     kvr_set(&s->hits, 0);
     kvr_set(&s->queries, 0);
-    kvr_set(&s->preemptions, 0);
-    kvr_set(&s->set, kvr_get(&s->set) & ~(uint32_t) KVR_METRICS_START);
+    kvr_set(&s->set, kvr_get(&s->set)
+                     & ~(uint32_t) (KVR_METRICS_START
+                                    |KVR_METRICS_PREEMPTIONS));
     kvr_set(&s->renewed, kvr_max(now, 1));
 }
 

@@ -119,6 +119,15 @@ uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
 uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
 
 /*
+ * It was found restarted, by whatever means: what the process before has
+ * counted is held against the new one no more.  Some counters are told of only
+ * when there is something to count, and would seem to have fallen once again.
+ * Should it be restarted a second time before its next answer, that is missed,
+ * unless nobody was listening in between.
+ */
+void kvr_signal_renew(kvr_signal_t *s, uint64_t now);
+
+/*
  * Nobody was listening when it was asked at that time.  What was asked before
  * it was last found restarted tells nothing new.
  */

@@ -145,6 +145,8 @@ START_TEST(test_loop_young)
     uint64_t  awaited, again;
     unsigned  i;
 
+    static uint64_t  deep[4096];
+
     fresh();
 
     awaited = kvr_loop_await(&loop, chain, 1);
@@ -161,6 +163,20 @@ START_TEST(test_loop_young)
     kvr_loop_answered(&loop, again);
     kvr_loop_answered(&loop, 0);
     util_check(!kvr_loop_young(&loop, other, 4), "answered");
+
+    /* prompts of many megabytes have more entries than places are told apart */
+
+    for (i = 0; i < 4096; i++) {
+        deep[i] = (uint64_t) (i + 1) << 12;
+    }
+
+    for (i = 2040; i < 4096; i++) {
+        awaited = kvr_loop_await(&loop, deep, i);
+        util_check(kvr_loop_young(&loop, deep, i + 1), "deep: %u", i);
+        util_check(!kvr_loop_young(&loop, deep, 2000), "before: %u", i);
+        kvr_loop_answered(&loop, awaited);
+        util_check(!kvr_loop_young(&loop, deep, i + 1), "answered: %u", i);
+    }
 
     /* they are no proof, and change no capacity */
 

@@ -364,6 +364,34 @@ START_TEST(test_metrics_huge)
 END_TEST
 
 
+/* numbers that are none of anything: their sum is more than 64 bits hold */
+START_TEST(test_metrics_sums)
+{
+    unsigned              i;
+    util_buf_t            b;
+    const kvr_metrics_t  *m;
+
+    memset(&b, 0, sizeof(b));
+
+    for (i = 0; i < 100; i++) {
+        util_puts(&b, "vllm:prefix_cache_queries_total{" M "9e17\n"
+                      "vllm:prefix_cache_hits_total{" M "9e17\n"
+                      "vllm:num_preemptions_total{" M "9e17\n"
+                      "process_start_time_seconds 9e17\n");
+    }
+
+    m = read_in((char *) b.p, b.len, 65536);
+    util_check(!(m->set & KVR_METRICS_START), "no time of any process");
+    util_check(m->queries == 1000000000000000000ULL
+               && m->hits == m->queries && m->preemptions == m->queries,
+               "%ju %ju %ju", (uintmax_t) m->queries, (uintmax_t) m->hits,
+               (uintmax_t) m->preemptions);
+
+    util_drop(&b);
+}
+END_TEST
+
+
 START_TEST(test_metrics_orca)
 {
     size_t         i;
@@ -420,6 +448,7 @@ main(void)
     util_add(s, "samples", test_metrics_samples);
     util_add(s, "lora", test_metrics_lora);
     util_add(s, "huge", test_metrics_huge);
+    util_add(s, "sums", test_metrics_sums);
     util_add(s, "orca", test_metrics_orca);
 
     return util_run(s);

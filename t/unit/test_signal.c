@@ -118,6 +118,36 @@ START_TEST(test_signal_once)
     m.start = 1.7e9 + 180;
     util_check(kvr_signal_take(&sig, &m, 0, 0, 15) == KVR_SIGNAL_RESTARTED,
                "the next restart");
+
+    /* its responses have told it first, before or after nobody listened */
+
+    m.set |= KVR_METRICS_PREEMPTIONS|KVR_METRICS_RUNNING;
+    m.queries = 1000;
+    m.hits = 500;
+    m.preemptions = 1;
+    m.running = 8;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 16);
+
+    kvr_signal_gone(&sig, 17);
+    kvr_signal_renew(&sig, 18);
+    util_check(!kvr_signal_back(&sig, 19), "told already");
+    m.start = 1.7e9 + 240;
+    m.queries = 20;
+    m.hits = 10;
+    m.preemptions = 5;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 20) == 0, "told already");
+    util_check(sig.cap == 0, "all of them may be old: %u", sig.cap);
+
+    m.queries = 0;
+    m.hits = 0;
+    m.start = 1.7e9 + 300;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 21) == KVR_SIGNAL_RESTARTED,
+               "the next restart");
+
+    kvr_signal_renew(&sig, 22);
+    kvr_signal_gone(&sig, 23);
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 24) == KVR_SIGNAL_RESTARTED,
+               "gone since it was told");
 }
 END_TEST
 
