@@ -105,10 +105,10 @@ for my $policy (qw(kv_cache least_request)) {
 
 # Warm on one peer.  The k-th request in flight stays while
 #
-#     pending + max(uncached, 2048) * (1 + k / 4) + uncached * (1/2 + k)
+#     pending + max(uncached, 2048) * (1 + k / 5) + uncached * (3/4 + k / 2)
 #
-# at the holder, where all k wait for their first token, is less than half
-# more than the whole prompt, which is what it costs at an idle one.
+# at the holder, where all k wait for their first token, is less than three
+# quarters more than the whole prompt, which is what it costs at an idle one.
 
 for my $size (8192, 32768) {
     my $upstream = $size == 8192 ? 'kv_cache_8k' : 'kv_cache_32k';
@@ -124,9 +124,9 @@ for my $size (8192, 32768) {
     cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
 
     my $k = 0;
-    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k / 4)
-               + $uncached * (0.5 + $k)
-               < 1.5 * $r->{prompt};
+    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k / 5)
+               + $uncached * (0.75 + $k / 2)
+               < 1.75 * $r->{prompt};
 
     # $k of them stay, and no more
 

@@ -98,7 +98,11 @@ $t->serve('S', sub {
         $head .= 'Content-Length: ' . ($how eq 's' ? $len + 5 : $len) . "\r\n"
             if $how =~ /[ls]/;
         $head .= "Transfer-Encoding: chunked\r\n" if $how =~ /[ct]/;
-        $head .= "Connection: close\r\n" if $how eq 'e';
+        # nginx would keep the connection after a HEAD
+
+        my $bye = $how eq 'e' || ($method eq 'HEAD' && $how =~ /[ts]/);
+
+        $head .= "Connection: close\r\n" if $bye;
 
         syswrite($c, "HTTP/1.1 $status X\r\n$head\r\n");
 

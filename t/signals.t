@@ -146,7 +146,7 @@ http {
         kvroute least_request zone=h;
         server 127.0.0.1:%%A%%;
         server 127.0.0.1:1 down;
-        kvroute_health interval=200ms timeout=100ms fails=2 passes=1;
+        kvroute_health interval=200ms timeout=100ms fails=9 passes=1;
     }
 
     proxy_http_version 1.1;
@@ -343,7 +343,7 @@ my @seen;
 ok(wait_for(sub {
     push @seen, health();
     sysread($s, my $data, 65536);
-    return checks() > $checks + 7;
+    return checks() > $checks + 12;
 }), 'checks time out');
 is(scalar(grep { $_ ne 'up' } @seen), 0, 'an engine that streams is up');
 

@@ -113,7 +113,24 @@ def get(address, uri):
         connection.close()
 
 
-def run(policy, seed, folder, given):
+def pauses(folder, given):
+    """What traffic.think() finds."""
+    fleet = Fleet("round_robin", folder, given)
+
+    try:
+        think = traffic.think(fleet.address, fleet.model,
+                              "run %s. " % secrets.token_hex(8))
+    except (OSError, http.client.HTTPException, ValueError, LookupError) as e:
+        raise engines.Unavailable("%s: %s" % (type(e).__name__, e)) from None
+    finally:
+        fleet.stop()
+
+    print("pauses of %.2f to %.2f s between turns" % think, flush=True)
+
+    return think
+
+
+def run(policy, seed, folder, given, think):
     """Plays the traffic once, from cold; returns results, and cached tokens
     that the module has predicted and that engines have delivered."""
     name = "seed %d, %s: " % (seed, policy)
@@ -134,7 +151,8 @@ def run(policy, seed, folder, given):
     try:
         start = time.monotonic()
         results = traffic.play(fleet.address, fleet.model, seed,
-                               "%s-%d" % (policy, seed), prefix, progress)
+                               "%s-%d" % (policy, seed), prefix, progress,
+                               think)
         seconds = time.monotonic() - start
         tokens = report.tokens(get(fleet.address, "/kvroute/json"))
     finally:
@@ -293,12 +311,13 @@ def main():
 
     # seed by seed, so that what else the machine does disturbs all alike
 
+    think = pauses(folder, given)
     runs = {policy: [] for policy in policies}
     told = {policy: [] for policy in policies}
 
     for seed in seeds:
         for policy in policies:
-            results, tokens = run(policy, seed, folder, given)
+            results, tokens = run(policy, seed, folder, given, think)
             runs[policy].append(results)
             told[policy].append(tokens)
 

@@ -26,6 +26,7 @@ RESULT = (900, 1200)    # bytes of a tool's result, from to
 MAX_TOKENS = 8          # of a reply
 
 THINK = (0.3, 0.6)      # seconds of a tool's work between two turns, from to
+THINK_REPLIES = (2, 4)  # the same in replies to a new prompt, if that is less
 TIMEOUT = 30            # seconds
 
 SYSTEM = """\
@@ -52,12 +53,12 @@ TOOLS = [
 class Session:
     """A conversation: the messages of its turns, the pauses after them."""
 
-    def __init__(self, number, seed, prefix=""):
+    def __init__(self, number, seed, prefix="", think=THINK):
         pauses = random.Random("%d/%d" % (number, seed))
         words = random.Random(number)
 
         self.number = number
-        self.pauses = [pauses.uniform(*THINK) for _ in range(TURNS)]
+        self.pauses = [pauses.uniform(*think) for _ in range(TURNS)]
         self.turns = []
 
         task = "task %d: fix the %s.\n" % (number, words.choice(WORDS))
@@ -211,9 +212,26 @@ def events(response):
     raise ValueError("the stream was cut short")
 
 
-def play(address, model, seed, label, prefix="", progress=None):
+def think(address, model, prefix=""):
+    """How long tools work.  Engines on a fast machine are asked as often as
+    they can be kept busy, or there would be nothing to route well."""
+    agents = [Agent(address, model, Session(SESSIONS + n, 0, prefix), "think")
+              for n in range(5)]
+
+    for agent in agents:
+        result = Result(agent.label, agent.session.number)
+        agent.ask(agent.session.turns[0], result)
+        agent.results.append(result)
+        agent.connection.close()
+
+    reply = sorted(agent.results[0].latency for agent in agents)[2]
+
+    return tuple(min(t, n * reply) for t, n in zip(THINK, THINK_REPLIES))
+
+
+def play(address, model, seed, label, prefix="", progress=None, think=THINK):
     """Plays all sessions in the order of that seed; returns the results."""
-    sessions = [Session(n, seed, prefix) for n in range(SESSIONS)]
+    sessions = [Session(n, seed, prefix, think) for n in range(SESSIONS)]
     random.Random(seed).shuffle(sessions)
 
     agents = [Agent(address, model, session, label) for session in sessions]

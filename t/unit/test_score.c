@@ -23,66 +23,66 @@ typedef struct {
 
 /*
  * All in bytes:
- * (pending + max(uncached, 2048) * (1 + active / 4)
- *  + uncached * (1/2 + waiting))
+ * (pending + max(uncached, 2048) * (1 + active / 5)
+ *  + uncached * (3/4 + waiting / 2))
  * / weight
  */
 static const case_t  cases[] = {
 
-    /* an idle peer costs what must be computed and half more, the floor at
-       least */
+    /* an idle peer costs what must be computed and most of it once more, the
+       floor at least */
 
     { 0, 0, 0, 0, 1, 2048 },
-    { 0, 1, 0, 0, 1, 2048.5 },
-    { 0, 2047, 0, 0, 1, 3071.5 },
-    { 0, 2048, 0, 0, 1, 3072 },
-    { 0, 2049, 0, 0, 1, 3073.5 },
-    { 0, 100000, 0, 0, 1, 150000 },
+    { 0, 1, 0, 0, 1, 2048.75 },
+    { 0, 2047, 0, 0, 1, 3583.25 },
+    { 0, 2048, 0, 0, 1, 3584 },
+    { 0, 2049, 0, 0, 1, 3585.75 },
+    { 0, 100000, 0, 0, 1, 175000 },
 
     /* what waits there comes on top, once */
 
     { 5000, 0, 0, 0, 1, 7048 },
-    { 5000, 100000, 0, 0, 1, 155000 },
+    { 5000, 100000, 0, 0, 1, 180000 },
 
-    /* each request there is delayed by a quarter */
+    /* each request there is delayed by a fifth */
 
-    { 0, 100000, 1, 0, 1, 175000 },
+    { 0, 100000, 1, 0, 1, 195000 },
     { 0, 100000, 5, 0, 1, 275000 },
-    { 0, 0, 5, 0, 1, 4608 },
-    { 0, 0, 5, 5, 1, 4608 },
-    { 0, 1000, 10, 0, 1, 7668 },
-    { 5000, 10000, 15, 0, 1, 57500 },
+    { 0, 0, 5, 0, 1, 4096 },
+    { 0, 0, 5, 5, 1, 4096 },
+    { 0, 1000, 10, 0, 1, 6894 },
+    { 5000, 10000, 15, 0, 1, 52500 },
 
-    /* each that waits for its first token by all that is to be computed */
+    /* each that waits for its first token by half of what is to be computed */
 
-    { 0, 100000, 1, 1, 1, 275000 },
-    { 0, 100000, 10, 2, 1, 600000 },
-    { 0, 1000, 5, 3, 1, 8108 },
+    { 0, 100000, 1, 1, 1, 245000 },
+    { 0, 100000, 10, 2, 1, 475000 },
+    { 0, 1000, 5, 3, 1, 6346 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 250000 },
+    { 0, 100000, 0, 1, 1, 225000 },
 
     /* twice the weight, half the cost */
 
     { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 15, 0, 2, 28750 },
-    { 5000, 10000, 15, 0, 5, 11500 },
+    { 5000, 10000, 15, 0, 2, 26250 },
+    { 5000, 10000, 15, 0, 5, 10500 },
 
     /* a full cache is worth many requests, but not any number */
 
-    { 0, 0, 55, 0, 1, 30208 },
-    { 0, 12288, 0, 0, 1, 18432 },
+    { 0, 0, 55, 0, 1, 24576 },
+    { 0, 12288, 0, 0, 1, 21504 },
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 8472 },
-    { 0, 8192, 0, 0, 1, 12288 },
+    { 2400, 1200, 2, 2, 1, 7367.2 },
+    { 0, 8192, 0, 0, 1, 14336 },
 
     /* nothing overflows */
 
     { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
-      (1ULL << 50) * (2.5 + (1U << 18)) }
+      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0) }
 };
 
 
