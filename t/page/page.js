@@ -148,7 +148,8 @@ const main = async () => {
     .map((p) => [p.name, p.load.utilization])
     .filter(([, v]) => v !== undefined));
   const agrees = (shown, v) =>
-    /^\d+\.\d%$/.test(shown) && Math.abs(parseFloat(shown) - 100 * v) < .5;
+    /^\d+\.\d%$/.test(shown) && Math.abs(parseFloat(shown) - 100 * v)
+                                 <= .06 + 5 * v;
   const awaited = (what, v) => until(async () => {
     const shown = await what(), now = v(await loads());
     return { shown, now, ok: agrees(shown, now) };
