@@ -180,6 +180,20 @@ const main = async () => {
     (l) => Math.max(...l.map(([, v]) => v)));
   ok(busiest.ok, "and of the busiest", busiest);
 
+  /* and of a fleet that has more to do, at once: no poll comes between */
+
+  is(await page.evaluate(() => {
+    const s = structuredClone(last);
+    s.upstreams.llm.peers.forEach((p, i) => {
+      p.load.utilization = [.25, .5, .9][i];
+    });
+    take(s);
+    draw();
+    return [...document.querySelectorAll('#peers td[data-key="load"],'
+      + '#tiles .tile[data-title="load"] > :nth-child(n + 2)')]
+      .map((e) => e.textContent).sort().join();
+  }), "25.0%,50.0%,55.0%,90.0%,busiest 90.0%", "more of it");
+
   ok(!await page.isVisible("#missing"), "no signal is missing");
   ok(!await page.isVisible("#waiting"), "no queue");
 
