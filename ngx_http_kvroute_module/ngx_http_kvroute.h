@@ -335,6 +335,13 @@ ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
 
+/* takes back what dead processes have counted */
+void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log);
+
+/* a process, told from others that had its id before */
+kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
+
 /* _peers */
 
 ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,

@@ -143,8 +143,10 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    /* of all peers only if nothing was said: not if "peer" is spelled badly */
+
     if (peer.len == 0
-        && (rc == NGX_OK || (action.needs & NGX_HTTP_KVROUTE_NEEDS_PEER)))
+        && (r->args.len || (action.needs & NGX_HTTP_KVROUTE_NEEDS_PEER)))
     {
         return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
                                            "argument \"peer\" is missing");

@@ -51,8 +51,8 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
     cJSON_AddNumberToObject(json, "overflows", (double) n);
     cJSON_AddNumberToObject(json, "bytes",
                             (double) kvr_queue_bytes(board, now));
-    cJSON_AddNumberToObject(json, "rate", (double) kvr_get(&board->rate)
-                                          / 1000);
+    cJSON_AddNumberToObject(json, "rate",
+                            (double) kvr_queue_rate(board, now) / 1000);
 
     list = cJSON_AddArrayToObject(json, "classes");
 

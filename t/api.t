@@ -66,6 +66,8 @@ sub matched { return $_[0]{headers}{'x-matched'} }
 for my $case ([ 'flush', 400, 'argument "peer" is missing' ],
               [ 'flush?peer=', 400, 'argument "peer" is missing' ],
               [ 'reset?peer=', 400, 'argument "peer" is missing' ],
+              [ 'reset?peer', 400, 'argument "peer" is missing' ],
+              [ "reset?per=$peer", 400, 'argument "peer" is missing' ],
               [ 'flush?peer=10.0.0.1:1', 404, 'unknown peer' ],
               [ 'reset?peer=10.0.0.1:1', 404, 'unknown peer' ],
               [ "flushed?peer=$peer", 404, 'unknown action' ],

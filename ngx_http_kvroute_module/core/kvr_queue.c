@@ -499,16 +499,24 @@ kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
 }
 
 
-uint32_t
-kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
+uint64_t
+kvr_queue_rate(kvr_queue_board_t *board, uint64_t now)
 {
-    uint64_t  rate, gap, s;
+    uint64_t  gap;
 
     gap = kvr_max((int64_t) (now - kvr_get(&board->last)), 0);
 
-    rate = kvr_get(&board->rate) * KVR_QUEUE_RATE_MS
+    return kvr_get(&board->rate) * KVR_QUEUE_RATE_MS
            / (KVR_QUEUE_RATE_MS + kvr_min(gap, UINT32_MAX));
-    rate = kvr_max(rate, 1);
+}
+
+
+uint32_t
+kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
+{
+    uint64_t  rate, s;
+
+    rate = kvr_max(kvr_queue_rate(board, now), 1);
 
     s = 1000ULL * kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) / rate;
     s = kvr_max(s, 1);

@@ -142,6 +142,58 @@ const main = async () => {
     is(p.health, "up", `${p.name}: healthy`);
   }
 
+  /* how loaded they are: it fades, so that page and JSON come to agree */
+
+  const loads = () => json().then((s) => s.upstreams.llm.peers
+    .map((p) => [p.name, p.load.utilization])
+    .filter(([, v]) => v !== undefined));
+  const agrees = (shown, v) =>
+    /^\d+\.\d%$/.test(shown) && Math.abs(parseFloat(shown) - 100 * v)
+                                 <= .06 + 5 * v;
+  const awaited = (what, v) => until(async () => {
+    const shown = await what(), now = v(await loads());
+    return { shown, now, ok: agrees(shown, now) };
+  }, (x) => x.ok);
+
+  const rated = await until(loads, (v) => v.length > 0);
+  ok(rated.length > 0, "the load of a peer is known", rated);
+  ok(rated.some(([, v]) => v > 0), "it is not none", rated);
+
+  for (const p of u.peers) {
+    const what = () => cell(page, p.name, "load");
+    if (!rated.some(([name]) => name === p.name)) {
+      is(await what(), "–", `${p.name}: load not known`);
+      continue;
+    }
+    const got = await awaited(what,
+      (l) => l.find(([name]) => name === p.name)[1]);
+    ok(got.ok, `${p.name}: load`, got);
+  }
+
+  const fleet = (part) => page.textContent(
+    `#tiles .tile[data-title="load"] >> ${part}`);
+  const mean = await awaited(() => fleet("b"),
+    (l) => l.reduce((a, [, v]) => a + v, 0) / l.length);
+  ok(mean.ok, "load of the fleet", mean);
+  const busiest = await awaited(
+    async () => (await fleet("span >> nth=1")).replace("busiest ", ""),
+    (l) => Math.max(...l.map(([, v]) => v)));
+  ok(busiest.ok, "and of the busiest", busiest);
+
+  /* and of a fleet that has more to do, at once: no poll comes between */
+
+  is(await page.evaluate(() => {
+    const s = structuredClone(last);
+    s.upstreams.llm.peers.forEach((p, i) => {
+      p.load.utilization = [.25, .5, .9][i];
+    });
+    take(s);
+    draw();
+    return [...document.querySelectorAll('#peers td[data-key="load"],'
+      + '#tiles .tile[data-title="load"] > :nth-child(n + 2)')]
+      .map((e) => e.textContent).sort().join();
+  }), "25.0%,50.0%,55.0%,90.0%,busiest 90.0%", "more of it");
+
   ok(!await page.isVisible("#missing"), "no signal is missing");
   ok(!await page.isVisible("#waiting"), "no queue");
 

@@ -351,6 +351,9 @@ START_TEST(test_queue_retry_after)
     pause = kvr_queue_retry_after(board, 71000);
 
     util_check(pause > s, "%u s after a pause", pause);
+
+    util_check(kvr_queue_rate(board, 71000) * 2
+               <= kvr_queue_rate(board, 61000) + 500, "the rate fades");
 }
 END_TEST
 
