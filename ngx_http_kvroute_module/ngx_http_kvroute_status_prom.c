@@ -25,6 +25,7 @@ typedef struct {
     const char                 *type;
     const char                 *help;
     size_t                      offset;
+    ngx_uint_t                  fraction;   /* a double */
 } ngx_http_kvroute_prom_peer_t;
 
 
@@ -49,76 +50,69 @@ static void ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom);
     offsetof(ngx_http_kvroute_fleet_peer_t, field)
 
 
-/* the same of doubles */
-static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_loads[] = {
-
-    { "utilization_ratio", "gauge",
-      "Prompt bytes given of late to those it can prefill; 0: not known.",
-      ngx_http_kvroute_prom_at(pace.utilization) },
-
-    { "active_mean_requests", "gauge",
-      "Requests in flight, mean of late.",
-      ngx_http_kvroute_prom_at(pace.active) },
-
-    { "active_expected_requests", "gauge",
-      "The same by Little's law: requests ended a second by their time.",
-      ngx_http_kvroute_prom_at(pace.expected) },
-
-    { NULL, NULL, NULL, 0 }
-};
-
-
 static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
     { "active_requests", "gauge",
       "Requests in flight.",
-      ngx_http_kvroute_prom_at(active) },
+      ngx_http_kvroute_prom_at(active), 0 },
 
     { "pending_bytes", "gauge",
       "Prompt bytes sent and not yet prefilled.",
-      ngx_http_kvroute_prom_at(pending) },
+      ngx_http_kvroute_prom_at(pending), 0 },
 
     { "capacity_bytes", "gauge",
       "Prompt bytes that the peer's cache is taken to hold.",
-      ngx_http_kvroute_prom_at(capacity) },
+      ngx_http_kvroute_prom_at(capacity), 0 },
 
     { "selected_timestamp_seconds", "gauge",
       "When the peer was last picked.",
-      ngx_http_kvroute_prom_at(selected) },
+      ngx_http_kvroute_prom_at(selected), 0 },
 
     { "requests_total", "counter",
       "Attempts sent to the peer.",
-      ngx_http_kvroute_prom_at(requests) },
+      ngx_http_kvroute_prom_at(requests), 0 },
 
     { "failures_total", "counter",
       "Attempts that failed.",
-      ngx_http_kvroute_prom_at(fails) },
+      ngx_http_kvroute_prom_at(fails), 0 },
 
     { "unavailable_total", "counter",
       "Times the peer was given up after failures.",
-      ngx_http_kvroute_prom_at(unavail) },
+      ngx_http_kvroute_prom_at(unavail), 0 },
 
     { "sent_bytes_total", "counter",
       "Bytes sent to the peer, with headers.",
-      ngx_http_kvroute_prom_at(sent) },
+      ngx_http_kvroute_prom_at(sent), 0 },
 
     { "received_bytes_total", "counter",
       "Bytes received from the peer, with headers.",
-      ngx_http_kvroute_prom_at(received) },
+      ngx_http_kvroute_prom_at(received), 0 },
 
     { "prompt_bytes_total", "counter",
       "Bytes of the prompts sent to the peer.",
-      ngx_http_kvroute_prom_at(prompt) },
+      ngx_http_kvroute_prom_at(prompt), 0 },
 
     { "matched_bytes_total", "counter",
       "Bytes of these that the peer held, by the index.",
-      ngx_http_kvroute_prom_at(matched) },
+      ngx_http_kvroute_prom_at(matched), 0 },
 
     { "best_bytes_total", "counter",
       "Bytes of these that the best peer held; the rest is regret.",
-      ngx_http_kvroute_prom_at(best) },
+      ngx_http_kvroute_prom_at(best), 0 },
 
-    { NULL, NULL, NULL, 0 }
+    { "utilization_ratio", "gauge",
+      "Prompt bytes given of late to those it can prefill; 0: not known.",
+      ngx_http_kvroute_prom_at(pace.utilization), 1 },
+
+    { "active_mean_requests", "gauge",
+      "Requests in flight, mean of late.",
+      ngx_http_kvroute_prom_at(pace.active), 1 },
+
+    { "active_expected_requests", "gauge",
+      "The same by Little's law: requests ended a second by their time.",
+      ngx_http_kvroute_prom_at(pace.expected), 1 },
+
+    { NULL, NULL, NULL, 0, 0 }
 };
 
 
@@ -526,28 +520,17 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
             fleet = &prom->fleet[i];
 
             for (k = 0; k < fleet->number; k++, l++) {
+                p = (u_char *) &fleet->peer[k] + m->offset;
+
+                if (m->fraction) {
+                    ngx_http_kvroute_prom_add(prom,
+                                              "kvroute_peer_%s{%V} %.6f\n",
+                                              m->name, l, *(double *) p);
+                    continue;
+                }
+
                 ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %uL\n",
-                                          m->name, l,
-                                          ngx_http_kvroute_prom_word(
-                                              &fleet->peer[k], m->offset));
-            }
-        }
-    }
-
-    for (m = ngx_http_kvroute_prom_loads; m->name; m++) {
-
-        ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
-                                  "# TYPE kvroute_peer_%s %s\n",
-                                  m->name, m->help, m->name, m->type);
-
-        for (i = 0, l = all; i < prom->upstreams; i++) {
-            fleet = &prom->fleet[i];
-
-            for (k = 0; k < fleet->number; k++, l++) {
-                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s{%V} %.6f\n",
-                                          m->name, l,
-                                          *(double *) ((u_char *)
-                                              &fleet->peer[k] + m->offset));
+                                          m->name, l, *(uint64_t *) p);
             }
         }
     }

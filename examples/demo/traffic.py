@@ -215,16 +215,18 @@ def events(response):
 def think(address, model, prefix=""):
     """How long tools work.  Engines on a fast machine are asked as often as
     they can be kept busy, or there would be nothing to route well."""
-    agents = [Agent(address, model, Session(SESSIONS + n, 0, prefix), "think")
-              for n in range(5)]
+    times = []
 
-    for agent in agents:
-        result = Result(agent.label, agent.session.number)
-        agent.ask(agent.session.turns[0], result)
-        agent.results.append(result)
+    for n in range(5):
+        session = Session(SESSIONS + n, 0, prefix)
+        agent = Agent(address, model, session, "think")
+        result = Result(agent.label, session.number)
+
+        agent.ask(session.turns[0], result)
         agent.connection.close()
+        times.append(result.latency)
 
-    reply = sorted(agent.results[0].latency for agent in agents)[2]
+    reply = sorted(times)[2]
 
     return tuple(min(t, n * reply) for t, n in zip(THINK, THINK_REPLIES))
 
