@@ -253,7 +253,9 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
 
     /* tokens of the capacity are bytes to us, and how many becomes clear */
 
-    if ((kvr_get(&peer->loop.responses) & 15) == 1) {
+    if (found & KVR_LOOP_MISSED
+        || (kvr_get(&peer->loop.responses) & 15) == 1)
+    {
 
         if (kvr_get(&p->reported)) {
             ngx_http_kvroute_capacity(at->conf->zone, at->id);
