@@ -196,6 +196,7 @@ START_TEST(test_horizon_among)
         }
 
         kvr_horizon_note(&peer[i], 5000, 0);
+        kvr_horizon_note(&peer[i], 5000, 0);
         kvr_horizon_note(&peer[i], 7000, 0);
         util_check(kvr_horizon_get(&peer[i]) == 0, "alone");
 
@@ -215,9 +216,10 @@ START_TEST(test_horizon_among)
 
     /* a larger one: it has held what is older, and lost none */
 
-    note(6000, 1, 3);
+    note(6000, 1, 2);
     kvr_horizon_add(&sum, &h);
-    util_check(kvr_horizon_get(&sum) <= 5000, "%u", kvr_horizon_get(&sum));
+    k = kvr_horizon_get(&sum);
+    util_check(k > 1000 && k <= 5000, "%u", k);
     util_check(kvr_horizon_among(&h, &sum) == 0, "larger");
 
     /* a smaller one */
@@ -226,6 +228,7 @@ START_TEST(test_horizon_among)
     note(300, 1, 3);
     note(600, 0, 5);
     kvr_horizon_add(&sum, &h);
+    util_check(kvr_horizon_get(&sum) > 1000, "%u", kvr_horizon_get(&sum));
     k = kvr_horizon_among(&h, &sum);
     util_check(k > 300 && k <= 600, "%u", k);
 

@@ -108,7 +108,12 @@ START_TEST(test_timing_others)
     (void) kvr_timing_give(&t, 4096, 1);
     util_check(kvr_timing_first(&t, &all, &f) == KVR_TIMING_LOST, "a little");
 
-    (void) kvr_timing_give(&t, 40 << 10, 1);
+    (void) kvr_timing_give(&t, 20 << 10, 1);
+    f.ms = 25 + 7 * (4 + 20 + 15);
+    util_check(kvr_timing_first(&t, &all, &f) == NO, "that may be it");
+
+    (void) kvr_timing_give(&t, 20 << 10, 1);
+    f.ms = 25 + 7 * (64 + 28);
     util_check(kvr_timing_first(&t, &all, &f) == NO, "much");
 
     /* at once is at once, whoever comes */
