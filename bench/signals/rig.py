@@ -14,19 +14,14 @@ import threading
 import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
-BUILD = os.path.abspath(os.environ.get("BUILD")
-                        or os.path.join(ROOT, "build"))
-NGINX = (os.environ.get("NGINX_BIN") or shutil.which("nginx")
-         or "/usr/sbin/nginx")
-MODULE = (os.environ.get("MODULE")
-          or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
-ENGINE = os.path.join(BUILD, "t/engine")
-SIM = os.path.join(BUILD, "bench/sim/sim")
 
 for room in ("examples/demo", "bench/common", "bench/sim"):
     sys.path.insert(0, os.path.join(ROOT, room))
 
+from places import BUILD, ENGINE, MODULE, NGINX  # noqa: E402
 from ports import free_ports  # noqa: E402
+
+SIM = os.path.join(BUILD, "bench/sim/sim")
 
 CONF = """
 load_module {module};
