@@ -547,6 +547,13 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     }
 
     if (conf->target_ttft) {
+
+        /* idle, as far as is known: the rule below the knee */
+
+        if (pending == 0 && bytes == 0) {
+            return 0;
+        }
+
         return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
                                    ngx_http_kvroute_signal_fresh(conf, id),
                                    (uint64_t) ngx_current_msec);

@@ -13,11 +13,9 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(os.environ.get('BUILD', 'build'))
+from places import BUILD, MODULE, NGINX
+
 BIN = os.path.join(BUILD, 'bench', 'wire')
-NGINX = os.environ.get('NGINX_BIN') or shutil.which('nginx') or 'nginx'
-MODULE = os.environ.get('MODULE') or os.path.join(
-    BUILD, 'ngx_http_kvroute_module.so')
 FULL = os.environ.get('FULL') == '1'
 
 # alike for everything that is measured: without them glibc moves its
