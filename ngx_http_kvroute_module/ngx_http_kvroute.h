@@ -306,6 +306,7 @@ struct ngx_http_kvroute_zone_s {
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
+#define NGX_HTTP_KVROUTE_AWAITED   3
 
 
 extern ngx_module_t  ngx_http_kvroute_module;
@@ -396,8 +397,11 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
+ngx_uint_t ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
+uint32_t *ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);

@@ -60,11 +60,12 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->start = ngx_current_msec;
     at->reserved = 1;
 
-    ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
-
     /* counted before it is uncounted: nobody shall see room in between */
 
-    ngx_http_kvroute_queue_consume(at);
+    if (!ngx_http_kvroute_queue_take(at)) {
+        ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+        ngx_http_kvroute_queue_consume(at);
+    }
 
     if (id == KVR_REGISTRY_NONE) {
         return;

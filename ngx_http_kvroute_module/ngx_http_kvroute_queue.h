@@ -80,6 +80,7 @@ struct ngx_http_kvroute_wait_s {
     ngx_http_kvroute_queue_taste_e  taste;
 
     unsigned                     held:1;
+    unsigned                     looked:1;  /* its chain, at least once */
     unsigned                     rather:1;  /* it was not any that would do */
     unsigned                     deadline:1;
     unsigned                     strict:1;
@@ -97,8 +98,7 @@ void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
-ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
-    uint32_t *matched);
+uint32_t *ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w);
 
 /* _queue_room */
 

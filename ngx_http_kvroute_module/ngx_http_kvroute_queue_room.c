@@ -41,6 +41,10 @@ static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
 
 
+/* of a prompt that is not known nobody holds anything */
+
+static uint32_t          ngx_http_kvroute_queue_none[KVR_INDEX_PEERS];
+
 static ngx_event_t       ngx_http_kvroute_queue_timer;
 static ngx_event_t       ngx_http_kvroute_queue_posted;
 static ngx_connection_t  ngx_http_kvroute_queue_dummy;
@@ -78,8 +82,8 @@ ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
-    uint32_t                       matched[KVR_INDEX_PEERS];
-    ngx_uint_t                     i, full;
+    uint32_t                      *matched;
+    ngx_uint_t                     i, rc, full;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_srv_conf_t   *conf;
     ngx_http_upstream_rr_peers_t  *peers;
@@ -107,9 +111,27 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
 
+    matched = ngx_http_kvroute_queue_matched(w->ctx, conf);
+
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
-        switch (ngx_http_kvroute_queue_look(w, peers, i, NULL)) {
+        rc = ngx_http_kvroute_queue_look(w, peers, i, matched);
+
+        if (rc == NGX_HTTP_KVROUTE_QUEUE_ROOM && !w->held) {
+
+            /* it is looked up if there is any room, the peers read again */
+
+            matched = ngx_http_kvroute_queue_match(w);
+
+            rc = ngx_http_kvroute_queue_look(w, peers, i,
+                                             matched ? matched
+                                             : ngx_http_kvroute_queue_none);
+        }
+
+        switch (rc) {
+
+        case NGX_HTTP_KVROUTE_QUEUE_ROOM:
+            return 1;
 
         case NGX_HTTP_KVROUTE_QUEUE_CAPPED:
             return 0;
@@ -120,26 +142,17 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
         case NGX_HTTP_KVROUTE_QUEUE_NOBODY:
             continue;
-
-        case NGX_HTTP_KVROUTE_QUEUE_CHANGED:
-            goto through;
         }
 
-        /* looked up when there is any room, and the peers read again */
+        /* the list is another */
 
-        if (!ngx_http_kvroute_queue_match(w, matched)) {
-            ngx_memzero(matched, sizeof(matched));
-        }
-
-        return ngx_http_kvroute_queue_look(w, peers, i, matched)
-               == NGX_HTTP_KVROUTE_QUEUE_ROOM;
+        full = 0;
+        break;
     }
 
     if (full) {
         return 0;
     }
-
-through:
 
     /* get() will see */
 
@@ -334,6 +347,27 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
                  sign * (int64_t) w->pending);
     kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
                  sign * (int64_t) w->resident);
+}
+
+
+/* whether what is reserved is just what get() would count: then it is its */
+ngx_uint_t
+ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = at->ctx->wait;
+
+    if (w == NULL || !w->held || w->conf != at->conf
+        || w->id != at->id || w->seat != at->seat
+        || w->pending != at->pending || w->resident != at->resident)
+    {
+        return 0;
+    }
+
+    w->held = 0;
+
+    return 1;
 }
 
 

@@ -432,10 +432,6 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
     now = (uint64_t) ngx_current_msec;
     s = &conf->zone->sh->registry->peer[id].signal;
 
-    if (kvr_get(&s->pressure) > now) {
-        c->pressed = 1;
-    }
-
     if (conf->health) {
         c->sick = (kvr_get(&s->health) != KVR_HEALTH_UP);
     }
