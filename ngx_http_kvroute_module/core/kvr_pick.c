@@ -37,8 +37,8 @@ static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
 static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
-static int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i,
-    int affine, uint64_t *random, uint32_t *ties);
+static inline int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b,
+    uint32_t i, int affine, uint64_t *random, uint32_t *ties);
 
 
 uint32_t
@@ -630,7 +630,7 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 
 /* whether c takes the place of b, the best so far, which is no cheaper */
-static int
+static inline int
 kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
     uint64_t *random, uint32_t *ties)
 {
