@@ -176,6 +176,7 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
     uint64_t                     ahead;     /* bytes pending, its own too */
+    uint64_t                     timed;     /* see kvr_timing_give() */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
     uint64_t                     predicted; /* key of what it should hold */
@@ -475,6 +476,7 @@ void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
 ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
 void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_timed(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
