@@ -38,6 +38,7 @@ typedef struct {
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
+    ngx_uint_t                   tokens;    /* somebody asks for them: _TOKENS_ */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -303,6 +304,11 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_FLUSH_API    0
 #define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
 
+/* whether a variable that tells tokens is in use */
+#define NGX_HTTP_KVROUTE_TOKENS_UNKNOWN  0
+#define NGX_HTTP_KVROUTE_TOKENS_NO       1
+#define NGX_HTTP_KVROUTE_TOKENS_YES      2
+
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
@@ -485,6 +491,7 @@ void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
 /* _variables */
 
 ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
+ngx_uint_t ngx_http_kvroute_tokens_wanted(ngx_http_request_t *r);
 
 /* _status */
 

@@ -34,8 +34,9 @@ typedef struct {
     uint64_t                      bytes;    /* of the prompt */
     uint64_t                      msec;
     uint32_t                      given;
-    unsigned                      capped:1;
-    unsigned                      signals:1;
+    ngx_uint_t                    slow_start;
+    ngx_uint_t                    capped;
+    ngx_uint_t                    signals;
 } ngx_http_kvroute_view_t;
 
 
@@ -262,8 +263,10 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
             c->pinned = 1;
         }
 
-        *offered |= c->bound;
-        named |= c->pinned;
+        if (kvr_unlikely(c->flags)) {
+            *offered |= c->bound;
+            named |= c->pinned;
+        }
 
         offer = &ngx_http_kvroute_offer[count++];
 
@@ -358,6 +361,8 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
 
     v->signals = conf->health || conf->probe
                  || by == KVR_BY_KV || by == KVR_BY_WAITING;
+
+    v->slow_start = (conf->slow_start != 0);
 
     v->special = 0;
 
@@ -460,7 +465,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
         ngx_http_kvroute_signal_candidate(v->at, c, id);
     }
 
-    if (v->conf->slow_start && ngx_http_kvroute_candidate_cold(v, id, seat)) {
+    if (v->slow_start && ngx_http_kvroute_candidate_cold(v, id, seat)) {
         c->cold = 1;
     }
 }
