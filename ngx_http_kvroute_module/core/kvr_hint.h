@@ -27,6 +27,10 @@
 
 #include "kvr_index.h"
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 
 #define KVR_HINT_ONES   0x0001000100010001ULL  /* one in each of a word */
 

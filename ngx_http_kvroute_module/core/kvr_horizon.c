@@ -8,7 +8,6 @@
 
 
 #define KVR_HORIZON_FULL   64        /* observations of a class: then halved */
-#define KVR_HORIZON_WORTH  2         /* of one delivered, in losses */
 
 #define kvr_horizon_delivered(x)  ((int32_t) ((x) & 0xffff))
 #define kvr_horizon_lost(x)       ((int32_t) ((x) >> 16))
@@ -102,8 +101,7 @@ kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class)
 
     for (i = 0; i < class; i++) {
         x = kvr_get(&h->seen[i]);
-        sum += KVR_HORIZON_WORTH * kvr_horizon_delivered(x)
-               - kvr_horizon_lost(x);
+        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
     }
 
     return sum;
@@ -126,8 +124,7 @@ kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at)
 
     for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
         x = kvr_get(&h->seen[i]);
-        sum += KVR_HORIZON_WORTH * kvr_horizon_delivered(x)
-               - kvr_horizon_lost(x);
+        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
 
         if (sum >= best) {
             best = sum;

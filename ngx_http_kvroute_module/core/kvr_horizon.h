@@ -15,10 +15,10 @@
  * Each response whose prompt the peer had been taught is one observation: the
  * deepest block had this age, and was delivered or not.  They are counted by
  * age, four classes to a doubling; the horizon is the age that divides them
- * best.  Something delivered weighs twice, as to believe in half of a cache
- * costs far more than to believe in twice of it.  Few observations say nothing,
- * nor does an engine that has never delivered anything: it may put a 0 there
- * whatever it has.  What was assumed then stands.
+ * best: as many as can be were delivered before it and lost after it.  Few
+ * observations say nothing, nor does an engine that has never delivered
+ * anything: it may put a 0 there whatever it has.  What was assumed then
+ * stands.
  *
  * Peers of one upstream are alike, mostly, and each sees little: so they are
  * counted together.  But where what one of them has seen is divided better, by

@@ -26,12 +26,15 @@ typedef struct {
     unsigned           slot;         /* of the peer in the last line */
     uint32_t           evicted;
     uint32_t           absent;       /* entries before that were put there */
+    uint32_t           behind;       /* those are behind one that was there */
     uint64_t           ids;          /* of the last line */
     uint64_t           own;          /* those of one that nobody else has */
     kvr_index_line_t  *last;         /* there was, before or by now */
 } kvr_index_teach_t;
 
 
+static inline void kvr_index_begin(kvr_index_teach_t *t);
+static inline void kvr_index_end(kvr_index_teach_t *t);
 static void kvr_index_teach(kvr_index_teach_t *t);
 static inline void kvr_index_put(kvr_index_teach_t *t,
     kvr_index_line_t *line);
@@ -170,7 +173,9 @@ kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     lesson->peer = (uint8_t) peer;
     lesson->valid = 1;
 
+    kvr_index_begin(&t);
     kvr_index_teach(&t);
+    kvr_index_end(&t);
 
     kvr_line_sweep(ix, moved / 4 + 1);
 }
@@ -180,24 +185,62 @@ void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer)
 {
+    uint32_t           i;
     uint64_t           add;
     kvr_index_teach_t  t;
 
     add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
 
     t.ix = ix;
-    t.chain = value;
-    t.n = n;
-    t.first = first;
     t.peer = peer;
 
     t.clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
                           >> KVR_INDEX_FRACTION);
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
-    kvr_index_teach(&t);
+    kvr_index_begin(&t);
+
+    /* a group must not have entries that are further apart than others */
+
+    for (i = 0; i < n; i += t.n) {
+        t.chain = &value[i];
+        t.first = first + i;
+        t.n = kvr_min(n - i, KVR_GROUP - t.first % KVR_GROUP);
+
+        kvr_index_teach(&t);
+    }
+
+    kvr_index_end(&t);
 
     kvr_line_sweep(ix, units / 4 + 1);
+}
+
+
+static inline void
+kvr_index_begin(kvr_index_teach_t *t)
+{
+    t->slot = 0;
+    t->evicted = 0;
+    t->absent = 0;
+    t->behind = 0;
+    t->last = NULL;
+    t->own = t->peer * 0x0101010101010101ULL;
+    t->ids = t->own;
+}
+
+
+static inline void
+kvr_index_end(kvr_index_teach_t *t)
+{
+    /* others may go on from here */
+
+    if (t->last) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+    }
+
+    if (t->evicted) {
+        kvr_add(&t->ix->evicted, t->evicted);
+    }
 }
 
 
@@ -206,7 +249,7 @@ static void
 kvr_index_teach(kvr_index_teach_t *t)
 {
     unsigned           epoch, peer, slot;
-    uint32_t           i, k, m, stamp, touched, depth, clock, now, first;
+    uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
     uint64_t           n, ids, key, same;
     kvr_group_t        group[3], *g;
     kvr_index_t       *ix;
@@ -217,17 +260,9 @@ kvr_index_teach(kvr_index_teach_t *t)
     peer = t->peer;
     clock = t->clock;
     now = t->now;
-    first = t->first;
 
-    slot = 0;
-    same = KVR_INDEX_TAG;
-
-    t->slot = 0;
-    t->evicted = 0;
-    t->absent = 0;
-    t->last = NULL;
-    t->ids = 0;
-    t->own = t->peer * 0x0101010101010101ULL;
+    slot = t->slot;
+    same = t->absent ? KVR_INDEX_TAG : t->ids;
 
     lines = ix->line;
     hints = kvr_hint_bucket(ix, 0)->way;
@@ -242,8 +277,6 @@ kvr_index_teach(kvr_index_teach_t *t)
     }
 
     kvr_group_lines(ix, &group[0], t->n, epoch);
-
-    depth = t->n ? kvr_chain_depth(t->first) : 0;
 
     for (i = 0; i < t->n; i += KVR_GROUP) {
 
@@ -262,12 +295,13 @@ kvr_index_teach(kvr_index_teach_t *t)
             m = KVR_GROUP;
         }
 
-        for (k = 0; k < m; k++) {
+        depth = kvr_chain_depth(t->first + i);
+        per = kvr_chain_step(t->first + i);
+
+        for (k = 0; k < m; k++, depth += per) {
 
             stamp = kvr_index_stamp(clock, depth);
             touched = now - depth;
-
-            depth += kvr_chain_step(first + i + k + 1);
 
             n = g->line[k];
             key = g->key[k];
@@ -299,16 +333,6 @@ kvr_index_teach(kvr_index_teach_t *t)
             same = kvr_index_other(t, i + k, key, stamp, touched, epoch);
             slot = t->slot;
         }
-    }
-
-    /* others may go on from here */
-
-    if (t->last) {
-        kvr_hint_mark(kvr_hint_line(ix, t->last));
-    }
-
-    if (t->evicted) {
-        kvr_add(&ix->evicted, t->evicted);
     }
 }
 
@@ -358,6 +382,7 @@ kvr_index_put(kvr_index_teach_t *t, kvr_index_line_t *line)
 
     if (t->absent++ == 0 && t->last) {
         kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        t->behind = 1;
     }
 
     if (line == NULL) {
@@ -366,7 +391,7 @@ kvr_index_put(kvr_index_teach_t *t, kvr_index_line_t *line)
 
     /* it may be one that was lost, behind which others have gone on */
 
-    if (t->absent <= KVR_INDEX_LOST) {
+    if (t->behind && t->absent <= KVR_INDEX_LOST) {
         kvr_hint_mark(kvr_hint_line(t->ix, line));
     }
 
@@ -384,7 +409,7 @@ kvr_index_differ(kvr_index_teach_t *t, uint32_t k, uint64_t ids)
 
     /* whoever went on from those that were lost will not look there again */
 
-    for (i = k - t->absent; i < k; i++) {
+    for (i = k - kvr_min(t->absent, k); i < k; i++) {
 
         line = kvr_line_find(t->ix, t->chain[i]);
 

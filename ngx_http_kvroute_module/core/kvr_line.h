@@ -246,6 +246,14 @@ kvr_line_named(uint64_t ids)
     unsigned  i;
     uint64_t  set;
 
+    ids &= ~KVR_INDEX_TAG;
+
+    /* as a line is made */
+
+    if (kvr_likely(ids == (ids & 0xff) * 0x0101010101010101ULL)) {
+        return 1ULL << (ids & 0xff);
+    }
+
     set = 0;
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {

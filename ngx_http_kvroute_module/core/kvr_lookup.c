@@ -10,6 +10,7 @@
 #define KVR_LOOKUP_BATCH  1024       /* entries looked at at a time */
 #define KVR_LOOKUP_NEAR   8          /* lines fetched before they are read */
 #define KVR_LOOKUP_GAP    16         /* absent entries that end a look-up */
+#define KVR_LOOKUP_SURE   3          /* entries in a row that are there */
 
 
 /* entries of a prompt, one bit each */
@@ -116,10 +117,8 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
                     kvr_group_near(ix, chain[i + k - 1]);
                 }
 
-            } else if (kvr_unlikely(kvr_hint_marked(word, match)
-                                    || (absent & bit >> 1)))
-            {
-                marked |= kvr_hint_marked(word, match) ? bit : 0;
+            } else if (kvr_unlikely(kvr_hint_marked(word, match))) {
+                marked |= bit;
                 __builtin_prefetch(&ix->line[n + kvr_hint_way(match)]);
             }
         }
@@ -153,34 +152,53 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 
 /*
  * Looks for a gap that is too large, and returns how many entries of the group
- * are behind it, or 0 and how many at its end are absent.  An entry that is not
- * absent by its hint ends no gap unless the line says so too.
+ * are behind it, or 0 and how many at its end are absent.  One or two entries
+ * between others that are absent may only have the tag of others': they end no
+ * gap unless a line says so too.
  */
 static uint32_t
 kvr_lookup_gap(kvr_index_t *ix, kvr_group_t *g, uint32_t m, uint64_t *absent,
     uint32_t *gap)
 {
-    uint32_t  k;
+    uint32_t  i, k, n;
+    uint64_t  rest;
 
-    for (k = 0; k < m; k++) {
+    for (k = 0; k < m; k += n) {
 
-        if (!(*absent >> k & 1)) {
+        rest = *absent >> k;
+        n = rest ? (uint32_t) __builtin_ctzll(rest) : m - k;
 
-            if (*gap == 0) {
-                continue;
-            }
+        if (n) {
+            if (*gap && n < KVR_LOOKUP_SURE) {
 
-            if (kvr_line_find_key(ix, g->key[k])) {
+                for (i = k; i < k + n; i++) {
+                    if (kvr_line_find_key(ix, g->key[i])) {
+                        *gap = 0;
+                        break;
+                    }
+                }
+
+                if (*gap) {
+                    *absent |= ((1ULL << n) - 1) << k;
+                    n = 0;
+                }
+
+            } else {
                 *gap = 0;
-                continue;
             }
 
-            *absent |= 1ULL << k;
+            continue;
         }
 
-        if (++*gap == KVR_LOOKUP_GAP) {
-            return kvr_max(m - k, 1);
+        n = (uint32_t) __builtin_ctzll(~rest);
+
+        if (*gap + n >= KVR_LOOKUP_GAP) {
+            k += KVR_LOOKUP_GAP - *gap - 1;
+            *gap = KVR_LOOKUP_GAP;
+            return m - k;
         }
+
+        *gap += n;
     }
 
     return 0;

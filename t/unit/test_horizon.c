@@ -216,7 +216,7 @@ START_TEST(test_horizon_among)
 
     /* a larger one: it has held what is older, and lost none */
 
-    note(6000, 1, 2);
+    note(6000, 1, 4);
     kvr_horizon_add(&sum, &h);
     k = kvr_horizon_get(&sum);
     util_check(k > 1000 && k <= 5000, "%u", k);
