@@ -17,6 +17,7 @@
 #define MICRO_PEERS    8
 #define MICRO_CHAIN    1296      /* of 2 MB */
 #define MICRO_MASK     ((1ULL << MICRO_PEERS) - 1)
+#define MICRO_AHEAD    32        /* lines asked for ahead */
 
 
 typedef struct {
@@ -118,6 +119,61 @@ micro_chains(micro_case_t *c, unsigned n)
 }
 
 
+/*
+ * What the memory gives: as many lines of the table, any of them, asked for
+ * ahead and then read, or written to.
+ */
+static inline uint64_t
+micro_touch(micro_case_t *c, unsigned n, int put)
+{
+    unsigned           i;
+    uint64_t           sum, chain[MICRO_CHAIN];
+    micro_table_t     *t;
+    kvr_index_line_t  *line;
+
+    t = c->data;
+    sum = 0;
+
+    while (n--) {
+        micro_chain_make(chain, t->entries, ++c->state);
+
+        for (i = 0; i < t->entries + MICRO_AHEAD; i++) {
+
+            if (i < t->entries) {
+                line = &t->ix->line[kvr_reduce(chain[i], t->ix->nlines)];
+                __builtin_prefetch(line);
+            }
+
+            if (i >= MICRO_AHEAD) {
+                line = &t->ix->line[kvr_reduce(chain[i - MICRO_AHEAD],
+                                               t->ix->nlines)];
+                sum += kvr_get(&line->key);
+
+                if (put) {
+                    kvr_set(&line->touched, kvr_get(&line->touched));
+                }
+            }
+        }
+    }
+
+    return sum;
+}
+
+
+static uint64_t
+micro_lines(micro_case_t *c, unsigned n)
+{
+    return micro_touch(c, n, 0);
+}
+
+
+static uint64_t
+micro_written(micro_case_t *c, unsigned n)
+{
+    return micro_touch(c, n, 1);
+}
+
+
 /* a prompt that is known is taught again */
 static uint64_t
 micro_refresh(micro_case_t *c, unsigned n)
@@ -191,6 +247,10 @@ micro_index(void)
 
             micro_add(micro_chains, t, "block", entries,
                       "control chain %u %s", entries, tables[i].name);
+            micro_add(micro_lines, t, "line", entries,
+                      "control lines %u %s", entries, tables[i].name);
+            micro_add(micro_written, t, "line", entries,
+                      "control written %u %s", entries, tables[i].name);
             micro_add(micro_lookup, t, "block", entries,
                       "lookup %u %s", entries, tables[i].name);
             micro_add(micro_refresh, t, "block", entries,

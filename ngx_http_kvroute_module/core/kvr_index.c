@@ -4,116 +4,56 @@
  */
 
 
-#include "kvr_line.h"
+#include "kvr_group.h"
 
 
-#define KVR_INDEX_AHEAD     32      /* entries prefetched ahead */
-#define KVR_INDEX_BATCH     128     /* entries looked at at a time */
-#define KVR_INDEX_GAP       16      /* absent entries that end a look-up */
-#define KVR_INDEX_SAMPLE    1024
-#define KVR_INDEX_START     1024    /* clocks start here, clear of 0 */
+#define KVR_INDEX_SAMPLE  1024
+#define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
+#define KVR_INDEX_LOST    4          /* lines in a row, as a rule fewer */
+#define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
 
-static int kvr_index_age(kvr_index_line_t *line, unsigned peer,
-    uint32_t clock, uint32_t *age);
+/* a lesson on its way along the prompt */
+typedef struct {
+    kvr_index_t       *ix;
+    const uint64_t    *chain;
+    uint32_t           n;
+    uint32_t           first;        /* number of chain[0] */
+    uint32_t           clock;
+    uint32_t           now;
+    unsigned           peer;
+
+    unsigned           slot;         /* of the peer in the last line */
+    uint32_t           evicted;
+    uint32_t           absent;       /* entries before that were put there */
+    uint32_t           behind;       /* those are behind one that was there */
+    uint64_t           ids;          /* of the last line */
+    uint64_t           own;          /* those of one that nobody else has */
+    kvr_index_line_t  *last;         /* there was, before or by now */
+} kvr_index_teach_t;
+
+
+static inline void kvr_index_begin(kvr_index_teach_t *t);
+static inline void kvr_index_end(kvr_index_teach_t *t);
+static void kvr_index_teach(kvr_index_teach_t *t);
+static inline void kvr_index_put(kvr_index_teach_t *t,
+    kvr_index_line_t *line);
+static uint64_t kvr_index_other(kvr_index_teach_t *t, uint32_t k,
+    uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
+static void kvr_index_differ(kvr_index_teach_t *t, uint32_t k, uint64_t ids);
 static uint32_t kvr_index_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
 
 
-_Static_assert(KVR_INDEX_BATCH == 128, "kvr_chain_step");
-
-
-/* entries of a chain, from the first of a batch on: their keys and lines */
-typedef struct {
-    kvr_index_line_t  *line[KVR_INDEX_BATCH + KVR_INDEX_AHEAD];
-    uint64_t           key[KVR_INDEX_BATCH + KVR_INDEX_AHEAD];
-} kvr_index_batch_t;
-
-
-/*
- * Finds out where an entry is to be looked for, and has that fetched: all of
- * the bucket if it is to be put there.
- */
-static inline __attribute__ ((always_inline)) void
-kvr_index_place(kvr_index_t *ix, kvr_index_batch_t *b, uint32_t k, uint64_t h,
-    int put)
-{
-    uint64_t           key;
-    unsigned           home;
-    kvr_index_line_t  *bucket;
-
-    key = kvr_index_key(h);
-    home = kvr_line_home(key);
-    bucket = kvr_line_bucket(ix, key);
-
-    kvr_line_prefetch(bucket, home);
-
-    if (put) {
-        kvr_line_prefetch(bucket, home ^ 2);
-    }
-
-    b->key[k] = key;
-    b->line[k] = &bucket[home];
-}
-
-
-/* begins a batch of m entries that are left; returns how many it has */
-static uint32_t
-kvr_index_batch(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
-    uint32_t m, uint32_t first)
-{
-    uint32_t  k;
-
-    if (first) {
-        for (k = 0; k < m && k < KVR_INDEX_AHEAD; k++) {
-            kvr_index_place(ix, b, k, chain[k], 0);
-        }
-
-    } else {
-        memcpy(b->line, &b->line[KVR_INDEX_BATCH],
-               KVR_INDEX_AHEAD * sizeof(kvr_index_line_t *));
-        memcpy(b->key, &b->key[KVR_INDEX_BATCH],
-               KVR_INDEX_AHEAD * sizeof(uint64_t));
-    }
-
-    return kvr_min(m, KVR_INDEX_BATCH);
-}
-
-
-/* the line of the k-th entry of m, or NULL; asked for one after the other */
-static inline __attribute__ ((always_inline)) kvr_index_line_t *
-kvr_index_next(kvr_index_t *ix, kvr_index_batch_t *b, const uint64_t *chain,
-    uint32_t m, uint32_t k, int put)
-{
-    uint64_t           key;
-    kvr_index_line_t  *line;
-
-    if (kvr_likely(k + KVR_INDEX_AHEAD < m)) {
-        kvr_index_place(ix, b, k + KVR_INDEX_AHEAD,
-                        chain[k + KVR_INDEX_AHEAD], put);
-    }
-
-    key = b->key[k];
-    line = b->line[k];
-
-    if (kvr_likely(atomic_load_explicit(&line->key, memory_order_acquire)
-                   == key))
-    {
-        return line;
-    }
-
-    line = kvr_line_second(line, key);
-    b->line[k] = line;
-
-    return line;
-}
-
-
 size_t
 kvr_index_size(uint64_t nlines)
 {
-    return sizeof(kvr_index_t) + nlines * sizeof(kvr_index_line_t);
+    size_t  size;
+
+    size = sizeof(kvr_index_t) + nlines * KVR_INDEX_BYTES;
+
+    return (size + KVR_CACHE_LINE - 1) & ~(size_t) (KVR_CACHE_LINE - 1);
 }
 
 
@@ -124,7 +64,9 @@ kvr_index_lines(size_t size)
         return 0;
     }
 
-    return (size - sizeof(kvr_index_t)) / sizeof(kvr_index_line_t)
+    size &= ~(size_t) (KVR_CACHE_LINE - 1);
+
+    return (size - sizeof(kvr_index_t)) / KVR_INDEX_BYTES
            / KVR_INDEX_WAYS * KVR_INDEX_WAYS;
 }
 
@@ -136,6 +78,11 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines)
 
     ix->nlines = nlines;
     ix->nbuckets = nlines / KVR_INDEX_WAYS;
+    ix->epoch = KVR_HINT_SHIFT;
+
+    while (ix->epoch < KVR_HINT_SHIFT_MAX && nlines >> ix->epoch >= 8) {
+        ix->epoch++;
+    }
 
     kvr_set(&ix->clock, KVR_INDEX_START);
 
@@ -201,228 +148,34 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 }
 
 
-/*
- * A batch at a time: its lines are found from the first one on, and their
- * holders looked at from the last one on.  What is deeper counts, so that a
- * line is passed by that names nobody who was not found deeper already; as a
- * rule that are all but one or two, since the lines of a prompt name the same.
- */
-uint32_t
-kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint64_t set, uint32_t *matched)
-{
-    uint32_t           i, k, gap, best, count, absent;
-    uint64_t           ids, open, seen, has, done;
-    kvr_line_view_t    view;
-    kvr_index_line_t  *line;
-    kvr_index_batch_t  b;
-
-    for (has = set; has; has &= has - 1) {
-        matched[__builtin_ctzll(has)] = 0;
-    }
-
-    if (n == 0 || set == 0) {
-        return 0;
-    }
-
-    kvr_line_view(ix, set, &view);
-
-    seen = 0;
-    gap = 0;
-    absent = 0;
-
-    for (i = 0; i < n && gap < KVR_INDEX_GAP; i += KVR_INDEX_BATCH) {
-
-        count = kvr_index_batch(ix, &b, &chain[i], n - i, i == 0);
-
-        for (k = 0; k < count; k++) {
-
-            line = kvr_index_next(ix, &b, &chain[i], n - i, k, 0);
-
-            if (kvr_likely(line)) {
-                continue;
-            }
-
-            gap = (i + k == absent) ? gap + 1 : 1;
-            absent = i + k + 1;
-
-            if (gap == KVR_INDEX_GAP) {
-                break;
-            }
-        }
-
-        open = set;
-        done = KVR_INDEX_TAG;
-
-        while (k--) {
-
-            line = b.line[k];
-
-            if (kvr_unlikely(line == NULL)) {
-                continue;
-            }
-
-            ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
-
-            if (kvr_likely(((ids ^ done) | (kvr_get(&line->mask) & open))
-                           == 0))
-            {
-                continue;
-            }
-
-            has = open & kvr_line_holders(ix, line, b.key[k], &view);
-
-            seen |= has;
-            open ^= has;
-
-            for ( /* void */ ; has; has &= has - 1) {
-                matched[__builtin_ctzll(has)] = kvr_chain_depth(i + k);
-            }
-
-            if (open == 0) {
-                break;
-            }
-
-            if (!(kvr_line_named(ids) & open)) {
-                done = ids;
-            }
-        }
-    }
-
-    best = 0;
-
-    for ( /* void */ ; seen; seen &= seen - 1) {
-        best = kvr_max(best, matched[__builtin_ctzll(seen)]);
-    }
-
-    return best;
-}
-
-
-uint32_t
-kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    unsigned peer, uint32_t matched, uint32_t *age)
-{
-    uint32_t           i, k, a, most, depth;
-    uint64_t           clock, floor;
-    kvr_index_line_t  *line;
-    kvr_index_peer_t  *p;
-
-    p = &ix->peer[peer];
-
-    clock = kvr_index_units(p);
-    floor = kvr_get(&p->floor);
-    most = clock > floor ? (uint32_t) (clock - floor) : 0;
-
-    depth = 0;
-
-    k = kvr_min(kvr_chain_entries(matched), n);
-
-    for (i = k ? k - 1 : 0; i < n; i++) {
-
-        line = kvr_line_find(ix, chain[i]);
-
-        if (line == NULL
-            || !kvr_index_age(line, peer, (uint32_t) clock, &a)
-            || a >= most)
-        {
-            break;
-        }
-
-        *age = a;
-        depth = kvr_chain_depth(i);
-    }
-
-    return depth;
-}
-
-
-/* the age of what a peer has in a line, if there is a stamp of it */
-static int
-kvr_index_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
-    uint32_t *age)
-{
-    unsigned  s;
-    uint32_t  stamp;
-    uint64_t  ids;
-
-    ids = kvr_get(&line->ids);
-
-    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-        stamp = kvr_get(&line->stamp[s]);
-
-        if (stamp && kvr_index_id(ids, s) == peer) {
-            *age = clock - stamp;
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
 void
 kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
 {
-    unsigned           slot;
-    uint32_t           i, k, clock, now, stamp, depth, fresh, count, per;
-    uint32_t           evicted;
+    uint32_t           fresh;
     uint64_t           moved;
-    kvr_index_line_t  *line;
-    kvr_index_batch_t  b;
+    kvr_index_teach_t  t;
 
     matched = kvr_min(matched, units);
     fresh = units - matched;
 
-    clock = kvr_index_advance(ix, chain, n, units, peer, matched, &moved);
+    t.ix = ix;
+    t.chain = chain;
+    t.n = n;
+    t.first = 0;
+    t.peer = peer;
 
-    now = (uint32_t) (kvr_add(&ix->clock, fresh) + fresh);
+    t.clock = kvr_index_advance(ix, chain, n, units, peer, matched, &moved);
+    t.now = (uint32_t) (kvr_add(&ix->clock, fresh) + fresh);
 
-    lesson->clock = clock;
+    lesson->clock = t.clock;
     lesson->matched = matched;
     lesson->peer = (uint8_t) peer;
     lesson->valid = 1;
 
-    evicted = 0;
-    slot = 0;
-
-    for (i = 0; i < n; i += KVR_INDEX_BATCH) {
-
-        count = kvr_index_batch(ix, &b, &chain[i], n - i, i == 0);
-
-        depth = kvr_chain_depth(i);
-        per = kvr_chain_step(i);
-
-        for (k = 0; k < count; k++, depth += per) {
-
-            stamp = kvr_index_stamp(clock, depth);
-
-            line = kvr_index_next(ix, &b, &chain[i], n - i, k,
-                                  depth >= matched);
-
-            if (kvr_unlikely(line == NULL)) {
-                evicted += kvr_line_insert(ix, b.key[k], peer, stamp,
-                                           now - depth);
-                continue;
-            }
-
-            /* as a rule it has the same slot in all lines of a prompt */
-
-            if (kvr_likely(kvr_line_renew(line, b.key[k], peer, slot, stamp,
-                                          now - depth)))
-            {
-                continue;
-            }
-
-            slot = kvr_line_add(ix, line, b.key[k], peer, stamp, now - depth);
-            slot %= KVR_INDEX_HOLDERS;
-        }
-    }
-
-    if (evicted) {
-        kvr_add(&ix->evicted, evicted);
-    }
+    kvr_index_begin(&t);
+    kvr_index_teach(&t);
+    kvr_index_end(&t);
 
     kvr_line_sweep(ix, moved / 4 + 1);
 }
@@ -432,40 +185,245 @@ void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer)
 {
-    uint32_t           i, clock, now, stamp, depth, evicted;
+    uint32_t           i;
     uint64_t           add;
-    kvr_index_line_t  *line;
+    kvr_index_teach_t  t;
 
     add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
 
-    clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
-                        >> KVR_INDEX_FRACTION);
-    now = (uint32_t) (kvr_add(&ix->clock, units) + units);
+    t.ix = ix;
+    t.peer = peer;
 
-    evicted = 0;
+    t.clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
+                          >> KVR_INDEX_FRACTION);
+    t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
-    for (i = 0; i < n; i++) {
+    kvr_index_begin(&t);
 
-        depth = kvr_chain_depth(first + i);
-        stamp = kvr_index_stamp(clock, depth);
+    /* a group must not have entries that are further apart than others */
 
-        line = kvr_line_find(ix, value[i]);
+    for (i = 0; i < n; i += t.n) {
+        t.chain = &value[i];
+        t.first = first + i;
+        t.n = kvr_min(n - i, KVR_GROUP - t.first % KVR_GROUP);
+
+        kvr_index_teach(&t);
+    }
+
+    kvr_index_end(&t);
+
+    kvr_line_sweep(ix, units / 4 + 1);
+}
+
+
+static inline void
+kvr_index_begin(kvr_index_teach_t *t)
+{
+    t->slot = 0;
+    t->evicted = 0;
+    t->absent = 0;
+    t->behind = 0;
+    t->last = NULL;
+    t->own = t->peer * 0x0101010101010101ULL;
+    t->ids = t->own;
+}
+
+
+static inline void
+kvr_index_end(kvr_index_teach_t *t)
+{
+    /* others may go on from here */
+
+    if (t->last) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+    }
+
+    if (t->evicted) {
+        kvr_add(&t->ix->evicted, t->evicted);
+    }
+}
+
+
+/* makes a peer the holder of what a chain stands for */
+static void
+kvr_index_teach(kvr_index_teach_t *t)
+{
+    unsigned           epoch, peer, slot;
+    uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
+    uint64_t           n, ids, key, same;
+    kvr_group_t        group[3], *g;
+    kvr_index_t       *ix;
+    _Atomic uint16_t  *hints;
+    kvr_index_line_t  *lines, *line;
+
+    ix = t->ix;
+    peer = t->peer;
+    clock = t->clock;
+    now = t->now;
+
+    slot = t->slot;
+    same = t->absent ? KVR_INDEX_TAG : t->ids;
+
+    lines = ix->line;
+    hints = kvr_hint_bucket(ix, 0)->way;
+
+    epoch = kvr_hint_epoch(ix, t->now);
+
+    kvr_group_hints(ix, &group[0], t->chain, t->n);
+
+    if (t->n > KVR_GROUP) {
+        kvr_group_hints(ix, &group[1], &t->chain[KVR_GROUP],
+                        t->n - KVR_GROUP);
+    }
+
+    kvr_group_lines(ix, &group[0], t->n, epoch);
+
+    for (i = 0; i < t->n; i += KVR_GROUP) {
+
+        g = &group[i / KVR_GROUP % 3];
+        m = t->n - i;
+
+        if (m > 2 * KVR_GROUP) {
+            kvr_group_hints(ix, &group[(i / KVR_GROUP + 2) % 3],
+                            &t->chain[i + 2 * KVR_GROUP],
+                            m - 2 * KVR_GROUP);
+        }
+
+        if (m > KVR_GROUP) {
+            kvr_group_lines(ix, &group[(i / KVR_GROUP + 1) % 3],
+                            m - KVR_GROUP, epoch);
+            m = KVR_GROUP;
+        }
+
+        depth = kvr_chain_depth(t->first + i);
+        per = kvr_chain_step(t->first + i);
+
+        for (k = 0; k < m; k++, depth += per) {
+
+            stamp = kvr_index_stamp(clock, depth);
+            touched = now - depth;
+
+            n = g->line[k];
+            key = g->key[k];
+            line = &lines[n];
+
+            if (atomic_load_explicit(&line->key, memory_order_acquire) == key)
+            {
+                ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+                /* as a rule all is as in the line before */
+
+                if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
+                               && kvr_get(&line->stamp[slot])))
+                {
+                    kvr_line_stamp(line, key, ids, peer, slot, stamp, touched);
+                    kvr_hint_touch(&hints[n], epoch);
+                    t->last = line;
+                    continue;
+                }
+
+            } else if (g->absent >> k & 1) {
+                line = kvr_line_put(ix, line, &hints[n], key, peer, stamp,
+                                    touched, &t->evicted);
+                kvr_index_put(t, line);
+                same = KVR_INDEX_TAG;
+                continue;
+            }
+
+            same = kvr_index_other(t, i + k, key, stamp, touched, epoch);
+            slot = t->slot;
+        }
+    }
+}
+
+
+/*
+ * A line that is not where it was looked for, or names others than the one
+ * before.  Returns what the next one may name, TAG if nothing is known of that.
+ */
+static __attribute__ ((noinline)) uint64_t
+kvr_index_other(kvr_index_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
+    uint32_t touched, unsigned epoch)
+{
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+
+    line = kvr_line_find_key(t->ix, key);
+
+    if (line == NULL) {
+        line = kvr_line_insert(t->ix, key, t->peer, stamp, touched,
+                               &t->evicted);
+        kvr_index_put(t, line);
+        return KVR_INDEX_TAG;
+    }
+
+    t->slot = kvr_line_add(t->ix, line, key, t->peer, stamp, touched)
+              % KVR_INDEX_HOLDERS;
+
+    kvr_hint_touch(kvr_hint_line(t->ix, line), epoch);
+
+    ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+
+    if (ids != t->ids || t->absent) {
+        kvr_index_differ(t, k, ids);
+    }
+
+    t->last = line;
+
+    return kvr_index_id(ids, t->slot) == t->peer ? ids : KVR_INDEX_TAG;
+}
+
+
+/* an entry was not there: a line was put there, or not */
+static inline void
+kvr_index_put(kvr_index_teach_t *t, kvr_index_line_t *line)
+{
+    /* holders of the line before may have gone on elsewhere */
+
+    if (t->absent++ == 0 && t->last) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        t->behind = 1;
+    }
+
+    if (line == NULL) {
+        return;
+    }
+
+    /* it may be one that was lost, behind which others have gone on */
+
+    if (t->behind && t->absent <= KVR_INDEX_LOST) {
+        kvr_hint_mark(kvr_hint_line(t->ix, line));
+    }
+
+    t->last = line;
+    t->ids = t->own;
+}
+
+
+/* the k-th line names others than the one before, or that one was lost */
+static void
+kvr_index_differ(kvr_index_teach_t *t, uint32_t k, uint64_t ids)
+{
+    uint32_t           i;
+    kvr_index_line_t  *line;
+
+    /* whoever went on from those that were lost will not look there again */
+
+    for (i = k - kvr_min(t->absent, k); i < k; i++) {
+
+        line = kvr_line_find(t->ix, t->chain[i]);
 
         if (line) {
-            kvr_line_add(ix, line, kvr_index_key(value[i]), peer, stamp,
-                         now - depth);
-
-        } else {
-            evicted += kvr_line_insert(ix, kvr_index_key(value[i]), peer,
-                                       stamp, now - depth);
+            kvr_hint_mark(kvr_hint_line(t->ix, line));
         }
     }
 
-    if (evicted) {
-        kvr_add(&ix->evicted, evicted);
+    if (t->last && (kvr_line_named(t->ids) & ~kvr_line_named(ids))) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
     }
 
-    kvr_line_sweep(ix, units / 4 + 1);
+    t->absent = 0;
+    t->ids = ids;
 }
 
 
@@ -498,7 +456,7 @@ kvr_index_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         age = 0;
 
         if (line) {
-            (void) kvr_index_age(line, peer, (uint32_t) kvr_index_units(p),
+            (void) kvr_line_age(line, peer, (uint32_t) kvr_index_units(p),
                                  &age);
         }
 
@@ -559,28 +517,10 @@ kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
-uint64_t
-kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
-{
-    kvr_index_line_t  *line;
-    kvr_line_view_t   view;
-
-    line = kvr_line_find(ix, key);
-
-    if (line == NULL) {
-        return 0;
-    }
-
-    kvr_line_view(ix, set, &view);
-
-    return kvr_line_holders(ix, line, kvr_index_key(key), &view);
-}
-
-
 void
 kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 {
-    uint32_t           clock, now;
+    uint32_t           clock, now, evicted;
     kvr_index_line_t  *line;
 
     now = (uint32_t) kvr_get(&ix->clock);
@@ -600,9 +540,11 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
     if (line) {
         kvr_line_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
 
-    } else if (kvr_line_insert(ix, key, peer, kvr_index_stamp(clock, 1), now))
-    {
-        kvr_add(&ix->evicted, 1);
+    } else {
+        evicted = 0;
+        (void) kvr_line_insert(ix, key, peer, kvr_index_stamp(clock, 1), now,
+                               &evicted);
+        kvr_add(&ix->evicted, evicted);
     }
 }
 
@@ -640,6 +582,7 @@ void
 kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
     uint32_t expires)
 {
+    uint32_t           evicted;
     uint64_t           ids;
     kvr_index_line_t  *line;
 
@@ -648,13 +591,11 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
 
     if (line == NULL) {
 
-        if (kvr_line_insert(ix, key, peer, expires,
-                            (uint32_t) kvr_get(&ix->clock)))
-        {
-            kvr_add(&ix->evicted, 1);
-        }
+        evicted = 0;
 
-        line = kvr_line_find_key(ix, key);
+        line = kvr_line_insert(ix, key, peer, expires,
+                               (uint32_t) kvr_get(&ix->clock), &evicted);
+        kvr_add(&ix->evicted, evicted);
 
         if (line == NULL) {
             return;

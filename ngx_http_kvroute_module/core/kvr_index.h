@@ -85,6 +85,7 @@ typedef struct {
 typedef struct {
     uint64_t           nlines;
     uint64_t           nbuckets;
+    uint32_t           epoch;        /* kvr_hint.h: log2 of its units */
 
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   clock;        /* units computed by all peers */
@@ -96,7 +97,7 @@ typedef struct {
     kvr_index_peer_t   peer[KVR_INDEX_PEERS];
 
     _Alignas(KVR_CACHE_LINE)
-    kvr_index_line_t   line[];
+    kvr_index_line_t   line[];       /* and a hint for each behind them */
 } kvr_index_t;
 
 

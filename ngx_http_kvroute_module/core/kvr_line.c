@@ -22,6 +22,9 @@ static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
     unsigned peer, uint64_t now);
+static inline uint16_t kvr_line_correct(kvr_index_t *ix,
+    kvr_index_line_t *line, _Atomic uint16_t *hint, uint16_t h, uint64_t key,
+    uint32_t now);
 
 
 void
@@ -165,28 +168,44 @@ kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
 }
 
 
-unsigned
+kvr_index_line_t *
 kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
-    uint32_t touched)
+    uint32_t touched, uint32_t *evicted)
+{
+    uint64_t     n;
+    unsigned     way;
+    kvr_hint_t  *hint;
+
+    n = kvr_reduce(key, ix->nbuckets);
+    hint = kvr_hint_bucket(ix, n);
+
+    way = kvr_hint_victim(kvr_get(&hint->word), kvr_hint_epoch(ix, touched));
+
+    return kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
+                        &hint->way[way], key, peer, stamp, touched, evicted);
+}
+
+
+kvr_index_line_t *
+kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket, uint32_t touched,
+    uint64_t *key)
 {
     int32_t            age, oldest;
-    uint64_t           old, k;
+    uint64_t           k;
     unsigned           i;
-    kvr_index_line_t  *line, *bucket, *victim;
+    kvr_index_line_t  *line, *victim;
 
-    bucket = kvr_line_bucket(ix, key);
     victim = NULL;
     oldest = 0;
-    old = 0;
+    *key = 0;
 
     for (i = 0; i < KVR_INDEX_WAYS; i++) {
-        line = kvr_line_nth(bucket, key, i);
+        line = &bucket[i];
         k = kvr_get(&line->key);
 
         if (k == 0) {
-            victim = line;
-            old = 0;
-            break;
+            *key = 0;
+            return line;
         }
 
         age = (int32_t) (touched - kvr_get(&line->touched));
@@ -202,43 +221,11 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
         if (age > oldest && k > KVR_INDEX_CLAIMED) {
             victim = line;
             oldest = age;
-            old = k;
+            *key = k;
         }
     }
 
-    if (victim == NULL
-        || !atomic_compare_exchange_strong_explicit(&victim->key, &old,
-                                                    kvr_max(touched, 1),
-                                                    memory_order_acquire,
-                                                    memory_order_relaxed))
-    {
-        /* all are younger than this block, or others are at work here */
-        return 0;
-    }
-
-    /* whoever finds anything of what follows, finds the claim as well */
-
-    atomic_thread_fence(memory_order_release);
-
-    kvr_set(&victim->mask, 0);
-
-    /* free slots are the same peer's, should a stamp go astray */
-
-    kvr_set(&victim->ids, peer * 0x0101010101010101ULL
-                          | (key & KVR_INDEX_TAG));
-    kvr_set(&victim->stamp[0], stamp);
-
-    kvr_set(&victim->stamp[1], 0);
-
-    for (i = 1; i < KVR_INDEX_HOLDERS / 2; i++) {
-        kvr_set(&victim->stamps[i], 0);
-    }
-
-    kvr_set(&victim->touched, touched);
-
-    atomic_store_explicit(&victim->key, key, memory_order_release);
-
-    return old != 0;
+    return victim;
 }
 
 
@@ -456,6 +443,8 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
                               memory_order_release);
     }
 
+    kvr_hint_mark(kvr_hint_line(ix, line));
+
     kvr_add(&ix->masks, 1);
 }
 
@@ -464,10 +453,12 @@ void
 kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 {
     unsigned           i, id, live;
+    uint16_t           h;
     uint32_t           now, stamp;
     uint64_t           hand, ids, mask, key, known;
     kvr_line_view_t    view;
     kvr_index_line_t  *line;
+    _Atomic uint16_t  *hint;
 
     count = kvr_min(count, ix->nlines);
     now = (uint32_t) kvr_get(&ix->clock);
@@ -479,9 +470,15 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
     while (count--) {
 
         line = &ix->line[hand];
+        hint = kvr_hint_line(ix, line);
         hand = hand + 1 < ix->nlines ? hand + 1 : 0;
 
-        key = kvr_get(&line->key);
+        /* in this order, or a new line might lose its hint for long */
+
+        h = kvr_get(hint);
+        key = atomic_load_explicit(&line->key, memory_order_acquire);
+
+        h = kvr_line_correct(ix, line, hint, h, key, now);
 
         if (key == 0) {
             continue;
@@ -507,6 +504,20 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
         live = 0;
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        /* most have one holder, which is the first one, and holds it still */
+
+        id = kvr_index_id(ids, 0);
+        stamp = kvr_get(&line->stamp[0]);
+
+        if ((known >> id & 1)
+            && view.clock[id] - stamp < view.limit[id]
+            && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
+                          | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
+                          | kvr_get(&line->stamp[1])) == 0))
+        {
+            continue;
+        }
 
         for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
 
@@ -562,8 +573,50 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
     free:
 
-        (void) atomic_compare_exchange_strong_explicit(&line->key, &key, 0,
-                                                       memory_order_relaxed,
-                                                       memory_order_relaxed);
+        if (atomic_compare_exchange_strong_explicit(&line->key, &key, 0,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed))
+        {
+            kvr_hint_change(hint, h, 0);
+        }
     }
+}
+
+
+/* makes a hint what it should be, and returns that */
+static inline uint16_t
+kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
+    _Atomic uint16_t *hint, uint16_t h, uint64_t key, uint32_t now)
+{
+    uint16_t  right;
+    uint32_t  age, oldest;
+
+    if (key <= KVR_INDEX_CLAIMED) {
+        right = 0;
+
+    } else {
+
+        /* epochs come round again, which no line may live to see */
+
+        age = now - kvr_get(&line->touched);
+        oldest = (uint32_t) KVR_HINT_OLD << ix->epoch;
+
+        if ((int32_t) age > (int32_t) oldest) {
+            age = oldest;
+        }
+
+        right = (uint16_t) (kvr_hint_tag(key) << KVR_HINT_TAG
+                            | kvr_hint_epoch(ix, now - age));
+
+        /* nothing is known of a line whose hint was another's */
+
+        right |= ((h ^ right) >> KVR_HINT_TAG ? KVR_HINT_MARK
+                                              : h & KVR_HINT_MARK);
+    }
+
+    if (kvr_unlikely(h != right)) {
+        kvr_hint_change(hint, h, right);
+    }
+
+    return right;
 }

@@ -14,7 +14,7 @@
  */
 
 
-#include "kvr_index.h"
+#include "kvr_hint.h"
 
 
 #define KVR_INDEX_CLAIMED   UINT32_MAX  /* keys up to here are claims */
@@ -45,11 +45,16 @@ uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view);
 
 /*
- * Puts a new line in the place of the oldest of its bucket, unless all are
- * younger.  Returns 1 if another block had to go for this one.
+ * Puts a new line in the place of one of the oldest of its bucket, unless all
+ * are younger, which gives NULL.  Adds 1 to *evicted if another block had to go
+ * for this one.
  */
-unsigned kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer,
-    uint32_t stamp, uint32_t touched);
+kvr_index_line_t *kvr_line_insert(kvr_index_t *ix, uint64_t key,
+    unsigned peer, uint32_t stamp, uint32_t touched, uint32_t *evicted);
+
+/* the oldest of a bucket by the lines' own words, and its key; or NULL */
+kvr_index_line_t *kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket,
+    uint32_t touched, uint64_t *key);
 
 /*
  * Makes the peer a holder of a line, or a more recent one; returns its slot,
@@ -131,50 +136,20 @@ kvr_index_session_key(uint64_t h)
 }
 
 
+/* the line with a key, NULL if there is none */
 static inline kvr_index_line_t *
-kvr_line_bucket(kvr_index_t *ix, uint64_t key)
+kvr_line_find_key(kvr_index_t *ix, uint64_t key)
 {
-    return &ix->line[kvr_reduce(key, ix->nbuckets) * KVR_INDEX_WAYS];
-}
+    uint64_t           n, match;
+    kvr_index_line_t  *line;
 
+    n = kvr_reduce(key, ix->nbuckets);
 
-/*
- * Where in its bucket a key is looked for first, and put if there is room: as
- * a rule the only one of the bucket's cache lines that is touched.
- */
-static inline unsigned
-kvr_line_home(uint64_t key)
-{
-    return key >> 1 & (KVR_INDEX_WAYS - 1);
-}
+    match = kvr_hint_match(kvr_get(&kvr_hint_bucket(ix, n)->word),
+                           kvr_hint_tag(key));
 
-
-static inline kvr_index_line_t *
-kvr_line_nth(kvr_index_line_t *bucket, uint64_t key, unsigned i)
-{
-    return &bucket[kvr_line_home(key) ^ i];
-}
-
-
-static inline kvr_index_line_t *
-kvr_line_first(kvr_index_t *ix, uint64_t key)
-{
-    return kvr_line_bucket(ix, key) + kvr_line_home(key);
-}
-
-
-/* the places of a bucket where a key is looked for next */
-static inline kvr_index_line_t *
-kvr_line_second(kvr_index_line_t *first, uint64_t key)
-{
-    unsigned           i, home;
-    kvr_index_line_t  *line, *bucket;
-
-    home = kvr_line_home(key);
-    bucket = first - home;
-
-    for (i = 1; i < KVR_INDEX_WAYS; i++) {
-        line = &bucket[home ^ i];
+    for ( /* void */ ; match; match &= match - 1) {
+        line = &ix->line[n * KVR_INDEX_WAYS + kvr_hint_way(match)];
 
         if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
             return line;
@@ -182,31 +157,6 @@ kvr_line_second(kvr_index_line_t *first, uint64_t key)
     }
 
     return NULL;
-}
-
-
-/*
- * The first place and its neighbour.  No function: gcc takes one that only
- * prefetches for one that does nothing.
- */
-#define kvr_line_prefetch(bucket, home)                                       \
-    __builtin_prefetch(&(bucket)[home]);                                      \
-    __builtin_prefetch(&(bucket)[(home) ^ 1])
-
-
-/* the line with a key, NULL if there is none */
-static inline kvr_index_line_t *
-kvr_line_find_key(kvr_index_t *ix, uint64_t key)
-{
-    kvr_index_line_t  *line;
-
-    line = kvr_line_first(ix, key);
-
-    if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
-        return line;
-    }
-
-    return kvr_line_second(line, key);
 }
 
 
@@ -218,12 +168,91 @@ kvr_line_find(kvr_index_t *ix, uint64_t h)
 }
 
 
+/* the same in the place of a line that hints say is the oldest */
+static inline kvr_index_line_t *
+kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
+    uint64_t key, unsigned peer, uint32_t stamp, uint32_t touched,
+    uint32_t *evicted)
+{
+    uint16_t  h;
+    uint64_t  old;
+    unsigned  i, epoch;
+
+    epoch = kvr_hint_epoch(ix, touched);
+
+    h = kvr_get(hint);
+    old = kvr_get(&victim->key);
+
+    /* taken meanwhile, another one's claim, a session, or as young as this */
+
+    if (kvr_unlikely(h == 0 ? old
+                     : old <= KVR_INDEX_CLAIMED || (old & 1)
+                       || kvr_hint_age(h, epoch) < KVR_HINT_SLACK + 2))
+    {
+        i = (victim - ix->line) % KVR_INDEX_WAYS;
+
+        hint -= i;
+        victim = kvr_line_oldest(ix, victim - i, touched, &old);
+
+        if (victim == NULL) {
+            return NULL;
+        }
+
+        hint += (victim - ix->line) % KVR_INDEX_WAYS;
+    }
+
+    if (kvr_unlikely(!atomic_compare_exchange_strong_explicit(&victim->key,
+                          &old, kvr_max(touched, 1), memory_order_acquire,
+                          memory_order_relaxed)))
+    {
+        /* others are at work here */
+        return NULL;
+    }
+
+    /* whoever finds anything of what follows, finds the claim as well */
+
+    atomic_thread_fence(memory_order_release);
+
+    kvr_set(&victim->mask, 0);
+
+    /* free slots are the same peer's, should a stamp go astray */
+
+    kvr_set(&victim->ids, peer * 0x0101010101010101ULL
+                          | (key & KVR_INDEX_TAG));
+    kvr_set(&victim->stamp[0], stamp);
+
+    kvr_set(&victim->stamp[1], 0);
+
+    for (i = 1; i < KVR_INDEX_HOLDERS / 2; i++) {
+        kvr_set(&victim->stamps[i], 0);
+    }
+
+    kvr_set(&victim->touched, touched);
+
+    atomic_store_explicit(&victim->key, key, memory_order_release);
+
+    kvr_set(hint, (uint16_t) (kvr_hint_tag(key) << KVR_HINT_TAG | epoch));
+
+    *evicted += (old != 0);
+
+    return victim;
+}
+
+
 /* all that have a slot, whether free by now or not */
 static inline uint64_t
 kvr_line_named(uint64_t ids)
 {
     unsigned  i;
     uint64_t  set;
+
+    ids &= ~KVR_INDEX_TAG;
+
+    /* as a line is made */
+
+    if (kvr_likely(ids == (ids & 0xff) * 0x0101010101010101ULL)) {
+        return 1ULL << (ids & 0xff);
+    }
 
     set = 0;
 
@@ -235,22 +264,11 @@ kvr_line_named(uint64_t ids)
 }
 
 
-/* gives a new stamp to a holder in a slot, if it is there */
-static inline int
-kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
-    unsigned slot, uint32_t stamp, uint32_t touched)
+/* gives a new stamp to a holder that is in a slot by ids, as they were read */
+static inline void
+kvr_line_stamp(kvr_index_line_t *line, uint64_t key, uint64_t ids,
+    unsigned peer, unsigned slot, uint32_t stamp, uint32_t touched)
 {
-    uint64_t  ids;
-
-    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
-
-    if ((ids ^ (uint64_t) peer << slot * 8)
-        & (KVR_INDEX_PEERS - 1ULL) << slot * 8
-        || !kvr_get(&line->stamp[slot]))
-    {
-        return 0;
-    }
-
     if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
         kvr_set(&line->touched, touched);
     }
@@ -266,6 +284,23 @@ kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
     {
         kvr_line_settle(line, key, peer, slot, stamp, 0);
     }
+}
+
+
+/* the same, if it is there */
+static inline int
+kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
+    unsigned slot, uint32_t stamp, uint32_t touched)
+{
+    uint64_t  ids;
+
+    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+    if (kvr_index_id(ids, slot) != peer || !kvr_get(&line->stamp[slot])) {
+        return 0;
+    }
+
+    kvr_line_stamp(line, key, ids, peer, slot, stamp, touched);
 
     return 1;
 }
@@ -327,6 +362,30 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     } while (kvr_unlikely(kvr_get(&line->ids) != ids));
 
     return set & view->set;
+}
+
+
+/* the age of what a peer has in a line, if there is a stamp of it */
+static inline int
+kvr_line_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
+    uint32_t *age)
+{
+    unsigned  s;
+    uint32_t  stamp;
+    uint64_t  ids;
+
+    ids = kvr_get(&line->ids);
+
+    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+        stamp = kvr_get(&line->stamp[s]);
+
+        if (stamp && kvr_index_id(ids, s) == peer) {
+            *age = clock - stamp;
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

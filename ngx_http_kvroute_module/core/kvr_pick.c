@@ -12,11 +12,18 @@
 /* prefixes with fewer requests than this at a peer are not spilled */
 #define KVR_PICK_RING_FLOOR  4
 
+/* among more than these it pays to tell who is too dear at a glance */
+#define KVR_PICK_FEW         8
+
 /* one part in so many of a prompt draws no request to an idle peer */
 #define KVR_PICK_SMALL       8
 
 
+static inline double kvr_pick_cost(const kvr_policy_request_t *req,
+    const kvr_candidate_t *c, int credit);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
+static uint32_t kvr_pick_bounded(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
@@ -30,6 +37,8 @@ static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
 static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
+static inline int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b,
+    uint32_t i, int affine, uint64_t *random, uint32_t *ties);
 
 
 uint32_t
@@ -44,9 +53,16 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     conf = req->conf;
     small = d->best * KVR_PICK_SMALL < req->bytes;
 
-    kvr_pick_costs(req, cand, n);
+    if (n > KVR_PICK_FEW
+        && conf->chunks == KVR_CHUNKS_OFF
+        && conf->balance_abs == 0 && conf->balance_rel == 0)
+    {
+        pick = kvr_pick_bounded(req, cand, n);
 
-    pick = kvr_pick_least_cost(req, cand, n, 1);
+    } else {
+        kvr_pick_costs(req, cand, n);
+        pick = kvr_pick_least_cost(req, cand, n, 1);
+    }
 
     if (small && d->best) {
         pick = kvr_pick_rested(cand, n, pick);
@@ -88,38 +104,99 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
+static inline double
+kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
+    int credit)
+{
+    uint64_t  pending, uncached;
+
+    uncached = req->bytes - kvr_min(c->matched, req->bytes);
+
+    if (kvr_unlikely(credit)) {
+        uncached -= kvr_min(c->chunks / 2, uncached);
+    }
+
+    /* an adapter would have to be loaded first */
+
+    pending = c->pending;
+
+    if (kvr_unlikely(c->other)) {
+        pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+    }
+
+    return kvr_score_cost(pending, uncached, c->active, c->unanswered,
+                          c->weight);
+}
+
+
 static void
 kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    int               credit;
-    uint32_t          i;
-    uint64_t          bytes, pending, uncached;
-    kvr_candidate_t  *c;
+    int       credit;
+    uint32_t  i;
 
-    bytes = req->bytes;
     credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
+
+    for (i = 0; i < n; i++) {
+        cand[i].cost = kvr_pick_cost(req, &cand[i], credit);
+    }
+}
+
+
+/*
+ * The least cost of many.  Most are too dear by what can be told in whole
+ * numbers: pending and uncached bytes, as if nobody else were there.  They are
+ * passed by, with an infinite cost.  The pick is the same as with all known.
+ */
+static uint32_t
+kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    double            least;
+    uint32_t          i, ties;
+    uint64_t          uncached, limit, random;
+    kvr_candidate_t  *c, *b;
+
+    b = NULL;
+    least = INFINITY;
+    limit = UINT64_MAX;
+    ties = 1;
+    random = req->random;
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        uncached = bytes - kvr_min(c->matched, bytes);
+        uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
-        if (kvr_unlikely(credit)) {
-            uncached -= kvr_min(c->chunks / 2, uncached);
+        if (kvr_likely(c->pending + uncached * 7 / 4 > limit
+                       && c->weight == 1))
+        {
+            c->cost = INFINITY;
+            continue;
         }
 
-        /* an adapter would have to be loaded first */
+        c->cost = kvr_pick_cost(req, c, 0);
 
-        pending = c->pending;
-
-        if (kvr_unlikely(c->other)) {
-            pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+        if (c->cost > least || c->out
+            || (b && !kvr_pick_less(c, b, i, 1, &random, &ties)))
+        {
+            continue;
         }
 
-        c->cost = kvr_score_cost(pending, uncached, c->active,
-                                 c->unanswered, c->weight);
+        if (b == NULL || c->cost < least) {
+            least = c->cost;
+
+            /* by one more than it need be: costs are rounded */
+
+            limit = least < (double) INT64_MAX
+                    ? (uint64_t) (int64_t) least + 1 : UINT64_MAX;
+        }
+
+        b = c;
     }
+
+    return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
 }
 
 
@@ -523,8 +600,7 @@ static uint32_t
 kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, int affine)
 {
-    int               less;
-    double            idle, best_idle, least;
+    double            least;
     uint32_t          i, ties;
     uint64_t          random;
     kvr_candidate_t  *c, *b;
@@ -539,50 +615,58 @@ kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* most are neither as cheap nor left out */
 
-        if (kvr_likely(c->cost > least) || c->out) {
+        if (kvr_likely(c->cost > least) || c->out
+            || (b && !kvr_pick_less(c, b, i, affine, &random, &ties)))
+        {
             continue;
         }
 
-        if (b == NULL) {
-            less = 1;
-
-        } else if (c->cost != least) {
-            less = c->cost < least;
-
-        } else if (c->active != b->active) {
-            less = c->active < b->active;
-
-        } else if (affine && c->matched != b->matched) {
-            less = c->matched > b->matched;
-
-        } else {
-            /* from 1, or the last one had no chance, whatever its weight */
-
-            idle = ((double) c->idle + 1) * c->weight;
-            best_idle = ((double) b->idle + 1) * b->weight;
-
-            if (idle == best_idle) {
-
-                /* each of the equal ones with the same probability */
-
-                random = kvr_mix(random, i);
-
-                if (kvr_reduce(random, ++ties) == 0) {
-                    b = c;
-                }
-
-                continue;
-            }
-
-            less = idle > best_idle;
-        }
-
-        if (less) {
-            b = c;
-            least = c->cost;
-            ties = 1;
-        }
+        b = c;
+        least = c->cost;
     }
 
     return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
+}
+
+
+/* whether c takes the place of b, the best so far, which is no cheaper */
+static inline int
+kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
+    uint64_t *random, uint32_t *ties)
+{
+    int     less;
+    double  idle, best_idle;
+
+    if (c->cost != b->cost) {
+        less = c->cost < b->cost;
+
+    } else if (c->active != b->active) {
+        less = c->active < b->active;
+
+    } else if (affine && c->matched != b->matched) {
+        less = c->matched > b->matched;
+
+    } else {
+        /* from 1, or the last one had no chance, whatever its weight */
+
+        idle = ((double) c->idle + 1) * c->weight;
+        best_idle = ((double) b->idle + 1) * b->weight;
+
+        if (idle == best_idle) {
+
+            /* each of the equal ones with the same probability */
+
+            *random = kvr_mix(*random, i);
+
+            return kvr_reduce(*random, ++*ties) == 0;
+        }
+
+        less = idle > best_idle;
+    }
+
+    if (less) {
+        *ties = 1;
+    }
+
+    return less;
 }

@@ -11,10 +11,8 @@ typedef uint32_t (*kvr_policy_pt)(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 
 
-static const kvr_candidate_t *kvr_policy_pinned(kvr_candidate_t *cand,
-    uint32_t n);
-static const kvr_candidate_t *kvr_policy_owner(kvr_candidate_t *cand,
-    uint32_t n);
+static kvr_candidate_t *kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n,
+    kvr_decision_t *d);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 
@@ -70,8 +68,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     int                     full;
     uint32_t                i, flags, special;
     uint64_t                best;
-    kvr_candidate_t        *c;
-    const kvr_candidate_t  *pinned, *owner;
+    kvr_candidate_t        *c, *chosen;
     kvr_policy_request_t    r;
 
     r = *req;
@@ -88,30 +85,31 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        c->cost = 0;
-        c->flags &= ~kvr_policy_out.flags;
-
         best = kvr_max(best, c->matched);
         flags |= c->flags;
     }
 
     d->best = best;
 
+    /* what is left of a decision before, if the caller has not cleared it */
+
+    for (i = 0; i < n && (flags & kvr_policy_out.flags); i++) {
+        cand[i].flags &= ~kvr_policy_out.flags;
+    }
+
+    for (i = 0; i < n && r.policy != KVR_POLICY_KV_CACHE; i++) {
+        cand[i].cost = 0;
+    }
+
     /* as a rule there is nobody to be left out, or chosen beforehand */
 
     special = flags & kvr_policy_special.flags;
 
-    pinned = special ? kvr_policy_pinned(cand, n) : NULL;
-    owner = special ? kvr_policy_owner(cand, n) : NULL;
+    chosen = special ? kvr_policy_chosen(cand, n, d) : NULL;
 
-    if (pinned) {
-        d->pick = (uint32_t) (pinned - cand);
-        d->reason = KVR_REASON_PINNED;
-        full = 0;
-
-    } else if (owner) {
-        d->pick = (uint32_t) (owner - cand);
-        d->reason = KVR_REASON_SESSION;
+    if (chosen) {
+        d->pick = (uint32_t) (chosen - cand);
+        chosen->cost = 0;
         full = 0;
 
     } else {
@@ -147,29 +145,22 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-static const kvr_candidate_t *
-kvr_policy_pinned(kvr_candidate_t *cand, uint32_t n)
+/* the one that the request names, or where the response was made it refers to */
+static kvr_candidate_t *
+kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {
     uint32_t  i;
 
     for (i = 0; i < n; i++) {
         if (cand[i].pinned) {
+            d->reason = KVR_REASON_PINNED;
             return &cand[i];
         }
     }
 
-    return NULL;
-}
-
-
-/* where the response was made that the request refers to */
-static const kvr_candidate_t *
-kvr_policy_owner(kvr_candidate_t *cand, uint32_t n)
-{
-    uint32_t  i;
-
     for (i = 0; i < n; i++) {
         if (cand[i].owner) {
+            d->reason = KVR_REASON_SESSION;
             return &cand[i];
         }
     }

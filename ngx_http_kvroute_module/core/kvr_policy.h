@@ -137,7 +137,7 @@ typedef struct {
 
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
-    double           cost;       /* out */
+    double           cost;       /* out; infinite: dearer than the pick */
     uint32_t         idle;       /* picks since it was last given work */
     uint32_t         place;      /* on the ring */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */

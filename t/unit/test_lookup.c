@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_index.h"
+#include "kvr_hint.h"
 
 
 #define LINES   4096
@@ -97,6 +97,8 @@ START_TEST(test_lookup_same)
     uint64_t      set;
     kvr_lesson_t  lesson;
 
+    kvr_index_line_t  *line;
+
     util_seed(&rng, "lookup", 0);
 
     ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES));
@@ -130,7 +132,9 @@ START_TEST(test_lookup_same)
             /* lines are lost, one by one and many at a time */
 
             for (n = (uint32_t) util_below(&rng, 60); n; n--) {
-                atomic_store(&ix->line[util_below(&rng, LINES)].key, 0);
+                line = &ix->line[util_below(&rng, LINES)];
+                atomic_store(&line->key, 0);
+                atomic_store(kvr_hint_line(ix, line), 0);
             }
 
             if (round % 4) {

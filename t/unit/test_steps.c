@@ -59,6 +59,7 @@ static void step(void);
     (step(), __atomic_compare_exchange_n(p, e, v, 0, SC, SC))
 
 #include "kvr_line.c"
+#include "kvr_lookup.c"
 #include "kvr_index.c"
 #include "kvr_load.c"
 #include "kvr_registry.c"

@@ -1,0 +1,182 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kv_cache looks closely at few of many peers.  Here the cost of each is
+ * reckoned, all are compared one after the other, and both must say the same:
+ * the pick, the reason, the cost, and what is drawn by lot.
+ */
+
+
+#include "util.h"
+#include "kvr_policy.h"
+
+#include <math.h>
+
+
+#define MOST  256
+
+
+static util_rng_t  rng;
+
+
+/* the documented order: cost, requests, match, idleness, lot */
+static uint32_t
+plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
+    const double *cost)
+{
+    int       less;
+    double    a, b;
+    uint32_t  i, best, ties;
+    uint64_t  random;
+
+    best = KVR_POLICY_NONE;
+    random = req->random;
+    ties = 1;
+
+    for (i = 0; i < n; i++) {
+
+        if (c[i].sick) {
+            continue;
+        }
+
+        if (best == KVR_POLICY_NONE) {
+            less = 1;
+
+        } else if (cost[i] != cost[best]) {
+            less = cost[i] < cost[best];
+
+        } else if (c[i].active != c[best].active) {
+            less = c[i].active < c[best].active;
+
+        } else if (c[i].matched != c[best].matched) {
+            less = c[i].matched > c[best].matched;
+
+        } else {
+            a = (c[i].idle + 1.0) * c[i].weight;
+            b = (c[best].idle + 1.0) * c[best].weight;
+
+            if (a == b) {
+                random = kvr_mix(random, i);
+                best = kvr_reduce(random, ++ties) ? best : i;
+                continue;
+            }
+
+            less = a > b;
+        }
+
+        if (less) {
+            best = i;
+            ties = 1;
+        }
+    }
+
+    return best;
+}
+
+
+/* numbers of all sizes, few of them different or all */
+static uint64_t
+some(uint64_t most, unsigned kinds)
+{
+    if (kinds) {
+        return util_below(&rng, kinds) * most / kinds;
+    }
+
+    return (util_next(&rng) >> util_below(&rng, 64)) % (most + 1);
+}
+
+
+START_TEST(test_choose_same)
+{
+    double                cost[MOST];
+    uint32_t              i, k, n, pick;
+    unsigned              kinds, weights, others, sick;
+    uint64_t              pending, uncached;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[MOST];
+    kvr_policy_request_t  req;
+
+    for (i = 0; i < util_cases(20000); i++) {
+
+        util_seed(&rng, "choose", i);
+
+        memset(&req, 0, sizeof(req));
+        memset(c, 0, sizeof(c));
+
+        n = 1 + (uint32_t) util_below(&rng, util_below(&rng, 4) ? 80 : MOST);
+        kinds = util_below(&rng, 2) ? 1 + (unsigned) util_below(&rng, 5) : 0;
+        weights = util_below(&rng, 3) ? 1 : 3;
+        others = util_below(&rng, 4) == 0;
+        sick = util_below(&rng, 4) == 0;
+
+        req.policy = KVR_POLICY_KV_CACHE;
+        req.parsed = 1;
+        req.bytes = some(1 << 24, kinds);
+        req.random = util_next(&rng);
+
+        for (k = 0; k < n; k++) {
+            c[k].weight = 1 + (uint32_t) util_below(&rng, weights);
+            c[k].active = (uint32_t) some(200, kinds);
+            c[k].unanswered = (uint32_t) some(c[k].active, kinds);
+            c[k].pending = some(util_below(&rng, 2) ? 1 << 16 : 1ULL << 36,
+                                kinds);
+            c[k].matched = some(2 * req.bytes, kinds);
+            c[k].idle = (uint32_t) some(1000, kinds);
+            c[k].other = others && util_below(&rng, 2);
+            c[k].evicts = c[k].other && util_below(&rng, 2);
+            c[k].sick = sick && k && util_below(&rng, 2);
+            c[k].out = util_below(&rng, 2);      /* of a decision before */
+            c[k].cost = (double) util_below(&rng, 1000);
+
+            uncached = req.bytes - kvr_min(c[k].matched, req.bytes);
+            pending = c[k].pending
+                      + (c[k].evicts ? 2 : c[k].other) * KVR_SCORE_MODEL;
+
+            cost[k] = kvr_score_cost(pending, uncached, c[k].active,
+                                     c[k].unanswered, c[k].weight);
+        }
+
+        /* or the rule for small matches may choose another one */
+
+        c[0].matched = kvr_max(c[0].matched, req.bytes / 8 + 1);
+        uncached = req.bytes - kvr_min(c[0].matched, req.bytes);
+        pending = c[0].pending
+                  + (c[0].evicts ? 2 : c[0].other) * KVR_SCORE_MODEL;
+        cost[0] = kvr_score_cost(pending, uncached, c[0].active,
+                                 c[0].unanswered, c[0].weight);
+
+        pick = plainly(&req, c, n, cost);
+
+        kvr_policy_pick(&req, c, n, &d);
+
+        util_check(d.pick == pick, "%u of %u, not %u: %.3f, not %.3f", d.pick,
+                   n, pick, cost[d.pick], cost[pick]);
+        util_check(d.cost == cost[pick], "cost %.3f, not %.3f", d.cost,
+                   cost[pick]);
+
+        for (k = 0; k < n; k++) {
+            util_check(c[k].cost == cost[k]
+                       || (c[k].cost == INFINITY && cost[k] > cost[pick]),
+                       "candidate %u costs %.3f, not %.3f", k, c[k].cost,
+                       cost[k]);
+        }
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("choose");
+
+    util_add(s, "same", test_choose_same);
+
+    return util_run(s);
+}
