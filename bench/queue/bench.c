@@ -246,6 +246,9 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
         snprintf(key, sizeof(key), "%.1f", loads[i]);
         cJSON_AddNumberToObject(row, key, with / without);
 
+        snprintf(key, sizeof(key), "%.1f_error", loads[i]);
+        cJSON_AddNumberToObject(row, key, error);
+
         worst = fmax(worst, with / without);
     }
 
