@@ -38,6 +38,7 @@ static inline void kvr_index_end(kvr_index_teach_t *t);
 static void kvr_index_teach(kvr_index_teach_t *t);
 static inline void kvr_index_put(kvr_index_teach_t *t,
     kvr_index_line_t *line);
+static void kvr_index_lost(kvr_index_teach_t *t, kvr_index_line_t *line);
 static uint64_t kvr_index_other(kvr_index_teach_t *t, uint32_t k,
     uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
 static void kvr_index_differ(kvr_index_teach_t *t, uint32_t k, uint64_t ids);
@@ -324,7 +325,7 @@ kvr_index_teach(kvr_index_teach_t *t)
 
             } else if (g->absent >> k & 1) {
                 line = kvr_line_put(ix, line, &hints[n], key, peer, stamp,
-                                    touched, &t->evicted);
+                                    touched, epoch, &t->evicted);
                 kvr_index_put(t, line);
                 same = KVR_INDEX_TAG;
                 continue;
@@ -378,24 +379,36 @@ kvr_index_other(kvr_index_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 static inline void
 kvr_index_put(kvr_index_teach_t *t, kvr_index_line_t *line)
 {
+    if (kvr_unlikely(t->absent++ < KVR_INDEX_LOST)) {
+        kvr_index_lost(t, line);
+    }
+
+    if (kvr_likely(line)) {
+        t->last = line;
+    }
+}
+
+
+/* the first ones that were not there */
+static __attribute__ ((noinline)) void
+kvr_index_lost(kvr_index_teach_t *t, kvr_index_line_t *line)
+{
     /* holders of the line before may have gone on elsewhere */
 
-    if (t->absent++ == 0 && t->last) {
-        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
-        t->behind = 1;
+    if (t->absent == 1) {
+        t->behind = (t->last != NULL);
+
+        if (t->last) {
+            kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        }
     }
 
-    if (line == NULL) {
-        return;
-    }
+    /* and these may have been lost, behind which others have gone on */
 
-    /* it may be one that was lost, behind which others have gone on */
-
-    if (t->behind && t->absent <= KVR_INDEX_LOST) {
+    if (line && t->behind) {
         kvr_hint_mark(kvr_hint_line(t->ix, line));
     }
 
-    t->last = line;
     t->ids = t->own;
 }
 
