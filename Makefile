@@ -145,7 +145,7 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim
 	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/signals.py
+		python3 bench/signals/signals.py
 
 
 .PHONY: deb

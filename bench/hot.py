@@ -22,16 +22,10 @@ import tempfile
 import threading
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.abspath(os.environ.get("BUILD")
-                        or os.path.join(ROOT, "build"))
-NGINX = (os.environ.get("NGINX_BIN") or shutil.which("nginx")
-         or "/usr/sbin/nginx")
-MODULE = (os.environ.get("MODULE")
-          or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "common"))
 
-sys.path.insert(0, os.path.join(ROOT, "bench/common"))
-
+from places import BUILD, ENGINE, MODULE, NGINX  # noqa: E402
 from ports import free_ports  # noqa: E402
 
 POLICIES = (os.environ.get("POLICIES")
@@ -211,7 +205,7 @@ def main():
         for policy in POLICIES.replace(",", " ").split():
             first = free_ports(ENGINES)
             processes.append(subprocess.Popen([
-                os.path.join(BUILD, "t", "engine"), "--port", str(first),
+                ENGINE, "--port", str(first),
                 "--count", str(ENGINES), "--hardware", HARDWARE],
                 stdout=subprocess.DEVNULL))
 

@@ -18,14 +18,10 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
-MODULE = os.environ.get("MODULE",
-                        os.path.join(BUILD, "ngx_http_kvroute_module.so"))
-NGINX = os.environ.get("NGINX_BIN", "nginx").split()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "common"))
 
-sys.path.insert(0, os.path.join(ROOT, "bench/common"))
-
+from places import BUILD, MODULE, NGINX  # noqa: E402
 from ports import free_ports  # noqa: E402
 
 PEERS = 64
@@ -108,7 +104,7 @@ def main():
             temp=" ".join(f"{n}_temp_path {tmp}/{n};" for n in names),
             servers="\n".join(f"server 127.0.1.{i + 1}:9 max_fails=0;"
                               for i in range(PEERS))))
-    nginx = subprocess.Popen(NGINX + ["-p", tmp, "-c", f"{tmp}/nginx.conf",
+    nginx = subprocess.Popen([NGINX, "-p", tmp, "-c", f"{tmp}/nginx.conf",
                                       "-e", f"{tmp}/error.log",
                                       "-g", "daemon off;"])
     try:

@@ -38,6 +38,7 @@ typedef struct {
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
+    ngx_uint_t                   tokens;    /* somebody asks for them: _TOKENS_ */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -175,6 +176,7 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
     uint64_t                     ahead;     /* bytes pending, its own too */
+    uint64_t                     timed;     /* see kvr_timing_give() */
     kvr_lesson_t                 lesson;
     ngx_msec_t                   start;
     uint64_t                     predicted; /* key of what it should hold */
@@ -302,9 +304,15 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_FLUSH_API    0
 #define NGX_HTTP_KVROUTE_FLUSH_PROBE  1
 
+/* whether a variable that tells tokens is in use */
+#define NGX_HTTP_KVROUTE_TOKENS_UNKNOWN  0
+#define NGX_HTTP_KVROUTE_TOKENS_NO       1
+#define NGX_HTTP_KVROUTE_TOKENS_YES      2
+
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
+#define NGX_HTTP_KVROUTE_AWAITED   3
 
 
 extern ngx_module_t  ngx_http_kvroute_module;
@@ -395,8 +403,11 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
+ngx_uint_t ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
+uint32_t *ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);
@@ -465,6 +476,7 @@ void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
 ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
 void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_timed(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
@@ -479,6 +491,7 @@ void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
 /* _variables */
 
 ngx_int_t ngx_http_kvroute_add_variables(ngx_conf_t *cf);
+ngx_uint_t ngx_http_kvroute_tokens_wanted(ngx_http_request_t *r);
 
 /* _status */
 

@@ -41,6 +41,7 @@ void
 ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     uint32_t seat, uint64_t pending)
 {
+    uint32_t                   waiting;
     uint64_t                   before;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -50,17 +51,21 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     at->lesson.valid = 0;
     at->awaited = 0;
+    at->timed = 0;
+    at->taught = 0;
+    at->young = 0;
     at->started = 0;
     at->watched = 1;
     at->named = 0;
     at->start = ngx_current_msec;
     at->reserved = 1;
 
-    ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
-
     /* counted before it is uncounted: nobody shall see room in between */
 
-    ngx_http_kvroute_queue_consume(at);
+    if (!ngx_http_kvroute_queue_take(at)) {
+        ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+        ngx_http_kvroute_queue_consume(at);
+    }
 
     if (id == KVR_REGISTRY_NONE) {
         return;
@@ -72,6 +77,13 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
 
     at->ahead = kvr_pace_give(&sh->registry->peer[id].pace, pending, before,
                               (uint64_t) ngx_current_msec);
+
+    /* its own is counted already */
+
+    waiting = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
+
+    at->timed = kvr_timing_give(&sh->registry->peer[id].timing, pending,
+                                waiting > 1);
 }
 
 
@@ -221,10 +233,12 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     if (status >= 200 && status < 300) {
         at->lesson.valid = 0;
 
-        ngx_http_kvroute_request_firm(ctx);
-
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
+
+        ngx_http_kvroute_timed(at);
+
+        ngx_http_kvroute_request_firm(ctx);
 
         ngx_http_kvroute_attempt_timed(at);
 

@@ -11,6 +11,8 @@ static void ngx_http_kvroute_check_write(ngx_event_t *ev);
 static void ngx_http_kvroute_check_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_check_data(ngx_http_kvroute_check_t *check,
     u_char *data, size_t len);
+static ngx_int_t ngx_http_kvroute_check_chunks(
+    ngx_http_kvroute_check_t *check, u_char *data, size_t len);
 static ngx_int_t ngx_http_kvroute_check_parse(ngx_http_kvroute_check_t *check,
     u_char *end);
 static void ngx_http_kvroute_check_end(ngx_http_kvroute_check_t *check,
@@ -33,12 +35,14 @@ ngx_http_kvroute_check_start(ngx_http_kvroute_check_t *check, ngx_str_t *path)
     check->sent = 0;
     check->head_len = 0;
     check->headed = 0;
+    check->framed = 0;
     check->status = 0;
     check->retry_after = -1;
     check->length = -1;
     check->received = 0;
     check->busy = 1;
 
+    ngx_memzero(&check->chunked, sizeof(kvr_chunked_t));
     ngx_memzero(&check->pc, sizeof(ngx_peer_connection_t));
 
     check->pc.sockaddr = &check->sockaddr.sockaddr;
@@ -165,7 +169,7 @@ ngx_http_kvroute_check_read(ngx_event_t *ev)
         }
 
         if (n == 0) {
-            ngx_http_kvroute_check_end(check, check->headed
+            ngx_http_kvroute_check_end(check, check->headed && !check->framed
                                               && check->length == -1
                                               ? NGX_OK : NGX_ERROR);
             return;
@@ -219,6 +223,10 @@ ngx_http_kvroute_check_data(ngx_http_kvroute_check_t *check, u_char *data,
         len -= n;
     }
 
+    if (check->framed) {
+        return ngx_http_kvroute_check_chunks(check, data, len);
+    }
+
     if (check->length >= 0
         && (off_t) len > check->length - check->received)
     {
@@ -234,6 +242,34 @@ ngx_http_kvroute_check_data(ngx_http_kvroute_check_t *check, u_char *data,
     }
 
     return check->received == check->length ? NGX_OK : NGX_AGAIN;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_check_chunks(ngx_http_kvroute_check_t *check, u_char *data,
+    size_t len)
+{
+    int             rc;
+    size_t          n;
+    const uint8_t  *p, *end, *piece;
+
+    p = data;
+    end = data + len;
+
+    for ( ;; ) {
+        rc = kvr_chunked_read(&check->chunked, &p, end, &piece, &n);
+
+        if (rc != KVR_OK) {
+            return rc == KVR_DECLINED ? NGX_OK
+                                      : rc == KVR_AGAIN ? NGX_AGAIN : NGX_ERROR;
+        }
+
+        check->received += n;
+
+        if (check->body(check, (u_char *) piece, n) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
 }
 
 
@@ -275,6 +311,14 @@ ngx_http_kvroute_check_parse(ngx_http_kvroute_check_t *check, u_char *end)
             if (check->length == NGX_ERROR) {
                 return NGX_ERROR;
             }
+
+        } else if (eol - p > 18
+                   && ngx_strncasecmp(p, (u_char *) "transfer-encoding:", 18)
+                      == 0)
+        {
+            check->framed = (ngx_strlcasestrn(p + 18, eol,
+                                              (u_char *) "chunked", 6)
+                             != NULL);
 
         } else if (eol - p > 12
                    && ngx_strncasecmp(p, (u_char *) "retry-after:", 12) == 0)

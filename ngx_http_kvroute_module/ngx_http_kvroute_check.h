@@ -15,6 +15,7 @@
 
 
 #include "ngx_http_kvroute.h"
+#include "core/kvr_chunked.h"
 
 
 #define NGX_HTTP_KVROUTE_CHECK_HEAD  4096
@@ -52,10 +53,12 @@ struct ngx_http_kvroute_check_s {
     ngx_msec_t                       end;
     off_t                            length;       /* of the body, or -1 */
     off_t                            received;
+    kvr_chunked_t                    chunked;
     size_t                           sent;
     size_t                           request_len;
     size_t                           head_len;
     unsigned                         headed:1;     /* the head is complete */
+    unsigned                         framed:1;     /* the body is chunked */
     unsigned                         busy:1;
 
     u_char                           request[512];

@@ -18,9 +18,37 @@
 
 static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
-static void ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
+
+
+/* what one decision wants to know of each peer */
+
+typedef struct {
+    ngx_http_kvroute_attempt_t   *at;
+    ngx_http_kvroute_srv_conf_t  *conf;
+    ngx_http_kvroute_shctx_t     *sh;
+    ngx_http_kvroute_wait_t      *wait;
+    kvr_load_view_t               load;
+    uint64_t                      special;  /* peers that are looked at */
+    uint64_t                      rnd;
+    uint64_t                      unit;     /* bytes of an entry */
+    uint64_t                      bytes;    /* of the prompt */
+    uint64_t                      msec;
+    uint32_t                      given;
+    ngx_uint_t                    slow_start;
+    ngx_uint_t                    capped;
+    ngx_uint_t                    signals;
+} ngx_http_kvroute_view_t;
+
+
+static void ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
-    uint32_t seat, uint64_t rnd);
+    uint32_t seat);
+static void ngx_http_kvroute_candidate_special(ngx_http_kvroute_view_t *v,
+    kvr_candidate_t *c, uint32_t id);
+static unsigned ngx_http_kvroute_candidate_cold(ngx_http_kvroute_view_t *v,
+    uint32_t id, uint32_t seat);
 
 
 /* a candidate's peer, and where it stands in the list */
@@ -137,14 +165,15 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     ngx_uint_t *offered, kvr_decision_t *d)
 {
     time_t                         now;
-    uint32_t                       id, given;
-    uint64_t                       rnd, pending;
+    uint32_t                       id;
+    uint64_t                       pending;
     uintptr_t                      m;
-    ngx_uint_t                     i, n, count, hinted;
+    ngx_uint_t                     i, n, count, hinted, named;
     kvr_seat_t                    *seat;
     kvr_candidate_t               *c;
     kvr_policy_request_t           req;
     ngx_peer_connection_t         *pc;
+    ngx_http_kvroute_view_t        view;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_offer_t      *offer;
@@ -162,10 +191,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     pc = &ctx->request->upstream->peer;
 
     list = &conf->list[peers != conf->upstream->peer.data];
-    given = sh->registry->given;
-    rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid, given);
+
+    ngx_http_kvroute_view_init(&view, at);
 
     count = 0;
+    named = 0;
     *offered = 0;
 
     for (peer = peers->peer, i = 0;
@@ -225,11 +255,18 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         c = &ngx_http_kvroute_candidate[count];
 
-        ngx_http_kvroute_candidate_init(at, c, peer, id, list->seat[i], rnd);
+        ngx_http_kvroute_candidate_init(&view, c, peer, id, list->seat[i]);
 
         c->place = (uint32_t) i;
-        c->pinned |= hinted;
-        *offered |= c->bound;
+
+        if (hinted) {
+            c->pinned = 1;
+        }
+
+        if (kvr_unlikely(c->flags)) {
+            *offered |= c->bound;
+            named |= c->pinned;
+        }
 
         offer = &ngx_http_kvroute_offer[count++];
 
@@ -246,11 +283,11 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.conf = &at->policy->conf;
     req.policy = req.conf->policy;
     req.bytes = ctx->bytes + ctx->extra;
-    req.random = rnd;
+    req.random = view.rnd;
     req.parsed = ctx->parsed;
     req.retry = (at->tries != 0);
     req.keyed = at->keyed;
-    req.unpinned = at->pinned;
+    req.unpinned = at->pinned && !named;
     req.key = at->key;
     req.ring = &list->ring;
     req.places = (uint32_t) list->number;
@@ -258,12 +295,6 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.seen = ngx_http_kvroute_seen;
     req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
     req.busy = at->busy;
-
-    for (n = 0; n < count; n++) {
-        if (ngx_http_kvroute_candidate[n].pinned) {
-            req.unpinned = 0;
-        }
-    }
 
     kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
 
@@ -302,79 +333,153 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 }
 
 
+/* what is the same for all peers is found out once */
 static void
-ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
-    kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
-    uint32_t seat, uint64_t rnd)
+ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
+    ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                      since, age;
-    uint64_t                      unit;
-    kvr_peer_t                   *known;
-    ngx_uint_t                    mine;
-    kvr_load_sum_t                sum;
-    ngx_http_kvroute_wait_t      *w;
-    ngx_http_kvroute_shctx_t     *sh;
+    kvr_by_e                      by;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = at->conf;
-    sh = conf->zone->sh;
-    mine = 0;
+    by = at->policy->conf.by;
+
+    v->at = at;
+    v->conf = conf;
+    v->sh = conf->zone->sh;
+    v->wait = at->ctx->wait && at->ctx->wait->held ? at->ctx->wait : NULL;
+    v->load = kvr_load_view(v->sh->load);
+    v->unit = v->sh->unit * KVR_BLOCK;
+    v->bytes = at->ctx->bytes;
+    v->msec = (uint64_t) ngx_current_msec;
+    v->given = v->sh->registry->given;
+    v->rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
+                     v->given);
+
+    v->capped = conf->max_pending || conf->target_ttft
+                || conf->max_waiting != NGX_CONF_UNSET;
+
+    v->signals = conf->health || conf->probe
+                 || by == KVR_BY_KV || by == KVR_BY_WAITING;
+
+    v->slow_start = (conf->slow_start != 0);
+
+    v->special = 0;
+
+    if (at->bound < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << at->bound;
+    }
+
+    if (at->pin < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << at->pin;
+    }
+
+    if (at->owner < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << at->owner;
+    }
+
+    if (at->models) {
+        v->special |= ~at->models | at->evicts;
+    }
+}
+
+
+static inline void
+ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
+    kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
+    uint32_t seat)
+{
+    kvr_peer_t      *known;
+    kvr_load_sum_t   sum, resident;
 
     /* one by one: gcc would clear so many by an instruction that is slow */
 
     c->weight = (uint32_t) peer->weight;
-    c->active = 0;
-    c->unanswered = 0;
     c->flags = 0;
-    c->pending = 0;
     c->matched = 0;
     c->cost = 0;
-    c->idle = 0;
     c->chunks = 0;
-    c->resident = 0;
     c->kv = 0;
     c->waiting = 0;
     c->current_weight = peer->current_weight;
     c->effective_weight = peer->effective_weight;
 
-    if (id == KVR_REGISTRY_NONE) {
+    if (kvr_unlikely(id == KVR_REGISTRY_NONE)) {
         c->active = (uint32_t) peer->conns;
+        c->unanswered = 0;
+        c->pending = 0;
+        c->idle = 0;
+        c->resident = 0;
         return;
     }
 
-    known = &sh->registry->peer[id];
+    known = &v->sh->registry->peer[id];
 
-    sum = kvr_load_get(sh->load, id);
-
-    w = at->ctx->wait;
+    sum = kvr_load_seen(&v->load, id);
+    resident = kvr_load_seen(&v->load, kvr_registry_resident(id));
 
     /* its own reservation is not in its way */
 
-    if (w && w->held && w->id == id) {
+    if (kvr_unlikely(v->wait != NULL) && v->wait->id == id) {
         sum.active -= ngx_min(1, sum.active);
-        sum.pending -= ngx_min(w->pending, sum.pending);
-        mine = 1;
+        sum.pending -= ngx_min(v->wait->pending, sum.pending);
+        resident.active -= ngx_min(1, resident.active);
+        resident.pending -= ngx_min(v->wait->resident, resident.pending);
     }
 
     c->active = sum.active;
     c->pending = sum.pending;
-    c->idle = sh->registry->given - known->given;
+    c->unanswered = resident.active;
+    c->resident = resident.pending;
+    c->idle = v->given - kvr_get(&known->given);
 
-    unit = sh->unit * KVR_BLOCK;
-
-    if (at->matched) {
-        c->matched = ngx_min(at->matched[id] * unit, at->ctx->bytes);
+    if (v->at->matched) {
+        c->matched = ngx_min(v->at->matched[id] * v->unit, v->bytes);
     }
 
-    if (conf->max_pending || conf->target_ttft
-        || conf->max_waiting != NGX_CONF_UNSET)
+    if (v->at->chunks) {
+        c->chunks = v->at->chunks[id];
+    }
+
+    if (kvr_unlikely(v->special >> id & 1)) {
+        ngx_http_kvroute_candidate_special(v, c, id);
+    }
+
+    if (kvr_unlikely(kvr_get(&known->draining))) {
+        c->draining = 1;
+    }
+
+    if (kvr_unlikely(kvr_get(&known->signal.pressure) > v->msec)) {
+        c->pressed = 1;
+    }
+
+    if (v->capped
+        && ngx_http_kvroute_capped(v->conf, id, v->at->ctx->wait
+                                                ? v->at->ctx->wait->bytes : 0,
+                                   v->at->ctx->wait))
     {
-        c->full = ngx_http_kvroute_capped(conf, id, w ? w->bytes : 0, w);
+        c->full = 1;
     }
 
-    ngx_http_kvroute_signal_candidate(at, c, id);
+    if (v->signals) {
+        ngx_http_kvroute_signal_candidate(v->at, c, id);
+    }
 
-    c->draining = (kvr_get(&known->draining) != 0);
+    if (v->slow_start && ngx_http_kvroute_candidate_cold(v, id, seat)) {
+        c->cold = 1;
+    }
+}
+
+
+/* one of the peers that are not like the others to this request */
+static void
+ngx_http_kvroute_candidate_special(ngx_http_kvroute_view_t *v,
+    kvr_candidate_t *c, uint32_t id)
+{
+    ngx_http_kvroute_attempt_t  *at;
+
+    at = v->at;
+
     c->bound = (id == at->bound);
     c->pinned = (id == at->pin);
     c->owner = (id == at->owner);
@@ -383,31 +488,32 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_attempt_t *at,
         c->other = !(at->models >> id & 1);
         c->evicts = (at->evicts >> id & 1);
     }
+}
 
-    if (at->chunks) {
-        c->chunks = at->chunks[id];
+
+/* it takes part in a growing share of the decisions */
+static unsigned
+ngx_http_kvroute_candidate_cold(ngx_http_kvroute_view_t *v, uint32_t id,
+    uint32_t seat)
+{
+    uint32_t         since, age, slow;
+    kvr_registry_t  *registry;
+
+    registry = v->sh->registry;
+    slow = (uint32_t) v->conf->slow_start;
+
+    since = ngx_max(kvr_get(&registry->peer[id].since),
+                    kvr_get(&registry->seat[seat].since));
+
+    if (since == 0) {
+        return 0;
     }
 
-    sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+    age = (uint32_t) ngx_time() - since;
 
-    c->unanswered = sum.active - ngx_min(mine, sum.active);
-    c->resident = sum.pending - (mine ? ngx_min(w->resident, sum.pending) : 0);
-
-    /* it takes part in a growing share of the decisions */
-
-    since = conf->slow_start
-            ? ngx_max(kvr_get(&known->since),
-                      kvr_get(&sh->registry->seat[seat].since))
-            : 0;
-
-    if (since) {
-        age = (uint32_t) ngx_time() - since;
-
-        c->cold = (age < (uint32_t) conf->slow_start
-                   && kvr_reduce(kvr_mix(rnd, id + 1),
-                                 (uint64_t) conf->slow_start)
-                      >= ngx_max(age, (uint32_t) conf->slow_start / 16));
-    }
+    return age < slow
+           && kvr_reduce(kvr_mix(v->rnd, id + 1), slow)
+              >= ngx_max(age, slow / 16);
 }
 
 
@@ -446,6 +552,13 @@ ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     }
 
     if (conf->target_ttft) {
+
+        /* idle, as far as is known: the rule below the knee */
+
+        if (pending == 0 && bytes == 0) {
+            return 0;
+        }
+
         return kvr_registry_capped(peer, conf->target_ttft, pending, bytes,
                                    ngx_http_kvroute_signal_fresh(conf, id),
                                    (uint64_t) ngx_current_msec);

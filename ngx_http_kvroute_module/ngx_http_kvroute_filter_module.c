@@ -15,6 +15,8 @@
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
     ngx_http_request_t *r);
+static kvr_usage_mode_e ngx_http_kvroute_mode(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_headers(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_filter_init(ngx_conf_t *cf);
@@ -79,8 +81,7 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t                   stream, status;
-    kvr_usage_mode_e             mode;
+    ngx_uint_t                   stream, status, told;
     ngx_http_kvroute_attempt_t  *at;
 
     at = ngx_http_kvroute_watched(r);
@@ -104,28 +105,51 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    mode = at->ctx->reply ? KVR_USAGE_REPLY : KVR_USAGE_TOKENS;
-
-    if (at->id == KVR_REGISTRY_NONE || status < 200 || status > 299) {
-        mode = KVR_USAGE_FIRST;
-    }
+    told = (at->id != KVR_REGISTRY_NONE && status >= 200 && status <= 299);
 
     /* what is compressed is only looked at to see when it begins */
 
     if (r->headers_out.content_encoding
         && r->headers_out.content_encoding->value.len)
     {
-        mode = KVR_USAGE_FIRST;
+        told = 0;
         stream = 0;
     }
 
-    kvr_usage_init(&at->ctx->usage, mode, (unsigned) stream);
+    kvr_usage_init(&at->ctx->usage,
+                   told ? ngx_http_kvroute_mode(r, at) : KVR_USAGE_FIRST,
+                   (unsigned) stream);
 
-    if (mode != KVR_USAGE_FIRST) {
+    if (told) {
         ngx_http_kvroute_headers(r, at);
     }
 
     return ngx_http_next_header_filter(r);
+}
+
+
+/*
+ * What of a response is read.  Without a prompt there is nothing that its
+ * tokens could be held against: they are only for who asks for them.  An id is
+ * given by the Responses API alone, and the next request must find its engine.
+ */
+static kvr_usage_mode_e
+ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
+{
+    if (at->ctx->reply) {
+        return KVR_USAGE_REPLY;
+    }
+
+    if (at->ctx->parsed
+        || ngx_http_kvroute_tokens_wanted(r)
+        || (r->uri.len >= 10
+            && ngx_strncmp(r->uri.data + r->uri.len - 10, "/responses", 10)
+               == 0))
+    {
+        return KVR_USAGE_TOKENS;
+    }
+
+    return KVR_USAGE_FIRST;
 }
 
 

@@ -66,6 +66,7 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
 
     case NGX_HTTP_KVROUTE_READING:
+    case NGX_HTTP_KVROUTE_AWAITED:
         return NGX_DONE;
     }
 
@@ -77,6 +78,15 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
         return rc;
     }
 
+    /* as a rule it came with the header, and the phases just go on */
+
+    if (ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
+        r->main->count--;
+        return NGX_DECLINED;
+    }
+
+    ctx->inspected = NGX_HTTP_KVROUTE_AWAITED;
+
     ngx_http_finalize_request(r, NGX_DONE);
 
     return NGX_DONE;
@@ -86,11 +96,14 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 static void
 ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 {
+    ngx_uint_t                      awaited;
     ngx_http_kvroute_ctx_t         *ctx;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    awaited = (ctx->inspected == NGX_HTTP_KVROUTE_AWAITED);
 
     ctx->inspected = NGX_HTTP_KVROUTE_INSPECTED;
 
@@ -104,6 +117,10 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
     }
 
     r->preserve_body = 1;
+
+    if (!awaited) {
+        return;
+    }
 
     r->write_event_handler = ngx_http_core_run_phases;
     ngx_http_core_run_phases(r);

@@ -28,6 +28,8 @@ static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 void
 ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
+    size_t                        size;
+    uint32_t                     *known;
     uint64_t                     *chain, set;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -90,14 +92,22 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    at->matched = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
-                                       * sizeof(uint32_t));
+    size = (64 - __builtin_clzll(set)) * sizeof(uint32_t);
+
+    at->matched = ngx_pcalloc(r->pool, size);
     if (at->matched == NULL) {
         return;
     }
 
-    kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
-                     at->matched);
+    known = ngx_http_kvroute_queue_matched(ctx, conf);
+
+    if (known) {
+        ngx_memcpy(at->matched, known, size);
+
+    } else {
+        kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
+                         at->matched);
+    }
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_match_chunks(r, at);

@@ -14,7 +14,8 @@
  *
  *     _queue         who has to wait, and how waiting ends
  *     _queue_order   where in the order a request belongs
- *     _queue_room    who is let in, and what is reserved for it
+ *     _queue_room    whether there is room, and what is reserved for it
+ *     _queue_run     who is let in
  *     _queue_status  what is said of it, to clients and in the status
  *     _queue_conf    directives
  *
@@ -80,6 +81,7 @@ struct ngx_http_kvroute_wait_s {
     ngx_http_kvroute_queue_taste_e  taste;
 
     unsigned                     held:1;
+    unsigned                     looked:1;  /* its chain, at least once */
     unsigned                     rather:1;  /* it was not any that would do */
     unsigned                     deadline:1;
     unsigned                     strict:1;
@@ -97,18 +99,18 @@ void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
-ngx_uint_t ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w,
-    uint32_t *matched);
+uint32_t *ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w);
 
 /* _queue_room */
+
+int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
+void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);
+
+/* _queue_run */
 
 void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
 ngx_uint_t ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf);
 uint32_t ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf);
-int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
-void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
-    int32_t sign);
-void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);
 void ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in);
 ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t n, uint64_t bytes);

@@ -14,17 +14,25 @@ static ngx_int_t ngx_http_kvroute_queue_string(ngx_http_request_t *r,
     ngx_http_complex_value_t *cv, ngx_str_t *value);
 
 
+/* of this worker: what was looked up last, for whom and when */
+
+static uint32_t                  ngx_http_kvroute_queue_scratch[
+                                                             KVR_INDEX_PEERS];
+static uint64_t                  ngx_http_kvroute_queue_set;
+static ngx_msec_t                ngx_http_kvroute_queue_looked;
+static ngx_http_kvroute_wait_t  *ngx_http_kvroute_queue_owner;
+
+
 /* where in the order the request belongs */
 void
 ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 {
     off_t                         bytes;
     uint8_t                       tenant;
-    uint32_t                      deadline, matched[KVR_INDEX_PEERS];
-    uint64_t                      work;
+    uint32_t                      deadline, *matched, most;
+    uint64_t                      work, set;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
-    ngx_uint_t                    i;
     kvr_queue_board_t            *board;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_queue_t     *queue;
@@ -85,17 +93,16 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     work = ctx->bytes + ctx->extra;
 
-    if (ngx_http_kvroute_queue_match(w, matched)) {
-        n = 0;
+    matched = ngx_http_kvroute_queue_match(w);
 
-        for (i = 0; i < KVR_INDEX_PEERS; i++) {
-            if (w->conf->set >> i & 1) {
-                n = ngx_max(n, (ngx_int_t) matched[i]);
-            }
+    if (matched) {
+        most = 0;
+
+        for (set = w->conf->set; set; set &= set - 1) {
+            most = ngx_max(most, matched[__builtin_ctzll(set)]);
         }
 
-        n *= w->conf->zone->sh->unit * KVR_BLOCK;
-        work -= ngx_min(work, (uint64_t) n);
+        work -= ngx_min(work, most * w->conf->zone->sh->unit * KVR_BLOCK);
     }
 
     kvr_queue_item(&w->item, w->start, class, tenant, weight, work, deadline);
@@ -107,9 +114,13 @@ bytes:
 }
 
 
-/* how much of the prompt each peer holds; 0: nobody knows */
-ngx_uint_t
-ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
+/*
+ * How much of the prompt each peer holds, NULL if nobody knows.  It is asked
+ * for when a request comes, when room is looked for and when it takes its peer,
+ * as a rule in one turn of the event loop: then it is looked up once.
+ */
+uint32_t *
+ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
 {
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
@@ -117,18 +128,54 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w, uint32_t *matched)
     ctx = w->ctx;
 
     if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
-        return 0;
+        return NULL;
+    }
+
+    if (ngx_http_kvroute_queue_matched(ctx, w->conf)) {
+        return ngx_http_kvroute_queue_scratch;
     }
 
     chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
     if (chain == NULL) {
-        return 0;
+        return NULL;
     }
 
-    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, matched);
+    ngx_memzero(ngx_http_kvroute_queue_scratch,
+                sizeof(ngx_http_kvroute_queue_scratch));
 
-    return 1;
+    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
+                     w->conf->set, ngx_http_kvroute_queue_scratch);
+
+    ngx_http_kvroute_queue_owner = w;
+    ngx_http_kvroute_queue_set = w->conf->set;
+    ngx_http_kvroute_queue_looked = ngx_current_msec;
+
+    w->looked = 1;
+
+    return ngx_http_kvroute_queue_scratch;
+}
+
+
+/* what was just looked up for the queue, or NULL */
+uint32_t *
+ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ctx->wait;
+
+    /* its memory may have been another's before: the flag is its own */
+
+    if (w == NULL || !w->looked || w != ngx_http_kvroute_queue_owner
+        || w->conf != conf
+        || conf->set != ngx_http_kvroute_queue_set
+        || ngx_current_msec != ngx_http_kvroute_queue_looked)
+    {
+        return NULL;
+    }
+
+    return ngx_http_kvroute_queue_scratch;
 }
 
 

@@ -4,17 +4,10 @@
  */
 
 
-/*
- * Room is looked for when a request of this worker ends or begins to answer,
- * and every few milliseconds for as long as any wait here, since room may have
- * been made elsewhere.
- */
+/* Whether there is room for a request, and what is reserved for it. */
 
 
 #include "ngx_http_kvroute_queue.h"
-
-
-#define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
 
 
 /* what there is to be had, from the least */
@@ -30,44 +23,15 @@ static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 static double ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
     uint64_t *held);
-static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
-static ngx_uint_t ngx_http_kvroute_queue_any(
-    ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf);
-static kvr_queue_item_t *ngx_http_kvroute_queue_next(
-    ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
-    ngx_msec_t now);
-static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
+static uint64_t ngx_http_kvroute_queue_rate(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
+static void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
+    int32_t sign);
 
 
-static ngx_event_t       ngx_http_kvroute_queue_timer;
-static ngx_event_t       ngx_http_kvroute_queue_posted;
-static ngx_connection_t  ngx_http_kvroute_queue_dummy;
+/* of a prompt that is not known nobody holds anything */
 
-
-/* one more waits here */
-void
-ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
-{
-    if (ngx_http_kvroute_queue_timer.timer_set) {
-        return;
-    }
-
-    ngx_http_kvroute_queue_timer.handler = ngx_http_kvroute_queue_tick;
-    ngx_http_kvroute_queue_timer.log = ngx_cycle->log;
-    ngx_http_kvroute_queue_timer.data = &ngx_http_kvroute_queue_dummy;
-
-    ngx_add_timer(&ngx_http_kvroute_queue_timer, NGX_HTTP_KVROUTE_QUEUE_TICK);
-}
-
-
-/* processes beyond the zone's rows share the last one */
-uint32_t
-ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
-{
-    return ngx_min(conf->zone->row, KVR_QUEUE_ROWS - 1);
-}
+static uint32_t  ngx_http_kvroute_queue_none[KVR_INDEX_PEERS];
 
 
 /*
@@ -78,8 +42,8 @@ ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
-    uint32_t                       matched[KVR_INDEX_PEERS];
-    ngx_uint_t                     i, full;
+    uint32_t                      *matched;
+    ngx_uint_t                     i, rc, full;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_srv_conf_t   *conf;
     ngx_http_upstream_rr_peers_t  *peers;
@@ -107,9 +71,27 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
 
+    matched = ngx_http_kvroute_queue_matched(w->ctx, conf);
+
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
-        switch (ngx_http_kvroute_queue_look(w, peers, i, NULL)) {
+        rc = ngx_http_kvroute_queue_look(w, peers, i, matched);
+
+        if (rc == NGX_HTTP_KVROUTE_QUEUE_ROOM && !w->held) {
+
+            /* it is looked up if there is any room, the peers read again */
+
+            matched = ngx_http_kvroute_queue_match(w);
+
+            rc = ngx_http_kvroute_queue_look(w, peers, i,
+                                             matched ? matched
+                                             : ngx_http_kvroute_queue_none);
+        }
+
+        switch (rc) {
+
+        case NGX_HTTP_KVROUTE_QUEUE_ROOM:
+            return 1;
 
         case NGX_HTTP_KVROUTE_QUEUE_CAPPED:
             return 0;
@@ -120,26 +102,17 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
         case NGX_HTTP_KVROUTE_QUEUE_NOBODY:
             continue;
-
-        case NGX_HTTP_KVROUTE_QUEUE_CHANGED:
-            goto through;
         }
 
-        /* looked up when there is any room, and the peers read again */
+        /* the list is another */
 
-        if (!ngx_http_kvroute_queue_match(w, matched)) {
-            ngx_memzero(matched, sizeof(matched));
-        }
-
-        return ngx_http_kvroute_queue_look(w, peers, i, matched)
-               == NGX_HTTP_KVROUTE_QUEUE_ROOM;
+        full = 0;
+        break;
     }
 
     if (full) {
         return 0;
     }
-
-through:
 
     /* get() will see */
 
@@ -159,7 +132,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     time_t                        now;
     double                        cost, least, best;
     uint32_t                      id;
-    uint64_t                      bytes, held, most, here, need;
+    uint64_t                      bytes, held, most, here, need, rate;
     ngx_uint_t                    i, rc, draining, capped;
     kvr_queue_board_t            *board;
     ngx_http_kvroute_list_t      *list;
@@ -178,6 +151,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     best = 0;
     most = 0;
     here = 0;
+    rate = 0;
 
     ngx_http_upstream_rr_peers_rlock(peers);
 
@@ -239,7 +213,11 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
             cost = ngx_http_kvroute_queue_cost(w, peer, id, matched, &held);
 
-            best = (best == 0) ? cost : ngx_min(best, cost);
+            if (best == 0 || cost < best) {
+                best = cost;
+                rate = ngx_http_kvroute_queue_rate(conf, id);
+            }
+
             most = ngx_max(most, held);
 
             if (capped) {
@@ -264,7 +242,8 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM
         && ((w->taste == NGX_HTTP_KVROUTE_QUEUE_WARM
              && here + KVR_SCORE_FLOOR < most)
-            || (w->taste == NGX_HTTP_KVROUTE_QUEUE_CHEAP && best < least)))
+            || (w->taste == NGX_HTTP_KVROUTE_QUEUE_CHEAP && best < least
+                && kvr_queue_young(&w->item, ngx_current_msec, rate))))
     {
         w->rather = 1;
         rc = NGX_HTTP_KVROUTE_QUEUE_CAPPED;
@@ -313,8 +292,21 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
 }
 
 
+/* bytes a ms that a peer prefills, 0: not known */
+static uint64_t
+ngx_http_kvroute_queue_rate(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    if (id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    return kvr_get(&conf->zone->sh->registry->peer[id].pace.rate)
+           / KVR_PACE_RATE;
+}
+
+
 /* reserves, sign 1, or gives back, -1 */
-void
+static void
 ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
 {
     kvr_load_t               *load;
@@ -334,6 +326,27 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
                  sign * (int64_t) w->pending);
     kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
                  sign * (int64_t) w->resident);
+}
+
+
+/* whether what is reserved is just what get() would count: then it is its */
+ngx_uint_t
+ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = at->ctx->wait;
+
+    if (w == NULL || !w->held || w->conf != at->conf
+        || w->id != at->id || w->seat != at->seat
+        || w->pending != at->pending || w->resident != at->resident)
+    {
+        return 0;
+    }
+
+    w->held = 0;
+
+    return 1;
 }
 
 
@@ -381,305 +394,4 @@ ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
         ngx_http_kvroute_queue_count(w, -1);
         ngx_http_kvroute_queue_freed(w->conf);
     }
-}
-
-
-/* those that wait for one peer, in a list */
-void
-ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
-{
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = w->conf->queue;
-
-    if (in) {
-        ngx_queue_insert_tail(&queue->strict, &w->link);
-
-        queue->waiting.apart[w->item.class]++;
-        queue->waiting.bytes += w->item.bytes;
-
-        return;
-    }
-
-    ngx_queue_remove(&w->link);
-
-    queue->waiting.apart[w->item.class]--;
-    queue->waiting.bytes -= w->item.bytes;
-
-    kvr_queue_unclaim(queue->shm_zone->data, w->own, &w->item);
-}
-
-
-/* whether there are more than may wait, with so many more of so many bytes */
-ngx_uint_t
-ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
-    uint64_t bytes)
-{
-    ngx_msec_t                 now;
-    kvr_queue_board_t         *board;
-    ngx_http_kvroute_queue_t  *queue;
-
-    now = ngx_current_msec;
-    queue = conf->queue;
-    board = queue->shm_zone->data;
-
-    if (kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
-        return 1;
-    }
-
-    return queue->max_bytes
-           && kvr_queue_bytes(board, now) + bytes > queue->max_bytes;
-}
-
-
-/* a request of this worker has made room */
-void
-ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
-{
-    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
-        return;
-    }
-
-    if (!ngx_http_kvroute_queue_posted.posted) {
-        ngx_http_kvroute_queue_posted.handler = ngx_http_kvroute_queue_tick;
-        ngx_http_kvroute_queue_posted.log = ngx_cycle->log;
-        ngx_http_kvroute_queue_posted.data = &ngx_http_kvroute_queue_dummy;
-
-        ngx_post_event(&ngx_http_kvroute_queue_posted, &ngx_posted_events);
-    }
-}
-
-
-static void
-ngx_http_kvroute_queue_tick(ngx_event_t *ev)
-{
-    ngx_uint_t                      i, any;
-    ngx_http_upstream_srv_conf_t  **uscfp;
-    ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
-                                               ngx_http_kvroute_module);
-
-    any = 0;
-    uscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        conf = ngx_http_conf_upstream_srv_conf(uscfp[i],
-                                               ngx_http_kvroute_module);
-
-        if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
-            ngx_http_kvroute_queue_run(conf);
-            any |= ngx_http_kvroute_queue_any(conf);
-        }
-    }
-
-    if (any && !ngx_http_kvroute_queue_timer.timer_set)
-    {
-        ngx_add_timer(&ngx_http_kvroute_queue_timer,
-                      NGX_HTTP_KVROUTE_QUEUE_TICK);
-    }
-}
-
-
-static ngx_uint_t
-ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
-{
-    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
-}
-
-
-/* lets in whom there is room for */
-static void
-ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
-{
-    uint32_t                   row;
-    ngx_msec_t                 now;
-    ngx_uint_t                 any;
-    ngx_queue_t               *q, *next;
-    kvr_queue_key_t            key;
-    kvr_queue_item_t          *item;
-    kvr_queue_board_t         *board;
-    ngx_http_kvroute_wait_t   *w;
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = conf->queue;
-    board = queue->shm_zone->data;
-    row = ngx_http_kvroute_queue_row(conf);
-    now = ngx_current_msec;
-
-    if (!conf->ready
-        || conf->config
-           != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
-    {
-        (void) ngx_http_kvroute_peers_find(conf, ngx_cycle->log);
-    }
-
-    kvr_queue_publish(board, row, &queue->waiting, now);
-
-    ngx_http_kvroute_queue_shed(conf);
-
-    for (q = ngx_queue_head(&queue->strict);
-         q != ngx_queue_sentinel(&queue->strict);
-         q = ngx_queue_next(q))
-    {
-        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-        kvr_queue_claim(board, w->own, &w->item, now);
-    }
-
-    for ( ;; ) {
-        item = kvr_queue_first(&queue->waiting, board, &key);
-
-        if (item) {
-            item = ngx_http_kvroute_queue_next(conf, item, now);
-        }
-
-        if (item == NULL) {
-            break;
-        }
-
-        ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
-    }
-
-    any = 0;
-
-    for (q = ngx_queue_head(&queue->strict);
-         q != ngx_queue_sentinel(&queue->strict);
-         q = next)
-    {
-        next = ngx_queue_next(q);
-        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-
-        if (ngx_http_kvroute_queue_room(w, &w->item)) {
-            ngx_http_kvroute_queue_apart(w, 0);
-            ngx_http_kvroute_queue_let_in(w);
-            any = 1;
-        }
-    }
-
-    if (any) {
-        kvr_queue_publish(board, row, &queue->waiting, now);
-    }
-}
-
-
-/*
- * Lets in the first one, or another of its tenant that finds all that is held
- * of its prompt where there is room.  NULL if there is none to be let in.
- */
-static kvr_queue_item_t *
-ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
-    kvr_queue_item_t *item, ngx_msec_t now)
-{
-    uint32_t                   i, n, row;
-    kvr_queue_item_t          *near[KVR_QUEUE_NEAR];
-    kvr_queue_board_t         *board;
-    ngx_http_kvroute_wait_t   *w;
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = conf->queue;
-    board = queue->shm_zone->data;
-    row = ngx_http_kvroute_queue_row(conf);
-
-    n = 0;
-
-    if (ngx_http_kvroute_queue_choosy(conf)) {
-        n = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
-    }
-
-    for (i = 0; i < n; i++) {
-        w = (ngx_http_kvroute_wait_t *) near[i];
-        w->taste = NGX_HTTP_KVROUTE_QUEUE_WARM;
-
-        if (kvr_queue_admit(board, row, &queue->waiting, &w->item, now,
-                            ngx_http_kvroute_queue_room, w)
-            == KVR_OK)
-        {
-            return near[i];
-        }
-
-        if (!w->rather) {
-            return NULL;
-        }
-    }
-
-    w = (ngx_http_kvroute_wait_t *) item;
-
-    w->taste = (n && kvr_queue_young(item, now))
-               ? NGX_HTTP_KVROUTE_QUEUE_CHEAP : NGX_HTTP_KVROUTE_QUEUE_ANY;
-
-    return kvr_queue_admit(board, row, &queue->waiting, item, now,
-                           ngx_http_kvroute_queue_room, w)
-           == KVR_OK ? item : NULL;
-}
-
-
-/* whether what peers hold counts for who is let in, and when it is known */
-ngx_uint_t
-ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf)
-{
-    return conf->target_ttft && !conf->queue->fifo;
-}
-
-
-/* another worker has one of a higher class and no place for it */
-static void
-ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_uint_t          class;
-    kvr_queue_item_t   *item;
-    kvr_queue_board_t  *board;
-
-    board = conf->queue->shm_zone->data;
-
-    for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
-
-        while (kvr_get(&board->wanted[class])) {
-
-            /* others have left by themselves, or who wanted it has died */
-
-            if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
-                (void) kvr_queue_take(board, class);
-                continue;
-            }
-
-            item = kvr_queue_last(&conf->queue->waiting, class);
-
-            if (item == NULL || kvr_queue_take(board, class) != KVR_OK) {
-                break;
-            }
-
-            kvr_add(&board->stats[item->class].shed, 1);
-
-            ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
-                                         NGX_HTTP_KVROUTE_QUEUE_SHED);
-        }
-    }
-}
-
-
-/* it has left the heap and holds a reservation */
-static void
-ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
-{
-    kvr_upstream_t     *upstream;
-    kvr_queue_stats_t  *stats;
-    kvr_queue_board_t  *board;
-
-    board = w->conf->queue->shm_zone->data;
-    stats = &board->stats[w->item.class];
-    upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
-
-    w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
-    w->time = ngx_current_msec - w->start;
-
-    kvr_add(&stats->waited, 1);
-    kvr_add(&stats->wait_ms, w->time);
-    kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
-
-    if (w->event.timer_set) {
-        ngx_del_timer(&w->event);
-    }
-
-    ngx_post_event(&w->event, &ngx_posted_events);
 }

@@ -24,8 +24,9 @@
 
 
 static void ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_learned(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
-    kvr_tokens_t *tokens);
+    uint64_t units);
 static uint32_t ngx_http_kvroute_signal_kind(ngx_http_request_t *r,
     unsigned stream);
 
@@ -177,7 +178,7 @@ void
 ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
 {
     int                        found;
-    uint64_t                   clock, units, learned;
+    uint64_t                   clock;
     kvr_peer_t                *peer;
     kvr_tokens_t               tokens;
     kvr_index_peer_t          *p;
@@ -244,24 +245,119 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     }
 
     if (found & KVR_LOOP_MISSED) {
-        ngx_http_kvroute_reteach(at, &tokens);
+        ngx_http_kvroute_reteach(at,
+                                 ctx->units
+                                 * (uint64_t) ngx_max(tokens.cached, 0)
+                                 / (uint64_t) tokens.prompt);
     }
 
     /* tokens of the capacity are bytes to us, and how many becomes clear */
 
-    if ((kvr_get(&peer->loop.responses) & 15) == 1) {
+    if (found & KVR_LOOP_MISSED
+        || (kvr_get(&peer->loop.responses) & 15) == 1)
+    {
 
         if (kvr_get(&p->reported)) {
             ngx_http_kvroute_capacity(at->conf->zone, at->id);
 
         } else {
-            units = at->conf->capacity / (sh->unit * KVR_BLOCK);
-            learned = kvr_loop_horizon(&peer->loop);
-
-            kvr_index_capacity(sh->index, at->id,
-                               learned ? ngx_min(learned, units) : units, 0);
+            ngx_http_kvroute_learned(at);
         }
     }
+}
+
+
+/*
+ * A stream has begun.  Of an engine that tells neither what it can hold nor
+ * what it held, the time that this took says whether it held what it was
+ * taught.
+ */
+void
+ngx_http_kvroute_timed(ngx_http_kvroute_attempt_t *at)
+{
+    int                        found;
+    kvr_peer_t                *peer;
+    kvr_loop_t                *loop;
+    kvr_upstream_t            *upstream;
+    kvr_timing_first_t         first;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    ctx = at->ctx;
+    sh = at->conf->zone->sh;
+
+    /* what is no stream begins when all of it is there */
+
+    if (at->id == KVR_REGISTRY_NONE || at->timed == 0 || at->young
+        || !ctx->usage.stream || !ctx->parsed || ctx->extra)
+    {
+        return;
+    }
+
+    peer = &sh->registry->peer[at->id];
+    loop = &peer->loop;
+
+    /* others' requests, or an adapter to be loaded, take time as well */
+
+    if (kvr_get(&sh->index->peer[at->id].reported) || kvr_get(&loop->told)
+        || kvr_get(&peer->signal.foreign)
+        || (at->models && !(at->models >> at->id & 1)))
+    {
+        return;
+    }
+
+    upstream = &sh->registry->upstream[sh->registry->seat[at->seat].upstream];
+
+    first.bytes = ctx->bytes;
+    first.taught = (uint64_t) at->taught * sh->unit * KVR_BLOCK;
+    first.ms = ctx->ttft;
+    first.given = at->timed;
+
+    found = kvr_timing_first(&peer->timing, &upstream->pace, &first);
+
+    if (found == KVR_TIMING_NOTHING
+        || !kvr_loop_timed(loop, at->age, found == KVR_TIMING_HELD))
+    {
+        return;
+    }
+
+    if (found == KVR_TIMING_LOST) {
+
+        if (ctx->matched) {
+            ngx_http_kvroute_reteach(at, 0);
+        }
+
+        ngx_http_kvroute_learned(at);
+
+    } else if ((kvr_get(&loop->timed_held) & 15) == 1) {
+        ngx_http_kvroute_learned(at);
+    }
+}
+
+
+/* what its cache holds by what was seen, and no more than it is said to */
+static void
+ngx_http_kvroute_learned(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                   set, units, learned;
+    kvr_peer_t                *peer;
+    kvr_horizon_t              sum;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = at->conf->zone->sh;
+    peer = sh->registry->peer;
+
+    ngx_memzero(&sum, sizeof(kvr_horizon_t));
+
+    for (set = at->conf->set | (uint64_t) 1 << at->id; set; set &= set - 1) {
+        kvr_horizon_add(&sum, &peer[__builtin_ctzll(set)].loop.horizon);
+    }
+
+    units = at->conf->capacity / (sh->unit * KVR_BLOCK);
+    learned = kvr_loop_horizon(&peer[at->id].loop, &sum);
+
+    kvr_index_capacity(sh->index, at->id,
+                       learned ? ngx_min(learned, units) : units, 0);
 }
 
 
@@ -286,13 +382,13 @@ ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at)
 
 
 /*
- * It was taken to hold what it has computed anew: that is younger than it was
- * said to be, and has cost more of the cache.
+ * It was taken to hold what it has computed anew, but for so many units: that
+ * is younger than it was said to be, and has cost more of the cache.
  */
 static void
-ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at, kvr_tokens_t *tokens)
+ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at, uint64_t units)
 {
-    uint64_t                *chain, units;
+    uint64_t                *chain;
     kvr_lesson_t             lesson;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -306,9 +402,6 @@ ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at, kvr_tokens_t *tokens)
     if (chain == NULL) {
         return;
     }
-
-    units = ctx->units * (uint64_t) ngx_max(tokens->cached, 0)
-            / (uint64_t) tokens->prompt;
 
     kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
                     at->id, (uint32_t) units, &lesson);
@@ -338,10 +431,6 @@ ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
     conf = at->conf;
     now = (uint64_t) ngx_current_msec;
     s = &conf->zone->sh->registry->peer[id].signal;
-
-    if (kvr_get(&s->pressure) > now) {
-        c->pressed = 1;
-    }
 
     if (conf->health) {
         c->sick = (kvr_get(&s->health) != KVR_HEALTH_UP);

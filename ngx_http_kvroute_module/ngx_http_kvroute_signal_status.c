@@ -134,6 +134,10 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_signal_number(item, "completion_tokens",
                                    kvr_get(&l->completion));
     ngx_http_kvroute_signal_number(item, "missed", kvr_get(&l->missed));
+    ngx_http_kvroute_signal_number(item, "timed_held",
+                                   kvr_get(&l->timed_held));
+    ngx_http_kvroute_signal_number(item, "timed_lost",
+                                   kvr_get(&l->timed_lost));
     ngx_http_kvroute_signal_number(item, "flushes_usage",
                                    kvr_get(&l->by_usage));
     ngx_http_kvroute_signal_number(item, "flushes_probe",

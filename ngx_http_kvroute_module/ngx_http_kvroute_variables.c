@@ -110,16 +110,55 @@ ngx_http_kvroute_add_variables(ngx_conf_t *cf)
 }
 
 
+/*
+ * Whether any variable of the configuration tells tokens.  A script that asks
+ * for one by its name is noticed when it first does.
+ */
+ngx_uint_t
+ngx_http_kvroute_tokens_wanted(ngx_http_request_t *r)
+{
+    ngx_uint_t                     i;
+    ngx_http_variable_t           *v;
+    ngx_http_core_main_conf_t     *cmcf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    if (kmcf->tokens != NGX_HTTP_KVROUTE_TOKENS_UNKNOWN) {
+        return kmcf->tokens == NGX_HTTP_KVROUTE_TOKENS_YES;
+    }
+
+    kmcf->tokens = NGX_HTTP_KVROUTE_TOKENS_NO;
+
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
+    v = cmcf->variables.elts;
+
+    for (i = 0; i < cmcf->variables.nelts; i++) {
+
+        if (v[i].get_handler == ngx_http_kvroute_variable
+            && (v[i].data == NGX_HTTP_KVROUTE_VAR_TOKENS
+                || v[i].data == NGX_HTTP_KVROUTE_VAR_CACHED
+                || v[i].data == NGX_HTTP_KVROUTE_VAR_COMPLETED))
+        {
+            kmcf->tokens = NGX_HTTP_KVROUTE_TOKENS_YES;
+        }
+    }
+
+    return kmcf->tokens == NGX_HTTP_KVROUTE_TOKENS_YES;
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
-    u_char                  *p;
-    int64_t                  told;
-    uint64_t                 n;
-    ngx_str_t                s;
-    kvr_tokens_t             tokens;
-    ngx_http_kvroute_ctx_t  *ctx;
+    u_char                        *p;
+    int64_t                        told;
+    uint64_t                       n;
+    ngx_str_t                      s;
+    kvr_tokens_t                   tokens;
+    ngx_http_kvroute_ctx_t        *ctx;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     ctx = ngx_http_kvroute_get_ctx(r);
 
@@ -204,6 +243,9 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     case NGX_HTTP_KVROUTE_VAR_TOKENS:
     case NGX_HTTP_KVROUTE_VAR_CACHED:
     case NGX_HTTP_KVROUTE_VAR_COMPLETED:
+
+        kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+        kmcf->tokens = NGX_HTTP_KVROUTE_TOKENS_YES;
 
         kvr_usage_tokens(&ctx->usage, &tokens);
 

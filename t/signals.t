@@ -31,6 +31,17 @@ sub answer {
                  . "\r\n$head\r\n$body");
 }
 
+# as uvicorn does even to HTTP/1.0, cut where it hurts
+
+sub answer_chunked {
+    my ($c, $body) = @_;
+
+    syswrite($c, "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+                 . join('', map { sprintf "%x\r\n%s\r\n", length, $_ }
+                            $body =~ /(.{1,7})/gs)
+                 . "0\r\n\r\n");
+}
+
 sub engine {
     my ($name, %arg) = @_;
 
@@ -63,6 +74,12 @@ sub engine {
                 my $now = int(Time::HiRes::time() * 1000);
 
                 $text =~ s/rising/$now/;
+
+                if ($name eq 'B' && $text ne '') {
+                    answer_chunked($c, $text);
+                    next;
+                }
+
                 answer($c, $text ne '' ? 200 : 404, '', $text);
 
             } elsif ($path =~ /ws$/) {

@@ -13,11 +13,9 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(os.environ.get('BUILD', 'build'))
+from places import BUILD, MODULE, NGINX
+
 BIN = os.path.join(BUILD, 'bench', 'wire')
-NGINX = os.environ.get('NGINX_BIN') or shutil.which('nginx') or 'nginx'
-MODULE = os.environ.get('MODULE') or os.path.join(
-    BUILD, 'ngx_http_kvroute_module.so')
 FULL = os.environ.get('FULL') == '1'
 
 # alike for everything that is measured: without them glibc moves its
@@ -152,11 +150,23 @@ def upstream(n):
     return found
 
 
-def load(**kw):
-    """Runs the clients; returns what they measured."""
+def load_start(**kw):
+    """Starts the clients."""
     args = [BIN + '/load'] + ['%s=%s' % kv for kv in kw.items()]
-    out = subprocess.run(args, stdout=subprocess.PIPE, check=True)
-    return json.loads(out.stdout)
+    return start(args, stdout=subprocess.PIPE)
+
+
+def load_end(process):
+    """Waits for them; returns what they measured."""
+    out = process.communicate()[0]
+    started.remove(process)
+    if process.returncode:
+        raise RuntimeError('the clients have failed')
+    return json.loads(out)
+
+
+def load(**kw):
+    return load_end(load_start(**kw))
 
 
 HOLD = '''

@@ -28,6 +28,7 @@ static const char  *kvb_hardware[] = {
 static uint32_t  kvb_target = 1000;    /* ms, the module's default */
 static unsigned  kvb_probed = 1;
 static unsigned  kvb_seeds = 3;
+static uint32_t  kvb_replicas = 4;
 
 
 /* one part in five of 1k tokens, the rest of 30k */
@@ -38,7 +39,7 @@ kvb_mixed(kvq_conf_t *c, const char *hardware, double rate, double requests,
     memset(c, 0, sizeof(kvq_conf_t));
 
     c->hardware = hardware;
-    c->replicas = 4;
+    c->replicas = kvb_replicas;
     c->workers = 2;
     c->length = requests / rate;
     c->window = c->length / 6;
@@ -192,7 +193,7 @@ static double
 kvb_below(cJSON *json, const char *hardware, const char *name,
     kvb_workload_pt workload, double knee)
 {
-    double        with, without, worst;
+    double        with, without, worst, d, sum, square, error;
     uint32_t      seed, seeds, i;
     cJSON        *row;
     kvq_conf_t    c;
@@ -207,7 +208,7 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
     for (i = 0; i < sizeof(loads) / sizeof(loads[0]); i++) {
         char  key[16];
 
-        with = without = 0;
+        with = without = sum = square = 0;
 
         /* close to the knee one run is unlike the next */
 
@@ -217,16 +218,28 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
             workload(&c, hardware, loads[i] * knee, KVB_REQUESTS, seed);
             kvq_run(&c, &r);
             without += r.ttft;
+            d = -r.ttft;
             kvq_free(&r);
 
             kvb_queue(&c);
             kvq_run(&c, &r);
             with += r.ttft;
+            d += r.ttft;
             kvq_free(&r);
+
+            sum += d;
+            square += d * d;
         }
 
-        printf("2 %-24s %-6s at %.1f: mean TTFT %.4f of %.4f s without\n",
-               hardware, name, loads[i], with / without,
+        /* the standard error of the ratio, from the differences of pairs */
+
+        error = sqrt(fmax(square - sum * sum / seeds, 0)
+                     / (seeds * fmax(seeds - 1, 1)))
+                * seeds / without;
+
+        printf("2 %-24s %-6s at %.1f: mean TTFT %.4f (+- %.4f) of %.4f s "
+               "without\n",
+               hardware, name, loads[i], with / without, error,
                without / seeds);
 
         snprintf(key, sizeof(key), "%.1f", loads[i]);
@@ -410,6 +423,7 @@ main(int argc, char **argv)
         { "out", required_argument, NULL, 'o' },
         { "hardware", required_argument, NULL, 'h' },
         { "parts", required_argument, NULL, 'p' },
+        { "replicas", required_argument, NULL, 'r' },
         { "seeds", required_argument, NULL, 's' },
         { "target", required_argument, NULL, 't' },
         { "unprobed", no_argument, NULL, 'u' },
@@ -440,6 +454,10 @@ main(int argc, char **argv)
             parts = optarg;
             break;
 
+        case 'r':
+            kvb_replicas = (uint32_t) atoi(optarg);
+            break;
+
         case 's':
             kvb_seeds = (unsigned) atoi(optarg);
             break;
@@ -451,7 +469,8 @@ main(int argc, char **argv)
         default:
             fprintf(stderr,
                     "usage: bench [--out FILE] [--target MS] [--unprobed] "
-                    "[--hardware PART] [--parts 1234] [--seeds N]\n");
+                    "[--hardware PART] [--parts 1234] [--seeds N] "
+                    "[--replicas N]\n");
             return 2;
         }
     }

@@ -69,7 +69,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     double          cost, least, best;
     kvq_t          *q;
     uint32_t        i, n, matched[KVS_REPLICAS];
-    uint64_t        held, most, here, bytes;
+    uint64_t        held, most, here, bytes, rate;
     kvr_load_sum_t  sum;
 
     q = rq->sim;
@@ -100,6 +100,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     best = INFINITY;
     most = 0;
     here = 0;
+    rate = 0;
 
     for (i = 0; i < n; i++) {
 
@@ -113,7 +114,11 @@ kvq_room(void *data, kvr_queue_item_t *item)
                               kvr_load_get(q->load, kvr_registry_resident(i))
                               .active, 1);
 
-        best = fmin(best, cost);
+        if (cost < best) {
+            best = cost;
+            rate = kvr_get(&q->registry->peer[i].pace.rate) / KVR_PACE_RATE;
+        }
+
         most = kvr_max(most, held);
 
         if (cost < least && !kvq_capped(q, rq, i, bytes, 0)) {
@@ -125,7 +130,8 @@ kvq_room(void *data, kvr_queue_item_t *item)
     }
 
     if ((rq->taste == KVQ_WARM && here + KVR_SCORE_FLOOR < most)
-        || (rq->taste == KVQ_CHEAP && best < least))
+        || (rq->taste == KVQ_CHEAP && best < least
+            && kvr_queue_young(&rq->item, kvq_ms(q), rate)))
     {
         rq->rather = 1;
         return 0;
@@ -288,7 +294,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
     }
 
     rq = (kvq_request_t *) item;
-    rq->taste = kvr_queue_young(item, kvq_ms(q)) ? KVQ_CHEAP : KVQ_ANY;
+    rq->taste = KVQ_CHEAP;
 
     return kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room, rq)
            == KVR_OK ? item : NULL;

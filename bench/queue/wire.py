@@ -1,9 +1,8 @@
 """The queue through nginx: 10,000 requests that wait in two workers.
 
 What each of them takes beyond nginx's own, how soon room made in one worker
-lets one in that waits in the other, what it costs those that never wait; and
-whether any is lost or served twice while clients leave, nginx is reloaded and a
-worker is killed.  Its results and those of the simulator make queue.json.
+lets one in that waits in the other; and whether any is lost or served twice
+while clients leave, nginx is reloaded and a worker is killed.
 
 Clients are sockets that are written to and read in the end, so that they take
 no time while something is measured; the peer is a process of its own.
@@ -54,21 +53,6 @@ http {{
         kvroute_queue max=100000 timeout=600s;
         server 127.0.0.1:{peer} max_conns=1 max_fails=0;
     }}
-    upstream queued {{
-        zone queued 64k;
-        kvroute kv_cache zone=z max_pending=auto;
-        kvroute_queue max=1000 timeout=600s;
-        server 127.0.0.1:{peer} max_fails=0;
-        server 127.0.0.2:{peer} max_fails=0;
-        keepalive 64;
-    }}
-    upstream unqueued {{
-        zone unqueued 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:{peer} max_fails=0;
-        server 127.0.0.2:{peer} max_fails=0;
-        keepalive 64;
-    }}
     server {{
         listen 127.0.0.1:{port} backlog=16384 reuseport;
         proxy_http_version 1.1;
@@ -78,8 +62,6 @@ http {{
             access_log {dir}/wake.log wake;
             proxy_pass http://one;
         }}
-        location /queued/ {{ proxy_pass http://queued; }}
-        location /unqueued/ {{ proxy_pass http://unqueued; }}
         location /plain/ {{
             limit_req zone=r burst=100000;
             limit_req_log_level notice;
@@ -226,13 +208,6 @@ class Nginx:
                 for line in f:
                     if line.startswith('Private_Dirty:'):
                         total += int(line.split()[1]) * 1024
-        return total
-
-    def cpu(self):
-        total = 0
-        for pid in self.workers():
-            with open('/proc/%d/schedstat' % pid) as f:
-                total += int(f.read().split()[0])
         return total
 
     def files(self):
@@ -420,28 +395,6 @@ def wakes(nginx, peer, args):
     return res
 
 
-def costs(nginx, args):
-    """CPU of those that never wait: in turns, the least of each"""
-    used = {'unqueued': [], 'queued': []}
-    text = 'word ' * 1200
-
-    for _ in range(args.rounds):
-        for kind in used:
-            s = nginx.post('/%s/' % kind, chat(0, text))
-            answer(s)
-            before = nginx.cpu()
-            for k in range(args.calls):
-                nginx.send(s, '/%s/' % kind, chat(k % 50, text))
-                answer(s)
-            used[kind].append((nginx.cpu() - before) / args.calls / 1000)
-            s.close()
-
-    least = {k: min(v) for k, v in used.items()}
-    return {'cpu_us_unqueued': round(least['unqueued'], 2),
-            'cpu_us_queued': round(least['queued'], 2),
-            'cpu_ratio': round(least['queued'] / least['unqueued'], 4)}
-
-
 def run(args, start, peer):
     res, sizes = {}, {}
 
@@ -467,22 +420,15 @@ def run(args, start, peer):
     res.update(wakes(nginx, peer, args))
     nginx.stop()
 
-    nginx = start()
-    res.update(costs(nginx, args))
-    nginx.stop()
-
     return res
 
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument('--simulated')
     p.add_argument('--out', required=True)
     p.add_argument('--parked', type=int, default=10000)
     p.add_argument('--late', type=int, default=500)
     p.add_argument('--wakes', type=int, default=1000)
-    p.add_argument('--rounds', type=int, default=20)
-    p.add_argument('--calls', type=int, default=200)
     p.add_argument('--conns', type=int, default=64)
     p.add_argument('--seed', type=int, default=1)
     args = p.parse_args()
@@ -529,36 +475,11 @@ def main():
                 print(x, end='')
         shutil.rmtree(top, ignore_errors=True)
 
-    out, sim = {}, None
-
-    if args.simulated:
-        with open(args.simulated) as f:
-            sim = json.load(f)
-        out = {
-            'interactive_p99_ratio':
-                max(x['interactive_p99_ratio'] for x in sim['tail']),
-            'batch_throughput_ratio':
-                min(x['batch_throughput_ratio'] for x in sim['tail']),
-            'below_knee_ttft_ratio': sim['below_knee_ttft_ratio'],
-            'goodput': {'1.5': sim['goodput_1.5'], '3': sim['goodput_3']},
-            'tenant_share_error': sim['tenant_share_error'],
-        }
-
-    for key in 'wake_ms_p50', 'bytes_per_parked', 'lost', 'doubled':
-        out[key] = wire[key]
-
-    if sim:
-        out['tenant_p99_ratio'] = sim['tenant_p99_ratio']
-        out['simulated'] = sim
-
-    out['wire'] = wire
-
     with open(args.out, 'w') as f:
-        json.dump(out, f, indent=2)
+        json.dump(wire, f, indent=2)
         f.write('\n')
 
-    print(json.dumps({k: v for k, v in out.items() if k != 'simulated'},
-                     indent=2))
+    print('5 %s' % json.dumps(wire))
 
 
 main()

@@ -21,7 +21,7 @@ static const kvs_fleet_t  kvs_emulated_fleet = {
     .hardware = "llama-8b-bf16-l40s", .replicas = 3
 };
 
-/* memory is short, and one replica has a quarter of it; bench/signals.py */
+/* memory is short, and one replica has a quarter of it; bench/signals/ */
 
 static const kvs_fleet_t  kvs_emulated_small = {
     .hardware = "llama-8b-bf16-l40s", .replicas = 3, .kv_tokens = 120000,

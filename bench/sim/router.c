@@ -9,6 +9,7 @@
 #include "kvr_hot.h"
 #include "kvr_load.h"
 #include "kvr_loop.h"
+#include "kvr_timing.h"
 
 #include "prefix.h"
 #include "router.h"
@@ -41,6 +42,8 @@ typedef struct {
     /* what replies told */
 
     kvr_loop_t            loop[KVS_REPLICAS];
+    kvr_timing_t          timing[KVS_REPLICAS];
+    kvr_timing_pace_t     pace;
     uint32_t              assumed;              /* units */
 
     /* policy prefix */
@@ -275,12 +278,15 @@ kvs_router_predict(kvs_router_t *ro, kvs_request_t *rq, uint32_t n,
 }
 
 
+static void kvs_router_capacity(kvs_router_t *ro, uint32_t i);
+
+
 /* as ngx_http_kvroute_settle() does it */
 static void
 kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
 {
     int                  found;
-    uint32_t             n, k, i, units, cached;
+    uint32_t             n, k, i, cached;
     uint64_t             clock;
     kvr_loop_t          *loop;
     kvr_lesson_t         lesson;
@@ -319,9 +325,59 @@ kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
                         &lesson);
     }
 
-    units = kvr_loop_horizon(loop);
+    kvs_router_capacity(ro, i);
+}
+
+
+/* what was learned of it, but no more than is assumed */
+static void
+kvs_router_capacity(kvs_router_t *ro, uint32_t i)
+{
+    uint32_t       k, units;
+    kvr_horizon_t  sum;
+
+    memset((void *) &sum, 0, sizeof(kvr_horizon_t));
+
+    for (k = 0; k < ro->sim->n; k++) {
+        kvr_horizon_add(&sum, &ro->loop[k].horizon);
+    }
+
+    units = kvr_loop_horizon(&ro->loop[i], &sum);
     units = units ? kvr_min(units, ro->assumed) : ro->assumed;
     kvr_index_capacity(ro->index, i, units, 0);
+}
+
+
+/* as ngx_http_kvroute_timed() does it */
+static void
+kvs_router_timed(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    int                 found;
+    uint32_t            i, n;
+    kvr_lesson_t        lesson;
+    kvr_timing_first_t  f;
+
+    i = rq->replica;
+
+    f.bytes = rq->bytes;
+    f.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
+    f.ms = (uint64_t) (1000 * (now - rq->given));
+    f.given = rq->young ? 0 : rq->timed;
+
+    found = kvr_timing_first(&ro->timing[i], &ro->pace, &f);
+
+    if (found == KVR_TIMING_NOTHING) {
+        return;
+    }
+
+    kvr_loop_timed(&ro->loop[i], rq->age, found == KVR_TIMING_HELD);
+
+    if (found == KVR_TIMING_LOST && rq->matched) {
+        n = kvs_router_chain(ro, rq->chain, rq->units);
+        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, 0, &lesson);
+    }
+
+    kvs_router_capacity(ro, i);
 }
 
 
@@ -347,7 +403,7 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
 
     n = kvs_router_chain(ro, chain, units);
 
-    if (n && ro->conf.usage && !rq->started) {
+    if (n && (ro->conf.usage || ro->conf.timed) && !rq->started) {
         kvs_router_predict(ro, rq, n, matched);
     }
 
@@ -552,6 +608,11 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->pending = rq->bytes - kvr_min(d.matched, rq->bytes);
     rq->matched = (uint32_t) (d.matched / KVS_TOKEN_BYTES);
     rq->charge = row;
+    rq->given = now;
+    rq->depth = 0;
+    rq->young = 0;
+    rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
+                                ro->extra[i].prefilling != 0);
 
     kvr_load_add(ro->load, row, i, 1, (int64_t) rq->pending);
 
@@ -617,14 +678,16 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
-    (void) now;
-
     kvr_load_add(ro->load, rq->charge, rq->replica, 0, -(int64_t) rq->pending);
 
     rq->pending = 0;
     rq->lesson.valid = 0;
 
-    if (ro->conf.usage) {
+    if (ro->conf.timed) {
+        kvs_router_timed(ro, rq, now);
+    }
+
+    if (ro->conf.usage || ro->conf.timed) {
         kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
         rq->awaited = 0;
     }
@@ -674,11 +737,11 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
         ro->extra[rq->replica].prefilling--;
     }
 
-    if (ro->conf.usage) {
+    if (ro->conf.usage || ro->conf.timed) {
         kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
         rq->awaited = 0;
 
-        if (ok && rq->started && rq->units) {
+        if (ro->conf.usage && ok && rq->started && rq->units) {
             kvs_router_settle(ro, rq, now);
         }
     }

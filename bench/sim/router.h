@@ -45,6 +45,7 @@ struct kvs_router_conf_s {
     unsigned             replies:1;  /* replies are learned too */
     unsigned             flush:1;    /* restarts are told of */
     unsigned             usage:1;    /* replies tell what was cached */
+    unsigned             timed:1;    /* they do not: first tokens are timed */
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */

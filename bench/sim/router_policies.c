@@ -7,8 +7,10 @@
 
 /* capacities: what the engine reports is held for a quarter longer */
 
+/* engines tell nothing: only their first tokens are timed */
+
 static const kvs_router_conf_t  kvs_conf_kv_cache = {
-    .policy = KVR_POLICY_KV_CACHE
+    .policy = KVR_POLICY_KV_CACHE, .timed = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_reported = {

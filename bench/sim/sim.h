@@ -92,6 +92,8 @@ struct kvs_request_s {
     uint32_t          age;          /* of the deepest */
     uint64_t          clock;
     uint64_t          awaited;
+    uint64_t          timed;
+    double            given;        /* s, to this replica */
     unsigned          young:1;
     unsigned          taught:1;
 };

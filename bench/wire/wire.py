@@ -16,8 +16,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, BIN, Nginx, cpu, load, median, memory,
-                     save, start, stop, upstream)
+from harness import (BUILD, FULL, BIN, Nginx, cpu, load, load_end, load_start,
+                     median, memory, save, start, stop, upstream)
 
 DIR = os.path.join(BUILD, 'bench')
 
@@ -35,6 +35,12 @@ STREAMS = [('plain', {'location': 'kvroute_learn_reply off;'}),
                               "$kvroute_cached_tokens "
                               "$kvroute_completion_tokens';",
                       'log': '/dev/null tokens'})]
+
+# what needs no prompt: with a single peer nothing is to be chosen
+
+UNPARSED = [('one peer', {}, 1),
+            ('least_request',
+             {'policy': 'kvroute least_request zone=bench'}, 4)]
 
 first = 1
 
@@ -75,6 +81,44 @@ def pairs(a, b, size, n, kind='code', unique=0, count=PAIRS, **kw):
         ratio.append(y / x)
 
     return median(plain), median(added), median(ratio)
+
+
+def together(a, b, streams, chunks, count):
+    """Medians, as above, of two that work at the same time, so that what the
+    machine does otherwise befalls both; and how sure the ratio is."""
+    global first
+
+    plain, added, ratio = [], [], []
+    target = '/v1/chat/completions?chunks=%d&us=1000' % chunks
+    n = streams * chunks
+
+    for i in range(count + 1):
+        pair = (b, a) if i % 2 else (a, b)
+        before = [cpu(x.pid) for x in pair]
+        clients = [load_start(port=x.port, size=2048, requests=streams,
+                              conns=streams, target=target, first=first)
+                   for x in pair]
+        first += streams
+
+        for c in clients:
+            if load_end(c)['errors']:
+                raise SystemExit('a stream failed')
+
+        spent = [(cpu(x.pid) - y) / n * 1e6 for x, y in zip(pair, before)]
+        x, y = reversed(spent) if i % 2 else spent
+
+        # the first time warms up
+
+        if i:
+            plain.append(x)
+            added.append(y - x)
+            ratio.append(y / x)
+
+    ratio.sort()
+    quarters = ratio[(3 * count) // 4] - ratio[count // 4]
+
+    return (median(plain), median(added), median(ratio),
+            quarters / 1.35 * 1.25 / count ** 0.5)
 
 
 def cpu_part(results):
@@ -145,9 +189,7 @@ def one_part(results):
     engines = upstream(4)
     results['unparsed_ratio'] = {}
 
-    for name, kw, n in (('one peer', {}, 1),
-                        ('least_request',
-                         {'policy': 'kvroute least_request zone=bench'}, 4)):
+    for name, kw, n in UNPARSED:
         a = Nginx(engines[:n], True)
         b = Nginx(engines[:n], False, **kw)
         r = pairs(a, b, 32768, 600)
@@ -177,18 +219,24 @@ def streams_part(results):
     """2,000 events a reply, one each millisecond, sixteen replies at once."""
     engines = upstream(4)
     ratios = results['stream_chunk_ratio'] = {}
-    target = '/v1/chat/completions?chunks=2000&us=1000'
+    sure = results['stream_chunk_error'] = {}
+    count = 31 if FULL else 15
 
-    print('streams of 2,000 chunks, us of CPU a chunk')
+    print('streams of 2,000 chunks, us of CPU a chunk with the kernel\'s part; '
+          'two at a time')
 
-    for what, kw in STREAMS:
+    for what, kw in [('twice', None)] + STREAMS:
         a = Nginx(engines, True)
-        b = Nginx(engines, False, **kw)
-        r = pairs(a, b, 2048, 16, target=target, conns=16,
-                  count=9 if FULL else 7)
-        ratios[what] = r[2]
-        print('%-24s %10.3f %10.3f %8.3f'
-              % (what, r[0] / 2000, r[1] / 2000, r[2]), flush=True)
+        b = Nginx(engines, kw is None, **(kw or {}))
+        r = together(a, b, 8, 2000, count)
+        print('%-24s %10.3f %10.3f %8.3f +- %.3f' % ((what,) + r), flush=True)
+
+        if kw is None:
+            results['stream_chunk_control'] = r[2]
+        else:
+            ratios[what] = r[2]
+
+        sure[what] = r[3]
         a.stop()
         b.stop()
 
@@ -228,43 +276,37 @@ def count_part(results):
     engines = upstream(4)
     found = results['instructions'] = {}
 
-    def instructions(plain, size, n, unique, conf={}, **kw):
-        with tempfile.TemporaryDirectory() as tmp:
-            x = Nginx(engines, plain, **conf,
-                      prefix=('valgrind', '-q', '--tool=callgrind',
-                              '--callgrind-out-file=%s/out' % tmp))
-            load(port=x.port, requests=n, size=size, unique=unique, conns=1,
-                 **kw)
-            x.stop()
-
-            with open(tmp + '/out') as f:
-                return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
-                                     re.M)[1])
-
     print('instructions of nginx a request (callgrind, without the kernel)')
 
     for name, size, n in SIZES:
         n = max(n // 20, 8)
         found[name] = {}
 
-        def slope(plain, unique):
-            few = instructions(plain, size, 4, unique)
-            return (instructions(plain, size, n + 4, unique) - few) / n
-
         # to nginx itself one body is as good as another
 
-        v = slope(True, 0)
+        v = slope(engines, True, size, n)
 
         for what, unique in (('repeated', 0), ('unique', 1)):
-            found[name][what] = {'plain': v, 'added': slope(False, unique) - v}
-            print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v,
-                                           found[name][what]['added']),
+            x = slope(engines, False, size, n, unique) - v
+            found[name][what] = {'plain': v, 'added': x}
+            print('%-24s %10.0f %10.0f' % ('%s %s' % (name, what), v, x),
                   flush=True)
+
+    # where no prompt is needed
+
+    ratios = results['unparsed_instruction_ratio'] = {}
+
+    for name, conf, n in UNPARSED:
+        v = slope(engines[:n], True, 32768, 30)
+        x = slope(engines[:n], False, 32768, 30, conf=conf)
+        ratios[name] = x / v
+        print('%-24s %10.0f %10.0f %8.3f' % ('32k ' + name, v, x - v, x / v),
+              flush=True)
 
     # slowly, or several come at once and nginx has less to do for each
 
-    def chunk(plain, **kw):
-        few, many = (instructions(plain, 2048, 1, 0, conf=kw,
+    def chunk(plain, conf={}):
+        few, many = (instructions(engines, plain, 2048, 1, conf=conf,
                                   target='/v1/chat/completions?us=4000'
                                          '&chunks=%d' % n)
                      for n in (50, 350))
@@ -272,11 +314,33 @@ def count_part(results):
 
     v = chunk(True)
     found['chunk'] = {'plain': v}
+    ratios = results['stream_chunk_instruction_ratio'] = {}
 
     for what, kw in STREAMS:
-        found['chunk'][what] = chunk(False, **kw) - v
-        print('%-24s %10.0f %10.0f' % ('a chunk of a stream, ' + what, v,
-                                       found['chunk'][what]), flush=True)
+        x = chunk(False, kw)
+        found['chunk'][what] = x - v
+        ratios[what] = x / v
+        print('%-24s %10.0f %10.0f %8.3f' % ('a chunk of a stream, ' + what, v,
+                                             x - v, x / v), flush=True)
+
+
+def instructions(engines, plain, size, n, unique=0, conf={}, **kw):
+    """All that nginx executes for n requests, its start too."""
+    with tempfile.TemporaryDirectory() as tmp:
+        x = Nginx(engines, plain, **conf,
+                  prefix=('valgrind', '-q', '--tool=callgrind',
+                          '--callgrind-out-file=%s/out' % tmp))
+        load(port=x.port, requests=n, size=size, unique=unique, conns=1, **kw)
+        x.stop()
+
+        with open(tmp + '/out') as f:
+            return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
+                                 re.M)[1])
+
+
+def slope(engines, plain, size, n, unique=0, conf={}):
+    few = instructions(engines, plain, size, 4, unique, conf)
+    return (instructions(engines, plain, size, n + 4, unique, conf) - few) / n
 
 
 def plots(results):

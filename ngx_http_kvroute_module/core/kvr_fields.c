@@ -97,7 +97,7 @@ kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     n = 0;
     rc = kvr_json_integer(&ctx->walk.json, &n);
-    ctx->limit[key->arg] = kvr_max(n, 0);
+    kvr_prompt_set_limit(ctx, key->arg, kvr_max(n, 0));
 
     return rc == KVR_DECLINED ? KVR_OK : rc;
 }
@@ -111,7 +111,7 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_json_t  *j;
 
     j = &ctx->walk.json;
-    ctx->limit[key->arg] = 0;
+    kvr_prompt_set_limit(ctx, key->arg, 0);
 
     if (kvr_json_peek(j) != '{') {
         return kvr_json_skip(j);
@@ -146,7 +146,15 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 int
 kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    return kvr_walk_digest(&ctx->walk, &ctx->root[key->arg], NULL);
+    int       rc;
+    uint64_t  digest;
+
+    digest = 0;
+    rc = kvr_walk_digest(&ctx->walk, &digest, NULL);
+
+    kvr_prompt_set_root(ctx, key->arg, digest);
+
+    return rc;
 }
 
 
@@ -162,8 +170,8 @@ kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     rc = kvr_walk_word(&ctx->walk, word, sizeof(word), &len);
 
-    ctx->root[KVR_ROOT_TOOL_CHOICE] = (len == 4
-                                       && memcmp(word, "none", 4) == 0);
+    kvr_prompt_set_root(ctx, KVR_ROOT_TOOL_CHOICE,
+                        len == 4 && memcmp(word, "none", 4) == 0);
 
     return rc;
 }

@@ -8,12 +8,13 @@
 
 
 #define KVR_HORIZON_FULL   64        /* observations of a class: then halved */
-#define KVR_HORIZON_WORTH  2         /* of one delivered, in losses */
 
 #define kvr_horizon_delivered(x)  ((int32_t) ((x) & 0xffff))
 #define kvr_horizon_lost(x)       ((int32_t) ((x) >> 16))
 
 
+static int32_t kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class);
+static int32_t kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at);
 static uint32_t kvr_horizon_class(uint32_t age);
 static uint32_t kvr_horizon_age(uint32_t class);
 
@@ -36,40 +37,102 @@ kvr_horizon_note(kvr_horizon_t *h, uint32_t age, int delivered)
 }
 
 
-/*
- * The class at which to divide: below it are, as far as can be, those that were
- * delivered, from it on those that were lost.  Of equal ones the last.
- */
 uint32_t
 kvr_horizon_get(const kvr_horizon_t *h)
 {
-    int32_t   sum, best, worth;
-    uint32_t  i, x, at;
+    int32_t   best;
+    uint32_t  at;
 
-    sum = 0;
-    best = 0;
-    at = 0;
-
-    for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
-        x = kvr_get(&h->seen[i]);
-
-        worth = KVR_HORIZON_WORTH * kvr_horizon_delivered(x)
-                - kvr_horizon_lost(x);
-        sum += worth;
-
-        if (sum >= best) {
-            best = sum;
-            at = i + 1;
-        }
-    }
+    best = kvr_horizon_best(h, &at);
 
     /* nothing was delivered; or what was lost from there on may be chance */
 
-    if (best == 0 || best - sum < KVR_HORIZON_ENOUGH) {
+    if (best == 0
+        || best - kvr_horizon_worth(h, KVR_HORIZON_CLASSES)
+           < KVR_HORIZON_ENOUGH)
+    {
         return 0;
     }
 
     return kvr_horizon_age(at);
+}
+
+
+/* 64 peers at KVR_HORIZON_FULL each do not run over */
+void
+kvr_horizon_add(kvr_horizon_t *sum, const kvr_horizon_t *h)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
+        kvr_set(&sum->seen[i], kvr_get(&sum->seen[i]) + kvr_get(&h->seen[i]));
+    }
+}
+
+
+uint32_t
+kvr_horizon_among(const kvr_horizon_t *h, const kvr_horizon_t *sum)
+{
+    int32_t   best;
+    uint32_t  age, at;
+
+    age = kvr_horizon_get(sum);
+    best = kvr_horizon_best(h, &at);
+
+    if (age == 0
+        || best - kvr_horizon_worth(h, kvr_horizon_class(age))
+           >= KVR_HORIZON_ENOUGH)
+    {
+        return kvr_horizon_get(h);
+    }
+
+    return age;
+}
+
+
+/* what was delivered before a class, less what was lost */
+static int32_t
+kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class)
+{
+    int32_t   sum;
+    uint32_t  i, x;
+
+    sum = 0;
+
+    for (i = 0; i < class; i++) {
+        x = kvr_get(&h->seen[i]);
+        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
+    }
+
+    return sum;
+}
+
+
+/*
+ * The class at which to divide: below it are, as far as can be, those that were
+ * delivered, from it on those that were lost.  Of equal ones the last.
+ */
+static int32_t
+kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at)
+{
+    int32_t   sum, best;
+    uint32_t  i, x;
+
+    sum = 0;
+    best = 0;
+    *at = 0;
+
+    for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
+        x = kvr_get(&h->seen[i]);
+        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
+
+        if (sum >= best) {
+            best = sum;
+            *at = i + 1;
+        }
+    }
+
+    return best;
 }
 
 

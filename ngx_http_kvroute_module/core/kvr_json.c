@@ -5,10 +5,12 @@
 
 
 #include "kvr_json.h"
+#include "kvr_scan.h"
 #include "kvr_text.h"
 
 
 static int kvr_json_byte(kvr_json_t *j);
+static const uint8_t *kvr_json_scalar(const uint8_t *p, const uint8_t *e);
 static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
 static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
 
@@ -133,7 +135,6 @@ int
 kvr_json_key(kvr_json_t *j, int *first)
 {
     int             c;
-    size_t          n;
     const uint8_t  *p, *e;
 
     c = kvr_json_peek(j);
@@ -162,20 +163,13 @@ kvr_json_key(kvr_json_t *j, int *first)
     /* nearly always the key lies in the window and has no escapes */
 
     p = j->p + 1;
-    e = kvr_min(j->e, p + KVR_JSON_KEY_LEN);
+    e = kvr_scan_text(p, kvr_min(j->e, p + KVR_JSON_KEY_LEN));
 
-    for (n = 0; p + n < e; n++) {
-
-        if (p[n] == '"') {
-            j->key = p;
-            j->key_len = n;
-            j->p = p + n + 1;
-            goto colon;
-        }
-
-        if (p[n] == '\\') {
-            break;
-        }
+    if (kvr_likely(e < j->e && *e == '"')) {
+        j->key = p;
+        j->key_len = (size_t) (e - p);
+        j->p = e + 1;
+        goto colon;
     }
 
     c = kvr_json_string(j, j->key_buf, KVR_JSON_KEY_LEN, &j->key_len);
@@ -247,9 +241,10 @@ kvr_json_item(kvr_json_t *j, int *first)
 int
 kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 {
-    int      c;
-    size_t   i, n;
-    uint8_t  buf[8];
+    int             c;
+    size_t          i, n;
+    uint8_t         buf[8];
+    const uint8_t  *p;
 
     *len = 0;
 
@@ -260,6 +255,17 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
     }
 
     j->p++;
+
+    /* nearly always it lies in the window and has no escapes */
+
+    p = kvr_scan_text(j->p, j->e);
+
+    if (kvr_likely(p < j->e && *p == '"')) {
+        *len = (size_t) (p - j->p);
+        memcpy(dst, j->p, kvr_min(*len, size));
+        j->p = p + 1;
+        return KVR_OK;
+    }
 
     for ( ;; ) {
         c = kvr_json_byte(j);
@@ -516,7 +522,13 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
         if (c >= '0' && c <= '9') {
             if (!dot) {
                 d = c - '0';
-                v = v <= (INT64_MAX - d) / 10 ? v * 10 + d : INT64_MAX;
+
+                if (kvr_likely(v < INT64_MAX / 10)) {
+                    v = v * 10 + d;
+
+                } else {
+                    v = v <= (INT64_MAX - d) / 10 ? v * 10 + d : INT64_MAX;
+                }
             }
 
         } else if (c == '.') {
@@ -589,12 +601,64 @@ kvr_json_skip(kvr_json_t *j)
 }
 
 
+/* the end of a number or literal that lies in the window with what ends it */
+static const uint8_t *
+kvr_json_scalar(const uint8_t *p, const uint8_t *e)
+{
+    if (e - p < 8) {
+        return NULL;
+    }
+
+    switch (*p) {
+
+    case 't':
+        p = memcmp(p, "true", 4) ? NULL : p + 4;
+        break;
+
+    case 'n':
+        p = memcmp(p, "null", 4) ? NULL : p + 4;
+        break;
+
+    case 'f':
+        p = memcmp(p, "false", 5) ? NULL : p + 5;
+        break;
+
+    default:
+
+        if (*p != '-' && (*p < '0' || *p > '9')) {
+            return NULL;
+        }
+
+        while (p < e
+               && ((*p >= '0' && *p <= '9') || *p == '.' || *p == '-'
+                   || *p == '+' || *p == 'e' || *p == 'E'))
+        {
+            p++;
+        }
+    }
+
+    if (p && p < e && (*p == ',' || *p == '}' || *p == ']' || *p <= ' ')) {
+        return p;
+    }
+
+    return NULL;
+}
+
+
 int
 kvr_json_skip_scalar(kvr_json_t *j)
 {
-    int       c, number;
-    size_t    n;
-    uint8_t   word[6];
+    int             c, number;
+    size_t          n;
+    uint8_t         word[6];
+    const uint8_t  *p;
+
+    p = kvr_json_scalar(j->p, j->e);
+
+    if (kvr_likely(p != NULL)) {
+        j->p = p;
+        return KVR_OK;
+    }
 
     n = 0;
     number = 1;

@@ -277,6 +277,14 @@ kvr_load_change(uint64_t word, int32_t active, int64_t pending)
     a = (int64_t) (word >> KVR_LOAD_BYTES_BITS) + active;
     p = (int64_t) (word & KVR_LOAD_BYTES_MASK) + pending;
 
+    /* as it nearly always is */
+
+    if (kvr_likely((uint64_t) a < 1U << (64 - KVR_LOAD_BYTES_BITS)
+                   && (uint64_t) p <= KVR_LOAD_BYTES_MASK))
+    {
+        return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
+    }
+
     a = kvr_min(kvr_max(a, 0), (1 << (64 - KVR_LOAD_BYTES_BITS)) - 1);
     p = kvr_min(kvr_max(p, 0), (int64_t) KVR_LOAD_BYTES_MASK);
 

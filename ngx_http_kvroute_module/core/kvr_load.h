@@ -137,27 +137,58 @@ kvr_load_split(uint64_t word)
 }
 
 
+/* where the rows are, for who asks for many columns */
+typedef struct {
+    _Atomic uint64_t  *word;     /* of column 0 */
+    uint32_t           stride;
+    uint32_t           high;     /* rows */
+} kvr_load_view_t;
+
+
+static inline kvr_load_view_t
+kvr_load_view(kvr_load_t *load)
+{
+    kvr_load_view_t  view;
+
+    view.word = kvr_load_words(load, 0);
+    view.stride = load->stride;
+    view.high = kvr_get(&load->high);
+
+    return view;
+}
+
+
 /* sums up a column: here, as it is asked for each peer in each decision */
 static inline kvr_load_sum_t
-kvr_load_get(kvr_load_t *load, uint32_t column)
+kvr_load_seen(const kvr_load_view_t *view, uint32_t column)
 {
-    uint32_t           n, high;
+    uint32_t           n;
     kvr_load_sum_t     sum, part;
     _Atomic uint64_t  *word;
 
     sum.active = 0;
     sum.pending = 0;
 
-    word = kvr_load_words(load, 0) + column;
-    high = kvr_get(&load->high);
+    word = view->word + column;
 
-    for (n = 0; n < high; n++, word += load->stride) {
+    for (n = view->high; n; n--, word += view->stride) {
         part = kvr_load_split(kvr_get(word));
         sum.active += part.active;
         sum.pending += part.pending;
     }
 
     return sum;
+}
+
+
+static inline kvr_load_sum_t
+kvr_load_get(kvr_load_t *load, uint32_t column)
+{
+    kvr_load_view_t  view;
+
+    view = kvr_load_view(load);
+
+    return kvr_load_seen(&view, column);
 }
 
 

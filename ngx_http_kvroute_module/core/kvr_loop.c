@@ -76,7 +76,7 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_add(&l->delivered, (uint64_t) cached);
     kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
 
-    horizon = r->reported ? 0 : kvr_loop_horizon(l);
+    horizon = r->reported ? 0 : kvr_horizon_get(&l->horizon);
 
     if (r->taught && !r->young) {
         kvr_horizon_note(&l->horizon, r->age, delivered + margin >= r->taught);
@@ -154,6 +154,20 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_add(&l->by_usage, 1);
 
     return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
+}
+
+
+int
+kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held)
+{
+    if (kvr_get(&l->told)) {
+        return 0;
+    }
+
+    kvr_add(held ? &l->timed_held : &l->timed_lost, 1);
+    kvr_horizon_note(&l->horizon, age, held);
+
+    return 1;
 }
 
 
@@ -275,7 +289,7 @@ kvr_loop_factor(const kvr_loop_t *l)
 
 
 uint32_t
-kvr_loop_horizon(const kvr_loop_t *l)
+kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum)
 {
-    return kvr_horizon_get(&l->horizon);
+    return kvr_horizon_among(&l->horizon, sum);
 }

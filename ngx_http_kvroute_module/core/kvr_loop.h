@@ -46,6 +46,9 @@ typedef struct {
     _Atomic uint64_t   completion;
     _Atomic uint64_t   missed;       /* responses below half */
 
+    _Atomic uint64_t   timed_held;   /* by the time of the first token */
+    _Atomic uint64_t   timed_lost;
+
     _Atomic uint64_t   by_usage;     /* times it was found to have forgotten */
     _Atomic uint64_t   by_probe;
 
@@ -95,6 +98,13 @@ int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock);
 
 /*
+ * The time of a first token told that what the peer had been taught, of this
+ * age, was held or not.  Counts only while its responses tell nothing; returns
+ * whether it did.
+ */
+int kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held);
+
+/*
  * A lesson is given of which the peer's answer is awaited: its chain is new
  * from this entry on.  Returns what kvr_loop_answered() wants to know.
  */
@@ -111,8 +121,11 @@ void kvr_loop_restart(kvr_loop_t *l);
 double kvr_loop_bytes(const kvr_loop_t *l);
 double kvr_loop_factor(const kvr_loop_t *l);
 
-/* what its cache holds, in units, if it did not tell; 0: not known */
-uint32_t kvr_loop_horizon(const kvr_loop_t *l);
+/*
+ * What its cache holds, in units, if it did not tell; 0: not known.  sum: what
+ * was seen of all that are likely to be alike, by kvr_horizon_add().
+ */
+uint32_t kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum);
 
 
 #endif /* _KVR_LOOP_H_INCLUDED_ */

@@ -10,6 +10,9 @@
 /* bytes to be had to read a message quickly */
 #define KVR_MESSAGE_QUICK  64
 
+/* the longest role that is read so, and more */
+#define KVR_MESSAGE_ROLE   16
+
 
 static int kvr_message_read(kvr_walk_t *w);
 static int kvr_message_quick(kvr_walk_t *w);
@@ -164,6 +167,7 @@ kvr_message_quick(kvr_walk_t *w)
 {
     int             rc;
     size_t          n;
+    uint8_t        *dst;
     kvr_json_t     *j;
     kvr_block_t    *b;
     const uint8_t  *p, *role;
@@ -217,7 +221,21 @@ kvr_message_quick(kvr_walk_t *w)
         return KVR_DECLINED;
     }
 
-    kvr_message_head(w, (const char *) role, n);
+    if (kvr_likely(b->fill + n + 2 < KVR_BLOCK)) {
+
+        /* more than the role is here, and there is room for more */
+
+        dst = &b->stage[b->cur][b->fill];
+
+        dst[0] = KVR_MESSAGE_START;
+        memcpy(dst + 1, role, KVR_MESSAGE_ROLE);
+        dst[1 + n] = KVR_MESSAGE_HEAD_END;
+
+        b->fill += (uint32_t) n + 2;
+
+    } else {
+        kvr_message_head(w, (const char *) role, n);
+    }
 
     w->head = 1;
     w->drop = 0;

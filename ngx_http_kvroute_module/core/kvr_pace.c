@@ -10,13 +10,19 @@
 /* bytes that take longer to compute than the rest of a request */
 #define KVR_PACE_RATE_MIN  8192
 
+/* samples after which a rate moves down as slowly as it does in the long run */
+#define KVR_PACE_NEW       32
+
+/* a window that has just begun: of a second, in 1/1000000 of all of it */
+#define KVR_PACE_BEGUN     (1000000 * 1000 / KVR_PACE_WINDOW)
+
 /* the largest prompt is forgotten by a part of it with each one */
 #define KVR_PACE_FADE      16
 
 
 static uint64_t kvr_pace_average(uint64_t average, uint64_t value,
     uint32_t gap);
-static uint32_t kvr_pace_since(_Atomic uint32_t *moment, uint64_t now);
+static uint32_t kvr_pace_since(_Atomic uint64_t *moment, uint64_t now);
 
 
 void
@@ -26,11 +32,15 @@ kvr_pace_reset(kvr_pace_t *p)
     kvr_set(&p->moved, 0);
     kvr_set(&p->largest, 0);
     kvr_set(&p->active, 0);
+    kvr_set(&p->samples, 0);
+    kvr_set(&p->looks, 0);
     kvr_set(&p->given, 0);
     kvr_set(&p->ended, 0);
     kvr_set(&p->bytes, 0);
     kvr_set(&p->ends, 0);
     kvr_set(&p->time, 0);
+    kvr_set(&p->given_full, 0);
+    kvr_set(&p->ended_full, 0);
 }
 
 
@@ -38,12 +48,19 @@ uint64_t
 kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
 {
     uint32_t  gap, largest;
+    uint64_t  left;
 
     if (pending == 0) {
-        kvr_set(&p->moved, (uint32_t) now);
+        kvr_set(&p->moved, now);
     }
 
     largest = kvr_get(&p->largest);
+
+    /* of the one under way half is done, while no rate says how much */
+
+    left = kvr_get(&p->rate) ? kvr_pace_left(p, pending, now)
+                             : pending - kvr_min(pending, largest) / 2;
+
     largest -= largest / KVR_PACE_FADE;
 
     kvr_set(&p->largest, (uint32_t) kvr_max(largest,
@@ -53,18 +70,24 @@ kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
 
     kvr_set(&p->bytes, kvr_pace_average(kvr_get(&p->bytes), 1000 * bytes,
                                         gap));
-    kvr_set(&p->given, (uint32_t) now);
+    kvr_set(&p->given_full, kvr_pace_average(kvr_get(&p->given_full),
+                                             1000000ULL * gap, gap));
+    kvr_set(&p->given, now);
 
-    return kvr_pace_left(p, pending, now) + bytes;
+    if (kvr_get(&p->ended) == 0) {
+        kvr_set(&p->ended, now);
+    }
+
+    return left + bytes;
 }
 
 
 void
 kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
 {
-    uint32_t  rate, sample;
+    uint32_t  rate, sample, n;
 
-    kvr_set(&p->moved, (uint32_t) now);
+    kvr_set(&p->moved, now);
 
     if (left < KVR_PACE_RATE_MIN) {
         return;
@@ -74,12 +97,17 @@ kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
 
     sample = (uint32_t) left;
     rate = kvr_get(&p->rate);
+    n = kvr_get(&p->samples);
 
     if (rate == 0 || sample > rate) {
         rate = rate ? rate + (sample - rate) / 8 : sample;
 
     } else {
-        rate -= (rate - sample) / 64;
+        rate -= (rate - sample) / (n < KVR_PACE_NEW ? 8 : 64);
+    }
+
+    if (n < KVR_PACE_NEW) {
+        kvr_set(&p->samples, n + 1);
     }
 
     kvr_set(&p->rate, kvr_max(rate, 1));
@@ -98,20 +126,25 @@ kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now)
     kvr_set(&p->time, kvr_pace_average(kvr_get(&p->time),
                                        1000000 * kvr_min(ms, INT32_MAX),
                                        gap));
-    kvr_set(&p->ended, (uint32_t) now);
+    kvr_set(&p->ended_full, kvr_pace_average(kvr_get(&p->ended_full),
+                                             1000000ULL * gap, gap));
+    kvr_set(&p->ended, now);
 }
 
 
 void
 kvr_pace_sample(kvr_pace_t *p, uint32_t active)
 {
+    uint32_t  n;
     uint64_t  mean;
 
-    mean = kvr_get(&p->active) * (uint64_t) (KVR_PACE_WINDOW - 1000)
-           + 1000ULL * 1000 * active;
+    /* of all of them, until they are a window full */
 
-    mean /= KVR_PACE_WINDOW;
+    n = kvr_min(kvr_get(&p->looks) + 1, KVR_PACE_WINDOW / 1000);
 
+    mean = (kvr_get(&p->active) * (uint64_t) (n - 1) + 1000ULL * active) / n;
+
+    kvr_set(&p->looks, n);
     kvr_set(&p->active, (uint32_t) kvr_min(mean, UINT32_MAX));
 }
 
@@ -144,7 +177,21 @@ kvr_pace_full(kvr_pace_t *p, uint64_t target, uint64_t pending, uint64_t now)
 void
 kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
 {
-    double  bytes, ends, time;
+    double    bytes, ends, time, given, ended;
+    uint32_t  gap;
+
+    gap = kvr_pace_since(&p->given, now);
+    given = (double) kvr_pace_average(kvr_get(&p->given_full),
+                                      1000000ULL * gap, gap);
+
+    gap = kvr_pace_since(&p->ended, now);
+    ended = (double) kvr_pace_average(kvr_get(&p->ended_full),
+                                      1000000ULL * gap, gap);
+
+    /* the part of a window that there has been yet */
+
+    given = kvr_max(given, KVR_PACE_BEGUN) / 1000000;
+    ended = kvr_max(ended, KVR_PACE_BEGUN) / 1000000;
 
     bytes = (double) kvr_pace_average(kvr_get(&p->bytes), 0,
                                       kvr_pace_since(&p->given, now));
@@ -152,6 +199,10 @@ kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
                                      kvr_pace_since(&p->ended, now));
     time = (double) kvr_pace_average(kvr_get(&p->time), 0,
                                      kvr_pace_since(&p->ended, now));
+
+    bytes /= given;
+    ends /= ended;
+    time /= ended;
 
     load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PACE_RATE;
     load->utilization = load->rate > 0 ? bytes / load->rate : 0;
@@ -174,13 +225,17 @@ kvr_pace_average(uint64_t average, uint64_t value, uint32_t gap)
 }
 
 
-/* ms since; clocks of processes differ a little, and it may be to come */
+/*
+ * ms since, 0 if it never was; clocks of processes differ a little, and it may
+ * be to come
+ */
 static uint32_t
-kvr_pace_since(_Atomic uint32_t *moment, uint64_t now)
+kvr_pace_since(_Atomic uint64_t *moment, uint64_t now)
 {
-    int32_t  since;
+    uint64_t  then;
 
-    since = (int32_t) ((uint32_t) now - kvr_get(moment));
+    then = kvr_get(moment);
 
-    return (uint32_t) kvr_max(since, 0);
+    return then && now > then ? (uint32_t) kvr_min(now - then, UINT32_MAX)
+                              : 0;
 }

@@ -19,14 +19,16 @@
  * go on.
  *
  * The load of the last KVR_PACE_WINDOW is kept in three averages that fade:
- * bytes given, requests ended, and the time that those took.  Bytes over the
+ * bytes given, requests ended, and the time that those took.  How much of a
+ * window there has been is kept as well, or a peer would seem to have little to
+ * do for a minute after its start.  Bytes over the
  * rate are the utilisation, 1 at the knee if prefill is what it has least of.
  * By Little's law requests a second times seconds are the requests in flight;
  * they are also looked at once a second: if the two differ for long, something
  * is counted that is not there.
  *
  * Words stand for themselves; processes that write at the same time may lose an
- * observation.  Times are in ms, and may wrap.
+ * observation.  Times are in ms from any moment but their own; 0 is never.
  */
 
 
@@ -39,15 +41,19 @@
 
 typedef struct {
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
-    _Atomic uint32_t   moved;        /* when a prefill began or ended last */
+    _Atomic uint32_t   samples;      /* of it, the first ones */
     _Atomic uint32_t   largest;      /* prompt of late, bytes */
     _Atomic uint32_t   active;       /* mean of what was seen, 1/1000 */
+    _Atomic uint32_t   looks;        /* at it, the first ones */
 
-    _Atomic uint32_t   given;        /* when it was given work last */
-    _Atomic uint32_t   ended;        /* when a request ended last */
+    _Atomic uint64_t   moved;        /* when a prefill began or ended last */
+    _Atomic uint64_t   given;        /* when it was given work last */
+    _Atomic uint64_t   ended;        /* when a request ended last */
     _Atomic uint64_t   bytes;        /* a second */
     _Atomic uint64_t   ends;         /* 1/1000000 a second */
     _Atomic uint64_t   time;         /* of those, 1/1000000 s a second */
+    _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
+    _Atomic uint64_t   ended_full;   /* likewise, of ends and time */
 } kvr_pace_t;
 
 
@@ -74,7 +80,8 @@ uint64_t kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending,
 /*
  * Tells that a prompt had its first event ms after it was given, with so many
  * bytes left then, its own included.  The rate kept is near the upper end of
- * what is seen: small prompts take longer than their bytes.
+ * what is seen: small prompts take longer than their bytes.  It comes down
+ * faster while it is new.
  */
 void kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now);
 

@@ -140,13 +140,13 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.prompt = KVR_SECTIONS;
     ctx.embedding = 0;
 
-    memset(ctx.section, 0, sizeof(ctx.section));
+    ctx.sections = 0;
+    ctx.roots = 0;
+    ctx.limits = 0;
 
     if (conf->chunks) {
         conf->chunks->n = 0;
     }
-    memset(ctx.root, 0, sizeof(ctx.root));
-    memset(ctx.limit, 0, sizeof(ctx.limit));
 
     kvr_prompt_path(&ctx);
 
@@ -266,7 +266,7 @@ kvr_prompt_path(kvr_prompt_ctx_t *ctx)
         /* void */
     }
 
-    if (n == 0) {
+    if (n == 0 || n == ctx->conf->path_len) {
         return;
     }
 
@@ -276,8 +276,8 @@ kvr_prompt_path(kvr_prompt_ctx_t *ctx)
     for (i = 0; i < sizeof(embeddings) / sizeof(embeddings[0]); i++) {
         n = embeddings[i].len;
 
-        if (len >= n
-            && p[1] == (uint8_t) embeddings[i].name[1]
+        if (p[1] == (uint8_t) embeddings[i].name[1]
+            && len >= n
             && memcmp(p, embeddings[i].name, n) == 0)
         {
             ctx->embedding = 1;
@@ -314,6 +314,7 @@ static void
 kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 {
     int            i;
+    uint32_t       set;
     kvr_prompt_t  *pr;
 
     pr = ctx->pr;
@@ -322,8 +323,8 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
         kvr_prompt_path_model(ctx);
     }
 
-    for (i = 0; i < KVR_LIMITS && pr->max_tokens == 0; i++) {
-        pr->max_tokens = ctx->limit[i];
+    for (set = ctx->limits; set && pr->max_tokens == 0; set &= set - 1) {
+        pr->max_tokens = ctx->limit[__builtin_ctz(set)];
     }
 
     if (ctx->embedding) {
@@ -331,7 +332,9 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
         return;
     }
 
-    for (i = KVR_SECTION_TOKEN_IDS; i < KVR_SECTIONS; i++) {
+    for (set = ctx->sections >> KVR_SECTION_TOKEN_IDS; set; set &= set - 1) {
+
+        i = KVR_SECTION_TOKEN_IDS + __builtin_ctz(set);
 
         if (ctx->section[i].shape == KVR_PROMPT_NONE) {
             continue;
@@ -347,11 +350,11 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 static void
 kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 {
-    size_t          i, unit, left;
-    uint32_t        k;
+    size_t          unit, left;
+    uint32_t        i, k, set;
     uint64_t        h, pos, *digest, *last;
     kvr_prompt_t   *pr;
-    kvr_section_t  *s, *end;
+    kvr_section_t  *s;
 
     pr = ctx->pr;
 
@@ -361,7 +364,9 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
     pr->model_root = h;
 
-    for (i = 0; i < KVR_ROOT_VALUES; i++) {
+    for (set = ctx->roots; set; set &= set - 1) {
+        i = (uint32_t) __builtin_ctz(set);
+
         if (ctx->root[i]) {
             h = kvr_mix(kvr_mix(h, i), ctx->root[i]);
         }
@@ -383,11 +388,12 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     k = 0;
     left = kvr_chain_depth(0) * unit;
 
-    for (s = ctx->section, end = s + KVR_SECTIONS; s < end; s++) {
+    for (set = ctx->sections; set; set &= set - 1) {
 
-        if (s - ctx->section >= KVR_SECTION_TOKEN_IDS
-            && s - ctx->section != ctx->prompt)
-        {
+        i = (uint32_t) __builtin_ctz(set);
+        s = &ctx->section[i];
+
+        if (i >= KVR_SECTION_TOKEN_IDS && i != (uint32_t) ctx->prompt) {
             continue;
         }
 

@@ -95,13 +95,22 @@ typedef struct {
     kvr_walk_t           walk;
     kvr_prompt_t        *pr;
     const kvr_prompt_conf_t  *conf;
+
+    uint32_t             sections;   /* which were met, by bits */
+    uint32_t             roots;
+    uint32_t             limits;
+
     kvr_section_t        section[KVR_SECTIONS];
     uint64_t             root[KVR_ROOT_VALUES];
     int64_t              limit[KVR_LIMITS];
+
     int                  prompt; /* the section that is taken */
     unsigned             embedding:1;
 } kvr_prompt_ctx_t;
 
+
+_Static_assert(KVR_SECTIONS < 32 && KVR_ROOT_VALUES < 32 && KVR_LIMITS < 32,
+               "kvr_prompt_ctx_t");
 
 typedef struct kvr_prompt_key_s  kvr_prompt_key_t;
 
@@ -113,6 +122,22 @@ struct kvr_prompt_key_s {
     kvr_prompt_pt        handler;
     unsigned             arg;
 };
+
+
+static inline void
+kvr_prompt_set_root(kvr_prompt_ctx_t *ctx, unsigned root, uint64_t value)
+{
+    ctx->roots |= 1U << root;
+    ctx->root[root] = value;
+}
+
+
+static inline void
+kvr_prompt_set_limit(kvr_prompt_ctx_t *ctx, unsigned limit, int64_t value)
+{
+    ctx->limits |= 1U << limit;
+    ctx->limit[limit] = value;
+}
 
 
 /* kvr_fields.c */

@@ -32,7 +32,31 @@ typedef enum {
 } kvr_push_state_e;
 
 
-static void kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table);
+/*
+ * Numbers of entries, from 1, by node, length and first letter: mostly there is
+ * none or one.  They are those of the table that was used last.
+ */
+
+#define KVR_PUSH_SLOTS  64
+
+#define kvr_push_slot(key, len)                                               \
+    (((unsigned) (len) * 5 + (key)[0]) % KVR_PUSH_SLOTS)
+
+static uint8_t                  kvr_push_head[KVR_PUSH_NODES][KVR_PUSH_SLOTS];
+static uint8_t                  kvr_push_next[KVR_PUSH_ENTRIES + 1];
+static const kvr_push_entry_t  *kvr_push_known;
+
+
+static const uint8_t *kvr_push_members(kvr_push_t *p,
+    const kvr_push_entry_t *table, const uint8_t *data, const uint8_t *end,
+    kvr_push_pt handler, void *ctx);
+static inline int kvr_push_member_next(const kvr_push_t *p,
+    const uint8_t *data, const uint8_t *end);
+static const uint8_t *kvr_push_over(const uint8_t *p, const uint8_t *end);
+static const uint8_t *kvr_push_over_text(const uint8_t *p, const uint8_t *end);
+static inline unsigned kvr_push_find(const kvr_push_t *p,
+    const kvr_push_entry_t *table, const uint8_t *key, size_t len);
+static void kvr_push_table(const kvr_push_entry_t *table);
 static void kvr_push_begin(kvr_push_t *p, const kvr_push_entry_t *table,
     uint8_t c, kvr_push_pt handler, void *ctx);
 static void kvr_push_close(kvr_push_t *p);
@@ -54,7 +78,12 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 {
     size_t          n;
     uint8_t         c;
+    unsigned        over;
     const uint8_t  *end, *s;
+
+    if (kvr_unlikely(kvr_push_known != table)) {
+        kvr_push_table(table);
+    }
 
     for (end = data + len; data < end; data++) {
         c = *data;
@@ -99,6 +128,13 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
                 return KVR_ERROR;
             }
 
+            s = kvr_push_members(p, table, data, end, handler, ctx);
+
+            if (kvr_likely(s != NULL)) {
+                data = s;
+                break;
+            }
+
             p->key_len = 0;
             p->state = KVR_PUSH_KEY;
             break;
@@ -122,20 +158,9 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
             }
 
             if (*data == '"') {
-                kvr_push_find(p, table);
+                p->entry = (uint8_t) kvr_push_find(p, table, p->key,
+                                                   p->key_len);
                 p->state = KVR_PUSH_COLON;
-
-                /* as a rule the value is here as well */
-
-                n = 2U + (end - data > 2 && data[2] == ' ');
-
-                if (end - data > (ptrdiff_t) n && data[1] == ':'
-                    && data[n] > ' ')
-                {
-                    data += n;
-                    kvr_push_begin(p, table, *data, handler, ctx);
-                }
-
                 break;
             }
 
@@ -174,26 +199,23 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
         case KVR_PUSH_IN_TEXT:
 
             s = data;
-            data = kvr_scan_text(data, end);
+            data = kvr_push_over_text(data, end);
 
-            if (data > s) {
-                handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, s,
-                        (size_t) (data - s), 0);
+            over = (data < end && *data == '"');
+            n = (size_t) ((over ? data : end) - s);
+
+            if (n) {
+                handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, s, n, 0);
             }
 
-            if (data == end) {
+            if (!over) {
+                p->state = (data < end) ? KVR_PUSH_TEXT_ESCAPE
+                                        : KVR_PUSH_IN_TEXT;
                 return KVR_AGAIN;
             }
 
-            if (*data == '"') {
-                p->state = KVR_PUSH_AFTER;
-                handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT_END, NULL, 0,
-                        0);
-                break;
-            }
-
-            handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, data, 1, 0);
-            p->state = KVR_PUSH_TEXT_ESCAPE;
+            p->state = KVR_PUSH_AFTER;
+            handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
             break;
 
         case KVR_PUSH_TEXT_ESCAPE:
@@ -273,19 +295,15 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
         case KVR_PUSH_SKIP_TEXT:
 
-            data = kvr_scan_text(data, end);
+            data = kvr_push_over_text(data, end);
 
-            if (data == end) {
+            if (data == end || *data != '"') {
+                p->state = (data < end) ? KVR_PUSH_SKIP_ESCAPE
+                                        : KVR_PUSH_SKIP_TEXT;
                 return KVR_AGAIN;
             }
 
-            if (*data == '\\') {
-                p->state = KVR_PUSH_SKIP_ESCAPE;
-
-            } else {
-                p->state = p->skip ? KVR_PUSH_SKIP : KVR_PUSH_AFTER;
-            }
-
+            p->state = p->skip ? KVR_PUSH_SKIP : KVR_PUSH_AFTER;
             break;
 
         case KVR_PUSH_SKIP_ESCAPE:
@@ -305,51 +323,257 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
 
 /*
- * Entries of the same node and length follow one another: mostly there is none
- * or one.  They are put in order when a table is first used.
+ * Members as they nearly always come: key, colon and value in one piece.
+ * Returns the last byte that was taken; NULL: none, and it is to be gone on byte
+ * by byte.
  */
-static void
-kvr_push_find(kvr_push_t *p, const kvr_push_entry_t *table)
+static const uint8_t *
+kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
+    const uint8_t *data, const uint8_t *end, kvr_push_pt handler, void *ctx)
 {
-    unsigned                 node, i;
+    uint8_t         c, leaf;
+    uint64_t        number;
+    unsigned        kind, entry;
+    const uint8_t  *s, *key, *value, *last;
+
+    for (last = NULL; /* void */ ; data = s + 1) {
+
+        key = data + 1;
+        s = kvr_scan_text(key, end);
+
+        /* the key's end, colon, space, and a byte of the value */
+
+        if (end - s < 4 || s[0] != '"' || s[1] != ':') {
+            return last;
+        }
+
+        entry = kvr_push_find(p, table, key, (size_t) (s - key));
+        kind = 0;
+        leaf = 0;
+
+        if (entry != KVR_PUSH_NONE) {
+            kind = table[entry].kind;
+            leaf = table[entry].leaf;
+        }
+
+        s += 2 + (s[2] == ' ');
+        c = *s;
+
+        if (c == '"') {
+            value = s + 1;
+            s = kvr_push_over_text(value, end);
+
+            if (s == end || *s != '"') {
+                return last;
+            }
+
+            if (kind & KVR_PUSH_STRING) {
+
+                if (s > value) {
+                    handler(ctx, leaf, KVR_PUSH_TEXT, value,
+                            (size_t) (s - value), 0);
+                }
+
+                handler(ctx, leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
+            }
+
+            s++;
+
+        } else if (c == '{' || c == '[') {
+
+            if (kind & (c == '{' ? KVR_PUSH_OBJECT : KVR_PUSH_ARRAY)) {
+
+                p->entry = (uint8_t) entry;
+                kvr_push_begin(p, table, c, handler, ctx);
+
+                if (kvr_push_member_next(p, s, end)) {
+                    last = s;
+                    continue;
+                }
+
+                return s;
+            }
+
+            s = kvr_push_over(s, end);
+
+            if (s == end) {
+                return last;
+            }
+
+            s++;
+
+        } else if (c >= '0' && c <= '9' && kind & KVR_PUSH_NUMBER) {
+
+            value = s;
+
+            for (number = 0; s < end && *s >= '0' && *s <= '9'; s++) {
+                if (number < UINT32_MAX) {
+                    number = number * 10 + (*s - '0');
+                }
+            }
+
+            if (s == end) {
+                p->entry = (uint8_t) entry;
+                kvr_push_begin(p, table, c, handler, ctx);
+                return value;
+            }
+
+            handler(ctx, leaf, KVR_PUSH_VALUE, NULL, 0, number);
+
+        } else if (c <= ' ' || c == ',' || c == '}' || c == ']') {
+            return last;
+        }
+
+        /* the value is over, and with it maybe what it is in */
+
+        p->state = KVR_PUSH_AFTER;
+
+        for ( ;; ) {
+
+            while (s < end && *s != ',' && *s != '}' && *s != ']') {
+                s++;
+            }
+
+            if (s == end) {
+                return end - 1;
+            }
+
+            if (*s == ',') {
+                break;
+            }
+
+            kvr_push_close(p);
+
+            if (p->state == KVR_PUSH_END) {
+                return s;
+            }
+
+            s++;
+        }
+
+        p->state = KVR_PUSH_BEFORE;
+
+        if (!kvr_push_member_next(p, s, end)) {
+            return s;
+        }
+
+        last = s;
+    }
+}
+
+
+/* whether another member begins right behind data */
+static inline int
+kvr_push_member_next(const kvr_push_t *p, const uint8_t *data,
+    const uint8_t *end)
+{
+    return p->state == KVR_PUSH_BEFORE
+           && !(p->node[p->depth - 1] & KVR_PUSH_IN_ARRAY)
+           && end - data >= 2
+           && data[1] == '"';
+}
+
+
+/* the last bracket of a container that begins here, or the end */
+static const uint8_t *
+kvr_push_over(const uint8_t *p, const uint8_t *end)
+{
+    unsigned  depth;
+
+    for (depth = 0; /* void */ ; p++) {
+
+        p = kvr_scan_nest(p, end);
+
+        if (p == end) {
+            return end;
+        }
+
+        if (*p == '"') {
+            p = kvr_push_over_text(p + 1, end);
+
+            if (p == end || *p != '"') {
+                return end;
+            }
+
+        } else if (*p == '{' || *p == '[') {
+
+            if (++depth > KVR_PUSH_SKIP_MAX) {
+                return end;
+            }
+
+        } else if (--depth == 0) {
+            return p;
+        }
+    }
+}
+
+
+/* the quote that ends a text; without it the end, or the half escape there */
+static const uint8_t *
+kvr_push_over_text(const uint8_t *p, const uint8_t *end)
+{
+    for ( ;; ) {
+        p = kvr_scan_text(p, end);
+
+        if (p == end || *p == '"' || end - p < 2) {
+            return p;
+        }
+
+        p += 2;
+    }
+}
+
+
+/* an entry of the table that is in use, or NONE */
+static inline unsigned
+kvr_push_find(const kvr_push_t *p, const kvr_push_entry_t *table,
+    const uint8_t *key, size_t len)
+{
+    unsigned                 i;
     const kvr_push_entry_t  *e;
 
-    /* numbers of entries, from 1 */
-
-    static uint8_t                  head[KVR_PUSH_NODES][KVR_PUSH_KEY_LEN + 2];
-    static uint8_t                  next[KVR_PUSH_ENTRIES + 1];
-    static const kvr_push_entry_t  *known;
-
-    if (kvr_unlikely(known != table)) {
-
-        memset(head, 0, sizeof(head));
-
-        for (i = 0; i < KVR_PUSH_ENTRIES && table[i].name; i++) {
-            /* void */
-        }
-
-        for ( /* void */ ; i; i--) {
-            e = &table[i - 1];
-            next[i] = head[e->node][e->len];
-            head[e->node][e->len] = (uint8_t) i;
-        }
-
-        known = table;
+    if (kvr_unlikely(len > KVR_PUSH_KEY_LEN)) {
+        return KVR_PUSH_NONE;
     }
 
-    node = p->node[p->depth - 1];
-
-    p->entry = KVR_PUSH_NONE;
-
-    for (i = head[node][p->key_len]; i; i = next[i]) {
-
+    for (i = kvr_push_head[p->node[p->depth - 1]][kvr_push_slot(key, len)];
+         i;
+         i = kvr_push_next[i])
+    {
         e = &table[i - 1];
 
-        if (e->level <= p->level && memcmp(e->name, p->key, e->len) == 0) {
-            p->entry = (uint8_t) (i - 1);
-            return;
+        if (e->len == len && e->level <= p->level
+            && memcmp(e->name, key, len) == 0)
+        {
+            return i - 1;
         }
     }
+
+    return KVR_PUSH_NONE;
+}
+
+
+/* puts the entries of a table in order */
+static __attribute__ ((noinline)) void
+kvr_push_table(const kvr_push_entry_t *table)
+{
+    unsigned                 i, slot;
+    const kvr_push_entry_t  *e;
+
+    memset(kvr_push_head, 0, sizeof(kvr_push_head));
+
+    for (i = 0; i < KVR_PUSH_ENTRIES && table[i].name; i++) {
+        /* void */
+    }
+
+    for ( /* void */ ; i; i--) {
+        e = &table[i - 1];
+        slot = kvr_push_slot((const uint8_t *) e->name, e->len);
+        kvr_push_next[i] = kvr_push_head[e->node][slot];
+        kvr_push_head[e->node][slot] = (uint8_t) i;
+    }
+
+    kvr_push_known = table;
 }
 
 

@@ -186,12 +186,14 @@ uint32_t kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
 
 /*
  * Whether an item may still wait for a better place than there is: for twice as
- * long as its size lets others pass it.
+ * long as that one takes to do its work, but no longer than twice what its size
+ * lets others pass it.  rate: bytes a ms of the better place, 0 if not known.
  */
 static inline int
-kvr_queue_young(const kvr_queue_item_t *item, uint64_t now)
+kvr_queue_young(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
 {
-    return (uint32_t) now - item->arrival < 2 * item->work / KVR_QUEUE_AGING;
+    return (uint32_t) now - item->arrival
+           < 2 * item->work / kvr_max(rate, KVR_QUEUE_AGING);
 }
 
 /* one to be turned away for another of a class above it, or NULL */

@@ -112,6 +112,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     kvr_signal_reset(&peer->signal);
     kvr_pace_reset(&peer->pace);
+    kvr_timing_reset(&peer->timing);
     memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);
@@ -285,6 +286,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     }
 
     kvr_stats_reset(&u->stats);
+    kvr_timing_pace_reset(&u->pace);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;

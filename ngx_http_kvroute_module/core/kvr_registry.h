@@ -31,6 +31,7 @@
 #include "kvr_pace.h"
 #include "kvr_signal.h"
 #include "kvr_stats.h"
+#include "kvr_timing.h"
 
 
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
@@ -55,6 +56,7 @@ typedef struct {
     kvr_signal_t       signal;
     kvr_loop_t         loop;
     kvr_pace_t         pace;
+    kvr_timing_t       timing;
 } kvr_peer_t;
 
 
@@ -92,6 +94,7 @@ typedef struct {
     _Atomic uint64_t   model;        /* root of the last one seen */
     _Atomic uint32_t   models;       /* there have been several */
     _Atomic uint64_t   shared;       /* picks by a prefix that most have */
+    kvr_timing_pace_t  pace;         /* of all its peers */
     kvr_stats_t        stats;
     _Atomic uint32_t   len;
     uint8_t            name[KVR_REGISTRY_TITLE_LEN];

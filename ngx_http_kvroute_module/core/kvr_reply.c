@@ -9,6 +9,7 @@
 
 static void kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part);
 static void kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len);
+static size_t kvr_reply_plain(const uint8_t *p, size_t len);
 static size_t kvr_reply_escape(kvr_reply_t *r, const uint8_t *p, size_t len);
 static void kvr_reply_decode(kvr_reply_t *r, size_t len);
 static void kvr_reply_input(kvr_reply_t *r, const uint8_t *p, size_t len);
@@ -149,17 +150,18 @@ kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
             n = kvr_reply_escape(r, p, len);
 
         } else {
-            q = memchr(p, '\\', len);
-            n = q ? (size_t) (q - p) : len;
 
-            if (n && r->part == KVR_USAGE_INPUT) {
+            if (r->part == KVR_USAGE_INPUT) {
+                q = memchr(p, '\\', len);
+                n = q ? (size_t) (q - p) : len;
                 kvr_reply_input(r, p, n);
 
-            } else if (n) {
+            } else {
+                n = kvr_reply_plain(p, len);
                 kvr_reply_put(r, p, n);
             }
 
-            if (q) {
+            if (n < len) {
                 r->escape[0] = '\\';
                 r->escape_len = 1;
                 n++;
@@ -169,6 +171,25 @@ kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
         p += n;
         len -= n;
     }
+}
+
+
+/* bytes up to an escape that does not stay as it is, or that is cut */
+static size_t
+kvr_reply_plain(const uint8_t *p, size_t len)
+{
+    const uint8_t  *q, *end;
+
+    end = p + len;
+
+    for (q = p; (q = memchr(q, '\\', (size_t) (end - q))) != NULL; q += 2) {
+
+        if (end - q < 2 || q[1] == '\0' || strchr("\"\\bfnrt", q[1]) == NULL) {
+            return (size_t) (q - p);
+        }
+    }
+
+    return len;
 }
 
 

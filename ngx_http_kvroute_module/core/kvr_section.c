@@ -98,7 +98,7 @@ kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
         }
     }
 
-    ctx->root[KVR_ROOT_TOOLS] = root;
+    kvr_prompt_set_root(ctx, KVR_ROOT_TOOLS, root);
     kvr_prompt_section_end(ctx, s);
 
     return rc;
@@ -285,6 +285,8 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 {
     kvr_block_t    *b;
     kvr_section_t  *s;
+
+    ctx->sections |= 1U << section;
 
     s = &ctx->section[section];
     b = &ctx->walk.block;

@@ -66,8 +66,11 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
         kvr_set(&s->preemptions, m->preemptions);
     }
 
+    /* the latest: behind one address there may be several that take turns */
+
     if (m->set & KVR_METRICS_START) {
-        kvr_set(&s->start, (uint64_t) (m->start * 1000));
+        kvr_set(&s->start, kvr_max(kvr_get(&s->start),
+                                   (uint64_t) (m->start * 1000)));
     }
 
     kvr_set(&s->running, m->running);

@@ -33,11 +33,7 @@ kvr_text_escaped(uint64_t bs, uint64_t *carry)
 {
     uint64_t  follows, odd, seq;
 
-    if (kvr_likely(bs == 0)) {
-        follows = *carry;
-        *carry = 0;
-        return follows;
-    }
+    /* without a question: nobody can guess the answers that text gives */
 
     bs &= ~*carry;
     follows = bs << 1 | *carry;
@@ -329,15 +325,6 @@ kvr_text_rewritten(uint8_t c)
 }
 
 
-/* whether a block ends in the backslash of what the next one must rewrite */
-static inline int
-kvr_text_ends_in(const uint8_t *p)
-{
-    return kvr_unlikely(p[KVR_BLOCK - 1] == '\\')
-           && kvr_text_rewritten(p[KVR_BLOCK]);
-}
-
-
 /* whether p is escaped, by the backslashes before it back to from */
 static uint64_t
 kvr_text_carry(const uint8_t *p, const uint8_t *from, uint64_t carry)
@@ -352,36 +339,197 @@ kvr_text_carry(const uint8_t *p, const uint8_t *from, uint64_t carry)
 }
 
 
+/*
+ * Bytes at which text cannot be taken as it is: the quote that ends it, and a
+ * "u" or "/" that is escaped.  *es gets all that is escaped, *carry is that of
+ * kvr_text_escaped().
+ */
+static inline uint64_t
+kvr_text_stops(kvr_vec_t t, uint64_t *carry, uint64_t *es)
+{
+    uint64_t  stop, odd;
+
+    *es = kvr_text_escaped(kvr_vec_eq(t, '\\'), carry);
+
+    stop = kvr_vec_eq(t, '"') & ~*es;
+    odd = kvr_vec_odd(t) & *es;
+
+    /* of what JSON has behind a backslash only these two are odd */
+
+    if (kvr_unlikely(odd)) {
+        stop |= odd & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
+    }
+
+    return stop;
+}
+
+
+#if (KVR_TEXT_AVX2)
+
+/*
+ * The first of these in the block at p, or KVR_BLOCK, and the block's sums if
+ * there is none.  Text begins at from, of which *carry is; it is kept up to
+ * date.
+ */
+static inline __attribute__ ((always_inline)) unsigned
+kvr_text_take(const uint8_t *p, const uint8_t *from, const uint8_t *secret,
+    uint64_t *carry, kvr_vec_sums_t *sums)
+{
+    unsigned        i;
+    uint64_t        stop, es;
+    kvr_vec_t       t;
+    kvr_vec_sums_t  s;
+
+    (void) from;
+
+    s = kvr_vec_sums_init();
+
+#pragma GCC unroll 4
+    for (i = 0; i < KVR_BLOCK; i += 64) {
+
+        t = kvr_vec_load(p + i);
+        stop = kvr_text_stops(t, carry, &es);
+
+        if (kvr_unlikely(stop)) {
+            return i + (unsigned) __builtin_ctzll(stop);
+        }
+
+        kvr_vec_sums_add(&s, t, kvr_vec_secret(secret, i));
+    }
+
+    *sums = s;
+
+    return KVR_BLOCK;
+}
+
+#else
+
+/* a mask is dear here: whether any byte needs a look is asked for first */
+static inline unsigned
+kvr_text_take(const uint8_t *p, const uint8_t *from, const uint8_t *secret,
+    uint64_t *carry, kvr_vec_sums_t *sums)
+{
+    unsigned  i;
+    uint64_t  stop, es;
+
+    if (p - from < 2 || !kvr_vec_plain(p)) {
+
+        for (i = 0; i < KVR_BLOCK; i += 64) {
+            stop = kvr_text_stops(kvr_vec_load(p + i), carry, &es);
+
+            if (stop) {
+                return i + (unsigned) __builtin_ctzll(stop);
+            }
+        }
+
+    } else {
+        *carry = kvr_text_carry(p + KVR_BLOCK, from, *carry);
+    }
+
+    *sums = kvr_vec_sums(secret, p);
+
+    return KVR_BLOCK;
+}
+
+#endif
+
+
+/*
+ * Digests whole blocks where they lie, up to one that ends the text or has to
+ * be rewritten: *stop is where in that one.  Returns 0 if it is not known.
+ */
+static inline int
+kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
+{
+    size_t          i, n;
+    unsigned        k;
+    uint64_t        cy, *out;
+    const uint8_t  *p;
+    kvr_vec_sums_t  sums;
+
+    /* one byte behind is looked at */
+
+    if (j->e - j->p <= KVR_BLOCK) {
+        return 0;
+    }
+
+    n = (size_t) (j->e - j->p - 1) / KVR_BLOCK;
+    out = b->out ? b->out + b->n : NULL;
+
+    if (out) {
+        n = kvr_min(n, b->max - b->n);
+    }
+
+    k = KVR_BLOCK;
+    cy = *carry;
+
+    for (i = 0, p = j->p; i < n; i++, p += KVR_BLOCK) {
+
+        k = kvr_text_take(p, j->p, b->secret, &cy, &sums);
+
+        if (k < KVR_BLOCK) {
+            break;
+        }
+
+        /* it ends in the backslash of what the next one must rewrite */
+
+        if (kvr_unlikely(cy) && kvr_text_rewritten(p[KVR_BLOCK])) {
+            cy = kvr_text_carry(p, j->p, *carry);
+            break;
+        }
+
+        if (kvr_unlikely(b->tap != NULL)) {
+            b->tap(b->tap_data, p, KVR_BLOCK);
+        }
+
+        if (out) {
+            out[i] = kvr_vec_merged(b->secret, sums);
+
+        } else {
+            b->fold = kvr_mix(b->fold, kvr_vec_merged(b->secret, sums));
+        }
+    }
+
+    *carry = cy;
+    *stop = k;
+
+    b->n += i;
+    b->bytes += i * KVR_BLOCK;
+    j->p = p;
+
+    return k < KVR_BLOCK;
+}
+
+
 static int
 kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 {
     int             rc;
-    unsigned        k, n, room;
-    uint64_t        carry, cy, bs, es, stop;
+    unsigned        i, k, n, room, escape;
+    uint64_t        carry, cy, es, stop;
     kvr_vec_t       t;
+    uint8_t        *dst;
     const uint8_t  *p;
 
     carry = 0;
 
     for ( ;; ) {
 
-        /* whole blocks without anything special, where they lie */
+        if (b->fill == 0 && kvr_text_blocks(j, b, &carry, &k)) {
 
-        if (b->fill == 0 && j->p - j->start >= 2) {
+            p = j->p;
+            dst = b->stage[b->cur];
+            escape = (p[k] != '"');
 
-            for (p = j->p; j->e - p > KVR_BLOCK; p += KVR_BLOCK) {
-
-                if (!kvr_vec_plain(p) || kvr_text_ends_in(p)) {
-                    break;
-                }
-
-                kvr_text_block(b, p);
+            for (i = 0; i < k; i += 64) {
+                kvr_vec_store(dst + i, kvr_vec_load(p + i));
             }
 
-            if (p != j->p) {
-                carry = kvr_text_carry(p, j->p, carry);
-                j->p = p;
-            }
+            k -= escape;
+            b->fill = k;
+            j->p = p + k;
+
+            goto stopped;
         }
 
         /* bytes to fill up a block, or up to the end of the string */
@@ -395,42 +543,28 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
             }
 
             cy = carry;
-            bs = kvr_vec_eq(t, '\\');
-            es = kvr_text_escaped(bs, &cy);
+            stop = kvr_text_stops(t, &cy, &es);
 
-            if (n < 64) {
-                cy = es >> n & 1;
-            }
-
-            stop = kvr_vec_eq(t, '"') & ~es;
-
-            if (es) {
-                stop |= es & (kvr_vec_eq(t, 'u') | kvr_vec_eq(t, '/'));
-            }
-
-            stop &= kvr_text_below(n);
+            kvr_vec_store(b->stage[b->cur] + b->fill, t);
 
             k = n;
+
+            if (kvr_unlikely(n < 64)) {
+                cy = es >> n & 1;
+                stop &= kvr_text_below(n);
+            }
 
             if (stop) {
                 k = (unsigned) __builtin_ctzll(stop);
                 cy = es >> k & 1;
-
-                /* up to the backslash */
-
-                k -= (unsigned) cy;
-
-            } else if (cy) {
-
-                /* the last backslash waits for what it escapes */
-
-                k--;
             }
 
+            /* up to the backslash; the last one waits for what it escapes */
+
+            k -= (unsigned) cy;
             room = KVR_BLOCK - b->fill;
 
             if (k >= room) {
-                kvr_vec_store(b->stage[b->cur] + b->fill, t);
                 kvr_text_staged(b);
 
                 j->p += room;
@@ -439,34 +573,35 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
                 break;
             }
 
-            kvr_vec_store(b->stage[b->cur] + b->fill, t);
-
             b->fill += k;
             j->p += k;
             carry = 0;
 
-            if (stop && !cy) {
-                j->p++;
-                return KVR_OK;
-            }
-
             if (stop || (cy && k == 0)) {
-                p = j->p;
-                kvr_text_escapes(j, b);
+                escape = (unsigned) cy;
+                goto stopped;
+            }
+        }
 
-                if (j->p != p) {
-                    continue;
-                }
+        continue;
 
-                rc = kvr_text_escape(j, b);
+stopped:
 
-                if (rc != KVR_OK) {
-                    return rc;
-                }
+        if (!escape) {
+            j->p++;
+            return KVR_OK;
+        }
 
-                if (b->fill == 0) {
-                    break;
-                }
+        carry = 0;
+        p = j->p;
+
+        kvr_text_escapes(j, b);
+
+        if (j->p == p) {
+            rc = kvr_text_escape(j, b);
+
+            if (rc != KVR_OK) {
+                return rc;
             }
         }
     }

@@ -64,6 +64,19 @@ kvr_vec_eq(kvr_vec_t t, char c)
 }
 
 
+/* bytes whose lowest bit is set */
+static inline uint64_t
+kvr_vec_odd(kvr_vec_t t)
+{
+    uint32_t  lo, hi;
+
+    lo = (uint32_t) _mm256_movemask_epi8(_mm256_slli_epi16(t.v[0], 7));
+    hi = (uint32_t) _mm256_movemask_epi8(_mm256_slli_epi16(t.v[1], 7));
+
+    return (uint64_t) hi << 32 | lo;
+}
+
+
 /* sets bit 5, so that "[" and "{", and "]" and "}", are the same */
 static inline kvr_vec_t
 kvr_vec_fold(kvr_vec_t t)
@@ -130,6 +143,23 @@ kvr_vec_eq(kvr_vec_t t, char c)
 }
 
 
+static inline uint64_t
+kvr_vec_odd(kvr_vec_t t)
+{
+    int       i;
+    uint64_t  m;
+
+    m = 0;
+
+    for (i = 0; i < 4; i++) {
+        m |= (uint64_t) (uint32_t)
+             _mm_movemask_epi8(_mm_slli_epi16(t.v[i], 7)) << 16 * i;
+    }
+
+    return m;
+}
+
+
 static inline kvr_vec_t
 kvr_vec_fold(kvr_vec_t t)
 {
@@ -180,6 +210,22 @@ kvr_vec_eq(kvr_vec_t t, char c)
 
     for (i = 0; i < 64; i++) {
         m |= (uint64_t) (t.v[i] == (uint8_t) c) << i;
+    }
+
+    return m;
+}
+
+
+static inline uint64_t
+kvr_vec_odd(kvr_vec_t t)
+{
+    int       i;
+    uint64_t  m;
+
+    m = 0;
+
+    for (i = 0; i < 64; i++) {
+        m |= (uint64_t) (t.v[i] & 1) << i;
     }
 
     return m;

@@ -15,6 +15,7 @@
 
 
 #include "kvr_block.h"
+#include "kvr_vec.h"
 
 #if (__x86_64__)
 #include <immintrin.h>
@@ -71,39 +72,36 @@ kvr_vec_zero(kvr_vec_bytes_t v)
 }
 
 
-/* whether a block has a "u" or a "/" right behind a backslash */
-static __attribute__ ((noinline)) int
-kvr_vec_escapes(const uint8_t *p)
+/*
+ * Bytes at p that may need a look: a quote but right behind a lone backslash,
+ * and behind any backslash an odd byte; of what JSON has there only "u" and "/"
+ * are odd.  They have bit 0 set in *odd, all bits in *quotes.
+ */
+static inline __attribute__ ((always_inline)) void
+kvr_vec_look(const uint8_t *p, kvr_vec_bytes_t *quotes, kvr_vec_bytes_t *odd)
 {
-    int              i;
-    kvr_vec_bytes_t  t, b1, found;
+    kvr_vec_bytes_t  t, b1, b2;
 
-    found = (kvr_vec_bytes_t) { 0 };
+    t = kvr_vec_bytes(p);
+    b1 = (kvr_vec_bytes_t) (kvr_vec_bytes(p - 1) == '\\');
+    b2 = (kvr_vec_bytes_t) (kvr_vec_bytes(p - 2) == '\\');
 
-    for (i = 0; i < KVR_BLOCK; i += KVR_VEC_WIDTH) {
-        t = kvr_vec_bytes(p + i);
-        b1 = (kvr_vec_bytes_t) (kvr_vec_bytes(p + i - 1) == '\\');
-
-        found |= ((kvr_vec_bytes_t) (t == 'u') | (kvr_vec_bytes_t) (t == '/'))
-                 & b1;
-    }
-
-    return !kvr_vec_zero(found);
+    *quotes |= kvr_vec_not_and(kvr_vec_not_and(b2, b1),
+                               (kvr_vec_bytes_t) (t == '"'));
+    *odd |= t & b1;
 }
 
 
 /*
  * Whether the block at p, with two bytes of the same text before it, holds
- * nothing that needs a look: no quote but right behind a lone backslash, and
- * behind no backslash a "u" or a "/".  Of what JSON has behind a backslash only
- * these two are odd.  It may say no where there is nothing, where backslashes
- * come in a row, but never yes where there is something.
+ * nothing that needs a look.  It may say no where there is nothing, where
+ * backslashes come in a row, but never yes where there is something.
  */
 static inline int
 kvr_vec_plain(const uint8_t *p)
 {
     int              i;
-    kvr_vec_bytes_t  t, b1, b2, quotes, odd;
+    kvr_vec_bytes_t  quotes, odd;
 
     quotes = (kvr_vec_bytes_t) { 0 };
     odd = (kvr_vec_bytes_t) { 0 };
@@ -112,41 +110,67 @@ kvr_vec_plain(const uint8_t *p)
 
 #pragma GCC unroll 2
     for (i = 0; i < KVR_BLOCK; i += KVR_VEC_WIDTH) {
-        t = kvr_vec_bytes(p + i);
-        b1 = (kvr_vec_bytes_t) (kvr_vec_bytes(p + i - 1) == '\\');
-        b2 = (kvr_vec_bytes_t) (kvr_vec_bytes(p + i - 2) == '\\');
-
-        quotes |= kvr_vec_not_and(kvr_vec_not_and(b2, b1),
-                                  (kvr_vec_bytes_t) (t == '"'));
-        odd |= t & b1;
+        kvr_vec_look(p + i, &quotes, &odd);
     }
 
-    if (!kvr_vec_zero(quotes)) {
-        return 0;
-    }
-
-    /* letters behind two backslashes are odd as well */
-
-    return kvr_likely(kvr_vec_zero(odd & 1)) || !kvr_vec_escapes(p);
+    return kvr_vec_zero(quotes | (odd & 1));
 }
 
 
 #if (__x86_64__ && KVR_TEXT_AVX2)
 
-/* a step of XXH3 on half a stripe */
-static inline __m256i
-kvr_vec_step(__m256i acc, const uint8_t *p, const uint8_t *secret)
+/* the sums of a block, not merged yet */
+typedef struct {
+    __m256i  v[2];
+} kvr_vec_sums_t;
+
+
+static inline kvr_vec_sums_t
+kvr_vec_sums_init(void)
 {
-    __m256i  t, k;
+    kvr_vec_sums_t  s;
 
-    t = _mm256_loadu_si256((const __m256i *) (const void *) p);
-    k = _mm256_loadu_si256((const __m256i *) (const void *) secret);
-    k = _mm256_xor_si256(t, k);
+    s.v[0] = _mm256_set_epi64x((int64_t) XXH_PRIME64_3,
+                               (int64_t) XXH_PRIME64_2,
+                               (int64_t) XXH_PRIME64_1,
+                               (int64_t) XXH_PRIME32_3);
+    s.v[1] = _mm256_set_epi64x((int64_t) XXH_PRIME32_1,
+                               (int64_t) XXH_PRIME64_5,
+                               (int64_t) XXH_PRIME32_2,
+                               (int64_t) XXH_PRIME64_4);
 
-    acc = _mm256_add_epi64(acc, _mm256_shuffle_epi32(t, 0x4e));
-    k = _mm256_mul_epu32(k, _mm256_srli_epi64(k, 32));
+    return s;
+}
 
-    return _mm256_add_epi64(acc, k);
+
+/* the part of the secret for the stripe at an offset in the block */
+static inline const uint8_t *
+kvr_vec_secret(const uint8_t *secret, unsigned offset)
+{
+    /* that of the last one is not aligned */
+
+    return offset == KVR_BLOCK - 64 ? secret + KVR_SECRET_LEN - 64 - 7
+                                    : secret + offset / 8;
+}
+
+
+/* a step of XXH3: a stripe */
+static inline __attribute__ ((always_inline)) void
+kvr_vec_sums_add(kvr_vec_sums_t *s, kvr_vec_t t, const uint8_t *secret)
+{
+    int        i;
+    __m256i    k;
+    kvr_vec_t  key;
+
+    key = kvr_vec_load(secret);
+
+    for (i = 0; i < 2; i++) {
+        k = _mm256_xor_si256(t.v[i], key.v[i]);
+        k = _mm256_mul_epu32(k, _mm256_srli_epi64(k, 32));
+
+        s->v[i] = _mm256_add_epi64(s->v[i], _mm256_shuffle_epi32(t.v[i], 0x4e));
+        s->v[i] = _mm256_add_epi64(s->v[i], k);
+    }
 }
 
 
@@ -171,34 +195,16 @@ kvr_vec_merge(__m128i sums, const uint8_t *secret)
  * the sums in registers it takes half of the library's instructions.
  */
 static inline __attribute__ ((always_inline)) uint64_t
-kvr_vec_digest(const uint8_t *secret, const uint8_t *p)
+kvr_vec_merged(const uint8_t *secret, kvr_vec_sums_t s)
 {
-    int       i;
-    __m256i   a, b;
     uint64_t  h;
-
-    a = _mm256_set_epi64x((int64_t) XXH_PRIME64_3, (int64_t) XXH_PRIME64_2,
-                          (int64_t) XXH_PRIME64_1, (int64_t) XXH_PRIME32_3);
-    b = _mm256_set_epi64x((int64_t) XXH_PRIME32_1, (int64_t) XXH_PRIME64_5,
-                          (int64_t) XXH_PRIME32_2, (int64_t) XXH_PRIME64_4);
-
-#pragma GCC unroll 3
-    for (i = 0; i < 3; i++) {
-        a = kvr_vec_step(a, p + i * 64, secret + i * 8);
-        b = kvr_vec_step(b, p + i * 64 + 32, secret + i * 8 + 32);
-    }
-
-    /* the last stripe has a part of the secret that is not aligned */
-
-    a = kvr_vec_step(a, p + 192, secret + KVR_SECRET_LEN - 64 - 7);
-    b = kvr_vec_step(b, p + 224, secret + KVR_SECRET_LEN - 32 - 7);
 
     h = KVR_BLOCK * XXH_PRIME64_1;
 
-    h += kvr_vec_merge(_mm256_castsi256_si128(a), secret + 11);
-    h += kvr_vec_merge(_mm256_extracti128_si256(a, 1), secret + 27);
-    h += kvr_vec_merge(_mm256_castsi256_si128(b), secret + 43);
-    h += kvr_vec_merge(_mm256_extracti128_si256(b, 1), secret + 59);
+    h += kvr_vec_merge(_mm256_castsi256_si128(s.v[0]), secret + 11);
+    h += kvr_vec_merge(_mm256_extracti128_si256(s.v[0], 1), secret + 27);
+    h += kvr_vec_merge(_mm256_castsi256_si128(s.v[1]), secret + 43);
+    h += kvr_vec_merge(_mm256_extracti128_si256(s.v[1], 1), secret + 59);
 
     h ^= h >> 37;
     h *= 0x165667919e3779f9ULL;
@@ -206,17 +212,53 @@ kvr_vec_digest(const uint8_t *secret, const uint8_t *p)
     return h ^ h >> 32;
 }
 
+
+static inline __attribute__ ((always_inline)) kvr_vec_sums_t
+kvr_vec_sums(const uint8_t *secret, const uint8_t *p)
+{
+    unsigned        i;
+    kvr_vec_sums_t  s;
+
+    s = kvr_vec_sums_init();
+
+#pragma GCC unroll 4
+    for (i = 0; i < KVR_BLOCK; i += 64) {
+        kvr_vec_sums_add(&s, kvr_vec_load(p + i), kvr_vec_secret(secret, i));
+    }
+
+    return s;
+}
+
 _Static_assert(KVR_BLOCK == 256 && KVR_SECRET_LEN == 192, "block of XXH3");
 
 #else
 
-static inline uint64_t
-kvr_vec_digest(const uint8_t *secret, const uint8_t *p)
+typedef uint64_t  kvr_vec_sums_t;
+
+
+static inline kvr_vec_sums_t
+kvr_vec_sums(const uint8_t *secret, const uint8_t *p)
 {
     return XXH3_64bits_withSecret(p, KVR_BLOCK, secret, KVR_SECRET_LEN);
 }
 
+
+static inline uint64_t
+kvr_vec_merged(const uint8_t *secret, kvr_vec_sums_t s)
+{
+    (void) secret;
+
+    return s;
+}
+
 #endif
+
+
+static inline __attribute__ ((always_inline)) uint64_t
+kvr_vec_digest(const uint8_t *secret, const uint8_t *p)
+{
+    return kvr_vec_merged(secret, kvr_vec_sums(secret, p));
+}
 
 
 #endif /* _KVR_VEC_BLOCK_H_INCLUDED_ */

@@ -179,6 +179,79 @@ START_TEST(test_horizon_edges)
 END_TEST
 
 
+/* peers that are alike learn from each other, and one that is not does not */
+START_TEST(test_horizon_among)
+{
+    uint32_t       i, k;
+    kvr_horizon_t  sum, peer[3];
+
+    memset((void *) peer, 0, sizeof(peer));
+    memset((void *) &sum, 0, sizeof(sum));
+
+    /* too little to know by itself, but all of them together do */
+
+    for (i = 0; i < 3; i++) {
+        for (k = 0; k < 10; k++) {
+            kvr_horizon_note(&peer[i], 1000, 1);
+        }
+
+        kvr_horizon_note(&peer[i], 5000, 0);
+        kvr_horizon_note(&peer[i], 5000, 0);
+        kvr_horizon_note(&peer[i], 7000, 0);
+        util_check(kvr_horizon_get(&peer[i]) == 0, "alone");
+
+        kvr_horizon_add(&sum, &peer[i]);
+    }
+
+    for (i = 0; i < 3; i++) {
+        k = kvr_horizon_among(&peer[i], &sum);
+        util_check(k > 1000 && k <= 5000, "%u", k);
+    }
+
+    /* one that was never seen; nothing was seen at all */
+
+    fresh();
+    util_check(kvr_horizon_among(&h, &sum) == kvr_horizon_get(&sum), "new");
+    util_check(kvr_horizon_among(&peer[0], &h) == 0, "of none");
+
+    /* a larger one: it has held what is older, and lost none */
+
+    note(6000, 1, 4);
+    kvr_horizon_add(&sum, &h);
+    k = kvr_horizon_get(&sum);
+    util_check(k > 1000 && k <= 5000, "%u", k);
+    util_check(kvr_horizon_among(&h, &sum) == 0, "larger");
+
+    /* a smaller one */
+
+    fresh();
+    note(300, 1, 3);
+    note(600, 0, 5);
+    kvr_horizon_add(&sum, &h);
+    util_check(kvr_horizon_get(&sum) > 1000, "%u", kvr_horizon_get(&sum));
+    k = kvr_horizon_among(&h, &sum);
+    util_check(k > 300 && k <= 600, "%u", k);
+
+    /* 64 of them at most, each full */
+
+    memset((void *) &sum, 0, sizeof(sum));
+    fresh();
+
+    for (i = 0; i < 1000; i++) {
+        note(1000, 1, 1);
+        note(9000, 0, 1);
+    }
+
+    for (i = 0; i < 64; i++) {
+        kvr_horizon_add(&sum, &h);
+    }
+
+    util_check(kvr_horizon_get(&sum) == kvr_horizon_get(&h), "%u",
+               kvr_horizon_get(&sum));
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -192,6 +265,7 @@ main(void)
     util_add(s, "changes", test_horizon_changes);
     util_add(s, "restart", test_horizon_restart);
     util_add(s, "edges", test_horizon_edges);
+    util_add(s, "among", test_horizon_among);
 
     return util_run(s);
 }

@@ -55,6 +55,13 @@ fresh(void)
 }
 
 
+static uint32_t
+horizon(void)
+{
+    return kvr_loop_horizon(&loop, &loop.horizon);
+}
+
+
 START_TEST(test_loop_forgot)
 {
     int       rc;
@@ -257,8 +264,7 @@ START_TEST(test_loop_horizon)
         (void) take(20000, 0, 100 + i, 1, 1, &floor);
     }
 
-    util_check(kvr_loop_horizon(&loop) > 900 && kvr_loop_horizon(&loop) <= 1500,
-               "%u", kvr_loop_horizon(&loop));
+    util_check(horizon() > 900 && horizon() <= 1500, "%u", horizon());
     util_check(kvr_loop_factor(&loop) >= 0.25, "%f", kvr_loop_factor(&loop));
 
     /* the old are lost as they must be: it has forgotten nothing else */
@@ -290,18 +296,41 @@ START_TEST(test_loop_horizon)
         (void) take(20000, 0, i, 1, 1, &floor);
     }
 
-    util_check(loop.horizon.seen[0] == 0 && kvr_loop_horizon(&loop) == 0,
-               "young");
+    util_check(loop.horizon.seen[0] == 0 && horizon() == 0, "young");
     young = 0;
 
     for (i = 0; i < 50; i++) {
         (void) take(20000, 0, i, 1, 1, &floor);
     }
 
-    util_check(kvr_loop_horizon(&loop) == 0, "zeros");
+    util_check(horizon() == 0, "zeros");
 
     reported = 1;
     age = 0;
+}
+END_TEST
+
+
+/* first tokens count while responses tell nothing */
+START_TEST(test_loop_timed)
+{
+    uint32_t  i;
+    uint64_t  floor;
+
+    fresh();
+
+    for (i = 0; i < 20; i++) {
+        (void) take(20000, -1, i, 1, 1, &floor);
+        util_check(kvr_loop_timed(&loop, 900, 1), "held");
+        util_check(kvr_loop_timed(&loop, 1500, 0), "lost");
+    }
+
+    util_check(horizon() > 900 && horizon() <= 1500, "%u", horizon());
+    util_check(loop.timed_held == 20 && loop.timed_lost == 20, "counted");
+
+    (void) take(20000, 5000, 1, 1, 1, &floor);
+    util_check(!kvr_loop_timed(&loop, 100, 0) && loop.timed_lost == 20,
+               "it tells");
 }
 END_TEST
 
@@ -318,6 +347,7 @@ main(void)
     util_add(s, "young", test_loop_young);
     util_add(s, "numbers", test_loop_numbers);
     util_add(s, "horizon", test_loop_horizon);
+    util_add(s, "timed", test_loop_timed);
 
     return util_run(s);
 }

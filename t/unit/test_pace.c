@@ -85,6 +85,12 @@ START_TEST(test_pace_rate)
 
     /* slower ones pull it down less than faster ones up */
 
+    /* it is known after some */
+
+    for (unsigned i = 0; i < 31; i++) {
+        kvr_pace_first(&pace, 100000, 1000, START);
+    }
+
     kvr_pace_first(&pace, 50000, 1000, START);
     kvr_pace_load(&pace, START, &load);
     util_check(load.rate > 98000 && load.rate < 100000, "down %f", load.rate);
@@ -142,6 +148,45 @@ START_TEST(test_pace_left)
 END_TEST
 
 
+/* what comes while one is under way tells a rate that is not too high */
+START_TEST(test_pace_new)
+{
+    uint64_t         left, now;
+    unsigned         i;
+    kvr_pace_load_t  load;
+
+    kvr_pace_give(&pace, 100000, 0, START);
+    left = kvr_pace_give(&pace, 100000, 100000, START + 500);
+    util_check(left == 150000, "half of the first: %u", (unsigned) left);
+
+    kvr_pace_first(&pace, left, 1500, START + 2000);
+    kvr_pace_load(&pace, START + 2000, &load);
+    util_check(near(load.rate, 100000, 0.01), "rate %f", load.rate);
+
+    /* a rate that began too high is down soon, and later moves slowly */
+
+    setup();
+    kvr_pace_first(&pace, 200000, 1000, START);
+    now = START;
+
+    for (i = 0; i < 31; i++) {
+        now += 1000;
+        kvr_pace_first(&pace, 100000, 1000, now);
+    }
+
+    kvr_pace_load(&pace, now, &load);
+    util_check(near(load.rate, 100000, 0.03), "new: %f", load.rate);
+
+    for (i = 0; i < 8; i++) {
+        kvr_pace_first(&pace, 50000, 1000, now);
+    }
+
+    kvr_pace_load(&pace, now, &load);
+    util_check(load.rate > 90000, "known: %f", load.rate);
+}
+END_TEST
+
+
 START_TEST(test_pace_full)
 {
     kvr_pace_first(&pace, 100000, 1000, START);
@@ -181,6 +226,22 @@ START_TEST(test_pace_little)
     util_check(near(load.expected, load.active, 0.05), "expected %f",
                load.expected);
 
+    /* it is known in the first seconds */
+
+    setup();
+    now = steady(8, START);
+    kvr_pace_load(&pace, now - 400, &load);
+
+    util_check(near(load.utilization, 0.5, 0.2), "new: utilization %f",
+               load.utilization);
+    util_check(near(load.ends, 1, 0.2), "new: ends %f", load.ends);
+    util_check(near(load.active, 3, 0.01), "new: active %f", load.active);
+    util_check(near(load.expected, 3, 0.2), "new: expected %f",
+               load.expected);
+
+    setup();
+    now = steady(300, START);
+
     /* counted, but nothing ends: what is expected fades, what is seen stays */
 
     for (unsigned i = 0; i < 300; i++) {
@@ -191,6 +252,18 @@ START_TEST(test_pace_little)
     util_check(load.expected < 0.1 * load.active, "leak: %f of %f",
                load.expected, load.active);
     util_check(load.utilization < 0.06, "idle: %f", load.utilization);
+
+    /* and after any time: 32 bits of ms are 25 days, or 50 */
+
+    now += 26ULL * 24 * 3600 * 1000;
+    kvr_pace_load(&pace, now, &load);
+    util_check(load.utilization < 0.001, "26 days: %f", load.utilization);
+    util_check(kvr_pace_left(&pace, 50000, now) < 50000, "26 days");
+
+    now += 24ULL * 24 * 3600 * 1000;
+    kvr_pace_load(&pace, now, &load);
+    util_check(load.expected < 0.001, "50 days: %f", load.expected);
+    util_check(kvr_pace_left(&pace, 50000, now) < 50000, "50 days");
 }
 END_TEST
 
@@ -208,6 +281,7 @@ main(void)
     tcase_add_test(tc, test_pace_unknown);
     tcase_add_test(tc, test_pace_rate);
     tcase_add_test(tc, test_pace_left);
+    tcase_add_test(tc, test_pace_new);
     tcase_add_test(tc, test_pace_full);
     tcase_add_test(tc, test_pace_little);
     suite_add_tcase(s, tc);

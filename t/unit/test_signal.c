@@ -60,6 +60,13 @@ START_TEST(test_signal_restart)
     m.start = 1.7e9 + 60;
     util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == KVR_SIGNAL_RESTARTED,
                "another one");
+
+    /* two that take turns behind one address are no restarts */
+
+    m.start = 1.7e9;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 7) == 0, "an older one");
+    m.start = 1.7e9 + 60;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 8) == 0, "the later one again");
 }
 END_TEST
 

@@ -1,0 +1,12 @@
+"""Where things are that the benches use."""
+
+import os
+import shutil
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+BUILD = os.path.abspath(os.environ.get("BUILD") or os.path.join(ROOT, "build"))
+NGINX = (os.environ.get("NGINX_BIN") or shutil.which("nginx")
+         or "/usr/sbin/nginx")
+MODULE = (os.environ.get("MODULE")
+          or os.path.join(BUILD, "ngx_http_kvroute_module.so"))
+ENGINE = os.path.join(BUILD, "t/engine")

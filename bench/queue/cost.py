@@ -1,0 +1,264 @@
+"""What the queue costs a request that does not wait: nginx with the module,
+with kvroute_queue and without, on the same connection in short turns.
+
+Two kinds of requests: "mix", one in five of 1k tokens and the rest of 30k, as
+in the simulator's point 1, with replies of 150 and 300 events; and "small",
+6 KB and a reply of two bytes, the worst case.
+
+CPU time is the scheduler's; the figure is the median of the ratios of pairs,
+and the same upstream against itself says what the noise is.  Instructions are
+callgrind's, without the kernel, and only if valgrind is there: the slope
+between a few requests and more.
+"""
+
+import argparse
+import json
+import os
+import re
+import selectors
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                '../common'))
+
+from ports import free_ports  # noqa: E402
+
+NGINX = os.environ.get('NGINX_BIN', 'nginx').split()
+
+# the events of a reply, by the bytes of the body from which on they are sent
+
+EVENT = (b'data: {"id":"c","object":"chat.completion.chunk","model":"m",'
+         b'"choices":[{"index":0,"delta":{"content":" word"}}]}\n\n')
+SSE = (b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n'
+       b'Content-Length: %d\r\n\r\n')
+
+CONF = """
+load_module {module};
+{user}
+worker_processes 1;
+pid {dir}/nginx.pid;
+error_log {dir}/error.log warn;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
+    fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
+    scgi_temp_path {dir}/s;
+    keepalive_requests 10000000;
+    client_body_buffer_size 256k;
+    kvroute_zone zone=z:4m;
+    upstream queued {{
+        zone queued 64k;
+        kvroute kv_cache zone=z max_pending=auto;
+        kvroute_queue max=1000 timeout=600s;
+        {servers}
+        keepalive 64;
+    }}
+    upstream unqueued {{
+        zone unqueued 64k;
+        kvroute kv_cache zone=z max_pending=auto;
+        {servers}
+        keepalive 64;
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        location /queued {{ proxy_pass http://queued; }}
+        location /unqueued {{ proxy_pass http://unqueued; }}
+    }}
+}}
+"""
+
+
+def reply(size):
+    body = EVENT * (300 if size > 50000 else 150) + b'data: [DONE]\n\n{}'
+    return SSE % len(body) + body
+
+
+def peers(ports):
+    """A process that answers at once."""
+    pid = os.fork()
+    if pid:
+        return pid
+
+    sel, data = selectors.DefaultSelector(), {}
+    for port in ports:
+        s = socket.socket()
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(('127.0.0.1', port))
+        s.listen(64)
+        sel.register(s, selectors.EVENT_READ, 'listen')
+
+    while True:
+        for key, _ in sel.select():
+            c = key.fileobj
+            if key.data == 'listen':
+                c, _ = c.accept()
+                data[c] = b''
+                sel.register(c, selectors.EVENT_READ, 'conn')
+                continue
+            try:
+                new = c.recv(1 << 20)
+            except OSError:
+                new = b''
+            if not new:
+                sel.unregister(c)
+                c.close()
+                continue
+            data[c] += new
+            head, end, body = data[c].partition(b'\r\n\r\n')
+            if not end:
+                continue
+            size = int(re.search(rb'(?i)content-length: *(\d+)', head)[1])
+            if len(body) >= size:
+                data[c] = body[size:]
+                c.sendall(reply(size) if b'/mix ' in head else
+                          b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
+
+
+class Nginx:
+    def __init__(self, prefix=()):
+        first = free_ports(3)
+        self.port = first + 2
+        self.dir = tempfile.mkdtemp(prefix='kvroute-cost-')
+        os.chmod(self.dir, 0o755)
+
+        with open(self.dir + '/nginx.conf', 'w') as f:
+            f.write(CONF.format(
+                module=os.environ['MODULE'], dir=self.dir, port=self.port,
+                user='user root;' if os.getuid() == 0 else '',
+                servers=' '.join('server 127.0.0.1:%d max_fails=0;' % p
+                                 for p in (first, first + 1))))
+
+        self.peers = peers((first, first + 1))
+        self.process = subprocess.Popen(
+            list(prefix) + NGINX
+            + ['-p', self.dir, '-c', self.dir + '/nginx.conf',
+               '-e', self.dir + '/error.log',
+               '-g', 'daemon off; master_process off;'],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        end = time.monotonic() + 60
+        while True:
+            try:
+                self.conn = socket.create_connection(('127.0.0.1', self.port))
+                break
+            except OSError:
+                if time.monotonic() > end:
+                    self.stop()
+                    raise
+                time.sleep(0.05)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        os.kill(self.peers, 9)
+        os.waitpid(self.peers, 0)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def cpu(self):
+        with open('/proc/%d/schedstat' % self.process.pid) as f:
+            return int(f.read().split()[0])
+
+    def send(self, kind, n):
+        for k in range(n):
+            size = 6000
+
+            if kind.endswith('/mix'):
+                size = 4000 if k % 5 == 0 else 120000
+
+            body = json.dumps({'model': 'm', 'stream': True, 'messages': [
+                {'role': 'user', 'content': '%d %s'
+                    % (k % 50, 'word ' * (size // 5))}]})
+            self.conn.sendall(
+                b'POST /%s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n'
+                % (kind.encode(), len(body)) + body.encode())
+            data = b''
+            while not data.endswith(b'{}'):
+                more = self.conn.recv(1 << 18)
+                if not more:
+                    raise RuntimeError('no answer')
+                data = data[-2:] + more
+
+
+def turns(nginx, a, b, args):
+    """us a request of each, the ratio, and its standard error"""
+    used, ratios = {0: [], 1: []}, []
+
+    for i in range(args.pairs):
+        for k in (0, 1) if i % 2 else (1, 0):
+            before = nginx.cpu()
+            nginx.send((a, b)[k], args.calls)
+            used[k].append((nginx.cpu() - before) / args.calls / 1000)
+        ratios.append(used[1][-1] / used[0][-1])
+
+    return (statistics.median(used[0]), statistics.median(used[1]),
+            statistics.median(ratios),
+            1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5)
+
+
+def instructions(kind, n):
+    with tempfile.TemporaryDirectory() as tmp:
+        nginx = Nginx(('valgrind', '-q', '--tool=callgrind',
+                       '--callgrind-out-file=%s/out' % tmp))
+        try:
+            nginx.send(kind, n)
+        finally:
+            nginx.stop()
+        with open(tmp + '/out') as f:
+            return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
+                                 re.M)[1])
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--out', required=True)
+    p.add_argument('--pairs', type=int, default=200)
+    p.add_argument('--calls', type=int, default=50)
+    args = p.parse_args()
+
+    out = {}
+    nginx = Nginx()
+
+    try:
+        for work in 'mix', 'small':
+            a, b = 'unqueued/' + work, 'queued/' + work
+            for kind in a, b:
+                nginx.send(kind, 200)
+            noise = turns(nginx, a, a, args)
+            cost = turns(nginx, a, b, args)
+            out[work] = {'cpu_us_unqueued': round(cost[0], 2),
+                         'cpu_us_queued': round(cost[1], 2),
+                         'cpu_ratio': round(cost[2], 4),
+                         'cpu_ratio_error': round(cost[3], 4),
+                         'cpu_ratio_of_itself': round(noise[2], 4)}
+    finally:
+        nginx.stop()
+
+    for work in out if shutil.which('valgrind') else ():
+        for kind in 'unqueued', 'queued':
+            out[work]['instructions_' + kind] = round(
+                (instructions(kind + '/' + work, 120)
+                 - instructions(kind + '/' + work, 20)) / 100)
+
+    with open(args.out, 'w') as f:
+        json.dump(out, f, indent=2)
+        f.write('\n')
+
+    for work, x in out.items():
+        print('2 CPU a request, %-5s %.4f (+- %.4f; of itself %.4f) of %.1f us'
+              % (work, x['cpu_ratio'], x['cpu_ratio_error'],
+                 x['cpu_ratio_of_itself'], x['cpu_us_unqueued'])
+              + (', instructions %.4f' % (x['instructions_queued']
+                                          / x['instructions_unqueued'])
+                 if 'instructions_queued' in x else ''))
+
+
+main()

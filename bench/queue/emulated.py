@@ -1,0 +1,425 @@
+"""The queue past the knee through nginx, with t/engine's emulated replicas.
+
+The mix of the simulator's point 1, one request in five of 1k tokens and the
+rest of 30k, with the same fleet and at the same multiples of its capacity, but
+over real sockets and in real time, which the engines run through --speed times
+as fast; the queue's target is scaled alike.  Three runs: 0.7 and 1.3 times
+capacity with the queue, 1.3 without.
+
+One process sends and reads; what it, nginx and the engines take of a core is
+reported, so that it can be seen that none of them was the bottleneck.
+"""
+
+import argparse
+import heapq
+import json
+import os
+import random
+import resource
+import selectors
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                '../common'))
+
+from ports import free_ports  # noqa: E402
+
+HARDWARE = 'llama-8b-bf16-h100'
+REPLICAS = 4
+TARGET = 1000               # ms, as in bench.c, before it is scaled
+WARM = 50                   # s in which the engines' caches fill up
+
+# core/kvr_queue.h: bytes of work a ms, ms, and the share of the wait
+
+AGING, PASS, SHARE = 64, 2000, 0.5
+
+# of requests, tokens, of them shared, by how many texts, output, class
+
+KINDS = {
+    'interactive': (0.2, 1000, 700, 20, 150, 'interactive'),
+    'batch': (0.8, 30000, 10000, 40, 300, 'batch'),
+}
+
+CONF = """
+load_module {module};
+{user}
+worker_processes 2;
+pid {dir}/nginx.pid;
+error_log {dir}/error.log warn;
+events {{ worker_connections 4096; }}
+http {{
+    client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
+    fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
+    scgi_temp_path {dir}/s;
+    client_max_body_size 1m;
+    client_body_buffer_size 256k;
+    log_format queue "$args $kvroute_prompt_bytes $kvroute_queue_time "
+                     "$kvroute_queue_status $msec $request_time";
+    access_log {dir}/access.log queue;
+    kvroute_zone zone=z:16m;
+    upstream llm {{
+        zone llm 256k;
+        kvroute kv_cache zone=z {cap};
+        {queue}
+        kvroute_probe interval={probe}ms;
+        {servers}
+        keepalive 256;
+        keepalive_timeout 4s;
+    }}
+    kvroute_priority $http_x_class;
+    server {{
+        listen 127.0.0.1:{port} backlog=16384 reuseport;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_buffering off;
+        proxy_read_timeout 600s;
+        location / {{ proxy_pass http://llm; }}
+        location /kvroute/ {{ access_log off; kvroute_status; }}
+    }}
+}}
+"""
+
+
+def words(seed, tokens):
+    """Four bytes of text to a token."""
+    return random.Random(seed).randbytes(2 * tokens).hex()
+
+
+def schedule(rate, n, seed):
+    """When requests of which kind come, and with what."""
+    rnd = random.Random(seed)
+    names = list(KINDS)
+    now, out = 0.0, []
+
+    for k in range(n):
+        now += rnd.expovariate(rate)
+        kind = rnd.choices(names, [KINDS[x][0] for x in names])[0]
+        out.append((now, k, kind, rnd.randrange(KINDS[kind][3])))
+    return out
+
+
+class Bodies:
+    def __init__(self, seed):
+        self.seed = seed
+        self.shared = {}
+
+    def make(self, k, kind, text):
+        _, tokens, shared, _, output, _ = KINDS[kind]
+
+        if (kind, text) not in self.shared:
+            self.shared[kind, text] = words('%d %s %d' % (self.seed, kind,
+                                                          text), shared)
+        return json.dumps({
+            'model': 'emulated', 'stream': True, 'max_tokens': output,
+            'ignore_eos': True, 'messages': [
+                {'role': 'system', 'content': self.shared[kind, text]},
+                {'role': 'user', 'content':
+                    words('%d %d' % (self.seed, k), tokens - shared)}]
+        }).encode()
+
+
+class Client:
+    """Sends what is due when it is due, and notes when the answers begin."""
+
+    def __init__(self, port, plan, seed):
+        self.port, self.plan = port, plan
+        self.bodies = Bodies(seed)
+        self.sel = selectors.DefaultSelector()
+        self.rows = []
+        self.seen = []
+        self.open = 0
+
+    def send(self, start, due, k, kind, text):
+        body = self.bodies.make(k, kind, text)
+        s = socket.create_connection(('127.0.0.1', self.port))
+        s.setblocking(False)
+        row = {'kind': kind, 'k': k, 'due': due, 'start': start + due,
+               'first': None, 'end': None, 'status': 0}
+        data = [b'POST /v1/chat/completions?%s-%d HTTP/1.1\r\nHost: x\r\n'
+                b'Connection: close\r\nX-Class: %s\r\n'
+                b'Content-Type: application/json\r\n'
+                b'Content-Length: %d\r\n\r\n'
+                % (kind.encode(), k, KINDS[kind][5].encode(), len(body))
+                + body, b'']
+        self.rows.append(row)
+        self.open += 1
+        self.sel.register(s, selectors.EVENT_WRITE, (row, data))
+
+    def event(self, key, mask):
+        row, data = key.data
+        s = key.fileobj
+
+        if mask & selectors.EVENT_WRITE:
+            n = s.send(data[0])
+            data[0] = data[0][n:]
+            if not data[0]:
+                self.sel.modify(s, selectors.EVENT_READ, key.data)
+            return
+
+        try:
+            new = s.recv(1 << 18)
+        except OSError:
+            new = b''
+
+        if not new:
+            row['end'] = time.monotonic()
+            self.open -= 1
+            self.sel.unregister(s)
+            s.close()
+            return
+
+        if row['first'] is None:
+            data[1] += new
+            head, end, rest = data[1].partition(b'\r\n\r\n')
+            if end:
+                row['status'] = int(head.split(b' ', 2)[1])
+            if b'data: ' in rest:
+                row['first'] = time.monotonic()
+
+    def look(self):
+        """what the status says of the peers' load, on the average"""
+        u = json.loads(get(self.port, '/kvroute/json'))['upstreams']['llm']
+        loads = [p.get('load') or {} for p in u['peers']]
+        return {'waiting': u.get('queue', {}).get('size', 0),
+                **{name: sum(x.get(name) or 0 for x in loads) / len(loads)
+                   for name in ('prefill_rate', 'utilization', 'active',
+                                'active_expected')}}
+
+    def run(self, drain):
+        """until all is answered, or only to the last arrival"""
+        todo = list(self.plan)
+        heapq.heapify(todo)
+        start = time.monotonic()
+
+        while todo or (drain and self.open):
+            now = time.monotonic() - start
+            if now > len(self.seen):
+                self.seen.append(self.look())
+            while todo and todo[0][0] <= now:
+                self.send(start, *heapq.heappop(todo))
+            wait = min(todo[0][0] - now, 1) if todo else 1
+            for key, mask in self.sel.select(max(wait, 0)):
+                self.event(key, mask)
+
+        for key in list(self.sel.get_map().values()):
+            key.fileobj.close()
+        return self.rows
+
+
+def cpu(pid):
+    """CPU seconds of a process and its children, of all their threads"""
+    total, todo = 0, [pid]
+
+    while todo:
+        p = todo.pop()
+        for tid in os.listdir('/proc/%d/task' % p):
+            with open('/proc/%d/task/%s/schedstat' % (p, tid)) as f:
+                total += int(f.read().split()[0])
+            with open('/proc/%d/task/%s/children' % (p, tid)) as f:
+                todo += [int(c) for c in f.read().split()]
+    return total / 1e9
+
+
+def get(port, path):
+    with socket.create_connection(('127.0.0.1', port), 5) as s:
+        s.sendall(b'GET %s HTTP/1.0\r\n\r\n' % path.encode())
+        data = b''
+        while True:
+            more = s.recv(1 << 20)
+            if not more:
+                return data.partition(b'\r\n\r\n')[2]
+            data += more
+
+
+def until(fn):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            if fn():
+                return
+        except (OSError, ValueError):
+            pass
+        if time.monotonic() > end:
+            raise RuntimeError('waited in vain')
+        time.sleep(0.05)
+
+
+def late(log):
+    """How many batch requests were let in past an earlier one by more than the
+    bound.  What peers held when a request came is not known here: it counts
+    against it only if it is so whatever they held."""
+    shared = 4 * KINDS['batch'][2]
+    rows = []
+
+    for line in log:
+        uri, size, wait, state, end, took = line.split()
+        if uri.startswith('batch') and state in ('passed', 'waited'):
+            came = 1000 * (float(end) - float(took))
+            rows.append((came + 1000 * float(wait), came, int(size)))
+
+    rows.sort()
+    n = 0
+
+    for i, (when, came, size) in enumerate(rows):
+        due = came + (size - shared) / AGING
+        for other, first, bytes_ in rows[i + 1:]:
+            bound = first + bytes_ / AGING + PASS + SHARE * (when - first)
+            if first < when < other and due > bound + 10:
+                n += 1
+                break
+    return n
+
+
+def quantile(v, q):
+    v = sorted(v)
+    return v[min(int(q * len(v)), len(v) - 1)] if v else None
+
+
+def run(args, capacity, load, queue, drain=True):
+    """one run; times are the engines' own: real ones times --speed"""
+    top = tempfile.mkdtemp(prefix='kvroute-queue-')
+    os.chmod(top, 0o755)
+
+    first = free_ports(REPLICAS + 1)
+    port = first + REPLICAS
+    rate = load * capacity * args.speed
+    plan = schedule(rate, int(args.requests * min(load, 1.3) / 1.3),
+                    args.seed)
+
+    with open(top + '/nginx.conf', 'w') as f:
+        f.write(CONF.format(
+            module=os.environ['MODULE'], dir=top, port=port,
+            user='user root;' if os.getuid() == 0 else '',
+            cap='max_pending=auto target_ttft=%dms'
+                % (TARGET / args.speed) if queue else '',
+            probe=max(round(1000 / args.speed), 100),
+            queue='kvroute_queue max=100000 timeout=600s;' if queue else '',
+            servers='\n        '.join(
+                'server 127.0.0.1:%d max_fails=0;' % (first + k)
+                for k in range(REPLICAS))))
+
+    engine = subprocess.Popen(
+        [os.environ['ENGINE'], '--port', str(first), '--count', str(REPLICAS),
+         '--hardware', HARDWARE, '--speed', str(args.speed),
+         '--enable-prompt-tokens-details'], stdout=subprocess.DEVNULL)
+    nginx = subprocess.Popen(
+        os.environ.get('NGINX_BIN', 'nginx').split()
+        + ['-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
+           '-g', 'daemon off;'], stdout=subprocess.DEVNULL)
+
+    try:
+        until(lambda: get(first + REPLICAS - 1, '/health') is not None)
+        until(lambda: json.loads(get(port, '/kvroute/json')))
+
+        before = [cpu(engine.pid), cpu(nginx.pid),
+                  sum(os.times()[:2]), time.monotonic()]
+        client = Client(port, plan, args.seed)
+        rows = client.run(drain)
+        after = [cpu(engine.pid), cpu(nginx.pid),
+                 sum(os.times()[:2]), time.monotonic()]
+        with open(top + '/error.log') as f:
+            for line in f:
+                if '[alert]' in line or '[crit]' in line:
+                    print(line, end='')
+        with open(top + '/access.log') as f:
+            log = f.readlines()
+
+    finally:
+        for p in nginx, engine:
+            p.terminate()
+            p.wait()
+        shutil.rmtree(top, ignore_errors=True)
+
+    # as in the simulator, what comes first is not measured
+
+    length = plan[-1][0]
+    begin = rows[0]['start'] + WARM / args.speed
+    end = rows[0]['start'] + length
+    span = after[3] - before[3]
+
+    res = {'load': load, 'queue': queue, 'requests': len(plan),
+           'rate': round(rate, 2),
+           'cores': {name: round((b - a) / span, 3) for name, a, b
+                     in zip(('engines', 'nginx', 'client'), before, after)}}
+
+    for kind in KINDS:
+        mine = [r for r in rows if r['kind'] == kind and r['start'] >= begin]
+        # one that was not answered has waited at least to the end
+        ttft = [args.speed * ((r['first'] or after[3]) - r['start'])
+                for r in mine]
+        res[kind] = {
+            'p50': round(quantile(ttft, 0.5), 4),
+            'p99': round(quantile(ttft, 0.99), 4),
+            'longest': round(max(ttft), 3),
+            'unanswered': sum(r['first'] is None for r in mine),
+            'refused': sum(r['status'] not in (0, 200) for r in rows
+                           if r['kind'] == kind),
+            'per_s': round(sum(r['end'] is not None and r['first'] is not None
+                               and begin <= r['end'] < end for r in rows
+                               if r['kind'] == kind)
+                           / (end - begin) / args.speed, 4)}
+
+    if queue:
+        res['out_of_order'] = late(log)
+    res['seen'] = client.seen
+    return res
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument('--simulated', help='has the capacity')
+    p.add_argument('--capacity', type=float)
+    p.add_argument('--out', required=True)
+    p.add_argument('--speed', type=float, default=8)
+    p.add_argument('--requests', type=int, default=1200)
+    p.add_argument('--seed', type=int, default=1)
+    args = p.parse_args()
+
+    capacity = args.capacity
+
+    if capacity is None:
+        with open(args.simulated) as f:
+            capacity = next(x['capacity'] for x in json.load(f)['tail']
+                            if x['hardware'] == HARDWARE)
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+
+    out = {'hardware': HARDWARE, 'replicas': REPLICAS, 'speed': args.speed,
+           'capacity': capacity}
+
+    for name, load, queue in (('below', 0.7, True), ('queued', 1.3, True),
+                              ('unqueued', 1.3, False)):
+        r = out[name] = run(args, capacity, load, queue, queue)
+        print('1 emulated %-9s interactive P99 %.2f s, batch %.3f/s, longest '
+              '%.0f s; cores: %s'
+              % (name, r['interactive']['p99'], r['batch']['per_s'],
+                 r['batch']['longest'], r['cores']), flush=True)
+
+    below, queued, bare = out['below'], out['queued'], out['unqueued']
+
+    out['interactive_p99_ratio'] = round(
+        queued['interactive']['p99'] / below['interactive']['p99'], 4)
+    out['interactive_p99_ratio_without'] = round(
+        bare['interactive']['p99'] / below['interactive']['p99'], 4)
+    out['batch_throughput_ratio'] = round(
+        queued['batch']['per_s'] / bare['batch']['per_s'], 4)
+    out['out_of_order'] = queued['out_of_order']
+
+    with open(args.out, 'w') as f:
+        json.dump(out, f, indent=2)
+        f.write('\n')
+
+    print('1 emulated: interactive P99 %.2f of that at 0.7, %.0f without; '
+          'batch %.3f of without; %d past an earlier one'
+          % (out['interactive_p99_ratio'],
+             out['interactive_p99_ratio_without'],
+             out['batch_throughput_ratio'], out['out_of_order']))
+
+
+main()

@@ -1,0 +1,123 @@
+#!/usr/bin/perl
+
+# First tokens: an engine that tells nothing of its cache is timed.  One that
+# is small is found out; of one that is large, and uneven, nothing is forgotten;
+# and what tells by itself, or does not stream, is not timed.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# a prompt of 24 KB takes 70 ms; the small one holds not quite four of them
+
+my @how = ('--hardware', 'none', '--model', 'm', '--bytes-per-token', 4,
+           '--prefill-time-per-token', '0.01ms', '--prefill-overhead', '5ms');
+
+my ($small) = $t->engines(1, @how, '--kv-cache-size', 1400);
+my ($large) = $t->engines(1, @how);
+my ($tells) = $t->engines(1, @how, '--kv-cache-size', 1400,
+                          '--enable-prompt-tokens-details');
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:8m;
+    client_body_buffer_size 64k;
+
+    upstream small { zone small 64k; kvroute kv_cache zone=z;
+                     server 127.0.0.1:%%E0%%; server 127.0.0.1:1 down; }
+    upstream large { zone large 64k; kvroute kv_cache zone=z;
+                     server 127.0.0.1:%%E1%%; server 127.0.0.1:2 down; }
+    upstream tells { zone tells 64k; kvroute kv_cache zone=z;
+                     server 127.0.0.1:%%E2%%; server 127.0.0.1:3 down; }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /small/ { proxy_pass http://small/; }
+        location /large/ { proxy_pass http://large/; }
+        location /tells/ { proxy_pass http://tells/; }
+        location = /kvroute/json { kvroute_status json; }
+    }
+}
+EOF
+
+$t->run();
+
+my $default = 64 * 1024 * 1024;
+
+sub ask {
+    my ($up, $seed, $stream) = @_;
+
+    $t->post("/$up/v1/chat/completions",
+             chat(text(24 * 1024, $seed), max_tokens => 1,
+                  stream => $stream // JSON::PP::true,
+                  stream_options => { include_usage => JSON::PP::true }));
+}
+
+# each prompt twice, in turn: old ones are lost, those of just now are not
+
+sub round {
+    my ($up, $first, $stream) = @_;
+
+    for my $seed ($first .. $first + 5) {
+        ask($up, $seed, $stream) for 1 .. 2;
+    }
+}
+
+sub is_held {
+    my ($up, $port) = @_;
+
+    my $p = $t->peer($up, $port);
+
+    return ($p->{capacity_bytes}, @{$p->{cache}}{qw(timed_held timed_lost)});
+}
+
+# what is no stream begins with its end
+
+round('small', 11, JSON::PP::false);
+
+is(join(' ', is_held('small', $small)), "$default 0 0", 'no streams');
+
+# how long it takes to be sure depends on the machine
+
+for (1 .. 20) {
+    round('small', 1);
+    last if (is_held('small', $small))[0] < $default;
+}
+
+my ($size, $held, $lost) = is_held('small', $small);
+
+cmp_ok($held, '>=', 4, 'held');
+cmp_ok($lost, '>=', 4, 'lost');
+cmp_ok($size, '<', 400 * 1024, 'a small one is found out');
+cmp_ok($size, '>=', 24 * 1024, 'and holds something');
+
+# large, at an uneven pace
+
+for my $i (1 .. 4) {
+    for my $seed (1 .. 6) {
+        $t->control($large, { delay_ms => ($i * $seed * 7) % 40 });
+        ask('large', $seed) for 1 .. 2;
+    }
+}
+
+($size, $held, $lost) = is_held('large', $large);
+
+cmp_ok($held, '>=', 4, 'held by a large one');
+is($size, $default, 'of which nothing is forgotten');
+
+# its own word is better
+
+round('tells', 1) for 1 .. 2;
+
+($size, $held, $lost) = is_held('tells', $tells);
+
+is("$held $lost", '0 0', 'who tells is not timed');
+cmp_ok($size, '<', 400 * 1024, 'but believed');
+
+$t->done();

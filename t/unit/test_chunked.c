@@ -1,0 +1,120 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_chunked: the framing of a chunked body, cut anywhere. */
+
+
+#include "util.h"
+#include "kvr_chunked.h"
+
+
+/* reads text in windows of n bytes; the data is left in out */
+static int
+take(const char *text, size_t len, size_t n, char *out)
+{
+    int             rc;
+    char           *buf;
+    size_t          i, m, size;
+    const uint8_t  *p, *end, *data;
+    kvr_chunked_t   c;
+
+    memset(&c, 0, sizeof(kvr_chunked_t));
+    rc = KVR_AGAIN;
+
+    for (i = 0; i < len && rc == KVR_AGAIN; i += m) {
+
+        /* on the heap, where a sanitizer sees the ends */
+
+        m = kvr_min(n, len - i);
+        buf = malloc(m);
+        memcpy(buf, text + i, m);
+
+        p = (uint8_t *) buf;
+        end = p + m;
+
+        while ((rc = kvr_chunked_read(&c, &p, end, &data, &size)) == KVR_OK) {
+            memcpy(out, data, size);
+            out += size;
+        }
+
+        free(buf);
+    }
+
+    *out = '\0';
+
+    return rc;
+}
+
+
+START_TEST(test_chunked_read)
+{
+    char      out[128];
+    size_t    n;
+    unsigned  i;
+
+    static const struct {
+        const char  *text;
+        const char  *data;
+        int          rc;
+    } cases[] = {
+        { "5\r\nhello\r\n0\r\n\r\n", "hello", KVR_DECLINED },
+        { "5\r\nhello\r\n1\r\n!\r\n00\r\n\r\n", "hello!", KVR_DECLINED },
+        { "0A;a=\"b\"\r\n0123\r\n6789\r\n0\r\nX: y\r\n\r\nmore",
+          "0123\r\n6789", KVR_DECLINED },
+        { "a\n0123456789\n0\n\n", "0123456789", KVR_DECLINED },
+        { "3 \r\nabc\r\n", "abc", KVR_AGAIN },
+        { "7\r\nabc", "abc", KVR_AGAIN },
+        { "0\r\nX: y\r\n", "", KVR_AGAIN },
+        { "3\r\nabcd\r\n", "abc", KVR_ERROR },
+        { "\r\n", "", KVR_ERROR },
+        { "g\r\n", "", KVR_ERROR },
+        { "-1\r\n", "", KVR_ERROR },
+        { "1z\r\n", "", KVR_ERROR },
+        { "# HELP\n", "", KVR_ERROR },
+        { "1000000000000000\r\n", "", KVR_ERROR },
+    };
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (n = 1; n <= strlen(cases[i].text); n++) {
+            util_check(take(cases[i].text, strlen(cases[i].text), n, out)
+                       == cases[i].rc, "case %u, window %zu", i, n);
+            util_check(strcmp(out, cases[i].data) == 0,
+                       "case %u, window %zu: %s", i, n, out);
+        }
+    }
+}
+END_TEST
+
+
+START_TEST(test_chunked_long)
+{
+    char  text[2 * KVR_CHUNKED_LINE], out[8];
+
+    /* lines that do not end */
+
+    memset(text, 'x', sizeof(text));
+
+    memcpy(text, "1;", 2);
+    util_check(take(text, sizeof(text), 100, out) == KVR_ERROR, "size");
+
+    memcpy(text, "0\r\n", 3);
+    util_check(take(text, sizeof(text), 100, out) == KVR_ERROR, "trailer");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("chunked");
+
+    util_add(s, "read", test_chunked_read);
+    util_add(s, "long", test_chunked_long);
+
+    return util_run(s);
+}

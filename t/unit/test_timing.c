@@ -1,0 +1,257 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_timing: what first tokens tell of a cache, and what must not be told */
+
+
+#include <math.h>
+
+#include "util.h"
+#include "kvr_horizon.h"
+#include "kvr_timing.h"
+
+
+#define NO  KVR_TIMING_NOTHING
+
+
+static kvr_timing_t       t;
+static kvr_timing_pace_t  all;
+static util_rng_t         rng;
+static double             base, pace;     /* ms, ms a KB: what the engine has */
+
+
+static void
+fresh(void)
+{
+    memset((void *) &t, 0, sizeof(t));
+    memset((void *) &all, 0, sizeof(all));
+    base = 25;
+    pace = 7;
+}
+
+
+/* a prompt of so many KB, taught, really computed, in so many times the time */
+static int
+one(uint64_t bytes, uint64_t taught, uint64_t computed, double factor)
+{
+    kvr_timing_first_t  f;
+
+    f.bytes = bytes * 1024;
+    f.taught = taught * 1024;
+    f.ms = (uint64_t) ((base + pace * (double) computed) * factor);
+    f.given = kvr_timing_give(&t, (bytes - taught) * 1024, 0);
+
+    return kvr_timing_first(&t, &all, &f);
+}
+
+
+/* so many prompts that were new */
+static void
+new(unsigned n)
+{
+    while (n--) {
+        (void) one(1, 0, 1, 1);
+        (void) one(16, 0, 16, 1);
+    }
+}
+
+
+START_TEST(test_timing_tells)
+{
+    fresh();
+
+    new(KVR_TIMING_LEAST - 1);
+    util_check(kvr_timing_pace(&t.pace) == 0, "too few");
+    util_check(one(64, 60, 4, 1) == NO && one(64, 60, 64, 1) == NO, "yet");
+
+    new(KVR_TIMING_LEAST);
+    util_check(fabs(kvr_timing_pace(&t.pace) * 1024 - 7) < 0.7, "%f",
+               kvr_timing_pace(&t.pace) * 1024);
+
+    util_check(one(64, 60, 4, 1) == KVR_TIMING_HELD, "held");
+    util_check(one(64, 60, 4, 1.5) == KVR_TIMING_HELD, "held, slowly");
+    util_check(one(64, 60, 64, 1) == KVR_TIMING_LOST, "lost");
+    util_check(one(64, 60, 64, 1.4) == KVR_TIMING_LOST, "lost, slowly");
+    util_check(one(64, 60, 44, 1) == KVR_TIMING_LOST, "a good part lost");
+
+    /* neither the one nor the other; what far too long took; what tells not */
+
+    util_check(one(64, 60, 22, 1) == NO, "in between");
+    util_check(one(64, 60, 64, 2) == NO, "stuck");
+    util_check(one(64, 30, 34, 1) == NO, "half new, held");
+    util_check(one(64, 30, 64, 1) == NO, "half new, lost");
+    util_check(one(8, 7, 8, 1) == NO, "short");
+    util_check(one(64, 0, 64, 1) == NO, "not taught");
+}
+END_TEST
+
+
+/* others there before, or later, may be what it waited for */
+START_TEST(test_timing_others)
+{
+    kvr_timing_first_t  f;
+
+    fresh();
+    new(8);
+
+    f.bytes = 64 << 10;
+    f.taught = 60 << 10;
+    f.ms = 25 + 7 * 64;
+
+    f.given = kvr_timing_give(&t, 4096, 1);
+    util_check(f.given == 0 && kvr_timing_first(&t, &all, &f) == NO, "before");
+
+    f.given = kvr_timing_give(&t, 4096, 0);
+    (void) kvr_timing_give(&t, 4096, 1);
+    util_check(kvr_timing_first(&t, &all, &f) == KVR_TIMING_LOST, "a little");
+
+    (void) kvr_timing_give(&t, 20 << 10, 1);
+    f.ms = 25 + 7 * (4 + 20 + 15);
+    util_check(kvr_timing_first(&t, &all, &f) == NO, "that may be it");
+
+    (void) kvr_timing_give(&t, 20 << 10, 1);
+    f.ms = 25 + 7 * (64 + 28);
+    util_check(kvr_timing_first(&t, &all, &f) == NO, "much");
+
+    /* at once is at once, whoever comes */
+
+    f.ms = 60;
+    util_check(kvr_timing_first(&t, &all, &f) == KVR_TIMING_HELD, "held");
+
+    /* nor do they count for the pace, or the base */
+
+    f.taught = 0;
+    f.ms = 5;
+    util_check(kvr_timing_first(&t, &all, &f) == NO
+               && kvr_get(&t.base) > 20 * 256, "base %u", kvr_get(&t.base));
+}
+END_TEST
+
+
+/* paces that nobody can rely on */
+START_TEST(test_timing_uneven)
+{
+    unsigned  i;
+
+    fresh();
+    util_seed(&rng, "timing uneven", 0);
+
+    for (i = 0; i < 100; i++) {
+        (void) one(16, 0, 16, 0.3 + util_below(&rng, 40) / 10.0);
+    }
+
+    util_check(kvr_timing_pace(&t.pace) == 0, "%f", kvr_timing_pace(&t.pace));
+
+    /* it streams before it computes, or holds what nobody knows of */
+
+    fresh();
+
+    for (i = 0; i < 100; i++) {
+        util_check(one(4 + util_below(&rng, 100), 0, 0,
+                       1 + util_below(&rng, 10) / 20.0) == NO, "new");
+        util_check(one(64, 63, 1, 1) != KVR_TIMING_LOST, "held");
+    }
+}
+END_TEST
+
+
+/* the upstream's pace, until it has one by itself; peers need not be equal */
+START_TEST(test_timing_all)
+{
+    unsigned  i;
+
+    fresh();
+    new(8);
+
+    for (i = 0; i < 2; i++) {
+        memset((void *) &t, 0, sizeof(t));
+        base = i ? 50 : 25;
+        pace = i ? 14 : 7;
+
+        (void) one(1, 1, 0, 1);
+        util_check(kvr_timing_pace(&t.pace) == 0, "own");
+        util_check(one(64, 62, 2, 1) == KVR_TIMING_HELD, "held, %u", i);
+        util_check(one(64, 62, 64, 1) == (i ? NO : KVR_TIMING_LOST), "lost");
+        util_check(one(24, 20, 4, 1) != KVR_TIMING_LOST, "close, %u", i);
+    }
+
+    new(8);
+    util_check(one(64, 62, 64, 1) == KVR_TIMING_LOST, "its own");
+
+    kvr_timing_reset(&t);
+    kvr_timing_pace_reset(&all);
+    util_check(kvr_timing_pace(&t.pace) == 0 && kvr_timing_pace(&all) == 0
+               && one(64, 62, 64, 1) == NO, "another peer");
+}
+END_TEST
+
+
+/* a large cache at an uneven pace: nothing was lost, and nothing is learned */
+START_TEST(test_timing_noise)
+{
+    int            found;
+    double         factor;
+    unsigned       i, k, n, lost;
+    uint32_t       age, got;
+    kvr_horizon_t  h;
+
+    lost = 0;
+    n = util_cases(500);
+
+    for (i = 0; i < n; i++) {
+
+        util_seed(&rng, "timing noise", i);
+        fresh();
+        memset((void *) &h, 0, sizeof(h));
+
+        for (k = 0; k < 2000; k++) {
+
+            /* uneven by a third or so, and one in 20 is held up */
+
+            factor = 0.75 + util_below(&rng, 100) / 100.0;
+            factor *= util_below(&rng, 20) ? 1 : 1 + util_below(&rng, 8);
+
+            if (util_below(&rng, 10) == 0) {
+                age = 8 + util_below(&rng, 60);
+                (void) one(age, 0, age, factor);
+                continue;
+            }
+
+            age = util_below(&rng, 1U << (8 + util_below(&rng, 10)));
+            found = one(66, 64, 2, factor);
+
+            if (found != NO) {
+                kvr_horizon_note(&h, age, found == KVR_TIMING_HELD);
+                lost += found == KVR_TIMING_LOST;
+            }
+
+            got = kvr_horizon_get(&h);
+            util_check(got == 0 || got >= 1 << 15, "%u, case %u", got, i);
+        }
+    }
+
+    /* a little more than one in a hundred */
+
+    util_check(lost < n * 40, "%u lost", lost);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("timing");
+
+    util_add(s, "tells", test_timing_tells);
+    util_add(s, "others", test_timing_others);
+    util_add(s, "uneven", test_timing_uneven);
+    util_add(s, "all", test_timing_all);
+    util_add(s, "noise", test_timing_noise);
+
+    return util_run(s);
+}
