@@ -361,7 +361,11 @@ kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
 
         if (c == '"') {
             value = s + 1;
-            s = kvr_push_over_text(value, end);
+            s = kvr_scan_text(value, end);
+
+            if (s < end && *s == '\\') {
+                s = kvr_push_over_text(s, end);
+            }
 
             if (s == end || *s != '"') {
                 return last;
