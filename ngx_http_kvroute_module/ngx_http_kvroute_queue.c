@@ -124,8 +124,27 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         return ngx_http_kvroute_queue_enter(r, ctx, conf);
     }
 
-    return w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING ? NGX_DONE
-                                                      : NGX_DECLINED;
+    switch (w->state) {
+
+    case NGX_HTTP_KVROUTE_QUEUE_WAITING:
+        return NGX_DONE;
+
+    case NGX_HTTP_KVROUTE_QUEUE_FULL:
+    case NGX_HTTP_KVROUTE_QUEUE_TIMEOUT:
+    case NGX_HTTP_KVROUTE_QUEUE_LATE:
+    case NGX_HTTP_KVROUTE_QUEUE_SHED:
+
+        /* an error_page leads here again: there is no way past the queue */
+
+        w->again = 1;
+
+        ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
+
+        return NGX_DONE;
+
+    default:
+        return NGX_DECLINED;
+    }
 }
 
 

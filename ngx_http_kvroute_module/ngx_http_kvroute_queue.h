@@ -83,6 +83,7 @@ struct ngx_http_kvroute_wait_s {
     unsigned                     held:1;
     unsigned                     looked:1;  /* its chain, at least once */
     unsigned                     rather:1;  /* it was not any that would do */
+    unsigned                     again:1;   /* turned away before */
     unsigned                     deadline:1;
     unsigned                     strict:1;
 };

@@ -64,9 +64,8 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     w->bytes = 0;
     w->rather = 0;
 
-    if (kvr_queue_depth(conf->queue->shm_zone->data, KVR_QUEUE_CLASSES - 1,
-                        ngx_current_msec)
-        > KVR_QUEUE_LONG * conf->list[0].number)
+    if (kvr_queue_long(conf->queue->shm_zone->data,
+                       (uint32_t) conf->list[0].number, ngx_current_msec))
     {
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }

@@ -11,6 +11,10 @@
 #include "ngx_http_kvroute_status.h"
 
 
+static ngx_int_t ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w);
+
+
 static const char  *ngx_http_kvroute_queue_states[] = {
     "", "passed", "waiting", "waited", "full", "timeout", "deadline", "shed",
     "aborted"
@@ -89,27 +93,26 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* an answer in the form that clients of the OpenAI API read */
-ngx_int_t
-ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
+/* Retry-After, once; NGX_DECLINED if an error_page is to answer */
+static ngx_int_t
+ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w)
 {
-    char                      *text;
-    cJSON                     *json, *error;
-    u_char                     code[32];
-    ngx_uint_t                 i, status;
-    const char                *message;
+    ngx_uint_t                 i;
     ngx_table_elt_t           *h;
     kvr_queue_board_t         *board;
     ngx_http_err_page_t       *page;
     ngx_http_core_loc_conf_t  *clcf;
 
-    status = w->conf->queue->status;
+    if (w->again) {
+        return NGX_OK;
+    }
+
     board = w->conf->queue->shm_zone->data;
 
     h = ngx_list_push(&r->headers_out.headers);
     if (h == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NGX_ERROR;
     }
 
     h->hash = 1;
@@ -118,7 +121,7 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
     h->value.data = ngx_pnalloc(r->pool, NGX_INT32_LEN);
     if (h->value.data == NULL) {
         h->hash = 0;
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NGX_ERROR;
     }
 
     h->value.len = ngx_sprintf(h->value.data, "%uD",
@@ -133,10 +136,35 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
         page = clcf->error_pages->elts;
 
         for (i = 0; i < clcf->error_pages->nelts; i++) {
-            if (page[i].status == (ngx_int_t) status) {
-                return status;
+            if (page[i].status == (ngx_int_t) w->conf->queue->status) {
+                return NGX_DECLINED;
             }
         }
+    }
+
+    return NGX_OK;
+}
+
+
+/* an answer in the form that clients of the OpenAI API read */
+ngx_int_t
+ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w)
+{
+    char        *text;
+    cJSON       *json, *error;
+    u_char       code[32];
+    ngx_int_t    rc;
+    ngx_uint_t   status;
+    const char  *message;
+
+    status = w->conf->queue->status;
+
+    rc = ngx_http_kvroute_queue_refuse(r, w);
+
+    if (rc != NGX_OK) {
+        return rc == NGX_DECLINED ? (ngx_int_t) status
+                                  : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     switch (w->state) {

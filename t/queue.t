@@ -98,6 +98,16 @@ http {
             error_page 503 /sorry;
             proxy_pass http://small;
         }
+        location /again/ {
+            error_page 503 @again;
+            proxy_pass http://small;
+        }
+        location /recursive/ {
+            recursive_error_pages on;
+            error_page 503 @again;
+            proxy_pass http://small;
+        }
+        location @again { proxy_pass http://small; }
         location /sorry { return 200 "sorry"; }
         location /bypass/ {
             kvroute_bypass 1;
@@ -285,6 +295,16 @@ sub logged {
     is($t->post('/errors/d', chat('x'))->{body}, 'sorry',
        'full: a page of the operator');
 
+    # an error_page is no way past the queue, and no loop either
+
+    for my $name ('again', 'recursive') {
+        $r = $t->post("/$name/d", chat('x'));
+        is($r->{status}, 503, "full: $name, refused");
+        like($r->{body}, qr/"code":"queue_full"/, "full: $name, why");
+        is(() = $r->{head} =~ /^Retry-After:/mg, 1,
+           "full: $name, when to come again");
+    }
+
     # a higher class takes the place of a lower one
 
     push @s, held('/small/high', 's0', 1000, 'X-Class' => 'high');
@@ -305,9 +325,9 @@ sub logged {
     is($t->finish($_)->{status}, 200, 'small: answered')
         for grep { $_ != $who } @s;
     is(class('small', 3)->{shed}, 1, 'shed: counted');
-    is(class('small', 3)->{full}, 2, 'full: counted');
+    is(class('small', 3)->{full}, 4, 'full: counted, each once');
     like($t->get('/kvroute/metrics')->{body},
-         qr{^kvroute_queue_\w+_total\{upstream="small",.*\} 2(?:\.0+)?$}m,
+         qr{^kvroute_queue_\w+_total\{upstream="small",.*\} 4(?:\.0+)?$}m,
          'full: for Prometheus');
 }
 

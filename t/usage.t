@@ -154,6 +154,12 @@ sub logged {
     return split /\|/, $line[0];
 }
 
+# no prompt is read for a single server, but the log asks for tokens, from the
+# first request of a worker on
+
+$t->post('/lc/v1/chat/completions?n=' . ++$n, chat('x'));
+like((logged($n))[1], qr/^[1-9]/, 'tokens of the first request, unread');
+
 # the same bytes with and without the filter, buffered or not
 
 for my $name (sort keys %corpus) {

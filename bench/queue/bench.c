@@ -18,6 +18,7 @@
 #define KVB_GOOD      5.0
 #define KVB_REQUESTS  4000
 #define KVB_NEAR      8         /* times the seeds close to the knee */
+#define KVB_TENANTS   4         /* and for a P99 of few requests */
 
 
 static const char  *kvb_hardware[] = {
@@ -245,6 +246,9 @@ kvb_below(cJSON *json, const char *hardware, const char *name,
         snprintf(key, sizeof(key), "%.1f", loads[i]);
         cJSON_AddNumberToObject(row, key, with / without);
 
+        snprintf(key, sizeof(key), "%.1f_error", loads[i]);
+        cJSON_AddNumberToObject(row, key, error);
+
         worst = fmax(worst, with / without);
     }
 
@@ -361,7 +365,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
     double *rise)
 {
     double        share, e, p99[2];
-    uint32_t      seed, i, lost;
+    uint32_t      seed, seeds, i, lost;
     cJSON        *row;
     kvq_conf_t    c;
     kvq_result_t  r;
@@ -370,7 +374,9 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
     lost = 0;
     p99[0] = p99[1] = 0;
 
-    for (seed = 1; seed <= kvb_seeds; seed++) {
+    seeds = kvb_seeds * KVB_TENANTS;
+
+    for (seed = 1; seed <= seeds; seed++) {
         kvb_tenants(&c, hardware, 1.5 * knee, 1.5 * knee, 120, seed);
         c.stream[1].weight = 3;
         kvq_run(&c, &r);
@@ -387,7 +393,7 @@ kvb_fair(cJSON *json, const char *hardware, double knee, double *error,
             kvb_tenants(&c, hardware, (i ? 30 : 0.7) * knee, 0.3 * knee, 600,
                         seed);
             kvq_run(&c, &r);
-            p99[i] += r.stream[1].p99 / kvb_seeds;
+            p99[i] += r.stream[1].p99 / seeds;
             lost += i ? r.stream[1].full + r.stream[1].shed
                         + r.stream[1].timeouts : 0;
             kvq_free(&r);

@@ -34,9 +34,9 @@ REPLICAS = 4
 TARGET = 1000               # ms, as in bench.c, before it is scaled
 WARM = 50                   # s in which the engines' caches fill up
 
-# core/kvr_queue.h: bytes of work a ms, ms, and the share of the wait
+# core/kvr_queue.h: bytes of work a ms; ms, the share of the wait, and at most
 
-AGING, PASS, SHARE = 64, 2000, 0.5
+AGING, PASS, SHARE, PASS_MAX = 64, 2000, 0.5, 30000
 
 # of requests, tokens, of them shared, by how many texts, output, class
 
@@ -268,7 +268,8 @@ def late(log):
     for i, (when, came, size) in enumerate(rows):
         due = came + (size - shared) / AGING
         for other, first, bytes_ in rows[i + 1:]:
-            bound = first + bytes_ / AGING + PASS + SHARE * (when - first)
+            bound = first + bytes_ / AGING + min(
+                PASS + SHARE * (when - first), PASS_MAX)
             if first < when < other and due > bound + 10:
                 n += 1
                 break

@@ -83,8 +83,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     n = q->conf->replicas;
 
     rq->rather = 0;
-    rq->gated = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, kvq_ms(q))
-                > KVR_QUEUE_LONG * n;
+    rq->gated = kvr_queue_long(q->board, n, kvq_ms(q));
 
     bytes = rq->gated ? rq->bytes : 0;
 
@@ -237,7 +236,7 @@ kvq_order(kvq_t *q, kvq_request_t *rq)
             continue;
         }
 
-        pass = KVR_QUEUE_PASS + ((uint32_t) kvq_ms(q) - head->arrival) / 2;
+        pass = kvr_queue_pass(head, kvq_ms(q));
 
         if ((int32_t) (head->due + pass - rq->item.due) < 0) {
             q->res->out_of_order++;

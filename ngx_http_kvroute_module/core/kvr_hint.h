@@ -19,17 +19,14 @@
  *     epoch, 6 bits   when it was used last, in coarse steps of the table's
  *                     clock
  *
- * All are 0 if the line is free.  A line's own words decide: a hint that is wrong, since a process was overtaken
- * or killed, costs a line that is not found, or one that is looked at in vain,
- * until the sweep puts it right.  So all of this is relaxed.
+ * All are 0 if the line is free.  A line's own words decide: a hint that is
+ * wrong, since a process was overtaken or killed, costs a line that is not
+ * found, or one that is looked at in vain, until the sweep puts it right.  So
+ * all of this is relaxed.
  */
 
 
 #include "kvr_index.h"
-
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 
 #define KVR_HINT_ONES   0x0001000100010001ULL  /* one in each of a word */

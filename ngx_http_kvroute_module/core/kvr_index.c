@@ -7,6 +7,10 @@
 #include "kvr_group.h"
 
 
+#define KVR_INDEX_STEP    8          /* entries of a lesson at a time */
+#define KVR_INDEX_AHEAD   32         /* whose lines are fetched before */
+#define KVR_INDEX_HINTS   48         /* and their hints before that */
+#define KVR_INDEX_RING    8          /* steps that are on their way */
 #define KVR_INDEX_SAMPLE  1024
 #define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
 #define KVR_INDEX_LOST    4          /* lines in a row, as a rule fewer */
@@ -38,6 +42,7 @@ static inline void kvr_index_end(kvr_index_teach_t *t);
 static void kvr_index_teach(kvr_index_teach_t *t);
 static inline void kvr_index_put(kvr_index_teach_t *t,
     kvr_index_line_t *line);
+static void kvr_index_lost(kvr_index_teach_t *t, kvr_index_line_t *line);
 static uint64_t kvr_index_other(kvr_index_teach_t *t, uint32_t k,
     uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
 static void kvr_index_differ(kvr_index_teach_t *t, uint32_t k, uint64_t ids);
@@ -216,6 +221,24 @@ kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
 }
 
 
+/* a step of entries, from the i-th on */
+static inline void
+kvr_index_hints(kvr_index_teach_t *t, kvr_group_t *group, uint32_t i)
+{
+    kvr_group_hints(t->ix, &group[i / KVR_INDEX_STEP % KVR_INDEX_RING],
+                    &t->chain[i], kvr_min(t->n - i, KVR_INDEX_STEP));
+}
+
+
+static inline void
+kvr_index_fetch(kvr_index_teach_t *t, kvr_group_t *group, uint32_t i,
+    unsigned epoch)
+{
+    kvr_group_lines(t->ix, &group[i / KVR_INDEX_STEP % KVR_INDEX_RING],
+                    kvr_min(t->n - i, KVR_INDEX_STEP), epoch);
+}
+
+
 static inline void
 kvr_index_begin(kvr_index_teach_t *t)
 {
@@ -251,7 +274,7 @@ kvr_index_teach(kvr_index_teach_t *t)
     unsigned           epoch, peer, slot;
     uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
     uint64_t           n, ids, key, same;
-    kvr_group_t        group[3], *g;
+    kvr_group_t        group[KVR_INDEX_RING], *g;
     kvr_index_t       *ix;
     _Atomic uint16_t  *hints;
     kvr_index_line_t  *lines, *line;
@@ -269,31 +292,28 @@ kvr_index_teach(kvr_index_teach_t *t)
 
     epoch = kvr_hint_epoch(ix, t->now);
 
-    kvr_group_hints(ix, &group[0], t->chain, t->n);
-
-    if (t->n > KVR_GROUP) {
-        kvr_group_hints(ix, &group[1], &t->chain[KVR_GROUP],
-                        t->n - KVR_GROUP);
+    for (i = 0; i < t->n && i < KVR_INDEX_HINTS; i += KVR_INDEX_STEP) {
+        kvr_index_hints(t, group, i);
     }
 
-    kvr_group_lines(ix, &group[0], t->n, epoch);
+    for (i = 0; i < t->n && i < KVR_INDEX_AHEAD; i += KVR_INDEX_STEP) {
+        kvr_index_fetch(t, group, i, epoch);
+    }
 
-    for (i = 0; i < t->n; i += KVR_GROUP) {
+    for (i = 0; i < t->n; i += KVR_INDEX_STEP) {
 
-        g = &group[i / KVR_GROUP % 3];
-        m = t->n - i;
+        /* few at a time, so that memory and processor work together */
 
-        if (m > 2 * KVR_GROUP) {
-            kvr_group_hints(ix, &group[(i / KVR_GROUP + 2) % 3],
-                            &t->chain[i + 2 * KVR_GROUP],
-                            m - 2 * KVR_GROUP);
+        if (t->n - i > KVR_INDEX_HINTS) {
+            kvr_index_hints(t, group, i + KVR_INDEX_HINTS);
         }
 
-        if (m > KVR_GROUP) {
-            kvr_group_lines(ix, &group[(i / KVR_GROUP + 1) % 3],
-                            m - KVR_GROUP, epoch);
-            m = KVR_GROUP;
+        if (t->n - i > KVR_INDEX_AHEAD) {
+            kvr_index_fetch(t, group, i + KVR_INDEX_AHEAD, epoch);
         }
+
+        g = &group[i / KVR_INDEX_STEP % KVR_INDEX_RING];
+        m = kvr_min(t->n - i, KVR_INDEX_STEP);
 
         depth = kvr_chain_depth(t->first + i);
         per = kvr_chain_step(t->first + i);
@@ -324,7 +344,7 @@ kvr_index_teach(kvr_index_teach_t *t)
 
             } else if (g->absent >> k & 1) {
                 line = kvr_line_put(ix, line, &hints[n], key, peer, stamp,
-                                    touched, &t->evicted);
+                                    touched, epoch, &t->evicted);
                 kvr_index_put(t, line);
                 same = KVR_INDEX_TAG;
                 continue;
@@ -378,24 +398,36 @@ kvr_index_other(kvr_index_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 static inline void
 kvr_index_put(kvr_index_teach_t *t, kvr_index_line_t *line)
 {
+    if (kvr_unlikely(t->absent++ < KVR_INDEX_LOST)) {
+        kvr_index_lost(t, line);
+    }
+
+    if (kvr_likely(line)) {
+        t->last = line;
+    }
+}
+
+
+/* the first ones that were not there */
+static __attribute__ ((noinline)) void
+kvr_index_lost(kvr_index_teach_t *t, kvr_index_line_t *line)
+{
     /* holders of the line before may have gone on elsewhere */
 
-    if (t->absent++ == 0 && t->last) {
-        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
-        t->behind = 1;
+    if (t->absent == 1) {
+        t->behind = (t->last != NULL);
+
+        if (t->last) {
+            kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        }
     }
 
-    if (line == NULL) {
-        return;
-    }
+    /* and these may have been lost, behind which others have gone on */
 
-    /* it may be one that was lost, behind which others have gone on */
-
-    if (t->behind && t->absent <= KVR_INDEX_LOST) {
+    if (line && t->behind) {
         kvr_hint_mark(kvr_hint_line(t->ix, line));
     }
 
-    t->last = line;
     t->ids = t->own;
 }
 

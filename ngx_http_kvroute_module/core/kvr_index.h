@@ -111,8 +111,8 @@ typedef struct {
 
 
 /*
- * Bytes that a table of nlines lines takes, and the reverse: the largest number
- * of lines for so many bytes, 0 if there is no room for any.
+ * Bytes that a table of nlines lines takes, 66 each, and the reverse: the
+ * largest number of lines for so many bytes, 0 if there is no room for any.
  */
 size_t kvr_index_size(uint64_t nlines);
 uint64_t kvr_index_lines(size_t size);
@@ -139,7 +139,9 @@ void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 
 /*
  * For each peer of the set, how many leading units of the prompt it holds, to
- * matched[peer].  chain[] has n entries.  Returns the greatest of them.
+ * matched[peer].  chain[] has n entries.  Returns the greatest of them.  Never
+ * too much; too little by as many lines as were lost in a row, if that are more
+ * than a few (kvr_lookup.c, kvr_hint.h).
  */
 uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched);

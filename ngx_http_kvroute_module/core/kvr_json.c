@@ -610,21 +610,14 @@ kvr_json_scalar(const uint8_t *p, const uint8_t *e)
     }
 
     switch (*p) {
-
     case 't':
-        p = memcmp(p, "true", 4) ? NULL : p + 4;
-        break;
-
     case 'n':
-        p = memcmp(p, "null", 4) ? NULL : p + 4;
+        p = memcmp(p, *p == 't' ? "true" : "null", 4) ? NULL : p + 4;
         break;
-
     case 'f':
         p = memcmp(p, "false", 5) ? NULL : p + 5;
         break;
-
     default:
-
         if (*p != '-' && (*p < '0' || *p > '9')) {
             return NULL;
         }
@@ -637,11 +630,8 @@ kvr_json_scalar(const uint8_t *p, const uint8_t *e)
         }
     }
 
-    if (p && p < e && (*p == ',' || *p == '}' || *p == ']' || *p <= ' ')) {
-        return p;
-    }
-
-    return NULL;
+    return (p && p < e
+            && (*p == ',' || *p == '}' || *p == ']' || *p <= ' ')) ? p : NULL;
 }
 
 

@@ -173,16 +173,18 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
     uint32_t touched, uint32_t *evicted)
 {
     uint64_t     n;
-    unsigned     way;
+    unsigned     way, epoch;
     kvr_hint_t  *hint;
 
     n = kvr_reduce(key, ix->nbuckets);
     hint = kvr_hint_bucket(ix, n);
 
-    way = kvr_hint_victim(kvr_get(&hint->word), kvr_hint_epoch(ix, touched));
+    epoch = kvr_hint_epoch(ix, touched);
+    way = kvr_hint_victim(kvr_get(&hint->word), epoch);
 
     return kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
-                        &hint->way[way], key, peer, stamp, touched, evicted);
+                        &hint->way[way], key, peer, stamp, touched, epoch,
+                        evicted);
 }
 
 

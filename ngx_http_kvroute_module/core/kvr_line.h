@@ -168,17 +168,18 @@ kvr_line_find(kvr_index_t *ix, uint64_t h)
 }
 
 
-/* the same in the place of a line that hints say is the oldest */
+/*
+ * The same in the place of a line that hints say is the oldest.  epoch is that
+ * of touched, or near it.
+ */
 static inline kvr_index_line_t *
 kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
     uint64_t key, unsigned peer, uint32_t stamp, uint32_t touched,
-    uint32_t *evicted)
+    unsigned epoch, uint32_t *evicted)
 {
     uint16_t  h;
     uint64_t  old;
-    unsigned  i, epoch;
-
-    epoch = kvr_hint_epoch(ix, touched);
+    unsigned  i;
 
     h = kvr_get(hint);
     old = kvr_get(&victim->key);

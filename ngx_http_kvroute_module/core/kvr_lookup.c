@@ -32,9 +32,9 @@ static void kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
 /*
  * From the first entry on it is found out which are there; then lines are read,
  * from the last one on, as what is deeper counts.  The lines of a prompt name
- * the same peers as a rule, so few are read: the deepest, those that are marked,
- * those before a hole; and as long as a peer is named that holds this one no
- * more, the next one.
+ * the same peers as a rule, so few are read: the deepest, those that are
+ * marked, those before a hole; and as long as a peer is named that holds this
+ * one no more, the next one.
  */
 uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,

@@ -145,7 +145,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
-/* the one that the request names, or where the response was made it refers to */
+/* the one that was named, or made the response that is referred to */
 static kvr_candidate_t *
 kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {

@@ -324,8 +324,8 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
 
 /*
  * Members as they nearly always come: key, colon and value in one piece.
- * Returns the last byte that was taken; NULL: none, and it is to be gone on byte
- * by byte.
+ * Returns the last byte that was taken; NULL: none, what is here is to be read
+ * byte by byte.
  */
 static const uint8_t *
 kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
@@ -361,7 +361,11 @@ kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
 
         if (c == '"') {
             value = s + 1;
-            s = kvr_push_over_text(value, end);
+            s = kvr_scan_text(value, end);
+
+            if (s < end && *s == '\\') {
+                s = kvr_push_over_text(s, end);
+            }
 
             if (s == end || *s != '"') {
                 return last;

@@ -191,15 +191,10 @@ uint32_t
 kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
     kvr_queue_item_t **near, uint32_t n)
 {
-    int32_t            age;
     uint32_t           i, k;
     kvr_queue_item_t  *next;
 
-    age = (int32_t) ((uint32_t) now - item->arrival);
-    age = kvr_max(age, 0);
-
-    n = kvr_heap_before(item, item->due + KVR_QUEUE_PASS + (uint32_t) age / 2,
-                        near, n);
+    n = kvr_heap_before(item, item->due + kvr_queue_pass(item, now), near, n);
 
     for (i = 1; i < n; i++) {
         next = near[i];
@@ -436,6 +431,39 @@ kvr_queue_sum(kvr_queue_board_t *board, unsigned class, unsigned apart,
     }
 
     return n;
+}
+
+
+int
+kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now)
+{
+    int       more;
+    uint32_t  depth;
+    uint64_t  gap, share;
+
+    depth = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
+    more = depth > peers;
+    share = kvr_get(&board->share);
+
+    if (!more && share == 0) {
+        kvr_set(&board->looked, now);
+        return 0;
+    }
+
+    gap = kvr_max((int64_t) (now - kvr_get(&board->looked)), 0);
+    gap = kvr_min(gap, UINT32_MAX);
+
+    share = (share * KVR_QUEUE_LONG + (more ? 1000000 * gap : 0))
+            / (KVR_QUEUE_LONG + gap);
+
+    /* not for each of those that come at once: parts would be lost */
+
+    if (gap) {
+        kvr_set(&board->looked, now);
+        kvr_set(&board->share, share);
+    }
+
+    return depth > KVR_QUEUE_DEEP * peers || (more && share > 500000);
 }
 
 

@@ -24,7 +24,8 @@
  * The first one of its tenant may also be passed by one that finds more of its
  * own prompt where there is room than the first finds of its own
  * (kvr_queue_near): by those that are due no more than KVR_QUEUE_PASS and half
- * of what it has waited later, which adds that to the bound.  Without it what
+ * of what it has waited later, and never by one that is due more than
+ * KVR_QUEUE_PASS_MAX later, which adds that to the bound.  Without it what
  * peers hold counts for little past the knee, as each that has room takes
  * whoever is first (bench/queue: a tenth of the throughput).
  *
@@ -60,8 +61,10 @@
 #define KVR_QUEUE_STALE     250      /* ms */
 #define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
 #define KVR_QUEUE_PEERS     64
-#define KVR_QUEUE_LONG      1        /* waiting, for each peer */
-#define KVR_QUEUE_PASS      2000     /* ms, and half of what it has waited */
+#define KVR_QUEUE_LONG      30000    /* ms, see kvr_queue_long() */
+#define KVR_QUEUE_DEEP      4        /* waiting, for each peer */
+#define KVR_QUEUE_PASS      2000     /* ms, and half of what it has waited, */
+#define KVR_QUEUE_PASS_MAX  30000    /* but no more than this */
 #define KVR_QUEUE_NEAR      16
 
 
@@ -140,6 +143,8 @@ typedef struct {
     _Atomic uint32_t    wanted[KVR_QUEUE_CLASSES];  /* to be shed */
     _Atomic uint64_t    rate;        /* let in, 1/1000 a second, smoothed */
     _Atomic uint64_t    last;        /* ms */
+    _Atomic uint64_t    looked;      /* ms, kvr_queue_long() */
+    _Atomic uint64_t    share;       /* of the time, 1/1000000 */
     _Atomic uint64_t    claim[KVR_QUEUE_PEERS];
 
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
@@ -175,6 +180,18 @@ void kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item);
 /* the first of them, or NULL */
 kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
     kvr_queue_key_t *key);
+
+/* ms by which those may be due later that are let in before an item */
+static inline uint32_t
+kvr_queue_pass(const kvr_queue_item_t *item, uint64_t now)
+{
+    int32_t  age;
+
+    age = (int32_t) ((uint32_t) now - item->arrival);
+    age = kvr_max(age, 0);
+
+    return kvr_min(KVR_QUEUE_PASS + (uint32_t) age / 2, KVR_QUEUE_PASS_MAX);
+}
 
 /*
  * Those of the same class and tenant that may be let in before an item that is
@@ -237,6 +254,14 @@ int kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
 uint32_t kvr_queue_depth(kvr_queue_board_t *board, unsigned class,
     uint64_t now);
 uint64_t kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now);
+
+/*
+ * Whether it is past the knee, where engines' caches are full: more than
+ * KVR_QUEUE_DEEP wait for each peer, or more than one and did so for most of
+ * about the last KVR_QUEUE_LONG.  A burst below the knee is soon over, and not
+ * worth to be held up for room in the caches.
+ */
+int kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now);
 
 /*
  * Asks for one of a lower class to be turned away in whatever process has one;

@@ -650,32 +650,6 @@ START_TEST(test_queue_near)
 END_TEST
 
 
-START_TEST(test_queue_young)
-{
-    kvr_queue_item_t  item;
-
-    kvr_queue_item(&item, 1000, 3, 0, 1, 64 * 500, 60000);
-
-    util_check(kvr_queue_young(&item, 1000, 0), "at first");
-    util_check(kvr_queue_young(&item, 1999, 0), "for a second");
-    util_check(!kvr_queue_young(&item, 2000, 0), "no longer");
-
-    /* a place that does 128 bytes a ms is waited for half as long */
-
-    util_check(kvr_queue_young(&item, 1499, 128), "half a second");
-    util_check(!kvr_queue_young(&item, 1500, 128), "at a fast one no longer");
-
-    /* a slow one is not waited for any longer */
-
-    util_check(kvr_queue_young(&item, 1999, 1), "at a slow one");
-    util_check(!kvr_queue_young(&item, 2000, 1), "at a slow one no longer");
-
-    kvr_queue_item(&item, 1000, 3, 0, 1, 0, 0);
-    util_check(!kvr_queue_young(&item, 1000, 0), "with no work not at all");
-}
-END_TEST
-
-
 int
 main(void)
 {
@@ -695,7 +669,6 @@ main(void)
     tcase_add_test(tc, test_queue_retry_after);
     tcase_add_test(tc, test_queue_claims);
     tcase_add_test(tc, test_queue_near);
-    tcase_add_test(tc, test_queue_young);
     tcase_add_test(tc, test_queue_processes);
     suite_add_tcase(s, tc);
 

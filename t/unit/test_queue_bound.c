@@ -1,0 +1,161 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_queue: how far a request may be passed, how long it may wait for a better
+ * place, and when it is past the knee.
+ */
+
+
+#include "util.h"
+#include "kvr_queue.h"
+
+
+static kvr_queue_board_t  *board;
+
+
+static void
+setup(void)
+{
+    board = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_queue_board_t));
+    util_check(board != NULL, "no memory");
+    memset((void *) board, 0, sizeof(kvr_queue_board_t));
+}
+
+
+static void
+teardown(void)
+{
+    free(board);
+}
+
+
+/* how far one may be passed: a bound that its wait does not move for ever */
+START_TEST(test_queue_bound)
+{
+    unsigned          i, n;
+    uint64_t          now;
+    kvr_queue_t       q;
+    kvr_queue_item_t  first, item[8], *near[KVR_QUEUE_NEAR];
+
+    memset(&q, 0, sizeof(q));
+
+    kvr_queue_item(&first, 1000, 3, 0, 1, 64000, 0);
+    kvr_queue_insert(&q, board, &first);
+
+    util_check(kvr_queue_pass(&first, 1000) == 2000, "at first");
+    util_check(kvr_queue_pass(&first, 11000) == 7000, "after 10 s");
+    util_check(kvr_queue_pass(&first, 57000) == 30000, "after 56 s");
+    util_check(kvr_queue_pass(&first, 3600000) == 30000, "after an hour");
+    util_check(kvr_queue_pass(&first, 900) == 2000, "a clock behind");
+
+    /* due from 26 to 33 s after it, asked for after an hour */
+
+    for (i = 0; i < 8; i++) {
+        kvr_queue_item(&item[i], 28000 + 1000 * i, 3, 0, 1, 0, 0);
+        kvr_queue_insert(&q, board, &item[i]);
+    }
+
+    now = 3600000;
+    n = kvr_queue_near(&first, now, near, KVR_QUEUE_NEAR);
+
+    util_check(n == 5, "%u of them", n);
+
+    for (i = 0; i < n; i++) {
+        util_check(near[i]->due - first.due < KVR_QUEUE_PASS_MAX,
+                   "due %u ms after it", near[i]->due - first.due);
+    }
+}
+END_TEST
+
+
+/* past the knee: at once if very many wait, else after a while */
+START_TEST(test_queue_long)
+{
+    unsigned          i, n;
+    uint64_t          now;
+    kvr_queue_t       q;
+    kvr_queue_item_t  item[9];
+
+    memset(&q, 0, sizeof(q));
+    now = 1000;
+
+    for (i = 0; i < 9; i++) {
+        kvr_queue_item(&item[i], now, 3, 0, 1, 0, 0);
+        kvr_queue_insert(&q, board, &item[i]);
+    }
+
+    kvr_queue_publish(board, 0, &q, now);
+    util_check(!kvr_queue_long(board, 9, now), "one for each of them");
+    util_check(kvr_queue_long(board, 2, now), "nine for two");
+
+    for (n = 0; !kvr_queue_long(board, 8, now); n++) {
+        now += 100;
+        kvr_queue_publish(board, 0, &q, now);
+        util_check(n < 600, "it is never long");
+    }
+
+    util_check(n > 150 && n < 300, "long after %u ms", 100 * n);
+
+    /* a moment with none does not change it, a minute does */
+
+    util_check(!kvr_queue_long(board, 9, now), "not now");
+    util_check(kvr_queue_long(board, 8, now), "it goes on");
+
+    for (i = 0; i < 600; i++) {
+        now += 100;
+        kvr_queue_publish(board, 0, &q, now);
+        (void) kvr_queue_long(board, 9, now);
+    }
+
+    util_check(!kvr_queue_long(board, 8, now), "anew");
+}
+END_TEST
+
+
+START_TEST(test_queue_young)
+{
+    kvr_queue_item_t  item;
+
+    kvr_queue_item(&item, 1000, 3, 0, 1, 64 * 500, 60000);
+
+    util_check(kvr_queue_young(&item, 1000, 0), "at first");
+    util_check(kvr_queue_young(&item, 1999, 0), "for a second");
+    util_check(!kvr_queue_young(&item, 2000, 0), "no longer");
+
+    /* a place that does 128 bytes a ms is waited for half as long */
+
+    util_check(kvr_queue_young(&item, 1499, 128), "half a second");
+    util_check(!kvr_queue_young(&item, 1500, 128), "at a fast one no longer");
+
+    /* a slow one is not waited for any longer */
+
+    util_check(kvr_queue_young(&item, 1999, 1), "at a slow one");
+    util_check(!kvr_queue_young(&item, 2000, 1), "at a slow one no longer");
+
+    kvr_queue_item(&item, 1000, 3, 0, 1, 0, 0);
+    util_check(!kvr_queue_young(&item, 1000, 0), "with no work not at all");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+    TCase  *tc;
+
+    s = suite_create("queue_bound");
+
+    tc = tcase_create("queue_bound");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, test_queue_bound);
+    tcase_add_test(tc, test_queue_long);
+    tcase_add_test(tc, test_queue_young);
+    suite_add_tcase(s, tc);
+
+    return util_run(s);
+}
