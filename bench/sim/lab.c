@@ -316,6 +316,29 @@ kvs_lab_margin(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
 }
 
 
+/*
+ * What ships, with another part of own for each active one, a1, and a0 of the
+ * prompts that are being answered there: their decode steps read them all.
+ */
+static void
+kvs_lab_held(const kvs_router_conf_t *conf, const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, const kvs_extra_t *extra, uint32_t n)
+{
+    double            own;
+    uint32_t          i;
+    kvr_candidate_t  *c;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+        own = kvs_lab_own(req, c);
+        c->cost = (double) c->pending
+                  + fmax(own, 2048) * (1 + conf->a[1] * c->active)
+                  + own * (0.75 + c->unanswered / 2.0)
+                  + conf->a[0] * (double) extra[i].resident;
+    }
+}
+
+
 #define LAB(id, fn, ...)                                                      \
     static const kvs_router_conf_t  kvs_conf_##id = {                         \
         .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,       \
