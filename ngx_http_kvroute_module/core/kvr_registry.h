@@ -51,6 +51,7 @@ typedef struct {
     _Atomic uint32_t   life;         /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   draining;
+    _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
     kvr_signal_t       signal;
