@@ -23,7 +23,8 @@ my ($large) = $t->engines(1, @how);
 my ($tells) = $t->engines(1, @how, '--kv-cache-size', 1400,
                           '--enable-prompt-tokens-details');
 my ($writes) = $t->engines(1, @how, '--prefill-time-per-token', '0.03ms',
-                           '--inter-token-latency', '0ms', '--output-tokens', 1500);
+                           '--inter-token-latency', '0ms',
+                           '--output-tokens', 1500);
 
 $t->conf(<<'EOF');
 http {

@@ -154,7 +154,7 @@ kvr_signal_back(kvr_signal_t *s, uint64_t now)
 
     kvr_signal_renew(s, now);
 
-    /* all that may have taken turns are gone; their clock may have been wrong */
+    /* all that may have taken turns are gone; a clock may have been wrong */
 
     kvr_set(&s->start, 0);
 
