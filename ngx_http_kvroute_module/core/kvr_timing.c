@@ -14,7 +14,7 @@
 /* a reply that may be kept or not, as part of what is new, at most */
 #define KVR_TIMING_KEPT    8
 
-/* a request whatever it has, in bytes; what may come later, as part of taught */
+/* a request whatever it has, in bytes; what may come later, part of taught */
 #define KVR_TIMING_SMALL   512
 #define KVR_TIMING_LATER   2
 
