@@ -182,6 +182,7 @@ struct ngx_http_kvroute_attempt_s {
     uint64_t                     predicted; /* key of what it should hold */
     uint64_t                     clock;     /* the peer's, before */
     uint32_t                     taught;    /* units of it, counting or not */
+    uint32_t                     prompted;  /* of these, not by a reply only */
     uint32_t                     age;       /* of the deepest of these */
     uint64_t                     awaited;   /* see kvr_loop_await() */
     uint64_t                     began;     /* ns, this decision */

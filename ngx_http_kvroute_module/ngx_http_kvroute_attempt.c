@@ -53,6 +53,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->awaited = 0;
     at->timed = 0;
     at->taught = 0;
+    at->prompted = 0;
     at->young = 0;
     at->started = 0;
     at->watched = 1;
@@ -140,6 +141,7 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     ctx = at->ctx;
     at->young = 0;
     at->taught = 0;
+    at->prompted = 0;
 
     if (at->id == KVR_REGISTRY_NONE || !ctx->parsed) {
         return;
@@ -175,6 +177,10 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
                                   ctx->entries, at->id,
                                   at->matched ? at->matched[at->id] : 0,
                                   &at->age);
+
+    at->prompted = kvr_index_prompted(at->conf->zone->sh->index, chain,
+                                      at->taught, at->id, KVR_REPLY_VALUES,
+                                      &at->age);
 
     if (k < ctx->entries) {
         at->awaited = kvr_loop_await(loop, chain, k);

@@ -219,7 +219,7 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
     response.reported = kvr_get(&p->reported);
     response.young = at->young;
-    response.taught = (uint64_t) at->taught * response.block;
+    response.taught = (uint64_t) at->prompted * response.block;
     response.age = at->age;
 
     if (ctx->model.len) {
@@ -310,6 +310,7 @@ ngx_http_kvroute_timed(ngx_http_kvroute_attempt_t *at)
 
     first.bytes = ctx->bytes;
     first.taught = (uint64_t) at->taught * sh->unit * KVR_BLOCK;
+    first.reply = (uint64_t) (at->taught - at->prompted) * sh->unit * KVR_BLOCK;
     first.ms = ctx->ttft;
     first.given = at->timed;
 

@@ -361,6 +361,7 @@ kvs_router_timed(kvs_router_t *ro, kvs_request_t *rq, double now)
 
     f.bytes = rq->bytes;
     f.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
+    f.reply = 0;
     f.ms = (uint64_t) (1000 * (now - rq->given));
     f.given = rq->young ? 0 : rq->timed;
 

@@ -155,6 +155,15 @@ uint32_t kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     unsigned peer, uint32_t matched, uint32_t *age);
 
 /*
+ * How many of the units that kvr_index_taught() told a prompt has taught.
+ * Those behind them only a reply has, at most the last so many entries: an
+ * engine may not have kept it, or its template may write it otherwise.  If
+ * there are such, the age of the deepest before them goes to *age.
+ */
+uint32_t kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain,
+    uint32_t taught, unsigned peer, uint32_t most, uint32_t *age);
+
+/*
  * A peer is about to compute a prompt of so many units, of which it holds the
  * first matched ones.
  */

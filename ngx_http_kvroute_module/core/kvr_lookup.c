@@ -307,6 +307,60 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 }
 
 
+/*
+ * A prompt's lesson goes over all of it: so the clocks of the lessons, going
+ * deeper, are the same or earlier, but where a reply's begins.
+ */
+uint32_t
+kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
+    unsigned peer, uint32_t most, uint32_t *age)
+{
+    uint32_t           i, n, a, clock, depth, lesson, last;
+    kvr_index_line_t  *line;
+
+    n = kvr_chain_entries(taught);
+
+    if (n < 2) {
+        return taught;
+    }
+
+    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+    last = taught - *age;
+
+    /* nearly always it is all of one lesson */
+
+    i = n - 1 - kvr_min(most, n - 1);
+    line = kvr_line_find(ix, chain[i]);
+
+    if (line && kvr_line_age(line, peer, clock, &a)
+        && kvr_chain_depth(i) - a == last)
+    {
+        return taught;
+    }
+
+    for (i = n - 1; i > 0 && i + most >= n; i--) {
+
+        line = kvr_line_find(ix, chain[i - 1]);
+
+        if (line == NULL || !kvr_line_age(line, peer, clock, &a)) {
+            continue;
+        }
+
+        depth = kvr_chain_depth(i - 1);
+        lesson = depth - a;
+
+        if ((int32_t) (lesson - last) < 0) {
+            *age = a;
+            return depth;
+        }
+
+        last = lesson;
+    }
+
+    return taught;
+}
+
+
 uint64_t
 kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
 {

@@ -79,7 +79,7 @@ typedef struct {
     int64_t            completion;
     uint64_t           key;          /* of what was predicted, 0: nothing */
     uint64_t           clock;        /* the peer's, before it was taught this */
-    uint64_t           taught;       /* bytes, by kvr_index_taught() */
+    uint64_t           taught;       /* bytes, by kvr_index_prompted() */
     uint32_t           age;          /* of the deepest of these, units */
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */

@@ -55,7 +55,12 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     if (i != KVR_REGISTRY_NONE) {
         kvr_load_name(load, row, i);
 
-        if (!kvr_get(&ix->peer[i].reported)) {
+        /* less may have been learned: that outlives a worker, and a reload */
+
+        if (!kvr_get(&ix->peer[i].reported)
+            && kvr_get(&reg->peer[i].assumed) != capacity)
+        {
+            kvr_set(&reg->peer[i].assumed, capacity);
             kvr_index_capacity(ix, i, capacity, 0);
         }
 
@@ -104,6 +109,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     kvr_index_flush(ix, n);
     kvr_index_capacity(ix, n, capacity, 0);
+    kvr_set(&peer->assumed, capacity);
 
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->life, 1);

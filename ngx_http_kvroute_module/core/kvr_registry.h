@@ -51,6 +51,7 @@ typedef struct {
     _Atomic uint32_t   life;         /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   draining;
+    _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
     kvr_signal_t       signal;
@@ -147,10 +148,10 @@ kvr_registry_resident(uint32_t peer)
 
 /*
  * The number of the peer of this address, which it gets if it has none yet,
- * with a clean slate in the index.  It has the capacity given from now on,
- * unless the engine has reported one, and is named in the row of the process
- * that asks.  KVR_REGISTRY_NONE if there is no number to be had, or the address
- * is too long.
+ * with a clean slate in the index.  If the capacity given is not the one before,
+ * it has this from now on, unless the engine has reported one.  It is named in
+ * the row of the process that asks.  KVR_REGISTRY_NONE if there is no number to
+ * be had, or the address is too long.
  */
 uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, kvr_index_t *ix, const void *name, size_t len,

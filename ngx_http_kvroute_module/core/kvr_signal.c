@@ -36,7 +36,10 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
 
     found = 0;
 
-    if (kvr_signal_restarted(s, m) || kvr_get(&s->gone)) {
+    if (kvr_signal_back(s, now)) {
+        found |= KVR_SIGNAL_RESTARTED;
+
+    } else if (kvr_signal_restarted(s, m)) {
         found |= KVR_SIGNAL_RESTARTED;
         kvr_signal_renew(s, now);
     }
@@ -150,6 +153,10 @@ kvr_signal_back(kvr_signal_t *s, uint64_t now)
     }
 
     kvr_signal_renew(s, now);
+
+    /* all that may have taken turns are gone; a clock may have been wrong */
+
+    kvr_set(&s->start, 0);
 
     return 1;
 }

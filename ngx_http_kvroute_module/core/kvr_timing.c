@@ -11,7 +11,10 @@
 #define KVR_TIMING_NEW     4096
 #define KVR_TIMING_TAUGHT  4096
 
-/* a request whatever it has, in bytes; what may come later, as part of taught */
+/* a reply that may be kept or not, as part of what is new, at most */
+#define KVR_TIMING_KEPT    8
+
+/* a request whatever it has, in bytes; what may come later, part of taught */
 #define KVR_TIMING_SMALL   512
 #define KVR_TIMING_LATER   2
 
@@ -73,26 +76,31 @@ kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
     const kvr_timing_first_t *f)
 {
     double    base, pace, held, lost, ms, least;
-    uint64_t  new, later, net;
+    uint64_t  new, most, sure, later, net;
 
     if (f->given == 0 || f->ms >= INT32_MAX || f->bytes > INT32_MAX
-        || f->taught > f->bytes)
+        || f->taught > f->bytes || f->reply > f->taught)
     {
         return KVR_TIMING_NOTHING;
     }
 
+    /* to be computed; at most, if it did not keep the reply */
+
     new = f->bytes - f->taught;
+    most = new + f->reply;
+    sure = f->taught - f->reply;
     later = kvr_get(&t->given) - f->given;
 
     if (later == 0) {
-        kvr_timing_base(t, f->ms, new <= KVR_TIMING_NEW);
+        kvr_timing_base(t, f->ms, most <= KVR_TIMING_NEW);
     }
 
     base = (double) kvr_get(&t->base) / KVR_TIMING_ONE;
     net = f->ms - kvr_min((uint64_t) base, f->ms);
 
-    if (new >= KVR_TIMING_NEW && new >= f->bytes / 4 && net && later == 0) {
-
+    if (new >= KVR_TIMING_NEW && new >= f->bytes / 4 && net && later == 0
+        && f->reply <= new / KVR_TIMING_KEPT)
+    {
         kvr_timing_note(&t->pace, net, new);
 
         if (all) {
@@ -100,7 +108,7 @@ kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
         }
     }
 
-    if (f->taught < KVR_TIMING_TAUGHT || base == 0) {
+    if (sure < KVR_TIMING_TAUGHT || base == 0) {
         return KVR_TIMING_NOTHING;
     }
 
@@ -111,7 +119,7 @@ kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
     }
 
     ms = (double) f->ms;
-    held = base + pace * (double) new;
+    held = base + pace * (double) most;
     lost = base + pace * (double) f->bytes;
 
     if (lost < held * KVR_TIMING_APART || lost - held < KVR_TIMING_SAVED) {
@@ -124,7 +132,7 @@ kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
 
     /* it may have waited for what came later, too */
 
-    if (later > f->taught / KVR_TIMING_LATER) {
+    if (later > sure / KVR_TIMING_LATER) {
         return KVR_TIMING_NOTHING;
     }
 

@@ -27,6 +27,9 @@
  * at least, without what others that came later may have cost, and not much
  * longer than T(lost): that had other reasons.
  *
+ * What only a reply has taught proves nothing, whether or not it is held: the
+ * engine may not keep replies, or its template may write them otherwise.
+ *
  * In shared memory, words that stand for themselves.  Times are in ms.
  */
 
@@ -56,6 +59,7 @@ typedef struct {
 typedef struct {
     uint64_t           bytes;        /* of the prompt */
     uint64_t           taught;       /* of these, by kvr_index_taught() */
+    uint64_t           reply;        /* of these, by none but a reply */
     uint64_t           ms;           /* since it was given */
     uint64_t           given;        /* what kvr_timing_give() returned */
 } kvr_timing_first_t;

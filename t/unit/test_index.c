@@ -635,6 +635,57 @@ START_TEST(test_index_taught)
 END_TEST
 
 
+static uint32_t
+prompted(const uint64_t *c, uint32_t *taught, uint32_t *age)
+{
+    *taught = kvr_index_taught(ix, c, 100, 0, 0, age);
+
+    return kvr_index_prompted(ix, c, *taught, 0, 32, age);
+}
+
+
+/* what of it nobody has but a reply */
+START_TEST(test_index_prompted)
+{
+    uint32_t  age, n;
+    uint64_t  c[100], d[100];
+
+    table(1 << 16, 4, 2000);
+    chain(c, 8, 0, 100);
+    chain(d, 9, 0, 100);
+    memcpy(d, c, 20 * sizeof(uint64_t));
+
+    (void) learn(c, 40, 0, 0);
+    util_check(prompted(c, &n, &age) == 40 && age == 39, "a prompt");
+
+    compute(0, 300);
+    kvr_index_extend(ix, &c[40], 40, 30, 30, 0);
+    util_check(prompted(c, &n, &age) == 40 && n == 70 && age == 369,
+               "a reply: %u of %u", age, n);
+
+    /* others that begin alike change nothing, nor does what was lost */
+
+    (void) learn(d, 60, 0, 20);
+    util_check(prompted(c, &n, &age) == 40 && n == 70, "others");
+    util_check(prompted(d, &n, &age) == 60 && n == 60, "theirs");
+
+    /* the next turn has it in its prompt */
+
+    (void) learn(c, 80, 0, 70);
+    util_check(prompted(c, &n, &age) == 80 && n == 80, "next");
+    (void) learn(d, 90, 0, 60);
+    util_check(prompted(c, &n, &age) == 80 && n == 80, "and others");
+
+    /* at once, and one that is as long as can be */
+
+    kvr_index_flush(ix, 0);
+    (void) learn(c, 40, 0, 0);
+    kvr_index_extend(ix, &c[40], 40, 32, 32, 0);
+    util_check(prompted(c, &n, &age) == 40 && n == 72, "at once");
+}
+END_TEST
+
+
 START_TEST(test_index_flush)
 {
     size_t        size;
@@ -1873,6 +1924,7 @@ main(void)
     util_add(s, "capacity", test_index_capacity);
     util_add(s, "hits", test_index_hits);
     util_add(s, "taught", test_index_taught);
+    util_add(s, "prompted", test_index_prompted);
     util_add(s, "flush", test_index_flush);
     util_add(s, "mask", test_index_mask);
     util_add(s, "mask expiry", test_index_mask_expiry);

@@ -179,6 +179,15 @@ START_TEST(test_registry_capacity)
                "number");
     util_check(z.ix->peer[a].capacity == 5000, "changed");
 
+    /* what was learned stays, when a worker comes that assumes the same */
+
+    kvr_index_capacity(z.ix, a, 700, 0);
+    util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
+               "number");
+    util_check(z.ix->peer[a].capacity == 700, "learned");
+    util_check(peer(&z, 0, "a:1") == a && z.ix->peer[a].capacity == CAPACITY,
+               "changed again");
+
     /* but the engine knows best */
 
     kvr_index_capacity(z.ix, a, 3000, 1);

@@ -159,6 +159,38 @@ START_TEST(test_signal_once)
 END_TEST
 
 
+/* a clock that was ahead, until it was set and the engine started anew */
+START_TEST(test_signal_clock)
+{
+    unsigned  i;
+
+    for (i = 0; i < 2; i++) {
+        fresh();
+
+        m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
+        m.queries = 1000;
+        m.start = 4e9;
+        (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+
+        kvr_signal_gone(&sig, 2);
+
+        if (i) {
+            util_check(kvr_signal_back(&sig, 3), "is back");
+        }
+
+        m.start = 1.7e9;
+        util_check(kvr_signal_take(&sig, &m, 0, 0, 4)
+                   == (i ? 0 : KVR_SIGNAL_RESTARTED), "nobody listened");
+        util_check(kvr_signal_take(&sig, &m, 0, 0, 5) == 0, "told");
+
+        m.start = 1.7e9 + 60;
+        util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == KVR_SIGNAL_RESTARTED,
+                   "the next one, %u", i);
+    }
+}
+END_TEST
+
+
 START_TEST(test_signal_foreign)
 {
     fresh();
@@ -351,6 +383,7 @@ main(void)
 
     util_add(s, "restart", test_signal_restart);
     util_add(s, "once", test_signal_once);
+    util_add(s, "clock", test_signal_clock);
     util_add(s, "foreign", test_signal_foreign);
     util_add(s, "worth", test_signal_worth);
     util_add(s, "preemptions", test_signal_preemptions);

@@ -21,6 +21,7 @@ static kvr_timing_t       t;
 static kvr_timing_pace_t  all;
 static util_rng_t         rng;
 static double             base, pace;     /* ms, ms a KB: what the engine has */
+static uint64_t           reply;          /* KB of what is taught */
 
 
 static void
@@ -30,6 +31,7 @@ fresh(void)
     memset((void *) &all, 0, sizeof(all));
     base = 25;
     pace = 7;
+    reply = 0;
 }
 
 
@@ -41,6 +43,7 @@ one(uint64_t bytes, uint64_t taught, uint64_t computed, double factor)
 
     f.bytes = bytes * 1024;
     f.taught = taught * 1024;
+    f.reply = reply * 1024;
     f.ms = (uint64_t) ((base + pace * (double) computed) * factor);
     f.given = kvr_timing_give(&t, (bytes - taught) * 1024, 0);
 
@@ -89,6 +92,34 @@ START_TEST(test_timing_tells)
 END_TEST
 
 
+/* an engine that does not keep what it has written itself */
+START_TEST(test_timing_replies)
+{
+    unsigned  i;
+
+    fresh();
+    new(8);
+
+    reply = 8;
+    util_check(one(10, 9, 9, 1) == NO, "mostly a reply");
+    util_check(one(18, 17, 9, 1) == NO, "half of it");
+    util_check(one(64, 63, 9, 1) == KVR_TIMING_HELD, "before it, held");
+    util_check(one(64, 63, 1, 1) == KVR_TIMING_HELD, "all of it");
+    util_check(one(64, 63, 64, 1) == KVR_TIMING_LOST, "nothing");
+
+    /* nor is it known what was computed then */
+
+    for (i = 0; i < 100; i++) {
+        (void) one(20, 10, 10, 1);
+        (void) one(20, 10, 18, 1);
+    }
+
+    util_check(fabs(kvr_timing_pace(&t.pace) * 1024 - 7) < 0.7, "%f",
+               kvr_timing_pace(&t.pace) * 1024);
+}
+END_TEST
+
+
 /* others there before, or later, may be what it waited for */
 START_TEST(test_timing_others)
 {
@@ -99,6 +130,7 @@ START_TEST(test_timing_others)
 
     f.bytes = 64 << 10;
     f.taught = 60 << 10;
+    f.reply = 0;
     f.ms = 25 + 7 * 64;
 
     f.given = kvr_timing_give(&t, 4096, 1);
@@ -248,6 +280,7 @@ main(void)
     s = suite_create("timing");
 
     util_add(s, "tells", test_timing_tells);
+    util_add(s, "replies", test_timing_replies);
     util_add(s, "others", test_timing_others);
     util_add(s, "uneven", test_timing_uneven);
     util_add(s, "all", test_timing_all);
