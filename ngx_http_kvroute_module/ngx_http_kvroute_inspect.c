@@ -60,14 +60,14 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    switch (ctx->inspected) {
+    /*
+     * An error_page may lead here after the body could not be read: what there
+     * is of it goes on, as without us.  No event would come any more.
+     */
 
-    case NGX_HTTP_KVROUTE_INSPECTED:
+    if (ctx->inspected) {
+        ctx->inspected = NGX_HTTP_KVROUTE_INSPECTED;
         return NGX_DECLINED;
-
-    case NGX_HTTP_KVROUTE_READING:
-    case NGX_HTTP_KVROUTE_AWAITED:
-        return NGX_DONE;
     }
 
     ctx->inspected = NGX_HTTP_KVROUTE_READING;
@@ -103,6 +103,12 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
 
+    /* given up before */
+
+    if (ctx == NULL || ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
+        return;
+    }
+
     awaited = (ctx->inspected == NGX_HTTP_KVROUTE_AWAITED);
 
     ctx->inspected = NGX_HTTP_KVROUTE_INSPECTED;
@@ -117,11 +123,9 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
     }
 
     r->preserve_body = 1;
-
-    if (!awaited) {
-        return;
-    }
-
     r->write_event_handler = ngx_http_core_run_phases;
-    ngx_http_core_run_phases(r);
+
+    if (awaited) {
+        ngx_http_core_run_phases(r);
+    }
 }

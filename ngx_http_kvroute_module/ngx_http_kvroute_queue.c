@@ -104,7 +104,16 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_get_ctx(r);
 
     if (ctx && ctx->wait && ctx->wait->conf != conf) {
-        ngx_http_kvroute_queue_return(ctx->wait);
+        w = ctx->wait;
+
+        ngx_http_kvroute_queue_return(w);
+
+        /* nor is it refused, if somebody else answers */
+
+        if (w->retry && (r->err_status == 0 || (conf && conf->queue))) {
+            w->retry->hash = 0;
+            w->retry = NULL;
+        }
     }
 
     if (conf == NULL || conf->queue == NULL) {
@@ -234,7 +243,9 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    if (!conf->ready
+    if ((!conf->ready
+         || conf->config
+            != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
         && ngx_http_kvroute_peers_find(conf, r->connection->log) != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -63,6 +63,7 @@ struct ngx_http_kvroute_wait_s {
     ngx_http_request_t          *request;
     ngx_http_kvroute_ctx_t      *ctx;
     ngx_http_kvroute_srv_conf_t *conf;
+    ngx_table_elt_t             *retry;     /* Retry-After */
 
     ngx_msec_t                   start;
     ngx_msec_t                   time;      /* that it waited, in the end */

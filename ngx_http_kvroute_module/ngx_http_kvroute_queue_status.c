@@ -130,6 +130,8 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
 
     ngx_http_kvroute_header_end(h);
 
+    w->retry = h;
+
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (clcf->error_pages) {

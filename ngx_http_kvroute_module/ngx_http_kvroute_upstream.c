@@ -401,6 +401,19 @@ retry:
         goto retry;
     }
 
+    /* nginx's own knows no place that was given: see get_peer() */
+
+    if (rc == NGX_BUSY && at->rrp.peers->next == NULL
+        && ngx_http_kvroute_queue_again(at))
+    {
+        at->native = 0;
+        at->over = 1;
+
+        ngx_http_kvroute_choose_prepare(at, pc->log);
+
+        return ngx_http_kvroute_get_peer(pc, at);
+    }
+
     if (rc != NGX_OK && rc != NGX_DONE) {
         return rc;
     }

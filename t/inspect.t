@@ -11,6 +11,7 @@ use Digest::MD5 qw(md5_hex);
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Time::HiRes qw(sleep);
 
 my $t = Kvroute->new();
 
@@ -110,6 +111,16 @@ http {
             client_max_body_size 1k;
             proxy_pass http://$pool;
         }
+        location /page/ {
+            kvroute_inspect on;
+            error_page 400 413 = /page.txt;
+            client_max_body_size 1k;
+            proxy_pass http://$pool;
+        }
+        location = /page.txt {
+            kvroute_inspect on;
+            root %%DIR%%;
+        }
         location /short/ {
             kvroute_inspect on;
             kvroute_max_body 1k;
@@ -122,6 +133,8 @@ http {
     }
 }
 EOF
+
+Kvroute::write_file("$t->{dir}/page.txt", 'a page');
 
 $t->run();
 
@@ -192,6 +205,28 @@ is($t->post('/small-limit/', body(3000, 'small'))->{status}, 413,
    'too large for nginx: as ever');
 like(ask('/short/', body(5000, 'none'), 'more than is read'), qr/^B4$/,
      'more than is read: served');
+
+# an error_page for what could not be read, where a body is read early as well
+
+for my $bad ("zz\r\n", "1000\r\n" . 'x' x 4096 . "\r\n0\r\n\r\n") {
+    for my $how ('at once', 'later') {
+        my $s = $t->connect() or die "connect: $!";
+        my $head = "POST /page/ HTTP/1.1\r\nHost: localhost\r\n"
+                   . "Content-Type: application/json\r\n"
+                   . "Transfer-Encoding: chunked\r\n\r\n";
+
+        syswrite $s, $how eq 'later' ? "${head}1\r\n{\r\n" : "$head$bad";
+
+        if ($how eq 'later') {
+            sleep 0.05;
+            syswrite $s, $bad;
+        }
+
+        ok($t->read_until($s, qr{^HTTP/1\.1 (?:200|4\d\d) }, 20),
+           "a body that is no good, $how: answered");
+        close $s;
+    }
+}
 
 # without it the body is not yet there when the upstream is chosen
 

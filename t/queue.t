@@ -107,6 +107,16 @@ http {
             error_page 503 @again;
             proxy_pass http://small;
         }
+        location /other/ {
+            error_page 503 = @other;
+            proxy_pass http://small;
+        }
+        location /others/ {
+            error_page 503 = @soon;
+            proxy_pass http://small;
+        }
+        location @other { proxy_pass http://127.0.0.1:%%B1%%; }
+        location @soon { proxy_pass http://soon; }
         location @again { proxy_pass http://small; }
         location /sorry { return 200 "sorry"; }
         location /bypass/ {
@@ -295,6 +305,21 @@ sub logged {
     is($t->post('/errors/d', chat('x'))->{body}, 'sorry',
        'full: a page of the operator');
 
+    # somebody else answers: it is not to come again
+
+    $r = $t->post('/other/d', chat('x'));
+    is($r->{status}, 200, 'full: passed on');
+    unlike($r->{head}, qr/^Retry-After:/m, 'full: and answered');
+
+    $r = $t->start('POST /others/d', chat('x'),
+                   headers => { 'X-B0' => 'wait s0' });
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'full: passed on, to a queue');
+
+    my $late = $t->post('/others/e', chat('x'));
+    is($late->{status}, 429, 'full: turned away there');
+    is(() = $late->{head} =~ /^Retry-After:/mg, 1, 'full: once told when');
+    push @s, $r;
+
     # an error_page is no way past the queue, and no loop either
 
     for my $name ('again', 'recursive') {
@@ -325,9 +350,9 @@ sub logged {
     is($t->finish($_)->{status}, 200, 'small: answered')
         for grep { $_ != $who } @s;
     is(class('small', 3)->{shed}, 1, 'shed: counted');
-    is(class('small', 3)->{full}, 4, 'full: counted, each once');
+    is(class('small', 3)->{full}, 7, 'full: counted, each once');
     like($t->get('/kvroute/metrics')->{body},
-         qr{^kvroute_queue_\w+_total\{upstream="small",.*\} 4(?:\.0+)?$}m,
+         qr{^kvroute_queue_\w+_total\{upstream="small",.*\} 7(?:\.0+)?$}m,
          'full: for Prometheus');
 }
 
@@ -437,27 +462,32 @@ sub logged {
 
 # a peer fails while all others have what they may have
 
-{
-    my @s = held('/two/a', 'y0', 1000, 'X-B1' => 'wait y0');
-    ok(wait_for(sub { ($t->load())[0] == 1 }), 'retry: one is inside');
+for my $method ('POST', 'GET') {
+    my ($go, $dir) = $method eq 'POST' ? ('y', '/two') : ('Y', '/two/get');
 
-    my ($bad, $other) = served_by('B0', '/two/a') ? ('B0', 'B1')
+    my @s = held("$dir/a", "${go}0", 1000, 'X-B1' => "wait ${go}0");
+    ok(wait_for(sub { served_by('B0', "$dir/a") || served_by('B1', "$dir/a") }),
+       "retry, $method: one is inside");
+
+    my ($bad, $other) = served_by('B0', "$dir/a") ? ('B0', 'B1')
                                                   : ('B1', 'B0');
 
-    push @s, held('/two/b', 'y1', 1000, 'X-B1' => 'wait y1');
+    push @s, held("$dir/b", "${go}1", 1000, 'X-B1' => "wait ${go}1");
     ok(wait_for(sub { ($t->load())[0] == 2 }), 'retry: two are inside');
 
-    push @s, held('/two/c', 'y2', 1000, "X-$bad" => 'close',
-                  "X-$other" => 'wait y2');
+    push @s, $t->start("$method $dir/c",
+                       $method eq 'POST' ? chat(text(1000, $seed++)) : undef,
+                       headers => { "X-$bad" => 'close',
+                                    "X-$other" => "wait ${go}2" });
     ok(waiting(1, 'two'), 'retry: one waits');
 
-    go('y0');
+    go("${go}0");
     is($t->finish($s[0])->{status}, 200, 'retry: its peer is free');
-    ok(wait_for(sub { served_by($other, '/two/c') }),
+    ok(wait_for(sub { served_by($other, "$dir/c") }),
        'retry: it fails, and the other one is taken all the same');
 
-    go('y1');
-    go('y2');
+    go("${go}1");
+    go("${go}2");
     is($t->finish($_)->{status}, 200, 'retry: answered') for @s[1, 2];
     ok($t->idle(), 'retry: nothing is counted');
 }

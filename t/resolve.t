@@ -76,10 +76,11 @@ sub records {
 }
 
 sub servers {
+    my ($upstream) = @_;
     my $status = $t->status() or return '';
 
     return join ' ', sort map { $_->{name} =~ s/:.*//r }
-                              @{$status->{upstreams}{u}{peers}};
+                              @{$status->{upstreams}{$upstream || 'u'}{peers}};
 }
 
 sub become {
@@ -108,6 +109,12 @@ http {
         server engines.test:%%ENGINES%% resolve max_fails=0;
         keepalive 8;
     }
+    upstream queued {
+        zone queued 256k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=10 timeout=20s;
+        server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;
+    }
 
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -117,6 +124,7 @@ http {
             proxy_next_upstream error timeout non_idempotent;
             proxy_pass http://u;
         }
+        location /queued/ { proxy_pass http://queued; }
         location /kvroute/ { kvroute_status; }
     }
 }
@@ -184,6 +192,32 @@ for my $case ([ 'POST', chat(text(20_000, 77)) ], [ 'GET', undef ]) {
     is($r->{status}, 200, "$method: served");
     like($r->{body}, qr/^B[56] /, "$method: by a new one");
     ok($t->idle(), "$method: nothing is counted");
+}
+
+# a queue whose servers have just changed: no place is given that is not there
+
+for my $n (1 .. 3) {
+    records(at(2, 3));
+    wait_for(sub { servers('queued') eq '127.0.0.2 127.0.0.3' });
+
+    my $queued = sub {
+        return $t->start("POST /queued/$_[0]", chat(text(1000, 900 + $n)),
+                         headers => { map { ("X-B$_" => "wait q$n") } 2, 3 });
+    };
+
+    my @s = map { $queued->($_) } 1, 2;
+    ok(wait_for(sub { ($t->load())[0] == 2 }), 'queued: both are taken');
+
+    records('127.0.0.2');
+    wait_for(sub { servers('queued') eq '127.0.0.2' });
+
+    push @s, $queued->(3);
+    ok(wait_for(sub { $t->status()->{upstreams}{queued}{queue}{size} == 1 },
+                5), 'queued: the next one waits');
+
+    $t->step("q$n");
+    is($t->finish($_)->{status}, 200, 'queued: served') for @s;
+    ok($t->idle(), 'queued: nothing is counted');
 }
 
 # no servers at all, and servers again
