@@ -251,11 +251,10 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             ngx_http_kvroute_session_name(at, u->id, u->id_len);
         }
 
-        /* what is compressed tells no more than that its peer is alive */
+        /* what is not read tells no more than that its peer is alive */
 
         if (!more) {
-            at->watched = (at->conf->health && u->mode == KVR_USAGE_FIRST
-                           && !u->stream);
+            at->watched = (at->conf->health && u->mode == KVR_USAGE_FIRST);
             break;
         }
     }

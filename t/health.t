@@ -17,6 +17,33 @@ my $dir = $t->{dir};
 
 my @e = $t->engines(3, '--hardware', 'none', '--model', 'm');
 
+# too busy with a stream to say that it is well
+
+my $busy = $t->serve('B', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+
+        if ($head =~ m{^GET /health}) {
+            select undef, undef, undef, 0.02 while -e "$dir/busy";
+            syswrite($c, "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n");
+            next;
+        }
+
+        syswrite($c, "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n"
+                     . "\r\n");
+
+        while (! -e "$dir/enough") {
+            syswrite($c, qq(data: {"choices":[{"delta":{"content":"w"}}]}\n\n))
+                or return;
+            select undef, undef, undef, 0.02;
+        }
+
+        return;
+    }
+});
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -49,8 +76,16 @@ http {
         server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;
     }
 
+    upstream busy {
+        zone busy 64k;
+        kvroute least_request zone=y;
+        server 127.0.0.1:%%B%%;
+        kvroute_health uri=/health interval=200ms fails=4 timeout=100ms;
+    }
+
     server {
         listen 127.0.0.1:%%PORT%%;
+        location /busy/ { proxy_pass http://busy/; proxy_buffering off; }
         location /spare/ {
             proxy_pass http://spare/;
             proxy_next_upstream error timeout http_429 non_idempotent;
@@ -227,8 +262,35 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
     ok($p->{pressed}, 'and is spared');
 }
 
-# checks that time out do not fence an engine that serves its clients
+# checks that time out do not fence an engine that serves its clients, even if
+# nobody wants to know what it tells them
 
-$t->control($e[0], { delay_ms => 0 });
+{
+    my $state = sub { return $t->peer('busy', $busy)->{health}; };
+    my $failed = sub {
+        return $t->peer('busy', $busy)->{health_checks}{fails};
+    };
+
+    ok(wait_for(sub { $state->() eq 'up' }), 'well, and idle');
+
+    my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:$t->{vars}{PORT}")
+        or die $!;
+    my $body = chat('x');
+
+    print $s "POST /busy/v1/chat/completions HTTP/1.0\r\nContent-Length: "
+             . length($body) . "\r\n\r\n$body";
+    like(scalar <$s>, qr/ 200 /, 'a stream');
+
+    open my $f, '>', "$dir/busy" or die $!;
+
+    my $before = $failed->();
+
+    ok(wait_for(sub { $failed->() > $before + 7 }, 20), 'checks time out');
+    is($state->(), 'up', 'but it serves a client');
+
+    open $f, '>', "$dir/enough" or die $!;
+
+    ok(wait_for(sub { $state->() eq 'down' }, 20), 'and then no more');
+}
 
 $t->done();

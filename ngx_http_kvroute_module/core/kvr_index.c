@@ -571,6 +571,7 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 
     if (line) {
         kvr_line_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
+        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
 
     } else {
         evicted = 0;
@@ -614,9 +615,11 @@ void
 kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
     uint32_t expires)
 {
-    uint32_t           evicted;
+    uint32_t           now, evicted;
     uint64_t           ids;
     kvr_index_line_t  *line;
+
+    now = (uint32_t) kvr_get(&ix->clock);
 
     key = kvr_index_session_key(key);
     line = kvr_line_find_key(ix, key);
@@ -625,8 +628,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
 
         evicted = 0;
 
-        line = kvr_line_insert(ix, key, peer, expires,
-                               (uint32_t) kvr_get(&ix->clock), &evicted);
+        line = kvr_line_insert(ix, key, peer, expires, now, &evicted);
         kvr_add(&ix->evicted, evicted);
 
         if (line == NULL) {
@@ -643,8 +645,10 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
             kvr_set(&line->ids, peer | (key & KVR_INDEX_TAG));
         }
 
-        kvr_set(&line->touched, (uint32_t) kvr_get(&ix->clock));
+        kvr_set(&line->touched, now);
         kvr_set(&line->stamp[0], expires);
+
+        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
     }
 
     atomic_store_explicit(&line->stamp[1], life, memory_order_release);

@@ -66,6 +66,11 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     if (small && d->best) {
         pick = kvr_pick_rested(cand, n, pick);
+
+        /* it may have been passed by */
+
+        cand[pick].cost = kvr_pick_cost(req, &cand[pick],
+                                        conf->chunks == KVR_CHUNKS_CREDIT);
     }
 
     if (conf->chunks != KVR_CHUNKS_OFF) {

@@ -169,6 +169,37 @@ START_TEST(test_choose_same)
 END_TEST
 
 
+/* whom the rule for small matches chose was too dear, and its cost is told */
+START_TEST(test_choose_small)
+{
+    uint32_t              k;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[16];
+    kvr_policy_request_t  req;
+
+    memset(&req, 0, sizeof(req));
+    memset(c, 0, sizeof(c));
+
+    req.policy = KVR_POLICY_KV_CACHE;
+    req.parsed = 1;
+    req.bytes = 100000;
+
+    for (k = 0; k < 16; k++) {
+        c[k].weight = 1;
+    }
+
+    c[0].matched = 10000;
+    c[9].idle = 1;
+
+    kvr_policy_pick(&req, c, 16, &d);
+
+    util_check(d.pick == 9 && d.reason == KVR_REASON_COLD, "%u", d.pick);
+    util_check(d.cost == kvr_score_cost(0, req.bytes, 0, 0, 1), "%.3f",
+               d.cost);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -177,6 +208,7 @@ main(void)
     s = suite_create("choose");
 
     util_add(s, "same", test_choose_same);
+    util_add(s, "small", test_choose_small);
 
     return util_run(s);
 }

@@ -1550,6 +1550,45 @@ START_TEST(test_index_steady)
 END_TEST
 
 
+/* so does what is noted all the time, with all that have noted it */
+START_TEST(test_index_noted)
+{
+    uint32_t     len;
+    uint64_t     c[64], key[16];
+    unsigned     i, k, peers, rounds, lost;
+    util_rng_t   r;
+
+    len = 64;
+    peers = 4;
+    table(4096, peers, LARGE);
+    util_seed(&r, "noted", 0);
+
+    for (k = 0; k < 16; k++) {
+        key[k] = util_next(&r);
+
+        for (i = 0; i < peers; i++) {
+            kvr_index_note(ix, key[k], i);
+        }
+    }
+
+    lost = 0;
+    rounds = 30 * 4096 / len;
+
+    for (i = 0; i < rounds; i++) {
+        chain(c, i, 0, len);
+        (void) learn(c, len, i % peers, 0);
+
+        for (k = 0; k < 16; k++) {
+            lost += (kvr_index_holds(ix, key[k], ALL) != (1U << peers) - 1);
+            kvr_index_note(ix, key[k], i % peers);
+        }
+    }
+
+    util_check(lost == 0, "%u of %u", lost, 16 * rounds);
+}
+END_TEST
+
+
 START_TEST(test_index_sweep)
 {
     uint32_t           i;
@@ -1934,6 +1973,7 @@ main(void)
     util_add(s, "uptime", test_index_uptime);
     util_add(s, "placement", test_index_placement);
     util_add(s, "steady", test_index_steady);
+    util_add(s, "noted", test_index_noted);
     util_add(s, "sweep", test_index_sweep);
     util_add(s, "hand", test_index_hand);
     util_add(s, "fill", test_index_fill);
