@@ -38,8 +38,20 @@ if [ ! -d "$dir/nginx" ]; then
     apt-get $opts update -qq
 
     cd "$dir"
+
+    # what is told of is not always there already: then the one before it
+
     # shellcheck disable=SC2086
-    apt-get $opts source -qq --download-only nginx > /dev/null
+    for v in $(apt-cache $opts showsrc nginx | sed -n 's/^Version: //p' \
+               | sort -urV)
+    do
+        rm -f nginx_*.dsc
+        apt-get $opts source -qq --download-only "nginx=$v" \
+            > source.log 2>&1 && break
+    done
+
+    ls nginx_*.dsc > /dev/null 2>&1 || { cat source.log; exit 1; }
+
     dpkg-source --no-check -x nginx_*.dsc nginx.tmp >/dev/null 2>&1
     mv nginx.tmp nginx
 fi
