@@ -29,6 +29,7 @@ my ($writes) = $t->engines(1, @how, '--prefill-time-per-token', '0.03ms',
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
+    access_log off;
     kvroute_zone zone=z:8m;
     client_body_buffer_size 64k;
 
