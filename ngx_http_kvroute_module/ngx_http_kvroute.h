@@ -355,6 +355,8 @@ kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
 
 ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
+ngx_int_t ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 ngx_http_upstream_rr_peers_t *ngx_http_kvroute_peers_lock(
     ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);

@@ -34,7 +34,6 @@ typedef struct {
     uint64_t                      bytes;    /* of the prompt */
     uint64_t                      msec;
     uint32_t                      given;
-    ngx_uint_t                    slow_start;
     ngx_uint_t                    capped;
     ngx_uint_t                    signals;
 } ngx_http_kvroute_view_t;
@@ -362,8 +361,6 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->signals = conf->health || conf->probe
                  || by == KVR_BY_KV || by == KVR_BY_WAITING;
 
-    v->slow_start = (conf->slow_start != 0);
-
     v->special = 0;
 
     if (at->bound < KVR_INDEX_PEERS) {
@@ -465,7 +462,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
         ngx_http_kvroute_signal_candidate(v->at, c, id);
     }
 
-    if (v->slow_start && ngx_http_kvroute_candidate_cold(v, id, seat)) {
+    if (v->conf->slow_start && ngx_http_kvroute_candidate_cold(v, id, seat)) {
         c->cold = 1;
     }
 }

@@ -81,9 +81,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
     conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
     peers = uscf->peer.data;
 
-    if (conf->config != ngx_http_kvroute_peers_config(peers)
-        && ngx_http_kvroute_peers_find(conf, r->connection->log) != NGX_OK)
-    {
+    if (ngx_http_kvroute_peers_current(conf, r->connection->log) != NGX_OK) {
         return NGX_ERROR;
     }
 

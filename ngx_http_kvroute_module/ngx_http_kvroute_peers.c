@@ -61,6 +61,22 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 }
 
 
+/* the same, unless they are known and the list is still that one */
+ngx_int_t
+ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log)
+{
+    if (conf->ready
+        && conf->config
+           == ngx_http_kvroute_peers_config(conf->upstream->peer.data))
+    {
+        return NGX_OK;
+    }
+
+    return ngx_http_kvroute_peers_find(conf, log);
+}
+
+
 static ngx_int_t
 ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,

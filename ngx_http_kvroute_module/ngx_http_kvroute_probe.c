@@ -201,9 +201,7 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
     peers = conf->upstream->peer.data;
 
-    if ((!conf->ready || conf->config != ngx_http_kvroute_peers_config(peers))
-        && ngx_http_kvroute_peers_find(conf, log) != NGX_OK)
-    {
+    if (ngx_http_kvroute_peers_current(conf, log) != NGX_OK) {
         return;
     }
 

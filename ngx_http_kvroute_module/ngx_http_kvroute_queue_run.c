@@ -147,8 +147,7 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
         }
     }
 
-    if (any && !ngx_http_kvroute_queue_timer.timer_set)
-    {
+    if (any && !ngx_http_kvroute_queue_timer.timer_set) {
         ngx_add_timer(&ngx_http_kvroute_queue_timer,
                       NGX_HTTP_KVROUTE_QUEUE_TICK);
     }
@@ -181,12 +180,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     row = ngx_http_kvroute_queue_row(conf);
     now = ngx_current_msec;
 
-    if (!conf->ready
-        || conf->config
-           != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
-    {
-        (void) ngx_http_kvroute_peers_find(conf, ngx_cycle->log);
-    }
+    (void) ngx_http_kvroute_peers_current(conf, ngx_cycle->log);
 
     kvr_queue_publish(board, row, &queue->waiting, now);
 

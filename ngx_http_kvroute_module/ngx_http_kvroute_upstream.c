@@ -98,14 +98,9 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     peers = at->rrp.peers;
 
-    if (!kscf->ready || kscf->config != ngx_http_kvroute_peers_config(peers)) {
-
-        if (ngx_http_kvroute_peers_find(kscf, r->connection->log) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    if (ngx_http_kvroute_choose_init(kscf, r->connection->log) != NGX_OK) {
+    if (ngx_http_kvroute_peers_current(kscf, r->connection->log) != NGX_OK
+        || ngx_http_kvroute_choose_init(kscf, r->connection->log) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 

@@ -27,9 +27,9 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '../common'))
 
+from places import MODULE, NGINX  # noqa: E402
 from ports import free_ports  # noqa: E402
-
-NGINX = os.environ.get('NGINX_BIN', 'nginx').split()
+from serve import listen, requests  # noqa: E402
 
 # the events of a reply, by the bytes of the body from which on they are sent
 
@@ -88,39 +88,13 @@ def peers(ports):
     if pid:
         return pid
 
-    sel, data = selectors.DefaultSelector(), {}
+    sel = selectors.DefaultSelector()
     for port in ports:
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(('127.0.0.1', port))
-        s.listen(64)
-        sel.register(s, selectors.EVENT_READ, 'listen')
+        listen(sel, '127.0.0.1', port, 64)
 
-    while True:
-        for key, _ in sel.select():
-            c = key.fileobj
-            if key.data == 'listen':
-                c, _ = c.accept()
-                data[c] = b''
-                sel.register(c, selectors.EVENT_READ, 'conn')
-                continue
-            try:
-                new = c.recv(1 << 20)
-            except OSError:
-                new = b''
-            if not new:
-                sel.unregister(c)
-                c.close()
-                continue
-            data[c] += new
-            head, end, body = data[c].partition(b'\r\n\r\n')
-            if not end:
-                continue
-            size = int(re.search(rb'(?i)content-length: *(\d+)', head)[1])
-            if len(body) >= size:
-                data[c] = body[size:]
-                c.sendall(reply(size) if b'/mix ' in head else
-                          b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
+    for c, head, size in requests(sel):
+        c.sendall(reply(size) if b'/mix ' in head else
+                  b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
 
 
 class Nginx:
@@ -132,17 +106,16 @@ class Nginx:
 
         with open(self.dir + '/nginx.conf', 'w') as f:
             f.write(CONF.format(
-                module=os.environ['MODULE'], dir=self.dir, port=self.port,
+                module=MODULE, dir=self.dir, port=self.port,
                 user='user root;' if os.getuid() == 0 else '',
                 servers=' '.join('server 127.0.0.1:%d max_fails=0;' % p
                                  for p in (first, first + 1))))
 
         self.peers = peers((first, first + 1))
         self.process = subprocess.Popen(
-            list(prefix) + NGINX
-            + ['-p', self.dir, '-c', self.dir + '/nginx.conf',
-               '-e', self.dir + '/error.log',
-               '-g', 'daemon off; master_process off;'],
+            [*prefix, NGINX, '-p', self.dir, '-c', self.dir + '/nginx.conf',
+             '-e', self.dir + '/error.log',
+             '-g', 'daemon off; master_process off;'],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         end = time.monotonic() + 60

@@ -27,6 +27,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '../common'))
 
+from places import ENGINE, MODULE, NGINX  # noqa: E402
 from ports import free_ports  # noqa: E402
 
 HARDWARE = 'llama-8b-bf16-h100'
@@ -294,7 +295,7 @@ def run(args, capacity, load, queue, drain=True):
 
     with open(top + '/nginx.conf', 'w') as f:
         f.write(CONF.format(
-            module=os.environ['MODULE'], dir=top, port=port,
+            module=MODULE, dir=top, port=port,
             user='user root;' if os.getuid() == 0 else '',
             cap='max_pending=auto target_ttft=%dms'
                 % (TARGET / args.speed) if queue else '',
@@ -305,13 +306,12 @@ def run(args, capacity, load, queue, drain=True):
                 for k in range(REPLICAS))))
 
     engine = subprocess.Popen(
-        [os.environ['ENGINE'], '--port', str(first), '--count', str(REPLICAS),
+        [ENGINE, '--port', str(first), '--count', str(REPLICAS),
          '--hardware', HARDWARE, '--speed', str(args.speed),
          '--enable-prompt-tokens-details'], stdout=subprocess.DEVNULL)
     nginx = subprocess.Popen(
-        os.environ.get('NGINX_BIN', 'nginx').split()
-        + ['-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
-           '-g', 'daemon off;'], stdout=subprocess.DEVNULL)
+        [NGINX, '-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
+         '-g', 'daemon off;'], stdout=subprocess.DEVNULL)
 
     try:
         until(lambda: get(first + REPLICAS - 1, '/health') is not None)

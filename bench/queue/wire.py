@@ -19,8 +19,16 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                '../common'))
+
+from places import MODULE, NGINX  # noqa: E402
+from ports import free_ports  # noqa: E402
+from serve import listen, requests  # noqa: E402
 
 CONF = """
 load_module {module};
@@ -73,14 +81,6 @@ http {{
 """
 
 
-def free_port():
-    s = socket.socket()
-    s.bind(('127.0.0.1', 0))
-    port = s.getsockname()[1]
-    s.close()
-    return port
-
-
 def chat(n, text='hello'):
     return json.dumps({'model': 'm', 'messages': [
         {'role': 'user', 'content': '%d %s' % (n, text)}]}).encode()
@@ -113,15 +113,11 @@ class Peer:
 
     def loop(self, far):
         sel = selectors.DefaultSelector()
-        seen, held, data = {}, [], {}
+        seen, held = {}, []
         shut = False
 
         for host in '127.0.0.1', '127.0.0.2':
-            s = socket.socket()
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            s.bind((host, self.port))
-            s.listen(4096)
-            sel.register(s, selectors.EVENT_READ, 'listen')
+            listen(sel, host, self.port, 4096)
         sel.register(far, selectors.EVENT_READ, 'control')
 
         def answer(c):
@@ -130,53 +126,27 @@ class Peer:
             except OSError:
                 pass
 
-        while True:
-            for key, _ in sel.select():
-                c = key.fileobj
-                if key.data == 'listen':
-                    c, _ = c.accept()
-                    data[c] = b''
-                    sel.register(c, selectors.EVENT_READ, 'conn')
-                    continue
-                try:
-                    new = c.recv(65536)
-                except OSError:
-                    new = b''
-                if key.data == 'control':
-                    if not new:
-                        return
-                    word = new.strip().decode()
-                    if word == 'close':
-                        shut, seen = True, {}
-                    if word == 'open':
-                        shut = False
-                        for h in held:
-                            answer(h)
-                        held = []
-                    c.sendall(b'%d' % sum(n > 1 for n in seen.values()))
-                    continue
-                if not new:
-                    sel.unregister(c)
-                    data.pop(c)
-                    c.close()
-                    continue
-                data[c] += new
-                head, end, body = data[c].partition(b'\r\n\r\n')
-                if not end:
-                    continue
-                size = 0
-                for line in head.split(b'\r\n')[1:]:
-                    if line.lower().startswith(b'content-length:'):
-                        size = int(line.split(b':')[1])
-                if len(body) < size:
-                    continue
-                data[c] = body[size:]
-                path = head.split(b' ', 2)[1]
-                seen[path] = seen.get(path, 0) + 1
-                if shut:
-                    held.append(c)
-                else:
-                    answer(c)
+        for c, head, _ in requests(sel):
+            if head is None:
+                word = far.recv(64).strip().decode()
+                if not word:
+                    return
+                if word == 'close':
+                    shut, seen = True, {}
+                if word == 'open':
+                    shut = False
+                    for h in held:
+                        answer(h)
+                    held = []
+                far.sendall(b'%d' % sum(n > 1 for n in seen.values()))
+                continue
+
+            path = head.split(b' ', 2)[1]
+            seen[path] = seen.get(path, 0) + 1
+            if shut:
+                held.append(c)
+            else:
+                answer(c)
 
 
 class Nginx:
@@ -184,9 +154,8 @@ class Nginx:
         self.port, self.top = args.port, top
         self.log = top + '/wake.log'
         self.master = subprocess.Popen(
-            os.environ.get('NGINX_BIN', 'nginx').split()
-            + ['-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
-               '-g', 'daemon off;'],
+            [NGINX, '-p', top, '-c', top + '/nginx.conf',
+             '-e', top + '/error.log', '-g', 'daemon off;'],
             stdout=subprocess.DEVNULL)
         until(lambda: self.status() and len(self.workers()) == 2)
 
@@ -443,11 +412,12 @@ def main():
 
     top = tempfile.mkdtemp(prefix='kvroute-queue-')
     os.chmod(top, 0o755)
-    args.port, args.peer = free_port(), free_port()
+    args.port = free_ports(2)
+    args.peer = args.port + 1
 
     with open(top + '/nginx.conf', 'w') as f:
         f.write(CONF.format(
-            module=os.environ['MODULE'], dir=top, port=args.port,
+            module=MODULE, dir=top, port=args.port,
             peer=args.peer, conns=args.conns, files=files,
             connections=min(files, args.parked + args.late + 1000),
             user='user root;' if os.getuid() == 0 else ''))

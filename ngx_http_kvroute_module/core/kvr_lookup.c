@@ -40,10 +40,10 @@ uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched)
 {
-    uint32_t           i, gap, best, count;
-    uint64_t           left;
-    kvr_line_view_t    view;
-    kvr_lookup_t  f;
+    uint32_t         i, gap, best, count;
+    uint64_t         left;
+    kvr_lookup_t     f;
+    kvr_line_view_t  view;
 
     for (left = set; left; left &= left - 1) {
         matched[__builtin_ctzll(left)] = 0;
@@ -364,8 +364,8 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
 uint64_t
 kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
 {
+    kvr_line_view_t    view;
     kvr_index_line_t  *line;
-    kvr_line_view_t   view;
 
     line = kvr_line_find(ix, key);
 
