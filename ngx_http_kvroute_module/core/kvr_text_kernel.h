@@ -45,21 +45,6 @@ kvr_text_escaped(uint64_t bs, uint64_t *carry)
 }
 
 
-/* bits from an opening quote (included) to its closing one (excluded) */
-static inline uint64_t
-kvr_text_in_string(uint64_t quotes)
-{
-    quotes ^= quotes << 1;
-    quotes ^= quotes << 2;
-    quotes ^= quotes << 4;
-    quotes ^= quotes << 8;
-    quotes ^= quotes << 16;
-    quotes ^= quotes << 32;
-
-    return quotes;
-}
-
-
 /*
  * The next bytes as a vector, and how many of them are text: 64 unless the
  * window ends before, 0 if the text does.
@@ -199,74 +184,40 @@ kvr_text_stops(kvr_vec_t t, uint64_t *carry, uint64_t *es)
 }
 
 
-#if (KVR_TEXT_AVX2)
-
 /*
  * The first of these in the block at p, or KVR_BLOCK, and the block's sums if
- * there is none.  Text begins at from, of which *carry is; it is kept up to
- * date.
+ * there is none.  Text begins at from, of which carry is.
  */
 static inline __attribute__ ((always_inline)) unsigned
-kvr_text_take(const uint8_t *p, const uint8_t *from, const uint8_t *secret,
-    uint64_t *carry, kvr_vec_sums_t *sums)
+kvr_text_take(const uint8_t *p, const uint8_t *from, uint64_t carry,
+    const uint8_t *secret, const kvr_vec_chars_t *chars, kvr_vec_sums_t *sums)
 {
     unsigned        i;
-    uint64_t        stop, es;
-    kvr_vec_t       t;
+    uint64_t        cy, es, stop;
     kvr_vec_sums_t  s;
 
-    (void) from;
-
-    s = kvr_vec_sums_init();
+    kvr_vec_sums_init(&s);
 
 #pragma GCC unroll 4
     for (i = 0; i < KVR_BLOCK; i += 64) {
 
-        t = kvr_vec_load(p + i);
-        stop = kvr_text_stops(t, carry, &es);
+        if (kvr_unlikely(!kvr_vec_plain(p + i, chars))) {
 
-        if (kvr_unlikely(stop)) {
-            return i + (unsigned) __builtin_ctzll(stop);
-        }
-
-        kvr_vec_sums_add(&s, t, kvr_vec_secret(secret, i));
-    }
-
-    *sums = s;
-
-    return KVR_BLOCK;
-}
-
-#else
-
-/* a mask is dear here: whether any byte needs a look is asked for first */
-static inline unsigned
-kvr_text_take(const uint8_t *p, const uint8_t *from, const uint8_t *secret,
-    uint64_t *carry, kvr_vec_sums_t *sums)
-{
-    unsigned  i;
-    uint64_t  stop, es;
-
-    if (p - from < 2 || !kvr_vec_plain(p)) {
-
-        for (i = 0; i < KVR_BLOCK; i += 64) {
-            stop = kvr_text_stops(kvr_vec_load(p + i), carry, &es);
+            cy = kvr_text_carry(p + i, from, carry);
+            stop = kvr_text_stops(kvr_vec_load(p + i), &cy, &es);
 
             if (stop) {
                 return i + (unsigned) __builtin_ctzll(stop);
             }
         }
 
-    } else {
-        *carry = kvr_text_carry(p + KVR_BLOCK, from, *carry);
+        kvr_vec_sums_add(&s, secret, p, i);
     }
 
-    *sums = kvr_vec_sums(secret, p);
+    *sums = s;
 
     return KVR_BLOCK;
 }
-
-#endif
 
 
 /*
@@ -276,15 +227,16 @@ kvr_text_take(const uint8_t *p, const uint8_t *from, const uint8_t *secret,
 static inline int
 kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
 {
-    size_t          i, n;
-    unsigned        k;
-    uint64_t        cy, *out;
-    const uint8_t  *p;
-    kvr_vec_sums_t  sums;
+    size_t            i, n;
+    unsigned          k;
+    uint64_t          digest, *out;
+    const uint8_t    *p;
+    kvr_vec_sums_t    sums;
+    kvr_vec_chars_t   chars;
 
-    /* one byte behind is looked at */
+    /* two bytes before and one behind are looked at */
 
-    if (j->e - j->p <= KVR_BLOCK) {
+    if (j->e - j->p <= KVR_BLOCK || j->p - j->start < 2) {
         return 0;
     }
 
@@ -295,21 +247,23 @@ kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
         n = kvr_min(n, b->max - b->n);
     }
 
+    chars = kvr_vec_chars();
     k = KVR_BLOCK;
-    cy = *carry;
 
     for (i = 0, p = j->p; i < n; i++, p += KVR_BLOCK) {
 
-        k = kvr_text_take(p, j->p, b->secret, &cy, &sums);
+        k = kvr_text_take(p, j->p, *carry, b->secret, &chars, &sums);
 
         if (k < KVR_BLOCK) {
             break;
         }
 
-        /* it ends in the backslash of what the next one must rewrite */
+        /* it may end in the backslash of what the next one must rewrite */
 
-        if (kvr_unlikely(cy) && kvr_text_rewritten(p[KVR_BLOCK])) {
-            cy = kvr_text_carry(p, j->p, *carry);
+        if (kvr_unlikely(p[KVR_BLOCK - 1] == '\\')
+            && kvr_text_rewritten(p[KVR_BLOCK])
+            && kvr_text_carry(p + KVR_BLOCK, j->p, *carry))
+        {
             break;
         }
 
@@ -317,15 +271,17 @@ kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
             b->tap(b->tap_data, p, KVR_BLOCK);
         }
 
+        digest = kvr_vec_sums_merge(&sums, b->secret, p);
+
         if (out) {
-            out[i] = kvr_vec_merged(b->secret, sums);
+            out[i] = digest;
 
         } else {
-            b->fold = kvr_mix(b->fold, kvr_vec_merged(b->secret, sums));
+            b->fold = kvr_mix(b->fold, digest);
         }
     }
 
-    *carry = cy;
+    *carry = kvr_text_carry(p, j->p, *carry);
     *stop = k;
 
     b->n += i;
@@ -336,8 +292,73 @@ kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
 }
 
 
-static int
-kvr_text_string(kvr_json_t *j, kvr_block_t *b)
+/*
+ * Fills the block that is begun with what needs no look: up to the end of the
+ * text, which it consumes (KVR_OK), up to a full block (KVR_AGAIN), or as far
+ * as that goes (KVR_DECLINED).
+ */
+static inline __attribute__ ((always_inline)) int
+kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
+{
+    unsigned          k, n;
+    uint32_t          fill;
+    uint64_t          looks;
+    kvr_vec_t         t;
+    const uint8_t    *p;
+    kvr_vec_chars_t   chars;
+
+    chars = kvr_vec_chars();
+    fill = b->fill;
+
+    for (p = j->p; j->e - p >= 64 && p - j->start >= 2; p += n) {
+
+        t = kvr_vec_load(p);
+        looks = kvr_vec_looks(p, &chars);
+
+        if (looks) {
+            k = (unsigned) __builtin_ctzll(looks);
+
+            if (kvr_unlikely(p[k] != '"' || p[(int) k - 1] == '\\')) {
+                break;
+            }
+
+            b->fill = fill;
+            kvr_text_emit(b, t, k);
+            j->p = p + k + 1;
+
+            return KVR_OK;
+        }
+
+        n = kvr_min(KVR_BLOCK - fill, 64);
+
+        /* a backslash waits for what it escapes */
+
+        if (kvr_unlikely(p[n - 1] == '\\')) {
+            break;
+        }
+
+        kvr_vec_store(b->stage[b->cur] + fill, t);
+
+        fill += n;
+        *carry = 0;
+
+        if (fill == KVR_BLOCK) {
+            kvr_text_staged(b);
+            j->p = p + n;
+
+            return KVR_AGAIN;
+        }
+    }
+
+    b->fill = fill;
+    j->p = p;
+
+    return KVR_DECLINED;
+}
+
+
+static __attribute__ ((noinline)) int
+kvr_text_long(kvr_json_t *j, kvr_block_t *b)
 {
     int             rc;
     unsigned        i, k, n, room, escape;
@@ -365,6 +386,18 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
             j->p = p + k;
 
             goto stopped;
+        }
+
+        if (b->fill) {
+            rc = kvr_text_fill(j, b, &carry);
+
+            if (rc == KVR_OK) {
+                return KVR_OK;
+            }
+
+            if (rc == KVR_AGAIN) {
+                continue;
+            }
         }
 
         /* bytes to fill up a block, or up to the end of the string */
@@ -444,6 +477,23 @@ stopped:
 
 
 static int
+kvr_text_string(kvr_json_t *j, kvr_block_t *b)
+{
+    uint64_t  carry;
+
+    carry = 0;
+
+    /* most strings are short */
+
+    if (b->fill && kvr_text_fill(j, b, &carry) == KVR_OK) {
+        return KVR_OK;
+    }
+
+    return kvr_text_long(j, b);
+}
+
+
+static int
 kvr_text_skip_string(kvr_json_t *j)
 {
     unsigned   n;
@@ -477,169 +527,7 @@ kvr_text_skip_string(kvr_json_t *j)
 }
 
 
-/*
- * One step over a container's text: masks of what stands outside strings.
- * *in is all ones while inside a string.
- */
-static inline uint64_t
-kvr_text_outside(kvr_vec_t t, unsigned n, uint64_t *carry, uint64_t *in)
-{
-    uint64_t  es, inside, valid;
-
-    valid = kvr_text_below(n);
-
-    es = kvr_text_escaped(kvr_vec_eq(t, '\\'), carry);
-
-    if (n < 64) {
-        *carry = es >> n & 1;
-    }
-
-    inside = kvr_text_in_string(kvr_vec_eq(t, '"') & ~es & valid) ^ *in;
-
-    *in = (uint64_t) ((int64_t) inside >> 63);
-
-    return ~inside & valid;
-}
-
-
-/*
- * Follows the depth through a step; returns where the container ends: the
- * index after its last bracket, or 0 if it goes on.
- */
-static inline unsigned
-kvr_text_depth(kvr_vec_t t, uint64_t outside, size_t *depth)
-{
-    size_t     d;
-    unsigned   k;
-    uint64_t   open, close, c;
-    kvr_vec_t  f;
-
-    f = kvr_vec_fold(t);
-
-    open = kvr_vec_eq(f, '{') & outside;
-    close = kvr_vec_eq(f, '}') & outside;
-
-    if (kvr_likely((size_t) __builtin_popcountll(close) < *depth)) {
-        *depth += (size_t) __builtin_popcountll(open);
-        *depth -= (size_t) __builtin_popcountll(close);
-        return 0;
-    }
-
-    for (c = close, d = 0; c; c &= c - 1) {
-        k = (unsigned) __builtin_ctzll(c);
-        d++;
-
-        if (*depth + (size_t) __builtin_popcountll(open & kvr_text_below(k))
-            == d)
-        {
-            return k + 1;
-        }
-    }
-
-    *depth += (size_t) __builtin_popcountll(open);
-    *depth -= d;
-
-    return 0;
-}
-
-
-static int
-kvr_text_skip_container(kvr_json_t *j)
-{
-    size_t     depth;
-    unsigned   k, n;
-    uint64_t   carry, in, outside;
-    kvr_vec_t  t;
-
-    carry = 0;
-    in = 0;
-    depth = 0;
-
-    for ( ;; ) {
-        n = kvr_text_step(j, &t);
-
-        if (n == 0) {
-            return KVR_AGAIN;
-        }
-
-        outside = kvr_text_outside(t, n, &carry, &in);
-
-        k = kvr_text_depth(t, outside, &depth);
-
-        if (k) {
-            j->p += k;
-            return KVR_OK;
-        }
-
-        j->p += n;
-    }
-}
-
-
-static int
-kvr_text_raw_container(kvr_json_t *j, kvr_block_t *b)
-{
-    size_t     depth;
-    unsigned   n, end, last, from, k;
-    uint64_t   carry, in, outside, ws;
-    kvr_vec_t  t;
-    uint8_t    buf[128];
-
-    carry = 0;
-    in = 0;
-    depth = 0;
-
-    for ( ;; ) {
-        n = kvr_text_step(j, &t);
-
-        if (n == 0) {
-            return KVR_AGAIN;
-        }
-
-        outside = kvr_text_outside(t, n, &carry, &in);
-
-        last = kvr_text_depth(t, outside, &depth);
-        end = last ? last : n;
-
-        ws = kvr_vec_eq(t, ' ') | kvr_vec_eq(t, '\n') | kvr_vec_eq(t, '\t')
-             | kvr_vec_eq(t, '\r');
-
-        ws &= outside & kvr_text_below(end);
-
-        j->p += end;
-
-        if (kvr_likely(ws == 0)) {
-            kvr_text_emit(b, t, end);
-
-        } else {
-
-            /* the runs between white space; what is beyond the end is one */
-
-            ws |= ~kvr_text_below(end);
-
-            kvr_vec_store(buf, t);
-            memset(buf + 64, 0, 64);
-
-            for (from = 0; ~(ws >> from) & kvr_text_below(64 - from); from += k)
-            {
-                from += (unsigned) __builtin_ctzll(~(ws >> from));
-
-                k = ws >> from ? (unsigned) __builtin_ctzll(ws >> from)
-                    : 64 - from;
-
-                kvr_text_emit(b, kvr_vec_load(buf + from), k);
-
-                if (from + k >= 64) {
-                    break;
-                }
-            }
-        }
-
-        if (last) {
-            return KVR_OK;
-        }
-    }
-}
+#include "kvr_text_nest.h"
 
 
 const kvr_text_ops_t  KVR_TEXT_OPS = {
