@@ -19,6 +19,10 @@
  */
 
 
+/* so many entries are equally far from each other */
+#define KVR_CHAIN_RUN  128
+
+
 /* depth of the k-th entry (from 0): the units of the prompt up to its end */
 static inline uint32_t
 kvr_chain_depth(uint32_t k)
@@ -39,11 +43,11 @@ kvr_chain_depth(uint32_t k)
 }
 
 
-/* units between an entry and the next, the same for each 128 of them */
+/* units that the k-th entry is behind the one before */
 static inline uint32_t
 kvr_chain_step(uint32_t k)
 {
-    return 1U << kvr_min(k / 128, 3);
+    return 1U << kvr_min(k / KVR_CHAIN_RUN, 3);
 }
 
 

@@ -350,9 +350,9 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 static void
 kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 {
-    size_t          unit, left;
+    size_t          step, left, max;
     uint32_t        i, k, set;
-    uint64_t        h, pos, *digest, *last;
+    uint64_t        h, pos, *digest, *last, *chain;
     kvr_prompt_t   *pr;
     kvr_section_t  *s;
 
@@ -383,10 +383,12 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         return;
     }
 
-    unit = ctx->conf->unit;
+    chain = ctx->conf->chain;
+    max = ctx->conf->max_chain;
+    step = ctx->conf->unit;
+    left = step;
     pos = 0;
     k = 0;
-    left = kvr_chain_depth(0) * unit;
 
     for (set = ctx->sections; set; set &= set - 1) {
 
@@ -410,12 +412,17 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 
             if (--left == 0) {
 
-                if (k == ctx->conf->max_chain) {
+                if (k == max) {
                     break;
                 }
 
-                ctx->conf->chain[k++] = h;
-                left = (kvr_chain_depth(k) - kvr_chain_depth(k - 1)) * unit;
+                chain[k++] = h;
+
+                if (k % KVR_CHAIN_RUN == 0) {
+                    step = (size_t) kvr_chain_step(k) * ctx->conf->unit;
+                }
+
+                left = step;
             }
         }
     }
