@@ -50,18 +50,6 @@ kvr_block_finish(kvr_block_t *b)
 
 
 void
-kvr_block_mark(kvr_block_t *b, kvr_block_mark_t *mark)
-{
-    mark->n = b->n;
-    mark->bytes = b->bytes;
-    mark->fill = b->fill;
-    mark->cur = b->cur;
-
-    b->marked = b->cur;
-}
-
-
-void
 kvr_block_rewind(kvr_block_t *b, kvr_block_mark_t *mark)
 {
     b->n = mark->n;

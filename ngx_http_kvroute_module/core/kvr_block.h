@@ -45,8 +45,8 @@ typedef struct {
     uint64_t           bytes;     /* in finished blocks */
 
     uint32_t           fill;      /* bytes staged, < KVR_BLOCK */
-    uint32_t           cur;       /* stage in use */
     uint32_t           marked;    /* stage to be left alone, or 2 */
+    uint32_t           cur;       /* stage in use */
 
     const uint8_t     *secret;    /* KVR_SECRET_LEN bytes of entropy */
     kvr_digest_pt      digest;
@@ -136,7 +136,16 @@ kvr_block_byte(kvr_block_t *b, uint8_t c)
 /* digests what is staged as a short block, so that the next starts a block */
 void kvr_block_finish(kvr_block_t *b);
 
-void kvr_block_mark(kvr_block_t *b, kvr_block_mark_t *mark);
+static inline void
+kvr_block_mark(kvr_block_t *b, kvr_block_mark_t *mark)
+{
+    mark->n = b->n;
+    mark->bytes = b->bytes;
+    mark->fill = b->fill;
+    mark->cur = b->cur;
+
+    b->marked = b->cur;
+}
 
 /* takes back all that was put since the mark; good only once per mark */
 void kvr_block_rewind(kvr_block_t *b, kvr_block_mark_t *mark);

@@ -14,8 +14,33 @@
 #define KVR_MESSAGE_ROLE   16
 
 
-static int kvr_message_read(kvr_walk_t *w);
+/* two of them that are usual, and what they are in canonical form */
+
+#define KVR_MESSAGE_USER           "{\"role\":\"user\",\"content\":\""
+#define KVR_MESSAGE_USER_HEAD      "\1user\2"
+
+#define KVR_MESSAGE_ASSISTANT      "{\"role\":\"assistant\",\"content\":\""
+#define KVR_MESSAGE_ASSISTANT_HEAD "\1assistant\2"
+
+/* compilers compare up to 16 bytes without a call */
+#define kvr_message_is(p, s)                                                  \
+    (memcmp(p, s, 16) == 0 && memcmp((p) + 16, &s[16], sizeof(s) - 17) == 0)
+
+
+/* where a message begins */
+typedef struct {
+    kvr_block_mark_t  block;
+    uint64_t          offset;
+} kvr_message_mark_t;
+
+
+static inline int kvr_message_item(kvr_walk_t *w);
+static int kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc);
+static inline int kvr_message_usual(kvr_walk_t *w);
+static inline int kvr_message_text(kvr_walk_t *w, size_t ahead,
+    const char *head);
 static int kvr_message_quick(kvr_walk_t *w);
+static int kvr_message_read(kvr_walk_t *w);
 static void kvr_message_begin(kvr_walk_t *w);
 static int kvr_message_type(kvr_walk_t *w);
 static int kvr_message_role(kvr_walk_t *w);
@@ -104,42 +129,75 @@ static const kvr_walk_key_t  kvr_message_media_keys[] = {
 int
 kvr_message_list(kvr_walk_t *w)
 {
-    return kvr_walk_array(w, kvr_message);
+    return kvr_walk_items(w, kvr_message_item);
 }
 
 
 int
 kvr_message(kvr_walk_t *w)
 {
-    int               rc;
-    uint64_t          offset;
-    unsigned          depth, media;
-    kvr_block_mark_t  mark;
+    return kvr_message_item(w);
+}
 
-    if (kvr_json_peek(&w->json) != '{') {
+
+static inline __attribute__ ((always_inline)) int
+kvr_message_item(kvr_walk_t *w)
+{
+    int                  rc;
+    kvr_json_t          *j;
+    kvr_message_mark_t   mark;
+
+    j = &w->json;
+
+    if (kvr_json_peek(j) != '{') {
         return kvr_walk_skip(w);
     }
 
-    kvr_block_mark(&w->block, &mark);
+    kvr_block_mark(&w->block, &mark.block);
+    mark.offset = kvr_json_offset(j);
 
-    offset = kvr_json_offset(&w->json);
+    rc = kvr_message_usual(w);
+
+    /* as a rule it has no other keys */
+
+    if (kvr_likely(rc == KVR_OK && j->p < j->e && *j->p == '}')) {
+        j->p++;
+        return KVR_OK;
+    }
+
+    return kvr_message_rest(w, &mark, rc);
+}
+
+
+/* what is left of a message after its role and content, or all of it */
+static __attribute__ ((noinline)) int
+kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
+{
+    unsigned  depth, media;
+
     depth = w->depth;
     media = w->media;
 
-    rc = kvr_message_quick(w);
+    if (rc == KVR_OK) {
+        w->head = 1;
+        w->drop = 0;
+        w->part = 1;
+        w->separate = 0;
 
-    if (rc == KVR_DECLINED) {
+        rc = kvr_walk_rest(w, kvr_message_keys, KVR_MESSAGE_CONTENT);
+
+    } else if (rc == KVR_DECLINED) {
         rc = kvr_message_read(w);
     }
 
     if (rc == KVR_WALK_ORDER) {
 
-        rc = kvr_json_seek(&w->json, offset);
+        rc = kvr_json_seek(&w->json, mark->offset);
         if (rc != KVR_OK) {
             return rc;
         }
 
-        kvr_block_rewind(&w->block, &mark);
+        kvr_block_rewind(&w->block, &mark->block);
         w->depth = depth;
         w->media = media;
 
@@ -149,7 +207,7 @@ kvr_message(kvr_walk_t *w)
     }
 
     if (w->drop) {
-        kvr_block_rewind(&w->block, &mark);
+        kvr_block_rewind(&w->block, &mark->block);
         w->drop = 0;
     }
 
@@ -160,12 +218,61 @@ kvr_message(kvr_walk_t *w)
 /*
  * Nearly all messages begin with a role and a content that is a string, written
  * without white space or with a space where Python has one.  What begins
- * otherwise is declined, with nothing consumed.
+ * otherwise is declined, with nothing consumed.  These are the most frequent.
  */
+static inline __attribute__ ((always_inline)) int
+kvr_message_usual(kvr_walk_t *w)
+{
+    const uint8_t  *p;
+
+    p = w->json.p;
+
+    if (w->json.e - p < KVR_MESSAGE_QUICK) {
+        return KVR_DECLINED;
+    }
+
+    if (kvr_message_is(p, KVR_MESSAGE_USER)) {
+        return kvr_message_text(w, sizeof(KVR_MESSAGE_USER) - 1,
+                                KVR_MESSAGE_USER_HEAD);
+    }
+
+    if (kvr_message_is(p, KVR_MESSAGE_ASSISTANT)) {
+        return kvr_message_text(w, sizeof(KVR_MESSAGE_ASSISTANT) - 1,
+                                KVR_MESSAGE_ASSISTANT_HEAD);
+    }
+
+    return kvr_message_quick(w);
+}
+
+
+/* the head of a message, and its text, which is so many bytes ahead */
+static inline __attribute__ ((always_inline)) int
+kvr_message_text(kvr_walk_t *w, size_t ahead, const char *head)
+{
+    size_t        n;
+    kvr_block_t  *b;
+
+    b = &w->block;
+    n = strlen(head);
+
+    if (kvr_likely(b->fill + n < KVR_BLOCK)) {
+        memcpy(&b->stage[b->cur][b->fill], head, n);
+        b->fill += (uint32_t) n;
+
+    } else {
+        kvr_block_put(b, head, n);
+    }
+
+    w->json.p += ahead;
+
+    return w->json.ops->string(&w->json, b);
+}
+
+
+/* any of them */
 static int
 kvr_message_quick(kvr_walk_t *w)
 {
-    int             rc;
     size_t          n;
     uint8_t        *dst;
     kvr_json_t     *j;
@@ -237,18 +344,9 @@ kvr_message_quick(kvr_walk_t *w)
         kvr_message_head(w, (const char *) role, n);
     }
 
-    w->head = 1;
-    w->drop = 0;
-    w->part = 1;
-    w->separate = 0;
-
     j->p = p;
 
-    rc = j->ops->string(j, b);
-
-    return rc == KVR_OK ? kvr_walk_rest(w, kvr_message_keys,
-                                        KVR_MESSAGE_CONTENT)
-                        : rc;
+    return j->ops->string(j, b);
 }
 
 

@@ -113,26 +113,32 @@ kvr_text_staged(kvr_block_t *b)
 }
 
 
-/*
- * Puts the first n bytes of t, of which 64 may be stored; what is beyond a
- * full block moves to the start of the next.
- */
-static inline void
-kvr_text_emit(kvr_block_t *b, kvr_vec_t t, unsigned n)
+/* more is staged than a block: the rest moves to the start of the next */
+static __attribute__ ((noinline)) void
+kvr_text_over(kvr_block_t *b)
 {
     uint32_t        rest;
     const uint8_t  *stage;
 
     stage = b->stage[b->cur];
+    rest = b->fill - KVR_BLOCK;
 
+    kvr_text_staged(b);
+
+    memcpy(b->stage[b->cur], stage + KVR_BLOCK, 64);
+    b->fill = rest;
+}
+
+
+/* puts the first n bytes of t, of which 64 may be stored */
+static inline void
+kvr_text_emit(kvr_block_t *b, kvr_vec_t t, unsigned n)
+{
     kvr_vec_store(b->stage[b->cur] + b->fill, t);
     b->fill += n;
 
     if (b->fill >= KVR_BLOCK) {
-        rest = b->fill - KVR_BLOCK;
-        kvr_text_staged(b);
-        memcpy(b->stage[b->cur], stage + KVR_BLOCK, 64);
-        b->fill = rest;
+        kvr_text_over(b);
     }
 }
 
@@ -294,8 +300,8 @@ kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
 
 /*
  * Fills the block that is begun with what needs no look: up to the end of the
- * text, which it consumes (KVR_OK), up to a full block (KVR_AGAIN), or as far
- * as that goes (KVR_DECLINED).
+ * text, which it consumes (KVR_OK), up to a full block, which is left to the
+ * caller (KVR_AGAIN), or as far as that goes (KVR_DECLINED).
  */
 static inline __attribute__ ((always_inline)) int
 kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
@@ -323,8 +329,9 @@ kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
             }
 
             b->fill = fill;
-            kvr_text_emit(b, t, k);
             j->p = p + k + 1;
+
+            kvr_text_emit(b, t, k);
 
             return KVR_OK;
         }
@@ -343,7 +350,7 @@ kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
         *carry = 0;
 
         if (fill == KVR_BLOCK) {
-            kvr_text_staged(b);
+            b->fill = fill;
             j->p = p + n;
 
             return KVR_AGAIN;
@@ -357,6 +364,7 @@ kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
 }
 
 
+/* any text; a block may be full already */
 static __attribute__ ((noinline)) int
 kvr_text_long(kvr_json_t *j, kvr_block_t *b)
 {
@@ -368,6 +376,10 @@ kvr_text_long(kvr_json_t *j, kvr_block_t *b)
     const uint8_t  *p;
 
     carry = 0;
+
+    if (b->fill == KVR_BLOCK) {
+        kvr_text_staged(b);
+    }
 
     for ( ;; ) {
 
@@ -396,6 +408,7 @@ kvr_text_long(kvr_json_t *j, kvr_block_t *b)
             }
 
             if (rc == KVR_AGAIN) {
+                kvr_text_staged(b);
                 continue;
             }
         }

@@ -105,4 +105,47 @@ kvr_walk_skip(kvr_walk_t *w)
 }
 
 
+/* kvr_walk_array() for a handler that is to be a part of the loop */
+static inline __attribute__ ((always_inline)) int
+kvr_walk_items(kvr_walk_t *w, kvr_walk_pt handler)
+{
+    int          rc, first;
+    kvr_json_t  *j;
+
+    j = &w->json;
+
+    if (kvr_json_peek(j) != '[' || w->depth == KVR_WALK_DEPTH) {
+        return kvr_walk_skip(w);
+    }
+
+    j->p++;
+    w->depth++;
+
+    first = 1;
+
+    do {
+        /* as a rule the next one is right here */
+
+        if (!first && j->e - j->p > 1
+            && j->p[0] == ',' && j->p[1] > ' ' && j->p[1] != ']')
+        {
+            j->p++;
+            rc = KVR_OK;
+
+        } else {
+            rc = kvr_json_item(j, &first);
+        }
+
+        if (rc == KVR_OK) {
+            rc = handler(w);
+        }
+
+    } while (rc == KVR_OK);
+
+    w->depth--;
+
+    return rc == KVR_DECLINED ? KVR_OK : rc;
+}
+
+
 #endif /* _KVR_WALK_H_INCLUDED_ */
