@@ -7,6 +7,17 @@
 #include "kvr_prompt_ctx.h"
 
 
+/* a chain that is made */
+typedef struct {
+    uint64_t   h;
+    uint64_t  *entry;
+    size_t     k;                /* entries so far */
+    size_t     max;
+    size_t     unit;
+    size_t     left;             /* blocks to the next entry */
+} kvr_prompt_links_t;
+
+
 static int kvr_prompt_body(kvr_prompt_ctx_t *ctx);
 static const kvr_prompt_key_t *kvr_prompt_find(const uint8_t *name,
     size_t len);
@@ -14,6 +25,8 @@ static void kvr_prompt_path(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_result(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_chain(kvr_prompt_ctx_t *ctx);
+static void kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest,
+    size_t n);
 static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
     size_t len);
 
@@ -235,7 +248,9 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 
     for (key = by_len[len]; key != by_len[len + 1]; key++) {
 
-        if (memcmp(key->name, name, len) == 0) {
+        if (key->name[0] == (char) name[0]
+            && memcmp(key->name, name, len) == 0)
+        {
             return key;
         }
     }
@@ -248,41 +263,70 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 static void
 kvr_prompt_path(kvr_prompt_ctx_t *ctx)
 {
-    size_t            i, len, n;
-    const uint8_t    *p;
+    size_t          len, n;
+    const char     *name;
+    const uint8_t  *p;
 
-    static const struct {
-        const char  *name;
-        size_t       len;
-    } embeddings[] = {
-        { "/embed", 6 }, { "/rerank", 7 }, { "/score", 6 },
-        { "/pooling", 8 }, { "/classify", 9 }, { "/moderation", 11 },
-        { "/tokenize", 9 }, { "/detokenize", 11 }
-    };
-
-    /* by the start of its last segment */
-
-    for (n = ctx->conf->path_len; n && ctx->conf->path[n - 1] != '/'; n--) {
-        /* void */
-    }
-
-    if (n == 0 || n == ctx->conf->path_len) {
+    if (ctx->conf->path_len == 0) {
         return;
     }
 
-    p = ctx->conf->path + n - 1;
-    len = ctx->conf->path_len - n + 1;
+    /* by the start of its last segment */
 
-    for (i = 0; i < sizeof(embeddings) / sizeof(embeddings[0]); i++) {
-        n = embeddings[i].len;
+    p = memrchr(ctx->conf->path, '/', ctx->conf->path_len);
 
-        if (p[1] == (uint8_t) embeddings[i].name[1]
-            && len >= n
-            && memcmp(p, embeddings[i].name, n) == 0)
-        {
-            ctx->embedding = 1;
-        }
+    if (p == NULL) {
+        return;
     }
+
+    p++;
+    len = ctx->conf->path_len - (size_t) (p - ctx->conf->path);
+
+    if (len == 0) {
+        return;
+    }
+
+    switch (*p) {
+
+    case 'c':
+        name = "classify";
+        break;
+
+    case 'd':
+        name = "detokenize";
+        break;
+
+    case 'e':
+        name = "embed";
+        break;
+
+    case 'm':
+        name = "moderation";
+        break;
+
+    case 'p':
+        name = "pooling";
+        break;
+
+    case 'r':
+        name = "rerank";
+        break;
+
+    case 's':
+        name = "score";
+        break;
+
+    case 't':
+        name = "tokenize";
+        break;
+
+    default:
+        return;
+    }
+
+    n = strlen(name);
+
+    ctx->embedding = (len >= n && memcmp(p, name, n) == 0);
 }
 
 
@@ -350,11 +394,11 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
 static void
 kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
 {
-    size_t          step, left, max;
-    uint32_t        i, k, set;
-    uint64_t        h, pos, *digest, *last, *chain;
-    kvr_prompt_t   *pr;
-    kvr_section_t  *s;
+    uint32_t             i, set;
+    uint64_t             h, pos;
+    kvr_prompt_t        *pr;
+    kvr_section_t       *s;
+    kvr_prompt_links_t   l;
 
     pr = ctx->pr;
 
@@ -383,12 +427,14 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         return;
     }
 
-    chain = ctx->conf->chain;
-    max = ctx->conf->max_chain;
-    step = ctx->conf->unit;
-    left = step;
+    l.h = h;
+    l.entry = ctx->conf->chain;
+    l.k = 0;
+    l.max = ctx->conf->max_chain;
+    l.unit = ctx->conf->unit;
+    l.left = l.unit;
+
     pos = 0;
-    k = 0;
 
     for (set = ctx->sections; set; set &= set - 1) {
 
@@ -402,41 +448,64 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         pr->bytes += s->bytes;
         pos += s->n;
 
-        digest = ctx->conf->digests + s->start;
-
-        for (last = digest + s->n; digest < last; digest++) {
-
-            h = kvr_mix(h, *digest);
-
-            /* blocks left to the next one that is indexed */
-
-            if (--left == 0) {
-
-                if (k == max) {
-                    break;
-                }
-
-                chain[k++] = h;
-
-                if (k % KVR_CHAIN_RUN == 0) {
-                    step = (size_t) kvr_chain_step(k) * ctx->conf->unit;
-                }
-
-                left = step;
-            }
-        }
+        kvr_prompt_link(&l, ctx->conf->digests + s->start, s->n);
     }
 
     pr->blocks = (uint32_t) pos;
-    pr->n = k;
+    pr->n = (uint32_t) l.k;
 
-    pr->last = h;
+    pr->last = l.h;
     pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
 
     if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
         kvr_chunk_place(ctx->conf->chunks, pr->model_root,
                         pr->bytes - ctx->section[ctx->prompt].bytes);
     }
+}
+
+
+/*
+ * Goes on with a chain.  A function of its own: amid others the compiler keeps
+ * h in memory, and each link waits for it.
+ */
+static __attribute__ ((noinline)) void
+kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
+{
+    size_t           k, left, step;
+    uint64_t         h;
+    const uint64_t  *last;
+
+    h = l->h;
+    k = l->k;
+    left = l->left;
+    step = kvr_chain_step((uint32_t) k) * l->unit;
+
+    for (last = digest + n; digest < last; digest++) {
+
+        h = kvr_mix(h, *digest);
+
+        /* blocks left to the next one that is indexed */
+
+        if (--left) {
+            continue;
+        }
+
+        if (k == l->max) {
+            break;
+        }
+
+        l->entry[k++] = h;
+
+        if (k % KVR_CHAIN_RUN == 0) {
+            step = kvr_chain_step((uint32_t) k) * l->unit;
+        }
+
+        left = step;
+    }
+
+    l->h = h;
+    l->k = k;
+    l->left = left;
 }
 
 
