@@ -15,14 +15,6 @@ static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
 static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
 
 
-/* what numbers are written with */
-static const uint8_t  kvr_json_numeric[256] = {
-    ['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1,
-    ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1,
-    ['.'] = 1, ['-'] = 1, ['+'] = 1, ['e'] = 1, ['E'] = 1
-};
-
-
 void
 kvr_json_init(kvr_json_t *j, kvr_json_fetch_pt fetch, void *data)
 {
@@ -613,13 +605,8 @@ kvr_json_skip(kvr_json_t *j)
 static const uint8_t *
 kvr_json_scalar(const uint8_t *p, const uint8_t *e)
 {
-    if (e - p < 6) {
-
-        /* no room for a literal and what ends it: the body's last value */
-
-        if (p == e || *p > '9') {
-            return NULL;
-        }
+    if (e - p < 6 && (p == e || *p > '9')) {
+        return NULL;
     }
 
     switch (*p) {
@@ -635,7 +622,10 @@ kvr_json_scalar(const uint8_t *p, const uint8_t *e)
             return NULL;
         }
 
-        while (p < e && kvr_json_numeric[*p]) {
+        while (p < e
+               && ((*p >= '0' && *p <= '9') || *p == '.' || *p == '-'
+                   || *p == '+' || *p == 'e' || *p == 'E'))
+        {
             p++;
         }
     }

@@ -42,11 +42,28 @@
 #define KVR_MESSAGE_MEDIA_MAX  64
 
 
+/* where a message begins */
+typedef struct {
+    kvr_block_mark_t  block;
+    uint64_t          offset;
+} kvr_message_mark_t;
+
+
+/* kvr_message_list.c */
+
 /* reads the array of messages that is next */
 int kvr_message_list(kvr_walk_t *w);
 
 /* reads one message, or item of the Responses API, with a mark of its own */
 int kvr_message(kvr_walk_t *w);
+
+/* kvr_message.c */
+
+/*
+ * Goes on with a message that begins at a mark: rc is KVR_OK if its role and a
+ * content that is a string were read, KVR_DECLINED if nothing was.
+ */
+int kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc);
 
 /* reads content: a string, an array of parts, one part, or null */
 int kvr_message_content(kvr_walk_t *w);
