@@ -301,10 +301,11 @@ kvr_text_blocks(kvr_json_t *j, kvr_block_t *b, uint64_t *carry, unsigned *stop)
 /*
  * Fills the block that is begun with what needs no look: up to the end of the
  * text, which it consumes (KVR_OK), up to a full block, which is left to the
- * caller (KVR_AGAIN), or as far as that goes (KVR_DECLINED).
+ * caller (KVR_AGAIN), or as far as that goes (KVR_DECLINED).  The first byte is
+ * not escaped.
  */
 static inline __attribute__ ((always_inline)) int
-kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
+kvr_text_fill(kvr_json_t *j, kvr_block_t *b)
 {
     unsigned          k, n;
     uint32_t          fill;
@@ -347,7 +348,6 @@ kvr_text_fill(kvr_json_t *j, kvr_block_t *b, uint64_t *carry)
         kvr_vec_store(b->stage[b->cur] + fill, t);
 
         fill += n;
-        *carry = 0;
 
         if (fill == KVR_BLOCK) {
             b->fill = fill;
@@ -401,7 +401,7 @@ kvr_text_long(kvr_json_t *j, kvr_block_t *b)
         }
 
         if (b->fill) {
-            rc = kvr_text_fill(j, b, &carry);
+            rc = kvr_text_fill(j, b);
 
             if (rc == KVR_OK) {
                 return KVR_OK;
@@ -492,13 +492,9 @@ stopped:
 static int
 kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 {
-    uint64_t  carry;
-
-    carry = 0;
-
     /* most strings are short */
 
-    if (b->fill && kvr_text_fill(j, b, &carry) == KVR_OK) {
+    if (b->fill && kvr_text_fill(j, b) == KVR_OK) {
         return KVR_OK;
     }
 

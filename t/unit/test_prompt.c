@@ -215,6 +215,10 @@ START_TEST(test_prompt_shapes)
         { "{'text_1':'q','text_2':['@a']}", "/score", KVR_PROMPT_EMBEDDING,
           0 },
         { "{'prompt':'@a'}", "/tokenize", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'prompt':'@a'}", "/v1/detokenize", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'input':'@a'}", "/pooling", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'input':'@a'}", "/classify", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'input':'@a'}", "/v1/moderations", KVR_PROMPT_EMBEDDING, 0 },
 
         { "{'inputs':'@a'}", "/embed_all", KVR_PROMPT_EMBEDDING, 0 },
         { "{'prompt':'@a'}", "/embed/v1/completions", KVR_PROMPT_TEXT, 2 },

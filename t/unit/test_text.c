@@ -501,7 +501,8 @@ START_TEST(test_text_edges)
         "\\n", "\\\"", "\\\\", "\\\\\\\"", "\\\\\\\\\\n", "\\/", "\\u0041",
         "\\u00e9", "\\u000a", "\\u0001", "\\u005C", "\\u0022",
         "\\ud83d\\ude00", "\\ud83d", "\\ude00", "\\ud83d\\n", "\\\\u0041",
-        "\\\\\\u0041", "\\\\/", "\\\\\\/", "\\q", "\\\n", "\\x41"
+        "\\\\\\u0041", "\\\\/", "\\\\\\/", "\\q", "\\\n", "\\x41",
+        "\\\\\\\\\\\"", "\\\\\\\\\\u0041", "\\\\\\\\u0041"
     };
 
     static const size_t  fills[] = { 0, 1, 63, 64, 191, 192, 255 };
@@ -509,16 +510,19 @@ START_TEST(test_text_edges)
     memset(&text, 0, sizeof(text));
 
     job.op = OP_STRING;
-    job.start = 0;
     job.mark = 0;
 
     for (at = 0; at < 330; at++) {
 
         for (i = 0; i < sizeof(escapes) / sizeof(escapes[0]); i++) {
 
-            text.len = 0;
+            /* with something before it, as in a body, and at the start */
 
-            while (text.len < at) {
+            text.len = 0;
+            util_puts(&text, at / 2 % 3 ? "\\:\"" : "");
+            job.start = text.len;
+
+            while (text.len < job.start + at) {
                 util_byte(&text, 'a' + text.len % 26);
             }
 
@@ -547,7 +551,7 @@ START_TEST(test_text_edges)
 
                     run(kernel(k), &job, UTIL_WHOLE, 0);
 
-                    c = at + 1 + (at + f) % strlen(escapes[i]);
+                    c = job.start + at + 1 + (at + f) % strlen(escapes[i]);
                     run(kernel(k), &job, UTIL_CUT, c);
                     run(kernel(k), &job, UTIL_GRID, 64);
                 }
