@@ -217,6 +217,8 @@ http {
 class Nginx:
     """One nginx before the upstreams: plain=True has least_conn only."""
 
+    core = None
+
     def __init__(self, engines, plain, workers=1, head='1k', log='off',
                  policy='kvroute kv_cache zone=bench', zone='64m',
                  prefix=(), single=False, buffering='off', location='',
@@ -228,8 +230,14 @@ class Nginx:
 
         servers = ''.join('server 127.0.0.1:%d;' % p for p in engines)
 
+        main = [] if plain else ['load_module %s;' % MODULE]
+
+        if self.core:
+            main.append('worker_cpu_affinity %s;'
+                        % (self.core if workers == 1 else 'auto'))
+
         text = HOLD % {
-            'main': '' if plain else 'load_module %s;' % MODULE,
+            'main': ' '.join(main),
             'workers': workers,
             'dir': self.dir,
             'log': log,
@@ -259,6 +267,15 @@ class Nginx:
 
     def stop(self):
         stop(self.process)
+
+
+def pin():
+    """A single worker gets a core to itself, all else what remains."""
+    cores = sorted(os.sched_getaffinity(0))
+
+    if len(cores) > 1:
+        os.sched_setaffinity(0, cores[1:])
+        Nginx.core = bin(1 << cores[0])[2:]
 
 
 def median(values):
