@@ -270,12 +270,17 @@ class Nginx:
 
 
 def pin():
-    """A single worker gets a core to itself, all else what remains."""
+    """A single worker gets a core to itself, all else what remains.  Returns
+    what puts other commands on that core."""
     cores = sorted(os.sched_getaffinity(0))
 
-    if len(cores) > 1:
-        os.sched_setaffinity(0, cores[1:])
-        Nginx.core = bin(1 << cores[0])[2:]
+    if len(cores) == 1:
+        return []
+
+    os.sched_setaffinity(0, cores[1:])
+    Nginx.core = bin(1 << cores[0])[2:]
+
+    return ['taskset', '-c', str(cores[0])]
 
 
 def median(values):
