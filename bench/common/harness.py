@@ -130,13 +130,13 @@ def cpu(pid):
 
 
 def memory(pid):
-    """Private bytes of a process and its children."""
+    """Bytes that a process and its children have, without shared memory."""
     total = 0
 
     for p in family(pid):
         with open('/proc/%d/smaps_rollup' % p) as f:
             for line in f:
-                if line.startswith('Private_Dirty'):
+                if line.startswith('Pss_Anon:'):
                     total += int(line.split()[1]) * 1024
 
     return total
