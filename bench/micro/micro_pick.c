@@ -160,7 +160,7 @@ micro_pick(void)
     }
 
     lines = kvr_index_lines(64 << 20);
-    ix = micro_alloc(kvr_index_size(lines) + 64);
+    ix = micro_alloc_shared(kvr_index_size(lines));
     kvr_index_init(ix, lines);
 
     for (i = 0; i < MICRO_WHOLE; i++) {
