@@ -175,6 +175,41 @@ kvr_hint_touch(_Atomic uint16_t *hint, unsigned epoch)
 }
 
 
+/* epochs come round again, which no line may live to see */
+static inline void
+kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
+{
+    uint64_t  word, new, ages, old;
+
+    word = kvr_get(&hints->word);
+
+    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
+           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
+    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+
+    /* bit 6 of those that are too old, and then of those in use */
+
+    old = ages + (KVR_HINT_EPOCH - KVR_HINT_SLACK - KVR_HINT_OLD)
+                 * KVR_HINT_ONES;
+    old &= (((word & 0x7fff * KVR_HINT_ONES) + 0x7fff * KVR_HINT_ONES) | word)
+           >> 9 & (KVR_HINT_EPOCH + 1) * KVR_HINT_ONES;
+
+    if (kvr_likely(old == 0)) {
+        return;
+    }
+
+    /* six bits of each of these */
+
+    old = old - (old >> 6);
+    new = (word & ~old)
+          | (((epoch - KVR_HINT_OLD) & KVR_HINT_EPOCH) * KVR_HINT_ONES & old);
+
+    (void) atomic_compare_exchange_strong_explicit(&hints->word, &word, new,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+
 /* says that a line must be looked at */
 static inline void
 kvr_hint_mark(_Atomic uint16_t *hint)

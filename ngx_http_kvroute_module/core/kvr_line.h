@@ -71,11 +71,21 @@ void kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint64_t moved);
 
 /*
- * Passes over the next count lines, clears slots whose holders have forgotten
- * the block and frees lines without any: or stamps would come round again
- * after 2^32 units and claims of killed processes stay for ever.
+ * Passes over the next count lines.  Each time it is seen to it that no hint
+ * grows too old; one time in kvr_line_turns() the line is read as well, slots
+ * cleared whose holders have forgotten the block, and lines without any freed:
+ * or stamps would come round again after 2^32 units and claims of killed
+ * processes stay for ever.
  */
 void kvr_line_sweep(kvr_index_t *ix, uint64_t count);
+
+
+/* a power of two; very large tables cannot wait, small ones need not */
+static inline unsigned
+kvr_line_turns(kvr_index_t *ix)
+{
+    return ix->nlines < 512 || ix->nlines > 1U << 24 ? 1 : 8;
+}
 
 
 static inline unsigned
