@@ -116,8 +116,8 @@ micro_decide(micro_case_t *c, unsigned n)
 
         kvr_load_add(w->load, 0, d.pick, 1, (int64_t) pr.bytes);
 
-        kvr_index_learn(w->ix, w->chain, pr.n, pr.blocks, d.pick,
-                        matched[d.pick], &lesson);
+        kvr_index_repeat(w->ix, w->chain, pr.n, pr.blocks, d.pick,
+                         matched[d.pick], &lesson);
 
         kvr_load_add(w->load, 0, d.pick, -1, -(int64_t) pr.bytes);
 

@@ -9,7 +9,7 @@
 
 
 /*
- * Lines of the index and who holds them: what kvr_index.c is made of, and of no
+ * Lines of the index and who holds them: what the index is made of, and of no
  * use to others.  kvr_index.h has the rules by which processes share them.
  */
 
