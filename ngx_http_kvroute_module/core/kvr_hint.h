@@ -88,10 +88,16 @@ kvr_hint_epoch(kvr_index_t *ix, uint32_t touched)
 static inline uint64_t
 kvr_hint_match(uint64_t word, unsigned tag)
 {
-    uint64_t  differ;
+    uint64_t  ones, differ;
+
+    ones = KVR_HINT_ONES;
+
+    /* a multiplication, which gcc would make many shifts of */
+
+    __asm__("" : "+r" (ones));
 
     differ = (word >> KVR_HINT_TAG & KVR_HINT_TAGS * KVR_HINT_ONES)
-             ^ tag * KVR_HINT_ONES;
+             ^ tag * ones;
 
     differ += KVR_HINT_TAGS * KVR_HINT_ONES;
 

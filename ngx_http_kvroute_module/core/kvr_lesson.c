@@ -268,9 +268,9 @@ kvr_lesson_end(kvr_teach_t *t)
 static void
 kvr_lesson_teach(kvr_teach_t *t)
 {
-    unsigned           epoch, peer, slot;
+    unsigned           epoch, shift, peer, slot;
     uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
-    uint64_t           n, ids, key, same;
+    uint64_t           ids, key, same;
     kvr_group_t        group[KVR_LESSON_RING], *g;
     kvr_index_t       *ix;
     _Atomic uint16_t  *hints;
@@ -287,6 +287,7 @@ kvr_lesson_teach(kvr_teach_t *t)
     lines = ix->line;
     hints = kvr_hint_bucket(ix, 0)->way;
 
+    shift = ix->epoch;
     epoch = kvr_hint_epoch(ix, t->now);
 
     for (i = 0; i < t->n && i < KVR_LESSON_HINTS; i += KVR_LESSON_STEP) {
@@ -312,17 +313,17 @@ kvr_lesson_teach(kvr_teach_t *t)
         g = &group[i / KVR_LESSON_STEP % KVR_LESSON_RING];
         m = kvr_min(t->n - i, KVR_LESSON_STEP);
 
-        depth = kvr_chain_depth(t->first + i);
         per = kvr_chain_step(t->first + i);
+        depth = kvr_chain_depth(t->first + i) - per;
 
-        for (k = 0; k < m; k++, depth += per) {
+        for (k = 0; k < m; k++) {
 
+            depth += per;
             stamp = kvr_index_stamp(clock, depth);
             touched = now - depth;
 
-            n = g->line[k];
             key = g->key[k];
-            line = &lines[n];
+            line = g->line[k];
 
             if (atomic_load_explicit(&line->key, memory_order_acquire) == key)
             {
@@ -333,15 +334,18 @@ kvr_lesson_teach(kvr_teach_t *t)
                 if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
                                && kvr_get(&line->stamp[slot])))
                 {
-                    kvr_line_stamp(line, key, ids, peer, slot, stamp, touched);
-                    kvr_hint_touch(&hints[n], epoch);
+                    if (kvr_line_touch(line, touched) >> shift) {
+                        kvr_hint_touch(&hints[line - lines], epoch);
+                    }
+
+                    kvr_line_stamp(line, key, ids, peer, slot, stamp);
                     t->last = line;
                     continue;
                 }
 
             } else if (g->absent >> k & 1) {
-                line = kvr_line_put(ix, line, &hints[n], key, peer, stamp,
-                                    touched, epoch, &t->evicted);
+                line = kvr_line_put(ix, line, &hints[line - lines], key, peer,
+                                    stamp, touched, epoch, &t->evicted);
                 kvr_lesson_put(t, line);
                 same = KVR_INDEX_TAG;
                 continue;

@@ -32,20 +32,10 @@ static inline uint16_t kvr_line_correct(kvr_index_t *ix,
 
 
 void
-kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view)
+kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 {
-    unsigned  id;
-
-    memset(view->limit, 0, sizeof(view->limit));
-
-    view->set = set;
-    view->ready = 0;
-
-    for ( /* void */ ; set; set &= set - 1) {
-        id = (unsigned) __builtin_ctzll(set);
-
-        view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
-    }
+    view->limit[peer] = kvr_line_limit(ix, peer, &view->clock[peer]);
+    view->known |= 1ULL << peer;
 }
 
 
@@ -248,9 +238,7 @@ kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         }
     }
 
-    if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
-        kvr_set(&line->touched, touched);
-    }
+    (void) kvr_line_touch(line, touched);
 
     moved = 0;
     i = kvr_line_take(ix, line, key, peer, stamp, &moved);
@@ -475,7 +463,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
     }
 
     now = (uint32_t) kvr_get(&ix->clock);
-    view.ready = 0;
+    kvr_line_view(&view, 0);
 
     turns = kvr_line_turns(ix);
     turn = first / ix->nbuckets;
@@ -497,7 +485,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 }
 
 
-/* the lines of a bucket; of the peers the view has those that are ready */
+/* the lines of a bucket; of the peers the view has those that are known */
 static void
 kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
     kvr_line_view_t *view)
@@ -549,7 +537,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
         id = kvr_index_id(ids, 0);
         stamp = kvr_get(&line->stamp[0]);
 
-        if ((view->ready >> id & 1)
+        if ((view->known >> id & 1)
             && view->clock[id] - stamp < view->limit[id]
             && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
                           | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
@@ -573,9 +561,8 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             id = kvr_index_id(ids, i);
 
-            if (!(view->ready >> id & 1)) {
-                view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
-                view->ready |= 1ULL << id;
+            if (!(view->known >> id & 1)) {
+                kvr_line_know(ix, id, view);
             }
 
             if (view->clock[id] - stamp < view->limit[id]) {
@@ -585,7 +572,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             /* it may be newer than the clock that was read */
 
-            view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
+            kvr_line_know(ix, id, view);
 
             if (view->clock[id] - stamp < view->limit[id]) {
                 live = 1;

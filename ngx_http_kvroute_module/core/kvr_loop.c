@@ -216,6 +216,16 @@ kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n)
 
     for (i = 0; i < KVR_LOOP_YOUNG; i++) {
 
+        /* most are free */
+
+        if (i % 4 == 0
+            && !(kvr_get(&l->young[i]) | kvr_get(&l->young[i + 1])
+                 | kvr_get(&l->young[i + 2]) | kvr_get(&l->young[i + 3])))
+        {
+            i += 3;
+            continue;
+        }
+
         place = kvr_get(&l->young[i]);
         entry = (uint32_t) (place & KVR_LOOP_PLACE);
 
