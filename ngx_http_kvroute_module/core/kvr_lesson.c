@@ -42,6 +42,7 @@ static void kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain,
 static inline void kvr_lesson_begin(kvr_teach_t *t);
 static inline void kvr_lesson_end(kvr_teach_t *t);
 static uint32_t kvr_lesson_recent(kvr_teach_t *t, uint32_t matched);
+static int kvr_lesson_written(kvr_teach_t *t, uint32_t k);
 static void kvr_lesson_teach(kvr_teach_t *t);
 static inline void kvr_lesson_put(kvr_teach_t *t,
     kvr_index_line_t *line);
@@ -113,20 +114,42 @@ kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 /*
  * How many entries of what is matched need not be written again, as the peer
- * was taught them a short while ago: whole steps of them.
+ * was taught them a short while ago: whole steps of them, or all there are.
  *
  * Clocks are cut into equal parts.  If a line was written in this part, so were
  * all lines before it: the lesson that did so wrote them too, or left out only
  * those before another line of this part.  But what a reply has taught may be
- * a part ahead of the prompt: these lines are written again in any case, and
- * where they are a prompt's since, some are forgotten one part sooner.  Neither
- * will kvr_index_prompted() see where the older ones end.
+ * a part ahead of the prompt: of a prompt that goes on these lines are written
+ * again in any case, and where others rely on them some are forgotten one part
+ * sooner.  Neither will kvr_index_prompted() see where the older ones end.
  */
 static uint32_t
 kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
 {
+    uint32_t  k;
+
+    k = kvr_min(kvr_chain_entries(matched), t->n);
+
+    if (k && k == t->n && kvr_lesson_written(t, k - 1)) {
+        return k;
+    }
+
+    if (k < KVR_LESSON_TAIL + KVR_LESSON_STEP) {
+        return 0;
+    }
+
+    k = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
+
+    return kvr_lesson_written(t, k - 1) ? k : 0;
+}
+
+
+/* the k-th line was in this part; then the lesson is as if it came from it */
+static int
+kvr_lesson_written(kvr_teach_t *t, uint32_t k)
+{
     unsigned           s;
-    uint32_t           k, part, depth, stamp, before;
+    uint32_t           part, depth, stamp, before;
     uint64_t           ids;
     kvr_index_t       *ix;
     kvr_index_line_t  *line;
@@ -135,17 +158,10 @@ kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
     ix = t->ix;
     p = &ix->peer[t->peer];
 
-    k = kvr_min(kvr_chain_entries(matched), t->n);
     part = kvr_get(&p->capacity) / KVR_LESSON_RECENT;
+    line = kvr_line_find(ix, t->chain[k]);
 
-    if (k < KVR_LESSON_TAIL + KVR_LESSON_STEP || part == 0) {
-        return 0;
-    }
-
-    k = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
-
-    line = kvr_line_find(ix, t->chain[k - 1]);
-    if (line == NULL) {
+    if (line == NULL || part == 0) {
         return 0;
     }
 
@@ -163,7 +179,7 @@ kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
         return 0;
     }
 
-    depth = kvr_chain_depth(k - 1);
+    depth = kvr_chain_depth(k);
     before = stamp + depth - 1;
 
     if ((before ^ t->clock) >> (31 - __builtin_clz(part))
@@ -173,13 +189,11 @@ kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
         return 0;
     }
 
-    /* as the lesson would have come to it */
-
     t->slot = s;
     t->ids = ids & ~KVR_INDEX_TAG;
     t->last = line;
 
-    return k;
+    return 1;
 }
 
 

@@ -153,15 +153,16 @@ START_TEST(test_repeat_recent)
     teach(chain[0], 300, 0, kvr_chain_depth(299));
 
     util_check(stamp(chain[0][0]) == first, "written again");
-    util_check(stamp(chain[0][299]) == last + 1, "the last not written");
-    util_check(stamp(chain[0][299 - REPLY - 1]) == tail + 1,
-               "nor those before it");
+    util_check(stamp(chain[0][299]) == last, "the last written again");
 
-    /* what is new behind it is written */
+    /* what is new behind it is written, and as much before it */
 
     teach(chain[0], 301, 0, kvr_chain_depth(299));
     util_check(stamp(chain[0][0]) == first, "written again");
     util_check(stamp(chain[0][300]) == last + 1, "not written");
+    util_check(stamp(chain[0][299]) == last + 5, "nor those before it");
+    util_check(stamp(chain[0][299 - REPLY - 1]) == tail + 5,
+               "nor those before them");
 
     /* a part later */
 
