@@ -587,7 +587,10 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 
     h = r->headers_in.content_type;
 
+    /* "application/json" is not compared to its last letters */
+
     if (h && h->value.len >= 16
+        && (h->value.data[12] | 0x20) == 'g'
         && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
            == 0)
     {

@@ -130,13 +130,13 @@ def cpu(pid):
 
 
 def memory(pid):
-    """Private bytes of a process and its children."""
+    """Bytes that a process and its children have, without shared memory."""
     total = 0
 
     for p in family(pid):
         with open('/proc/%d/smaps_rollup' % p) as f:
             for line in f:
-                if line.startswith('Private_Dirty'):
+                if line.startswith('Pss_Anon:'):
                     total += int(line.split()[1]) * 1024
 
     return total
@@ -217,6 +217,8 @@ http {
 class Nginx:
     """One nginx before the upstreams: plain=True has least_conn only."""
 
+    core = None
+
     def __init__(self, engines, plain, workers=1, head='1k', log='off',
                  policy='kvroute kv_cache zone=bench', zone='64m',
                  prefix=(), single=False, buffering='off', location='',
@@ -228,8 +230,14 @@ class Nginx:
 
         servers = ''.join('server 127.0.0.1:%d;' % p for p in engines)
 
+        main = [] if plain else ['load_module %s;' % MODULE]
+
+        if self.core:
+            main.append('worker_cpu_affinity %s;'
+                        % (self.core if workers == 1 else 'auto'))
+
         text = HOLD % {
-            'main': '' if plain else 'load_module %s;' % MODULE,
+            'main': ' '.join(main),
             'workers': workers,
             'dir': self.dir,
             'log': log,
@@ -259,6 +267,20 @@ class Nginx:
 
     def stop(self):
         stop(self.process)
+
+
+def pin():
+    """A single worker gets a core to itself, all else what remains.  Returns
+    what puts other commands on that core."""
+    cores = sorted(os.sched_getaffinity(0))
+
+    if len(cores) == 1:
+        return []
+
+    os.sched_setaffinity(0, cores[1:])
+    Nginx.core = bin(1 << cores[0])[2:]
+
+    return ['taskset', '-c', str(cores[0])]
 
 
 def median(values):

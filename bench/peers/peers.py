@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """kvroute beside other routers: same bodies, same engines, same run.
 
+Each router has one core to itself, clients and engines have the other.
 Requests per second and core are requests over the CPU seconds of the router's
 processes.  The added P99 is that at one fixed rate, 30 % of the slowest
-router's peak, less that without any router.  Memory is what is private after
+router's peak, less that without any router, taking turns.  Memory is what is private after
 so many distinct prompts.  Writes peers.json.
 
-    peers.py FOLDER-OF-THE-OTHERS
+    peers.py FOLDER-OF-THE-OTHERS [PART...]     parts: speed latency memory
 """
 
 import os
@@ -18,8 +19,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, Nginx, cpu, load, median, memory, ports, save,
-                     start, stop, upstream, wait_port)
+from harness import (BUILD, FULL, Nginx, cpu, load, median, memory, pin, ports,
+                     save, start, stop, upstream, wait_port)
 
 # QUICK=1 only shows that all of it works
 
@@ -28,6 +29,13 @@ QUICK = os.environ.get('QUICK') == '1'
 ROUNDS = 7 if FULL else 1 if QUICK else 3
 SIZES = [('32k', 32768, 400), ('220k', 225280, 80), ('256k', 262144, 80)]
 PROMPTS = 1000000 if FULL else 1000 if QUICK else 20000
+
+# requests at the fixed rate: twenty are beyond the P99 of a turn
+
+TURNS = 9 if FULL else 1 if QUICK else 5
+RATED = 200 if QUICK else 2000
+
+CORE = pin()
 
 LLM_D = {'rps': 129, 'prompt': '220k', 'source': 'its own report; other '
          'hardware, and limited by one picker, not by a core'}
@@ -39,7 +47,7 @@ class Router:
     def __init__(self, args, port):
         self.log = tempfile.TemporaryFile()
         self.port = port
-        self.process = start(args, stdout=self.log, stderr=self.log)
+        self.process = start(CORE + args, stdout=self.log, stderr=self.log)
         wait_port(port, 60, self.process)
         self.pid = self.process.pid
 
@@ -118,13 +126,9 @@ def start_all(folder, engines):
     return found
 
 
-def main():
-    folder = os.path.abspath(sys.argv[1])
-    engines = upstream(4)
-    found = start_all(folder, engines)
-    results = {name: {'rps_per_core': {}, 'us': {}} for name in found}
+def speed(found, results):
+    """What a request costs the router, by size; and its peak."""
     peak = {name: 0 for name in found}
-    first = 1 << 40
 
     for size, n_bytes, n in SIZES:
         got = {name: [] for name in found}
@@ -133,7 +137,7 @@ def main():
             for name, r in found.items():
                 before = cpu(r.pid)
                 out = load(port=r.port, size=n_bytes, requests=n, conns=8,
-                           unique=1, first=first + (i % 2) * n)
+                           unique=1, first=(1 << 40) + (i % 2) * n)
                 spent = cpu(r.pid) - before
 
                 if out['errors']:
@@ -146,63 +150,94 @@ def main():
                     peak[name] = max(peak[name], n / out['seconds'])
 
         for name, v in got.items():
-            results[name]['rps_per_core'][size] = 1 / median(v)
-            results[name]['us'][size] = median(v) * 1e6
+            results[name].setdefault('rps_per_core', {})[size] = 1 / median(v)
+            results[name].setdefault('us', {})[size] = median(v) * 1e6
 
-        first += 2 * n
+    results['rate'] = 0.3 * min(peak.values())
 
-    rate = 0.3 * min(peak.values())
-    results['rate'] = rate
+    sizes = [s for s, n_bytes, n in SIZES]
 
-    direct = [load(port=engines[0], size=32768, requests=300, conns=32,
-                   unique=1, rate=rate)['p99_ms'] for i in range(ROUNDS)]
-
-    for name, r in found.items():
-        out = [load(port=r.port, size=32768, requests=300, conns=32,
-                    unique=1, first=first + i * 300, rate=rate)
-               for i in range(ROUNDS)]
-        results[name]['added_p99_ms'] = (median([o['p99_ms'] for o in out])
-                                         - median(direct))
-        results[name]['p50_ms'] = median([o['p50_ms'] for o in out])
-
-    for name, r in found.items():
-        before = memory(r.pid)
-        load(port=r.port, size=2048, requests=PROMPTS, conns=16, unique=1,
-             first=first + 100000)
-        results[name]['memory_mb'] = memory(r.pid) / 1e6
-        results[name]['memory_added_mb'] = (memory(r.pid) - before) / 1e6
-
-    print('%-10s' % '' + ''.join('%14s' % ('rps/core ' + s)
-                                 for s, n_bytes, n in SIZES)
-          + '%14s%14s%14s%14s' % ('us at 32k', 'added P99 ms', 'MB',
-                                  'MB grown'))
+    print('%-10s' % '' + ''.join('%14s' % ('rps/core ' + s) for s in sizes)
+          + '%14s' % 'us at 32k')
 
     for name in found:
         x = results[name]
         print('%-10s' % name
-              + ''.join('%14.0f' % x['rps_per_core'][s]
-                        for s, n_bytes, n in SIZES)
-              + '%14.1f%14.2f%14.1f%14.1f' % (x['us']['32k'],
-                                              x['added_p99_ms'],
-                                              x['memory_mb'],
-                                              x['memory_added_mb']))
+              + ''.join('%14.0f' % x['rps_per_core'][s] for s in sizes)
+              + '%14.1f' % x['us']['32k'])
 
-    print('P99 at %.0f requests/s of 32 KB, memory after %d prompts'
-          % (rate, PROMPTS))
     print('llm-d (%s): %d requests/s with prompts of 220 KB; kvroute %.0f '
           'times that a core' % (LLM_D['source'], LLM_D['rps'],
                                  results['kvroute']['rps_per_core']['220k']
                                  / LLM_D['rps']))
-
-    sizes = [s for s, n_bytes, n in SIZES]
+    results['llm-d'] = LLM_D
 
     bars(os.path.join(BUILD, 'bench', 'peers.svg'),
          'Requests over CPU seconds of the router', 'requests/s a core',
          list(found), [(s, [results[name]['rps_per_core'][s]
                             for name in found]) for s in sizes])
 
-    results['llm-d'] = LLM_D
-    save('peers-quick.json' if QUICK else 'peers.json', results)
+
+def latency(found, results):
+    """At a rate that all can serve, beyond no router at all."""
+    late = {name: [] for name in found}
+    half = {name: [] for name in found}
+
+    for i in range(TURNS):
+        kw = {'size': 32768, 'requests': RATED, 'conns': 32, 'unique': 1,
+              'rate': results['rate']}
+        direct = load(port=results['engine'], **kw)
+
+        for name, r in found.items():
+            out = load(port=r.port, first=(1 << 41) + i * RATED, **kw)
+            late[name].append(out['p99_ms'] - direct['p99_ms'])
+            half[name].append(out['p50_ms'] - direct['p50_ms'])
+
+    print('added at %.0f requests/s of 32 KB, ms' % results['rate'])
+
+    for name in found:
+        results[name]['added_p99_ms'] = median(late[name])
+        results[name]['added_p50_ms'] = median(half[name])
+        print('%-10s%14s P50%9.2f   P99%9.2f'
+              % (name, '', results[name]['added_p50_ms'],
+                 results[name]['added_p99_ms']))
+
+
+def grown(found, results):
+    """What they take after many distinct prompts, without shared memory."""
+    print('memory, MB')
+
+    for name, r in found.items():
+        before = memory(r.pid)
+        n = PROMPTS * (10 if FULL and name == 'kvroute' else 1)
+        load(port=r.port, size=2048, requests=n, conns=16, unique=1,
+             first=1 << 42)
+        results[name]['memory_mb'] = memory(r.pid) / 1e6
+        results[name]['memory_added_mb'] = (memory(r.pid) - before) / 1e6
+        results[name]['memory_prompts'] = n
+        print('%-10s%14.1f   grown%9.1f in %d prompts'
+              % (name, results[name]['memory_mb'],
+                 results[name]['memory_added_mb'], n), flush=True)
+
+
+PARTS = {'speed': speed, 'latency': latency, 'memory': grown}
+
+
+def main():
+    engines = upstream(4)
+    found = start_all(os.path.abspath(sys.argv[1]), engines)
+    results = {name: {} for name in found}
+
+    results['engine'] = engines[0]
+    results['rate'] = 600
+
+    for name in sys.argv[2:] or PARTS:
+        PARTS[name](found, results)
+
+    del results['engine']
+
+    save('peers-quick.json' if QUICK else
+         'peers-part.json' if sys.argv[2:] else 'peers.json', results)
 
 
 main()

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
 from harness import (BUILD, FULL, BIN, Nginx, cpu, load, load_end, load_start,
-                     median, memory, save, start, stop, upstream)
+                     median, memory, pin, save, start, stop, upstream)
 
 DIR = os.path.join(BUILD, 'bench')
 
@@ -375,6 +375,7 @@ PARTS = {'cpu': cpu_part, 'one': one_part, 'peers': peers_part,
 def main():
     results = {}
     begin = time.time()
+    pin()
 
     for name in sys.argv[1:] or PARTS:
         PARTS[name](results)
@@ -384,4 +385,5 @@ def main():
         save('wire.json' if not sys.argv[1:] else 'wire-part.json', results)
 
 
-main()
+if __name__ == '__main__':
+    main()
