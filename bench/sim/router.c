@@ -408,9 +408,17 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
         kvs_router_predict(ro, rq, n, matched);
     }
 
-    if (n) {
+    if (n == 0) {
+        return;
+    }
+
+    if (rq->started || rq->young) {
         kvr_index_learn(ro->index, ro->chain, n, units, rq->replica, matched,
                         rq->started ? &lesson : &rq->lesson);
+
+    } else {
+        kvr_index_repeat(ro->index, ro->chain, n, units, rq->replica, matched,
+                         &rq->lesson);
     }
 }
 

@@ -13,6 +13,7 @@
 #define KVR_LESSON_RING    8        /* steps that are on their way */
 #define KVR_LESSON_TAIL    34       /* entries written again in any case */
 #define KVR_LESSON_RECENT  32       /* part of a capacity, about */
+#define KVR_LESSON_ASSUMED 16       /* units, if that is only assumed */
 #define KVR_LESSON_LOST    4        /* lines in a row, as a rule fewer */
 
 
@@ -159,6 +160,13 @@ kvr_lesson_written(kvr_teach_t *t, uint32_t k)
     p = &ix->peer[t->peer];
 
     part = kvr_get(&p->capacity) / KVR_LESSON_RECENT;
+
+    /* capacities are learned from ages: they must be right in small caches */
+
+    if (!kvr_get(&p->reported)) {
+        part = kvr_min(part, KVR_LESSON_ASSUMED);
+    }
+
     line = kvr_line_find(ix, t->chain[k]);
 
     if (line == NULL || part == 0) {

@@ -21,7 +21,8 @@
 #define PEERS     3
 #define ALL       ((1ULL << PEERS) - 1)
 #define CAPACITY  4096
-#define PART      (CAPACITY / 32)
+#define PART      16             /* of a capacity that is only assumed */
+#define REPORTED  (CAPACITY / 32)
 #define REPLY     32             /* entries, at most */
 
 
@@ -30,6 +31,7 @@ enum { PLAIN, SHORT, REPEAT, TABLES };
 
 static kvr_index_t  *table[TABLES];
 static uint64_t      chain[CHAINS][LENGTH];
+static unsigned      reported;
 static util_rng_t    rng;
 
 
@@ -49,7 +51,7 @@ tables(void)
         for (p = 0; p < PEERS; p++) {
             kvr_index_capacity(table[t], p,
                                t == SHORT ? CAPACITY - 2 * PART : CAPACITY,
-                               0);
+                               reported);
         }
     }
 }
@@ -181,6 +183,35 @@ START_TEST(test_repeat_recent)
 END_TEST
 
 
+/* an engine's own word on its capacity: parts of that */
+START_TEST(test_repeat_reported)
+{
+    uint32_t  first;
+
+    util_seed(&rng, "reported", 0);
+    reported = 1;
+    tables();
+    chains();
+
+    teach(chain[0], 300, 0, 0);
+    compute(0, REPORTED - (uint32_t) kvr_index_clock(table[0], 0) % REPORTED);
+    teach(chain[0], 300, 0, kvr_chain_depth(299));
+
+    first = stamp(chain[0][0]);
+
+    compute(0, 2 * PART);
+    teach(chain[0], 300, 0, kvr_chain_depth(299));
+    util_check(stamp(chain[0][0]) == first, "written again");
+
+    compute(0, REPORTED);
+    teach(chain[0], 300, 0, kvr_chain_depth(299));
+    util_check(stamp(chain[0][0]) != first, "not written again");
+
+    reported = 0;
+}
+END_TEST
+
+
 /* what the three tables say of a prompt */
 static void
 compare(const uint64_t *c, uint32_t n)
@@ -266,6 +297,7 @@ main(void)
     s = suite_create("repeat");
 
     util_add(s, "recent", test_repeat_recent);
+    util_add(s, "reported", test_repeat_reported);
     util_add(s, "bounds", test_repeat_bounds);
 
     return util_run(s);
