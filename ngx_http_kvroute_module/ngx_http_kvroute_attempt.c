@@ -133,7 +133,7 @@ ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
 void
 ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                 k;
+    uint32_t                 k, matched;
     uint64_t                *chain;
     kvr_loop_t              *loop;
     ngx_http_kvroute_ctx_t  *ctx;
@@ -163,10 +163,11 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
     at->predicted = 0;
     loop = &at->conf->zone->sh->registry->peer[at->id].loop;
+    matched = at->matched ? at->matched[at->id] : 0;
     k = 0;
 
-    if (at->matched && at->matched[at->id]) {
-        k = kvr_chain_entries(at->matched[at->id]);
+    if (matched) {
+        k = kvr_chain_entries(matched);
         k = ngx_min(k, ctx->entries);
 
         at->predicted = chain[k - 1];
@@ -174,9 +175,7 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
     }
 
     at->taught = kvr_index_taught(at->conf->zone->sh->index, chain,
-                                  ctx->entries, at->id,
-                                  at->matched ? at->matched[at->id] : 0,
-                                  &at->age);
+                                  ctx->entries, at->id, matched, &at->age);
 
     at->prompted = kvr_index_prompted(at->conf->zone->sh->index, chain,
                                       at->taught, at->id, KVR_REPLY_VALUES,
@@ -186,9 +185,14 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
         at->awaited = kvr_loop_await(loop, chain, k);
     }
 
-    kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries, ctx->units,
-                    at->id, at->matched ? at->matched[at->id] : 0,
-                    &at->lesson);
+    if (at->young) {
+        kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries,
+                        ctx->units, at->id, matched, &at->lesson);
+
+    } else {
+        kvr_index_repeat(at->conf->zone->sh->index, chain, ctx->entries,
+                         ctx->units, at->id, matched, &at->lesson);
+    }
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_attempt_teach_chunks(at);

@@ -16,6 +16,7 @@
 
 
 #include "ngx_http_kvroute.h"
+#include "core/kvr_pages.h"
 
 #include <sys/random.h>
 
@@ -132,6 +133,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     if (p == NULL) {
         return NGX_ERROR;
     }
+
+    /* before it is touched: the slab has only counted these pages so far */
+
+    kvr_pages_want(p, size);
 
     ngx_memzero(p, size);
 

@@ -15,6 +15,7 @@
 
 
 #include "micro.h"
+#include "kvr_pages.h"
 
 #include <stdarg.h>
 #include <sys/ioctl.h>
@@ -90,6 +91,12 @@ micro_map(size_t size, int flags)
         exit(1);
     }
 
+    /* as the module has it for its zones */
+
+    if (flags & MAP_SHARED) {
+        kvr_pages_want(p, size);
+    }
+
     /* or the first one to write pays for each page */
 
     memset(p, 1, size);
@@ -110,6 +117,49 @@ void *
 micro_alloc_shared(size_t size)
 {
     return micro_map(size, MAP_SHARED);
+}
+
+
+/*
+ * What decides whether shared memory gets large pages, and how much of this
+ * process's has them.
+ */
+static void
+micro_pages(cJSON *results)
+{
+    char           line[256], *word;
+    FILE          *f;
+    unsigned long  kb, sum;
+
+    word = NULL;
+
+    f = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "r");
+
+    if (f) {
+        if (fgets(line, sizeof(line), f) && strtok(line, "[")) {
+            word = strtok(NULL, "]");
+        }
+
+        fclose(f);
+    }
+
+    cJSON_AddStringToObject(results, "shmem_enabled", word ? word : "none");
+
+    sum = 0;
+
+    f = fopen("/proc/self/smaps_rollup", "r");
+
+    while (f && fgets(line, sizeof(line), f)) {
+        if (sscanf(line, "ShmemPmdMapped: %lu kB", &kb) == 1) {
+            sum = kb;
+        }
+    }
+
+    if (f) {
+        fclose(f);
+    }
+
+    cJSON_AddNumberToObject(results, "large_pages_mb", (double) (sum / 1024));
 }
 
 
@@ -289,6 +339,8 @@ main(int argc, char **argv)
     }
 
     results = cJSON_CreateObject();
+
+    micro_pages(results);
 
     for (i = 0; i < micro_n; i++) {
         micro_calibrate(&micro_cases[i]);

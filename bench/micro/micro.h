@@ -58,7 +58,7 @@ double micro_now(void);
 
 double micro_median(double *v, unsigned n);
 
-/* memory in whole pages, zeroed; exits if there is none */
+/* memory in whole pages, zeroed; exits if there is none; shared as a zone is */
 void *micro_alloc(size_t size);
 void *micro_alloc_shared(size_t size);
 

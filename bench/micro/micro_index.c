@@ -45,7 +45,7 @@ micro_chain_make(uint64_t *chain, unsigned n, uint64_t prompt)
 
 
 static micro_table_t *
-micro_table(size_t bytes, unsigned entries, double fill, int shared)
+micro_table(size_t bytes, unsigned entries, double fill)
 {
     unsigned        i;
     uint64_t        lines, chain[MICRO_CHAIN];
@@ -56,8 +56,7 @@ micro_table(size_t bytes, unsigned entries, double fill, int shared)
 
     lines = kvr_index_lines(bytes);
 
-    t->ix = shared ? micro_alloc_shared(kvr_index_size(lines) + 64)
-                   : micro_alloc(kvr_index_size(lines) + 64);
+    t->ix = micro_alloc_shared(kvr_index_size(lines));
     t->entries = entries;
     t->prompts = kvr_max((unsigned) ((double) lines * fill / entries), 1);
 
@@ -243,7 +242,7 @@ micro_index(void)
 
         for (entries = 128; entries <= 1024; entries *= 8) {
 
-            t = micro_table(tables[i].size, entries, tables[i].fill, 0);
+            t = micro_table(tables[i].size, entries, tables[i].fill);
 
             micro_add(micro_chains, t, "block", entries,
                       "control chain %u %s", entries, tables[i].name);
@@ -258,7 +257,7 @@ micro_index(void)
 
             /* a table of its own, since others' chains must go for it */
 
-            t = micro_table(tables[i].size, entries, tables[i].fill, 0);
+            t = micro_table(tables[i].size, entries, tables[i].fill);
 
             micro_add(micro_insert, t, "block", entries,
                       "insert %u %s", entries, tables[i].name);
@@ -350,7 +349,7 @@ micro_procs(void *results)
     unsigned        i;
     micro_table_t  *t;
 
-    t = micro_table(64 << 20, 128, 0.5, 1);
+    t = micro_table(64 << 20, 128, 0.5);
 
     for (i = 0; i < 7; i++) {
         one[i] = micro_together(micro_both, t, 1);
@@ -381,7 +380,7 @@ micro_kept(void *results)
     uint64_t        chain[MICRO_CHAIN], lines;
     micro_table_t  *t;
 
-    t = micro_table(64 << 20, 1024, 0.5, 0);
+    t = micro_table(64 << 20, 1024, 0.5);
     units = kvr_chain_depth(1023);
     lines = t->ix->nlines;
     kept = 0;

@@ -116,8 +116,8 @@ micro_decide(micro_case_t *c, unsigned n)
 
         kvr_load_add(w->load, 0, d.pick, 1, (int64_t) pr.bytes);
 
-        kvr_index_learn(w->ix, w->chain, pr.n, pr.blocks, d.pick,
-                        matched[d.pick], &lesson);
+        kvr_index_repeat(w->ix, w->chain, pr.n, pr.blocks, d.pick,
+                         matched[d.pick], &lesson);
 
         kvr_load_add(w->load, 0, d.pick, -1, -(int64_t) pr.bytes);
 
@@ -160,7 +160,7 @@ micro_pick(void)
     }
 
     lines = kvr_index_lines(64 << 20);
-    ix = micro_alloc(kvr_index_size(lines) + 64);
+    ix = micro_alloc_shared(kvr_index_size(lines));
     kvr_index_init(ix, lines);
 
     for (i = 0; i < MICRO_WHOLE; i++) {

@@ -85,6 +85,8 @@ def main():
     print('table %.0f%% full: %.2f%% of matched bytes kept, %.1f bytes a line'
           % (kept['fill'] * 100, kept['matched_share'] * 100,
              kept['bytes_a_line']))
+    print('shmem_enabled: %s, %d MB in large pages'
+          % (results['shmem_enabled'], results['large_pages_mb']))
     print('text kernel: %s; instructions by %s'
           % (results['kernel'], results['instructions_by']))
 

@@ -23,7 +23,12 @@
 
 typedef struct {
     uint64_t           key[KVR_GROUP];
-    uint64_t           line[KVR_GROUP];  /* number, at first the bucket's */
+
+    union {
+        uint64_t           bucket[KVR_GROUP];
+        kvr_index_line_t  *line[KVR_GROUP];  /* by kvr_group_lines() */
+    };
+
     uint32_t           absent;           /* bits: a line would be put there */
 } kvr_group_t;
 
@@ -49,7 +54,7 @@ kvr_group_hints(kvr_index_t *ix, kvr_group_t *g, const uint64_t *chain,
         __builtin_prefetch(&hints[n]);
 
         g->key[k] = key;
-        g->line[k] = n * KVR_INDEX_WAYS;
+        g->bucket[k] = n;
     }
 }
 
@@ -61,32 +66,32 @@ kvr_group_lines(kvr_index_t *ix, kvr_group_t *g, uint32_t m, unsigned epoch)
     uint32_t           k, absent;
     uint64_t           n, word, match;
     kvr_hint_t        *hints;
-    kvr_index_line_t  *lines;
+    kvr_index_line_t  *line;
 
     m = kvr_min(m, KVR_GROUP);
 
     hints = kvr_hint_bucket(ix, 0);
-    lines = ix->line;
     absent = 0;
 
     for (k = 0; k < m; k++) {
 
-        n = g->line[k];
+        n = g->bucket[k];
+        line = &ix->line[n * KVR_INDEX_WAYS];
 
-        word = kvr_get(&hints[n / KVR_INDEX_WAYS].word);
+        word = kvr_get(&hints[n].word);
         match = kvr_hint_match(word, kvr_hint_tag(g->key[k]));
 
         if (match) {
-            n += kvr_hint_way(match);
+            line += kvr_hint_way(match);
 
         } else {
-            n += kvr_hint_victim(word, epoch);
+            line += kvr_hint_victim(word, epoch);
             absent |= 1U << k;
         }
 
-        __builtin_prefetch(&lines[n]);
+        __builtin_prefetch(line);
 
-        g->line[k] = n;
+        g->line[k] = line;
     }
 
     g->absent = absent;

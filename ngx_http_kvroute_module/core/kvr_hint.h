@@ -88,10 +88,16 @@ kvr_hint_epoch(kvr_index_t *ix, uint32_t touched)
 static inline uint64_t
 kvr_hint_match(uint64_t word, unsigned tag)
 {
-    uint64_t  differ;
+    uint64_t  ones, differ;
+
+    ones = KVR_HINT_ONES;
+
+    /* a multiplication, which gcc would make many shifts of */
+
+    __asm__("" : "+r" (ones));
 
     differ = (word >> KVR_HINT_TAG & KVR_HINT_TAGS * KVR_HINT_ONES)
-             ^ tag * KVR_HINT_ONES;
+             ^ tag * ones;
 
     differ += KVR_HINT_TAGS * KVR_HINT_ONES;
 
@@ -172,6 +178,41 @@ kvr_hint_touch(_Atomic uint16_t *hint, unsigned epoch)
     if (kvr_unlikely((h ^ epoch) & KVR_HINT_EPOCH)) {
         kvr_hint_change(hint, h, (uint16_t) ((h & ~KVR_HINT_EPOCH) | epoch));
     }
+}
+
+
+/* epochs come round again, which no line may live to see */
+static inline void
+kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
+{
+    uint64_t  word, new, ages, old;
+
+    word = kvr_get(&hints->word);
+
+    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
+           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
+    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+
+    /* bit 6 of those that are too old, and then of those in use */
+
+    old = ages + (KVR_HINT_EPOCH - KVR_HINT_SLACK - KVR_HINT_OLD)
+                 * KVR_HINT_ONES;
+    old &= (((word & 0x7fff * KVR_HINT_ONES) + 0x7fff * KVR_HINT_ONES) | word)
+           >> 9 & (KVR_HINT_EPOCH + 1) * KVR_HINT_ONES;
+
+    if (kvr_likely(old == 0)) {
+        return;
+    }
+
+    /* six bits of each of these */
+
+    old = old - (old >> 6);
+    new = (word & ~old)
+          | (((epoch - KVR_HINT_OLD) & KVR_HINT_EPOCH) * KVR_HINT_ONES & old);
+
+    (void) atomic_compare_exchange_strong_explicit(&hints->word, &word, new,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
 }
 
 

@@ -171,6 +171,14 @@ void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
 
 /*
+ * The same, but of the matched units those that it was taught a short while ago
+ * are left as they are, all but the last ones.  Not for units that another
+ * lesson may still take back.
+ */
+void kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+
+/*
  * The peer has gone on to compute what n entries of the chain stand for, from
  * the one numbered first on, in so many units.
  */

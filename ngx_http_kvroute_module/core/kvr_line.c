@@ -9,6 +9,8 @@
 
 #define KVR_LINE_SESSION  8          /* how much older it may be to stay */
 
+#define KVR_LINE_RUN      16         /* buckets read in a row */
+
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
@@ -22,26 +24,18 @@ static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, uint32_t *held, unsigned *live);
 static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
     unsigned peer, uint64_t now);
+static void kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line,
+    uint32_t now, kvr_line_view_t *view);
 static inline uint16_t kvr_line_correct(kvr_index_t *ix,
     kvr_index_line_t *line, _Atomic uint16_t *hint, uint16_t h, uint64_t key,
     uint32_t now);
 
 
 void
-kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view)
+kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 {
-    unsigned  id;
-
-    memset(view->limit, 0, sizeof(view->limit));
-
-    view->set = set;
-    view->ready = 0;
-
-    for ( /* void */ ; set; set &= set - 1) {
-        id = (unsigned) __builtin_ctzll(set);
-
-        view->limit[id] = kvr_line_limit(ix, id, &view->clock[id]);
-    }
+    view->limit[peer] = kvr_line_limit(ix, peer, &view->clock[peer]);
+    view->known |= 1ULL << peer;
 }
 
 
@@ -244,9 +238,7 @@ kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         }
     }
 
-    if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
-        kvr_set(&line->touched, touched);
-    }
+    (void) kvr_line_touch(line, touched);
 
     moved = 0;
     i = kvr_line_take(ix, line, key, peer, stamp, &moved);
@@ -454,26 +446,59 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
 void
 kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 {
-    unsigned           i, id, live;
-    uint16_t           h;
-    uint32_t           now, stamp;
-    uint64_t           hand, ids, mask, key, known;
-    kvr_line_view_t    view;
-    kvr_index_line_t  *line;
-    _Atomic uint16_t  *hint;
+    uint32_t         now;
+    uint64_t         hand, first, last, bucket, turn, turns;
+    kvr_line_view_t  view;
 
     count = kvr_min(count, ix->nlines);
-    now = (uint32_t) kvr_get(&ix->clock);
-
     hand = kvr_add(&ix->hand, count);
-    hand %= ix->nlines;
-    known = 0;
 
-    while (count--) {
+    /* buckets that begin with one of these lines */
 
-        line = &ix->line[hand];
-        hint = kvr_hint_line(ix, line);
-        hand = hand + 1 < ix->nlines ? hand + 1 : 0;
+    first = (hand + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
+    last = (hand + count + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
+
+    if (first == last) {
+        return;
+    }
+
+    now = (uint32_t) kvr_get(&ix->clock);
+    kvr_line_view(&view, 0);
+
+    turns = kvr_line_turns(ix);
+    turn = first / ix->nbuckets;
+    bucket = first % ix->nbuckets;
+
+    for ( /* void */ ; first != last; first++) {
+
+        kvr_hint_renew(kvr_hint_bucket(ix, bucket), kvr_hint_epoch(ix, now));
+
+        if (((turn + bucket / KVR_LINE_RUN) & (turns - 1)) == 0) {
+            kvr_line_clean(ix, &ix->line[bucket * KVR_INDEX_WAYS], now, &view);
+        }
+
+        if (++bucket == ix->nbuckets) {
+            bucket = 0;
+            turn++;
+        }
+    }
+}
+
+
+/* the lines of a bucket; of the peers the view has those that are known */
+static void
+kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
+    kvr_line_view_t *view)
+{
+    unsigned           i, id, live, n;
+    uint16_t           h;
+    uint32_t           stamp;
+    uint64_t           ids, mask, key;
+    _Atomic uint16_t  *hint;
+
+    hint = kvr_hint_line(ix, line);
+
+    for (n = 0; n < KVR_INDEX_WAYS; n++, line++, hint++) {
 
         /* in this order, or a new line might lose its hint for long */
 
@@ -512,8 +537,8 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
         id = kvr_index_id(ids, 0);
         stamp = kvr_get(&line->stamp[0]);
 
-        if ((known >> id & 1)
-            && view.clock[id] - stamp < view.limit[id]
+        if ((view->known >> id & 1)
+            && view->clock[id] - stamp < view->limit[id]
             && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
                           | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
                           | kvr_get(&line->stamp[1])) == 0))
@@ -536,21 +561,20 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
             id = kvr_index_id(ids, i);
 
-            if (!(known >> id & 1)) {
-                view.limit[id] = kvr_line_limit(ix, id, &view.clock[id]);
-                known |= 1ULL << id;
+            if (!(view->known >> id & 1)) {
+                kvr_line_know(ix, id, view);
             }
 
-            if (view.clock[id] - stamp < view.limit[id]) {
+            if (view->clock[id] - stamp < view->limit[id]) {
                 live = 1;
                 continue;
             }
 
             /* it may be newer than the clock that was read */
 
-            view.limit[id] = kvr_line_limit(ix, id, &view.clock[id]);
+            kvr_line_know(ix, id, view);
 
-            if (view.clock[id] - stamp < view.limit[id]) {
+            if (view->clock[id] - stamp < view->limit[id]) {
                 live = 1;
 
             } else {

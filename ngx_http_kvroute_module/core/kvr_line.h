@@ -9,7 +9,7 @@
 
 
 /*
- * Lines of the index and who holds them: what kvr_index.c is made of, and of no
+ * Lines of the index and who holds them: what the index is made of, and of no
  * use to others.  kvr_index.h has the rules by which processes share them.
  */
 
@@ -25,20 +25,22 @@
 #define KVR_INDEX_TAG       0xc0c0c0c0c0c0c0c0ULL
 
 
-/* what a look-up needs to know of the peers, read once */
+/* what a look-up needs to know of the peers that it meets, read once */
 typedef struct {
+    uint64_t            set;                     /* peers asked for */
+
+    uint64_t            known;                   /* peers in these */
     uint32_t            clock[KVR_INDEX_PEERS];
     uint32_t            limit[KVR_INDEX_PEERS];  /* age at which it forgot */
 
-    uint64_t            set;                     /* peers asked for */
     uint64_t            ready;                   /* peers in expire[] */
     uint64_t            now;                     /* table's clock */
     uint32_t            expire[KVR_INDEX_PEERS]; /* the same for a mask */
 } kvr_line_view_t;
 
 
-/* reads what is to be known of a set of peers, once for many lines */
-void kvr_line_view(kvr_index_t *ix, uint64_t set, kvr_line_view_t *view);
+/* reads what is to be known of a peer, for many lines */
+void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
 /* those in a line's mask that still count, of the peers asked for */
 uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
@@ -71,11 +73,21 @@ void kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint64_t moved);
 
 /*
- * Passes over the next count lines, clears slots whose holders have forgotten
- * the block and frees lines without any: or stamps would come round again
- * after 2^32 units and claims of killed processes stay for ever.
+ * Passes over the next count lines.  Each time it is seen to it that no hint
+ * grows too old; one time in kvr_line_turns() the line is read as well, slots
+ * cleared whose holders have forgotten the block, and lines without any freed:
+ * or stamps would come round again after 2^32 units and claims of killed
+ * processes stay for ever.
  */
 void kvr_line_sweep(kvr_index_t *ix, uint64_t count);
+
+
+/* a power of two; very large tables cannot wait, small ones need not */
+static inline unsigned
+kvr_line_turns(kvr_index_t *ix)
+{
+    return ix->nlines < 512 || ix->nlines > 1U << 24 ? 1 : 8;
+}
 
 
 static inline unsigned
@@ -265,15 +277,29 @@ kvr_line_named(uint64_t ids)
 }
 
 
+/* it was used: the bits in which the time differs from that of its last use */
+static inline uint32_t
+kvr_line_touch(kvr_index_line_t *line, uint32_t touched)
+{
+    uint32_t  last;
+
+    last = kvr_get(&line->touched);
+
+    if ((int32_t) (touched - last) <= 0) {
+        return 0;
+    }
+
+    kvr_set(&line->touched, touched);
+
+    return touched ^ last;
+}
+
+
 /* gives a new stamp to a holder that is in a slot by ids, as they were read */
 static inline void
 kvr_line_stamp(kvr_index_line_t *line, uint64_t key, uint64_t ids,
-    unsigned peer, unsigned slot, uint32_t stamp, uint32_t touched)
+    unsigned peer, unsigned slot, uint32_t stamp)
 {
-    if ((int32_t) (touched - kvr_get(&line->touched)) > 0) {
-        kvr_set(&line->touched, touched);
-    }
-
     /* a stamp from before a restart may look newer: age decides */
 
     kvr_set(&line->stamp[slot], stamp);
@@ -301,23 +327,40 @@ kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
         return 0;
     }
 
-    kvr_line_stamp(line, key, ids, peer, slot, stamp, touched);
+    (void) kvr_line_touch(line, touched);
+    kvr_line_stamp(line, key, ids, peer, slot, stamp);
 
     return 1;
 }
 
 
+static inline void
+kvr_line_view(kvr_line_view_t *view, uint64_t set)
+{
+    view->set = set;
+    view->known = 0;
+    view->ready = 0;
+}
+
+
 /* the peer of a slot, as a bit, if it holds the block still */
 static inline uint64_t
-kvr_line_holder(uint32_t stamp, uint64_t ids, unsigned slot,
+kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
     kvr_line_view_t *view)
 {
     unsigned  id;
 
+    if (stamp == 0) {
+        return 0;
+    }
+
     id = kvr_index_id(ids, slot);
 
-    return (uint64_t) (stamp && view->clock[id] - stamp < view->limit[id])
-           << id;
+    if (kvr_unlikely(!(view->known >> id & 1))) {
+        kvr_line_know(ix, id, view);
+    }
+
+    return (uint64_t) (view->clock[id] - stamp < view->limit[id]) << id;
 }
 
 
@@ -342,9 +385,10 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             /* most lines have one holder, most slots are free */
 
             if (kvr_get(&line->stamps[i / 2])) {
-                set |= kvr_line_holder(kvr_get(&line->stamp[i]), ids, i, view)
-                       | kvr_line_holder(kvr_get(&line->stamp[i + 1]), ids,
-                                         i + 1, view);
+                set |= kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i,
+                                       view)
+                       | kvr_line_holder(ix, kvr_get(&line->stamp[i + 1]),
+                                         ids, i + 1, view);
             }
         }
 

@@ -24,7 +24,7 @@ static uint32_t kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
     uint32_t count, kvr_lookup_t *f, uint32_t *gap);
 static uint32_t kvr_lookup_gap(kvr_index_t *ix, kvr_group_t *g, uint32_t m,
     uint64_t *absent, uint32_t *gap);
-static void kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
+static uint32_t kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
     uint32_t i, uint32_t n, kvr_lookup_t *f, kvr_line_view_t *view,
     uint32_t *matched);
 
@@ -40,35 +40,43 @@ uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched)
 {
-    uint32_t         i, gap, best, count;
+    uint32_t         i, gap, best, last, count;
     uint64_t         left;
     kvr_lookup_t     f;
     kvr_line_view_t  view;
 
-    for (left = set; left; left &= left - 1) {
-        matched[__builtin_ctzll(left)] = 0;
-    }
-
-    if (n == 0 || set == 0) {
+    if (set == 0) {
         return 0;
     }
 
-    kvr_line_view(ix, set, &view);
+    /* as a rule peers are numbered from 0 on */
+
+    if ((set & (set + 1)) == 0) {
+        memset(matched, 0, (size_t) (64 - __builtin_clzll(set))
+                           * sizeof(uint32_t));
+
+    } else {
+        for (left = set; left; left &= left - 1) {
+            matched[__builtin_ctzll(left)] = 0;
+        }
+    }
+
+    if (n == 0) {
+        return 0;
+    }
+
+    kvr_line_view(&view, set);
 
     gap = 0;
+    best = 0;
 
     for (i = 0; i < n && gap < KVR_LOOKUP_GAP; i += KVR_LOOKUP_BATCH) {
 
         count = kvr_min(n - i, KVR_LOOKUP_BATCH);
         count = kvr_lookup_find(ix, &chain[i], count, &f, &gap);
 
-        kvr_lookup_read(ix, &chain[i], i, count, &f, &view, matched);
-    }
-
-    best = 0;
-
-    for (left = set; left; left &= left - 1) {
-        best = kvr_max(best, matched[__builtin_ctzll(left)]);
+        last = kvr_lookup_read(ix, &chain[i], i, count, &f, &view, matched);
+        best = kvr_max(best, last);
     }
 
     return best;
@@ -105,9 +113,9 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 
         for (k = 0, bit = 1; k < m; k++, bit <<= 1) {
 
-            n = g->line[k];
+            n = g->bucket[k];
 
-            word = kvr_get(&hints[n / KVR_INDEX_WAYS].word);
+            word = kvr_get(&hints[n].word);
             match = kvr_hint_match(word, kvr_hint_tag(g->key[k]));
 
             if (kvr_unlikely(match == 0)) {
@@ -119,7 +127,8 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 
             } else if (kvr_unlikely(kvr_hint_marked(word, match))) {
                 marked |= bit;
-                __builtin_prefetch(&ix->line[n + kvr_hint_way(match)]);
+                __builtin_prefetch(&ix->line[n * KVR_INDEX_WAYS
+                                             + kvr_hint_way(match)]);
             }
         }
 
@@ -205,16 +214,18 @@ kvr_lookup_gap(kvr_index_t *ix, kvr_group_t *g, uint32_t m, uint64_t *absent,
 }
 
 
-static void
+/* the deepest of what is held, 0 if nothing is */
+static uint32_t
 kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     kvr_lookup_t *f, kvr_line_view_t *view, uint32_t *matched)
 {
     int                each;
-    uint32_t           k, w;
+    uint32_t           k, w, depth, best;
     uint64_t           found, read, next, has, open, key, ids, done;
     kvr_index_line_t  *line;
 
     open = view->set;
+    best = 0;
     each = 0;
     next = 0;
     done = KVR_INDEX_TAG;
@@ -258,14 +269,22 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
             has = open & kvr_line_holders(ix, line, key, view);
             open ^= has;
 
-            for ( /* void */ ; has; has &= has - 1) {
-                matched[__builtin_ctzll(has)] = kvr_chain_depth(i + k);
+            if (has) {
+                depth = kvr_chain_depth(i + k);
+                best = kvr_max(best, depth);
+
+                do {
+                    matched[__builtin_ctzll(has)] = depth;
+                    has &= has - 1;
+                } while (has);
             }
 
             each = ((kvr_line_named(ids) | kvr_get(&line->mask)) & open) != 0;
             done = each ? KVR_INDEX_TAG : ids;
         }
     }
+
+    return best;
 }
 
 
@@ -373,7 +392,7 @@ kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
         return 0;
     }
 
-    kvr_line_view(ix, set, &view);
+    kvr_line_view(&view, set);
 
     return kvr_line_holders(ix, line, kvr_index_key(key), &view);
 }

@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_hint.h"
+#include "kvr_line.h"
 
 #include <errno.h>
 #include <math.h>
@@ -133,13 +133,16 @@ compute(unsigned peer, uint64_t units)
 }
 
 
-/* passes over the whole table */
+/* passes over the whole table, and reads each line */
 static void
 sweep(unsigned peer)
 {
     uint64_t  hand;
 
-    for (hand = ix->hand; ix->hand - hand < 2 * ix->nlines; /* void */) {
+    for (hand = ix->hand;
+         ix->hand - hand < 2 * kvr_line_turns(ix) * ix->nlines;
+         /* void */)
+    {
         compute(peer, 4 * 1000);
     }
 }
@@ -1682,6 +1685,36 @@ START_TEST(test_index_sweep)
 END_TEST
 
 
+/* what was not used for long never looks as if it had been, at no time */
+START_TEST(test_index_old)
+{
+    uint64_t           c[1];
+    unsigned           age, epoch, passed;
+    kvr_index_line_t  *line;
+
+    /* so large that an epoch is a quarter of it */
+
+    table(1 << 15, 2, LARGE);
+    chain(c, 1, 0, 1);
+    (void) learn(c, 1, 0, 0);
+
+    line = find(c[0]);
+    util_check(line != NULL, "learned");
+
+    for (passed = 0; passed < 400; passed++) {
+        epoch = kvr_hint_epoch(ix, (uint32_t) ix->clock);
+        age = kvr_hint_age(atomic_load(kvr_hint_line(ix, line)), epoch);
+
+        util_check(line->key == (c[0] & ~1ULL), "evicted");
+        util_check(age + 1 >= KVR_HINT_SLACK + kvr_min(passed, KVR_HINT_OLD),
+                   "after %u epochs it looks like %u", passed, age);
+
+        compute(1, 1U << ix->epoch);
+    }
+}
+END_TEST
+
+
 /* the hand passes over the whole table, hits included, and no line twice */
 START_TEST(test_index_hand)
 {
@@ -1975,6 +2008,7 @@ main(void)
     util_add(s, "steady", test_index_steady);
     util_add(s, "noted", test_index_noted);
     util_add(s, "sweep", test_index_sweep);
+    util_add(s, "old", test_index_old);
     util_add(s, "hand", test_index_hand);
     util_add(s, "fill", test_index_fill);
     util_add(s, "lru", test_index_lru);

@@ -16,7 +16,7 @@
 
 
 #include "util.h"
-#include "kvr_index.h"
+#include "kvr_line.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -363,7 +363,7 @@ check_table(void)
 
     ix->clock += 2 * CLAIM;
 
-    for (i = 0; i < 5 * ix->nlines; i += 1000) {
+    for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
         kvr_index_learn(ix, c, 0, 1000, 0, 0, &lesson);
     }
 
@@ -380,7 +380,7 @@ check_table(void)
         kvr_index_flush(ix, p);
     }
 
-    for (i = 0; i < 5 * ix->nlines; i += 1000) {
+    for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
         kvr_index_learn(ix, c, 0, 1000, 0, 0, &lesson);
     }
 

@@ -60,6 +60,7 @@ static void step(void);
 
 #include "kvr_line.c"
 #include "kvr_lookup.c"
+#include "kvr_lesson.c"
 #include "kvr_index.c"
 #include "kvr_load.c"
 #include "kvr_registry.c"

@@ -1,0 +1,272 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A lesson that leaves out what was taught a short while ago, beside one that
+ * writes all again: what is credited may be forgotten two parts of the capacity
+ * sooner, and never later.
+ */
+
+
+#include "util.h"
+#include "kvr_line.h"
+
+
+#define LINES     (1 << 14)
+#define LENGTH    500            /* entries of the longest prompt */
+#define CHAINS    8
+#define PEERS     3
+#define ALL       ((1ULL << PEERS) - 1)
+#define CAPACITY  4096
+#define PART      (CAPACITY / 32)
+#define REPLY     32             /* entries, at most */
+
+
+enum { PLAIN, SHORT, REPEAT, TABLES };
+
+
+static kvr_index_t  *table[TABLES];
+static uint64_t      chain[CHAINS][LENGTH];
+static util_rng_t    rng;
+
+
+static void
+tables(void)
+{
+    unsigned  t, p;
+
+    for (t = 0; t < TABLES; t++) {
+        if (table[t] == NULL) {
+            table[t] = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES));
+        }
+
+        memset(table[t], 0, kvr_index_size(LINES));
+        kvr_index_init(table[t], LINES);
+
+        for (p = 0; p < PEERS; p++) {
+            kvr_index_capacity(table[t], p,
+                               t == SHORT ? CAPACITY - 2 * PART : CAPACITY,
+                               0);
+        }
+    }
+}
+
+
+/* prompts that share beginnings of all lengths with one another */
+static void
+chains(void)
+{
+    unsigned  i, k, from, same;
+
+    for (i = 0; i < CHAINS; i++) {
+        from = i ? util_below(&rng, i) : 0;
+        same = i ? util_below(&rng, LENGTH) : 0;
+
+        for (k = 0; k < LENGTH; k++) {
+            chain[i][k] = k < same ? chain[from][k]
+                                   : util_next(&rng) | 1ULL << 40;
+        }
+    }
+}
+
+
+static void
+teach(const uint64_t *c, uint32_t n, unsigned peer, uint32_t matched)
+{
+    unsigned      t;
+    uint32_t      units;
+    kvr_lesson_t  lesson;
+
+    units = n ? kvr_chain_depth(n - 1) : 0;
+
+    for (t = 0; t < TABLES; t++) {
+        if (t == REPEAT) {
+            kvr_index_repeat(table[t], c, n, units, peer, matched, &lesson);
+
+        } else {
+            kvr_index_learn(table[t], c, n, units, peer, matched, &lesson);
+        }
+    }
+}
+
+
+/* the peer computes something else */
+static void
+compute(unsigned peer, uint32_t units)
+{
+    unsigned      t;
+    kvr_lesson_t  lesson;
+
+    for (t = 0; t < TABLES; t++) {
+        kvr_index_learn(table[t], NULL, 0, units, peer, 0, &lesson);
+    }
+}
+
+
+static void
+reply(const uint64_t *c, uint32_t first, uint32_t n, unsigned peer)
+{
+    unsigned  t;
+
+    for (t = 0; t < TABLES; t++) {
+        kvr_index_extend(table[t], c + first, first, n,
+                         kvr_chain_depth(first + n - 1)
+                         - kvr_chain_depth(first - 1), peer);
+    }
+}
+
+
+static uint32_t
+stamp(uint64_t h)
+{
+    kvr_index_line_t  *line;
+
+    line = kvr_line_find(table[REPEAT], h);
+    util_check(line != NULL, "no line");
+
+    return atomic_load(&line->stamp[0]);
+}
+
+
+START_TEST(test_repeat_recent)
+{
+    uint32_t  first, last, tail, matched[KVR_INDEX_PEERS];
+
+    util_seed(&rng, "recent", 0);
+    tables();
+    chains();
+
+    teach(chain[0], 300, 0, 0);
+
+    /* to the beginning of a part of the clock */
+
+    compute(0, PART - (uint32_t) kvr_index_clock(table[0], 0) % PART);
+    teach(chain[0], 300, 0, kvr_chain_depth(299));
+
+    first = stamp(chain[0][0]);
+    tail = stamp(chain[0][299 - REPLY - 1]);
+    last = stamp(chain[0][299]);
+
+    teach(chain[0], 300, 0, kvr_chain_depth(299));
+
+    util_check(stamp(chain[0][0]) == first, "written again");
+    util_check(stamp(chain[0][299]) == last, "the last written again");
+
+    /* what is new behind it is written, and as much before it */
+
+    teach(chain[0], 301, 0, kvr_chain_depth(299));
+    util_check(stamp(chain[0][0]) == first, "written again");
+    util_check(stamp(chain[0][300]) == last + 1, "not written");
+    util_check(stamp(chain[0][299]) == last + 5, "nor those before it");
+    util_check(stamp(chain[0][299 - REPLY - 1]) == tail + 5,
+               "nor those before them");
+
+    /* a part later */
+
+    compute(0, PART);
+    teach(chain[0], 301, 0, kvr_chain_depth(300));
+    util_check(stamp(chain[0][0]) != first, "not written again");
+
+    /* a match from before a restart is none */
+
+    kvr_index_flush(table[REPEAT], 0);
+    teach(chain[0], 301, 0, kvr_chain_depth(300));
+
+    (void) kvr_index_lookup(table[REPEAT], chain[0], 1, ALL, matched);
+    util_check(matched[0] == 1, "of what was flushed");
+}
+END_TEST
+
+
+/* what the three tables say of a prompt */
+static void
+compare(const uint64_t *c, uint32_t n)
+{
+    unsigned  t, p;
+    uint32_t  matched[TABLES][KVR_INDEX_PEERS];
+
+    for (t = 0; t < TABLES; t++) {
+        (void) kvr_index_lookup(table[t], c, n, ALL, matched[t]);
+    }
+
+    for (p = 0; p < PEERS; p++) {
+        util_check(matched[REPEAT][p] <= matched[PLAIN][p],
+                   "peer %u: %u, not %u", p, matched[REPEAT][p],
+                   matched[PLAIN][p]);
+        util_check(matched[REPEAT][p] >= matched[SHORT][p],
+                   "peer %u: %u, at least %u", p, matched[REPEAT][p],
+                   matched[SHORT][p]);
+    }
+}
+
+
+START_TEST(test_repeat_bounds)
+{
+    unsigned  i, k, p, t, cases;
+    uint32_t  n, matched[KVR_INDEX_PEERS];
+    uint64_t  clock;
+
+    util_seed(&rng, "bounds", 0);
+
+    for (cases = util_cases(20); cases; cases--) {
+
+        tables();
+        chains();
+
+        for (k = 0; k < 300; k++) {
+
+            i = util_below(&rng, CHAINS);
+            n = 1 + util_below(&rng, LENGTH - REPLY);
+            p = util_below(&rng, PEERS);
+
+            (void) kvr_index_lookup(table[REPEAT], chain[i], n, ALL, matched);
+            teach(chain[i], n, p, matched[p]);
+
+            switch (util_below(&rng, 8)) {
+
+            case 0:
+                compute(p, 1 + util_below(&rng, CAPACITY / 8));
+                break;
+
+            case 1:
+            case 2:
+                reply(chain[i], n, 1 + util_below(&rng, REPLY), p);
+                break;
+
+            case 3:
+                if (util_below(&rng, 4) == 0) {
+                    clock = kvr_index_clock(table[0], p);
+                    clock -= util_below(&rng, 500);
+
+                    for (t = 0; t < TABLES; t++) {
+                        kvr_index_floor(table[t], p,
+                                        clock + (t == SHORT ? 2 * PART : 0));
+                    }
+                }
+
+                break;
+            }
+
+            compare(chain[util_below(&rng, CHAINS)],
+                    1 + util_below(&rng, LENGTH));
+        }
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("repeat");
+
+    util_add(s, "recent", test_repeat_recent);
+    util_add(s, "bounds", test_repeat_bounds);
+
+    return util_run(s);
+}
