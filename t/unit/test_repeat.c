@@ -289,6 +289,51 @@ START_TEST(test_repeat_bounds)
 END_TEST
 
 
+/*
+ * A conversation whose prompts have no entry that was not taught already, as
+ * what the user says is short: each reply is of this part, what is before it
+ * must not stay of an older one for ever.
+ */
+START_TEST(test_repeat_replies)
+{
+    unsigned  turn, first;
+    uint32_t  n, matched[KVR_INDEX_PEERS];
+
+    util_seed(&rng, "replies", 0);
+    reported = 1;
+
+    for (first = 20; first <= 100; first += 80) {
+
+        tables();
+        chains();
+
+        n = first;
+        teach(chain[0], n, 0, 0);
+
+        for (turn = 0; turn < 40; turn++) {
+
+            /* to just before a part ends */
+
+            compute(0, REPORTED - 8
+                       - (uint32_t) kvr_index_clock(table[REPEAT], 0)
+                         % REPORTED + REPORTED);
+
+            reply(chain[0], n, 1, 0);
+            n++;
+
+            (void) kvr_index_lookup(table[REPEAT], chain[0], n, ALL, matched);
+            teach(chain[0], n, 0, matched[0]);
+
+            compare(chain[0], n);
+            compare(chain[0], first);
+        }
+    }
+
+    reported = 0;
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -299,6 +344,7 @@ main(void)
     util_add(s, "recent", test_repeat_recent);
     util_add(s, "reported", test_repeat_reported);
     util_add(s, "bounds", test_repeat_bounds);
+    util_add(s, "replies", test_repeat_replies);
 
     return util_run(s);
 }
