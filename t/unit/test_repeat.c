@@ -7,7 +7,7 @@
 /*
  * A lesson that leaves out what was taught a short while ago, beside one that
  * writes all again: what is credited may be forgotten two parts of the capacity
- * sooner, and never later.
+ * and one reply sooner, and never later.
  */
 
 
@@ -24,6 +24,7 @@
 #define PART      16             /* of a capacity that is only assumed */
 #define REPORTED  (CAPACITY / 32)
 #define REPLY     32             /* entries, at most */
+#define SOONER    (2 * PART + REPLY * 8)
 
 
 enum { PLAIN, SHORT, REPEAT, TABLES };
@@ -50,7 +51,7 @@ tables(void)
 
         for (p = 0; p < PEERS; p++) {
             kvr_index_capacity(table[t], p,
-                               t == SHORT ? CAPACITY - 2 * PART : CAPACITY,
+                               t == SHORT ? CAPACITY - SOONER : CAPACITY,
                                reported);
         }
     }
@@ -274,7 +275,7 @@ START_TEST(test_repeat_bounds)
 
                     for (t = 0; t < TABLES; t++) {
                         kvr_index_floor(table[t], p,
-                                        clock + (t == SHORT ? 2 * PART : 0));
+                                        clock + (t == SHORT ? SOONER : 0));
                     }
                 }
 
