@@ -119,29 +119,40 @@ kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  *
  * Clocks are cut into equal parts.  If a line was written in this part, so were
  * all lines before it: the lesson that did so wrote them too, or left out only
- * those before another line of this part.  But what a reply has taught may be
- * a part ahead of the prompt: of a prompt that goes on these lines are written
- * again in any case, and where others rely on them some are forgotten one part
- * sooner.  Neither will kvr_index_prompted() see where the older ones end.
+ * those before another line of this part.  But what a reply has taught is
+ * ahead of the prompt: so a line is asked for that is as far from the end as no
+ * reply begins, or the first one.  Of a prompt that goes on those behind it are
+ * written again in any case.  Where others rely on a reply's lines some are
+ * forgotten sooner, by a part and what the reply took.  Neither will
+ * kvr_index_prompted() see where the older ones end.
  */
 static uint32_t
 kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
 {
-    uint32_t  k;
+    uint32_t  k, head;
 
     k = kvr_min(kvr_chain_entries(matched), t->n);
 
-    if (k && k == t->n && kvr_lesson_written(t, k - 1)) {
-        return k;
-    }
-
-    if (k < KVR_LESSON_TAIL + KVR_LESSON_STEP) {
+    if (k == 0) {
         return 0;
     }
 
-    k = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
+    if (k >= KVR_LESSON_TAIL + KVR_LESSON_STEP) {
+        head = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
 
-    return kvr_lesson_written(t, k - 1) ? k : 0;
+        if (!kvr_lesson_written(t, head - 1)) {
+            return 0;
+        }
+
+    } else {
+        head = 0;
+
+        if (k != t->n || !kvr_lesson_written(t, 0)) {
+            return 0;
+        }
+    }
+
+    return k == t->n && kvr_lesson_written(t, k - 1) ? k : head;
 }
 
 

@@ -7,7 +7,7 @@
 /*
  * A lesson that leaves out what was taught a short while ago, beside one that
  * writes all again: what is credited may be forgotten two parts of the capacity
- * sooner, and never later.
+ * and one reply sooner, and never later.
  */
 
 
@@ -24,6 +24,7 @@
 #define PART      16             /* of a capacity that is only assumed */
 #define REPORTED  (CAPACITY / 32)
 #define REPLY     32             /* entries, at most */
+#define SOONER    (2 * PART + REPLY * 8)
 
 
 enum { PLAIN, SHORT, REPEAT, TABLES };
@@ -50,7 +51,7 @@ tables(void)
 
         for (p = 0; p < PEERS; p++) {
             kvr_index_capacity(table[t], p,
-                               t == SHORT ? CAPACITY - 2 * PART : CAPACITY,
+                               t == SHORT ? CAPACITY - SOONER : CAPACITY,
                                reported);
         }
     }
@@ -274,7 +275,7 @@ START_TEST(test_repeat_bounds)
 
                     for (t = 0; t < TABLES; t++) {
                         kvr_index_floor(table[t], p,
-                                        clock + (t == SHORT ? 2 * PART : 0));
+                                        clock + (t == SHORT ? SOONER : 0));
                     }
                 }
 
@@ -289,6 +290,51 @@ START_TEST(test_repeat_bounds)
 END_TEST
 
 
+/*
+ * A conversation whose prompts have no entry that was not taught already, as
+ * what the user says is short: each reply is of this part, what is before it
+ * must not stay of an older one for ever.
+ */
+START_TEST(test_repeat_replies)
+{
+    unsigned  turn, first;
+    uint32_t  n, matched[KVR_INDEX_PEERS];
+
+    util_seed(&rng, "replies", 0);
+    reported = 1;
+
+    for (first = 20; first <= 100; first += 80) {
+
+        tables();
+        chains();
+
+        n = first;
+        teach(chain[0], n, 0, 0);
+
+        for (turn = 0; turn < 40; turn++) {
+
+            /* to just before a part ends */
+
+            compute(0, REPORTED - 8
+                       - (uint32_t) kvr_index_clock(table[REPEAT], 0)
+                         % REPORTED + REPORTED);
+
+            reply(chain[0], n, 1, 0);
+            n++;
+
+            (void) kvr_index_lookup(table[REPEAT], chain[0], n, ALL, matched);
+            teach(chain[0], n, 0, matched[0]);
+
+            compare(chain[0], n);
+            compare(chain[0], first);
+        }
+    }
+
+    reported = 0;
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -299,6 +345,7 @@ main(void)
     util_add(s, "recent", test_repeat_recent);
     util_add(s, "reported", test_repeat_reported);
     util_add(s, "bounds", test_repeat_bounds);
+    util_add(s, "replies", test_repeat_replies);
 
     return util_run(s);
 }
