@@ -61,7 +61,7 @@ build: $(MODULE)  ## builds the module against the nginx in NGINX_SRC
 $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
 	@$(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j$(NPROC)) \
 		-C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile modules
-	@cp $(BUILD)/nginx/ngx_http_kvroute_module.so $@
+	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
 # Debian's nginx-dev says in conf_flags how its nginx was configured

@@ -26,6 +26,10 @@ from harness import (BUILD, FULL, Nginx, cpu, load, median, memory, pin, ports,
 
 QUICK = os.environ.get('QUICK') == '1'
 
+# ALONE=1 leaves the others out
+
+ALONE = os.environ.get('ALONE') == '1'
+
 ROUNDS = 7 if FULL else 1 if QUICK else 3
 SIZES = [('32k', 32768, 400), ('220k', 225280, 80), ('256k', 262144, 80)]
 PROMPTS = 1000000 if FULL else 1000 if QUICK else 20000
@@ -117,7 +121,7 @@ OTHERS = [
 def start_all(folder, engines):
     found = {'kvroute': Nginx(engines, False), 'nginx': Nginx(engines, True)}
 
-    for name, begin in OTHERS:
+    for name, begin in [] if ALONE else OTHERS:
         try:
             found[name] = begin(folder, engines)
         except (OSError, RuntimeError) as e:
