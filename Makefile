@@ -116,7 +116,7 @@ test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
-		KVROUTE_SKIP="stress docs page workers" \
+		KVROUTE_SKIP="stress docs page workers" STRESS_SECONDS=12 \
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 

@@ -63,16 +63,19 @@ sub both { my ($do) = @_; return { 'X-B0' => $do, 'X-B1' => $do } }
 
 sub active { return ($t->load())[0] }
 
-# starts n requests that hang before their response
+# starts n requests that hang before their response, when of those before no
+# more are left than are held
 
 sub hanging {
-    my ($n, $uri, $do) = @_;
+    my ($n, $uri, $do, $held) = @_;
 
-    my $before = active();
+    $held //= 0;
+    wait_for(sub { active() == $held });
+
     my @s = map { $t->start("POST $uri", $body, headers => both($do)) } 1 .. $n;
 
-    wait_for(sub { active() == $before + $n })
-        or diag("only " . active() . " active");
+    wait_for(sub { active() == $held + $n })
+        or fail('only ' . active() . ' active');
 
     return @s;
 }
@@ -190,7 +193,7 @@ for my $round (1 .. 2) {
     $t->reload();
     is(active(), 4, 'requests of old workers are counted by new ones');
 
-    my @young = hanging(3, '/', 'wait young');
+    my @young = hanging(3, '/', 'wait young', 4);
     is(active(), 7, 'old and new together');
 
     # the exiting ones have no successors: others take their rows

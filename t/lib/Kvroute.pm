@@ -364,7 +364,22 @@ sub status {
 
     my $r = $t->get($uri || '/kvroute/json');
 
-    return eval { decode_json($r->{body}) };
+    return decode($r->{body});
+}
+
+
+# JSON::PP takes four times as long for what the status page says, and tests
+# ask for it thousands of times: without escapes it is Perl but for the colons
+
+sub decode {
+    my ($json) = @_;
+
+    return eval { decode_json($json) } if $json !~ /^\{/ || $json =~ /\\/;
+
+    $json =~ s/([\$\@])/\\$1/g;
+    $json =~ s/("[^"]*"):/$1=>/g;
+
+    return eval "package JSON::PP; +$json";
 }
 
 
