@@ -64,18 +64,21 @@ $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
 	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
-# Debian's nginx-dev says in conf_flags how its nginx was configured
+# Debian's nginx-dev says in conf_flags how its nginx was configured; $(1) is
+# where to build, $(2) the module
 
-$(BUILD)/nginx/Makefile: config Makefile
-	@mkdir -p $(BUILD)
+define configure
+	@mkdir -p $(1)
 	@cd $(NGINX_SRC) && bash -ec '\
 		NGX_CONF_FLAGS=(--with-compat); \
 		test ! -f conf_flags || . ./conf_flags; \
 		./configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
-			--builddir=$(BUILD_DIR)/nginx \
-			--add-dynamic-module=$(ROOT) \
-		>$(BUILD_DIR)/configure.log 2>&1 \
-		|| { tail -n 20 $(BUILD_DIR)/configure.log; exit 1; }'
+			--builddir=$(1) --add-dynamic-module=$(2) \
+		>$(1).log 2>&1 || { tail -n 20 $(1).log; exit 1; }'
+endef
+
+$(BUILD)/nginx/Makefile: config Makefile
+	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
 
 
 .PHONY: page

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from places import BUILD, MODULE, NGINX
+from places import BUILD, CONTROL, MODULE, NGINX
 
 BIN = os.path.join(BUILD, 'bench', 'wire')
 FULL = os.environ.get('FULL') == '1'
@@ -221,8 +221,8 @@ class Nginx:
 
     def __init__(self, engines, plain, workers=1, head='1k', log='off',
                  policy='kvroute kv_cache zone=bench', zone='64m',
-                 prefix=(), single=False, buffering='off', location='',
-                 http=''):
+                 prefix=(), buffering='off', location='', http='',
+                 control=None):
 
         self.port = ports(1)[0]
         self.dir = tempfile.mkdtemp(prefix='kvroute-bench-')
@@ -231,6 +231,9 @@ class Nginx:
         servers = ''.join('server 127.0.0.1:%d;' % p for p in engines)
 
         main = [] if plain else ['load_module %s;' % MODULE]
+
+        if control:
+            main.append('load_module %s;' % CONTROL)
 
         if self.core:
             main.append('worker_cpu_affinity %s;'
@@ -244,7 +247,8 @@ class Nginx:
             'head': head,
             'http': http if plain else
                     'kvroute_zone zone=bench:%s; %s' % (zone, http),
-            'upstream': 'least_conn;' if plain else policy + ';',
+            'upstream': (('least_conn;' if plain else policy + ';')
+                         + ('control %s;' % control if control else '')),
             'servers': servers,
             'port': self.port,
             'buffering': buffering,

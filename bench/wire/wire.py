@@ -124,8 +124,13 @@ def together(a, b, streams, chunks, count):
 def cpu_part(results):
     engines = upstream(4)
     a = Nginx(engines, True)
-    a2 = Nginx(engines, True)
     b = Nginx(engines, False)
+
+    # nginx against itself, and with the least that a module can do
+
+    controls = {'twice': Nginx(engines, True),
+                'no-op': Nginx(engines, True, control='none'),
+                'xxh3': Nginx(engines, True, control='xxh3')}
 
     added = results['added_us'] = {}
     ratios = results['cpu_ratio'] = {}
@@ -148,9 +153,12 @@ def cpu_part(results):
             ratios[name][what] = r[2]
             row('%s code %s' % (name, what), r)
 
-        r = pairs(a, a2, size, n, 'code', 0)
-        control[name] = r[1]
-        row('%s least_conn twice' % name, r)
+        control[name] = {}
+
+        for what, x in controls.items():
+            r = pairs(a, x, size, n, 'code', 1)
+            control[name][what] = r[1]
+            row('%s control, %s' % (name, what), r)
 
     results['kinds'] = {}
 
@@ -160,9 +168,8 @@ def cpu_part(results):
             results['kinds']['%s %s' % (name, kind)] = r[1]
             row('%s %s' % (name, kind), r)
 
-    a.stop()
-    b.stop()
-    a2.stop()
+    for x in [a, b] + list(controls.values()):
+        x.stop()
 
     # a buffer for the head that has just its size: the body is in one buffer
 
@@ -354,7 +361,7 @@ def plots(results):
         bars(DIR + '/wire.svg', 'CPU added to a request', 'us', sizes,
              [('repeated', rows(results['added_us'], 'repeated')),
               ('unique', rows(results['added_us'], 'unique')),
-              ('noise', [results['control_us'].get(n) for n in sizes])])
+              ('one XXH3 pass', rows(results['control_us'], 'xxh3'))])
 
     if 'instructions' in results:
         found = results['instructions']
