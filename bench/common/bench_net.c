@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 #include <arpa/inet.h>
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -105,6 +107,13 @@ bench_limit(void)
 }
 
 
+static uint64_t
+bench_ns(const struct timespec *ts)
+{
+    return (uint64_t) ts->tv_sec * 1000000000 + (uint64_t) ts->tv_nsec;
+}
+
+
 uint64_t
 bench_time(void)
 {
@@ -112,5 +121,68 @@ bench_time(void)
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
 
-    return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+    return bench_ns(&ts);
+}
+
+
+uint64_t
+bench_clock(void)
+{
+    struct timespec  ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+
+    return bench_ns(&ts);
+}
+
+
+void
+bench_stamps(int fd)
+{
+    int  what;
+
+    what = SOF_TIMESTAMPING_RX_SOFTWARE|SOF_TIMESTAMPING_SOFTWARE;
+    (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &what, sizeof(what));
+}
+
+
+ssize_t
+bench_recv(int fd, void *buf, size_t len, uint64_t *when)
+{
+    ssize_t                    n;
+    struct iovec               iov;
+    struct msghdr              msg;
+    struct cmsghdr            *cm;
+    struct scm_timestamping    ts;
+    union {
+        struct cmsghdr         align;
+        char                   data[256];
+    } control;
+
+    iov.iov_base = buf;
+    iov.iov_len = len;
+
+    memset(&msg, 0, sizeof(msg));
+
+    msg.msg_iov = &iov;
+    msg.msg_iovlen = 1;
+    msg.msg_control = &control;
+    msg.msg_controllen = sizeof(control);
+
+    *when = 0;
+
+    n = recvmsg(fd, &msg, MSG_DONTWAIT);
+    if (n == -1) {
+        return n;
+    }
+
+    for (cm = CMSG_FIRSTHDR(&msg); cm; cm = CMSG_NXTHDR(&msg, cm)) {
+
+        if (cm->cmsg_level == SOL_SOCKET && cm->cmsg_type == SO_TIMESTAMPING) {
+            memcpy(&ts, CMSG_DATA(cm), sizeof(ts));
+            *when = bench_ns(&ts.ts[0]);
+        }
+    }
+
+    return n;
 }

@@ -16,7 +16,9 @@
 #endif
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 
 /* a listening socket; exits if there is none to be had */
@@ -32,6 +34,15 @@ void bench_limit(void);
 
 /* monotonic time in nanoseconds */
 uint64_t bench_time(void);
+
+/* that of the stamps below, in nanoseconds */
+uint64_t bench_clock(void);
+
+/* from now on the kernel notes when something arrived, whoever reads it when */
+void bench_stamps(int fd);
+
+/* recv() that does not wait, and when the last of it came; else 0 */
+ssize_t bench_recv(int fd, void *buf, size_t len, uint64_t *when);
 
 
 #endif /* _BENCH_NET_H_INCLUDED_ */

@@ -142,9 +142,9 @@ def memory(pid):
     return total
 
 
-def upstream(n):
+def upstream(n, stamps=False):
     found = ports(n)
-    start([BIN + '/upstream'] + [str(p) for p in found])
+    start([BIN + '/upstream'] + ['stamps'] * stamps + [str(p) for p in found])
     for p in found:
         wait_port(p)
     return found
@@ -285,6 +285,13 @@ def pin():
     Nginx.core = bin(1 << cores[0])[2:]
 
     return ['taskset', '-c', str(cores[0])]
+
+
+def awake():
+    """Cores that are not halted between two requests, as those of a machine
+    that has them to itself are not: what waits then waits for the router."""
+    return [start([BIN + '/awake', str(core)])
+            for core in range(os.cpu_count())]
 
 
 def median(values):

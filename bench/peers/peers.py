@@ -4,8 +4,10 @@
 Each router has one core to itself, clients and engines have the other.
 Requests per second and core are requests over the CPU seconds of the router's
 processes.  The added P99 is that at one fixed rate, 30 % of the slowest
-router's peak, less that without any router, taking turns.  Memory is what is private after
-so many distinct prompts.  Writes peers.json.
+router's peak, less that without any router, taking turns; and of that what is the
+router's own by the kernel's stamps, without the clients' and engines' waiting for
+their core.  Memory is what is private after so many distinct prompts.  Writes
+peers.json.
 
     peers.py FOLDER-OF-THE-OTHERS [PART...]     parts: speed latency memory
 """
@@ -19,7 +21,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, Nginx, cpu, load, median, memory, pin, ports,
+from harness import (BUILD, FULL, Nginx, awake, cpu, load, median, memory, pin, ports,
                      save, start, stop, upstream, wait_port)
 
 # QUICK=1 only shows that all of it works
@@ -189,27 +191,37 @@ def speed(found, results):
 
 def latency(found, results):
     """At a rate that all can serve, beyond no router at all."""
-    late = {name: [] for name in found}
-    half = {name: [] for name in found}
+    keys = {'added_p50_ms': 'p50_ms', 'added_p99_ms': 'p99_ms',
+            'router_p50_ms': 'between_p50_ms',
+            'router_p99_ms': 'between_p99_ms'}
+    got = {name: {k: [] for k in keys} for name in found}
+    spinning = awake()
 
     for i in range(TURNS):
         kw = {'size': 32768, 'requests': RATED, 'conns': 32, 'unique': 1,
-              'rate': results['rate']}
+              'stamps': 1, 'rate': results['rate']}
         direct = load(port=results['engine'], **kw)
 
         for name, r in found.items():
             out = load(port=r.port, first=(1 << 41) + i * RATED, **kw)
-            late[name].append(out['p99_ms'] - direct['p99_ms'])
-            half[name].append(out['p50_ms'] - direct['p50_ms'])
+
+            for k, v in keys.items():
+                got[name][k].append(out[v] - direct[v])
+
+    for p in spinning:
+        stop(p)
 
     print('added at %.0f requests/s of 32 KB, ms' % results['rate'])
+    print('%-10s%10s%10s   the router\'s own%10s%10s'
+          % ('', 'P50', 'P99', 'P50', 'P99'))
 
     for name in found:
-        results[name]['added_p99_ms'] = median(late[name])
-        results[name]['added_p50_ms'] = median(half[name])
-        print('%-10s%14s P50%9.2f   P99%9.2f'
-              % (name, '', results[name]['added_p50_ms'],
-                 results[name]['added_p99_ms']))
+        for k in keys:
+            results[name][k] = median(got[name][k])
+
+        print('%-10s%10.3f%10.3f%16s%12.3f%10.3f'
+              % ((name,) + tuple(results[name][k] for k in list(keys)[:2])
+                 + ('',) + tuple(results[name][k] for k in list(keys)[2:])))
 
 
 def grown(found, results):
@@ -233,7 +245,7 @@ PARTS = {'speed': speed, 'latency': latency, 'memory': grown}
 
 
 def main():
-    engines = upstream(4)
+    engines = upstream(4, stamps=True)
     found = start_all(os.path.abspath(sys.argv[1]), engines)
     results = {name: {} for name in found}
 

@@ -8,10 +8,13 @@
  * The clients: kept connections, each with one request at a time.
  *
  *     load port=P [conns=4] [requests=1000] [kind=code] [size=2048]
- *          [unique=0] [first=1] [rate=0] [hold=0] [target=/v1/...]
+ *          [unique=0] [first=1] [rate=0] [stamps=0] [hold=0]
+ *          [target=/v1/...]
  *
  * rate=R starts R requests a second whatever the answers do (open loop), and
- * latency counts from when a request was due.  hold=1 waits with all
+ * latency counts from when a request was due.  stamps=1 tells besides what of
+ * it passed between them and the upstream: from the sending of a request to
+ * when the kernel had its response, less what the upstream took.  hold=1 waits with all
  * connections open, once each has had the first bytes of its answer, until
  * standard input is closed.  unique=1 makes each request another prompt, by
  * numbers from "first" on.  Requests have a head of exactly LOAD_HEAD bytes.
@@ -43,6 +46,9 @@ typedef struct {
     size_t         sent;
     uint64_t       left;
     uint64_t       due;
+    uint64_t       began;        /* with stamps: when it was sent */
+    uint64_t       came;         /* and when what was read last came */
+    uint64_t       took;         /* by the upstream */
     size_t         got;
     char           tail[5];
     bench_body_t   body;
@@ -59,10 +65,11 @@ static struct {
     unsigned       unique;
     uint64_t       first;
     double         rate;
+    unsigned       stamps;
     unsigned       hold;
     const char    *target;
 } load = {
-    0, 4, 1000, BENCH_CODE, 2048, 0, 1, 0, 0, "/v1/chat/completions"
+    0, 4, 1000, BENCH_CODE, 2048, 0, 1, 0, 0, 0, "/v1/chat/completions"
 };
 
 
@@ -72,6 +79,7 @@ static unsigned      load_started;
 static unsigned      load_done;
 static unsigned      load_errors;
 static double       *load_latency;
+static double       *load_between;
 static char          load_head[LOAD_HEAD + 1];
 
 
@@ -106,6 +114,8 @@ load_arguments(int argc, char **argv)
             load.first = strtoull(v, NULL, 10);
         } else if (strcmp(argv[i], "rate") == 0) {
             load.rate = atof(v);
+        } else if (strcmp(argv[i], "stamps") == 0) {
+            load.stamps = (unsigned) atoi(v);
         } else if (strcmp(argv[i], "hold") == 0) {
             load.hold = (unsigned) atoi(v);
         } else if (strcmp(argv[i], "target") == 0) {
@@ -162,6 +172,10 @@ load_open(load_conn_t *c)
     }
 
     c->writing = 1;
+
+    if (load.stamps) {
+        bench_stamps(c->fd);
+    }
 
     ev.events = EPOLLIN|EPOLLOUT;
     ev.data.ptr = c;
@@ -227,6 +241,8 @@ load_start(load_conn_t *c, uint64_t due)
     c->got = 0;
     c->sent = 0;
     c->due = due;
+    c->took = 0;
+    c->began = load.stamps ? bench_clock() : 0;
 
     load_send(c);
 }
@@ -238,6 +254,8 @@ load_finish(load_conn_t *c, int ok)
     c->busy = 0;
 
     load_errors += !ok;
+    load_between[load_done] = (double) (int64_t)
+                              (c->came - c->began - c->took) / 1e6;
     load_latency[load_done++] = (double) (bench_time() - c->due) / 1e6;
 }
 
@@ -276,6 +294,12 @@ load_response(load_conn_t *c, char *data, size_t n)
         data = end;
     }
 
+    p = load.stamps ? strstr(data, "\"created\":") : NULL;
+
+    if (p) {
+        c->took = strtoull(p + 10, NULL, 10);
+    }
+
     if (!c->chunked) {
         c->left -= n < c->left ? n : c->left;
         return c->left == 0;
@@ -296,7 +320,7 @@ load_read(load_conn_t *c)
     int      rc;
     ssize_t  n;
 
-    n = recv(c->fd, c->buf, sizeof(c->buf) - 1, MSG_DONTWAIT);
+    n = bench_recv(c->fd, c->buf, sizeof(c->buf) - 1, &c->came);
 
     if (n == -1 && (errno == EAGAIN || errno == EINTR)) {
         return;
@@ -387,6 +411,7 @@ main(int argc, char **argv)
     load_epoll = epoll_create1(0);
     load_conns = calloc(load.conns, sizeof(load_conn_t));
     load_latency = calloc(load.requests + 1, sizeof(double));
+    load_between = calloc(load.requests + 1, sizeof(double));
 
     timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
     ev.events = EPOLLIN;
@@ -465,12 +490,20 @@ main(int argc, char **argv)
     sum = (double) (bench_time() - begin) / 1e9;
 
     qsort(load_latency, load_done, sizeof(double), load_compare);
+    qsort(load_between, load_done, sizeof(double), load_compare);
+
+    k = (unsigned) ((double) load_done * 0.99);
 
     printf("{\"requests\":%u,\"errors\":%u,\"seconds\":%.6f,\"p50_ms\":%.4f,"
-           "\"p99_ms\":%.4f,\"body\":%zu}\n",
-           load_done, load_errors, sum, load_latency[load_done / 2],
-           load_latency[(unsigned) ((double) load_done * 0.99)],
-           load_conns[0].body.len);
+           "\"p99_ms\":%.4f,", load_done, load_errors, sum,
+           load_latency[load_done / 2], load_latency[k]);
+
+    if (load.stamps) {
+        printf("\"between_p50_ms\":%.4f,\"between_p99_ms\":%.4f,",
+               load_between[load_done / 2], load_between[k]);
+    }
+
+    printf("\"body\":%zu}\n", load_conns[0].body.len);
 
     return 0;
 }

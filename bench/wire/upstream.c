@@ -8,10 +8,12 @@
  * An engine that does nothing but read: each request to its last byte, before
  * it answers.
  *
- *     upstream PORT...
+ *     upstream [stamps] PORT...
  *
  * A target with "chunks=N" gets N events, one each "us=U" microseconds; with
- * "hold" one event, and then nothing until the client goes.
+ * "hold" one event, and then nothing until the client goes.  With stamps the
+ * time "created" is how long the answer took, in nanoseconds from when the
+ * kernel had all of the request.
  */
 
 
@@ -41,6 +43,7 @@ struct up_conn_s {
     size_t      head_len;
     uint64_t    left;            /* of the body */
     uint64_t    chunks;          /* still to be sent */
+    uint64_t    came;            /* what was read last, by the kernel's stamp */
     char        tail[5];
     up_conn_t  *next;            /* streaming */
     up_conn_t **prev;
@@ -51,6 +54,7 @@ struct up_conn_s {
 static int         up_epoll;
 static int         up_timer;
 static long        up_period;
+static int         up_stamps;
 static up_conn_t  *up_streams;
 static char        up_buf[UP_READ];
 
@@ -58,7 +62,7 @@ static char        up_buf[UP_READ];
 /* one body that answers all that routers ask their engines for */
 
 static const char  up_answer[] =
-    "{\"id\":\"x\",\"object\":\"chat.completion\",\"created\":1,"
+    "{\"id\":\"x\",\"object\":\"chat.completion\",\"created\":%llu,"
     "\"model\":\"llama\",\"model_path\":\"llama\",\"status\":\"ok\","
     "\"is_generation\":true,\"data\":[{\"id\":\"llama\",\"object\":\"model\","
     "\"created\":1,\"owned_by\":\"x\"}],"
@@ -156,8 +160,8 @@ up_send_event(up_conn_t *c)
 static int
 up_respond(up_conn_t *c)
 {
-    int          n;
-    char         buf[2048], *p;
+    int          n, len;
+    char         buf[2048], answer[1024], *p;
     const char  *end;
 
     end = strstr(c->head, "\r\n");
@@ -172,10 +176,13 @@ up_respond(up_conn_t *c)
     c->in_body = 0;
 
     if (c->chunks == 0 && !c->hold) {
+        len = snprintf(answer, sizeof(answer), up_answer,
+                       (unsigned long long)
+                       (c->came ? bench_clock() - c->came : 1));
+
         n = snprintf(buf, sizeof(buf), "HTTP/1.1 200 OK\r\n"
                      "Content-Type: application/json\r\n"
-                     "Content-Length: %zu\r\n\r\n%s",
-                     sizeof(up_answer) - 1, up_answer);
+                     "Content-Length: %d\r\n\r\n%s", len, answer);
 
         return up_send(c, buf, (size_t) n);
     }
@@ -284,7 +291,7 @@ up_read(up_conn_t *c)
     ssize_t  n;
 
     for ( ;; ) {
-        n = recv(c->fd, up_buf, UP_READ, MSG_DONTWAIT);
+        n = bench_recv(c->fd, up_buf, UP_READ, &c->came);
 
         if (n <= 0) {
             if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
@@ -372,7 +379,9 @@ main(int argc, char **argv)
 
     epoll_ctl(up_epoll, EPOLL_CTL_ADD, up_timer, &ev);
 
-    for (i = 1; i < argc; i++) {
+    up_stamps = (argc > 1 && strcmp(argv[1], "stamps") == 0);
+
+    for (i = 1 + up_stamps; i < argc; i++) {
         up_add(bench_listen(atoi(argv[i])), 1);
     }
 
@@ -391,6 +400,11 @@ main(int argc, char **argv)
 
                 if (fd != -1) {
                     bench_nodelay(fd);
+
+                    if (up_stamps) {
+                        bench_stamps(fd);
+                    }
+
                     up_add(fd, 0);
                 }
 
