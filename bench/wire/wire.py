@@ -21,10 +21,10 @@ from harness import (BUILD, FULL, BIN, Nginx, cpu, load, load_end, load_start,
 
 DIR = os.path.join(BUILD, 'bench')
 
-PAIRS = 15 if FULL else 9
+PAIRS = 31 if FULL else 15
 
-SIZES = [('2k', 2048, 1500), ('32k', 32768, 600), ('256k', 262144, 120),
-         ('2m', 2097152, 24)]
+SIZES = [('2k', 2048, 3000), ('32k', 32768, 1200), ('256k', 262144, 240),
+         ('2m', 2097152, 48)]
 
 # replies that are only counted, and replies that are read: tokens logged, text
 # learned
@@ -46,7 +46,7 @@ first = 1
 
 
 def turn(nginx, size, n, kind, unique, **kw):
-    """CPU microseconds a request."""
+    """CPU microseconds a request, and requests a second."""
     global first
 
     before = cpu(nginx.pid)
@@ -58,15 +58,16 @@ def turn(nginx, size, n, kind, unique, **kw):
     if r['errors']:
         raise SystemExit('%d of %d requests failed' % (r['errors'], n))
 
-    return spent / n * 1e6
+    return spent / n * 1e6, n / r['seconds']
 
 
 def pairs(a, b, size, n, kind='code', unique=0, count=PAIRS, **kw):
-    """Medians: of A, of what B takes more, and of their ratio."""
+    """Medians: of A, of what B takes more, of their ratio, and of that of
+    requests a second."""
     turn(a, size, n, kind, unique, **kw)
     turn(b, size, n, kind, unique, **kw)
 
-    plain, added, ratio = [], [], []
+    plain, added, ratio, speed = [], [], [], []
 
     for i in range(count):
         if i % 2:
@@ -76,11 +77,16 @@ def pairs(a, b, size, n, kind='code', unique=0, count=PAIRS, **kw):
             x = turn(a, size, n, kind, unique, **kw)
             y = turn(b, size, n, kind, unique, **kw)
 
-        plain.append(x)
-        added.append(y - x)
-        ratio.append(y / x)
+        plain.append(x[0])
+        added.append(y[0] - x[0])
+        ratio.append(y[0] / x[0])
+        speed.append(y[1] / x[1])
 
-    return median(plain), median(added), median(ratio)
+    return median(plain), median(added), median(ratio), median(speed)
+
+
+def row(name, r):
+    print('%-24s %10.1f %10.1f %8.3f %8.3f' % ((name,) + r), flush=True)
 
 
 def together(a, b, streams, chunks, count):
@@ -136,21 +142,21 @@ def cpu_part(results):
     ratios = results['cpu_ratio'] = {}
     plain = results['plain_us'] = {}
     control = results['control_us'] = {}
+    speed = results['rps_ratio'] = {}
 
     print('CPU of the worker a request, us; medians of %d pairs' % PAIRS)
-    print('%-24s %10s %10s %8s' % ('', 'least_conn', 'added', 'ratio'))
-
-    def row(name, r):
-        print('%-24s %10.1f %10.1f %8.3f' % ((name,) + r), flush=True)
+    print('%-24s %10s %10s %8s %8s' % ('', 'least_conn', 'added', 'ratio',
+                                       'rps'))
 
     for name, size, n in SIZES:
-        added[name], ratios[name] = {}, {}
+        added[name], ratios[name], speed[name] = {}, {}, {}
 
         for what, unique in (('repeated', 0), ('unique', 1)):
             r = pairs(a, b, size, n, 'code', unique)
             plain[name] = r[0]
             added[name][what] = r[1]
             ratios[name][what] = r[2]
+            speed[name][what] = r[3]
             row('%s code %s' % (name, what), r)
 
         control[name] = {}
@@ -175,7 +181,7 @@ def cpu_part(results):
 
     a = Nginx(engines, True, head='512')
     b = Nginx(engines, False, head='512')
-    r = pairs(a, b, 32768, 600)
+    r = pairs(a, b, 32768, 1200)
     results['kinds']['32k code, one buffer'] = r[1]
     row('32k code, one buffer', r)
     a.stop()
@@ -184,7 +190,7 @@ def cpu_part(results):
     if FULL:
         a = Nginx(engines, True, workers=2)
         b = Nginx(engines, False, workers=2)
-        r = pairs(a, b, 32768, 600)
+        r = pairs(a, b, 32768, 1200)
         results['kinds']['32k code, two workers'] = r[1]
         row('32k code, two workers', r)
         a.stop()
@@ -199,10 +205,9 @@ def one_part(results):
     for name, kw, n in UNPARSED:
         a = Nginx(engines[:n], True)
         b = Nginx(engines[:n], False, **kw)
-        r = pairs(a, b, 32768, 600)
+        r = pairs(a, b, 32768, 1200)
         results['unparsed_ratio'][name] = r[2]
-        print('%-24s %10.1f %10.1f %8.3f' % (('32k ' + name,) + r),
-              flush=True)
+        row('32k ' + name, r)
         a.stop()
         b.stop()
 
@@ -214,10 +219,9 @@ def peers_part(results):
         engines = upstream(n)
         a = Nginx(engines, True)
         b = Nginx(engines, False, policy='kvroute kv_cache zone=bench')
-        r = pairs(a, b, 2048, 1500)
+        r = pairs(a, b, 2048, 3000)
         results['peers_us'][str(n)] = r[1]
-        print('%-24s %10.1f %10.1f %8.3f' % (('2k, %d peers' % n,) + r),
-              flush=True)
+        row('2k, %d peers' % n, r)
         a.stop()
         b.stop()
 
@@ -286,7 +290,7 @@ def count_part(results):
     print('instructions of nginx a request (callgrind, without the kernel)')
 
     for name, size, n in SIZES:
-        n = max(n // 20, 8)
+        n = max(n // 40, 8)
         found[name] = {}
 
         # to nginx itself one body is as good as another
