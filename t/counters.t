@@ -70,7 +70,7 @@ sub hanging {
     my ($n, $uri, $do, $held) = @_;
 
     $held //= 0;
-    wait_for(sub { active() == $held });
+    wait_for(sub { active() == $held }) or fail("more than $held active");
 
     my @s = map { $t->start("POST $uri", $body, headers => both($do)) } 1 .. $n;
 

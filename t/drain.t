@@ -244,7 +244,7 @@ for my $p (@policies) {
 # the same for one that was given up and is back
 
 {
-    my @to = map { $t->to('/back/', fresh()) } 1 .. 9;
+    my @to = map { $t->alone('/back/', fresh()) } 1 .. 9;
     is($t->tally(@to)->{B1}, 3, 'a fleet that starts together is not slow');
 
     # a kept connection that is closed is forgiven, and the try goes elsewhere

@@ -309,10 +309,7 @@ for my $policy (qw(random round_robin least_request kv_cache sticky)) {
 
     my $ask = sub {
         my ($uri, @which) = @_;
-
-        $t->idle();
-
-        return $t->to("/rag/$uri", chat(join("\n\n",
+        return $t->alone("/rag/$uri", chat(join("\n\n",
                       'question ' . fresh(300), @docs[@which], fresh(200))));
     };
 

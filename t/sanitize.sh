@@ -68,7 +68,8 @@ for m in memcached autoindex empty_gif browser userid; do
     without="$without --without-http_${m}_module"
 done
 
-if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ]; then
+if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
+    || [ "$root/t/sanitize.sh" -nt objs/Makefile ]; then
     # shellcheck disable=SC2086
     ./configure $without --with-debug --with-compat --with-threads \
         --with-http_ssl_module --with-http_v2_module \

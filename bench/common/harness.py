@@ -29,6 +29,8 @@ MALLOC = {'MALLOC_MMAP_THRESHOLD_': '33554432',
 resource.setrlimit(resource.RLIMIT_NOFILE,
                    (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
 
+CORES = sorted(os.sched_getaffinity(0))
+
 started = []
 
 
@@ -276,22 +278,20 @@ class Nginx:
 def pin():
     """A single worker gets a core to itself, all else what remains.  Returns
     what puts other commands on that core."""
-    cores = sorted(os.sched_getaffinity(0))
-
-    if len(cores) == 1:
+    if len(CORES) == 1:
         return []
 
-    os.sched_setaffinity(0, cores[1:])
-    Nginx.core = bin(1 << cores[0])[2:]
+    os.sched_setaffinity(0, CORES[1:])
+    Nginx.core = bin(1 << CORES[0])[2:]
 
-    return ['taskset', '-c', str(cores[0])]
+    return ['taskset', '-c', str(CORES[0])]
 
 
 def awake():
     """Cores that are not halted between two requests, as those of a machine
     that has them to itself are not: what waits then waits for the router."""
-    return [start([BIN + '/awake', str(core)])
-            for core in range(os.cpu_count())]
+    return [start([BIN + '/awake', str(core), str(os.getpid())],
+                  stderr=None) for core in CORES]
 
 
 def median(values):

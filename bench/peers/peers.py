@@ -144,7 +144,7 @@ def speed(found, results):
             for name, r in found.items():
                 before = cpu(r.pid)
                 out = load(port=r.port, size=n_bytes, requests=n, conns=8,
-                           unique=1, first=first + (i % 2) * n)
+                           unique=1, first=first + i * n)
                 spent = cpu(r.pid) - before
 
                 if out['errors']:
@@ -162,7 +162,7 @@ def speed(found, results):
 
         # those of another size would begin as these do
 
-        first += 2 * n
+        first += (ROUNDS + 1) * n
 
     results['rate'] = 0.3 * min(peak.values())
 
@@ -202,8 +202,17 @@ def latency(found, results):
               'stamps': 1, 'rate': results['rate']}
         direct = load(port=results['engine'], **kw)
 
-        for name, r in found.items():
+        # each is first, and last, as often as the others
+
+        turn = list(found.items())
+        turn = turn[i % len(turn):] + turn[:i % len(turn)]
+
+        for name, r in turn:
             out = load(port=r.port, first=(1 << 41) + i * RATED, **kw)
+
+            if out['errors'] or out['stamped'] != RATED:
+                print('%s: %d errors, %d of %d stamped'
+                      % (name, out['errors'], out['stamped'], RATED))
 
             for k, v in keys.items():
                 got[name][k].append(out[v] - direct[v])

@@ -8,7 +8,7 @@
  * Keeps a virtual core from being halted when nothing is to be done, since the
  * host is not soon to wake it: runs there when nobody else wants to.
  *
- *     awake CORE
+ *     awake CORE PARENT
  */
 
 
@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <sys/prctl.h>
 
 
@@ -31,6 +32,10 @@ main(int argc, char **argv)
     CPU_SET(argc > 1 ? atoi(argv[1]) : 0, &set);
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+
+    if (argc > 2 && getppid() != atoi(argv[2])) {
+        return 1;
+    }
 
     if (sched_setaffinity(0, sizeof(set), &set) == -1
         || sched_setscheduler(0, SCHED_IDLE, &param) == -1)

@@ -78,6 +78,7 @@ static load_conn_t  *load_conns;
 static unsigned      load_started;
 static unsigned      load_done;
 static unsigned      load_errors;
+static unsigned      load_stamped;
 static double       *load_latency;
 static double       *load_between;
 static char          load_head[LOAD_HEAD + 1];
@@ -253,9 +254,12 @@ load_finish(load_conn_t *c, int ok)
 {
     c->busy = 0;
 
+    if (ok && c->took) {
+        load_between[load_stamped++] = (double) (int64_t)
+                                  (c->came - c->began - c->took) / 1e6;
+    }
+
     load_errors += !ok;
-    load_between[load_done] = (double) (int64_t)
-                              (c->came - c->began - c->took) / 1e6;
     load_latency[load_done++] = (double) (bench_time() - c->due) / 1e6;
 }
 
@@ -267,9 +271,10 @@ load_response(load_conn_t *c, char *data, size_t n)
     char    *end, *p;
     size_t   k;
 
+    data[n] = '\0';
+
     if (!c->head_done) {
 
-        data[n] = '\0';
         end = strstr(data, "\r\n\r\n");
 
         if (end == NULL) {
@@ -294,7 +299,7 @@ load_response(load_conn_t *c, char *data, size_t n)
         data = end;
     }
 
-    p = load.stamps ? strstr(data, "\"created\":") : NULL;
+    p = (load.stamps && !c->took) ? strstr(data, "\"created\":") : NULL;
 
     if (p) {
         c->took = strtoull(p + 10, NULL, 10);
@@ -490,7 +495,7 @@ main(int argc, char **argv)
     sum = (double) (bench_time() - begin) / 1e9;
 
     qsort(load_latency, load_done, sizeof(double), load_compare);
-    qsort(load_between, load_done, sizeof(double), load_compare);
+    qsort(load_between, load_stamped, sizeof(double), load_compare);
 
     k = (unsigned) ((double) load_done * 0.99);
 
@@ -499,8 +504,10 @@ main(int argc, char **argv)
            load_latency[load_done / 2], load_latency[k]);
 
     if (load.stamps) {
-        printf("\"between_p50_ms\":%.4f,\"between_p99_ms\":%.4f,",
-               load_between[load_done / 2], load_between[k]);
+        printf("\"stamped\":%u,\"between_p50_ms\":%.4f,"
+               "\"between_p99_ms\":%.4f,", load_stamped,
+               load_between[load_stamped / 2],
+               load_between[(unsigned) ((double) load_stamped * 0.99)]);
     }
 
     printf("\"body\":%zu}\n", load_conns[0].body.len);

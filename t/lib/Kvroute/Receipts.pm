@@ -78,6 +78,18 @@ sub to {
 }
 
 
+# The same when nothing else is on the peers.  A client may have its response
+# before its request is taken off, which the next choice may see.
+
+sub alone {
+    my ($t, @request) = @_;
+
+    $t->idle() or die "a request was not taken off its peer\n";
+
+    return $t->to(@request);
+}
+
+
 # So many requests in flight at once; calling what is returned ends them and
 # gives their responses.  The body may be a list of one for each.
 
