@@ -32,7 +32,7 @@ QUICK = os.environ.get('QUICK') == '1'
 
 ALONE = os.environ.get('ALONE') == '1'
 
-ROUNDS = 7 if FULL else 1 if QUICK else 3
+ROUNDS = 9 if FULL else 1 if QUICK else 5
 SIZES = [('32k', 32768, 400), ('220k', 225280, 80), ('256k', 262144, 80)]
 PROMPTS = 1000000 if FULL else 1000 if QUICK else 20000
 

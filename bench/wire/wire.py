@@ -150,10 +150,11 @@ def cpu_part(results):
 
     for name, size, n in SIZES:
         added[name], ratios[name], speed[name] = {}, {}, {}
+        plain[name] = {}
 
         for what, unique in (('repeated', 0), ('unique', 1)):
             r = pairs(a, b, size, n, 'code', unique)
-            plain[name] = r[0]
+            plain[name][what] = r[0]
             added[name][what] = r[1]
             ratios[name][what] = r[2]
             speed[name][what] = r[3]
