@@ -4,10 +4,10 @@
 Each router has one core to itself, clients and engines have the other.
 Requests per second and core are requests over the CPU seconds of the router's
 processes.  The added P99 is that at one fixed rate, 30 % of the slowest
-router's peak, less that without any router, taking turns; and of that what is the
-router's own by the kernel's stamps, without the clients' and engines' waiting for
-their core.  Memory is what is private after so many distinct prompts.  Writes
-peers.json.
+router's peak, less that without any router, taking turns; and of that what is
+the router's own by the kernel's stamps, without the clients' and engines'
+waiting for their core.  Memory is what is private after so many distinct
+prompts.  Writes peers.json.
 
     peers.py FOLDER-OF-THE-OTHERS [PART...]     parts: speed latency memory
 """
@@ -21,8 +21,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, Nginx, awake, cpu, load, median, memory, pin, ports,
-                     save, start, stop, upstream, wait_port)
+from harness import (BUILD, FULL, Nginx, awake, cpu, load, median, memory, pin,
+                     ports, save, start, stop, upstream, wait_port)
 
 # QUICK=1 only shows that all of it works
 
@@ -228,9 +228,8 @@ def latency(found, results):
         for k in keys:
             results[name][k] = median(got[name][k])
 
-        print('%-10s%10.3f%10.3f%16s%12.3f%10.3f'
-              % ((name,) + tuple(results[name][k] for k in list(keys)[:2])
-                 + ('',) + tuple(results[name][k] for k in list(keys)[2:])))
+        print('%-10s%10.3f%10.3f%28.3f%10.3f'
+              % (name, *(results[name][k] for k in keys)))
 
 
 def grown(found, results):

@@ -368,6 +368,14 @@ load_compare(const void *a, const void *b)
 }
 
 
+/* of values that are sorted; 0 if there are none */
+static double
+load_percentile(const double *value, unsigned n, double part)
+{
+    return value[(unsigned) ((double) n * part)];
+}
+
+
 /* starts what is due; returns when the next one is, in ns, or 0 */
 static uint64_t
 load_schedule(uint64_t begin)
@@ -497,17 +505,16 @@ main(int argc, char **argv)
     qsort(load_latency, load_done, sizeof(double), load_compare);
     qsort(load_between, load_stamped, sizeof(double), load_compare);
 
-    k = (unsigned) ((double) load_done * 0.99);
-
     printf("{\"requests\":%u,\"errors\":%u,\"seconds\":%.6f,\"p50_ms\":%.4f,"
            "\"p99_ms\":%.4f,", load_done, load_errors, sum,
-           load_latency[load_done / 2], load_latency[k]);
+           load_percentile(load_latency, load_done, 0.5),
+           load_percentile(load_latency, load_done, 0.99));
 
     if (load.stamps) {
         printf("\"stamped\":%u,\"between_p50_ms\":%.4f,"
                "\"between_p99_ms\":%.4f,", load_stamped,
-               load_between[load_stamped / 2],
-               load_between[(unsigned) ((double) load_stamped * 0.99)]);
+               load_percentile(load_between, load_stamped, 0.5),
+               load_percentile(load_between, load_stamped, 0.99));
     }
 
     printf("\"body\":%zu}\n", load_conns[0].body.len);
