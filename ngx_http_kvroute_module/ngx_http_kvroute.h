@@ -142,7 +142,7 @@ typedef struct {
     ngx_flag_t                   api;
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
-    ngx_uint_t                   status_prefix;  /* paths begin alike */
+    ngx_uint_t                   prefix;    /* its paths begin alike */
 } ngx_http_kvroute_loc_conf_t;
 
 
@@ -503,6 +503,8 @@ ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
     char *text);
 ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
     const char *text);
+ngx_int_t ngx_http_kvroute_send_not_allowed(ngx_http_request_t *r,
+    const char *allow, const char *text);
 ngx_int_t ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
     ngx_chain_t *out);
 

@@ -15,7 +15,12 @@
  *                                      what its cache holds, of prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
- * All of it may be said twice.  GET shows the state of all peers.
+ * All of it may be said twice.  GET shows the state of all peers; of an action
+ * it is refused, so that nobody takes what was only looked at for done.
+ *
+ * Actions are simple requests: a form on any page can make a browser send one,
+ * with the operator's address and password.  So a browser must say that it was
+ * a page of this very site.
  */
 
 
@@ -40,6 +45,14 @@ struct ngx_http_kvroute_action_s {
 #define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
 
 
+static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
+    ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_api_shown(ngx_http_request_t *r);
+static const char *ngx_http_kvroute_api_foreign(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_api_origin(ngx_http_request_t *r,
+    u_char *data, size_t len);
+static ngx_int_t ngx_http_kvroute_api_host(u_char *data, size_t len,
+    ngx_int_t port, ngx_str_t *host);
 static ngx_int_t ngx_http_kvroute_api_arg(ngx_http_request_t *r,
     const char *name, ngx_str_t *value);
 static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
@@ -83,10 +96,10 @@ static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 ngx_int_t
 ngx_http_kvroute_api_handler(ngx_http_request_t *r)
 {
-    u_char                       *p;
     ssize_t                       size;
     ngx_int_t                     rc;
-    ngx_str_t                     name, peer, value;
+    ngx_str_t                     peer, value;
+    const char                   *why;
     ngx_http_kvroute_action_t    *known, action;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
@@ -95,42 +108,38 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         return rc;
     }
 
-    if (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
-        return ngx_http_kvroute_api_show(r);
-    }
-
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
+    known = ngx_http_kvroute_api_action(r);
+
+    if (known == NULL && r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
+
+        if (ngx_http_kvroute_api_shown(r)) {
+            return ngx_http_kvroute_api_show(r);
+        }
+
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown action");
+    }
+
     if (!klcf->write) {
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
-                                           "this API is read-only");
+        return ngx_http_kvroute_send_not_allowed(r, known ? "" : "GET, HEAD",
+                                                 "this API is read-only");
     }
 
     if (r->method != NGX_HTTP_POST) {
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED,
-                                           "actions are taken by POST");
+        return ngx_http_kvroute_send_not_allowed(r,
+                                                 known ? "POST" : "GET, HEAD",
+                                                 "actions are taken by POST");
     }
 
-    /* the last part of the path */
+    why = ngx_http_kvroute_api_foreign(r);
 
-    p = r->uri.data + r->uri.len;
-
-    while (p > r->uri.data && p[-1] != '/') {
-        p--;
+    if (why) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_FORBIDDEN, why);
     }
 
-    name.data = p;
-    name.len = r->uri.data + r->uri.len - p;
-
-    for (known = ngx_http_kvroute_actions; known->name.len; known++) {
-        if (known->name.len == name.len
-            && ngx_strncmp(known->name.data, name.data, name.len) == 0)
-        {
-            break;
-        }
-    }
-
-    if (known->name.len == 0) {
+    if (known == NULL) {
         return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
                                            "unknown action");
     }
@@ -179,6 +188,177 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
     }
 
     return ngx_http_kvroute_api_act(r, &action, &peer);
+}
+
+
+/* the action that the last part of the path names, or NULL */
+static ngx_http_kvroute_action_t *
+ngx_http_kvroute_api_action(ngx_http_request_t *r)
+{
+    u_char                     *p;
+    size_t                      len;
+    ngx_http_kvroute_action_t  *action;
+
+    p = r->uri.data + r->uri.len;
+
+    while (p > r->uri.data && p[-1] != '/') {
+        p--;
+    }
+
+    len = r->uri.data + r->uri.len - p;
+
+    for (action = ngx_http_kvroute_actions; action->name.len; action++) {
+        if (action->name.len == len
+            && ngx_strncmp(action->name.data, p, len) == 0)
+        {
+            return action;
+        }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * Whether the path is the location itself.  What follows its name would be the
+ * name of an action; a regular expression may be any path.
+ */
+static ngx_uint_t
+ngx_http_kvroute_api_shown(ngx_http_request_t *r)
+{
+    size_t                        i;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->prefix) {
+        return 1;
+    }
+
+    for (i = clcf->name.len; i < r->uri.len; i++) {
+        if (r->uri.data[i] != '/') {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/*
+ * Says why a request is taken for one of another site's page, or returns NULL.
+ * A page can neither set these headers nor leave them out.  Browsers send
+ * Sec-Fetch-Site over https and to localhost only, and Origin with each POST;
+ * what is no browser sends none of them.
+ */
+static const char *
+ngx_http_kvroute_api_foreign(ngx_http_request_t *r)
+{
+    ngx_http_variable_value_t  *v;
+
+    static ngx_str_t  site = ngx_string("http_sec_fetch_site");
+    static ngx_str_t  origin = ngx_string("http_origin");
+
+    v = ngx_http_get_variable(r, &site, ngx_hash_key(site.data, site.len));
+
+    if (v == NULL
+        || (!v->not_found
+            && !(v->len == 4 && ngx_strncmp(v->data, "none", 4) == 0)
+            && !(v->len == 11 && ngx_strncmp(v->data, "same-origin", 11)
+                                 == 0)))
+    {
+        return "\"Sec-Fetch-Site\" says that another site's page asks for this";
+    }
+
+    v = ngx_http_get_variable(r, &origin,
+                              ngx_hash_key(origin.data, origin.len));
+
+    if (v == NULL
+        || (!v->not_found
+            && !ngx_http_kvroute_api_origin(r, v->data, v->len)))
+    {
+        return "\"Origin\" is not the site of \"Host\": another site's page "
+               "asks for this";
+    }
+
+    return NULL;
+}
+
+
+/*
+ * Whether an Origin is the site that was asked.  Without TLS that may have been
+ * https nevertheless: something before nginx may have taken it off.
+ */
+static ngx_uint_t
+ngx_http_kvroute_api_origin(ngx_http_request_t *r, u_char *data, size_t len)
+{
+    ngx_int_t  port, origin_port, host_port;
+    ngx_str_t  origin, host, value;
+
+    if (len > 7 && ngx_strncasecmp(data, (u_char *) "http://", 7) == 0) {
+        port = 80;
+        data += 7;
+        len -= 7;
+
+    } else if (len > 8 && ngx_strncasecmp(data, (u_char *) "https://", 8) == 0)
+    {
+        port = 443;
+        data += 8;
+        len -= 8;
+
+    } else {
+        return 0;
+    }
+
+    origin_port = ngx_http_kvroute_api_host(data, len, port, &origin);
+
+    if (r->headers_in.host) {
+        value = r->headers_in.host->value;
+
+    } else {
+
+        /* HTTP/3 has it elsewhere */
+
+        value.data = r->host_start;
+        value.len = r->host_end - r->host_start;
+    }
+
+#if (NGX_HTTP_SSL)
+    port = r->connection->ssl ? 443 : port;
+#endif
+
+    host_port = ngx_http_kvroute_api_host(value.data, value.len, port, &host);
+
+    return origin_port != NGX_ERROR && origin_port == host_port
+           && origin.len == host.len
+           && ngx_strncasecmp(origin.data, host.data, host.len) == 0;
+}
+
+
+/* the host of "host[:port]"; returns the port, without one the port given */
+static ngx_int_t
+ngx_http_kvroute_api_host(u_char *data, size_t len, ngx_int_t port,
+    ngx_str_t *host)
+{
+    u_char  *p, *last;
+
+    last = data + len;
+
+    for (p = last; p > data && p[-1] != ':' && p[-1] != ']'; p--) {
+        /* void */
+    }
+
+    if (p > data && p[-1] == ':') {
+        port = ngx_atoi(p, last - p);
+        last = p - 1;
+    }
+
+    host->data = data;
+    host->len = last - data;
+
+    return host->len ? port : NGX_ERROR;
 }
 
 

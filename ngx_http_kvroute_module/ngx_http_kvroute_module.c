@@ -26,6 +26,7 @@ static char *ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+static ngx_uint_t ngx_http_kvroute_is_prefix(ngx_http_core_loc_conf_t *clcf);
 
 
 static ngx_command_t  ngx_http_kvroute_commands[] = {
@@ -504,9 +505,24 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
+    klcf->prefix = ngx_http_kvroute_is_prefix(clcf);
     clcf->handler = ngx_http_kvroute_api_handler;
 
     return NGX_CONF_OK;
+}
+
+
+/* whether all paths of a location begin with its name */
+static ngx_uint_t
+ngx_http_kvroute_is_prefix(ngx_http_core_loc_conf_t *clcf)
+{
+#if (NGX_PCRE)
+    if (clcf->regex) {
+        return 0;
+    }
+#endif
+
+    return !clcf->named;
 }
 
 
@@ -516,7 +532,6 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_kvroute_loc_conf_t  *klcf = conf;
 
     ngx_str_t                 *value;
-    ngx_uint_t                 regex;
     ngx_http_core_loc_conf_t  *clcf;
 
     if (klcf->status) {
@@ -526,14 +541,8 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     value = cf->args->elts;
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    regex = 0;
-
-#if (NGX_PCRE)
-    regex = (clcf->regex != NULL);
-#endif
-
     klcf->status = NGX_HTTP_KVROUTE_STATUS_ALL;
-    klcf->status_prefix = !regex && !clcf->named;
+    klcf->prefix = ngx_http_kvroute_is_prefix(clcf);
 
     if (cf->args->nelts == 2) {
 
@@ -552,7 +561,7 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return NGX_CONF_ERROR;
         }
 
-    } else if (clcf->exact_match || !klcf->status_prefix) {
+    } else if (clcf->exact_match || !klcf->prefix) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"kvroute_status\" needs a format (json, "
                            "prometheus or html) in location \"%V\"",

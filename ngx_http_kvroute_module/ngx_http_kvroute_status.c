@@ -31,13 +31,14 @@ ngx_http_kvroute_status_handler(ngx_http_request_t *r)
     ngx_http_core_loc_conf_t     *clcf;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
-    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
-        return NGX_HTTP_NOT_ALLOWED;
-    }
-
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
         return rc;
+    }
+
+    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
+        return ngx_http_kvroute_send_not_allowed(r, "GET, HEAD",
+                                                 "the status is read-only");
     }
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
@@ -45,7 +46,7 @@ ngx_http_kvroute_status_handler(ngx_http_request_t *r)
 
     ngx_str_null(&path);
 
-    if (klcf->status_prefix && clcf->name.len <= r->uri.len) {
+    if (klcf->prefix && clcf->name.len <= r->uri.len) {
         path.data = r->uri.data + clcf->name.len;
         path.len = r->uri.len - clcf->name.len;
     }
@@ -223,6 +224,28 @@ ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
     cJSON_Delete(json);
 
     return ngx_http_kvroute_send_json(r, status, s);
+}
+
+
+/* allow: the methods that may be used here, by their names */
+ngx_int_t
+ngx_http_kvroute_send_not_allowed(ngx_http_request_t *r, const char *allow,
+    const char *text)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    h->hash = 1;
+    ngx_http_kvroute_header_end(h);
+    ngx_str_set(&h->key, "Allow");
+    h->value.data = (u_char *) allow;
+    h->value.len = ngx_strlen(allow);
+
+    return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_ALLOWED, text);
 }
 
 

@@ -1,7 +1,9 @@
 #!/usr/bin/perl
 
 # The control API: flush, capacity and reset, by address; errors in JSON; what
-# is done is logged and may be done twice.  Draining is in the policies' tests.
+# is done is logged and may be done twice.  Nothing is done for a GET, nor for
+# another site's page.  Draining is in the policies' tests; that reset leaves no
+# counter is in t/reset.t.
 
 use strict;
 use warnings;
@@ -42,6 +44,7 @@ http {
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
         location /look/ { kvroute_api; }
+        location = /exact { kvroute_api; }
     }
 }
 EOC
@@ -86,11 +89,108 @@ for my $case ([ 'flush', 400, 'argument "peer" is missing' ],
     is($r->{json}{error}{text}, $text, 'text');
 }
 
-is($t->request("PUT /api/flush?peer=$peer", '')->{status}, 405, 'by POST only');
-is($t->request("POST /look/flush?peer=$peer", '')->{status}, 405, 'read-only');
 is($t->get('/look/')->{status}, 200, 'which can be read');
 is($t->get('/api/')->{body}, $t->get('/look/')->{body}, 'both alike');
+is($t->get("/exact")->{body}, $t->get('/look/')->{body}, 'whatever its name');
+
+# an action is taken by POST, and all else says so
+
+for my $case ([ "PUT /api/flush?peer=$peer", 405, 'POST', 'by POST' ],
+              [ "DELETE /api/reset", 405, 'POST', 'by POST' ],
+              [ "GET /api/drain?peer=$peer", 405, 'POST', 'by POST' ],
+              [ "GET /api/reset", 405, 'POST', 'by POST' ],
+              [ "GET /api//reset", 405, 'POST', 'by POST' ],
+              [ "GET /api/a/reset", 405, 'POST', 'by POST' ],
+              [ "PUT /api/", 405, 'GET, HEAD', 'by POST' ],
+              [ "GET /api/drained?peer=$peer", 404, undef, 'unknown action' ],
+              [ "GET /look/drained", 404, undef, 'unknown action' ],
+              [ "POST /look/flush?peer=$peer", 405, '', 'read-only' ],
+              [ "GET /look/flush?peer=$peer", 405, '', 'read-only' ],
+              [ "POST /look/", 405, 'GET, HEAD', 'read-only' ],
+              [ "POST /kvroute/json", 405, 'GET, HEAD', 'read-only' ])
+{
+    my ($line, $status, $allow, $text) = @$case;
+    my $r = $t->request($line, $line =~ /^GET/ ? undef : '');
+    is($r->{status}, $status, $line);
+    is($r->{headers}{allow}, $allow, 'what is allowed');
+    is($r->{headers}{'content-type'}, 'application/json', 'in JSON');
+    like(eval { decode_json($r->{body})->{error}{text} } // '', qr/$text/,
+         'and why');
+}
+
+{
+    my $head = $t->read_until($t->start("HEAD /api/drain?peer=$peer"),
+                              qr/\r\n\r\n/);
+    like($head, qr/^HTTP\S+ 405 .*^Allow: POST\r$/ms, 'HEAD');
+}
+
+# what a browser sends for a form, or a script, of another site's page
+
+for my $case ([ 'cross-site' ], [ 'same-site' ], [ 'Same-Origin' ], [ '' ],
+              [ 'same-origin, cross-site' ],
+              [ undef, 'http://evil.example' ],
+              [ undef, 'https://localhost.evil.example' ],
+              [ undef, 'http://evil.example/localhost' ],
+              [ undef, 'http://user@localhost' ],
+              [ undef, 'null' ], [ undef, '' ], [ undef, 'localhost' ],
+              [ undef, 'http://' ], [ undef, 'http://localhost/' ],
+              [ undef, 'http://localhost:' ], [ undef, 'http://localhost:x' ],
+              [ undef, 'http://localhost:8080' ],
+              [ undef, 'http://localhost', 'localhost:443' ],
+              [ undef, 'http://localhost:80', 'localhost:8080' ],
+              [ undef, 'http://[::1]', '[::2]' ],
+              [ undef, 'http://[::1]:81', '[::1]' ],
+              [ undef, 'http://localhost http://evil.example' ],
+              [ undef, 'chrome-extension://localhost' ],
+              [ 'none', 'http://evil.example' ],
+              [ 'same-origin', 'http://evil.example' ],
+              [ 'cross-site', 'http://localhost' ])
+{
+    my ($site, $origin, $host) = @$case;
+    my %h = ('Content-Type' => 'text/plain');
+    $h{'Sec-Fetch-Site'} = $site if defined $site;
+    $h{Origin} = $origin if defined $origin;
+
+    my $r = api("flush?peer=$peer", headers => \%h, host => $host);
+    my $name = join ' ', map { $_ // '-' } $site, $origin, $host;
+    is($r->{status}, 403, "other site: $name");
+    like($r->{json}{error}{text} // '',
+         defined $site && $site !~ /^(?:none|same-origin)$/
+             ? qr/"Sec-Fetch-Site"/ : qr/"Origin".*"Host"/, 'and why');
+}
+
+{
+    my $r = $t->finish($t->start("POST /api/flush?peer=$peer", '',
+        version => '1.0', no_host => 1, headers => { Origin => 'http://a' }));
+    is($r->{status}, 403, 'an origin, and no host to be held against');
+}
+
 unlike($t->log(), qr/\[notice\].*kvroute: \w+ of peer/, 'nothing was done');
+
+for my $case ([ 'same-origin' ], [ 'none' ],
+              [ 'same-origin', 'http://localhost' ],
+              [ undef, 'http://localhost' ], [ undef, 'https://localhost' ],
+              [ undef, 'HTTP://LOCALHOST', 'LocalHost' ],
+              [ undef, 'http://localhost:80' ],
+              [ undef, 'http://localhost', 'localhost:80' ],
+              [ undef, 'https://localhost', 'localhost:443' ],
+              [ undef, 'https://localhost:443', 'localhost' ],
+              [ undef, 'http://localhost:8080', 'localhost:8080' ],
+              [ undef, 'http://[::1]', '[::1]' ],
+              [ undef, 'http://[::1]:8080', '[::1]:8080' ],
+              [ undef, 'http://10.0.0.1', '10.0.0.1:80' ])
+{
+    my ($site, $origin, $host) = @$case;
+    my %h;
+    $h{'Sec-Fetch-Site'} = $site if defined $site;
+    $h{Origin} = $origin if defined $origin;
+
+    is(api("undrain?peer=$peer", headers => \%h, host => $host)->{status}, 200,
+       join ' ', 'own page:', map { $_ // '-' } $site, $origin, $host);
+}
+
+is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
+   200, 'looking does no harm');
 
 # --- flush: of this peer only
 

@@ -394,10 +394,10 @@ for my $p (@policies) {
 
     is($t->post("/look/drain?peer=" . address('B1'), '')->{status}, 405,
        'API: read-only');
-    is($t->get("/api/drain?peer=" . address('B1'))->{status}, 200,
-       'API: GET only shows');
+    is($t->get("/api/drain?peer=" . address('B1'))->{status}, 405,
+       'API: not by GET');
     is($t->peer('drain_off', $t->{vars}{B1})->{state}, 'up',
-       'API: and does nothing');
+       'API: which does nothing');
 
     is($t->post('/api/drain', '')->{status}, 400, 'API: no peer');
     is($t->post('/api/drain?peer=', '')->{status}, 400, 'API: an empty one');

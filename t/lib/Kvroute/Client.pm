@@ -49,7 +49,8 @@ sub start {
     my $headers = $arg{headers} || {};
     my $text = "$line HTTP/$version\r\n";
 
-    $text .= "Host: " . ($arg{host} || 'localhost') . "\r\n";
+    $text .= "Host: " . ($arg{host} || 'localhost') . "\r\n"
+        unless $arg{no_host};
     $text .= "Connection: close\r\n" unless $arg{socket} || $arg{keep};
 
     if (defined $body) {
