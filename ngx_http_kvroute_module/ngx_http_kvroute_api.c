@@ -528,7 +528,32 @@ static void
 ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
     kvr_registry_reset(zone->sh->registry, peer);
+
+    if (peer != KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    kvr_set(&zone->sh->index->evicted, 0);
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->zone == zone && conf->queue) {
+            kvr_queue_reset_counters(conf->queue->shm_zone->data);
+        }
+    }
 }
 
 

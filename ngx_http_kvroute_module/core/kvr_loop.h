@@ -117,6 +117,9 @@ int kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n);
 /* the peer was restarted */
 void kvr_loop_restart(kvr_loop_t *l);
 
+/* counters from zero; what was learned stays */
+void kvr_loop_reset_counters(kvr_loop_t *l);
+
 /* bytes a token, four while none was seen; what counts of what it told */
 double kvr_loop_bytes(const kvr_loop_t *l);
 double kvr_loop_factor(const kvr_loop_t *l);

@@ -142,11 +142,22 @@ kvr_models_bytes(const kvr_models_t *models)
         model = &models->model[i];
         n = kvr_get(&model->responses);
 
-        if (n > most && kvr_get(&model->bytes)) {
+        if ((n > most || bytes == 0) && kvr_get(&model->bytes)) {
             most = n;
             bytes = kvr_model_bytes(model);
         }
     }
 
     return bytes;
+}
+
+
+void
+kvr_models_reset_counters(kvr_models_t *models)
+{
+    unsigned  i;
+
+    for (i = 0; i < KVR_MODELS; i++) {
+        kvr_set(&models->model[i].responses, 0);
+    }
 }

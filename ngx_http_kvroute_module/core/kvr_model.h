@@ -61,5 +61,8 @@ double kvr_model_bytes(const kvr_model_t *model);
 /* the same of the model with the most responses; 0: there were none */
 double kvr_models_bytes(const kvr_models_t *models);
 
+/* responses of each model from zero; the means stay */
+void kvr_models_reset_counters(kvr_models_t *models);
+
 
 #endif /* _KVR_MODEL_H_INCLUDED_ */

@@ -231,16 +231,21 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
 
     for (i = 0; i < KVR_INDEX_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
-            kvr_set(&reg->peer[i].signal.checks, 0);
-            kvr_set(&reg->peer[i].signal.checks_failed, 0);
-            kvr_set(&reg->peer[i].signal.unhealthy, 0);
+            kvr_signal_reset_counters(&reg->peer[i].signal);
+            kvr_loop_reset_counters(&reg->peer[i].loop);
         }
     }
 
-    for (i = 0; i < KVR_REGISTRY_UPSTREAMS && peer == KVR_REGISTRY_NONE; i++) {
+    if (peer != KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         kvr_set(&reg->upstream[i].shared, 0);
         kvr_stats_reset(&reg->upstream[i].stats);
     }
+
+    kvr_models_reset_counters(&reg->models);
 }
 
 

@@ -167,9 +167,9 @@ uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
 
 
 /*
- * Sets to zero what was counted for a peer in all upstreams; for all peers, and
- * the upstreams' own counters, if it is KVR_REGISTRY_NONE.  What is in flight
- * stays counted.
+ * Sets to zero what was counted for a peer in all upstreams; if it is
+ * KVR_REGISTRY_NONE, for all peers, with the counters of upstreams and models.
+ * What is in flight stays counted, and what was learned is kept.
  */
 void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);
 

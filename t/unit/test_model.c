@@ -76,6 +76,16 @@ START_TEST(test_model_mean)
 
     take(4, "wild", UINT64_C(1) << 40, 1);
     util_check(kvr_model_bytes(find(4)) == 256, "within bounds");
+
+    /* counters from zero: what was learned is there for a new peer as before */
+
+    kvr_models_reset_counters(&models);
+    util_check(find(1)->responses == 0 && find(2)->responses == 0, "reset");
+    util_check(kvr_model_bytes(find(2)) == 3, "its mean stays");
+    util_check(kvr_models_bytes(&models) > 0, "some mean is still known");
+
+    take(2, "two", 6000, 2000);
+    util_check(kvr_models_bytes(&models) == 3, "the one used most since then");
 }
 END_TEST
 

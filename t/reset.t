@@ -1,0 +1,276 @@
+#!/usr/bin/perl
+
+# "reset" of the API leaves no counter: all numbers of the status are walked, as
+# JSON and as text for Prometheus, and what is no counter is named here.  So is
+# a number that is added to the status, or this fails.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->engines(3, '--hardware', 'none', '--model', 'm',
+            '--enable-prompt-tokens-details', '--kv-cache-size', 4096);
+$t->backend("B$_") for 0 .. 1;
+
+# asked once, at the start, and not again: counters stand still
+
+my $ask = 'kvroute_probe interval=1h timeout=30s;'
+        . 'kvroute_health interval=1h timeout=30s fails=1;';
+
+$t->conf(<<"EOC");
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    kvroute_zone zone=little:600k;
+    access_log off;
+
+    upstream engines {
+        zone engines 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        $ask
+    }
+    upstream sick {
+        zone sick 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E2%%;
+        server 127.0.0.1:1;
+        $ask
+    }
+    upstream small {
+        zone small 64k;
+        kvroute kv_cache zone=little;
+        kvroute_queue max=1 timeout=20s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream failing {
+        zone failing 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=1 fail_timeout=1h;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        client_body_buffer_size 1m;
+        location /v1/ { proxy_pass http://engines; }
+        location /sick/ { proxy_pass http://sick/; }
+        location /small/ { proxy_pass http://small; }
+        location /failing/ { proxy_pass http://failing; }
+        location /kvroute/ { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+    }
+}
+EOC
+
+$t->control($t->{vars}{E2}, { health_status => 500 });
+$t->run();
+
+# what is no counter: settings, what there is now, means of late, what was
+# learned, and what an engine itself has counted
+
+my $gauge = qr{^(?:
+    pid|version|nginx_version
+  | receipts/.*
+  | zones/[^/]+/(?:size|block|lines|fill|peers|max_peers|processes
+                   |max_processes|generation|models/\d+/bytes_per_token)
+  | upstreams/[^/]+/(?:max_pending|queue/(?:size|max_size|bytes|rate)
+                       |queue/classes/\d+/(?:class|size))
+  | upstreams/[^/]+/peers/\d+/(?:
+        id|weight|active|max_conns|conns|pending|active_all|pending_all
+        |unanswered_all|capacity_bytes|load/\w+
+        |cache/(?:bytes_per_token|capacity_factor)
+        |engine/(?:age_ms|running|foreign|waiting|kv_usage|capacity_tokens
+                   |cache_queries|cache_hits|preemptions|cap|adapters
+                   |max_adapters))
+)$}x;
+
+# counters that nothing here moves
+
+my $still = qr{^(?:shared_prefix|timed_held|timed_lost|flushes_probe|timeouts
+                  |shed|late|1xx|3xx)$}x;
+
+sub numbers {
+    my ($path, $value, $found) = @_;
+
+    if (ref $value eq 'HASH') {
+        numbers("$path/$_", $value->{$_}, $found) for keys %$value;
+
+    } elsif (ref $value eq 'ARRAY') {
+        numbers("$path/$_", $value->[$_], $found) for 0 .. $#$value;
+
+    } elsif (!ref $value && $value =~ /^-?[\d.]+(?:e[+-]?\d+)?$/) {
+        $found->{$path =~ s{^/}{}r} = $value;
+    }
+
+    return $found;
+}
+
+sub counters {
+    my $all = numbers('', decode_json($t->get('/kvroute/json')->{body}), {});
+
+    delete @$all{grep { /$gauge/ } keys %$all};
+
+    return $all;
+}
+
+# of Prometheus: series that are counted
+
+sub series {
+    my (%type, %counted);
+
+    for (split /\n/, $t->get('/kvroute/metrics')->{body}) {
+        $type{$1} = $2 if /^# TYPE (\S+) (\S+)$/;
+
+        next unless /^((\w+?)(_bucket|_sum|_count)?(?:\{.*\})?) (\S+)$/;
+
+        my ($series, $name, $end, $value) = ($1, $2, $3 // '', $4);
+        my $type = $type{$name} || $type{"$name$end"};
+
+        $counted{$series} = $value if $type ne 'gauge'
+            && $name ne 'kvroute_peer_engine_preemptions_total';
+    }
+
+    return \%counted;
+}
+
+# --- something of everything
+
+sub engines {
+    my ($body, %arg) = @_;
+    my $r = $t->post('/v1/chat/completions', $body, %arg);
+    is($r->{status}, 200, 'served');
+    return $r;
+}
+
+ok(wait_for(sub {
+    my $u = $t->status()->{upstreams};
+    !grep { !$_->{health_checks}{checks} || !$_->{engine}{probes} }
+          map { @{$u->{$_}{peers}} } qw(engines sick);
+}), 'all were asked');
+
+my @prompts = map { chat(text(20_000, $_), stream => $_ % 2 ? \1 : \0) } 1 .. 6;
+
+engines($_) for @prompts, @prompts;
+ok($t->idle(), 'idle');
+
+$t->get('/v1/models');
+$t->post('/v1/nothing', '{}');
+$t->post('/sick/v1/chat/completions', $prompts[0]);
+
+# the small zone's index is written over; its queue is waited in, full, left
+
+$t->post('/small/', chat(text(1_000_000, $_))) for 1 .. 3;
+
+for my $end (qw(wait leave)) {
+    my $first = $t->start('POST /small/', chat("first $end"),
+                          headers => { 'X-B0' => "wait $end" });
+    ok(wait_for(sub { $t->peer('small', $t->{vars}{B0})->{active} == 1 }),
+       'one at work');
+    my $second = $t->start('POST /small/', chat("second $end"));
+    ok(wait_for(sub { $t->status()->{upstreams}{small}{queue}{size} == 1 }),
+       'one waits');
+    is($t->post('/small/', chat('third'))->{status}, 429, 'one is refused');
+
+    if ($end eq 'leave') {
+        close $second;
+        ok(wait_for(sub { $t->status()->{upstreams}{small}{queue}{size} == 0 }),
+           'it leaves');
+    }
+
+    $t->step($end);
+    is($t->finish($first)->{status}, 200, 'served');
+    is($t->finish($second)->{status}, 200, 'served') if $end eq 'wait';
+}
+
+$t->post('/failing/', chat("prompt $_"), headers => {
+    'X-B0' => 'close', 'X-B1' => 'status 500' }) for 1 .. 4;
+
+ok($t->idle(), 'idle');
+
+# --- of one server
+
+sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
+
+{
+    my ($i) = grep { $t->status()->{upstreams}{engines}{peers}[$_]{requests} }
+              0 .. 1;
+    my $mine = "upstreams/engines/peers/$i/";
+    my $other = 'upstreams/engines/peers/' . (1 - $i) . '/';
+    my $name = $t->status()->{upstreams}{engines}{peers}[$i]{name};
+
+    my $before = counters();
+    is($t->request("POST /api/reset?peer=$name", '')->{status}, 200, 'reset');
+    my $after = counters();
+
+    my %mine = of_peer($mine, $after);
+    is(join("\n", grep { $mine{$_} } sort keys %mine), '',
+       'one server: no counter is left');
+    is_deeply({ of_peer($other, $after) }, { of_peer($other, $before) },
+              'the other one keeps its own');
+
+    for my $part (qw(ttft policies), 'decision_time') {
+        my $re = "upstreams/engines/$part/";
+        is_deeply({ of_peer($re, $after) }, { of_peer($re, $before) },
+                  "and the upstream: $part");
+    }
+
+    is_deeply({ of_peer('zones/', $after) }, { of_peer('zones/', $before) },
+              'and the zone');
+
+    engines($_) for @prompts, @prompts;
+    $t->post('/v1/nothing', '{}');
+
+    # one that has forgotten all
+
+    $t->post('/reset_prefix_cache', '', port => $t->{vars}{"E$_"}) for 0, 1;
+    engines($_) for @prompts;
+    ok($t->idle(), 'idle');
+}
+
+# --- of all
+
+{
+    my ($json, $prom) = (counters(), series());
+    my %moved;
+
+    for (grep { !m{/(?:decisions|policies|buckets)/} } keys %$json) {
+        my ($name) = m{([^/]+)$};
+        $moved{$name} ||= $json->{$_};
+    }
+
+    is(join(' ', grep { !$moved{$_} && !/$still/ } sort keys %moved), '',
+       'each counter is above zero somewhere');
+    ok((grep { $_ } values %$prom) > 50, 'and many of Prometheus');
+
+    my $models = $t->status()->{zones}{z}{models};
+
+    is($t->request('POST /api/reset', '')->{status}, 200, 'reset of all');
+
+    ($json, $prom) = (counters(), series());
+
+    is(join("\n", map { "$_ $json->{$_}" } grep { $json->{$_} }
+                  sort keys %$json),
+       '', 'no counter is left');
+    is(join("\n", map { "$_ $prom->{$_}" } grep { $prom->{$_} != 0 }
+                  sort keys %$prom), '', 'nor one of Prometheus');
+
+    is(join(' ', map { $_->{bytes_per_token} }
+                 @{$t->status()->{zones}{z}{models}}),
+       join(' ', map { $_->{bytes_per_token} } @$models),
+       'what was learned is kept');
+
+    engines($prompts[1]);
+    ok($t->idle(), 'idle');
+    is($t->status()->{upstreams}{engines}{ttft}{count}, 1, 'and counts go on');
+    is($t->status()->{zones}{z}{models}[0]{responses}, 1, 'of models too');
+}
+
+$t->done();
