@@ -108,6 +108,7 @@ typedef struct {
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
     unsigned                     ready:1;
+    unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
 
@@ -335,6 +336,9 @@ char *ngx_http_kvroute_attach(ngx_conf_t *cf,
 char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
+void ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf);
+ngx_int_t ngx_http_kvroute_attach_check(ngx_conf_t *cf);
 
 /* _zone */
 

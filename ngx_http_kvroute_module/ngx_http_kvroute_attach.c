@@ -9,6 +9,10 @@
  * from outside, for upstreams that a controller has made and whose blocks
  * nobody else can write to.
  *
+ * By its own directive it replaces what the block had before it, and another
+ * method after it replaces this one.  nginx calls both "load balancing method
+ * redefined"; here it is said what is lost, and what to write.
+ *
  * By name it comes in place of whatever method the upstream has.  That can be
  * done as of 1.29.7: before, "keepalive" was a method around the method, which
  * would go with it, and nothing could be told of that.
@@ -21,6 +25,8 @@
 #define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007
 
 
+static ngx_uint_t ngx_http_kvroute_attach_uses(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *module);
 static ngx_int_t ngx_http_kvroute_attach_matches(ngx_conf_t *cf,
     ngx_http_kvroute_named_t *named, ngx_str_t *name);
 
@@ -46,6 +52,117 @@ ngx_http_kvroute_attach(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *uscf,
     kscf->upstream = uscf;
 
     return NGX_CONF_OK;
+}
+
+
+/* warns of what "kvroute" replaces in the block that is being read */
+void
+ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf)
+{
+    ngx_uint_t  i, found;
+
+    static const struct {
+        const char  *directive;
+        const char  *module;
+    } around[] = {
+        { "keepalive", ngx_http_kvroute_keepalive_module },
+        { "sticky", ngx_http_kvroute_sticky_module }
+    };
+
+    if (uscf->peer.init_upstream == NULL) {
+        return;
+    }
+
+    for (i = 0, found = 0; i < 2; i++) {
+
+        if (ngx_http_kvroute_attach_uses(cf, uscf, around[i].module)) {
+            found = 1;
+            ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                               "\"%s\" before \"kvroute\" has no effect: "
+                               "write it after \"kvroute\"",
+                               around[i].directive);
+        }
+    }
+
+    if (!found) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "load balancing method redefined: \"kvroute\" takes "
+                           "the place of the one before it, remove that one");
+    }
+}
+
+
+/* whether the block has the directive of a module: see _compat.h */
+static ngx_uint_t
+ngx_http_kvroute_attach_uses(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *module)
+{
+    void               *conf, *fresh;
+    ngx_uint_t          i;
+    ngx_module_t       *m;
+    ngx_http_module_t  *ctx;
+
+    for (i = 0; module && cf->cycle->modules[i]; i++) {
+        m = cf->cycle->modules[i];
+
+        if (m->type != NGX_HTTP_MODULE
+            || ngx_strcmp(m->name, module) != 0)
+        {
+            continue;
+        }
+
+        ctx = m->ctx;
+
+        if (ctx->create_srv_conf == NULL) {
+            return 0;
+        }
+
+        conf = uscf->srv_conf[m->ctx_index];
+        fresh = ctx->create_srv_conf(cf);
+
+        return conf && fresh && ngx_memcmp(conf, fresh, sizeof(void *)) != 0;
+    }
+
+    return 0;
+}
+
+
+/*
+ * Called when nginx has set all upstreams up: the module was asked to, unless
+ * another method came after it.
+ */
+ngx_int_t
+ngx_http_kvroute_attach_check(ngx_conf_t *cf)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->in_use) {
+            continue;
+        }
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"kvroute\" in upstream \"%V\" in %s:%ui is replaced by "
+                      "a load balancing method after it: remove that one "
+                      "(least_conn, ip_hash, hash, random); \"keepalive\" may "
+                      "come after \"kvroute\"", &uscf[i]->host,
+                      uscf[i]->file_name, uscf[i]->line);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
 }
 
 

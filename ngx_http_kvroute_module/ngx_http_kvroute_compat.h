@@ -72,6 +72,23 @@ ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
 #endif
 
 
+/*
+ * Directives that put themselves around the method that the upstream has when
+ * they are read, and are lost if that is replaced afterwards.  "keepalive" does
+ * so no more since 1.29.7; "sticky" came with 1.29.6.  The configuration of
+ * both begins with a word that is set by the directive: as of 1.22.0, and not
+ * looked at in other modules.
+ */
+
+#if (nginx_version < 1029007)
+#define ngx_http_kvroute_keepalive_module  "ngx_http_upstream_keepalive_module"
+#else
+#define ngx_http_kvroute_keepalive_module  NULL
+#endif
+
+#define ngx_http_kvroute_sticky_module     "ngx_http_upstream_sticky_module"
+
+
 /* headers got a next pointer in 1.23.0, not cleared by ngx_list_push() */
 
 #if (nginx_version >= 1023000)

@@ -210,6 +210,10 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
+    if (ngx_http_kvroute_attach_check(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     /* handlers of a phase run in the reverse order */
 
     if (ngx_http_kvroute_queue_init(cf) != NGX_OK) {

@@ -36,6 +36,8 @@ static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
 ngx_int_t
 ngx_http_kvroute_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 {
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, cf->log, 0, "init kvroute");
 
     if (ngx_http_upstream_init_round_robin(cf, us) != NGX_OK) {
@@ -43,6 +45,9 @@ ngx_http_kvroute_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
     }
 
     us->peer.init = ngx_http_kvroute_init_peer;
+
+    kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
+    kscf->in_use = 1;
 
     return NGX_OK;
 }

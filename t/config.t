@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 
-# Errors of the configuration name the word that is wrong, with file and line.
+# Errors of the configuration name the word that is wrong, with file and line;
+# warnings what has no effect, and what to write instead.
 
 use strict;
 use warnings;
@@ -249,11 +250,64 @@ for my $directive ('kvroute_probe', 'kvroute_health uri=/x') {
 }
 
 
+# the order of directives: what is before "kvroute" is replaced, and what comes
+# after it must not replace it
+
+my $new = $t->version() ge '001029007';
+
+for my $method ('least_conn', 'ip_hash', 'hash $request_uri',
+                'hash $request_uri consistent', 'random', 'random two')
 {
-    my ($ok, $out) = try_conf($zone, 'least_conn; kvroute zone=z;');
-    ok($ok, 'another method before: accepted');
-    like($out, qr/\[warn\].*load balancing method redefined $at/,
-         'another method before: warned of');
+    my ($name) = $method =~ /^(\w+)/;
+
+    my ($ok, $out) = try_conf($zone, "$method; kvroute zone=z;");
+    ok($ok, "$method before: accepted");
+    like($out, qr/\[warn\].*load balancing method redefined: "kvroute" takes the place of the one before it, remove that one $at/,
+         "$method before: warned of");
+
+    for my $between ('', 'keepalive 4;') {
+        bad("$method after", qr/"kvroute" in upstream "u" $at is replaced by a load balancing method after it: remove that one .*"keepalive" may come after "kvroute"/,
+            $zone, "kvroute zone=z; $between $method;");
+    }
+
+    ($ok, $out) = try_conf($zone, "kvroute zone=z; } upstream o { zone o 64k;"
+                                  . "server 127.0.0.1:8082; $method;");
+    ok($ok, "$method of another upstream");
+    unlike($out, qr/\[warn\]/, 'is its own');
+}
+
+{
+    my ($ok, $out) = try_conf($zone, 'keepalive 4; kvroute zone=z;');
+    ok($ok, 'keepalive before: accepted');
+
+    if ($new) {
+        unlike($out, qr/\[warn\]/, 'keepalive before: connections are kept');
+
+    } else {
+        like($out, qr/\[warn\].*"keepalive" before "kvroute" has no effect: write it after "kvroute" $at/,
+             'keepalive before: warned of');
+        unlike($out, qr/redefined/, 'and of nothing else');
+    }
+
+    for my $good ('keepalive_timeout 4s; kvroute zone=z; keepalive 4;',
+                  'kvroute zone=z; keepalive_requests 9; keepalive 4;')
+    {
+        ($ok, $out) = try_conf($zone, $good);
+        ok($ok, $good);
+        unlike($out, qr/\[warn\]/, 'no warning');
+    }
+}
+
+SKIP: {
+    skip 'nginx has "sticky" since 1.29.6', 3 if $t->version() lt '001029006';
+
+    my ($ok, $out) = try_conf($zone, 'sticky cookie s; kvroute zone=z;');
+    like($out, qr/\[warn\].*"sticky" before "kvroute" has no effect: write it after "kvroute" $at/,
+         'sticky before: warned of');
+
+    ($ok, $out) = try_conf($zone, 'kvroute zone=z; sticky cookie s;');
+    ok($ok, 'sticky after');
+    unlike($out, qr/\[warn\]/, 'no warning');
 }
 
 for my $workers (1, 2) {
