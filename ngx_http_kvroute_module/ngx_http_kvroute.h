@@ -197,6 +197,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     pinned:1;  /* or was to be */
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
+    unsigned                     stream:1;  /* the response is one */
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */

@@ -56,6 +56,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->prompted = 0;
     at->young = 0;
     at->started = 0;
+    at->stream = 0;
     at->watched = 1;
     at->named = 0;
     at->start = ngx_current_msec;
@@ -315,11 +316,15 @@ ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
     seat = &sh->registry->seat[at->seat];
     upstream = &sh->registry->upstream[seat->upstream];
 
-    kvr_add(&seat->firsts, 1);
-    kvr_add(&seat->ttft, ttft);
+    /* what is no stream begins when all of it is there: it is counted apart */
 
-    kvr_stats_observe(&upstream->stats, KVR_STATS_TTFT, 1000 * ttft);
-    kvr_receipts_ttft(&sh->receipts, at->receipt, (uint32_t) ttft);
+    kvr_add(&seat->firsts[at->stream], 1);
+    kvr_add(&seat->ttft[at->stream], ttft);
+
+    kvr_stats_observe(&upstream->stats,
+                      at->stream ? KVR_STATS_TTFT : KVR_STATS_TTFT_WHOLE,
+                      1000 * ttft);
+    kvr_receipts_ttft(&sh->receipts, at->receipt, (uint32_t) ttft, at->stream);
 }
 
 

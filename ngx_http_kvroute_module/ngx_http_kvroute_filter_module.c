@@ -19,6 +19,8 @@ static kvr_usage_mode_e ngx_http_kvroute_mode(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_headers(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
+static ngx_uint_t ngx_http_kvroute_is_type(ngx_http_request_t *r,
+    const char *type);
 static ngx_int_t ngx_http_kvroute_filter_init(ngx_conf_t *cf);
 
 
@@ -90,10 +92,9 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    stream = r->headers_out.content_type.len >= 17
-             && ngx_strncasecmp(r->headers_out.content_type.data,
-                                (u_char *) "text/event-stream", 17)
-                == 0;
+    stream = ngx_http_kvroute_is_type(r, "text/event-stream");
+
+    at->stream = stream || ngx_http_kvroute_is_type(r, "application/x-ndjson");
 
     status = r->upstream->headers_in.status_n;
 
@@ -125,6 +126,21 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
+}
+
+
+/* whether a response is of this type, whatever its parameters */
+static ngx_uint_t
+ngx_http_kvroute_is_type(ngx_http_request_t *r, const char *type)
+{
+    size_t      len;
+    ngx_str_t  *s;
+
+    s = &r->headers_out.content_type;
+    len = ngx_strlen(type);
+
+    return s->len >= len
+           && ngx_strncasecmp(s->data, (u_char *) type, len) == 0;
 }
 
 

@@ -195,14 +195,17 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     p->matched = kvr_get(&s->matched);
     p->best = kvr_get(&s->best);
     p->selected = kvr_get(&s->selected);
-    p->firsts = kvr_get(&s->firsts);
-    p->ttft = kvr_get(&s->ttft);
     p->headers = kvr_get(&s->headers);
     p->header_ms = kvr_get(&s->header_ms);
     p->ends = kvr_get(&s->ends);
     p->end_ms = kvr_get(&s->end_ms);
     p->sent = kvr_get(&s->sent);
     p->received = kvr_get(&s->received);
+
+    for (i = 0; i < 2; i++) {
+        p->firsts[i] = kvr_get(&s->firsts[i]);
+        p->ttft[i] = kvr_get(&s->ttft[i]);
+    }
 
     for (i = 0; i < 5; i++) {
         p->responses[i] = kvr_get(&s->responses[i]);

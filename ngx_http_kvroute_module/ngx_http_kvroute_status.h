@@ -41,8 +41,8 @@ typedef struct {
     uint64_t             best;
     uint64_t             reason[KVR_REASON_MAX];
     uint64_t             selected;
-    uint64_t             firsts;
-    uint64_t             ttft;      /* ms together, as those below */
+    uint64_t             firsts[2];  /* wholes, streams */
+    uint64_t             ttft[2];    /* ms together, as those below */
     uint64_t             headers;
     uint64_t             header_ms;
     uint64_t             ends;
@@ -94,14 +94,18 @@ extern const char  *ngx_http_kvroute_states[];
 ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
 ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
 
-/* _status_prom: a line, or several short ones */
+/*
+ * _status_prom: a line, or several short ones; what comes before a family; the
+ * histograms of all upstreams, with a label of their own, ",name=\"value\"", or
+ * none
+ */
 
 void ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom,
     const char *fmt, ...);
 void ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom,
     const char *name, const char *type, const char *help);
 void ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
-    kvr_stats_e kind, const char *name, const char *help);
+    kvr_stats_e kind, const char *name, const char *label);
 
 /* _status_prom_more; labels: of each peer, in the order of the fleet */
 

@@ -26,6 +26,10 @@ static void ngx_http_kvroute_json_receipts(cJSON *list,
 static cJSON *ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet);
 static cJSON *ngx_http_kvroute_json_histogram(kvr_stats_t *stats,
     kvr_stats_e kind);
+static cJSON *ngx_http_kvroute_json_histograms(kvr_stats_t *stats,
+    kvr_stats_e first, kvr_stats_e last);
+static void ngx_http_kvroute_json_ttft(cJSON *json,
+    ngx_http_kvroute_fleet_peer_t *p);
 static cJSON *ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p);
 static void ngx_http_kvroute_json_number(cJSON *json, const char *name,
     uint64_t value);
@@ -304,6 +308,7 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 
         if (rc.ttft) {
             cJSON_AddNumberToObject(json, "ttft", (rc.ttft - 1) / 1e3);
+            cJSON_AddBoolToObject(json, "stream", rc.stream);
         }
 
         cJSON_AddItemToArray(list, json);
@@ -366,7 +371,12 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
     }
 
     cJSON_AddItemToObject(json, "ttft",
+              ngx_http_kvroute_json_histograms(stats, KVR_STATS_TTFT,
+                                               KVR_STATS_TTFT_WHOLE));
+    cJSON_AddItemToObject(json, "ttft_stream",
               ngx_http_kvroute_json_histogram(stats, KVR_STATS_TTFT));
+    cJSON_AddItemToObject(json, "ttft_whole",
+              ngx_http_kvroute_json_histogram(stats, KVR_STATS_TTFT_WHOLE));
     cJSON_AddItemToObject(json, "decision_time",
               ngx_http_kvroute_json_histogram(stats, KVR_STATS_DECISION));
     cJSON_AddItemToObject(json, "matched_share",
@@ -381,9 +391,17 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
 }
 
 
-/* buckets as in Prometheus: each holds those before it */
 static cJSON *
 ngx_http_kvroute_json_histogram(kvr_stats_t *stats, kvr_stats_e kind)
+{
+    return ngx_http_kvroute_json_histograms(stats, kind, kind);
+}
+
+
+/* of several kinds together; buckets as in Prometheus: each has those before */
+static cJSON *
+ngx_http_kvroute_json_histograms(kvr_stats_t *stats, kvr_stats_e first,
+    kvr_stats_e last)
 {
     char              name[32];
     cJSON            *json, *buckets;
@@ -391,18 +409,18 @@ ngx_http_kvroute_json_histogram(kvr_stats_t *stats, kvr_stats_e kind)
     uint32_t          i, n;
     uint64_t          count;
     const uint64_t   *bound;
-    kvr_histogram_t  *h;
+    kvr_histogram_t   h;
 
-    h = &stats->histogram[kind];
-    bound = kvr_stats_bounds(kind, &n);
-    scale = kvr_stats_scale(kind);
+    kvr_stats_sum(stats, first, last, &h);
+    bound = kvr_stats_bounds(first, &n);
+    scale = kvr_stats_scale(first);
 
     json = cJSON_CreateObject();
     buckets = cJSON_CreateObject();
     count = 0;
 
     for (i = 0; i <= n; i++) {
-        count += kvr_get(&h->bucket[i]);
+        count += kvr_get(&h.bucket[i]);
 
         if (i < n) {
             (void) snprintf(name, sizeof(name), "%g",
@@ -413,7 +431,7 @@ ngx_http_kvroute_json_histogram(kvr_stats_t *stats, kvr_stats_e kind)
     }
 
     ngx_http_kvroute_json_number(json, "count", count);
-    cJSON_AddNumberToObject(json, "sum", (double) kvr_get(&h->sum) / scale);
+    cJSON_AddNumberToObject(json, "sum", (double) kvr_get(&h.sum) / scale);
     cJSON_AddItemToObject(json, "buckets", buckets);
 
     return json;
@@ -498,13 +516,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     ngx_http_kvroute_json_number(json, "matched_bytes", p->matched);
     ngx_http_kvroute_json_number(json, "best_bytes", p->best);
 
-    if (p->firsts) {
-        cJSON_AddNumberToObject(json, "ttft",
-                                (double) p->ttft / (double) p->firsts / 1e3);
-    }
-
-    ngx_http_kvroute_json_number(json, "ttft_count", p->firsts);
-    cJSON_AddNumberToObject(json, "ttft_sum", (double) p->ttft / 1e3);
+    ngx_http_kvroute_json_ttft(json, p);
 
     /* of late; by Little's law active and expected are the same in the mean */
 
@@ -526,6 +538,35 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     ngx_http_kvroute_signal_status(json, p->conf, p->id);
 
     return json;
+}
+
+
+/* times to the first event, of all answers and of streams */
+static void
+ngx_http_kvroute_json_ttft(cJSON *json, ngx_http_kvroute_fleet_peer_t *p)
+{
+    uint64_t  n, ms;
+
+    n = p->firsts[0] + p->firsts[1];
+    ms = p->ttft[0] + p->ttft[1];
+
+    if (n) {
+        cJSON_AddNumberToObject(json, "ttft", (double) ms / (double) n / 1e3);
+    }
+
+    ngx_http_kvroute_json_number(json, "ttft_count", n);
+    cJSON_AddNumberToObject(json, "ttft_sum", (double) ms / 1e3);
+
+    n = p->firsts[1];
+    ms = p->ttft[1];
+
+    if (n) {
+        cJSON_AddNumberToObject(json, "ttft_stream",
+                                (double) ms / (double) n / 1e3);
+    }
+
+    ngx_http_kvroute_json_number(json, "ttft_stream_count", n);
+    cJSON_AddNumberToObject(json, "ttft_stream_sum", (double) ms / 1e3);
 }
 
 

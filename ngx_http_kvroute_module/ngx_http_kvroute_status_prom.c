@@ -18,6 +18,10 @@
 #define NGX_HTTP_KVROUTE_PROM_LINE  2048
 #define NGX_HTTP_KVROUTE_PROM_BUF   (32 * 1024)
 
+/* what is no stream has the time of all of the answer */
+#define NGX_HTTP_KVROUTE_PROM_STREAM  ",stream=\"true\""
+#define NGX_HTTP_KVROUTE_PROM_WHOLE   ",stream=\"false\""
+
 
 /* a word of ngx_http_kvroute_fleet_peer_t */
 typedef struct {
@@ -32,7 +36,8 @@ typedef struct {
 /* times: how many, and ms of all of them */
 typedef struct {
     const char                 *name;
-    const char                 *help;
+    const char                 *help;       /* NULL: of the row above */
+    const char                 *label;
     size_t                      count;
     size_t                      sum;
 } ngx_http_kvroute_prom_summary_t;
@@ -118,16 +123,20 @@ static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
 static ngx_http_kvroute_prom_summary_t  ngx_http_kvroute_prom_summaries[] = {
 
-    { "ttft_seconds", "Time to the first event, by peer.",
-      ngx_http_kvroute_prom_at(firsts), ngx_http_kvroute_prom_at(ttft) },
+    { "ttft_seconds", "Time to the first event of streams, or to the whole "
+      "of other answers, by peer.", NGX_HTTP_KVROUTE_PROM_STREAM,
+      ngx_http_kvroute_prom_at(firsts[1]), ngx_http_kvroute_prom_at(ttft[1]) },
 
-    { "header_seconds", "Time to the header of the response.",
+    { "ttft_seconds", NULL, NGX_HTTP_KVROUTE_PROM_WHOLE,
+      ngx_http_kvroute_prom_at(firsts[0]), ngx_http_kvroute_prom_at(ttft[0]) },
+
+    { "header_seconds", "Time to the header of the response.", "",
       ngx_http_kvroute_prom_at(headers), ngx_http_kvroute_prom_at(header_ms) },
 
-    { "response_seconds", "Time to the end of the response.",
+    { "response_seconds", "Time to the end of the response.", "",
       ngx_http_kvroute_prom_at(ends), ngx_http_kvroute_prom_at(end_ms) },
 
-    { NULL, NULL, 0, 0 }
+    { NULL, NULL, NULL, 0, 0 }
 };
 
 
@@ -375,24 +384,34 @@ ngx_http_kvroute_prom_upstreams(ngx_http_kvroute_prom_t *prom)
         }
     }
 
+    ngx_http_kvroute_prom_head(prom, "kvroute_ttft_seconds", "histogram",
+                               "Time from the pick to the first event of a "
+                               "stream, or to the whole of another answer, "
+                               "with 2xx.");
     ngx_http_kvroute_prom_histogram(prom, KVR_STATS_TTFT,
                                     "kvroute_ttft_seconds",
-                                    "Time from the pick to the first event of "
-                                    "a 2xx response.");
+                                    NGX_HTTP_KVROUTE_PROM_STREAM);
+    ngx_http_kvroute_prom_histogram(prom, KVR_STATS_TTFT_WHOLE,
+                                    "kvroute_ttft_seconds",
+                                    NGX_HTTP_KVROUTE_PROM_WHOLE);
+
+    ngx_http_kvroute_prom_head(prom, "kvroute_decision_seconds", "histogram",
+                               "Time that a decision took, with reading of "
+                               "the body.");
     ngx_http_kvroute_prom_histogram(prom, KVR_STATS_DECISION,
-                                    "kvroute_decision_seconds",
-                                    "Time that a decision took, with reading "
-                                    "of the body.");
+                                    "kvroute_decision_seconds", "");
+
+    ngx_http_kvroute_prom_head(prom, "kvroute_matched_ratio", "histogram",
+                               "Share of the prompt that the chosen peer "
+                               "held.");
     ngx_http_kvroute_prom_histogram(prom, KVR_STATS_MATCHED,
-                                    "kvroute_matched_ratio",
-                                    "Share of the prompt that the chosen peer "
-                                    "held.");
+                                    "kvroute_matched_ratio", "");
 }
 
 
 void
 ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
-    kvr_stats_e kind, const char *name, const char *help)
+    kvr_stats_e kind, const char *name, const char *label)
 {
     char              le[32];
     double            scale;
@@ -404,8 +423,6 @@ ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
 
     bound = kvr_stats_bounds(kind, &bounds);
     scale = kvr_stats_scale(kind);
-
-    ngx_http_kvroute_prom_head(prom, name, "histogram", help);
 
     for (i = 0; i < prom->upstreams; i++) {
 
@@ -426,17 +443,17 @@ ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
                                 (double) bound[n] / scale);
             }
 
-            ngx_http_kvroute_prom_add(prom, "%s_bucket{upstream=\"%V\","
+            ngx_http_kvroute_prom_add(prom, "%s_bucket{upstream=\"%V\"%s,"
                                       "le=\"%s\"} %uL\n", name,
-                                      &prom->names[i],
+                                      &prom->names[i], label,
                                       n < bounds ? le : "+Inf", count);
         }
 
-        ngx_http_kvroute_prom_add(prom, "%s_sum{upstream=\"%V\"} %.9f\n"
-                                  "%s_count{upstream=\"%V\"} %uL\n", name,
-                                  &prom->names[i],
+        ngx_http_kvroute_prom_add(prom, "%s_sum{upstream=\"%V\"%s} %.9f\n"
+                                  "%s_count{upstream=\"%V\"%s} %uL\n", name,
+                                  &prom->names[i], label,
                                   (double) kvr_get(&h->sum) / scale, name,
-                                  &prom->names[i], count);
+                                  &prom->names[i], label, count);
     }
 }
 
@@ -573,9 +590,11 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
 
     for (t = ngx_http_kvroute_prom_summaries; t->name; t++) {
 
-        ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
-                                  "# TYPE kvroute_peer_%s summary\n",
-                                  t->name, t->help, t->name);
+        if (t->help) {
+            ngx_http_kvroute_prom_add(prom, "# HELP kvroute_peer_%s %s\n"
+                                      "# TYPE kvroute_peer_%s summary\n",
+                                      t->name, t->help, t->name);
+        }
 
         for (i = 0, l = all; i < prom->upstreams; i++) {
             fleet = &prom->fleet[i];
@@ -583,12 +602,13 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
             for (k = 0; k < fleet->number; k++, l++) {
                 peer = &fleet->peer[k];
 
-                ngx_http_kvroute_prom_add(prom, "kvroute_peer_%s_sum{%V} %.3f\n"
-                                          "kvroute_peer_%s_count{%V} %uL\n",
-                                          t->name, l,
+                ngx_http_kvroute_prom_add(prom,
+                                          "kvroute_peer_%s_sum{%V%s} %.3f\n"
+                                          "kvroute_peer_%s_count{%V%s} %uL\n",
+                                          t->name, l, t->label,
                                           (double) ngx_http_kvroute_prom_word(
                                               peer, t->sum) / 1e3,
-                                          t->name, l,
+                                          t->name, l, t->label,
                                           ngx_http_kvroute_prom_word(
                                               peer, t->count));
             }

@@ -377,10 +377,11 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
         }
     }
 
+    ngx_http_kvroute_prom_head(prom, "kvroute_queue_seconds", "histogram",
+                               "Time that requests waited before they were "
+                               "let in.");
     ngx_http_kvroute_prom_histogram(prom, KVR_STATS_QUEUE,
-                                    "kvroute_queue_seconds",
-                                    "Time that requests waited before they "
-                                    "were let in.");
+                                    "kvroute_queue_seconds", "");
 }
 
 

@@ -265,6 +265,12 @@ SKIP: {
     is(join(' ', grep { !$known{$_} } sort keys %asked), '',
        'all metrics asked for exist');
 
+    # the time of a whole answer is no time to first token
+
+    is(join(' ', grep { !/\bstream="true"/ }
+                 $text =~ /\bkvroute_(?:peer_)?ttft_seconds\w*(\{[^}]*\}|)/g),
+       '', 'times to first token are those of streams');
+
     my %ids = map { $_->{id} => 1 } @{$dashboard->{panels}};
     is(scalar keys %ids, scalar @{$dashboard->{panels}}, 'panels have ids');
 }

@@ -261,7 +261,7 @@ for (keys %value) {
 }
 
 is(join(' ', sort keys %labels), join(' ', sort qw(class health le nginx_version
-   peer policy reason state upstream version zone)), 'labels');
+   peer policy reason state stream upstream version zone)), 'labels');
 is(scalar keys %{$labels{peer}}, 3, 'no more peers than there are');
 is(join(' ', sort keys %{$labels{zone}}), 'odd\"z z', 'zones, escaped');
 ok($labels{upstream}{'odd\"\\\\name'}, 'and upstreams');
@@ -279,8 +279,7 @@ ok($labels{upstream}{'odd\"\\\\name'}, 'and upstreams');
                 prompt_bytes_total => 'prompt_bytes',
                 matched_bytes_total => 'matched_bytes',
                 best_bytes_total => 'best_bytes', active_requests => 'active',
-                pending_bytes => 'pending', capacity_bytes => 'capacity_bytes',
-                ttft_seconds_count => 'ttft_count');
+                pending_bytes => 'pending', capacity_bytes => 'capacity_bytes');
 
     for my $u (map { "u_$_" } @policies) {
         my @odd;

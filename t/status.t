@@ -288,16 +288,17 @@ my $u = $s->{upstreams}{u};
         is($m{"kvroute_peer_responses_total{$l,class=\"2xx\"}"},
            $p->{responses}{'2xx'}, 'responses');
         is($m{"kvroute_peer_state{$l,state=\"$p->{state}\"}"}, 1, 'state');
-        is($m{"kvroute_peer_ttft_seconds_count{$l}"}, $p->{ttft_count},
-           'TTFT');
+        is($m{"kvroute_peer_ttft_seconds_count{$l,stream=\"false\"}"},
+           $p->{ttft_count}, 'TTFT');
         is($m{"kvroute_decisions_total{$l,reason=\"$_\"}"},
            $p->{decisions}{$_}, "reason $_") for sort keys %{$p->{decisions}};
     }
 
     my $h = $s->{upstreams}{u}{ttft};
-    is($m{"kvroute_ttft_seconds_bucket{upstream=\"u\",le=\"$_\"}"},
+    my $of = 'upstream="u",stream="false"';
+    is($m{"kvroute_ttft_seconds_bucket{$of,le=\"$_\"}"},
        $h->{buckets}{$_}, "bucket $_") for sort keys %{$h->{buckets}};
-    is($m{'kvroute_ttft_seconds_count{upstream="u"}'}, $h->{count}, 'count');
+    is($m{"kvroute_ttft_seconds_count{$of}"}, $h->{count}, 'count');
 
     # a peer without counters has no more than nginx knows
 

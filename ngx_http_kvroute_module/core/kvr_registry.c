@@ -211,14 +211,17 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_set(&seat->best, 0);
         kvr_set(&seat->selected, 0);
         kvr_set(&seat->unavail, 0);
-        kvr_set(&seat->firsts, 0);
-        kvr_set(&seat->ttft, 0);
         kvr_set(&seat->headers, 0);
         kvr_set(&seat->header_ms, 0);
         kvr_set(&seat->ends, 0);
         kvr_set(&seat->end_ms, 0);
         kvr_set(&seat->sent, 0);
         kvr_set(&seat->received, 0);
+
+        for (n = 0; n < 2; n++) {
+            kvr_set(&seat->firsts[n], 0);
+            kvr_set(&seat->ttft[n], 0);
+        }
 
         for (n = 0; n < 5; n++) {
             kvr_set(&seat->responses[n], 0);

@@ -80,8 +80,8 @@ typedef struct {
     _Atomic uint64_t   reason[KVR_REASONS];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
     _Atomic uint64_t   unavail;      /* times it was given up for a while */
-    _Atomic uint64_t   firsts;       /* answers that began */
-    _Atomic uint64_t   ttft;         /* ms, of those together */
+    _Atomic uint64_t   firsts[2];    /* answers that began: wholes, streams */
+    _Atomic uint64_t   ttft[2];      /* ms, of those together */
     _Atomic uint64_t   headers;      /* answers whose header has come */
     _Atomic uint64_t   header_ms;    /* from the pick, of those together */
     _Atomic uint64_t   ends;         /* answers that came to their end */

@@ -14,13 +14,17 @@ typedef struct {
 } kvr_stats_kind_t;
 
 
+/* from a short prompt on a fast engine to a queue of long ones */
+#define KVR_STATS_ANSWER                                                      \
+    { { 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,        \
+        5000000, 10000000, 30000000, 60000000, 300000000 },                   \
+      13, 1e6 }
+
+
 static const kvr_stats_kind_t  kvr_stats_kind[] = {
 
-    /* from a short prompt on a fast engine to a queue of long ones */
-
-    { { 10000, 25000, 50000, 100000, 250000, 500000, 1000000, 2500000,
-        5000000, 10000000, 30000000, 60000000, 300000000 },
-      13, 1e6 },
+    KVR_STATS_ANSWER,
+    KVR_STATS_ANSWER,
 
     { { 1000, 2500, 5000, 10000, 25000, 50000, 100000, 250000, 500000,
         1000000, 2500000, 10000000, 100000000 },
@@ -37,6 +41,9 @@ static const kvr_stats_kind_t  kvr_stats_kind[] = {
         300000 },
       14, 1e3 }
 };
+
+_Static_assert(sizeof(kvr_stats_kind) / sizeof(kvr_stats_kind[0])
+               == KVR_STATS_HISTOGRAMS, "kvr_stats_kind");
 
 
 const uint64_t *
@@ -73,6 +80,27 @@ kvr_stats_observe(kvr_stats_t *stats, kvr_stats_e kind, uint64_t value)
 
     kvr_add(&h->bucket[i], 1);
     kvr_add(&h->sum, value);
+}
+
+
+void
+kvr_stats_sum(const kvr_stats_t *stats, kvr_stats_e first, kvr_stats_e last,
+    kvr_histogram_t *sum)
+{
+    uint32_t                i, kind;
+    const kvr_histogram_t  *h;
+
+    memset((void *) sum, 0, sizeof(kvr_histogram_t));
+
+    for (kind = first; kind <= (uint32_t) last; kind++) {
+        h = &stats->histogram[kind];
+
+        for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
+            kvr_add(&sum->bucket[i], kvr_get(&h->bucket[i]));
+        }
+
+        kvr_add(&sum->sum, kvr_get(&h->sum));
+    }
 }
 
 
@@ -117,6 +145,7 @@ kvr_receipts_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
     kvr_set(&e->matched, receipt->matched);
     kvr_set(&e->best, receipt->best);
     kvr_set(&e->ttft, 0);
+    kvr_set(&e->stream, 0);
     kvr_set(&e->upstream, receipt->upstream);
     kvr_set(&e->peer, receipt->peer);
     kvr_set(&e->policy, receipt->policy);
@@ -129,7 +158,8 @@ kvr_receipts_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
 
 
 void
-kvr_receipts_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms)
+kvr_receipts_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
+    int stream)
 {
     kvr_receipt_entry_t  *e;
 
@@ -138,6 +168,7 @@ kvr_receipts_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms)
     /* one written over just now gets a time that is not its own: so be it */
 
     if (number && kvr_get(&e->number) == number) {
+        kvr_set(&e->stream, stream != 0);
         kvr_set(&e->ttft, ms + 1);
     }
 }
@@ -167,6 +198,7 @@ kvr_receipts_get(kvr_receipts_t *ring, uint64_t number, kvr_receipt_t *receipt)
     receipt->peer = kvr_get(&e->peer);
     receipt->policy = kvr_get(&e->policy);
     receipt->reason = kvr_get(&e->reason);
+    receipt->stream = kvr_get(&e->stream);
 
     atomic_thread_fence(memory_order_acquire);
 

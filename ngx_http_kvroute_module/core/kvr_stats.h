@@ -29,7 +29,8 @@
 
 
 typedef enum {
-    KVR_STATS_TTFT = 0,             /* us, to the first event of a response */
+    KVR_STATS_TTFT = 0,             /* us, to the first event of a stream */
+    KVR_STATS_TTFT_WHOLE,           /* us, to an answer that is none */
     KVR_STATS_DECISION,             /* ns, reading, look-up and pick */
     KVR_STATS_MATCHED,              /* ppm of the prompt held by the pick */
     KVR_STATS_QUEUE,                /* ms, of those let in after waiting */
@@ -67,6 +68,7 @@ typedef struct {
     _Atomic uint8_t    peer;
     _Atomic uint8_t    policy;
     _Atomic uint8_t    reason;
+    _Atomic uint8_t    stream;      /* of ttft */
 } kvr_receipt_entry_t;
 
 _Static_assert(sizeof(kvr_receipt_entry_t) == KVR_CACHE_LINE, "receipt");
@@ -84,6 +86,7 @@ typedef struct {
     uint8_t            peer;
     uint8_t            policy;
     uint8_t            reason;
+    uint8_t            stream;
 } kvr_receipt_t;
 
 
@@ -102,14 +105,25 @@ double kvr_stats_scale(kvr_stats_e kind);
 /* counts a value, in the kind's unit; bounds are inclusive */
 void kvr_stats_observe(kvr_stats_t *stats, kvr_stats_e kind, uint64_t value);
 
+/*
+ * Adds up the histograms of two kinds, and of those between, to *sum.  Their
+ * bounds must be the same.
+ */
+void kvr_stats_sum(const kvr_stats_t *stats, kvr_stats_e first,
+    kvr_stats_e last, kvr_histogram_t *sum);
+
 /* for an upstream that gets another's place */
 void kvr_stats_reset(kvr_stats_t *stats);
 
-/* writes a receipt, all but its number and ttft; returns the number */
+/* writes a receipt, all but its number, ttft, stream; returns the number */
 uint64_t kvr_receipts_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt);
 
-/* fills in what was not known at the decision, if it is still there */
-void kvr_receipts_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms);
+/*
+ * Fills in what was not known at the decision, if it is still there: the time
+ * to the first event, and whether that was one of a stream.
+ */
+void kvr_receipts_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
+    int stream);
 
 /*
  * Reads the receipt of a number.  KVR_DECLINED if it is gone or is just being

@@ -43,7 +43,7 @@ START_TEST(test_stats_observe)
     uint32_t          i, k, n;
     uint64_t          sum;
     const uint64_t   *bound;
-    kvr_histogram_t  *h;
+    kvr_histogram_t  *h, both;
 
     kvr_stats_reset(&stats);
 
@@ -75,6 +75,17 @@ START_TEST(test_stats_observe)
             util_check(stats.histogram[k].bucket[i] == 0, "kind %u", k);
         }
     }
+
+    /* of several kinds together */
+
+    kvr_stats_observe(&stats, KVR_STATS_TTFT_WHOLE, bound[0]);
+    kvr_stats_observe(&stats, KVR_STATS_DECISION, 1);
+    kvr_stats_sum(&stats, KVR_STATS_TTFT, KVR_STATS_TTFT_WHOLE, &both);
+    util_check(both.bucket[0] == 2 && both.bucket[1] == 2
+               && both.bucket[n] == 2, "their buckets");
+    util_check(both.sum == h->sum + bound[0], "their sums");
+    kvr_stats_sum(&stats, KVR_STATS_TTFT, KVR_STATS_TTFT, &both);
+    util_check(both.bucket[0] == 1 && both.sum == h->sum, "one of them");
 
     kvr_stats_reset(&stats);
     util_check(h->sum == 0 && h->bucket[n] == 0, "reset");
@@ -130,7 +141,7 @@ START_TEST(test_stats_receipts)
         util_check(receipt_whole(&out) && out.time == n, "%lu", n);
         util_check(out.ttft == 0, "not yet");
 
-        kvr_receipts_ttft(&ring, n, 0);
+        kvr_receipts_ttft(&ring, n, 0, 0);
         util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK
                    && out.ttft == 1, "0 ms is a time");
     }
@@ -138,11 +149,17 @@ START_TEST(test_stats_receipts)
     n = 2 * KVR_STATS_RECEIPTS;
 
     util_check(kvr_receipts_get(&ring, n, &out) == KVR_DECLINED, "gone");
-    kvr_receipts_ttft(&ring, n, 77);
+    kvr_receipts_ttft(&ring, n, 77, 1);
     util_check(kvr_receipts_get(&ring, n + KVR_STATS_RECEIPTS, &out) == KVR_OK
-               && out.ttft == 1, "its successor's stays");
+               && out.ttft == 1 && out.stream == 0, "its successor's stays");
 
-    kvr_receipts_ttft(&ring, 0, 77);
+    n += KVR_STATS_RECEIPTS;
+
+    kvr_receipts_ttft(&ring, n, 77, 1);
+    util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK
+               && out.ttft == 78 && out.stream == 1, "of a stream");
+
+    kvr_receipts_ttft(&ring, 0, 77, 1);
 }
 END_TEST
 
@@ -158,7 +175,7 @@ receipts_write(void *data)
     for (i = 0; i < 20000; i++) {
         receipt_make(&rc, i);
         n = kvr_receipts_put(&ring, &rc);
-        kvr_receipts_ttft(&ring, n, 1);
+        kvr_receipts_ttft(&ring, n, 1, 0);
     }
 
     return NULL;
