@@ -457,7 +457,7 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
 
     /* the last token is always computed, to get logits */
 
-    limit = r->cf.no_cache ? 0 : (req->resume - 1) / bs;
+    limit = r->cf.no_cache || req->skip ? 0 : (req->resume - 1) / bs;
 
     if (limit > req->nhashes) {
         limit = req->nhashes;
@@ -514,7 +514,7 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     if (req->preemptions == 0) {
         req->cached_tokens = req->depth;
         req->admit_time = t;
-        r->st.queries += req->prompt_tokens;
+        r->st.queries += req->skip ? 0 : req->prompt_tokens;
         r->st.hits += req->depth;
         kve_replica_event(r, KVE_ADMITTED, req, t);
 

@@ -145,6 +145,23 @@ kve_server_begin(kve_server_t *s)
 }
 
 
+/* jobs that no connection takes along */
+
+static void
+kve_jobs_background(kve_server_t *s)
+{
+    kve_job_t  *job, *next;
+
+    for (job = s->jobs; job; job = next) {
+        next = job->next;
+
+        if (job->background) {
+            kve_job_end(job, 499, "killed");
+        }
+    }
+}
+
+
 /* as if the process had died and another one had taken its place */
 
 void
@@ -153,6 +170,7 @@ kve_server_restart(kve_server_t *s, const kve_conn_t *except)
     const kve_event_t  *ev;
 
     kve_conns_kill(s, except);
+    kve_jobs_background(s);
 
     (void) kve_replica_restart(s->model, kve_virtual(s->engine), &ev);
 
@@ -223,6 +241,7 @@ kve_server_free(kve_server_t *s)
 {
     if (s->http) {
         kve_conns_kill(s, NULL);
+        kve_jobs_background(s);
         evhttp_free(s->http);
     }
 

@@ -19,6 +19,7 @@
  * engine_metrics.c   /metrics, engine_dialects.c its contents by engine,
  * engine_prom.c      its format
  * engine_info.c      models, tokenize, slots, loads, ...
+ * engine_store.c     responses that are kept
  *
  * One thread; everything belongs to it.
  */
@@ -135,6 +136,7 @@ typedef struct {
     int                 image_tokens;
     int64_t             max_model_len;
     int                 max_waiting;
+    int                 max_queued;
     double              loading;            /* s of 503 after the start */
     int                 metrics_engines;    /* series per gauge */
     int                 request_log;        /* entries */
@@ -174,6 +176,7 @@ typedef struct {
     uint64_t            completed;
     uint64_t            aborted;            /* the client went first */
     uint64_t            failed;             /* replied with an error */
+    uint64_t            rejected;           /* of these: too many wait */
     uint64_t            faults;
     uint64_t            connections;
     uint64_t            tokens_sent;
@@ -202,6 +205,15 @@ typedef struct {
     int                 status;
     const char         *end;                /* done, aborted, fault, ... */
 } kve_log_entry_t;
+
+
+/* of the Responses API */
+
+typedef struct {
+    char               *id;                 /* NULL: free */
+    char               *object;             /* JSON */
+    cJSON              *messages;           /* to go on from, or NULL */
+} kve_stored_t;
 
 
 typedef struct {
@@ -246,8 +258,7 @@ struct kve_server_s {
     kve_buf_t           frozen;             /* metrics */
     uint64_t            steps_read;         /* by TensorRT-LLM's /metrics */
 
-    char               *stored_id[KVE_STORED];
-    cJSON              *stored[KVE_STORED];  /* Responses API */
+    kve_stored_t        stored[KVE_STORED];
     uint32_t            nstored;
 
     kve_log_entry_t    *log;
@@ -292,6 +303,8 @@ typedef struct {
     unsigned            return_progress:1;
     unsigned            timings_per_token:1;
     unsigned            tools_allowed:1;
+    unsigned            skip_cache:1;       /* all is computed anew */
+    unsigned            background:1;
     unsigned            single:1;           /* reply is not an array */
 
     int                 status;             /* of an error */
@@ -404,6 +417,7 @@ struct kve_job_s {
     unsigned            begun:1;            /* a token is out */
     unsigned            submitted:1;
     unsigned            is_stream:1;        /* counted in open_streams */
+    unsigned            background:1;       /* replied to already */
 };
 
 
@@ -580,11 +594,16 @@ void kve_metrics_free(kve_server_t *s);
 int kve_info_handle(kve_server_t *s, kve_conn_t *c,
     struct evhttp_request *req, const char *path);
 
-/* the Responses API keeps what was said */
+/* engine_store.c */
 
-void kve_store_add(kve_server_t *s, const char *id, cJSON *messages);
-const cJSON *kve_store_find(kve_server_t *s, const char *id);
+/* takes the messages; an id that is there already is given new contents */
+void kve_store_add(kve_server_t *s, const char *id, cJSON *messages,
+    const char *object);
+kve_stored_t *kve_store_find(kve_server_t *s, const char *id);
+void kve_store_drop(kve_stored_t *r);
 void kve_store_free(kve_server_t *s);
+int kve_store_handle(kve_server_t *s, kve_conn_t *c,
+    struct evhttp_request *req, const char *path);
 
 
 #endif

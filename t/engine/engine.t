@@ -513,6 +513,44 @@ ok($cached > $total - 17 && $cached <= $total, 'continued');
 is(post($e, '/v1/responses', { %$said, previous_response_id => $id }, {}, 1)
    ->{status}, 404, 'another replica does not know it');
 
+# asked for by its id, at the replica that has it
+
+is(get($e, "/v1/responses/$id")->{json}{output}[0]{type},
+   'message', 'a response that was kept');
+is(get($e, "/v1/responses/$id", 1)->{status}, 404,
+   'not elsewhere');
+is(scalar @{get($e, "/v1/responses/$id/input_items")->{json}{data}},
+   2, 'what was said');
+is(post($e, "/v1/responses/$id/cancel", {})->{status}, 400, 'it is over');
+ok(request($e, 0, 'DELETE', "/v1/responses/$id")->{json}{deleted}, 'deleted');
+is(get($e, "/v1/responses/$id")->{status}, 404, 'gone');
+
+$r = post($e, '/v1/responses', { %$said, background => \1 });
+is($r->{json}{status}, 'queued', 'in the background');
+$id = $r->{json}{id};
+await('and done', sub { get($e, "/v1/responses/$id")->{json}{status}
+                        eq 'completed' });
+
+# computed anew: nothing of the prompt is looked up, but it is kept
+
+{
+    my $ask = { prompt => 'likely? ' x 60, max_tokens => 1 };
+    my $hit = sub { my $d = post($e, '/v1/completions', { %$ask, @_ })
+                            ->{json}{usage}{prompt_tokens_details};
+                    return $d ? $d->{cached_tokens} : 0; };
+
+    is($hit->(prompt_logprobs => 0), 0, 'prompt_logprobs: not cached');
+    cmp_ok($hit->(), '>', 90, 'but found later');
+    is($hit->(prompt_logprobs => 1), 0, 'prompt_logprobs: not looked up');
+    is($hit->(echo => \1, logprobs => 1), 0, 'nor by echo with logprobs');
+    cmp_ok($hit->(echo => \1), '>', 90, 'echo alone is nothing special');
+    is(post($e, '/v1/completions', { %$ask, truncate_prompt_tokens => 20 })
+       ->{json}{usage}{prompt_tokens}, 20, 'cut to its last tokens');
+}
+
+is(post($e, '/v1/chat/completions/render', chat('a' x 40))->{status}, 200,
+   'rendered');
+
 $r = post($e, '/v1/responses', { %$said, stream => \1 });
 @ev = events($r->{body});
 is(join(' ', map { $_->[0] } grep { $_->[0] !~ /delta/ } @ev),

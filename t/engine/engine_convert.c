@@ -384,7 +384,8 @@ kve_convert_responses(kve_server_t *s, kve_parsed_t *p)
 {
     cJSON        *m, *tool, *function;
     const char   *previous, *instructions;
-    const cJSON  *input, *item, *stored, *t, *field;
+    const cJSON  *input, *item, *t, *field;
+    kve_stored_t *stored;
 
     p->messages = cJSON_CreateArray();
 
@@ -398,13 +399,13 @@ kve_convert_responses(kve_server_t *s, kve_parsed_t *p)
     if (previous) {
         stored = kve_store_find(s, previous);
 
-        if (stored == NULL) {
+        if (stored == NULL || stored->messages == NULL) {
             kve_parse_fail(p, 404, "invalid_request_error",
                            "Response with id '%.64s' not found.", previous);
             return;
         }
 
-        cJSON_ArrayForEach(item, stored) {
+        cJSON_ArrayForEach(item, stored->messages) {
             cJSON_AddItemToArray(p->messages, cJSON_Duplicate(item, 1));
         }
     }

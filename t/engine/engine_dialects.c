@@ -292,6 +292,14 @@ kve_metrics_vllm(kve_scrape_t *m)
                         "Number of generation tokens processed.",
                         m->st.generation_tokens);
 
+    if (!old) {
+        kve_metrics_head(m, "vllm:admission_rejections_total", "counter",
+                         "Count of requests that were not admitted.");
+        kve_metrics_series(m, "vllm:admission_rejections_total", "", 0,
+                           "reason=\"num_queued_reqs\"",
+                           s->counters.rejected);
+    }
+
     kve_metrics_head(m, "vllm:request_success_total", "counter",
                      "Count of successfully processed requests.");
 

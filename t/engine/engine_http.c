@@ -548,7 +548,9 @@ kve_http_handle(struct evhttp_request *req, void *data)
         return;
     }
 
-    if (kve_info_handle(s, c, req, path)) {
+    if (kve_info_handle(s, c, req, path)
+        || kve_store_handle(s, c, req, path))
+    {
         return;
     }
 
@@ -580,7 +582,8 @@ kve_http_setup(kve_server_t *s)
     evhttp_set_max_headers_size(s->http, 256 * 1024);
     evhttp_set_max_body_size(s->http, KVE_BODY_MAX);
     evhttp_set_allowed_methods(s->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST
-                                        | EVHTTP_REQ_HEAD);
+                                        | EVHTTP_REQ_HEAD
+                                        | EVHTTP_REQ_DELETE);
     evhttp_set_bevcb(s->http, kve_conn_accept, s);
     evhttp_set_gencb(s->http, kve_http_handle, s);
 }

@@ -254,6 +254,34 @@ kve_info_count_tokens(kve_server_t *s, kve_conn_t *c,
 }
 
 
+/* what a chat would be, and nothing of it computed */
+
+static void
+kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
+{
+    kve_api_e      api;
+    kve_buf_t      b;
+    const char    *path;
+    kve_parsed_t   p;
+
+    path = evhttp_uri_get_path(evhttp_request_get_evhttp_uri(req));
+
+    api = strstr(path, "/messages") ? KVE_MESSAGES
+          : strstr(path, "/chat") ? KVE_CHAT : KVE_COMPLETIONS;
+
+    if (kve_info_body(s, c, req, api, &p) != 0) {
+        return;
+    }
+
+    memset(&b, 0, sizeof(kve_buf_t));
+    kve_buf_str(&b, "{\"token_ids\":");
+    kve_info_tokens(&b, s, &p.prompts[0], 0);
+    kve_buf_str(&b, ",\"token_offsets\":null}");
+    kve_parse_free(&p);
+    kve_http_json(req, c, 200, &b);
+}
+
+
 static void
 kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
@@ -453,6 +481,9 @@ static const kve_info_t  kve_info[] = {
     { "/load", kve_info_load },
     { "/tokenize", kve_info_tokenize },
     { "/v1/messages/count_tokens", kve_info_count_tokens },
+    { "/v1/chat/completions/render", kve_info_render },
+    { "/v1/completions/render", kve_info_render },
+    { "/v1/messages/render", kve_info_render },
     { "/v1/loads", kve_info_loads },
     { "/server_info", kve_info_server },
     { "/get_server_info", kve_info_server },
@@ -478,48 +509,4 @@ kve_info_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     }
 
     return 0;
-}
-
-
-void
-kve_store_add(kve_server_t *s, const char *id, cJSON *messages)
-{
-    uint32_t  i;
-
-    i = s->nstored++ % KVE_STORED;
-
-    free(s->stored_id[i]);
-    cJSON_Delete(s->stored[i]);
-
-    s->stored_id[i] = strdup(id);
-    s->stored[i] = messages;
-}
-
-
-const cJSON *
-kve_store_find(kve_server_t *s, const char *id)
-{
-    int  i;
-
-    for (i = 0; i < KVE_STORED; i++) {
-        if (s->stored_id[i] && strcmp(s->stored_id[i], id) == 0) {
-            return s->stored[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-void
-kve_store_free(kve_server_t *s)
-{
-    int  i;
-
-    for (i = 0; i < KVE_STORED; i++) {
-        free(s->stored_id[i]);
-        cJSON_Delete(s->stored[i]);
-        s->stored_id[i] = NULL;
-        s->stored[i] = NULL;
-    }
 }

@@ -72,9 +72,38 @@ void
 kve_job_error(kve_job_t *job, int status, const char *type,
     const char *message)
 {
-    kve_http_error(job->http, job->conn, status, job->parsed.api, type,
-                   message);
+    if (!job->background) {
+        kve_http_error(job->http, job->conn, status, job->parsed.api, type,
+                       message);
+    }
+
     kve_job_end(job, status, "error");
+}
+
+
+/* it goes on without its client, who may ask for it later */
+
+static void
+kve_job_background(kve_job_t *job)
+{
+    kve_buf_t               b;
+    kve_conn_t             *c;
+    struct evhttp_request  *req;
+
+    memset(&b, 0, sizeof(kve_buf_t));
+    kve_reply_responses_object(&b, job, "queued");
+    kve_store_add(job->server, job->id, NULL, b.data);
+
+    c = job->conn;
+    req = job->http;
+
+    c->job = NULL;
+    job->conn = NULL;
+    job->http = NULL;
+    job->background = 1;
+    job->fault = KVE_FAULT_NONE;
+
+    kve_http_json(req, c, 200, &b);
 }
 
 
@@ -242,8 +271,21 @@ kve_job_check(kve_job_t *job)
         }
     }
 
+    kve_replica_stats(job->server->model, &st);
+
+    /* vLLM names no time */
+
+    if (opt->max_queued >= 0 && st.waiting >= (uint32_t) opt->max_queued
+        && st.running >= kve_replica_config(job->server->model)->max_seqs)
+    {
+        job->server->counters.rejected++;
+        kve_job_error(job, 503, "Service Unavailable",
+                      "The engine is currently busy and cannot accept new "
+                      "requests. Please try again later.");
+        return -1;
+    }
+
     if (opt->max_waiting >= 0) {
-        kve_replica_stats(job->server->model, &st);
 
         if (st.waiting >= (uint32_t) opt->max_waiting
             && st.running >= kve_replica_config(job->server->model)->max_seqs)
@@ -347,6 +389,10 @@ kve_job_start(kve_job_t *job)
 
     s->wake = now;
     kve_engine_wake(s->engine);
+
+    if (p->background) {
+        kve_job_background(job);
+    }
 }
 
 

@@ -71,6 +71,8 @@ static const kve_opt_t  kve_opts[] = {
             "prompt and reply (131072)"),
     KVE_OPT("max-waiting-queue-length", KVE_OPT_INT, max_waiting,
             "429 beyond (no limit)"),
+    KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
+            "vLLM: 503 beyond, with no Retry-After (no limit)"),
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
     KVE_OPT("chunk-reuse", KVE_OPT_FLAG, chunk_reuse,
             "blocks hit wherever they stand in a prompt"),
@@ -280,6 +282,7 @@ kve_options_defaults(kve_options_t *opt)
     opt->image_tokens = 256;
     opt->max_model_len = 131072;
     opt->max_waiting = -1;
+    opt->max_queued = -1;
     opt->metrics_engines = 1;
     opt->seed = 1;
     opt->ttft = -1;

@@ -234,8 +234,67 @@ kve_parse_root(kve_server_t *s, kve_parsed_t *p)
 }
 
 
-void
-kve_parse(kve_server_t *s, kve_api_e api, const char *data, size_t len,
+/* vLLM computes a prompt anew to tell how likely each of its tokens was */
+
+static void
+kve_parse_skip(kve_server_t *s, kve_parsed_t *p)
+{
+    const cJSON  *asked;
+
+    if (s->engine->opt.dialect == KVE_LLAMACPP) {
+        p->skip_cache = !kve_json_true(p->body, "cache_prompt", 1);
+        return;
+    }
+
+    asked = kve_json_get(p->body, "prompt_logprobs");
+
+    if (asked == NULL || cJSON_IsNull(asked)) {
+        asked = kve_json_true(p->body, "echo", 0)
+                ? kve_json_get(p->body, p->api == KVE_CHAT ? "top_logprobs"
+                                                           : "logprobs")
+                : NULL;
+    }
+
+    p->skip_cache = cJSON_IsNumber(asked)
+                    || (p->api == KVE_CHAT
+                        && kve_json_true(p->body, "echo", 0));
+}
+
+
+/* the last so many tokens are all that is left of a prompt */
+
+static void
+kve_parse_cut(kve_server_t *s, kve_parsed_t *p)
+{
+    int      i;
+    size_t   max;
+    int64_t  n;
+
+    n = kve_json_int(p->body, "truncate_prompt_tokens", -1);
+
+    if (p->api == KVE_GENERATE_TGI) {
+        n = kve_json_int(kve_json_get(p->body, "parameters"), "truncate", n);
+    }
+
+    if (n <= 0) {
+        return;
+    }
+
+    max = (size_t) n * s->engine->opt.bytes_per_token;
+
+    for (i = 0; i < p->nprompts; i++) {
+
+        if (p->prompts[i].len > max) {
+            memmove(p->prompts[i].data,
+                    p->prompts[i].data + p->prompts[i].len - max, max);
+            p->prompts[i].len = max;
+        }
+    }
+}
+
+
+static void
+kve_parse_body(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     kve_parsed_t *p)
 {
     const cJSON    *kwargs, *options;
@@ -270,6 +329,9 @@ kve_parse(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     p->continuous_usage = kve_json_true(options, "continuous_usage_stats", 0);
     p->return_progress = kve_json_true(p->body, "return_progress", 0);
     p->timings_per_token = kve_json_true(p->body, "timings_per_token", 0);
+    p->background = api == KVE_RESPONSES && !p->stream
+                    && kve_json_true(p->body, "background", 0);
+    kve_parse_skip(s, p);
     p->n = kve_json_int(p->body, "n", 1);
 
     if (p->n < 1 || p->n > 16) {
@@ -339,6 +401,18 @@ kve_parse(kve_server_t *s, kve_api_e api, const char *data, size_t len,
     p->nprompts = 1;
     p->single = 1;
     kve_render_messages(&p->prompts[0], p->messages, p->tools, &how);
+}
+
+
+void
+kve_parse(kve_server_t *s, kve_api_e api, const char *data, size_t len,
+    kve_parsed_t *p)
+{
+    kve_parse_body(s, api, data, len, p);
+
+    if (p->status == 0) {
+        kve_parse_cut(s, p);
+    }
 }
 
 

@@ -495,8 +495,10 @@ kve_reply_responses_object(kve_buf_t *b, kve_job_t *job, const char *status)
 
     kve_buf_printf(b, "],\"parallel_tool_calls\":true,\"temperature\":1.0,"
                    "\"tool_choice\":\"auto\",\"tools\":[],\"top_p\":1.0,"
-                   "\"background\":false,\"max_output_tokens\":%u,"
-                   "\"previous_response_id\":", sub->req.output_tokens);
+                   "\"background\":%s,\"max_output_tokens\":%u,"
+                   "\"previous_response_id\":",
+                   job->parsed.background ? "true" : "false",
+                   sub->req.output_tokens);
 
     if (previous) {
         kve_buf_quote(b, previous);

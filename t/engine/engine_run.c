@@ -52,12 +52,16 @@ kve_job_store(kve_job_t *job)
     kve_buf_t    b;
     kve_sub_t   *sub;
     const char  *role;
+    kve_buf_t    object;
 
     if (job->parsed.api != KVE_RESPONSES
         || !kve_json_true(job->parsed.body, "store", 1))
     {
         return;
     }
+
+    memset(&object, 0, sizeof(kve_buf_t));
+    kve_reply_responses_object(&object, job, "completed");
 
     messages = job->parsed.messages;
     job->parsed.messages = NULL;
@@ -103,7 +107,8 @@ kve_job_store(kve_job_t *job)
 
     kve_buf_free(&b);
     cJSON_AddItemToArray(messages, m);
-    kve_store_add(job->server, job->id, messages);
+    kve_store_add(job->server, job->id, messages, object.data);
+    kve_buf_free(&object);
 }
 
 
@@ -129,6 +134,12 @@ kve_job_finish(kve_job_t *job)
         } else {
             job->server->counters.tool_calls++;
         }
+    }
+
+    if (job->background) {
+        kve_job_store(job);
+        kve_job_end(job, 200, "done");
+        return;
     }
 
     if (job->parsed.stream) {

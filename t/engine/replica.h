@@ -86,6 +86,7 @@ struct kve_req_s {
     uint32_t            nhashes;
     uint32_t            prompt_tokens;
     uint32_t            output_tokens;
+    unsigned            skip:1;         /* finds nothing, is found */
     void               *data;
 
     /* what came of it */
