@@ -223,22 +223,26 @@ ngx_http_kvroute_check_data(ngx_http_kvroute_check_t *check, u_char *data,
         len -= n;
     }
 
-    if (check->framed) {
-        return ngx_http_kvroute_check_chunks(check, data, len);
-    }
-
-    if (check->length >= 0
+    if (!check->framed && check->length >= 0
         && (off_t) len > check->length - check->received)
     {
         len = (size_t) (check->length - check->received);
     }
 
-    if (len) {
-        check->received += len;
+    /* framing may be all that comes */
 
-        if (check->body(check, data, len) != NGX_OK) {
-            return NGX_ERROR;
-        }
+    check->received += len;
+
+    if (check->received > check->max) {
+        return NGX_ERROR;
+    }
+
+    if (check->framed) {
+        return ngx_http_kvroute_check_chunks(check, data, len);
+    }
+
+    if (len) {
+        check->body(check, data, len);
     }
 
     return check->received == check->length ? NGX_OK : NGX_AGAIN;
@@ -264,11 +268,7 @@ ngx_http_kvroute_check_chunks(ngx_http_kvroute_check_t *check, u_char *data,
                                       : rc == KVR_AGAIN ? NGX_AGAIN : NGX_ERROR;
         }
 
-        check->received += n;
-
-        if (check->body(check, (u_char *) piece, n) != NGX_OK) {
-            return NGX_ERROR;
-        }
+        check->body(check, (u_char *) piece, n);
     }
 }
 

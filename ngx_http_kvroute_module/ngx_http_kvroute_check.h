@@ -26,8 +26,8 @@
 
 typedef struct ngx_http_kvroute_check_s  ngx_http_kvroute_check_t;
 
-/* a piece of the body; NGX_ERROR: that is enough */
-typedef ngx_int_t (*ngx_http_kvroute_check_body_pt)(
+/* a piece of the body */
+typedef void (*ngx_http_kvroute_check_body_pt)(
     ngx_http_kvroute_check_t *check, u_char *data, size_t len);
 
 /* NGX_OK: there was a response */
@@ -42,6 +42,7 @@ struct ngx_http_kvroute_check_s {
     ngx_str_t                        name;
     ngx_log_t                       *log;
     ngx_msec_t                       timeout;
+    off_t                            max;          /* bytes of the body */
 
     ngx_http_kvroute_check_body_pt   body;
     ngx_http_kvroute_check_done_pt   done;
@@ -52,7 +53,7 @@ struct ngx_http_kvroute_check_s {
 
     ngx_msec_t                       end;
     off_t                            length;       /* of the body, or -1 */
-    off_t                            received;
+    off_t                            received;     /* of it, framing too */
     kvr_chunked_t                    chunked;
     size_t                           sent;
     size_t                           request_len;

@@ -33,7 +33,7 @@ static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot);
 static void ngx_http_kvroute_probe_ask(ngx_event_t *ev);
 static ngx_str_t *ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot);
-static ngx_int_t ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check,
+static void ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check,
     u_char *data, size_t len);
 static void ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check,
     ngx_int_t rc);
@@ -319,6 +319,8 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 
     check->log = &ngx_http_kvroute_probe_log;
     check->timeout = probe->timeout;
+    check->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
+                        : NGX_HTTP_KVROUTE_PROBE_MAX;
     check->body = ngx_http_kvroute_probe_body;
     check->done = ngx_http_kvroute_probe_done;
     check->data = slot;
@@ -440,7 +442,7 @@ ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot)
 }
 
 
-static ngx_int_t
+static void
 ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
     size_t len)
 {
@@ -455,13 +457,7 @@ ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
         n = ngx_min(len, NGX_HTTP_KVROUTE_PROBE_BODY - slot->body_len);
         ngx_memcpy(slot->body + slot->body_len, data, n);
         slot->body_len += n;
-
-        return check->received > NGX_HTTP_KVROUTE_HEALTH_MAX ? NGX_ERROR
-                                                             : NGX_OK;
-    }
-
-    if (check->received > NGX_HTTP_KVROUTE_PROBE_MAX) {
-        return NGX_ERROR;
+        return;
     }
 
     i = ngx_http_kvroute_probe_reader(slot);
@@ -469,8 +465,6 @@ ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
     if (check->status == 200 && i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
         kvr_metrics_read(&ngx_http_kvroute_readers[i], data, len);
     }
-
-    return NGX_OK;
 }
 
 

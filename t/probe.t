@@ -32,6 +32,37 @@ my ($loads) = $t->engines(1, '--hardware', 'none', '--engine', 'sglang',
 my ($slow) = $t->engines(1, '--model', 'm', '--enable-prompt-tokens-details',
                          '--output-tokens', 1000);
 
+# and some that frame without an end: digits of a size, what stands behind it,
+# the line between two chunks; each tells how much it could send
+
+my @endless = (
+    [ 'digits', '', '0' x 65536 ],
+    [ 'extensions', '', ('1;' . 'x' x 4000 . "\r\na\r\n") x 16 ],
+    [ 'line', "1\r\na", "\r" x 65536 ],
+    [ 'trailer', "1\r\na\r\n0\r\n", 'X: ' . 'y' x 65533 ]
+);
+
+for my $i (0 .. $#endless) {
+    my ($name, $first, $again) = @{$endless[$i]};
+
+    $t->serve("F$i", sub {
+        my ($c) = @_;
+        my $data = '';
+        my $sent = 0;
+
+        Kvroute::Servers::backend_read($c, \$data);
+        syswrite($c, "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     . $first);
+
+        while ($sent < 64e6) {
+            $sent += syswrite($c, $again) // last;
+        }
+
+        Kvroute::write_file("$t->{dir}/$name.new", $sent);
+        rename "$t->{dir}/$name.new", "$t->{dir}/$name";
+    });
+}
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
@@ -56,6 +87,15 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%E8%%;
         kvroute_probe interval=50ms timeout=1h engine=vllm path=/metrics;
+    }
+    upstream endless {
+        zone endless 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%F0%%;
+        server 127.0.0.1:%%F1%%;
+        server 127.0.0.1:%%F2%%;
+        server 127.0.0.1:%%F3%%;
+        kvroute_probe interval=50ms timeout=1h;
     }
     upstream one {
         zone one 64k;
@@ -115,6 +155,18 @@ ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
     unlike($t->get('/kvroute/metrics')->{body},
            qr/^kvroute_peer_engine_capacity_tokens\{.*:$port{llamacpp}"/m,
            'metrics: llama.cpp says no capacity');
+}
+
+# --- framing counts as what it is: bytes that come
+
+for my $i (0 .. $#endless) {
+    my $name = $endless[$i][0];
+    my $file = "$t->{dir}/$name";
+
+    ok(wait_for(sub { -e $file }), "endless $name: broken off");
+    cmp_ok(Kvroute::slurp($file), '<', 16e6, "endless $name: soon");
+    ok($t->peer('endless', $t->{vars}{"F$i"})->{engine}{failed} > 0,
+       "endless $name: no answer");
 }
 
 # --- requests of others, and not our own

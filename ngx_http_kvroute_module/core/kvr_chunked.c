@@ -45,12 +45,11 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
             n = kvr_chunked_digit(ch);
 
             if (n >= 0) {
-                if (c->left >> 56) {
+                if (c->seen++ == KVR_CHUNKED_DIGITS || c->left >> 56) {
                     return KVR_ERROR;
                 }
 
                 c->left = c->left * 16 + (uint64_t) n;
-                c->seen = 1;
                 break;
             }
 
@@ -62,6 +61,7 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
             }
 
             c->state = KVR_CHUNKED_REST;
+            c->seen = 0;
 
             /* fall through */
 

@@ -18,8 +18,11 @@
 #include "kvr_core.h"
 
 
+/* digits of a size at most, zeroes too: they could go on for ever */
+#define KVR_CHUNKED_DIGITS  16
+
 /* what stands behind a size at most, and in all trailers */
-#define KVR_CHUNKED_LINE  4096
+#define KVR_CHUNKED_LINE    4096
 
 
 typedef enum {
@@ -43,8 +46,9 @@ typedef struct {
  * Reads on from *p, which it moves, up to end at most.  Returns KVR_OK with
  * the next run of data in *data and *len bytes of it, KVR_AGAIN when all was
  * read and there was no more data in it, KVR_DECLINED after the end of the
- * body, and KVR_ERROR when this is not such a body, a chunk is of 2^60 bytes and
- * more, or a line is too long.
+ * body, and KVR_ERROR when this is not such a body, a chunk is of 2^60 bytes
+ * and more, a size has too many digits, or a line is too long.  There may be
+ * very much framing to little data: it is up to the caller to bound both.
  */
 int kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
     const uint8_t **data, size_t *len);

@@ -75,6 +75,10 @@ START_TEST(test_chunked_read)
         { "1z\r\n", "", KVR_ERROR },
         { "# HELP\n", "", KVR_ERROR },
         { "1000000000000000\r\n", "", KVR_ERROR },
+        { "0000000000000003\r\nabc", "abc", KVR_AGAIN },
+        { "00000000000000003\r\nabc", "", KVR_ERROR },
+        { "3\r\nabc\r\n0000000000000000\r\n\r\n", "abc", KVR_DECLINED },
+        { "3\r\nabc\r\n00000000000000000\r\n\r\n", "abc", KVR_ERROR },
     };
 
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
