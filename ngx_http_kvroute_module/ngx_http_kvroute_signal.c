@@ -23,6 +23,7 @@
 #define NGX_HTTP_KVROUTE_ORCA_INTERVAL    1000
 
 
+static ngx_table_elt_t *ngx_http_kvroute_retry_after(ngx_http_upstream_t *u);
 static void ngx_http_kvroute_learn(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_learned(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_reteach(ngx_http_kvroute_attempt_t *at,
@@ -109,14 +110,16 @@ ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds)
 
 /*
  * Whether a response with 429 or 503 asks to be left alone: it must then not
- * count as a failure.
+ * count as a failure.  It says so by Retry-After.  Engines that have too much to
+ * do name no time, but their errors are JSON, which those of a proxy in front of
+ * one that is gone are not.  One that was found ill is not believed.
  */
 ngx_uint_t
 ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
 {
     ngx_int_t             n;
-    ngx_uint_t            i, status;
-    ngx_list_part_t      *part;
+    ngx_uint_t            status;
+    kvr_peer_t           *peer;
     ngx_table_elt_t      *h;
     ngx_http_upstream_t  *u;
 
@@ -127,6 +130,41 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
         return 0;
     }
 
+    peer = &at->conf->zone->sh->registry->peer[at->id];
+
+    h = ngx_http_kvroute_retry_after(u);
+
+    if (h) {
+        n = ngx_atoi(h->value.data, h->value.len);
+        ngx_http_kvroute_pressed(peer, n == NGX_ERROR ? 1 : n);
+
+        return 1;
+    }
+
+    h = u->headers_in.content_type;
+
+    if (h == NULL || h->value.len < 16
+        || ngx_strncasecmp(h->value.data, (u_char *) "application/json", 16)
+           != 0
+        || (at->conf->health
+            && kvr_get(&peer->signal.health) != KVR_HEALTH_UP))
+    {
+        return 0;
+    }
+
+    ngx_http_kvroute_pressed(peer, 1);
+
+    return 1;
+}
+
+
+static ngx_table_elt_t *
+ngx_http_kvroute_retry_after(ngx_http_upstream_t *u)
+{
+    ngx_uint_t        i;
+    ngx_list_part_t  *part;
+    ngx_table_elt_t  *h;
+
     part = &u->headers_in.headers.part;
     h = part->elts;
 
@@ -134,7 +172,7 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
 
         if (i >= part->nelts) {
             if (part->next == NULL) {
-                return 0;
+                return NULL;
             }
 
             part = part->next;
@@ -146,13 +184,7 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
             && ngx_strncasecmp(h[i].key.data, (u_char *) "retry-after", 11)
                == 0)
         {
-            n = ngx_atoi(h[i].value.data, h[i].value.len);
-
-            ngx_http_kvroute_pressed(
-                &at->conf->zone->sh->registry->peer[at->id],
-                n == NGX_ERROR ? 1 : n);
-
-            return 1;
+            return &h[i];
         }
     }
 }

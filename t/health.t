@@ -16,6 +16,20 @@ my $t = Kvroute->new();
 my $dir = $t->{dir};
 
 my @e = $t->engines(3, '--hardware', 'none', '--model', 'm');
+my @over = $t->engines(2, '--model', 'm', '--max-num-seqs', 1,
+                       '--max-num-queued-reqs', 0);
+
+# a proxy whose engine is gone
+
+$t->serve('P', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined Kvroute::Servers::backend_read($c, \$data)) {
+        syswrite($c, "HTTP/1.1 503 X\r\nContent-Type: text/html; charset=x\r\n"
+                     . "Content-Length: 6\r\n\r\n<html>");
+    }
+});
 
 # too busy with a stream to say that it is well
 
@@ -49,6 +63,7 @@ http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
+    kvroute_zone zone=x:2m;
     log_format kv '$upstream_addr $status $kvroute_reason';
     access_log %%DIR%%/access.log kv;
 
@@ -83,8 +98,31 @@ http {
         kvroute_health uri=/health interval=200ms fails=4 timeout=100ms;
     }
 
+    upstream over {
+        zone over 64k;
+        kvroute kv_cache zone=x;
+        server 127.0.0.1:%%E3%%;
+        server 127.0.0.1:%%E4%%;
+    }
+
+    upstream proxy {
+        zone proxy 64k;
+        kvroute kv_cache zone=x;
+        server 127.0.0.1:%%P%%;
+        server 127.0.0.1:%%E3%% backup;
+    }
+
     server {
         listen 127.0.0.1:%%PORT%%;
+        location /over/ {
+            proxy_pass http://over/;
+            proxy_buffering off;
+            proxy_next_upstream error timeout http_503 non_idempotent;
+        }
+        location /proxy/ {
+            proxy_pass http://proxy/;
+            proxy_next_upstream error timeout http_503 non_idempotent;
+        }
         location /busy/ { proxy_pass http://busy/; proxy_buffering off; }
         location /spare/ {
             proxy_pass http://spare/;
@@ -237,6 +275,59 @@ is($t->peer('h', $e[0])->{fails}, $fails, 'indeed none');
 ($bad, @n) = spread(6);
 is("$bad $n[0]", '0 0', 'it is spared');
 ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
+
+# an engine that has too much to do says so without a time: no failure either, and
+# no outage when all of them do
+
+{
+    my $peer = sub { return $t->peer('over', $_[0]) };
+    my @s = map { $t->start('POST /over/v1/chat/completions',
+                            chat("busy $_", stream => JSON::PP::true,
+                                 max_tokens => 100_000)) } 0 .. 1;
+
+    like($t->read_until($_, qr/data: /), qr/ 200 /, 'a stream') for @s;
+
+    is($t->get('/health', port => $_)->{status}, 200, 'well') for @over;
+    is($t->post('/over/v1/chat/completions', chat('x'))->{status}, 503,
+       'all have too much to do') for 1 .. 4;
+
+    like($t->get('/metrics', port => $_)->{body},
+         qr/^vllm:admission_rejections_total\{.*\} [1-9]/m,
+         'the engine turns away') for @over;
+
+    for my $port (@over) {
+        my $p = $peer->($port);
+        is("$p->{fails} $p->{state} $p->{pressed}", '0 up 1', 'pressed');
+    }
+
+    close $_ for @s;
+    ok(wait_for(sub { $t->post('/over/v1/chat/completions',
+                               chat('x', max_tokens => 1))->{status} == 200 }),
+       'and serve when they can');
+}
+
+# what is no engine's word is a failure
+
+is($t->post('/proxy/v1/chat/completions', chat('x', max_tokens => 1))
+   ->{status}, 200, 'another one serves');
+is(join(' ', @{$t->peer('proxy', $t->{vars}{P})}{qw(fails state)}),
+   '1 unavail', "a proxy's 503");
+
+# nor is an engine believed that is found ill
+
+$t->control($e[0], { health_status => 500 });
+becomes($e[0], 'down', 'a sick engine');
+control($e[1], { health_status => 500 });
+control($e[2], { health_status => 500 });
+becomes($_, 'down', 'like the others') for @e[1, 2];
+$fails = $t->peer('h', $e[0])->{fails};
+$t->control($e[0], { fault => 'status=503', fault_rate => 1,
+                     fault_count => 1, retry_after => -1 });
+ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
+                  $t->peer('h', $e[0])->{fails} > $fails }, 20),
+   'its 503 is a failure');
+control($_, { health_status => 200 }) for @e;
+becomes($_, 'up', "engine $_") for @e;
 
 # what one has answered is not taken for another's, that refuses at once
 
