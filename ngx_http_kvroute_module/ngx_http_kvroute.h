@@ -10,6 +10,7 @@
 
 #include "ngx_http_kvroute_compat.h"
 
+#include "core/kvr_endpoint.h"
 #include "core/kvr_prompt.h"
 #include "core/kvr_registry.h"
 #include "core/kvr_policy.h"
@@ -198,6 +199,7 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     reserved:1;
     unsigned                     started:1; /* first body event was seen */
     unsigned                     stream:1;  /* the response is one */
+    unsigned                     unanswered:1;  /* counted as such */
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
@@ -236,6 +238,7 @@ struct ngx_http_kvroute_ctx_s {
 
     ngx_msec_t                   ttft;
 
+    kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
     kvr_usage_t                  usage;
@@ -245,6 +248,10 @@ struct ngx_http_kvroute_ctx_s {
     unsigned                     salted:1;
     unsigned                     read:1;    /* the body was looked at */
     unsigned                     parsed:1;  /* and gave a prompt */
+    unsigned                     light:1;   /* nothing is computed for it that
+                                               stays in the KV cache */
+    unsigned                     skips:1;   /* see kvr_prompt_t */
+    unsigned                     odd:1;
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
     unsigned                     prioritized:1;
@@ -399,7 +406,8 @@ void ngx_http_kvroute_session_find(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t offered);
-void ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_session_owner(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at,
     u_char *id, size_t len);
 
@@ -440,6 +448,8 @@ ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 void ngx_http_kvroute_choose_exit(void);
+ngx_uint_t ngx_http_kvroute_weigh(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at,

@@ -55,8 +55,10 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     at->taught = 0;
     at->prompted = 0;
     at->young = 0;
+    at->ahead = 0;
     at->started = 0;
     at->stream = 0;
+    at->unanswered = !at->ctx->light;
     at->watched = 1;
     at->named = 0;
     at->start = ngx_current_msec;
@@ -65,11 +67,14 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
     /* counted before it is uncounted: nobody shall see room in between */
 
     if (!ngx_http_kvroute_queue_take(at)) {
-        ngx_http_kvroute_attempt_count(at, 1, 1, (int64_t) pending);
+        ngx_http_kvroute_attempt_count(at, 1, at->unanswered,
+                                       (int64_t) pending);
         ngx_http_kvroute_queue_consume(at);
     }
 
-    if (id == KVR_REGISTRY_NONE) {
+    /* what is no prompt tells nothing of how fast prompts are computed */
+
+    if (id == KVR_REGISTRY_NONE || at->ctx->light) {
         return;
     }
 
@@ -94,6 +99,10 @@ uint64_t
 ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 {
     uint64_t  output;
+
+    if (ctx->light) {
+        return 0;
+    }
 
     output = ctx->output ? ctx->output : NGX_HTTP_KVROUTE_OUTPUT;
 
@@ -175,12 +184,20 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
         at->young = kvr_loop_young(loop, chain, k);
     }
 
-    at->taught = kvr_index_taught(at->conf->zone->sh->index, chain,
-                                  ctx->entries, at->id, matched, &at->age);
+    /*
+     * An engine that does not look into its cache says nothing of what is
+     * there.  It keeps what it computes all the same, as so many new blocks:
+     * the lesson is that of a prompt nothing of which was held.
+     */
 
-    at->prompted = kvr_index_prompted(at->conf->zone->sh->index, chain,
-                                      at->taught, at->id, KVR_REPLY_VALUES,
-                                      &at->age);
+    if (!ctx->skips) {
+        at->taught = kvr_index_taught(at->conf->zone->sh->index, chain,
+                                      ctx->entries, at->id, matched, &at->age);
+
+        at->prompted = kvr_index_prompted(at->conf->zone->sh->index, chain,
+                                          at->taught, at->id, KVR_REPLY_VALUES,
+                                          &at->age);
+    }
 
     if (k < ctx->entries) {
         at->awaited = kvr_loop_await(loop, chain, k);
@@ -222,6 +239,7 @@ void
 ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 {
     ngx_uint_t               status;
+    kvr_peer_t              *peer;
     ngx_http_request_t      *r;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -231,7 +249,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     at->started = 1;
 
-    ngx_http_kvroute_attempt_count(at, 0, -1, -(int64_t) at->pending);
+    ngx_http_kvroute_attempt_count(at, 0, -(int32_t) at->unanswered,
+                                   -(int64_t) at->pending);
+    at->unanswered = 0;
     at->pending = 0;
 
     ngx_http_kvroute_attempt_answered(at);
@@ -251,16 +271,21 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         ngx_http_kvroute_request_firm(ctx);
 
-        ngx_http_kvroute_attempt_timed(at);
-
-        if (at->id != KVR_REGISTRY_NONE) {
-            kvr_set(&at->conf->zone->sh->registry->peer[at->id].signal.success,
-                    (uint64_t) ngx_current_msec);
+        if (at->id == KVR_REGISTRY_NONE) {
+            return;
         }
 
-        if (at->id != KVR_REGISTRY_NONE) {
-            kvr_pace_first(&at->conf->zone->sh->registry->peer[at->id].pace,
-                           at->ahead, ctx->ttft, (uint64_t) ngx_current_msec);
+        peer = &at->conf->zone->sh->registry->peer[at->id];
+
+        kvr_set(&peer->signal.success, (uint64_t) ngx_current_msec);
+
+        /* of the others it is no time to a token */
+
+        if (!ctx->light) {
+            ngx_http_kvroute_attempt_timed(at);
+
+            kvr_pace_first(&peer->pace, at->ahead, ctx->ttft,
+                           (uint64_t) ngx_current_msec);
         }
     }
 }
@@ -306,10 +331,6 @@ ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_shctx_t  *sh;
 
-    if (at->id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
     sh = at->conf->zone->sh;
     ttft = at->ctx->ttft;
 
@@ -354,8 +375,9 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_settle(at);
     }
 
-    ngx_http_kvroute_attempt_count(at, -1, at->started ? 0 : -1,
+    ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,
                                    -(int64_t) at->pending);
+    at->unanswered = 0;
     at->pending = 0;
 
     if (at->id != KVR_REGISTRY_NONE) {

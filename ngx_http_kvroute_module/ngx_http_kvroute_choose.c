@@ -284,6 +284,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.bytes = ctx->bytes + ctx->extra;
     req.random = view.rnd;
     req.parsed = ctx->parsed;
+    req.light = ctx->light;
     req.retry = (at->tries != 0);
     req.keyed = at->keyed;
     req.unpinned = at->pinned && !named;

@@ -158,9 +158,7 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     if (at->ctx->parsed
         || ngx_http_kvroute_tokens_wanted(r)
-        || (r->uri.len >= 10
-            && ngx_strncmp(r->uri.data + r->uri.len - 10, "/responses", 10)
-               == 0))
+        || at->ctx->endpoint == KVR_ENDPOINT_RESPONSES)
     {
         return KVR_USAGE_TOKENS;
     }

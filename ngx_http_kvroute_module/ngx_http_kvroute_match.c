@@ -24,6 +24,38 @@ static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
 
+/*
+ * What the path and the length of a request say of the work that it is, as long
+ * as nothing else does.  Returns whether there is a body.
+ */
+ngx_uint_t
+ngx_http_kvroute_weigh(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_uint_t  body;
+
+    body = r->request_body
+           && r->headers_in.content_length_n != 0
+           && (r->request_body->bufs || r->reading_body);
+
+    ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
+    ctx->light = !body || !kvr_endpoint_computes(ctx->endpoint);
+
+    if (ctx->light) {
+        ctx->parsed = 0;
+        ctx->bytes = 0;
+        ctx->extra = 0;
+
+    } else if (!ctx->parsed) {
+
+        /* what is not read weighs as much as it is long */
+
+        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
+    }
+
+    return body;
+}
+
+
 /* finds out what the request has to do with which peer */
 void
 ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
@@ -39,6 +71,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     set = conf->set;
 
     ngx_http_kvroute_match_pin(r, at);
+    ngx_http_kvroute_session_owner(r, at);
 
     switch (at->policy->conf.policy) {
 
@@ -63,10 +96,6 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    if (at->policy->conf.policy != KVR_POLICY_STICKY) {
-        ngx_http_kvroute_session_previous(at);
-    }
-
     if (!ctx->parsed || set == 0) {
         return;
     }
@@ -83,7 +112,9 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_match_model(at);
     }
 
-    if (ctx->entries == 0) {
+    /* what is held is of no use to an engine that does not look */
+
+    if (ctx->entries == 0 || ctx->skips) {
         return;
     }
 

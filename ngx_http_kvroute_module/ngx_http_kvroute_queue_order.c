@@ -127,7 +127,7 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
 
     ctx = w->ctx;
 
-    if (!ctx->parsed || ctx->entries == 0 || w->conf->set == 0) {
+    if (!ctx->parsed || ctx->entries == 0 || ctx->skips || w->conf->set == 0) {
         return NULL;
     }
 

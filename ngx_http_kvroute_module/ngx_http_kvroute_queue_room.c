@@ -336,7 +336,7 @@ ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
 
     w = at->ctx->wait;
 
-    if (w == NULL || !w->held || w->conf != at->conf
+    if (w == NULL || !w->held || w->conf != at->conf || !at->unanswered
         || w->id != at->id || w->seat != at->seat
         || w->pending != at->pending || w->resident != at->resident)
     {

@@ -171,9 +171,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
     ctx->read = 1;
 
-    /* what is not read weighs as much as it is long */
-
-    ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
+    (void) ngx_http_kvroute_weigh(r, ctx);
 
     pr = &ngx_http_kvroute_prompt;
 
@@ -194,13 +192,15 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
                                       -INT32_MAX);
 
-    if (pr->shape == KVR_PROMPT_NONE) {
+    if (ctx->light || pr->shape == KVR_PROMPT_NONE) {
         return;
     }
 
     ctx->parsed = 1;
     ctx->bytes = pr->bytes;
     ctx->extra = pr->extra;
+    ctx->skips = pr->skips;
+    ctx->odd = pr->odd;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (ngx_http_kvroute_request_keep(r, ctx, zone, pr) != NGX_OK) {
@@ -255,7 +255,6 @@ ngx_http_kvroute_request_reply(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr)
 {
-    ngx_uint_t                    parts;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
@@ -270,11 +269,8 @@ ngx_http_kvroute_request_reply(ngx_http_request_t *r,
         return;
     }
 
-    parts = r->uri.len >= 9
-            && ngx_strncmp(r->uri.data + r->uri.len - 9, "/messages", 9) == 0;
-
     if (kvr_reply_init(ctx->reply, pr, zone->sh->secret, (unsigned) zone->unit,
-                       (unsigned) parts)
+                       ctx->endpoint == KVR_ENDPOINT_MESSAGES)
         != KVR_OK)
     {
         ctx->reply = NULL;

@@ -25,6 +25,8 @@ static ngx_int_t ngx_http_kvroute_session_header(ngx_http_request_t *r,
     ngx_str_t *name, ngx_str_t *value);
 static uint64_t ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at,
     ngx_str_t *key);
+static void ngx_http_kvroute_session_response(ngx_http_kvroute_attempt_t *at,
+    uint64_t key, uint32_t id);
 static void ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at,
     ngx_str_t *key);
 
@@ -236,23 +238,47 @@ ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 
 
 /*
- * A request that refers to an earlier response can only be served where that
- * was made, whatever the policy.
+ * A request that refers to an earlier response, or asks for it, can only be
+ * served where that was made, whatever the policy.
  */
 void
-ngx_http_kvroute_session_previous(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_session_owner(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
 {
-    ngx_str_t  *id;
+    ngx_str_t      id;
+    const uint8_t *p;
 
-    id = &at->ctx->hint[KVR_PROMPT_PREVIOUS_ID];
+    if (at->ctx->endpoint == KVR_ENDPOINT_RESPONSE) {
+        id.len = kvr_endpoint_id(r->uri.data, r->uri.len, &p);
+        id.data = (u_char *) p;
 
-    if (id->len) {
-        ngx_http_kvroute_session_bound(at, id);
-
-        at->owner = at->bound;
-        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
-        at->keyed = 0;
+    } else {
+        id = at->ctx->hint[KVR_PROMPT_PREVIOUS_ID];
     }
+
+    /* the policy sticky takes it for the name of a session, and binds that */
+
+    if (id.len == 0
+        || (at->policy->conf.policy == KVR_POLICY_STICKY
+            && at->ctx->endpoint != KVR_ENDPOINT_RESPONSE))
+    {
+        return;
+    }
+
+    ngx_http_kvroute_session_bound(at, &id);
+
+    at->owner = at->bound;
+
+    /* who asks again and again shall find it the next time, too */
+
+    if (at->ctx->endpoint == KVR_ENDPOINT_RESPONSE
+        && at->owner != NGX_HTTP_KVROUTE_UNSET_PEER)
+    {
+        ngx_http_kvroute_session_response(at, at->key, at->owner);
+    }
+
+    at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->keyed = 0;
 }
 
 
@@ -261,8 +287,7 @@ void
 ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at, u_char *id,
     size_t len)
 {
-    ngx_str_t                  key;
-    ngx_http_kvroute_shctx_t  *sh;
+    ngx_str_t  key;
 
     if (at->id == KVR_REGISTRY_NONE || at->native) {
         return;
@@ -271,9 +296,20 @@ ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at, u_char *id,
     key.data = id;
     key.len = len;
 
+    ngx_http_kvroute_session_response(at, ngx_http_kvroute_session_hash(at,
+                                                                        &key),
+                                      at->id);
+}
+
+
+static void
+ngx_http_kvroute_session_response(ngx_http_kvroute_attempt_t *at, uint64_t key,
+    uint32_t id)
+{
+    ngx_http_kvroute_shctx_t  *sh;
+
     sh = at->conf->zone->sh;
 
-    kvr_index_bind(sh->index, ngx_http_kvroute_session_hash(at, &key), at->id,
-                   sh->registry->peer[at->id].life,
+    kvr_index_bind(sh->index, key, id, sh->registry->peer[id].life,
                    (uint32_t) ngx_time() + NGX_HTTP_KVROUTE_RESPONSE_TIME);
 }

@@ -116,9 +116,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 
-    if (!ctx->read) {
-        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
-    }
+    body = ngx_http_kvroute_weigh(r, ctx);
 
     if (at->policy->conf.policy == KVR_POLICY_OFF
         || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
@@ -127,14 +125,10 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    body = r->request_body
-           && r->headers_in.content_length_n != 0
-           && (r->request_body->bufs || r->reading_body);
-
-    /* a session may be asked for by its header alone */
+    /* a session may be asked for by its header alone, a response by its id */
 
     if (!body && at->policy->conf.policy != KVR_POLICY_STICKY
-        && klcf->pin == NULL)
+        && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
         at->native = NGX_HTTP_KVROUTE_BODYLESS;
         return NGX_OK;
@@ -160,7 +154,9 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     ngx_http_kvroute_match(r, at);
     ngx_http_kvroute_choose_prepare(at, r->connection->log);
 
-    if (!body && !at->keyed && !at->pinned) {
+    if (!body && !at->keyed && !at->pinned
+        && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
+    {
         at->native = NGX_HTTP_KVROUTE_BODYLESS;
     }
 

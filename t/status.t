@@ -181,7 +181,7 @@ my $u = $s->{upstreams}{u};
     is($sum{requests}, $n + 5, 'requests');
     is($sum{total}, $n + 5, 'responses');
     is($sum{'5xx'}, 1, 'failed ones');
-    is($sum{ttft_count}, $n + 4, 'answers that began');
+    is($sum{ttft_count}, $n + 2, 'answers to prompts that began');
     is($sum{r_bodyless}, 2, 'decisions of peers');
     is($sum{r_affinity}, $n - 1, 'decisions by affinity');
 
@@ -197,8 +197,8 @@ my $u = $s->{upstreams}{u};
     is($u->{policies}{kv_cache}, $n + 3, 'by policy');
     is($u->{policies}{off}, 2, "nginx's own");
 
-    is($u->{ttft}{count}, $n + 4, 'TTFT counted');
-    is($u->{ttft}{buckets}{'+Inf'}, $n + 4, 'buckets are complete');
+    is($u->{ttft}{count}, $n + 2, 'TTFT counted');
+    is($u->{ttft}{buckets}{'+Inf'}, $n + 2, 'buckets are complete');
     is($u->{decision_time}{count}, $n + 5, 'decisions timed');
     ok($u->{decision_time}{sum} > 0, 'for some time');
     is($u->{matched_share}{buckets}{'+Inf'}

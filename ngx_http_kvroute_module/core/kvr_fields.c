@@ -7,6 +7,9 @@
 #include "kvr_prompt_ctx.h"
 
 
+static int kvr_prompt_tokens(kvr_prompt_ctx_t *ctx, int64_t *n);
+
+
 int
 kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
@@ -89,17 +92,30 @@ kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
+/* so many tokens; 0: what is no number, or below */
+static int
+kvr_prompt_tokens(kvr_prompt_ctx_t *ctx, int64_t *n)
+{
+    int  rc;
+
+    *n = 0;
+    rc = kvr_json_integer(&ctx->walk.json, n);
+    *n = kvr_max(*n, 0);
+
+    return rc == KVR_DECLINED ? KVR_OK : rc;
+}
+
+
 int
 kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
     int      rc;
     int64_t  n;
 
-    n = 0;
-    rc = kvr_json_integer(&ctx->walk.json, &n);
-    kvr_prompt_set_limit(ctx, key->arg, kvr_max(n, 0));
+    rc = kvr_prompt_tokens(ctx, &n);
+    kvr_prompt_set_limit(ctx, key->arg, n);
 
-    return rc == KVR_DECLINED ? KVR_OK : rc;
+    return rc;
 }
 
 
@@ -127,8 +143,15 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
             return rc == KVR_DECLINED ? KVR_OK : rc;
         }
 
-        if ((j->key_len == 14 && memcmp(j->key, "max_new_tokens", 14) == 0)
-            || (j->key_len == 11 && memcmp(j->key, "num_predict", 11) == 0))
+        if (key->arg == KVR_LIMIT_PARAMETERS
+            && j->key_len == 8 && memcmp(j->key, "truncate", 8) == 0)
+        {
+            rc = kvr_prompt_truncate(ctx, key);
+
+        } else if ((j->key_len == 14
+                    && memcmp(j->key, "max_new_tokens", 14) == 0)
+                   || (j->key_len == 11
+                       && memcmp(j->key, "num_predict", 11) == 0))
         {
             rc = kvr_prompt_max_tokens(ctx, key);
 
@@ -155,6 +178,52 @@ kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_prompt_set_root(ctx, key->arg, digest);
 
     return rc;
+}
+
+
+/* so many tokens are left of the prompt, the last ones; -1: as many as fit */
+int
+kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    (void) key;
+
+    return kvr_prompt_tokens(ctx, &ctx->left);
+}
+
+
+/* whether the option is given is told by how its value begins */
+int
+kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int  c, set;
+
+    c = kvr_json_peek(&ctx->walk.json);
+
+    switch (key->arg) {
+
+    case KVR_SKIP_ECHO:
+        set = (c == 't');
+        break;
+
+    case KVR_SKIP_CACHE_PROMPT:
+        set = (c == 'f');
+        break;
+
+    case KVR_SKIP_START:
+        set = (c == '0');
+        break;
+
+    default:
+
+        /* a number, which may be 0, or true */
+
+        set = (c != 'n' && c != 'f');
+    }
+
+    ctx->skips &= ~(1U << key->arg);
+    ctx->skips |= (uint32_t) set << key->arg;
+
+    return kvr_json_skip(&ctx->walk.json);
 }
 
 

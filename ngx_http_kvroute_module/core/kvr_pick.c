@@ -80,7 +80,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     c = &cand[pick];
 
     if (!req->parsed) {
-        d->reason = KVR_REASON_UNPARSED;
+        d->reason = req->light ? KVR_REASON_LOAD : KVR_REASON_UNPARSED;
         return pick;
     }
 
@@ -494,7 +494,7 @@ kvr_pick_prefix(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         i = kvr_pick_least_request(req, cand, n, d);
 
-        if (!req->parsed) {
+        if (!req->parsed && !req->light) {
             d->reason = KVR_REASON_UNPARSED;
         }
 

@@ -65,7 +65,8 @@ typedef enum {
     KVR_REASON_AFFINITY,         /* no peer holds more of the prompt */
     KVR_REASON_SPILL,            /* one does, but is busier than it is worth */
     KVR_REASON_COLD,             /* no peer holds any of it */
-    KVR_REASON_LOAD,             /* the policy looks at load only */
+    KVR_REASON_LOAD,             /* only load counts: to the policy, or since
+                                    nothing will stay in any cache */
     KVR_REASON_TURN,             /* round robin */
     KVR_REASON_RANDOM,
     KVR_REASON_RING,             /* where the prefix belongs */
@@ -158,6 +159,7 @@ typedef struct {
     uint64_t         bytes;      /* of the prompt */
     uint64_t         random;
     unsigned         parsed:1;   /* there is a prompt to speak of */
+    unsigned         light:1;    /* there could be none */
     unsigned         retry:1;
     unsigned         keyed:1;    /* there is a session, or a prefix's key */
     unsigned         unpinned:1; /* a peer was named that is not offered */

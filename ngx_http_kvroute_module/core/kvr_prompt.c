@@ -21,10 +21,11 @@ typedef struct {
 static int kvr_prompt_body(kvr_prompt_ctx_t *ctx);
 static const kvr_prompt_key_t *kvr_prompt_find(const uint8_t *name,
     size_t len);
-static void kvr_prompt_path(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_result(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_chain(kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_skips(const kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_apart(const kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest,
     size_t n);
 static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
@@ -35,6 +36,7 @@ static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
 
 static const kvr_prompt_key_t  kvr_prompt_keys[] = {
     { "text", kvr_prompt_text, KVR_SECTION_TEXT },
+    { "echo", kvr_prompt_skip, KVR_SKIP_ECHO },
 
     { "model", kvr_prompt_model, 0 },
     { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
@@ -52,6 +54,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
 
     { "messages", kvr_prompt_messages, KVR_SECTION_MESSAGES },
     { "priority", kvr_prompt_priority, 0 },
+    { "logprobs", kvr_prompt_skip, KVR_SKIP_LOGPROBS },
     { "template", kvr_prompt_root, KVR_ROOT_TEMPLATE },
 
     { "input_ids", kvr_prompt_text, KVR_SECTION_INPUT_IDS },
@@ -72,6 +75,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
 
     { "tool_choice", kvr_prompt_tool_choice, 0 },
 
+    { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
     { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
     { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER },
 
@@ -79,11 +83,13 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
 
     { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
 
+    { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
     { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
 
     { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
     { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT },
 
+    { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
     { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT },
 
     { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
@@ -95,12 +101,20 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
 
     { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION },
 
-    { "truncate_prompt_tokens", kvr_prompt_root, KVR_ROOT_TRUNCATE },
+    { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
 
     { NULL, NULL, 0 }
 };
 
 #define KVR_PROMPT_KEY_MAX  22
+
+/* bytes: a token has seldom fewer, and about so many */
+#define KVR_PROMPT_TOKEN_MIN  3
+#define KVR_PROMPT_TOKEN      4
+
+/* part of the prompt, but not of its bytes */
+#define KVR_PROMPT_APART  (1U << KVR_ROOT_DOCUMENTS | 1U << KVR_ROOT_CONTEXT  \
+                           | 1U << KVR_ROOT_IMAGES | 1U << KVR_ROOT_IMAGE_DATA)
 
 
 int
@@ -120,6 +134,8 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->model_root = 0;
     pr->model_hash = 0;
     pr->stream = 0;
+    pr->skips = 0;
+    pr->odd = 0;
     pr->tailed = 0;
     pr->tail_len = 0;
     pr->last = 0;
@@ -151,17 +167,18 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.pr = pr;
     ctx.conf = conf;
     ctx.prompt = KVR_SECTIONS;
-    ctx.embedding = 0;
+    ctx.light = !kvr_endpoint_computes(kvr_endpoint(conf->path,
+                                                    conf->path_len));
 
     ctx.sections = 0;
     ctx.roots = 0;
     ctx.limits = 0;
+    ctx.skips = 0;
+    ctx.left = 0;
 
     if (conf->chunks) {
         conf->chunks->n = 0;
     }
-
-    kvr_prompt_path(&ctx);
 
     rc = kvr_prompt_body(&ctx);
 
@@ -259,77 +276,6 @@ kvr_prompt_find(const uint8_t *name, size_t len)
 }
 
 
-/* the path decides where the body alone cannot */
-static void
-kvr_prompt_path(kvr_prompt_ctx_t *ctx)
-{
-    size_t          len, n;
-    const char     *name;
-    const uint8_t  *p;
-
-    if (ctx->conf->path_len == 0) {
-        return;
-    }
-
-    /* by the start of its last segment */
-
-    p = memrchr(ctx->conf->path, '/', ctx->conf->path_len);
-
-    if (p == NULL) {
-        return;
-    }
-
-    p++;
-    len = ctx->conf->path_len - (size_t) (p - ctx->conf->path);
-
-    if (len == 0) {
-        return;
-    }
-
-    switch (*p) {
-
-    case 'c':
-        name = "classify";
-        break;
-
-    case 'd':
-        name = "detokenize";
-        break;
-
-    case 'e':
-        name = "embed";
-        break;
-
-    case 'm':
-        name = "moderation";
-        break;
-
-    case 'p':
-        name = "pooling";
-        break;
-
-    case 'r':
-        name = "rerank";
-        break;
-
-    case 's':
-        name = "score";
-        break;
-
-    case 't':
-        name = "tokenize";
-        break;
-
-    default:
-        return;
-    }
-
-    n = strlen(name);
-
-    ctx->embedding = (len >= n && memcmp(p, name, n) == 0);
-}
-
-
 /* KServe has the model in the path */
 static void
 kvr_prompt_path_model(kvr_prompt_ctx_t *ctx)
@@ -371,8 +317,8 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
         pr->max_tokens = ctx->limit[__builtin_ctz(set)];
     }
 
-    if (ctx->embedding) {
-        pr->shape = KVR_PROMPT_EMBEDDING;
+    if (ctx->light) {
+        pr->shape = KVR_PROMPT_LIGHT;
         return;
     }
 
@@ -422,7 +368,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         return;
     }
 
-    if (pr->shape == KVR_PROMPT_EMBEDDING) {
+    if (pr->shape == KVR_PROMPT_LIGHT) {
         pr->bytes = kvr_json_offset(&ctx->walk.json);
         return;
     }
@@ -454,6 +400,18 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->blocks = (uint32_t) pos;
     pr->n = (uint32_t) l.k;
 
+    pr->skips = kvr_prompt_skips(ctx);
+    pr->odd = kvr_prompt_apart(ctx);
+
+    if (ctx->left && pr->bytes / KVR_PROMPT_TOKEN_MIN > (uint64_t) ctx->left) {
+        pr->bytes = kvr_min(pr->bytes,
+                            KVR_PROMPT_TOKEN * (uint64_t) ctx->left);
+        pr->blocks = 0;
+        pr->n = 0;
+        pr->odd = 1;
+        return;
+    }
+
     pr->last = l.h;
     pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
 
@@ -461,6 +419,47 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
         kvr_chunk_place(ctx->conf->chunks, pr->model_root,
                         pr->bytes - ctx->section[ctx->prompt].bytes);
     }
+}
+
+
+/*
+ * Whether the engine computes all of the prompt anew, as it has to tell of each
+ * token how likely it was: vLLM with prompt_logprobs, or "echo" with logprobs,
+ * of which a chat always has some; SGLang from the token on that is named.
+ * llama.cpp can simply be told to.
+ */
+static unsigned
+kvr_prompt_skips(const kvr_prompt_ctx_t *ctx)
+{
+    uint32_t  skips;
+
+    skips = ctx->skips;
+
+    if (skips & (1U << KVR_SKIP_PROMPT_LOGPROBS | 1U << KVR_SKIP_CACHE_PROMPT
+                 | 1U << KVR_SKIP_START))
+    {
+        return 1;
+    }
+
+    return skips & 1U << KVR_SKIP_ECHO
+           && (skips & 1U << KVR_SKIP_LOGPROBS
+               || ctx->pr->shape == KVR_PROMPT_CHAT);
+}
+
+
+/* whether there is more to the prompt than what is counted of this body */
+static unsigned
+kvr_prompt_apart(const kvr_prompt_ctx_t *ctx)
+{
+    uint32_t  set;
+
+    for (set = ctx->roots & KVR_PROMPT_APART; set; set &= set - 1) {
+        if (ctx->root[__builtin_ctz(set)]) {
+            return 1;
+        }
+    }
+
+    return ctx->pr->field[KVR_PROMPT_PREVIOUS_ID].len != 0;
 }
 
 

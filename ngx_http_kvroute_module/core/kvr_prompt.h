@@ -38,7 +38,7 @@ typedef enum {
     KVR_PROMPT_TEXT,
     KVR_PROMPT_TOKENS,
     KVR_PROMPT_INPUT,            /* Responses API */
-    KVR_PROMPT_EMBEDDING         /* no KV to reuse: routed by load */
+    KVR_PROMPT_LIGHT             /* of a path that computes no KV */
 } kvr_prompt_shape_e;
 
 
@@ -78,7 +78,7 @@ typedef struct {
 typedef struct {
     kvr_prompt_shape_e  shape;
 
-    uint64_t            bytes;   /* of canonical prompt; of body if by load */
+    uint64_t            bytes;   /* of canonical prompt; of body if light */
     uint64_t            extra;   /* bytes of further prompts of a batch */
     uint32_t            blocks;  /* of KVR_BLOCK bytes, in the whole chain */
     uint32_t            n;       /* entries of the chain for the index */
@@ -92,6 +92,9 @@ typedef struct {
 
     unsigned            tailed:1;    /* these are set */
     unsigned            stream:1;
+    unsigned            skips:1;     /* the engine looks up none of it */
+    unsigned            odd:1;       /* bytes do not go with tokens: not all of
+                                        the prompt counts, or is here */
     unsigned            priority_set:1;
 
     int64_t             priority;
@@ -104,7 +107,10 @@ typedef struct {
 
 
 /*
- * Reads a body.  KVR_OK: all of it was read; KVR_AGAIN: it ends too early, and
+ * Reads a body.  Of a prompt that the engine is to cut down to its last tokens
+ * nobody knows what is cached: it has no entries, and what is left in bytes.
+ *
+ * KVR_OK: all of it was read; KVR_AGAIN: it ends too early, and
  * what is there was hashed; KVR_ERROR: not a JSON object.  In any case *pr
  * holds what could be found out, n = 0 if nothing.
  */

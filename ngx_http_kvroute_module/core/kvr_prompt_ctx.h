@@ -15,6 +15,7 @@
  */
 
 
+#include "kvr_endpoint.h"
 #include "kvr_prompt.h"
 
 
@@ -33,7 +34,6 @@ typedef enum {
     KVR_ROOT_DOCUMENTS,
     KVR_ROOT_SPECIAL,
     KVR_ROOT_MM,
-    KVR_ROOT_TRUNCATE,
     KVR_ROOT_LORA,
     KVR_ROOT_CONTEXT,
     KVR_ROOT_IMAGES,
@@ -82,6 +82,17 @@ typedef enum {
 } kvr_limit_e;
 
 
+/* what keeps an engine from looking into its cache, alone or together */
+
+typedef enum {
+    KVR_SKIP_PROMPT_LOGPROBS = 0,
+    KVR_SKIP_LOGPROBS,
+    KVR_SKIP_ECHO,
+    KVR_SKIP_CACHE_PROMPT,
+    KVR_SKIP_START
+} kvr_skip_e;
+
+
 typedef struct {
     size_t               start;
     size_t               n;
@@ -99,13 +110,16 @@ typedef struct {
     uint32_t             sections;   /* which were met, by bits */
     uint32_t             roots;
     uint32_t             limits;
+    uint32_t             skips;      /* kvr_skip_e */
 
     kvr_section_t        section[KVR_SECTIONS];
     uint64_t             root[KVR_ROOT_VALUES];
     int64_t              limit[KVR_LIMITS];
 
+    int64_t              left;   /* tokens, if it is cut; else 0 */
+
     int                  prompt; /* the section that is taken */
-    unsigned             embedding:1;
+    unsigned             light:1;    /* no prompt is of interest */
 } kvr_prompt_ctx_t;
 
 
@@ -150,6 +164,8 @@ int kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
 /* kvr_section.c */
 

@@ -804,8 +804,11 @@ add_others(style_t *y, object_t *o)
         "session_id", "previous_response_id", "service_tier", "options",
         "parameters", "sampling_params", "request_id", "stream_options",
         "logit_bias", "response_format", "store", "include", "n", "system ",
-        "Model", "messagess"
+        "Model", "messagess", "echo", "logprobs", "prompt_logprobs",
+        "cache_prompt", "logprob_start_len"
     };
+
+    static const char *const  flag[] = { "true", "false", "null", "0", "1" };
 
     static const char *const  roots[] = {
         "think", "images", "context", "template", "extra_key", "reasoning",
@@ -840,6 +843,21 @@ add_others(style_t *y, object_t *o)
     }
 
     if (util_below(y->r, 6) == 0) {
+        util_puts(add(o, keys[30 + util_below(y->r, 5)]),
+                  flag[util_below(y->r, 5)]);
+    }
+
+    if (util_below(y->r, 12) == 0) {
+        put_number(y, add(o, "truncate_prompt_tokens"));
+    }
+
+    if (util_below(y->r, 12) == 0) {
+        util_puts(add(o, "parameters"), util_below(y->r, 2)
+                  ? "{\"truncate\": 12}"
+                  : "{\"truncate\":90,\"truncate\":null}");
+    }
+
+    if (util_below(y->r, 6) == 0) {
         add_string(y, o, "tool_choice", util_below(y->r, 2) ? "none" : "auto");
     }
 }
@@ -854,7 +872,7 @@ bodies_make(util_rng_t *r, util_buf_t *out, const char **path)
     static const char *const  paths[] = {
         "/v1/chat/completions", "/v1/messages", "/v1/responses",
         "/v1/completions", "/generate", "/v2/models/llama/generate", "/",
-        "/api/chat", "", "/v1/embeddings", "/v1/rerank",
+        "/api/chat", "", "/v1/embeddings", "/v1/messages/count_tokens",
         "/v2/models/m/versions/1/generate_stream"
     };
 

@@ -15,9 +15,8 @@
 static const char *const  roots[] = {
     "tools", "cache_salt", "extra_key", "template", "chat_template_kwargs",
     "reasoning_effort", "reasoning", "think", "tool_choice", "documents",
-    "add_special_tokens", "mm_processor_kwargs", "truncate_prompt_tokens",
-    "lora_path", "context", "images", "functions", "chat_template",
-    "image_data"
+    "add_special_tokens", "mm_processor_kwargs", "lora_path", "context",
+    "images", "functions", "chat_template", "image_data"
 };
 
 #define ROOTS  (sizeof(roots) / sizeof(roots[0]))
@@ -288,17 +287,21 @@ by_load(const kvr_prompt_conf_t *conf)
     char         path[256];
 
     static const char *const  words[] = {
-        "/embed", "/rerank", "/score", "/pooling", "/classify", "/moderation",
-        "/tokenize", "/detokenize"
+        "/embed", "/embed_all", "/embed_sparse", "/embedding", "/embeddings",
+        "/encode", "/rerank", "/reranking", "/score", "/pooling", "/classify",
+        "/moderations", "/tokenize", "/chat_tokenize", "/detokenize",
+        "/count_tokens", "/input_tokens", "/render", "/apply-template"
     };
 
     memcpy(path, conf->path, conf->path_len);
     path[conf->path_len] = '\0';
 
+    if (strstr(path, "/responses/resp_")) {
+        return 1;
+    }
+
     for (i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        if (strrchr(path, '/')
-            && strncmp(strrchr(path, '/'), words[i], strlen(words[i])) == 0)
-        {
+        if (strrchr(path, '/') && strcmp(strrchr(path, '/'), words[i]) == 0) {
             return 1;
         }
     }
@@ -357,6 +360,84 @@ fields(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
 }
 
 
+static int
+begins(node_t *body, const char *name, const char *with, int not)
+{
+    node_t  *v;
+
+    v = node_get(body, name);
+
+    return v && (strchr(with, v->p[0]) != NULL) != not;
+}
+
+
+/* an engine that tells how likely a prompt was computes all of it */
+static int
+skips(node_t *body, kvr_prompt_shape_e shape)
+{
+    return begins(body, "prompt_logprobs", "n" "f", 1)
+           || begins(body, "cache_prompt", "f", 0)
+           || begins(body, "logprob_start_len", "0", 0)
+           || (begins(body, "echo", "t", 0)
+               && (begins(body, "logprobs", "n" "f", 1)
+                   || shape == KVR_PROMPT_CHAT));
+}
+
+
+/* tokens that are left of the prompt, by whichever limit comes last */
+static int64_t
+left(oracle_t *o, node_t *body)
+{
+    int64_t   n;
+    node_t   *v, *item;
+
+    n = 0;
+
+    for (v = body->child; v; v = v->next) {
+
+        if (node_is(v, "truncate_prompt_tokens")) {
+            if (!integer(v, &n)) {
+                n = 0;
+            }
+        }
+
+        if (node_is(v, "parameters") && v->kind == '{' && node_open(o, v)) {
+
+            for (item = v->child; item; item = item->next) {
+                if (node_is(item, "truncate") && !integer(item, &n)) {
+                    n = 0;
+                }
+            }
+        }
+    }
+
+    return n > 0 ? n : 0;
+}
+
+
+/* what is in the prompt, but not in these bytes */
+static int
+apart(oracle_t *o, node_t *body, kvr_prompt_t *pr)
+{
+    size_t   i;
+    node_t  *v;
+
+    static const char *const  names[] = {
+        "documents", "context", "images", "image_data"
+    };
+
+    for (i = 0; i < 4; i++) {
+        v = node_get(body, names[i]);
+
+        if (v && oracle_digest(o, v)) {
+            return 1;
+        }
+    }
+
+    return pr->field[KVR_PROMPT_PREVIOUS_ID].len != 0;
+}
+
+
 static void
 chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     oracle_result_t *res)
@@ -365,6 +446,7 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     size_t         k, n, all;
     node_t        *v;
     word_t         w;
+    int64_t        tokens;
     uint64_t       h, *out, root[ROOTS];
     kvr_prompt_t  *pr;
 
@@ -415,7 +497,7 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     pr->root = h;
 
     if (load) {
-        pr->shape = KVR_PROMPT_EMBEDDING;
+        pr->shape = KVR_PROMPT_LIGHT;
 
         pr->bytes = o->len;
     }
@@ -456,6 +538,17 @@ chain(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     }
 
     free(out);
+
+    pr->skips = skips(body, pr->shape);
+    pr->odd = apart(o, body, pr);
+    tokens = left(o, body);
+
+    if (tokens && pr->bytes / 3 > (uint64_t) tokens) {
+        pr->bytes = kvr_min(pr->bytes, 4 * (uint64_t) tokens);
+        pr->n = 0;
+        pr->blocks = 0;
+        pr->odd = 1;
+    }
 }
 
 

@@ -457,6 +457,8 @@ oracle_same(const oracle_result_t *a, const oracle_result_t *b,
     }
 
     same(pr.stream);
+    same(pr.skips);
+    same(pr.odd);
     same(pr.priority_set);
 
     if (a->pr.priority_set) {

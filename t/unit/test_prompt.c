@@ -206,24 +206,33 @@ START_TEST(test_prompt_shapes)
 
         /* by load */
 
-        { "{'input':'@a'}", "/v1/embeddings", KVR_PROMPT_EMBEDDING, 0 },
-        { "{'input':['@a','@b']}", "/v1/embeddings", KVR_PROMPT_EMBEDDING,
+        { "{'input':'@a'}", "/v1/embeddings", KVR_PROMPT_LIGHT, 0 },
+        { "{'input':['@a','@b']}", "/v1/embeddings", KVR_PROMPT_LIGHT,
           0 },
-        { "{'inputs':'@a'}", "/embed", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'inputs':'@a'}", "/embed", KVR_PROMPT_LIGHT, 0 },
         { "{'query':'q','documents':['@a']}", "/v1/rerank",
-          KVR_PROMPT_EMBEDDING, 0 },
-        { "{'text_1':'q','text_2':['@a']}", "/score", KVR_PROMPT_EMBEDDING,
+          KVR_PROMPT_LIGHT, 0 },
+        { "{'text_1':'q','text_2':['@a']}", "/score", KVR_PROMPT_LIGHT,
           0 },
-        { "{'prompt':'@a'}", "/tokenize", KVR_PROMPT_EMBEDDING, 0 },
-        { "{'prompt':'@a'}", "/v1/detokenize", KVR_PROMPT_EMBEDDING, 0 },
-        { "{'input':'@a'}", "/pooling", KVR_PROMPT_EMBEDDING, 0 },
-        { "{'input':'@a'}", "/classify", KVR_PROMPT_EMBEDDING, 0 },
-        { "{'input':'@a'}", "/v1/moderations", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'prompt':'@a'}", "/tokenize", KVR_PROMPT_LIGHT, 0 },
+        { "{'prompt':'@a'}", "/v1/detokenize", KVR_PROMPT_LIGHT, 0 },
+        { "{'input':'@a'}", "/pooling", KVR_PROMPT_LIGHT, 0 },
+        { "{'input':'@a'}", "/classify", KVR_PROMPT_LIGHT, 0 },
+        { "{'input':'@a'}", "/v1/moderations", KVR_PROMPT_LIGHT, 0 },
 
-        { "{'inputs':'@a'}", "/embed_all", KVR_PROMPT_EMBEDDING, 0 },
+        { "{'inputs':'@a'}", "/embed_all", KVR_PROMPT_LIGHT, 0 },
+        { "{'messages':[{'role':'user','content':'@a'}]}",
+          "/v1/messages/count_tokens", KVR_PROMPT_LIGHT, 0 },
+        { "{'messages':[{'role':'user','content':'@a'}]}",
+          "/v1/chat/completions/render", KVR_PROMPT_LIGHT, 0 },
+        { "{'input':'@a'}", "/v1/responses/input_tokens", KVR_PROMPT_LIGHT,
+          0 },
+        { "{'input':'@a'}", "/v1/responses/resp_1/cancel", KVR_PROMPT_LIGHT,
+          0 },
         { "{'prompt':'@a'}", "/embed/v1/completions", KVR_PROMPT_TEXT, 2 },
         { "{'prompt':'@a'}", "/v1/reembed", KVR_PROMPT_TEXT, 2 },
         { "{'prompt':'@a'}", "/v1/scor", KVR_PROMPT_TEXT, 2 },
+        { "{'prompt':'@a'}", "/v1/scores", KVR_PROMPT_TEXT, 2 },
         { "{'text_input':'@a'}", "/v2/models/scorer/generate",
           KVR_PROMPT_TEXT, 2 },
         { "{'prompt':'@a'}", "", KVR_PROMPT_TEXT, 2 },
@@ -479,7 +488,7 @@ START_TEST(test_prompt_root)
         "'reasoning':{'effort':'low'}", "'think':true", "'think':false",
         "'tool_choice':'none'", "'documents':[{'title':'x'}]",
         "'add_special_tokens':false", "'mm_processor_kwargs':{'a':1}",
-        "'truncate_prompt_tokens':100", "'lora_path':'x'",
+        "'lora_path':'x'",
         "'context':[1,2,3]", "'images':['x']", "'image_data':'x'",
         "'functions':[{'name':'f'}]", "'tools':[{'name':'f'}]",
         "'tools':[{'name':'g'}]", "'tools':[{'name':'f'},{'name':'g'}]",
@@ -530,6 +539,87 @@ START_TEST(test_prompt_root)
 
     get(&two, "{'model':'n','messages':[]}", CHAT, "tenant");
     util_check(one.pr.model_root != two.pr.model_root, "model's root");
+}
+END_TEST
+
+
+/* what an engine does not look up, or does not take as it is */
+START_TEST(test_prompt_skips)
+{
+    size_t  i;
+    char    body[512];
+
+    static const struct {
+        const char  *members;
+        const char  *path;
+        unsigned     skips;
+    } cases[] = {
+        { "'prompt':'@a'", "/v1/completions", 0 },
+        { "'prompt':'@a','logprobs':1", "/v1/completions", 0 },
+        { "'prompt':'@a','echo':true", "/v1/completions", 0 },
+        { "'prompt':'@a','echo':true,'logprobs':1", "/v1/completions", 1 },
+        { "'logprobs':0,'echo':true,'prompt':'@a'", "/v1/completions", 1 },
+        { "'prompt':'@a','echo':false,'logprobs':1", "/v1/completions", 0 },
+        { "'prompt':'@a','echo':true,'logprobs':null", "/v1/completions", 0 },
+        { "'prompt':'@a','echo':true,'logprobs':1,'echo':false",
+          "/v1/completions", 0 },
+        { "'prompt':'@a','prompt_logprobs':0", "/v1/completions", 1 },
+        { "'prompt':'@a','prompt_logprobs':null", "/v1/completions", 0 },
+        { BASE ",'prompt_logprobs':5", CHAT, 1 },
+        { BASE ",'logprobs':true,'top_logprobs':5", CHAT, 0 },
+        { BASE ",'echo':true", CHAT, 1 },
+        { BASE ",'echo':null", CHAT, 0 },
+        { "'text':'@a','logprob_start_len':0", "/generate", 1 },
+        { "'text':'@a','logprob_start_len':-1", "/generate", 0 },
+        { "'text':'@a','logprob_start_len':7", "/generate", 0 },
+        { "'prompt':'@a','cache_prompt':false", "/completion", 1 },
+        { "'prompt':'@a','cache_prompt':true", "/completion", 0 },
+    };
+
+    for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        sprintf(body, "{%s}", cases[i].members);
+        good(&one, body, cases[i].path);
+        util_check(one.pr.skips == cases[i].skips && one.pr.n, "%s", body);
+    }
+}
+END_TEST
+
+
+/* 600 bytes are 150 tokens, as a rule */
+START_TEST(test_prompt_cut)
+{
+    good(&one, "{'prompt':'@a'}", "/v1/completions");
+    util_check(one.pr.bytes > 590 && one.pr.n == 2 && !one.pr.odd, "whole");
+
+    good(&two, "{'truncate_prompt_tokens':8000,'prompt':'@a'}",
+         "/v1/completions");
+    util_check(two.pr.root == one.pr.root && two.pr.n == one.pr.n
+               && !two.pr.odd, "longer than it is");
+
+    good(&two, "{'truncate_prompt_tokens':-1,'prompt':'@a'}",
+         "/v1/completions");
+    util_check(two.pr.n == one.pr.n && !two.pr.odd, "as much as fits");
+
+    good(&two, "{'prompt':'@a','truncate_prompt_tokens':20}",
+         "/v1/completions");
+    util_check(two.pr.n == 0 && two.pr.odd && two.pr.bytes == 80
+               && two.pr.shape == KVR_PROMPT_TEXT, "cut");
+
+    good(&two, "{'inputs':'@a','parameters':{'truncate':20}}", "/generate");
+    util_check(two.pr.n == 0 && two.pr.odd && two.pr.bytes == 80, "TGI's");
+
+    good(&two, "{'inputs':'@a','options':{'truncate':20}}", "/generate");
+    util_check(two.pr.n == 2 && !two.pr.odd, "another object");
+
+    /* what is told of their tokens is not of their bytes */
+
+    good(&two, "{" BASE ",'documents':[{'text':'x'}]}", CHAT);
+    util_check(two.pr.odd && two.pr.n, "documents");
+    good(&two, "{" BASE ",'documents':null}", CHAT);
+    util_check(!two.pr.odd, "no documents");
+    good(&two, "{'input':'@a','previous_response_id':'resp_1'}",
+         "/v1/responses");
+    util_check(two.pr.odd && two.pr.n, "earlier turns");
 }
 END_TEST
 
@@ -896,6 +986,8 @@ main(void)
     util_add(s, "equal", test_prompt_equal);
     util_add(s, "ignored", test_prompt_ignored);
     util_add(s, "root", test_prompt_root);
+    util_add(s, "skips", test_prompt_skips);
+    util_add(s, "cut", test_prompt_cut);
     util_add(s, "differs", test_prompt_differs);
     util_add(s, "media", test_prompt_media);
     util_add(s, "append", test_prompt_append);

@@ -1,0 +1,208 @@
+#!/usr/bin/perl
+
+# What computes no prompt that stays in the KV cache: it teaches nothing, is
+# predicted nothing, counts in no share and delays nobody; it goes by load.  And
+# what is computed without a look into the cache: it teaches, but is predicted
+# nothing.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
+                    '--enable-prompt-tokens-details');
+$t->backend("B$_") for 0 .. 1;
+
+$t->conf(<<'EOF')->run();
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:4m;
+    kvroute_zone zone=y:4m;
+
+    upstream e { zone e 64k; kvroute kv_cache zone=z;
+                 server 127.0.0.1:%%E0%%; server 127.0.0.1:%%E1%% down; }
+    upstream b { zone b 64k; kvroute kv_cache zone=y;
+                 server 127.0.0.1:%%B0%%; server 127.0.0.1:%%B1%%; }
+    upstream q { zone q 64k; kvroute kv_cache zone=y;
+                 kvroute_queue max=9 timeout=5s;
+                 server 127.0.0.1:%%B0%% max_conns=1;
+                 server 127.0.0.1:%%B1%% max_conns=1; }
+
+    client_body_buffer_size 1m;
+    client_max_body_size 8m;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /v1/ { proxy_pass http://e; }
+        location /b/ { proxy_pass http://b/; }
+        location /p/ { kvroute_policy prefix; proxy_pass http://b/; }
+        location /l/ { kvroute_policy least_request by=pending;
+                       proxy_pass http://b/; }
+        location /s/ { kvroute_policy sticky key=auto; proxy_pass http://b/; }
+        location /q/ { proxy_pass http://q/; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+my $n = 0;
+
+sub ask {
+    my ($path, $body) = @_;
+
+    my $r = $t->post("$path?n=" . ++$n, $body);
+
+    return { %{$t->receipt($n)}, http => $r->{status} };
+}
+
+sub peer { return $t->peer('e', $e[0]); }
+
+sub sum {
+    my ($up, $key) = @_;
+    my $sum = 0;
+
+    $sum += $_->{$key} // 0 for @{$t->status()->{upstreams}{$up}{peers}};
+
+    return $sum;
+}
+
+# --- Claude Code's pattern: each prompt is counted before it is sent
+
+ask('/v1/messages', chat(text(8000, 1), max_tokens => 1)) for 1 .. 3;
+
+for my $seed (10 .. 15) {
+    my $body = chat(text(8000, $seed), max_tokens => 1);
+    my $c = ask('/v1/messages/count_tokens', $body);
+
+    is("$c->{http} $c->{prompt} $c->{matched}", '200 - -',
+       'counted: that is no prompt');
+    is(ask('/v1/messages', $body)->{matched}, 0,
+       'what was counted is not held');
+}
+
+{
+    my $c = peer()->{cache};
+    is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing is missed by that');
+}
+
+cmp_ok(ask('/v1/messages', chat(text(8000, 1), max_tokens => 1))->{matched},
+       '>', 7000, 'and nothing was forgotten');
+
+# --- all of that kind, with the bodies of prompts
+
+for my $path ('/tokenize', '/detokenize', '/v1/chat/completions/render',
+              '/v1/messages/render', '/v1/responses/input_tokens',
+              '/apply-template', '/v1/embeddings', '/v1/rerank', '/score',
+              '/classify', '/pooling', '/v1/moderations', '/encode')
+{
+    my $body = chat(text(6000, 100 + $n));
+    my $before = sum('b', 'prompt_bytes');
+    my $r = ask("/b$path", $body);
+
+    is("$r->{http} $r->{reason} $r->{prompt}", '200 load -', "$path: by load");
+    is(sum('b', 'prompt_bytes'), $before, "$path: counts in no share");
+    is(ask('/b/v1/chat/completions', $body)->{matched}, 0,
+       "$path: teaches nothing");
+}
+
+is(ask("/$_/tokenize", chat('x'))->{reason}, 'load', "$_: by load")
+    for qw(p l q);
+is(ask('/b/v1/chat/completions/x', chat(text(6000, 200)))->{reason}, 'cold',
+   'what is unknown computes');
+
+# --- what is under way is in the way of nobody's prompt
+
+for my $uri ('/b/v1/messages/count_tokens', '/p/tokenize', '/l/v1/embeddings',
+             '/s/v1/rerank', '/q/v1/messages/count_tokens')
+{
+    my $go = $t->hold(1, "$uri?n=" . ++$n, chat(text(500_000, 300)));
+    my ($up) = $uri =~ /^.q/ ? 'q' : 'b';
+
+    is(join(' ', map { sum($up, $_) } qw(active_all pending_all
+                                         unanswered_all)),
+       '1 0 0', "$uri: in use, and no prefill");
+    $go->();
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+# nor is its time that of a first token
+
+{
+    my $before = sum('b', 'ttft_count');
+
+    ask('/b/tokenize', chat('x'));
+    $t->get('/b/v1/models');
+    is(sum('b', 'ttft_count'), $before, 'no first token');
+    ask('/b/v1/chat/completions', chat('x'));
+    is(sum('b', 'ttft_count'), $before + 1, 'one of a prompt');
+}
+
+# --- by load: not where the work is, though that has its prompt
+
+{
+    my $go = $t->hold(1, '/b/v1/chat/completions?n=' . ++$n,
+                      chat(text(50_000, 301)));
+    my ($p) = grep { $_->{active_all} }
+              @{$t->status()->{upstreams}{b}{peers}};
+
+    for (1 .. 4) {
+        my $c = ask('/b/tokenize', chat(text(50_000, 301)));
+        isnt($c->{peer}, $p->{server}, 'to who has less to do');
+    }
+
+    $go->();
+}
+
+# --- computed anew, though it is held: predicted nothing, and kept
+
+sub missed { return peer()->{cache}{missed}; }
+
+for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
+              [ '/v1/completions', echo => JSON::PP::true, logprobs => 1 ],
+              [ '/v1/chat/completions', prompt_logprobs => 1 ],
+              [ '/v1/chat/completions', echo => JSON::PP::true ])
+{
+    my ($path, @more) = @$case;
+    my $name = "$path $more[0]";
+    my $body = sub {
+        my ($seed, @more) = @_;
+        return $path =~ /chat/
+            ? chat(text(8000, $seed), max_tokens => 1, @more)
+            : JSON::PP::encode_json({ model => 'm', max_tokens => 1,
+                                      prompt => text(8000, $seed), @more });
+    };
+
+    # an eval harness: prefixes that are known, each asked for anew
+
+    for my $seed (500 .. 504) {
+        ask($path, $body->($seed));
+        is(ask($path, $body->($seed, @more))->{matched}, 0,
+           "$name: predicted nothing");
+    }
+
+    is(missed() . ' ' . peer()->{cache}{flushes_usage}, '0 0',
+       "$name: nothing is missed");
+    cmp_ok(ask($path, $body->(500))->{matched}, '>', 7000,
+           "$name: what is held stays known");
+
+    # taught by such a request alone
+
+    my $seed = 600 + $n;
+
+    ask($path, $body->($seed, @more));
+    cmp_ok(ask($path, $body->($seed))->{matched}, '>', 7000,
+           "$name: it is kept");
+}
+
+is(missed(), 0, 'and what was said to be held was');
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();

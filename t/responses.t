@@ -1,0 +1,221 @@
+#!/usr/bin/perl
+
+# Responses that are kept live in the memory of one engine: who asks for one by
+# its id, for what it was made of, to cancel or to delete it, comes to that one,
+# under each policy, after reloads and from each worker.  What nobody knows goes
+# by load, whatever it looks like.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my @engine = ('--hardware', 'none', '--model', 'm', '--output-tokens', 3,
+              '--enable-prompt-tokens-details');
+my @e = $t->engines(3, @engine);
+my @slow = $t->engines(2, '--model', 'm', '--output-tokens', 100_000);
+
+my @policies = qw(kv_cache least_request round_robin random prefix sticky);
+my $locations = '';
+
+for my $p (@policies) {
+    my $key = $p eq 'sticky' ? ' key=auto' : '';
+
+    $locations .= "location /$p/ { kvroute_policy $p$key; "
+                  . "proxy_pass http://e/; }\n        ";
+}
+
+$t->{vars}{LOCATIONS} = $locations;
+$t->{vars}{DOWN} = '';
+
+my $conf = <<'EOF';
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:2m;
+
+    upstream e {
+        zone e 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        server 127.0.0.1:%%E2%% %%DOWN%%;
+        keepalive 4;
+    }
+    upstream slow {
+        zone slow 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E3%%;
+        server 127.0.0.1:%%E4%%;
+    }
+    upstream queued {
+        zone queued 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=9 timeout=5s;
+        server 127.0.0.1:%%E0%% max_conns=2;
+        server 127.0.0.1:%%E1%% max_conns=2;
+        server 127.0.0.1:%%E2%% max_conns=2;
+    }
+
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_buffering off;
+    large_client_header_buffers 4 64k;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        %%LOCATIONS%%
+        location /slow/ { proxy_pass http://slow/; }
+        location /queued/ { proxy_pass http://queued/; }
+        location /salted/ { kvroute_salt $http_x_tenant;
+                            proxy_pass http://e/; }
+        location /off/ { kvroute_policy off; proxy_pass http://e/; }
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+
+$t->conf($conf)->run();
+
+my $n = 0;
+
+sub make {
+    my ($up, %more) = @_;
+
+    my $input = 'said before ' . ++$n;
+    my $r = $t->post("/$up/v1/responses", JSON::PP::encode_json(
+        { model => 'm', input => $input, %more }), headers =>
+        $more{headers} || {});
+    my ($id) = $r->{body} =~ /"id":\s*"(resp_\w+)"/;
+
+    return $id // 'none';
+}
+
+# the status, and why it went there
+
+sub ask {
+    my ($method, $uri, %headers) = @_;
+
+    my $r = $t->request("$method $uri?n=a" . ++$n,
+                        $method eq 'POST' ? '' : undef, headers => \%headers);
+
+    return "$r->{status} " . $t->receipt("a$n")->{reason};
+}
+
+# --- under each policy, however it was made
+
+for my $p (@policies, 'queued') {
+    my @ids = ((map { make($p) } 1 .. 3),
+               (map { make($p, stream => JSON::PP::true) } 1 .. 3),
+               (map { make($p, background => JSON::PP::true) } 1 .. 3));
+
+    is(scalar(grep { /^resp_/ } @ids), 9, "$p: responses");
+
+    is(join(', ', map { ask('GET', "/$p/v1/responses/$_") } @ids),
+       join(', ', ('200 session') x 9), "$p: each is found");
+    is(join(', ', map { ask('GET', "/$p/v1/responses/$_/input_items") }
+                  @ids[0 .. 2]),
+       join(', ', ('200 session') x 3), "$p: and what was said");
+    is(join(', ', map { ask('DELETE', "/$p/v1/responses/$_") } @ids[0 .. 2]),
+       join(', ', ('200 session') x 3), "$p: and deleted");
+    is(join(', ', map { ask('GET', "/$p/v1/responses/$_") } @ids[0 .. 2]),
+       join(', ', ('404 session') x 3), "$p: that is known there too");
+}
+
+# --- in the background: asked for again and again, and given up
+
+{
+    my @ids = map { make('slow', background => JSON::PP::true) } 1 .. 4;
+
+    for my $id (@ids) {
+        is(join(', ', map { ask('GET', "/slow/v1/responses/$id") } 1 .. 3),
+           join(', ', ('200 session') x 3), 'under way');
+        is(ask('POST', "/slow/v1/responses/$id/cancel"), '200 session',
+           'given up');
+    }
+
+    is(join(' ', map { $t->control($_)->{open_requests} } @slow), '0 0',
+       'indeed');
+}
+
+# --- what nobody knows goes as a request without a prompt does
+
+for my $p (@policies) {
+    my $why = { round_robin => 'turn', sticky => 'turn', random => 'random' }
+              ->{$p} || 'load';
+
+    is(ask('GET', "/$p/v1/responses/resp_nobody"), "404 $why",
+       "$p: an id that nobody knows");
+}
+
+for my $id ('x' x 30_000, 'resp_' . 'x' x 30_000, 'resp_' . 'x' x 59,
+            'resp_' . 'x' x 60, join('', map { sprintf '%%%02x', $_ } 1 .. 255),
+            'resp_' . join('', map { sprintf '%%%02x', $_ } 200 .. 250),
+            'resp_%0d%0aX:%201', 'resp_"\'<>', 'resp_', 'resp_%2f..%2f')
+{
+    my $r = ask('GET', "/kv_cache/v1/responses/$id") =~ s/ .*//r;
+
+    like($r, qr/^40[045]$/, 'an id that is none: ' . substr $id, 0, 20);
+    like(ask('POST', "/kv_cache/v1/responses/$id/cancel"), qr/^40[045] /,
+         'to be cancelled');
+}
+
+is($t->get('/kvroute/json')->{status}, 200, 'all is well');
+
+# --- after a reload, after a kill, and for the tenant who made it only
+
+my @ids = map { make('kv_cache') } 1 .. 6;
+
+$t->reload();
+is(join(', ', map { ask('GET', "/kv_cache/v1/responses/$_") } @ids),
+   join(', ', ('200 session') x 6), 'after a reload');
+
+$t->kill_worker($_) for $t->active_workers();
+wait_for(sub { $t->active_workers() == $t->{workers} });
+is(join(', ', map { ask('GET', "/kv_cache/v1/responses/$_") } @ids),
+   join(', ', ('200 session') x 6), 'after a kill');
+
+{
+    my $id = make('salted', headers => { 'X-Tenant' => 'a' });
+
+    is(ask('GET', "/salted/v1/responses/$id", 'X-Tenant' => 'a'),
+       '200 session', 'a tenant');
+    like(ask('GET', "/salted/v1/responses/$id", 'X-Tenant' => 'b'), qr/ load$/,
+         'another learns nothing of where it is');
+    like(ask('GET', "/off/v1/responses/$id", 'X-Tenant' => 'a'), qr/ bypass$/,
+         'nor is anything looked up where it is switched off');
+}
+
+# --- an engine that is gone, and one that was restarted
+
+{
+    my @where = map { my $id = $_;
+                      [ grep { my $r = $t->get("/v1/responses/$id",
+                                               port => $e[$_]);
+                               $r->{status} == 200 } 0 .. 2 ] } @ids;
+    my ($there) = grep { "@{$where[$_]}" eq '2' } 0 .. $#ids;
+    my ($other) = grep { "@{$where[$_]}" ne '2' } 0 .. $#ids;
+
+    ok(defined $there && defined $other, 'on several engines');
+
+    $t->{vars}{DOWN} = 'down';
+    $t->conf($conf);
+    $t->reload();
+
+    like(ask('GET', "/kv_cache/v1/responses/$ids[$there]"), qr/^404 load$/,
+         'its engine is down: somebody answers');
+    is(ask('GET', "/kv_cache/v1/responses/$ids[$other]"), '200 session',
+       'the others are found');
+
+    $t->control($e[$where[$other][0]], { restart => JSON::PP::true });
+    is(ask('GET', "/kv_cache/v1/responses/$ids[$other]"), '404 session',
+       'one that was restarted says that it has it no more');
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();
