@@ -14,9 +14,6 @@
 #include "ngx_http_kvroute.h"
 
 
-/* measured: an LRU of this many blocks is best mirrored by a little more */
-#define NGX_HTTP_KVROUTE_CAPACITY_MARGIN  1.25
-
 #define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
 
 /* ms; by it headers age where nobody is asked */
@@ -59,6 +56,7 @@ void
 ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id)
 {
     double                     units, bytes;
+    uint32_t                   active, waiting;
     uint64_t                   tokens;
     kvr_peer_t                *peer;
     ngx_http_kvroute_shctx_t  *sh;
@@ -78,17 +76,24 @@ ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id)
 
     /* a new peer's tokens are taken to be as long as those of the others */
 
-    bytes = kvr_get(&peer->loop.bytes) ? 0
-            : kvr_models_bytes(&sh->registry->models);
+    bytes = kvr_ratio_get(&peer->loop.bytes);
+
+    if (bytes == 0) {
+        bytes = kvr_models_bytes(&sh->registry->models);
+    }
 
     if (bytes == 0) {
         bytes = kvr_loop_bytes(&peer->loop);
     }
 
-    units = (double) tokens * bytes
-            * NGX_HTTP_KVROUTE_CAPACITY_MARGIN
-            * ngx_min(kvr_loop_factor(&peer->loop), 1)
-            / (double) (sh->unit * KVR_BLOCK);
+    /* those that are answered: prompts are in the index, replies are not */
+
+    active = kvr_load_get(sh->load, id).active;
+    waiting = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
+
+    units = kvr_loop_usable(&peer->loop, tokens,
+                            active - ngx_min(waiting, active))
+            * bytes / (double) (sh->unit * KVR_BLOCK);
 
     units = ngx_min(units, KVR_INDEX_CAPACITY_MAX);
 
@@ -249,12 +254,16 @@ ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at)
     response.clock = at->clock;
     response.kind = ngx_http_kvroute_signal_kind(r, ctx->usage.stream);
     response.block = (uint32_t) (sh->unit * KVR_BLOCK);
-    response.reported = kvr_get(&p->reported);
+    response.capacity = kvr_get(&p->reported) ? kvr_get(&p->capacity) : 0;
     response.young = at->young;
     response.taught = (uint64_t) at->prompted * response.block;
     response.age = at->age;
+    response.odd = ctx->odd;
+    response.alive = at->conf->probe
+                     && kvr_signal_same(&peer->signal, ngx_current_msec,
+                                        at->conf->probe->interval);
 
-    if (ctx->model.len) {
+    if (ctx->model.len && !ctx->odd) {
         kvr_models_take(&sh->registry->models,
                         kvr_metrics_lora(ctx->model.data, ctx->model.len),
                         ctx->model.data, ctx->model.len, ctx->bytes,

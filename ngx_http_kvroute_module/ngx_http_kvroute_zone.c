@@ -21,7 +21,7 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303037ULL  /* kvr00007 */
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303038ULL  /* kvr00008 */
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 /* rows by default: for a few configurations alive at a time, and some more */

@@ -17,6 +17,9 @@ my @e = $t->engines(2, '--hardware', 'none', '--model', 'm',
                     '--output-tokens', 500, '--lora-modules', 'other',
                     '--enable-prompt-tokens-details');
 my ($mute) = $t->engines(1, '--hardware', 'none', '--model', 'm');
+my @small = ('--hardware', 'none', '--model', 'm', '--kv-cache-size', 1024,
+             '--enable-prompt-tokens-details');
+my ($small) = $t->engines(1, @small);
 my ($asked) = $t->engines(1, '--hardware', 'none', '--model', 'm',
                           '--enable-prompt-tokens-details');
 
@@ -34,8 +37,11 @@ http {
                  server 127.0.0.1:%%E1%%; server 127.0.0.1:%%E0%% down; }
     upstream mute { zone mute 64k; kvroute kv_cache zone=z;
                     server 127.0.0.1:%%E2%%; server 127.0.0.1:%%E0%% down; }
-    upstream asked { zone asked 64k; kvroute kv_cache zone=z;
+    upstream small { zone small 64k; kvroute kv_cache zone=z;
                      server 127.0.0.1:%%E3%%; server 127.0.0.1:%%E1%% down;
+                     kvroute_probe interval=1s; }
+    upstream asked { zone asked 64k; kvroute kv_cache zone=z;
+                     server 127.0.0.1:%%E4%%; server 127.0.0.1:%%E1%% down;
                      kvroute_probe interval=50ms; }
 
     server {
@@ -44,6 +50,7 @@ http {
         location /b/ { proxy_pass http://b/; }
         location /mute/ { proxy_pass http://mute/; }
         location /asked/ { proxy_pass http://asked/; }
+        location /small/ { proxy_pass http://small/; }
         location = /kvroute/json { kvroute_status json; access_log off; }
     }
 }
@@ -154,6 +161,49 @@ $c = cache('mute', $mute);
 is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
    'an engine that does not tell');
 
+# What is evicted under pressure is not lost by a restart: probes would tell of
+# that.  Prompts of others fill the cache each time.
+
+{
+    my $engine = sub { return $t->peer('small', $small)->{engine} };
+
+    ok(wait_for(sub { ($engine->()->{capacity_tokens} // 0) == 1024 * 16 }),
+       'capacity is told');
+    cmp_ok(abs($t->peer('small', $small)->{capacity_bytes} / (1024 * 16 * 4)
+               - 1), '<', 0.02, 'and is what it is, no more');
+
+    ask('small', $_, 4000) for 1 .. 3, 1;
+
+    for my $round (1 .. 3) {
+
+        $t->post('/v1/chat/completions',
+                 chat(text(60_000, 1000 + $round), max_tokens => 1),
+                 port => $small);
+        ask('small', $_, 4000) for 1 .. 3;
+    }
+
+    my $c = cache('small', $small);
+    cmp_ok($c->{missed}, '>=', 6, 'prompts are evicted');
+    is("$c->{flushes_usage} $c->{flushes_probe}", '0 0',
+       'an engine under pressure has not forgotten');
+    cmp_ok($c->{capacity_factor}, '<', 0.9, 'but is held to be smaller');
+
+    # nor is a response that is odd to move what its tokens are in bytes
+
+    my $bytes = $c->{bytes_per_token};
+    my $r = $t->post('/small/v1/chat/completions?n=' . ++$n,
+                     chat([ { role => 'user',
+                              content => [ { type => 'text', text => 'x' },
+                                map { +{ type => 'image_url', image_url =>
+                                    { url => "http://x/$_" } } } 1 .. 60 ] } ],
+                          max_tokens => 1));
+    is($r->{status}, 200, 'a prompt of images');
+
+    $c = cache('small', $small);
+    cmp_ok(abs($c->{bytes_per_token} / $bytes - 1), '<', 0.02,
+           'bytes a token hardly move');
+}
+
 # a restart that responses have told is not told once again by a probe, which
 # would make away with what was taught since then
 
@@ -174,8 +224,7 @@ is("$c->{responses} $c->{missed} $c->{flushes_usage}", '0 0 0',
                       && time() - $^T > 4 }), 'asked');
 
     $t->control($asked, { metrics => '500' });
-    my $failed = $probe->()->{failed};
-    ok(wait_for(sub { $probe->()->{failed} > $failed + 1 }), 'asked in vain');
+    ok(wait_for(sub { $probe->()->{age_ms} > 250 }), 'asked in vain');
 
     $t->control($asked, { restart => JSON::PP::true });
     ask('asked', $_) for 1 .. 3;

@@ -203,6 +203,28 @@ for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
 
 is(missed(), 0, 'and what was said to be held was');
 
+# --- what is cut to its last tokens has other bytes a token, and no prefix
+
+{
+    my $bytes = sub {
+        return join ' ', peer()->{cache}{bytes_per_token},
+                         $t->status()->{zones}{z}{models}[0]{bytes_per_token};
+    };
+    my $before = $bytes->();
+
+    for (1 .. 2) {
+        my $r = ask('/v1/completions',
+                    JSON::PP::encode_json({ model => 'm', max_tokens => 1,
+                                            prompt => text(200_000, 700),
+                                            truncate_prompt_tokens => 1000 }));
+
+        is("$r->{http} $r->{prompt} $r->{matched}", '200 4000 0',
+           'weighs what is left of it');
+    }
+
+    is($bytes->(), $before, 'bytes a token stay');
+}
+
 ok($t->idle(), 'nothing is counted any more');
 
 $t->done();

@@ -127,7 +127,7 @@ my $tokens = 2048 * 16;
 for my $kind (grep { $_ ne 'llamacpp' } @kinds) {
     ok(wait_for(sub { (engine($port{$kind})->{capacity_tokens} || 0)
                       == $tokens }, 10), "$kind: capacity");
-    is(peer($port{$kind})->{capacity_bytes}, $tokens * 4 * 1.25,
+    is(peer($port{$kind})->{capacity_bytes}, $tokens * 4,
        "$kind: in bytes");
     is(engine($port{$kind})->{name}, $kind =~ s/-old//r, "$kind: known");
 }
@@ -216,7 +216,7 @@ for my $mode (qw(garbage huge empty 404 500 frozen)) {
        "metrics $mode: asked on");
     is($t->post('/one/v1/chat/completions', chat('x'))->{status}, 200,
        "metrics $mode: requests are served");
-    is(peer($port{vllm})->{capacity_bytes}, $tokens * 4 * 1.25,
+    is(peer($port{vllm})->{capacity_bytes}, $tokens * 4,
        "metrics $mode: what was known stays");
 }
 

@@ -14,7 +14,7 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-$t->engines(3, '--hardware', 'none', '--model', 'm',
+$t->engines(4, '--hardware', 'none', '--model', 'm',
             '--enable-prompt-tokens-details', '--kv-cache-size', 4096);
 $t->backend("B$_") for 0 .. 1;
 
@@ -36,6 +36,12 @@ http {
         server 127.0.0.1:%%E0%%;
         server 127.0.0.1:%%E1%%;
         $ask
+    }
+    upstream unasked {
+        zone unasked 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E3%%;
+        server 127.0.0.1:1 down;
     }
     upstream sick {
         zone sick 64k;
@@ -61,6 +67,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         client_body_buffer_size 1m;
         location /v1/ { proxy_pass http://engines; }
+        location /unasked/ { proxy_pass http://unasked/; }
         location /sick/ { proxy_pass http://sick/; }
         location /small/ { proxy_pass http://small; }
         location /failing/ { proxy_pass http://failing; }
@@ -228,10 +235,13 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
     engines($_) for @prompts, @prompts;
     $t->post('/v1/nothing', '{}');
 
-    # one that has forgotten all
+    # one that has forgotten all, with no probes to say that it is the same
 
-    $t->post('/reset_prefix_cache', '', port => $t->{vars}{"E$_"}) for 0, 1;
-    engines($_) for @prompts;
+    my $unasked = sub { $t->post('/unasked/v1/chat/completions', $_) for @_ };
+
+    $unasked->(@prompts, @prompts);
+    $t->post('/reset_prefix_cache', '', port => $t->{vars}{E3});
+    $unasked->(@prompts);
     ok($t->idle(), 'idle');
 }
 

@@ -308,7 +308,7 @@ kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
     r.key = k ? ro->chain[k - 1] : 0;
     r.clock = rq->clock;
     r.block = KVS_UNIT_BYTES;
-    r.reported = ro->conf.reported;
+    r.capacity = ro->conf.reported ? kvr_get(&ro->index->peer[i].capacity) : 0;
     r.young = rq->young;
 
     r.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;

@@ -7,17 +7,19 @@
 #include "kvr_loop.h"
 
 
-/* prompts shorter than this are mostly the template's own tokens */
-#define KVR_LOOP_BYTES_MIN   1000
-
 /* low bits of a value that tell its place; what is deeper counts as the last */
 #define KVR_LOOP_PLACE       2047
 
 #define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
 #define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)
 
+/* of what is told; replies are those of all that the engine is asked for */
+#define KVR_LOOP_USABLE_MAX  1.25
+#define KVR_LOOP_REPLY_MAX   (1U << 20)
+
 
 static uint64_t kvr_loop_place(const uint64_t *chain, uint32_t entry);
+static void kvr_loop_output(kvr_loop_t *l, uint64_t tokens);
 static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
     uint32_t now, uint64_t *clock);
 static void kvr_loop_correct(kvr_loop_t *l, int step);
@@ -28,24 +30,20 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock)
 {
     int64_t   cached;
-    uint32_t  kind, x, old, horizon;
+    uint32_t  kind, horizon;
     uint64_t  matched, delivered, margin;
 
     if (r->completion > 0) {
         kvr_add(&l->completion, (uint64_t) r->completion);
+        kvr_loop_output(l, (uint64_t) r->completion);
     }
 
     if (r->prompt <= 0 || r->bytes == 0) {
         return 0;
     }
 
-    if (r->bytes >= KVR_LOOP_BYTES_MIN) {
-        x = (uint32_t) (kvr_min(r->bytes * KVR_LOOP_ONE
-                                / (uint64_t) r->prompt, 256 * KVR_LOOP_ONE));
-        old = kvr_get(&l->bytes);
-
-        kvr_set(&l->bytes, old ? kvr_max(old - old / 32 + x / 32, 1)
-                               : kvr_max(x, 1));
+    if (!r->odd) {
+        kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
     }
 
     kind = 1U << (r->kind & 31);
@@ -76,7 +74,7 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_add(&l->delivered, (uint64_t) cached);
     kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
 
-    horizon = r->reported ? 0 : kvr_horizon_get(&l->horizon);
+    horizon = r->capacity ? r->capacity : kvr_horizon_get(&l->horizon);
 
     if (r->taught && !r->young) {
         kvr_horizon_note(&l->horizon, r->age, delivered + margin >= r->taught);
@@ -86,9 +84,18 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 
         kvr_add(&l->missed, 1);
 
+        if (r->young) {
+            return KVR_LOOP_MISSED;
+        }
+
         /* what is old is lost in the course of things: no reason to forget */
 
-        if (r->young || (horizon && r->age >= horizon / 2)) {
+        if (horizon && r->age >= horizon / 2) {
+
+            if (r->capacity) {
+                kvr_loop_correct(l, -1);
+            }
+
             return KVR_LOOP_MISSED;
         }
 
@@ -116,6 +123,18 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 }
 
 
+static void
+kvr_loop_output(kvr_loop_t *l, uint64_t tokens)
+{
+    uint32_t  x, old;
+
+    x = (uint32_t) kvr_min(tokens, KVR_LOOP_REPLY_MAX) * KVR_LOOP_OUTPUT;
+    old = kvr_get(&l->output);
+
+    kvr_set(&l->output, old ? kvr_max(old - old / 32 + x / 32, 1) : x);
+}
+
+
 static int
 kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     uint64_t *clock)
@@ -138,6 +157,11 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 
     kvr_set(&l->key[n], r->key);
     kvr_set(&l->misses, n + 1);
+
+    if (n + 1 == KVR_LOOP_CHAINS && r->alive) {
+        kvr_set(&l->misses, 0);
+        return KVR_LOOP_MISSED;
+    }
 
     if (n + 1 < KVR_LOOP_CHAINS || !kvr_get(&l->hits)
         || (kvr_get(&l->flushed) && now - kvr_get(&l->flushed)
@@ -295,11 +319,11 @@ kvr_loop_reset_counters(kvr_loop_t *l)
 double
 kvr_loop_bytes(const kvr_loop_t *l)
 {
-    uint32_t  x;
+    double  bytes;
 
-    x = kvr_get(&l->bytes);
+    bytes = kvr_ratio_get(&l->bytes);
 
-    return x ? (double) x / KVR_LOOP_ONE : 4;
+    return bytes > 0 ? bytes : KVR_RATIO_START;
 }
 
 
@@ -311,6 +335,19 @@ kvr_loop_factor(const kvr_loop_t *l)
     f = kvr_get(&l->factor);
 
     return f ? (double) f / KVR_LOOP_ONE : 1;
+}
+
+
+double
+kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens, uint32_t replies)
+{
+    double  all, taken;
+
+    all = (double) tokens;
+    taken = (double) replies * kvr_get(&l->output) / KVR_LOOP_OUTPUT / 2;
+
+    return (all - kvr_min(taken, all / 2))
+           * kvr_min(kvr_loop_factor(l), KVR_LOOP_USABLE_MAX);
 }
 
 

@@ -17,6 +17,10 @@
  * or its cache was reset.  One prefix alone proves nothing, and after a restart
  * only the first request of several with a common beginning finds nothing.
  *
+ * Nor do any misses prove it of an engine whose probes would tell a restart: it
+ * runs more than it can hold, or its cache was emptied by hand.  Either is made
+ * good prompt by prompt.
+ *
  * Siblings come before the first one's answer: what they were predicted to
  * find may not be computed yet.  A miss of theirs proves nothing.
  *
@@ -28,6 +32,7 @@
 
 
 #include "kvr_horizon.h"
+#include "kvr_ratio.h"
 
 
 #define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
@@ -35,6 +40,7 @@
 #define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
 #define KVR_LOOP_YOUNG     32    /* lessons without an answer, remembered */
 #define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
+#define KVR_LOOP_OUTPUT    16    /* likewise */
 
 
 typedef struct {
@@ -59,8 +65,9 @@ typedef struct {
     _Atomic uint32_t   told;         /* kinds of responses with the field */
     _Atomic uint32_t   flushed;      /* s */
 
-    _Atomic uint32_t   bytes;        /* of prompt a token, x KVR_LOOP_ONE; 0:
-                                        not known */
+    kvr_ratio_t        bytes;        /* of prompt a token */
+    _Atomic uint32_t   output;       /* tokens of a reply, a running mean, x
+                                        KVR_LOOP_OUTPUT; 0: not known */
     _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
 
     _Atomic uint32_t   hand;         /* the next of these */
@@ -83,8 +90,10 @@ typedef struct {
     uint32_t           age;          /* of the deepest of these, units */
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */
-    uint32_t           reported;     /* the capacity is the engine's word */
+    uint32_t           capacity;     /* units, the engine's word; 0: none */
     uint32_t           young;        /* predicted by what had no answer yet */
+    uint32_t           odd;          /* its bytes tell nothing of its tokens */
+    uint32_t           alive;        /* a restart would be told by probes */
 } kvr_loop_response_t;
 
 
@@ -123,6 +132,15 @@ void kvr_loop_reset_counters(kvr_loop_t *l);
 /* bytes a token, four while none was seen; what counts of what it told */
 double kvr_loop_bytes(const kvr_loop_t *l);
 double kvr_loop_factor(const kvr_loop_t *l);
+
+/*
+ * Of so many tokens that the engine said it can hold, what is cache while it is
+ * writing so many replies: their blocks are no cache before they are complete.
+ * As they may be at any point, half of what a reply comes to; at most half of
+ * all.  By the factor a quarter more at most.
+ */
+double kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens,
+    uint32_t replies);
 
 /*
  * What its cache holds, in units, if it did not tell; 0: not known.  sum: what

@@ -7,11 +7,6 @@
 #include "kvr_model.h"
 
 
-/* prompts shorter than this are mostly the template's own tokens */
-#define KVR_MODEL_BYTES_MIN  1000
-#define KVR_MODEL_BYTES_MAX  256     /* a token */
-
-
 static kvr_model_t *kvr_models_find(kvr_models_t *models, uint64_t key);
 static kvr_model_t *kvr_models_claim(kvr_models_t *models, uint64_t key);
 
@@ -21,11 +16,10 @@ kvr_models_take(kvr_models_t *models, uint64_t key, const void *name,
     size_t len, uint64_t bytes, int64_t tokens)
 {
     size_t          i;
-    uint32_t        x, old;
     kvr_model_t    *model;
     const uint8_t  *p;
 
-    if (tokens <= 0 || bytes < KVR_MODEL_BYTES_MIN || len == 0) {
+    if (tokens <= 0 || bytes < KVR_RATIO_MIN || len == 0) {
         return;
     }
 
@@ -46,12 +40,7 @@ kvr_models_take(kvr_models_t *models, uint64_t key, const void *name,
         kvr_set(&model->len, (uint32_t) len);
     }
 
-    x = (uint32_t) kvr_min(bytes * KVR_MODEL_ONE / (uint64_t) tokens,
-                           KVR_MODEL_BYTES_MAX * KVR_MODEL_ONE);
-    old = kvr_get(&model->bytes);
-
-    kvr_set(&model->bytes, old ? kvr_max(old - old / 32 + x / 32, 1)
-                               : kvr_max(x, 1));
+    kvr_ratio_take(&model->bytes, bytes, (uint64_t) tokens);
 
     kvr_add(&model->responses, 1);
     kvr_set(&model->last, kvr_add(&models->responses, 1) + 1);
@@ -96,7 +85,7 @@ kvr_models_claim(kvr_models_t *models, uint64_t key)
     }
 
     kvr_set(&model->len, 0);
-    kvr_set(&model->bytes, 0);
+    kvr_ratio_reset(&model->bytes);
     kvr_set(&model->responses, 0);
     kvr_set(&model->key, key);
 
@@ -123,7 +112,7 @@ kvr_model_name(const kvr_model_t *model, void *name)
 double
 kvr_model_bytes(const kvr_model_t *model)
 {
-    return (double) kvr_get(&model->bytes) / KVR_MODEL_ONE;
+    return kvr_ratio_get(&model->bytes);
 }
 
 
@@ -132,7 +121,7 @@ kvr_models_bytes(const kvr_models_t *models)
 {
     unsigned            i;
     uint64_t            n, most;
-    double              bytes;
+    double              bytes, b;
     const kvr_model_t  *model;
 
     most = 0;
@@ -142,9 +131,11 @@ kvr_models_bytes(const kvr_models_t *models)
         model = &models->model[i];
         n = kvr_get(&model->responses);
 
-        if ((n > most || bytes == 0) && kvr_get(&model->bytes)) {
+        b = kvr_model_bytes(model);
+
+        if ((n > most || bytes == 0) && b > 0) {
             most = n;
-            bytes = kvr_model_bytes(model);
+            bytes = b;
         }
     }
 

@@ -9,8 +9,8 @@
 
 
 /*
- * How many bytes of prompt a token of each model has: a running mean, by what
- * responses tell of their prompts.  In shared memory, one table in a zone.
+ * How many bytes of prompt a token of each model has, by what responses tell of
+ * their prompts.  In shared memory, one table in a zone.
  *
  * Entries are claimed by a single store, so that a process killed at any point
  * leaves none that cannot be used; what is written twice is the same.  When all
@@ -18,12 +18,11 @@
  */
 
 
-#include "kvr_core.h"
+#include "kvr_ratio.h"
 
 
 #define KVR_MODELS          16
 #define KVR_MODEL_NAME_LEN  64
-#define KVR_MODEL_ONE       1024    /* of a mean, kept as a fixed-point number */
 
 
 typedef struct {
@@ -31,7 +30,7 @@ typedef struct {
     _Atomic uint64_t   key;         /* hash of the name; 0: free */
     _Atomic uint64_t   responses;
     _Atomic uint64_t   last;        /* responses of all models at its last */
-    _Atomic uint32_t   bytes;       /* a token, x KVR_MODEL_ONE; 0: not known */
+    kvr_ratio_t        bytes;       /* a token */
     _Atomic uint32_t   len;
     _Atomic uint8_t    name[KVR_MODEL_NAME_LEN];
 } kvr_model_t;
@@ -46,8 +45,7 @@ typedef struct {
 /*
  * Takes a response: so many bytes of prompt were so many tokens.  key is a hash
  * of the model's name, not 0; of a long name only the beginning is kept, and
- * what is no printable ASCII is kept as "?".  Short prompts do not count: they
- * are mostly the template's own tokens.
+ * what is no printable ASCII is kept as "?".  Short prompts do not count.
  */
 void kvr_models_take(kvr_models_t *models, uint64_t key, const void *name,
     size_t len, uint64_t bytes, int64_t tokens);

@@ -10,9 +10,14 @@
 /* start times are told in seconds, by some rounded */
 #define KVR_SIGNAL_START_SLACK  2000
 
+/* ms; how long it is doubted that a process is the same; longest interval */
+#define KVR_SIGNAL_DOUBT        60000
+#define KVR_SIGNAL_SOON         3000
+
 
 static int kvr_signal_restarted(const kvr_signal_t *s,
     const kvr_metrics_t *m);
+static int kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m);
 static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
 static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
 static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
@@ -53,6 +58,9 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
     } else if (kvr_signal_restarted(s, m)) {
         found |= KVR_SIGNAL_RESTARTED;
         kvr_signal_renew(s, now);
+
+    } else if (kvr_signal_fallen(s, m)) {
+        kvr_set(&s->fell, kvr_max(now, 1));
     }
 
     kvr_signal_preempted(s, m, found);
@@ -126,6 +134,13 @@ kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
         return start > old + KVR_SIGNAL_START_SLACK;
     }
 
+    return kvr_signal_fallen(s, m);
+}
+
+
+static int
+kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m)
+{
     return (m->set & KVR_METRICS_QUERIES
             && kvr_signal_fell(&s->queries, m->queries))
            || (m->set & KVR_METRICS_HITS
@@ -278,6 +293,22 @@ double
 kvr_signal_worth(const kvr_signal_t *s, uint64_t now, uint64_t interval)
 {
     return kvr_signal_aged(kvr_get(&s->time), now, interval);
+}
+
+
+int
+kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+{
+    uint64_t  fell;
+
+    interval = kvr_min(interval, KVR_SIGNAL_SOON);
+    fell = kvr_get(&s->fell);
+
+    return kvr_get(&s->set) & (KVR_METRICS_START|KVR_METRICS_QUERIES
+                               |KVR_METRICS_HITS)
+           && !kvr_get(&s->gone)
+           && (fell == 0 || now > fell + KVR_SIGNAL_DOUBT)
+           && kvr_signal_worth(s, now, interval) > 0.5;
 }
 
 

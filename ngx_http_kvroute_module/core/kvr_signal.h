@@ -63,6 +63,7 @@ typedef struct {
     _Atomic uint64_t   queries;
     _Atomic uint64_t   preemptions;
     _Atomic uint64_t   start;        /* ms since 1970 */
+    _Atomic uint64_t   fell;         /* when counters fell, but it was not */
 
     _Atomic uint64_t   asked;        /* probes, ever */
     _Atomic uint64_t   failed;
@@ -107,6 +108,14 @@ unsigned kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m,
  */
 double kvr_signal_worth(const kvr_signal_t *s, uint64_t now,
     uint64_t interval);
+
+/*
+ * Whether there is recent word by probes of a kind that would tell a restart:
+ * since it does not, the process is the same.  Word is recent for ten seconds at
+ * most, however seldom it is asked for.  It is doubted for a minute when
+ * counters have fallen all the same: what gives them may not be the engine.
+ */
+int kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval);
 
 /* takes what a header of a response told */
 void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);

@@ -18,8 +18,14 @@ static kvr_loop_t  loop;
 static unsigned    young;
 
 
+#define CAPACITY  1000
+
 static uint32_t  age;
 static int       reported = 1;
+static unsigned  alive;
+static unsigned  odd;
+static uint64_t  bytes = 40000;
+static int64_t   completion = 1;
 
 
 static int
@@ -30,17 +36,19 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
 
     memset(&r, 0, sizeof(r));
 
-    r.bytes = 40000;
+    r.bytes = bytes;
     r.matched = matched;
     r.prompt = 10000;
     r.cached = cached;
-    r.completion = 1;
+    r.completion = completion;
     r.key = key;
     r.clock = clock;
     r.kind = 3;
     r.block = 256;
-    r.reported = (uint32_t) reported;
+    r.capacity = reported ? CAPACITY : 0;
     r.young = young;
+    r.alive = alive;
+    r.odd = odd;
     r.taught = age ? matched : 0;
     r.age = age;
 
@@ -247,6 +255,195 @@ START_TEST(test_loop_numbers)
 END_TEST
 
 
+/* probes would tell if the process were another one */
+START_TEST(test_loop_alive)
+{
+    int       i, rc;
+    uint64_t  floor;
+
+    fresh();
+    alive = 1;
+
+    (void) take(20000, 5000, 9, 5, 100, &floor);
+
+    for (i = 0; i < 50; i++) {
+        rc = take(20000, 0, (uint64_t) i, 10, 1000, &floor);
+        util_check(rc == KVR_LOOP_MISSED, "%d: %d", i, rc);
+    }
+
+    util_check(loop.by_usage == 0 && loop.missed == 50, "counts");
+    util_check(kvr_loop_factor(&loop) < 0.8, "%f", kvr_loop_factor(&loop));
+
+    /* when they tell nothing more it takes three again */
+
+    (void) take(20000, 0, 100, 10, 1000, &floor);
+    alive = 0;
+    rc = take(20000, 0, 101, 11, 1000, &floor);
+    util_check(rc == KVR_LOOP_MISSED, "%d", rc);
+    rc |= take(20000, 0, 102, 12, 1000, &floor);
+    rc |= take(20000, 0, 103, 13, 1000, &floor);
+    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT), "%d", rc);
+}
+END_TEST
+
+
+/* nor is what is old in a cache of known size a sign of a restart */
+START_TEST(test_loop_old)
+{
+    int       i, rc;
+    uint64_t  floor;
+
+    fresh();
+
+    (void) take(20000, 5000, 9, 5, 100, &floor);
+
+    age = CAPACITY / 2;
+
+    for (i = 0; i < 20; i++) {
+        rc = take(20000, 0, (uint64_t) i, 10, 1000, &floor);
+        util_check(rc == KVR_LOOP_MISSED, "%d: %d", i, rc);
+    }
+
+    util_check(kvr_loop_factor(&loop) < 0.8, "it is held to be smaller: %f",
+               kvr_loop_factor(&loop));
+
+    age = CAPACITY / 2 - 1;
+    rc = 0;
+
+    for (i = 0; i < 3; i++) {
+        rc |= take(20000, 0, 50 + (uint64_t) i, 10, 1000, &floor);
+    }
+
+    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT), "%d", rc);
+}
+END_TEST
+
+
+START_TEST(test_loop_bytes)
+{
+    int       i;
+    double    was, is;
+    uint64_t  floor;
+
+    fresh();
+
+    /* 10000 tokens each */
+
+    for (i = 0; i < 40; i++) {
+        bytes = 38000 + (uint64_t) i % 3 * 1000;
+        (void) take(0, 0, 1, 1, 1, &floor);
+    }
+
+    was = kvr_loop_bytes(&loop);
+    util_check(was > 3.85 && was < 3.95, "%f", was);
+
+    /* one that is odd, by much or by very much */
+
+    bytes = 2150000;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    is = kvr_loop_bytes(&loop);
+    util_check(is > was && is < 1.01 * was, "%f, %f", was, is);
+
+    bytes = 1000;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    util_check(kvr_loop_bytes(&loop) > 0.99 * was, "%f",
+               kvr_loop_bytes(&loop));
+
+    bytes = INT64_MAX;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    util_check(kvr_loop_bytes(&loop) < 1.01 * was, "%f",
+               kvr_loop_bytes(&loop));
+
+    /* and one that is known to be */
+
+    is = kvr_loop_bytes(&loop);
+    odd = 1;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    odd = 0;
+    util_check(kvr_loop_bytes(&loop) == is, "left out");
+
+    /* a new kind of prompts is another mean before long */
+
+    bytes = 20000;
+
+    for (i = 0; i < 150; i++) {
+        (void) take(0, 0, 1, 1, 1, &floor);
+    }
+
+    is = kvr_loop_bytes(&loop);
+    util_check(is > 1.95 && is < 2.1, "%f", is);
+
+    /* the first may be the odd one */
+
+    fresh();
+    bytes = 2150000;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    util_check(kvr_loop_bytes(&loop) <= 8, "%f", kvr_loop_bytes(&loop));
+
+    bytes = 40000;
+
+    for (i = 0; i < 20; i++) {
+        (void) take(0, 0, 1, 1, 1, &floor);
+    }
+
+    is = kvr_loop_bytes(&loop);
+    util_check(is < 4.4, "%f", is);
+
+    /* or the only kind there is */
+
+    fresh();
+    bytes = 10000;
+    (void) take(0, 0, 1, 1, 1, &floor);
+    util_check(kvr_loop_bytes(&loop) == 1, "%f", kvr_loop_bytes(&loop));
+}
+END_TEST
+
+
+START_TEST(test_loop_usable)
+{
+    int       i;
+    double    n;
+    uint64_t  floor;
+
+    fresh();
+
+    util_check(kvr_loop_usable(&loop, 32768, 0) == 32768, "all, no more");
+    util_check(kvr_loop_usable(&loop, 32768, 64) == 32768, "nothing known");
+
+    completion = 200;
+
+    for (i = 0; i < 100; i++) {
+        (void) take(20000, 5000, 1, 1, 1, &floor);
+    }
+
+    n = kvr_loop_usable(&loop, 32768, 64);
+    util_check(n > 32768 - 6600 && n < 32768 - 6200, "64 half written: %f", n);
+    util_check(kvr_loop_usable(&loop, 32768, 100000) == 16384, "half at most");
+
+    /* what is told again and again corrects it, within bounds */
+
+    for (i = 0; i < 1000; i++) {
+        (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
+    }
+
+    util_check(kvr_loop_usable(&loop, 32768, 0) == 1.25 * 32768, "more");
+
+    for (i = 0; i < 1000; i++) {
+        (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
+    }
+
+    util_check(kvr_loop_usable(&loop, 32768, 0) == 8192, "less");
+
+    /* the longest replies */
+
+    fresh();
+    completion = INT64_MAX;
+    (void) take(20000, 5000, 1, 1, 1, &floor);
+    util_check(kvr_loop_usable(&loop, 32768, UINT32_MAX) == 16384, "bounded");
+}
+END_TEST
+
+
 /* an engine that did not tell its capacity, of 1000 units */
 START_TEST(test_loop_horizon)
 {
@@ -346,6 +543,10 @@ main(void)
     util_add(s, "absent", test_loop_absent);
     util_add(s, "young", test_loop_young);
     util_add(s, "numbers", test_loop_numbers);
+    util_add(s, "alive", test_loop_alive);
+    util_add(s, "old", test_loop_old);
+    util_add(s, "bytes", test_loop_bytes);
+    util_add(s, "usable", test_loop_usable);
     util_add(s, "horizon", test_loop_horizon);
     util_add(s, "timed", test_loop_timed);
 

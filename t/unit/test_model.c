@@ -75,7 +75,13 @@ START_TEST(test_model_mean)
     util_check(find(3) == NULL && find(1)->responses == 201, "not taken");
 
     take(4, "wild", UINT64_C(1) << 40, 1);
-    util_check(kvr_model_bytes(find(4)) == 256, "within bounds");
+    util_check(kvr_model_bytes(find(4)) == 8, "within bounds");
+
+    /* one odd response */
+
+    take(1, "one", 1 << 20, 1000);
+    util_check(kvr_model_bytes(find(1)) < 8.08, "%f",
+               kvr_model_bytes(find(1)));
 
     /* counters from zero: what was learned is there for a new peer as before */
 

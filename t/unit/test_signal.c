@@ -71,6 +71,43 @@ START_TEST(test_signal_restart)
 END_TEST
 
 
+/* whether it would have been told if the process were another one */
+START_TEST(test_signal_same)
+{
+    fresh();
+
+    util_check(!kvr_signal_same(&sig, 1000, 1000), "no word yet");
+
+    m.set = KVR_METRICS_RUNNING|KVR_METRICS_CAPACITY;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 1000);
+    util_check(!kvr_signal_same(&sig, 1000, 1000), "no word of that kind");
+
+    m.set |= KVR_METRICS_START|KVR_METRICS_QUERIES;
+    m.start = 1.7e9;
+    m.queries = 1000;
+    (void) kvr_signal_take(&sig, &m, 0, 0, 2000);
+    util_check(kvr_signal_same(&sig, 2000, 1000), "told");
+    util_check(kvr_signal_same(&sig, 5000, 1000), "still");
+    util_check(!kvr_signal_same(&sig, 6000, 1000), "that was long ago");
+    util_check(kvr_signal_same(&sig, 12000, 3600000), "asked seldom");
+    util_check(!kvr_signal_same(&sig, 13000, 3600000), "too seldom");
+
+    kvr_signal_gone(&sig, 3000);
+    util_check(!kvr_signal_same(&sig, 3000, 1000), "nobody is there");
+    (void) kvr_signal_take(&sig, &m, 0, 0, 4000);
+    util_check(kvr_signal_same(&sig, 4000, 1000), "somebody is");
+
+    m.queries = 10;
+    util_check(kvr_signal_take(&sig, &m, 0, 0, 5000) == 0
+               && !kvr_signal_same(&sig, 5000, 1000), "what has counted?");
+    (void) kvr_signal_take(&sig, &m, 0, 0, 64000);
+    util_check(!kvr_signal_same(&sig, 64000, 1000), "a minute of doubt");
+    (void) kvr_signal_take(&sig, &m, 0, 0, 66000);
+    util_check(kvr_signal_same(&sig, 66000, 1000), "and no more");
+}
+END_TEST
+
+
 /* the same restart, seen by several means and more than once */
 START_TEST(test_signal_once)
 {
@@ -382,6 +419,7 @@ main(void)
     s = suite_create("signal");
 
     util_add(s, "restart", test_signal_restart);
+    util_add(s, "same", test_signal_same);
     util_add(s, "once", test_signal_once);
     util_add(s, "clock", test_signal_clock);
     util_add(s, "foreign", test_signal_foreign);
