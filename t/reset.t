@@ -27,7 +27,7 @@ $t->conf(<<"EOC");
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
-    kvroute_zone zone=little:600k;
+    kvroute_zone zone=little:1m;
     access_log off;
 
     upstream engines {
@@ -174,7 +174,10 @@ $t->post('/sick/v1/chat/completions', $prompts[0]);
 
 # the small zone's index is written over; its queue is waited in, full, left
 
-$t->post('/small/', chat(text(1_000_000, $_))) for 1 .. 3;
+for (1 .. 64) {
+    $t->post('/small/', chat(text(500_000, $_)));
+    last if $t->status()->{zones}{little}{evicted};
+}
 
 for my $end (qw(wait leave)) {
     my $first = $t->start('POST /small/', chat("first $end"),
