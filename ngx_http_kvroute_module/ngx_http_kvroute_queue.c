@@ -18,6 +18,7 @@ static ngx_int_t ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_queue_park(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 static void ngx_http_kvroute_queue_event(ngx_event_t *ev);
+static void ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w);
 static void ngx_http_kvroute_queue_cleanup(void *data);
 
 
@@ -99,13 +100,18 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 
     conf = ngx_http_kvroute_queue_upstream(r);
 
+    ctx = ngx_http_kvroute_get_ctx(r);
+    w = ctx ? ctx->wait : NULL;
+
+    /* after a post_action it may still be parked where it was */
+
+    if (w && w->uri_changes != r->uri_changes) {
+        ngx_http_kvroute_queue_unpark(w);
+    }
+
     /* let in at another upstream, and then redirected: it will not be there */
 
-    ctx = ngx_http_kvroute_get_ctx(r);
-
-    if (ctx && ctx->wait && ctx->wait->conf != conf) {
-        w = ctx->wait;
-
+    if (w && w->conf != conf) {
         ngx_http_kvroute_queue_return(w);
 
         /* nor is it refused, if somebody else answers */
@@ -125,11 +131,11 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    w = ctx->wait;
-
     /* after an internal redirect it may be another upstream's */
 
-    if (w == NULL || w->conf != conf) {
+    if (w == NULL || w->conf != conf
+        || w->state == NGX_HTTP_KVROUTE_QUEUE_ABORTED)
+    {
         return ngx_http_kvroute_queue_enter(r, ctx, conf);
     }
 
@@ -258,6 +264,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     w->request = r;
     w->ctx = ctx;
     w->conf = conf;
+    w->uri_changes = r->uri_changes;
     w->start = ngx_current_msec;
 
     cln->handler = ngx_http_kvroute_queue_cleanup;
@@ -359,13 +366,19 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /* what the client does meanwhile: it may only leave */
-
-    r->read_event_handler = ngx_http_test_reading;
     r->write_event_handler = ngx_http_request_empty_handler;
 
-    if (r->connection->read->ready && !r->connection->read->posted) {
-        ngx_post_event(r->connection->read, &ngx_posted_events);
+    /* what the client does meanwhile: it may only leave, if it has not yet */
+
+    if (r->post_action) {
+        r->read_event_handler = ngx_http_block_reading;
+
+    } else {
+        r->read_event_handler = ngx_http_test_reading;
+
+        if (r->connection->read->ready && !r->connection->read->posted) {
+            ngx_post_event(r->connection->read, &ngx_posted_events);
+        }
     }
 
     timeout = queue->timeout;
@@ -419,6 +432,13 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
     c = r->connection;
 
     ngx_http_set_log_request(c->log, r);
+
+    /* post_action has the request now, and may not have come to the queue */
+
+    if (w->uri_changes != r->uri_changes) {
+        ngx_http_kvroute_queue_unpark(w);
+        return;
+    }
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
 
@@ -490,11 +510,16 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
 }
 
 
+/*
+ * Takes care that nothing wakes the request any more.  A request whose client
+ * leaves while it is parked ends in nginx's cleanup, or else goes on in the
+ * location of a post_action: there an event of the queue would run the phases
+ * a second time.  Each redirect to a location lowers uri_changes, so a wait of
+ * another value is one of the past.
+ */
 static void
-ngx_http_kvroute_queue_cleanup(void *data)
+ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
 {
-    ngx_http_kvroute_wait_t *w = data;
-
     kvr_queue_board_t  *board;
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
@@ -512,7 +537,15 @@ ngx_http_kvroute_queue_cleanup(void *data)
     if (w->event.posted) {
         ngx_delete_posted_event(&w->event);
     }
+}
 
+
+static void
+ngx_http_kvroute_queue_cleanup(void *data)
+{
+    ngx_http_kvroute_wait_t *w = data;
+
+    ngx_http_kvroute_queue_unpark(w);
     ngx_http_kvroute_queue_return(w);
 }
 

@@ -69,6 +69,7 @@ struct ngx_http_kvroute_wait_s {
     ngx_msec_t                   time;      /* that it waited, in the end */
 
     uint32_t                     own;       /* the only peer, of strict ones */
+    ngx_uint_t                   uri_changes;  /* of the request, when it came */
 
     /* the reservation */
 

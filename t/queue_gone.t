@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # Those that wait and whose client or worker goes: streams of HTTP/2 that are
-# reset, connections of HTTP/2 that end, and worker_shutdown_timeout.
+# reset, connections of HTTP/2 that end, post_action, and
+# worker_shutdown_timeout.
 
 use strict;
 use warnings;
@@ -14,6 +15,7 @@ use Kvroute;
 my $t = Kvroute->new();
 
 $t->backend('B0');
+$t->backend('B1');
 
 $t->{vars}{H2} = $t->port();
 
@@ -35,12 +37,29 @@ http {
         kvroute_queue max=40 timeout=60s;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
+    upstream soon {
+        zone soon 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=300ms;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
 
     server {
         listen 127.0.0.1:%%PORT%%;
         listen 127.0.0.1:%%H2%%$listen_h2;
         $h2
         location / { proxy_pass http://u; }
+
+        # whoever has left is told of, elsewhere or at the same upstream
+
+        location /left/ { post_action /told; proxy_pass http://u; }
+        location = /told { proxy_pass http://127.0.0.1:%%B1%%; }
+
+        location /back/ { post_action /again; proxy_pass http://u; }
+        location = /again { proxy_pass http://u; }
+
+        location /late/ { post_action /told; proxy_pass http://soon; }
+
         location /kvroute/ { kvroute_status; access_log off; }
     }
 }
@@ -50,18 +69,22 @@ $t->run();
 
 my $seed = 300;
 
-sub queue { my $s = $t->status(); return $s ? $s->{upstreams}{u}{queue} : {} }
+sub queue {
+    my $s = $t->status();
+    return $s ? $s->{upstreams}{$_[0] // 'u'}{queue} : {};
+}
 
 sub waiting {
-    my ($n) = @_;
-    return wait_for(sub { (queue()->{size} // -1) == $n });
+    my ($n, $upstream) = @_;
+    return wait_for(sub { (queue($upstream)->{size} // -1) == $n });
 }
 
 sub inside { return wait_for(sub { (($t->load())[0] // 0) == 1 }) }
 
 sub gone {
+    my ($upstream) = @_;
     my $n = 0;
-    $n += $_->{gone} for @{queue()->{classes}};
+    $n += $_->{gone} for @{queue($upstream)->{classes}};
     return $n;
 }
 
@@ -72,14 +95,14 @@ sub logged {
 }
 
 sub served {
-    my ($uri) = @_;
-    return scalar grep { $_ eq $uri } $t->backend_log('B0');
+    my ($uri, $name) = @_;
+    return scalar grep { $_ eq $uri } $t->backend_log($name // 'B0');
 }
 
 sub held {
-    my ($uri, $file) = @_;
+    my ($uri, $file, %headers) = @_;
     return $t->start("POST $uri", chat(text(1000, $seed++)),
-                     headers => { 'X-B0' => "wait $file" });
+                     headers => { 'X-B0' => "wait $file", %headers });
 }
 
 # --- HTTP/2, as much of it as is needed
@@ -203,6 +226,91 @@ sub h2_status {
     is($t->finish($first)->{status}, 200, 'HTTP/2 connection: answered');
     is(served('/c/gone'), 0, 'HTTP/2 connection: the peer saw none');
     ok($t->idle(), 'HTTP/2 connection: nothing is counted');
+}
+
+# nginx goes on with the request of a client that has left, if there is a
+# post_action: it has left the queue all the same, and nothing wakes it again
+
+{
+    my $before = gone();
+    my $first = held('/p/first', 'p0');
+    ok(inside(), 'post_action: one is inside');
+
+    my @gone = map { held('/left/x', 'p0', 'X-B1' => 'wait p1') } 1 .. 5;
+    ok(waiting(5), 'post_action: five wait');
+
+    close $_ for @gone;
+    ok(wait_for(sub { served('/told', 'B1') == 5 }), 'post_action: it is told');
+    ok(waiting(0), 'post_action: they have left');
+    is(gone() - $before, 5, 'post_action: counted');
+
+    # were they let in now, they would be in the middle of what they do
+
+    $t->step('p0');
+    is($t->finish($first)->{status}, 200, 'post_action: answered');
+    is($t->finish(held('/p/next', 'p0'))->{status}, 200,
+       'post_action: the next one too');
+
+    $t->step('p1');
+    logged(qr{^/left/x 200 aborted}m, 5, 'post_action');
+    is(served('/told', 'B1'), 5, 'post_action: told once of each');
+    is(served('/left/x'), 0, 'post_action: the peer saw none of them');
+    ok($t->idle(), 'post_action: nothing is counted');
+}
+
+# the post_action is for the same upstream: it waits there by itself
+
+{
+    my $before = gone();
+    my $first = held('/q/first', 'q0');
+    ok(inside(), 'queued post_action: one is inside');
+
+    my @gone = map { held('/back/x', 'q0') } 1 .. 3;
+    ok(waiting(3), 'queued post_action: three wait');
+
+    close $_ for @gone;
+    ok(wait_for(sub { gone() - $before == 3 }),
+       'queued post_action: they have left');
+    ok(waiting(3), 'queued post_action: and wait again');
+
+    $t->step('q0');
+    is($t->finish($first)->{status}, 200, 'queued post_action: answered');
+    logged(qr{^/back/x 200 waited}m, 3, 'queued post_action');
+
+    is(served('/again'), 3, 'queued post_action: each came in once');
+    is(served('/back/x'), 0, 'queued post_action: the peer saw none of them');
+    is(gone() - $before, 3, 'queued post_action: none has left twice');
+    ok($t->idle(), 'queued post_action: nothing is counted');
+}
+
+# its time in the queue would be up in the middle of the post_action
+
+{
+    my $before = served('/told', 'B1');
+    my $first = held('/late/first', 'l0');
+    ok(inside(), 'late post_action: one is inside');
+
+    my $s = held('/late/x', 'l0', 'X-B1' => 'wait l1');
+    ok(waiting(1, 'soon'), 'late post_action: one waits');
+
+    close $s;
+    ok(wait_for(sub { served('/told', 'B1') == $before + 1 }),
+       'late post_action: it has left, and is told of');
+
+    # one that came later is turned away: so time is up for the other, too
+
+    is($t->finish(held('/late/y', 'l0'))->{status}, 429,
+       'late post_action: time is up');
+    is(gone('soon'), 1, 'late post_action: the one had left');
+
+    $t->step('l1');
+    logged(qr{^/late/x 200 aborted}m, 1, 'late post_action');
+
+    $t->step('l0');
+    is($t->finish($first)->{status}, 200, 'late post_action: answered');
+    ok(wait_for(sub { served('/told', 'B1') == $before + 3 }),
+       'late post_action: told once of each');
+    ok($t->idle(), 'late post_action: nothing is counted');
 }
 
 # workers that may not wait any longer: what they have is cut, and only that
