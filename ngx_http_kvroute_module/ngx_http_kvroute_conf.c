@@ -114,7 +114,7 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         if (ngx_strncmp(value[i].data, "processes=", 10) == 0) {
 
-            n = ngx_http_kvroute_number(cf, &value[i], 10, 1, 1024);
+            n = ngx_http_kvroute_number(cf, &value[i], 10, 1, KVR_ROWS);
 
             if (n == NGX_ERROR) {
                 return NGX_CONF_ERROR;

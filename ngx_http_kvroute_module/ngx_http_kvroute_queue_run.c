@@ -49,11 +49,11 @@ ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
 }
 
 
-/* processes beyond the zone's rows share the last one */
+/* that of the process in the zone: those beyond its rows share the last one */
 uint32_t
 ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
 {
-    return ngx_min(conf->zone->row, KVR_QUEUE_ROWS - 1);
+    return conf->zone->row;
 }
 
 

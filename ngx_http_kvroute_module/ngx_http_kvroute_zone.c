@@ -26,7 +26,6 @@
 
 /* rows by default: for a few configurations alive at a time, and some more */
 #define NGX_HTTP_KVROUTE_PROCESSES     128
-#define NGX_HTTP_KVROUTE_MAX_DEFAULT   1024
 #define NGX_HTTP_KVROUTE_LIVES         4
 #define NGX_HTTP_KVROUTE_SPARE         16
 
@@ -261,7 +260,7 @@ ngx_http_kvroute_zone_processes(ngx_http_kvroute_zone_t *zone, size_t size)
                       - kvr_load_size(0, KVR_REGISTRY_COLUMNS));
 
     n = ngx_min(n, fit);
-    n = ngx_min(n, NGX_HTTP_KVROUTE_MAX_DEFAULT);
+    n = ngx_min(n, KVR_ROWS);
 
     return ngx_max(n, NGX_HTTP_KVROUTE_PROCESSES);
 }

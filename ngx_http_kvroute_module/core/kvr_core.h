@@ -33,6 +33,9 @@
 
 #define KVR_CACHE_LINE  64
 
+/* rows of processes that shared memory has at most; one more is shared */
+#define KVR_ROWS        1024
+
 
 #define kvr_min(a, b)  ((a) < (b) ? (a) : (b))
 #define kvr_max(a, b)  ((a) > (b) ? (a) : (b))

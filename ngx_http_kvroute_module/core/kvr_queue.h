@@ -55,7 +55,7 @@
 #define KVR_QUEUE_CLASSES   8
 #define KVR_QUEUE_NORMAL    3        /* class of those that have no other */
 #define KVR_QUEUE_TENANTS   64       /* those beyond share the last place */
-#define KVR_QUEUE_ROWS      129
+#define KVR_QUEUE_ROWS      (KVR_ROWS + 1)
 #define KVR_QUEUE_AGING     64       /* bytes of work for 1 ms of waiting */
 #define KVR_QUEUE_UNIT      64       /* bytes of work that are one of a turn */
 #define KVR_QUEUE_STALE     250      /* ms */

@@ -1,0 +1,82 @@
+#!/usr/bin/perl
+
+# More workers than most machines have: each has a row of the queue's board to
+# itself, so that all of them together let no more wait than max= says.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+plan(skip_all => 'KVROUTE_SANITIZED: so many workers take too much memory')
+    if $ENV{KVROUTE_SANITIZED};
+
+my $workers = 160;
+my $max = 40;
+
+my $t = Kvroute->new(workers => $workers);
+
+$t->backend('B0');
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=z:4m processes=160;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=60s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%% reuseport;
+        location / { proxy_pass http://u; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+ok(wait_for(sub {
+    my $s = $t->status();
+    return $s && $s->{zones}{z}{processes} == $workers;
+}), 'each worker has a row');
+
+sub queue { return $t->status()->{upstreams}{u}{queue} }
+
+sub held {
+    my ($uri, $bytes) = @_;
+    return $t->start("POST $uri", chat(text($bytes, 1)),
+                     headers => { 'X-B0' => 'wait go' });
+}
+
+my @s = held('/first', 1000);
+ok(wait_for(sub { ($t->load())[0] == 1 }), 'one is inside');
+
+push @s, map { held('/waits', 1000) } 1 .. $max;
+ok(wait_for(sub { queue()->{size} == $max }), 'as many wait as may')
+    or diag(queue()->{size});
+
+# wherever they come to
+
+my @status = map {
+    wait_for(sub { queue()->{size} == $max });
+    $t->post('/more', chat('x'))->{status};
+} 1 .. 10;
+is("@status", join(' ', (429) x 10), 'one more is refused');
+
+is(queue()->{size}, $max, 'and none of the others');
+
+$t->step('go');
+
+my @bad = grep { $_ != 200 } map { $t->finish($_)->{status} } @s;
+is("@bad", '', 'all that waited are answered');
+ok($t->idle(), 'nothing is counted');
+
+$t->done();
