@@ -422,6 +422,7 @@ ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
 ngx_uint_t ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);
 uint32_t *ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);

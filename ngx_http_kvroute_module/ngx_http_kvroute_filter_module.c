@@ -86,6 +86,8 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     ngx_uint_t                   stream, status, told;
     ngx_http_kvroute_attempt_t  *at;
 
+    ngx_http_kvroute_queue_answered(r);
+
     at = ngx_http_kvroute_watched(r);
 
     if (at == NULL || r->upstream == NULL) {

@@ -385,6 +385,23 @@ ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at)
 }
 
 
+/*
+ * A response begins.  A request that still holds its reservation has had no
+ * get(), and will have none: the response is the cache's or nginx's own.
+ */
+void
+ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+
+    if (ctx && ctx->wait) {
+        ngx_http_kvroute_queue_return(ctx->wait);
+    }
+}
+
+
 /* there will be no get() for it */
 void
 ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
