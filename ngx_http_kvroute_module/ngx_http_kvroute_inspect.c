@@ -122,7 +122,6 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
         ngx_http_kvroute_request_read(r, ctx, zone[0]);
     }
 
-    r->preserve_body = 1;
     r->write_event_handler = ngx_http_core_run_phases;
 
     if (awaited) {

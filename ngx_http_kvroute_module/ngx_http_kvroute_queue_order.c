@@ -30,7 +30,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     off_t                         bytes;
     uint8_t                       tenant;
     uint32_t                      deadline, *matched, most;
-    uint64_t                      work, set;
+    uint64_t                      work, set, hash;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
     kvr_queue_board_t            *board;
@@ -67,12 +67,12 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->tenant, &value) == NGX_OK) {
-        tenant = kvr_queue_tenant(board,
-                                  (uint64_t) ngx_crc32_long(value.data,
-                                                            value.len)
-                                  << 32
-                                  | ngx_murmur_hash2(value.data, value.len),
-                                  w->start);
+        /* keyed: nobody shall be able to choose whose place it is */
+
+        hash = kvr_text_ops()->digest(w->conf->zone->sh->secret, value.data,
+                                      value.len);
+
+        tenant = kvr_queue_tenant(board, hash, w->start);
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->weight, &value) == NGX_OK) {
