@@ -252,6 +252,7 @@ struct ngx_http_kvroute_ctx_s {
                                                stays in the KV cache */
     unsigned                     skips:1;   /* see kvr_prompt_t */
     unsigned                     odd:1;
+    unsigned                     passing:1; /* it cannot be read again */
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
     unsigned                     prioritized:1;

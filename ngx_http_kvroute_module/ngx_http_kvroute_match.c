@@ -61,7 +61,6 @@ void
 ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
     size_t                        size;
-    uint32_t                     *known;
     uint64_t                     *chain, set;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -123,19 +122,16 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    size = (64 - __builtin_clzll(set)) * sizeof(uint32_t);
+    at->matched = ngx_http_kvroute_queue_matched(ctx, conf);
 
-    at->matched = ngx_pcalloc(r->pool, size);
     if (at->matched == NULL) {
-        return;
-    }
+        size = (64 - __builtin_clzll(set)) * sizeof(uint32_t);
 
-    known = ngx_http_kvroute_queue_matched(ctx, conf);
+        at->matched = ngx_pcalloc(r->pool, size);
+        if (at->matched == NULL) {
+            return;
+        }
 
-    if (known) {
-        ngx_memcpy(at->matched, known, size);
-
-    } else {
         kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
                          at->matched);
     }

@@ -389,6 +389,8 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITING;
 
+    ngx_http_kvroute_queue_retain(w);
+
     w->event.handler = ngx_http_kvroute_queue_event;
     w->event.data = w;
     w->event.log = r->connection->log;

@@ -82,8 +82,13 @@ struct ngx_http_kvroute_wait_s {
     ngx_http_kvroute_queue_state_e  state;
     ngx_http_kvroute_queue_taste_e  taste;
 
+    /* what peers hold of its prompt, as it was last looked up */
+
+    uint64_t                     set;       /* of these peers; 0: never */
+    ngx_msec_t                   looked;
+    uint32_t                     matched[KVR_INDEX_PEERS];  /* units */
+
     unsigned                     held:1;
-    unsigned                     looked:1;  /* its chain, at least once */
     unsigned                     rather:1;  /* it was not any that would do */
     unsigned                     again:1;   /* turned away before */
     unsigned                     deadline:1;
@@ -103,6 +108,8 @@ void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
 void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
 uint32_t *ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w);
+uint32_t *ngx_http_kvroute_queue_kept(ngx_http_kvroute_wait_t *w);
+void ngx_http_kvroute_queue_retain(ngx_http_kvroute_wait_t *w);
 
 /* _queue_room */
 

@@ -10,17 +10,19 @@
 #include "ngx_http_kvroute_queue.h"
 
 
+/*
+ * What was looked up for a request that waits stays good for 1 ms for each 16
+ * entries of its chain, and for 100 ms at most.  So the look-ups of a request
+ * take the same small share of the time, however long its prompt is.
+ */
+#define NGX_HTTP_KVROUTE_QUEUE_ENTRIES   16
+#define NGX_HTTP_KVROUTE_QUEUE_KEPT_MAX  100
+
+
 static ngx_int_t ngx_http_kvroute_queue_string(ngx_http_request_t *r,
     ngx_http_complex_value_t *cv, ngx_str_t *value);
-
-
-/* of this worker: what was looked up last, for whom and when */
-
-static uint32_t                  ngx_http_kvroute_queue_scratch[
-                                                             KVR_INDEX_PEERS];
-static uint64_t                  ngx_http_kvroute_queue_set;
-static ngx_msec_t                ngx_http_kvroute_queue_looked;
-static ngx_http_kvroute_wait_t  *ngx_http_kvroute_queue_owner;
+static uint32_t *ngx_http_kvroute_queue_looked(ngx_http_kvroute_wait_t *w,
+    ngx_msec_t age);
 
 
 /* where in the order the request belongs */
@@ -116,8 +118,8 @@ bytes:
 
 /*
  * How much of the prompt each peer holds, NULL if nobody knows.  It is asked
- * for when a request comes, when room is looked for and when it takes its peer,
- * as a rule in one turn of the event loop: then it is looked up once.
+ * for when a request comes, whenever room is looked for and when it takes its
+ * peer; so it is kept with the request.
  */
 uint32_t *
 ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
@@ -131,8 +133,8 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
         return NULL;
     }
 
-    if (ngx_http_kvroute_queue_matched(ctx, w->conf)) {
-        return ngx_http_kvroute_queue_scratch;
+    if (ngx_http_kvroute_queue_kept(w)) {
+        return w->matched;
     }
 
     chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
@@ -140,23 +142,71 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
         return NULL;
     }
 
-    ngx_memzero(ngx_http_kvroute_queue_scratch,
-                sizeof(ngx_http_kvroute_queue_scratch));
+    if (w->set) {
+        ngx_memzero(w->matched, sizeof(w->matched));
+    }
 
     kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, ngx_http_kvroute_queue_scratch);
+                     w->conf->set, w->matched);
 
-    ngx_http_kvroute_queue_owner = w;
-    ngx_http_kvroute_queue_set = w->conf->set;
-    ngx_http_kvroute_queue_looked = ngx_current_msec;
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, w->request->connection->log, 0,
+                   "kvroute queue: looked up, entries %uD", ctx->entries);
 
-    w->looked = 1;
+    w->set = w->conf->set;
+    w->looked = ngx_current_msec;
 
-    return ngx_http_kvroute_queue_scratch;
+    return w->matched;
 }
 
 
-/* what was just looked up for the queue, or NULL */
+/*
+ * Keeps the chain of a request that will wait, so that its body is not read for
+ * each look-up; without memory for it that is what happens.  It goes with the
+ * first event of the response: ngx_http_kvroute_request_firm().
+ */
+void
+ngx_http_kvroute_queue_retain(ngx_http_kvroute_wait_t *w)
+{
+    size_t                   size;
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = w->ctx;
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(w->request, ctx, w->conf->zone);
+
+    if (chain == NULL || chain == ctx->chain) {
+        return;
+    }
+
+    size = ctx->entries * sizeof(uint64_t);
+
+    ctx->chain = ngx_alloc(size, w->request->connection->log);
+
+    if (ctx->chain) {
+        ngx_memcpy(ctx->chain, chain, size);
+    }
+}
+
+
+/* what is known already and will do to look for room, or NULL */
+uint32_t *
+ngx_http_kvroute_queue_kept(ngx_http_kvroute_wait_t *w)
+{
+    ngx_msec_t  age;
+
+    age = w->ctx->entries / NGX_HTTP_KVROUTE_QUEUE_ENTRIES;
+
+    return ngx_http_kvroute_queue_looked(w,
+                              ngx_min(age, NGX_HTTP_KVROUTE_QUEUE_KEPT_MAX));
+}
+
+
+/* what was looked up for the queue in this turn of the event loop, or NULL */
 uint32_t *
 ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
@@ -165,17 +215,20 @@ ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
 
     w = ctx->wait;
 
-    /* its memory may have been another's before: the flag is its own */
+    return w && w->conf == conf ? ngx_http_kvroute_queue_looked(w, 0) : NULL;
+}
 
-    if (w == NULL || !w->looked || w != ngx_http_kvroute_queue_owner
-        || w->conf != conf
-        || conf->set != ngx_http_kvroute_queue_set
-        || ngx_current_msec != ngx_http_kvroute_queue_looked)
+
+static uint32_t *
+ngx_http_kvroute_queue_looked(ngx_http_kvroute_wait_t *w, ngx_msec_t age)
+{
+    if (w->set == 0 || w->set != w->conf->set
+        || ngx_current_msec - w->looked > age)
     {
         return NULL;
     }
 
-    return ngx_http_kvroute_queue_scratch;
+    return w->matched;
 }
 
 

@@ -70,7 +70,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
 
-    matched = ngx_http_kvroute_queue_matched(w->ctx, conf);
+    matched = ngx_http_kvroute_queue_kept(w);
 
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 

@@ -8,6 +8,11 @@
  * Who is let in.  Room is looked for when a request of this worker ends or
  * begins to answer, and every few milliseconds for as long as any wait here,
  * since room may have been made elsewhere.
+ *
+ * A run lets in a few requests at a time, and goes on in the next turn of the
+ * event loop, so that those that are served already come in between.  The work
+ * for each is bounded as well: up to KVR_QUEUE_NEAR and one more are looked up,
+ * by chains that are kept, and only those whose last look-up is too old.
  */
 
 
@@ -15,12 +20,17 @@
 
 
 #define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
+#define NGX_HTTP_KVROUTE_QUEUE_RUN   16     /* let in at a time */
 
 
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
 static ngx_uint_t ngx_http_kvroute_queue_any(
     ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_post(ngx_queue_t *posted);
+static ngx_uint_t ngx_http_kvroute_queue_run(
+    ngx_http_kvroute_srv_conf_t *conf);
+static ngx_uint_t ngx_http_kvroute_queue_run_strict(
+    ngx_http_kvroute_srv_conf_t *conf);
 static kvr_queue_item_t *ngx_http_kvroute_queue_next(
     ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
     ngx_msec_t now);
@@ -113,12 +123,19 @@ ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
         return;
     }
 
+    ngx_http_kvroute_queue_post(&ngx_posted_events);
+}
+
+
+static void
+ngx_http_kvroute_queue_post(ngx_queue_t *posted)
+{
     if (!ngx_http_kvroute_queue_posted.posted) {
         ngx_http_kvroute_queue_posted.handler = ngx_http_kvroute_queue_tick;
         ngx_http_kvroute_queue_posted.log = ngx_cycle->log;
         ngx_http_kvroute_queue_posted.data = &ngx_http_kvroute_queue_dummy;
 
-        ngx_post_event(&ngx_http_kvroute_queue_posted, &ngx_posted_events);
+        ngx_post_event(&ngx_http_kvroute_queue_posted, posted);
     }
 }
 
@@ -126,7 +143,7 @@ ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_queue_tick(ngx_event_t *ev)
 {
-    ngx_uint_t                      i, any;
+    ngx_uint_t                      i, any, more;
     ngx_http_upstream_srv_conf_t  **uscfp;
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -135,6 +152,7 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
                                                ngx_http_kvroute_module);
 
     any = 0;
+    more = 0;
     uscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
@@ -142,7 +160,7 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
                                                ngx_http_kvroute_module);
 
         if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
-            ngx_http_kvroute_queue_run(conf);
+            more |= ngx_http_kvroute_queue_run(conf);
             any |= ngx_http_kvroute_queue_any(conf);
         }
     }
@@ -150,6 +168,10 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
     if (any && !ngx_http_kvroute_queue_timer.timer_set) {
         ngx_add_timer(&ngx_http_kvroute_queue_timer,
                       NGX_HTTP_KVROUTE_QUEUE_TICK);
+    }
+
+    if (more) {
+        ngx_http_kvroute_queue_post(&ngx_posted_next_events);
     }
 }
 
@@ -161,14 +183,13 @@ ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* lets in whom there is room for */
-static void
+/* lets in whom there is room for; whether it has to go on soon */
+static ngx_uint_t
 ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 {
-    uint32_t                   row;
     ngx_msec_t                 now;
-    ngx_uint_t                 any;
-    ngx_queue_t               *q, *next;
+    ngx_uint_t                 n, strict;
+    ngx_queue_t               *q;
     kvr_queue_key_t            key;
     kvr_queue_item_t          *item;
     kvr_queue_board_t         *board;
@@ -177,12 +198,12 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 
     queue = conf->queue;
     board = queue->shm_zone->data;
-    row = ngx_http_kvroute_queue_row(conf);
     now = ngx_current_msec;
 
     (void) ngx_http_kvroute_peers_current(conf, ngx_cycle->log);
 
-    kvr_queue_publish(board, row, &queue->waiting, now);
+    kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf), &queue->waiting,
+                      now);
 
     ngx_http_kvroute_queue_shed(conf);
 
@@ -194,7 +215,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
         kvr_queue_claim(board, w->own, &w->item, now);
     }
 
-    for ( ;; ) {
+    for (n = 0; n < NGX_HTTP_KVROUTE_QUEUE_RUN; n++) {
         item = kvr_queue_first(&queue->waiting, board, &key);
 
         if (item) {
@@ -208,25 +229,60 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
         ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
     }
 
-    any = 0;
+    strict = ngx_http_kvroute_queue_run_strict(conf);
+
+    if (n + strict) {
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                       "kvroute queue: let in %ui and %ui strict", n, strict);
+    }
+
+    return n == NGX_HTTP_KVROUTE_QUEUE_RUN
+           || strict == NGX_HTTP_KVROUTE_QUEUE_RUN;
+}
+
+
+/* the same of those that wait for one peer; how many there were */
+static ngx_uint_t
+ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_msec_t                 now;
+    ngx_uint_t                 n;
+    ngx_queue_t               *q, *next;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    now = ngx_current_msec;
+
+    n = 0;
 
     for (q = ngx_queue_head(&queue->strict);
-         q != ngx_queue_sentinel(&queue->strict);
+         q != ngx_queue_sentinel(&queue->strict)
+         && n < NGX_HTTP_KVROUTE_QUEUE_RUN;
          q = next)
     {
         next = ngx_queue_next(q);
         w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
 
-        if (ngx_http_kvroute_queue_room(w, &w->item)) {
+        /* whose turn it is not there is not worth a look at the peers */
+
+        if (!kvr_queue_claimed(board, w->own, &w->item, now)
+            && ngx_http_kvroute_queue_room(w, &w->item))
+        {
             ngx_http_kvroute_queue_apart(w, 0);
             ngx_http_kvroute_queue_let_in(w);
-            any = 1;
+            n++;
         }
     }
 
-    if (any) {
-        kvr_queue_publish(board, row, &queue->waiting, now);
+    if (n) {
+        kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf),
+                          &queue->waiting, now);
     }
+
+    return n;
 }
 
 

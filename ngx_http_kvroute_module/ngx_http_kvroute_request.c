@@ -13,7 +13,8 @@
  * and its lesson must be taken back or a second one taught.  A copy is kept,
  * up to the first event of the response, only of those that could not be made
  * again: nginx closes the file of a body when the response begins, and does
- * not keep at all what it passes on unbuffered.
+ * not keep at all what it passes on unbuffered.  And of those that wait in the
+ * queue, which are looked up again and again: 1/32 of their prompts at most.
  */
 
 
@@ -233,7 +234,9 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
 
     ngx_http_kvroute_request_reply(r, ctx, zone, pr);
 
-    if (pr->n == 0 || !ngx_http_kvroute_request_passes(r)) {
+    ctx->passing = ngx_http_kvroute_request_passes(r);
+
+    if (pr->n == 0 || !ctx->passing) {
         return NGX_OK;
     }
 
@@ -322,7 +325,10 @@ ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx)
     if (ctx->chain) {
         ngx_free(ctx->chain);
         ctx->chain = NULL;
-        ctx->entries = 0;
+
+        if (ctx->passing) {
+            ctx->entries = 0;
+        }
     }
 }
 

@@ -1,0 +1,299 @@
+#!/usr/bin/perl
+
+# What is kept of those that wait, and for how long: what peers hold of their
+# prompts, the files of their bodies, their places; and whom a tenant is told
+# from.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+# lines for debugging tell how often a body was read
+
+BEGIN { $ENV{KVROUTE_LOG} = 'debug_http' }
+
+my $t = Kvroute->new();
+
+# engines that say that requests wait in them while there is a file "full"
+
+for my $name ('E0', 'E1') {
+    my $dir = $t->{dir};
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+            my $body = $name;
+
+            if ($head =~ m{^GET /metrics }) {
+                $body = 'vllm:num_requests_waiting{model_name="m"} '
+                        . (-e "$dir/full_$name" ? 5 : 0) . "\n";
+            }
+
+            Kvroute::Servers::backend_send($c, 200, $body);
+        }
+    });
+}
+
+$t->backend('B0');
+
+# an answer that no socket holds as a whole
+
+my $large = 8 << 20;
+
+$t->serve('L0', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    Kvroute::Servers::backend_read($c, \$data);
+    syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: $large\r\n\r\n");
+    syswrite($c, 'x' x $large);
+});
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
+
+    log_format q '$request_uri $status $kvroute_queue_status '
+                 '$kvroute_queue_time';
+    access_log access.log q;
+
+    client_max_body_size 8m;
+    client_body_buffer_size 1m;
+    kvroute_tenant $http_x_tenant;
+
+    upstream choosy {
+        zone choosy 64k;
+        kvroute kv_cache zone=z max_pending=auto max_waiting=0;
+        kvroute_queue max=40 timeout=60s;
+        kvroute_probe interval=1s;
+        server 127.0.0.1:%%E0%% max_fails=0;
+        server 127.0.0.1:%%E1%% max_fails=0;
+    }
+    upstream many {
+        zone many 64k;
+        kvroute kv_cache zone=z max_pending=8k;
+        kvroute_queue max=100 timeout=60s;
+        server 127.0.0.1:%%B0%% max_fails=0;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=60s;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
+    upstream large {
+        zone large 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=60s;
+        server 127.0.0.1:%%L0%% max_conns=1 max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /choosy/ { proxy_pass http://choosy; }
+        location /many/ { proxy_pass http://many; }
+        location /one/ { proxy_pass http://one; }
+        location /file/ {
+            client_body_buffer_size 1k;
+            proxy_buffering off;
+            proxy_pass http://one;
+        }
+        location /cached/ {
+            proxy_cache c;
+            proxy_cache_valid 200 1h;
+            proxy_pass http://large;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+my $seed = 700;
+
+sub queue { return $t->status()->{upstreams}{$_[0]}{queue} }
+
+sub waiting {
+    my ($n, $upstream) = @_;
+    return wait_for(sub { queue($upstream)->{size} == $n });
+}
+
+sub inside {
+    my ($n) = @_;
+    return wait_for(sub { ($t->load())[0] == $n });
+}
+
+sub held {
+    my ($uri, $file, $bytes, %headers) = @_;
+    return $t->start("POST $uri", chat(text($bytes, $seed++)),
+                     headers => { 'X-B0' => "wait $file", %headers });
+}
+
+my $debug = $t->version() && $t->{version} =~ /--with-debug/;
+
+# how often a body was read
+
+sub reads { return scalar(() = $t->log() =~ /kvroute prompt: rc/g) }
+
+# says whether requests wait in an engine
+
+sub full {
+    my ($name, $on) = @_;
+    my $file = "$t->{dir}/full_$name";
+
+    $on ? $t->step("full_$name") : unlink $file;
+
+    return wait_for(sub {
+        my $n = $t->peer('choosy', $t->{vars}{$name})->{engine}{waiting};
+        return defined $n && ($on ? $n > 0 : $n == 0);
+    });
+}
+
+# those that wait for the peer that holds their prompt, while another is idle
+
+SKIP: {
+    skip 'nginx was built without --with-debug', 8 unless $debug;
+
+    # 30 KB in small steps, of which no rate is learned: so it is worth to wait
+
+    my $prefix = text(30_000, 1);
+    ok(full('E1', 1), 'prompts: one is full');
+
+    $t->post('/choosy/prime', chat(substr $prefix, 0, 6000 * $_)) for 1 .. 5;
+
+    ok(full('E0', 1), 'prompts: the other, too');
+    ok(full('E1', 0), 'prompts: and now the other only');
+
+    my $before = reads();
+    my @s = map { $t->start('POST /choosy/x',
+                            chat($prefix . text(20_000, 10 + $_))) } 1 .. 3;
+    my @status = map { $t->finish($_)->{status} } @s;
+
+    is("@status", '200 200 200', 'prompts: answered');
+    ok(wait_for(sub { 3 == (() = $t->access_log()
+                                 =~ m{^/choosy/x 200 waited }mg) }),
+       'prompts: all of them have waited') or diag($t->access_log());
+    is(reads() - $before, 3, 'prompts: each was read once');
+
+    # 50 KB are 161 entries, good for 10 ms; once more when it comes
+
+    my $looks = () = $t->log() =~ /queue: looked up, entries 161$/mg;
+    my $most = 0;
+
+    $most += 2 + int($_ * 1000 / 11)
+        for $t->access_log() =~ m{^/choosy/x 200 waited (\S+)$}mg;
+
+    cmp_ok($looks, '>=', 3, 'prompts: they were looked up');
+    cmp_ok($looks, '<=', $most, 'prompts: and not too often');
+}
+
+# many that are let in at a time: others are served in between
+
+SKIP: {
+    skip 'nginx was built without --with-debug', 5 unless $debug;
+
+    my @s = held('/many/first', 'm0', 30_000);
+    ok(inside(1), 'many: one is inside');
+
+    push @s, map { held('/many/x', 'm0', 100) } 1 .. 40;
+    ok(waiting(40, 'many'), 'many: all others wait');
+
+    my $before = length $t->log();
+
+    $t->step('m0');
+    my @bad = grep { $_ != 200 } map { $t->finish($_)->{status} } @s;
+    is("@bad", '', 'many: all are answered');
+
+    my @n = substr($t->log(), $before) =~ /kvroute queue: let in (\d+) and/g;
+    my $sum = 0;
+    $sum += $_ for @n;
+
+    is($sum, 40, 'many: all were let in');
+    is((grep { $_ > 16 } @n), 0, 'many: no more than 16 at a time')
+        or diag("@n");
+}
+
+# the file of a body is closed when the response begins, as without a queue
+
+sub files {
+    return scalar grep { (readlink($_) // '') =~ m{/client_body/} }
+                  map { glob "/proc/$_/fd/*" } $t->workers();
+}
+
+{
+    my @s = held('/one/first', 'f0', 1000);
+    ok(inside(1), 'files: one is inside');
+
+    push @s, held('/file/x', 'f0', 9000, 'X-B0' => 'stream 1',
+                  'X-Step' => 'f');
+    ok(waiting(1, 'one'), 'files: the next one waits');
+    is(files(), 1, 'files: its body is in one');
+
+    $t->step('f0');
+    is($t->finish($s[0])->{status}, 200, 'files: it is let in');
+    ok($t->read_until($s[1], qr/: ping/), 'files: its response has begun');
+    is(files(), 0, 'files: which closes it');
+
+    $t->step('f1');
+    ok($t->read_until($s[1], qr/data: event 1/), 'files: and goes on');
+}
+
+# what the cache answers holds no place, however long that takes to be sent
+
+{
+    is(length $t->get('/cached/x')->{body}, $large, 'cache: an answer');
+    ok($t->idle(), 'cache: nothing is counted');
+
+    my $s = $t->start('GET /cached/x');
+    my $data = $t->read_until($s, qr/\r\n\r\n/);
+
+    like($data, qr/^HTTP\S+ 200/, 'cache: it begins');
+    ok(inside(0), 'cache: and holds no place');
+
+    # nor does it make anybody wait
+
+    is(length $t->get('/cached/y')->{body}, $large, 'cache: another answer');
+    like($t->access_log(), qr{^/cached/y 200 passed }m,
+         'cache: which did not wait');
+
+    close $s;
+    ok($t->idle(), 'cache: nothing is counted any more');
+}
+
+# These names have one crc32 and, but for its lowest bit, one murmur2; if places
+# went by these, two tenants would have to share theirs.
+
+{
+    my $a = 'abbbbabbaabaaabbaaabbbaaabbbabbbabaabbabbbaaaaab';
+    my $b = 'bbbbaababbaaabaaaaabbbababaaabaaabbaaaabbabababb';
+
+    my @s = held('/one/t', 't0', 1000);
+    ok(inside(1), 'tenants: one is inside');
+
+    push @s, map { held('/one/a', 't0', 1000, 'X-Tenant' => $a) } 1 .. 4;
+    ok(waiting(4, 'one'), 'tenants: four of one wait');
+    push @s, map { held('/one/b', 't0', 1000, 'X-Tenant' => $b) } 1 .. 4;
+    ok(waiting(8, 'one'), 'tenants: and four of another');
+
+    $t->step('t0');
+    $t->finish($_) for @s;
+
+    my ($order) = join('', map { m{^/one/(\w)$} ? $1 : () }
+                           $t->backend_log('B0')) =~ /t(\w+)$/;
+
+    # of the first four two, but workers may be a step apart
+
+    my $n = substr($order, 0, 4) =~ tr/b//;
+
+    ok($n >= 1 && $n <= 3, 'tenants: they take turns') or diag($order);
+}
+
+$t->done();
