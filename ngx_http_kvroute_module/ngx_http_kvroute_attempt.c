@@ -375,6 +375,11 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_settle(at);
     }
 
+    if (at->ctx->ttft_set) {
+        kvr_popular_add(at->conf->zone->sh->popular, &at->counted,
+                        (uint64_t) ngx_current_msec);
+    }
+
     ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,
                                    -(int64_t) at->pending);
     at->unanswered = 0;

@@ -33,6 +33,8 @@ typedef struct {
     uint64_t                      unit;     /* bytes of an entry */
     uint64_t                      bytes;    /* of the prompt */
     uint64_t                      msec;
+    uint64_t                      shared;   /* by who holds so many units */
+    uint32_t                      units;
     uint32_t                      given;
     ngx_uint_t                    capped;
     ngx_uint_t                    signals;
@@ -352,6 +354,8 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->unit = v->sh->unit * KVR_BLOCK;
     v->bytes = at->ctx->bytes;
     v->msec = (uint64_t) ngx_current_msec;
+    v->shared = 0;
+    v->units = UINT32_MAX;
     v->given = v->sh->registry->given;
     v->rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
                      v->given);
@@ -395,7 +399,9 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->weight = (uint32_t) peer->weight;
     c->flags = 0;
     c->matched = 0;
+    c->shared = 0;
     c->cost = 0;
+    c->turnover = 0;
     c->chunks = 0;
     c->kv = 0;
     c->waiting = 0;
@@ -433,6 +439,19 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
 
     if (v->at->matched) {
         c->matched = ngx_min(v->at->matched[id] * v->unit, v->bytes);
+        c->turnover = kvr_index_turnover(v->sh->index, id, v->msec);
+    }
+
+    if (v->at->popular) {
+
+        /* peers mostly hold as much as the one before */
+
+        if (v->at->matched[id] != v->units) {
+            v->units = v->at->matched[id];
+            v->shared = kvr_popular_shared(v->at->popular, v->units);
+        }
+
+        c->shared = v->shared;
     }
 
     if (v->at->chunks) {

@@ -18,6 +18,7 @@ static ngx_int_t ngx_http_kvroute_queue_string(ngx_http_request_t *r,
 
 static uint32_t                  ngx_http_kvroute_queue_scratch[
                                                              KVR_INDEX_PEERS];
+static kvr_popular_view_t        ngx_http_kvroute_queue_popular;
 static uint64_t                  ngx_http_kvroute_queue_set;
 static ngx_msec_t                ngx_http_kvroute_queue_looked;
 static ngx_http_kvroute_wait_t  *ngx_http_kvroute_queue_owner;
@@ -30,7 +31,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     off_t                         bytes;
     uint8_t                       tenant;
     uint32_t                      deadline, *matched, most;
-    uint64_t                      work, set;
+    uint64_t                      work;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
     kvr_queue_board_t            *board;
@@ -96,12 +97,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     matched = ngx_http_kvroute_queue_match(w);
 
     if (matched) {
-        most = 0;
-
-        for (set = w->conf->set; set; set &= set - 1) {
-            most = ngx_max(most, matched[__builtin_ctzll(set)]);
-        }
-
+        most = ngx_http_kvroute_match_best(matched, w->conf->set);
         work -= ngx_min(work, most * w->conf->zone->sh->unit * KVR_BLOCK);
     }
 
@@ -122,7 +118,9 @@ bytes:
 uint32_t *
 ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
 {
+    uint32_t                 best;
     uint64_t                *chain;
+    kvr_popular_keys_t       keys;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = w->ctx;
@@ -143,8 +141,11 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
     ngx_memzero(ngx_http_kvroute_queue_scratch,
                 sizeof(ngx_http_kvroute_queue_scratch));
 
-    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, ngx_http_kvroute_queue_scratch);
+    best = kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
+                            w->conf->set, ngx_http_kvroute_queue_scratch);
+
+    ngx_http_kvroute_match_popular(w->conf->zone, chain, best, &keys,
+                                   &ngx_http_kvroute_queue_popular);
 
     ngx_http_kvroute_queue_owner = w;
     ngx_http_kvroute_queue_set = w->conf->set;
@@ -176,6 +177,18 @@ ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
     }
 
     return ngx_http_kvroute_queue_scratch;
+}
+
+
+/* bytes that others use of what a peer with so many units must compute */
+uint64_t
+ngx_http_kvroute_queue_shared(ngx_http_kvroute_wait_t *w, uint32_t units)
+{
+    if (!w->looked || w != ngx_http_kvroute_queue_owner) {
+        return 0;
+    }
+
+    return kvr_popular_shared(&ngx_http_kvroute_queue_popular, units);
 }
 
 

@@ -79,7 +79,15 @@ typedef struct {
     _Atomic uint64_t   since;        /* table's clock then */
     _Atomic uint32_t   capacity;     /* units; 0: no such peer */
     _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+
+    /* kvr_index_turnover(): where the clock stood, and when */
+
+    _Atomic uint64_t   mark;         /* this minute */
+    _Atomic uint64_t   before;       /* the minute before */
+    _Atomic uint64_t   turnover;     /* what came of it, and when */
 } kvr_index_peer_t;
+
+_Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 
 
 typedef struct {
@@ -136,6 +144,14 @@ uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
  */
 void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     unsigned reported);
+
+/*
+ * The part of its capacity that a peer has computed in the last minute, a mean
+ * of the last one to two minutes, 0 if it is not known: 1 says that nothing
+ * which is not used for a minute stays in its cache.  now: ms, of a clock that
+ * all share; asked often enough (as decisions do) it costs one load.
+ */
+float kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now);
 
 /*
  * For each peer of the set, how many leading units of the prompt it holds, to

@@ -113,24 +113,29 @@ static inline double
 kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
     int credit)
 {
-    uint64_t  pending, uncached;
+    kvr_score_t  s;
 
-    uncached = req->bytes - kvr_min(c->matched, req->bytes);
+    s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
     if (kvr_unlikely(credit)) {
-        uncached -= kvr_min(c->chunks / 2, uncached);
+        s.uncached -= kvr_min(c->chunks / 2, s.uncached);
     }
 
     /* an adapter would have to be loaded first */
 
-    pending = c->pending;
+    s.pending = c->pending;
 
     if (kvr_unlikely(c->other)) {
-        pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+        s.pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
     }
 
-    return kvr_score_cost(pending, uncached, c->active, c->unanswered,
-                          c->weight);
+    s.shared = c->shared;
+    s.active = c->active;
+    s.waiting = c->unanswered;
+    s.weight = c->weight;
+    s.turnover = c->turnover;
+
+    return kvr_score_cost(&s);
 }
 
 
@@ -151,8 +156,8 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 /*
  * The least cost of many.  Most are too dear by what can be told in whole
- * numbers: pending and uncached bytes, as if nobody else were there.  They are
- * passed by, with an infinite cost.  The pick is the same as with all known.
+ * numbers, kvr_score_least().  They are passed by, with an infinite cost.  The
+ * pick is the same as with all known.
  */
 static uint32_t
 kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
@@ -174,7 +179,9 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
-        if (kvr_likely(c->pending + uncached * 7 / 4 > limit
+        if (kvr_likely(kvr_score_least(c->pending, uncached, c->shared,
+                                       c->active)
+                       > limit
                        && c->weight == 1))
         {
             c->cost = INFINITY;

@@ -138,10 +138,13 @@ typedef struct {
 
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
+    uint64_t         shared;     /* bytes of the rest, to the use of others */
     double           cost;       /* out; infinite: dearer than the pick */
     uint32_t         idle;       /* picks since it was last given work */
-    uint32_t         place;      /* on the ring */
+    float            turnover;   /* of its cache in a minute, 0: not known */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
+
+    uint32_t         place;      /* on the ring */
 
     uint64_t         resident;   /* bytes of context of what is running */
     double           kv;         /* share in use, if fresh */

@@ -78,6 +78,24 @@ plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
 }
 
 
+/* the cost of a candidate, as the policy's contract has it */
+static double
+reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+{
+    kvr_score_t  s;
+
+    s.pending = c->pending + (c->evicts ? 2 : c->other) * KVR_SCORE_MODEL;
+    s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
+    s.shared = c->shared;
+    s.active = c->active;
+    s.waiting = c->unanswered;
+    s.weight = c->weight;
+    s.turnover = c->turnover;
+
+    return kvr_score_cost(&s);
+}
+
+
 /* numbers of all sizes, few of them different or all */
 static uint64_t
 some(uint64_t most, unsigned kinds)
@@ -95,7 +113,6 @@ START_TEST(test_choose_same)
     double                cost[MOST];
     uint32_t              i, k, n, pick;
     unsigned              kinds, weights, others, sick;
-    uint64_t              pending, uncached;
     kvr_decision_t        d;
     kvr_candidate_t       c[MOST];
     kvr_policy_request_t  req;
@@ -125,6 +142,8 @@ START_TEST(test_choose_same)
             c[k].pending = some(util_below(&rng, 2) ? 1 << 16 : 1ULL << 36,
                                 kinds);
             c[k].matched = some(2 * req.bytes, kinds);
+            c[k].shared = util_below(&rng, 2) ? some(req.bytes, kinds) : 0;
+            c[k].turnover = (float) some(2000, kinds) / 1000;
             c[k].idle = (uint32_t) some(1000, kinds);
             c[k].other = others && util_below(&rng, 2);
             c[k].evicts = c[k].other && util_below(&rng, 2);
@@ -132,22 +151,13 @@ START_TEST(test_choose_same)
             c[k].out = util_below(&rng, 2);      /* of a decision before */
             c[k].cost = (double) util_below(&rng, 1000);
 
-            uncached = req.bytes - kvr_min(c[k].matched, req.bytes);
-            pending = c[k].pending
-                      + (c[k].evicts ? 2 : c[k].other) * KVR_SCORE_MODEL;
-
-            cost[k] = kvr_score_cost(pending, uncached, c[k].active,
-                                     c[k].unanswered, c[k].weight);
+            cost[k] = reckon(&req, &c[k]);
         }
 
         /* or the rule for small matches may choose another one */
 
         c[0].matched = kvr_max(c[0].matched, req.bytes / 8 + 1);
-        uncached = req.bytes - kvr_min(c[0].matched, req.bytes);
-        pending = c[0].pending
-                  + (c[0].evicts ? 2 : c[0].other) * KVR_SCORE_MODEL;
-        cost[0] = kvr_score_cost(pending, uncached, c[0].active,
-                                 c[0].unanswered, c[0].weight);
+        cost[0] = reckon(&req, &c[0]);
 
         pick = plainly(&req, c, n, cost);
 
@@ -194,8 +204,7 @@ START_TEST(test_choose_small)
     kvr_policy_pick(&req, c, 16, &d);
 
     util_check(d.pick == 9 && d.reason == KVR_REASON_COLD, "%u", d.pick);
-    util_check(d.cost == kvr_score_cost(0, req.bytes, 0, 0, 1), "%.3f",
-               d.cost);
+    util_check(d.cost == reckon(&req, &c[9]), "%.3f", d.cost);
 }
 END_TEST
 

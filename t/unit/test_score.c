@@ -18,13 +18,18 @@ typedef struct {
     uint32_t    waiting;
     uint32_t    weight;
     double      cost;
+
+    /* of most 0 */
+
+    uint64_t    shared;
+    float       turnover;
 } case_t;
 
 
 /*
- * All in bytes:
- * (pending + max(uncached, 2048) * (1 + active / 5)
- *  + uncached * (3/4 + waiting / 2))
+ * All in bytes, own being uncached - shared:
+ * (pending + 400 * active + max(own, 2048) * (1 + active / 5)
+ *  + own * (3/4 + waiting / 2) + uncached * min(turnover, 1) / 2)
  * / weight
  */
 static const case_t  cases[] = {
@@ -32,75 +37,160 @@ static const case_t  cases[] = {
     /* an idle peer costs what must be computed and most of it once more, the
        floor at least */
 
-    { 0, 0, 0, 0, 1, 2048 },
-    { 0, 1, 0, 0, 1, 2048.75 },
-    { 0, 2047, 0, 0, 1, 3583.25 },
-    { 0, 2048, 0, 0, 1, 3584 },
-    { 0, 2049, 0, 0, 1, 3585.75 },
-    { 0, 100000, 0, 0, 1, 175000 },
+    { 0, 0, 0, 0, 1, 2048, 0, 0 },
+    { 0, 1, 0, 0, 1, 2048.75, 0, 0 },
+    { 0, 2047, 0, 0, 1, 3583.25, 0, 0 },
+    { 0, 2048, 0, 0, 1, 3584, 0, 0 },
+    { 0, 2049, 0, 0, 1, 3585.75, 0, 0 },
+    { 0, 100000, 0, 0, 1, 175000, 0, 0 },
 
     /* what waits there comes on top, once */
 
-    { 5000, 0, 0, 0, 1, 7048 },
-    { 5000, 100000, 0, 0, 1, 180000 },
+    { 5000, 0, 0, 0, 1, 7048, 0, 0 },
+    { 5000, 100000, 0, 0, 1, 180000, 0, 0 },
 
-    /* each request there is delayed by a fifth */
+    /* each request there is slowed down, and delayed by a fifth */
 
-    { 0, 100000, 1, 0, 1, 195000 },
-    { 0, 100000, 5, 0, 1, 275000 },
-    { 0, 0, 5, 0, 1, 4096 },
-    { 0, 0, 5, 5, 1, 4096 },
-    { 0, 1000, 10, 0, 1, 6894 },
-    { 5000, 10000, 15, 0, 1, 52500 },
+    { 0, 100000, 1, 0, 1, 195400, 0, 0 },
+    { 0, 100000, 5, 0, 1, 277000, 0, 0 },
+    { 0, 0, 5, 0, 1, 6096, 0, 0 },
+    { 0, 0, 5, 5, 1, 6096, 0, 0 },
+    { 0, 1000, 10, 0, 1, 10894, 0, 0 },
+    { 5000, 10000, 15, 0, 1, 58500, 0, 0 },
 
     /* each that waits for its first token by half of what is to be computed */
 
-    { 0, 100000, 1, 1, 1, 245000 },
-    { 0, 100000, 10, 2, 1, 475000 },
-    { 0, 1000, 5, 3, 1, 6346 },
+    { 0, 100000, 1, 1, 1, 245400, 0, 0 },
+    { 0, 100000, 10, 2, 1, 479000, 0, 0 },
+    { 0, 1000, 5, 3, 1, 8346, 0, 0 },
 
     /* more are waiting than there are: both counts are on their way */
 
-    { 0, 100000, 0, 1, 1, 225000 },
+    { 0, 100000, 0, 1, 1, 225000, 0, 0 },
 
     /* twice the weight, half the cost */
 
-    { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 15, 0, 2, 26250 },
-    { 5000, 10000, 15, 0, 5, 10500 },
+    { 0, 0, 0, 0, 2, 1024, 0, 0 },
+    { 5000, 10000, 15, 0, 2, 29250, 0, 0 },
+    { 5000, 10000, 15, 0, 5, 11700, 0, 0 },
 
     /* a full cache is worth many requests, but not any number */
 
-    { 0, 0, 55, 0, 1, 24576 },
-    { 0, 12288, 0, 0, 1, 21504 },
+    { 0, 0, 55, 0, 1, 46576, 0, 0 },
+    { 0, 12288, 0, 0, 1, 21504, 0, 0 },
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 7367.2 },
-    { 0, 8192, 0, 0, 1, 14336 },
+    { 2400, 1200, 2, 2, 1, 8167.2, 0, 0 },
+    { 0, 8192, 0, 0, 1, 14336, 0, 0 },
+
+    /* what others will use counts for them, the floor for itself */
+
+    { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
+    { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
+    { 0, 100000, 0, 0, 1, 2048, 200000, 0 },
+    { 0, 100000, 5, 2, 1, 2000 + 187500, 50000, 0 },
+
+    /* what has to go for it was in use, or was not */
+
+    { 0, 100000, 0, 0, 1, 175000 + 12500, 0, 0.25f },
+    { 0, 100000, 0, 0, 1, 175000 + 50000, 0, 1 },
+    { 0, 100000, 0, 0, 1, 175000 + 50000, 0, 9 },
+    { 0, 100000, 0, 0, 1, 87500 + 25000, 50000, 0.5f },
 
     /* nothing overflows */
 
     { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
-      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0) }
+      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0)
+      + 400.0 * (1U << 20), 0, 0 }
 };
+
+
+static double
+cost_of(uint64_t pending, uint64_t uncached, uint32_t active,
+    uint32_t waiting, uint32_t weight)
+{
+    kvr_score_t  s;
+
+    memset(&s, 0, sizeof(s));
+
+    s.pending = pending;
+    s.uncached = uncached;
+    s.active = active;
+    s.waiting = waiting;
+    s.weight = weight;
+
+    return kvr_score_cost(&s);
+}
 
 
 START_TEST(test_score_cases)
 {
     double         cost, ratio;
     size_t         i;
+    kvr_score_t    s;
     const case_t  *c;
 
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         c = &cases[i];
 
-        cost = kvr_score_cost(c->pending, c->uncached, c->active, c->waiting,
-                              c->weight);
+        memset(&s, 0, sizeof(s));
+
+        s.pending = c->pending;
+        s.uncached = c->uncached;
+        s.shared = c->shared;
+        s.active = c->active;
+        s.waiting = c->waiting;
+        s.weight = c->weight;
+        s.turnover = c->turnover;
+
+        cost = kvr_score_cost(&s);
         ratio = cost / c->cost;
 
         util_check(ratio > 1 - 1e-12 && ratio < 1 + 1e-12,
                    "case %zu: %.3f, not %.3f", i, cost, c->cost);
+    }
+}
+END_TEST
+
+
+/* the quick bound is one, and close to what it is held against */
+START_TEST(test_score_least)
+{
+    double       cost;
+    uint64_t     least;
+    unsigned     i;
+    util_rng_t   r;
+    kvr_score_t  s;
+
+    for (i = 0; i < util_cases(100000); i++) {
+
+        util_seed(&r, "score least", i);
+
+        s.pending = util_next(&r) >> (24 + util_below(&r, 40));
+        s.uncached = util_next(&r) >> (32 + util_below(&r, 32));
+        s.shared = util_below(&r, 2) ? util_next(&r) >> 32 : 0;
+        s.active = util_below(&r, 1000);
+        s.waiting = util_below(&r, s.active + 1);
+        s.turnover = (float) util_below(&r, 100) / 50;
+        s.weight = 1;
+
+        cost = kvr_score_cost(&s);
+        least = kvr_score_least(s.pending, s.uncached, s.shared, s.active);
+
+        util_check((double) least <= cost, "%.1f, not %.1f", (double) least,
+                   cost);
+
+        s.waiting = 0;
+        s.turnover = 0;
+        s.pending += (uint64_t) KVR_SCORE_ACTIVE * s.active;
+        s.active = 0;
+
+        cost = kvr_score_cost(&s);
+
+        util_check(s.uncached < KVR_SCORE_FLOOR + s.shared
+                   || (double) least + 1 >= cost, "%.1f, not %.1f",
+                   (double) least, cost);
     }
 }
 END_TEST
@@ -124,29 +214,29 @@ START_TEST(test_score_order)
         waiting = util_below(&r, active + 1);
         weight = 1 + util_below(&r, 100);
 
-        cost = kvr_score_cost(pending, uncached, active, waiting, weight);
+        cost = cost_of(pending, uncached, active, waiting, weight);
 
         util_check(cost >= (double) KVR_SCORE_FLOOR / weight, "%.3f", cost);
 
-        util_check(kvr_score_cost(pending + 1, uncached, active, waiting,
+        util_check(cost_of(pending + 1, uncached, active, waiting,
                                   weight)
                    > cost, "pending");
-        util_check(kvr_score_cost(pending, uncached, active + 1, waiting,
+        util_check(cost_of(pending, uncached, active + 1, waiting,
                                   weight)
                    > cost, "running");
-        util_check(kvr_score_cost(pending, uncached + 1, active, waiting + 1,
+        util_check(cost_of(pending, uncached + 1, active, waiting + 1,
                                   weight)
-                   > kvr_score_cost(pending, uncached + 1, active, waiting,
+                   > cost_of(pending, uncached + 1, active, waiting,
                                     weight),
                    "waiting");
-        util_check(kvr_score_cost(pending, 0, active, waiting + 1, weight)
-                   == kvr_score_cost(pending, 0, active, waiting, weight),
+        util_check(cost_of(pending, 0, active, waiting + 1, weight)
+                   == cost_of(pending, 0, active, waiting, weight),
                    "waiting, all cached");
-        util_check(kvr_score_cost(pending, uncached, active, waiting,
+        util_check(cost_of(pending, uncached, active, waiting,
                                   weight + 1)
                    < cost, "weight");
 
-        util_check(kvr_score_cost(pending, uncached + 1, active, waiting,
+        util_check(cost_of(pending, uncached + 1, active, waiting,
                                   weight)
                    > cost, "uncached");
     }
@@ -162,6 +252,7 @@ main(void)
     s = suite_create("score");
 
     util_add(s, "cases", test_score_cases);
+    util_add(s, "least", test_score_least);
     util_add(s, "order", test_score_order);
 
     return util_run(s);

@@ -1,0 +1,112 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_POPULAR_H_INCLUDED_
+#define _KVR_POPULAR_H_INCLUDED_
+
+
+/*
+ * How many requests of the last minute had a beginning that some peer held:
+ * what it is worth to have that beginning at a further peer.
+ *
+ * The count of a beginning falls by itself, by half every 42 seconds: so it
+ * comes to the requests of a minute when as many end in each.  Requests are counted when they have ended, not while
+ * they are in flight: siblings of a burst would tell each other that their
+ * prompt is worth computing everywhere, and be torn apart.  Only what was held
+ * is counted, so that prompts nobody repeats take no room.
+ *
+ * A chain is counted at its first, 2nd, 4th .. 1024th entry, as far as any peer
+ * held it, and where that ended.  For new sessions with one system prompt that
+ * is the end of the system prompt.  A block between two of these counts as
+ * often as the deeper one: too little rather than too much.
+ *
+ * The counts are words of a fixed table, in buckets of four: a part of the
+ * key, the time of the last change in seconds, the count then.  A beginning
+ * that finds its bucket full lowers the lowest count there by its own, and has
+ * its place when that is used up (Misra and Gries, 1982): so a count is never
+ * too high, but for two keys that are alike in 30 bits, and those of popular
+ * beginnings stay.  A word is changed by compare and swap, by any process; one
+ * that is killed leaves nothing behind, and a change that is overtaken again
+ * and again is dropped.
+ */
+
+
+#include "kvr_chain.h"
+#include "kvr_score.h"
+
+
+#define KVR_POPULAR_WAYS     4
+#define KVR_POPULAR_BUCKETS  1024
+#define KVR_POPULAR_POINTS   12      /* eleven doublings, and the end */
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   word[KVR_POPULAR_BUCKETS][KVR_POPULAR_WAYS];
+} kvr_popular_t;
+
+
+/* where a request's beginning is counted: to be kept until the request ends */
+typedef struct {
+    uint32_t           n;
+    uint32_t           entries;      /* of the chain, at the last of them */
+    uint32_t           key[KVR_POPULAR_POINTS];
+} kvr_popular_keys_t;
+
+
+/* what its uncached parts bring to others, by depth: for one decision */
+typedef struct {
+    uint32_t           n;
+    uint32_t           depth[KVR_POPULAR_POINTS];   /* units, rising */
+    double             shared[KVR_POPULAR_POINTS];  /* bytes a unit before it */
+    double             beyond[KVR_POPULAR_POINTS];  /* bytes behind it */
+} kvr_popular_view_t;
+
+
+/*
+ * The places to count a chain at, of which peers held the first entries, at
+ * most; none if entries is 0.
+ */
+void kvr_popular_keys(const uint64_t *chain, uint32_t entries,
+    kvr_popular_keys_t *keys);
+
+/* counts a request that has ended; now: ms, of a clock that all share */
+void kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys,
+    uint64_t now);
+
+/* how many requests of the last minute are counted under keys->key[i] */
+double kvr_popular_count(kvr_popular_t *p, uint32_t key, uint64_t now);
+
+/*
+ * What is counted of a chain, as prices: of the unit bytes of each unit the
+ * part kvr_score_popular() is to the use of others.
+ */
+void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
+    uint64_t unit, uint64_t now, kvr_popular_view_t *view);
+
+
+/*
+ * Bytes that the peer which holds so many units of the prompt need not be
+ * charged for the rest, as others will have the use of it; at most that rest.
+ */
+static inline uint64_t
+kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units)
+{
+    uint32_t  i;
+
+    if (view->n == 0 || units >= view->depth[view->n - 1]) {
+        return 0;
+    }
+
+    for (i = 0; units >= view->depth[i]; i++) { /* void */ }
+
+    return (uint64_t) (int64_t) (view->beyond[i]
+                                 + view->shared[i]
+                                   * (int32_t) (view->depth[i] - units));
+}
+
+
+#endif /* _KVR_POPULAR_H_INCLUDED_ */

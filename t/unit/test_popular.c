@@ -1,0 +1,407 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_popular: counts that fall with time, what is kept when there is no room,
+ * and the price of what is not held.
+ */
+
+
+#include "util.h"
+#include "kvr_popular.h"
+
+#include <math.h>
+#include <pthread.h>
+
+
+#define MINUTE   60000
+#define HALF     (41 * 1024)
+#define ENTRIES  1500
+
+
+static kvr_popular_t  popular;
+static uint64_t       chain[ENTRIES];
+
+
+/* the first of the units are of the system prompt, the rest of the session */
+static void
+request(uint64_t system, unsigned shared, uint64_t session, unsigned n)
+{
+    unsigned  i;
+    uint64_t  h;
+
+    h = util_mix(system, 1);
+
+    for (i = 0; i < n; i++) {
+        h = util_mix(h, i < shared ? 5 : 1000 + session);
+        chain[i] = h;
+    }
+}
+
+
+/* a request has ended, of which peers held so many entries */
+static void
+ended(unsigned entries, uint64_t now)
+{
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entries, &keys);
+    kvr_popular_add(&popular, &keys, now);
+}
+
+
+static double
+count(unsigned entry, uint64_t now)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entry, &keys);
+
+    i = keys.n - 1;
+
+    return kvr_popular_count(&popular, keys.key[i], now);
+}
+
+
+static void
+view(unsigned entries, uint64_t now, kvr_popular_view_t *v)
+{
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entries, &keys);
+    kvr_popular_view(&popular, &keys, KVR_BLOCK, now, v);
+}
+
+
+static void
+clear(void)
+{
+    memset((void *) &popular, 0, sizeof(popular));
+}
+
+
+START_TEST(test_popular_keys)
+{
+    unsigned            i, k, n;
+    kvr_popular_keys_t  keys, again;
+
+    static const unsigned  entries[][2] = {
+        { 0, 0 }, { 1, 1 }, { 2, 2 }, { 3, 3 }, { 4, 3 }, { 5, 4 },
+        { 63, 7 }, { 64, 7 }, { 65, 8 }, { 1023, 11 }, { 1024, 11 },
+        { 1025, 12 }, { 1500, 12 }
+    };
+
+    request(1, ENTRIES, 0, ENTRIES);
+
+    for (i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        n = entries[i][0];
+
+        kvr_popular_keys(chain, n, &keys);
+
+        util_check(keys.n == entries[i][1], "%u: %u", n, keys.n);
+        util_check(keys.entries == n, "%u: %u", n, keys.entries);
+
+        /* the powers of two first, whatever the length */
+
+        kvr_popular_keys(chain, 1024, &again);
+
+        for (k = 0; k + 1 < keys.n; k++) {
+            util_check(keys.key[k] == again.key[k], "%u: key %u", n, k);
+        }
+    }
+}
+END_TEST
+
+
+/* it is halved every 42 seconds, however often the count is changed on the way */
+START_TEST(test_popular_decay)
+{
+    double    have, want;
+    unsigned  i, step;
+    uint64_t  now, t;
+
+    static const unsigned  steps[] = { 1024, 7000, 60000, 300000 };
+
+    request(2, 64, 0, 64);
+
+    for (step = 0; step < sizeof(steps) / sizeof(steps[0]); step++) {
+
+        clear();
+
+        now = 1000000;
+
+        for (i = 0; i < 1000; i++) {
+            ended(64, now);
+        }
+
+        util_check(count(64, now) == 1000, "%.2f", count(64, now));
+
+        /* one more at each step: the geometric series, and what is left */
+
+        want = 1000;
+
+        for (t = 0; t < 600000; t += steps[step]) {
+
+            have = count(64, now);
+
+            util_check(fabs(have - want) < 0.02 * want + 0.1,
+                       "after %u s in steps of %u: %.2f, not %.2f",
+                       (unsigned) (t / 1000), steps[step], have, want);
+
+            now += steps[step];
+            want *= exp2(-(double) steps[step] / HALF);
+
+            ended(64, now);
+            want += 1;
+        }
+    }
+
+    /* nothing is left in the end, and nothing comes back */
+
+    now += 30 * MINUTE;
+    util_check(count(64, now) == 0, "%.2f", count(64, now));
+
+    clear();
+    ended(64, now);
+    util_check(count(64, now - 3000) == 1, "a clock behind");
+    util_check(count(64, now + 24ULL * 60 * MINUTE) == 0, "after a day");
+}
+END_TEST
+
+
+START_TEST(test_popular_sticks)
+{
+    double    have;
+    unsigned  i, k;
+
+    /* one beginning of all, and prompts that come twice by the thousand */
+
+    clear();
+
+    for (i = 0; i < 20000; i++) {
+
+        request(3, 64, 0, 64);
+        ended(64, i);
+
+        request(1000 + i, 64, 0, 64);
+        ended(64, i);
+        ended(64, i);
+    }
+
+    request(3, 64, 0, 64);
+
+    for (k = 1; k <= 64; k *= 2) {
+        have = count(k, i);
+        util_check(have > 0.9 * 60 * 1000 * (1 - exp(-20.0 / 60))
+                   && have < 20000,
+                   "entry %u: %.1f", k, have);
+    }
+
+    /* none is taken for more than it is */
+
+    for (i = 0; i < 20000; i++) {
+        request(1000 + i, 64, 0, 64);
+        util_check(count(64, 20000) <= 2, "%u: %.2f", i, count(64, 20000));
+    }
+}
+END_TEST
+
+
+START_TEST(test_popular_full)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    clear();
+
+    /* a word does not overflow into its neighbours */
+
+    request(4, 1, 0, 1);
+    kvr_popular_keys(chain, 1, &keys);
+
+    for (i = 0; i < 70000; i++) {
+        kvr_popular_add(&popular, &keys, 5000);
+    }
+
+    util_check(count(1, 5000) > 65535 && count(1, 5000) < 65536, "%.2f",
+               count(1, 5000));
+
+    kvr_popular_keys(chain, 0, &keys);
+    util_check(keys.n == 0, "of nothing there is nothing to count");
+}
+END_TEST
+
+
+/* block by block, what kvr_popular_view() has in a table */
+static double
+plainly(unsigned entries, unsigned from, uint64_t now)
+{
+    double              shared, n;
+    unsigned            i, k;
+    kvr_popular_keys_t  keys;
+
+    shared = 0;
+
+    for (i = from; i < entries; i++) {
+
+        /* the next depth that is counted, and all that are deeper */
+
+        n = 0;
+
+        kvr_popular_keys(chain, entries, &keys);
+
+        for (k = 0; k < keys.n; k++) {
+            if ((k == keys.n - 1 ? entries : 1U << k) > i) {
+                n = fmax(n, kvr_popular_count(&popular, keys.key[k], now));
+            }
+        }
+
+        shared += KVR_BLOCK * kvr_chain_step(i) * n / (n + KVR_SCORE_POPULAR);
+    }
+
+    return shared;
+}
+
+
+START_TEST(test_popular_view)
+{
+    double              want, last;
+    unsigned            i, k, n, entries, depth;
+    uint64_t            have;
+    util_rng_t          r;
+    kvr_popular_view_t  v;
+
+    clear();
+
+    request(5, 80, 0, 100);
+    view(0, 0, &v);
+    util_check(kvr_popular_shared(&v, 0) == 0, "nothing is held");
+
+    view(80, 0, &v);
+    util_check(kvr_popular_shared(&v, 0) == 0, "nobody has ended");
+
+    /* 20 requests: half of it, up to where it ends, though that is no power */
+
+    for (i = 0; i < 20; i++) {
+        request(5, 80, i, 100);
+        ended(80, 1000);
+    }
+
+    request(5, 80, 99, 100);
+    view(80, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0));
+    util_check(kvr_popular_shared(&v, 79) == KVR_BLOCK / 2, "the last one");
+    util_check(kvr_popular_shared(&v, 80) == 0, "held whole");
+    util_check(kvr_popular_shared(&v, 5000) == 0, "and more");
+
+    /* who has more of his own has it dearer */
+
+    view(100, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 64) == 0, "64 .. 100 is not counted");
+    util_check(kvr_popular_shared(&v, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0));
+
+    for (k = 0; k < util_cases(200); k++) {
+
+        util_seed(&r, "popular view", k);
+        clear();
+
+        n = 1 + util_below(&r, 300);
+
+        for (i = 0; i < n; i++) {
+            request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
+            ended(util_below(&r, ENTRIES), util_below(&r, 100000));
+        }
+
+        request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
+
+        entries = 1 + util_below(&r, ENTRIES);
+        view(entries, 100000, &v);
+        last = INFINITY;
+
+        for (i = 0; i < entries; i++) {
+            depth = i ? kvr_chain_depth(i - 1) : 0;
+
+            have = kvr_popular_shared(&v, depth);
+            want = plainly(entries, i, 100000);
+
+            util_check(fabs((double) have - want) < 1.01,
+                       "case %u, entry %u of %u: %.0f, not %.2f", k, i,
+                       entries, (double) have, want);
+            util_check((double) have <= last, "case %u: it rises", k);
+            util_check(have <= (kvr_chain_depth(entries - 1) - depth)
+                               * (uint64_t) KVR_BLOCK, "case %u: too much", k);
+
+            last = (double) have;
+        }
+    }
+}
+END_TEST
+
+
+static void *
+count_in(void *data)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    (void) data;
+
+    kvr_popular_keys(chain, 64, &keys);
+
+    for (i = 0; i < 5000; i++) {
+        kvr_popular_add(&popular, &keys, 1000);
+    }
+
+    return NULL;
+}
+
+
+START_TEST(test_popular_together)
+{
+    unsigned   i;
+    pthread_t  thread[4];
+
+    clear();
+    request(7, 64, 0, 64);
+
+    for (i = 0; i < 4; i++) {
+        util_check(pthread_create(&thread[i], NULL, count_in, NULL) == 0,
+                   "thread");
+    }
+
+    for (i = 0; i < 4; i++) {
+        (void) pthread_join(thread[i], NULL);
+    }
+
+    /* what is overtaken again and again may be lost, nothing is invented */
+
+    util_check(count(64, 1000) <= 20000 && count(64, 1000) >= 10000, "%.1f",
+               count(64, 1000));
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("popular");
+
+    util_add(s, "keys", test_popular_keys);
+    util_add(s, "decay", test_popular_decay);
+    util_add(s, "sticks", test_popular_sticks);
+    util_add(s, "full", test_popular_full);
+    util_add(s, "view", test_popular_view);
+    util_add(s, "together", test_popular_together);
+
+    return util_run(s);
+}
