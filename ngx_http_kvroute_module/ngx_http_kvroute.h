@@ -165,7 +165,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
-    kvr_popular_keys_t           counted;   /* when it has ended */
+    kvr_popular_keys_t           counted;   /* when its answer begins */
     uint64_t                     models;    /* peers that have the model */
     uint64_t                     evicts;    /* or would unload another */
 

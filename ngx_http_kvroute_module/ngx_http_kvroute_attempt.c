@@ -282,6 +282,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         /* of the others it is no time to a token */
 
         if (!ctx->light) {
+            kvr_popular_add(at->conf->zone->sh->popular, &at->counted,
+                            (uint64_t) ngx_current_msec);
+
             ngx_http_kvroute_attempt_timed(at);
 
             kvr_pace_first(&peer->pace, at->ahead, ctx->ttft,
@@ -373,11 +376,6 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     if (at->started) {
         ngx_http_kvroute_settle(at);
-    }
-
-    if (at->ctx->ttft_set) {
-        kvr_popular_add(at->conf->zone->sh->popular, &at->counted,
-                        (uint64_t) ngx_current_msec);
     }
 
     ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,

@@ -33,8 +33,9 @@ typedef struct {
     uint64_t                      unit;     /* bytes of an entry */
     uint64_t                      bytes;    /* of the prompt */
     uint64_t                      msec;
-    uint64_t                      shared;   /* by who holds so many units */
+    uint64_t                      shared;   /* by who is like these two */
     uint32_t                      units;
+    uint32_t                      active;
     uint32_t                      given;
     ngx_uint_t                    capped;
     ngx_uint_t                    signals;
@@ -356,6 +357,7 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->msec = (uint64_t) ngx_current_msec;
     v->shared = 0;
     v->units = UINT32_MAX;
+    v->active = 0;
     v->given = v->sh->registry->given;
     v->rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
                      v->given);
@@ -444,11 +446,13 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
 
     if (v->at->popular) {
 
-        /* peers mostly hold as much as the one before */
+        /* many peers are like the one before */
 
-        if (v->at->matched[id] != v->units) {
+        if (v->at->matched[id] != v->units || c->active != v->active) {
             v->units = v->at->matched[id];
-            v->shared = kvr_popular_shared(v->at->popular, v->units);
+            v->active = c->active;
+            v->shared = kvr_popular_shared(v->at->popular, v->units,
+                                           v->active);
         }
 
         c->shared = v->shared;

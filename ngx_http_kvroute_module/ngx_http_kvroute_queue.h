@@ -103,7 +103,7 @@ void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
 uint32_t *ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w);
 uint64_t ngx_http_kvroute_queue_shared(ngx_http_kvroute_wait_t *w,
-    uint32_t units);
+    uint32_t units, uint32_t active);
 
 /* _queue_room */
 

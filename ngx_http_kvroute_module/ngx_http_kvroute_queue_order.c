@@ -182,13 +182,14 @@ ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
 
 /* bytes that others use of what a peer with so many units must compute */
 uint64_t
-ngx_http_kvroute_queue_shared(ngx_http_kvroute_wait_t *w, uint32_t units)
+ngx_http_kvroute_queue_shared(ngx_http_kvroute_wait_t *w, uint32_t units,
+    uint32_t active)
 {
     if (!w->looked || w != ngx_http_kvroute_queue_owner) {
         return 0;
     }
 
-    return kvr_popular_shared(&ngx_http_kvroute_queue_popular, units);
+    return kvr_popular_shared(&ngx_http_kvroute_queue_popular, units, active);
 }
 
 

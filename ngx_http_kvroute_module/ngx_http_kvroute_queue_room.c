@@ -286,7 +286,8 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
         s.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
                                   (uint64_t) ngx_current_msec);
         s.waiting = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
-        s.shared = ngx_http_kvroute_queue_shared(w, matched[id]);
+        s.shared = ngx_http_kvroute_queue_shared(w, matched[id],
+                                                 s.active);
         s.turnover = kvr_index_turnover(sh->index, id,
                                         (uint64_t) ngx_current_msec);
 

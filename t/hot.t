@@ -110,7 +110,7 @@ for my $policy (qw(kv_cache least_request)) {
 #
 # at the holder, where all k wait for their first token, is less than three
 # quarters more than the whole prompt, which is what it costs at an idle one; of
-# what is held one request has ended that had it: 1 / 21 of that is to the use
+# what is held one request has ended that had it: 1 / 6 of that is to the use
 # of others.
 
 for my $size (8192, 32768) {
@@ -130,7 +130,7 @@ for my $size (8192, 32768) {
     $k++ while $k * $uncached + 400 * $k
                + max($uncached, 2048) * (1 + $k / 5)
                + $uncached * (0.75 + $k / 2)
-               < 1.75 * ($r->{prompt} - $r->{matched} / 21);
+               < 1.75 * ($r->{prompt} - $r->{matched} / 6);
 
     # $k of them stay, and no more
 

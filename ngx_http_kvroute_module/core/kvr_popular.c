@@ -21,6 +21,9 @@
 #define KVR_POPULAR_TIME_SHIFT  10
 #define KVR_POPULAR_HALF        41
 
+/* fewer than this make no difference to any price */
+#define KVR_POPULAR_LEAST       0.25
+
 /* a word that others change all the time is left alone */
 #define KVR_POPULAR_TRIES       4
 
@@ -217,27 +220,37 @@ void
 kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_popular_view_t *view)
 {
-    double    count, shared, beyond;
-    uint32_t  i, before;
-
-    count = 0;
-    beyond = 0;
+    double    count[KVR_POPULAR_POINTS], most, top;
+    uint32_t  i, n;
 
     /* who had a block had those before it, whatever became of their counts */
 
+    most = 0;
+
     for (i = keys->n; i-- > 0; /* void */) {
-
-        count = kvr_max(count, kvr_popular_count(p, keys->key[i], now));
-        shared = kvr_score_popular(count) * (double) (int64_t) unit;
-
-        view->depth[i] = kvr_chain_depth(i == keys->n - 1 ? keys->entries - 1
-                                                          : (1U << i) - 1);
-        view->shared[i] = shared;
-        view->beyond[i] = beyond;
-
-        before = i ? kvr_chain_depth((1U << (i - 1)) - 1) : 0;
-        beyond += shared * (int32_t) (view->depth[i] - before);
+        most = kvr_max(most, kvr_popular_count(p, keys->key[i], now));
+        count[i] = most;
     }
 
-    view->n = (beyond > 0) ? keys->n : 0;
+    n = 0;
+    top = 0;
+
+    for (i = 0; i < keys->n && count[i] >= KVR_POPULAR_LEAST; i++) {
+
+        /* deeper, and about as many: the same part goes on */
+
+        if (n && count[i] * 8 > top * 7) {
+            n--;
+
+        } else {
+            top = count[i];
+        }
+
+        view->count[n] = count[i];
+        view->depth[n++] = kvr_chain_depth(i == keys->n - 1 ? keys->entries - 1
+                                                            : (1U << i) - 1);
+    }
+
+    view->n = n;
+    view->unit = (double) (int64_t) unit;
 }

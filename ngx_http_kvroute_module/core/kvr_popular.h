@@ -13,10 +13,11 @@
  * what it is worth to have that beginning at a further peer.
  *
  * The count of a beginning falls by itself, by half every 42 seconds: so it
- * comes to the requests of a minute when as many end in each.  Requests are counted when they have ended, not while
- * they are in flight: siblings of a burst would tell each other that their
- * prompt is worth computing everywhere, and be torn apart.  Only what was held
- * is counted, so that prompts nobody repeats take no room.
+ * comes to the requests of a minute when there are as many in each.  A request
+ * is counted when its answer begins, not when it is given to a peer: siblings
+ * of a burst would tell each other that their prompt is worth computing
+ * everywhere, and be torn apart.  Only what was held is counted, so that
+ * prompts which nobody repeats take no room.
  *
  * A chain is counted at its first, 2nd, 4th .. 1024th entry, as far as any peer
  * held it, and where that ended.  For new sessions with one system prompt that
@@ -49,7 +50,7 @@ typedef struct {
 } kvr_popular_t;
 
 
-/* where a request's beginning is counted: to be kept until the request ends */
+/* where a request's beginning is counted: to be kept until it is answered */
 typedef struct {
     uint32_t           n;
     uint32_t           entries;      /* of the chain, at the last of them */
@@ -57,12 +58,12 @@ typedef struct {
 } kvr_popular_keys_t;
 
 
-/* what its uncached parts bring to others, by depth: for one decision */
+/* how many requests had what part of its beginning: for one decision */
 typedef struct {
     uint32_t           n;
-    uint32_t           depth[KVR_POPULAR_POINTS];   /* units, rising */
-    double             shared[KVR_POPULAR_POINTS];  /* bytes a unit before it */
-    double             beyond[KVR_POPULAR_POINTS];  /* bytes behind it */
+    uint32_t           depth[KVR_POPULAR_POINTS];  /* units, rising */
+    double             count[KVR_POPULAR_POINTS];  /* falling, from 1 / 4 */
+    double             unit;                       /* bytes */
 } kvr_popular_view_t;
 
 
@@ -73,7 +74,7 @@ typedef struct {
 void kvr_popular_keys(const uint64_t *chain, uint32_t entries,
     kvr_popular_keys_t *keys);
 
-/* counts a request that has ended; now: ms, of a clock that all share */
+/* counts a request whose answer begins; now: ms, of a clock that all share */
 void kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys,
     uint64_t now);
 
@@ -81,31 +82,37 @@ void kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys,
 double kvr_popular_count(kvr_popular_t *p, uint32_t key, uint64_t now);
 
 /*
- * What is counted of a chain, as prices: of the unit bytes of each unit the
- * part kvr_score_popular() is to the use of others.
+ * What is counted of a chain in units of so many bytes.  Counts that differ by
+ * less than an eighth are taken for the least of them: as a rule there is one
+ * part that many have, and one that is the session's own.
  */
 void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_popular_view_t *view);
 
 
 /*
- * Bytes that the peer which holds so many units of the prompt need not be
- * charged for the rest, as others will have the use of it; at most that rest.
+ * Bytes that a peer which holds so many units of the prompt, with so many
+ * requests in flight, need not be charged for the rest, as others will have the
+ * use of it; at most that rest.
  */
 static inline uint64_t
-kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units)
+kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
+    uint32_t active)
 {
+    double    shared;
     uint32_t  i;
 
-    if (view->n == 0 || units >= view->depth[view->n - 1]) {
-        return 0;
+    shared = 0;
+
+    for (i = 0; i < view->n; i++) {
+        if (units < view->depth[i]) {
+            shared += (int32_t) (view->depth[i] - units)
+                      * kvr_score_popular(view->count[i], active);
+            units = view->depth[i];
+        }
     }
 
-    for (i = 0; units >= view->depth[i]; i++) { /* void */ }
-
-    return (uint64_t) (int64_t) (view->beyond[i]
-                                 + view->shared[i]
-                                   * (int32_t) (view->depth[i] - units));
+    return (uint64_t) (int64_t) (shared * view->unit);
 }
 
 

@@ -43,7 +43,8 @@
  *
  * A beginning that n requests of the last minute had will be asked for again:
  * to compute it at a further peer is an investment, of which this request bears
- * 1 / (1 + n / 20).  The rest is shared.
+ * 1 / (1 + n / (5 * (1 + active))).  The rest is shared.  A peer that is idle is
+ * a good place for it, a busy one only if very many ask for it.
  *
  * Where a cache is computed anew within a minute, what goes for this prompt is
  * still in use: turnover is the part of the peer's capacity that it computed
@@ -61,7 +62,7 @@
 #define KVR_SCORE_ACTIVE_SHARE   5
 #define KVR_SCORE_MOVE           0.75
 #define KVR_SCORE_WAITING_SHARE  2
-#define KVR_SCORE_POPULAR        20
+#define KVR_SCORE_POPULAR        5
 #define KVR_SCORE_EVICT          0.5
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
@@ -82,12 +83,12 @@ typedef struct {
 
 /*
  * The part, 0 .. 1, of a beginning that n requests of the last minute had
- * which is to the use of others.
+ * which is to the use of others, at a peer with so many requests in flight.
  */
 static inline double
-kvr_score_popular(double n)
+kvr_score_popular(double n, uint32_t active)
 {
-    return n / (n + KVR_SCORE_POPULAR);
+    return n / (n + KVR_SCORE_POPULAR * (1.0 + (double) (int32_t) active));
 }
 
 

@@ -42,9 +42,9 @@ request(uint64_t system, unsigned shared, uint64_t session, unsigned n)
 }
 
 
-/* a request has ended, of which peers held so many entries */
+/* a request is answered, of which peers held so many entries */
 static void
-ended(unsigned entries, uint64_t now)
+answered(unsigned entries, uint64_t now)
 {
     kvr_popular_keys_t  keys;
 
@@ -135,7 +135,7 @@ START_TEST(test_popular_decay)
         now = 1000000;
 
         for (i = 0; i < 1000; i++) {
-            ended(64, now);
+            answered(64, now);
         }
 
         util_check(count(64, now) == 1000, "%.2f", count(64, now));
@@ -155,7 +155,7 @@ START_TEST(test_popular_decay)
             now += steps[step];
             want *= exp2(-(double) steps[step] / HALF);
 
-            ended(64, now);
+            answered(64, now);
             want += 1;
         }
     }
@@ -166,7 +166,7 @@ START_TEST(test_popular_decay)
     util_check(count(64, now) == 0, "%.2f", count(64, now));
 
     clear();
-    ended(64, now);
+    answered(64, now);
     util_check(count(64, now - 3000) == 1, "a clock behind");
     util_check(count(64, now + 24ULL * 60 * MINUTE) == 0, "after a day");
 }
@@ -185,11 +185,11 @@ START_TEST(test_popular_sticks)
     for (i = 0; i < 20000; i++) {
 
         request(3, 64, 0, 64);
-        ended(64, i);
+        answered(64, i);
 
         request(1000 + i, 64, 0, 64);
-        ended(64, i);
-        ended(64, i);
+        answered(64, i);
+        answered(64, i);
     }
 
     request(3, 64, 0, 64);
@@ -236,9 +236,10 @@ START_TEST(test_popular_full)
 END_TEST
 
 
-/* block by block, what kvr_popular_view() has in a table */
+/* block by block, what kvr_popular_shared() should come to */
 static double
-plainly(unsigned entries, unsigned from, uint64_t now)
+plainly(unsigned entries, unsigned from, unsigned active, double least,
+    uint64_t now)
 {
     double              shared, n;
     unsigned            i, k;
@@ -260,7 +261,10 @@ plainly(unsigned entries, unsigned from, uint64_t now)
             }
         }
 
-        shared += KVR_BLOCK * kvr_chain_step(i) * n / (n + KVR_SCORE_POPULAR);
+        if (n >= least) {
+            shared += KVR_BLOCK * kvr_chain_step(i) * n
+                      / (n + KVR_SCORE_POPULAR * (1 + active));
+        }
     }
 
     return shared;
@@ -269,44 +273,72 @@ plainly(unsigned entries, unsigned from, uint64_t now)
 
 START_TEST(test_popular_view)
 {
-    double              want, last;
-    unsigned            i, k, n, entries, depth;
-    uint64_t            have;
-    util_rng_t          r;
+    unsigned            i;
     kvr_popular_view_t  v;
 
     clear();
 
     request(5, 80, 0, 100);
     view(0, 0, &v);
-    util_check(kvr_popular_shared(&v, 0) == 0, "nothing is held");
+    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nothing is held");
 
     view(80, 0, &v);
-    util_check(kvr_popular_shared(&v, 0) == 0, "nobody has ended");
+    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nobody is answered");
 
-    /* 20 requests: half of it, up to where it ends, though that is no power */
+    /* as many as halve it, up to where it ends, though that is no power */
 
-    for (i = 0; i < 20; i++) {
+    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
         request(5, 80, i, 100);
-        ended(80, 1000);
+        answered(80, 1000);
     }
 
     request(5, 80, 99, 100);
     view(80, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0));
-    util_check(kvr_popular_shared(&v, 79) == KVR_BLOCK / 2, "the last one");
-    util_check(kvr_popular_shared(&v, 80) == 0, "held whole");
-    util_check(kvr_popular_shared(&v, 5000) == 0, "and more");
+    util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+    util_check(kvr_popular_shared(&v, 79, 0) == KVR_BLOCK / 2, "the last one");
+    util_check(kvr_popular_shared(&v, 80, 0) == 0, "held whole");
+    util_check(kvr_popular_shared(&v, 5000, 0) == 0, "and more");
 
-    /* who has more of his own has it dearer */
+    /* of a busy peer less: one more request there, a third */
+
+    util_check(kvr_popular_shared(&v, 0, 1) == 80 * KVR_BLOCK / 3, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 1));
+
+    /* of who has more of his own, up to the last depth that is counted */
 
     view(100, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 64) == 0, "64 .. 100 is not counted");
-    util_check(kvr_popular_shared(&v, 0) == 64 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0));
+    util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_popular_shared(&v, 64, 0) == 0, "64 .. 100");
+    util_check(kvr_popular_shared(&v, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* two parts: many have the one, some the other */
+
+    for (i = 0; i < 3; i++) {
+        request(5, 80, 7, 512);
+        answered(512, 1000);
+    }
+
+    view(512, 1000, &v);
+
+    util_check(v.n == 2 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
+    util_check(v.count[0] == KVR_SCORE_POPULAR + 3 && v.count[1] == 3,
+               "%.2f, %.2f", v.count[0], v.count[1]);
+}
+END_TEST
+
+
+START_TEST(test_popular_random)
+{
+    double              most, least, last;
+    unsigned            i, k, n, active, entries, depth;
+    uint64_t            have;
+    util_rng_t          r;
+    kvr_popular_view_t  v;
 
     for (k = 0; k < util_cases(200); k++) {
 
@@ -317,11 +349,12 @@ START_TEST(test_popular_view)
 
         for (i = 0; i < n; i++) {
             request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
-            ended(util_below(&r, ENTRIES), util_below(&r, 100000));
+            answered(util_below(&r, ENTRIES), util_below(&r, 100000));
         }
 
         request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
 
+        active = util_below(&r, 10);
         entries = 1 + util_below(&r, ENTRIES);
         view(entries, 100000, &v);
         last = INFINITY;
@@ -329,12 +362,15 @@ START_TEST(test_popular_view)
         for (i = 0; i < entries; i++) {
             depth = i ? kvr_chain_depth(i - 1) : 0;
 
-            have = kvr_popular_shared(&v, depth);
-            want = plainly(entries, i, 100000);
+            have = kvr_popular_shared(&v, depth, active);
+            /* counts are rounded down by an eighth, a quarter is none */
 
-            util_check(fabs((double) have - want) < 1.01,
-                       "case %u, entry %u of %u: %.0f, not %.2f", k, i,
-                       entries, (double) have, want);
+            most = plainly(entries, i, active, 0, 100000);
+            least = plainly(entries, i, active, 0.25, 100000) * 7 / 8;
+
+            util_check((double) have <= most + 1 && (double) have + 1 >= least,
+                       "case %u, entry %u of %u: %.0f, not %.2f .. %.2f", k,
+                       i, entries, (double) have, least, most);
             util_check((double) have <= last, "case %u: it rises", k);
             util_check(have <= (kvr_chain_depth(entries - 1) - depth)
                                * (uint64_t) KVR_BLOCK, "case %u: too much", k);
@@ -401,6 +437,7 @@ main(void)
     util_add(s, "sticks", test_popular_sticks);
     util_add(s, "full", test_popular_full);
     util_add(s, "view", test_popular_view);
+    util_add(s, "random", test_popular_random);
     util_add(s, "together", test_popular_together);
 
     return util_run(s);
