@@ -1,32 +1,15 @@
-"""make bench-hot: one prompt that 64 clients send at once, to 4 engines.
+"""One prompt that 64 clients send at once, to four engines.
 
-Emulated engines (t/engine), of a Llama 8B on an A100 each, behind nginx with
-the module.  Each row is a burst of 64 streams, 64 tokens each, of one prompt
-that no engine has, or that one engine has, under one policy.  Times are seen
-by the clients.  Prints a table and writes build/bench/hot.json.
-
-    POLICIES="round_robin kv_cache"   the policies
-    RUNS=3                            bursts for each row, all counted
+Engines of a Llama 8B on an A100 each.  Each row is a burst of 64 streams, 64
+tokens each, of one prompt that no engine has, or that one engine has, under
+one policy.
 """
 
-import http.client
-import json
 import os
-import random
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import threading
-import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                "common"))
-
-from places import BUILD, ENGINE, MODULE, NGINX  # noqa: E402
-from ports import free_ports  # noqa: E402
+from clients import ask, body, text
+from rig import Rig
 
 POLICIES = (os.environ.get("POLICIES")
             or "round_robin random least_request prefix kv_cache")
@@ -35,98 +18,22 @@ RUNS = int(os.environ.get("RUNS") or 3)
 HARDWARE = "llama-8b-bf16-a100"
 ENGINES, BURST, TOKENS = 4, 64, 64
 
-CONF = """
-load_module %(module)s;
-worker_processes 2;
-error_log %(dir)s/error.log warn;
-pid %(dir)s/nginx.pid;
-events { worker_connections 1024; }
-http {
-    access_log off;
-    client_body_temp_path %(dir)s/body;
-    proxy_temp_path %(dir)s/proxy;
-    fastcgi_temp_path %(dir)s/fastcgi;
-    uwsgi_temp_path %(dir)s/uwsgi;
-    scgi_temp_path %(dir)s/scgi;
-
-    kvroute_zone zone=llm:16m;
-
-    upstream llm {
-        zone llm_peers 256k;
-        kvroute %(policy)s zone=llm;
-        %(servers)s
-    }
-    server {
-        listen 127.0.0.1:%(port)d backlog=256;
-        client_body_buffer_size 1m;
-        location /kvroute { kvroute_status; }
-        location / {
-            proxy_pass http://llm;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering off;
-        }
-    }
-}
-"""
-
-
-def wait_for(port, process):
-    while process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-
-    sys.exit("%s has ended" % process.args[0])
+# what is to be reached, of 32 KB that one engine has
+END, TTFT = 1.1, 0.6
 
 
 def prompt(seed, size):
-    words = random.Random(seed)
-    text = ""
-
-    while len(text) < size:
-        text += "%x " % words.getrandbits(32)
-
-    return json.dumps({"model": "emulated", "stream": True,
-                       "max_tokens": TOKENS, "ignore_eos": True,
-                       "messages": [{"role": "user",
-                                     "content": text[:size]}]})
+    return body([{"role": "user", "content": text(seed, size)}], TOKENS)
 
 
-def ask(port, body):
-    """Seconds to the first token and to the end, and who answered."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-    start = time.monotonic()
-    first = None
-
-    connection.request("POST", "/v1/chat/completions", body,
-                       {"Content-Type": "application/json"})
-    response = connection.getresponse()
-
-    if response.status != 200:
-        raise RuntimeError("status %d" % response.status)
-
-    for line in response:
-        if (first is None and line.startswith(b"data: {")
-                and b'"content":"' in line and b'"content":""' not in line):
-            first = time.monotonic() - start
-
-    connection.close()
-
-    return first, time.monotonic() - start, response.getheader(
-        "X-Engine-Replica")
-
-
-def burst(port, body):
+def burst(port, data):
     results, errors = [], []
     together = threading.Barrier(BURST)
 
     def client():
         together.wait()
         try:
-            results.append(ask(port, body))
+            results.append(ask(port, data))
         except Exception as e:
             errors.append(e)
 
@@ -138,7 +45,7 @@ def burst(port, body):
         thread.join()
 
     if errors:
-        sys.exit("%d requests failed: %s" % (len(errors), errors[0]))
+        raise SystemExit("%d requests failed: %s" % (len(errors), errors[0]))
 
     return results
 
@@ -149,14 +56,14 @@ def quantile(values, share):
 
 
 def row(policy, size, state, runs):
-    first = [r[0] for run in runs for r in run]
-    end = [r[1] for run in runs for r in run]
+    first = [a.first for run in runs for a in run]
+    end = [a.end for run in runs for a in run]
     most = []
 
     for run in runs:
         count = {}
-        for r in run:
-            count[r[2]] = count.get(r[2], 0) + 1
+        for a in run:
+            count[a.who] = count.get(a.who, 0) + 1
         most.append(sorted(count.values(), reverse=True)
                     + [0] * (ENGINES - len(count)))
 
@@ -179,73 +86,51 @@ def play(policy, port):
             runs = []
 
             for n in range(RUNS):
-                body = prompt("%s %d %s %d" % (policy, size, state, n), size)
+                data = prompt("%s %d %s %d" % (policy, size, state, n), size)
 
                 if state == "warm":
-                    ask(port, body)
+                    ask(port, data)
 
-                runs.append(burst(port, body))
+                runs.append(burst(port, data))
 
             rows.append(row(policy, size, state, runs))
 
     return rows
 
 
-def main():
-    folder = tempfile.mkdtemp(prefix="kvroute-hot-")
-    processes, rows = [], []
+def bench():
+    rows = []
 
-    def end():
-        for process in processes:
-            process.terminate()
-            process.wait()
-        processes.clear()
+    for policy in POLICIES.replace(",", " ").split():
+        with Rig("kvroute %s zone=llm;" % policy, ENGINES,
+                 "--hardware", HARDWARE) as rig:
+            rows += play(policy, rig.port)
 
-    try:
-        for policy in POLICIES.replace(",", " ").split():
-            first = free_ports(ENGINES)
-            processes.append(subprocess.Popen([
-                ENGINE, "--port", str(first),
-                "--count", str(ENGINES), "--hardware", HARDWARE],
-                stdout=subprocess.DEVNULL))
+    warm = {r["policy"]: r for r in rows
+            if r["prompt_bytes"] == 32768 and r["state"] == "warm"}
+    aims = {}
 
-            for port in range(first, first + ENGINES):
-                wait_for(port, processes[0])
+    if "kv_cache" in warm and "round_robin" in warm:
+        for key, most in (("end", END), ("ttft", TTFT)):
+            name = key + "_mean_s"
+            aims[key + "_of_round_robin"] = [
+                most, round(warm["kv_cache"][name]
+                            / warm["round_robin"][name], 3)]
 
-            port = free_ports(1)
-            conf = os.path.join(folder, "nginx.conf")
-
-            with open(conf, "w") as f:
-                f.write(CONF % {
-                    "module": MODULE, "dir": folder, "policy": policy,
-                    "port": port, "servers": " ".join(
-                        "server 127.0.0.1:%d;" % p
-                        for p in range(first, first + ENGINES))})
-
-            processes.append(subprocess.Popen([
-                NGINX, "-p", folder + "/", "-c", conf, "-e",
-                folder + "/error.log", "-g", "daemon off;"]))
-            wait_for(port, processes[1])
-
-            rows += play(policy, port)
-            end()
-
-    finally:
-        end()
-        shutil.rmtree(folder, ignore_errors=True)
-
-    report(rows)
+    return {"engines": ENGINES, "hardware": HARDWARE, "burst": BURST,
+            "tokens": TOKENS, "runs": RUNS, "rows": rows, "aims": aims}
 
 
-def report(rows):
-    print("%d streams of %d tokens at once, %d engines (%s), ms\n"
+def report(result):
+    print("\n%d streams of %d tokens at once, %d engines (%s), ms\n"
           % (BURST, TOKENS, ENGINES, HARDWARE))
 
     head = "%-7s %-5s %-14s %9s %9s %9s %9s   %s"
     print(head % ("prompt", "state", "policy", "TTFT", "P95", "end", "P95",
                   "requests per engine"))
 
-    for r in sorted(rows, key=lambda r: (r["prompt_bytes"], r["state"])):
+    for r in sorted(result["rows"],
+                    key=lambda r: (r["prompt_bytes"], r["state"])):
         print(head % ("%dk" % (r["prompt_bytes"] / 1024), r["state"],
                       r["policy"],
                       *("%.0f" % (1000 * r[k]) for k in (
@@ -253,18 +138,3 @@ def report(rows):
                           "end_p95_s")),
                       "  ".join("/".join(map(str, n))
                                 for n in r["requests_per_engine"])))
-
-    folder = os.path.join(BUILD, "bench")
-    os.makedirs(folder, exist_ok=True)
-
-    with open(os.path.join(folder, "hot.json"), "w") as f:
-        json.dump({"engines": ENGINES, "hardware": HARDWARE, "burst": BURST,
-                   "tokens": TOKENS, "runs": RUNS, "rows": rows}, f, indent=2)
-        f.write("\n")
-
-    print("\n%s" % os.path.relpath(os.path.join(folder, "hot.json")))
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda n, frame: sys.exit(128 + n))
-    main()

@@ -10,13 +10,9 @@
 #define KVR_INDEX_SAMPLE  1024
 #define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
 
-/* kvr_index_turnover() */
-#define KVR_INDEX_TIME_AT     40
-#define KVR_INDEX_TIME_MASK   0xffffff
-#define KVR_INDEX_TIME_SHIFT  10
+/* kvr_index_turn() */
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
 #define KVR_INDEX_MINUTE      59U
-#define KVR_INDEX_TURNED      4096
 #define KVR_INDEX_TURNED_MAX  16
 
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
@@ -125,26 +121,18 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 
 
 /*
- * Words of 24 bits of time, in units of 1024 ms, and 40 of what belongs to it:
- * so they can be changed at once, and a process that is killed leaves none in
- * part.  Two marks a minute or more apart, and what came of them this second.
+ * Two marks of where the clock stood, a minute or more apart, and what came of
+ * them this second.  The upper bits of each tell when: so it changes at once,
+ * and a process that is killed leaves none in part.
  */
-float
-kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
+uint64_t
+kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
 {
     double             rate;
-    uint32_t           time;
     uint64_t           word, mark, before, clock, capacity, moved, age;
     kvr_index_peer_t  *p;
 
     p = &ix->peer[peer];
-
-    time = (uint32_t) (now >> KVR_INDEX_TIME_SHIFT) & KVR_INDEX_TIME_MASK;
-    word = kvr_get(&p->turnover);
-
-    if (kvr_likely(word >> KVR_INDEX_TIME_AT == time)) {
-        return (float) (uint32_t) word / KVR_INDEX_TURNED;
-    }
 
     clock = kvr_index_units(p) & KVR_INDEX_CLOCK_MASK;
     capacity = kvr_get(&p->capacity);
@@ -176,11 +164,13 @@ kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
                / (double) (kvr_max(age, KVR_INDEX_MINUTE) * capacity);
     }
 
-    word = (uint64_t) (kvr_min(rate, KVR_INDEX_TURNED_MAX) * KVR_INDEX_TURNED);
+    word = (uint64_t) time << KVR_INDEX_TIME_AT
+           | (uint64_t) (kvr_min(rate, KVR_INDEX_TURNED_MAX)
+                         * KVR_INDEX_TURNED);
 
-    kvr_set(&p->turnover, (uint64_t) time << KVR_INDEX_TIME_AT | word);
+    kvr_set(&p->turnover, word);
 
-    return (float) word / KVR_INDEX_TURNED;
+    return word;
 }
 
 

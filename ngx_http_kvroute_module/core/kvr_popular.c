@@ -22,13 +22,17 @@
 #define KVR_POPULAR_HALF        41
 
 /* fewer than this make no difference to any price */
-#define KVR_POPULAR_LEAST       0.25
+#define KVR_POPULAR_LEAST       (KVR_POPULAR_ONE / 4)
 
 /* a word that others change all the time is left alone */
 #define KVR_POPULAR_TRIES       4
 
 
 static void kvr_popular_add_one(kvr_popular_t *p, uint32_t key, uint32_t now);
+static _Atomic uint64_t *kvr_popular_find(_Atomic uint64_t *bucket,
+    uint32_t key, uint64_t *value);
+static _Atomic uint64_t *kvr_popular_least(_Atomic uint64_t *bucket,
+    uint32_t now, uint64_t *value, uint32_t *count);
 static uint32_t kvr_popular_decayed(uint64_t word, uint32_t now);
 
 
@@ -80,11 +84,11 @@ kvr_popular_keys(const uint64_t *chain, uint32_t entries,
 
     n = 0;
 
-    for (i = 1; i <= entries && n < KVR_POPULAR_POINTS - 1; i *= 2) {
+    for (i = 1; i < entries && n < KVR_POPULAR_POINTS - 1; i *= 4) {
         keys->key[n++] = kvr_popular_key(chain[i - 1]);
     }
 
-    if (entries & (entries - 1) || entries >= i) {
+    if (entries) {
         keys->key[n++] = kvr_popular_key(chain[entries - 1]);
     }
 
@@ -109,54 +113,78 @@ kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys, uint64_t now)
 static void
 kvr_popular_add_one(kvr_popular_t *p, uint32_t key, uint32_t now)
 {
-    uint32_t           i, try, count, least;
-    uint64_t           word, old, new;
-    _Atomic uint64_t  *bucket, *at;
+    uint32_t           try, count;
+    uint64_t           old, new;
+    _Atomic uint64_t  *bucket, *word;
 
     bucket = kvr_popular_bucket(p, key);
 
     for (try = 0; try < KVR_POPULAR_TRIES; try++) {
 
-        least = UINT32_MAX;
-        at = NULL;
-        old = 0;
+        word = kvr_popular_find(bucket, key, &old);
 
-        for (i = 0; i < KVR_POPULAR_WAYS; i++) {
-
-            word = kvr_get(&bucket[i]);
-            count = kvr_popular_decayed(word, now);
-
-            if (count
-                && kvr_popular_tag(word) == (key & KVR_POPULAR_TAG_MASK))
-            {
-                at = &bucket[i];
-                old = word;
-                least = count;
-                break;
-            }
-
-            if (count < least) {
-                at = &bucket[i];
-                old = word;
-                least = count;
-            }
-        }
-
-        if (i < KVR_POPULAR_WAYS) {
-            new = kvr_popular_word(key, now, least + KVR_POPULAR_ONE);
-
-        } else if (least < KVR_POPULAR_ONE) {
-            new = kvr_popular_word(key, now, KVR_POPULAR_ONE);
+        if (word) {
+            count = kvr_popular_decayed(old, now);
+            new = kvr_popular_word(key, now, count + KVR_POPULAR_ONE);
 
         } else {
-            new = kvr_popular_word(kvr_popular_tag(old), now,
-                                   least - KVR_POPULAR_ONE);
+            word = kvr_popular_least(bucket, now, &old, &count);
+
+            new = count < KVR_POPULAR_ONE
+                  ? kvr_popular_word(key, now, KVR_POPULAR_ONE)
+                  : kvr_popular_word(kvr_popular_tag(old), now,
+                                     count - KVR_POPULAR_ONE);
         }
 
-        if (atomic_compare_exchange_strong(at, &old, new)) {
+        if (atomic_compare_exchange_strong(word, &old, new)) {
             return;
         }
     }
+}
+
+
+/* the word of a key, and what it was when looked at; NULL if it has none */
+static _Atomic uint64_t *
+kvr_popular_find(_Atomic uint64_t *bucket, uint32_t key, uint64_t *value)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_POPULAR_WAYS; i++) {
+        *value = kvr_get(&bucket[i]);
+
+        if (kvr_popular_tag(*value) == (key & KVR_POPULAR_TAG_MASK)) {
+            return &bucket[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static _Atomic uint64_t *
+kvr_popular_least(_Atomic uint64_t *bucket, uint32_t now, uint64_t *value,
+    uint32_t *count)
+{
+    uint32_t           i, n;
+    uint64_t           word;
+    _Atomic uint64_t  *least;
+
+    least = NULL;
+    *count = UINT32_MAX;
+
+    for (i = 0; i < KVR_POPULAR_WAYS; i++) {
+
+        word = kvr_get(&bucket[i]);
+        n = kvr_popular_decayed(word, now);
+
+        if (n < *count) {
+            least = &bucket[i];
+            *value = word;
+            *count = n;
+        }
+    }
+
+    return least;
 }
 
 
@@ -193,26 +221,14 @@ kvr_popular_decayed(uint64_t word, uint32_t now)
 double
 kvr_popular_count(kvr_popular_t *p, uint32_t key, uint64_t now)
 {
-    uint32_t           i, count;
-    uint64_t           word;
-    _Atomic uint64_t  *bucket;
+    uint64_t  word;
 
-    bucket = kvr_popular_bucket(p, key);
-    count = 0;
-
-    for (i = 0; i < KVR_POPULAR_WAYS; i++) {
-        word = kvr_get(&bucket[i]);
-
-        if (kvr_popular_tag(word) == (key & KVR_POPULAR_TAG_MASK)) {
-            count = kvr_popular_decayed(word, kvr_popular_time(now));
-
-            if (count) {
-                break;
-            }
-        }
+    if (kvr_popular_find(kvr_popular_bucket(p, key), key, &word) == NULL) {
+        return 0;
     }
 
-    return (double) (int32_t) count / KVR_POPULAR_ONE;
+    return (double) (int32_t) kvr_popular_decayed(word, kvr_popular_time(now))
+           / KVR_POPULAR_ONE;
 }
 
 
@@ -220,35 +236,37 @@ void
 kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_popular_view_t *view)
 {
-    double    count[KVR_POPULAR_POINTS], most, top;
-    uint32_t  i, n;
-
-    /* who had a block had those before it, whatever became of their counts */
-
-    most = 0;
-
-    for (i = keys->n; i-- > 0; /* void */) {
-        most = kvr_max(most, kvr_popular_count(p, keys->key[i], now));
-        count[i] = most;
-    }
+    uint32_t  i, n, count, most, part;
+    uint64_t  word;
 
     n = 0;
-    top = 0;
+    most = 0;
+    part = 0;
 
-    for (i = 0; i < keys->n && count[i] >= KVR_POPULAR_LEAST; i++) {
+    for (i = keys->n; i-- > 0; /* void */) {
 
-        /* deeper, and about as many: the same part goes on */
-
-        if (n && count[i] * 8 > top * 7) {
-            n--;
-
-        } else {
-            top = count[i];
+        if (!kvr_popular_find(kvr_popular_bucket(p, keys->key[i]),
+                              keys->key[i], &word))
+        {
+            continue;
         }
 
-        view->count[n] = count[i];
-        view->depth[n++] = kvr_chain_depth(i == keys->n - 1 ? keys->entries - 1
-                                                            : (1U << i) - 1);
+        count = kvr_popular_decayed(word, kvr_popular_time(now));
+
+        /* who had a block had those before it: these have as many at least */
+
+        most = kvr_max(most, count);
+
+        if (most < KVR_POPULAR_LEAST || most - most / 8 <= part) {
+            continue;
+        }
+
+        part = most;
+
+        view->count[n] = (double) (int32_t) most / KVR_POPULAR_ONE;
+        view->depth[n++] = kvr_chain_depth(i == keys->n - 1
+                                           ? keys->entries - 1
+                                           : (1U << 2 * i) - 1);
     }
 
     view->n = n;

@@ -19,10 +19,11 @@
  * everywhere, and be torn apart.  Only what was held is counted, so that
  * prompts which nobody repeats take no room.
  *
- * A chain is counted at its first, 2nd, 4th .. 1024th entry, as far as any peer
- * held it, and where that ended.  For new sessions with one system prompt that
- * is the end of the system prompt.  A block between two of these counts as
- * often as the deeper one: too little rather than too much.
+ * A chain is counted where what peers held of it ended: for new sessions with
+ * one system prompt that is the end of the system prompt.  And, as far as it was
+ * held, at its first, 4th, 16th .. 1024th entry, for those that end elsewhere.  A
+ * block between two of these counts as often as the deeper one: too little
+ * rather than too much.
  *
  * The counts are words of a fixed table, in buckets of four: a part of the
  * key, the time of the last change in seconds, the count then.  A beginning
@@ -41,7 +42,7 @@
 
 #define KVR_POPULAR_WAYS     4
 #define KVR_POPULAR_BUCKETS  1024
-#define KVR_POPULAR_POINTS   12      /* eleven doublings, and the end */
+#define KVR_POPULAR_POINTS   7       /* 1, 4 .. 1024, and the end */
 
 
 typedef struct {
@@ -61,8 +62,8 @@ typedef struct {
 /* how many requests had what part of its beginning: for one decision */
 typedef struct {
     uint32_t           n;
-    uint32_t           depth[KVR_POPULAR_POINTS];  /* units, rising */
-    double             count[KVR_POPULAR_POINTS];  /* falling, from 1 / 4 */
+    uint32_t           depth[KVR_POPULAR_POINTS];  /* units, falling */
+    double             count[KVR_POPULAR_POINTS];  /* rising, from 1 / 4 */
     double             unit;                       /* bytes */
 } kvr_popular_view_t;
 
@@ -100,16 +101,15 @@ kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
     uint32_t active)
 {
     double    shared;
-    uint32_t  i;
+    uint32_t  i, from;
 
     shared = 0;
 
-    for (i = 0; i < view->n; i++) {
-        if (units < view->depth[i]) {
-            shared += (int32_t) (view->depth[i] - units)
-                      * kvr_score_popular(view->count[i], active);
-            units = view->depth[i];
-        }
+    for (i = 0; i < view->n && units < view->depth[i]; i++) {
+        from = i + 1 < view->n ? kvr_max(units, view->depth[i + 1]) : units;
+
+        shared += (int32_t) (view->depth[i] - from)
+                  * kvr_score_popular(view->count[i], active);
     }
 
     return (uint64_t) (int64_t) (shared * view->unit);
