@@ -285,7 +285,10 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
         s.active = sum.active;
         s.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
                                   (uint64_t) ngx_current_msec);
-        s.waiting = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
+        sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+        s.waiting = sum.active;
+        s.resident = sum.pending;
         s.shared = ngx_http_kvroute_queue_shared(w, matched[id],
                                                  s.active);
         s.turnover = kvr_index_turnover(sh->index, id,

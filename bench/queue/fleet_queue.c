@@ -115,7 +115,9 @@ kvq_room(void *data, kvr_queue_item_t *item)
         s.pending = sum.pending;
         s.uncached = rq->bytes - held;
         s.active = sum.active;
-        s.waiting = kvr_load_get(q->load, kvr_registry_resident(i)).active;
+        sum = kvr_load_get(q->load, kvr_registry_resident(i));
+        s.waiting = sum.active;
+        s.resident = sum.pending;
         s.weight = 1;
 
         cost = kvr_score_cost(&s);

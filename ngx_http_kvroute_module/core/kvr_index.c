@@ -13,7 +13,6 @@
 /* kvr_index_turn() */
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
 #define KVR_INDEX_MINUTE      59U
-#define KVR_INDEX_TURNED_MAX  16
 
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
@@ -165,8 +164,7 @@ kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
     }
 
     word = (uint64_t) time << KVR_INDEX_TIME_AT
-           | (uint64_t) (kvr_min(rate, KVR_INDEX_TURNED_MAX)
-                         * KVR_INDEX_TURNED);
+           | (uint64_t) (rate / (1 + rate) * KVR_INDEX_TURNED);
 
     kvr_set(&p->turnover, word);
 

@@ -58,7 +58,7 @@
 #define KVR_INDEX_TIME_AT     40
 #define KVR_INDEX_TIME_MASK   0xffffff
 #define KVR_INDEX_TIME_SHIFT  10
-#define KVR_INDEX_TURNED      4096       /* a turnover of 1 */
+#define KVR_INDEX_TURNED      65536      /* a turnover of 1 */
 
 
 typedef struct {
@@ -232,10 +232,10 @@ double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
 
 
 /*
- * The part of its capacity that a peer has computed in the last minute, a mean
- * of the last one to two minutes, 0 if it is not known: 1 says that nothing
- * which is not used for a minute stays in its cache.  now: ms, of a clock that
- * all share.  It is reckoned anew once a second, if it is asked for.
+ * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 + t)
+ * where t is in how many seconds it computes as much as it can hold, by what it
+ * did in the last one to two minutes.  0 for one that rests.  now: ms, of a
+ * clock that all share.  It is reckoned anew once a second, if it is asked for.
  */
 static inline float
 kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)

@@ -99,7 +99,11 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         d->reason = KVR_REASON_COLD;
 
     } else if (cand[pick].matched < d->best) {
-        d->reason = KVR_REASON_SPILL;
+
+        /* most of what another one has, many others will ask for here */
+
+        d->reason = (cand[pick].shared * 2 >= d->best - cand[pick].matched)
+                    ? KVR_REASON_HOT : KVR_REASON_SPILL;
 
     } else {
         d->reason = d->best ? KVR_REASON_AFFINITY : KVR_REASON_COLD;
@@ -130,6 +134,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
     }
 
     s.shared = c->shared;
+    s.resident = c->resident;
     s.active = c->active;
     s.waiting = c->unanswered;
     s.weight = c->weight;

@@ -81,6 +81,7 @@ typedef enum {
     KVR_REASON_UNPARSED,         /* the body gave no prompt: by load */
     KVR_REASON_BODYLESS,         /* no body: nginx's own round robin */
     KVR_REASON_BYPASS,           /* switched off for this request */
+    KVR_REASON_HOT,              /* many have what it computes once more */
     KVR_REASON_MAX
 } kvr_reason_e;
 
@@ -141,7 +142,7 @@ typedef struct {
     uint64_t         shared;     /* bytes of the rest, to the use of others */
     double           cost;       /* out; infinite: dearer than the pick */
     uint32_t         idle;       /* picks since it was last given work */
-    float            turnover;   /* of its cache in a minute, 0: not known */
+    float            turnover;   /* of its cache, see kvr_index_turnover() */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
 
     uint32_t         place;      /* on the ring */

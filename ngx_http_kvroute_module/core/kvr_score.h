@@ -18,14 +18,15 @@
  *     own  = uncached - shared
  *
  *     cost = ( pending
- *              + 400 * active
+ *              + 400 * active + resident / 64
  *              + max(own, floor) * (1 + active / 5)
  *              + own * (3/4 + waiting / 2)
- *              + uncached * min(turnover, 1) * evict )
+ *              + uncached * turnover )
  *            / weight
  *
- * pending is what must be prefilled before it.  An answer in progress slows the
- * others down, each by the same, whatever their prompts are.
+ * pending is what must be prefilled before it.  A request in flight slows the
+ * others down, and the more the longer its context is, which each step reads:
+ * resident is the context of all of them.
  *
  * Its own uncached part delays itself once, and those that share the engine's
  * steps by a part of it: prefill chunks and decode steps take turns.  A prompt
@@ -46,9 +47,9 @@
  * 1 / (1 + n / (5 * (1 + active))).  The rest is shared.  A peer that is idle is
  * a good place for it, a busy one only if very many ask for it.
  *
- * Where a cache is computed anew within a minute, what goes for this prompt is
- * still in use: turnover is the part of the peer's capacity that it computed
- * in the last minute.
+ * What goes from a cache for this prompt may be asked for again, the more
+ * likely the shorter ago it was used: turnover is 60 / (60 + t) for a peer that
+ * computes as much as it can hold in t seconds.
  *
  * Bytes serve as well as tokens here, as all terms have the same unit and only
  * the order of the costs matters.
@@ -59,11 +60,11 @@
 
 #define KVR_SCORE_FLOOR          2048
 #define KVR_SCORE_ACTIVE         400
+#define KVR_SCORE_RESIDENT       64
 #define KVR_SCORE_ACTIVE_SHARE   5
 #define KVR_SCORE_MOVE           0.75
 #define KVR_SCORE_WAITING_SHARE  2
 #define KVR_SCORE_POPULAR        5
-#define KVR_SCORE_EVICT          0.5
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL          16384
@@ -74,10 +75,11 @@ typedef struct {
     uint64_t         pending;    /* bytes */
     uint64_t         uncached;   /* bytes */
     uint64_t         shared;     /* bytes of these, see kvr_popular.h */
+    uint64_t         resident;   /* bytes of context in flight */
     uint32_t         active;     /* requests in flight */
     uint32_t         waiting;    /* those of them without an answer yet */
     uint32_t         weight;     /* from 1 */
-    float            turnover;   /* of its cache, see kvr_index_turnover() */
+    float            turnover;   /* 0 .. 1, see kvr_index_turnover() */
 } kvr_score_t;
 
 
@@ -108,15 +110,12 @@ kvr_score_cost(const kvr_score_t *s)
 
     cost = (double) (int64_t) s->pending
            + KVR_SCORE_ACTIVE * active
+           + (double) (int64_t) s->resident / KVR_SCORE_RESIDENT
            + (double) (int64_t) floor * (1.0 + active / KVR_SCORE_ACTIVE_SHARE)
            + (double) (int64_t) own
              * (KVR_SCORE_MOVE
-                + (double) (int32_t) s->waiting / KVR_SCORE_WAITING_SHARE);
-
-    if (s->turnover > 0) {
-        cost += (double) (int64_t) s->uncached
-                * (KVR_SCORE_EVICT * (double) kvr_min(s->turnover, 1));
-    }
+                + (double) (int32_t) s->waiting / KVR_SCORE_WAITING_SHARE)
+           + (double) (int64_t) s->uncached * (double) s->turnover;
 
     return s->weight == 1 ? cost : cost / (double) s->weight;
 }
@@ -124,7 +123,7 @@ kvr_score_cost(const kvr_score_t *s)
 
 /*
  * No more than kvr_score_cost() of a peer of weight 1, told in whole numbers:
- * as if nobody waited there and its cache were empty.
+ * as if nobody waited there, who is there had no context and the cache room.
  */
 static inline uint64_t
 kvr_score_least(uint64_t pending, uint64_t uncached, uint64_t shared,

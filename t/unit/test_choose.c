@@ -87,6 +87,7 @@ reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c)
     s.pending = c->pending + (c->evicts ? 2 : c->other) * KVR_SCORE_MODEL;
     s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
     s.shared = c->shared;
+    s.resident = c->resident;
     s.active = c->active;
     s.waiting = c->unanswered;
     s.weight = c->weight;
@@ -143,7 +144,8 @@ START_TEST(test_choose_same)
                                 kinds);
             c[k].matched = some(2 * req.bytes, kinds);
             c[k].shared = util_below(&rng, 2) ? some(req.bytes, kinds) : 0;
-            c[k].turnover = (float) some(2000, kinds) / 1000;
+            c[k].turnover = (float) some(1000, kinds) / 1000;
+            c[k].resident = util_below(&rng, 2) ? some(1 << 20, kinds) : 0;
             c[k].idle = (uint32_t) some(1000, kinds);
             c[k].other = others && util_below(&rng, 2);
             c[k].evicts = c[k].other && util_below(&rng, 2);
