@@ -28,6 +28,8 @@ typedef struct {
     ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_wait_t      *wait;
     kvr_load_view_t               load;
+    uint32_t                     *matched;
+    kvr_popular_view_t           *popular;
     uint64_t                      special;  /* peers that are looked at */
     uint64_t                      rnd;
     uint64_t                      unit;     /* bytes of an entry */
@@ -352,6 +354,8 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->sh = conf->zone->sh;
     v->wait = at->ctx->wait && at->ctx->wait->held ? at->ctx->wait : NULL;
     v->load = kvr_load_view(v->sh->load);
+    v->matched = at->matched;
+    v->popular = at->popular;
     v->unit = v->sh->unit * KVR_BLOCK;
     v->bytes = at->ctx->bytes;
     v->msec = (uint64_t) ngx_current_msec;
@@ -393,6 +397,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
     uint32_t seat)
 {
+    uint32_t         units;
     kvr_peer_t      *known;
     kvr_load_sum_t   sum, resident;
 
@@ -439,23 +444,24 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->resident = resident.pending;
     c->idle = v->given - kvr_get(&known->given);
 
-    if (v->at->matched) {
-        c->matched = ngx_min(v->at->matched[id] * v->unit, v->bytes);
+    if (v->matched) {
+        units = v->matched[id];
+
+        c->matched = ngx_min(units * v->unit, v->bytes);
         c->turnover = kvr_index_turnover(v->sh->index, id, v->msec);
-    }
 
-    if (v->at->popular) {
+        if (v->popular) {
 
-        /* many peers are like the one before */
+            /* many peers are like the one before */
 
-        if (v->at->matched[id] != v->units || c->active != v->active) {
-            v->units = v->at->matched[id];
-            v->active = c->active;
-            v->shared = kvr_popular_shared(v->at->popular, v->units,
-                                           v->active);
+            if (units != v->units || c->active != v->active) {
+                v->units = units;
+                v->active = c->active;
+                v->shared = kvr_popular_shared(v->popular, units, c->active);
+            }
+
+            c->shared = v->shared;
         }
-
-        c->shared = v->shared;
     }
 
     if (v->at->chunks) {

@@ -173,15 +173,24 @@ ngx_http_kvroute_match_best(uint32_t *matched, uint64_t set)
 
 /*
  * Of how many requests what peers hold of this prompt is the beginning; units:
- * what the best of them holds.
+ * what the best of them holds.  What is below the floor of the costs is not
+ * worth the look.
  */
 void
 ngx_http_kvroute_match_popular(ngx_http_kvroute_zone_t *zone, uint64_t *chain,
     uint32_t units, kvr_popular_keys_t *keys, kvr_popular_view_t *view)
 {
+    uint64_t  unit;
+
+    unit = zone->sh->unit * KVR_BLOCK;
+
+    if (units * unit <= KVR_SCORE_FLOOR) {
+        units = 0;
+    }
+
     kvr_popular_keys(chain, kvr_chain_entries(units), keys);
 
-    kvr_popular_view(zone->sh->popular, keys, zone->sh->unit * KVR_BLOCK,
+    kvr_popular_view(zone->sh->popular, keys, unit,
                      (uint64_t) ngx_current_msec, view);
 }
 

@@ -41,6 +41,7 @@ http {
     kvroute_zone zone=z:4m;
 %%UPSTREAMS%%
     client_body_buffer_size 1m;
+    lingering_close off;        # or the log comes five seconds later
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
