@@ -178,6 +178,7 @@ struct ngx_http_kvroute_attempt_s {
 
     uint32_t                     id;
     uint32_t                     seat;
+    uint32_t                     rate;      /* of prefill, of the fastest */
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
     uint64_t                     ahead;     /* bytes pending, its own too */

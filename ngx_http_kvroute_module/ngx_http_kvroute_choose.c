@@ -38,6 +38,7 @@ typedef struct {
     uint64_t                      shared;   /* by who is like these two */
     uint32_t                      units;
     uint32_t                      active;
+    uint32_t                      rate;     /* of the fastest */
     uint32_t                      given;
     ngx_uint_t                    capped;
     ngx_uint_t                    signals;
@@ -288,6 +289,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.policy = req.conf->policy;
     req.bytes = ctx->bytes + ctx->extra;
     req.random = view.rnd;
+    req.rate = view.rate;
     req.parsed = ctx->parsed;
     req.light = ctx->light;
     req.retry = (at->tries != 0);
@@ -326,6 +328,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     pending = req.bytes - ngx_min(d->matched, req.bytes);
 
+    at->rate = view.rate;
+
     ngx_http_kvroute_attempt_begin(at, id, list->seat[i], pending);
 
     if (id != KVR_REGISTRY_NONE) {
@@ -362,6 +366,7 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->shared = 0;
     v->units = UINT32_MAX;
     v->active = 0;
+    v->rate = 0;
     v->given = v->sh->registry->given;
     v->rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
                      v->given);
@@ -397,7 +402,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
     uint32_t seat)
 {
-    uint32_t         units;
+    uint32_t         units, rate;
     kvr_peer_t      *known;
     kvr_load_sum_t   sum, resident;
 
@@ -408,6 +413,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->matched = 0;
     c->shared = 0;
     c->cost = 0;
+    c->delay = 0;
     c->turnover = 0;
     c->chunks = 0;
     c->kv = 0;
@@ -443,6 +449,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->unanswered = resident.active;
     c->resident = resident.pending;
     c->idle = v->given - kvr_get(&known->given);
+    c->delay = kvr_pace_delay(&known->pace, v->msec);
+
+    rate = kvr_get(&known->pace.rate);
+    v->rate = ngx_max(v->rate, rate);
 
     if (v->matched) {
         units = v->matched[id];

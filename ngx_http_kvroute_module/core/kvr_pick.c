@@ -20,11 +20,11 @@
 
 
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
-    const kvr_candidate_t *c, int credit);
+    const kvr_candidate_t *c, double delay, int credit);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_bounded(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
@@ -46,6 +46,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                       small;
+    double                    delay;
     uint32_t                  pick;
     kvr_candidate_t          *c;
     const kvr_policy_conf_t  *conf;
@@ -53,14 +54,19 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     conf = req->conf;
     small = d->best * KVR_PICK_SMALL < req->bytes;
 
+    /* both are in 1/16 */
+
+    delay = kvr_score_delay((double) (int32_t) req->rate / 256, req->bytes,
+                            d->best);
+
     if (n > KVR_PICK_FEW
         && conf->chunks == KVR_CHUNKS_OFF
         && conf->balance_abs == 0 && conf->balance_rel == 0)
     {
-        pick = kvr_pick_bounded(req, cand, n);
+        pick = kvr_pick_bounded(req, cand, n, delay);
 
     } else {
-        kvr_pick_costs(req, cand, n);
+        kvr_pick_costs(req, cand, n, delay);
         pick = kvr_pick_least_cost(req, cand, n, 1);
     }
 
@@ -69,7 +75,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* it may have been passed by */
 
-        cand[pick].cost = kvr_pick_cost(req, &cand[pick],
+        cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay,
                                         conf->chunks == KVR_CHUNKS_CREDIT);
     }
 
@@ -115,7 +121,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 static inline double
 kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
-    int credit)
+    double delay, int credit)
 {
     kvr_score_t  s;
 
@@ -133,6 +139,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
         s.pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
     }
 
+    s.delay = delay * (double) (int32_t) c->delay;
     s.shared = c->shared;
     s.resident = c->resident;
     s.active = c->active;
@@ -146,7 +153,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
 
 static void
 kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, double delay)
 {
     int       credit;
     uint32_t  i;
@@ -154,7 +161,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_pick_cost(req, &cand[i], credit);
+        cand[i].cost = kvr_pick_cost(req, &cand[i], delay, credit);
     }
 }
 
@@ -166,7 +173,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
  */
 static uint32_t
 kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, double delay)
 {
     double            least;
     uint32_t          i, ties;
@@ -193,7 +200,7 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
             continue;
         }
 
-        c->cost = kvr_pick_cost(req, c, 0);
+        c->cost = kvr_pick_cost(req, c, delay, 0);
 
         if (c->cost > least || c->out
             || (b && !kvr_pick_less(c, b, i, 1, &random, &ties)))

@@ -17,14 +17,17 @@
  *
  *     own  = uncached - shared
  *
- *     cost = ( pending
+ *     cost = ( pending + delay
  *              + 400 * active + resident / 64
  *              + max(own, floor) * (1 + active / 5)
  *              + own * (3/4 + waiting / 2)
  *              + uncached * turnover )
  *            / weight
  *
- * pending is what must be prefilled before it.  A request in flight slows the
+ * pending is what must be prefilled before it.  delay is what first tokens took
+ * there of late beyond that: work that is not ours, or a slower card.  For a
+ * prompt that nobody holds it counts in full, for one that a peer holds whole a
+ * fifth: a delay passes, and what was held is computed anew.  A request in flight slows the
  * others down, and the more the longer its context is, which each step reads:
  * resident is the context of all of them.
  *
@@ -65,6 +68,7 @@
 #define KVR_SCORE_MOVE           0.75
 #define KVR_SCORE_WAITING_SHARE  2
 #define KVR_SCORE_POPULAR        5
+#define KVR_SCORE_STAY           0.8
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
 #define KVR_SCORE_MODEL          16384
@@ -76,6 +80,7 @@ typedef struct {
     uint64_t         uncached;   /* bytes */
     uint64_t         shared;     /* bytes of these, see kvr_popular.h */
     uint64_t         resident;   /* bytes of context in flight */
+    double           delay;      /* bytes, see kvr_score_delay() */
     uint32_t         active;     /* requests in flight */
     uint32_t         waiting;    /* those of them without an answer yet */
     uint32_t         weight;     /* from 1 */
@@ -94,6 +99,24 @@ kvr_score_popular(double n, uint32_t active)
 }
 
 
+/*
+ * The bytes that each ms of delay counts, at so many bytes a ms, for a prompt
+ * of so many bytes of which the best peer holds so many.
+ */
+static inline double
+kvr_score_delay(double rate, uint64_t bytes, uint64_t best)
+{
+    best = kvr_min(best, bytes);
+
+    if (best == 0) {
+        return rate;
+    }
+
+    return rate * (1 - KVR_SCORE_STAY * (double) (int64_t) best
+                       / (double) (int64_t) bytes);
+}
+
+
 /* lower is better, and at least KVR_SCORE_FLOOR / weight */
 static inline double
 kvr_score_cost(const kvr_score_t *s)
@@ -109,6 +132,7 @@ kvr_score_cost(const kvr_score_t *s)
     active = (double) (int32_t) s->active;
 
     cost = (double) (int64_t) s->pending
+           + s->delay
            + KVR_SCORE_ACTIVE * active
            + (double) (int64_t) s->resident / KVR_SCORE_RESIDENT
            + (double) (int64_t) floor * (1.0 + active / KVR_SCORE_ACTIVE_SHARE)

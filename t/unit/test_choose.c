@@ -80,10 +80,12 @@ plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
 
 /* the cost of a candidate, as the policy's contract has it */
 static double
-reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c,
+    uint64_t best)
 {
     kvr_score_t  s;
 
+    s.delay = kvr_score_delay(req->rate / 256.0, req->bytes, best) * c->delay;
     s.pending = c->pending + (c->evicts ? 2 : c->other) * KVR_SCORE_MODEL;
     s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
     s.shared = c->shared;
@@ -114,6 +116,8 @@ START_TEST(test_choose_same)
     double                cost[MOST];
     uint32_t              i, k, n, pick;
     unsigned              kinds, weights, others, sick;
+    uint64_t              best;
+    unsigned              rate;
     kvr_decision_t        d;
     kvr_candidate_t       c[MOST];
     kvr_policy_request_t  req;
@@ -135,6 +139,8 @@ START_TEST(test_choose_same)
         req.parsed = 1;
         req.bytes = some(1 << 24, kinds);
         req.random = util_next(&rng);
+        rate = util_below(&rng, 2) ? (unsigned) util_below(&rng, 5000) : 0;
+        req.rate = rate;
 
         for (k = 0; k < n; k++) {
             c[k].weight = 1 + (uint32_t) util_below(&rng, weights);
@@ -153,13 +159,21 @@ START_TEST(test_choose_same)
             c[k].out = util_below(&rng, 2);      /* of a decision before */
             c[k].cost = (double) util_below(&rng, 1000);
 
-            cost[k] = reckon(&req, &c[k]);
+            c[k].delay = rate ? (uint32_t) some(100000, kinds) : 0;
         }
 
         /* or the rule for small matches may choose another one */
 
         c[0].matched = kvr_max(c[0].matched, req.bytes / 8 + 1);
-        cost[0] = reckon(&req, &c[0]);
+        best = 0;
+
+        for (k = 0; k < n; k++) {
+            best = kvr_max(best, c[k].matched);
+        }
+
+        for (k = 0; k < n; k++) {
+            cost[k] = reckon(&req, &c[k], best);
+        }
 
         pick = plainly(&req, c, n, cost);
 
@@ -206,7 +220,7 @@ START_TEST(test_choose_small)
     kvr_policy_pick(&req, c, 16, &d);
 
     util_check(d.pick == 9 && d.reason == KVR_REASON_COLD, "%u", d.pick);
-    util_check(d.cost == reckon(&req, &c[9]), "%.3f", d.cost);
+    util_check(d.cost == reckon(&req, &c[9], 10000), "%.3f", d.cost);
 }
 END_TEST
 

@@ -162,6 +162,31 @@ START_TEST(test_score_cases)
 END_TEST
 
 
+/* a delay counts in full for what is new, a fifth for what is held */
+START_TEST(test_score_delay)
+{
+    kvr_score_t  s;
+
+    memset(&s, 0, sizeof(s));
+
+    s.weight = 1;
+    s.delay = 7 * kvr_score_delay(100, 10000, 0);
+
+    util_check(s.delay == 700, "%.3f", s.delay);
+    util_check(kvr_score_cost(&s) == 2748, "%.3f", kvr_score_cost(&s));
+
+    s.delay = kvr_score_delay(100, 10000, 5000);
+    util_check(s.delay > 59.999 && s.delay < 60.001, "%.3f", s.delay);
+
+    s.delay = kvr_score_delay(100, 10000, 20000);
+    util_check(s.delay > 19.999 && s.delay < 20.001, "%.3f", s.delay);
+
+    util_check(kvr_score_delay(0, 10000, 5000) == 0, "no rate");
+    util_check(kvr_score_delay(100, 0, 5000) == 100, "no prompt");
+}
+END_TEST
+
+
 /* the quick bound is one, and close to what it is held against */
 START_TEST(test_score_least)
 {
@@ -175,6 +200,7 @@ START_TEST(test_score_least)
 
         util_seed(&r, "score least", i);
 
+        s.delay = util_below(&r, 1000);
         s.pending = util_next(&r) >> (24 + util_below(&r, 40));
         s.uncached = util_next(&r) >> (32 + util_below(&r, 32));
         s.shared = util_below(&r, 2) ? util_next(&r) >> 32 : 0;
@@ -190,6 +216,7 @@ START_TEST(test_score_least)
         util_check((double) least <= cost, "%.1f, not %.1f", (double) least,
                    cost);
 
+        s.delay = 0;
         s.waiting = 0;
         s.turnover = 0;
         s.resident = 0;
@@ -262,6 +289,7 @@ main(void)
     s = suite_create("score");
 
     util_add(s, "cases", test_score_cases);
+    util_add(s, "delay", test_score_delay);
     util_add(s, "least", test_score_least);
     util_add(s, "order", test_score_order);
 
