@@ -125,6 +125,7 @@ for my $size (8192, 32768) {
     my $uncached = $r->{prompt} - $r->{matched};
 
     is($r->{name}, $home, "$size: warm");
+    like($r->{cost} - 0.75 * $uncached, qr/^204[789]/, "$size: its cost");
     cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
 
     my $k = 0;

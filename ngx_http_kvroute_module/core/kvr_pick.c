@@ -9,9 +9,6 @@
 #include <math.h>
 
 
-/* prefixes with fewer requests than this at a peer are not spilled */
-#define KVR_PICK_RING_FLOOR  4
-
 /* among more than these it pays to tell who is too dear at a glance */
 #define KVR_PICK_FEW         8
 
@@ -27,6 +24,9 @@ static uint32_t kvr_pick_bounded(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
+static int kvr_pick_hot(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, uint32_t pick, uint64_t best,
+    double delay);
 static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
@@ -34,7 +34,6 @@ static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
 static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
     double mean);
 static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
-static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
 static inline int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b,
@@ -105,10 +104,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         d->reason = KVR_REASON_COLD;
 
     } else if (cand[pick].matched < d->best) {
-
-        /* most of what another one has, many others will ask for here */
-
-        d->reason = (cand[pick].shared * 2 >= d->best - cand[pick].matched)
+        d->reason = kvr_pick_hot(req, cand, n, pick, d->best, delay)
                     ? KVR_REASON_HOT : KVR_REASON_SPILL;
 
     } else {
@@ -254,6 +250,43 @@ kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
     }
 
     return best;
+}
+
+
+/*
+ * Whether a holder of more was left for what others will have of it here: it is
+ * most of what that one holds, and with all of it charged the pick would have
+ * been dearer.
+ */
+static int
+kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, uint32_t pick, uint64_t best, double delay)
+{
+    int               credit;
+    double            cost;
+    uint32_t          i;
+    kvr_candidate_t   c;
+
+    c = cand[pick];
+
+    if (c.shared * 2 < best - c.matched) {
+        return 0;
+    }
+
+    c.shared = 0;
+    credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
+    cost = kvr_pick_cost(req, &c, delay, credit);
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].out && cand[i].matched > c.matched
+            && kvr_pick_cost(req, &cand[i], delay, credit) < cost)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -488,126 +521,6 @@ kvr_pick_random(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     d->reason = KVR_REASON_RANDOM;
-
-    return pick;
-}
-
-
-typedef struct {
-    kvr_candidate_t  *cand;
-    const uint32_t   *by_place;
-    uint64_t          total;
-    uint64_t          weights;
-    double            factor;
-} kvr_pick_rooms_t;
-
-
-uint32_t
-kvr_pick_prefix(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    uint32_t            i, place, first;
-    kvr_pick_rooms_t  rooms;
-
-    if (!req->keyed || req->ring == NULL || req->ring->n == 0) {
-
-        i = kvr_pick_least_request(req, cand, n, d);
-
-        if (!req->parsed && !req->light) {
-            d->reason = KVR_REASON_UNPARSED;
-        }
-
-        return i;
-    }
-
-    rooms.cand = cand;
-    rooms.by_place = req->by_place;
-    rooms.total = 0;
-    rooms.weights = 0;
-    rooms.factor = req->conf->load_factor;
-
-    for (i = 0; i < req->places; i++) {
-        req->by_place[i] = KVR_POLICY_NONE;
-    }
-
-    for (i = 0; i < n; i++) {
-
-        if (!cand[i].out) {
-            req->by_place[cand[i].place] = i;
-            rooms.total += cand[i].active;
-            rooms.weights += cand[i].weight;
-        }
-    }
-
-    place = kvr_ring_pick(req->ring, req->key, req->places, req->seen,
-                          kvr_pick_room, &rooms, &first);
-
-    if (place == req->places) {
-        return kvr_pick_least_request(req, cand, n, d);
-    }
-
-    d->reason = (place == first) ? KVR_REASON_RING : KVR_REASON_SPILL;
-
-    return req->by_place[place];
-}
-
-
-static int
-kvr_pick_room(void *data, uint32_t place)
-{
-    kvr_pick_rooms_t *rooms = data;
-
-    kvr_candidate_t  *c;
-
-    if (rooms->by_place[place] == KVR_POLICY_NONE) {
-        return -1;
-    }
-
-    c = &rooms->cand[rooms->by_place[place]];
-
-    return c->active < kvr_ring_bound(rooms->total, c->weight, rooms->weights,
-                                      rooms->factor, KVR_PICK_RING_FLOOR);
-}
-
-
-uint32_t
-kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    uint32_t  i, pick, bound;
-
-    if (!req->keyed) {
-        return kvr_pick_round_robin(req, cand, n, d);
-    }
-
-    bound = KVR_POLICY_NONE;
-
-    for (i = 0; i < n; i++) {
-
-        if (!cand[i].bound) {
-            continue;
-        }
-
-        /* if all are full it is as good as any */
-
-        if (!cand[i].out) {
-            d->reason = KVR_REASON_SESSION;
-            return i;
-        }
-
-        bound = i;
-    }
-
-    /* what a session has lives on its peer only: rather wait for that */
-
-    if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
-        return KVR_POLICY_NONE;
-    }
-
-    pick = kvr_pick_round_robin(req, cand, n, d);
-
-    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
-                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     return pick;
 }
