@@ -236,11 +236,10 @@ void
 kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
     uint64_t unit, uint64_t now, kvr_popular_view_t *view)
 {
-    uint32_t  i, n, count, most, part;
+    uint32_t  i, n, count, part;
     uint64_t  word;
 
     n = 0;
-    most = 0;
     part = 0;
 
     for (i = keys->n; i-- > 0; /* void */) {
@@ -253,17 +252,18 @@ kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
 
         count = kvr_popular_decayed(word, kvr_popular_time(now));
 
-        /* who had a block had those before it: these have as many at least */
+        /*
+         * Who had a block had those before it: what is deeper and has as many,
+         * or about as many, tells for these too.
+         */
 
-        most = kvr_max(most, count);
-
-        if (most < KVR_POPULAR_LEAST || most - most / 8 <= part) {
+        if (count < KVR_POPULAR_LEAST || count - count / 8 <= part) {
             continue;
         }
 
-        part = most;
+        part = count;
 
-        view->count[n] = (double) (int32_t) most / KVR_POPULAR_ONE;
+        view->count[n] = (double) (int32_t) count / KVR_POPULAR_ONE;
         view->depth[n++] = kvr_chain_depth(i == keys->n - 1
                                            ? keys->entries - 1
                                            : (1U << 2 * i) - 1);

@@ -313,6 +313,8 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 16000 }, { 1, 0, 0, 0, .shared = 16000 } } },
     { "hot: it would have gone anyway", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 40000, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
+    { "hot: but for a small part of it", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 2, 22000, 16000 }, { 1, 0, 0, 0, .shared = 3000 } } },
     { "hot: its holder may not be had", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
       { { 1, 2, 0, 16000, 0, F }, { 1, 0, 0, 0, .shared = 15900 } } },
     { "hot: balanced for another reason", { KV, .balance_abs = 1 }, 20000, 1,

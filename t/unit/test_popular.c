@@ -211,6 +211,49 @@ START_TEST(test_popular_sticks)
 END_TEST
 
 
+/* five beginnings for a bucket of four words */
+START_TEST(test_popular_bucket)
+{
+    double              have;
+    unsigned            i, k;
+    kvr_popular_keys_t  keys[5];
+
+    static const unsigned  counts[] = { 10, 20, 30, 40, 3 };
+
+    clear();
+
+    for (i = 0; i < 5; i++) {
+        chain[0] = 7ULL << 54 | (i + 1);
+        kvr_popular_keys(chain, 1, &keys[i]);
+
+        for (k = 0; k < counts[i]; k++) {
+            kvr_popular_add(&popular, &keys[i], 1000);
+        }
+    }
+
+    /* the last one has worn down the lowest, and got no place for it */
+
+    for (i = 0; i < 5; i++) {
+        have = kvr_popular_count(&popular, keys[i].key[0], 1000);
+        util_check(have == (i == 0 ? 7 : i == 4 ? 0 : counts[i]), "%u: %.2f",
+                   i, have);
+    }
+
+    /* in the end it does */
+
+    for (k = 0; k < 8; k++) {
+        kvr_popular_add(&popular, &keys[4], 1000);
+    }
+
+    have = kvr_popular_count(&popular, keys[4].key[0], 1000);
+    util_check(have == 1, "%.2f", have);
+
+    have = kvr_popular_count(&popular, keys[0].key[0], 1000);
+    util_check(have == 0, "%.2f", have);
+}
+END_TEST
+
+
 START_TEST(test_popular_full)
 {
     unsigned            i;
@@ -274,6 +317,7 @@ plainly(unsigned entries, unsigned from, unsigned active, double least,
 START_TEST(test_popular_view)
 {
     unsigned            i;
+    kvr_popular_keys_t  keys;
     kvr_popular_view_t  v;
 
     clear();
@@ -314,6 +358,32 @@ START_TEST(test_popular_view)
     util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
     util_check(kvr_popular_shared(&v, 64, 0) == 0, "64 .. 100");
     util_check(kvr_popular_shared(&v, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* the words of the shallower places have been lost */
+
+    request(8, 80, 0, 80);
+    kvr_popular_keys(chain, 80, &keys);
+
+    keys.key[0] = keys.key[keys.n - 1];
+    keys.n = 1;
+
+    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
+        kvr_popular_add(&popular, &keys, 1000);
+    }
+
+    view(80, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* and one that came back has few */
+
+    kvr_popular_keys(chain, 16, &keys);
+    kvr_popular_add(&popular, &keys, 1000);
+    view(80, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_popular_shared(&v, 0, 0));
 
     /* two parts: many have the one, some the other */
@@ -436,6 +506,7 @@ main(void)
     util_add(s, "keys", test_popular_keys);
     util_add(s, "decay", test_popular_decay);
     util_add(s, "sticks", test_popular_sticks);
+    util_add(s, "bucket", test_popular_bucket);
     util_add(s, "full", test_popular_full);
     util_add(s, "view", test_popular_view);
     util_add(s, "random", test_popular_random);
