@@ -8,14 +8,13 @@ in the order in which the tools are done.  Ideal is what a session's own turns
 before have left.  The policies at the same time, each with engines of its own.
 """
 
-import multiprocessing
 import os
 import random
 import threading
 import time
 
 from clients import ask, body, text
-from rig import Rig
+from rig import Rig, together
 
 HARDWARE = "llama-8b-bf16-a100"
 ENGINES, SESSIONS, TURNS, AT_ONCE = 3, 24, 10, 8
@@ -120,20 +119,11 @@ def bench():
     runs = {policy: [] for policy in POLICIES}
 
     for seed in range(SEEDS):
-        results = multiprocessing.Queue()
-        processes = [multiprocessing.Process(target=run,
-                                             args=(policy, seed, results))
-                     for policy in POLICIES]
-
-        for process in processes:
-            process.start()
-        for _ in processes:
-            policy, done = results.get(timeout=600)
+        for policy, done in together(run, POLICIES, seed,
+                                     seconds=600).items():
             if len(done) < SESSIONS * TURNS:
                 raise SystemExit("%s: requests have failed" % policy)
             runs[policy].append(done)
-        for process in processes:
-            process.join()
 
     rows = {policy: row(policy, runs[policy]) for policy in POLICIES}
     ours, theirs = rows["kv_cache"], rows["sticky"]

@@ -1,5 +1,6 @@
 """A fleet of emulated engines (t/engine), and nginx in front of it."""
 
+import multiprocessing
 import os
 import shutil
 import socket
@@ -114,3 +115,21 @@ class Rig:
 
     def __exit__(self, *error):
         self.end()
+
+
+def together(run, policies, *args, seconds):
+    """What run(policy, *args) puts into a queue, by policy, all at once."""
+    results = multiprocessing.Queue()
+    processes = [multiprocessing.Process(target=run,
+                                         args=(policy, *args, results))
+                 for policy in policies]
+
+    for process in processes:
+        process.start()
+
+    found = dict(results.get(timeout=seconds) for _ in processes)
+
+    for process in processes:
+        process.join()
+
+    return found

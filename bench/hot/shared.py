@@ -6,12 +6,11 @@ real time.  All policies at the same time, each with engines of its own, so
 that the machine is as busy for each of them.
 """
 
-import multiprocessing
 import os
 import random
 
 from clients import body, play, text
-from rig import Rig
+from rig import Rig, together
 
 HARDWARE = "devstral-24b-fp8-h100"
 ENGINES, SYSTEM, OWN, TOKENS = 8, 16384, 1600, 400
@@ -80,20 +79,7 @@ def bench():
     rows = []
 
     for rate in RATES:
-        results = multiprocessing.Queue()
-        processes = [multiprocessing.Process(target=run,
-                                             args=(policy, rate, results))
-                     for policy in POLICIES]
-
-        for process in processes:
-            process.start()
-
-        found = dict(results.get(timeout=REQUESTS / rate + 300)
-                     for _ in processes)
-
-        for process in processes:
-            process.join()
-
+        found = together(run, POLICIES, rate, seconds=REQUESTS / rate + 300)
         part = [row(policy, rate, found[policy]) for policy in POLICIES]
 
         for r in part:

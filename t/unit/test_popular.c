@@ -17,29 +17,13 @@
 #include <pthread.h>
 
 
-#define MINUTE   60000
-#define HALF     (41 * 1024)
+#define MINUTE   60000               /* ms */
+#define HALF     (41 * 1024)         /* the same */
 #define ENTRIES  1500
 
 
 static kvr_popular_t  popular;
 static uint64_t       chain[ENTRIES];
-
-
-/* the first of the units are of the system prompt, the rest of the session */
-static void
-request(uint64_t system, unsigned shared, uint64_t session, unsigned n)
-{
-    unsigned  i;
-    uint64_t  h;
-
-    h = util_mix(system, 1);
-
-    for (i = 0; i < n; i++) {
-        h = util_mix(h, i < shared ? 5 : 1000 + session);
-        chain[i] = h;
-    }
-}
 
 
 /* a request is answered, of which peers held so many entries */
@@ -95,7 +79,7 @@ START_TEST(test_popular_keys)
         { 1025, 7 }, { 1500, 7 }
     };
 
-    request(1, ENTRIES, 0, ENTRIES);
+    util_chain(chain, 1, ENTRIES, 0, ENTRIES);
 
     for (i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
         n = entries[i][0];
@@ -117,7 +101,7 @@ START_TEST(test_popular_keys)
 END_TEST
 
 
-/* it is halved every 42 seconds, however often the count is changed on the way */
+/* halved every 42 seconds, however often the count is changed on the way */
 START_TEST(test_popular_decay)
 {
     double    have, want;
@@ -126,7 +110,7 @@ START_TEST(test_popular_decay)
 
     static const unsigned  steps[] = { 1024, 7000, 60000, 300000 };
 
-    request(2, 64, 0, 64);
+    util_chain(chain, 2, 64, 0, 64);
 
     for (step = 0; step < sizeof(steps) / sizeof(steps[0]); step++) {
 
@@ -184,15 +168,15 @@ START_TEST(test_popular_sticks)
 
     for (i = 0; i < 20000; i++) {
 
-        request(3, 64, 0, 64);
+        util_chain(chain, 3, 64, 0, 64);
         answered(64, i);
 
-        request(1000 + i, 64, 0, 64);
+        util_chain(chain, 1000 + i, 64, 0, 64);
         answered(64, i);
         answered(64, i);
     }
 
-    request(3, 64, 0, 64);
+    util_chain(chain, 3, 64, 0, 64);
 
     for (k = 1; k <= 64; k *= 4) {
         have = count(k, i);
@@ -204,7 +188,7 @@ START_TEST(test_popular_sticks)
     /* none is taken for more than it is */
 
     for (i = 0; i < 20000; i++) {
-        request(1000 + i, 64, 0, 64);
+        util_chain(chain, 1000 + i, 64, 0, 64);
         util_check(count(64, 20000) <= 2, "%u: %.2f", i, count(64, 20000));
     }
 }
@@ -263,7 +247,7 @@ START_TEST(test_popular_full)
 
     /* a word does not overflow into its neighbours */
 
-    request(4, 1, 0, 1);
+    util_chain(chain, 4, 1, 0, 1);
     kvr_popular_keys(chain, 1, &keys);
 
     for (i = 0; i < 70000; i++) {
@@ -322,7 +306,7 @@ START_TEST(test_popular_view)
 
     clear();
 
-    request(5, 80, 0, 100);
+    util_chain(chain, 5, 80, 0, 100);
     view(0, 0, &v);
     util_check(kvr_popular_shared(&v, 0, 0) == 0, "nothing is held");
 
@@ -332,11 +316,11 @@ START_TEST(test_popular_view)
     /* as many as halve it, up to where it ends, though that is no power */
 
     for (i = 0; i < KVR_SCORE_POPULAR; i++) {
-        request(5, 80, i, 100);
+        util_chain(chain, 5, 80, i, 100);
         answered(80, 1000);
     }
 
-    request(5, 80, 99, 100);
+    util_chain(chain, 5, 80, 99, 100);
     view(80, 1000, &v);
 
     util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
@@ -362,7 +346,7 @@ START_TEST(test_popular_view)
 
     /* the words of the shallower places have been lost */
 
-    request(8, 80, 0, 80);
+    util_chain(chain, 8, 80, 0, 80);
     kvr_popular_keys(chain, 80, &keys);
 
     keys.key[0] = keys.key[keys.n - 1];
@@ -389,7 +373,7 @@ START_TEST(test_popular_view)
     /* two parts: many have the one, some the other */
 
     for (i = 0; i < 3; i++) {
-        request(5, 80, 7, 512);
+        util_chain(chain, 5, 80, 7, 512);
         answered(512, 1000);
     }
 
@@ -419,11 +403,13 @@ START_TEST(test_popular_random)
         n = 1 + util_below(&r, 300);
 
         for (i = 0; i < n; i++) {
-            request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
+            util_chain(chain, 6, util_below(&r, ENTRIES), util_below(&r, 3),
+                       ENTRIES);
             answered(util_below(&r, ENTRIES), util_below(&r, 100000));
         }
 
-        request(6, util_below(&r, ENTRIES), util_below(&r, 3), ENTRIES);
+        util_chain(chain, 6, util_below(&r, ENTRIES), util_below(&r, 3),
+                   ENTRIES);
 
         active = util_below(&r, 10);
         entries = 1 + util_below(&r, ENTRIES);
@@ -477,7 +463,7 @@ START_TEST(test_popular_together)
     pthread_t  thread[4];
 
     clear();
-    request(7, 64, 0, 64);
+    util_chain(chain, 7, 64, 0, 64);
 
     for (i = 0; i < 4; i++) {
         util_check(pthread_create(&thread[i], NULL, count_in, NULL) == 0,
