@@ -163,10 +163,10 @@ deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
 
 
 .PHONY: bench-hot
-bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
+bench-hot: deps ## hot beginnings: bursts, a shared system prompt, agents (14 minutes; PARTS=...)
 	@$(MAKE) -s build engine
 	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/hot.py
+		python3 bench/hot/hot.py
 
 
 .PHONY: bench-ten

@@ -17,6 +17,7 @@
 #include "core/kvr_usage.h"
 #include "core/kvr_reply.h"
 #include "core/kvr_hot.h"
+#include "core/kvr_popular.h"
 #include "core/kvr_chunk.h"
 #include "core/kvr_queue.h"
 
@@ -163,6 +164,8 @@ struct ngx_http_kvroute_attempt_s {
 
     uint32_t                    *matched;   /* units, by peer; or NULL */
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
+    kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
+    kvr_popular_keys_t           counted;   /* when its answer begins */
     uint64_t                     models;    /* peers that have the model */
     uint64_t                     evicts;    /* or would unload another */
 
@@ -175,6 +178,7 @@ struct ngx_http_kvroute_attempt_s {
 
     uint32_t                     id;
     uint32_t                     seat;
+    uint32_t                     rate;      /* of prefill, of the fastest */
     uint64_t                     pending;   /* bytes reserved */
     uint64_t                     resident;
     uint64_t                     ahead;     /* bytes pending, its own too */
@@ -276,6 +280,7 @@ typedef struct {
     kvr_registry_t              *registry;
     kvr_load_t                  *load;
     kvr_hot_t                   *hot;
+    kvr_popular_t               *popular;
     kvr_index_t                 *index;
 
     kvr_receipts_t               receipts;
@@ -454,6 +459,10 @@ ngx_uint_t ngx_http_kvroute_weigh(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
+uint32_t ngx_http_kvroute_match_best(uint32_t *matched, uint64_t set);
+void ngx_http_kvroute_match_popular(ngx_http_kvroute_zone_t *zone,
+    uint64_t *chain, uint32_t units, kvr_popular_keys_t *keys,
+    kvr_popular_view_t *view);
 void ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at,
     ngx_log_t *log);
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(

@@ -238,6 +238,7 @@ ngx_http_kvroute_attempt_teach_chunks(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 {
+    uint64_t                 now;
     ngx_uint_t               status;
     kvr_peer_t              *peer;
     ngx_http_request_t      *r;
@@ -264,6 +265,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     if (status >= 200 && status < 300) {
         at->lesson.valid = 0;
 
+        now = (uint64_t) ngx_current_msec;
+
         ctx->ttft = ngx_current_msec - at->start;
         ctx->ttft_set = 1;
 
@@ -277,15 +280,23 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
         peer = &at->conf->zone->sh->registry->peer[at->id];
 
-        kvr_set(&peer->signal.success, (uint64_t) ngx_current_msec);
+        kvr_set(&peer->signal.success, now);
 
         /* of the others it is no time to a token */
 
         if (!ctx->light) {
+            kvr_popular_add(at->conf->zone->sh->popular, &at->counted, now);
+
             ngx_http_kvroute_attempt_timed(at);
 
-            kvr_pace_first(&peer->pace, at->ahead, ctx->ttft,
-                           (uint64_t) ngx_current_msec);
+            kvr_pace_first(&peer->pace, at->ahead, ctx->ttft, now);
+
+            /* what is no stream begins when all of it is there */
+
+            if (ctx->usage.stream) {
+                kvr_pace_waited(&peer->pace, at->ahead, ctx->matched,
+                                ctx->ttft, at->rate, now);
+            }
         }
     }
 }

@@ -28,11 +28,17 @@ typedef struct {
     ngx_http_kvroute_shctx_t     *sh;
     ngx_http_kvroute_wait_t      *wait;
     kvr_load_view_t               load;
+    uint32_t                     *matched;
+    kvr_popular_view_t           *popular;
     uint64_t                      special;  /* peers that are looked at */
     uint64_t                      rnd;
     uint64_t                      unit;     /* bytes of an entry */
     uint64_t                      bytes;    /* of the prompt */
     uint64_t                      msec;
+    uint64_t                      shared;   /* by who is like these two */
+    uint32_t                      units;
+    uint32_t                      active;
+    uint32_t                      rate;     /* of the fastest */
     uint32_t                      given;
     ngx_uint_t                    capped;
     ngx_uint_t                    signals;
@@ -283,6 +289,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     req.policy = req.conf->policy;
     req.bytes = ctx->bytes + ctx->extra;
     req.random = view.rnd;
+    req.rate = view.rate;
     req.parsed = ctx->parsed;
     req.light = ctx->light;
     req.retry = (at->tries != 0);
@@ -321,6 +328,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     pending = req.bytes - ngx_min(d->matched, req.bytes);
 
+    at->rate = view.rate;
+
     ngx_http_kvroute_attempt_begin(at, id, list->seat[i], pending);
 
     if (id != KVR_REGISTRY_NONE) {
@@ -349,9 +358,15 @@ ngx_http_kvroute_view_init(ngx_http_kvroute_view_t *v,
     v->sh = conf->zone->sh;
     v->wait = at->ctx->wait && at->ctx->wait->held ? at->ctx->wait : NULL;
     v->load = kvr_load_view(v->sh->load);
+    v->matched = at->matched;
+    v->popular = at->popular;
     v->unit = v->sh->unit * KVR_BLOCK;
     v->bytes = at->ctx->bytes;
     v->msec = (uint64_t) ngx_current_msec;
+    v->shared = 0;
+    v->units = UINT32_MAX;
+    v->active = 0;
+    v->rate = 0;
     v->given = v->sh->registry->given;
     v->rnd = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
                      v->given);
@@ -387,6 +402,7 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     kvr_candidate_t *c, ngx_http_upstream_rr_peer_t *peer, uint32_t id,
     uint32_t seat)
 {
+    uint32_t         units, rate;
     kvr_peer_t      *known;
     kvr_load_sum_t   sum, resident;
 
@@ -395,7 +411,10 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->weight = (uint32_t) peer->weight;
     c->flags = 0;
     c->matched = 0;
+    c->shared = 0;
     c->cost = 0;
+    c->delay = 0;
+    c->turnover = 0;
     c->chunks = 0;
     c->kv = 0;
     c->waiting = 0;
@@ -430,9 +449,29 @@ ngx_http_kvroute_candidate_init(ngx_http_kvroute_view_t *v,
     c->unanswered = resident.active;
     c->resident = resident.pending;
     c->idle = v->given - kvr_get(&known->given);
+    c->delay = kvr_pace_delay(&known->pace, v->msec);
 
-    if (v->at->matched) {
-        c->matched = ngx_min(v->at->matched[id] * v->unit, v->bytes);
+    rate = kvr_get(&known->pace.rate);
+    v->rate = ngx_max(v->rate, rate);
+
+    if (v->matched) {
+        units = v->matched[id];
+
+        c->matched = ngx_min(units * v->unit, v->bytes);
+        c->turnover = kvr_index_turnover(v->sh->index, id, v->msec);
+
+        if (v->popular) {
+
+            /* many peers are like the one before */
+
+            if (units != v->units || c->active != v->active) {
+                v->units = units;
+                v->active = c->active;
+                v->shared = kvr_popular_shared(v->popular, units, c->active);
+            }
+
+            c->shared = v->shared;
+        }
     }
 
     if (v->at->chunks) {

@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "ngx_http_kvroute_queue.h"
 
 
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
@@ -61,6 +61,7 @@ void
 ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
     size_t                        size;
+    uint32_t                      best;
     uint64_t                     *chain, set;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -132,13 +133,65 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
             return;
         }
 
-        kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries, set,
-                         at->matched);
+        best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
+                                set, at->matched);
+
+        if (best && at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+
+            at->popular = ngx_palloc(r->pool, sizeof(kvr_popular_view_t));
+
+            if (at->popular) {
+                ngx_http_kvroute_match_popular(conf->zone, chain, best,
+                                               &at->counted, at->popular);
+            }
+        }
+
+    } else if (at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+        at->popular = &ctx->wait->popular;
+        at->counted = ctx->wait->counted;
     }
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_match_chunks(r, at);
     }
+}
+
+
+/* the most units that a peer of a set holds */
+uint32_t
+ngx_http_kvroute_match_best(uint32_t *matched, uint64_t set)
+{
+    uint32_t  best;
+
+    for (best = 0; set; set &= set - 1) {
+        best = ngx_max(best, matched[__builtin_ctzll(set)]);
+    }
+
+    return best;
+}
+
+
+/*
+ * Of how many requests what peers hold of this prompt is the beginning; units:
+ * what the best of them holds.  What is below the floor of the costs is not
+ * worth the look.
+ */
+void
+ngx_http_kvroute_match_popular(ngx_http_kvroute_zone_t *zone, uint64_t *chain,
+    uint32_t units, kvr_popular_keys_t *keys, kvr_popular_view_t *view)
+{
+    uint64_t  unit;
+
+    unit = zone->sh->unit * KVR_BLOCK;
+
+    if (units * unit <= KVR_SCORE_FLOOR) {
+        units = 0;
+    }
+
+    kvr_popular_keys(chain, kvr_chain_entries(units), keys);
+
+    kvr_popular_view(zone->sh->popular, keys, unit,
+                     (uint64_t) ngx_current_msec, view);
 }
 
 

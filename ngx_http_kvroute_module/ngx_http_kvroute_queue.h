@@ -87,6 +87,8 @@ struct ngx_http_kvroute_wait_s {
     uint64_t                     set;       /* of these peers; 0: never */
     ngx_msec_t                   looked;
     uint32_t                     matched[KVR_INDEX_PEERS];  /* units */
+    kvr_popular_view_t           popular;
+    kvr_popular_keys_t           counted;
 
     unsigned                     held:1;
     unsigned                     rather:1;  /* it was not any that would do */

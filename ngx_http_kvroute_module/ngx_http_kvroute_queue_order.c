@@ -32,7 +32,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     off_t                         bytes;
     uint8_t                       tenant;
     uint32_t                      deadline, *matched, most;
-    uint64_t                      work, set, hash;
+    uint64_t                      work, hash;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
     kvr_queue_board_t            *board;
@@ -98,12 +98,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     matched = ngx_http_kvroute_queue_match(w);
 
     if (matched) {
-        most = 0;
-
-        for (set = w->conf->set; set; set &= set - 1) {
-            most = ngx_max(most, matched[__builtin_ctzll(set)]);
-        }
-
+        most = ngx_http_kvroute_match_best(matched, w->conf->set);
         work -= ngx_min(work, most * w->conf->zone->sh->unit * KVR_BLOCK);
     }
 
@@ -124,6 +119,7 @@ bytes:
 uint32_t *
 ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
 {
+    uint32_t                 best;
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -146,8 +142,11 @@ ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w)
         ngx_memzero(w->matched, sizeof(w->matched));
     }
 
-    kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
-                     w->conf->set, w->matched);
+    best = kvr_index_lookup(w->conf->zone->sh->index, chain, ctx->entries,
+                            w->conf->set, w->matched);
+
+    ngx_http_kvroute_match_popular(w->conf->zone, chain, best, &w->counted,
+                                   &w->popular);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, w->request->connection->log, 0,
                    "kvroute queue: looked up, entries %uD", ctx->entries);

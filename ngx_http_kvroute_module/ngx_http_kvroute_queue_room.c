@@ -264,8 +264,8 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
     uint64_t *held)
 {
-    uint32_t                   unanswered;
     uint64_t                   bytes;
+    kvr_score_t                s;
     kvr_load_sum_t             sum;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -273,21 +273,33 @@ ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
     bytes = w->ctx->bytes + w->ctx->extra;
 
     *held = 0;
-    sum.active = peer->conns;
-    sum.pending = 0;
-    unanswered = 0;
+
+    ngx_memzero(&s, sizeof(kvr_score_t));
+
+    s.active = (uint32_t) peer->conns;
+    s.weight = (uint32_t) peer->weight;
 
     if (id != KVR_REGISTRY_NONE) {
         sum = kvr_load_get(sh->load, id);
-        sum.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
-                                    (uint64_t) ngx_current_msec);
-        unanswered = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
+
+        s.active = sum.active;
+        s.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
+                                  (uint64_t) ngx_current_msec);
+        sum = kvr_load_get(sh->load, kvr_registry_resident(id));
+
+        s.waiting = sum.active;
+        s.resident = sum.pending;
+        s.shared = kvr_popular_shared(&w->popular, matched[id], s.active);
+        s.turnover = kvr_index_turnover(sh->index, id,
+                                        (uint64_t) ngx_current_msec);
+
         *held = (uint64_t) matched[id] * sh->unit * KVR_BLOCK;
         *held = ngx_min(*held, bytes);
     }
 
-    return kvr_score_cost(sum.pending, bytes - *held, sum.active, unanswered,
-                          (uint32_t) peer->weight);
+    s.uncached = bytes - *held;
+
+    return kvr_score_cost(&s);
 }
 
 

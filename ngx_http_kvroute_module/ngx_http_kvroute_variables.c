@@ -27,6 +27,7 @@
 #define NGX_HTTP_KVROUTE_VAR_COMPLETED  11
 #define NGX_HTTP_KVROUTE_VAR_TIER       12
 #define NGX_HTTP_KVROUTE_VAR_PRIORITY   13
+#define NGX_HTTP_KVROUTE_VAR_COST       14
 
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
@@ -68,6 +69,9 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_best_bytes"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_BEST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_cost"), NULL, ngx_http_kvroute_variable,
+      NGX_HTTP_KVROUTE_VAR_COST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_queue_time"), NULL, ngx_http_kvroute_queue_variable,
       0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
@@ -239,6 +243,19 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         v->data = p;
 
         goto found;
+
+    case NGX_HTTP_KVROUTE_VAR_COST:
+
+        /* of the others it is no number of bytes, or none at all */
+
+        if (ctx->policy != KVR_POLICY_KV_CACHE
+            || ctx->reason == KVR_REASON_LOAD || ctx->cost == 0)
+        {
+            goto not_found;
+        }
+
+        n = (uint64_t) ctx->cost;
+        goto number;
 
     case NGX_HTTP_KVROUTE_VAR_TOKENS:
     case NGX_HTTP_KVROUTE_VAR_CACHED:

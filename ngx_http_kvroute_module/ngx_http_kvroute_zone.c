@@ -21,7 +21,7 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303038ULL  /* kvr00008 */
+#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303039ULL  /* kvr00009 */
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 /* rows by default: for a few configurations alive at a time, and some more */
@@ -78,7 +78,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_kvroute_zone_t  *old = data;
 
     u_char                    *p;
-    size_t                     size, registry, hot, load;
+    size_t                     size, registry, hot, popular, load;
     uint64_t                   lines;
     ngx_slab_pool_t           *shpool;
     ngx_http_kvroute_zone_t   *zone;
@@ -111,7 +111,8 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
     hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
-    load = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
+    popular = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
+    load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
 
     lines = 0;
 
@@ -157,6 +158,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     sh->registry->max_peers = (uint32_t) zone->max_peers;
 
     sh->hot = (kvr_hot_t *) (p + hot);
+    sh->popular = (kvr_popular_t *) (p + popular);
 
     sh->load = (kvr_load_t *) (p + load);
     kvr_load_init(sh->load, (uint32_t) zone->processes, KVR_REGISTRY_COLUMNS);

@@ -21,7 +21,7 @@ $t->{vars}{SERVERS} = join "\n        ",
 
 my @cases = map { [ $_, /^(kv_cache|least_request|prefix)/ ] }
             qw(kv_cache_cold least_request_cold prefix_cold kv_cache_8k
-               kv_cache_32k);
+               kv_cache_32k kv_cache_shared);
 
 $t->{vars}{UPSTREAMS} = join '', map { <<"EOF" } @cases;
     upstream $_->[0] {
@@ -41,6 +41,7 @@ http {
     kvroute_zone zone=z:4m;
 %%UPSTREAMS%%
     client_body_buffer_size 1m;
+    lingering_close off;        # or the log comes five seconds later
     proxy_http_version 1.1;
     proxy_set_header Connection "";
 
@@ -105,10 +106,13 @@ for my $policy (qw(kv_cache least_request)) {
 
 # Warm on one peer.  The k-th request in flight stays while
 #
-#     pending + max(uncached, 2048) * (1 + k / 5) + uncached * (3/4 + k / 2)
+#     pending + 400 * k + k * (prompt + 8) / 64
+#     + max(uncached, 2048) * (1 + k / 5) + uncached * (3/4 + k / 2)
 #
 # at the holder, where all k wait for their first token, is less than three
-# quarters more than the whole prompt, which is what it costs at an idle one.
+# quarters more than the whole prompt, which is what it costs at an idle one
+# (they ask for two tokens, which come to 8 bytes).  Of what is held one request has ended that had it: 1 / 6 of that is to the use
+# of others.
 
 for my $size (8192, 32768) {
     my $upstream = $size == 8192 ? 'kv_cache_8k' : 'kv_cache_32k';
@@ -121,12 +125,14 @@ for my $size (8192, 32768) {
     my $uncached = $r->{prompt} - $r->{matched};
 
     is($r->{name}, $home, "$size: warm");
+    like($r->{cost} - 0.75 * $uncached, qr/^204[789]/, "$size: its cost");
     cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
 
     my $k = 0;
-    $k++ while $k * $uncached + max($uncached, 2048) * (1 + $k / 5)
+    $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 64
+               + max($uncached, 2048) * (1 + $k / 5)
                + $uncached * (0.75 + $k / 2)
-               < 1.75 * $r->{prompt};
+               < 1.75 * ($r->{prompt} - $r->{matched} / 6);
 
     # $k of them stay, and no more
 
@@ -147,6 +153,77 @@ for my $size (8192, 32768) {
 
     is_deeply($t->tally(map { (split /\|/)[4] } @lines),
               { affinity => $k, spill => 1 }, "$size: reasons");
+}
+
+# A system prompt that all have.  As long as few have asked for it, it is where
+# it was computed first; when many have, each of the others gets it as soon as
+# there is a request in flight for each.
+
+sub shared {
+    my ($n) = @_;
+
+    return chat([ { role => 'system', content => text(16384, 7) },
+                  { role => 'user', content => text(1600, 1000 + $n) } ]);
+}
+
+sub at_once {
+    my ($name, @n) = @_;
+
+    my @open = map { $t->start("POST /kv_cache_shared/?n=$name", shared($_),
+                               headers => { map { ("X-$_" => "wait $name") }
+                                            @names }) } @n;
+
+    ok(wait_for(sub { sum(active('kv_cache_shared')) == @n }),
+       "$name: in flight");
+
+    my @active = active('kv_cache_shared');
+
+    $t->step($name);
+    is(scalar(grep { $t->finish($_)->{status} == 200 } @open), scalar @n,
+       "$name: all are served");
+    ok($t->idle(), "$name: none in flight");
+
+    my @lines;
+
+    wait_for(sub {
+        @lines = grep { /^$name\|/ } split /\n/, $t->access_log();
+        return @lines == @n;
+    });
+
+    return (\@active, $t->tally(map { (split /\|/)[4] } @lines));
+}
+
+my $home = $t->to('/kv_cache_shared/', shared(0));
+
+{
+    my ($active, $reasons) = at_once('few', 1 .. 4);
+
+    is(max(@$active), 4, 'a shared beginning: at home while few ask for it')
+        or diag("@$active");
+    is_deeply($reasons, { affinity => 4 }, 'and that is the reason');
+}
+
+# idle, it stays there, however many have it
+
+my %went;
+$went{$t->to('/kv_cache_shared/', shared($_))}++ for 5 .. 60;
+
+is_deeply(\%went, { $home => 56 }, 'one after the other: at home');
+
+{
+    my ($active, $reasons) = at_once('many', 61 .. 64);
+
+    is_deeply($active, [ 1, 1, 1, 1 ], 'many have it: one at each peer')
+        or diag("@$active");
+    is_deeply($reasons, { affinity => 1, hot => 3 },
+              'computed once more for those to come');
+}
+
+{
+    my ($active, $reasons) = at_once('later', 65 .. 84);
+
+    cmp_ok(max(@$active), '<=', 6, 'then all have it') or diag("@$active");
+    is_deeply($reasons, { affinity => 20 }, 'and nothing is computed anew');
 }
 
 ok($t->idle(), 'nothing is counted any more');

@@ -8,6 +8,7 @@
 
 
 #include "micro.h"
+#include "kvr_popular.h"
 
 
 #define MICRO_CANDIDATES  256
@@ -26,6 +27,41 @@ typedef struct {
 
 
 static kvr_candidate_t  micro_cand[MICRO_CANDIDATES];
+
+
+typedef struct {
+    kvr_popular_t        popular;
+    kvr_popular_keys_t   keys;
+    kvr_popular_view_t   view;
+} micro_popular_t;
+
+
+/* a system prompt of 16 KB, of which each peer holds some, 0 .. 7 in flight */
+static uint64_t
+micro_shared(micro_case_t *c, unsigned n)
+{
+    unsigned          i;
+    uint64_t          sum;
+    micro_popular_t  *p;
+
+    p = c->data;
+    sum = 0;
+
+    while (n--) {
+        c->state++;
+
+        kvr_popular_add(&p->popular, &p->keys, c->state << 4);
+        kvr_popular_view(&p->popular, &p->keys, KVR_BLOCK, c->state << 4,
+                         &p->view);
+
+        for (i = 0; i < c->size; i++) {
+            sum += kvr_popular_shared(&p->view, i % 4 ? 0 : 64,
+                                      (uint32_t) (i & 7));
+        }
+    }
+
+    return sum;
+}
 
 
 static uint64_t
@@ -131,12 +167,13 @@ micro_decide(micro_case_t *c, unsigned n)
 void
 micro_pick(void)
 {
-    unsigned        i, unique;
-    uint64_t        lines;
-    kvr_load_t     *load;
-    kvr_index_t    *ix;
-    micro_case_t   *c;
-    micro_whole_t  *w;
+    unsigned          i, unique;
+    uint64_t          lines, chain[70];
+    kvr_load_t       *load;
+    kvr_index_t      *ix;
+    micro_case_t     *c;
+    micro_whole_t    *w;
+    micro_popular_t  *p;
 
     static const struct {
         size_t        size;
@@ -151,11 +188,27 @@ micro_pick(void)
         micro_cand[i].active = i * 7 % 13;
         micro_cand[i].pending = i * 7919 % 65536;
         micro_cand[i].matched = i % 5 ? 0 : i * 331 % 32768;
+        micro_cand[i].shared = i % 5 ? i * 97 % 8192 : 0;
+        micro_cand[i].resident = micro_cand[i].active * 16384;
+        micro_cand[i].turnover = (float) (i % 7) / 16;
         micro_cand[i].idle = i;
     }
 
     for (i = 2; i <= MICRO_CANDIDATES; i *= (i == 64) ? 4 : i == 2 ? 4 : 8) {
         c = micro_add(micro_choose, NULL, "peer", i, "choose among %u", i);
+        c->size = i;
+    }
+
+    p = micro_alloc(sizeof(micro_popular_t));
+
+    for (i = 0; i < 70; i++) {
+        chain[i] = kvr_mix(i + 1, 7);
+    }
+
+    kvr_popular_keys(chain, 64, &p->keys);
+
+    for (i = 8; i <= 64; i *= 8) {
+        c = micro_add(micro_shared, p, "peer", i, "popular for %u", i);
         c->size = i;
     }
 

@@ -70,6 +70,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     kvq_t          *q;
     uint32_t        i, n, matched[KVS_REPLICAS];
     uint64_t        held, most, here, bytes, rate;
+    kvr_score_t     s;
     kvr_load_sum_t  sum;
 
     q = rq->sim;
@@ -109,9 +110,17 @@ kvq_room(void *data, kvr_queue_item_t *item)
 
         held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
 
-        cost = kvr_score_cost(sum.pending, rq->bytes - held, sum.active,
-                              kvr_load_get(q->load, kvr_registry_resident(i))
-                              .active, 1);
+        memset(&s, 0, sizeof(s));
+
+        s.pending = sum.pending;
+        s.uncached = rq->bytes - held;
+        s.active = sum.active;
+        sum = kvr_load_get(q->load, kvr_registry_resident(i));
+        s.waiting = sum.active;
+        s.resident = sum.pending;
+        s.weight = 1;
+
+        cost = kvr_score_cost(&s);
 
         if (cost < best) {
             best = cost;

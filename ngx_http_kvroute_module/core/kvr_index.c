@@ -9,6 +9,11 @@
 
 #define KVR_INDEX_SAMPLE  1024
 #define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
+
+/* kvr_index_turn() */
+#define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
+#define KVR_INDEX_MINUTE      59U
+
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
 
@@ -111,6 +116,59 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 
     kvr_set(&p->reported, reported);
     kvr_set(&p->capacity, (uint32_t) units);
+}
+
+
+/*
+ * Two marks of where the clock stood, a minute or more apart, and what came of
+ * them this second.  The upper bits of each tell when: so it changes at once,
+ * and a process that is killed leaves none in part.
+ */
+uint64_t
+kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
+{
+    double             rate;
+    uint64_t           word, mark, before, clock, capacity, moved, age;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_index_units(p) & KVR_INDEX_CLOCK_MASK;
+    capacity = kvr_get(&p->capacity);
+    mark = kvr_get(&p->mark);
+
+    if (mark == 0
+        || ((time - (uint32_t) (mark >> KVR_INDEX_TIME_AT))
+            & KVR_INDEX_TIME_MASK) >= KVR_INDEX_MINUTE)
+    {
+        word = (uint64_t) time << KVR_INDEX_TIME_AT | clock;
+
+        if (atomic_compare_exchange_strong(&p->mark, &mark, word)) {
+            kvr_set(&p->before, mark ? mark : word);
+        }
+    }
+
+    before = kvr_get(&p->before);
+
+    age = (time - (uint32_t) (before >> KVR_INDEX_TIME_AT))
+          & KVR_INDEX_TIME_MASK;
+    before &= KVR_INDEX_CLOCK_MASK;
+    before = kvr_max(before, kvr_get(&p->floor));
+
+    moved = clock - kvr_min(before, clock);
+    rate = 0;
+
+    if (capacity) {
+        rate = (double) moved * KVR_INDEX_MINUTE
+               / (double) (kvr_max(age, KVR_INDEX_MINUTE) * capacity);
+    }
+
+    word = (uint64_t) time << KVR_INDEX_TIME_AT
+           | (uint64_t) (rate / (1 + rate) * KVR_INDEX_TURNED);
+
+    kvr_set(&p->turnover, word);
+
+    return word;
 }
 
 

@@ -54,6 +54,12 @@
 /* capacities in units; larger ones would not tell old stamps from new */
 #define KVR_INDEX_CAPACITY_MAX  (1U << 29)
 
+/* words with a time, in units of 1024 ms, in their upper 24 bits */
+#define KVR_INDEX_TIME_AT     40
+#define KVR_INDEX_TIME_MASK   0xffffff
+#define KVR_INDEX_TIME_SHIFT  10
+#define KVR_INDEX_TURNED      65536      /* a turnover of 1 */
+
 
 typedef struct {
     _Atomic uint64_t   key;          /* chain value, 0 if free */
@@ -79,7 +85,15 @@ typedef struct {
     _Atomic uint64_t   since;        /* table's clock then */
     _Atomic uint32_t   capacity;     /* units; 0: no such peer */
     _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+
+    /* kvr_index_turnover(): where the clock stood, and when */
+
+    _Atomic uint64_t   mark;         /* this minute */
+    _Atomic uint64_t   before;       /* the minute before */
+    _Atomic uint64_t   turnover;     /* what came of it, and when */
 } kvr_index_peer_t;
+
+_Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 
 
 typedef struct {
@@ -136,6 +150,9 @@ uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
  */
 void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     unsigned reported);
+
+/* reckons kvr_index_turnover() anew */
+uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);
 
 /*
  * For each peer of the set, how many leading units of the prompt it holds, to
@@ -212,6 +229,29 @@ void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
 
 /* estimates the share of lines in use, 0 .. 1, from a sample of them */
 double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
+
+
+/*
+ * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 + t)
+ * where t is in how many seconds it computes as much as it can hold, by what it
+ * did in the last one to two minutes.  0 for one that rests.  now: ms, of a
+ * clock that all share.  It is reckoned anew once a second, if it is asked for.
+ */
+static inline float
+kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    uint32_t  time;
+    uint64_t  word;
+
+    time = (uint32_t) (now >> KVR_INDEX_TIME_SHIFT) & KVR_INDEX_TIME_MASK;
+    word = kvr_get(&ix->peer[peer].turnover);
+
+    if (kvr_unlikely(word >> KVR_INDEX_TIME_AT != time)) {
+        word = kvr_index_turn(ix, peer, time);
+    }
+
+    return (float) (int32_t) word * (1.0f / KVR_INDEX_TURNED);
+}
 
 
 #endif /* _KVR_INDEX_H_INCLUDED_ */

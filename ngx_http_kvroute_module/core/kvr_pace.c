@@ -16,6 +16,15 @@
 /* a window that has just begun: of a second, in 1/1000000 of all of it */
 #define KVR_PACE_BEGUN     (1000000 * 1000 / KVR_PACE_WINDOW)
 
+/* of a delay the upper bits: when, in units of 1024 ms */
+#define KVR_PACE_DELAY_AT     40
+#define KVR_PACE_DELAY_SHIFT  10
+#define KVR_PACE_DELAY_MASK   0xffffff
+#define KVR_PACE_DELAY_HALF   7
+
+/* a first event that took longer than this tells of no queue, ms */
+#define KVR_PACE_DELAY_MAX    600000
+
 /* the largest prompt is forgotten by a part of it with each one */
 #define KVR_PACE_FADE      16
 
@@ -34,6 +43,8 @@ kvr_pace_reset(kvr_pace_t *p)
     kvr_set(&p->active, 0);
     kvr_set(&p->samples, 0);
     kvr_set(&p->looks, 0);
+    kvr_set(&p->base, 0);
+    kvr_set(&p->delay, 0);
     kvr_set(&p->given, 0);
     kvr_set(&p->ended, 0);
     kvr_set(&p->bytes, 0);
@@ -111,6 +122,80 @@ kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
     }
 
     kvr_set(&p->rate, kvr_max(rate, 1));
+}
+
+
+void
+kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
+    uint32_t rate, uint64_t now)
+{
+    int64_t  base, took, delay, miss;
+
+    if (rate == 0) {
+        return;
+    }
+
+    /* 1/256 ms */
+
+    took = (int64_t) (kvr_min(ms, KVR_PACE_DELAY_MAX) * 256);
+    base = kvr_get(&p->base);
+
+    if (base == 0 || took < base) {
+        base = took;
+    }
+
+    base += (took - base) / 256;
+
+    kvr_set(&p->base, (uint32_t) kvr_max(base, 1));
+
+    /* 1/16 ms: bytes are 1/16 ms at the rate when multiplied by 256 */
+
+    left = kvr_min(left, INT64_MAX / 256);
+    held = kvr_min(held, INT64_MAX / 256);
+
+    took = (took - base) / 16 - (int64_t) (left * 256 / rate);
+    took = kvr_max(took, 0);
+    miss = (int64_t) (held * 256 / rate);
+
+    if (took > miss / 2) {
+        took -= miss;
+
+        if (took < 0) {
+            return;
+        }
+    }
+
+    delay = kvr_pace_delay(p, now);
+    delay += (took - delay) / 8;
+
+    kvr_set(&p->delay, (now >> KVR_PACE_DELAY_SHIFT & KVR_PACE_DELAY_MASK)
+                       << KVR_PACE_DELAY_AT | (uint64_t) delay);
+}
+
+
+uint32_t
+kvr_pace_faded(uint64_t word, uint64_t now)
+{
+    uint32_t  delay, time;
+
+    delay = (uint32_t) word;
+    time = (uint32_t) ((now >> KVR_PACE_DELAY_SHIFT)
+                       - (word >> KVR_PACE_DELAY_AT))
+           & KVR_PACE_DELAY_MASK;
+
+    if (time == 0 || time > KVR_PACE_DELAY_MASK / 2) {
+        return delay;
+    }
+
+    if (time >= 32 * KVR_PACE_DELAY_HALF) {
+        return 0;
+    }
+
+    /* a straight line from one half to the next */
+
+    return (delay - (uint32_t) ((uint64_t) delay * (time % KVR_PACE_DELAY_HALF)
+                                / (2 * KVR_PACE_DELAY_HALF)))
+           >> time / KVR_PACE_DELAY_HALF;
 }
 
 

@@ -27,6 +27,11 @@
  * they are also looked at once a second: if the two differ for long, something
  * is counted that is not there.
  *
+ * What first tokens take beyond what was reckoned is the delay: somebody else's
+ * requests, a card that is slower than the others, a cache without room for
+ * those that run.  It is an average over the last few, which is halved every
+ * seven seconds, as a peer that is avoided for it tells nothing new.
+ *
  * Words stand for themselves; processes that write at the same time may lose an
  * observation.  Times are in ms from any moment but their own; 0 is never.
  */
@@ -45,6 +50,8 @@ typedef struct {
     _Atomic uint32_t   largest;      /* prompt of late, bytes */
     _Atomic uint32_t   active;       /* mean of what was seen, 1/1000 */
     _Atomic uint32_t   looks;        /* at it, the first ones */
+    _Atomic uint32_t   base;         /* least time of late, 1/256 ms */
+    _Atomic uint64_t   delay;        /* 1/16 ms, and in its upper bits when */
 
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
     _Atomic uint64_t   given;        /* when it was given work last */
@@ -85,6 +92,19 @@ uint64_t kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending,
  */
 void kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now);
 
+/*
+ * Tells that a stream had its first event ms after it was given, with so many
+ * bytes left then, its own included, and so many of its prompt held, at a rate
+ * of prefill that the fastest of the peers has: what is longer than that and
+ * the least time of late is the delay.  But not what is explained by held
+ * bytes that were not there after all.
+ */
+void kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
+    uint32_t rate, uint64_t now);
+
+/* what is left by now of the delay that a word of it tells */
+uint32_t kvr_pace_faded(uint64_t word, uint64_t now);
+
 /* tells that a request ended, ms after it was given */
 void kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now);
 
@@ -104,6 +124,18 @@ int kvr_pace_full(kvr_pace_t *p, uint64_t target, uint64_t pending,
 
 /* the load of late */
 void kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load);
+
+
+/* the delay of late, in 1/KVR_PACE_RATE ms: here, as each decision asks */
+static inline uint32_t
+kvr_pace_delay(kvr_pace_t *p, uint64_t now)
+{
+    uint64_t  word;
+
+    word = kvr_get(&p->delay);
+
+    return (uint32_t) word ? kvr_pace_faded(word, now) : 0;
+}
 
 
 #endif /* _KVR_PACE_H_INCLUDED_ */

@@ -9,9 +9,6 @@
 #include <math.h>
 
 
-/* prefixes with fewer requests than this at a peer are not spilled */
-#define KVR_PICK_RING_FLOOR  4
-
 /* among more than these it pays to tell who is too dear at a glance */
 #define KVR_PICK_FEW         8
 
@@ -20,13 +17,16 @@
 
 
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
-    const kvr_candidate_t *c, int credit);
+    const kvr_candidate_t *c, double delay, int credit);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_bounded(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n);
+    kvr_candidate_t *cand, uint32_t n, double delay);
 static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
+static int kvr_pick_hot(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, uint32_t pick, uint64_t best,
+    double delay);
 static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
@@ -34,7 +34,6 @@ static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
 static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
     double mean);
 static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
-static int kvr_pick_room(void *data, uint32_t place);
 static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, int affine);
 static inline int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b,
@@ -46,6 +45,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                       small;
+    double                    delay;
     uint32_t                  pick;
     kvr_candidate_t          *c;
     const kvr_policy_conf_t  *conf;
@@ -53,14 +53,19 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     conf = req->conf;
     small = d->best * KVR_PICK_SMALL < req->bytes;
 
+    /* both are in 1/16 */
+
+    delay = kvr_score_delay((double) (int32_t) req->rate / 256, req->bytes,
+                            d->best);
+
     if (n > KVR_PICK_FEW
         && conf->chunks == KVR_CHUNKS_OFF
         && conf->balance_abs == 0 && conf->balance_rel == 0)
     {
-        pick = kvr_pick_bounded(req, cand, n);
+        pick = kvr_pick_bounded(req, cand, n, delay);
 
     } else {
-        kvr_pick_costs(req, cand, n);
+        kvr_pick_costs(req, cand, n, delay);
         pick = kvr_pick_least_cost(req, cand, n, 1);
     }
 
@@ -69,7 +74,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         /* it may have been passed by */
 
-        cand[pick].cost = kvr_pick_cost(req, &cand[pick],
+        cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay,
                                         conf->chunks == KVR_CHUNKS_CREDIT);
     }
 
@@ -99,7 +104,8 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         d->reason = KVR_REASON_COLD;
 
     } else if (cand[pick].matched < d->best) {
-        d->reason = KVR_REASON_SPILL;
+        d->reason = kvr_pick_hot(req, cand, n, pick, d->best, delay)
+                    ? KVR_REASON_HOT : KVR_REASON_SPILL;
 
     } else {
         d->reason = d->best ? KVR_REASON_AFFINITY : KVR_REASON_COLD;
@@ -111,32 +117,39 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 static inline double
 kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
-    int credit)
+    double delay, int credit)
 {
-    uint64_t  pending, uncached;
+    kvr_score_t  s;
 
-    uncached = req->bytes - kvr_min(c->matched, req->bytes);
+    s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
     if (kvr_unlikely(credit)) {
-        uncached -= kvr_min(c->chunks / 2, uncached);
+        s.uncached -= kvr_min(c->chunks / 2, s.uncached);
     }
 
     /* an adapter would have to be loaded first */
 
-    pending = c->pending;
+    s.pending = c->pending;
 
     if (kvr_unlikely(c->other)) {
-        pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
+        s.pending += c->evicts ? 2 * KVR_SCORE_MODEL : KVR_SCORE_MODEL;
     }
 
-    return kvr_score_cost(pending, uncached, c->active, c->unanswered,
-                          c->weight);
+    s.delay = delay * (double) (int32_t) c->delay;
+    s.shared = c->shared;
+    s.resident = c->resident;
+    s.active = c->active;
+    s.waiting = c->unanswered;
+    s.weight = c->weight;
+    s.turnover = c->turnover;
+
+    return kvr_score_cost(&s);
 }
 
 
 static void
 kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, double delay)
 {
     int       credit;
     uint32_t  i;
@@ -144,19 +157,19 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_pick_cost(req, &cand[i], credit);
+        cand[i].cost = kvr_pick_cost(req, &cand[i], delay, credit);
     }
 }
 
 
 /*
  * The least cost of many.  Most are too dear by what can be told in whole
- * numbers: pending and uncached bytes, as if nobody else were there.  They are
- * passed by, with an infinite cost.  The pick is the same as with all known.
+ * numbers, kvr_score_least().  They are passed by, with an infinite cost.  The
+ * pick is the same as with all known.
  */
 static uint32_t
 kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n)
+    uint32_t n, double delay)
 {
     double            least;
     uint32_t          i, ties;
@@ -174,14 +187,16 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
         uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
-        if (kvr_likely(c->pending + uncached * 7 / 4 > limit
+        if (kvr_likely(kvr_score_least(c->pending, uncached, c->shared,
+                                       c->active)
+                       > limit
                        && c->weight == 1))
         {
             c->cost = INFINITY;
             continue;
         }
 
-        c->cost = kvr_pick_cost(req, c, 0);
+        c->cost = kvr_pick_cost(req, c, delay, 0);
 
         if (c->cost > least || c->out
             || (b && !kvr_pick_less(c, b, i, 1, &random, &ties)))
@@ -235,6 +250,43 @@ kvr_pick_rested(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
     }
 
     return best;
+}
+
+
+/*
+ * Whether a holder of more was left for what others will have of it here: it is
+ * most of what that one holds, and with all of it charged the pick would have
+ * been dearer.
+ */
+static int
+kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, uint32_t pick, uint64_t best, double delay)
+{
+    int               credit;
+    double            cost;
+    uint32_t          i;
+    kvr_candidate_t   c;
+
+    c = cand[pick];
+
+    if (c.shared * 2 < best - c.matched) {
+        return 0;
+    }
+
+    c.shared = 0;
+    credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
+    cost = kvr_pick_cost(req, &c, delay, credit);
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].out && cand[i].matched > c.matched
+            && kvr_pick_cost(req, &cand[i], delay, credit) < cost)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -469,126 +521,6 @@ kvr_pick_random(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     d->reason = KVR_REASON_RANDOM;
-
-    return pick;
-}
-
-
-typedef struct {
-    kvr_candidate_t  *cand;
-    const uint32_t   *by_place;
-    uint64_t          total;
-    uint64_t          weights;
-    double            factor;
-} kvr_pick_rooms_t;
-
-
-uint32_t
-kvr_pick_prefix(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    uint32_t            i, place, first;
-    kvr_pick_rooms_t  rooms;
-
-    if (!req->keyed || req->ring == NULL || req->ring->n == 0) {
-
-        i = kvr_pick_least_request(req, cand, n, d);
-
-        if (!req->parsed && !req->light) {
-            d->reason = KVR_REASON_UNPARSED;
-        }
-
-        return i;
-    }
-
-    rooms.cand = cand;
-    rooms.by_place = req->by_place;
-    rooms.total = 0;
-    rooms.weights = 0;
-    rooms.factor = req->conf->load_factor;
-
-    for (i = 0; i < req->places; i++) {
-        req->by_place[i] = KVR_POLICY_NONE;
-    }
-
-    for (i = 0; i < n; i++) {
-
-        if (!cand[i].out) {
-            req->by_place[cand[i].place] = i;
-            rooms.total += cand[i].active;
-            rooms.weights += cand[i].weight;
-        }
-    }
-
-    place = kvr_ring_pick(req->ring, req->key, req->places, req->seen,
-                          kvr_pick_room, &rooms, &first);
-
-    if (place == req->places) {
-        return kvr_pick_least_request(req, cand, n, d);
-    }
-
-    d->reason = (place == first) ? KVR_REASON_RING : KVR_REASON_SPILL;
-
-    return req->by_place[place];
-}
-
-
-static int
-kvr_pick_room(void *data, uint32_t place)
-{
-    kvr_pick_rooms_t *rooms = data;
-
-    kvr_candidate_t  *c;
-
-    if (rooms->by_place[place] == KVR_POLICY_NONE) {
-        return -1;
-    }
-
-    c = &rooms->cand[rooms->by_place[place]];
-
-    return c->active < kvr_ring_bound(rooms->total, c->weight, rooms->weights,
-                                      rooms->factor, KVR_PICK_RING_FLOOR);
-}
-
-
-uint32_t
-kvr_pick_sticky(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    uint32_t  i, pick, bound;
-
-    if (!req->keyed) {
-        return kvr_pick_round_robin(req, cand, n, d);
-    }
-
-    bound = KVR_POLICY_NONE;
-
-    for (i = 0; i < n; i++) {
-
-        if (!cand[i].bound) {
-            continue;
-        }
-
-        /* if all are full it is as good as any */
-
-        if (!cand[i].out) {
-            d->reason = KVR_REASON_SESSION;
-            return i;
-        }
-
-        bound = i;
-    }
-
-    /* what a session has lives on its peer only: rather wait for that */
-
-    if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
-        return KVR_POLICY_NONE;
-    }
-
-    pick = kvr_pick_round_robin(req, cand, n, d);
-
-    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
-                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     return pick;
 }

@@ -36,7 +36,7 @@ static const kvr_policy_t  kvr_policies[KVR_POLICIES] = {
 static const char  *kvr_reasons[KVR_REASON_MAX] = {
     "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
-    "retry", "unparsed", "bodyless", "bypass"
+    "retry", "unparsed", "bodyless", "bypass", "hot"
 };
 
 

@@ -81,6 +81,7 @@ typedef enum {
     KVR_REASON_UNPARSED,         /* the body gave no prompt: by load */
     KVR_REASON_BODYLESS,         /* no body: nginx's own round robin */
     KVR_REASON_BYPASS,           /* switched off for this request */
+    KVR_REASON_HOT,              /* many have what it computes once more */
     KVR_REASON_MAX
 } kvr_reason_e;
 
@@ -138,12 +139,16 @@ typedef struct {
 
     uint64_t         pending;    /* bytes to be prefilled */
     uint64_t         matched;    /* leading bytes of this prompt it holds */
+    uint64_t         shared;     /* bytes of the rest, to the use of others */
     double           cost;       /* out; infinite: dearer than the pick */
     uint32_t         idle;       /* picks since it was last given work */
+    float            turnover;   /* of its cache, see kvr_index_turnover() */
+    uint64_t         resident;   /* bytes of context of what is running */
+
+    uint32_t         delay;      /* of its first tokens, kvr_pace_delay() */
     uint32_t         place;      /* on the ring */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
 
-    uint64_t         resident;   /* bytes of context of what is running */
     double           kv;         /* share in use, if fresh */
     uint32_t         waiting;    /* in the engine, if fresh */
 
@@ -158,6 +163,7 @@ typedef struct {
 
     uint64_t         bytes;      /* of the prompt */
     uint64_t         random;
+    uint32_t         rate;       /* of prefill, the fastest peer's kvr_pace */
     unsigned         parsed:1;   /* there is a prompt to speak of */
     unsigned         light:1;    /* there could be none */
     unsigned         retry:1;

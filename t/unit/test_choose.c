@@ -78,6 +78,27 @@ plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
 }
 
 
+/* the cost of a candidate, as the policy's contract has it */
+static double
+reckon(const kvr_policy_request_t *req, const kvr_candidate_t *c,
+    uint64_t best)
+{
+    kvr_score_t  s;
+
+    s.delay = kvr_score_delay(req->rate / 256.0, req->bytes, best) * c->delay;
+    s.pending = c->pending + (c->evicts ? 2 : c->other) * KVR_SCORE_MODEL;
+    s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
+    s.shared = c->shared;
+    s.resident = c->resident;
+    s.active = c->active;
+    s.waiting = c->unanswered;
+    s.weight = c->weight;
+    s.turnover = c->turnover;
+
+    return kvr_score_cost(&s);
+}
+
+
 /* numbers of all sizes, few of them different or all */
 static uint64_t
 some(uint64_t most, unsigned kinds)
@@ -95,7 +116,8 @@ START_TEST(test_choose_same)
     double                cost[MOST];
     uint32_t              i, k, n, pick;
     unsigned              kinds, weights, others, sick;
-    uint64_t              pending, uncached;
+    uint64_t              best;
+    unsigned              rate;
     kvr_decision_t        d;
     kvr_candidate_t       c[MOST];
     kvr_policy_request_t  req;
@@ -117,6 +139,8 @@ START_TEST(test_choose_same)
         req.parsed = 1;
         req.bytes = some(1 << 24, kinds);
         req.random = util_next(&rng);
+        rate = util_below(&rng, 2) ? (unsigned) util_below(&rng, 5000) : 0;
+        req.rate = rate;
 
         for (k = 0; k < n; k++) {
             c[k].weight = 1 + (uint32_t) util_below(&rng, weights);
@@ -125,6 +149,9 @@ START_TEST(test_choose_same)
             c[k].pending = some(util_below(&rng, 2) ? 1 << 16 : 1ULL << 36,
                                 kinds);
             c[k].matched = some(2 * req.bytes, kinds);
+            c[k].shared = util_below(&rng, 2) ? some(req.bytes, kinds) : 0;
+            c[k].turnover = (float) some(1000, kinds) / 1000;
+            c[k].resident = util_below(&rng, 2) ? some(1 << 20, kinds) : 0;
             c[k].idle = (uint32_t) some(1000, kinds);
             c[k].other = others && util_below(&rng, 2);
             c[k].evicts = c[k].other && util_below(&rng, 2);
@@ -132,22 +159,21 @@ START_TEST(test_choose_same)
             c[k].out = util_below(&rng, 2);      /* of a decision before */
             c[k].cost = (double) util_below(&rng, 1000);
 
-            uncached = req.bytes - kvr_min(c[k].matched, req.bytes);
-            pending = c[k].pending
-                      + (c[k].evicts ? 2 : c[k].other) * KVR_SCORE_MODEL;
-
-            cost[k] = kvr_score_cost(pending, uncached, c[k].active,
-                                     c[k].unanswered, c[k].weight);
+            c[k].delay = rate ? (uint32_t) some(100000, kinds) : 0;
         }
 
         /* or the rule for small matches may choose another one */
 
         c[0].matched = kvr_max(c[0].matched, req.bytes / 8 + 1);
-        uncached = req.bytes - kvr_min(c[0].matched, req.bytes);
-        pending = c[0].pending
-                  + (c[0].evicts ? 2 : c[0].other) * KVR_SCORE_MODEL;
-        cost[0] = kvr_score_cost(pending, uncached, c[0].active,
-                                 c[0].unanswered, c[0].weight);
+        best = 0;
+
+        for (k = 0; k < n; k++) {
+            best = kvr_max(best, c[k].matched);
+        }
+
+        for (k = 0; k < n; k++) {
+            cost[k] = reckon(&req, &c[k], best);
+        }
 
         pick = plainly(&req, c, n, cost);
 
@@ -194,8 +220,7 @@ START_TEST(test_choose_small)
     kvr_policy_pick(&req, c, 16, &d);
 
     util_check(d.pick == 9 && d.reason == KVR_REASON_COLD, "%u", d.pick);
-    util_check(d.cost == kvr_score_cost(0, req.bytes, 0, 0, 1), "%.3f",
-               d.cost);
+    util_check(d.cost == reckon(&req, &c[9], 10000), "%.3f", d.cost);
 }
 END_TEST
 

@@ -21,29 +21,13 @@ static kvr_hot_t  hot;
 static uint64_t   chain[MAX_UNITS];
 
 
-/* the first units are of the system prompt, the rest of the session */
-static void
-request(unsigned system, unsigned shared, unsigned session, unsigned n)
-{
-    unsigned  i;
-    uint64_t  h;
-
-    h = util_mix(system, 1);
-
-    for (i = 0; i < n; i++) {
-        h = util_mix(h, i < shared ? 5 : 1000 + session);
-        chain[i] = h;
-    }
-}
-
-
 START_TEST(test_hot_share)
 {
     unsigned  i;
     double    share;
 
     memset(&hot, 0, sizeof(hot));
-    request(1, 0, 1, 10);
+    util_chain(chain, 1, 0, 1, 10);
     util_check(kvr_hot_share(&hot, chain[0]) == 0, "nothing yet");
 
     /* few requests tell nothing */
@@ -54,11 +38,11 @@ START_TEST(test_hot_share)
     memset(&hot, 0, sizeof(hot));
 
     for (i = 0; i < 2000; i++) {
-        request(1, 4, i % 50, 10);
+        util_chain(chain, 1, 4, i % 50, 10);
         kvr_hot_add(&hot, chain, 10);
     }
 
-    request(1, 4, 3, 10);
+    util_chain(chain, 1, 4, 3, 10);
     util_check(kvr_hot_share(&hot, chain[0]) == 1, "all begin so");
     util_check(kvr_hot_share(&hot, chain[3]) == 1, "up to the 4th");
 
@@ -68,12 +52,12 @@ START_TEST(test_hot_share)
     /* what changes is forgotten by and by */
 
     for (i = 0; i < 4 * KVR_HOT_WINDOW; i++) {
-        request(2, 4, i % 50, 10);
+        util_chain(chain, 2, 4, i % 50, 10);
         kvr_hot_add(&hot, chain, 10);
     }
 
     util_check(kvr_hot_share(&hot, chain[0]) > 0.8, "the new one");
-    request(1, 4, 3, 10);
+    util_chain(chain, 1, 4, 3, 10);
     util_check(kvr_hot_share(&hot, chain[0]) < 0.2, "the old one");
 }
 END_TEST
@@ -109,13 +93,13 @@ START_TEST(test_hot_entry)
         memset(&hot, 0, sizeof(hot));
 
         for (i = 0; i < 3000; i++) {
-            request(1, cases[k].shared, i % cases[k].sessions,
+            util_chain(chain, 1, cases[k].shared, i % cases[k].sessions,
                     cases[k].units);
             kvr_hot_add(&hot, chain, cases[k].units);
         }
 
         for (i = 0; i < cases[k].sessions; i++) {
-            request(1, cases[k].shared, i, cases[k].units);
+            util_chain(chain, 1, cases[k].shared, i, cases[k].units);
 
             entry = kvr_hot_entry(&hot, chain, cases[k].units, 0.125);
 
@@ -129,7 +113,7 @@ START_TEST(test_hot_entry)
     memset(&hot, 0, sizeof(hot));
 
     for (i = 0; i < 400; i++) {
-        request(1, 6, i % 8, 12 + i / 8);
+        util_chain(chain, 1, 6, i % 8, 12 + i / 8);
         kvr_hot_add(&hot, chain, 12 + i / 8);
 
         entry = kvr_hot_entry(&hot, chain, 12 + i / 8, 0.125);
@@ -140,7 +124,7 @@ START_TEST(test_hot_entry)
 
     /* a single unit is all there is */
 
-    request(1, 0, 1, 1);
+    util_chain(chain, 1, 0, 1, 1);
     util_check(kvr_hot_entry(&hot, chain, 1, 0.125) == 0, "one unit");
 }
 END_TEST

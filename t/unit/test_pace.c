@@ -268,6 +268,93 @@ START_TEST(test_pace_little)
 END_TEST
 
 
+/* first tokens that are late, in ms: 100 KB/s as a rule, 20 ms at the least */
+START_TEST(test_pace_delay)
+{
+    double    have, want, base;
+    unsigned  i;
+    uint32_t  rate;
+    uint64_t  now;
+
+    setup();
+
+    rate = 100 * KVR_PACE_RATE;
+    now = START;
+
+    kvr_pace_waited(&pace, 0, 0, 5000, 0, now);
+    util_check(kvr_pace_delay(&pace, now) == 0, "no rate, no reckoning");
+
+    /* as long as it takes to compute what is there */
+
+    for (i = 0, base = 20; i < 50; i++) {
+        kvr_pace_waited(&pace, 1000 * i, 0, 20 + 10 * i, rate, now);
+        base += (20 + 10 * i - base) / 256;
+    }
+
+    util_check(kvr_pace_delay(&pace, now) <= KVR_PACE_RATE, "%u",
+               kvr_pace_delay(&pace, now));
+
+    /* 800 ms more: an eighth of the way with each, less as it gets usual */
+
+    want = kvr_pace_delay(&pace, now) / (double) KVR_PACE_RATE;
+
+    for (i = 0; i < 40; i++) {
+        kvr_pace_waited(&pace, 1000, 0, 830, rate, now);
+        base += (830 - base) / 256;
+        want += (820 - base - want) / 8;
+        have = kvr_pace_delay(&pace, now) / (double) KVR_PACE_RATE;
+
+        util_check(near(have, want, 0.02), "%u: %.1f, not %.1f", i, have,
+                   want);
+    }
+
+    /* half of it in seven seconds, nothing in the end */
+
+    have = kvr_pace_delay(&pace, now);
+
+    for (i = 0; i < 20; i++) {
+        want = have * exp2(-(double) i / 7);
+
+        util_check(near(kvr_pace_delay(&pace, now + 1024 * i), want, 0.07),
+                   "after %u s: %u, not %.1f", i,
+                   kvr_pace_delay(&pace, now + 1024 * i), want);
+    }
+
+    util_check(kvr_pace_delay(&pace, now + 1000000) == 0, "forgotten");
+    util_check(kvr_pace_delay(&pace, now - 3000) == have, "a clock behind");
+
+    /* what was believed to be there and was not is no delay */
+
+    setup();
+
+    for (i = 0; i < 20; i++) {
+        kvr_pace_waited(&pace, 1000, 0, 30, rate, now);
+    }
+
+    for (i = 0; i < 20; i++) {
+        kvr_pace_waited(&pace, 1000, 80000, 830, rate, now);
+        kvr_pace_waited(&pace, 1000, 80000, 600, rate, now);
+    }
+
+    util_check(kvr_pace_delay(&pace, now) <= 2 * KVR_PACE_RATE, "%u",
+               kvr_pace_delay(&pace, now));
+
+    /* a request that hung for ever does not count as such */
+
+    for (i = 0; i < 200; i++) {
+        kvr_pace_waited(&pace, UINT64_MAX, UINT64_MAX, UINT64_MAX, rate, now);
+        kvr_pace_waited(&pace, 0, 0, UINT64_MAX, rate, now);
+    }
+
+    util_check(kvr_pace_delay(&pace, now) <= 600000U * KVR_PACE_RATE, "%u",
+               kvr_pace_delay(&pace, now));
+
+    kvr_pace_reset(&pace);
+    util_check(kvr_pace_delay(&pace, now) == 0, "another peer");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -284,6 +371,7 @@ main(void)
     tcase_add_test(tc, test_pace_new);
     tcase_add_test(tc, test_pace_full);
     tcase_add_test(tc, test_pace_little);
+    tcase_add_test(tc, test_pace_delay);
     suite_add_tcase(s, tc);
 
     return util_run(s);

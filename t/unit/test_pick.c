@@ -40,6 +40,9 @@ typedef struct {
     uint64_t         resident;
     uint32_t         waiting;
     double           kv;
+    uint64_t         shared;
+    float            turnover;
+    uint32_t         delay;
 } peer_t;
 
 
@@ -57,6 +60,7 @@ typedef struct {
     unsigned            unpinned:1;
     unsigned            retry:1;
     unsigned            unparsed:1;
+    uint32_t            rate;
 } case_t;
 
 
@@ -298,6 +302,47 @@ static const case_t  cases[] = {
     { "not at any price", { KV }, 9000, 0, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 9, O }, { 1, 16, 0, 0, 0, 0 } } },
 
+    /* a beginning that many have is computed where there is time for it */
+
+    { "hot: few have it", { KV }, 20000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
+    { "hot: many have it", { KV }, 20000, 1, KVR_REASON_HOT, 2,
+      { { 1, 2, 0, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
+    { "hot: but nobody is in its way", { KV }, 20000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 16000 }, { 1, 0, 0, 0, .shared = 16000 } } },
+    { "hot: it would have gone anyway", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 2, 40000, 16000 }, { 1, 0, 0, 0, .shared = 15900 } } },
+    { "hot: but for a small part of it", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 2, 22000, 16000 }, { 1, 0, 0, 0, .shared = 3000 } } },
+    { "hot: its holder may not be had", { KV }, 20000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 2, 0, 16000, 0, F }, { 1, 0, 0, 0, .shared = 15900 } } },
+    { "hot: balanced for another reason", { KV, .balance_abs = 1 }, 20000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 4, 0, 16000 }, { 1, 0, 0, 0, .shared = 8000 } } },
+
+    /* what is there has a context, a cache that turns over, a delay */
+
+    { "context: the shorter one", { KV }, 10000, 1, KVR_REASON_COLD, 2,
+      { { 1, 2, 0, 0, 9, .resident = 400000 },
+        { 1, 2, 0, 0, 0, .resident = 4000 } } },
+    { "turnover: where nothing goes that is in use", { KV }, 10000, 1,
+      KVR_REASON_COLD, 2,
+      { { 1, 0, 0, 0, 9, .turnover = 0.5f },
+        { 1, 0, 0, 0, 0, .turnover = 0.25f } } },
+    { "turnover: a session stays", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 9000, 9, .turnover = 0.9f },
+        { 1, 0, 0, 0, 0, 0 } } },
+    { "delay: of 10 ms at 100 bytes a ms", { KV }, 10000, 1, KVR_REASON_COLD,
+      2, { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } },
+      .rate = 1600 },
+    { "delay: a fifth of it for what is held", { KV }, 10000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 10000, 0, .delay = 16000 }, { 1, 0, 0, 0 } },
+      .rate = 100 * 7 },
+    { "delay: of no rate none", { KV }, 10000, 0, KVR_REASON_COLD, 2,
+      { { 1, 0, 900, 0, 9, .delay = 160 }, { 1, 0, 1800, 0 } } },
+
     /* a prefix without a key, or a ring */
 
     { "prefix: no key", { KVR_POLICY_PREFIX, .load_factor = 1.25 }, 100, 1,
@@ -327,6 +372,9 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].resident = p[i].resident;
         c[i].waiting = p[i].waiting;
         c[i].kv = p[i].kv;
+        c[i].shared = p[i].shared;
+        c[i].turnover = p[i].turnover;
+        c[i].delay = p[i].delay;
         c[i].full = (p[i].flags & F) != 0;
         c[i].draining = (p[i].flags & D) != 0;
         c[i].cold = (p[i].flags & C) != 0;
@@ -363,6 +411,7 @@ START_TEST(test_pick_cases)
         req.busy = c->busy;
         req.unpinned = c->unpinned;
         req.retry = c->retry;
+        req.rate = c->rate;
 
         fill(cand, c->peer, c->n);
 

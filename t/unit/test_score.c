@@ -11,6 +11,11 @@
 #include "kvr_score.h"
 
 
+/* most rows have no more than a cost */
+
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+
 typedef struct {
     uint64_t    pending;
     uint64_t    uncached;
@@ -18,14 +23,18 @@ typedef struct {
     uint32_t    waiting;
     uint32_t    weight;
     double      cost;
+
+    uint64_t    shared;
+    float       turnover;
+    uint64_t    resident;
 } case_t;
 
 
 /*
- * All in bytes:
- * (pending + max(uncached, 2048) * (1 + active / 5)
- *  + uncached * (3/4 + waiting / 2))
- * / weight
+ * All in bytes, own being uncached - shared:
+ * (pending + 400 * active + resident / 64
+ *  + max(own, 2048) * (1 + active / 5) + own * (3/4 + waiting / 2)
+ *  + uncached * turnover) / weight
  */
 static const case_t  cases[] = {
 
@@ -44,20 +53,20 @@ static const case_t  cases[] = {
     { 5000, 0, 0, 0, 1, 7048 },
     { 5000, 100000, 0, 0, 1, 180000 },
 
-    /* each request there is delayed by a fifth */
+    /* each request there is slowed down, and delayed by a fifth */
 
-    { 0, 100000, 1, 0, 1, 195000 },
-    { 0, 100000, 5, 0, 1, 275000 },
-    { 0, 0, 5, 0, 1, 4096 },
-    { 0, 0, 5, 5, 1, 4096 },
-    { 0, 1000, 10, 0, 1, 6894 },
-    { 5000, 10000, 15, 0, 1, 52500 },
+    { 0, 100000, 1, 0, 1, 195400 },
+    { 0, 100000, 5, 0, 1, 277000 },
+    { 0, 0, 5, 0, 1, 6096 },
+    { 0, 0, 5, 5, 1, 6096 },
+    { 0, 1000, 10, 0, 1, 10894 },
+    { 5000, 10000, 15, 0, 1, 58500 },
 
     /* each that waits for its first token by half of what is to be computed */
 
-    { 0, 100000, 1, 1, 1, 245000 },
-    { 0, 100000, 10, 2, 1, 475000 },
-    { 0, 1000, 5, 3, 1, 6346 },
+    { 0, 100000, 1, 1, 1, 245400 },
+    { 0, 100000, 10, 2, 1, 479000 },
+    { 0, 1000, 5, 3, 1, 8346 },
 
     /* more are waiting than there are: both counts are on their way */
 
@@ -66,41 +75,159 @@ static const case_t  cases[] = {
     /* twice the weight, half the cost */
 
     { 0, 0, 0, 0, 2, 1024 },
-    { 5000, 10000, 15, 0, 2, 26250 },
-    { 5000, 10000, 15, 0, 5, 10500 },
+    { 5000, 10000, 15, 0, 2, 29250 },
+    { 5000, 10000, 15, 0, 5, 11700 },
 
     /* a full cache is worth many requests, but not any number */
 
-    { 0, 0, 55, 0, 1, 24576 },
+    { 0, 0, 55, 0, 1, 46576 },
     { 0, 12288, 0, 0, 1, 21504 },
 
     /* a session of 8 KB stays while two like it wait, and one of 32 KB more */
 
-    { 2400, 1200, 2, 2, 1, 7367.2 },
+    { 2400, 1200, 2, 2, 1, 8167.2 },
     { 0, 8192, 0, 0, 1, 14336 },
+
+    /* what others will use counts for them, the floor for itself */
+
+    { 0, 100000, 0, 0, 1, 87500, 50000, 0 },
+    { 0, 100000, 0, 0, 1, 2048, 100000, 0 },
+    { 0, 100000, 0, 0, 1, 2048, 200000 },
+    { 0, 100000, 5, 2, 1, 2000 + 187500, 50000, 0 },
+
+    /* what has to go for it is in use, or not */
+
+    { 0, 100000, 0, 0, 1, 175000 + 25000, 0, 0.25f },
+    { 0, 100000, 0, 0, 1, 175000 + 100000, 0, 1 },
+    { 0, 100000, 0, 0, 1, 87500 + 50000, 50000, 0.5f },
+
+    /* and who is there has a context */
+
+    { 0, 0, 2, 0, 1, 2867.2 + 800 + 512, 0, 0, 32768 },
 
     /* nothing overflows */
 
     { 1ULL << 50, 1ULL << 50, 1U << 20, 0, 1,
-      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0) }
+      (double) (1ULL << 50) * (2.75 + (1U << 20) / 5.0)
+      + 400.0 * (1U << 20) }
 };
+
+
+static double
+cost_of(uint64_t pending, uint64_t uncached, uint32_t active,
+    uint32_t waiting, uint32_t weight)
+{
+    kvr_score_t  s;
+
+    memset(&s, 0, sizeof(s));
+
+    s.pending = pending;
+    s.uncached = uncached;
+    s.active = active;
+    s.waiting = waiting;
+    s.weight = weight;
+
+    return kvr_score_cost(&s);
+}
 
 
 START_TEST(test_score_cases)
 {
     double         cost, ratio;
     size_t         i;
+    kvr_score_t    s;
     const case_t  *c;
 
     for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         c = &cases[i];
 
-        cost = kvr_score_cost(c->pending, c->uncached, c->active, c->waiting,
-                              c->weight);
+        memset(&s, 0, sizeof(s));
+
+        s.pending = c->pending;
+        s.uncached = c->uncached;
+        s.shared = c->shared;
+        s.resident = c->resident;
+        s.active = c->active;
+        s.waiting = c->waiting;
+        s.weight = c->weight;
+        s.turnover = c->turnover;
+
+        cost = kvr_score_cost(&s);
         ratio = cost / c->cost;
 
         util_check(ratio > 1 - 1e-12 && ratio < 1 + 1e-12,
                    "case %zu: %.3f, not %.3f", i, cost, c->cost);
+    }
+}
+END_TEST
+
+
+/* a delay counts in full for what is new, a fifth for what is held */
+START_TEST(test_score_delay)
+{
+    kvr_score_t  s;
+
+    memset(&s, 0, sizeof(s));
+
+    s.weight = 1;
+    s.delay = 7 * kvr_score_delay(100, 10000, 0);
+
+    util_check(s.delay == 700, "%.3f", s.delay);
+    util_check(kvr_score_cost(&s) == 2748, "%.3f", kvr_score_cost(&s));
+
+    s.delay = kvr_score_delay(100, 10000, 5000);
+    util_check(s.delay > 59.999 && s.delay < 60.001, "%.3f", s.delay);
+
+    s.delay = kvr_score_delay(100, 10000, 20000);
+    util_check(s.delay > 19.999 && s.delay < 20.001, "%.3f", s.delay);
+
+    util_check(kvr_score_delay(0, 10000, 5000) == 0, "no rate");
+    util_check(kvr_score_delay(100, 0, 5000) == 100, "no prompt");
+}
+END_TEST
+
+
+/* the quick bound is one, and close to what it is held against */
+START_TEST(test_score_least)
+{
+    double       cost;
+    uint64_t     least;
+    unsigned     i;
+    util_rng_t   r;
+    kvr_score_t  s;
+
+    for (i = 0; i < util_cases(100000); i++) {
+
+        util_seed(&r, "score least", i);
+
+        s.delay = util_below(&r, 1000);
+        s.pending = util_next(&r) >> (24 + util_below(&r, 40));
+        s.uncached = util_next(&r) >> (32 + util_below(&r, 32));
+        s.shared = util_below(&r, 2) ? util_next(&r) >> 32 : 0;
+        s.active = util_below(&r, 1000);
+        s.waiting = util_below(&r, s.active + 1);
+        s.turnover = (float) util_below(&r, 100) / 100;
+        s.resident = util_next(&r) >> (24 + util_below(&r, 40));
+        s.weight = 1;
+
+        cost = kvr_score_cost(&s);
+        least = kvr_score_least(s.pending, s.uncached, s.shared, s.active);
+
+        util_check((double) least <= cost, "%.1f, not %.1f", (double) least,
+                   cost);
+
+        s.delay = 0;
+        s.waiting = 0;
+        s.turnover = 0;
+        s.resident = 0;
+        s.pending += (uint64_t) KVR_SCORE_ACTIVE * s.active;
+        s.active = 0;
+
+        cost = kvr_score_cost(&s);
+
+        util_check(s.uncached < KVR_SCORE_FLOOR + s.shared
+                   || (double) least + 1 >= cost, "%.1f, not %.1f",
+                   (double) least, cost);
     }
 }
 END_TEST
@@ -124,29 +251,29 @@ START_TEST(test_score_order)
         waiting = util_below(&r, active + 1);
         weight = 1 + util_below(&r, 100);
 
-        cost = kvr_score_cost(pending, uncached, active, waiting, weight);
+        cost = cost_of(pending, uncached, active, waiting, weight);
 
         util_check(cost >= (double) KVR_SCORE_FLOOR / weight, "%.3f", cost);
 
-        util_check(kvr_score_cost(pending + 1, uncached, active, waiting,
+        util_check(cost_of(pending + 1, uncached, active, waiting,
                                   weight)
                    > cost, "pending");
-        util_check(kvr_score_cost(pending, uncached, active + 1, waiting,
+        util_check(cost_of(pending, uncached, active + 1, waiting,
                                   weight)
                    > cost, "running");
-        util_check(kvr_score_cost(pending, uncached + 1, active, waiting + 1,
+        util_check(cost_of(pending, uncached + 1, active, waiting + 1,
                                   weight)
-                   > kvr_score_cost(pending, uncached + 1, active, waiting,
+                   > cost_of(pending, uncached + 1, active, waiting,
                                     weight),
                    "waiting");
-        util_check(kvr_score_cost(pending, 0, active, waiting + 1, weight)
-                   == kvr_score_cost(pending, 0, active, waiting, weight),
+        util_check(cost_of(pending, 0, active, waiting + 1, weight)
+                   == cost_of(pending, 0, active, waiting, weight),
                    "waiting, all cached");
-        util_check(kvr_score_cost(pending, uncached, active, waiting,
+        util_check(cost_of(pending, uncached, active, waiting,
                                   weight + 1)
                    < cost, "weight");
 
-        util_check(kvr_score_cost(pending, uncached + 1, active, waiting,
+        util_check(cost_of(pending, uncached + 1, active, waiting,
                                   weight)
                    > cost, "uncached");
     }
@@ -162,6 +289,8 @@ main(void)
     s = suite_create("score");
 
     util_add(s, "cases", test_score_cases);
+    util_add(s, "delay", test_score_delay);
+    util_add(s, "least", test_score_least);
     util_add(s, "order", test_score_order);
 
     return util_run(s);

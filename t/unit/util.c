@@ -426,6 +426,22 @@ util_mix(uint64_t a, uint64_t b)
 }
 
 
+void
+util_chain(uint64_t *chain, uint64_t system, unsigned shared,
+    uint64_t session, unsigned n)
+{
+    unsigned  i;
+    uint64_t  h;
+
+    h = util_mix(system, 1);
+
+    for (i = 0; i < n; i++) {
+        h = util_mix(h, i < shared ? 5 : 1000 + session);
+        chain[i] = h;
+    }
+}
+
+
 static int
 util_hex4(const uint8_t *p, size_t len, unsigned *value)
 {

@@ -129,6 +129,10 @@ extern const uint8_t  util_secret[KVR_SECRET_LEN];
 uint64_t util_digest(const void *data, size_t len);
 uint64_t util_mix(uint64_t a, uint64_t b);
 
+/* n values: the first ones of a system prompt, the rest of a session's own */
+void util_chain(uint64_t *chain, uint64_t system, unsigned shared,
+    uint64_t session, unsigned n);
+
 /*
  * The canonical form, or with canonical = 0 the decoded one, of the text of a
  * string after its opening quote; *used is what was read, with the closing

@@ -13,7 +13,7 @@ use warnings;
 use Test::More;
 
 my @fields = qw(status addr policy reason peer model session prompt matched
-                best);
+                best cost);
 
 
 # a log of receipts, by the argument "n" of the requests
@@ -23,7 +23,7 @@ sub receipts {
 
     $t->{vars}{LOG} = "log_format receipt '\$arg_n|\$status|\$upstream_addr|"
         . join('|', map { "\$kvroute_$_" } qw(policy reason peer model session
-                        prompt_bytes matched_bytes best_bytes))
+                        prompt_bytes matched_bytes best_bytes cost))
         . "';\n    access_log $t->{dir}/access.log receipt;";
 }
 

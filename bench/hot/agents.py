@@ -1,0 +1,162 @@
+"""Agents whose engines hold a third of the sessions each.
+
+24 sessions of 10 turns at three engines (Llama 8B on an A100, in real time),
+whose caches have room for a third of what the sessions come to: a system
+prompt of 6 KB that all share, a task of 2 KB, then 1.5 KB of a tool's result
+for each turn, and the engine's own words.  Eight requests at a time at most,
+in the order in which the tools are done.  Ideal is what a session's own turns
+before have left.  The policies at the same time, each with engines of its own.
+"""
+
+import os
+import random
+import threading
+import time
+
+from clients import ask, body, text
+from rig import Rig, together
+
+HARDWARE = "llama-8b-bf16-a100"
+ENGINES, SESSIONS, TURNS, AT_ONCE = 3, 24, 10, 8
+SYSTEM, TASK, RESULT, TOKENS = 6144, 2048, 1536, 64
+TOKEN, BLOCK = 4, 16    # bytes of a token, tokens of a block
+
+SEEDS = int(os.environ.get("SEEDS") or 3)
+
+PROBE = "kvroute_probe interval=1s;"
+
+POLICIES = {
+    "round_robin": "",
+    "sticky": "kvroute sticky zone=llm key=$http_x_session; " + PROBE,
+    "kv_cache": "kvroute kv_cache zone=llm; " + PROBE,
+}
+
+# what is to be reached
+TIMES, CACHED, BUSIEST = 1.0, 0.97, 1.3
+
+
+def blocks():
+    """What an engine holds: a third of the sessions as they end."""
+    own = TASK + TURNS * (RESULT + TOKENS * 8)
+
+    return int((SYSTEM + own * SESSIONS / ENGINES) / TOKEN / BLOCK)
+
+
+def session(port, number, seed, room, done):
+    r = random.Random("agent %d %d" % (seed, number))
+    messages = [
+        {"role": "system", "content": text("agents", SYSTEM)},
+        {"role": "user", "content": text("task %d" % number, TASK)}]
+    before = 0
+
+    time.sleep(r.uniform(0, 4))
+
+    for turn in range(TURNS):
+        with room:
+            answer = ask(port, body(messages, TOKENS),
+                         {"X-Session": "s%d" % number})
+
+        answer.ideal = before
+        before = answer.prompt
+        done.append(answer)
+
+        messages += [
+            {"role": "assistant", "content": answer.words},
+            {"role": "user", "content": text(
+                "result %d %d" % (number, turn), RESULT)}]
+
+        time.sleep(r.uniform(1, 4))
+
+
+def run(policy, seed, results):
+    room = threading.Semaphore(AT_ONCE)
+    done = []
+
+    with Rig(POLICIES[policy], ENGINES, "--hardware", HARDWARE,
+             "--kv-cache-size", str(blocks())) as rig:
+
+        time.sleep(1.5)         # the engines are asked what they hold
+
+        threads = [threading.Thread(target=session,
+                                    args=(rig.port, n, seed, room, done))
+                   for n in range(SESSIONS)]
+
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for answer in done:
+        answer.words = None
+
+    results.put((policy, done))
+
+
+def row(policy, runs):
+    answers = [a for run in runs for a in run]
+    n = len(answers)
+    most, busiest = [], 0
+
+    for run in runs:
+        who = [a.who for a in run]
+        count = sorted((who.count(w) for w in set(who)), reverse=True)
+        most.append(count + [0] * (ENGINES - len(count)))
+        busiest = max(busiest, count[0] * ENGINES / len(run))
+
+    return {
+        "policy": policy, "requests": n,
+        "ttft_mean_s": round(sum(a.first for a in answers) / n, 4),
+        "ttft_p95_s": round(sorted(a.first for a in answers)[int(0.95 * n)],
+                            4),
+        "end_mean_s": round(sum(a.end for a in answers) / n, 4),
+        "cached_of_ideal": round(sum(a.cached for a in answers)
+                                 / sum(a.ideal for a in answers), 4),
+        "requests_per_engine": most, "busiest": round(busiest, 3),
+    }
+
+
+def bench():
+    runs = {policy: [] for policy in POLICIES}
+
+    for seed in range(SEEDS):
+        for policy, done in together(run, POLICIES, seed,
+                                     seconds=600).items():
+            if len(done) < SESSIONS * TURNS:
+                raise SystemExit("%s: requests have failed" % policy)
+            runs[policy].append(done)
+
+    rows = {policy: row(policy, runs[policy]) for policy in POLICIES}
+    ours, theirs = rows["kv_cache"], rows["sticky"]
+
+    return {
+        "engines": ENGINES, "hardware": HARDWARE, "sessions": SESSIONS,
+        "turns": TURNS, "at_once": AT_ONCE, "blocks": blocks(),
+        "runs": SEEDS, "rows": list(rows.values()),
+        "aims": {
+            "ttft_of_sticky": [TIMES, round(ours["ttft_mean_s"]
+                                            / theirs["ttft_mean_s"], 3)],
+            "end_of_sticky": [TIMES, round(ours["end_mean_s"]
+                                           / theirs["end_mean_s"], 3)],
+            "cached_of_sticky": [CACHED, round(ours["cached_of_ideal"]
+                                               / theirs["cached_of_ideal"],
+                                               3)],
+            "busiest": [BUSIEST, ours["busiest"]],
+        }}
+
+
+def report(result):
+    print("\n%d agents of %d turns, %d at a time, %d engines (%s)\n"
+          "that hold a third of the sessions each\n"
+          % (SESSIONS, TURNS, AT_ONCE, ENGINES, HARDWARE))
+
+    head = "%-12s %7s %7s %7s %15s   %s"
+    print(head % ("policy", "TTFT", "P95", "end", "cached of ideal",
+                  "requests per engine"))
+
+    for r in result["rows"]:
+        print(head % (r["policy"], "%.0f" % (1000 * r["ttft_mean_s"]),
+                      "%.0f" % (1000 * r["ttft_p95_s"]),
+                      "%.0f" % (1000 * r["end_mean_s"]),
+                      "%.1f %%" % (100 * r["cached_of_ideal"]),
+                      "  ".join("/".join(map(str, n))
+                                for n in r["requests_per_engine"])))

@@ -1,0 +1,140 @@
+"""One prompt that 64 clients send at once, to four engines.
+
+Engines of a Llama 8B on an A100 each.  Each row is a burst of 64 streams, 64
+tokens each, of one prompt that no engine has, or that one engine has, under
+one policy.
+"""
+
+import os
+import threading
+
+from clients import ask, body, text
+from rig import Rig
+
+POLICIES = (os.environ.get("POLICIES")
+            or "round_robin random least_request prefix kv_cache")
+RUNS = int(os.environ.get("RUNS") or 3)
+
+HARDWARE = "llama-8b-bf16-a100"
+ENGINES, BURST, TOKENS = 4, 64, 64
+
+# what is to be reached, of 32 KB that one engine has
+END, TTFT = 1.1, 0.6
+
+
+def prompt(seed, size):
+    return body([{"role": "user", "content": text(seed, size)}], TOKENS)
+
+
+def burst(port, data):
+    results, errors = [], []
+    together = threading.Barrier(BURST)
+
+    def client():
+        together.wait()
+        try:
+            results.append(ask(port, data))
+        except Exception as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=client) for _ in range(BURST)]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    if errors:
+        raise SystemExit("%d requests failed: %s" % (len(errors), errors[0]))
+
+    return results
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def row(policy, size, state, runs):
+    first = [a.first for run in runs for a in run]
+    end = [a.end for run in runs for a in run]
+    most = []
+
+    for run in runs:
+        count = {}
+        for a in run:
+            count[a.who] = count.get(a.who, 0) + 1
+        most.append(sorted(count.values(), reverse=True)
+                    + [0] * (ENGINES - len(count)))
+
+    return {
+        "policy": policy, "prompt_bytes": size, "state": state,
+        "requests": len(first),
+        "ttft_mean_s": round(sum(first) / len(first), 4),
+        "ttft_p95_s": round(quantile(first, 0.95), 4),
+        "end_mean_s": round(sum(end) / len(end), 4),
+        "end_p95_s": round(quantile(end, 0.95), 4),
+        "requests_per_engine": most,
+    }
+
+
+def play(policy, port):
+    rows = []
+
+    for size in (8192, 32768):
+        for state in ("cold", "warm"):
+            runs = []
+
+            for n in range(RUNS):
+                data = prompt("%s %d %s %d" % (policy, size, state, n), size)
+
+                if state == "warm":
+                    ask(port, data)
+
+                runs.append(burst(port, data))
+
+            rows.append(row(policy, size, state, runs))
+
+    return rows
+
+
+def bench():
+    rows = []
+
+    for policy in POLICIES.replace(",", " ").split():
+        with Rig("kvroute %s zone=llm;" % policy, ENGINES,
+                 "--hardware", HARDWARE) as rig:
+            rows += play(policy, rig.port)
+
+    warm = {r["policy"]: r for r in rows
+            if r["prompt_bytes"] == 32768 and r["state"] == "warm"}
+    aims = {}
+
+    if "kv_cache" in warm and "round_robin" in warm:
+        for key, most in (("end", END), ("ttft", TTFT)):
+            name = key + "_mean_s"
+            aims[key + "_of_round_robin"] = [
+                most, round(warm["kv_cache"][name]
+                            / warm["round_robin"][name], 3)]
+
+    return {"engines": ENGINES, "hardware": HARDWARE, "burst": BURST,
+            "tokens": TOKENS, "runs": RUNS, "rows": rows, "aims": aims}
+
+
+def report(result):
+    print("\n%d streams of %d tokens at once, %d engines (%s), ms\n"
+          % (BURST, TOKENS, ENGINES, HARDWARE))
+
+    head = "%-7s %-5s %-14s %9s %9s %9s %9s   %s"
+    print(head % ("prompt", "state", "policy", "TTFT", "P95", "end", "P95",
+                  "requests per engine"))
+
+    for r in sorted(result["rows"],
+                    key=lambda r: (r["prompt_bytes"], r["state"])):
+        print(head % ("%dk" % (r["prompt_bytes"] / 1024), r["state"],
+                      r["policy"],
+                      *("%.0f" % (1000 * r[k]) for k in (
+                          "ttft_mean_s", "ttft_p95_s", "end_mean_s",
+                          "end_p95_s")),
+                      "  ".join("/".join(map(str, n))
+                                for n in r["requests_per_engine"])))

@@ -1,0 +1,59 @@
+"""make bench-hot: beginnings that many requests share, in real time.
+
+    burst     one prompt that 64 clients send at once (burst.py)
+    shared    a system prompt that all share, at a rate (shared.py)
+    agents    on engines that hold a third of the sessions each (agents.py)
+
+Emulated engines (t/engine) behind nginx with the module.  Times are seen by
+the clients.  Prints tables, then each aim beside what was measured, and writes
+build/bench/hot.json.
+
+    PARTS="burst shared"              these parts only
+    POLICIES="round_robin kv_cache"   the policies of the bursts
+    RUNS=3                            bursts for each row, all counted
+    RATES="2 8 20" REQUESTS=600       of the shared system prompt
+    SEEDS=3                           runs of the agents
+"""
+
+import json
+import os
+import signal
+import sys
+
+import agents
+import burst
+import shared
+
+from places import BUILD
+
+PARTS = {"burst": burst, "shared": shared, "agents": agents}
+
+
+def main():
+    result = {}
+
+    for name in (os.environ.get("PARTS") or " ".join(PARTS)).split():
+        result[name] = PARTS[name].bench()
+        PARTS[name].report(result[name])
+        sys.stdout.flush()
+
+    print("\n%-8s %-20s %9s %9s" % ("part", "", "aim", "measured"))
+
+    for name, part in result.items():
+        for key, (aim, have) in part["aims"].items():
+            print("%-8s %-20s %9g %9g" % (name, key, aim, have))
+
+    folder = os.path.join(BUILD, "bench")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, "hot.json")
+
+    with open(path, "w") as f:
+        json.dump(result, f, indent=2)
+        f.write("\n")
+
+    print("\n%s" % os.path.relpath(path))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda n, frame: sys.exit(128 + n))
+    main()

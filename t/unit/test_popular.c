@@ -1,0 +1,502 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_popular: counts that fall with time, what is kept when there is no room,
+ * and the price of what is not held.
+ */
+
+
+#include "util.h"
+#include "kvr_popular.h"
+
+#include <math.h>
+#include <pthread.h>
+
+
+#define MINUTE   60000               /* ms */
+#define HALF     (41 * 1024)         /* the same */
+#define ENTRIES  1500
+
+
+static kvr_popular_t  popular;
+static uint64_t       chain[ENTRIES];
+
+
+/* a request is answered, of which peers held so many entries */
+static void
+answered(unsigned entries, uint64_t now)
+{
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entries, &keys);
+    kvr_popular_add(&popular, &keys, now);
+}
+
+
+static double
+count(unsigned entry, uint64_t now)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entry, &keys);
+
+    i = keys.n - 1;
+
+    return kvr_popular_count(&popular, keys.key[i], now);
+}
+
+
+static void
+view(unsigned entries, uint64_t now, kvr_popular_view_t *v)
+{
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(chain, entries, &keys);
+    kvr_popular_view(&popular, &keys, KVR_BLOCK, now, v);
+}
+
+
+static void
+clear(void)
+{
+    memset((void *) &popular, 0, sizeof(popular));
+}
+
+
+START_TEST(test_popular_keys)
+{
+    unsigned            i, k, n;
+    kvr_popular_keys_t  keys, again;
+
+    static const unsigned  entries[][2] = {
+        { 0, 0 }, { 1, 1 }, { 2, 2 }, { 3, 2 }, { 4, 2 }, { 5, 3 },
+        { 63, 4 }, { 64, 4 }, { 65, 5 }, { 1023, 6 }, { 1024, 6 },
+        { 1025, 7 }, { 1500, 7 }
+    };
+
+    util_chain(chain, 1, ENTRIES, 0, ENTRIES);
+
+    for (i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+        n = entries[i][0];
+
+        kvr_popular_keys(chain, n, &keys);
+
+        util_check(keys.n == entries[i][1], "%u: %u", n, keys.n);
+        util_check(keys.entries == n, "%u: %u", n, keys.entries);
+
+        /* the powers of four first, whatever the length */
+
+        kvr_popular_keys(chain, 1024, &again);
+
+        for (k = 0; k + 1 < keys.n; k++) {
+            util_check(keys.key[k] == again.key[k], "%u: key %u", n, k);
+        }
+    }
+}
+END_TEST
+
+
+/* halved every 42 seconds, however often the count is changed on the way */
+START_TEST(test_popular_decay)
+{
+    double    have, want;
+    unsigned  i, step;
+    uint64_t  now, t;
+
+    static const unsigned  steps[] = { 1024, 7000, 60000, 300000 };
+
+    util_chain(chain, 2, 64, 0, 64);
+
+    for (step = 0; step < sizeof(steps) / sizeof(steps[0]); step++) {
+
+        clear();
+
+        now = 1000000;
+
+        for (i = 0; i < 1000; i++) {
+            answered(64, now);
+        }
+
+        util_check(count(64, now) == 1000, "%.2f", count(64, now));
+
+        /* one more at each step: the geometric series, and what is left */
+
+        want = 1000;
+
+        for (t = 0; t < 600000; t += steps[step]) {
+
+            have = count(64, now);
+
+            util_check(fabs(have - want) < 0.02 * want + 0.1,
+                       "after %u s in steps of %u: %.2f, not %.2f",
+                       (unsigned) (t / 1000), steps[step], have, want);
+
+            now += steps[step];
+            want *= exp2(-(double) steps[step] / HALF);
+
+            answered(64, now);
+            want += 1;
+        }
+    }
+
+    /* nothing is left in the end, and nothing comes back */
+
+    now += 30 * MINUTE;
+    util_check(count(64, now) == 0, "%.2f", count(64, now));
+
+    clear();
+    answered(64, now);
+    util_check(count(64, now - 3000) == 1, "a clock behind");
+    util_check(count(64, now + 24ULL * 60 * MINUTE) == 0, "after a day");
+}
+END_TEST
+
+
+START_TEST(test_popular_sticks)
+{
+    double    have;
+    unsigned  i, k;
+
+    /* one beginning of all, and prompts that come twice by the thousand */
+
+    clear();
+
+    for (i = 0; i < 20000; i++) {
+
+        util_chain(chain, 3, 64, 0, 64);
+        answered(64, i);
+
+        util_chain(chain, 1000 + i, 64, 0, 64);
+        answered(64, i);
+        answered(64, i);
+    }
+
+    util_chain(chain, 3, 64, 0, 64);
+
+    for (k = 1; k <= 64; k *= 4) {
+        have = count(k, i);
+        util_check(have > 0.9 * 60 * 1000 * (1 - exp(-20.0 / 60))
+                   && have < 20000,
+                   "entry %u: %.1f", k, have);
+    }
+
+    /* none is taken for more than it is */
+
+    for (i = 0; i < 20000; i++) {
+        util_chain(chain, 1000 + i, 64, 0, 64);
+        util_check(count(64, 20000) <= 2, "%u: %.2f", i, count(64, 20000));
+    }
+}
+END_TEST
+
+
+/* five beginnings for a bucket of four words */
+START_TEST(test_popular_bucket)
+{
+    double              have;
+    unsigned            i, k;
+    kvr_popular_keys_t  keys[5];
+
+    static const unsigned  counts[] = { 10, 20, 30, 40, 3 };
+
+    clear();
+
+    for (i = 0; i < 5; i++) {
+        chain[0] = 7ULL << 54 | (i + 1);
+        kvr_popular_keys(chain, 1, &keys[i]);
+
+        for (k = 0; k < counts[i]; k++) {
+            kvr_popular_add(&popular, &keys[i], 1000);
+        }
+    }
+
+    /* the last one has worn down the lowest, and got no place for it */
+
+    for (i = 0; i < 5; i++) {
+        have = kvr_popular_count(&popular, keys[i].key[0], 1000);
+        util_check(have == (i == 0 ? 7 : i == 4 ? 0 : counts[i]), "%u: %.2f",
+                   i, have);
+    }
+
+    /* in the end it does */
+
+    for (k = 0; k < 8; k++) {
+        kvr_popular_add(&popular, &keys[4], 1000);
+    }
+
+    have = kvr_popular_count(&popular, keys[4].key[0], 1000);
+    util_check(have == 1, "%.2f", have);
+
+    have = kvr_popular_count(&popular, keys[0].key[0], 1000);
+    util_check(have == 0, "%.2f", have);
+}
+END_TEST
+
+
+START_TEST(test_popular_full)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    clear();
+
+    /* a word does not overflow into its neighbours */
+
+    util_chain(chain, 4, 1, 0, 1);
+    kvr_popular_keys(chain, 1, &keys);
+
+    for (i = 0; i < 70000; i++) {
+        kvr_popular_add(&popular, &keys, 5000);
+    }
+
+    util_check(count(1, 5000) > 65535 && count(1, 5000) < 65536, "%.2f",
+               count(1, 5000));
+
+    kvr_popular_keys(chain, 0, &keys);
+    util_check(keys.n == 0, "of nothing there is nothing to count");
+}
+END_TEST
+
+
+/* block by block, what kvr_popular_shared() should come to */
+static double
+plainly(unsigned entries, unsigned from, unsigned active, double least,
+    uint64_t now)
+{
+    double              shared, n;
+    unsigned            i, k;
+    kvr_popular_keys_t  keys;
+
+    shared = 0;
+
+    for (i = from; i < entries; i++) {
+
+        /* the next depth that is counted, and all that are deeper */
+
+        n = 0;
+
+        kvr_popular_keys(chain, entries, &keys);
+
+        for (k = 0; k < keys.n; k++) {
+            if ((k == keys.n - 1 ? entries : 1U << 2 * k) > i) {
+                n = fmax(n, kvr_popular_count(&popular, keys.key[k], now));
+            }
+        }
+
+        if (n >= least) {
+            shared += KVR_BLOCK * kvr_chain_step(i) * n
+                      / (n + KVR_SCORE_POPULAR * (1 + active));
+        }
+    }
+
+    return shared;
+}
+
+
+START_TEST(test_popular_view)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+    kvr_popular_view_t  v;
+
+    clear();
+
+    util_chain(chain, 5, 80, 0, 100);
+    view(0, 0, &v);
+    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nothing is held");
+
+    view(80, 0, &v);
+    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nobody is answered");
+
+    /* as many as halve it, up to where it ends, though that is no power */
+
+    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
+        util_chain(chain, 5, 80, i, 100);
+        answered(80, 1000);
+    }
+
+    util_chain(chain, 5, 80, 99, 100);
+    view(80, 1000, &v);
+
+    util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+    util_check(kvr_popular_shared(&v, 79, 0) == KVR_BLOCK / 2, "the last one");
+    util_check(kvr_popular_shared(&v, 80, 0) == 0, "held whole");
+    util_check(kvr_popular_shared(&v, 5000, 0) == 0, "and more");
+
+    /* of a busy peer less: one more request there, a third */
+
+    util_check(kvr_popular_shared(&v, 0, 1) == 80 * KVR_BLOCK / 3, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 1));
+
+    /* of who has more of his own, up to the last depth that is counted */
+
+    view(100, 1000, &v);
+
+    util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
+    util_check(kvr_popular_shared(&v, 64, 0) == 0, "64 .. 100");
+    util_check(kvr_popular_shared(&v, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* the words of the shallower places have been lost */
+
+    util_chain(chain, 8, 80, 0, 80);
+    kvr_popular_keys(chain, 80, &keys);
+
+    keys.key[0] = keys.key[keys.n - 1];
+    keys.n = 1;
+
+    for (i = 0; i < KVR_SCORE_POPULAR; i++) {
+        kvr_popular_add(&popular, &keys, 1000);
+    }
+
+    view(80, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* and one that came back has few */
+
+    kvr_popular_keys(chain, 16, &keys);
+    kvr_popular_add(&popular, &keys, 1000);
+    view(80, 1000, &v);
+
+    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0));
+
+    /* two parts: many have the one, some the other */
+
+    for (i = 0; i < 3; i++) {
+        util_chain(chain, 5, 80, 7, 512);
+        answered(512, 1000);
+    }
+
+    view(512, 1000, &v);
+
+    util_check(v.n == 2 && v.depth[0] > 512 && v.depth[1] == 64, "%u, %u, %u",
+               v.n, v.depth[0], v.depth[1]);
+    util_check(v.count[0] == 3 && v.count[1] == KVR_SCORE_POPULAR + 3,
+               "%.2f, %.2f", v.count[0], v.count[1]);
+}
+END_TEST
+
+
+START_TEST(test_popular_random)
+{
+    double              most, least, last;
+    unsigned            i, k, n, active, entries, depth;
+    uint64_t            have;
+    util_rng_t          r;
+    kvr_popular_view_t  v;
+
+    for (k = 0; k < util_cases(200); k++) {
+
+        util_seed(&r, "popular view", k);
+        clear();
+
+        n = 1 + util_below(&r, 300);
+
+        for (i = 0; i < n; i++) {
+            util_chain(chain, 6, util_below(&r, ENTRIES), util_below(&r, 3),
+                       ENTRIES);
+            answered(util_below(&r, ENTRIES), util_below(&r, 100000));
+        }
+
+        util_chain(chain, 6, util_below(&r, ENTRIES), util_below(&r, 3),
+                   ENTRIES);
+
+        active = util_below(&r, 10);
+        entries = 1 + util_below(&r, ENTRIES);
+        view(entries, 100000, &v);
+        last = INFINITY;
+
+        for (i = 0; i < entries; i++) {
+            depth = i ? kvr_chain_depth(i - 1) : 0;
+
+            have = kvr_popular_shared(&v, depth, active);
+            /* counts are rounded down by an eighth, a quarter is none */
+
+            most = plainly(entries, i, active, 0, 100000);
+            least = plainly(entries, i, active, 0.25, 100000) * 7 / 8;
+
+            util_check((double) have <= most + 1 && (double) have + 1 >= least,
+                       "case %u, entry %u of %u: %.0f, not %.2f .. %.2f", k,
+                       i, entries, (double) have, least, most);
+            util_check((double) have <= last, "case %u: it rises", k);
+            util_check(have <= (kvr_chain_depth(entries - 1) - depth)
+                               * (uint64_t) KVR_BLOCK, "case %u: too much", k);
+
+            last = (double) have;
+        }
+    }
+}
+END_TEST
+
+
+static void *
+count_in(void *data)
+{
+    unsigned            i;
+    kvr_popular_keys_t  keys;
+
+    (void) data;
+
+    kvr_popular_keys(chain, 64, &keys);
+
+    for (i = 0; i < 5000; i++) {
+        kvr_popular_add(&popular, &keys, 1000);
+    }
+
+    return NULL;
+}
+
+
+START_TEST(test_popular_together)
+{
+    unsigned   i;
+    pthread_t  thread[4];
+
+    clear();
+    util_chain(chain, 7, 64, 0, 64);
+
+    for (i = 0; i < 4; i++) {
+        util_check(pthread_create(&thread[i], NULL, count_in, NULL) == 0,
+                   "thread");
+    }
+
+    for (i = 0; i < 4; i++) {
+        (void) pthread_join(thread[i], NULL);
+    }
+
+    /* what is overtaken again and again may be lost, nothing is invented */
+
+    util_check(count(64, 1000) <= 20000 && count(64, 1000) >= 10000, "%.1f",
+               count(64, 1000));
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("popular");
+
+    util_add(s, "keys", test_popular_keys);
+    util_add(s, "decay", test_popular_decay);
+    util_add(s, "sticks", test_popular_sticks);
+    util_add(s, "bucket", test_popular_bucket);
+    util_add(s, "full", test_popular_full);
+    util_add(s, "view", test_popular_view);
+    util_add(s, "random", test_popular_random);
+    util_add(s, "together", test_popular_together);
+
+    return util_run(s);
+}
