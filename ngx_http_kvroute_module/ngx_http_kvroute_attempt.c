@@ -454,7 +454,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     u = at->ctx->request->upstream;
     status = ngx_http_kvroute_attempt_status(at);
 
-    if (status >= 100 && status < 600) {
+    if (status >= 100 && status < 100 * (KVR_STATUS_CLASSES + 1)) {
         kvr_add(&seat->responses[status / 100 - 1], 1);
     }
 

@@ -207,7 +207,7 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
         p->ttft[i] = kvr_get(&s->ttft[i]);
     }
 
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < KVR_STATUS_CLASSES; i++) {
         p->responses[i] = kvr_get(&s->responses[i]);
     }
 

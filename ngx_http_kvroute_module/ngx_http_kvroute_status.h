@@ -35,7 +35,7 @@ typedef struct {
     uint64_t             requests;
     uint64_t             fails;
     uint64_t             unavail;
-    uint64_t             responses[5];
+    uint64_t             responses[KVR_STATUS_CLASSES];
     uint64_t             prompt;
     uint64_t             matched;
     uint64_t             best;

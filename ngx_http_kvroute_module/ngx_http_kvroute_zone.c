@@ -21,7 +21,13 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303038ULL  /* kvr00008 */
+/* the number of the layout; arrays that grow with an enum change it as well */
+#define NGX_HTTP_KVROUTE_MAGIC                                                \
+    (0x6b76723030303039ULL                              /* kvr00009 */        \
+     ^ ((uint64_t) sizeof(ngx_http_kvroute_shctx_t) << 48)                    \
+     ^ ((uint64_t) sizeof(kvr_registry_t) << 16)                              \
+     ^ ((uint64_t) sizeof(kvr_load_row_t) << 8))
+
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 /* rows by default: for a few configurations alive at a time, and some more */

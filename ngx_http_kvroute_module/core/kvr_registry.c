@@ -223,11 +223,11 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
             kvr_set(&seat->ttft[n], 0);
         }
 
-        for (n = 0; n < 5; n++) {
+        for (n = 0; n < KVR_STATUS_CLASSES; n++) {
             kvr_set(&seat->responses[n], 0);
         }
 
-        for (n = 0; n < KVR_REASONS; n++) {
+        for (n = 0; n < KVR_REASON_MAX; n++) {
             kvr_set(&seat->reason[n], 0);
         }
     }

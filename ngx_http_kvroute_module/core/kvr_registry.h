@@ -41,7 +41,7 @@
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
-#define KVR_REASONS             24
+#define KVR_STATUS_CLASSES      5        /* 1xx .. 5xx */
 
 
 typedef struct {
@@ -73,11 +73,11 @@ typedef struct {
 
     _Atomic uint64_t   requests;
     _Atomic uint64_t   fails;        /* attempts that came to nothing */
-    _Atomic uint64_t   responses[5]; /* by class */
+    _Atomic uint64_t   responses[KVR_STATUS_CLASSES];
     _Atomic uint64_t   prompt;       /* bytes */
     _Atomic uint64_t   matched;      /* bytes */
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
-    _Atomic uint64_t   reason[KVR_REASONS];
+    _Atomic uint64_t   reason[KVR_REASON_MAX];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
     _Atomic uint64_t   unavail;      /* times it was given up for a while */
     _Atomic uint64_t   firsts[2];    /* answers that began: wholes, streams */
@@ -144,6 +144,11 @@ kvr_registry_resident(uint32_t peer)
 
 
 #define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS)
+
+_Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
+_Static_assert(KVR_INDEX_PEERS <= 64, "sets of peers are words of 64 bits");
+_Static_assert(KVR_INDEX_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
+               "bytes of a receipt");
 
 
 /*
