@@ -180,7 +180,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     row = ngx_http_kvroute_queue_row(conf);
     now = ngx_current_msec;
 
-    (void) ngx_http_kvroute_peers_current(conf, ngx_cycle->log);
+    (void) ngx_http_kvroute_peers_current(conf, 0, ngx_cycle->log);
 
     kvr_queue_publish(board, row, &queue->waiting, now);
 

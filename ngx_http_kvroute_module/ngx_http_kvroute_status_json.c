@@ -343,6 +343,8 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
         cJSON_AddItemToObject(json, "queue", item);
     }
 
+    cJSON_AddBoolToObject(json, "locked", fleet->locked != 0);
+
     list = cJSON_AddArrayToObject(json, "peers");
 
     for (i = 0; i < fleet->number; i++) {

@@ -394,8 +394,11 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                      i;
     ngx_event_t                    *ev;
+    kvr_load_t                     *load;
+    kvr_load_owner_t                self;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
@@ -413,11 +416,19 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
+        load = zone[i]->sh->load;
+        self = ngx_http_kvroute_zone_owner(ngx_pid);
+
+        /* a row first: the sweep takes locks, which are noted in it */
+
+        zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+
         ngx_http_kvroute_zone_sweep(zone[i], cycle->log);
 
-        zone[i]->row = kvr_load_claim(zone[i]->sh->load,
-                                      ngx_http_kvroute_zone_owner(ngx_pid),
-                                      zone[i]->generation);
+        if (zone[i]->row == zone[i]->processes) {
+            zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+        }
+
         zone[i]->claimed = 1;
 
         if (zone[i]->row == zone[i]->processes) {
@@ -432,12 +443,12 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        if (ngx_http_kvroute_peers_find(
-                ngx_http_conf_upstream_srv_conf(uscf[i],
-                                                ngx_http_kvroute_module),
-                cycle->log)
-            != NGX_OK)
-        {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        /* what is locked is found by the first request for it */
+
+        if (ngx_http_kvroute_peers_find(kscf, 0, cycle->log) == NGX_ERROR) {
             return NGX_ERROR;
         }
     }
