@@ -167,7 +167,7 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
 {
     my ($upstream, $how, $do) = @$case;
 
-    die_at('kvr_pace_give', $do);
+    die_at('ngx_http_kvroute_queue_consume', $do);
     served("killed in $upstream to $how", @all);
     counted("killed in $upstream to $how");
 
