@@ -109,6 +109,10 @@ typedef struct {
     ngx_uint_t                   config;
     uint64_t                     set;       /* peers in both, by number */
     uint32_t                     number;    /* of the upstream in the zone */
+    ngx_msec_t                   again;     /* if crowded */
+    kvr_registry_limit_e         limit;     /* why */
+    unsigned                     crowded:1; /* some have no number */
+    unsigned                     stuck:2;   /* sweeps that found it locked */
     unsigned                     ready:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     doubled:1; /* an address is listed twice */
@@ -302,7 +306,6 @@ struct ngx_http_kvroute_zone_s {
     uint32_t                     row;       /* of this process */
 
     unsigned                     claimed:1;
-    unsigned                     crowded:1; /* warned of too many peers */
 };
 
 
@@ -372,9 +375,9 @@ kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
 /* _peers */
 
 ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_log_t *log);
+    ngx_uint_t wait, ngx_log_t *log);
 ngx_int_t ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_log_t *log);
+    ngx_uint_t wait, ngx_log_t *log);
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 ngx_http_upstream_rr_peers_t *ngx_http_kvroute_peers_lock(
     ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
@@ -484,7 +487,8 @@ uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
-void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, ngx_uint_t state);
 ngx_uint_t ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state);

@@ -360,17 +360,38 @@ ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
 }
 
 
+/*
+ * Ends an attempt, here and in nginx's own balancer, if pc is not NULL.  They
+ * are one right after the other, as a worker may be killed in between; what it
+ * taught is taken back afterwards, since to hash the body again takes time.
+ */
 void
-ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, ngx_uint_t state)
 {
+    ngx_uint_t               reserved;
     uint64_t                *chain;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    if (!at->reserved) {
+    reserved = at->reserved;
+    at->reserved = 0;
+
+    if (reserved) {
+        ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,
+                                       -(int64_t) at->pending);
+        at->unanswered = 0;
+        at->pending = 0;
+    }
+
+    if (pc) {
+        ngx_http_upstream_free_round_robin_peer(pc, &at->rrp, state);
+    }
+
+    if (!reserved) {
         return;
     }
 
-    at->reserved = 0;
+    ctx = at->ctx;
 
     ngx_http_kvroute_attempt_answered(at);
 
@@ -378,18 +399,13 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
 
     if (at->watched) {
         at->watched = 0;
-        kvr_usage_end(&at->ctx->usage, at->ctx->reply ? kvr_reply_part : NULL,
-                      at->ctx->reply);
+        kvr_usage_end(&ctx->usage, ctx->reply ? kvr_reply_part : NULL,
+                      ctx->reply);
     }
 
     if (at->started) {
         ngx_http_kvroute_settle(at);
     }
-
-    ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,
-                                   -(int64_t) at->pending);
-    at->unanswered = 0;
-    at->pending = 0;
 
     if (at->id != KVR_REGISTRY_NONE) {
         kvr_pace_end(&at->conf->zone->sh->registry->peer[at->id].pace,
@@ -402,8 +418,6 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at)
     }
 
     at->lesson.valid = 0;
-
-    ctx = at->ctx;
 
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
@@ -465,7 +479,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     u = at->ctx->request->upstream;
     status = ngx_http_kvroute_attempt_status(at);
 
-    if (status >= 100 && status < 600) {
+    if (status >= 100 && status < 100 * (KVR_STATUS_CLASSES + 1)) {
         kvr_add(&seat->responses[status / 100 - 1], 1);
     }
 

@@ -330,6 +330,13 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     at->rate = view.rate;
 
+    /*
+     * one right after the other: of a worker killed in between nginx has a
+     * connection too many, of one killed after both it is taken back
+     */
+
+    offer->peer->conns++;
+
     ngx_http_kvroute_attempt_begin(at, id, list->seat[i], pending);
 
     if (id != KVR_REGISTRY_NONE) {
@@ -623,7 +630,8 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
     ngx_http_kvroute_wait_t *own)
 {
-    ngx_uint_t  conns, active;
+    kvr_load_t  *load;
+    ngx_uint_t   conns, active;
 
     if (peer->max_conns == 0) {
         return 0;
@@ -632,8 +640,12 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     conns = peer->conns;
 
     if (seat != KVR_REGISTRY_NONE) {
-        active = kvr_load_get(conf->zone->sh->load,
-                              kvr_registry_column(seat)).active;
+        load = conf->zone->sh->load;
+        active = kvr_load_get(load, kvr_registry_column(seat)).active;
+
+        if (conf->queue) {
+            active += kvr_load_get(load, kvr_registry_reserved(seat)).active;
+        }
 
         if (own && own->held && own->conf == conf && own->seat == seat) {
             active -= ngx_min(1, active);

@@ -42,6 +42,18 @@ ngx_http_kvroute_peers_config(ngx_http_upstream_rr_peers_t *peers)
 }
 
 
+/* the lock that workers share, if the upstream has a "zone"; else NULL */
+static ngx_inline ngx_atomic_t *
+ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
+{
+#if (NGX_HTTP_UPSTREAM_ZONE)
+    return peers->shpool ? &peers->rwlock : NULL;
+#else
+    return NULL;
+#endif
+}
+
+
 /*
  * Since 1.29.6 "down" is a bit mask, one of its bits says that only sessions
  * known before are to be served, and "sticky" asks for the peer of a session

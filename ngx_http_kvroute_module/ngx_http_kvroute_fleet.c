@@ -12,6 +12,7 @@
 
 
 #include "ngx_http_kvroute_status.h"
+#include "ngx_http_kvroute_lock.h"
 
 
 /* longer names of servers are cut */
@@ -70,6 +71,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
 {
     u_char                         *names;
     size_t                          len;
+    ngx_int_t                       rc;
     ngx_uint_t                      i, k, n;
     kvr_upstream_t                 *upstream;
     ngx_http_kvroute_list_t        *list;
@@ -81,9 +83,15 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
     conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
     peers = uscf->peer.data;
 
-    if (ngx_http_kvroute_peers_current(conf, r->connection->log) != NGX_OK) {
+    /* not to wait for one that is locked: it is said instead */
+
+    rc = ngx_http_kvroute_peers_current(conf, 0, r->connection->log);
+
+    if (rc == NGX_ERROR) {
         return NGX_ERROR;
     }
+
+    fleet->locked = (rc != NGX_OK);
 
     fleet->name = uscf->host;
     fleet->conf = conf;
@@ -99,11 +107,14 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+    for (k = 0; k < 2 && peers && !fleet->locked; k++, peers = peers->next) {
 
         list = &conf->list[k];
 
-        ngx_http_upstream_rr_peers_rlock(peers);
+        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+            fleet->locked = 1;
+            break;
+        }
 
         for (peer = peers->peer, i = 0;
              peer && i < list->number;
@@ -122,7 +133,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
             ngx_http_kvroute_fleet_peer(conf, peer, p);
         }
 
-        ngx_http_upstream_rr_peers_unlock(peers);
+        ngx_http_kvroute_unlock(conf->zone, peers);
     }
 
     for (i = 0; i < fleet->number; i++) {
@@ -174,7 +185,7 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
 {
     ngx_uint_t                 i;
     kvr_seat_t                *s;
-    kvr_load_sum_t             own;
+    kvr_load_sum_t             own, reserved;
     kvr_index_peer_t          *ip;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -183,8 +194,9 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     ip = &sh->index->peer[p->id];
 
     own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
-    p->active = own.active;
-    p->pending = own.pending;
+    reserved = kvr_load_get(sh->load, kvr_registry_reserved(p->seat));
+    p->active = own.active + reserved.active;
+    p->pending = own.pending + reserved.pending;
     p->all = kvr_load_get(sh->load, p->id);
     p->unanswered = kvr_load_get(sh->load, kvr_registry_resident(p->id)).active;
 
@@ -207,7 +219,7 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
         p->ttft[i] = kvr_get(&s->ttft[i]);
     }
 
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < KVR_STATUS_CLASSES; i++) {
         p->responses[i] = kvr_get(&s->responses[i]);
     }
 

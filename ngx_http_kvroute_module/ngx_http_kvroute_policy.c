@@ -222,6 +222,8 @@ ngx_http_kvroute_param_chunks(ngx_conf_t *cf,
 
     static const char *const  words[] = { "off", "tie", "credit", NULL };
 
+    _Static_assert(kvr_nelts(words) == KVR_CHUNKS_MAX + 1, "words of chunks");
+
     n = ngx_http_kvroute_choice(cf, value, prefix, words);
 
     policy->conf.chunks = (kvr_chunks_e) n;

@@ -16,6 +16,7 @@
 
 
 #include "ngx_http_kvroute_probe.h"
+#include "ngx_http_kvroute_lock.h"
 
 
 #define NGX_HTTP_KVROUTE_PROBE_MAX     (1024 * 1024)   /* of an answer */
@@ -27,6 +28,7 @@
 static void ngx_http_kvroute_probe_look(ngx_event_t *ev);
 static void ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
+static void ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
@@ -201,7 +203,8 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
     peers = conf->upstream->peer.data;
 
-    if (ngx_http_kvroute_peers_current(conf, log) != NGX_OK) {
+    if (ngx_http_kvroute_peers_current(conf, 0, log) != NGX_OK) {
+        ngx_http_kvroute_probe_keep(conf);
         return;
     }
 
@@ -209,7 +212,10 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
         list = &conf->list[k];
 
-        ngx_http_upstream_rr_peers_rlock(peers);
+        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+            ngx_http_kvroute_probe_keep(conf);
+            continue;
+        }
 
         for (peer = peers->peer, i = 0;
              peer && i < list->number;
@@ -230,7 +236,19 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
             }
         }
 
-        ngx_http_upstream_rr_peers_unlock(peers);
+        ngx_http_kvroute_unlock(conf->zone, peers);
+    }
+}
+
+
+/* its list cannot be looked at now: who is asked goes on to be asked */
+static void
+ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_slot_t  *slot;
+
+    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+        slot->seen |= (slot->conf == conf);
     }
 }
 

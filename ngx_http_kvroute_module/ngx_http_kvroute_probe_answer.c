@@ -81,7 +81,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     ngx_uint_t                      status;
     kvr_peer_t                     *peer;
     kvr_check_e                     result;
-    kvr_health_e                    was;
+    kvr_health_e                    was, health;
     kvr_signal_t                   *s;
     ngx_http_kvroute_probe_conf_t  *conf;
 
@@ -142,13 +142,12 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
         kvr_set(&peer->since, (uint32_t) ngx_time());
     }
 
-    if (was != (kvr_health_e) kvr_get(&s->health)) {
+    health = (kvr_health_e) kvr_get(&s->health);
 
-        static const char  *names[] = { "up", "starting", "down" };
-
+    if (was != health) {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
                       "kvroute peer %V is %s", &slot->check.name,
-                      names[kvr_get(&s->health)]);
+                      kvr_health_name(health));
     }
 }
 

@@ -249,7 +249,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    if (ngx_http_kvroute_peers_current(conf, r->connection->log) != NGX_OK) {
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

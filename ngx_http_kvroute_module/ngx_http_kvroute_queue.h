@@ -31,6 +31,9 @@
 #include "ngx_http_kvroute.h"
 
 
+_Static_assert(KVR_QUEUE_PEERS == KVR_INDEX_PEERS, "claims of peers");
+
+
 /* states of a request, as the access log has them */
 
 typedef enum {
@@ -42,7 +45,8 @@ typedef enum {
     NGX_HTTP_KVROUTE_QUEUE_TIMEOUT,
     NGX_HTTP_KVROUTE_QUEUE_LATE,
     NGX_HTTP_KVROUTE_QUEUE_SHED,
-    NGX_HTTP_KVROUTE_QUEUE_ABORTED
+    NGX_HTTP_KVROUTE_QUEUE_ABORTED,
+    NGX_HTTP_KVROUTE_QUEUE_STATES
 } ngx_http_kvroute_queue_state_e;
 
 

@@ -8,6 +8,7 @@
 
 
 #include "ngx_http_kvroute_queue.h"
+#include "ngx_http_kvroute_lock.h"
 
 
 /* what there is to be had, from the least */
@@ -152,10 +153,14 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     here = 0;
     rate = 0;
 
-    ngx_http_upstream_rr_peers_rlock(peers);
+    /* it is looked at again soon: its timer must not wait */
+
+    if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+        return NGX_HTTP_KVROUTE_QUEUE_CAPPED;
+    }
 
     if (ngx_http_kvroute_peers_config(peers) != conf->config) {
-        ngx_http_upstream_rr_peers_unlock(peers);
+        ngx_http_kvroute_unlock(conf->zone, peers);
         return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
     }
 
@@ -252,7 +257,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
         ngx_http_kvroute_queue_count(w, 1);
     }
 
-    ngx_http_upstream_rr_peers_unlock(peers);
+    ngx_http_kvroute_unlock(conf->zone, peers);
 
     return rc;
 }
@@ -333,7 +338,7 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
     load = zone->sh->load;
 
     kvr_load_add(load, zone->row, w->id, sign, sign * (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_column(w->seat), sign,
+    kvr_load_add(load, zone->row, kvr_registry_reserved(w->seat), sign,
                  sign * (int64_t) w->pending);
     kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
                  sign * (int64_t) w->resident);
@@ -344,7 +349,9 @@ ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
 ngx_uint_t
 ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
 {
+    kvr_load_t               *load;
     ngx_http_kvroute_wait_t  *w;
+    ngx_http_kvroute_zone_t  *zone;
 
     w = at->ctx->wait;
 
@@ -356,6 +363,18 @@ ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
     }
 
     w->held = 0;
+
+    if (w->id == KVR_REGISTRY_NONE) {
+        return 1;
+    }
+
+    zone = w->conf->zone;
+    load = zone->sh->load;
+
+    kvr_load_add(load, zone->row, kvr_registry_column(w->seat), 1,
+                 (int64_t) w->pending);
+    kvr_load_add(load, zone->row, kvr_registry_reserved(w->seat), -1,
+                 -(int64_t) w->pending);
 
     return 1;
 }

@@ -200,7 +200,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     board = queue->shm_zone->data;
     now = ngx_current_msec;
 
-    (void) ngx_http_kvroute_peers_current(conf, ngx_cycle->log);
+    (void) ngx_http_kvroute_peers_current(conf, 0, ngx_cycle->log);
 
     kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf), &queue->waiting,
                       now);

@@ -20,6 +20,9 @@ static const char  *ngx_http_kvroute_queue_states[] = {
     "aborted"
 };
 
+_Static_assert(kvr_nelts(ngx_http_kvroute_queue_states)
+               == NGX_HTTP_KVROUTE_QUEUE_STATES, "states of the queue");
+
 
 /* NULL: the upstream has none */
 cJSON *

@@ -143,7 +143,7 @@ ngx_http_kvroute_cleanup(void *data)
     ngx_http_kvroute_ctx_t *ctx = data;
 
     if (ctx->attempt) {
-        ngx_http_kvroute_attempt_end(ctx->attempt);
+        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
     }
 
     ngx_http_kvroute_request_firm(ctx);

@@ -32,15 +32,13 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
     kvr_loop_t    *l;
     kvr_signal_t  *s;
 
-    static const char  *health[] = { "up", "starting", "down" };
-
     now = (uint64_t) ngx_current_msec;
     s = &conf->zone->sh->registry->peer[id].signal;
     l = &conf->zone->sh->registry->peer[id].loop;
 
     if (conf->health) {
         cJSON_AddStringToObject(json, "health",
-                                health[kvr_get(&s->health) % 3]);
+                                kvr_health_name(kvr_get(&s->health)));
 
         item = cJSON_AddObjectToObject(json, "health_checks");
 

@@ -35,7 +35,7 @@ typedef struct {
     uint64_t             requests;
     uint64_t             fails;
     uint64_t             unavail;
-    uint64_t             responses[5];
+    uint64_t             responses[KVR_STATUS_CLASSES];
     uint64_t             prompt;
     uint64_t             matched;
     uint64_t             best;
@@ -66,6 +66,7 @@ typedef struct {
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_fleet_peer_t  *peer;
     ngx_uint_t                      number;
+    ngx_uint_t                      locked;   /* and so not all are here */
     kvr_upstream_t                 *shared;   /* NULL: has no counters */
     uint64_t                        reason[KVR_REASON_MAX];
 } ngx_http_kvroute_fleet_t;

@@ -343,6 +343,8 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
         cJSON_AddItemToObject(json, "queue", item);
     }
 
+    cJSON_AddBoolToObject(json, "locked", fleet->locked != 0);
+
     list = cJSON_AddArrayToObject(json, "peers");
 
     for (i = 0; i < fleet->number; i++) {
@@ -447,6 +449,8 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
 
     static const char  *classes[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
 
+    _Static_assert(kvr_nelts(classes) == KVR_STATUS_CLASSES, "classes");
+
     json = cJSON_CreateObject();
 
     if (p->id != KVR_REGISTRY_NONE) {
@@ -476,7 +480,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
     item = cJSON_AddObjectToObject(json, "responses");
     total = 0;
 
-    for (i = 0; i < 5; i++) {
+    for (i = 0; i < KVR_STATUS_CLASSES; i++) {
         ngx_http_kvroute_json_number(item, classes[i], p->responses[i]);
         total += p->responses[i];
     }

@@ -559,7 +559,7 @@ ngx_http_kvroute_prom_peers(ngx_http_kvroute_prom_t *prom)
         fleet = &prom->fleet[i];
 
         for (k = 0; k < fleet->number; k++, l++) {
-            for (n = 0; n < 5; n++) {
+            for (n = 0; n < KVR_STATUS_CLASSES; n++) {
                 ngx_http_kvroute_prom_add(prom, "kvroute_peer_responses_total"
                                           "{%V,class=\"%uixx\"} %uL\n", l,
                                           n + 1, fleet->peer[k].responses[n]);

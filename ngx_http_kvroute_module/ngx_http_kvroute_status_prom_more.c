@@ -256,8 +256,6 @@ ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom, ngx_str_t *labels)
     ngx_uint_t                      i, k, n, health;
     ngx_http_kvroute_fleet_peer_t  *p;
 
-    static const char  *names[] = { "up", "starting", "down" };
-
     ngx_http_kvroute_prom_head(prom, "kvroute_peer_health", "gauge",
                                "1 for what the last health checks said.");
 
@@ -271,10 +269,10 @@ ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom, ngx_str_t *labels)
 
             health = kvr_get(&p->signal->health);
 
-            for (n = 0; n < 3; n++) {
+            for (n = 0; n < KVR_HEALTH_MAX; n++) {
                 ngx_http_kvroute_prom_add(prom, "kvroute_peer_health{%V,"
-                                          "health=\"%s\"} %d\n", l, names[n],
-                                          n == health);
+                                          "health=\"%s\"} %d\n", l,
+                                          kvr_health_name(n), n == health);
             }
         }
     }

@@ -8,13 +8,12 @@
  * The balancer: what nginx calls for an upstream and for each request on it.
  *
  * The body is read and looked up in init(), without a lock.  get() holds the
- * lock of the peers while it looks at each of them, asks the policy and takes
- * the one picked: nothing but arithmetic is done there, since a worker that is
- * killed inside would leave the lock held, as in any other balancer of nginx.
+ * lock of the peers (_lock) while it looks at each of them, asks the policy and
+ * takes the one picked: nothing but arithmetic is done there.
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "ngx_http_kvroute_lock.h"
 
 
 static ngx_int_t ngx_http_kvroute_init_peer(ngx_http_request_t *r,
@@ -95,7 +94,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     /* an attempt on another upstream before an internal redirect is over */
 
     if (ctx->attempt) {
-        ngx_http_kvroute_attempt_end(ctx->attempt);
+        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
     }
 
     ctx->attempt = at;
@@ -103,7 +102,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     peers = at->rrp.peers;
 
-    if (ngx_http_kvroute_peers_current(kscf, r->connection->log) != NGX_OK
+    if (ngx_http_kvroute_peers_current(kscf, 1, r->connection->log) != NGX_OK
         || ngx_http_kvroute_choose_init(kscf, r->connection->log) != NGX_OK)
     {
         return NGX_ERROR;
@@ -193,6 +192,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     ngx_int_t                      rc;
     ngx_uint_t                     i, n, offered;
     kvr_decision_t                 d;
+    ngx_http_kvroute_zone_t       *zone;
     ngx_http_upstream_rr_peer_t   *best;
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -211,6 +211,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     pc->connection = NULL;
 
     now = ngx_time();
+    zone = at->conf->zone;
 
     peers = ngx_http_kvroute_peers_lock(pc, at);
 
@@ -241,8 +242,6 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ngx_http_kvroute_set_sid(pc, best);
 
-    best->conns++;
-
     at->rrp.current = best;
     ngx_http_upstream_rr_peer_ref(peers, best);
 
@@ -251,7 +250,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     at->rrp.tried[n] |= m;
 
-    ngx_http_upstream_rr_peers_unlock(peers);
+    ngx_http_kvroute_unlock(zone, peers);
 
     ngx_http_kvroute_attempt_teach(at);
     ngx_http_kvroute_receipt(pc, at, &d);
@@ -278,7 +277,7 @@ failed:
             at->rrp.tried[i] = 0;
         }
 
-        ngx_http_upstream_rr_peers_unlock(peers);
+        ngx_http_kvroute_unlock(zone, peers);
 
         rc = ngx_http_kvroute_get_peer(pc, at);
 
@@ -286,10 +285,9 @@ failed:
             return rc;
         }
 
-        ngx_http_upstream_rr_peers_wlock(peers);
+    } else {
+        ngx_http_kvroute_unlock(zone, peers);
     }
-
-    ngx_http_upstream_rr_peers_unlock(peers);
 
     pc->name = peers->name;
 
@@ -345,7 +343,7 @@ retry:
     /* there was no room made for what has come meanwhile */
 
     if (list->number > max) {
-        ngx_http_upstream_rr_peers_unlock(peers);
+        ngx_http_kvroute_unlock(conf->zone, peers);
         goto retry;
     }
 
@@ -380,7 +378,7 @@ retry:
         at->rrp.tried[n] |= tried[n];
     }
 
-    ngx_http_upstream_rr_peers_unlock(peers);
+    ngx_http_kvroute_unlock(conf->zone, peers);
 
     rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
 
@@ -426,7 +424,7 @@ retry:
     peers = at->rrp.peers;
     list = &conf->list[peers != conf->upstream->peer.data];
 
-    ngx_http_upstream_rr_peers_rlock(peers);
+    ngx_http_kvroute_rlock(conf->zone, peers);
 
     for (peer = peers->peer, i = 0;
          peer && i < list->number;
@@ -439,7 +437,7 @@ retry:
         }
     }
 
-    ngx_http_upstream_rr_peers_unlock(peers);
+    ngx_http_kvroute_unlock(conf->zone, peers);
 
     ngx_http_kvroute_receipt(pc, at, &d);
 
@@ -572,11 +570,10 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
     }
 
     ngx_http_kvroute_attempt_result(at, state);
-    ngx_http_kvroute_attempt_end(at);
 
     /* the peer may be gone after this */
 
-    ngx_http_upstream_free_round_robin_peer(pc, &at->rrp, state);
+    ngx_http_kvroute_attempt_end(at, pc, state);
 }
 
 
@@ -613,7 +610,7 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
 
     peers = at->rrp.peers;
 
-    ngx_http_upstream_rr_peers_rlock(peers);
+    ngx_http_kvroute_wlock(at->conf->zone, peers);
 
     for (peer = peers->peer, i = 0; peer; peer = peer->next, i++) {
 
@@ -624,15 +621,13 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
 
             /* nor does it say that the peer is well: its fails stand */
 
-            ngx_http_upstream_rr_peer_lock(peers, peer);
             peer->accessed = ngx_max(peer->accessed, peer->checked);
-            ngx_http_upstream_rr_peer_unlock(peers, peer);
 
             break;
         }
     }
 
-    ngx_http_upstream_rr_peers_unlock(peers);
+    ngx_http_kvroute_unlock(at->conf->zone, peers);
 
     return 1;
 }

@@ -21,7 +21,13 @@
 #include <sys/random.h>
 
 
-#define NGX_HTTP_KVROUTE_MAGIC         0x6b76723030303039ULL  /* kvr00009 */
+/* the number of the layout; arrays that grow with an enum change it as well */
+#define NGX_HTTP_KVROUTE_MAGIC                                                \
+    (0x6b76723030303130ULL                              /* kvr00010 */        \
+     ^ ((uint64_t) sizeof(ngx_http_kvroute_shctx_t) << 48)                    \
+     ^ ((uint64_t) sizeof(kvr_registry_t) << 16)                              \
+     ^ ((uint64_t) sizeof(kvr_load_row_t) << 8))
+
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 /* rows by default: for a few configurations alive at a time, and some more */
@@ -389,8 +395,11 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 {
     ngx_uint_t                      i;
     ngx_event_t                    *ev;
+    kvr_load_t                     *load;
+    kvr_load_owner_t                self;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
@@ -408,11 +417,19 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
+        load = zone[i]->sh->load;
+        self = ngx_http_kvroute_zone_owner(ngx_pid);
+
+        /* a row first: the sweep takes locks, which are noted in it */
+
+        zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+
         ngx_http_kvroute_zone_sweep(zone[i], cycle->log);
 
-        zone[i]->row = kvr_load_claim(zone[i]->sh->load,
-                                      ngx_http_kvroute_zone_owner(ngx_pid),
-                                      zone[i]->generation);
+        if (zone[i]->row == zone[i]->processes) {
+            zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+        }
+
         zone[i]->claimed = 1;
 
         if (zone[i]->row == zone[i]->processes) {
@@ -427,12 +444,12 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        if (ngx_http_kvroute_peers_find(
-                ngx_http_conf_upstream_srv_conf(uscf[i],
-                                                ngx_http_kvroute_module),
-                cycle->log)
-            != NGX_OK)
-        {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        /* what is locked is found by the first request for it */
+
+        if (ngx_http_kvroute_peers_find(kscf, 0, cycle->log) == NGX_ERROR) {
             return NGX_ERROR;
         }
     }

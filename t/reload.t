@@ -150,10 +150,44 @@ like($t->log(), qr/"z" was resized from 2097152 to 3145728 and starts empty/,
 is(ask(1)->{matched}, 0, 'and starts cold');
 is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
 
+# numbers that an old worker keeps are given to others when it has gone
+
+{
+    conf('zone=z:4m max_peers=3', [qw(B0 B1)]);
+    $t->reload();
+
+    my $s = $t->start('POST /', $body{1}, headers =>
+                      { map { ("X-$_" => 'wait numbers') } qw(B0 B1) });
+    wait_for(sub { ($t->load())[0] == 1 });
+
+    conf('zone=z:4m max_peers=3', [qw(B2 B3)]);
+    $t->reload();
+
+    my $numbered = sub {
+        return scalar grep { defined $_->{id} }
+                           @{$t->status()->{upstreams}{u}{peers}};
+    };
+
+    is($numbered->(), 1, 'as many as there are numbers');
+    like($t->log(), qr/"z" has no number for 1 servers of upstream "u",.*max_peers.*before a reload/,
+         'the log names the limit');
+    is($t->post('/', $body{2})->{status}, 200, 'served') for 1 .. 4;
+
+    $t->step('numbers');
+    is($t->finish($s)->{status}, 200, 'the old worker is done');
+
+    ok(wait_for(sub { $numbered->() == 2 }), 'then all have a number');
+    like($t->log(), qr/"z" has a number for each server of upstream "u" now/,
+         'which is logged');
+    is($numbered->(), 2, 'and keep it') for 1 .. 4 * $t->{workers};
+}
+
 # the module is switched off by one line, and on again
 
 $t->{vars}{OFF} = '#';
 conf('zone=z:3m', \@three);
+$t->reload();
+is($t->post('/', $body{1})->{status}, 200, 'another zone');
 my $conf = Kvroute::slurp("$t->{dir}/nginx.conf");
 Kvroute::write_file("$t->{dir}/nginx.conf",
                     $conf =~ s/kvroute kv_cache zone=z;//r);

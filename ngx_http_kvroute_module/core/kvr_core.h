@@ -45,6 +45,8 @@
 #define kvr_set(p, v)  atomic_store_explicit(p, v, memory_order_relaxed)
 #define kvr_add(p, v)  atomic_fetch_add_explicit(p, v, memory_order_relaxed)
 
+#define kvr_nelts(a)   (sizeof(a) / sizeof((a)[0]))
+
 #define kvr_likely(x)    __builtin_expect(!!(x), 1)
 #define kvr_unlikely(x)  __builtin_expect(!!(x), 0)
 

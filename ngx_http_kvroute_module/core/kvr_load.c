@@ -11,7 +11,8 @@ static void kvr_load_raise(kvr_load_t *load, uint32_t mark);
 static uint64_t kvr_load_change(uint64_t word, int32_t active,
     int64_t pending);
 static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
-    kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data);
+    kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
+    void *data);
 
 
 /* rows start on cache lines of their own: their owners write all the time */
@@ -163,7 +164,8 @@ kvr_load_used(kvr_load_t *load, uint32_t column)
 
 uint32_t
 kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
-    kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data)
+    kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
+    void *data)
 {
     uint32_t  n, high, healed;
 
@@ -171,7 +173,8 @@ kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
     high = kvr_min(atomic_load(&load->high), load->rows);
 
     for (n = 0; n < high; n++) {
-        healed += kvr_load_heal(load, n, self, alive, heal, data) == KVR_OK;
+        healed += kvr_load_heal(load, n, self, alive, drop, heal, data)
+                  == KVR_OK;
     }
 
     return healed;
@@ -180,12 +183,13 @@ kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
 
 static int
 kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
-    kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data)
+    kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
+    void *data)
 {
+    int                rc;
     uint32_t           column;
     uint64_t           owner, sweeper;
     kvr_load_row_t    *row;
-    kvr_load_sum_t     left;
     _Atomic uint64_t  *word;
 
     row = &load->row[n];
@@ -212,22 +216,36 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
         return KVR_DECLINED;
     }
 
+    rc = KVR_OK;
+
+    /* first: what heals may have to take it */
+
+    if (drop == NULL) {
+        atomic_store(&row->held, 0);
+
+    } else if (atomic_load(&row->held)) {
+        rc = drop(data, row);
+    }
+
     word = kvr_load_words(load, n);
 
     for (column = 0; column < load->columns; column++) {
 
-        left = kvr_load_split(atomic_load(&word[column]));
-
-        if (left.active || left.pending) {
-
-            /* zero first: telling it twice would be worse than never */
-
-            atomic_store(&word[column], 0);
-
-            if (heal) {
-                heal(data, row, column, &left);
-            }
+        if (atomic_load(&word[column]) == 0) {
+            continue;
         }
+
+        if (heal && heal(data, row, column, &word[column]) == KVR_AGAIN) {
+            rc = KVR_AGAIN;
+            continue;
+        }
+
+        atomic_store(&word[column], 0);
+    }
+
+    if (rc == KVR_AGAIN) {
+        atomic_store(&row->sweeper, 0);
+        return rc;
     }
 
     for (column = 0; column < KVR_LOAD_COLUMNS / 64; column++) {

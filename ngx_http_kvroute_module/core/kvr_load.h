@@ -20,6 +20,9 @@
  * and zeroes the words.  Zeroing can be done twice and be broken off anywhere.
  * So the sums are exact after a sweep, wherever the owner was killed.
  *
+ * What a process holds elsewhere that is not let go when it is killed, a lock,
+ * it notes in its row, so that the sweeper can let it go.
+ *
  * When all rows are taken, the processes beyond share the last one, which is
  * written by compare and swap and cannot be swept.
  */
@@ -33,7 +36,7 @@
 #define KVR_LOAD_BYTES_MASK  ((1ULL << KVR_LOAD_BYTES_BITS) - 1)
 
 
-#define KVR_LOAD_COLUMNS     256
+#define KVR_LOAD_COLUMNS     384
 
 
 /* a process: its id in the upper half, when it was started in the lower */
@@ -48,6 +51,7 @@ typedef struct {
     _Atomic uint64_t   owner;        /* 0: free */
     _Atomic uint64_t   sweeper;      /* process that is zeroing, or 0 */
     _Atomic uint64_t   generation;   /* configuration of the owner */
+    _Atomic uint64_t   held;         /* what it holds, to whom it may concern */
     _Atomic uint64_t   names[KVR_LOAD_COLUMNS / 64];  /* columns it may use */
 } kvr_load_row_t;
 
@@ -74,11 +78,19 @@ typedef struct {
 typedef int (*kvr_load_alive_pt)(void *data, kvr_load_owner_t owner);
 
 /*
- * Told what a dead owner's row held, word by word, so that counters elsewhere
- * can be put right; not told at all if the sweeper dies just then.
+ * Lets go what a dead owner holds: row->held, which is not 0, and is set to 0
+ * before.  KVR_AGAIN: not now, and it is left as it is.
  */
-typedef void (*kvr_load_heal_pt)(void *data, kvr_load_row_t *row,
-    uint32_t column, kvr_load_sum_t *left);
+typedef int (*kvr_load_drop_pt)(void *data, kvr_load_row_t *row);
+
+/*
+ * Puts counters elsewhere right, by a word of a dead owner's row that is not 0.
+ * What is put right is taken from the word before, since twice would be worse
+ * than never.  The sweeper clears the rest, unless KVR_AGAIN is returned: not
+ * now.
+ */
+typedef int (*kvr_load_heal_pt)(void *data, kvr_load_row_t *row,
+    uint32_t column, _Atomic uint64_t *word);
 
 
 /* columns up to KVR_LOAD_COLUMNS */
@@ -109,9 +121,24 @@ void kvr_load_rename(kvr_load_t *load, uint32_t row, const uint64_t *names);
 /* whether a column is named by any configuration or counts anything */
 int kvr_load_used(kvr_load_t *load, uint32_t column);
 
-/* heals and frees the rows of processes that are no more; returns how many */
+/*
+ * Heals and frees the rows of processes that are no more; returns how many.  A
+ * row of which something was put off stays for the next sweep.  Without drop
+ * and heal (NULL) rows are only cleared.
+ */
 uint32_t kvr_load_sweep(kvr_load_t *load, kvr_load_owner_t self,
-    kvr_load_alive_pt alive, kvr_load_heal_pt heal, void *data);
+    kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
+    void *data);
+
+/*
+ * Says what the row's owner holds, 0: nothing.  To be said after it was taken,
+ * and taken back before it is let go.
+ */
+static inline void
+kvr_load_hold(kvr_load_t *load, uint32_t row, uint64_t held)
+{
+    kvr_set(&load->row[row].held, held);
+}
 
 /* counts requests and bytes in or out, by the row's owner only */
 void kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column,

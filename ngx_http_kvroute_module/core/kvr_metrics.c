@@ -36,9 +36,11 @@ typedef enum {
 _Static_assert(KVR_SERIES_MAX <= KVR_METRICS_SUMS, "sums");
 
 
-static const char *const  kvr_engines[KVR_ENGINES] = {
+static const char *const  kvr_engines[] = {
     "auto", "vllm", "sglang", "trtllm", "llamacpp", "tgi"
 };
+
+_Static_assert(kvr_nelts(kvr_engines) == KVR_ENGINES, "kvr_engines");
 
 
 /* names come after the engine's prefix and a ":" or "_" */
@@ -109,6 +111,8 @@ static const kvr_push_entry_t  kvr_metrics_loads[] = {
                    1 + KVR_SERIES_TOKENS, 0),
     kvr_push_null
 };
+
+_Static_assert(1 + KVR_SERIES_MAX <= 256, "leaves are bytes");
 
 
 static void kvr_metrics_line(kvr_metrics_reader_t *r, char *line);

@@ -22,7 +22,7 @@ typedef struct {
 } kvr_policy_t;
 
 
-static const kvr_policy_t  kvr_policies[KVR_POLICIES] = {
+static const kvr_policy_t  kvr_policies[] = {
     { "off", NULL },
     { "kv_cache", kvr_pick_kv_cache },
     { "least_request", kvr_pick_least_request },
@@ -32,17 +32,23 @@ static const kvr_policy_t  kvr_policies[KVR_POLICIES] = {
     { "sticky", kvr_pick_sticky }
 };
 
+_Static_assert(kvr_nelts(kvr_policies) == KVR_POLICIES, "kvr_policies");
 
-static const char  *kvr_reasons[KVR_REASON_MAX] = {
+
+static const char  *kvr_reasons[] = {
     "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
     "retry", "unparsed", "bodyless", "bypass", "hot"
 };
 
+_Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");
 
-static const char  *kvr_bys[KVR_BY_MAX] = {
+
+static const char  *kvr_bys[] = {
     "active", "pending", "work", "kv", "waiting"
 };
+
+_Static_assert(kvr_nelts(kvr_bys) == KVR_BY_MAX, "kvr_bys");
 
 
 static const kvr_policy_conf_t  kvr_policy_defaults = {

@@ -12,6 +12,9 @@
 #define KVR_PUSH_NONE      0xff
 #define KVR_PUSH_SKIP_MAX  4096  /* no engine nests as deep */
 
+_Static_assert(KVR_PUSH_ENTRIES < KVR_PUSH_NONE
+               && KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "bytes");
+
 
 typedef enum {
     KVR_PUSH_START = 0,

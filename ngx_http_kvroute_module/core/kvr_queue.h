@@ -152,6 +152,9 @@ typedef struct {
     kvr_queue_row_t     row[KVR_QUEUE_ROWS];
 } kvr_queue_board_t;
 
+_Static_assert(KVR_QUEUE_CLASSES <= 256 && KVR_QUEUE_TENANTS <= 64,
+               "a byte of an item, a word of sets of tenants");
+
 
 /*
  * Reserves room for the item, returns 0 if there is none.  With item NULL takes

@@ -189,6 +189,37 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 }
 
 
+kvr_registry_limit_e
+kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
+    const void *upstream, size_t upstream_len)
+{
+    uint32_t         i;
+    kvr_upstream_t  *u;
+
+    if (len == 0 || len > KVR_REGISTRY_NAME_LEN) {
+        return KVR_REGISTRY_LIMIT_NAME;
+    }
+
+    if (upstream_len == 0 || upstream_len > KVR_REGISTRY_TITLE_LEN) {
+        return KVR_REGISTRY_LIMIT_TITLE;
+    }
+
+    if (kvr_registry_find_peer(reg, name, len) == KVR_REGISTRY_NONE) {
+        return KVR_REGISTRY_LIMIT_PEERS;
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        u = &reg->upstream[i];
+
+        if (kvr_registry_is(&u->len, u->name, upstream, upstream_len)) {
+            return KVR_REGISTRY_LIMIT_SEATS;
+        }
+    }
+
+    return KVR_REGISTRY_LIMIT_UPSTREAMS;
+}
+
+
 void
 kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
 {
@@ -223,11 +254,11 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
             kvr_set(&seat->ttft[n], 0);
         }
 
-        for (n = 0; n < 5; n++) {
+        for (n = 0; n < KVR_STATUS_CLASSES; n++) {
             kvr_set(&seat->responses[n], 0);
         }
 
-        for (n = 0; n < KVR_REASONS; n++) {
+        for (n = 0; n < KVR_REASON_MAX; n++) {
             kvr_set(&seat->reason[n], 0);
         }
     }

@@ -41,7 +41,18 @@
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
-#define KVR_REASONS             24
+#define KVR_STATUS_CLASSES      5        /* 1xx .. 5xx */
+
+
+/* why a server of an upstream has no number, or no seat */
+typedef enum {
+    KVR_REGISTRY_LIMIT_PEERS = 0,
+    KVR_REGISTRY_LIMIT_SEATS,
+    KVR_REGISTRY_LIMIT_UPSTREAMS,
+    KVR_REGISTRY_LIMIT_NAME,     /* the address is too long */
+    KVR_REGISTRY_LIMIT_TITLE,    /* the name of the upstream is */
+    KVR_REGISTRY_LIMITS
+} kvr_registry_limit_e;
 
 
 typedef struct {
@@ -73,11 +84,11 @@ typedef struct {
 
     _Atomic uint64_t   requests;
     _Atomic uint64_t   fails;        /* attempts that came to nothing */
-    _Atomic uint64_t   responses[5]; /* by class */
+    _Atomic uint64_t   responses[KVR_STATUS_CLASSES];
     _Atomic uint64_t   prompt;       /* bytes */
     _Atomic uint64_t   matched;      /* bytes */
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
-    _Atomic uint64_t   reason[KVR_REASONS];
+    _Atomic uint64_t   reason[KVR_REASON_MAX];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
     _Atomic uint64_t   unavail;      /* times it was given up for a while */
     _Atomic uint64_t   firsts[2];    /* answers that began: wholes, streams */
@@ -143,7 +154,23 @@ kvr_registry_resident(uint32_t peer)
 }
 
 
-#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS)
+/*
+ * What is reserved at a seat for requests that are let in and not yet sent: it
+ * is not in the seat's own column, since nginx has not counted them.
+ */
+static inline uint32_t
+kvr_registry_reserved(uint32_t seat)
+{
+    return 2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + seat;
+}
+
+
+#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + 2 * KVR_REGISTRY_SEATS)
+
+_Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
+_Static_assert(KVR_INDEX_PEERS <= 64, "sets of peers are words of 64 bits");
+_Static_assert(KVR_INDEX_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
+               "bytes of a receipt");
 
 
 /*
@@ -164,6 +191,11 @@ uint32_t kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load,
 /* only looks up; KVR_REGISTRY_NONE if unknown */
 uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
+
+
+/* which limit keeps a peer of an upstream from its number, or its seat */
+kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
+    size_t len, const void *upstream, size_t upstream_len);
 
 
 /*

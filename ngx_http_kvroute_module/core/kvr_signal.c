@@ -15,6 +15,11 @@
 #define KVR_SIGNAL_SOON         3000
 
 
+static const char *const  kvr_healths[] = { "up", "starting", "down" };
+
+_Static_assert(kvr_nelts(kvr_healths) == KVR_HEALTH_MAX, "kvr_healths");
+
+
 static int kvr_signal_restarted(const kvr_signal_t *s,
     const kvr_metrics_t *m);
 static int kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m);
@@ -407,4 +412,11 @@ kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
     }
 
     return max && n >= max ? -1 : 0;
+}
+
+
+const char *
+kvr_health_name(kvr_health_e health)
+{
+    return (unsigned) health < KVR_HEALTH_MAX ? kvr_healths[health] : NULL;
 }

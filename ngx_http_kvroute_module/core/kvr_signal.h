@@ -33,7 +33,8 @@
 typedef enum {
     KVR_HEALTH_UP = 0,
     KVR_HEALTH_STARTING,
-    KVR_HEALTH_DOWN
+    KVR_HEALTH_DOWN,
+    KVR_HEALTH_MAX
 } kvr_health_e;
 
 
@@ -154,6 +155,9 @@ int kvr_signal_back(kvr_signal_t *s, uint64_t now);
 /* takes the end of a check; returns 1 if the peer is back */
 int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
     uint32_t passes, uint64_t interval, uint64_t now);
+
+/* as the status has it; NULL: no such number */
+const char *kvr_health_name(kvr_health_e health);
 
 /* whether it has this adapter loaded: 1; 0: no; -1: and all its slots taken */
 int kvr_signal_lora(const kvr_signal_t *s, uint64_t lora);

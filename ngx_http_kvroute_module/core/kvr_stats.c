@@ -42,8 +42,8 @@ static const kvr_stats_kind_t  kvr_stats_kind[] = {
       14, 1e3 }
 };
 
-_Static_assert(sizeof(kvr_stats_kind) / sizeof(kvr_stats_kind[0])
-               == KVR_STATS_HISTOGRAMS, "kvr_stats_kind");
+_Static_assert(kvr_nelts(kvr_stats_kind) == KVR_STATS_HISTOGRAMS,
+               "kvr_stats_kind");
 
 
 const uint64_t *
@@ -118,7 +118,7 @@ kvr_stats_reset(kvr_stats_t *stats)
         kvr_set(&stats->histogram[n].sum, 0);
     }
 
-    for (i = 0; i < KVR_STATS_POLICIES; i++) {
+    for (i = 0; i < KVR_POLICIES; i++) {
         kvr_set(&stats->policy[i], 0);
     }
 }

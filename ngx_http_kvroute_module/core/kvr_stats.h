@@ -21,10 +21,10 @@
 
 
 #include "kvr_core.h"
+#include "kvr_reason.h"
 
 
 #define KVR_STATS_BUCKETS   14      /* and one for all beyond */
-#define KVR_STATS_POLICIES  8
 #define KVR_STATS_RECEIPTS  128     /* a power of two */
 
 
@@ -47,7 +47,7 @@ typedef struct {
 /* of an upstream */
 typedef struct {
     kvr_histogram_t    histogram[KVR_STATS_HISTOGRAMS];
-    _Atomic uint64_t   policy[KVR_STATS_POLICIES];
+    _Atomic uint64_t   policy[KVR_POLICIES];
 } kvr_stats_t;
 
 
@@ -72,6 +72,8 @@ typedef struct {
 } kvr_receipt_entry_t;
 
 _Static_assert(sizeof(kvr_receipt_entry_t) == KVR_CACHE_LINE, "receipt");
+_Static_assert(KVR_POLICIES <= 256 && KVR_REASON_MAX <= 256,
+               "bytes of a receipt");
 
 
 typedef struct {

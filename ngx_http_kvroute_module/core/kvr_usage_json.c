@@ -34,8 +34,11 @@ typedef enum {
     KVR_NODE_CALL,
     KVR_NODE_FUNCTION,
     KVR_NODE_BLOCK,              /* Anthropic's */
-    KVR_NODE_ITEM                /* of Responses */
+    KVR_NODE_ITEM,               /* of Responses */
+    KVR_NODES
 } kvr_node_e;
+
+_Static_assert(KVR_NODES <= KVR_PUSH_NODES, "nodes of a table");
 
 
 typedef enum {
@@ -163,6 +166,9 @@ static const kvr_push_entry_t  kvr_usage_table[] = {
 
     kvr_push_null
 };
+
+_Static_assert(kvr_nelts(kvr_usage_table) <= KVR_PUSH_ENTRIES,
+               "entries of a table");
 
 #undef N
 #undef S

@@ -214,6 +214,8 @@ typedef struct {
     uint64_t         active;
     uint64_t         pending;
     unsigned         others;     /* count in the same columns */
+    unsigned         dropped;
+    unsigned         busy;       /* not now: after so many bytes */
     kvr_load_t      *load;
 } world_t;
 
@@ -237,25 +239,60 @@ alive(void *data, kvr_load_owner_t owner)
 }
 
 
-static void
-heal(void *data, kvr_load_row_t *row, uint32_t column, kvr_load_sum_t *left)
+static int
+drop(void *data, kvr_load_row_t *row)
 {
     world_t  *w;
 
     w = data;
-    w->told++;
-    w->active += left->active;
-    w->pending += left->pending;
+    w->dropped++;
 
-    /* told after it was taken out, so that breaking off tells it not twice */
+    util_check(row->held == 5, "held %llu", (unsigned long long) row->held);
+    util_check(row->sweeper != 0 && row->owner != 0, "the row was given up");
+
+    if (w->busy) {
+        return KVR_AGAIN;
+    }
+
+    row->held = 0;
+
+    return KVR_OK;
+}
+
+
+static int
+heal(void *data, kvr_load_row_t *row, uint32_t column, _Atomic uint64_t *word)
+{
+    world_t         *w;
+    kvr_load_sum_t   left;
+
+    w = data;
 
     util_check(row->sweeper != 0 && row->owner != 0, "the row was given up");
     util_check(row->generation == 9, "generation %llu",
                (unsigned long long) row->generation);
+    util_check(row->held == 0 || w->busy, "it is held still");
+
+    /* what it takes out by then is gone, the rest stays */
+
+    if (w->busy) {
+        *word -= w->busy;
+        w->pending += w->busy;
+        w->told++;
+        return KVR_AGAIN;
+    }
+
+    left = kvr_load_split(*word);
+
+    w->told++;
+    w->active += left.active;
+    w->pending += left.pending;
 
     if (!w->others) {
-        check_sum(w->load, column, 0, 0);
+        check_sum(w->load, column, left.active, left.pending);
     }
+
+    return KVR_OK;
 }
 
 
@@ -270,7 +307,7 @@ START_TEST(test_load_sweep)
     memset(&w, 0, sizeof(w));
     w.load = load;
 
-    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0
+    util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0
                && w.asked == 0, "an empty table");
 
     for (n = 0; n < 4; n++) {
@@ -280,7 +317,7 @@ START_TEST(test_load_sweep)
         kvr_load_add(load, n, COLUMNS - 1 - n, 0, 7);
     }
 
-    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0
+    util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0
                && w.told == 0, "all live");
 
     /* two die: only what is theirs goes, once */
@@ -288,11 +325,13 @@ START_TEST(test_load_sweep)
     w.dead[w.ndead++] = OWNER(1);
     w.dead[w.ndead++] = OWNER(3);
 
-    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 2, "two");
+    util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 2,
+               "two");
     util_check(w.told == 4 && w.active == 4 && w.pending == 101 + 103 + 14,
                "told %u: %llu %llu", w.told, (unsigned long long) w.active,
                (unsigned long long) w.pending);
-    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0, "again");
+    util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0,
+               "again");
 
     for (n = 0; n < 4; n++) {
         check_sum(load, 10 + n, n & 1 ? 0 : 2, n & 1 ? 0 : 100 + n);
@@ -307,15 +346,81 @@ START_TEST(test_load_sweep)
     w.dead[0] = OWNER(4);
     w.told = 0;
 
-    util_check(kvr_load_sweep(load, OWNER(0), alive, NULL, &w) == 1
+    util_check(kvr_load_sweep(load, OWNER(0), alive, NULL, NULL, &w) == 1
                && w.told == 0, "no healer");
     check_sum(load, 3, 0, 0);
 
     /* a process does not sweep its own row, dead as it may look */
 
     w.dead[0] = OWNER(0);
-    util_check(kvr_load_sweep(load, OWNER(0), alive, heal, &w) == 0, "own");
+    util_check(kvr_load_sweep(load, OWNER(0), alive, drop, heal, &w) == 0,
+               "own");
     check_sum(load, 10, 2, 100);
+}
+END_TEST
+
+
+/* what cannot be put right at once is done by another sweep, and no more */
+START_TEST(test_load_sweep_again)
+{
+    world_t      w;
+    kvr_load_t  *load;
+
+    load = table(ROWS, COLUMNS);
+
+    memset(&w, 0, sizeof(w));
+    w.load = load;
+
+    util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
+    kvr_load_name(load, 0, 7);
+    kvr_load_add(load, 0, 3, 2, 10);
+    kvr_load_add(load, 0, 5, 1, 20);
+
+    /* the living are left alone */
+
+    kvr_load_hold(load, 0, 5);
+    kvr_load_sweep(load, OWNER(2), alive, drop, heal, &w);
+    util_check(w.dropped == 0 && load->row[0].held == 5, "alive");
+
+    w.dead[w.ndead++] = OWNER(1);
+    w.busy = 3;
+
+    util_check(kvr_load_sweep(load, OWNER(2), alive, drop, heal, &w) == 0
+               && w.dropped == 1 && w.told == 2, "not now");
+    util_check(load->row[0].owner == OWNER(1) && load->row[0].sweeper == 0
+               && load->row[0].held == 5 && kvr_load_used(load, 7),
+               "as it was");
+    check_sum(load, 3, 2, 7);
+    check_sum(load, 5, 1, 17);
+
+    /* so another process may do it */
+
+    w.busy = 0;
+
+    util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 1
+               && w.dropped == 2, "now");
+    util_check(w.active == 3 && w.pending == 30, "told %llu %llu",
+               (unsigned long long) w.active, (unsigned long long) w.pending);
+    util_check(load->row[0].owner == 0 && load->row[0].held == 0
+               && !kvr_load_used(load, 7), "free");
+    check_sum(load, 3, 0, 0);
+
+    /* nobody is asked to let go of nothing; without a dropper it is cleared */
+
+    util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
+    util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 1
+               && w.dropped == 2, "nothing held");
+
+    util_check(kvr_load_claim(load, OWNER(1), 9) == 0, "claim");
+    kvr_load_hold(load, 0, 5);
+    util_check(kvr_load_sweep(load, OWNER(3), alive, NULL, NULL, &w) == 1
+               && load->row[0].held == 0, "cleared");
+
+    /* the row that is shared is nobody's to sweep */
+
+    kvr_load_hold(load, ROWS, 5);
+    kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w);
+    util_check(w.dropped == 2 && load->row[ROWS].held == 5, "shared");
 }
 END_TEST
 
@@ -346,7 +451,7 @@ START_TEST(test_load_pid_reuse)
     util_check(kvr_load_claim(load, two, 9) == 1, "two");
     kvr_load_add(load, 1, 0, 10, 10);
 
-    util_check(kvr_load_sweep(load, two, alive, heal, &w) == 1, "sweep");
+    util_check(kvr_load_sweep(load, two, alive, drop, heal, &w) == 1, "sweep");
     check_sum(load, 0, 10, 10);
 }
 END_TEST
@@ -395,12 +500,12 @@ START_TEST(test_load_sweep_broken)
 
         /* while it lives nobody else may */
 
-        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w) == 0
+        util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 0
                    && row->sweeper == OWNER(2), "it is at work");
 
         w.dead[w.ndead++] = OWNER(2);
 
-        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w)
+        util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w)
                    == (stage < 3), "the next one");
 
         check_sum(load, 3, 0, 0);
@@ -414,7 +519,7 @@ START_TEST(test_load_sweep_broken)
         kvr_load_add(load, 0, 3, 1, 10);
         w.dead[0] = OWNER(4);
 
-        util_check(kvr_load_sweep(load, OWNER(3), alive, heal, &w) == 1,
+        util_check(kvr_load_sweep(load, OWNER(3), alive, drop, heal, &w) == 1,
                    "again");
         check_sum(load, 3, 0, 0);
         util_check(row->sweeper == 0 && row->owner == 0, "free");
@@ -451,7 +556,7 @@ START_TEST(test_load_release)
     util_check(kvr_load_claim(load, OWNER(2), 9) == 1, "not claimed");
 
     w.dead[w.ndead++] = OWNER(1);
-    util_check(kvr_load_sweep(load, OWNER(2), alive, heal, &w) == 1
+    util_check(kvr_load_sweep(load, OWNER(2), alive, drop, heal, &w) == 1
                && w.pending == 1, "swept");
     util_check(!kvr_load_used(load, 100), "free");
 }
@@ -487,7 +592,8 @@ START_TEST(test_load_exhausted)
     w.dead[w.ndead++] = OWNER(3);
     w.dead[w.ndead++] = OWNER(0);
 
-    util_check(kvr_load_sweep(load, OWNER(1), alive, heal, &w) == 1, "one");
+    util_check(kvr_load_sweep(load, OWNER(1), alive, drop, heal, &w) == 1,
+               "one");
     check_sum(load, 9, 2, 200);
 
     /* it keeps all names that any of its processes has had */
@@ -604,7 +710,7 @@ sweeper(uint32_t serial)
     while (!atomic_load(&yard->stop)) {
         yard->swept += kvr_load_sweep(yard->load,
                                       kvr_load_owner(getpid(), serial),
-                                      yard_alive, NULL, NULL);
+                                      yard_alive, NULL, NULL, NULL);
         sched_yield();
     }
 }
@@ -759,7 +865,7 @@ START_TEST(test_load_kills)
         /* there are more rows than workers, once the dead ones are swept */
 
         kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0), yard_alive,
-                       NULL, NULL);
+                       NULL, NULL, NULL);
 
         for (i = first; i < last; i++) {
             who[i] = serial++;
@@ -780,7 +886,7 @@ START_TEST(test_load_kills)
     util_check(yard->errors == 0, "%u errors of workers", yard->errors);
 
     yard->swept += kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0),
-                                  yard_alive, NULL, NULL);
+                                  yard_alive, NULL, NULL, NULL);
 
     active = 0;
     pending = 0;
@@ -815,7 +921,7 @@ START_TEST(test_load_kills)
     }
 
     kvr_load_sweep(yard->load, kvr_load_owner(getpid(), 0), yard_alive, NULL,
-                   NULL);
+                   NULL, NULL);
 
     for (column = 0; column < COLUMNS; column++) {
         check_sum(yard->load, column, 0, 0);
@@ -879,6 +985,7 @@ main(void)
     util_add(s, "words", test_load_words);
     util_add(s, "layout", test_load_layout);
     util_add(s, "sweep", test_load_sweep);
+    util_add(s, "sweep again", test_load_sweep_again);
     util_add(s, "pid reuse", test_load_pid_reuse);
     util_add(s, "sweep broken", test_load_sweep_broken);
     util_add(s, "release", test_load_release);

@@ -437,6 +437,59 @@ START_TEST(test_registry_fresh)
 END_TEST
 
 
+/* who gets none is told what there is too little of */
+START_TEST(test_registry_limit)
+{
+    char      name[KVR_REGISTRY_TITLE_LEN + 2];
+    uint32_t  i, a;
+    zone_t    z;
+
+    memset(name, 'n', sizeof(name));
+
+    zone_make(&z, 4);
+
+    util_check(kvr_registry_limit(z.reg, name, KVR_REGISTRY_NAME_LEN + 1,
+                                  "u", 1) == KVR_REGISTRY_LIMIT_NAME, "name");
+    util_check(kvr_registry_limit(z.reg, name, 3, name,
+                                  KVR_REGISTRY_TITLE_LEN + 1)
+               == KVR_REGISTRY_LIMIT_TITLE, "title");
+
+    for (i = 0; i < 4; i++) {
+        sprintf(name, "p%u", i);
+        util_check(peer(&z, 0, name) == i, "%u", i);
+    }
+
+    util_check(peer(&z, 0, "more") == NONE, "more");
+    util_check(kvr_registry_limit(z.reg, "more", 4, "u", 1)
+               == KVR_REGISTRY_LIMIT_PEERS, "peers");
+
+    /* one in each upstream that there may be, then others in all of them */
+
+    a = 0;
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        sprintf(name, "u%u", i);
+        util_check(seat(&z, 0, a, name) != NONE, "%u", i);
+    }
+
+    util_check(seat(&z, 0, a, "more") == NONE, "an upstream too many");
+    util_check(kvr_registry_limit(z.reg, "p0", 2, "more", 4)
+               == KVR_REGISTRY_LIMIT_UPSTREAMS, "upstreams");
+
+    for (i = KVR_REGISTRY_UPSTREAMS; i < KVR_REGISTRY_SEATS; i++) {
+        sprintf(name, "u%u", i - KVR_REGISTRY_UPSTREAMS);
+        util_check(seat(&z, 0, 1, name) != NONE, "%u", i);
+    }
+
+    util_check(seat(&z, 0, 2, "u0") == NONE, "a seat too many");
+    util_check(kvr_registry_limit(z.reg, "p2", 2, "u0", 2)
+               == KVR_REGISTRY_LIMIT_SEATS, "seats");
+
+    zone_free(&z);
+}
+END_TEST
+
+
 /* configurations come and go, with other upstreams each time */
 START_TEST(test_registry_upstreams)
 {
@@ -542,6 +595,7 @@ main(void)
     util_add(s, "names", test_registry_names);
     util_add(s, "seats", test_registry_seats);
     util_add(s, "reuse", test_registry_reuse);
+    util_add(s, "limit", test_registry_limit);
     util_add(s, "fresh", test_registry_fresh);
     util_add(s, "upstreams", test_registry_upstreams);
     util_add(s, "halfway", test_registry_halfway);

@@ -599,12 +599,97 @@ static uint8_t       lives[SERIALS];
 static unsigned      owner_of[THREADS];
 
 
+/* a lock as nginx's: readers, or -1; and what its holders know */
+
+#define WRITER  ((uint64_t) -1)
+
+typedef enum {
+    AWAY = 0,
+    UNNOTED,                            /* held, and nobody would know */
+    NOTED
+} holding_e;
+
+static uint64_t      lock;
+static holding_e     holding[THREADS + 1];
+static uint64_t      inside[THREADS];   /* what it was taken for */
+static int           lost;              /* by one that was killed unnoted */
+
+
 static int
 load_alive(void *data, kvr_load_owner_t owner)
 {
     (void) data;
 
     return lives[owner >> 32];
+}
+
+
+static void
+lock_release(void)
+{
+    if (__atomic_load_n(&lock, SC) == WRITER) {
+        atomic_store(&lock, 0);
+
+    } else {
+        (void) atomic_fetch_add_explicit(&lock, -1, SC);
+    }
+
+    holding[current] = AWAY;
+}
+
+
+static int
+load_drop(void *data, kvr_load_row_t *row)
+{
+    (void) data;
+
+    util_check(atomic_load(&row->held) == 7, "held");
+
+    atomic_store(&row->held, 0);
+    holding[current] = UNNOTED;
+
+    lock_release();
+
+    return KVR_OK;
+}
+
+
+/* takes the lock if it can be had, and is never in it with another's writer */
+static void
+lock_use(unsigned self, uint32_t row)
+{
+    unsigned  t;
+    uint64_t  was, want;
+
+    was = atomic_load(&lock);
+    want = util_below(&rng, 2) ? WRITER : was + 1;
+
+    if (was == WRITER || (want == WRITER && was)
+        || !atomic_compare_exchange_strong(&lock, &was, want))
+    {
+        return;
+    }
+
+    holding[self] = UNNOTED;
+    inside[self] = want == WRITER ? WRITER : 1;
+
+    for (t = 0; t < THREADS; t++) {
+        util_check(t == self || threads[t].state != RUNNING || inside[t] == 0
+                   || (inside[t] == 1 && inside[self] == 1),
+                   "%u is in the lock with %u", self, t);
+    }
+
+    kvr_load_hold(load, row, 7);
+    holding[self] = NOTED;
+
+    kvr_load_hold(load, row, 0);
+    holding[self] = UNNOTED;
+
+    /* others may be let in before it goes on */
+
+    step();
+    inside[self] = 0;
+    lock_release();
 }
 
 
@@ -620,7 +705,7 @@ load_thread(unsigned self)
     owner = kvr_load_owner(s, 1);
 
     if (util_below(&rng, 2)) {
-        kvr_load_sweep(load, owner, load_alive, NULL, NULL);
+        kvr_load_sweep(load, owner, load_alive, load_drop, NULL, NULL);
     }
 
     row = kvr_load_claim(load, owner, s);
@@ -644,9 +729,11 @@ load_thread(unsigned self)
     for (n = util_below(&rng, 6); n; n--) {
 
         if (util_below(&rng, 3) == 0) {
-            kvr_load_sweep(load, owner, load_alive, NULL, NULL);
+            kvr_load_sweep(load, owner, load_alive, load_drop, NULL, NULL);
             continue;
         }
+
+        lock_use(self, row);
 
         column = util_below(&rng, COLUMNS);
 
@@ -692,7 +779,12 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
 
     memset((void *) load, 0, size);
     memset(lives, 0, sizeof(lives));
+    memset(holding, 0, sizeof(holding));
+    memset(inside, 0, sizeof(inside));
     kvr_load_init(load, ROWS, COLUMNS);
+
+    lock = 0;
+    lost = 0;
 
     turn_rate = turns;
     kill_rate = kills;
@@ -714,6 +806,9 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
 
             if (threads[t].state == KILLED) {
                 lives[owner_of[t]] = 0;
+                lost |= holding[t] == UNNOTED;
+                holding[t] = AWAY;
+                inside[t] = 0;
             }
 
             if (threads[t].state != RUNNING && serial < SERIALS) {
@@ -736,7 +831,8 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
         }
     }
 
-    kvr_load_sweep(load, kvr_load_owner(SERIALS, 1), load_alive, NULL, NULL);
+    kvr_load_sweep(load, kvr_load_owner(SERIALS, 1), load_alive, load_drop,
+                   NULL, NULL);
 
     for (column = 0; column < COLUMNS; column++) {
         sum = kvr_load_get(load, column);
@@ -749,6 +845,8 @@ load_case(const char *name, unsigned i, unsigned turns, unsigned kills)
     for (n = 0; n < ROWS; n++) {
         util_check(load->row[n].owner == 0, "row %u is lost", n);
     }
+
+    util_check(lock == 0 || lost, "the lock is held for ever");
 }
 
 
@@ -941,7 +1039,8 @@ START_TEST(test_steps_registry)
 
             lives[1] = 1;
             lives[2] = 0;
-            kvr_load_sweep(load, kvr_load_owner(1, 1), load_alive, NULL, NULL);
+            kvr_load_sweep(load, kvr_load_owner(1, 1), load_alive, NULL, NULL,
+                           NULL);
 
             util_check(reg_enter(0, 0, 0) == 0, "the one that is named");
 

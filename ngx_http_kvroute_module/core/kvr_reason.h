@@ -1,0 +1,56 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_REASON_H_INCLUDED_
+#define _KVR_REASON_H_INCLUDED_
+
+
+/*
+ * Policies, and reasons for a pick: what decisions are counted by.  They are
+ * apart from kvr_policy.h since the counters are in shared memory, whose files
+ * know nothing of decisions.
+ */
+
+
+typedef enum {
+    KVR_POLICY_OFF = 0,
+    KVR_POLICY_KV_CACHE,
+    KVR_POLICY_LEAST_REQUEST,
+    KVR_POLICY_ROUND_ROBIN,
+    KVR_POLICY_RANDOM,
+    KVR_POLICY_PREFIX,
+    KVR_POLICY_STICKY,
+    KVR_POLICIES
+} kvr_policy_e;
+
+
+typedef enum {
+    KVR_REASON_NONE = 0,
+    KVR_REASON_AFFINITY,         /* no peer holds more of the prompt */
+    KVR_REASON_SPILL,            /* one does, but is busier than it is worth */
+    KVR_REASON_COLD,             /* no peer holds any of it */
+    KVR_REASON_LOAD,             /* only load counts: to the policy, or since
+                                    nothing will stay in any cache */
+    KVR_REASON_TURN,             /* round robin */
+    KVR_REASON_RANDOM,
+    KVR_REASON_RING,             /* where the prefix belongs */
+    KVR_REASON_SESSION,          /* where the session is bound */
+    KVR_REASON_BIND,             /* a session that is bound now */
+    KVR_REASON_OVERFLOW,         /* bound to a peer that is full */
+    KVR_REASON_PINNED,           /* the client named the peer */
+    KVR_REASON_UNPINNED,         /* it did, but that one cannot be had */
+    KVR_REASON_FULL,             /* all peers are over their caps */
+    KVR_REASON_ONLY,             /* there was no choice */
+    KVR_REASON_RETRY,            /* an earlier attempt failed */
+    KVR_REASON_UNPARSED,         /* the body gave no prompt: by load */
+    KVR_REASON_BODYLESS,         /* no body: nginx's own round robin */
+    KVR_REASON_BYPASS,           /* switched off for this request */
+    KVR_REASON_HOT,              /* many have what it computes once more */
+    KVR_REASON_MAX
+} kvr_reason_e;
+
+
+#endif /* _KVR_REASON_H_INCLUDED_ */

@@ -1,0 +1,248 @@
+#!/usr/bin/perl
+
+# Workers that are killed at the worst of instants: inside nginx's lock of the
+# servers, or while they count (t/die.c puts the trap there).  Whatever is not
+# behind that lock goes on at once, and what is, too, if it can be known whose
+# lock it was.
+
+use strict;
+use warnings;
+
+use FindBin;
+use File::Basename qw(dirname);
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $workers = $ENV{KVROUTE_WORKERS} || 2;
+my $t = Kvroute->new(workers => $workers > 1 ? $workers : 2);
+
+my $trap = dirname($t->{engine}) . '/die.so';
+
+plan(skip_all => "no $trap: make engine") unless -e $trap;
+
+$t->backend("B$_") for 0 .. 1;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
+    access_log off;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream backed {
+        zone backed 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:1 down;
+        server 127.0.0.1:%%B0%% backup max_fails=0;
+        server 127.0.0.1:%%B1%% backup max_fails=0;
+    }
+    upstream other {
+        zone other 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream apart {
+        zone apart 64k;
+        kvroute kv_cache zone=y;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream queued {
+        zone queued 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=100;
+        server 127.0.0.1:%%B1%% down;
+        kvroute_queue max=10;
+    }
+
+    client_body_buffer_size 1m;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /backed/ { proxy_pass http://backed; }
+        location /other/ { proxy_pass http://other; }
+        location /apart/ { proxy_pass http://apart; }
+        location /queued/ { proxy_pass http://queued; }
+        location /static { return 200 static; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+{
+    local $ENV{LD_PRELOAD} = $trap;
+    local $ENV{KVROUTE_DIE} = "$t->{dir}/die";
+    local $ENV{ASAN_OPTIONS} = join ':', grep { $_ }
+        $ENV{ASAN_OPTIONS}, 'verify_asan_link_order=0';
+
+    $t->run();
+}
+
+$t->expect_log(qr/worker process \d+ exited on signal/);
+
+my $body = chat(text(20_000, 1));
+
+sub alive { return wait_for(sub { $t->active_workers() == $t->{workers} }) }
+
+
+# one worker dies at a function, which the request leads to
+
+sub die_at {
+    my ($function, $do) = @_;
+
+    alive();
+    my @old = $t->active_workers();
+    my $gone;
+
+    Kvroute::write_file("$t->{dir}/die.new", "$function\n");
+    rename "$t->{dir}/die.new", "$t->{dir}/die";
+
+    for (1 .. 200) {
+        my $status = $do->()->{status};
+
+        # it is seen at the client a little before it is gone
+
+        wait_for(sub {
+            my %left = map { $_ => 1 } $t->workers();
+            ($gone) = grep { !$left{$_} } @old;
+        }, $status ? 0.001 : 10);
+
+        last if $gone;
+    }
+
+    ok($gone, "a worker was killed at $function");
+    ok(alive(), 'and has its successor');
+}
+
+
+# all that is asked of any worker is answered
+
+sub served {
+    my ($what, @uris) = @_;
+
+    for my $uri (@uris) {
+        my $n = 0;
+
+        for (1 .. 4 * $t->{workers}) {
+            my $r = $uri eq '/static' ? $t->get($uri, timeout => 5)
+                                      : $t->post($uri, $body, timeout => 5);
+            $r->{status} == 200 or last;
+            $n++;
+        }
+
+        is($n, 4 * $t->{workers}, "$what: $uri") or die "no use to go on\n";
+    }
+}
+
+
+sub counted {
+    my ($what) = @_;
+
+    ok($t->idle(), "$what: nothing is counted any more");
+    is(($t->load())[2], 0, "$what: nor by nginx");
+}
+
+
+my @all = qw(/static /other/ /apart/ / /backed/);
+
+served('all live', @all);
+
+# inside the lock, held for writing, for reading; in the list of backups
+
+my %let;
+
+for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
+              [ 'u', 'read', sub { $t->get('/') } ],
+              [ 'backed', 'write', sub { $t->post('/backed/', $body) } ],
+              [ 'apart', 'write', sub { $t->post('/apart/', $body) } ],
+              [ 'apart', 'read', sub { $t->get('/apart/') } ])
+{
+    my ($upstream, $how, $do) = @$case;
+
+    die_at('ngx_http_kvroute_queue_consume', $do);
+    served("killed in $upstream to $how", @all);
+    counted("killed in $upstream to $how");
+
+    my @let = $t->log() =~ /(servers of upstream "$upstream" was let go)/g;
+    is(@let, ++$let{$upstream}, 'the log tells');
+}
+
+# between what is counted here and there: what a request taught is taken back
+# when it is no longer counted
+
+die_at('kvr_index_forget', sub {
+    $t->post('/', chat(text(20_000, rand 1e9)), headers => {
+        map { $_ => 'status 500' } qw(X-B0 X-B1) });
+});
+counted('killed at the end of a request');
+
+# with a place in the queue that nginx has not counted, while others go on
+
+{
+    my @s = map { $t->start('POST /queued/', $body,
+                            headers => { 'X-B0' => 'wait go' })
+            } 1 .. 8 * $t->{workers};
+
+    wait_for(sub { ($t->load())[0] == @s });
+
+    die_at('ngx_http_kvroute_match', sub { $t->post('/queued/', $body) });
+
+    my @left = grep { !IO::Select->new($_)->can_read(0) } @s;
+
+    ok(wait_for(sub { ($t->load())[0] == @left }), @left . ' requests go on');
+    is(($t->load())[2], scalar @left, 'and nginx has counted as many');
+
+    $t->step('go');
+    is($t->finish($_)->{status}, 200, 'served') for @left;
+    counted('killed with a reservation');
+}
+
+# the lock without a note: whose it is cannot be known
+
+{
+    die_at('ngx_rwlock_unlock', sub { $t->post('/', $body) });
+    served('killed without a note', qw(/static /other/ /apart/));
+
+    is($t->status()->{upstreams}{u}{locked}, JSON::PP::true,
+       'the status goes on without those servers');
+    is($t->status()->{upstreams}{other}{locked}, JSON::PP::false,
+       'with all the others');
+
+    ok(wait_for(sub {
+        $t->log() =~ /lock of the servers of upstream "u" is held/;
+    }), 'the log says what to do');
+
+    # who asks for them hangs; what helps is what it says
+
+    my $s = $t->start('POST /', $body);
+    my @old = $t->workers();
+
+    wait_for(sub { grep { busy($_) } @old });
+    kill 'HUP', $t->{master};
+
+    wait_for(sub {
+        my %old = map { $_ => 1 } @old;
+        my @new = grep { !$old{$_} } $t->active_workers();
+        return @new == $t->{workers};
+    });
+
+    $t->kill_worker($_) for grep { -d "/proc/$_" } @old;
+    served('reloaded, and the old ones killed', @all);
+    counted('reloaded');
+    close $s;
+}
+
+
+# whether a process runs, and waits for nothing
+
+sub busy { return Kvroute::slurp("/proc/$_[0]/stat") =~ /^\d+ \(.*\) R/ }
+
+$t->done();
