@@ -201,6 +201,7 @@ uninstall:      ## removes it from there
 	$(SUDO) rm -f "$(DESTDIR)$$dir/ngx_http_kvroute_module.so"
 
 
+include core.mk
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
