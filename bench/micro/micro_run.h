@@ -4,13 +4,13 @@
  */
 
 
-#ifndef _MICRO_H_INCLUDED_
-#define _MICRO_H_INCLUDED_
+#ifndef _MICRO_RUN_H_INCLUDED_
+#define _MICRO_RUN_H_INCLUDED_
 
 
 /*
- * Single functions of the core, measured: each file registers cases, the
- * runner takes turns between them and prints medians.
+ * Single functions of the core, measured: each file of cases registers its
+ * own, the runner takes turns between them and reports medians.
  */
 
 
@@ -22,6 +22,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <cjson/cJSON.h>
 
 
 typedef struct micro_case_s  micro_case_t;
@@ -62,13 +63,14 @@ double micro_median(double *v, unsigned n);
 void *micro_alloc(size_t size);
 void *micro_alloc_shared(size_t size);
 
-void micro_text(void);
-void micro_index(void);
-void micro_pick(void);
+/* leaves the cases whose names have this in them */
+void micro_run_only(const char *part);
 
-/* measured apart from the others; prints and puts to the results */
-void micro_procs(void *results);
-void micro_kept(void *results);
+/* turns of all cases; adds what they took, and of what memory it was */
+void micro_run_all(cJSON *results);
+
+/* under callgrind: a few calls of each case, dumped by its name, or of one */
+void micro_run_count(const char *only);
 
 
-#endif /* _MICRO_H_INCLUDED_ */
+#endif /* _MICRO_RUN_H_INCLUDED_ */
