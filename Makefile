@@ -90,6 +90,12 @@ ngx_http_kvroute_module/ngx_http_kvroute_status_page.c: \
 	@ngx_http_kvroute_module/page/embed $< > $@
 
 
+.PHONY: house
+house:          ## rooms, floors, and where their rules are broken (t/house.t)
+	@mkdir -p $(BUILD)
+	@perl t/house.t report $(BUILD)/house.json
+
+
 .PHONY: unit
 unit: unit-build ## builds and runs the unit tests
 	@t/run unit
@@ -119,7 +125,7 @@ test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
-		KVROUTE_SKIP="stress docs page workers" STRESS_SECONDS=12 \
+		KVROUTE_SKIP="stress docs house page workers" STRESS_SECONDS=12 \
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 

@@ -20,7 +20,7 @@ from chart import bars
 
 SHOWN = ('lookup', 'refresh', 'insert', 'choose')
 
-CALLS = 8       # of each case between two dumps, as micro.c has it
+CALLS = 8       # of each case between two dumps, as micro_run.c has it
 
 
 def count(program):
