@@ -23,6 +23,11 @@ DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
 
 TEST_DEPS  := aspell aspell-en yamllint
 
+# what benches are told of where things are
+
+BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+             BUILD="$(BUILD_DIR)"
+
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 
@@ -153,8 +158,7 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 .PHONY: bench-signals
 bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/signals/signals.py
+	@$(BENCH_ENV) python3 bench/signals/signals.py
 
 
 .PHONY: deb
@@ -171,8 +175,7 @@ deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
 .PHONY: bench-hot
 bench-hot: deps ## one prompt 64 times at once, under each policy (3 minutes)
 	@$(MAKE) -s build engine
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/hot.py
+	@$(BENCH_ENV) python3 bench/hot.py
 
 
 .PHONY: bench-ten
@@ -185,8 +188,7 @@ bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
 .PHONY: bench-status
 bench-status: deps ## what the status costs with 64 peers
 	@$(MAKE) -s build
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/status.py
+	@$(BENCH_ENV) python3 bench/status.py
 
 
 .PHONY: install
