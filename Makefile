@@ -23,6 +23,11 @@ DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
 
 TEST_DEPS  := aspell aspell-en yamllint
 
+# what benches are told of where things are
+
+BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+             BUILD="$(BUILD_DIR)"
+
 CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
 
@@ -90,6 +95,12 @@ ngx_http_kvroute_module/ngx_http_kvroute_status_page.c: \
 	@ngx_http_kvroute_module/page/embed $< > $@
 
 
+.PHONY: house
+house:          ## rooms, floors, and where their rules are broken (t/house.t)
+	@mkdir -p $(BUILD)
+	@perl t/house.t report $(BUILD)/house.json
+
+
 .PHONY: unit
 unit: unit-build ## builds and runs the unit tests
 	@t/run unit
@@ -119,7 +130,7 @@ test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
-		KVROUTE_SKIP="stress docs page workers" STRESS_SECONDS=12 \
+		KVROUTE_SKIP="stress docs house page workers" STRESS_SECONDS=12 \
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 
@@ -147,8 +158,7 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 .PHONY: bench-signals
 bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/signals/signals.py
+	@$(BENCH_ENV) python3 bench/signals/signals.py
 
 
 .PHONY: deb
@@ -165,8 +175,7 @@ deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
 .PHONY: bench-hot
 bench-hot: deps ## hot beginnings: bursts, a shared system prompt, agents (14 minutes; PARTS=...)
 	@$(MAKE) -s build engine
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/hot/hot.py
+	@$(BENCH_ENV) python3 bench/hot/hot.py
 
 
 .PHONY: bench-ten
@@ -179,8 +188,7 @@ bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
 .PHONY: bench-status
 bench-status: deps ## what the status costs with 64 peers
 	@$(MAKE) -s build
-	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
-		python3 bench/status.py
+	@$(BENCH_ENV) python3 bench/status.py
 
 
 .PHONY: install
@@ -201,6 +209,7 @@ uninstall:      ## removes it from there
 	$(SUDO) rm -f "$(DESTDIR)$$dir/ngx_http_kvroute_module.so"
 
 
+include core.mk
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc

@@ -15,9 +15,12 @@
 #define BENCH_SHORT  60
 
 
-const char *const  bench_kind_names[BENCH_KINDS] = {
+const char *const  bench_kind_names[] = {
     "prose", "code", "multibyte", "escaped", "image", "messages"
 };
+
+_Static_assert(sizeof(bench_kind_names) / sizeof(bench_kind_names[0])
+               == BENCH_KINDS, "kinds of bodies");
 
 
 static const char *const  bench_words[] = {

@@ -40,7 +40,7 @@ typedef struct {
 } bench_body_t;
 
 
-extern const char *const  bench_kind_names[BENCH_KINDS];
+extern const char *const  bench_kind_names[];
 
 
 /* makes a body of about so many bytes; exits if there is no memory */

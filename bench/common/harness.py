@@ -1,19 +1,13 @@
-"""What the benches over real sockets share: processes, ports, CPU time."""
+"""What the benches over real sockets share: bench/wire's clients and engines,
+and nginx with and without the module before them."""
 
-import atexit
 import json
 import os
-import random
-import re
-import resource
-import shutil
-import socket
 import subprocess
-import sys
-import tempfile
-import time
 
-from places import BUILD, CONTROL, MODULE, NGINX
+import rig
+from places import BUILD, CONTROL, MODULE
+from rig import Process, free_ports, listening, servers, wait
 
 BIN = os.path.join(BUILD, 'bench', 'wire')
 FULL = os.environ.get('FULL') == '1'
@@ -23,146 +17,32 @@ FULL = os.environ.get('FULL') == '1'
 
 MALLOC = {'MALLOC_MMAP_THRESHOLD_': '33554432',
           'MALLOC_TRIM_THRESHOLD_': '268435456'}
-
-# thousands of open streams: all that the machine lets us have
-
-resource.setrlimit(resource.RLIMIT_NOFILE,
-                   (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+os.environ.update(MALLOC)
 
 CORES = sorted(os.sched_getaffinity(0))
 
-started = []
-
-
-def stop_all():
-    for p in reversed(started):
-        stop(p)
-
-
-atexit.register(stop_all)
-
-
-def stop(p):
-    """Asks more than once: nginx may go to sleep just as a signal comes."""
-    for i in range(30):
-        if p.poll() is not None:
-            return
-        p.terminate()
-        try:
-            p.wait(2)
-        except subprocess.TimeoutExpired:
-            pass
-
-    p.kill()
-    p.wait()
-
-
-def start(args, **kw):
-    kw.setdefault('stdout', subprocess.DEVNULL)
-    kw.setdefault('stderr', subprocess.DEVNULL)
-    env = dict(os.environ, **MALLOC)
-    env.update(kw.pop('env', {}))
-    p = subprocess.Popen(args, env=env, **kw)
-    started.append(p)
-    return p
-
-
-def ports(n):
-    """Free ports, below those that the kernel gives to clients."""
-    found = []
-    rnd = random.Random(os.getpid())
-
-    while len(found) < n:
-        port = rnd.randrange(11000, 30000)
-        s = socket.socket()
-        try:
-            s.bind(('127.0.0.1', port))
-            if port not in found:
-                found.append(port)
-        except OSError:
-            pass
-        s.close()
-
-    return found
-
-
-def wait_port(port, seconds=60, process=None):
-    end = time.time() + seconds
-
-    while time.time() < end:
-        if process is not None and process.poll() is not None:
-            raise RuntimeError('exited with %s' % process.returncode)
-        try:
-            socket.create_connection(('127.0.0.1', port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-
-    raise RuntimeError('nobody listens on %d' % port)
-
-
-def children(pid):
-    try:
-        with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
-            return [int(c) for c in f.read().split()]
-    except OSError:
-        return []
-
-
-def family(pid):
-    found = [pid]
-    for c in children(pid):
-        found += family(c)
-    return found
-
-
-def cpu(pid):
-    """CPU seconds of a process and its children, of all their threads."""
-    total = 0
-
-    for p in family(pid):
-        for tid in os.listdir('/proc/%d/task' % p):
-            try:
-                with open('/proc/%d/task/%s/schedstat' % (p, tid)) as f:
-                    total += int(f.read().split()[0])
-            except (OSError, IndexError):
-                pass
-
-    return total / 1e9
-
-
-def memory(pid):
-    """Bytes that a process and its children have, without shared memory."""
-    total = 0
-
-    for p in family(pid):
-        with open('/proc/%d/smaps_rollup' % p) as f:
-            for line in f:
-                if line.startswith('Pss_Anon:'):
-                    total += int(line.split()[1]) * 1024
-
-    return total
-
 
 def upstream(n, stamps=False):
-    found = ports(n)
-    start([BIN + '/upstream'] + ['stamps'] * stamps + [str(p) for p in found])
+    first = free_ports(n)
+    found = list(range(first, first + n))
+    Process([BIN + '/upstream'] + ['stamps'] * stamps
+            + [str(p) for p in found])
     for p in found:
-        wait_port(p)
+        wait(lambda: listening(p))
     return found
 
 
 def load_start(**kw):
     """Starts the clients."""
-    args = [BIN + '/load'] + ['%s=%s' % kv for kv in kw.items()]
-    return start(args, stdout=subprocess.PIPE)
+    return Process([BIN + '/load'] + ['%s=%s' % kv for kv in kw.items()],
+                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
-def load_end(process):
+def load_end(clients):
     """Waits for them; returns what they measured."""
-    out = process.communicate()[0]
-    started.remove(process)
-    if process.returncode:
+    out = clients.process.communicate()[0]
+    clients.stop()
+    if clients.process.returncode:
         raise RuntimeError('the clients have failed')
     return json.loads(out)
 
@@ -171,52 +51,32 @@ def load(**kw):
     return load_end(load_start(**kw))
 
 
-HOLD = '''
-daemon off;
-%(main)s
-worker_processes %(workers)d;
-worker_rlimit_nofile 20000;
-error_log %(dir)s/error.log warn;
-pid %(dir)s/nginx.pid;
-events { worker_connections 19000; }
-
-http {
-    %(http)s
-    access_log %(log)s;
-    client_body_temp_path %(dir)s/body;
-    proxy_temp_path %(dir)s/proxy;
-    fastcgi_temp_path %(dir)s/f;
-    uwsgi_temp_path %(dir)s/u;
-    scgi_temp_path %(dir)s/s;
-    keepalive_requests 1000000000;
-    client_header_buffer_size %(head)s;
+HTTP = '''
+    @more@
+    client_header_buffer_size @head@;
     client_max_body_size 64m;
     client_body_buffer_size 4m;
 
     upstream engines {
         zone engines 256k;
-        %(upstream)s
-        %(servers)s
+        @policy@;
+        @servers@
         keepalive 64;
     }
 
     server {
-        listen 127.0.0.1:%(port)d reuseport backlog=4096;
+        listen 127.0.0.1:@port@ reuseport backlog=4096;
 
         location / {
             proxy_pass http://engines;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_buffering %(buffering)s;
-            proxy_read_timeout 1h;
-            %(location)s
+            proxy_buffering @buffering@;
+            @location@
         }
     }
-}
 '''
 
 
-class Nginx:
+class Nginx(rig.Nginx):
     """One nginx before the upstreams: plain=True has least_conn only."""
 
     core = None
@@ -226,53 +86,27 @@ class Nginx:
                  prefix=(), buffering='off', location='', http='',
                  control=None):
 
-        self.port = ports(1)[0]
-        self.dir = tempfile.mkdtemp(prefix='kvroute-bench-')
-        atexit.register(shutil.rmtree, self.dir, True)
+        modules = [] if plain else [MODULE]
+        main = ''
 
-        servers = ''.join('server 127.0.0.1:%d;' % p for p in engines)
-
-        main = [] if plain else ['load_module %s;' % MODULE]
+        if plain:
+            policy = 'least_conn'
+        else:
+            http = 'kvroute_zone zone=bench:%s; %s' % (zone, http)
 
         if control:
-            main.append('load_module %s;' % CONTROL)
+            modules.append(CONTROL)
+            policy += '; control %s' % control
 
         if self.core:
-            main.append('worker_cpu_affinity %s;'
-                        % (self.core if workers == 1 else 'auto'))
+            main = ('worker_cpu_affinity %s;'
+                    % (self.core if workers == 1 else 'auto'))
 
-        text = HOLD % {
-            'main': ' '.join(main),
-            'workers': workers,
-            'dir': self.dir,
-            'log': log,
-            'head': head,
-            'http': http if plain else
-                    'kvroute_zone zone=bench:%s; %s' % (zone, http),
-            'upstream': (('least_conn;' if plain else policy + ';')
-                         + ('control %s;' % control if control else '')),
-            'servers': servers,
-            'port': self.port,
-            'buffering': buffering,
-            'location': location,
-        }
-
-        if prefix:
-            text = 'master_process off;\n' + text
-
-        conf = self.dir + '/nginx.conf'
-
-        with open(conf, 'w') as f:
-            f.write(text)
-
-        self.process = start(list(prefix) + [NGINX, '-p', self.dir,
-                                             '-c', conf],
-                             stderr=sys.stderr)
-        wait_port(self.port, process=self.process)
-        self.pid = self.process.pid
-
-    def stop(self):
-        stop(self.process)
+        super().__init__(HTTP, modules=modules, main=main, workers=workers,
+                         connections=19000, prefix=prefix, access=log,
+                         head=head, policy=policy, servers=servers(engines),
+                         buffering=buffering, location=location,
+                         more=http)
 
 
 def pin():
@@ -290,26 +124,10 @@ def pin():
 def awake():
     """Cores that are not halted between two requests, as those of a machine
     that has them to itself are not: what waits then waits for the router."""
-    return [start([BIN + '/awake', str(core), str(os.getpid())],
-                  stderr=None) for core in CORES]
-
-
-def median(values):
-    v = sorted(values)
-    n = len(v)
-    return (v[(n - 1) // 2] + v[n // 2]) / 2
-
-
-def machine():
-    with open('/proc/cpuinfo') as f:
-        found = re.search(r'model name\s*:\s*(.*)', f.read())
-    return '%s, %d cores' % (found[1] if found else os.uname().machine,
-                             os.cpu_count())
+    return [Process([BIN + '/awake', str(core), str(os.getpid())])
+            for core in CORES]
 
 
 def save(name, results):
-    results['machine'] = machine()
-    path = os.path.join(BUILD, 'bench', name)
-    with open(path, 'w') as f:
-        json.dump(results, f, indent=1)
-        f.write('\n')
+    results['machine'] = rig.machine()
+    rig.save(os.path.join(rig.RESULTS, name), results)

@@ -7,7 +7,8 @@
 /* The index: look-ups and lessons, in cache and at random, 1 and 2 processes */
 
 
-#include "micro.h"
+#include "micro_cases.h"
+#include "micro_run.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -342,7 +343,7 @@ micro_together(micro_run_pt run, micro_table_t *t, unsigned procs)
 
 
 void
-micro_procs(void *results)
+micro_procs(cJSON *results)
 {
     double          one[7], two[7], a[7], b[7];
     cJSON          *item;
@@ -371,7 +372,7 @@ micro_procs(void *results)
 
 /* of chains of 1,024 entries in a table half full, what can still be found */
 void
-micro_kept(void *results)
+micro_kept(cJSON *results)
 {
     cJSON          *item;
     double          all, kept;

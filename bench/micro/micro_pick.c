@@ -7,7 +7,8 @@
 /* Choosing, and the decision as a whole: from the body to the lesson. */
 
 
-#include "micro.h"
+#include "micro_cases.h"
+#include "micro_run.h"
 #include "kvr_popular.h"
 
 

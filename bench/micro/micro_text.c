@@ -7,7 +7,8 @@
 /* Reading and hashing bodies, beside an XXH3 pass over the same bytes. */
 
 
-#include "micro.h"
+#include "micro_cases.h"
+#include "micro_run.h"
 
 
 #define MICRO_DIGESTS  20000

@@ -17,10 +17,11 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
+from rig import save, totals
 
 SHOWN = ('lookup', 'refresh', 'insert', 'choose')
 
-CALLS = 8       # of each case between two dumps, as micro.c has it
+CALLS = 8       # of each case between two dumps, as micro_run.c has it
 
 
 def count(program):
@@ -42,10 +43,9 @@ def count(program):
 
             case = re.search(r'^desc: Trigger: Client Request: (.*)$', text,
                              re.M)
-            total = re.search(r'^(?:summary|totals): (\d+)', text, re.M)
 
-            if case and total:
-                found[case[1]] = int(total[1]) / CALLS
+            if case:
+                found[case[1]] = totals(text) / CALLS
 
     return found
 
@@ -99,9 +99,7 @@ def main():
              [('', [cases[n].get(what, 0) / cases[n]['units']
                     for n in shown])])
 
-    with open(out, 'w') as f:
-        json.dump(results, f, indent=1)
-        f.write('\n')
+    save(out, results)
 
 
 main()

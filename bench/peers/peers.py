@@ -13,16 +13,15 @@ prompts.  Writes peers.json.
 """
 
 import os
-import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, Nginx, awake, cpu, load, median, memory, pin,
-                     ports, save, start, stop, upstream, wait_port)
+from harness import FULL, Nginx, awake, load, pin, save, upstream
+from rig import (RESULTS, Process, cpu, free_ports, listening, median, memory,
+                 wait)
 
 # QUICK=1 only shows that all of it works
 
@@ -47,22 +46,18 @@ LLM_D = {'rps': 129, 'prompt': '220k', 'source': 'its own report; other '
          'hardware, and limited by one picker, not by a core'}
 
 
-class Router:
+class Router(Process):
     """Somebody else's: started by a command, on a port of its own."""
 
     def __init__(self, args, port):
         self.log = tempfile.TemporaryFile()
         self.port = port
-        self.process = start(CORE + args, stdout=self.log, stderr=self.log)
-        wait_port(port, 60, self.process)
-        self.pid = self.process.pid
-
-    def stop(self):
-        stop(self.process)
+        super().__init__(CORE + args, stdout=self.log, stderr=self.log)
+        wait(lambda: listening(port), 60, self)
 
 
 def haproxy(folder, engines):
-    port = ports(1)[0]
+    port = free_ports(1)
     conf = os.path.join(folder, 'haproxy', 'bench.cfg')
 
     with open(conf, 'w') as f:
@@ -89,7 +84,8 @@ def haproxy(folder, engines):
 
 def rust(name, command, extra):
     def begin(folder, engines):
-        port, metrics = ports(2)
+        port = free_ports(2)
+        metrics = port + 1
         urls = ['http://127.0.0.1:%d' % p for p in engines]
         r = Router([os.path.join(folder, name, 'bin', command[0])]
                    + command[1:] + ['--worker-urls'] + urls
@@ -99,15 +95,9 @@ def rust(name, command, extra):
 
         # it listens before it has found its engines healthy
 
-        end = time.time() + 60
-        while time.time() < end:
-            try:
-                if load(port=port, requests=4, size=2048)['errors'] == 0:
-                    return r
-            except subprocess.CalledProcessError:
-                pass
-            time.sleep(0.5)
-        raise RuntimeError('it does not answer')
+        wait(lambda: load(port=port, requests=4, size=2048)['errors'] == 0,
+             60, r)
+        return r
 
     return begin
 
@@ -126,7 +116,7 @@ def start_all(folder, engines):
     for name, begin in [] if ALONE else OTHERS:
         try:
             found[name] = begin(folder, engines)
-        except (OSError, RuntimeError) as e:
+        except (OSError, RuntimeError, SystemExit) as e:
             print('%s: not measured: %s' % (name, e))
 
     return found
@@ -183,7 +173,7 @@ def speed(found, results):
                                  / LLM_D['rps']))
     results['llm-d'] = LLM_D
 
-    bars(os.path.join(BUILD, 'bench', 'peers.svg'),
+    bars(os.path.join(RESULTS, 'peers.svg'),
          'Requests over CPU seconds of the router', 'requests/s a core',
          list(found), [(s, [results[name]['rps_per_core'][s]
                             for name in found]) for s in sizes])
@@ -218,7 +208,7 @@ def latency(found, results):
                 got[name][k].append(out[v] - direct[v])
 
     for p in spinning:
-        stop(p)
+        p.stop()
 
     print('added at %.0f requests/s of 32 KB, ms' % results['rate'])
     print('%-10s%10s%10s   the router\'s own%10s%10s'

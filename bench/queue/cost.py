@@ -14,21 +14,17 @@ between a few requests and more.
 import argparse
 import json
 import os
-import re
 import selectors
 import shutil
 import socket
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '../common'))
 
-from places import MODULE, NGINX  # noqa: E402
-from ports import free_ports  # noqa: E402
+import rig  # noqa: E402
+from rig import Fork, free_ports, instructions, median, save  # noqa: E402
 from serve import listen, requests  # noqa: E402
 
 # the events of a reply, by the bytes of the body from which on they are sent
@@ -38,42 +34,27 @@ EVENT = (b'data: {"id":"c","object":"chat.completion.chunk","model":"m",'
 SSE = (b'HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n'
        b'Content-Length: %d\r\n\r\n')
 
-CONF = """
-load_module {module};
-{user}
-worker_processes 1;
-pid {dir}/nginx.pid;
-error_log {dir}/error.log warn;
-events {{ worker_connections 1024; }}
-http {{
-    access_log off;
-    client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
-    fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
-    scgi_temp_path {dir}/s;
-    keepalive_requests 10000000;
+HTTP = """
     client_body_buffer_size 256k;
     kvroute_zone zone=z:4m;
-    upstream queued {{
+    upstream queued {
         zone queued 64k;
         kvroute kv_cache zone=z max_pending=auto;
         kvroute_queue max=1000 timeout=600s;
-        {servers}
+        @servers@
         keepalive 64;
-    }}
-    upstream unqueued {{
+    }
+    upstream unqueued {
         zone unqueued 64k;
         kvroute kv_cache zone=z max_pending=auto;
-        {servers}
+        @servers@
         keepalive 64;
-    }}
-    server {{
-        listen 127.0.0.1:{port};
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        location /queued {{ proxy_pass http://queued; }}
-        location /unqueued {{ proxy_pass http://unqueued; }}
-    }}
-}}
+    }
+    server {
+        listen 127.0.0.1:@port@;
+        location /queued { proxy_pass http://queued; }
+        location /unqueued { proxy_pass http://unqueued; }
+    }
 """
 
 
@@ -83,11 +64,7 @@ def reply(size):
 
 
 def peers(ports):
-    """A process that answers at once."""
-    pid = os.fork()
-    if pid:
-        return pid
-
+    """Answers at once."""
     sel = selectors.DefaultSelector()
     for port in ports:
         listen(sel, '127.0.0.1', port, 64)
@@ -97,48 +74,19 @@ def peers(ports):
                   b'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}')
 
 
-class Nginx:
+class Nginx(rig.Nginx):
     def __init__(self, prefix=()):
-        first = free_ports(3)
-        self.port = first + 2
-        self.dir = tempfile.mkdtemp(prefix='kvroute-cost-')
-        os.chmod(self.dir, 0o755)
+        first = free_ports(2)
+        ports = first, first + 1
 
-        with open(self.dir + '/nginx.conf', 'w') as f:
-            f.write(CONF.format(
-                module=MODULE, dir=self.dir, port=self.port,
-                user='user root;' if os.getuid() == 0 else '',
-                servers=' '.join('server 127.0.0.1:%d max_fails=0;' % p
-                                 for p in (first, first + 1))))
-
-        self.peers = peers((first, first + 1))
-        self.process = subprocess.Popen(
-            [*prefix, NGINX, '-p', self.dir, '-c', self.dir + '/nginx.conf',
-             '-e', self.dir + '/error.log',
-             '-g', 'daemon off; master_process off;'],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-        end = time.monotonic() + 60
-        while True:
-            try:
-                self.conn = socket.create_connection(('127.0.0.1', self.port))
-                break
-            except OSError:
-                if time.monotonic() > end:
-                    self.stop()
-                    raise
-                time.sleep(0.05)
+        self.answers = Fork(peers, ports)
+        super().__init__(HTTP, alone=True, prefix=prefix,
+                         servers=rig.servers(ports, 'max_fails=0'))
+        self.conn = socket.create_connection(('127.0.0.1', self.port))
 
     def stop(self):
-        self.process.terminate()
-        self.process.wait()
-        os.kill(self.peers, 9)
-        os.waitpid(self.peers, 0)
-        shutil.rmtree(self.dir, ignore_errors=True)
-
-    def cpu(self):
-        with open('/proc/%d/schedstat' % self.process.pid) as f:
-            return int(f.read().split()[0])
+        super().stop()
+        self.answers.stop()
 
     def send(self, kind, n):
         for k in range(n):
@@ -167,27 +115,22 @@ def turns(nginx, a, b, args):
 
     for i in range(args.pairs):
         for k in (0, 1) if i % 2 else (1, 0):
-            before = nginx.cpu()
+            before = rig.cpu(nginx.pid)
             nginx.send((a, b)[k], args.calls)
-            used[k].append((nginx.cpu() - before) / args.calls / 1000)
+            used[k].append(1e6 * (rig.cpu(nginx.pid) - before) / args.calls)
         ratios.append(used[1][-1] / used[0][-1])
 
-    return (statistics.median(used[0]), statistics.median(used[1]),
-            statistics.median(ratios),
+    return (median(used[0]), median(used[1]), median(ratios),
             1.25 * statistics.stdev(ratios) / len(ratios) ** 0.5)
 
 
-def instructions(kind, n):
-    with tempfile.TemporaryDirectory() as tmp:
-        nginx = Nginx(('valgrind', '-q', '--tool=callgrind',
-                       '--callgrind-out-file=%s/out' % tmp))
-        try:
-            nginx.send(kind, n)
-        finally:
-            nginx.stop()
-        with open(tmp + '/out') as f:
-            return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
-                                 re.M)[1])
+def counted(kind, n):
+    def run(prefix):
+        nginx = Nginx(prefix)
+        nginx.send(kind, n)
+        nginx.stop()
+
+    return instructions(run)
 
 
 def main():
@@ -200,30 +143,26 @@ def main():
     out = {}
     nginx = Nginx()
 
-    try:
-        for work in 'mix', 'small':
-            a, b = 'unqueued/' + work, 'queued/' + work
-            for kind in a, b:
-                nginx.send(kind, 200)
-            noise = turns(nginx, a, a, args)
-            cost = turns(nginx, a, b, args)
-            out[work] = {'cpu_us_unqueued': round(cost[0], 2),
-                         'cpu_us_queued': round(cost[1], 2),
-                         'cpu_ratio': round(cost[2], 4),
-                         'cpu_ratio_error': round(cost[3], 4),
-                         'cpu_ratio_of_itself': round(noise[2], 4)}
-    finally:
-        nginx.stop()
+    for work in 'mix', 'small':
+        a, b = 'unqueued/' + work, 'queued/' + work
+        for kind in a, b:
+            nginx.send(kind, 200)
+        noise = turns(nginx, a, a, args)
+        cost = turns(nginx, a, b, args)
+        out[work] = {'cpu_us_unqueued': round(cost[0], 2),
+                     'cpu_us_queued': round(cost[1], 2),
+                     'cpu_ratio': round(cost[2], 4),
+                     'cpu_ratio_error': round(cost[3], 4),
+                     'cpu_ratio_of_itself': round(noise[2], 4)}
+    nginx.stop()
 
     for work in out if shutil.which('valgrind') else ():
         for kind in 'unqueued', 'queued':
             out[work]['instructions_' + kind] = round(
-                (instructions(kind + '/' + work, 120)
-                 - instructions(kind + '/' + work, 20)) / 100)
+                (counted(kind + '/' + work, 120)
+                 - counted(kind + '/' + work, 20)) / 100)
 
-    with open(args.out, 'w') as f:
-        json.dump(out, f, indent=2)
-        f.write('\n')
+    save(args.out, out)
 
     for work, x in out.items():
         print('2 CPU a request, %-5s %.4f (+- %.4f; of itself %.4f) of %.1f us'

@@ -15,20 +15,15 @@ import heapq
 import json
 import os
 import random
-import resource
 import selectors
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '../common'))
 
-from places import ENGINE, MODULE, NGINX  # noqa: E402
-from ports import free_ports  # noqa: E402
+from rig import Engines, Nginx, cpu, quantile, save  # noqa: E402
 
 HARDWARE = 'llama-8b-bf16-h100'
 REPLICAS = 4
@@ -46,43 +41,28 @@ KINDS = {
     'batch': (0.8, 30000, 10000, 40, 300, 'batch'),
 }
 
-CONF = """
-load_module {module};
-{user}
-worker_processes 2;
-pid {dir}/nginx.pid;
-error_log {dir}/error.log warn;
-events {{ worker_connections 4096; }}
-http {{
-    client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
-    fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
-    scgi_temp_path {dir}/s;
+HTTP = """
     client_max_body_size 1m;
     client_body_buffer_size 256k;
     log_format queue "$args $kvroute_prompt_bytes $kvroute_queue_time "
                      "$kvroute_queue_status $msec $request_time";
-    access_log {dir}/access.log queue;
     kvroute_zone zone=z:16m;
-    upstream llm {{
+    upstream llm {
         zone llm 256k;
-        kvroute kv_cache zone=z {cap};
-        {queue}
-        kvroute_probe interval={probe}ms;
-        {servers}
+        kvroute kv_cache zone=z @cap@;
+        @queue@
+        kvroute_probe interval=@probe@ms;
+        @servers@
         keepalive 256;
         keepalive_timeout 4s;
-    }}
+    }
     kvroute_priority $http_x_class;
-    server {{
-        listen 127.0.0.1:{port} backlog=16384 reuseport;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
+    server {
+        listen 127.0.0.1:@port@ backlog=16384 reuseport;
         proxy_buffering off;
-        proxy_read_timeout 600s;
-        location / {{ proxy_pass http://llm; }}
-        location /kvroute/ {{ access_log off; kvroute_status; }}
-    }}
-}}
+        location / { proxy_pass http://llm; }
+        location /kvroute/ { access_log off; kvroute_status; }
+    }
 """
 
 
@@ -127,8 +107,8 @@ class Bodies:
 class Client:
     """Sends what is due when it is due, and notes when the answers begin."""
 
-    def __init__(self, port, plan, seed):
-        self.port, self.plan = port, plan
+    def __init__(self, nginx, plan, seed):
+        self.nginx, self.plan = nginx, plan
         self.bodies = Bodies(seed)
         self.sel = selectors.DefaultSelector()
         self.rows = []
@@ -137,7 +117,7 @@ class Client:
 
     def send(self, start, due, k, kind, text):
         body = self.bodies.make(k, kind, text)
-        s = socket.create_connection(('127.0.0.1', self.port))
+        s = socket.create_connection(('127.0.0.1', self.nginx.port))
         s.setblocking(False)
         row = {'kind': kind, 'k': k, 'due': due, 'start': start + due,
                'first': None, 'end': None, 'status': 0}
@@ -184,7 +164,7 @@ class Client:
 
     def look(self):
         """what the status says of the peers' load, on the average"""
-        u = json.loads(get(self.port, '/kvroute/json'))['upstreams']['llm']
+        u = self.nginx.status()['upstreams']['llm']
         loads = [p.get('load') or {} for p in u['peers']]
         return {'waiting': u.get('queue', {}).get('size', 0),
                 **{name: sum(x.get(name) or 0 for x in loads) / len(loads)
@@ -210,44 +190,6 @@ class Client:
         for key in list(self.sel.get_map().values()):
             key.fileobj.close()
         return self.rows
-
-
-def cpu(pid):
-    """CPU seconds of a process and its children, of all their threads"""
-    total, todo = 0, [pid]
-
-    while todo:
-        p = todo.pop()
-        for tid in os.listdir('/proc/%d/task' % p):
-            with open('/proc/%d/task/%s/schedstat' % (p, tid)) as f:
-                total += int(f.read().split()[0])
-            with open('/proc/%d/task/%s/children' % (p, tid)) as f:
-                todo += [int(c) for c in f.read().split()]
-    return total / 1e9
-
-
-def get(port, path):
-    with socket.create_connection(('127.0.0.1', port), 5) as s:
-        s.sendall(b'GET %s HTTP/1.0\r\n\r\n' % path.encode())
-        data = b''
-        while True:
-            more = s.recv(1 << 20)
-            if not more:
-                return data.partition(b'\r\n\r\n')[2]
-            data += more
-
-
-def until(fn):
-    end = time.monotonic() + 60
-    while True:
-        try:
-            if fn():
-                return
-        except (OSError, ValueError):
-            pass
-        if time.monotonic() > end:
-            raise RuntimeError('waited in vain')
-        time.sleep(0.05)
 
 
 def late(log):
@@ -277,64 +219,36 @@ def late(log):
     return n
 
 
-def quantile(v, q):
-    v = sorted(v)
-    return v[min(int(q * len(v)), len(v) - 1)] if v else None
-
-
 def run(args, capacity, load, queue, drain=True):
     """one run; times are the engines' own: real ones times --speed"""
-    top = tempfile.mkdtemp(prefix='kvroute-queue-')
-    os.chmod(top, 0o755)
-
-    first = free_ports(REPLICAS + 1)
-    port = first + REPLICAS
     rate = load * capacity * args.speed
     plan = schedule(rate, int(args.requests * min(load, 1.3) / 1.3),
                     args.seed)
 
-    with open(top + '/nginx.conf', 'w') as f:
-        f.write(CONF.format(
-            module=MODULE, dir=top, port=port,
-            user='user root;' if os.getuid() == 0 else '',
-            cap='max_pending=auto target_ttft=%dms'
-                % (TARGET / args.speed) if queue else '',
-            probe=max(round(1000 / args.speed), 100),
-            queue='kvroute_queue max=100000 timeout=600s;' if queue else '',
-            servers='\n        '.join(
-                'server 127.0.0.1:%d max_fails=0;' % (first + k)
-                for k in range(REPLICAS))))
+    engines = Engines(REPLICAS, '--hardware', HARDWARE, '--speed',
+                      str(args.speed), '--enable-prompt-tokens-details')
+    nginx = Nginx(
+        HTTP, workers=2, access='@dir@/access.log queue',
+        cap='max_pending=auto target_ttft=%dms' % (TARGET / args.speed)
+            if queue else '',
+        probe=max(round(1000 / args.speed), 100),
+        queue='kvroute_queue max=100000 timeout=600s;' if queue else '',
+        servers=engines.servers('max_fails=0'))
 
-    engine = subprocess.Popen(
-        [ENGINE, '--port', str(first), '--count', str(REPLICAS),
-         '--hardware', HARDWARE, '--speed', str(args.speed),
-         '--enable-prompt-tokens-details'], stdout=subprocess.DEVNULL)
-    nginx = subprocess.Popen(
-        [NGINX, '-p', top, '-c', top + '/nginx.conf', '-e', top + '/error.log',
-         '-g', 'daemon off;'], stdout=subprocess.DEVNULL)
+    def spent():
+        return [cpu(engines.pid), cpu(nginx.pid), sum(os.times()[:2]),
+                time.monotonic()]
 
-    try:
-        until(lambda: get(first + REPLICAS - 1, '/health') is not None)
-        until(lambda: json.loads(get(port, '/kvroute/json')))
+    before = spent()
+    client = Client(nginx, plan, args.seed)
+    rows = client.run(drain)
+    after = spent()
 
-        before = [cpu(engine.pid), cpu(nginx.pid),
-                  sum(os.times()[:2]), time.monotonic()]
-        client = Client(port, plan, args.seed)
-        rows = client.run(drain)
-        after = [cpu(engine.pid), cpu(nginx.pid),
-                 sum(os.times()[:2]), time.monotonic()]
-        with open(top + '/error.log') as f:
-            for line in f:
-                if '[alert]' in line or '[crit]' in line:
-                    print(line, end='')
-        with open(top + '/access.log') as f:
-            log = f.readlines()
+    with open(nginx.dir + '/access.log') as f:
+        log = f.readlines()
 
-    finally:
-        for p in nginx, engine:
-            p.terminate()
-            p.wait()
-        shutil.rmtree(top, ignore_errors=True)
+    nginx.stop()
+    engines.stop()
 
     # as in the simulator, what comes first is not measured
 
@@ -388,9 +302,6 @@ def main():
             capacity = next(x['capacity'] for x in json.load(f)['tail']
                             if x['hardware'] == HARDWARE)
 
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-
     out = {'hardware': HARDWARE, 'replicas': REPLICAS, 'speed': args.speed,
            'capacity': capacity}
 
@@ -412,9 +323,7 @@ def main():
         queued['batch']['per_s'] / bare['batch']['per_s'], 4)
     out['out_of_order'] = queued['out_of_order']
 
-    with open(args.out, 'w') as f:
-        json.dump(out, f, indent=2)
-        f.write('\n')
+    save(args.out, out)
 
     print('1 emulated: interactive P99 %.2f of that at 0.7, %.0f without; '
           'batch %.3f of without; %d past an earlier one'

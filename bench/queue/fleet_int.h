@@ -1,8 +1,9 @@
 /*
  * What the queue's simulation is made of, for its own files only.
  *
- *     fleet.c        events, engines, results
- *     fleet_queue.c  who waits and who is let in
+ *     fleet.c         engines, results
+ *     fleet_queue.c   who waits and who is let in
+ *     fleet_events.c  what happens when, and the end of a request
  */
 
 #ifndef KVQ_FLEET_INT_H
@@ -119,9 +120,10 @@ struct kvq_s {
 };
 
 
-/* fleet.c */
+/* fleet_events.c */
 
 void kvq_push(kvq_t *q, double t, kvq_event_e type, void *data);
+kvq_event_t kvq_pop(kvq_t *q);
 uint64_t kvq_ms(kvq_t *q);
 void kvq_over(kvq_t *q, kvq_request_t *rq);
 void kvq_reject(kvq_t *q, kvq_request_t *rq, uint32_t *counter);

@@ -12,72 +12,50 @@ import argparse
 import json
 import os
 import random
-import resource
 import selectors
-import shutil
 import signal
 import socket
-import statistics
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '../common'))
 
-from places import MODULE, NGINX  # noqa: E402
-from ports import free_ports  # noqa: E402
+import rig  # noqa: E402
+from rig import FILES, Fork, free_ports, median, quantile, wait  # noqa: E402
 from serve import listen, requests  # noqa: E402
 
-CONF = """
-load_module {module};
-{user}
-worker_processes 2;
-worker_rlimit_nofile {files};
-pid {dir}/nginx.pid;
-error_log {dir}/error.log warn;
-events {{ worker_connections {connections}; }}
-http {{
-    client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
-    fastcgi_temp_path {dir}/f; uwsgi_temp_path {dir}/u;
-    scgi_temp_path {dir}/s;
+HTTP = """
     client_header_timeout 600s; client_body_timeout 600s;
-    proxy_read_timeout 600s;
-    keepalive_requests 1000000;
     log_format wake "$pid $msec $upstream_response_time $kvroute_queue_status";
-    access_log off;
     kvroute_zone zone=z:4m;
     limit_req_zone $server_port zone=r:1m rate=1r/m;
-    upstream held {{
+    upstream held {
         zone held 64k;
         kvroute kv_cache zone=z;
         kvroute_queue max=100000 timeout=600s;
-        server 127.0.0.1:{peer} max_conns={conns} max_fails=0;
-    }}
-    upstream one {{
+        server 127.0.0.1:@peer@ max_conns=@conns@ max_fails=0;
+    }
+    upstream one {
         zone one 64k;
         kvroute kv_cache zone=z;
         kvroute_queue max=100000 timeout=600s;
-        server 127.0.0.1:{peer} max_conns=1 max_fails=0;
-    }}
-    server {{
-        listen 127.0.0.1:{port} backlog=16384 reuseport;
-        proxy_http_version 1.1;
-        proxy_set_header Connection "";
-        location /held/ {{ proxy_pass http://held; }}
-        location /one/ {{
-            access_log {dir}/wake.log wake;
+        server 127.0.0.1:@peer@ max_conns=1 max_fails=0;
+    }
+    server {
+        listen 127.0.0.1:@port@ backlog=16384 reuseport;
+        location /held/ { proxy_pass http://held; }
+        location /one/ {
+            access_log @dir@/wake.log wake;
             proxy_pass http://one;
-        }}
-        location /plain/ {{
+        }
+        location /plain/ {
             limit_req zone=r burst=100000;
             limit_req_log_level notice;
-            proxy_pass http://127.0.0.1:{peer};
-        }}
-        location /kvroute/ {{ kvroute_status; }}
-    }}
-}}
+            proxy_pass http://127.0.0.1:@peer@;
+        }
+        location /kvroute/ { kvroute_status; }
+    }
 """
 
 
@@ -86,30 +64,19 @@ def chat(n, text='hello'):
         {'role': 'user', 'content': '%d %s' % (n, text)}]}).encode()
 
 
-class Peer:
+class Peer(Fork):
     """Answers at once, or when it is told to; knows who came how often."""
 
-    def __init__(self, port):
-        self.port = port
+    def __init__(self):
+        self.port = free_ports(1)
         self.near, far = socket.socketpair()
-        self.pid = os.fork()
-        if self.pid == 0:
-            self.near.close()
-            try:
-                self.loop(far)
-            finally:
-                os._exit(0)
-        far.close()
+        super().__init__(self.loop, far)
         self.say('ready')
 
     def say(self, word):
         """close, open: the gate; twice: how many came more than once"""
         self.near.sendall(word.encode() + b'\n')
         return int(self.near.recv(64))
-
-    def stop(self):
-        self.near.close()
-        os.waitpid(self.pid, 0)
 
     def loop(self, far):
         sel = selectors.DefaultSelector()
@@ -149,62 +116,26 @@ class Peer:
                 answer(c)
 
 
-class Nginx:
-    def __init__(self, args, top):
-        self.port, self.top = args.port, top
-        self.log = top + '/wake.log'
-        self.master = subprocess.Popen(
-            [NGINX, '-p', top, '-c', top + '/nginx.conf',
-             '-e', top + '/error.log', '-g', 'daemon off;'],
-            stdout=subprocess.DEVNULL)
-        until(lambda: self.status() and len(self.workers()) == 2)
-
-    def stop(self):
-        self.master.terminate()
-        self.master.wait()
-
-    def workers(self):
-        path = '/proc/%d/task/%d/children' % (self.master.pid,
-                                              self.master.pid)
-        with open(path) as f:
-            return [int(p) for p in f.read().split()]
+class Nginx(rig.Nginx):
+    def __init__(self, args, peer):
+        super().__init__(HTTP, workers=2, peer=peer.port, conns=args.conns,
+                         connections=args.parked + args.late + 1000,
+                         expected='exited on signal 9')
+        self.wakes = self.dir + '/wake.log'
+        wait(lambda: len(self.workers()) == 2)
 
     def memory(self):
         """private bytes of the workers"""
-        total = 0
-        for pid in self.workers():
-            with open('/proc/%d/smaps_rollup' % pid) as f:
-                for line in f:
-                    if line.startswith('Private_Dirty:'):
-                        total += int(line.split()[1]) * 1024
-        return total
+        return rig.memory(*self.workers(), what='Private_Dirty')
 
     def files(self):
         return sum(len(os.listdir('/proc/%d/fd' % p)) for p in self.workers())
 
-    def status(self):
-        try:
-            with socket.create_connection(('127.0.0.1', self.port)) as s:
-                s.sendall(b'GET /kvroute/json HTTP/1.0\r\n\r\n')
-                data = b''
-                while True:
-                    more = s.recv(1 << 20)
-                    if not more:
-                        break
-                    data += more
-            return json.loads(data.split(b'\r\n\r\n', 1)[1])
-        except (OSError, ValueError, IndexError):
-            return None
-
     def parked(self, upstream):
-        s = self.status()
-        return s['upstreams'][upstream]['queue']['size'] if s else -1
+        return self.status()['upstreams'][upstream]['queue']['size']
 
     def idle(self, upstream):
-        s = self.status()
-        if not s:
-            return False
-        u = s['upstreams'][upstream]
+        u = self.status()['upstreams'][upstream]
         return u['queue']['size'] == 0 and u['peers'][0]['active'] == 0
 
     def post(self, path, body):
@@ -218,14 +149,6 @@ class Nginx:
         s.sendall(b'POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: '
                   b'application/json\r\nContent-Length: %d\r\n\r\n'
                   % (path.encode(), len(body)) + body)
-
-
-def until(fn, timeout=180):
-    end = time.monotonic() + timeout
-    while not fn():
-        if time.monotonic() > end:
-            raise RuntimeError('waited in vain')
-        time.sleep(0.05)
 
 
 def answer(s):
@@ -266,9 +189,9 @@ def waiting(nginx, kind, n, conns):
     before, files = settled(nginx.memory), nginx.files()
     out = [nginx.post('/%s/%d' % (kind, k), chat(k)) for k in range(n)]
     if kind == 'plain':
-        until(lambda: nginx.files() >= files + n)
+        wait(lambda: nginx.files() >= files + n)
     else:
-        until(lambda: nginx.parked(kind) == n - conns)
+        wait(lambda: nginx.parked(kind) == n - conns)
     return out, (settled(nginx.memory) - before) / n
 
 
@@ -284,16 +207,16 @@ def accounting(nginx, peer, conns, args):
         conns[k].close()
 
     old = set(nginx.workers())
-    nginx.master.send_signal(signal.SIGHUP)
-    until(lambda: len(set(nginx.workers()) - old) == 2)
+    os.kill(nginx.pid, signal.SIGHUP)
+    wait(lambda: len(set(nginx.workers()) - old) == 2)
 
     # the first of them are inside and not parked, and leave room by leaving
 
     left = n - len(gone) - args.conns
-    until(lambda: nginx.parked('held') == left)
+    wait(lambda: nginx.parked('held') == left)
 
     conns += [nginx.post('/held/b%d' % k, chat(k)) for k in range(args.late)]
-    until(lambda: nginx.parked('held') == left + args.late)
+    wait(lambda: nginx.parked('held') == left + args.late)
 
     os.kill(rnd.choice(sorted(set(nginx.workers()) - old)), signal.SIGKILL)
 
@@ -314,7 +237,7 @@ def accounting(nginx, peer, conns, args):
             lost += 1
 
     res['drained_per_s'] = round(ok / (time.monotonic() - begin))
-    until(lambda: nginx.idle('held'))
+    wait(lambda: nginx.idle('held'))
 
     res['parked'] = n + args.late
     res['answered'] = ok
@@ -331,21 +254,21 @@ def wakes(nginx, peer, args):
 
     peer.say('close')
     conns = [nginx.post('/one/%d' % k, chat(k)) for k in range(args.parked)]
-    until(lambda: nginx.parked('one') == args.parked - 1)
+    wait(lambda: nginx.parked('one') == args.parked - 1)
     peer.say('open')
 
     def lines():
-        with open(nginx.log) as f:
+        with open(nginx.wakes) as f:
             return [x.split() for x in f if x.endswith('\n')]
 
-    until(lambda: len(lines()) >= args.wakes)
+    wait(lambda: len(lines()) >= args.wakes)
 
     seen = [(float(m) - float(t), float(m), pid)
             for pid, m, t, q in lines() if q in ('passed', 'waited')]
 
     for s in conns:
         s.close()
-    until(lambda: nginx.idle('one'))
+    wait(lambda: nginx.idle('one'))
 
     seen.sort()
     gaps = {'same': [], 'other': []}
@@ -356,26 +279,25 @@ def wakes(nginx, peer, args):
     res = {'wakes': len(gaps['other'])}
     for kind, name in (('other', 'wake_ms_p50'),
                        ('same', 'wake_ms_p50_same_worker')):
-        res[name] = round(statistics.median(gaps[kind]), 3) \
-            if gaps[kind] else None
+        res[name] = round(median(gaps[kind]), 3) if gaps[kind] else None
     if gaps['other']:
-        res['wake_ms_p99'] = round(
-            sorted(gaps['other'])[int(0.99 * (len(gaps['other']) - 1))], 3)
+        res['wake_ms_p99'] = round(quantile(gaps['other'], 0.99), 3)
     return res
 
 
-def run(args, start, peer):
+def run(args):
     res, sizes = {}, {}
+    peer = Peer()
 
     # memory: beside limit_req, whose requests wait in nginx's own way
 
-    nginx = start()
+    nginx = Nginx(args, peer)
     conns, sizes['plain'] = waiting(nginx, 'plain', args.parked, args.conns)
     for s in conns:
         s.close()
     nginx.stop()
 
-    nginx = start()
+    nginx = Nginx(args, peer)
     peer.say('close')
     conns, sizes['held'] = waiting(nginx, 'held', args.parked, args.conns)
 
@@ -385,9 +307,10 @@ def run(args, start, peer):
     res.update(accounting(nginx, peer, conns, args))
     nginx.stop()
 
-    nginx = start()
+    nginx = Nginx(args, peer)
     res.update(wakes(nginx, peer, args))
     nginx.stop()
+    peer.stop()
 
     return res
 
@@ -402,54 +325,13 @@ def main():
     p.add_argument('--seed', type=int, default=1)
     args = p.parse_args()
 
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    if files == resource.RLIM_INFINITY:
-        files = 1 << 20
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    if files < args.parked + args.late + 100:
+    if FILES < args.parked + args.late + 100:
         raise SystemExit('%d descriptors are too few for --parked %d'
-                         % (files, args.parked))
+                         % (FILES, args.parked))
 
-    top = tempfile.mkdtemp(prefix='kvroute-queue-')
-    os.chmod(top, 0o755)
-    args.port = free_ports(2)
-    args.peer = args.port + 1
-
-    with open(top + '/nginx.conf', 'w') as f:
-        f.write(CONF.format(
-            module=MODULE, dir=top, port=args.port,
-            peer=args.peer, conns=args.conns, files=files,
-            connections=min(files, args.parked + args.late + 1000),
-            user='user root;' if os.getuid() == 0 else ''))
-
-    peer = Peer(args.peer)
-    started = []
-
-    def start():
-        if os.path.exists(top + '/wake.log'):
-            os.unlink(top + '/wake.log')
-        started.append(Nginx(args, top))
-        return started[-1]
-
-    try:
-        wire = run(args, start, peer)
-    finally:
-        for n in started:
-            if n.master.poll() is None:
-                n.stop()
-        peer.stop()
-        with open(top + '/error.log') as f:
-            bad = [x for x in f if '[alert]' in x or '[crit]' in x]
-        for x in bad:
-            if 'exited on signal 9' not in x:
-                print(x, end='')
-        shutil.rmtree(top, ignore_errors=True)
-
-    with open(args.out, 'w') as f:
-        json.dump(wire, f, indent=2)
-        f.write('\n')
-
-    print('5 %s' % json.dumps(wire))
+    res = run(args)
+    rig.save(args.out, res)
+    print('5 %s' % json.dumps(res))
 
 
 main()

@@ -6,12 +6,14 @@ import json
 import os
 import random
 import selectors
-import statistics
 import subprocess
 import sys
 import time
 
-from rig import Nginx, free_ports
+from agents import front
+
+import rig
+from rig import Process, free_ports, median
 
 SERVER = r"""
 import asyncio, random, sys, time
@@ -61,23 +63,22 @@ class Chunks:
     def __init__(self, count, *groups):
         """Streams of count chunks, an nginx for each group of names."""
         port = free_ports(1)
-        self.server = subprocess.Popen(
+        self.server = Process(
             [sys.executable, "-c", SERVER, str(port), str(count)],
             stdout=subprocess.PIPE)
-        self.server.stdout.readline()
-        peer = ["127.0.0.1:%d max_fails=0" % port,
-                "127.0.0.2:%d down" % port]
+        self.server.process.stdout.readline()
+        peer = ("server 127.0.0.1:%d max_fails=0; "
+                "server 127.0.0.2:%d down;" % (port, port))
         self.nginx = {}
         for names in groups:
-            nginx = Nginx({n: (self.NAMES[n][0], peer) for n in names},
+            nginx = front({n: (self.NAMES[n][0], peer) for n in names},
                           {n: self.NAMES[n][1] for n in names})
             self.nginx.update((n, nginx) for n in names)
 
     def stop(self):
         for nginx in set(self.nginx.values()):
             nginx.stop()
-        self.server.kill()
-        self.server.wait()
+        self.server.stop()
 
     def post(self, name):
         c = http.client.HTTPConnection("127.0.0.1", self.nginx[name].port)
@@ -86,8 +87,7 @@ class Chunks:
         return c
 
     def spent(self, name):
-        with open("/proc/%d/schedstat" % self.nginx[name].worker()) as f:
-            return int(f.read().split()[0])
+        return 1e9 * rig.cpu(self.nginx[name].pid)
 
 
 def chunk_delay(result):
@@ -107,22 +107,19 @@ def chunk_delay(result):
         c.close()
         return late
 
-    try:
-        for _ in range(16):
-            for name in random.sample(list(delay), len(delay)):
-                with concurrent.futures.ThreadPoolExecutor(6) as pool:
-                    late = sum(pool.map(stream, [name] * 6), [])
-                delay[name].append(statistics.median(late))
-    finally:
-        chunks.stop()
+    for _ in range(16):
+        for name in random.sample(list(delay), len(delay)):
+            with concurrent.futures.ThreadPoolExecutor(6) as pool:
+                late = sum(pool.map(stream, [name] * 6), [])
+            delay[name].append(median(late))
+    chunks.stop()
 
     # pair by pair: what else the machine does changes over time
 
     def more(a, b):
-        return statistics.median(x - y for x, y in
-                                 zip(delay[a], delay[b])) / 1000
+        return median(x - y for x, y in zip(delay[a], delay[b])) / 1000
 
-    result["chunk_delay_off_us"] = statistics.median(delay["off"]) / 1000
+    result["chunk_delay_off_us"] = median(delay["off"]) / 1000
     result["chunk_delay_us"] = more("on", "off")
     result["chunk_delay_reply_us"] = more("reply", "off")
     result["chunk_delay_twice_us"] = more("twice", "off")   # the noise
@@ -146,39 +143,36 @@ def chunk_cpu(result):
             for key, _ in poll.select(0.1):
                 seen[key.data] += key.fileobj.recv(65536).count(b"data: {")
 
-    try:
-        for nginx in chunks.nginx.values():
-            os.sched_setaffinity(nginx.worker(), {core})
+    for nginx in chunks.nginx.values():
+        for worker in nginx.workers():
+            os.sched_setaffinity(worker, {core})
 
-        # streams that come anew, in another order: whose chunks meet in one
-        # turn of a worker is then nobody's advantage
+    # streams that come anew, in another order: whose chunks meet in one
+    # turn of a worker is then nobody's advantage
 
-        for _ in range(rounds):
-            poll = selectors.DefaultSelector()
-            order = list(cpu) * each
-            random.shuffle(order)
-            for name in order:
-                poll.register(chunks.post(name).sock, selectors.EVENT_READ,
-                              name)
+    for _ in range(rounds):
+        poll = selectors.DefaultSelector()
+        order = list(cpu) * each
+        random.shuffle(order)
+        for name in order:
+            poll.register(chunks.post(name).sock, selectors.EVENT_READ, name)
 
-            read(poll, dict.fromkeys(cpu, 0), 0.5)
-            before = {name: chunks.spent(name) for name in cpu}
-            seen = dict.fromkeys(cpu, 0)
-            read(poll, seen, seconds)
-            for name in cpu:
-                cpu[name].append((chunks.spent(name) - before[name])
-                                 / seen[name])
+        read(poll, dict.fromkeys(cpu, 0), 0.5)
+        before = {name: chunks.spent(name) for name in cpu}
+        seen = dict.fromkeys(cpu, 0)
+        read(poll, seen, seconds)
+        for name in cpu:
+            cpu[name].append((chunks.spent(name) - before[name]) / seen[name])
 
-            for key in list(poll.get_map().values()):
-                key.fileobj.close()
-            poll.close()
-    finally:
-        chunks.stop()
+        for key in list(poll.get_map().values()):
+            key.fileobj.close()
+        poll.close()
+    chunks.stop()
 
     def ratio(a, b):
-        return statistics.median(x / y for x, y in zip(cpu[a], cpu[b]))
+        return median(x / y for x, y in zip(cpu[a], cpu[b]))
 
-    result["chunk_cpu_ns"] = statistics.median(cpu["off"])
+    result["chunk_cpu_ns"] = median(cpu["off"])
     result["chunk_cpu_ratio"] = ratio("on", "off")
     result["chunk_cpu_ratio_reply"] = ratio("reply", "off")
     result["chunk_cpu_ratio_twice"] = ratio("twice", "off")     # the noise

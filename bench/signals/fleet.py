@@ -6,7 +6,8 @@ import random
 import statistics
 import subprocess
 
-from rig import SIM, Emulated, Failed, Nginx, request, sessions, wait
+from agents import SIM, Failed, front, replicas, sessions
+from rig import request, wait
 
 import emulated
 
@@ -16,12 +17,12 @@ def capacity(result):
     tokens = 2048 * 16
     cache = ("--hardware", "none", "--kv-cache-size", "2048", "--block-size",
              "16")
-    kinds = {k: Emulated(1, *cache, "--engine", k)
+    kinds = {k: replicas(1, *cache, "--engine", k)
              for k in ("vllm", "vllm-old", "sglang", "trtllm", "tgi")}
-    kinds["vllm, two ranks"] = Emulated(1, *cache, "--metrics-engines", "2")
-    kinds["sglang, no metrics"] = Emulated(1, *cache, "--engine", "sglang",
+    kinds["vllm, two ranks"] = replicas(1, *cache, "--metrics-engines", "2")
+    kinds["sglang, no metrics"] = replicas(1, *cache, "--engine", "sglang",
                                            "--disable-metrics")
-    nginx = Nginx({"k%d" % i: ("kvroute kv_cache zone=z; kvroute_probe;",
+    nginx = front({"k%d" % i: ("kvroute kv_cache zone=z; kvroute_probe;",
                                e.servers())
                    for i, e in enumerate(kinds.values())})
     out = {}
@@ -30,15 +31,13 @@ def capacity(result):
         p = nginx.peers("k%d" % i)[0]
         return p["engine"].get("capacity_tokens") and p
 
-    try:
-        for i, kind in enumerate(kinds):
-            p = wait(lambda: told(i))
-            out[kind] = {"is": tokens, "told": p["engine"]["capacity_tokens"],
-                         "index_bytes": p["capacity_bytes"]}
-    finally:
-        nginx.stop()
-        for e in kinds.values():
-            e.stop()
+    for i, kind in enumerate(kinds):
+        p = wait(lambda: told(i))
+        out[kind] = {"is": tokens, "told": p["engine"]["capacity_tokens"],
+                     "index_bytes": p["capacity_bytes"]}
+    nginx.stop()
+    for e in kinds.values():
+        e.stop()
 
     result["capacity"] = out
 
@@ -52,24 +51,22 @@ def small_replica(result):
     out = {"simulated": {k: v["cached"] for k, v in work["policies"].items()}}
 
     for name, probe in (("probed", "kvroute_probe;"), ("unprobed", "")):
-        fleet = Emulated(work["replicas"], "--hardware", work["hardware"],
+        fleet = replicas(work["replicas"], "--hardware", work["hardware"],
                          "--speed", str(speed), "--model", "emulated",
                          "--block-size", "16", "--kv-cache-size", str(blocks),
                          "--enable-prompt-tokens-details")
         request(fleet.port, "POST", "/control",
                 {"kv_cache_size": int(blocks * work["small"])})
-        nginx = Nginx({"v1": ("kvroute kv_cache zone=z; " + probe,
+        nginx = front({"v1": ("kvroute kv_cache zone=z; " + probe,
                               fleet.servers())})
-        try:
-            if probe:
-                wait(lambda: all(p["engine"].get("capacity_tokens")
-                                 for p in nginx.peers("v1")))
+        if probe:
+            wait(lambda: all(p["engine"].get("capacity_tokens")
+                             for p in nginx.peers("v1")))
 
-            done = asyncio.run(emulated.play(work, nginx.port, speed))
-            out[name] = sum(r[1] for r in done) / sum(r[0] for r in done)
-        finally:
-            nginx.stop()
-            fleet.stop()
+        done = asyncio.run(emulated.play(work, nginx.port, speed))
+        out[name] = sum(r[1] for r in done) / sum(r[0] for r in done)
+        nginx.stop()
+        fleet.stop()
 
     out["points"] = 100 * (out["probed"] - out["simulated"]["oracle"])
     result["small_replica"] = out
@@ -83,22 +80,20 @@ def reply_learning(result):
         times, prompts, cached = [], 0, 0
 
         for seed in range(2):
-            fleet = Emulated(4, "--hardware", "llama-8b-bf16-a10g",
+            fleet = replicas(4, "--hardware", "llama-8b-bf16-a10g",
                              "--speed", "4",
                              "--enable-prompt-tokens-details",
                              "--output-tokens", "400")
-            nginx = Nginx({"a": ("kvroute kv_cache zone=z;",
+            nginx = front({"a": ("kvroute kv_cache zone=z;",
                                  fleet.servers())},
                           {"a": "kvroute_learn_reply %s;" % learn})
-            try:
-                f, p, c = sessions(nginx.port, "/a/v1/chat/completions", 16,
-                                   5, seed, 1500, 300, 400, 16)
-                times += f
-                prompts += p
-                cached += c
-            finally:
-                nginx.stop()
-                fleet.stop()
+            f, p, c = sessions(nginx.port, "/a/v1/chat/completions", 16,
+                               5, seed, 1500, 300, 400, 16)
+            times += f
+            prompts += p
+            cached += c
+            nginx.stop()
+            fleet.stop()
 
         out["cached_" + name] = cached / prompts
         out["ttft_" + name] = statistics.mean(times)
@@ -108,12 +103,12 @@ def reply_learning(result):
 
 def bad_probes(result):
     """Mean latency while metrics are of no use, beside no probe at all."""
-    fleet = Emulated(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
+    fleet = replicas(4, "--hardware", "llama-8b-bf16-a10g", "--speed", "4",
                      "--enable-prompt-tokens-details")
 
     # metrics by another process: what they cost it to make is not the point
 
-    bad = Emulated(1, "--hardware", "none")
+    bad = replicas(1, "--hardware", "none")
     mean = {}
     modes = ["none", "frozen", "garbage", "huge", "late"]
     failed = 0
@@ -125,7 +120,7 @@ def bad_probes(result):
                     "kvroute_probe port=%d;" % bad.port
                 fleet.control({"reset_cache": True})
                 bad.control({"metrics": "ok", "metrics_delay_ms": 0})
-                nginx = Nginx({"a": ("kvroute kv_cache zone=z; " + probe,
+                nginx = front({"a": ("kvroute kv_cache zone=z; " + probe,
                                      fleet.servers())})
                 try:
                     # what is frozen was told at least once

@@ -6,7 +6,8 @@ import statistics
 import tempfile
 import time
 
-from rig import Nginx, request, sessions, text, wait
+from agents import front, sessions, text
+from rig import request, wait
 
 import engines
 
@@ -31,8 +32,9 @@ def real(result):
 
     for name, learn in (("with", "on"), ("without", "off")):
         fleet = engines.start(3, folder, logs)
-        nginx = Nginx({"a": ("kvroute kv_cache zone=z;",
-                             [e.address for e in fleet])},
+        nginx = front({"a": ("kvroute kv_cache zone=z;",
+                             " ".join("server %s;" % e.address
+                                      for e in fleet))},
                       {"a": "kvroute_learn_reply %s;" % learn})
         try:
             times, prompts, cached = sessions(
@@ -66,10 +68,10 @@ def restart(result):
     for how in ("usage", "probe"):
         fleet = engines.start(1, folder, logs)
         port = fleet[0].port
-        nginx = Nginx({"a": ("kvroute kv_cache zone=z;"
+        nginx = front({"a": ("kvroute kv_cache zone=z;"
                              + ("kvroute_probe;" if how == "probe" else ""),
-                             ["127.0.0.1:%d max_fails=0" % port,
-                              "127.0.0.1:1 down"])})
+                             "server 127.0.0.1:%d max_fails=0; "
+                             "server 127.0.0.1:1 down;" % port)})
         rng = random.Random(5)
         prompts = [text(rng, 3000) for _ in range(4)]
 

@@ -25,7 +25,7 @@ import time
 import chunks
 import fleet
 import real
-from rig import BUILD
+from rig import RESULTS, save
 
 PARTS = {f.__name__: f for f in (
     chunks.chunk_delay, chunks.chunk_cpu, fleet.capacity, real.restart,
@@ -68,12 +68,7 @@ def main():
         except TypeError:
             result["aims"][name] = False    # it was not noticed at all
 
-    folder = os.path.join(BUILD, "bench")
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "signals.json"), "w") as f:
-        json.dump(result, f, indent=2)
-        f.write("\n")
-
+    save(os.path.join(RESULTS, "signals.json"), result)
     print(json.dumps(result, indent=2))
 
 

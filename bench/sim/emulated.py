@@ -12,70 +12,39 @@ import json
 import os
 import random
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "../common"))
 
-from ports import free_ports  # noqa: E402
+from rig import Engines, Nginx, quantile, save  # noqa: E402
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz  "
 
-CONF = """
-load_module {module};
-worker_processes 1;
-error_log {dir}/error.log notice;
-pid {dir}/nginx.pid;
-events {{ worker_connections 4096; }}
-http {{
+HTTP = """
     kvroute_zone zone=llm:16m;
-    upstream llm {{
+    upstream llm {
         zone llm_peers 256k;
-        kvroute {policy} zone=llm;
-{servers}
-    }}
-    access_log off;
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
+        kvroute @policy@ zone=llm;
+        @servers@
+    }
+    server {
+        listen 127.0.0.1:@port@;
+        location / {
             client_max_body_size 64m;
             client_body_buffer_size 1m;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
             proxy_buffering off;
-            proxy_read_timeout 1h;
             proxy_pass http://llm;
-        }}
-    }}
-    client_body_temp_path {dir}/body;
-    proxy_temp_path {dir}/proxy;
-    fastcgi_temp_path {dir}/fastcgi;
-    uwsgi_temp_path {dir}/uwsgi;
-    scgi_temp_path {dir}/scgi;
-}}
+        }
+    }
 """
 
 
 def text(seed, tokens):
     rng = random.Random(seed)
     return "".join(rng.choices(LETTERS, k=4 * tokens))
-
-
-def wait_port(port, process, what):
-    for _ in range(1000):
-        if process.poll() is not None:
-            raise SystemExit(f"{what} has ended")
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.02)
-    raise SystemExit(f"{what} does not answer")
 
 
 async def request(port, prompt, output):
@@ -171,45 +140,16 @@ async def play(work, port, speed):
     return results
 
 
-def quantile(values, q):
-    values = sorted(values)
-    return values[int(q * (len(values) - 1) + 0.5)]
+def run(work, policy, args):
+    engines = Engines(work["replicas"], "--hardware", work["hardware"],
+                      "--speed", str(args.speed), "--model", "emulated",
+                      "--enable-prompt-tokens-details")
+    nginx = Nginx(HTTP, policy=policy, servers=engines.servers())
 
+    results = asyncio.run(play(work, nginx.port, args.speed))
 
-def run(work, policy, args, folder):
-    n = work["replicas"]
-    first = free_ports(n + 1)
-    port = first + n
-    folder = os.path.join(folder, policy)
-    os.makedirs(folder)
-
-    with open(os.path.join(folder, "nginx.conf"), "w") as f:
-        f.write(CONF.format(
-            module=os.environ["MODULE"], dir=folder, policy=policy,
-            port=port, servers="\n".join(
-                f"        server 127.0.0.1:{first + i};" for i in range(n))))
-
-    nginx = os.environ.get("NGINX_BIN", "nginx")
-    engine = subprocess.Popen(
-        [args.engine, "--port", str(first), "--count", str(n), "--hardware",
-         work["hardware"], "--speed", str(args.speed), "--model", "emulated",
-         "--enable-prompt-tokens-details"], stdout=subprocess.DEVNULL)
-    server = None
-
-    try:
-        wait_port(first + n - 1, engine, "the engine")
-        server = subprocess.Popen([nginx, "-p", folder, "-e",
-                                   folder + "/error.log", "-c",
-                                   folder + "/nginx.conf", "-g",
-                                   "daemon off;"])
-        wait_port(port, server, "nginx")
-
-        results = asyncio.run(play(work, port, args.speed))
-    finally:
-        for process in (server, engine):
-            if process:
-                process.terminate()
-                process.wait()
+    nginx.stop()
+    engines.stop()
 
     e2e = [r[3] for r in results]
     ttft = [r[2] for r in results]
@@ -225,7 +165,6 @@ def run(work, policy, args, folder):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--sim", required=True)
-    p.add_argument("--engine", required=True)
     p.add_argument("--out", required=True)
     p.add_argument("--merge", help="summary.json to add the result to")
     p.add_argument("--speed", type=float, default=3)
@@ -234,48 +173,33 @@ def main():
 
     work = json.loads(subprocess.check_output([args.sim, "--emulated"]))
     out = {}
-    folder = tempfile.mkdtemp(prefix="kvroute-sim-")
 
-    try:
-        print(f"{'':16}{'cached':>15}{'TTFT':>16}{'P95':>16}{'E2E':>16}"
-              f"{'P95':>16}   (simulated, emulated)")
+    print(f"{'':16}{'cached':>15}{'TTFT':>16}{'P95':>16}{'E2E':>16}"
+          f"{'P95':>16}   (simulated, emulated)")
 
-        for policy in args.policies.split(","):
-            simulated = work["policies"][policy]
-            emulated = run(work, policy, args, folder)
+    for policy in args.policies.split(","):
+        simulated = work["policies"][policy]
+        emulated = run(work, policy, args)
 
-            out[policy] = {"simulated": simulated, "emulated": emulated,
-                           "cached_points": 100 * (emulated["cached"]
-                                                   - simulated["cached"])}
+        out[policy] = {"simulated": simulated, "emulated": emulated,
+                       "cached_points": 100 * (emulated["cached"]
+                                               - simulated["cached"])}
 
-            for k in ("ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95"):
-                out[policy][k + "_ratio"] = emulated[k] / simulated[k]
+        for k in ("ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95"):
+            out[policy][k + "_ratio"] = emulated[k] / simulated[k]
 
-            print(f"{policy:16}" + "".join(
-                f"{simulated[k]:8.3f} {emulated[k]:7.3f}" for k in
-                ("cached", "ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95")),
-                flush=True)
+        print(f"{policy:16}" + "".join(
+            f"{simulated[k]:8.3f} {emulated[k]:7.3f}" for k in
+            ("cached", "ttft_mean", "ttft_p95", "e2e_mean", "e2e_p95")),
+            flush=True)
 
-        bad = subprocess.run(
-            ["grep", "-rlE", r"\[(alert|crit|emerg)\]", folder],
-            stdout=subprocess.PIPE, text=True).stdout
-        if bad:
-            print("severe errors in nginx's log: " + bad)
-            sys.exit(1)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-    with open(args.out, "w") as f:
-        json.dump(out, f, indent=2)
-        f.write("\n")
+    save(args.out, out)
 
     if args.merge and os.path.exists(args.merge):
         with open(args.merge) as f:
             summary = json.load(f)
         summary["sim_vs_emulated"] = out
-        with open(args.merge, "w") as f:
-            json.dump(summary, f, indent=2)
-            f.write("\n")
+        save(args.merge, summary)
         print(f"added to {args.merge}")
 
 

@@ -7,19 +7,18 @@ callgrind.  Prints tables and writes wire.json.
 """
 
 import os
-import re
-import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
-from harness import (BUILD, FULL, BIN, Nginx, cpu, load, load_end, load_start,
-                     median, memory, pin, save, start, stop, upstream)
+import rig
+from harness import (FULL, Nginx, load, load_end, load_start, pin, save,
+                     upstream)
+from rig import cpu, median, memory
 
-DIR = os.path.join(BUILD, 'bench')
+DIR = rig.RESULTS
 
 PAIRS = 31 if FULL else 15
 
@@ -269,13 +268,11 @@ def memory_part(results):
             load(port=x.port, requests=200, conns=32, size=2048)
             before = memory(x.pid)
 
-            p = start([BIN + '/load', 'port=%d' % x.port, 'conns=%d' % n,
-                       'requests=%d' % n, 'size=2048', 'hold=1',
-                       'target=/v1/chat/completions?hold'],
-                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            p.stdout.readline()
+            clients = load_start(port=x.port, conns=n, requests=n, size=2048,
+                                 hold=1, target='/v1/chat/completions?hold')
+            clients.process.stdout.readline()
             per.append((memory(x.pid) - before) / n)
-            stop(p)
+            clients.stop()
             x.stop()
 
         found[str(n)] = {'plain': per[0], 'added': per[1] - per[0]}
@@ -338,16 +335,12 @@ def count_part(results):
 
 def instructions(engines, plain, size, n, unique=0, conf={}, **kw):
     """All that nginx executes for n requests, its start too."""
-    with tempfile.TemporaryDirectory() as tmp:
-        x = Nginx(engines, plain, **conf,
-                  prefix=('valgrind', '-q', '--tool=callgrind',
-                          '--callgrind-out-file=%s/out' % tmp))
+    def run(prefix):
+        x = Nginx(engines, plain, **conf, prefix=prefix)
         load(port=x.port, requests=n, size=size, unique=unique, conns=1, **kw)
         x.stop()
 
-        with open(tmp + '/out') as f:
-            return int(re.search(r'^(?:summary|totals): (\d+)', f.read(),
-                                 re.M)[1])
+    return rig.instructions(run)
 
 
 def slope(engines, plain, size, n, unique=0, conf={}):

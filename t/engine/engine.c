@@ -4,44 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
+#include <event2/buffer.h>
+#include <event2/event.h>
+#include <event2/http.h>
+
+#include "base/engine_http.h"
+#include "base/engine_store.h"
+#include "engine_restart.h"
+#include "engine_route.h"
+#include "job/engine_job.h"
+#include "job/engine_run.h"
+#include "metrics/engine_metrics.h"
+
+
+/*
+ * The emulated engine: an HTTP server that stands for one or many replicas,
+ * each on its own port, each with its own replica model behind it.
+ *
+ * base/      flags, servers, connections; what can go wrong
+ * body/      a request body of any API -> fields and prompts
+ * reply/     replies, in each API's words and framing
+ * metrics/   /metrics, as each engine has them
+ * job/       a request's life, from its arrival to its end
+ *
+ * The files beside this one answer all other paths.
+ */
 
 
 /* the models are looked at no more often than this, in real seconds */
 
 #define KVE_TICK  0.001
-
-
-double
-kve_virtual(kve_engine_t *e)
-{
-    return (kve_now() - e->start) * e->opt.speed;
-}
-
-
-static void
-kve_engine_arm(kve_engine_t *e, double seconds)
-{
-    struct timeval  tv;
-
-    if (seconds > 3600) {
-        return;
-    }
-
-    tv.tv_sec = (time_t) seconds;
-    tv.tv_usec = (suseconds_t) ((seconds - tv.tv_sec) * 1e6);
-
-    event_add(e->tick, &tv);
-}
-
-
-/* something has changed: look as soon as whatever runs now is done */
-
-void
-kve_engine_wake(kve_engine_t *e)
-{
-    kve_engine_arm(e, 0);
-}
 
 
 static void
@@ -78,111 +70,6 @@ kve_engine_tick(evutil_socket_t fd, short what, void *data)
 }
 
 
-int
-kve_server_listen(kve_server_t *s)
-{
-    if (s->up) {
-        event_free(s->up);
-        s->up = NULL;
-    }
-
-    if (s->socket) {
-        return 0;
-    }
-
-    s->socket = evhttp_bind_socket_with_handle(s->http, s->engine->opt.host,
-                                               s->port);
-
-    return s->socket ? 0 : -1;
-}
-
-
-static void
-kve_server_up(evutil_socket_t fd, short what, void *data)
-{
-    (void) fd;
-    (void) what;
-
-    (void) kve_server_listen(data);
-}
-
-
-/* connections are refused, for good or for some seconds */
-
-void
-kve_server_deafen(kve_server_t *s, double seconds)
-{
-    struct timeval  tv;
-
-    if (s->socket) {
-        evhttp_del_accept_socket(s->http, s->socket);
-        s->socket = NULL;
-    }
-
-    if (s->up) {
-        event_free(s->up);
-        s->up = NULL;
-    }
-
-    if (seconds > 0) {
-        tv.tv_sec = (time_t) seconds;
-        tv.tv_usec = (suseconds_t) ((seconds - tv.tv_sec) * 1e6);
-
-        s->up = event_new(s->engine->base, -1, 0, kve_server_up, s);
-        event_add(s->up, &tv);
-    }
-}
-
-
-static void
-kve_server_begin(kve_server_t *s)
-{
-    s->started = kve_wall();
-    s->ready = kve_now() + s->engine->opt.loading;
-    s->wake = INFINITY;
-
-    kve_metrics_init(s);
-}
-
-
-/* jobs that no connection takes along */
-
-static void
-kve_jobs_background(kve_server_t *s)
-{
-    kve_job_t  *job, *next;
-
-    for (job = s->jobs; job; job = next) {
-        next = job->next;
-
-        if (job->background) {
-            kve_job_end(job, 499, "killed");
-        }
-    }
-}
-
-
-/* as if the process had died and another one had taken its place */
-
-void
-kve_server_restart(kve_server_t *s, const kve_conn_t *except)
-{
-    const kve_event_t  *ev;
-
-    kve_conns_kill(s, except);
-    kve_jobs_background(s);
-
-    (void) kve_replica_restart(s->model, kve_virtual(s->engine), &ev);
-
-    kve_metrics_free(s);
-    kve_store_free(s);
-    kve_server_begin(s);
-
-    memset(&s->counters, 0, sizeof(kve_counters_t));
-    s->restarts++;
-}
-
-
 static int
 kve_server_init(kve_engine_t *e, int i)
 {
@@ -215,7 +102,7 @@ kve_server_init(kve_engine_t *e, int i)
 
     if (e->opt.fake_metrics) {
         fake = cJSON_Parse(e->opt.fake_metrics);
-        rc = fake ? kve_fake_set(s, fake) : -1;
+        rc = fake ? kve_metrics_fake(s, fake) : -1;
         cJSON_Delete(fake);
 
         if (rc != 0) {
@@ -224,7 +111,7 @@ kve_server_init(kve_engine_t *e, int i)
         }
     }
 
-    kve_http_setup(s);
+    kve_http_setup(s, kve_route);
 
     if (kve_server_listen(s) != 0) {
         fprintf(stderr, "engine: cannot listen on %s:%d\n", e->opt.host,

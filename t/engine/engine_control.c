@@ -2,7 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine.h"
+#include "base/engine_fault.h"
+#include "base/engine_http.h"
+#include "engine_control.h"
+#include "engine_restart.h"
+#include "metrics/engine_metrics.h"
 
 
 /*
@@ -48,72 +52,6 @@ static const kve_ctl_t  kve_ctls[] = {
     KVE_CTL(reasoning_tokens, KVE_CTL_INT),
     { NULL, KVE_CTL_NUM, 0 }
 };
-
-
-/* llm-d-inference-sim's fake metrics: null and absent change nothing */
-
-int
-kve_fake_set(kve_server_t *s, const cJSON *fake)
-{
-    int           i;
-    kve_buf_t     b;
-    const char   *running, *waiting;
-    const cJSON  *v, *lora;
-
-    cJSON_ArrayForEach(v, fake) {
-
-        if (cJSON_IsNull(v)) {
-            continue;
-        }
-
-        if (strcmp(v->string, "running-requests") == 0) {
-            s->fake.running = kve_json_whole(v->valuedouble);
-            s->fake.running_set = 1;
-
-        } else if (strcmp(v->string, "waiting-requests") == 0) {
-            s->fake.waiting = kve_json_whole(v->valuedouble);
-            s->fake.waiting_set = 1;
-
-        } else if (strcmp(v->string, "kv-cache-usage") == 0) {
-            s->fake.kv_usage = v->valuedouble;
-            s->fake.kv_usage_set = 1;
-
-        } else if (strcmp(v->string, "loras") == 0) {
-
-            for (i = 0; i < s->nlora_sets; i++) {
-                free(s->lora_set[i]);
-            }
-
-            s->nlora_sets = 0;
-
-            cJSON_ArrayForEach(lora, v) {
-                if (s->nlora_sets == KVE_LORA_SETS) {
-                    break;
-                }
-
-                running = kve_json_str(lora, "running");
-                waiting = kve_json_str(lora, "waiting");
-
-                memset(&b, 0, sizeof(kve_buf_t));
-                kve_buf_printf(&b, "max_lora=\"%d\","
-                               "running_lora_adapters=\"%s\","
-                               "waiting_lora_adapters=\"%s\"",
-                               s->engine->opt.max_loras,
-                               running ? running : "",
-                               waiting ? waiting : "");
-
-                s->lora_seen[s->nlora_sets] = kve_json_num(lora, "timestamp",
-                                                           kve_wall());
-                s->lora_set[s->nlora_sets++] = b.data;
-            }
-
-        } else {
-            return -1;
-        }
-    }
-
-    return 0;
-}
 
 
 static int
@@ -235,7 +173,7 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
             return 0;
         }
 
-        return kve_fake_set(s, v);
+        return kve_metrics_fake(s, v);
     }
 
     if (strcmp(name, "clear_log") == 0) {
@@ -545,7 +483,7 @@ kve_admin_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
                 bad |= kve_fault_types(v, &set.fail_types) != 0;
 
             } else if (strcmp(v->string, "fake-metrics") == 0) {
-                bad |= kve_fake_set(s, v) != 0;
+                bad |= kve_metrics_fake(s, v) != 0;
 
             } else {
                 bad = 1;
@@ -567,7 +505,7 @@ kve_admin_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
                    "\"failure-types\":[", s->port,
                    s->settings.fail_rate * 100);
 
-    for (i = 0; (name = kve_fault_type_name(i)) != NULL; i++) {
+    for (i = 0; (name = kve_fail_types[i].name) != NULL; i++) {
         if (s->settings.fail_types >> i & 1) {
             kve_buf_printf(&b, "%s\"%s\"",
                            b.data[b.len - 1] == '[' ? "" : ",", name);

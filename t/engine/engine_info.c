@@ -6,16 +6,15 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "engine.h"
-
-
-typedef void (*kve_info_pt)(kve_server_t *s, kve_conn_t *c,
-    struct evhttp_request *req);
+#include "base/engine_http.h"
+#include "body/engine_parse.h"
+#include "engine_info.h"
+#include "reply/engine_request.h"
 
 
 typedef struct {
-    const char   *path;
-    kve_info_pt   handler;
+    const char      *path;
+    kve_handler_pt   handler;
 } kve_info_t;
 
 
@@ -51,6 +50,9 @@ kve_info_model(kve_buf_t *b, kve_server_t *s, const char *id,
     static const char  *owners[] = {
         "vllm", "vllm", "sglang", "tensorrt_llm", "llamacpp", "tgi"
     };
+
+    _Static_assert(sizeof(owners) / sizeof(owners[0]) == KVE_TGI + 1,
+                   "owners");
 
     kve_buf_str(b, "{\"id\":");
     kve_buf_quote(b, id);
@@ -139,7 +141,7 @@ kve_info_body(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
 
     if (p->status) {
         kve_http_error(req, c, p->status, api, p->error_type, p->error);
-        kve_parse_free(p);
+        kve_parsed_free(p);
         return -1;
     }
 
@@ -230,7 +232,7 @@ kve_info_tokenize(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     kve_info_tokens(&b, s, &p.prompts[0], 0);
     kve_buf_str(&b, ",\"token_strs\":null}");
 
-    kve_parse_free(&p);
+    kve_parsed_free(&p);
     kve_http_json(req, c, 200, &b);
 }
 
@@ -249,7 +251,7 @@ kve_info_count_tokens(kve_server_t *s, kve_conn_t *c,
     memset(&b, 0, sizeof(kve_buf_t));
     kve_buf_printf(&b, "{\"input_tokens\":%u}",
                    kve_tokens(&s->engine->opt, p.prompts[0].len));
-    kve_parse_free(&p);
+    kve_parsed_free(&p);
     kve_http_json(req, c, 200, &b);
 }
 
@@ -277,7 +279,7 @@ kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     kve_buf_str(&b, "{\"token_ids\":");
     kve_info_tokens(&b, s, &p.prompts[0], 0);
     kve_buf_str(&b, ",\"token_offsets\":null}");
-    kve_parse_free(&p);
+    kve_parsed_free(&p);
     kve_http_json(req, c, 200, &b);
 }
 

@@ -1,0 +1,47 @@
+# core/ without nginx: an archive for each set of flags, from which who links
+# it takes what it needs.  What tests and benches add is compiled alike.
+#
+#     $(CORE_LIB)        by $(CC), with $(CORE_CFLAGS): tests, benches
+#     $(CORE_SAN_LIB)    by $(CC), with $(CORE_SAN_CFLAGS): under sanitizers
+#     $(CORE_FUZZ_LIB)   by $(FUZZ_CLANG): as that, counted for libFuzzer
+
+ifndef CORE_DIR
+
+BUILD           ?= build
+FUZZ_CLANG      ?= $(firstword $(foreach c,clang clang-19 clang-18 clang-17 \
+                   clang-16 clang-15 clang-14,$(shell command -v $(c))))
+
+CORE_DIR        := ngx_http_kvroute_module/core
+CORE_SRCS       := $(wildcard $(CORE_DIR)/*.c $(CORE_DIR)/*/*.c)
+
+CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -I$(CORE_DIR)
+CORE_CFLAGS     := $(CORE_WARN) -O2
+CORE_SAN_CFLAGS := $(CORE_WARN) -O1 -fno-omit-frame-pointer \
+                   -fno-sanitize-recover=all -fsanitize=address,undefined
+
+CORE_LIB        := $(BUILD)/core/plain/libcore.a
+CORE_SAN_LIB    := $(BUILD)/core/san/libcore.a
+CORE_FUZZ_LIB   := $(BUILD)/core/fuzz/libcore.a
+
+
+# of an archive, a compiler and its flags
+
+define core_lib
+$(1): $(CORE_SRCS:$(CORE_DIR)/%.c=$(dir $(1))%.o)
+	@rm -f $$@
+	@$(AR) rcs $$@ $$^
+
+$(dir $(1))%.o: $(CORE_DIR)/%.c
+	@mkdir -p $$(@D)
+	$(2) $(3) -MMD -MP -c -o $$@ $$<
+
+-include $(CORE_SRCS:$(CORE_DIR)/%.c=$(dir $(1))%.d)
+
+endef
+
+$(eval $(call core_lib,$(CORE_LIB),$(CC),$(CORE_CFLAGS)))
+$(eval $(call core_lib,$(CORE_SAN_LIB),$(CC),$(CORE_SAN_CFLAGS)))
+$(eval $(call core_lib,$(CORE_FUZZ_LIB),$(FUZZ_CLANG),\
+	$(CORE_SAN_CFLAGS) -fsanitize=fuzzer-no-link))
+
+endif

@@ -1,0 +1,108 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/engine_fault.h"
+
+
+/*
+ * A fault is a name and perhaps "=" and a number: a status, or how many tokens
+ * go out before it, or milliseconds.
+ */
+
+typedef struct {
+    const char   *name;
+    kve_fault_e   fault;
+    int           n;
+} kve_fault_name_t;
+
+
+static const kve_fault_name_t  kve_fault_names[] = {
+    { "none", KVE_FAULT_NONE, 0 },
+    { "status", KVE_FAULT_STATUS, 500 },
+    { "close-before-headers", KVE_FAULT_CLOSE, 0 },
+    { "reset-before-headers", KVE_FAULT_RESET, 0 },
+    { "reset-after-headers", KVE_FAULT_RESET_HEADERS, 0 },
+    { "reset-mid-stream", KVE_FAULT_RESET_STREAM, 3 },
+    { "truncate", KVE_FAULT_TRUNCATE, 3 },
+    { "garbage", KVE_FAULT_GARBAGE, 0 },
+    { "garbage-body", KVE_FAULT_GARBAGE_BODY, 0 },
+    { "hang", KVE_FAULT_HANG, 0 },
+    { "stall", KVE_FAULT_STALL, 3 },
+    { "slow", KVE_FAULT_SLOW, 100 },
+    { "error-in-stream", KVE_FAULT_ERROR_STREAM, 3 },
+    { NULL, KVE_FAULT_INVALID, 0 }
+};
+
+
+const kve_fail_type_t  kve_fail_types[] = {
+    { "rate_limit", 429, "rate_limit_error",
+      "Rate limit reached. Please try again later." },
+    { "invalid_api_key", 401, "invalid_request_error",
+      "Incorrect API key provided." },
+    { "context_length", 400, "invalid_request_error",
+      "This model's maximum context length is exceeded." },
+    { "server_error", 503, "server_error",
+      "The server is overloaded or not ready yet." },
+    { "invalid_request", 400, "invalid_request_error",
+      "Invalid request: missing required parameter." },
+    { "model_not_found", 404, "NotFoundError",
+      "The model does not exist." },
+    { NULL, 0, NULL, NULL }
+};
+
+
+kve_fault_e
+kve_fault_parse(const char *s, int *n)
+{
+    size_t                   len;
+    const char              *eq;
+    const kve_fault_name_t  *f;
+
+    eq = strchr(s, '=');
+    len = eq ? (size_t) (eq - s) : strlen(s);
+
+    for (f = kve_fault_names; f->name; f++) {
+        if (strlen(f->name) == len && strncmp(f->name, s, len) == 0) {
+            break;
+        }
+    }
+
+    *n = eq ? atoi(eq + 1) : f->n;
+
+    if (f->fault == KVE_FAULT_STATUS && (*n < 200 || *n > 599)) {
+        return KVE_FAULT_INVALID;
+    }
+
+    return f->fault;
+}
+
+
+int
+kve_fault_types(const cJSON *list, unsigned *types)
+{
+    int           i;
+    unsigned      bits;
+    const cJSON  *item;
+
+    bits = 0;
+
+    cJSON_ArrayForEach(item, list) {
+
+        for (i = 0; kve_fail_types[i].name; i++) {
+            if (cJSON_IsString(item)
+                && strcmp(item->valuestring, kve_fail_types[i].name) == 0)
+            {
+                bits |= 1u << i;
+                break;
+            }
+        }
+
+        if (kve_fail_types[i].name == NULL) {
+            return -1;
+        }
+    }
+
+    *types = bits;
+
+    return 0;
+}

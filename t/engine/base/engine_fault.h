@@ -1,0 +1,50 @@
+/*
+ * The names of what can go wrong on demand.
+ */
+
+#ifndef KVE_ENGINE_FAULT_H
+#define KVE_ENGINE_FAULT_H
+
+
+#include <cjson/cJSON.h>
+
+
+typedef enum {
+    KVE_FAULT_NONE = 0,
+    KVE_FAULT_STATUS,
+    KVE_FAULT_CLOSE,                        /* FIN before headers */
+    KVE_FAULT_RESET,                        /* RST before headers */
+    KVE_FAULT_RESET_HEADERS,
+    KVE_FAULT_RESET_STREAM,
+    KVE_FAULT_TRUNCATE,
+    KVE_FAULT_GARBAGE,                      /* not HTTP */
+    KVE_FAULT_GARBAGE_BODY,
+    KVE_FAULT_HANG,                         /* no headers, ever */
+    KVE_FAULT_STALL,
+    KVE_FAULT_SLOW,
+    KVE_FAULT_ERROR_STREAM,
+    KVE_FAULT_INVALID                       /* unknown name */
+} kve_fault_e;
+
+
+/* one of llm-d-inference-sim's failures, each with its own status */
+
+typedef struct {
+    const char   *name;
+    int           status;
+    const char   *type;
+    const char   *message;
+} kve_fail_type_t;
+
+
+/* the last one has no name */
+extern const kve_fail_type_t  kve_fail_types[];
+
+/* a name and perhaps "=" and a number, which is in n then */
+kve_fault_e kve_fault_parse(const char *s, int *n);
+
+/* a bit for each name of the list; non-zero: one is unknown */
+int kve_fault_types(const cJSON *list, unsigned *types);
+
+
+#endif

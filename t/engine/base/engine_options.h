@@ -1,0 +1,128 @@
+/*
+ * Flags: what they set for a process, and what for each of its replicas.
+ */
+
+#ifndef KVE_ENGINE_OPTIONS_H
+#define KVE_ENGINE_OPTIONS_H
+
+
+#include "base/engine_util.h"
+#include "model/replica.h"
+
+
+#define KVE_NAMES_MAX      16
+
+
+typedef enum {
+    KVE_VLLM = 0,
+    KVE_VLLM_OLD,
+    KVE_SGLANG,
+    KVE_TRTLLM,
+    KVE_LLAMACPP,
+    KVE_TGI
+} kve_dialect_e;
+
+
+/* what a flag sets for all and POST /control for one replica */
+
+typedef struct {
+    double              fail_rate;          /* 0 .. 1 */
+    int                 fail_status;        /* 0: one of fail_types */
+    unsigned            fail_types;         /* bit mask */
+    double              retry_after;        /* s, negative: none */
+
+    char                fault[48];          /* name[=number], or empty */
+    double              fault_rate;
+    int64_t             fault_count;        /* negative: any number */
+    double              stall_ms;           /* 0: until the client goes */
+
+    double              delay_ms;           /* before a request is read */
+    int                 health_status;      /* 0: by the engine's state */
+    int                 first_token_headers;
+    double              sse_ping;           /* s, 0: none */
+    double              keepalive_timeout;  /* s */
+    int                 keepalive_max;      /* requests, 0: any */
+
+    char                metrics[16];        /* ok, frozen, garbage, ... */
+    double              metrics_delay_ms;
+
+    double              output_tokens;
+    double              output_spread;      /* fraction of the mean */
+    double              tool_call_rate;
+    int                 reasoning_tokens;
+} kve_settings_t;
+
+
+typedef struct {
+    const char         *name[KVE_NAMES_MAX];
+    int                 n;
+} kve_names_t;
+
+
+typedef struct {
+    int                 port;
+    int                 count;
+    const char         *host;
+    const char         *dialect_name;
+    kve_dialect_e       dialect;
+    const char         *model;
+    kve_names_t         served;
+    kve_names_t         loras;              /* JSON objects or names */
+    int                 nloras;
+    char               *lora[KVE_NAMES_MAX];
+    int                 max_loras;
+    const char         *hw_name;
+    const char         *orca_frontend;
+    kve_config_t        config;
+    double              speed;              /* times faster than real */
+    double              replica_speed;
+    int                 block_size;
+    int                 blocks;
+    int                 max_seqs;
+    int                 max_batched;
+    int                 bytes_per_token;
+    int                 image_tokens;
+    int64_t             max_model_len;
+    int                 max_waiting;
+    int                 max_queued;
+    double              loading;            /* s of 503 after the start */
+    int                 metrics_engines;    /* series per gauge */
+    int                 request_log;        /* entries */
+    int                 seed;
+
+    double              ttft;               /* s, llm-d's latencies */
+    double              prefill_overhead;
+    double              prefill_per_token;
+    double              itl;
+
+    double              fail_percent;
+    kve_names_t         fail_names;
+    const char         *fault;
+    const char         *headers;
+    const char         *metrics;
+    const char         *fake_metrics;
+
+    int                 caching;
+    int                 chunk_reuse;
+    int                 no_metrics;
+    int                 no_log_stats;
+    int                 prompt_tokens_details;
+    int                 force_include_usage;
+    int                 cache_report;
+    int                 request_id_headers;
+    int                 load_tracking;
+    int                 orca_rust;
+
+    kve_settings_t      settings;
+} kve_options_t;
+
+
+/* 0, or an exit status + 1 */
+int kve_options_parse(kve_options_t *opt, int argc, char **argv);
+void kve_options_free(kve_options_t *opt);
+
+/* so many bytes of a prompt are how many tokens */
+uint32_t kve_tokens(const kve_options_t *opt, size_t bytes);
+
+
+#endif

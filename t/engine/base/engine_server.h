@@ -1,0 +1,155 @@
+/*
+ * A replica as its process sees it, and the process.  One thread; everything
+ * belongs to it.
+ */
+
+#ifndef KVE_ENGINE_SERVER_H
+#define KVE_ENGINE_SERVER_H
+
+
+#include "base/engine_options.h"
+#include "model/replica.h"
+
+
+#define KVE_LORA_SETS      8
+#define KVE_STORED         256
+#define KVE_CONN_SLOTS     256
+
+
+struct evhttp_request;
+
+typedef struct kve_engine_s  kve_engine_t;
+typedef struct kve_server_s  kve_server_t;
+typedef struct kve_conn_s    kve_conn_t;
+typedef struct kve_job_s     kve_job_t;
+
+/* what answers a request; it may do so later */
+
+typedef void (*kve_handler_pt)(kve_server_t *s, kve_conn_t *c,
+    struct evhttp_request *req);
+
+
+typedef struct {
+    uint64_t            requests;
+    uint64_t            generate_requests;
+    uint64_t            body_bytes;
+    uint64_t            completed;
+    uint64_t            aborted;            /* the client went first */
+    uint64_t            failed;             /* replied with an error */
+    uint64_t            rejected;           /* of these: too many wait */
+    uint64_t            faults;
+    uint64_t            connections;
+    uint64_t            tokens_sent;
+    uint64_t            cached_tokens;
+    uint64_t            prompt_tokens;
+    uint64_t            stops;              /* by finish reason */
+    uint64_t            lengths;
+    uint64_t            tool_calls;
+    double              drift_sum;          /* s, token sent - token due */
+    double              drift_max;
+    uint64_t            drift_over;         /* by more than 5 ms */
+    uint64_t            drift_n;
+} kve_counters_t;
+
+
+typedef struct {
+    double              arrived;            /* wall clock */
+    char               *id;
+    const char         *path;
+    uint64_t            body_bytes;
+    uint32_t            prompt_tokens;
+    uint32_t            cached_tokens;
+    uint32_t            output_tokens;
+    double              ttft;               /* s, negative: none */
+    double              e2e;
+    int                 status;
+    const char         *end;                /* done, aborted, fault, ... */
+} kve_log_entry_t;
+
+
+/* of the Responses API */
+
+typedef struct {
+    char               *id;                 /* NULL: free */
+    char               *object;             /* JSON */
+    cJSON              *messages;           /* to go on from, or NULL */
+} kve_stored_t;
+
+
+typedef struct {
+    uint32_t            running;
+    uint32_t            waiting;
+    double              kv_usage;
+    unsigned            running_set:1;
+    unsigned            waiting_set:1;
+    unsigned            kv_usage_set:1;
+} kve_fake_t;
+
+
+struct kve_server_s {
+    kve_engine_t       *engine;
+    int                 index;
+    int                 port;
+    struct evhttp      *http;
+    struct evhttp_bound_socket  *socket;
+    struct event       *up;                 /* end of a "down" time */
+
+    kve_replica_t      *model;
+    double              wake;               /* virtual */
+    kve_job_t          *jobs;               /* generating */
+    kve_handler_pt      handler;            /* of requests */
+    kve_conn_t         *conns[KVE_CONN_SLOTS];
+    uint32_t            nconns;
+    uint32_t            open_requests;
+    uint32_t            open_streams;
+
+    kve_settings_t      settings;
+    kve_counters_t      counters;
+    kve_fake_t          fake;
+    uint64_t            random;
+    double              started;            /* wall clock */
+    double              ready;              /* monotonic: end of loading */
+    uint32_t            restarts;
+
+    kve_hist_t          ttft, itl, e2e, queue, prefill, decode;
+
+    char               *lora_set[KVE_LORA_SETS];
+    double              lora_seen[KVE_LORA_SETS];
+    int                 nlora_sets;
+    kve_buf_t           frozen;             /* metrics */
+    uint64_t            steps_read;         /* by TensorRT-LLM's /metrics */
+
+    kve_stored_t        stored[KVE_STORED];
+    uint32_t            nstored;
+
+    kve_log_entry_t    *log;
+    uint64_t            nlog;
+};
+
+
+struct kve_engine_s {
+    struct event_base  *base;
+    struct event       *tick;
+    struct evbuffer    *chunk;
+    kve_options_t       opt;
+    kve_server_t       *servers;
+    int                 nservers;
+    double              start;              /* monotonic, virtual 0 */
+    unsigned            exiting:1;
+};
+
+
+/* the models' time, which the clock goes through at --speed */
+double kve_virtual(kve_engine_t *e);
+
+/* the models are looked at in so many seconds, unless that is far off */
+void kve_engine_arm(kve_engine_t *e, double seconds);
+void kve_engine_wake(kve_engine_t *e);
+
+int kve_server_listen(kve_server_t *s);
+void kve_server_deafen(kve_server_t *s, double seconds);
+
+void kve_log_free(kve_server_t *s);
+
+
+#endif

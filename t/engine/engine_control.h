@@ -1,0 +1,18 @@
+/*
+ * What a test asks of a replica, and tells it.
+ */
+
+#ifndef KVE_ENGINE_CONTROL_H
+#define KVE_ENGINE_CONTROL_H
+
+
+#include "base/engine_server.h"
+
+
+void kve_control_handle(kve_server_t *s, kve_conn_t *c,
+    struct evhttp_request *req);
+void kve_admin_handle(kve_server_t *s, kve_conn_t *c,
+    struct evhttp_request *req);
+
+
+#endif

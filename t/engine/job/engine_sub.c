@@ -1,0 +1,210 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "job/engine_sub.h"
+#include "reply/engine_reply.h"
+
+
+/*
+ * One sequence of a request: its reply is decided before it runs, so that
+ * its blocks have names from the start.
+ */
+
+
+static const char *
+kve_job_tool(kve_job_t *job, uint64_t seed)
+{
+    int              n;
+    double           rate;
+    const cJSON     *tool;
+    kve_parsed_t    *p;
+
+    p = &job->parsed;
+
+    if (p->tool_name) {
+        return p->tool_name;
+    }
+
+    n = cJSON_GetArraySize(p->tools);
+    rate = job->want_tool ? 1 : job->server->settings.tool_call_rate;
+
+    if (n == 0 || !p->tools_allowed
+        || (kve_mix(seed) >> 11) * (1.0 / 9007199254740992.0) >= rate)
+    {
+        return NULL;
+    }
+
+    tool = cJSON_GetArrayItem(p->tools, seed % n);
+
+    return kve_json_str(kve_json_get(tool, "function"), "name");
+}
+
+
+/* how many tokens the reply has, and why it ends there */
+
+static uint32_t
+kve_job_length(kve_job_t *job, uint64_t seed, int64_t prompt,
+    const char **finish)
+{
+    double           u;
+    int64_t          n, max;
+    kve_parsed_t    *p;
+    kve_settings_t  *set;
+
+    p = &job->parsed;
+    set = &job->server->settings;
+    *finish = "stop";
+
+    if (p->api == KVE_EMBEDDINGS) {
+        return 1;
+    }
+
+    u = (kve_mix(seed + 1) >> 11) * (1.0 / 9007199254740992.0);
+    n = (int64_t) (set->output_tokens
+                   * (1 + set->output_spread * (2 * u - 1)) + 0.5);
+    max = job->server->engine->opt.max_model_len - prompt;
+
+    if (p->max_tokens > 0 && p->max_tokens < max) {
+        max = p->max_tokens;
+    }
+
+    if (p->ignore_eos && p->max_tokens > 0) {
+        n = max;
+    }
+
+    if (n < p->min_tokens) {
+        n = p->min_tokens;
+    }
+
+    if (job->want_output > 0) {
+        /* the header knows better than the body */
+        n = job->want_output;
+        max = job->server->engine->opt.max_model_len - prompt;
+    }
+
+    if (n >= max) {
+        n = max;
+        *finish = "length";
+    }
+
+    return n > 0 ? n : 1;
+}
+
+
+/* block hashes over the bytes of the prompt and the reply behind it */
+
+static void
+kve_sub_hash(kve_sub_t *sub, const kve_buf_t *prompt, uint64_t root)
+{
+    char                *edge;
+    size_t               i, n, at, block;
+    uint64_t             h;
+    const char          *p;
+    const kve_buf_t     *reply;
+    kve_server_t        *s;
+    const kve_config_t  *cf;
+
+    s = sub->job->server;
+    cf = kve_replica_config(s->model);
+    reply = &sub->reply.text;
+
+    block = (size_t) cf->block_size * s->engine->opt.bytes_per_token;
+    n = (prompt->len + reply->len) / block;
+
+    sub->hashes = malloc((n + 1) * sizeof(uint64_t));
+    edge = malloc(block);
+
+    if (cf->chunk_reuse) {
+        sub->digests = malloc((n + 1) * sizeof(uint64_t));
+    }
+
+    if (sub->hashes == NULL || edge == NULL) {
+        abort();
+    }
+
+    h = root;
+
+    for (i = 0; i < n; i++) {
+        at = i * block;
+
+        if (at + block <= prompt->len) {
+            p = prompt->data + at;
+
+        } else if (at >= prompt->len) {
+            p = reply->data + (at - prompt->len);
+
+        } else {
+            memcpy(edge, prompt->data + at, prompt->len - at);
+            memcpy(edge + (prompt->len - at), reply->data,
+                   block - (prompt->len - at));
+            p = edge;
+        }
+
+        h = XXH3_64bits_withSeed(p, block, h);
+        sub->hashes[i] = h;
+
+        if (sub->digests) {
+            sub->digests[i] = XXH3_64bits_withSeed(p, block, root);
+        }
+    }
+
+    free(edge);
+
+    sub->req.hashes = sub->hashes;
+    sub->req.digests = sub->digests;
+    sub->req.nhashes = n;
+}
+
+
+void
+kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
+{
+    int64_t          reasoning;
+    uint64_t         seed;
+    uint32_t         tokens;
+    const char      *tool, *finish;
+    kve_sub_t       *sub;
+    kve_options_t   *opt;
+
+    opt = &job->server->engine->opt;
+    sub = &job->subs[i];
+
+    sub->job = job;
+    sub->index = i;
+    sub->part = -1;
+
+    seed = XXH3_64bits_withSeed(prompt->data, prompt->len,
+                                job->parsed.root + i % job->parsed.n);
+
+    sub->req.data = sub;
+    sub->req.prompt_tokens = kve_tokens(opt, prompt->len);
+    sub->req.skip = job->parsed.skip_cache;
+
+    tokens = kve_job_length(job, seed, sub->req.prompt_tokens, &finish);
+    sub->req.output_tokens = tokens;
+
+    tool = NULL;
+    reasoning = 0;
+
+    if (job->parsed.api == KVE_CHAT || job->parsed.api == KVE_RESPONSES
+        || job->parsed.api == KVE_MESSAGES)
+    {
+        tool = kve_job_tool(job, seed);
+        reasoning = job->want_reasoning >= 0
+                    ? job->want_reasoning
+                    : job->server->settings.reasoning_tokens;
+    }
+
+    if (job->parsed.api != KVE_EMBEDDINGS) {
+        kve_reply_build(&sub->reply, seed, tokens, opt->bytes_per_token,
+                        reasoning, tool);
+    }
+
+    sub->reply.finish = sub->reply.tool_name ? "tool_calls" : finish;
+
+    kve_sub_hash(sub, prompt, job->parsed.root);
+}

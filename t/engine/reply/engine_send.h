@@ -1,0 +1,16 @@
+/*
+ * What a job has made of its reply goes out.
+ */
+
+#ifndef KVE_ENGINE_SEND_H
+#define KVE_ENGINE_SEND_H
+
+
+#include "reply/engine_request.h"
+
+
+void kve_send_flush(kve_job_t *job);
+void kve_send_end(kve_job_t *job);
+
+
+#endif

@@ -1,0 +1,253 @@
+#!/usr/bin/perl
+
+# The house: which rooms there are, and what keeps them apart.
+#
+#     t/house.t                the rules, and that each of them can be broken
+#     t/house.t report FILE    the rooms as a table, their figures as JSON
+#
+# The rules (t/lib/Kvroute/House.pm):
+#
+#     upward    a file includes, and uses, what is on lower floors or in its room
+#     face      and of other rooms only their faces
+#     include   an include names its room
+#     circle    no file calls another that calls it, directly or by a third;
+#               nor do headers include one another
+#     header    what a file exports stands in the header of its name, or in a
+#               face or the *_int.h of its room; and exists
+#     name      what a file exports begins with the file's name, or with what
+#               the table has for the room
+#     basename  nginx puts all objects of folders of one name into one
+#     nginx, libc, static     core has no ngx_, no memory, clock, log or
+#               descriptor of its own, and no variable
+#     lines     700 a file
+#     room      4 to 14 files a room, each file in one; faces exist
+#     enum      an array that an enum counts is asserted to be as long
+#     sequence  who inserts and undoes predictions is core/route, and nobody
+#
+# The table, floor by floor: the room, its faces | beginnings of names that
+# its files may export beside their own | flags:
+#
+#     core    the rules for core
+#     root    includes name the room
+#     inner   may include what is no face: it measures single functions
+#     any     any number of files
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use FindBin;
+use Test::More;
+
+use lib "$FindBin::Bin/lib";
+use Kvroute::House;
+
+my $table = <<'END';
+[ngx_http_kvroute_module]
+ 0 core/base      kvr_core.h kvr_chain.h kvr_pages.h | kvr_ | core root
+ 1 core/text      kvr_json.h kvr_json_push.h kvr_block.h kvr_text.h | kvr_text_ | core root
+ 1 core/index     kvr_index.h   | kvr_index_  | core root
+ 1 core/policy    kvr_policy.h  | kvr_policy_ | core root
+ 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_inflight.h || core root
+ 1 core/queue     kvr_queue.h   | kvr_queue_  | core root
+ 2 core/prompt    kvr_prompt.h kvr_canon.h | kvr_prompt_ | core root
+ 2 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
+ 3 core/response  kvr_response.h kvr_reply.h || core root
+ 3 core/state     kvr_zone.h    ||              core root
+ 4 core/route     kvr_route.h   | kvr_route_  | core root
+ 5 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
+ 6 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
+ 6 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
+ 7 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
+ 7 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
+ 7 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
+ 8 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
+ 9 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
+10 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+
+[t/engine]
+ 0 model     replica.h blocks.h hardware.h | kve_
+ 1 base      * | kve_ | root
+ 2 body      * | kve_ | root
+ 3 reply     * | kve_ | root
+ 4 metrics   * | kve_ | root
+ 5 job       * | kve_ | root
+ 6 .         * | kve_ | root
+
+[bench]
+11 common         * | bench_
+12 wire           * || any
+12 wire/control   * || any
+12 micro          * | micro_ | inner
+12 sim            * | kvs_   | any
+13 queue          * | kvq_
+END
+
+# who alone may call these is core/route
+
+my @sequence = qw(kvr_index_learn kvr_index_repeat kvr_index_forget);
+
+my $root = abs_path("$FindBin::Bin/..");
+my $home = 'ngx_http_kvroute_module/core/route';
+my $core = 'ngx_http_kvroute_module/core';
+
+my $rooms = Kvroute::House::rooms($table);
+my $files = Kvroute::Source::load($root, 'ngx_http_kvroute_module', 't/engine',
+                                  'bench');
+
+sub check {
+    my ($files, $rooms) = @_;
+
+    return Kvroute::House::check({ rooms => $rooms, files => $files,
+                                   home => $home, sequence => \@sequence });
+}
+
+
+if (@ARGV == 2 && $ARGV[0] eq 'report') {
+    Kvroute::House::report(check($files, $rooms), $ARGV[1]);
+    exit;
+}
+
+plan(skip_all => 'the rooms are not there yet') unless -d "$root/$core/base";
+
+my $house = check($files, $rooms);
+
+ok(!@{$house->{found}}, 'the house is in order')
+    or diag(map { "$_->[0]: $_->[1]: $_->[2]\n" } @{$house->{found}});
+
+
+# Each rule, broken in a copy of the module's sources.
+
+my @module = grep { $_->{tree} eq 'ngx_http_kvroute_module' } @$rooms;
+
+delete @$files{grep { !/^ngx_http_kvroute_module/ } keys %$files};
+$house = check($files, \@module);
+
+my %before = map { ("@$_" => 1) } @{$house->{found}};
+
+sub found {
+    my ($rule, %change) = @_;
+
+    return grep { $_->[0] eq $rule && !$before{"@$_"} }
+           @{check({ %$files, %change }, \@module)->{found}};
+}
+
+sub broken {
+    my ($rule, $what, %change) = @_;
+    ok(found($rule, %change) > 0, "$rule: $what");
+}
+
+
+# a file's text with something more at its end, or beginning
+
+sub append {
+    my ($path, $text) = @_;
+    return ($path => ($files->{$path} // die "no $path") . "\n\n$text");
+}
+
+sub prepend {
+    my ($path, $text) = @_;
+    return ($path => "$text\n" . ($files->{$path} // die "no $path"));
+}
+
+
+my $load = "$core/state/kvr_load";
+my $base = "$core/base/kvr_core.h";
+
+broken('upward', 'core/base includes core/state',
+       prepend($base, '#include "core/state/kvr_load.h"'));
+
+broken('upward', 'core calls the glue without an include', append("$load.c",
+       "static void *\nf(void)\n{\n    return ngx_http_kvroute_zone_get;\n}\n"),
+       append('ngx_http_kvroute_module/zone/ngx_http_kvroute_zone.c',
+              "int\nngx_http_kvroute_zone_get(void)\n{\n    return 0;\n}\n"));
+
+broken('face', 'core/state includes what is inside core/index',
+       prepend("$load.c", '#include "core/index/kvr_index_line.h"'));
+
+broken('include', 'an include that does not name its room',
+       prepend("$load.c", '#include "kvr_load.h"'));
+
+# of two files of core, of which the one calls the other
+
+my ($from, $to, $name);
+
+for my $a (grep { m{^$core/} && $files->{"$_.c"} } sort keys %{$house->{calls}}) {
+    ($name) = sort keys %{$house->{f}{"$a.c"}{defs}} or next;
+    ($to) = grep { $files->{"$_.c"} } sort keys %{$house->{calls}{$a}} or next;
+    $from = $a;
+    last;
+}
+
+broken('circle', "$to.c calls $from.c", append("$to.c",
+       "static void *\nf(void)\n{\n    return (void *) $name;\n}\n"));
+
+broken('circle', 'two headers that include one another',
+       prepend($base, '#include "core/base/kvr_chain.h"'),
+       prepend("$core/base/kvr_chain.h", '#include "core/base/kvr_core.h"'));
+
+# a function with all that belongs to it, somewhere else
+
+my ($moved) = sort grep { $house->{f}{"$load.h"}{protos}{$_} }
+              keys %{$house->{f}{"$load.c"}{defs}};
+
+$files->{"$load.c"} =~ /^(\w[\w *]*\n$moved\(.*?^\}\n)/ms or die;
+my $text = $1;
+
+broken('header', 'a function in the wrong file',
+       "$load.c" => $files->{"$load.c"} =~ s/\Q$text\E//r,
+       append("$core/index/kvr_index.c", $text));
+
+broken('name', 'a function with the name of another room',
+       append("$load.c", "int\nkvr_ring_load(void)\n{\n    return 0;\n}\n"));
+
+broken('header', 'a function that no header has',
+       append("$load.c", "int\nkvr_load_more(void)\n{\n    return 0;\n}\n"));
+
+broken('header', 'a prototype of nothing',
+       append("$load.h", "int kvr_load_more(void);\n"));
+
+broken('basename', 'two files of one name',
+       'ngx_http_kvroute_module/zone/kvr_load.c' => "\n");
+
+broken('nginx', 'nginx in core', append("$load.c",
+       "static ngx_int_t\nf(void)\n{\n    return NGX_OK;\n}\n"));
+
+broken('libc', "$_() in core",
+       append("$load.c", "static void\nf(void)\n{\n    (void) $_(0);\n}\n"))
+    for qw(malloc time printf);
+
+broken('static', 'a variable in a function of core',
+       append("$load.c", "static int\nf(void)\n{\n    static int  n;\n\n"
+                         . "    return n++;\n}\n"));
+
+broken('static', 'a table in core that can be written to',
+       append("$load.c", "static const char  *words[] = { \"a\", \"b\" };\n"));
+
+broken('lines', '701 lines', append("$load.c", "\n" x 700));
+
+broken('room', 'a room of many files',
+       map { ("$core/base/kvr_$_.h" => "\n") } 'a' .. 'n');
+
+broken('room', 'a file in no room', "$core/kvr_load2.c" => "\n");
+
+my $enum = "typedef enum {\n    KVR_A = 0,\n    KVR_B,\n    KVR_C\n} kvr_abc_e;\n\n"
+           . "static const char *const  words[] = { \"a\", \"b\" };\n\n"
+           . "static const char *\nf(kvr_abc_e i)\n{\n    return words[i];\n}\n";
+
+broken('enum', 'names by an enum, not asserted', append("$load.c", $enum));
+
+broken('enum', 'counters by an enum in a number of places, not asserted',
+       append("$load.h", "typedef enum {\n    KVR_A = 0,\n    KVR_B\n} kvr_ab_e;\n\n"
+              . "struct kvr_abs {\n    kvr_ab_e  kind;\n    int  abs[8];\n};\n"),
+       append("$load.c", "static int\nf(struct kvr_abs *s)\n{\n"
+              . "    return s->abs[s->kind];\n}\n"));
+
+is(found('enum', append("$load.c",
+       "$enum\n_Static_assert(sizeof(words) / sizeof(words[0]) == KVR_C + 1,"
+       . " \"words\");\n")), 0, 'enum: names by an enum, asserted');
+
+broken('sequence', 'a copy of the sequence', append("$core/queue/kvr_queue.c",
+       "static void *\nf(void)\n{\n    return (void *) $sequence[0];\n}\n"));
+
+done_testing();
