@@ -28,8 +28,9 @@ TEST_DEPS  := aspell aspell-en yamllint
 BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
              BUILD="$(BUILD_DIR)"
 
-CORE       := $(wildcard ngx_http_kvroute_module/core/*.[ch])
-GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch])
+CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
+GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
+              ngx_http_kvroute_module/*/*.[ch])
 
 
 .PHONY: help
@@ -82,17 +83,27 @@ define configure
 		>$(1).log 2>&1 || { tail -n 20 $(1).log; exit 1; }'
 endef
 
-$(BUILD)/nginx/Makefile: config Makefile
+# config finds the sources by itself: asked again when one comes or goes
+
+$(BUILD)/sources: FORCE
+	@mkdir -p $(@D)
+	@echo $(sort $(CORE) $(GLUE)) | cmp -s - $@ \
+		|| echo $(sort $(CORE) $(GLUE)) > $@
+
+.PHONY: FORCE
+FORCE:
+
+$(BUILD)/nginx/Makefile: config Makefile $(BUILD)/sources
 	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
 
 
 .PHONY: page
-page: ngx_http_kvroute_module/ngx_http_kvroute_status_page.c  ## the status page
+page: ngx_http_kvroute_module/status/ngx_http_kvroute_status_page.c  ## the status page
 
-ngx_http_kvroute_module/ngx_http_kvroute_status_page.c: \
-		ngx_http_kvroute_module/page/page.html \
-		ngx_http_kvroute_module/page/embed
-	@ngx_http_kvroute_module/page/embed $< > $@
+ngx_http_kvroute_module/status/ngx_http_kvroute_status_page.c: \
+		ngx_http_kvroute_module/status/page.html \
+		ngx_http_kvroute_module/status/embed
+	@ngx_http_kvroute_module/status/embed $< > $@
 
 
 .PHONY: house

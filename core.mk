@@ -12,9 +12,9 @@ FUZZ_CLANG      ?= $(firstword $(foreach c,clang clang-19 clang-18 clang-17 \
                    clang-16 clang-15 clang-14,$(shell command -v $(c))))
 
 CORE_DIR        := ngx_http_kvroute_module/core
-CORE_SRCS       := $(wildcard $(CORE_DIR)/*.c $(CORE_DIR)/*/*.c)
+CORE_SRCS       := $(wildcard $(CORE_DIR)/*/*.c)
 
-CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -I$(CORE_DIR)
+CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -Ingx_http_kvroute_module
 CORE_CFLAGS     := $(CORE_WARN) -O2
 CORE_SAN_CFLAGS := $(CORE_WARN) -O1 -fno-omit-frame-pointer \
                    -fno-sanitize-recover=all -fsanitize=address,undefined

@@ -10,16 +10,16 @@
 
 #include "ngx_http_kvroute_compat.h"
 
-#include "core/kvr_endpoint.h"
-#include "core/kvr_prompt.h"
-#include "core/kvr_registry.h"
-#include "core/kvr_policy.h"
-#include "core/kvr_usage.h"
-#include "core/kvr_reply.h"
-#include "core/kvr_hot.h"
-#include "core/kvr_popular.h"
-#include "core/kvr_chunk.h"
-#include "core/kvr_queue.h"
+#include "core/prompt/kvr_endpoint.h"
+#include "core/prompt/kvr_prompt.h"
+#include "core/state/kvr_registry.h"
+#include "core/policy/kvr_policy.h"
+#include "core/response/kvr_response.h"
+#include "core/response/kvr_reply.h"
+#include "core/state/kvr_sketch.h"
+#include "core/state/kvr_popular.h"
+#include "core/prompt/kvr_document.h"
+#include "core/queue/kvr_queue.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"

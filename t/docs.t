@@ -69,15 +69,15 @@ for my $file (@files) {
 # --- the source and the documentation say the same
 
 my $src = join '', map { slurp($_) }
-          glob "$root/ngx_http_kvroute_module/*.c $root/ngx_http_kvroute_module/core/*.c";
+          glob "$root/ngx_http_kvroute_module/{*,*/*,core/*/*}.c";
 my $directives = slurp("$root/docs/directives.md");
 my $variables = slurp("$root/docs/variables.md");
 
 my %variable = map { $_ => 1 } slurp("$root/ngx_http_kvroute_module/"
-                                     . 'ngx_http_kvroute_variables.c')
+                                     . 'request/ngx_http_kvroute_variables.c')
                =~ /ngx_string\("(kvroute_\w+)"\), NULL/g;
 my %directive = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute\w*)"\),\s+NGX_/g }
-                glob "$root/ngx_http_kvroute_module/*.c";
+                glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
 
 ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
@@ -86,7 +86,7 @@ ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
 my %commands = map { slurp($_) =~
                      /ngx_string\("(kvroute\w*)"\),\s+(NGX_\w+(?:\s*\|\s*NGX_\w+)*)/g }
-               glob "$root/ngx_http_kvroute_module/*.c";
+               glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
 my @context = ([ 'MAIN', 'http' ], [ 'SRV', 'server' ], [ 'UPS', 'upstream' ],
                [ 'LOC', 'location' ], [ 'LIF', 'if in location' ]);
 my $readme = slurp("$root/README.md");
@@ -123,7 +123,7 @@ my $described = $directives . slurp("$root/docs/policies.md")
 
 for (sort keys %{{ map { $_ => 1 } map { slurp($_) =~
        /(?:strn?cmp\(value\S*, |ngx_string\()"([a-z_]+=)/g }
-       grep { !/_api\.c$/ } glob "$root/ngx_http_kvroute_module/*.c" }})
+       grep { !/_api\.c$/ } glob "$root/ngx_http_kvroute_module/{*,*/*}.c" }})
 {
     like($described, qr/\b\Q$_\E/, "parameter $_ is described");
 }
@@ -137,7 +137,7 @@ ok($variable{$_}, "\$$_ exists") for $variables =~ /^\| `\$(kvroute_\w+)`/mg;
 
 my %metric = map { $_ => 1 } $src =~ /"(kvroute_\w+)[{"]/g;
 $metric{"kvroute_peer_$_"} = 1
-    for slurp("$root/ngx_http_kvroute_module/ngx_http_kvroute_status_prom.c")
+    for slurp("$root/ngx_http_kvroute_module/status/ngx_http_kvroute_status_prom.c")
         =~ /^    \{ "(\w+)", "/mg;
 
 my $operations = slurp("$root/docs/operations.md");

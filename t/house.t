@@ -108,7 +108,7 @@ if (@ARGV == 2 && $ARGV[0] eq 'report') {
     exit;
 }
 
-plan(skip_all => 'the rooms are not there yet') unless -d "$root/$core/base";
+plan(skip_all => 'the rooms are not there yet') unless -d "$root/$core/route";
 
 my $house = check($files, $rooms);
 

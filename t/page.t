@@ -125,12 +125,12 @@ EOC
 }
 
 
-my $made = `$dir/page/embed $dir/page/page.html`;
+my $made = `$dir/status/embed $dir/status/page.html`;
 
-ok($made eq Kvroute::slurp("$dir/ngx_http_kvroute_status_page.c"),
+ok($made eq Kvroute::slurp("$dir/status/ngx_http_kvroute_status_page.c"),
    'the C file is made from the page (make page)');
 
-my $page = Kvroute::slurp("$dir/page/page.html");
+my $page = Kvroute::slurp("$dir/status/page.html");
 
 unlike($page, qr{(?:src|href)\s*=|https?://|\@import}, 'nothing from elsewhere');
 unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,

@@ -68,8 +68,14 @@ for m in memcached autoindex empty_gif browser userid; do
     without="$without --without-http_${m}_module"
 done
 
+# config finds the sources by itself: asked again when one comes or goes
+
+find "$root/ngx_http_kvroute_module" -name '*.[ch]' | sort > sources.new
+
 if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
+    || ! cmp -s sources.new sources \
     || [ "$root/t/sanitize.sh" -nt objs/Makefile ]; then
+    mv sources.new sources
     # shellcheck disable=SC2086
     ./configure $without --with-debug --with-compat --with-threads \
         --with-http_ssl_module --with-http_v2_module \

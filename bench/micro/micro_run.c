@@ -15,7 +15,7 @@
 
 
 #include "micro_run.h"
-#include "kvr_pages.h"
+#include "core/base/kvr_pages.h"
 
 #include <stdarg.h>
 #include <sys/ioctl.h>

@@ -14,10 +14,10 @@
  */
 
 
-#include "kvr_prompt.h"
-#include "kvr_index.h"
-#include "kvr_load.h"
-#include "kvr_policy.h"
+#include "core/prompt/kvr_prompt.h"
+#include "core/index/kvr_index.h"
+#include "core/state/kvr_load.h"
+#include "core/policy/kvr_policy.h"
 #include "bench_body.h"
 
 #include <stdio.h>

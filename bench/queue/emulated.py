@@ -30,7 +30,7 @@ REPLICAS = 4
 TARGET = 1000               # ms, as in bench.c, before it is scaled
 WARM = 50                   # s in which the engines' caches fill up
 
-# core/kvr_queue.h: bytes of work a ms; ms, the share of the wait, and at most
+# core/queue/kvr_queue.h: bytes of work a ms; ms, the share of the wait, and at most
 
 AGING, PASS, SHARE, PASS_MAX = 64, 2000, 0.5, 30000
 

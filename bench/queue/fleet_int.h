@@ -13,11 +13,11 @@
 #include "fleet.h"
 #include "replica.h"
 
-#include "kvr_index.h"
-#include "kvr_load.h"
-#include "kvr_policy.h"
-#include "kvr_queue.h"
-#include "kvr_registry.h"
+#include "core/index/kvr_index.h"
+#include "core/state/kvr_load.h"
+#include "core/policy/kvr_policy.h"
+#include "core/queue/kvr_queue.h"
+#include "core/state/kvr_registry.h"
 
 
 #define KVQ_TICK      0.004

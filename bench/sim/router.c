@@ -6,10 +6,10 @@
  * back if there was no first event.
  */
 
-#include "kvr_hot.h"
-#include "kvr_load.h"
-#include "kvr_loop.h"
-#include "kvr_timing.h"
+#include "core/state/kvr_sketch.h"
+#include "core/state/kvr_load.h"
+#include "core/learn/kvr_feedback.h"
+#include "core/learn/kvr_ttft.h"
 
 #include "prefix.h"
 #include "router.h"

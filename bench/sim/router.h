@@ -6,7 +6,7 @@
 #define KVS_ROUTER_H
 
 
-#include "kvr_policy.h"
+#include "core/policy/kvr_policy.h"
 
 #include "sim.h"
 

@@ -15,7 +15,7 @@
 
 #include "kvs.h"
 #include "replica.h"
-#include "kvr_index.h"
+#include "core/index/kvr_index.h"
 
 
 typedef struct kvs_sim_s       kvs_sim_t;

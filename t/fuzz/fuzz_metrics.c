@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_metrics.h"
+#include "core/engine/kvr_metrics.h"
 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_usage.h"
+#include "core/response/kvr_response.h"
 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_chain.h"
+#include "core/base/kvr_chain.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_chunk.h"
+#include "core/prompt/kvr_document.h"
 
 
 #define DOCS  12

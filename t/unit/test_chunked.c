@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_chunked.h"
+#include "core/engine/kvr_framing.h"
 
 
 /* reads text in windows of n bytes; the data is left in out */

@@ -6,7 +6,7 @@
 
 #include "util.h"
 
-#include "kvr_endpoint.h"
+#include "core/prompt/kvr_endpoint.h"
 
 
 static size_t

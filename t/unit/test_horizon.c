@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_horizon.h"
+#include "core/learn/kvr_retention.h"
 
 
 static kvr_horizon_t  h;

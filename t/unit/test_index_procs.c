@@ -16,7 +16,7 @@
 
 
 #include "util.h"
-#include "kvr_line.h"
+#include "core/index/kvr_index_line.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_text.h"
+#include "core/text/kvr_text.h"
 
 
 typedef void (*case_pt)(kvr_json_t *j, const void *arg);

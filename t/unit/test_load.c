@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_load.h"
+#include "core/state/kvr_load.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_hint.h"
+#include "core/index/kvr_index_tag.h"
 
 
 #define LINES   4096

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_loop.h"
+#include "core/learn/kvr_feedback.h"
 
 
 static kvr_loop_t  loop;

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_metrics.h"
+#include "core/engine/kvr_metrics.h"
 
 
 #define R   KVR_METRICS_RUNNING

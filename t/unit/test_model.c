@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "util.h"
-#include "kvr_model.h"
+#include "core/learn/kvr_model.h"
 
 
 static kvr_models_t  models;

@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_pace.h"
+#include "core/learn/kvr_prefill.h"
 
 
 #define START   4294960000ULL      /* 32 bits of ms wrap in between */

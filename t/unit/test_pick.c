@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_pick.h"
+#include "core/policy/kvr_policy_int.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_policy.h"
+#include "core/policy/kvr_policy.h"
 
 #include <math.h>
 

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_queue.h"
+#include "core/queue/kvr_queue.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_registry.h"
+#include "core/state/kvr_registry.h"
 
 
 #define ROWS      4

@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "kvr_line.h"
+#include "core/index/kvr_index_line.h"
 
 
 #define LINES     (1 << 14)

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_reply.h"
+#include "core/response/kvr_reply.h"
 
 
 static uint64_t  digests[4096], chain[4096], later[4096];

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_ring.h"
+#include "core/policy/kvr_ring.h"
 
 
 #define MAX_PEERS  65

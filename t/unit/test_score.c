@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_score.h"
+#include "core/policy/kvr_score.h"
 
 
 /* most rows have no more than a cost */

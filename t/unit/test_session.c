@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_index.h"
+#include "core/index/kvr_index.h"
 
 
 static kvr_index_t *

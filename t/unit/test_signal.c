@@ -10,7 +10,7 @@
 
 
 #include "util.h"
-#include "kvr_signal.h"
+#include "core/engine/kvr_engine.h"
 
 
 static kvr_signal_t   sig;

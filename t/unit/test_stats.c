@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_stats.h"
+#include "core/state/kvr_stats.h"
 
 #include <pthread.h>
 

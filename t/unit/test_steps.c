@@ -58,12 +58,12 @@ static void step(void);
 #define atomic_compare_exchange_weak(p, e, v)                                 \
     (step(), __atomic_compare_exchange_n(p, e, v, 0, SC, SC))
 
-#include "kvr_line.c"
-#include "kvr_lookup.c"
-#include "kvr_lesson.c"
-#include "kvr_index.c"
-#include "kvr_load.c"
-#include "kvr_registry.c"
+#include "core/index/kvr_index_line.c"
+#include "core/index/kvr_index_lookup.c"
+#include "core/index/kvr_index_insert.c"
+#include "core/index/kvr_index.c"
+#include "core/state/kvr_load.c"
+#include "core/state/kvr_registry.c"
 
 
 /* the scheduler */

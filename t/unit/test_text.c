@@ -23,7 +23,7 @@
 
 extern const kvr_text_ops_t  kvr_text_ops_plain;
 
-#include "kvr_text_kernel.h"
+#include "core/text/kvr_text_kernel.inc"
 
 
 #define MAX_DIGESTS  64

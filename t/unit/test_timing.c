@@ -10,8 +10,8 @@
 #include <math.h>
 
 #include "util.h"
-#include "kvr_horizon.h"
-#include "kvr_timing.h"
+#include "core/learn/kvr_retention.h"
+#include "core/learn/kvr_ttft.h"
 
 
 #define NO  KVR_TIMING_NOTHING

@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "kvr_index.h"
+#include "core/index/kvr_index.h"
 
 #include <math.h>
 #include <stdlib.h>

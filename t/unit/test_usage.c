@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_usage.h"
+#include "core/response/kvr_response.h"
 
 
 #define NONE    ((size_t) -1)

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "kvr_walk.h"
+#include "core/prompt/kvr_prompt_walk.h"
 
 
 typedef struct {

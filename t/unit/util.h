@@ -28,7 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kvr_prompt.h"
+#include "core/prompt/kvr_prompt.h"
 
 
 /* failures; the note says which case, kernel and window are at work */

@@ -1,0 +1,422 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/engine/kvr_engine.h"
+
+
+/* start times are told in seconds, by some rounded */
+#define KVR_SIGNAL_START_SLACK  2000
+
+/* ms; how long it is doubted that a process is the same; longest interval */
+#define KVR_SIGNAL_DOUBT        60000
+#define KVR_SIGNAL_SOON         3000
+
+
+static const char *const  kvr_healths[] = { "up", "starting", "down" };
+
+_Static_assert(kvr_nelts(kvr_healths) == KVR_HEALTH_MAX, "kvr_healths");
+
+
+static int kvr_signal_restarted(const kvr_signal_t *s,
+    const kvr_metrics_t *m);
+static int kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m);
+static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
+static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
+static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
+    unsigned restarted);
+static void kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m,
+    uint32_t own);
+
+
+void
+kvr_signal_reset(kvr_signal_t *s)
+{
+    memset((void *) s, 0, sizeof(kvr_signal_t));
+}
+
+
+void
+kvr_signal_reset_counters(kvr_signal_t *s)
+{
+    kvr_set(&s->asked, 0);
+    kvr_set(&s->failed, 0);
+    kvr_set(&s->checks, 0);
+    kvr_set(&s->checks_failed, 0);
+    kvr_set(&s->unhealthy, 0);
+}
+
+
+unsigned
+kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
+    uint32_t after, uint64_t now)
+{
+    unsigned  i, found;
+
+    found = 0;
+
+    if (kvr_signal_back(s, now)) {
+        found |= KVR_SIGNAL_RESTARTED;
+
+    } else if (kvr_signal_restarted(s, m)) {
+        found |= KVR_SIGNAL_RESTARTED;
+        kvr_signal_renew(s, now);
+
+    } else if (kvr_signal_fallen(s, m)) {
+        kvr_set(&s->fell, kvr_max(now, 1));
+    }
+
+    kvr_signal_preempted(s, m, found);
+
+    /* a request may have come or gone while the engine was being asked */
+
+    kvr_signal_foreign(s, m, kvr_max(before, after));
+
+    if (m->set & KVR_METRICS_CAPACITY
+        && m->capacity != kvr_get(&s->capacity))
+    {
+        found |= KVR_SIGNAL_CAPACITY;
+        kvr_set(&s->capacity, m->capacity);
+    }
+
+    if (m->set & KVR_METRICS_HITS) {
+        kvr_set(&s->hits, m->hits);
+    }
+
+    if (m->set & KVR_METRICS_QUERIES) {
+        kvr_set(&s->queries, m->queries);
+    }
+
+    if (m->set & KVR_METRICS_PREEMPTIONS) {
+        kvr_set(&s->preemptions, m->preemptions);
+    }
+
+    /* the latest: behind one address there may be several that take turns */
+
+    if (m->set & KVR_METRICS_START) {
+        kvr_set(&s->start, kvr_max(kvr_get(&s->start),
+                                   (uint64_t) (m->start * 1000)));
+    }
+
+    kvr_set(&s->running, m->running);
+    kvr_set(&s->waiting, m->waiting);
+    kvr_set(&s->kv, (uint32_t) (m->kv * 10000 + 0.5));
+    kvr_set(&s->engine, m->engine);
+
+    if (m->set & KVR_METRICS_LORA) {
+        kvr_set(&s->max_loras, m->max_loras);
+
+        for (i = 0; i < m->loras; i++) {
+            kvr_set(&s->lora[i], m->lora[i]);
+        }
+
+        kvr_set(&s->loras, m->loras);
+    }
+
+    kvr_set(&s->set, m->set);
+    kvr_set(&s->time, kvr_max(now, 1));
+
+    return found;
+}
+
+
+/* the process is another one, or has counted from the beginning */
+static int
+kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
+{
+    uint64_t  start, old;
+
+    if (kvr_get(&s->time) == 0) {
+        return 0;
+    }
+
+    if (m->set & kvr_get(&s->set) & KVR_METRICS_START) {
+        start = (uint64_t) (m->start * 1000);
+        old = kvr_get(&s->start);
+
+        return start > old + KVR_SIGNAL_START_SLACK;
+    }
+
+    return kvr_signal_fallen(s, m);
+}
+
+
+static int
+kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m)
+{
+    return (m->set & KVR_METRICS_QUERIES
+            && kvr_signal_fell(&s->queries, m->queries))
+           || (m->set & KVR_METRICS_HITS
+               && kvr_signal_fell(&s->hits, m->hits));
+}
+
+
+void
+kvr_signal_renew(kvr_signal_t *s, uint64_t now)
+{
+    kvr_set(&s->gone, 0);
+    kvr_set(&s->foreign_last, 0);
+    kvr_set(&s->hits, 0);
+    kvr_set(&s->queries, 0);
+    kvr_set(&s->set, kvr_get(&s->set)
+                     & ~(uint32_t) (KVR_METRICS_START
+                                    |KVR_METRICS_PREEMPTIONS));
+    kvr_set(&s->renewed, kvr_max(now, 1));
+}
+
+
+void
+kvr_signal_gone(kvr_signal_t *s, uint64_t asked)
+{
+    if (asked > kvr_get(&s->renewed)) {
+        kvr_set(&s->gone, 1);
+    }
+}
+
+
+int
+kvr_signal_back(kvr_signal_t *s, uint64_t now)
+{
+    if (!kvr_get(&s->gone)) {
+        return 0;
+    }
+
+    kvr_signal_renew(s, now);
+
+    /* all that may have taken turns are gone; a clock may have been wrong */
+
+    kvr_set(&s->start, 0);
+
+    return 1;
+}
+
+
+/* by half at least: the sum of several processes may vary a little */
+static int
+kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new)
+{
+    return new < kvr_get(old) / 2;
+}
+
+
+/*
+ * An engine that throws running requests out of its memory has too many of
+ * them: down to three quarters of what runs there, then up again slowly.
+ */
+static void
+kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
+    unsigned restarted)
+{
+    uint32_t  cap;
+
+    cap = kvr_get(&s->cap);
+
+    if (m->set & kvr_get(&s->set) & KVR_METRICS_PREEMPTIONS && !restarted
+        && m->preemptions > kvr_get(&s->preemptions))
+    {
+        cap = kvr_max(m->running * 3 / 4, 1);
+
+    } else if (cap) {
+        cap += cap / 16 + 1;
+
+        /* twice as many as there are: nothing to hold back any more */
+
+        if (cap > 2 * (m->running + m->waiting) + 16) {
+            cap = 0;
+        }
+    }
+
+    kvr_set(&s->cap, cap);
+}
+
+
+/* the lesser of two answers: what was there only once has come and gone */
+static void
+kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t own)
+{
+    uint32_t  there, foreign;
+
+    there = m->running + m->waiting;
+    foreign = 0;
+
+    if (m->set & KVR_METRICS_RUNNING && there > own) {
+        foreign = there - own;
+    }
+
+    kvr_set(&s->foreign, kvr_min(foreign, kvr_get(&s->foreign_last)));
+    kvr_set(&s->foreign_last, foreign);
+}
+
+
+void
+kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now)
+{
+    if (m->set & KVR_METRICS_WAITING) {
+        kvr_set(&s->waiting, m->waiting);
+    }
+
+    if (m->set & KVR_METRICS_KV) {
+        kvr_set(&s->kv, (uint32_t) (m->kv * 10000 + 0.5));
+    }
+
+    kvr_set(&s->orca_set, m->set & (KVR_METRICS_WAITING|KVR_METRICS_KV));
+    kvr_set(&s->orca, kvr_max(now, 1));
+}
+
+
+uint32_t
+kvr_signal_fresh(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+{
+    uint32_t  set;
+
+    set = 0;
+
+    if (kvr_signal_aged(kvr_get(&s->time), now, interval) > 0.5) {
+        set |= kvr_get(&s->set) & (KVR_METRICS_WAITING|KVR_METRICS_KV);
+    }
+
+    if (kvr_signal_aged(kvr_get(&s->orca), now, interval) > 0.5) {
+        set |= kvr_get(&s->orca_set);
+    }
+
+    return set;
+}
+
+
+uint32_t
+kvr_signal_said(const kvr_signal_t *s, uint64_t *time)
+{
+    *time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
+
+    return kvr_get(&s->set) | kvr_get(&s->orca_set);
+}
+
+
+double
+kvr_signal_worth(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+{
+    return kvr_signal_aged(kvr_get(&s->time), now, interval);
+}
+
+
+int
+kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+{
+    uint64_t  fell;
+
+    interval = kvr_min(interval, KVR_SIGNAL_SOON);
+    fell = kvr_get(&s->fell);
+
+    return kvr_get(&s->set) & (KVR_METRICS_START|KVR_METRICS_QUERIES
+                               |KVR_METRICS_HITS)
+           && !kvr_get(&s->gone)
+           && (fell == 0 || now > fell + KVR_SIGNAL_DOUBT)
+           && kvr_signal_worth(s, now, interval) > 0.5;
+}
+
+
+static double
+kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval)
+{
+    uint64_t  age;
+
+    if (time == 0) {
+        return 0;
+    }
+
+    age = now > time ? now - time : 0;
+
+    if (age <= 2 * interval) {
+        return 1;
+    }
+
+    if (age >= 5 * interval) {
+        return 0;
+    }
+
+    return (double) (5 * interval - age) / (double) (3 * interval);
+}
+
+
+int
+kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
+    uint32_t passes, uint64_t interval, uint64_t now)
+{
+    uint32_t  n;
+
+    kvr_add(&s->checks, 1);
+    kvr_set(&s->last, result);
+
+    if (result == KVR_CHECK_FAIL || result == KVR_CHECK_TIMEOUT) {
+        kvr_add(&s->checks_failed, 1);
+    }
+
+    switch (result) {
+
+    case KVR_CHECK_PASS:
+        kvr_set(&s->fails, 0);
+        n = kvr_get(&s->passes) + 1;
+        kvr_set(&s->passes, n);
+
+        if (kvr_get(&s->health) != KVR_HEALTH_UP && n >= passes) {
+            kvr_set(&s->health, KVR_HEALTH_UP);
+            return 1;
+        }
+
+        return 0;
+
+    case KVR_CHECK_LOADING:
+        kvr_set(&s->passes, 0);
+        kvr_set(&s->health, KVR_HEALTH_STARTING);
+        return 0;
+
+    case KVR_CHECK_TIMEOUT:
+
+        /* it is busy: with what it does for our clients */
+
+        if (now < kvr_get(&s->success) + (fails + 1) * interval) {
+            return 0;
+        }
+
+        /* fall through */
+
+    default:
+        kvr_set(&s->passes, 0);
+        n = kvr_get(&s->fails) + 1;
+        kvr_set(&s->fails, n);
+
+        if (n >= fails && kvr_get(&s->health) != KVR_HEALTH_DOWN) {
+            kvr_set(&s->health, KVR_HEALTH_DOWN);
+            kvr_add(&s->unhealthy, 1);
+        }
+
+        return 0;
+    }
+}
+
+
+int
+kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
+{
+    uint32_t  i, n, max;
+
+    n = kvr_min(kvr_get(&s->loras), KVR_METRICS_LORAS);
+    max = kvr_get(&s->max_loras);
+
+    for (i = 0; i < n; i++) {
+        if (kvr_get(&s->lora[i]) == lora) {
+            return 1;
+        }
+    }
+
+    return max && n >= max ? -1 : 0;
+}
+
+
+const char *
+kvr_health_name(kvr_health_e health)
+{
+    return (unsigned) health < KVR_HEALTH_MAX ? kvr_healths[health] : NULL;
+}

@@ -1,0 +1,166 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_SIGNAL_H_INCLUDED_
+#define _KVR_SIGNAL_H_INCLUDED_
+
+
+/*
+ * What is known of a peer by asking it, and what follows from that.
+ *
+ * In shared memory.  Written by the one process that asks; health also by
+ * whoever gets responses.  All words stand for themselves: a reader that sees
+ * some old and some new ones is misled no more than by a late answer.
+ *
+ * Every signal has an age.  An old one fades: foreign load to none, the rest
+ * to what this side knows by itself; never to "saturated".
+ *
+ * Times are in milliseconds of a clock that all processes share.
+ */
+
+
+#include "core/engine/kvr_metrics.h"
+
+
+/* what kvr_signal_take() has found out */
+#define KVR_SIGNAL_RESTARTED  1
+#define KVR_SIGNAL_CAPACITY   2  /* of the cache: told for the first time, or
+                                    another one */
+
+typedef enum {
+    KVR_HEALTH_UP = 0,
+    KVR_HEALTH_STARTING,
+    KVR_HEALTH_DOWN,
+    KVR_HEALTH_MAX
+} kvr_health_e;
+
+
+/* how a check of health ended */
+typedef enum {
+    KVR_CHECK_PASS = 0,
+    KVR_CHECK_FAIL,
+    KVR_CHECK_TIMEOUT,
+    KVR_CHECK_LOADING
+} kvr_check_e;
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   time;         /* of the last good answer; 0: none yet */
+    _Atomic uint32_t   set;          /* KVR_METRICS_... in it */
+    _Atomic uint32_t   engine;
+    _Atomic uint32_t   running;
+    _Atomic uint32_t   waiting;
+    _Atomic uint32_t   kv;           /* in 1/10000 */
+    _Atomic uint32_t   foreign;      /* requests that are not ours */
+    _Atomic uint32_t   foreign_last; /* before that */
+    _Atomic uint32_t   cap;          /* of requests, after preemptions; or 0 */
+
+    _Atomic uint64_t   capacity;     /* tokens */
+    _Atomic uint64_t   hits;
+    _Atomic uint64_t   queries;
+    _Atomic uint64_t   preemptions;
+    _Atomic uint64_t   start;        /* ms since 1970 */
+    _Atomic uint64_t   fell;         /* when counters fell, but it was not */
+
+    _Atomic uint64_t   asked;        /* probes, ever */
+    _Atomic uint64_t   failed;
+
+    _Atomic uint32_t   health;       /* kvr_health_e */
+    _Atomic uint32_t   fails;        /* in a row */
+    _Atomic uint32_t   passes;
+    _Atomic uint32_t   gone;         /* nobody was listening */
+    _Atomic uint64_t   checks;       /* of health, ever */
+    _Atomic uint64_t   checks_failed;
+    _Atomic uint64_t   unhealthy;    /* times it was found down */
+    _Atomic uint32_t   last;         /* kvr_check_e of the last one */
+    _Atomic uint64_t   renewed;      /* when it was last found restarted */
+    _Atomic uint64_t   success;      /* when a client was last answered */
+    _Atomic uint64_t   pressure;     /* asked to be left alone until then */
+
+    _Atomic uint64_t   orca;         /* time of the last such header */
+    _Atomic uint32_t   orca_set;     /* KVR_METRICS_... in it */
+
+    _Atomic uint32_t   max_loras;
+    _Atomic uint32_t   loras;
+    _Atomic uint64_t   lora[KVR_METRICS_LORAS];
+} kvr_signal_t;
+
+
+/* nothing is known: of a new peer */
+void kvr_signal_reset(kvr_signal_t *s);
+
+/* counters of probes and checks from zero; what an engine has counted stays */
+void kvr_signal_reset_counters(kvr_signal_t *s);
+
+/*
+ * Takes what an engine told.  before and after are the requests that we had
+ * there when it was asked and when it answered.  Returns KVR_SIGNAL_... bits.
+ */
+unsigned kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m,
+    uint32_t before, uint32_t after, uint64_t now);
+
+/*
+ * How much the last answer is worth, 1 .. 0: all of it for two intervals, then
+ * less, after five none.
+ */
+double kvr_signal_worth(const kvr_signal_t *s, uint64_t now,
+    uint64_t interval);
+
+/*
+ * Whether there is recent word by probes of a kind that would tell a restart:
+ * since it does not, the process is the same.  Word is recent for ten seconds at
+ * most, however seldom it is asked for.  It is doubted for a minute when
+ * counters have fallen all the same: what gives them may not be the engine.
+ */
+int kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval);
+
+/* takes what a header of a response told */
+void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
+
+/*
+ * KVR_METRICS_... of waiting and KV, as far as there is recent word of them: by
+ * a probe or by a header.
+ */
+uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
+    uint64_t interval);
+
+/* all of KVR_METRICS_... ever said, and when the last word came, 0 if never */
+uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
+
+/*
+ * It was found restarted, by whatever means: what the process before has
+ * counted is held against the new one no more.  Some counters are told of only
+ * when there is something to count, and would seem to have fallen once again.
+ * Should it be restarted a second time before its next answer, that is missed,
+ * unless nobody was listening in between.
+ */
+void kvr_signal_renew(kvr_signal_t *s, uint64_t now);
+
+/*
+ * Nobody was listening when it was asked at that time.  What was asked before
+ * it was last found restarted tells nothing new.
+ */
+void kvr_signal_gone(kvr_signal_t *s, uint64_t asked);
+
+/*
+ * Somebody is listening again.  Returns 1 if nobody was before: it was
+ * restarted, which its next answer will not say a second time.
+ */
+int kvr_signal_back(kvr_signal_t *s, uint64_t now);
+
+/* takes the end of a check; returns 1 if the peer is back */
+int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
+    uint32_t passes, uint64_t interval, uint64_t now);
+
+/* as the status has it; NULL: no such number */
+const char *kvr_health_name(kvr_health_e health);
+
+/* whether it has this adapter loaded: 1; 0: no; -1: and all its slots taken */
+int kvr_signal_lora(const kvr_signal_t *s, uint64_t lora);
+
+
+#endif /* _KVR_SIGNAL_H_INCLUDED_ */

@@ -1,0 +1,122 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/engine/kvr_framing.h"
+
+
+static int kvr_chunked_digit(uint8_t ch);
+
+
+int
+kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
+    const uint8_t **data, size_t *len)
+{
+    int      n;
+    uint8_t  ch;
+
+    while (c->state != KVR_CHUNKED_DONE) {
+
+        if (*p == end) {
+            return KVR_AGAIN;
+        }
+
+        if (c->state == KVR_CHUNKED_DATA) {
+            *data = *p;
+            *len = (size_t) kvr_min(c->left, (uint64_t) (end - *p));
+
+            *p += *len;
+            c->left -= *len;
+
+            if (c->left == 0) {
+                c->state = KVR_CHUNKED_AFTER;
+            }
+
+            return KVR_OK;
+        }
+
+        ch = *(*p)++;
+
+        switch (c->state) {
+
+        case KVR_CHUNKED_SIZE:
+            n = kvr_chunked_digit(ch);
+
+            if (n >= 0) {
+                if (c->seen++ == KVR_CHUNKED_DIGITS || c->left >> 56) {
+                    return KVR_ERROR;
+                }
+
+                c->left = c->left * 16 + (uint64_t) n;
+                break;
+            }
+
+            if (c->seen == 0
+                || (ch != ';' && ch != ' ' && ch != '\t' && ch != '\r'
+                    && ch != '\n'))
+            {
+                return KVR_ERROR;
+            }
+
+            c->state = KVR_CHUNKED_REST;
+            c->seen = 0;
+
+            /* fall through */
+
+        case KVR_CHUNKED_REST:
+            if (ch == '\n') {
+                c->state = c->left ? KVR_CHUNKED_DATA : KVR_CHUNKED_TRAILER;
+                c->seen = 0;
+
+            } else if (++c->seen > KVR_CHUNKED_LINE) {
+                return KVR_ERROR;
+            }
+
+            break;
+
+        case KVR_CHUNKED_AFTER:
+            if (ch == '\n') {
+                c->state = KVR_CHUNKED_SIZE;
+
+            } else if (ch != '\r') {
+                return KVR_ERROR;
+            }
+
+            break;
+
+        default: /* KVR_CHUNKED_TRAILER, up to an empty line */
+
+            if (++c->left > KVR_CHUNKED_LINE) {
+                return KVR_ERROR;
+            }
+
+            if (ch == '\n') {
+                if (c->seen == 0) {
+                    c->state = KVR_CHUNKED_DONE;
+                }
+
+                c->seen = 0;
+
+            } else if (ch != '\r') {
+                c->seen = 1;
+            }
+        }
+    }
+
+    return KVR_DECLINED;
+}
+
+
+static int
+kvr_chunked_digit(uint8_t ch)
+{
+    if (ch >= '0' && ch <= '9') {
+        return ch - '0';
+    }
+
+    ch |= 0x20;
+
+    return (ch >= 'a' && ch <= 'f') ? ch - 'a' + 10 : -1;
+}

@@ -1,0 +1,300 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/index/kvr_index_line.h"
+
+
+#define KVR_INDEX_SAMPLE  1024
+#define KVR_INDEX_START   1024       /* clocks start here, clear of 0 */
+
+/* kvr_index_turn() */
+#define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
+#define KVR_INDEX_MINUTE      59U
+
+#define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
+
+
+size_t
+kvr_index_size(uint64_t nlines)
+{
+    size_t  size;
+
+    size = sizeof(kvr_index_t) + nlines * KVR_INDEX_BYTES;
+
+    return (size + KVR_CACHE_LINE - 1) & ~(size_t) (KVR_CACHE_LINE - 1);
+}
+
+
+uint64_t
+kvr_index_lines(size_t size)
+{
+    if (size < kvr_index_size(KVR_INDEX_WAYS)) {
+        return 0;
+    }
+
+    size &= ~(size_t) (KVR_CACHE_LINE - 1);
+
+    return (size - sizeof(kvr_index_t)) / KVR_INDEX_BYTES
+           / KVR_INDEX_WAYS * KVR_INDEX_WAYS;
+}
+
+
+void
+kvr_index_init(kvr_index_t *ix, uint64_t nlines)
+{
+    unsigned  i;
+
+    ix->nlines = nlines;
+    ix->nbuckets = nlines / KVR_INDEX_WAYS;
+    ix->epoch = KVR_HINT_SHIFT;
+
+    while (ix->epoch < KVR_HINT_SHIFT_MAX && nlines >> ix->epoch >= 8) {
+        ix->epoch++;
+    }
+
+    kvr_set(&ix->clock, KVR_INDEX_START);
+
+    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+        kvr_set(&ix->peer[i].clock,
+                (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
+        kvr_set(&ix->peer[i].floor, KVR_INDEX_START);
+    }
+}
+
+
+void
+kvr_index_flush(kvr_index_t *ix, unsigned peer)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    kvr_set(&p->floor, kvr_index_units(p));
+
+    /* moved on, so that a mask begun right after the flush is newer than it */
+
+    kvr_set(&p->since, kvr_add(&ix->clock, 1));
+}
+
+
+void
+kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_min(clock, kvr_index_units(p));
+
+    if (clock > kvr_get(&p->floor)) {
+        kvr_set(&p->floor, clock);
+        kvr_set(&p->since, kvr_add(&ix->clock, 1));
+    }
+}
+
+
+uint64_t
+kvr_index_clock(kvr_index_t *ix, unsigned peer)
+{
+    return kvr_index_units(&ix->peer[peer]);
+}
+
+
+void
+kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
+    unsigned reported)
+{
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    units = kvr_max(units, 1);
+    units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
+
+    kvr_set(&p->reported, reported);
+    kvr_set(&p->capacity, (uint32_t) units);
+}
+
+
+/*
+ * Two marks of where the clock stood, a minute or more apart, and what came of
+ * them this second.  The upper bits of each tell when: so it changes at once,
+ * and a process that is killed leaves none in part.
+ */
+uint64_t
+kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
+{
+    double             rate;
+    uint64_t           word, mark, before, clock, capacity, moved, age;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    clock = kvr_index_units(p) & KVR_INDEX_CLOCK_MASK;
+    capacity = kvr_get(&p->capacity);
+    mark = kvr_get(&p->mark);
+
+    if (mark == 0
+        || ((time - (uint32_t) (mark >> KVR_INDEX_TIME_AT))
+            & KVR_INDEX_TIME_MASK) >= KVR_INDEX_MINUTE)
+    {
+        word = (uint64_t) time << KVR_INDEX_TIME_AT | clock;
+
+        if (atomic_compare_exchange_strong(&p->mark, &mark, word)) {
+            kvr_set(&p->before, mark ? mark : word);
+        }
+    }
+
+    before = kvr_get(&p->before);
+
+    age = (time - (uint32_t) (before >> KVR_INDEX_TIME_AT))
+          & KVR_INDEX_TIME_MASK;
+    before &= KVR_INDEX_CLOCK_MASK;
+    before = kvr_max(before, kvr_get(&p->floor));
+
+    moved = clock - kvr_min(before, clock);
+    rate = 0;
+
+    if (capacity) {
+        rate = (double) moved * KVR_INDEX_MINUTE
+               / (double) (kvr_max(age, KVR_INDEX_MINUTE) * capacity);
+    }
+
+    word = (uint64_t) time << KVR_INDEX_TIME_AT
+           | (uint64_t) (rate / (1 + rate) * KVR_INDEX_TURNED);
+
+    kvr_set(&p->turnover, word);
+
+    return word;
+}
+
+
+void
+kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
+{
+    uint32_t           clock, now, evicted;
+    kvr_index_line_t  *line;
+
+    now = (uint32_t) kvr_get(&ix->clock);
+    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+
+    /* a peer that has computed nothing yet can hold something all the same */
+
+    if (clock == (uint32_t) kvr_get(&ix->peer[peer].floor)) {
+        kvr_add(&ix->peer[peer].clock, 1 << KVR_INDEX_FRACTION);
+        clock++;
+    }
+
+    line = kvr_line_find(ix, key);
+
+    key = kvr_index_key(key);
+
+    if (line) {
+        kvr_line_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
+        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
+
+    } else {
+        evicted = 0;
+        (void) kvr_line_insert(ix, key, peer, kvr_index_stamp(clock, 1), now,
+                               &evicted);
+        kvr_add(&ix->evicted, evicted);
+    }
+}
+
+
+uint32_t
+kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
+{
+    uint32_t           peer, expires;
+    kvr_index_line_t  *line;
+
+    kvr_set(&ix->time, now);
+
+    key = kvr_index_session_key(key);
+    line = kvr_line_find_key(ix, key);
+
+    if (line == NULL) {
+        return KVR_INDEX_PEERS;
+    }
+
+    peer = kvr_index_id(kvr_get(&line->ids), 0);
+    expires = kvr_get(&line->stamp[0]);
+    *life = kvr_get(&line->stamp[1]);
+
+    atomic_thread_fence(memory_order_acquire);
+
+    if (kvr_get(&line->key) != key || (int32_t) (expires - now) <= 0) {
+        return KVR_INDEX_PEERS;
+    }
+
+    return peer;
+}
+
+
+void
+kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
+    uint32_t expires)
+{
+    uint32_t           now, evicted;
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+
+    now = (uint32_t) kvr_get(&ix->clock);
+
+    key = kvr_index_session_key(key);
+    line = kvr_line_find_key(ix, key);
+
+    if (line == NULL) {
+
+        evicted = 0;
+
+        line = kvr_line_insert(ix, key, peer, expires, now, &evicted);
+        kvr_add(&ix->evicted, evicted);
+
+        if (line == NULL) {
+            return;
+        }
+
+    } else {
+        ids = kvr_get(&line->ids);
+
+        /* a new peer is none until its life is known */
+
+        if (kvr_index_id(ids, 0) != peer) {
+            kvr_set(&line->stamp[1], 0);
+            kvr_set(&line->ids, peer | (key & KVR_INDEX_TAG));
+        }
+
+        kvr_set(&line->touched, now);
+        kvr_set(&line->stamp[0], expires);
+
+        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
+    }
+
+    atomic_store_explicit(&line->stamp[1], life, memory_order_release);
+
+    /* the line may have been given to another block, whose slot this is not */
+
+    if (kvr_unlikely(kvr_get(&line->key) != key)) {
+        (void) atomic_compare_exchange_strong(&line->stamp[1], &life, 0);
+    }
+}
+
+
+double
+kvr_index_fill(kvr_index_t *ix, uint64_t seed)
+{
+    uint32_t  i, used;
+
+    used = 0;
+
+    for (i = 0; i < KVR_INDEX_SAMPLE; i++) {
+        seed = kvr_mix(seed, i + 1);
+        used += kvr_get(&ix->line[kvr_reduce(seed, ix->nlines)].key) != 0;
+    }
+
+    return (double) used / KVR_INDEX_SAMPLE;
+}

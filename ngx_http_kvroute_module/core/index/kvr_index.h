@@ -1,0 +1,257 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_INDEX_H_INCLUDED_
+#define _KVR_INDEX_H_INCLUDED_
+
+
+/*
+ * Which peer holds which block of which prompt, as far as we know.
+ *
+ * A table of 64-byte lines in memory that many processes share.  A line stands
+ * for one value of a chain and names up to eight peers that hold it, each with
+ * a stamp of that peer's clock, and beyond those a mask of peers without one.
+ * The peer's clock counts the units (see kvr_chain.h) that it had to compute;
+ * what it computed longer ago than its cache is large it has forgotten:
+ *
+ *     held  <=>  stamp > floor  and  clock - stamp < capacity
+ *
+ * So nothing has to be done for eviction, a restart is "floor = clock", and
+ * the capacity may change at any time.  stamp = clock - depth within the
+ * prompt, so that the tail of a prompt is forgotten before its head, as in the
+ * engines.  For the same reason a deep block that is held proves those before
+ * it, and a line lost in between costs nothing.
+ *
+ * Concurrency.  No locks.  A line is claimed for another block by changing its
+ * key, by compare and swap, to a number below 2^32, the table's clock; the new
+ * key is stored last.  A claim whose process was killed is taken from it when
+ * it has become too old, by the sweep, which passes over the table as it is
+ * written to.
+ *
+ * A reader takes a line's holders for good only if key and ids are the same
+ * after it has read them.  A slot is given to another holder by zeroing its
+ * stamp, changing ids, storing the new stamp.  A writer may be overtaken at any
+ * point: its line claimed for another block, its slot given away.  Then either
+ * a compare and swap fails (ids has some bits of the key in it for that), or
+ * the stamp falls to a holder that has been taught the block itself, and in any
+ * case the writer sees in the end that the key has changed and takes back what
+ * it did.  What remains are windows of a few instructions, in which it must be
+ * overtaken and killed as well, for a peer to be credited with a block that it
+ * never had: a wrong hint, which costs one request some prefill.
+ */
+
+
+#include "core/base/kvr_chain.h"
+
+
+#define KVR_INDEX_PEERS    64
+#define KVR_INDEX_HOLDERS  8
+#define KVR_INDEX_WAYS     4
+
+/* capacities in units; larger ones would not tell old stamps from new */
+#define KVR_INDEX_CAPACITY_MAX  (1U << 29)
+
+/* words with a time, in units of 1024 ms, in their upper 24 bits */
+#define KVR_INDEX_TIME_AT     40
+#define KVR_INDEX_TIME_MASK   0xffffff
+#define KVR_INDEX_TIME_SHIFT  10
+#define KVR_INDEX_TURNED      65536      /* a turnover of 1 */
+
+
+typedef struct {
+    _Atomic uint64_t   key;          /* chain value, 0 if free */
+    _Atomic uint64_t   mask;         /* further holders, by peer */
+    _Atomic uint64_t   ids;          /* peer of each slot, 6 bits a byte */
+
+    union {
+        _Atomic uint32_t  stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
+        _Atomic uint64_t  stamps[KVR_INDEX_HOLDERS / 2];  /* two at a time */
+    };
+
+    _Atomic uint32_t   touched;      /* table's clock less depth, last use */
+    _Atomic uint32_t   masked;       /* table's clock as the mask began */
+} kvr_index_line_t;
+
+_Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
+    _Atomic uint64_t   floor;        /* units at the last restart */
+    _Atomic uint64_t   since;        /* table's clock then */
+    _Atomic uint32_t   capacity;     /* units; 0: no such peer */
+    _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+
+    /* kvr_index_turnover(): where the clock stood, and when */
+
+    _Atomic uint64_t   mark;         /* this minute */
+    _Atomic uint64_t   before;       /* the minute before */
+    _Atomic uint64_t   turnover;     /* what came of it, and when */
+} kvr_index_peer_t;
+
+_Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
+
+
+typedef struct {
+    uint64_t           nlines;
+    uint64_t           nbuckets;
+    uint32_t           epoch;        /* kvr_index_tag.h: log2 of its units */
+
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed by all peers */
+    _Atomic uint64_t   hand;         /* next line to be swept */
+    _Atomic uint64_t   evicted;      /* lines that others took, ever */
+    _Atomic uint64_t   masks;        /* holders moved to a mask, ever */
+    _Atomic uint32_t   time;         /* seconds, when last told */
+
+    kvr_index_peer_t   peer[KVR_INDEX_PEERS];
+
+    _Alignas(KVR_CACHE_LINE)
+    kvr_index_line_t   line[];       /* and a hint for each behind them */
+} kvr_index_t;
+
+
+/* what was taught by one attempt, to be able to take it back */
+typedef struct {
+    uint32_t           clock;        /* stamp of depth 0 */
+    uint32_t           matched;      /* units known before */
+    uint8_t            peer;
+    uint8_t            valid;
+} kvr_lesson_t;
+
+
+/*
+ * Bytes that a table of nlines lines takes, 66 each, and the reverse: the
+ * largest number of lines for so many bytes, 0 if there is no room for any.
+ */
+size_t kvr_index_size(uint64_t nlines);
+uint64_t kvr_index_lines(size_t size);
+
+/* sets up an empty table in zeroed memory, aligned to KVR_CACHE_LINE */
+void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
+
+/* starts or restarts a peer: whatever it held is forgotten, in O(1) */
+void kvr_index_flush(kvr_index_t *ix, unsigned peer);
+
+/* the peer has forgotten what it was taught before its clock stood here */
+void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
+
+/* where a peer's clock stands, in units */
+uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
+
+/*
+ * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
+ * clamped).  A capacity that the engine reported is exact, and hits then age
+ * the others as they do in its LRU; one that is only assumed should be large.
+ */
+void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
+    unsigned reported);
+
+/* reckons kvr_index_turnover() anew */
+uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);
+
+/*
+ * For each peer of the set, how many leading units of the prompt it holds, to
+ * matched[peer].  chain[] has n entries.  Returns the greatest of them.  Never
+ * too much; too little by as many lines as were lost in a row, if that are more
+ * than a few (kvr_index_lookup.c, kvr_index_tag.h).
+ */
+uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint64_t set, uint32_t *matched);
+
+/*
+ * How much of a prompt a peer was taught since its floor, from the matched
+ * units on, whether or not that still counts: units, and the age of the
+ * deepest of them to *age.  0: nothing, or nobody knows how old.
+ */
+uint32_t kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    unsigned peer, uint32_t matched, uint32_t *age);
+
+/*
+ * How many of the units that kvr_index_taught() told a prompt has taught.
+ * Those behind them only a reply has, at most the last so many entries: an
+ * engine may not have kept it, or its template may write it otherwise.  If
+ * there are such, the age of the deepest before them goes to *age.
+ */
+uint32_t kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain,
+    uint32_t taught, unsigned peer, uint32_t most, uint32_t *age);
+
+/*
+ * A peer is about to compute a prompt of so many units, of which it holds the
+ * first matched ones.
+ */
+void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+
+/*
+ * The same, but of the matched units those that it was taught a short while ago
+ * are left as they are, all but the last ones.  Not for units that another
+ * lesson may still take back.
+ */
+void kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+
+/*
+ * The peer has gone on to compute what n entries of the chain stand for, from
+ * the one numbered first on, in so many units.
+ */
+void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer);
+
+/* it did not after all: takes back what still carries the lesson's stamps */
+void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    const kvr_lesson_t *lesson);
+
+/* which peers of a set hold what this key stands for: a model, a chunk */
+uint64_t kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set);
+
+/* the peer holds it from now on, for as long as what it computes now */
+void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
+
+/*
+ * Sessions: a key that is bound to a peer until a time, in seconds, whatever
+ * the peer computes meanwhile; only a table that is full of much younger lines
+ * forgets it before.  The peer's life is told back, so that a number that was
+ * given to another peer binds nobody; it is not 0.
+ */
+
+/* the peer, and which life of it; KVR_INDEX_PEERS if there is none */
+uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
+    uint32_t *life);
+
+/* binds, binds again, or refreshes */
+void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
+    uint32_t life, uint32_t expires);
+
+/* estimates the share of lines in use, 0 .. 1, from a sample of them */
+double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
+
+
+/*
+ * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 + t)
+ * where t is in how many seconds it computes as much as it can hold, by what it
+ * did in the last one to two minutes.  0 for one that rests.  now: ms, of a
+ * clock that all share.  It is reckoned anew once a second, if it is asked for.
+ */
+static inline float
+kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    uint32_t  time;
+    uint64_t  word;
+
+    time = (uint32_t) (now >> KVR_INDEX_TIME_SHIFT) & KVR_INDEX_TIME_MASK;
+    word = kvr_get(&ix->peer[peer].turnover);
+
+    if (kvr_unlikely(word >> KVR_INDEX_TIME_AT != time)) {
+        word = kvr_index_turn(ix, peer, time);
+    }
+
+    return (float) (int32_t) word * (1.0f / KVR_INDEX_TURNED);
+}
+
+
+#endif /* _KVR_INDEX_H_INCLUDED_ */

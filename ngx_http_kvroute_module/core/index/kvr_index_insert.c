@@ -1,0 +1,583 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/index/kvr_index_batch.h"
+
+
+#define KVR_LESSON_STEP    8        /* entries of a lesson at a time */
+#define KVR_LESSON_AHEAD   32       /* whose lines are fetched before */
+#define KVR_LESSON_HINTS   48       /* and their hints before that */
+#define KVR_LESSON_RING    8        /* steps that are on their way */
+#define KVR_LESSON_TAIL    34       /* entries written again in any case */
+#define KVR_LESSON_RECENT  32       /* part of a capacity, about */
+#define KVR_LESSON_ASSUMED 16       /* units, if that is only assumed */
+#define KVR_LESSON_LOST    4        /* lines in a row, as a rule fewer */
+
+
+/* a lesson on its way along the prompt */
+typedef struct {
+    kvr_index_t       *ix;
+    const uint64_t    *chain;
+    uint32_t           n;
+    uint32_t           first;        /* number of chain[0] */
+    uint32_t           clock;
+    uint32_t           now;
+    unsigned           peer;
+
+    unsigned           slot;         /* of the peer in the last line */
+    uint32_t           evicted;
+    uint32_t           absent;       /* entries before that were put there */
+    uint32_t           behind;       /* those are behind one that was there */
+    uint64_t           ids;          /* of the last line */
+    uint64_t           own;          /* those of one that nobody else has */
+    kvr_index_line_t  *last;         /* there was, before or by now */
+} kvr_teach_t;
+
+
+static void kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain,
+    uint32_t n, uint32_t units, unsigned peer, uint32_t matched, int repeat,
+    kvr_lesson_t *lesson);
+static inline void kvr_lesson_begin(kvr_teach_t *t);
+static inline void kvr_lesson_end(kvr_teach_t *t);
+static uint32_t kvr_lesson_recent(kvr_teach_t *t, uint32_t matched);
+static int kvr_lesson_written(kvr_teach_t *t, uint32_t k);
+static void kvr_lesson_teach(kvr_teach_t *t);
+static inline void kvr_lesson_put(kvr_teach_t *t,
+    kvr_index_line_t *line);
+static void kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line);
+static uint64_t kvr_lesson_other(kvr_teach_t *t, uint32_t k,
+    uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
+static void kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids);
+static uint32_t kvr_lesson_advance(kvr_index_t *ix, const uint64_t *chain,
+    uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
+    uint64_t *moved);
+
+
+void
+kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
+{
+    kvr_lesson_give(ix, chain, n, units, peer, matched, 0, lesson);
+}
+
+
+void
+kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
+{
+    kvr_lesson_give(ix, chain, n, units, peer, matched, 1, lesson);
+}
+
+
+static void
+kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, int repeat,
+    kvr_lesson_t *lesson)
+{
+    uint32_t           fresh;
+    uint64_t           moved;
+    kvr_teach_t  t;
+
+    matched = kvr_min(matched, units);
+    fresh = units - matched;
+
+    t.ix = ix;
+    t.chain = chain;
+    t.n = n;
+    t.first = 0;
+    t.peer = peer;
+
+    t.clock = kvr_lesson_advance(ix, chain, n, units, peer, matched, &moved);
+    t.now = (uint32_t) (kvr_add(&ix->clock, fresh) + fresh);
+
+    lesson->clock = t.clock;
+    lesson->matched = matched;
+    lesson->peer = (uint8_t) peer;
+    lesson->valid = 1;
+
+    kvr_lesson_begin(&t);
+
+    if (repeat) {
+        t.first = kvr_lesson_recent(&t, matched);
+        t.chain += t.first;
+        t.n -= t.first;
+    }
+
+    kvr_lesson_teach(&t);
+    kvr_lesson_end(&t);
+
+    kvr_line_sweep(ix, moved / 4 + 1);
+}
+
+
+/*
+ * How many entries of what is matched need not be written again, as the peer
+ * was taught them a short while ago: whole steps of them, or all there are.
+ *
+ * Clocks are cut into equal parts.  If a line was written in this part, so were
+ * all lines before it: the lesson that did so wrote them too, or left out only
+ * those before another line of this part.  But what a reply has taught is
+ * ahead of the prompt: so a line is asked for that is as far from the end as no
+ * reply begins, or the first one.  Of a prompt that goes on those behind it are
+ * written again in any case.  Where others rely on a reply's lines some are
+ * forgotten sooner, by a part and what the reply took.  Neither will
+ * kvr_index_prompted() see where the older ones end.
+ */
+static uint32_t
+kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
+{
+    uint32_t  k, head;
+
+    k = kvr_min(kvr_chain_entries(matched), t->n);
+
+    if (k == 0) {
+        return 0;
+    }
+
+    if (k >= KVR_LESSON_TAIL + KVR_LESSON_STEP) {
+        head = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
+
+        if (!kvr_lesson_written(t, head - 1)) {
+            return 0;
+        }
+
+    } else {
+        head = 0;
+
+        if (k != t->n || !kvr_lesson_written(t, 0)) {
+            return 0;
+        }
+    }
+
+    return k == t->n && kvr_lesson_written(t, k - 1) ? k : head;
+}
+
+
+/* the k-th line was in this part; then the lesson is as if it came from it */
+static int
+kvr_lesson_written(kvr_teach_t *t, uint32_t k)
+{
+    unsigned           s;
+    uint32_t           part, depth, stamp, before;
+    uint64_t           ids;
+    kvr_index_t       *ix;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    ix = t->ix;
+    p = &ix->peer[t->peer];
+
+    part = kvr_get(&p->capacity) / KVR_LESSON_RECENT;
+
+    /* capacities are learned from ages: they must be right in small caches */
+
+    if (!kvr_get(&p->reported)) {
+        part = kvr_min(part, KVR_LESSON_ASSUMED);
+    }
+
+    line = kvr_line_find(ix, t->chain[k]);
+
+    if (line == NULL || part == 0) {
+        return 0;
+    }
+
+    ids = kvr_get(&line->ids);
+
+    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+        stamp = kvr_get(&line->stamp[s]);
+
+        if (stamp && kvr_index_id(ids, s) == t->peer) {
+            break;
+        }
+    }
+
+    if (s == KVR_INDEX_HOLDERS) {
+        return 0;
+    }
+
+    depth = kvr_chain_depth(k);
+    before = stamp + depth - 1;
+
+    if ((before ^ t->clock) >> (31 - __builtin_clz(part))
+        || stamp - 1 - (uint32_t) kvr_get(&p->floor) >= INT32_MAX
+        || ((kvr_get(&line->touched) + depth) ^ t->now) >> (ix->epoch - 2))
+    {
+        return 0;
+    }
+
+    t->slot = s;
+    t->ids = ids & ~KVR_INDEX_TAG;
+    t->last = line;
+
+    return 1;
+}
+
+
+void
+kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
+    uint32_t n, uint32_t units, unsigned peer)
+{
+    uint32_t           i;
+    uint64_t           add;
+    kvr_teach_t  t;
+
+    add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
+
+    t.ix = ix;
+    t.peer = peer;
+
+    t.clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
+                          >> KVR_INDEX_FRACTION);
+    t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
+
+    kvr_lesson_begin(&t);
+
+    /* a group must not have entries that are further apart than others */
+
+    for (i = 0; i < n; i += t.n) {
+        t.chain = &value[i];
+        t.first = first + i;
+        t.n = kvr_min(n - i, KVR_GROUP - t.first % KVR_GROUP);
+
+        kvr_lesson_teach(&t);
+    }
+
+    kvr_lesson_end(&t);
+
+    kvr_line_sweep(ix, units / 4 + 1);
+}
+
+
+/* a step of entries, from the i-th on */
+static inline void
+kvr_lesson_hints(kvr_teach_t *t, kvr_group_t *group, uint32_t i)
+{
+    kvr_group_hints(t->ix, &group[i / KVR_LESSON_STEP % KVR_LESSON_RING],
+                    &t->chain[i], kvr_min(t->n - i, KVR_LESSON_STEP));
+}
+
+
+static inline void
+kvr_lesson_fetch(kvr_teach_t *t, kvr_group_t *group, uint32_t i,
+    unsigned epoch)
+{
+    kvr_group_lines(t->ix, &group[i / KVR_LESSON_STEP % KVR_LESSON_RING],
+                    kvr_min(t->n - i, KVR_LESSON_STEP), epoch);
+}
+
+
+static inline void
+kvr_lesson_begin(kvr_teach_t *t)
+{
+    t->slot = 0;
+    t->evicted = 0;
+    t->absent = 0;
+    t->behind = 0;
+    t->last = NULL;
+    t->own = t->peer * 0x0101010101010101ULL;
+    t->ids = t->own;
+}
+
+
+static inline void
+kvr_lesson_end(kvr_teach_t *t)
+{
+    /* others may go on from here */
+
+    if (t->last) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+    }
+
+    if (t->evicted) {
+        kvr_add(&t->ix->evicted, t->evicted);
+    }
+}
+
+
+/* makes a peer the holder of what a chain stands for */
+static void
+kvr_lesson_teach(kvr_teach_t *t)
+{
+    unsigned           epoch, shift, peer, slot;
+    uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
+    uint64_t           ids, key, same;
+    kvr_group_t        group[KVR_LESSON_RING], *g;
+    kvr_index_t       *ix;
+    _Atomic uint16_t  *hints;
+    kvr_index_line_t  *lines, *line;
+
+    ix = t->ix;
+    peer = t->peer;
+    clock = t->clock;
+    now = t->now;
+
+    slot = t->slot;
+    same = t->absent ? KVR_INDEX_TAG : t->ids;
+
+    lines = ix->line;
+    hints = kvr_hint_bucket(ix, 0)->way;
+
+    shift = ix->epoch;
+    epoch = kvr_hint_epoch(ix, t->now);
+
+    for (i = 0; i < t->n && i < KVR_LESSON_HINTS; i += KVR_LESSON_STEP) {
+        kvr_lesson_hints(t, group, i);
+    }
+
+    for (i = 0; i < t->n && i < KVR_LESSON_AHEAD; i += KVR_LESSON_STEP) {
+        kvr_lesson_fetch(t, group, i, epoch);
+    }
+
+    for (i = 0; i < t->n; i += KVR_LESSON_STEP) {
+
+        /* few at a time, so that memory and processor work together */
+
+        if (t->n - i > KVR_LESSON_HINTS) {
+            kvr_lesson_hints(t, group, i + KVR_LESSON_HINTS);
+        }
+
+        if (t->n - i > KVR_LESSON_AHEAD) {
+            kvr_lesson_fetch(t, group, i + KVR_LESSON_AHEAD, epoch);
+        }
+
+        g = &group[i / KVR_LESSON_STEP % KVR_LESSON_RING];
+        m = kvr_min(t->n - i, KVR_LESSON_STEP);
+
+        per = kvr_chain_step(t->first + i);
+        depth = kvr_chain_depth(t->first + i) - per;
+
+        for (k = 0; k < m; k++) {
+
+            depth += per;
+            stamp = kvr_index_stamp(clock, depth);
+            touched = now - depth;
+
+            key = g->key[k];
+            line = g->line[k];
+
+            if (atomic_load_explicit(&line->key, memory_order_acquire) == key)
+            {
+                ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+                /* as a rule all is as in the line before */
+
+                if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
+                               && kvr_get(&line->stamp[slot])))
+                {
+                    if (kvr_line_touch(line, touched) >> shift) {
+                        kvr_hint_touch(&hints[line - lines], epoch);
+                    }
+
+                    kvr_line_stamp(line, key, ids, peer, slot, stamp);
+                    t->last = line;
+                    continue;
+                }
+
+            } else if (g->absent >> k & 1) {
+                line = kvr_line_put(ix, line, &hints[line - lines], key, peer,
+                                    stamp, touched, epoch, &t->evicted);
+                kvr_lesson_put(t, line);
+                same = KVR_INDEX_TAG;
+                continue;
+            }
+
+            same = kvr_lesson_other(t, i + k, key, stamp, touched, epoch);
+            slot = t->slot;
+        }
+    }
+}
+
+
+/*
+ * A line that is not where it was looked for, or names others than the one
+ * before.  Returns what the next one may name, TAG if nothing is known of that.
+ */
+static __attribute__ ((noinline)) uint64_t
+kvr_lesson_other(kvr_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
+    uint32_t touched, unsigned epoch)
+{
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+
+    line = kvr_line_find_key(t->ix, key);
+
+    if (line == NULL) {
+        line = kvr_line_insert(t->ix, key, t->peer, stamp, touched,
+                               &t->evicted);
+        kvr_lesson_put(t, line);
+        return KVR_INDEX_TAG;
+    }
+
+    t->slot = kvr_line_add(t->ix, line, key, t->peer, stamp, touched)
+              % KVR_INDEX_HOLDERS;
+
+    kvr_hint_touch(kvr_hint_line(t->ix, line), epoch);
+
+    ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+
+    if (ids != t->ids || t->absent) {
+        kvr_lesson_differ(t, k, ids);
+    }
+
+    t->last = line;
+
+    return kvr_index_id(ids, t->slot) == t->peer ? ids : KVR_INDEX_TAG;
+}
+
+
+/* an entry was not there: a line was put there, or not */
+static inline void
+kvr_lesson_put(kvr_teach_t *t, kvr_index_line_t *line)
+{
+    if (kvr_unlikely(t->absent++ < KVR_LESSON_LOST)) {
+        kvr_lesson_lost(t, line);
+    }
+
+    if (kvr_likely(line)) {
+        t->last = line;
+    }
+}
+
+
+/* the first ones that were not there */
+static __attribute__ ((noinline)) void
+kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line)
+{
+    /* holders of the line before may have gone on elsewhere */
+
+    if (t->absent == 1) {
+        t->behind = (t->last != NULL);
+
+        if (t->last) {
+            kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        }
+    }
+
+    /* and these may have been lost, behind which others have gone on */
+
+    if (line && t->behind) {
+        kvr_hint_mark(kvr_hint_line(t->ix, line));
+    }
+
+    t->ids = t->own;
+}
+
+
+/* the k-th line names others than the one before, or that one was lost */
+static void
+kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids)
+{
+    uint32_t           i;
+    kvr_index_line_t  *line;
+
+    /* whoever went on from those that were lost will not look there again */
+
+    for (i = k - kvr_min(t->absent, k); i < k; i++) {
+
+        line = kvr_line_find(t->ix, t->chain[i]);
+
+        if (line) {
+            kvr_hint_mark(kvr_hint_line(t->ix, line));
+        }
+    }
+
+    if (t->last && (kvr_line_named(t->ids) & ~kvr_line_named(ids))) {
+        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+    }
+
+    t->absent = 0;
+    t->ids = ids;
+}
+
+
+/*
+ * Moves a peer's clock on by what it must compute: new units, and for what it
+ * holds the share of its other blocks that a hit at that age puts further back
+ * in an LRU: age / capacity, which is only known if the engine said so.  By one
+ * unit at least, so that no two lessons on a prompt have the same stamps.
+ */
+static uint32_t
+kvr_lesson_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, uint64_t *moved)
+{
+    uint32_t           capacity, age, k;
+    uint64_t           add;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+    add = (uint64_t) kvr_max(units - matched, 1) << KVR_INDEX_FRACTION;
+
+    capacity = kvr_get(&p->capacity);
+
+    if (matched && capacity && kvr_get(&p->reported)) {
+
+        /* the matched blocks were used together, at the deepest one's age */
+
+        k = kvr_min(kvr_chain_entries(matched), n);
+        line = k ? kvr_line_find(ix, chain[k - 1]) : NULL;
+        age = 0;
+
+        if (line) {
+            (void) kvr_line_age(line, peer, (uint32_t) kvr_index_units(p),
+                                 &age);
+        }
+
+        age = kvr_min(age, capacity);
+
+        /* the deepest has the stamp of its depth, the first one none */
+
+        age -= kvr_min(age, matched / 2);
+
+        add += ((uint64_t) matched * age << KVR_INDEX_FRACTION) / capacity;
+    }
+
+    *moved = add >> KVR_INDEX_FRACTION;
+
+    return (uint32_t) ((kvr_add(&p->clock, add) + add) >> KVR_INDEX_FRACTION);
+}
+
+
+void
+kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    const kvr_lesson_t *lesson)
+{
+    unsigned           s;
+    uint32_t           i, depth, stamp;
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+
+    for (i = 0; i < n; i++) {
+
+        depth = kvr_chain_depth(i);
+
+        if (depth <= lesson->matched) {
+            continue;
+        }
+
+        line = kvr_line_find(ix, chain[i]);
+
+        if (line == NULL) {
+            continue;
+        }
+
+        ids = kvr_get(&line->ids);
+
+        for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+
+            stamp = kvr_index_stamp(lesson->clock, depth);
+
+            if (kvr_index_id(ids, s) == lesson->peer
+                && atomic_compare_exchange_strong_explicit(&line->stamp[s],
+                                                           &stamp, 0,
+                                                         memory_order_relaxed,
+                                                         memory_order_relaxed))
+            {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,648 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/index/kvr_index_line.h"
+
+
+#define KVR_LINE_SESSION  8          /* how much older it may be to stay */
+
+#define KVR_LINE_RUN      16         /* buckets read in a row */
+
+
+static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
+    uint32_t *clock);
+static uint64_t kvr_line_mask(kvr_index_t *ix, uint64_t mask,
+    uint32_t masked);
+static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
+    uint64_t now);
+static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
+    uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
+static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
+    uint64_t ids, uint32_t *held, unsigned *live);
+static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
+    unsigned peer, uint64_t now);
+static void kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line,
+    uint32_t now, kvr_line_view_t *view);
+static inline uint16_t kvr_line_correct(kvr_index_t *ix,
+    kvr_index_line_t *line, _Atomic uint16_t *hint, uint16_t h, uint64_t key,
+    uint32_t now);
+
+
+void
+kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
+{
+    view->limit[peer] = kvr_line_limit(ix, peer, &view->clock[peer]);
+    view->known |= 1ULL << peer;
+}
+
+
+/*
+ * Stamps after the floor and within the capacity are those of an age below the
+ * lesser of both distances.
+ */
+static uint32_t
+kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
+{
+    uint32_t           capacity;
+    uint64_t           now, floor;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    now = kvr_index_units(p);
+    floor = kvr_get(&p->floor);
+    capacity = kvr_get(&p->capacity);
+
+    *clock = (uint32_t) now;
+
+    /* it may have been restarted since the clock was read */
+
+    if (kvr_unlikely(now < floor)) {
+        return 0;
+    }
+
+    return (uint32_t) kvr_min(capacity, now - floor);
+}
+
+
+/* few prompts meet a mask, but those that do meet many */
+uint64_t
+kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    kvr_line_view_t *view)
+{
+    unsigned  id;
+    uint32_t  age;
+    uint64_t  m, mask, bit;
+
+    if (view->ready == 0) {
+        view->now = kvr_get(&ix->clock);
+    }
+
+    /* in this order, or an old mask might pass for a new one */
+
+    age = (uint32_t) view->now
+          - atomic_load_explicit(&line->masked, memory_order_acquire);
+
+    mask = kvr_get(&line->mask) & view->set;
+
+    for (m = mask; m; m &= m - 1) {
+        id = (unsigned) __builtin_ctzll(m);
+        bit = m & -m;
+
+        if (kvr_unlikely(!(view->ready & bit))) {
+            view->expire[id] = kvr_line_expire(ix, id, view->now);
+            view->ready |= bit;
+        }
+
+        if (age >= view->expire[id]) {
+            mask ^= bit;
+        }
+    }
+
+    return mask;
+}
+
+
+/* those of a mask that still count */
+static uint64_t
+kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
+{
+    uint64_t  m, now;
+
+    now = kvr_get(&ix->clock);
+
+    for (m = mask; m; m &= m - 1) {
+
+        if ((uint32_t) now - masked
+            >= kvr_line_expire(ix, (unsigned) __builtin_ctzll(m), now))
+        {
+            mask ^= m & -m;
+        }
+    }
+
+    return mask;
+}
+
+
+/*
+ * The age of a mask at which a peer in it no longer counts.  It has no stamp
+ * there, so it counts from when the mask was begun to when its cache is turned
+ * over.  That is in units computed by all peers, of which it is taken to do the
+ * same share as since its restart.  A mask is needed only where more than eight
+ * peers hold a block at a time, a prefix that much of the traffic has: who
+ * still holds it soon says so again, so a rough rule will do.
+ */
+static uint32_t
+kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    double             turn;
+    uint64_t           all, units;
+    kvr_index_peer_t  *p;
+
+    p = &ix->peer[peer];
+
+    all = now - kvr_get(&p->since);
+    units = kvr_index_units(p) - kvr_get(&p->floor);
+
+    /* it may be restarted at any time */
+
+    if ((int64_t) all <= 0 || (int64_t) units < 0) {
+        return 0;
+    }
+
+    turn = (double) kvr_get(&p->capacity) * (double) all
+           / (double) kvr_max(units, 1);
+
+    all = kvr_min(all, INT32_MAX);
+
+    return turn < (double) all ? (uint32_t) turn : (uint32_t) all;
+}
+
+
+kvr_index_line_t *
+kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
+    uint32_t touched, uint32_t *evicted)
+{
+    uint64_t     n;
+    unsigned     way, epoch;
+    kvr_hint_t  *hint;
+
+    n = kvr_reduce(key, ix->nbuckets);
+    hint = kvr_hint_bucket(ix, n);
+
+    epoch = kvr_hint_epoch(ix, touched);
+    way = kvr_hint_victim(kvr_get(&hint->word), epoch);
+
+    return kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
+                        &hint->way[way], key, peer, stamp, touched, epoch,
+                        evicted);
+}
+
+
+kvr_index_line_t *
+kvr_line_oldest(kvr_index_t *ix, kvr_index_line_t *bucket, uint32_t touched,
+    uint64_t *key)
+{
+    int32_t            age, oldest;
+    uint64_t           k;
+    unsigned           i;
+    kvr_index_line_t  *line, *victim;
+
+    victim = NULL;
+    oldest = 0;
+    *key = 0;
+
+    for (i = 0; i < KVR_INDEX_WAYS; i++) {
+        line = &bucket[i];
+        k = kvr_get(&line->key);
+
+        if (k == 0) {
+            *key = 0;
+            return line;
+        }
+
+        age = (int32_t) (touched - kvr_get(&line->touched));
+
+        /* a session that has not expired is worth as many prompts */
+
+        if ((k & 1) && (int32_t) (kvr_get(&line->stamp[0])
+                                  - kvr_get(&ix->time)) > 0)
+        {
+            age /= KVR_LINE_SESSION;
+        }
+
+        if (age > oldest && k > KVR_INDEX_CLAIMED) {
+            victim = line;
+            oldest = age;
+            *key = k;
+        }
+    }
+
+    return victim;
+}
+
+
+unsigned
+kvr_line_add(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    unsigned peer, uint32_t stamp, uint32_t touched)
+{
+    unsigned  i;
+    uint64_t  moved;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+        if (kvr_line_renew(line, key, peer, i, stamp, touched)) {
+            return i;
+        }
+    }
+
+    (void) kvr_line_touch(line, touched);
+
+    moved = 0;
+    i = kvr_line_take(ix, line, key, peer, stamp, &moved);
+
+    if (kvr_likely(i != KVR_INDEX_HOLDERS)) {
+        kvr_line_settle(line, key, peer, i, stamp, moved);
+    }
+
+    return i;
+}
+
+
+void
+kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
+    unsigned slot, uint32_t stamp, uint64_t moved)
+{
+    uint64_t  ids;
+
+    key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
+    ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
+
+    if (kvr_likely(key == 0 && kvr_index_id(ids, slot) == peer)) {
+        return;
+    }
+
+    /* the line or the slot is another's by now */
+
+    (void) atomic_compare_exchange_strong_explicit(&line->stamp[slot], &stamp,
+                                                   0, memory_order_relaxed,
+                                                   memory_order_relaxed);
+
+    if (key && moved) {
+        atomic_fetch_and_explicit(&line->mask, ~moved, memory_order_relaxed);
+    }
+}
+
+
+/*
+ * Gives the peer a slot of a line, and says which, or KVR_INDEX_HOLDERS if the
+ * line is another block's by now; moved is the holder that had to go for it.
+ */
+static unsigned
+kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
+    unsigned peer, uint32_t stamp, uint64_t *moved)
+{
+    unsigned  i, live;
+    uint32_t  held;
+    uint64_t  now, ids, new;
+
+    for ( ;; ) {
+
+        /* first, for any holder may be flushed at any time */
+
+        now = kvr_get(&ix->clock);
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely((ids ^ key) & KVR_INDEX_TAG)) {
+            return KVR_INDEX_HOLDERS;
+        }
+
+        i = kvr_line_slot(ix, line, ids, &held, &live);
+
+        /* the stamps may have been other holders' than those in ids */
+
+        new = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_unlikely(new != ids)) {
+            continue;
+        }
+
+        if (held
+            && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
+                                                        &held, 0,
+                                                        memory_order_relaxed,
+                                                        memory_order_relaxed))
+        {
+            continue;
+        }
+
+        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
+              | (uint64_t) peer << i * 8;
+
+        if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
+                                                    memory_order_acq_rel,
+                                                    memory_order_relaxed))
+        {
+            break;
+        }
+    }
+
+    if (live) {
+
+        /* it is still a holder, if no longer one with a stamp */
+
+        kvr_line_to_mask(ix, line, kvr_index_id(ids, i), now);
+        *moved = 1ULL << kvr_index_id(ids, i);
+    }
+
+    held = 0;
+
+    while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
+                                                    stamp,
+                                                    memory_order_seq_cst,
+                                                    memory_order_relaxed))
+    {
+        /* another one was given the slot, before us or since */
+
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        if (kvr_index_id(ids, i) != peer) {
+            return i;
+        }
+    }
+
+    if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
+        atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
+                                  memory_order_relaxed);
+    }
+
+    return i;
+}
+
+
+/*
+ * A slot for a new holder: a free one, or that of the oldest.  held is the
+ * stamp that it has, live says that this one still counts.
+ */
+static unsigned
+kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
+    uint32_t *held, unsigned *live)
+{
+    unsigned  i, slot;
+    uint32_t  age, oldest, stamp, clock, limit;
+
+    slot = 0;
+    oldest = 0;
+    *held = 0;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+        stamp = kvr_get(&line->stamp[i]);
+
+        if (stamp == 0) {
+            *held = 0;
+            *live = 0;
+            return i;
+        }
+
+        limit = kvr_line_limit(ix, kvr_index_id(ids, i), &clock);
+        age = clock - stamp;
+
+        if (age >= limit) {
+            *held = stamp;
+            *live = 0;
+            return i;
+        }
+
+        if (age >= oldest) {
+            oldest = age;
+            slot = i;
+            *held = stamp;
+        }
+    }
+
+    *live = 1;
+
+    return slot;
+}
+
+
+/*
+ * Where it would not count it begins a mask of its own: the others may have
+ * forgotten the block and must not live on by this one's being new.
+ */
+static void
+kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
+    uint64_t now)
+{
+    unsigned  begin;
+    uint64_t  mask, new, bit;
+
+    bit = 1ULL << peer;
+    mask = kvr_get(&line->mask);
+
+    do {
+        begin = (uint32_t) now - kvr_get(&line->masked)
+                >= kvr_line_expire(ix, peer, now);
+
+        new = begin ? bit : mask | bit;
+
+    } while (!atomic_compare_exchange_weak_explicit(&line->mask, &mask, new,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed));
+
+    if (begin) {
+        atomic_store_explicit(&line->masked, (uint32_t) now,
+                              memory_order_release);
+    }
+
+    kvr_hint_mark(kvr_hint_line(ix, line));
+
+    kvr_add(&ix->masks, 1);
+}
+
+
+void
+kvr_line_sweep(kvr_index_t *ix, uint64_t count)
+{
+    uint32_t         now;
+    uint64_t         hand, first, last, bucket, turn, turns;
+    kvr_line_view_t  view;
+
+    count = kvr_min(count, ix->nlines);
+    hand = kvr_add(&ix->hand, count);
+
+    /* buckets that begin with one of these lines */
+
+    first = (hand + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
+    last = (hand + count + KVR_INDEX_WAYS - 1) / KVR_INDEX_WAYS;
+
+    if (first == last) {
+        return;
+    }
+
+    now = (uint32_t) kvr_get(&ix->clock);
+    kvr_line_view(&view, 0);
+
+    turns = kvr_line_turns(ix);
+    turn = first / ix->nbuckets;
+    bucket = first % ix->nbuckets;
+
+    for ( /* void */ ; first != last; first++) {
+
+        kvr_hint_renew(kvr_hint_bucket(ix, bucket), kvr_hint_epoch(ix, now));
+
+        if (((turn + bucket / KVR_LINE_RUN) & (turns - 1)) == 0) {
+            kvr_line_clean(ix, &ix->line[bucket * KVR_INDEX_WAYS], now, &view);
+        }
+
+        if (++bucket == ix->nbuckets) {
+            bucket = 0;
+            turn++;
+        }
+    }
+}
+
+
+/* the lines of a bucket; of the peers the view has those that are known */
+static void
+kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
+    kvr_line_view_t *view)
+{
+    unsigned           i, id, live, n;
+    uint16_t           h;
+    uint32_t           stamp;
+    uint64_t           ids, mask, key;
+    _Atomic uint16_t  *hint;
+
+    hint = kvr_hint_line(ix, line);
+
+    for (n = 0; n < KVR_INDEX_WAYS; n++, line++, hint++) {
+
+        /* in this order, or a new line might lose its hint for long */
+
+        h = kvr_get(hint);
+        key = atomic_load_explicit(&line->key, memory_order_acquire);
+
+        h = kvr_line_correct(ix, line, hint, h, key, now);
+
+        if (key == 0) {
+            continue;
+        }
+
+        if (key <= KVR_INDEX_CLAIMED) {
+
+            if ((int32_t) (now - (uint32_t) key) < KVR_INDEX_CLAIM) {
+                continue;
+            }
+
+            goto free;
+        }
+
+        if (key & 1) {
+
+            if ((int32_t) (kvr_get(&line->stamp[0]) - kvr_get(&ix->time)) > 0) {
+                continue;
+            }
+
+            goto free;
+        }
+
+        live = 0;
+        ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+        /* most have one holder, which is the first one, and holds it still */
+
+        id = kvr_index_id(ids, 0);
+        stamp = kvr_get(&line->stamp[0]);
+
+        if ((view->known >> id & 1)
+            && view->clock[id] - stamp < view->limit[id]
+            && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
+                          | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
+                          | kvr_get(&line->stamp[1])) == 0))
+        {
+            continue;
+        }
+
+        for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+
+            if (i % 2 == 0 && kvr_get(&line->stamps[i / 2]) == 0) {
+                i++;
+                continue;
+            }
+
+            stamp = kvr_get(&line->stamp[i]);
+
+            if (stamp == 0) {
+                continue;
+            }
+
+            id = kvr_index_id(ids, i);
+
+            if (!(view->known >> id & 1)) {
+                kvr_line_know(ix, id, view);
+            }
+
+            if (view->clock[id] - stamp < view->limit[id]) {
+                live = 1;
+                continue;
+            }
+
+            /* it may be newer than the clock that was read */
+
+            kvr_line_know(ix, id, view);
+
+            if (view->clock[id] - stamp < view->limit[id]) {
+                live = 1;
+
+            } else {
+                (void) atomic_compare_exchange_strong_explicit(
+                           &line->stamp[i], &stamp, 0,
+                           memory_order_relaxed, memory_order_relaxed);
+            }
+        }
+
+        mask = kvr_get(&line->mask);
+
+        if (mask && kvr_line_mask(ix, mask, kvr_get(&line->masked)) == 0) {
+            (void) atomic_compare_exchange_strong_explicit(
+                       &line->mask, &mask, 0,
+                       memory_order_relaxed, memory_order_relaxed);
+            mask = 0;
+        }
+
+        if (live || mask) {
+            continue;
+        }
+
+    free:
+
+        if (atomic_compare_exchange_strong_explicit(&line->key, &key, 0,
+                                                    memory_order_relaxed,
+                                                    memory_order_relaxed))
+        {
+            kvr_hint_change(hint, h, 0);
+        }
+    }
+}
+
+
+/* makes a hint what it should be, and returns that */
+static inline uint16_t
+kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
+    _Atomic uint16_t *hint, uint16_t h, uint64_t key, uint32_t now)
+{
+    uint16_t  right;
+    uint32_t  age, oldest;
+
+    if (key <= KVR_INDEX_CLAIMED) {
+        right = 0;
+
+    } else {
+
+        /* epochs come round again, which no line may live to see */
+
+        age = now - kvr_get(&line->touched);
+        oldest = (uint32_t) KVR_HINT_OLD << ix->epoch;
+
+        if ((int32_t) age > (int32_t) oldest) {
+            age = oldest;
+        }
+
+        right = (uint16_t) (kvr_hint_tag(key) << KVR_HINT_TAG
+                            | kvr_hint_epoch(ix, now - age));
+
+        /* nothing is known of a line whose hint was another's */
+
+        right |= ((h ^ right) >> KVR_HINT_TAG ? KVR_HINT_MARK
+                                              : h & KVR_HINT_MARK);
+    }
+
+    if (kvr_unlikely(h != right)) {
+        kvr_hint_change(hint, h, right);
+    }
+
+    return right;
+}

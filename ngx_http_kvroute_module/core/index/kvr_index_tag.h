@@ -1,0 +1,229 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_HINT_H_INCLUDED_
+#define _KVR_HINT_H_INCLUDED_
+
+
+/*
+ * Two bytes for each line of the index, behind the lines: what may be in it.
+ * Those of a bucket are one word, and all of them a 32nd of the table, so that
+ * a look-up touches as a rule a few lines of a prompt instead of all, and who
+ * has a line to put only that which it takes the place of.
+ *
+ *     tag, 9 bits     of the line's key
+ *     mark, 1 bit     somebody may hold this block and not those behind it
+ *     epoch, 6 bits   when it was used last, in coarse steps of the table's
+ *                     clock
+ *
+ * All are 0 if the line is free.  A line's own words decide: a hint that is
+ * wrong, since a process was overtaken or killed, costs a line that is not
+ * found, or one that is looked at in vain, until the sweep puts it right.  So
+ * all of this is relaxed.
+ */
+
+
+#include "core/index/kvr_index.h"
+
+
+#define KVR_HINT_ONES   0x0001000100010001ULL  /* one in each of a word */
+
+#define KVR_HINT_TAG    7            /* the tag's lowest bit */
+#define KVR_HINT_TAGS   0x1ffULL
+#define KVR_HINT_MARK   0x40
+#define KVR_HINT_EPOCH  0x3f
+
+/* as a rule no clock that was read is so many epochs behind */
+#define KVR_HINT_SLACK  4
+
+/* epochs that the sweep lets a line be behind: it comes again before 32 */
+#define KVR_HINT_OLD    24
+
+/* an epoch is a quarter of the table, in units, or a little less */
+#define KVR_HINT_SHIFT      10       /* but 1024 at least */
+#define KVR_HINT_SHIFT_MAX  26
+
+
+typedef union {
+    _Atomic uint64_t   word;
+    _Atomic uint16_t   way[KVR_INDEX_WAYS];
+} kvr_hint_t;
+
+_Static_assert(sizeof(kvr_hint_t) == sizeof(uint64_t), "hints of a bucket");
+
+
+static inline kvr_hint_t *
+kvr_hint_bucket(kvr_index_t *ix, uint64_t bucket)
+{
+    return (kvr_hint_t *) (void *) &ix->line[ix->nlines] + bucket;
+}
+
+
+static inline _Atomic uint16_t *
+kvr_hint_line(kvr_index_t *ix, kvr_index_line_t *line)
+{
+    return kvr_hint_bucket(ix, 0)->way + (line - ix->line);
+}
+
+
+static inline unsigned
+kvr_hint_tag(uint64_t key)
+{
+    return key >> 1 & KVR_HINT_TAGS;
+}
+
+
+/* the epoch of a time of the table's clock */
+static inline unsigned
+kvr_hint_epoch(kvr_index_t *ix, uint32_t touched)
+{
+    return touched >> ix->epoch & KVR_HINT_EPOCH;
+}
+
+
+/* the ways with a tag: bit 9 of each; exact, as no carry leaves its way */
+static inline uint64_t
+kvr_hint_match(uint64_t word, unsigned tag)
+{
+    uint64_t  ones, differ;
+
+    ones = KVR_HINT_ONES;
+
+    /* a multiplication, which gcc would make many shifts of */
+
+    __asm__("" : "+r" (ones));
+
+    differ = (word >> KVR_HINT_TAG & KVR_HINT_TAGS * KVR_HINT_ONES)
+             ^ tag * ones;
+
+    differ += KVR_HINT_TAGS * KVR_HINT_ONES;
+
+    return ~differ & (KVR_HINT_TAGS + 1) * KVR_HINT_ONES;
+}
+
+
+/* the lowest of these */
+static inline unsigned
+kvr_hint_way(uint64_t match)
+{
+    return (unsigned) __builtin_ctzll(match) / 16;
+}
+
+
+/* whether any of these is marked */
+static inline unsigned
+kvr_hint_marked(uint64_t word, uint64_t match)
+{
+    return (word & match >> 3) != 0;
+}
+
+
+/* how many epochs ago a line was used, and the slack */
+static inline unsigned
+kvr_hint_age(uint16_t hint, unsigned epoch)
+{
+    return (epoch + KVR_HINT_SLACK - hint) & KVR_HINT_EPOCH;
+}
+
+
+/* which way a new line goes to: a free one or the oldest */
+static inline unsigned
+kvr_hint_victim(uint64_t word, unsigned epoch)
+{
+    uint64_t  free, ages, a, b;
+
+    /* the lowest is exact */
+
+    free = (word - KVR_HINT_ONES) & ~word & 0x8000 * KVR_HINT_ONES;
+
+    if (free) {
+        return kvr_hint_way(free);
+    }
+
+    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
+           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
+    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+
+    /* with the number of the way below: the greatest of four */
+
+    ages = ages << 2 | 0x0003000200010000ULL;
+
+    a = kvr_max(ages & 0xffff, ages >> 16 & 0xffff);
+    b = kvr_max(ages >> 32 & 0xffff, ages >> 48);
+
+    return kvr_max(a, b) & 3;
+}
+
+
+static inline void
+kvr_hint_change(_Atomic uint16_t *hint, uint16_t old, uint16_t new)
+{
+    (void) atomic_compare_exchange_strong_explicit(hint, &old, new,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+
+/* a line was used in this epoch */
+static inline void
+kvr_hint_touch(_Atomic uint16_t *hint, unsigned epoch)
+{
+    uint16_t  h;
+
+    h = kvr_get(hint);
+
+    if (kvr_unlikely((h ^ epoch) & KVR_HINT_EPOCH)) {
+        kvr_hint_change(hint, h, (uint16_t) ((h & ~KVR_HINT_EPOCH) | epoch));
+    }
+}
+
+
+/* epochs come round again, which no line may live to see */
+static inline void
+kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
+{
+    uint64_t  word, new, ages, old;
+
+    word = kvr_get(&hints->word);
+
+    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
+           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
+    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+
+    /* bit 6 of those that are too old, and then of those in use */
+
+    old = ages + (KVR_HINT_EPOCH - KVR_HINT_SLACK - KVR_HINT_OLD)
+                 * KVR_HINT_ONES;
+    old &= (((word & 0x7fff * KVR_HINT_ONES) + 0x7fff * KVR_HINT_ONES) | word)
+           >> 9 & (KVR_HINT_EPOCH + 1) * KVR_HINT_ONES;
+
+    if (kvr_likely(old == 0)) {
+        return;
+    }
+
+    /* six bits of each of these */
+
+    old = old - (old >> 6);
+    new = (word & ~old)
+          | (((epoch - KVR_HINT_OLD) & KVR_HINT_EPOCH) * KVR_HINT_ONES & old);
+
+    (void) atomic_compare_exchange_strong_explicit(&hints->word, &word, new,
+                                                   memory_order_relaxed,
+                                                   memory_order_relaxed);
+}
+
+
+/* says that a line must be looked at */
+static inline void
+kvr_hint_mark(_Atomic uint16_t *hint)
+{
+    if (!(kvr_get(hint) & KVR_HINT_MARK)) {
+        (void) atomic_fetch_or(hint, KVR_HINT_MARK);
+    }
+}
+
+
+#endif /* _KVR_HINT_H_INCLUDED_ */

@@ -1,0 +1,358 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/learn/kvr_feedback.h"
+
+
+/* low bits of a value that tell its place; what is deeper counts as the last */
+#define KVR_LOOP_PLACE       2047
+
+#define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
+#define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)
+
+/* of what is told; replies are those of all that the engine is asked for */
+#define KVR_LOOP_USABLE_MAX  1.25
+#define KVR_LOOP_REPLY_MAX   (1U << 20)
+
+
+static uint64_t kvr_loop_place(const uint64_t *chain, uint32_t entry);
+static void kvr_loop_output(kvr_loop_t *l, uint64_t tokens);
+static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
+    uint32_t now, uint64_t *clock);
+static void kvr_loop_correct(kvr_loop_t *l, int step);
+
+
+int
+kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock)
+{
+    int64_t   cached;
+    uint32_t  kind, horizon;
+    uint64_t  matched, delivered, margin;
+
+    if (r->completion > 0) {
+        kvr_add(&l->completion, (uint64_t) r->completion);
+        kvr_loop_output(l, (uint64_t) r->completion);
+    }
+
+    if (r->prompt <= 0 || r->bytes == 0) {
+        return 0;
+    }
+
+    if (!r->odd) {
+        kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
+    }
+
+    kind = 1U << (r->kind & 31);
+    cached = r->cached;
+
+    if (cached >= 0) {
+        if (!(kvr_get(&l->told) & kind)) {
+            atomic_fetch_or_explicit(&l->told, kind, memory_order_relaxed);
+        }
+
+    } else {
+
+        /* engines leave the field out at 0, those that have it at all */
+
+        if (!(kvr_get(&l->told) & kind)) {
+            return 0;
+        }
+
+        cached = 0;
+    }
+
+    matched = kvr_min(r->matched, r->bytes);
+    delivered = (uint64_t) cached * r->bytes / (uint64_t) r->prompt;
+    margin = (uint64_t) KVR_LOOP_BLOCKS * r->block;
+
+    kvr_add(&l->responses, 1);
+    kvr_add(&l->prompt, (uint64_t) r->prompt);
+    kvr_add(&l->delivered, (uint64_t) cached);
+    kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
+
+    horizon = r->capacity ? r->capacity : kvr_horizon_get(&l->horizon);
+
+    if (r->taught && !r->young) {
+        kvr_horizon_note(&l->horizon, r->age, delivered + margin >= r->taught);
+    }
+
+    if (delivered * 2 < matched && matched >= delivered + margin) {
+
+        kvr_add(&l->missed, 1);
+
+        if (r->young) {
+            return KVR_LOOP_MISSED;
+        }
+
+        /* what is old is lost in the course of things: no reason to forget */
+
+        if (horizon && r->age >= horizon / 2) {
+
+            if (r->capacity) {
+                kvr_loop_correct(l, -1);
+            }
+
+            return KVR_LOOP_MISSED;
+        }
+
+        return kvr_loop_missed(l, r, now, clock);
+    }
+
+    if (delivered >= margin) {
+        kvr_set(&l->hits, 1);
+    }
+
+    /* what was not predicted does not say that anything is still there */
+
+    if (matched >= margin) {
+        kvr_set(&l->misses, 0);
+    }
+
+    if (matched * 2 < delivered && delivered >= matched + margin) {
+        kvr_loop_correct(l, 1);
+
+    } else if (matched >= margin) {
+        kvr_loop_correct(l, 0);
+    }
+
+    return 0;
+}
+
+
+static void
+kvr_loop_output(kvr_loop_t *l, uint64_t tokens)
+{
+    uint32_t  x, old;
+
+    x = (uint32_t) kvr_min(tokens, KVR_LOOP_REPLY_MAX) * KVR_LOOP_OUTPUT;
+    old = kvr_get(&l->output);
+
+    kvr_set(&l->output, old ? kvr_max(old - old / 32 + x / 32, 1) : x);
+}
+
+
+static int
+kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock)
+{
+    uint32_t  i, n;
+
+    n = kvr_min(kvr_get(&l->misses), KVR_LOOP_CHAINS - 1);
+
+    for (i = 0; i < n; i++) {
+        if (kvr_get(&l->key[i]) == r->key) {
+            return KVR_LOOP_MISSED;
+        }
+    }
+
+    kvr_loop_correct(l, -1);
+
+    if (n == 0) {
+        kvr_set(&l->clock, r->clock);
+    }
+
+    kvr_set(&l->key[n], r->key);
+    kvr_set(&l->misses, n + 1);
+
+    if (n + 1 == KVR_LOOP_CHAINS && r->alive) {
+        kvr_set(&l->misses, 0);
+        return KVR_LOOP_MISSED;
+    }
+
+    if (n + 1 < KVR_LOOP_CHAINS || !kvr_get(&l->hits)
+        || (kvr_get(&l->flushed) && now - kvr_get(&l->flushed)
+                                    < KVR_LOOP_PAUSE))
+    {
+        return KVR_LOOP_MISSED;
+    }
+
+    *clock = kvr_get(&l->clock);
+
+    kvr_loop_restart(l);
+
+    kvr_set(&l->flushed, kvr_max(now, 1));
+    kvr_add(&l->by_usage, 1);
+
+    return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
+}
+
+
+int
+kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held)
+{
+    if (kvr_get(&l->told)) {
+        return 0;
+    }
+
+    kvr_add(held ? &l->timed_held : &l->timed_lost, 1);
+    kvr_horizon_note(&l->horizon, age, held);
+
+    return 1;
+}
+
+
+/* a value of the chain with its place in the low bits; never 0 */
+static uint64_t
+kvr_loop_place(const uint64_t *chain, uint32_t entry)
+{
+    return (chain[entry] & ~(uint64_t) KVR_LOOP_PLACE)
+           | ((entry + 1) & KVR_LOOP_PLACE);
+}
+
+
+uint64_t
+kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry)
+{
+    uint64_t  place;
+
+    place = kvr_loop_place(chain, kvr_min(entry, KVR_LOOP_PLACE - 1));
+
+    kvr_set(&l->young[kvr_add(&l->hand, 1) % KVR_LOOP_YOUNG], place);
+
+    return place;
+}
+
+
+/* of two that are alike one may be taken for the other */
+void
+kvr_loop_answered(kvr_loop_t *l, uint64_t awaited)
+{
+    uint32_t  i;
+
+    for (i = 0; awaited && i < KVR_LOOP_YOUNG; i++) {
+        if (kvr_get(&l->young[i]) == awaited) {
+            kvr_set(&l->young[i], 0);
+            return;
+        }
+    }
+}
+
+
+int
+kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n)
+{
+    uint32_t  i, entry;
+    uint64_t  place;
+
+    for (i = 0; i < KVR_LOOP_YOUNG; i++) {
+
+        /* most are free */
+
+        if (i % 4 == 0
+            && !(kvr_get(&l->young[i]) | kvr_get(&l->young[i + 1])
+                 | kvr_get(&l->young[i + 2]) | kvr_get(&l->young[i + 3])))
+        {
+            i += 3;
+            continue;
+        }
+
+        place = kvr_get(&l->young[i]);
+        entry = (uint32_t) (place & KVR_LOOP_PLACE);
+
+        if (entry && entry <= n && kvr_loop_place(chain, entry - 1) == place) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* one percent or three a step, and back to 1 while all is well */
+static void
+kvr_loop_correct(kvr_loop_t *l, int step)
+{
+    uint32_t  f;
+
+    f = kvr_get(&l->factor);
+    f = f ? f : KVR_LOOP_ONE;
+
+    if (step < 0) {
+        f -= f / 32;
+
+    } else if (step > 0) {
+        f += f / 64 + 1;
+
+    } else if (f < KVR_LOOP_ONE) {
+        f += (KVR_LOOP_ONE - f) / 256;
+
+    } else {
+        f -= (f - KVR_LOOP_ONE) / 256;
+    }
+
+    f = kvr_max(f, KVR_LOOP_FACTOR_MIN);
+    f = kvr_min(f, KVR_LOOP_FACTOR_MAX);
+
+    kvr_set(&l->factor, f);
+}
+
+
+void
+kvr_loop_restart(kvr_loop_t *l)
+{
+    kvr_set(&l->misses, 0);
+    kvr_set(&l->hits, 0);
+    kvr_set(&l->told, 0);
+}
+
+
+void
+kvr_loop_reset_counters(kvr_loop_t *l)
+{
+    kvr_set(&l->responses, 0);
+    kvr_set(&l->prompt, 0);
+    kvr_set(&l->predicted, 0);
+    kvr_set(&l->delivered, 0);
+    kvr_set(&l->completion, 0);
+    kvr_set(&l->missed, 0);
+    kvr_set(&l->timed_held, 0);
+    kvr_set(&l->timed_lost, 0);
+    kvr_set(&l->by_usage, 0);
+    kvr_set(&l->by_probe, 0);
+}
+
+
+double
+kvr_loop_bytes(const kvr_loop_t *l)
+{
+    double  bytes;
+
+    bytes = kvr_ratio_get(&l->bytes);
+
+    return bytes > 0 ? bytes : KVR_RATIO_START;
+}
+
+
+double
+kvr_loop_factor(const kvr_loop_t *l)
+{
+    uint32_t  f;
+
+    f = kvr_get(&l->factor);
+
+    return f ? (double) f / KVR_LOOP_ONE : 1;
+}
+
+
+double
+kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens, uint32_t replies)
+{
+    double  all, taken;
+
+    all = (double) tokens;
+    taken = (double) replies * kvr_get(&l->output) / KVR_LOOP_OUTPUT / 2;
+
+    return (all - kvr_min(taken, all / 2))
+           * kvr_min(kvr_loop_factor(l), KVR_LOOP_USABLE_MAX);
+}
+
+
+uint32_t
+kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum)
+{
+    return kvr_horizon_among(&l->horizon, sum);
+}

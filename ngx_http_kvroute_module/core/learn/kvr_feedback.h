@@ -1,0 +1,152 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_LOOP_H_INCLUDED_
+#define _KVR_LOOP_H_INCLUDED_
+
+
+/*
+ * What was predicted of a peer's cache against what its responses told: in
+ * shared memory, one for each peer.
+ *
+ * A peer that has delivered hits and then, for three distinct prefixes in a
+ * row, less than half of what was predicted has forgotten: it was restarted,
+ * or its cache was reset.  One prefix alone proves nothing, and after a restart
+ * only the first request of several with a common beginning finds nothing.
+ *
+ * Nor do any misses prove it of an engine whose probes would tell a restart: it
+ * runs more than it can hold, or its cache was emptied by hand.  Either is made
+ * good prompt by prompt.
+ *
+ * Siblings come before the first one's answer: what they were predicted to
+ * find may not be computed yet.  A miss of theirs proves nothing.
+ *
+ * Predictions are not scaled by how well they did: what is predicted less is
+ * sent there less and then delivered less.  Only the capacity is corrected: one
+ * that the engine told slowly and within bounds; one that was merely assumed is
+ * learned from the age of what was delivered and of what was not.
+ */
+
+
+#include "core/learn/kvr_retention.h"
+#include "core/learn/kvr_ratio.h"
+
+
+#define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
+#define KVR_LOOP_PAUSE     60    /* s, from one such finding to the next */
+#define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
+#define KVR_LOOP_YOUNG     32    /* lessons without an answer, remembered */
+#define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
+#define KVR_LOOP_OUTPUT    16    /* likewise */
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   responses;    /* with a count of cached tokens */
+    _Atomic uint64_t   prompt;       /* tokens of these, ever */
+    _Atomic uint64_t   predicted;
+    _Atomic uint64_t   delivered;
+    _Atomic uint64_t   completion;
+    _Atomic uint64_t   missed;       /* responses below half */
+
+    _Atomic uint64_t   timed_held;   /* by the time of the first token */
+    _Atomic uint64_t   timed_lost;
+
+    _Atomic uint64_t   by_usage;     /* times it was found to have forgotten */
+    _Atomic uint64_t   by_probe;
+
+    _Atomic uint64_t   clock;        /* peer's, before the first of the three */
+    _Atomic uint64_t   key[KVR_LOOP_CHAINS];
+    _Atomic uint32_t   misses;       /* in a row */
+    _Atomic uint32_t   hits;         /* it has delivered some */
+    _Atomic uint32_t   told;         /* kinds of responses with the field */
+    _Atomic uint32_t   flushed;      /* s */
+
+    kvr_ratio_t        bytes;        /* of prompt a token */
+    _Atomic uint32_t   output;       /* tokens of a reply, a running mean, x
+                                        KVR_LOOP_OUTPUT; 0: not known */
+    _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
+
+    _Atomic uint32_t   hand;         /* the next of these */
+    _Atomic uint64_t   young[KVR_LOOP_YOUNG];
+
+    kvr_horizon_t      horizon;
+} kvr_loop_t;
+
+
+/* one response */
+typedef struct {
+    uint64_t           bytes;        /* of the prompt */
+    uint64_t           matched;      /* bytes that were predicted */
+    int64_t            prompt;       /* tokens */
+    int64_t            cached;       /* tokens; -1: no such field */
+    int64_t            completion;
+    uint64_t           key;          /* of what was predicted, 0: nothing */
+    uint64_t           clock;        /* the peer's, before it was taught this */
+    uint64_t           taught;       /* bytes, by kvr_index_prompted() */
+    uint32_t           age;          /* of the deepest of these, units */
+    uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
+    uint32_t           block;        /* bytes */
+    uint32_t           capacity;     /* units, the engine's word; 0: none */
+    uint32_t           young;        /* predicted by what had no answer yet */
+    uint32_t           odd;          /* its bytes tell nothing of its tokens */
+    uint32_t           alive;        /* a restart would be told by probes */
+} kvr_loop_response_t;
+
+
+/* what kvr_loop_take() has found out */
+#define KVR_LOOP_MISSED  1       /* it had not got what was predicted */
+#define KVR_LOOP_FORGOT  2       /* nor anything that it held at *clock */
+
+
+/* takes a response; now in seconds; returns KVR_LOOP_... bits */
+int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
+    uint64_t *clock);
+
+/*
+ * The time of a first token told that what the peer had been taught, of this
+ * age, was held or not.  Counts only while its responses tell nothing; returns
+ * whether it did.
+ */
+int kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held);
+
+/*
+ * A lesson is given of which the peer's answer is awaited: its chain is new
+ * from this entry on.  Returns what kvr_loop_answered() wants to know.
+ */
+uint64_t kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry);
+void kvr_loop_answered(kvr_loop_t *l, uint64_t awaited);
+
+/* whether any of the first n entries of a chain are such a lesson's */
+int kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n);
+
+/* the peer was restarted */
+void kvr_loop_restart(kvr_loop_t *l);
+
+/* counters from zero; what was learned stays */
+void kvr_loop_reset_counters(kvr_loop_t *l);
+
+/* bytes a token, four while none was seen; what counts of what it told */
+double kvr_loop_bytes(const kvr_loop_t *l);
+double kvr_loop_factor(const kvr_loop_t *l);
+
+/*
+ * Of so many tokens that the engine said it can hold, what is cache while it is
+ * writing so many replies: their blocks are no cache before they are complete.
+ * As they may be at any point, half of what a reply comes to; at most half of
+ * all.  By the factor a quarter more at most.
+ */
+double kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens,
+    uint32_t replies);
+
+/*
+ * What its cache holds, in units, if it did not tell; 0: not known.  sum: what
+ * was seen of all that are likely to be alike, by kvr_horizon_add().
+ */
+uint32_t kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum);
+
+
+#endif /* _KVR_LOOP_H_INCLUDED_ */

@@ -1,0 +1,326 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/learn/kvr_prefill.h"
+
+
+/* bytes that take longer to compute than the rest of a request */
+#define KVR_PACE_RATE_MIN  8192
+
+/* samples after which a rate moves down as slowly as it does in the long run */
+#define KVR_PACE_NEW       32
+
+/* a window that has just begun: of a second, in 1/1000000 of all of it */
+#define KVR_PACE_BEGUN     (1000000 * 1000 / KVR_PACE_WINDOW)
+
+/* of a delay the upper bits: when, in units of 1024 ms */
+#define KVR_PACE_DELAY_AT     40
+#define KVR_PACE_DELAY_SHIFT  10
+#define KVR_PACE_DELAY_MASK   0xffffff
+#define KVR_PACE_DELAY_HALF   7
+
+/* a first event that took longer than this tells of no queue, ms */
+#define KVR_PACE_DELAY_MAX    600000
+
+/* the largest prompt is forgotten by a part of it with each one */
+#define KVR_PACE_FADE      16
+
+
+static uint64_t kvr_pace_average(uint64_t average, uint64_t value,
+    uint32_t gap);
+static uint32_t kvr_pace_since(_Atomic uint64_t *moment, uint64_t now);
+
+
+void
+kvr_pace_reset(kvr_pace_t *p)
+{
+    kvr_set(&p->rate, 0);
+    kvr_set(&p->moved, 0);
+    kvr_set(&p->largest, 0);
+    kvr_set(&p->active, 0);
+    kvr_set(&p->samples, 0);
+    kvr_set(&p->looks, 0);
+    kvr_set(&p->base, 0);
+    kvr_set(&p->delay, 0);
+    kvr_set(&p->given, 0);
+    kvr_set(&p->ended, 0);
+    kvr_set(&p->bytes, 0);
+    kvr_set(&p->ends, 0);
+    kvr_set(&p->time, 0);
+    kvr_set(&p->given_full, 0);
+    kvr_set(&p->ended_full, 0);
+}
+
+
+uint64_t
+kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
+{
+    uint32_t  gap, largest;
+    uint64_t  left;
+
+    if (pending == 0) {
+        kvr_set(&p->moved, now);
+    }
+
+    largest = kvr_get(&p->largest);
+
+    /* of the one under way half is done, while no rate says how much */
+
+    left = kvr_get(&p->rate) ? kvr_pace_left(p, pending, now)
+                             : pending - kvr_min(pending, largest) / 2;
+
+    largest -= largest / KVR_PACE_FADE;
+
+    kvr_set(&p->largest, (uint32_t) kvr_max(largest,
+                                            kvr_min(bytes, INT32_MAX)));
+
+    gap = kvr_pace_since(&p->given, now);
+
+    kvr_set(&p->bytes, kvr_pace_average(kvr_get(&p->bytes), 1000 * bytes,
+                                        gap));
+    kvr_set(&p->given_full, kvr_pace_average(kvr_get(&p->given_full),
+                                             1000000ULL * gap, gap));
+    kvr_set(&p->given, now);
+
+    if (kvr_get(&p->ended) == 0) {
+        kvr_set(&p->ended, now);
+    }
+
+    return left + bytes;
+}
+
+
+void
+kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
+{
+    uint32_t  rate, sample, n;
+
+    kvr_set(&p->moved, now);
+
+    if (left < KVR_PACE_RATE_MIN) {
+        return;
+    }
+
+    left = kvr_min(left * KVR_PACE_RATE / kvr_max(ms, 1), INT32_MAX);
+
+    sample = (uint32_t) left;
+    rate = kvr_get(&p->rate);
+    n = kvr_get(&p->samples);
+
+    if (rate == 0 || sample > rate) {
+        rate = rate ? rate + (sample - rate) / 8 : sample;
+
+    } else {
+        rate -= (rate - sample) / (n < KVR_PACE_NEW ? 8 : 64);
+    }
+
+    if (n < KVR_PACE_NEW) {
+        kvr_set(&p->samples, n + 1);
+    }
+
+    kvr_set(&p->rate, kvr_max(rate, 1));
+}
+
+
+void
+kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
+    uint32_t rate, uint64_t now)
+{
+    int64_t  base, took, delay, miss;
+
+    if (rate == 0) {
+        return;
+    }
+
+    /* 1/256 ms */
+
+    took = (int64_t) (kvr_min(ms, KVR_PACE_DELAY_MAX) * 256);
+    base = kvr_get(&p->base);
+
+    if (base == 0 || took < base) {
+        base = took;
+    }
+
+    base += (took - base) / 256;
+
+    kvr_set(&p->base, (uint32_t) kvr_max(base, 1));
+
+    /* 1/16 ms: bytes are 1/16 ms at the rate when multiplied by 256 */
+
+    left = kvr_min(left, INT64_MAX / 256);
+    held = kvr_min(held, INT64_MAX / 256);
+
+    took = (took - base) / 16 - (int64_t) (left * 256 / rate);
+    took = kvr_max(took, 0);
+    miss = (int64_t) (held * 256 / rate);
+
+    if (took > miss / 2) {
+        took -= miss;
+
+        if (took < 0) {
+            return;
+        }
+    }
+
+    delay = kvr_pace_delay(p, now);
+    delay += (took - delay) / 8;
+
+    kvr_set(&p->delay, (now >> KVR_PACE_DELAY_SHIFT & KVR_PACE_DELAY_MASK)
+                       << KVR_PACE_DELAY_AT | (uint64_t) delay);
+}
+
+
+uint32_t
+kvr_pace_faded(uint64_t word, uint64_t now)
+{
+    uint32_t  delay, time;
+
+    delay = (uint32_t) word;
+    time = (uint32_t) ((now >> KVR_PACE_DELAY_SHIFT)
+                       - (word >> KVR_PACE_DELAY_AT))
+           & KVR_PACE_DELAY_MASK;
+
+    if (time == 0 || time > KVR_PACE_DELAY_MASK / 2) {
+        return delay;
+    }
+
+    if (time >= 32 * KVR_PACE_DELAY_HALF) {
+        return 0;
+    }
+
+    /* a straight line from one half to the next */
+
+    return (delay - (uint32_t) ((uint64_t) delay * (time % KVR_PACE_DELAY_HALF)
+                                / (2 * KVR_PACE_DELAY_HALF)))
+           >> time / KVR_PACE_DELAY_HALF;
+}
+
+
+void
+kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now)
+{
+    uint32_t  gap;
+
+    gap = kvr_pace_since(&p->ended, now);
+
+    kvr_set(&p->ends, kvr_pace_average(kvr_get(&p->ends), 1000000000,
+                                       gap));
+    kvr_set(&p->time, kvr_pace_average(kvr_get(&p->time),
+                                       1000000 * kvr_min(ms, INT32_MAX),
+                                       gap));
+    kvr_set(&p->ended_full, kvr_pace_average(kvr_get(&p->ended_full),
+                                             1000000ULL * gap, gap));
+    kvr_set(&p->ended, now);
+}
+
+
+void
+kvr_pace_sample(kvr_pace_t *p, uint32_t active)
+{
+    uint32_t  n;
+    uint64_t  mean;
+
+    /* of all of them, until they are a window full */
+
+    n = kvr_min(kvr_get(&p->looks) + 1, KVR_PACE_WINDOW / 1000);
+
+    mean = (kvr_get(&p->active) * (uint64_t) (n - 1) + 1000ULL * active) / n;
+
+    kvr_set(&p->looks, n);
+    kvr_set(&p->active, (uint32_t) kvr_min(mean, UINT32_MAX));
+}
+
+
+uint64_t
+kvr_pace_left(kvr_pace_t *p, uint64_t pending, uint64_t now)
+{
+    uint64_t  done;
+
+    done = (uint64_t) kvr_get(&p->rate) * kvr_pace_since(&p->moved, now)
+           / KVR_PACE_RATE;
+
+    done = kvr_min(done, kvr_get(&p->largest));
+
+    return pending - kvr_min(done, pending);
+}
+
+
+int
+kvr_pace_full(kvr_pace_t *p, uint64_t target, uint64_t pending, uint64_t now)
+{
+    uint64_t  cap;
+
+    cap = kvr_get(&p->rate) * target / KVR_PACE_RATE / 2;
+
+    return cap && kvr_pace_left(p, pending, now) >= cap;
+}
+
+
+void
+kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
+{
+    double    bytes, ends, time, given, ended;
+    uint32_t  gap;
+
+    gap = kvr_pace_since(&p->given, now);
+    given = (double) kvr_pace_average(kvr_get(&p->given_full),
+                                      1000000ULL * gap, gap);
+
+    gap = kvr_pace_since(&p->ended, now);
+    ended = (double) kvr_pace_average(kvr_get(&p->ended_full),
+                                      1000000ULL * gap, gap);
+
+    /* the part of a window that there has been yet */
+
+    given = kvr_max(given, KVR_PACE_BEGUN) / 1000000;
+    ended = kvr_max(ended, KVR_PACE_BEGUN) / 1000000;
+
+    bytes = (double) kvr_pace_average(kvr_get(&p->bytes), 0,
+                                      kvr_pace_since(&p->given, now));
+    ends = (double) kvr_pace_average(kvr_get(&p->ends), 0,
+                                     kvr_pace_since(&p->ended, now));
+    time = (double) kvr_pace_average(kvr_get(&p->time), 0,
+                                     kvr_pace_since(&p->ended, now));
+
+    bytes /= given;
+    ends /= ended;
+    time /= ended;
+
+    load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PACE_RATE;
+    load->utilization = load->rate > 0 ? bytes / load->rate : 0;
+    load->ends = ends / 1000000;
+    load->latency = ends > 0 ? time / ends : 0;
+    load->active = kvr_get(&p->active) / 1000.0;
+    load->expected = time / 1000000;
+}
+
+
+/*
+ * An average over time that fades, of a value that comes after a gap: what
+ * comes evenly is found as it is.
+ */
+static uint64_t
+kvr_pace_average(uint64_t average, uint64_t value, uint32_t gap)
+{
+    return (uint64_t) (((double) average + (double) value / KVR_PACE_WINDOW)
+                       * KVR_PACE_WINDOW / ((double) KVR_PACE_WINDOW + gap));
+}
+
+
+/*
+ * ms since, 0 if it never was; clocks of processes differ a little, and it may
+ * be to come
+ */
+static uint32_t
+kvr_pace_since(_Atomic uint64_t *moment, uint64_t now)
+{
+    uint64_t  then;
+
+    then = kvr_get(moment);
+
+    return then && now > then ? (uint32_t) kvr_min(now - then, UINT32_MAX)
+                              : 0;
+}

@@ -1,0 +1,85 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_RATIO_H_INCLUDED_
+#define _KVR_RATIO_H_INCLUDED_
+
+
+/*
+ * Bytes of a token: a running mean that one odd response does not move.
+ *
+ * The n-th response counts 1/n, from the 32nd on 1/32, and no response counts
+ * for more than a quarter above or below the mean (the first three for more,
+ * as the mean is a guess then): one moves it by less than a hundredth, however
+ * odd it is, and many of them move it all the way.  It is Huber's estimator of
+ * location, with a window.
+ *
+ * In shared memory.  Both words stand for themselves: of two processes that
+ * write at a time one response is lost.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+#define KVR_RATIO_ONE    1024    /* of a mean, kept as a fixed-point number */
+#define KVR_RATIO_START  4       /* bytes a token, while none was seen */
+#define KVR_RATIO_LAST   32
+#define KVR_RATIO_CLOSE  4       /* a part of the mean: what is near it */
+#define KVR_RATIO_MIN    1000    /* bytes: less is mostly the template's */
+
+
+typedef struct {
+    _Atomic uint32_t   mean;     /* x KVR_RATIO_ONE; 0: not known */
+    _Atomic uint32_t   n;        /* responses, KVR_RATIO_LAST at most */
+} kvr_ratio_t;
+
+
+/* bytes a token; 0: not known */
+static inline double
+kvr_ratio_get(const kvr_ratio_t *r)
+{
+    return (double) kvr_get(&r->mean) / KVR_RATIO_ONE;
+}
+
+
+static inline void
+kvr_ratio_reset(kvr_ratio_t *r)
+{
+    kvr_set(&r->n, 0);
+    kvr_set(&r->mean, 0);
+}
+
+
+/* so many bytes of prompt were so many tokens; short prompts do not count */
+static inline void
+kvr_ratio_take(kvr_ratio_t *r, uint64_t bytes, uint64_t tokens)
+{
+    int64_t   mean, x, most;
+    uint32_t  n;
+
+    if (bytes < KVR_RATIO_MIN || tokens == 0) {
+        return;
+    }
+
+    mean = kvr_get(&r->mean);
+    mean = mean ? mean : KVR_RATIO_START * KVR_RATIO_ONE;
+
+    n = kvr_min(kvr_get(&r->n) + 1, KVR_RATIO_LAST);
+    most = mean / kvr_min(n, KVR_RATIO_CLOSE);
+
+    x = (int64_t) (kvr_min(bytes, INT32_MAX) * KVR_RATIO_ONE / tokens);
+    x = kvr_max(x, mean - most);
+    x = kvr_min(x, mean + most);
+
+    mean += (x - mean) / (int64_t) n;
+
+    kvr_set(&r->mean, (uint32_t) kvr_max(mean, 1));
+    kvr_set(&r->n, n);
+}
+
+
+#endif /* _KVR_RATIO_H_INCLUDED_ */

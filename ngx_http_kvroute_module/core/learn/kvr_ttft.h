@@ -1,0 +1,96 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_TIMING_H_INCLUDED_
+#define _KVR_TIMING_H_INCLUDED_
+
+
+/*
+ * What the time to a first token tells of a peer's cache, where its responses
+ * tell nothing: a long prompt that comes at once was there, one that takes as
+ * long as computing it was not.
+ *
+ *     T(held) = base + pace * fresh,  T(lost) = T(held) + pace * taught
+ *
+ * base is the least time of a first token, pace the ms that a byte takes.  It
+ * is the median of the last few prompts that were mostly new to the peer, and
+ * known if nearly all of them are near it: so an engine with an uneven pace, or
+ * one that begins to stream before it computes, tells nothing.  While a peer
+ * has had too few of them, the upstream's are taken.
+ *
+ * Only a peer that had nothing else to prefill is timed, and only a prompt of
+ * which T(lost) is several times T(held).  Below the geometric middle of the
+ * two it was held.  It was lost, or a good part of it, if it took twice T(held)
+ * at least, without what others that came later may have cost, and not much
+ * longer than T(lost): that had other reasons.
+ *
+ * What only a reply has taught proves nothing, whether or not it is held: the
+ * engine may not keep replies, or its template may write them otherwise.
+ *
+ * In shared memory, words that stand for themselves.  Times are in ms.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+#define KVR_TIMING_SEEN   16     /* prompts that the pace is taken from */
+#define KVR_TIMING_LEAST  4      /* of these: less say nothing */
+
+
+/* prompts that were mostly new: ms, less the base, << 32 | bytes */
+typedef struct {
+    _Atomic uint32_t   hand;
+    _Atomic uint64_t   seen[KVR_TIMING_SEEN];
+} kvr_timing_pace_t;
+
+
+typedef struct {
+    _Atomic uint32_t   base;         /* x 256; 0: not known yet */
+    _Atomic uint64_t   given;        /* bytes to compute, ever, as predicted */
+    kvr_timing_pace_t  pace;
+} kvr_timing_t;
+
+
+/* a first token */
+typedef struct {
+    uint64_t           bytes;        /* of the prompt */
+    uint64_t           taught;       /* of these, by kvr_index_taught() */
+    uint64_t           reply;        /* of these, by none but a reply */
+    uint64_t           ms;           /* since it was given */
+    uint64_t           given;        /* what kvr_timing_give() returned */
+} kvr_timing_first_t;
+
+
+/* what kvr_timing_first() has found out */
+#define KVR_TIMING_NOTHING  0
+#define KVR_TIMING_HELD     1
+#define KVR_TIMING_LOST     2
+
+
+/* forgets all: the peer, or the upstream, is another */
+void kvr_timing_reset(kvr_timing_t *t);
+void kvr_timing_pace_reset(kvr_timing_pace_t *p);
+
+/*
+ * Tells that the peer is given a request, whatever it is, with so many bytes to
+ * compute.  busy: others have had no answer of it yet.  Returns what
+ * kvr_timing_first() wants to know; 0: this one is not to be timed.
+ */
+uint64_t kvr_timing_give(kvr_timing_t *t, uint64_t bytes, int busy);
+
+/*
+ * Tells the time of a first token of a stream.  all: the pace of all peers that
+ * are likely to be of its kind, or NULL.  Returns KVR_TIMING_...
+ */
+int kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
+    const kvr_timing_first_t *f);
+
+/* ms a byte, 0 if it is not known */
+double kvr_timing_pace(const kvr_timing_pace_t *p);
+
+
+#endif /* _KVR_TIMING_H_INCLUDED_ */

@@ -1,0 +1,174 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_POLICY_H_INCLUDED_
+#define _KVR_POLICY_H_INCLUDED_
+
+
+/*
+ * The policies: pure functions from what is known of the peers to a pick and
+ * the reason for it.  The caller offers only peers that may be had at all, and
+ * keeps what the policy writes to the candidate (the smooth round robin's
+ * weights) for the next time.
+ *
+ * Before any policy is asked, peers are left out that should get nothing now,
+ * as long as there are others: those over their cap of pending work, those
+ * being drained, those that are warming up and whose turn it is not.  A peer
+ * that is bound to the session, or holds most of the prompt, is not left out
+ * for draining or warming up.
+ */
+
+
+#include "core/base/kvr_reason.h"
+#include "core/policy/kvr_score.h"
+#include "core/policy/kvr_ring.h"
+
+
+#define KVR_POLICY_NONE  ((uint32_t) -1)
+
+
+/* what least_request takes for load */
+typedef enum {
+    KVR_BY_ACTIVE = 0,           /* requests in flight */
+    KVR_BY_PENDING,              /* bytes to be prefilled */
+    KVR_BY_WORK,                 /* those, and what is running */
+    KVR_BY_KV,                   /* share of the engine's KV in use */
+    KVR_BY_WAITING,              /* requests waiting in the engine */
+    KVR_BY_MAX
+} kvr_by_e;
+
+
+typedef enum {
+    KVR_CHUNKS_OFF = 0,
+    KVR_CHUNKS_TIE,
+    KVR_CHUNKS_CREDIT,
+    KVR_CHUNKS_MAX
+} kvr_chunks_e;
+
+
+/* a policy and its parameters, as configured */
+typedef struct {
+    kvr_policy_e     policy;
+
+    /* least_request */
+    kvr_by_e         by;
+
+    /* kv_cache: guardrails, 0 when off */
+    double           threshold;  /* matched / prompt worth chasing */
+    uint32_t         balance_abs;
+    double           balance_rel;
+    unsigned         balance_any:1;
+    kvr_chunks_e     chunks;
+
+    /* prefix */
+    uint32_t         length;     /* bytes, 0: auto */
+    double           load_factor;
+
+    /* sticky */
+    uint32_t         timeout;    /* seconds */
+    unsigned         strict:1;
+} kvr_policy_conf_t;
+
+
+typedef struct {
+    /* what a decision reads of each, in one cache line */
+
+    uint32_t         weight;     /* from 1 */
+    uint32_t         active;     /* requests in flight */
+    uint32_t         unanswered; /* of them, without a first event */
+
+    union {
+        struct {
+            unsigned     full:1;     /* over its cap of pending work */
+            unsigned     draining:1;
+            unsigned     cold:1;     /* warming up, and not its turn */
+            unsigned     bound:1;    /* to this session */
+            unsigned     pinned:1;   /* by this request */
+            unsigned     owner:1;    /* made the response it refers to */
+            unsigned     other:1;    /* has not this model, it seems */
+            unsigned     sick:1;     /* not in health: only if all are */
+            unsigned     pressed:1;  /* asked to be left alone, likewise */
+            unsigned     evicts:1;   /* and would have to unload another */
+            unsigned     fresh:1;    /* kv and waiting: the engine's word */
+
+            unsigned     out:1;      /* out: left out */
+        };
+
+        uint32_t     flags;      /* all of these */
+    };
+
+    uint64_t         pending;    /* bytes to be prefilled */
+    uint64_t         matched;    /* leading bytes of this prompt it holds */
+    uint64_t         shared;     /* bytes of the rest, to the use of others */
+    double           cost;       /* out; infinite: dearer than the pick */
+    uint32_t         idle;       /* picks since it was last given work */
+    float            turnover;   /* of its cache, see kvr_index_turnover() */
+    uint64_t         resident;   /* bytes of context of what is running */
+
+    uint32_t         delay;      /* of its first tokens, kvr_pace_delay() */
+    uint32_t         place;      /* on the ring */
+    uint64_t         chunks;     /* bytes of it that it holds elsewhere */
+
+    double           kv;         /* share in use, if fresh */
+    uint32_t         waiting;    /* in the engine, if fresh */
+
+    int64_t          current_weight;  /* in and out: smooth round robin */
+    int64_t          effective_weight;
+} kvr_candidate_t;
+
+
+typedef struct {
+    kvr_policy_e     policy;
+    const kvr_policy_conf_t  *conf;  /* NULL: parameters have defaults */
+
+    uint64_t         bytes;      /* of the prompt */
+    uint64_t         random;
+    uint32_t         rate;       /* of prefill, the fastest peer's kvr_pace */
+    unsigned         parsed:1;   /* there is a prompt to speak of */
+    unsigned         light:1;    /* there could be none */
+    unsigned         retry:1;
+    unsigned         keyed:1;    /* there is a session, or a prefix's key */
+    unsigned         unpinned:1; /* a peer was named that is not offered */
+
+    /* prefix */
+    uint64_t         key;
+    const kvr_ring_t  *ring;
+    uint32_t         places;     /* on the ring */
+    uint32_t        *by_place;   /* scratch, one each */
+    uint64_t        *seen;       /* scratch, one bit each */
+
+    /* sticky */
+    unsigned         was_bound:1;  /* to a peer that is not offered */
+    unsigned         busy:1;       /* since it can take no more now */
+} kvr_policy_request_t;
+
+
+typedef struct {
+    uint32_t         pick;       /* index, or KVR_POLICY_NONE: rather wait */
+    kvr_reason_e     reason;
+    uint64_t         matched;    /* bytes held by the pick */
+    uint64_t         best;       /* bytes held by the best of all */
+    double           cost;
+} kvr_decision_t;
+
+
+/* picks one of n candidates, n from 1 */
+void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *decision);
+
+/* the defaults of a policy's parameters */
+void kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy);
+
+/* names as in the configuration and in the access log; NULL: no such number */
+const char *kvr_policy_name(kvr_policy_e policy);
+const char *kvr_reason_name(kvr_reason_e reason);
+const char *kvr_by_name(kvr_by_e by);
+
+/* the policy of a name, aliases too; KVR_POLICIES if there is none */
+kvr_policy_e kvr_policy_by_name(const void *name, size_t len);
+
+
+#endif /* _KVR_POLICY_H_INCLUDED_ */

@@ -1,0 +1,146 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/prompt/kvr_document.h"
+
+
+/* one place in so many is an end: chunks of about 1.5 KB on the average */
+#define KVR_CHUNK_MASK   0x3ffULL
+
+/* what is shorter is found by accident */
+#define KVR_CHUNK_LEAST  64
+
+
+static void kvr_chunk_end(kvr_chunks_t *c);
+static const uint64_t *kvr_chunk_gear(void);
+
+
+void
+kvr_chunk_init(kvr_chunks_t *c, const uint8_t *secret, kvr_digest_pt digest)
+{
+    c->secret = secret;
+    c->digest = digest;
+    c->offset = 0;
+    c->hash = 0;
+    c->fill = 0;
+    c->n = 0;
+}
+
+
+void
+kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
+{
+    uint8_t          ch;
+    uint64_t         hash;
+    const uint8_t   *end;
+    const uint64_t  *gear;
+
+    if (c->n == KVR_CHUNK_COUNT) {
+        return;
+    }
+
+    gear = kvr_chunk_gear();
+    hash = c->hash;
+
+    for (end = data + len; data < end; data++) {
+        ch = *data;
+
+        /* a message or a part begins here: \1, \3 */
+
+        if (kvr_unlikely(ch == '\1' || ch == '\3') && c->fill) {
+            kvr_chunk_end(c);
+            hash = 0;
+        }
+
+        c->text[c->fill++] = ch;
+
+        if (c->fill < KVR_CHUNK_MIN - 64) {
+            continue;
+        }
+
+        hash = (hash << 1) + gear[ch];
+
+        if (c->fill < KVR_CHUNK_MIN) {
+            continue;
+        }
+
+        /* a blank line is written as an escape here, as in JSON */
+
+        if ((hash >> 54 & KVR_CHUNK_MASK) == 0
+            || c->fill == KVR_CHUNK_MAX
+            || (ch == 'n' && memcmp(&c->text[c->fill - 4], "\\n\\n", 4) == 0))
+        {
+            kvr_chunk_end(c);
+            hash = 0;
+        }
+    }
+
+    c->hash = hash;
+}
+
+
+void
+kvr_chunk_finish(kvr_chunks_t *c)
+{
+    kvr_chunk_end(c);
+    c->hash = 0;
+}
+
+
+void
+kvr_chunk_tap(void *data, const uint8_t *p, size_t len)
+{
+    kvr_chunk_put(data, p, len);
+}
+
+
+void
+kvr_chunk_place(kvr_chunks_t *c, uint64_t root, uint64_t offset)
+{
+    uint32_t  i;
+
+    for (i = 0; i < c->n; i++) {
+        c->chunk[i].digest = kvr_mix(root + 1, c->chunk[i].digest);
+        c->chunk[i].start += offset;
+    }
+}
+
+
+static void
+kvr_chunk_end(kvr_chunks_t *c)
+{
+    kvr_chunk_t  *chunk;
+
+    if (c->fill >= KVR_CHUNK_LEAST && c->n < KVR_CHUNK_COUNT) {
+
+        chunk = &c->chunk[c->n++];
+
+        chunk->digest = c->digest(c->secret, c->text, c->fill);
+        chunk->start = c->offset;
+        chunk->len = c->fill;
+    }
+
+    c->offset += c->fill;
+    c->fill = 0;
+}
+
+
+/* any table of random words does; it is no secret */
+static const uint64_t *
+kvr_chunk_gear(void)
+{
+    unsigned  i;
+
+    static uint64_t  gear[256];
+
+    if (kvr_unlikely(gear[0] == 0)) {
+        for (i = 256; i; i--) {
+            gear[i - 1] = kvr_mix(0x6b76726f757465ULL + i, i) | 1;
+        }
+    }
+
+    return gear;
+}

@@ -1,0 +1,219 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Arrays of messages, and the messages that are read without a table of keys:
+ * nearly all begin with a role and a content that is a string, written without
+ * white space or with a space where Python has one.
+ */
+
+
+#include "core/prompt/kvr_message.h"
+
+
+/* bytes to be had to read a message quickly */
+#define KVR_MESSAGE_QUICK  64
+
+/* the longest role that is read so, and more */
+#define KVR_MESSAGE_ROLE   16
+
+
+/* two of them that are usual, and what they are in canonical form */
+
+#define KVR_MESSAGE_USER           "{\"role\":\"user\",\"content\":\""
+#define KVR_MESSAGE_USER_HEAD      "\1user\2"
+
+#define KVR_MESSAGE_ASSISTANT      "{\"role\":\"assistant\",\"content\":\""
+#define KVR_MESSAGE_ASSISTANT_HEAD "\1assistant\2"
+
+/* compilers compare up to 16 bytes without a call */
+#define kvr_message_is(p, s)                                                  \
+    (memcmp(p, s, 16) == 0 && memcmp((p) + 16, &s[16], sizeof(s) - 17) == 0)
+
+
+static inline int kvr_message_item(kvr_walk_t *w);
+static inline int kvr_message_usual(kvr_walk_t *w);
+static inline int kvr_message_text(kvr_walk_t *w, size_t ahead,
+    const char *head);
+static int kvr_message_quick(kvr_walk_t *w);
+
+
+int
+kvr_message_list(kvr_walk_t *w)
+{
+    return kvr_walk_items(w, kvr_message_item);
+}
+
+
+int
+kvr_message(kvr_walk_t *w)
+{
+    return kvr_message_item(w);
+}
+
+
+static inline __attribute__ ((always_inline)) int
+kvr_message_item(kvr_walk_t *w)
+{
+    int                  rc;
+    kvr_json_t          *j;
+    kvr_message_mark_t   mark;
+
+    j = &w->json;
+
+    if (kvr_json_peek(j) != '{') {
+        return kvr_walk_skip(w);
+    }
+
+    kvr_block_mark(&w->block, &mark.block);
+    mark.offset = kvr_json_offset(j);
+
+    rc = kvr_message_usual(w);
+
+    /* as a rule it has no other keys */
+
+    if (kvr_likely(rc == KVR_OK && j->p < j->e && *j->p == '}')) {
+        j->p++;
+        return KVR_OK;
+    }
+
+    return kvr_message_rest(w, &mark, rc);
+}
+
+
+/*
+ * Nearly all messages begin with a role and a content that is a string, written
+ * without white space or with a space where Python has one.  What begins
+ * otherwise is declined, with nothing consumed.  These are the most frequent.
+ */
+static inline __attribute__ ((always_inline)) int
+kvr_message_usual(kvr_walk_t *w)
+{
+    const uint8_t  *p;
+
+    p = w->json.p;
+
+    if (w->json.e - p < KVR_MESSAGE_QUICK) {
+        return KVR_DECLINED;
+    }
+
+    if (kvr_message_is(p, KVR_MESSAGE_USER)) {
+        return kvr_message_text(w, sizeof(KVR_MESSAGE_USER) - 1,
+                                KVR_MESSAGE_USER_HEAD);
+    }
+
+    if (kvr_message_is(p, KVR_MESSAGE_ASSISTANT)) {
+        return kvr_message_text(w, sizeof(KVR_MESSAGE_ASSISTANT) - 1,
+                                KVR_MESSAGE_ASSISTANT_HEAD);
+    }
+
+    return kvr_message_quick(w);
+}
+
+
+/* the head of a message, and its text, which is so many bytes ahead */
+static inline __attribute__ ((always_inline)) int
+kvr_message_text(kvr_walk_t *w, size_t ahead, const char *head)
+{
+    size_t        n;
+    kvr_block_t  *b;
+
+    b = &w->block;
+    n = strlen(head);
+
+    if (kvr_likely(b->fill + n < KVR_BLOCK)) {
+        memcpy(&b->stage[b->cur][b->fill], head, n);
+        b->fill += (uint32_t) n;
+
+    } else {
+        kvr_block_put(b, head, n);
+    }
+
+    w->json.p += ahead;
+
+    return w->json.ops->string(&w->json, b);
+}
+
+
+/* any of them */
+static int
+kvr_message_quick(kvr_walk_t *w)
+{
+    size_t          n;
+    uint8_t        *dst;
+    kvr_json_t     *j;
+    kvr_block_t    *b;
+    const uint8_t  *p, *role;
+
+    j = &w->json;
+    b = &w->block;
+    p = j->p;
+
+    if (j->e - p < KVR_MESSAGE_QUICK || memcmp(p, "{\"role\":", 8) != 0) {
+        return KVR_DECLINED;
+    }
+
+    p += 8;
+    p += (*p == ' ');
+
+    if (*p++ != '"') {
+        return KVR_DECLINED;
+    }
+
+    role = p;
+
+    if (memcmp(p, "user\"", 5) == 0 || memcmp(p, "tool\"", 5) == 0) {
+        n = 4;
+
+    } else if (memcmp(p, "assistant\"", 10) == 0) {
+        n = 9;
+
+    } else if (memcmp(p, "system\"", 7) == 0) {
+        n = 6;
+
+    } else {
+        return KVR_DECLINED;
+    }
+
+    p += n + 1;
+
+    if (*p++ != ',') {
+        return KVR_DECLINED;
+    }
+
+    p += (*p == ' ');
+
+    if (memcmp(p, "\"content\":", 10) != 0) {
+        return KVR_DECLINED;
+    }
+
+    p += 10;
+    p += (*p == ' ');
+
+    if (*p++ != '"') {
+        return KVR_DECLINED;
+    }
+
+    if (kvr_likely(b->fill + n + 2 < KVR_BLOCK)) {
+
+        /* more than the role is here, and there is room for more */
+
+        dst = &b->stage[b->cur][b->fill];
+
+        dst[0] = KVR_MESSAGE_START;
+        memcpy(dst + 1, role, KVR_MESSAGE_ROLE);
+        dst[1 + n] = KVR_MESSAGE_HEAD_END;
+
+        b->fill += (uint32_t) n + 2;
+
+    } else {
+        kvr_message_head(w, (const char *) role, n);
+    }
+
+    j->p = p;
+
+    return j->ops->string(j, b);
+}

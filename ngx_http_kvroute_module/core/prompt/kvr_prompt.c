@@ -1,0 +1,519 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/prompt/kvr_prompt_int.h"
+
+
+/* a chain that is made */
+typedef struct {
+    uint64_t   h;
+    uint64_t  *entry;
+    size_t     k;                /* entries so far */
+    size_t     max;
+    size_t     unit;
+    size_t     left;             /* blocks to the next entry */
+} kvr_prompt_links_t;
+
+
+static int kvr_prompt_body(kvr_prompt_ctx_t *ctx);
+static const kvr_prompt_key_t *kvr_prompt_find(const uint8_t *name,
+    size_t len);
+static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
+static void kvr_prompt_result(kvr_prompt_ctx_t *ctx);
+static void kvr_prompt_chain(kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_skips(const kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_apart(const kvr_prompt_ctx_t *ctx);
+static void kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest,
+    size_t n);
+static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
+    size_t len);
+
+
+/* the keys of a body, by length, so that a look-up compares one or two */
+
+static const kvr_prompt_key_t  kvr_prompt_keys[] = {
+    { "text", kvr_prompt_text, KVR_SECTION_TEXT },
+    { "echo", kvr_prompt_skip, KVR_SKIP_ECHO },
+
+    { "model", kvr_prompt_model, 0 },
+    { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
+    { "input", kvr_prompt_input, KVR_SECTION_INPUT },
+    { "think", kvr_prompt_root, KVR_ROOT_THINK },
+
+    { "stream", kvr_prompt_stream, 0 },
+    { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
+    { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
+    { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
+    { "images", kvr_prompt_root, KVR_ROOT_IMAGES },
+
+    { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },
+    { "options", kvr_prompt_params, KVR_LIMIT_OPTIONS },
+
+    { "messages", kvr_prompt_messages, KVR_SECTION_MESSAGES },
+    { "priority", kvr_prompt_priority, 0 },
+    { "logprobs", kvr_prompt_skip, KVR_SKIP_LOGPROBS },
+    { "template", kvr_prompt_root, KVR_ROOT_TEMPLATE },
+
+    { "input_ids", kvr_prompt_text, KVR_SECTION_INPUT_IDS },
+    { "token_ids", kvr_prompt_text, KVR_SECTION_TOKEN_IDS },
+    { "n_predict", kvr_prompt_max_tokens, KVR_LIMIT_PREDICT },
+    { "extra_key", kvr_prompt_root, KVR_ROOT_EXTRA_KEY },
+    { "reasoning", kvr_prompt_root, KVR_ROOT_REASONING },
+    { "lora_path", kvr_prompt_root, KVR_ROOT_LORA },
+    { "documents", kvr_prompt_root, KVR_ROOT_DOCUMENTS },
+    { "functions", kvr_prompt_root, KVR_ROOT_FUNCTIONS },
+
+    { "text_input", kvr_prompt_text, KVR_SECTION_TEXT_INPUT },
+    { "max_tokens", kvr_prompt_max_tokens, KVR_LIMIT_TOKENS },
+    { "parameters", kvr_prompt_params, KVR_LIMIT_PARAMETERS },
+    { "session_id", kvr_prompt_field, KVR_PROMPT_SESSION_ID },
+    { "cache_salt", kvr_prompt_root, KVR_ROOT_CACHE_SALT },
+    { "image_data", kvr_prompt_root, KVR_ROOT_IMAGE_DATA },
+
+    { "tool_choice", kvr_prompt_tool_choice, 0 },
+
+    { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
+    { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
+    { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER },
+
+    { "chat_template", kvr_prompt_root, KVR_ROOT_CHAT_TEMPLATE },
+
+    { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
+
+    { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
+    { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
+
+    { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
+    { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT },
+
+    { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
+    { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT },
+
+    { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
+
+    { "mm_processor_kwargs", kvr_prompt_root, KVR_ROOT_MM },
+
+    { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
+    { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
+
+    { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION },
+
+    { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
+
+    { NULL, NULL, 0 }
+};
+
+#define KVR_PROMPT_KEY_MAX  22
+
+/* bytes: a token has seldom fewer, and about so many */
+#define KVR_PROMPT_TOKEN_MIN  3
+#define KVR_PROMPT_TOKEN      4
+
+/* part of the prompt, but not of its bytes */
+#define KVR_PROMPT_APART  (1U << KVR_ROOT_DOCUMENTS | 1U << KVR_ROOT_CONTEXT  \
+                           | 1U << KVR_ROOT_IMAGES | 1U << KVR_ROOT_IMAGE_DATA)
+
+
+int
+kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
+    kvr_json_fetch_pt fetch, void *data)
+{
+    int                rc;
+    kvr_walk_t        *w;
+    kvr_prompt_ctx_t   ctx;
+
+    pr->shape = KVR_PROMPT_NONE;
+    pr->bytes = 0;
+    pr->extra = 0;
+    pr->blocks = 0;
+    pr->n = 0;
+    pr->root = 0;
+    pr->model_root = 0;
+    pr->model_hash = 0;
+    pr->stream = 0;
+    pr->skips = 0;
+    pr->odd = 0;
+    pr->tailed = 0;
+    pr->tail_len = 0;
+    pr->last = 0;
+    pr->priority_set = 0;
+    pr->priority = 0;
+    pr->max_tokens = 0;
+    pr->model_len = 0;
+
+    for (rc = 0; rc < KVR_PROMPT_FIELDS; rc++) {
+        pr->field[rc].len = 0;
+    }
+
+    w = &ctx.walk;
+
+    kvr_json_init(&w->json, fetch, data);
+    kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
+                   conf->max_digests);
+
+    w->careful = 0;
+    w->drop = 0;
+    w->system = 0;
+    w->head = 0;
+    w->part = 0;
+    w->separate = 0;
+    w->depth = 0;
+    w->media = 0;
+    w->data = &ctx;
+
+    ctx.pr = pr;
+    ctx.conf = conf;
+    ctx.prompt = KVR_SECTIONS;
+    ctx.light = !kvr_endpoint_computes(kvr_endpoint(conf->path,
+                                                    conf->path_len));
+
+    ctx.sections = 0;
+    ctx.roots = 0;
+    ctx.limits = 0;
+    ctx.skips = 0;
+    ctx.left = 0;
+
+    if (conf->chunks) {
+        conf->chunks->n = 0;
+    }
+
+    rc = kvr_prompt_body(&ctx);
+
+    kvr_prompt_result(&ctx);
+
+    if (rc == KVR_OK || rc == KVR_AGAIN) {
+        kvr_prompt_chain(&ctx);
+    }
+
+    return rc;
+}
+
+
+static int
+kvr_prompt_body(kvr_prompt_ctx_t *ctx)
+{
+    int                      c, rc, first;
+    kvr_json_t              *j;
+    const kvr_prompt_key_t  *key;
+
+    j = &ctx->walk.json;
+
+    c = kvr_json_peek(j);
+
+    if (c != '{') {
+        return c < 0 ? c : KVR_ERROR;
+    }
+
+    j->p++;
+    first = 1;
+
+    for ( ;; ) {
+        rc = kvr_json_key(j, &first);
+
+        if (rc == KVR_DECLINED) {
+            break;
+        }
+
+        if (rc != KVR_OK) {
+            return rc;
+        }
+
+        key = kvr_prompt_find(j->key, j->key_len);
+
+        rc = key ? key->handler(ctx, key) : kvr_json_skip(j);
+
+        if (rc != KVR_OK) {
+            return rc;
+        }
+    }
+
+    /* nothing may follow */
+
+    return kvr_json_peek(j) == KVR_AGAIN ? KVR_OK : KVR_ERROR;
+}
+
+
+static const kvr_prompt_key_t *
+kvr_prompt_find(const uint8_t *name, size_t len)
+{
+    size_t                   n;
+    const kvr_prompt_key_t  *key;
+
+    static const kvr_prompt_key_t  *by_len[KVR_PROMPT_KEY_MAX + 2];
+
+    if (kvr_unlikely(by_len[0] == NULL)) {
+
+        n = 0;
+
+        for (key = kvr_prompt_keys; key->name; key++) {
+            while (n <= strlen(key->name)) {
+                by_len[n++] = key;
+            }
+        }
+
+        while (n < KVR_PROMPT_KEY_MAX + 2) {
+            by_len[n++] = key;
+        }
+    }
+
+    if (len > KVR_PROMPT_KEY_MAX) {
+        return NULL;
+    }
+
+    for (key = by_len[len]; key != by_len[len + 1]; key++) {
+
+        if (key->name[0] == (char) name[0]
+            && memcmp(key->name, name, len) == 0)
+        {
+            return key;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* KServe has the model in the path */
+static void
+kvr_prompt_path_model(kvr_prompt_ctx_t *ctx)
+{
+    size_t          len, n;
+    const uint8_t  *p, *model, *slash;
+
+    p = ctx->conf->path;
+    len = ctx->conf->path_len;
+
+    model = memmem(p, len, "/models/", 8);
+
+    if (model) {
+        model += 8;
+        n = len - (size_t) (model - p);
+        slash = memchr(model, '/', n);
+        n = slash ? (size_t) (slash - model) : n;
+
+        ctx->pr->model_len = kvr_min(n, KVR_PROMPT_MODEL_LEN);
+        memcpy(ctx->pr->model, model, ctx->pr->model_len);
+    }
+}
+
+
+static void
+kvr_prompt_result(kvr_prompt_ctx_t *ctx)
+{
+    int            i;
+    uint32_t       set;
+    kvr_prompt_t  *pr;
+
+    pr = ctx->pr;
+
+    if (pr->model_len == 0) {
+        kvr_prompt_path_model(ctx);
+    }
+
+    for (set = ctx->limits; set && pr->max_tokens == 0; set &= set - 1) {
+        pr->max_tokens = ctx->limit[__builtin_ctz(set)];
+    }
+
+    if (ctx->light) {
+        pr->shape = KVR_PROMPT_LIGHT;
+        return;
+    }
+
+    for (set = ctx->sections >> KVR_SECTION_TOKEN_IDS; set; set &= set - 1) {
+
+        i = KVR_SECTION_TOKEN_IDS + __builtin_ctz(set);
+
+        if (ctx->section[i].shape == KVR_PROMPT_NONE) {
+            continue;
+        }
+
+        ctx->prompt = i;
+        pr->shape = ctx->section[i].shape;
+        pr->extra = ctx->section[i].extra;
+    }
+}
+
+
+static void
+kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
+{
+    uint32_t             i, set;
+    uint64_t             h, pos;
+    kvr_prompt_t        *pr;
+    kvr_section_t       *s;
+    kvr_prompt_links_t   l;
+
+    pr = ctx->pr;
+
+    h = kvr_prompt_hash(ctx, ctx->conf->salt, ctx->conf->salt_len);
+    pr->model_hash = kvr_prompt_hash(ctx, pr->model, pr->model_len);
+    h = kvr_mix(h, pr->model_hash);
+
+    pr->model_root = h;
+
+    for (set = ctx->roots; set; set &= set - 1) {
+        i = (uint32_t) __builtin_ctz(set);
+
+        if (ctx->root[i]) {
+            h = kvr_mix(kvr_mix(h, i), ctx->root[i]);
+        }
+    }
+
+    pr->root = h;
+
+    if (pr->shape == KVR_PROMPT_NONE) {
+        return;
+    }
+
+    if (pr->shape == KVR_PROMPT_LIGHT) {
+        pr->bytes = kvr_json_offset(&ctx->walk.json);
+        return;
+    }
+
+    l.h = h;
+    l.entry = ctx->conf->chain;
+    l.k = 0;
+    l.max = ctx->conf->max_chain;
+    l.unit = ctx->conf->unit;
+    l.left = l.unit;
+
+    pos = 0;
+
+    for (set = ctx->sections; set; set &= set - 1) {
+
+        i = (uint32_t) __builtin_ctz(set);
+        s = &ctx->section[i];
+
+        if (i >= KVR_SECTION_TOKEN_IDS && i != (uint32_t) ctx->prompt) {
+            continue;
+        }
+
+        pr->bytes += s->bytes;
+        pos += s->n;
+
+        kvr_prompt_link(&l, ctx->conf->digests + s->start, s->n);
+    }
+
+    pr->blocks = (uint32_t) pos;
+    pr->n = (uint32_t) l.k;
+
+    pr->skips = kvr_prompt_skips(ctx);
+    pr->odd = kvr_prompt_apart(ctx);
+
+    if (ctx->left && pr->bytes / KVR_PROMPT_TOKEN_MIN > (uint64_t) ctx->left) {
+        pr->bytes = kvr_min(pr->bytes,
+                            KVR_PROMPT_TOKEN * (uint64_t) ctx->left);
+        pr->blocks = 0;
+        pr->n = 0;
+        pr->odd = 1;
+        return;
+    }
+
+    pr->last = l.h;
+    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
+
+    if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
+        kvr_chunk_place(ctx->conf->chunks, pr->model_root,
+                        pr->bytes - ctx->section[ctx->prompt].bytes);
+    }
+}
+
+
+/*
+ * Whether the engine computes all of the prompt anew, as it has to tell of each
+ * token how likely it was: vLLM with prompt_logprobs, or "echo" with logprobs,
+ * of which a chat always has some; SGLang from the token on that is named.
+ * llama.cpp can simply be told to.
+ */
+static unsigned
+kvr_prompt_skips(const kvr_prompt_ctx_t *ctx)
+{
+    uint32_t  skips;
+
+    skips = ctx->skips;
+
+    if (skips & (1U << KVR_SKIP_PROMPT_LOGPROBS | 1U << KVR_SKIP_CACHE_PROMPT
+                 | 1U << KVR_SKIP_START))
+    {
+        return 1;
+    }
+
+    return skips & 1U << KVR_SKIP_ECHO
+           && (skips & 1U << KVR_SKIP_LOGPROBS
+               || ctx->pr->shape == KVR_PROMPT_CHAT);
+}
+
+
+/* whether there is more to the prompt than what is counted of this body */
+static unsigned
+kvr_prompt_apart(const kvr_prompt_ctx_t *ctx)
+{
+    uint32_t  set;
+
+    for (set = ctx->roots & KVR_PROMPT_APART; set; set &= set - 1) {
+        if (ctx->root[__builtin_ctz(set)]) {
+            return 1;
+        }
+    }
+
+    return ctx->pr->field[KVR_PROMPT_PREVIOUS_ID].len != 0;
+}
+
+
+/*
+ * Goes on with a chain.  A function of its own: amid others the compiler keeps
+ * h in memory, and each link waits for it.
+ */
+static __attribute__ ((noinline)) void
+kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest, size_t n)
+{
+    size_t           k, left, step;
+    uint64_t         h;
+    const uint64_t  *last;
+
+    h = l->h;
+    k = l->k;
+    left = l->left;
+    step = kvr_chain_step((uint32_t) k) * l->unit;
+
+    for (last = digest + n; digest < last; digest++) {
+
+        h = kvr_mix(h, *digest);
+
+        /* blocks left to the next one that is indexed */
+
+        if (--left) {
+            continue;
+        }
+
+        if (k == l->max) {
+            break;
+        }
+
+        l->entry[k++] = h;
+
+        if (k % KVR_CHAIN_RUN == 0) {
+            step = kvr_chain_step((uint32_t) k) * l->unit;
+        }
+
+        left = step;
+    }
+
+    l->h = h;
+    l->k = k;
+    l->left = left;
+}
+
+
+static uint64_t
+kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data, size_t len)
+{
+    kvr_block_t  *b;
+
+    b = &ctx->walk.block;
+
+    return b->digest(b->secret, len ? data : (const void *) "", len);
+}

@@ -1,0 +1,179 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_PROMPT_CTX_H_INCLUDED_
+#define _KVR_PROMPT_CTX_H_INCLUDED_
+
+
+/*
+ * What the readers of a body's keys share while it is read.  Each key of the
+ * table in kvr_prompt.c has its handler: kvr_prompt_keys.c those whose value
+ * counts as such, kvr_prompt_sections.c those that hold text.
+ */
+
+
+#include "core/prompt/kvr_endpoint.h"
+#include "core/prompt/kvr_prompt.h"
+
+
+/* what belongs to the root, in the order in which it is mixed in */
+
+typedef enum {
+    KVR_ROOT_TOOLS = 0,
+    KVR_ROOT_CACHE_SALT,
+    KVR_ROOT_EXTRA_KEY,
+    KVR_ROOT_TEMPLATE,
+    KVR_ROOT_TEMPLATE_KWARGS,
+    KVR_ROOT_EFFORT,
+    KVR_ROOT_REASONING,
+    KVR_ROOT_THINK,
+    KVR_ROOT_TOOL_CHOICE,
+    KVR_ROOT_DOCUMENTS,
+    KVR_ROOT_SPECIAL,
+    KVR_ROOT_MM,
+    KVR_ROOT_LORA,
+    KVR_ROOT_CONTEXT,
+    KVR_ROOT_IMAGES,
+    KVR_ROOT_FUNCTIONS,
+    KVR_ROOT_CHAT_TEMPLATE,
+    KVR_ROOT_IMAGE_DATA,
+    KVR_ROOT_VALUES
+} kvr_root_e;
+
+
+/*
+ * One section for each key that holds text, so that it does not matter which
+ * comes first.  Where a body has several prompts (no API wants that) the last
+ * of these is taken.
+ */
+
+typedef enum {
+    KVR_SECTION_SYSTEM = 0,
+    KVR_SECTION_INSTRUCTIONS,
+    KVR_SECTION_TOOLS,
+
+    KVR_SECTION_TOKEN_IDS,
+    KVR_SECTION_INPUT_IDS,
+    KVR_SECTION_TEXT,
+    KVR_SECTION_TEXT_INPUT,
+    KVR_SECTION_INPUTS,
+    KVR_SECTION_INPUT,
+    KVR_SECTION_PROMPT,
+    KVR_SECTION_MESSAGES,
+    KVR_SECTIONS
+} kvr_section_e;
+
+
+/* the names of the limit of tokens; the first that is given is taken */
+
+typedef enum {
+    KVR_LIMIT_COMPLETION = 0,
+    KVR_LIMIT_OUTPUT,
+    KVR_LIMIT_TOKENS,
+    KVR_LIMIT_NEW,
+    KVR_LIMIT_PREDICT,
+    KVR_LIMIT_OPTIONS,
+    KVR_LIMIT_PARAMETERS,
+    KVR_LIMIT_SAMPLING,
+    KVR_LIMITS
+} kvr_limit_e;
+
+
+/* what keeps an engine from looking into its cache, alone or together */
+
+typedef enum {
+    KVR_SKIP_PROMPT_LOGPROBS = 0,
+    KVR_SKIP_LOGPROBS,
+    KVR_SKIP_ECHO,
+    KVR_SKIP_CACHE_PROMPT,
+    KVR_SKIP_START
+} kvr_skip_e;
+
+
+typedef struct {
+    size_t               start;
+    size_t               n;
+    uint64_t             bytes;
+    uint64_t             extra;
+    kvr_prompt_shape_e   shape;  /* of a prompt, or KVR_PROMPT_NONE */
+} kvr_section_t;
+
+
+typedef struct {
+    kvr_walk_t           walk;
+    kvr_prompt_t        *pr;
+    const kvr_prompt_conf_t  *conf;
+
+    uint32_t             sections;   /* which were met, by bits */
+    uint32_t             roots;
+    uint32_t             limits;
+    uint32_t             skips;      /* kvr_skip_e */
+
+    kvr_section_t        section[KVR_SECTIONS];
+    uint64_t             root[KVR_ROOT_VALUES];
+    int64_t              limit[KVR_LIMITS];
+
+    int64_t              left;   /* tokens, if it is cut; else 0 */
+
+    int                  prompt; /* the section that is taken */
+    unsigned             light:1;    /* no prompt is of interest */
+} kvr_prompt_ctx_t;
+
+
+_Static_assert(KVR_SECTIONS < 32 && KVR_ROOT_VALUES < 32 && KVR_LIMITS < 32,
+               "kvr_prompt_ctx_t");
+
+typedef struct kvr_prompt_key_s  kvr_prompt_key_t;
+
+typedef int (*kvr_prompt_pt)(kvr_prompt_ctx_t *ctx,
+    const kvr_prompt_key_t *key);
+
+struct kvr_prompt_key_s {
+    const char          *name;
+    kvr_prompt_pt        handler;
+    unsigned             arg;
+};
+
+
+static inline void
+kvr_prompt_set_root(kvr_prompt_ctx_t *ctx, unsigned root, uint64_t value)
+{
+    ctx->roots |= 1U << root;
+    ctx->root[root] = value;
+}
+
+
+static inline void
+kvr_prompt_set_limit(kvr_prompt_ctx_t *ctx, unsigned limit, int64_t value)
+{
+    ctx->limits |= 1U << limit;
+    ctx->limit[limit] = value;
+}
+
+
+/* kvr_prompt_keys.c */
+
+int kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+
+/* kvr_prompt_sections.c */
+
+int kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+
+
+#endif /* _KVR_PROMPT_CTX_H_INCLUDED_ */

@@ -1,0 +1,487 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/response/kvr_response_json.h"
+
+
+typedef enum {
+    KVR_USAGE_LINE = 0,          /* at the start of a line */
+    KVR_USAGE_NAME,              /* of a field */
+    KVR_USAGE_SPACE,             /* after its colon */
+    KVR_USAGE_EVENT,             /* its value */
+    KVR_USAGE_DATA,
+    KVR_USAGE_SKIP,              /* to the end of the line */
+    KVR_USAGE_JSON,              /* no stream: all of it */
+    KVR_USAGE_DONE
+} kvr_usage_state_e;
+
+
+static const uint8_t *kvr_usage_whole(kvr_usage_t *u, const uint8_t *data,
+    const uint8_t *end, kvr_usage_sink_t *sink);
+static int kvr_usage_matters(const uint8_t *data, size_t len);
+static int kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+static void kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+static uint64_t kvr_usage_around(const uint8_t *a, size_t alen,
+    const uint8_t *b, size_t blen);
+static uint64_t kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len);
+static void kvr_usage_name(kvr_usage_t *u);
+static void kvr_usage_line_start(kvr_usage_t *u);
+static void kvr_usage_line_end(kvr_usage_t *u);
+static void kvr_usage_event_end(kvr_usage_t *u);
+static void kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+
+
+void
+kvr_usage_init(kvr_usage_t *u, kvr_usage_mode_e mode, unsigned stream)
+{
+    memset(u, 0, offsetof(kvr_usage_t, word));
+
+    u->mode = (uint8_t) mode;
+    u->stream = stream;
+    u->state = stream ? KVR_USAGE_LINE : KVR_USAGE_JSON;
+    u->left = stream ? UINT64_MAX : KVR_USAGE_MAX;
+
+    kvr_push_init(&u->json, mode);
+}
+
+
+int
+kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_part_pt part, void *ctx)
+{
+    uint8_t            c;
+    const uint8_t     *end, *p;
+    kvr_usage_sink_t   sink;
+
+    sink.u = u;
+    sink.part = part;
+    sink.ctx = ctx;
+    sink.from = NULL;
+    sink.to = NULL;
+    sink.texts = 0;
+    sink.other = 0;
+
+    end = data + len;
+
+    if (u->state == KVR_USAGE_JSON) {
+
+        while (!u->first && data < end) {
+            u->first = (*data > ' ');
+            data += !u->first;
+        }
+
+        if (u->mode == KVR_USAGE_FIRST) {
+            return !u->first;
+        }
+
+        len = (size_t) (end - data);
+
+        if (len > u->left
+            || kvr_usage_feed(u, data, len, &sink) != KVR_AGAIN)
+        {
+            u->state = KVR_USAGE_DONE;
+            return 0;
+        }
+
+        u->left -= len;
+        return 1;
+    }
+
+    while (data < end) {
+
+        switch (u->state) {
+
+        case KVR_USAGE_LINE:
+
+            if (u->mode == KVR_USAGE_FIRST && u->first) {
+                u->state = KVR_USAGE_DONE;
+                return 0;
+            }
+
+            /* a line that is here in one piece, as they nearly all are */
+
+            p = kvr_usage_whole(u, data, end, &sink);
+
+            if (p) {
+                data = p;
+                break;
+            }
+
+            u->word_len = 0;
+            u->state = KVR_USAGE_NAME;
+
+            /* fall through */
+
+        case KVR_USAGE_NAME:
+
+            c = *data++;
+
+            if (c == '\n') {
+
+                if (u->word_len == 0
+                    || (u->word_len == 1 && u->word[0] == '\r'))
+                {
+                    kvr_usage_event_end(u);
+                }
+
+                u->state = KVR_USAGE_LINE;
+
+            } else if (c == ':') {
+                kvr_usage_name(u);
+
+            } else {
+                kvr_usage_word(u, &c, 1);
+            }
+
+            break;
+
+        case KVR_USAGE_SPACE:
+
+            data += (*data == ' ');
+            u->state = KVR_USAGE_EVENT;
+            break;
+
+        default:
+
+            p = memchr(data, '\n', (size_t) (end - data));
+            len = (size_t) ((p ? p : end) - data);
+
+            if (u->state == KVR_USAGE_DATA) {
+                kvr_usage_data(u, data, len, &sink);
+
+            } else if (u->state == KVR_USAGE_EVENT) {
+                kvr_usage_word(u, data, len);
+
+            } else if (u->state == KVR_USAGE_DONE) {
+                return 0;
+            }
+
+            if (p == NULL) {
+                return 1;
+            }
+
+            kvr_usage_line_end(u);
+            data += len + 1;
+            break;
+        }
+    }
+
+    if (u->mode == KVR_USAGE_FIRST && u->first) {
+        u->state = KVR_USAGE_DONE;
+    }
+
+    return u->state != KVR_USAGE_DONE;
+}
+
+
+/* reads a line if it ends here; returns what follows it, or NULL */
+static const uint8_t *
+kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
+    kvr_usage_sink_t *sink)
+{
+    size_t          len;
+    const uint8_t  *p, *value;
+
+    p = memchr(data, '\n', (size_t) (end - data));
+
+    if (p == NULL) {
+        return NULL;
+    }
+
+    len = (size_t) (p - data);
+
+    if (len == 0 || (len == 1 && data[0] == '\r')) {
+        kvr_usage_event_end(u);
+        return p + 1;
+    }
+
+    if (len >= 5 && memcmp(data, "data:", 5) == 0) {
+
+        value = data + 5;
+        len -= 5;
+
+        if (u->first && u->mode != KVR_USAGE_REPLY
+            && !kvr_usage_matters(value, len))
+        {
+            return p + 1;
+        }
+
+        if (kvr_usage_again(u, value, len, sink)) {
+            return p + 1;
+        }
+
+        sink->from = NULL;
+        sink->texts = 0;
+        sink->other = 0;
+
+        kvr_usage_line_start(u);
+        kvr_usage_data(u, value, len, sink);
+
+        if (u->mode == KVR_USAGE_REPLY) {
+            kvr_usage_learn(u, value, len, sink);
+        }
+
+        kvr_usage_line_end(u);
+
+        return p + 1;
+    }
+
+    if ((!u->first || u->mode == KVR_USAGE_REPLY)
+        && len >= 6 && memcmp(data, "event:", 6) == 0)
+    {
+
+        value = data + 6;
+        value += (*value == ' ');
+
+        u->word_len = 0;
+        kvr_usage_word(u, value, (size_t) (p - value));
+        u->state = KVR_USAGE_EVENT;
+        kvr_usage_line_end(u);
+    }
+
+    return p + 1;
+}
+
+
+/*
+ * All that counts after the first event are numbers of tokens.  Their names
+ * have the word before or after a "_", but those of llama.cpp's timings, which
+ * end in "_n".
+ */
+static int
+kvr_usage_matters(const uint8_t *data, size_t len)
+{
+    const uint8_t  *p, *end;
+
+    end = data + len;
+
+    for (p = data; (p = memchr(p, '_', (size_t) (end - p))) != NULL; p++) {
+
+        if ((end - p > 6 && memcmp(p + 1, "tokens", 6) == 0)
+            || (p - data > 5 && memcmp(p - 6, "tokens", 6) == 0)
+            || (end - p > 2 && p[1] == 'n' && p[2] == '"'))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/*
+ * Most lines of a reply differ from the one before only in a word of its text.
+ * What stands around the text tells the same as it did then and need not be
+ * read again.
+ */
+static int
+kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t          n;
+    const uint8_t  *p;
+
+    if (u->around == 0 || len < (size_t) u->before + u->after
+        || !u->first || u->early)
+    {
+        return 0;
+    }
+
+    p = data + u->before;
+    n = len - u->before - u->after;
+
+    if (memchr(p, '"', n) || memchr(p, '\\', n)
+        || kvr_usage_around(data, u->before, p + n, u->after) != u->around)
+    {
+        return 0;
+    }
+
+    if (sink->part) {
+        if (n) {
+            sink->part(sink->ctx, KVR_USAGE_CONTENT, p, n);
+        }
+
+        sink->part(sink->ctx, KVR_USAGE_CONTENT, NULL, 0);
+    }
+
+    return 1;
+}
+
+
+/* the line was read: whether there was nothing in it but text */
+static void
+kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t  before, after;
+
+    u->around = 0;
+
+    if (sink->from == NULL || sink->texts != 1 || sink->other || u->early) {
+        return;
+    }
+
+    before = (size_t) (sink->from - data);
+    after = (size_t) (data + len - sink->to);
+
+    if (before <= UINT16_MAX && after <= UINT16_MAX) {
+        u->before = (uint16_t) before;
+        u->after = (uint16_t) after;
+        u->around = kvr_usage_around(data, before, sink->to, after);
+    }
+}
+
+
+static uint64_t
+kvr_usage_around(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
+{
+    uint64_t  h;
+
+    h = kvr_usage_sum(alen, a, alen);
+    h = kvr_usage_sum(h, b, blen);
+
+    return h ? h : 1;
+}
+
+
+/* no digest: a reply that is taken for another one is learned wrongly */
+static uint64_t
+kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len)
+{
+    size_t    left;
+    uint64_t  a, b;
+
+    for (left = len; left > 16; left -= 16, p += 16) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + 8, 8);
+        h = kvr_mix(h ^ a, b);
+    }
+
+    /* the rest, in two words that may overlap */
+
+    a = 0;
+    b = 0;
+
+    if (left >= 8) {
+        memcpy(&a, p, 8);
+        memcpy(&b, p + left - 8, 8);
+
+    } else if (left >= 4) {
+        memcpy(&a, p, 4);
+        memcpy(&b, p + left - 4, 4);
+
+    } else {
+        memcpy(&a, p, left);
+    }
+
+    return kvr_mix(h ^ a, b ^ len << 56);
+}
+
+
+/* the name of a field of a line that comes in pieces */
+static void
+kvr_usage_name(kvr_usage_t *u)
+{
+    u->state = KVR_USAGE_SKIP;
+
+    if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
+        kvr_usage_line_start(u);
+
+    } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
+        u->state = KVR_USAGE_SPACE;
+    }
+
+    u->word_len = 0;
+}
+
+
+/* of data; nothing that the last one broke off goes on in it */
+static void
+kvr_usage_line_start(kvr_usage_t *u)
+{
+    kvr_push_init(&u->json, u->mode);
+
+    u->state = KVR_USAGE_DATA;
+    u->word_len = 0;
+    u->id_len *= u->id_done;
+    u->counted = 0;
+}
+
+
+static void
+kvr_usage_line_end(kvr_usage_t *u)
+{
+    if (u->state == KVR_USAGE_EVENT) {
+
+        if (u->word_len && u->word_len <= KVR_USAGE_WORD_LEN
+            && u->word[u->word_len - 1] == '\r')
+        {
+            u->word_len--;
+        }
+
+        kvr_usage_kind(u);
+
+    } else if (u->state == KVR_USAGE_DATA) {
+
+        /*
+         * the event counts from the end of its line of data: there is none of
+         * several
+         */
+
+        if (!u->early && !kvr_push_blank(&u->json)) {
+            u->first = 1;
+        }
+    }
+
+    u->state = KVR_USAGE_LINE;
+}
+
+
+static void
+kvr_usage_event_end(kvr_usage_t *u)
+{
+    u->kind = 0;
+    u->early = 0;
+}
+
+
+static void
+kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink)
+{
+    size_t  n;
+
+    /* "[DONE]" is the end */
+
+    if (!u->early && kvr_push_blank(&u->json)) {
+
+        for (n = 0; n < len && data[n] <= ' '; n++) { /* void */ }
+
+        u->early = (n < len && data[n] == '[');
+    }
+
+    (void) kvr_usage_feed(u, data, len, sink);
+}
+
+
+void
+kvr_usage_end(kvr_usage_t *u, kvr_usage_part_pt part, void *ctx)
+{
+    static const uint8_t  lf = '\n';
+
+    if (u->stream && u->state != KVR_USAGE_DONE) {
+        (void) kvr_usage_read(u, &lf, 1, part, ctx);
+    }
+
+    u->state = KVR_USAGE_DONE;
+
+    /* half an id is none */
+
+    u->id_len *= u->id_done;
+}

@@ -1,0 +1,50 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_USAGE_JSON_H_INCLUDED_
+#define _KVR_USAGE_JSON_H_INCLUDED_
+
+
+/*
+ * Which members of the JSON of responses mean what: of kvr_response.c, nobody
+ * else's business.
+ */
+
+
+#include "core/response/kvr_response.h"
+
+
+/* a handler's context: the state, and where the reply goes */
+
+typedef struct {
+    kvr_usage_t        *u;
+    kvr_usage_part_pt   part;
+    void               *ctx;
+
+    /* of the line that is read: the text in it, and what else matters */
+
+    const uint8_t      *from;
+    const uint8_t      *to;
+    unsigned            texts;
+    unsigned            other;
+} kvr_usage_sink_t;
+
+
+/* feeds what is in a line of data, or all of a plain body, as kvr_push_feed() */
+int kvr_usage_feed(kvr_usage_t *u, const uint8_t *data, size_t len,
+    kvr_usage_sink_t *sink);
+
+/* takes a piece of the name of an event, or of the type in its data */
+void kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len);
+
+/*
+ * The name is complete: what kind of event it is.  Returns whether it is of any
+ * kind that matters.
+ */
+unsigned kvr_usage_kind(kvr_usage_t *u);
+
+
+#endif /* _KVR_USAGE_JSON_H_INCLUDED_ */

@@ -1,0 +1,119 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_POPULAR_H_INCLUDED_
+#define _KVR_POPULAR_H_INCLUDED_
+
+
+/*
+ * How many requests of the last minute had a beginning that some peer held:
+ * what it is worth to have that beginning at a further peer.
+ *
+ * The count of a beginning falls by itself, by half every 42 seconds: so it
+ * comes to the requests of a minute when there are as many in each.  A request
+ * is counted when its answer begins, not when it is given to a peer: siblings
+ * of a burst would tell each other that their prompt is worth computing
+ * everywhere, and be torn apart.  Only what was held is counted, so that
+ * prompts which nobody repeats take no room.
+ *
+ * A chain is counted where what peers held of it ended: for new sessions with
+ * one system prompt that is the end of the system prompt.  And, as far as it was
+ * held, at its first, 4th, 16th .. 1024th entry, for those that end elsewhere.  A
+ * block between two of these counts as often as the deeper one: too little
+ * rather than too much.
+ *
+ * The counts are words of a fixed table, in buckets of four: a part of the
+ * key, the time of the last change in seconds, the count then.  A beginning
+ * that finds its bucket full lowers the lowest count there by its own, and has
+ * its place when that is used up (Misra and Gries, 1982): so a count is never
+ * too high, but for two keys that are alike in 30 bits, and those of popular
+ * beginnings stay.  A word is changed by compare and swap, by any process; one
+ * that is killed leaves nothing behind, and a change that is overtaken again
+ * and again is dropped.
+ */
+
+
+#include "core/base/kvr_chain.h"
+#include "core/policy/kvr_score.h"
+
+
+#define KVR_POPULAR_WAYS     4
+#define KVR_POPULAR_BUCKETS  1024
+#define KVR_POPULAR_POINTS   7       /* 1, 4 .. 1024, and the end */
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   word[KVR_POPULAR_BUCKETS][KVR_POPULAR_WAYS];
+} kvr_popular_t;
+
+
+/* where a request's beginning is counted: to be kept until it is answered */
+typedef struct {
+    uint32_t           n;
+    uint32_t           entries;      /* of the chain, at the last of them */
+    uint32_t           key[KVR_POPULAR_POINTS];
+} kvr_popular_keys_t;
+
+
+/* how many requests had what part of its beginning: for one decision */
+typedef struct {
+    uint32_t           n;
+    uint32_t           depth[KVR_POPULAR_POINTS];  /* units, falling */
+    double             count[KVR_POPULAR_POINTS];  /* rising, from 1 / 4 */
+    double             unit;                       /* bytes */
+} kvr_popular_view_t;
+
+
+/*
+ * The places to count a chain at, of which peers held the first entries, at
+ * most; none if entries is 0.
+ */
+void kvr_popular_keys(const uint64_t *chain, uint32_t entries,
+    kvr_popular_keys_t *keys);
+
+/* counts a request whose answer begins; now: ms, of a clock that all share */
+void kvr_popular_add(kvr_popular_t *p, const kvr_popular_keys_t *keys,
+    uint64_t now);
+
+/* how many requests of the last minute are counted under keys->key[i] */
+double kvr_popular_count(kvr_popular_t *p, uint32_t key, uint64_t now);
+
+/*
+ * What is counted of a chain in units of so many bytes.  Counts that differ by
+ * less than an eighth are taken for the least of them: as a rule there is one
+ * part that many have, and one that is the session's own.
+ */
+void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
+    uint64_t unit, uint64_t now, kvr_popular_view_t *view);
+
+
+/*
+ * Bytes that a peer which holds so many units of the prompt, with so many
+ * requests in flight, need not be charged for the rest, as others will have the
+ * use of it; at most that rest.
+ */
+static inline uint64_t
+kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
+    uint32_t active)
+{
+    double    shared;
+    uint32_t  i, from;
+
+    shared = 0;
+
+    for (i = 0; i < view->n && units < view->depth[i]; i++) {
+        from = i + 1 < view->n ? kvr_max(units, view->depth[i + 1]) : units;
+
+        shared += (int32_t) (view->depth[i] - from)
+                  * kvr_score_popular(view->count[i], active);
+    }
+
+    return (uint64_t) (int64_t) (shared * view->unit);
+}
+
+
+#endif /* _KVR_POPULAR_H_INCLUDED_ */

@@ -1,0 +1,404 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/state/kvr_registry.h"
+
+
+/* of the cache: below it there is room for what has to be taken anyway */
+#define KVR_REGISTRY_USED_MIN  0.5
+
+/* of the cache: into which the replies grow until it is asked again */
+#define KVR_REGISTRY_RESERVE   0.03
+
+
+static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
+    const void *name, size_t len);
+static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t upstream);
+static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
+    const void *name, size_t len);
+static void kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data,
+    const void *name, size_t len);
+
+
+uint32_t
+kvr_registry_find_peer(kvr_registry_t *reg, const void *name, size_t len)
+{
+    uint32_t  i;
+
+    for (i = 0; i < reg->max_peers; i++) {
+        if (kvr_registry_is(&reg->peer[i].len, reg->peer[i].name, name, len)) {
+            return i;
+        }
+    }
+
+    return KVR_REGISTRY_NONE;
+}
+
+
+uint32_t
+kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+    kvr_index_t *ix, const void *name, size_t len, uint64_t capacity)
+{
+    uint32_t     i, n, age, oldest, given;
+    kvr_peer_t  *peer;
+
+    if (len == 0 || len > KVR_REGISTRY_NAME_LEN) {
+        return KVR_REGISTRY_NONE;
+    }
+
+    i = kvr_registry_find_peer(reg, name, len);
+
+    if (i != KVR_REGISTRY_NONE) {
+        kvr_load_name(load, row, i);
+
+        /* less may have been learned: that outlives a worker, and a reload */
+
+        if (!kvr_get(&ix->peer[i].reported)
+            && kvr_get(&reg->peer[i].assumed) != capacity)
+        {
+            kvr_set(&reg->peer[i].assumed, capacity);
+            kvr_index_capacity(ix, i, capacity, 0);
+        }
+
+        return i;
+    }
+
+    /* one never used, or of those given up the one idle for longest */
+
+    n = KVR_REGISTRY_NONE;
+    oldest = 0;
+    given = atomic_load(&reg->given);
+
+    for (i = 0; i < reg->max_peers; i++) {
+        peer = &reg->peer[i];
+
+        if (atomic_load(&peer->len) == 0) {
+            n = i;
+            break;
+        }
+
+        age = given - atomic_load(&peer->given);
+
+        if ((n == KVR_REGISTRY_NONE || age > oldest)
+            && !kvr_load_used(load, i))
+        {
+            n = i;
+            oldest = age;
+        }
+    }
+
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    peer = &reg->peer[n];
+
+    /* seats of the old name must not be found under the new one */
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        if (atomic_load(&reg->seat[i].used) && reg->seat[i].peer == n) {
+            atomic_store(&reg->seat[i].used, 0);
+        }
+    }
+
+    atomic_store(&peer->len, 0);
+
+    kvr_index_flush(ix, n);
+    kvr_index_capacity(ix, n, capacity, 0);
+    kvr_set(&peer->assumed, capacity);
+
+    atomic_store(&peer->given, given);
+    atomic_fetch_add(&peer->life, 1);
+    atomic_store(&peer->since, 0);
+    atomic_store(&peer->draining, 0);
+
+    kvr_signal_reset(&peer->signal);
+    kvr_pace_reset(&peer->pace);
+    kvr_timing_reset(&peer->timing);
+    memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
+
+    kvr_registry_set(&peer->len, peer->name, name, len);
+
+    kvr_load_name(load, row, n);
+
+    return n;
+}
+
+
+uint32_t
+kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+    uint32_t peer, const void *upstream, size_t len)
+{
+    uint32_t     i, n, u;
+    kvr_seat_t  *seat;
+
+    u = kvr_registry_upstream(reg, load, upstream, len);
+
+    if (u == KVR_REGISTRY_NONE) {
+        return u;
+    }
+
+    n = KVR_REGISTRY_NONE;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (!atomic_load(&seat->used)) {
+            if (n == KVR_REGISTRY_NONE
+                || atomic_load(&reg->seat[n].used))
+            {
+                n = i;
+            }
+
+            continue;
+        }
+
+        if (seat->upstream == u && seat->peer == peer) {
+            kvr_load_name(load, row, kvr_registry_column(i));
+            return i;
+        }
+
+        if (n == KVR_REGISTRY_NONE
+            && !kvr_load_used(load, kvr_registry_column(i)))
+        {
+            n = i;
+        }
+    }
+
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    seat = &reg->seat[n];
+
+    atomic_store(&seat->used, 0);
+
+    memset((void *) seat, 0, sizeof(kvr_seat_t));
+    seat->upstream = u;
+    seat->peer = peer;
+
+    atomic_store(&seat->used, 1);
+
+    kvr_load_name(load, row, kvr_registry_column(n));
+
+    return n;
+}
+
+
+kvr_registry_limit_e
+kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
+    const void *upstream, size_t upstream_len)
+{
+    uint32_t         i;
+    kvr_upstream_t  *u;
+
+    if (len == 0 || len > KVR_REGISTRY_NAME_LEN) {
+        return KVR_REGISTRY_LIMIT_NAME;
+    }
+
+    if (upstream_len == 0 || upstream_len > KVR_REGISTRY_TITLE_LEN) {
+        return KVR_REGISTRY_LIMIT_TITLE;
+    }
+
+    if (kvr_registry_find_peer(reg, name, len) == KVR_REGISTRY_NONE) {
+        return KVR_REGISTRY_LIMIT_PEERS;
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        u = &reg->upstream[i];
+
+        if (kvr_registry_is(&u->len, u->name, upstream, upstream_len)) {
+            return KVR_REGISTRY_LIMIT_SEATS;
+        }
+    }
+
+    return KVR_REGISTRY_LIMIT_UPSTREAMS;
+}
+
+
+void
+kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
+{
+    uint32_t     i, n;
+    kvr_seat_t  *seat;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (!atomic_load(&seat->used)
+            || (peer != KVR_REGISTRY_NONE && seat->peer != peer))
+        {
+            continue;
+        }
+
+        kvr_set(&seat->requests, 0);
+        kvr_set(&seat->fails, 0);
+        kvr_set(&seat->prompt, 0);
+        kvr_set(&seat->matched, 0);
+        kvr_set(&seat->best, 0);
+        kvr_set(&seat->selected, 0);
+        kvr_set(&seat->unavail, 0);
+        kvr_set(&seat->headers, 0);
+        kvr_set(&seat->header_ms, 0);
+        kvr_set(&seat->ends, 0);
+        kvr_set(&seat->end_ms, 0);
+        kvr_set(&seat->sent, 0);
+        kvr_set(&seat->received, 0);
+
+        for (n = 0; n < 2; n++) {
+            kvr_set(&seat->firsts[n], 0);
+            kvr_set(&seat->ttft[n], 0);
+        }
+
+        for (n = 0; n < KVR_STATUS_CLASSES; n++) {
+            kvr_set(&seat->responses[n], 0);
+        }
+
+        for (n = 0; n < KVR_REASON_MAX; n++) {
+            kvr_set(&seat->reason[n], 0);
+        }
+    }
+
+    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+        if (peer == KVR_REGISTRY_NONE || peer == i) {
+            kvr_signal_reset_counters(&reg->peer[i].signal);
+            kvr_loop_reset_counters(&reg->peer[i].loop);
+        }
+    }
+
+    if (peer != KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        kvr_set(&reg->upstream[i].shared, 0);
+        kvr_stats_reset(&reg->upstream[i].stats);
+    }
+
+    kvr_models_reset_counters(&reg->models);
+}
+
+
+static uint32_t
+kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
+    size_t len)
+{
+    uint32_t         i, n;
+    kvr_upstream_t  *u;
+
+    n = KVR_REGISTRY_NONE;
+
+    /* cut short it might be taken for another */
+
+    if (len == 0 || len > KVR_REGISTRY_TITLE_LEN) {
+        return n;
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
+        u = &reg->upstream[i];
+
+        if (kvr_registry_is(&u->len, u->name, name, len)) {
+            return i;
+        }
+
+        if (n == KVR_REGISTRY_NONE && atomic_load(&u->len) == 0) {
+            n = i;
+        }
+    }
+
+    for (i = 0; i < KVR_REGISTRY_UPSTREAMS && n == KVR_REGISTRY_NONE; i++) {
+        if (!kvr_registry_seated(reg, load, i)) {
+            n = i;
+        }
+    }
+
+    if (n == KVR_REGISTRY_NONE) {
+        return n;
+    }
+
+    u = &reg->upstream[n];
+
+    /* as above, seats of the old name */
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        if (atomic_load(&reg->seat[i].used) && reg->seat[i].upstream == n) {
+            atomic_store(&reg->seat[i].used, 0);
+        }
+    }
+
+    kvr_stats_reset(&u->stats);
+    kvr_timing_pace_reset(&u->pace);
+    kvr_registry_set(&u->len, u->name, name, len);
+
+    return n;
+}
+
+
+/* whether any seat of an upstream is named or counts anything */
+static int
+kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
+{
+    uint32_t     i;
+    kvr_seat_t  *seat;
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &reg->seat[i];
+
+        if (atomic_load(&seat->used) && seat->upstream == upstream
+            && kvr_load_used(load, kvr_registry_column(i)))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static int
+kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
+    const void *name, size_t len)
+{
+    return len && atomic_load(stored) == len && memcmp(data, name, len) == 0;
+}
+
+
+static void
+kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
+    size_t len)
+{
+    atomic_store(stored, 0);
+    memcpy(data, name, len);
+    atomic_store(stored, (uint32_t) len);
+}
+
+
+int
+kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
+    uint64_t bytes, int fresh, uint64_t now)
+{
+    double  context, used;
+
+    if (kvr_pace_full(&peer->pace, target, pending, now)) {
+        return 1;
+    }
+
+    used = kvr_get(&peer->signal.kv) / 10000.0;
+
+    if (!fresh || bytes == 0 || used < KVR_REGISTRY_USED_MIN) {
+        return 0;
+    }
+
+    context = (double) kvr_get(&peer->signal.capacity)
+              * kvr_loop_bytes(&peer->loop);
+
+    /* of what is pending the cached part takes room as well */
+
+    return context > 0
+           && 1.5 * (double) pending + (double) bytes
+              > (1 - KVR_REGISTRY_RESERVE - used) * context;
+}

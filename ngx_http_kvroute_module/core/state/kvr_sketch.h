@@ -1,0 +1,54 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_HOT_H_INCLUDED_
+#define _KVR_HOT_H_INCLUDED_
+
+
+/*
+ * Which prefixes much of the traffic has in common.  A hash of such a prefix is
+ * no key to spread requests by: all 12,031 requests of a published chat trace
+ * share their first 512 tokens.  The prefixes of each request are counted at
+ * the first, 2nd, 4th .. 1024th entry of the chain, in a sketch that all
+ * processes share: one row of counters, so that a rare prefix may be taken for
+ * a less rare one, and never the other way.  Counts are halved from time to
+ * time, to follow the traffic.
+ */
+
+
+#include "core/base/kvr_chain.h"
+
+
+#define KVR_HOT_COUNTERS  4096
+#define KVR_HOT_DEPTHS    11
+
+/* requests counted before all counts are halved */
+#define KVR_HOT_WINDOW    32768
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint32_t   total;
+    _Atomic uint32_t   count[KVR_HOT_COUNTERS];
+} kvr_hot_t;
+
+
+/* counts the prefixes of a request */
+void kvr_hot_add(kvr_hot_t *hot, const uint64_t *chain, uint32_t n);
+
+/* the share of requests, 0 .. 1, that have this prefix; high when unsure */
+double kvr_hot_share(kvr_hot_t *hot, uint64_t value);
+
+/*
+ * The entry of a chain to spread requests by: the first of the depths counted
+ * whose prefix no more than a share of all requests have, else the deepest.
+ * n from 1.
+ */
+uint32_t kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n,
+    double share);
+
+
+#endif /* _KVR_HOT_H_INCLUDED_ */

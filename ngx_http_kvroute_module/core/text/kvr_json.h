@@ -1,0 +1,144 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_JSON_H_INCLUDED_
+#define _KVR_JSON_H_INCLUDED_
+
+
+/*
+ * A pull reader over JSON text that lies in pieces: a chain of buffers, or a
+ * file read window by window.  It makes no tree and allocates nothing.  What
+ * the caller does not ask for is skipped by counting brackets outside strings:
+ * the grammar inside skipped values is not checked, nor that of numbers, since
+ * the engine checks the body anyway and only a guess where to send it is wanted
+ * here.
+ *
+ * All functions return KVR_OK, KVR_ERROR (not JSON), or KVR_AGAIN (the text
+ * ended before the value did, or could not be fetched).
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+#define KVR_JSON_KEY_LEN  64
+
+
+/*
+ * Gives the text that starts at an offset: a pointer, and in *len how many
+ * bytes are valid there; NULL where the text ends or cannot be had.  What was
+ * given before is not used any more after the next call.
+ */
+typedef const uint8_t *(*kvr_json_fetch_pt)(void *data, uint64_t offset,
+    size_t *len);
+
+
+typedef struct kvr_text_ops_s  kvr_text_ops_t;
+
+
+typedef struct {
+    const uint8_t          *p;          /* next byte */
+    const uint8_t          *e;          /* end of the window */
+    const uint8_t          *start;      /* start of the window */
+    uint64_t                base;       /* its offset in the text */
+
+    kvr_json_fetch_pt       fetch;
+    void                   *data;
+
+    const kvr_text_ops_t   *ops;
+
+    const uint8_t          *key;        /* last key, decoded */
+    size_t                  key_len;    /* may exceed the key's buffer */
+    uint8_t                 key_buf[KVR_JSON_KEY_LEN];
+} kvr_json_t;
+
+
+/* a text in one piece, as an argument of kvr_json_fetch_pt */
+typedef struct {
+    const uint8_t          *data;
+    size_t                  len;
+} kvr_json_text_t;
+
+
+void kvr_json_init(kvr_json_t *j, kvr_json_fetch_pt fetch, void *data);
+const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
+
+/* gets the next window; KVR_AGAIN at the end of the text */
+int kvr_json_refill(kvr_json_t *j);
+
+/* goes back (or forth) to an offset, e.g. one from kvr_json_offset() */
+int kvr_json_seek(kvr_json_t *j, uint64_t offset);
+
+/*
+ * The first byte that is no white space, not consumed, as a positive number;
+ * KVR_AGAIN at the end of the text.
+ */
+static inline int kvr_json_peek(kvr_json_t *j);
+int kvr_json_peek_far(kvr_json_t *j);
+
+/*
+ * Walks an object: call once after its "{" was consumed with *first = 1, then
+ * until KVR_DECLINED says that "}" was consumed.  Each time the key is in
+ * j->key and the value is next; the caller consumes it.
+ */
+int kvr_json_key(kvr_json_t *j, int *first);
+
+/*
+ * Walks an array likewise: KVR_OK means that a value is next, KVR_DECLINED
+ * that "]" was consumed.
+ */
+int kvr_json_item(kvr_json_t *j, int *first);
+
+/*
+ * Reads a string, its opening quote not yet consumed, decodes it to UTF-8 and
+ * puts the first size bytes to dst; *len is the length of all of it.  A lone
+ * surrogate is kept in the three bytes that it would have as a character.
+ */
+int kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len);
+
+/*
+ * Decodes an escape whose backslash was just consumed, appends it to dst (room
+ * for 8 bytes) and adds to *len.  With canonical set, what JSON must escape
+ * stays in its shortest escaped form, as does a lone surrogate.
+ */
+int kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical);
+
+/*
+ * Reads a number as an integer, rounded towards zero and clamped; what is no
+ * number is skipped and KVR_DECLINED returned.
+ */
+int kvr_json_integer(kvr_json_t *j, int64_t *value);
+
+/* reads true (1), false (0); anything else is skipped and KVR_DECLINED */
+int kvr_json_boolean(kvr_json_t *j, unsigned *value);
+
+/* skips any value */
+int kvr_json_skip(kvr_json_t *j);
+
+/* skips a number or a literal */
+int kvr_json_skip_scalar(kvr_json_t *j);
+
+
+static inline uint64_t
+kvr_json_offset(kvr_json_t *j)
+{
+    return j->base + (uint64_t) (j->p - j->start);
+}
+
+
+/* nearly always it is the next one */
+static inline int
+kvr_json_peek(kvr_json_t *j)
+{
+    if (kvr_likely(j->p < j->e && *j->p > ' ')) {
+        return *j->p;
+    }
+
+    return kvr_json_peek_far(j);
+}
+
+
+#endif /* _KVR_JSON_H_INCLUDED_ */

@@ -1,0 +1,96 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_PUSH_H_INCLUDED_
+#define _KVR_PUSH_H_INCLUDED_
+
+
+/*
+ * A reader of JSON that is fed: the text comes in pieces, cut anywhere, and
+ * nothing of it is kept but a place in it.  A table says which members are to
+ * be followed, and from which of them values are wanted; all else is passed
+ * over.  The grammar of what is passed over is not checked.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+#define KVR_PUSH_DEPTH    7      /* containers that are followed */
+#define KVR_PUSH_KEY_LEN  28
+#define KVR_PUSH_NODES    16     /* of a table */
+#define KVR_PUSH_ENTRIES  128    /* of it, at most */
+
+
+/* what a member may be: several of these */
+#define KVR_PUSH_OBJECT   1      /* followed, by the entries of "into" */
+#define KVR_PUSH_ARRAY    2      /* followed, its items being of "into" */
+#define KVR_PUSH_STRING   4      /* given to the handler, as it is written */
+#define KVR_PUSH_NUMBER   8      /* likewise: a natural number */
+
+
+/* what the handler is told */
+typedef enum {
+    KVR_PUSH_OPEN = 0,           /* the object or array begins */
+    KVR_PUSH_TEXT,               /* a piece of the string */
+    KVR_PUSH_TEXT_END,           /* the string is over */
+    KVR_PUSH_VALUE               /* the number */
+} kvr_push_e;
+
+
+typedef struct {
+    const char    *name;
+    uint8_t        len;
+    uint8_t        node;         /* where it is a member */
+    uint8_t        kind;
+    uint8_t        into;         /* node of its own members or items */
+    uint8_t        leaf;         /* the handler's number for it */
+    uint8_t        level;        /* looked at from this level on */
+} kvr_push_entry_t;
+
+
+#define kvr_push_entry(node, name, kind, into, leaf, level)                   \
+    { name, sizeof(name) - 1, node, kind, into, leaf, level }
+#define kvr_push_null  { NULL, 0, 0, 0, 0, 0, 0 }
+
+
+typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
+    const uint8_t *p, size_t len, uint64_t number);
+
+
+typedef struct {
+    uint64_t       number;
+    uint32_t       skip;         /* containers open in what is passed over */
+    uint8_t        state;
+    uint8_t        level;
+    uint8_t        depth;        /* containers open that are followed */
+    uint8_t        entry;        /* of the member being read */
+    uint8_t        key_len;      /* KVR_PUSH_KEY_LEN + 1: too long */
+    uint8_t        node[KVR_PUSH_DEPTH];  /* top bit: an array */
+    uint8_t        key[KVR_PUSH_KEY_LEN];
+} kvr_push_t;
+
+
+/* starts a text; its outermost object is node 0, or an array of such */
+void kvr_push_init(kvr_push_t *p, unsigned level);
+
+/* whether nothing but white space was fed yet */
+static inline int
+kvr_push_blank(const kvr_push_t *p)
+{
+    return p->state == 0;
+}
+
+
+/*
+ * Feeds the next bytes, returns KVR_AGAIN until the outermost value is over,
+ * then KVR_OK; KVR_ERROR if it cannot be JSON, and from then on.
+ */
+int kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
+    const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx);
+
+
+#endif /* _KVR_PUSH_H_INCLUDED_ */

@@ -1,0 +1,78 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_
+
+
+/*
+ * One GET request at a time to a peer, from a worker by itself: the timers can
+ * be cancelled, so that a worker that shuts down does not wait for any.
+ */
+
+
+#include "ngx_http_kvroute.h"
+#include "core/engine/kvr_framing.h"
+
+
+#define NGX_HTTP_KVROUTE_CHECK_HEAD  4096
+
+/* an end of a check, beside NGX_OK and NGX_ERROR; NGX_DECLINED: refused */
+#define NGX_HTTP_KVROUTE_TIMEOUT     -100
+
+
+typedef struct ngx_http_kvroute_check_s  ngx_http_kvroute_check_t;
+
+/* a piece of the body */
+typedef void (*ngx_http_kvroute_check_body_pt)(
+    ngx_http_kvroute_check_t *check, u_char *data, size_t len);
+
+/* NGX_OK: there was a response */
+typedef void (*ngx_http_kvroute_check_done_pt)(
+    ngx_http_kvroute_check_t *check, ngx_int_t rc);
+
+
+struct ngx_http_kvroute_check_s {
+    ngx_peer_connection_t            pc;
+    ngx_sockaddr_t                   sockaddr;
+    socklen_t                        socklen;
+    ngx_str_t                        name;
+    ngx_log_t                       *log;
+    ngx_msec_t                       timeout;
+    off_t                            max;          /* bytes of the body */
+
+    ngx_http_kvroute_check_body_pt   body;
+    ngx_http_kvroute_check_done_pt   done;
+    void                            *data;
+
+    ngx_uint_t                       status;
+    time_t                           retry_after;  /* s; -1: not given */
+
+    ngx_msec_t                       end;
+    off_t                            length;       /* of the body, or -1 */
+    off_t                            received;     /* of it, framing too */
+    kvr_chunked_t                    chunked;
+    size_t                           sent;
+    size_t                           request_len;
+    size_t                           head_len;
+    unsigned                         headed:1;     /* the head is complete */
+    unsigned                         framed:1;     /* the body is chunked */
+    unsigned                         busy:1;
+
+    u_char                           request[512];
+    u_char                           head[NGX_HTTP_KVROUTE_CHECK_HEAD];
+};
+
+
+/* starts a request for a path; done() may be called before it returns */
+void ngx_http_kvroute_check_start(ngx_http_kvroute_check_t *check,
+    ngx_str_t *path);
+
+/* breaks it off; done() is not called */
+void ngx_http_kvroute_check_stop(ngx_http_kvroute_check_t *check);
+
+
+#endif /* _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_ */

@@ -1,0 +1,532 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Asks engines how they are: their metrics (kvroute_probe) and whether they are
+ * in health (kvroute_health).
+ *
+ * Worker 0 alone does so.  It has a slot for each peer of each upstream that
+ * is to be asked, looks once a second whether the peers have changed, and asks
+ * each at its own, slightly random, times.  What is told goes to the zone,
+ * where all workers find it with its age.
+ */
+
+
+#include "engine/ngx_http_kvroute_probe.h"
+#include "zone/ngx_http_kvroute_lock.h"
+
+
+#define NGX_HTTP_KVROUTE_PROBE_MAX     (1024 * 1024)   /* of an answer */
+#define NGX_HTTP_KVROUTE_HEALTH_MAX    (64 * 1024)
+#define NGX_HTTP_KVROUTE_PROBE_BUSY    32              /* at a time */
+#define NGX_HTTP_KVROUTE_PROBE_LOOK    1000
+
+
+static void ngx_http_kvroute_probe_look(ngx_event_t *ev);
+static void ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+static void ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+static void ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot);
+static void ngx_http_kvroute_probe_ask(ngx_event_t *ev);
+static ngx_str_t *ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot);
+static void ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check,
+    u_char *data, size_t len);
+static void ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check,
+    ngx_int_t rc);
+static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
+
+
+/* where engines tell of themselves; tried one after the other */
+
+static ngx_str_t  ngx_http_kvroute_probe_paths[] = {
+    ngx_string("/metrics"),
+    ngx_string("/prometheus/metrics"),   /* TensorRT-LLM */
+    ngx_string("/v1/loads")              /* SGLang without --enable-metrics */
+};
+
+
+static ngx_event_t               ngx_http_kvroute_probe_event;
+static ngx_connection_t          ngx_http_kvroute_probe_dummy;
+static ngx_log_t                 ngx_http_kvroute_probe_log;
+static ngx_http_kvroute_slot_t  *ngx_http_kvroute_slots;
+static ngx_uint_t                ngx_http_kvroute_probe_busy;
+
+/* probes are answered by pieces, of which one is read at a time: by peer */
+static kvr_metrics_reader_t     *ngx_http_kvroute_readers;
+static ngx_http_kvroute_slot_t  *ngx_http_kvroute_reading[
+                                     NGX_HTTP_KVROUTE_PROBE_BUSY];
+
+
+ngx_int_t
+ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i, n;
+    ngx_event_t                    *ev;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_worker != 0
+        || (ngx_process != NGX_PROCESS_WORKER
+            && ngx_process != NGX_PROCESS_SINGLE))
+    {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return NGX_OK;
+    }
+
+    n = 0;
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+        n += (kscf->probe || kscf->health);
+    }
+
+    if (n == 0) {
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_readers = ngx_alloc(NGX_HTTP_KVROUTE_PROBE_BUSY
+                                         * sizeof(kvr_metrics_reader_t),
+                                         cycle->log);
+    if (ngx_http_kvroute_readers == NULL) {
+        return NGX_ERROR;
+    }
+
+    /* that an engine does not answer is told once, not by every connect() */
+
+    ngx_http_kvroute_probe_log = *cycle->log;
+    ngx_http_kvroute_probe_log.log_level = ngx_min(cycle->log->log_level,
+                                                   NGX_LOG_ALERT);
+
+    ev = &ngx_http_kvroute_probe_event;
+
+    ngx_http_kvroute_probe_dummy.fd = (ngx_socket_t) -1;
+
+    ev->handler = ngx_http_kvroute_probe_look;
+    ev->data = &ngx_http_kvroute_probe_dummy;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, 1);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_probe_exit(void)
+{
+    ngx_http_kvroute_slot_t  *slot;
+
+    while (ngx_http_kvroute_slots) {
+        slot = ngx_http_kvroute_slots;
+        ngx_http_kvroute_slots = slot->next;
+
+        ngx_http_kvroute_probe_remove(slot);
+    }
+
+    free(ngx_http_kvroute_readers);
+    ngx_http_kvroute_readers = NULL;
+}
+
+
+/* whether peers have come or gone */
+static void
+ngx_http_kvroute_probe_look(ngx_event_t *ev)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_slot_t        *slot, **last;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+        slot->seen = 0;
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->probe || kscf->health) {
+            ngx_http_kvroute_probe_peers(kscf, ev->log);
+        }
+    }
+
+    last = &ngx_http_kvroute_slots;
+
+    while (*last) {
+        slot = *last;
+
+        if (slot->seen) {
+            last = &slot->next;
+            continue;
+        }
+
+        *last = slot->next;
+        ngx_http_kvroute_probe_remove(slot);
+    }
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_PROBE_LOOK);
+}
+
+
+static void
+ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
+{
+    ngx_uint_t                     i, k;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    peers = conf->upstream->peer.data;
+
+    if (ngx_http_kvroute_peers_current(conf, 0, log) != NGX_OK) {
+        ngx_http_kvroute_probe_keep(conf);
+        return;
+    }
+
+    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+
+        list = &conf->list[k];
+
+        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+            ngx_http_kvroute_probe_keep(conf);
+            continue;
+        }
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number;
+             peer = peer->next, i++)
+        {
+            if (peer->down || list->id[i] == KVR_REGISTRY_NONE) {
+                continue;
+            }
+
+            if (conf->probe) {
+                ngx_http_kvroute_probe_slot(conf, conf->probe, 0,
+                                            list->id[i], peer, log);
+            }
+
+            if (conf->health) {
+                ngx_http_kvroute_probe_slot(conf, conf->health, 1,
+                                            list->id[i], peer, log);
+            }
+        }
+
+        ngx_http_kvroute_unlock(conf->zone, peers);
+    }
+}
+
+
+/* its list cannot be looked at now: who is asked goes on to be asked */
+static void
+ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_slot_t  *slot;
+
+    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+        slot->seen |= (slot->conf == conf);
+    }
+}
+
+
+static void
+ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log)
+{
+    u_char                    *p;
+    uint32_t                   life;
+    ngx_http_kvroute_slot_t   *slot;
+    ngx_http_kvroute_check_t  *check;
+
+    life = conf->zone->sh->registry->peer[id].life;
+
+    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+
+        /* an engine of two upstreams is asked once, if in the same way */
+
+        if (slot->id == id && slot->life == life
+            && slot->health == health
+            && slot->conf->zone == conf->zone
+            && (slot->probe == probe
+                || (slot->conf != conf
+                    && slot->probe->port == probe->port
+                    && slot->probe->addr == probe->addr
+                    && slot->probe->path.len == probe->path.len
+                    && ngx_strncmp(slot->probe->path.data, probe->path.data,
+                                   probe->path.len) == 0)))
+        {
+            /* as often as the one that asks for more wants it */
+
+            slot->interval = slot->seen ? ngx_min(slot->interval,
+                                                  probe->interval)
+                                        : probe->interval;
+            slot->seen = 1;
+            return;
+        }
+    }
+
+    if (peer->socklen > sizeof(ngx_sockaddr_t)) {
+        return;
+    }
+
+    slot = ngx_calloc(sizeof(ngx_http_kvroute_slot_t) + peer->name.len, log);
+    if (slot == NULL) {
+        return;
+    }
+
+    slot->conf = conf;
+    slot->probe = probe;
+    slot->health = health;
+    slot->interval = probe->interval;
+    slot->id = id;
+    slot->life = life;
+    slot->seen = 1;
+
+    check = &slot->check;
+
+    check->name.len = peer->name.len;
+    check->name.data = (u_char *) (slot + 1);
+    ngx_memcpy(check->name.data, peer->name.data, peer->name.len);
+
+    ngx_memcpy(&check->sockaddr, peer->sockaddr, peer->socklen);
+    check->socklen = peer->socklen;
+
+    if (probe->addr) {
+        ngx_memcpy(&check->sockaddr, probe->addr->sockaddr,
+                   probe->addr->socklen);
+        check->socklen = probe->addr->socklen;
+    }
+
+    if (probe->port) {
+        ngx_inet_set_port(&check->sockaddr.sockaddr, probe->port);
+    }
+
+    /* a unix socket's path is no name of a host */
+
+    for (p = check->name.data; p < check->name.data + check->name.len; p++) {
+        if (*p == '/') {
+            ngx_str_set(&check->name, "localhost");
+            break;
+        }
+    }
+
+    check->log = &ngx_http_kvroute_probe_log;
+    check->timeout = probe->timeout;
+    check->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
+                        : NGX_HTTP_KVROUTE_PROBE_MAX;
+    check->body = ngx_http_kvroute_probe_body;
+    check->done = ngx_http_kvroute_probe_done;
+    check->data = slot;
+
+    slot->dummy.fd = (ngx_socket_t) -1;
+    slot->event.handler = ngx_http_kvroute_probe_ask;
+    slot->event.data = &slot->dummy;
+    slot->event.log = log;
+    slot->event.cancelable = 1;
+    slot->dummy.data = slot;
+
+    slot->next = ngx_http_kvroute_slots;
+    ngx_http_kvroute_slots = slot;
+
+    /* at once, if not all at a time */
+
+    ngx_add_timer(&slot->event, 1 + (ngx_msec_t) ngx_random() % 50);
+}
+
+
+static void
+ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
+{
+    ngx_uint_t  i;
+
+    if (slot->check.busy) {
+        ngx_http_kvroute_check_stop(&slot->check);
+        ngx_http_kvroute_probe_busy--;
+    }
+
+    for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
+        if (ngx_http_kvroute_reading[i] == slot) {
+            ngx_http_kvroute_reading[i] = NULL;
+        }
+    }
+
+    if (slot->event.timer_set) {
+        ngx_del_timer(&slot->event);
+    }
+
+    ngx_free(slot);
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_probe_reader(ngx_http_kvroute_slot_t *slot)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
+        if (ngx_http_kvroute_reading[i] == slot) {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+static void
+ngx_http_kvroute_probe_ask(ngx_event_t *ev)
+{
+    ngx_uint_t                i;
+    ngx_connection_t         *c;
+    ngx_http_kvroute_slot_t  *slot;
+
+    c = ev->data;
+    slot = c->data;
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    i = 0;
+
+    while (i < NGX_HTTP_KVROUTE_PROBE_BUSY && ngx_http_kvroute_reading[i]) {
+        i++;
+    }
+
+    if (i == NGX_HTTP_KVROUTE_PROBE_BUSY) {
+        ngx_add_timer(ev, 20);
+        return;
+    }
+
+    ngx_http_kvroute_reading[i] = slot;
+    ngx_http_kvroute_probe_busy++;
+
+    kvr_metrics_init(&ngx_http_kvroute_readers[i]);
+
+    slot->body_len = 0;
+    slot->asked = (uint64_t) ngx_current_msec;
+    slot->before = kvr_load_get(slot->conf->zone->sh->load, slot->id).active;
+
+    ngx_http_kvroute_check_start(&slot->check,
+                                 ngx_http_kvroute_probe_path(slot));
+}
+
+
+static ngx_str_t *
+ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot)
+{
+    if (slot->probe->path.len) {
+        return &slot->probe->path;
+    }
+
+    if (slot->probe->engine == KVR_ENGINE_TRTLLM) {
+        return &ngx_http_kvroute_probe_paths[!(slot->path & 1)];
+    }
+
+    if (slot->probe->engine == KVR_ENGINE_SGLANG) {
+        return &ngx_http_kvroute_probe_paths[2 * (slot->path & 1)];
+    }
+
+    if (slot->probe->engine != KVR_ENGINE_AUTO) {
+        return &ngx_http_kvroute_probe_paths[0];
+    }
+
+    return &ngx_http_kvroute_probe_paths[slot->path % 3];
+}
+
+
+static void
+ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
+    size_t len)
+{
+    size_t                    n;
+    ngx_uint_t                i;
+    ngx_http_kvroute_slot_t  *slot;
+
+    slot = check->data;
+
+    if (slot->health) {
+
+        n = ngx_min(len, NGX_HTTP_KVROUTE_PROBE_BODY - slot->body_len);
+        ngx_memcpy(slot->body + slot->body_len, data, n);
+        slot->body_len += n;
+        return;
+    }
+
+    i = ngx_http_kvroute_probe_reader(slot);
+
+    if (check->status == 200 && i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
+        kvr_metrics_read(&ngx_http_kvroute_readers[i], data, len);
+    }
+}
+
+
+static void
+ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
+{
+    ngx_uint_t                i;
+    ngx_http_kvroute_slot_t  *slot;
+
+    slot = check->data;
+
+    ngx_http_kvroute_probe_busy--;
+
+    i = ngx_http_kvroute_probe_reader(slot);
+
+    if (slot->life == slot->conf->zone->sh->registry->peer[slot->id].life) {
+
+        if (slot->health) {
+            ngx_http_kvroute_probe_health(slot, rc);
+
+        } else {
+            ngx_http_kvroute_probe_metrics(slot, rc,
+                                   i < NGX_HTTP_KVROUTE_PROBE_BUSY
+                                   ? &ngx_http_kvroute_readers[i] : NULL);
+        }
+    }
+
+    if (i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
+        ngx_http_kvroute_reading[i] = NULL;
+    }
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    ngx_add_timer(&slot->event,
+                  ngx_http_kvroute_probe_jitter(slot->interval));
+}
+
+
+/* a tenth more or less, or all would be asked at the same time for ever */
+static ngx_msec_t
+ngx_http_kvroute_probe_jitter(ngx_msec_t interval)
+{
+    return interval - interval / 10
+           + (ngx_msec_t) ngx_random() % (interval / 5 + 1);
+}

@@ -1,0 +1,51 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_PROBE_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_PROBE_H_INCLUDED_
+
+
+#include "engine/ngx_http_kvroute_fetch.h"
+
+
+#define NGX_HTTP_KVROUTE_PROBE_BODY    256
+
+
+/* one thing to ask of one peer */
+
+typedef struct ngx_http_kvroute_slot_s  ngx_http_kvroute_slot_t;
+
+struct ngx_http_kvroute_slot_s {
+    ngx_http_kvroute_check_t         check;
+    ngx_event_t                      event;
+    ngx_connection_t                 dummy;
+
+    ngx_http_kvroute_slot_t         *next;
+    ngx_http_kvroute_srv_conf_t     *conf;
+    ngx_http_kvroute_probe_conf_t   *probe;
+    uint32_t                         id;
+    uint32_t                         life;
+    uint64_t                         asked;   /* when, ms */
+    uint32_t                         before;  /* requests there were then */
+    ngx_uint_t                       path;    /* the one that may be right */
+    ngx_msec_t                       interval;
+    unsigned                         health:1;
+    unsigned                         seen:1;  /* still among the peers */
+
+    size_t                           body_len;
+    u_char                           body[NGX_HTTP_KVROUTE_PROBE_BODY];
+};
+
+
+/* _probe_answer: how an attempt to ask has ended, and what was answered */
+
+void ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
+    ngx_int_t rc, kvr_metrics_reader_t *r);
+void ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot,
+    ngx_int_t rc);
+
+
+#endif /* _NGX_HTTP_KVROUTE_PROBE_H_INCLUDED_ */

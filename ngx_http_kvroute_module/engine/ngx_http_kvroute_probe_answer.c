@@ -1,0 +1,171 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What follows from what engines answer, or that they do not: to their metrics
+ * being asked for, and to being asked whether they are in health.
+ */
+
+
+#include "engine/ngx_http_kvroute_probe.h"
+
+
+static void ngx_http_kvroute_probe_refused(ngx_http_kvroute_slot_t *slot,
+    ngx_int_t rc);
+
+
+void
+ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
+    ngx_int_t rc, kvr_metrics_reader_t *r)
+{
+    uint32_t                   after;
+    unsigned                   found;
+    kvr_signal_t              *s;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = slot->conf->zone->sh;
+    s = &sh->registry->peer[slot->id].signal;
+
+    kvr_add(&s->asked, 1);
+
+    ngx_http_kvroute_probe_refused(slot, rc);
+
+    if (rc != NGX_OK || slot->check.status != 200 || r == NULL) {
+        slot->path += (rc == NGX_OK && slot->check.status == 404);
+        kvr_add(&s->failed, 1);
+        return;
+    }
+
+    kvr_metrics_end(r);
+
+    if (slot->probe->engine != KVR_ENGINE_AUTO && r->m.engine
+        && r->m.engine != slot->probe->engine)
+    {
+        r->m.set = 0;
+    }
+
+    /* it tells nothing of what is running: perhaps another path does */
+
+    if (!(r->m.set & KVR_METRICS_RUNNING)) {
+        slot->path++;
+        kvr_add(&s->failed, 1);
+
+        if (r->m.set == 0) {
+            return;
+        }
+    }
+
+    after = kvr_load_get(sh->load, slot->id).active;
+
+    found = kvr_signal_take(s, &r->m, slot->before, after, ngx_current_msec);
+
+    if (found & KVR_SIGNAL_RESTARTED) {
+        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
+                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
+                               slot->event.log);
+    }
+
+    if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
+        ngx_http_kvroute_capacity(slot->conf->zone, slot->id);
+    }
+}
+
+
+void
+ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+{
+    size_t                          i;
+    ngx_uint_t                      status;
+    kvr_peer_t                     *peer;
+    kvr_check_e                     result;
+    kvr_health_e                    was, health;
+    kvr_signal_t                   *s;
+    ngx_http_kvroute_probe_conf_t  *conf;
+
+    conf = slot->probe;
+    peer = &slot->conf->zone->sh->registry->peer[slot->id];
+    s = &peer->signal;
+    status = slot->check.status;
+
+    was = (kvr_health_e) kvr_get(&s->health);
+
+    if (rc == NGX_HTTP_KVROUTE_TIMEOUT) {
+        result = KVR_CHECK_TIMEOUT;
+
+    } else if (rc != NGX_OK && status == 0) {
+        result = KVR_CHECK_FAIL;
+
+    } else {
+
+        /* what the client did wrong, as with a path that is not there */
+
+        result = (status < 500) ? KVR_CHECK_PASS : KVR_CHECK_FAIL;
+
+        if (status == 503) {
+
+            for (i = 0; i + 7 <= slot->body_len; i++) {
+                if (ngx_strncasecmp(slot->body + i, (u_char *) "loading", 7)
+                    == 0)
+                {
+                    result = KVR_CHECK_LOADING;
+                }
+            }
+        }
+
+        if ((status == 503 || status == 429) && slot->check.retry_after >= 0) {
+            ngx_http_kvroute_pressed(peer, slot->check.retry_after);
+
+            if (result != KVR_CHECK_LOADING) {
+                result = KVR_CHECK_PASS;
+            }
+        }
+    }
+
+    ngx_http_kvroute_probe_refused(slot, rc);
+
+    if (result == KVR_CHECK_PASS
+        && kvr_signal_back(s, (uint64_t) ngx_current_msec))
+    {
+        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
+                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
+                               slot->event.log);
+    }
+
+    if (kvr_signal_check(s, result, conf->fails, conf->passes, conf->interval,
+                         ngx_current_msec))
+    {
+        /* it is warmed up */
+
+        kvr_set(&peer->since, (uint32_t) ngx_time());
+    }
+
+    health = (kvr_health_e) kvr_get(&s->health);
+
+    if (was != health) {
+        ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
+                      "kvroute peer %V is %s", &slot->check.name,
+                      kvr_health_name(health));
+    }
+}
+
+
+/*
+ * Nobody is listening there.  At another address a process may have gone that
+ * is not the engine.
+ */
+static void
+ngx_http_kvroute_probe_refused(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+{
+    kvr_signal_t  *s;
+
+    s = &slot->conf->zone->sh->registry->peer[slot->id].signal;
+
+    if (rc == NGX_DECLINED && slot->probe->port == 0
+        && slot->probe->addr == NULL)
+    {
+        kvr_signal_gone(s, slot->asked);
+    }
+}

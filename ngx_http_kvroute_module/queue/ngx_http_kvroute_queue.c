@@ -1,0 +1,570 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* Who has to wait, and how waiting ends. */
+
+
+#include "queue/ngx_http_kvroute_queue.h"
+
+
+static ngx_int_t ngx_http_kvroute_queue_handler(ngx_http_request_t *r);
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_queue_upstream(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
+static ngx_int_t ngx_http_kvroute_queue_park(ngx_http_request_t *r,
+    ngx_http_kvroute_wait_t *w);
+static void ngx_http_kvroute_queue_event(ngx_event_t *ev);
+static void ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w);
+static void ngx_http_kvroute_queue_cleanup(void *data);
+
+
+/* modules that pass requests on, and their index if they are there */
+
+static struct {
+    const char  *name;
+    ngx_uint_t   index;
+} ngx_http_kvroute_queue_modules[] = {
+    { "ngx_http_proxy_module", 0 },
+    { "ngx_http_grpc_module", 0 },
+    { "ngx_http_fastcgi_module", 0 },
+    { "ngx_http_uwsgi_module", 0 },
+    { "ngx_http_scgi_module", 0 },
+    { NULL, 0 }
+};
+
+
+ngx_int_t
+ngx_http_kvroute_queue_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                  i, k;
+    ngx_module_t              **modules;
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    modules = cf->cycle->modules;
+
+    for (i = 0; ngx_http_kvroute_queue_modules[i].name; i++) {
+
+        ngx_http_kvroute_queue_modules[i].index = NGX_MODULE_UNSET_INDEX;
+
+        for (k = 0; modules[k]; k++) {
+
+            if (ngx_strcmp(modules[k]->name,
+                           ngx_http_kvroute_queue_modules[i].name) == 0)
+            {
+                ngx_http_kvroute_queue_modules[i].index
+                                                       = modules[k]->ctx_index;
+            }
+        }
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_kvroute_queue_handler;
+
+    return NGX_OK;
+}
+
+
+/* whether the body has to be read early for the queue */
+ngx_int_t
+ngx_http_kvroute_queue_wanted(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = ngx_http_kvroute_queue_upstream(r);
+
+    return conf && conf->queue;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_wait_t      *w;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    conf = ngx_http_kvroute_queue_upstream(r);
+
+    ctx = ngx_http_kvroute_get_ctx(r);
+    w = ctx ? ctx->wait : NULL;
+
+    /* after a post_action it may still be parked where it was */
+
+    if (w && w->uri_changes != r->uri_changes) {
+        ngx_http_kvroute_queue_unpark(w);
+    }
+
+    /* let in at another upstream, and then redirected: it will not be there */
+
+    if (w && w->conf != conf) {
+        ngx_http_kvroute_queue_return(w);
+
+        /* nor is it refused, if somebody else answers */
+
+        if (w->retry && (r->err_status == 0 || (conf && conf->queue))) {
+            w->retry->hash = 0;
+            w->retry = NULL;
+        }
+    }
+
+    if (conf == NULL || conf->queue == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ctx = ngx_http_kvroute_create_ctx(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* after an internal redirect it may be another upstream's */
+
+    if (w == NULL || w->conf != conf
+        || w->state == NGX_HTTP_KVROUTE_QUEUE_ABORTED)
+    {
+        return ngx_http_kvroute_queue_enter(r, ctx, conf);
+    }
+
+    switch (w->state) {
+
+    case NGX_HTTP_KVROUTE_QUEUE_WAITING:
+        return NGX_DONE;
+
+    case NGX_HTTP_KVROUTE_QUEUE_FULL:
+    case NGX_HTTP_KVROUTE_QUEUE_TIMEOUT:
+    case NGX_HTTP_KVROUTE_QUEUE_LATE:
+    case NGX_HTTP_KVROUTE_QUEUE_SHED:
+
+        /* an error_page leads here again: there is no way past the queue */
+
+        w->again = 1;
+
+        ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
+
+        return NGX_DONE;
+
+    default:
+        return NGX_DECLINED;
+    }
+}
+
+
+/*
+ * The upstream that the request will be passed to: with a literal "proxy_pass"
+ * it is known, as the configuration of each module that passes requests begins
+ * with that of the upstream; else kvroute_queue_for tells.
+ */
+static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_queue_upstream(ngx_http_request_t *r)
+{
+    ngx_str_t                       name;
+    ngx_uint_t                      i, index;
+    ngx_http_upstream_conf_t       *ucf;
+    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
+    ngx_http_kvroute_loc_conf_t    *klcf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    if (!kmcf->queues) {
+        return NULL;
+    }
+
+    for (i = 0; ngx_http_kvroute_queue_modules[i].name; i++) {
+        index = ngx_http_kvroute_queue_modules[i].index;
+
+        if (index == NGX_MODULE_UNSET_INDEX) {
+            continue;
+        }
+
+        ucf = r->loc_conf[index];
+        uscf = ucf ? ucf->upstream : NULL;
+
+        if (uscf && uscf != NGX_CONF_UNSET_PTR && uscf->srv_conf) {
+            return ngx_http_conf_upstream_srv_conf(uscf,
+                                                   ngx_http_kvroute_module);
+        }
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->queue_for == NULL
+        || ngx_http_complex_value(r, klcf->queue_for, &name) != NGX_OK)
+    {
+        return NULL;
+    }
+
+    uscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        if (uscfp[i]->host.len == name.len
+            && ngx_strncasecmp(uscfp[i]->host.data, name.data, name.len) == 0)
+        {
+            return ngx_http_conf_upstream_srv_conf(uscfp[i],
+                                                   ngx_http_kvroute_module);
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_msec_t                    now;
+    ngx_uint_t                    class;
+    kvr_queue_stats_t            *stats;
+    kvr_queue_board_t            *board;
+    kvr_queue_item_t             *item;
+    ngx_http_cleanup_t           *cln;
+    ngx_http_kvroute_wait_t      *w;
+    ngx_http_kvroute_queue_t     *queue;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_http_kvroute_policy_t    *policy;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    policy = klcf->policy ? klcf->policy : &conf->policy;
+
+    if (policy->conf.policy == KVR_POLICY_OFF
+        || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    cln = ngx_http_cleanup_add(r, sizeof(ngx_http_kvroute_wait_t));
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    w = cln->data;
+    ngx_memzero(w, sizeof(ngx_http_kvroute_wait_t));
+
+    w->request = r;
+    w->ctx = ctx;
+    w->conf = conf;
+    w->uri_changes = r->uri_changes;
+    w->start = ngx_current_msec;
+
+    cln->handler = ngx_http_kvroute_queue_cleanup;
+    ctx->wait = w;
+
+    ngx_http_kvroute_queue_item(r, w);
+    ngx_http_kvroute_queue_own(r, w, policy);
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    class = w->item.class;
+    stats = &board->stats[class];
+    now = ngx_current_msec;
+
+    if (w->strict) {
+
+        /* those that wait come before it, wherever they will go */
+
+        if (kvr_queue_depth(board, class, now) == 0
+            && ngx_http_kvroute_queue_room(w, &w->item))
+        {
+            goto passed;
+        }
+
+    } else {
+
+        /* it may wait a moment for a better place, if it may wait at all */
+
+        if (ngx_http_kvroute_queue_choosy(conf)
+            && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
+        {
+            w->taste = NGX_HTTP_KVROUTE_QUEUE_CHEAP;
+        }
+
+        if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),
+                            &queue->waiting, &w->item, now,
+                            ngx_http_kvroute_queue_room, w)
+            == KVR_OK)
+        {
+            goto passed;
+        }
+    }
+
+    /*
+     * those of lower classes have to go for it, here or in another worker, or
+     * else those of a tenant that has more than its share of the places
+     */
+
+    while (ngx_http_kvroute_queue_over(conf, 1, w->item.bytes)) {
+
+        item = NULL;
+
+        if (queue->max_bytes == 0 || w->item.bytes <= queue->max_bytes) {
+            item = kvr_queue_last(&queue->waiting, class);
+            item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
+        }
+
+        if (item) {
+            kvr_add(&board->stats[item->class].shed, 1);
+            ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
+                                         NGX_HTTP_KVROUTE_QUEUE_SHED);
+            continue;
+        }
+
+        if ((queue->max_bytes && w->item.bytes > queue->max_bytes)
+            || kvr_queue_want(board, class, now) != KVR_OK)
+        {
+            w->state = NGX_HTTP_KVROUTE_QUEUE_FULL;
+            kvr_add(&stats->full, 1);
+
+            ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
+
+            return NGX_DONE;
+        }
+
+        break;
+    }
+
+    return ngx_http_kvroute_queue_park(r, w);
+
+passed:
+
+    w->state = NGX_HTTP_KVROUTE_QUEUE_PASSED;
+    kvr_add(&stats->passed, 1);
+
+    return NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
+{
+    ngx_msec_t                 timeout;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (ngx_handle_read_event(r->connection->read, 0) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    /* what the client does meanwhile: it may only leave, if it has not yet */
+
+    if (r->post_action) {
+        r->read_event_handler = ngx_http_block_reading;
+
+    } else {
+        r->read_event_handler = ngx_http_test_reading;
+
+        if (r->connection->read->ready && !r->connection->read->posted) {
+            ngx_post_event(r->connection->read, &ngx_posted_events);
+        }
+    }
+
+    timeout = queue->timeout;
+
+    if (w->deadline) {
+        timeout = ngx_min(timeout, w->item.due - w->item.arrival);
+    }
+
+    w->state = NGX_HTTP_KVROUTE_QUEUE_WAITING;
+
+    ngx_http_kvroute_queue_retain(w);
+
+    w->event.handler = ngx_http_kvroute_queue_event;
+    w->event.data = w;
+    w->event.log = r->connection->log;
+
+    ngx_add_timer(&w->event, timeout);
+
+    if (w->strict) {
+        ngx_http_kvroute_queue_apart(w, 1);
+
+    } else {
+        kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
+    }
+
+    kvr_queue_publish(queue->shm_zone->data,
+                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
+                      ngx_current_msec);
+
+    ngx_http_kvroute_queue_start(w);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "kvroute queue: wait, class %d work %uL",
+                   (int) w->item.class, w->item.work);
+
+    return NGX_DONE;
+}
+
+
+/* its time is up, or it was let in or turned away */
+static void
+ngx_http_kvroute_queue_event(ngx_event_t *ev)
+{
+    ngx_connection_t              *c;
+    kvr_queue_stats_t             *stats;
+    kvr_queue_board_t             *board;
+    ngx_http_request_t            *r;
+    ngx_http_kvroute_wait_t       *w;
+    ngx_http_kvroute_queue_state_e state;
+
+    w = ev->data;
+    r = w->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    /* post_action has the request now, and may not have come to the queue */
+
+    if (w->uri_changes != r->uri_changes) {
+        ngx_http_kvroute_queue_unpark(w);
+        return;
+    }
+
+    if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
+
+        board = w->conf->queue->shm_zone->data;
+        stats = &board->stats[w->item.class];
+
+        state = NGX_HTTP_KVROUTE_QUEUE_TIMEOUT;
+
+        if (w->deadline
+            && (int32_t) ((uint32_t) ngx_current_msec - w->item.due) >= 0)
+        {
+            state = NGX_HTTP_KVROUTE_QUEUE_LATE;
+            kvr_add(&stats->late, 1);
+
+        } else {
+            kvr_add(&stats->timeouts, 1);
+        }
+
+        ngx_http_kvroute_queue_leave(w, state);
+
+        /* which has posted the event */
+
+        ngx_delete_posted_event(ev);
+    }
+
+    if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED) {
+
+        r->read_event_handler = ngx_http_block_reading;
+        r->write_event_handler = ngx_http_core_run_phases;
+
+        ngx_http_core_run_phases(r);
+
+    } else {
+        ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* takes one that waits out of the queue; its event will say so */
+void
+ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
+    ngx_http_kvroute_queue_state_e state)
+{
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (w->strict) {
+        ngx_http_kvroute_queue_apart(w, 0);
+
+    } else {
+        kvr_queue_remove(&queue->waiting, &w->item);
+    }
+
+    kvr_queue_publish(queue->shm_zone->data,
+                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
+                      ngx_current_msec);
+
+    w->state = state;
+    w->time = ngx_current_msec - w->start;
+
+    if (w->event.timer_set) {
+        ngx_del_timer(&w->event);
+    }
+
+    ngx_post_event(&w->event, &ngx_posted_events);
+}
+
+
+/*
+ * Takes care that nothing wakes the request any more.  A request whose client
+ * leaves while it is parked ends in nginx's cleanup, or else goes on in the
+ * location of a post_action: there an event of the queue would run the phases
+ * a second time.  Each redirect to a location lowers uri_changes, so a wait of
+ * another value is one of the past.
+ */
+static void
+ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
+{
+    kvr_queue_board_t  *board;
+
+    if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
+        board = w->conf->queue->shm_zone->data;
+
+        kvr_add(&board->stats[w->item.class].gone, 1);
+
+        ngx_http_kvroute_queue_leave(w, NGX_HTTP_KVROUTE_QUEUE_ABORTED);
+    }
+
+    if (w->event.timer_set) {
+        ngx_del_timer(&w->event);
+    }
+
+    if (w->event.posted) {
+        ngx_delete_posted_event(&w->event);
+    }
+}
+
+
+static void
+ngx_http_kvroute_queue_cleanup(void *data)
+{
+    ngx_http_kvroute_wait_t *w = data;
+
+    ngx_http_kvroute_queue_unpark(w);
+    ngx_http_kvroute_queue_return(w);
+}
+
+
+/* NULL: the request has nothing to do with a queue */
+const char *
+ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx, ngx_msec_t *time)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ctx->wait;
+
+    if (w == NULL || w->state == NGX_HTTP_KVROUTE_QUEUE_NONE) {
+        return NULL;
+    }
+
+    *time = w->time;
+
+    return ngx_http_kvroute_queue_state(w->state);
+}

@@ -1,0 +1,407 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Who is let in.  Room is looked for when a request of this worker ends or
+ * begins to answer, and every few milliseconds for as long as any wait here,
+ * since room may have been made elsewhere.
+ *
+ * A run lets in a few requests at a time, and goes on in the next turn of the
+ * event loop, so that those that are served already come in between.  The work
+ * for each is bounded as well: up to KVR_QUEUE_NEAR and one more are looked up,
+ * by chains that are kept, and only those whose last look-up is too old.
+ */
+
+
+#include "queue/ngx_http_kvroute_queue.h"
+
+
+#define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
+#define NGX_HTTP_KVROUTE_QUEUE_RUN   16     /* let in at a time */
+
+
+static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
+static ngx_uint_t ngx_http_kvroute_queue_any(
+    ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_post(ngx_queue_t *posted);
+static ngx_uint_t ngx_http_kvroute_queue_run(
+    ngx_http_kvroute_srv_conf_t *conf);
+static ngx_uint_t ngx_http_kvroute_queue_run_strict(
+    ngx_http_kvroute_srv_conf_t *conf);
+static kvr_queue_item_t *ngx_http_kvroute_queue_next(
+    ngx_http_kvroute_srv_conf_t *conf, kvr_queue_item_t *item,
+    ngx_msec_t now);
+static void ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
+
+
+static ngx_event_t       ngx_http_kvroute_queue_timer;
+static ngx_event_t       ngx_http_kvroute_queue_posted;
+static ngx_connection_t  ngx_http_kvroute_queue_dummy;
+
+
+/* one more waits here */
+void
+ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
+{
+    if (ngx_http_kvroute_queue_timer.timer_set) {
+        return;
+    }
+
+    ngx_http_kvroute_queue_timer.handler = ngx_http_kvroute_queue_tick;
+    ngx_http_kvroute_queue_timer.log = ngx_cycle->log;
+    ngx_http_kvroute_queue_timer.data = &ngx_http_kvroute_queue_dummy;
+
+    ngx_add_timer(&ngx_http_kvroute_queue_timer, NGX_HTTP_KVROUTE_QUEUE_TICK);
+}
+
+
+/* that of the process in the zone: those beyond its rows share the last one */
+uint32_t
+ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->zone->row;
+}
+
+
+/* those that wait for one peer, in a list */
+void
+ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
+{
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (in) {
+        ngx_queue_insert_tail(&queue->strict, &w->link);
+
+        queue->waiting.apart[w->item.class]++;
+        queue->waiting.bytes += w->item.bytes;
+
+        return;
+    }
+
+    ngx_queue_remove(&w->link);
+
+    queue->waiting.apart[w->item.class]--;
+    queue->waiting.bytes -= w->item.bytes;
+
+    kvr_queue_unclaim(queue->shm_zone->data, w->own, &w->item);
+}
+
+
+/* whether there are more than may wait, with so many more of so many bytes */
+ngx_uint_t
+ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
+    uint64_t bytes)
+{
+    ngx_msec_t                 now;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_queue_t  *queue;
+
+    now = ngx_current_msec;
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+
+    if (kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
+        return 1;
+    }
+
+    return queue->max_bytes
+           && kvr_queue_bytes(board, now) + bytes > queue->max_bytes;
+}
+
+
+/* a request of this worker has made room */
+void
+ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
+        return;
+    }
+
+    ngx_http_kvroute_queue_post(&ngx_posted_events);
+}
+
+
+static void
+ngx_http_kvroute_queue_post(ngx_queue_t *posted)
+{
+    if (!ngx_http_kvroute_queue_posted.posted) {
+        ngx_http_kvroute_queue_posted.handler = ngx_http_kvroute_queue_tick;
+        ngx_http_kvroute_queue_posted.log = ngx_cycle->log;
+        ngx_http_kvroute_queue_posted.data = &ngx_http_kvroute_queue_dummy;
+
+        ngx_post_event(&ngx_http_kvroute_queue_posted, posted);
+    }
+}
+
+
+static void
+ngx_http_kvroute_queue_tick(ngx_event_t *ev)
+{
+    ngx_uint_t                      i, any, more;
+    ngx_http_upstream_srv_conf_t  **uscfp;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    any = 0;
+    more = 0;
+    uscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        conf = ngx_http_conf_upstream_srv_conf(uscfp[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
+            more |= ngx_http_kvroute_queue_run(conf);
+            any |= ngx_http_kvroute_queue_any(conf);
+        }
+    }
+
+    if (any && !ngx_http_kvroute_queue_timer.timer_set) {
+        ngx_add_timer(&ngx_http_kvroute_queue_timer,
+                      NGX_HTTP_KVROUTE_QUEUE_TICK);
+    }
+
+    if (more) {
+        ngx_http_kvroute_queue_post(&ngx_posted_next_events);
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
+}
+
+
+/* lets in whom there is room for; whether it has to go on soon */
+static ngx_uint_t
+ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_msec_t                 now;
+    ngx_uint_t                 n, strict;
+    ngx_queue_t               *q;
+    kvr_queue_key_t            key;
+    kvr_queue_item_t          *item;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    now = ngx_current_msec;
+
+    (void) ngx_http_kvroute_peers_current(conf, 0, ngx_cycle->log);
+
+    kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf), &queue->waiting,
+                      now);
+
+    ngx_http_kvroute_queue_shed(conf);
+
+    for (q = ngx_queue_head(&queue->strict);
+         q != ngx_queue_sentinel(&queue->strict);
+         q = ngx_queue_next(q))
+    {
+        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
+        kvr_queue_claim(board, w->own, &w->item, now);
+    }
+
+    for (n = 0; n < NGX_HTTP_KVROUTE_QUEUE_RUN; n++) {
+        item = kvr_queue_first(&queue->waiting, board, &key);
+
+        if (item) {
+            item = ngx_http_kvroute_queue_next(conf, item, now);
+        }
+
+        if (item == NULL) {
+            break;
+        }
+
+        ngx_http_kvroute_queue_let_in((ngx_http_kvroute_wait_t *) item);
+    }
+
+    strict = ngx_http_kvroute_queue_run_strict(conf);
+
+    if (n + strict) {
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, ngx_cycle->log, 0,
+                       "kvroute queue: let in %ui and %ui strict", n, strict);
+    }
+
+    return n == NGX_HTTP_KVROUTE_QUEUE_RUN
+           || strict == NGX_HTTP_KVROUTE_QUEUE_RUN;
+}
+
+
+/* the same of those that wait for one peer; how many there were */
+static ngx_uint_t
+ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_msec_t                 now;
+    ngx_uint_t                 n;
+    ngx_queue_t               *q, *next;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    now = ngx_current_msec;
+
+    n = 0;
+
+    for (q = ngx_queue_head(&queue->strict);
+         q != ngx_queue_sentinel(&queue->strict)
+         && n < NGX_HTTP_KVROUTE_QUEUE_RUN;
+         q = next)
+    {
+        next = ngx_queue_next(q);
+        w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
+
+        /* whose turn it is not there is not worth a look at the peers */
+
+        if (!kvr_queue_claimed(board, w->own, &w->item, now)
+            && ngx_http_kvroute_queue_room(w, &w->item))
+        {
+            ngx_http_kvroute_queue_apart(w, 0);
+            ngx_http_kvroute_queue_let_in(w);
+            n++;
+        }
+    }
+
+    if (n) {
+        kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf),
+                          &queue->waiting, now);
+    }
+
+    return n;
+}
+
+
+/*
+ * Lets in the first one, or another of its tenant that finds all that is held
+ * of its prompt where there is room.  NULL if there is none to be let in.
+ */
+static kvr_queue_item_t *
+ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
+    kvr_queue_item_t *item, ngx_msec_t now)
+{
+    uint32_t                   i, n, row;
+    kvr_queue_item_t          *near[KVR_QUEUE_NEAR];
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_wait_t   *w;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    row = ngx_http_kvroute_queue_row(conf);
+
+    n = 0;
+
+    if (ngx_http_kvroute_queue_choosy(conf)) {
+        n = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
+    }
+
+    for (i = 0; i < n; i++) {
+        w = (ngx_http_kvroute_wait_t *) near[i];
+        w->taste = NGX_HTTP_KVROUTE_QUEUE_WARM;
+
+        if (kvr_queue_admit(board, row, &queue->waiting, &w->item, now,
+                            ngx_http_kvroute_queue_room, w)
+            == KVR_OK)
+        {
+            return near[i];
+        }
+
+        if (!w->rather) {
+            return NULL;
+        }
+    }
+
+    w = (ngx_http_kvroute_wait_t *) item;
+
+    w->taste = n ? NGX_HTTP_KVROUTE_QUEUE_CHEAP : NGX_HTTP_KVROUTE_QUEUE_ANY;
+
+    return kvr_queue_admit(board, row, &queue->waiting, item, now,
+                           ngx_http_kvroute_queue_room, w)
+           == KVR_OK ? item : NULL;
+}
+
+
+/* whether what peers hold counts for who is let in, and when it is known */
+ngx_uint_t
+ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->target_ttft && !conf->queue->fifo;
+}
+
+
+/* another worker has one of a higher class and no place for it */
+static void
+ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_uint_t          class;
+    kvr_queue_item_t   *item;
+    kvr_queue_board_t  *board;
+
+    board = conf->queue->shm_zone->data;
+
+    for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
+
+        while (kvr_get(&board->wanted[class])) {
+
+            /* others have left by themselves, or who wanted it has died */
+
+            if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
+                (void) kvr_queue_take(board, class);
+                continue;
+            }
+
+            item = kvr_queue_last(&conf->queue->waiting, class);
+
+            if (item == NULL || kvr_queue_take(board, class) != KVR_OK) {
+                break;
+            }
+
+            kvr_add(&board->stats[item->class].shed, 1);
+
+            ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
+                                         NGX_HTTP_KVROUTE_QUEUE_SHED);
+        }
+    }
+}
+
+
+/* it has left the heap and holds a reservation */
+static void
+ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
+{
+    kvr_upstream_t     *upstream;
+    kvr_queue_stats_t  *stats;
+    kvr_queue_board_t  *board;
+
+    board = w->conf->queue->shm_zone->data;
+    stats = &board->stats[w->item.class];
+    upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
+
+    w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;
+    w->time = ngx_current_msec - w->start;
+
+    kvr_add(&stats->waited, 1);
+    kvr_add(&stats->wait_ms, w->time);
+    kvr_stats_observe(&upstream->stats, KVR_STATS_QUEUE, w->time);
+
+    if (w->event.timer_set) {
+        ngx_del_timer(&w->event);
+    }
+
+    ngx_post_event(&w->event, &ngx_posted_events);
+}

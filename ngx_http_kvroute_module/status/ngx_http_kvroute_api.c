@@ -1,0 +1,632 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The control API: what can be done without a reload, mostly to a peer by its
+ * address.
+ *
+ *     POST .../drain?peer=ADDRESS      no new sessions and prompts
+ *     POST .../undrain?peer=ADDRESS
+ *     POST .../flush?peer=ADDRESS      forgets what the peer holds
+ *     POST .../capacity?peer=ADDRESS&size=SIZE|default
+ *                                      what its cache holds, of prompt text
+ *     POST .../reset[?peer=ADDRESS]    counters start from zero
+ *
+ * All of it may be said twice.  GET shows the state of all peers; of an action
+ * it is refused, so that nobody takes what was only looked at for done.
+ *
+ * Actions are simple requests: a form on any page can make a browser send one,
+ * with the operator's address and password.  So a browser must say that it was
+ * a page of this very site.
+ */
+
+
+#include "status/ngx_http_kvroute_status.h"
+
+
+typedef struct ngx_http_kvroute_action_s  ngx_http_kvroute_action_t;
+
+typedef void (*ngx_http_kvroute_action_pt)(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+
+
+struct ngx_http_kvroute_action_s {
+    ngx_str_t                    name;
+    ngx_http_kvroute_action_pt   act;
+    ngx_uint_t                   needs;     /* arguments */
+    uint64_t                     size;      /* given, 0: default */
+};
+
+
+#define NGX_HTTP_KVROUTE_NEEDS_PEER  1
+#define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
+
+
+static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
+    ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_api_shown(ngx_http_request_t *r);
+static const char *ngx_http_kvroute_api_foreign(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_api_origin(ngx_http_request_t *r,
+    u_char *data, size_t len);
+static ngx_int_t ngx_http_kvroute_api_host(u_char *data, size_t len,
+    ngx_int_t port, ngx_str_t *host);
+static ngx_int_t ngx_http_kvroute_api_arg(ngx_http_request_t *r,
+    const char *name, ngx_str_t *value);
+static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
+    ngx_http_kvroute_action_t *action, ngx_str_t *peer);
+static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
+static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static uint64_t ngx_http_kvroute_api_default(ngx_http_request_t *r,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+
+
+static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
+
+    { ngx_string("drain"), ngx_http_kvroute_api_drain,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("flush"), ngx_http_kvroute_api_flush,
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+
+    { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0 },
+
+    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0 },
+
+    { ngx_null_string, NULL, 0, 0 }
+};
+
+
+ngx_int_t
+ngx_http_kvroute_api_handler(ngx_http_request_t *r)
+{
+    ssize_t                       size;
+    ngx_int_t                     rc;
+    ngx_str_t                     peer, value;
+    const char                   *why;
+    ngx_http_kvroute_action_t    *known, action;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    known = ngx_http_kvroute_api_action(r);
+
+    if (known == NULL && r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
+
+        if (ngx_http_kvroute_api_shown(r)) {
+            return ngx_http_kvroute_api_show(r);
+        }
+
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown action");
+    }
+
+    if (!klcf->write) {
+        return ngx_http_kvroute_send_not_allowed(r, known ? "" : "GET, HEAD",
+                                                 "this API is read-only");
+    }
+
+    if (r->method != NGX_HTTP_POST) {
+        return ngx_http_kvroute_send_not_allowed(r,
+                                                 known ? "POST" : "GET, HEAD",
+                                                 "actions are taken by POST");
+    }
+
+    why = ngx_http_kvroute_api_foreign(r);
+
+    if (why) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_FORBIDDEN, why);
+    }
+
+    if (known == NULL) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown action");
+    }
+
+    action = *known;
+
+    rc = ngx_http_kvroute_api_arg(r, "peer", &peer);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* of all peers only if nothing was said: not if "peer" is spelled badly */
+
+    if (peer.len == 0
+        && (r->args.len || (action.needs & NGX_HTTP_KVROUTE_NEEDS_PEER)))
+    {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                           "argument \"peer\" is missing");
+    }
+
+    if (action.needs & NGX_HTTP_KVROUTE_NEEDS_SIZE) {
+
+        rc = ngx_http_kvroute_api_arg(r, "size", &value);
+
+        if (rc == NGX_ERROR) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        if (value.len == 0) {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                               "argument \"size\" is missing");
+        }
+
+        if (value.len != 7 || ngx_strncmp(value.data, "default", 7) != 0) {
+
+            size = ngx_parse_size(&value);
+
+            if (size < KVR_BLOCK) {
+                return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                            "argument \"size\" is no size");
+            }
+
+            action.size = (uint64_t) size;
+        }
+    }
+
+    return ngx_http_kvroute_api_act(r, &action, &peer);
+}
+
+
+/* the action that the last part of the path names, or NULL */
+static ngx_http_kvroute_action_t *
+ngx_http_kvroute_api_action(ngx_http_request_t *r)
+{
+    u_char                     *p;
+    size_t                      len;
+    ngx_http_kvroute_action_t  *action;
+
+    p = r->uri.data + r->uri.len;
+
+    while (p > r->uri.data && p[-1] != '/') {
+        p--;
+    }
+
+    len = r->uri.data + r->uri.len - p;
+
+    for (action = ngx_http_kvroute_actions; action->name.len; action++) {
+        if (action->name.len == len
+            && ngx_strncmp(action->name.data, p, len) == 0)
+        {
+            return action;
+        }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * Whether the path is the location itself.  What follows its name would be the
+ * name of an action; a regular expression may be any path.
+ */
+static ngx_uint_t
+ngx_http_kvroute_api_shown(ngx_http_request_t *r)
+{
+    size_t                        i;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->prefix) {
+        return 1;
+    }
+
+    for (i = clcf->name.len; i < r->uri.len; i++) {
+        if (r->uri.data[i] != '/') {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
+/*
+ * Says why a request is taken for one of another site's page, or returns NULL.
+ * A page can neither set these headers nor leave them out.  Browsers send
+ * Sec-Fetch-Site over https and to localhost only, and Origin with each POST;
+ * what is no browser sends none of them.
+ */
+static const char *
+ngx_http_kvroute_api_foreign(ngx_http_request_t *r)
+{
+    ngx_http_variable_value_t  *v;
+
+    static ngx_str_t  site = ngx_string("http_sec_fetch_site");
+    static ngx_str_t  origin = ngx_string("http_origin");
+
+    v = ngx_http_get_variable(r, &site, ngx_hash_key(site.data, site.len));
+
+    if (v == NULL
+        || (!v->not_found
+            && !(v->len == 4 && ngx_strncmp(v->data, "none", 4) == 0)
+            && !(v->len == 11 && ngx_strncmp(v->data, "same-origin", 11)
+                                 == 0)))
+    {
+        return "\"Sec-Fetch-Site\" says that another site's page asks for this";
+    }
+
+    v = ngx_http_get_variable(r, &origin,
+                              ngx_hash_key(origin.data, origin.len));
+
+    if (v == NULL
+        || (!v->not_found
+            && !ngx_http_kvroute_api_origin(r, v->data, v->len)))
+    {
+        return "\"Origin\" is not the site of \"Host\": another site's page "
+               "asks for this";
+    }
+
+    return NULL;
+}
+
+
+/*
+ * Whether an Origin is the site that was asked.  Without TLS that may have been
+ * https nevertheless: something before nginx may have taken it off.
+ */
+static ngx_uint_t
+ngx_http_kvroute_api_origin(ngx_http_request_t *r, u_char *data, size_t len)
+{
+    ngx_int_t  port, origin_port, host_port;
+    ngx_str_t  origin, host, value;
+
+    if (len > 7 && ngx_strncasecmp(data, (u_char *) "http://", 7) == 0) {
+        port = 80;
+        data += 7;
+        len -= 7;
+
+    } else if (len > 8 && ngx_strncasecmp(data, (u_char *) "https://", 8) == 0)
+    {
+        port = 443;
+        data += 8;
+        len -= 8;
+
+    } else {
+        return 0;
+    }
+
+    origin_port = ngx_http_kvroute_api_host(data, len, port, &origin);
+
+    if (r->headers_in.host) {
+        value = r->headers_in.host->value;
+
+    } else {
+
+        /* HTTP/3 has it elsewhere */
+
+        value.data = r->host_start;
+        value.len = r->host_end - r->host_start;
+    }
+
+#if (NGX_HTTP_SSL)
+    port = r->connection->ssl ? 443 : port;
+#endif
+
+    host_port = ngx_http_kvroute_api_host(value.data, value.len, port, &host);
+
+    return origin_port != NGX_ERROR && origin_port == host_port
+           && origin.len == host.len
+           && ngx_strncasecmp(origin.data, host.data, host.len) == 0;
+}
+
+
+/* the host of "host[:port]"; returns the port, without one the port given */
+static ngx_int_t
+ngx_http_kvroute_api_host(u_char *data, size_t len, ngx_int_t port,
+    ngx_str_t *host)
+{
+    u_char  *p, *last;
+
+    last = data + len;
+
+    for (p = last; p > data && p[-1] != ':' && p[-1] != ']'; p--) {
+        /* void */
+    }
+
+    if (p > data && p[-1] == ':') {
+        port = ngx_atoi(p, last - p);
+        last = p - 1;
+    }
+
+    host->data = data;
+    host->len = last - data;
+
+    return host->len ? port : NGX_ERROR;
+}
+
+
+/* an argument without its escapes; NGX_DECLINED and no length: there is none */
+static ngx_int_t
+ngx_http_kvroute_api_arg(ngx_http_request_t *r, const char *name,
+    ngx_str_t *value)
+{
+    u_char  *src, *dst;
+
+    ngx_str_null(value);
+
+    if (ngx_http_arg(r, (u_char *) name, ngx_strlen(name), value) != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    src = value->data;
+
+    dst = ngx_pnalloc(r->pool, value->len + 1);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = dst;
+    ngx_unescape_uri(&dst, &src, value->len, 0);
+    value->len = dst - value->data;
+
+    return NGX_OK;
+}
+
+
+/* does it in all zones that know the peer, or in all if none is named */
+static ngx_int_t
+ngx_http_kvroute_api_act(ngx_http_request_t *r,
+    ngx_http_kvroute_action_t *action, ngx_str_t *peer)
+{
+    uint32_t                        id;
+    ngx_uint_t                      i, found;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+    found = 0;
+    id = KVR_REGISTRY_NONE;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        if (peer->len) {
+            id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
+                                        peer->len);
+
+            if (id == KVR_REGISTRY_NONE) {
+                continue;
+            }
+        }
+
+        found = 1;
+
+        action->act(action, r, zone[i], id);
+    }
+
+    if (!found) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown peer");
+    }
+
+    if (action->size) {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute: %V of peer \"%V\" is %uL", &action->name, peer,
+                      action->size);
+
+    } else {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute: %V of peer \"%V\"", &action->name, peer);
+    }
+
+    return ngx_http_kvroute_api_show(r);
+}
+
+
+static void
+ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    kvr_set(&zone->sh->registry->peer[peer].draining, 1);
+}
+
+
+static void
+ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    kvr_peer_t  *p;
+
+    p = &zone->sh->registry->peer[peer];
+
+    if (kvr_get(&p->draining)) {
+        kvr_set(&p->draining, 0);
+
+        /* it is warmed up */
+
+        kvr_set(&p->since, (uint32_t) ngx_time());
+    }
+}
+
+
+static void
+ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    kvr_index_flush(zone->sh->index, peer);
+}
+
+
+/* kept over reloads, until the engine itself or the API says otherwise */
+static void
+ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    uint64_t  size;
+
+    size = action->size;
+
+    if (size == 0) {
+        size = ngx_http_kvroute_api_default(r, zone, peer);
+    }
+
+    if (size) {
+        kvr_index_capacity(zone->sh->index, peer,
+                           size / (zone->sh->unit * KVR_BLOCK),
+                           action->size != 0);
+    }
+}
+
+
+/* what the configuration says of a peer; 0: it is in no upstream any more */
+static uint64_t
+ngx_http_kvroute_api_default(ngx_http_request_t *r,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->zone == zone && (conf->set >> peer & 1)) {
+            return conf->capacity;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *conf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kvr_registry_reset(zone->sh->registry, peer);
+
+    if (peer != KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    kvr_set(&zone->sh->index->evicted, 0);
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (conf->zone == zone && conf->queue) {
+            kvr_queue_reset_counters(conf->queue->shm_zone->data);
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_api_show(ngx_http_request_t *r)
+{
+    char                           *s;
+    cJSON                          *json, *zones;
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    json = cJSON_CreateObject();
+    zones = cJSON_AddObjectToObject(json, "zones");
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        cJSON_AddItemToObject(zones, (char *) zone[i]->name.data,
+                              ngx_http_kvroute_api_peers(zone[i]));
+    }
+
+    s = cJSON_PrintUnformatted(json);
+
+    cJSON_Delete(json);
+
+    return ngx_http_kvroute_send_json(r, NGX_HTTP_OK, s);
+}
+
+
+static cJSON *
+ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
+{
+    char                      name[KVR_REGISTRY_NAME_LEN + 1];
+    cJSON                    *json, *item;
+    uint32_t                  i, len;
+    kvr_peer_t               *peer;
+    kvr_index_peer_t         *ip;
+    kvr_load_sum_t            load;
+    ngx_http_kvroute_shctx_t *sh;
+
+    sh = zone->sh;
+    json = cJSON_CreateObject();
+
+    for (i = 0; i < sh->max_peers; i++) {
+
+        peer = &sh->registry->peer[i];
+        ip = &sh->index->peer[i];
+        len = peer->len;
+
+        if (len == 0) {
+            continue;
+        }
+
+        ngx_memcpy(name, peer->name, len);
+        name[len] = '\0';
+
+        load = kvr_load_get(sh->load, i);
+
+        item = cJSON_AddObjectToObject(json, name);
+
+        cJSON_AddNumberToObject(item, "id", i);
+        cJSON_AddBoolToObject(item, "draining", kvr_get(&peer->draining));
+        cJSON_AddNumberToObject(item, "active", load.active);
+        cJSON_AddNumberToObject(item, "pending", (double) load.pending);
+        cJSON_AddNumberToObject(item, "capacity_bytes",
+                                (double) kvr_get(&ip->capacity)
+                                * (double) (sh->unit * KVR_BLOCK));
+        cJSON_AddBoolToObject(item, "capacity_reported",
+                              kvr_get(&ip->reported));
+    }
+
+    return json;
+}

@@ -1,0 +1,596 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The peers of this configuration's upstreams: their numbers and seats in the
+ * zone, found once per worker and again when nginx has changed the list, also
+ * in the middle of a request.
+ */
+
+
+#include "zone/ngx_http_kvroute_lock.h"
+
+
+/* ms; after that those without a number are looked up again */
+#define NGX_HTTP_KVROUTE_PEERS_AGAIN  1000
+
+
+/* a list as it was read: for each of n its weight, its name and a '\0' */
+typedef struct {
+    u_char                      *data;
+    size_t                       size;
+    ngx_uint_t                   n;
+} ngx_http_kvroute_names_t;
+
+
+static ngx_int_t ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_names_t *names,
+    ngx_uint_t wait, ngx_log_t *log);
+static ngx_int_t ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
+    ngx_log_t *log);
+static void ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
+    ngx_uint_t again);
+static void ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+static void ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+static uint64_t ngx_http_kvroute_peers_hash(u_char *name, size_t len);
+static void ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
+
+
+/*
+ * What a zone has too few of, and what helps.  What only older workers use is
+ * free when those have ended.
+ */
+static const char  *ngx_http_kvroute_limits[] = {
+    "all numbers are in use (max_peers of kvroute_zone), some perhaps by "
+    "workers from before a reload, which keep them until they exit; if this "
+    "stays, raise max_peers (to 64 at most) or give upstreams a kvroute_zone "
+    "of their own",
+
+    "all 128 places of servers in upstreams are in use, some perhaps by "
+    "workers from before a reload, which keep them until they exit; if this "
+    "stays, give upstreams a kvroute_zone of their own",
+
+    "it has 64 upstreams already, some perhaps of workers from before a "
+    "reload, which keep them until they exit; if this stays, give upstreams a "
+    "kvroute_zone of their own",
+
+    "their addresses are longer than 112 bytes, use shorter ones",
+
+    "its name is longer than 252 bytes, use a shorter one"
+};
+
+_Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
+               "limits of a zone");
+_Static_assert(KVR_INDEX_PEERS == 64 && KVR_REGISTRY_SEATS == 128
+               && KVR_REGISTRY_UPSTREAMS == 64
+               && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
+               "what is said of them");
+
+
+/*
+ * Finds the numbers of an upstream's peers, once per worker and change.  If
+ * wait is 0 the lock is not waited for: NGX_BUSY, and nothing is changed.
+ */
+ngx_int_t
+ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t wait, ngx_log_t *log)
+{
+    ngx_int_t                      rc;
+    ngx_uint_t                     i, config;
+    ngx_http_kvroute_names_t       names[2];
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    ngx_memzero(names, sizeof(names));
+
+    peers = conf->upstream->peer.data;
+
+    /* read first: a change in between makes us come again */
+
+    config = ngx_http_kvroute_peers_config(peers);
+
+    for (i = 0; i < 2; i++) {
+        rc = ngx_http_kvroute_peers_read(conf, peers, &names[i], wait, log);
+
+        if (rc != NGX_OK) {
+            goto done;
+        }
+
+        peers = peers ? peers->next : NULL;
+    }
+
+    conf->ready = 0;
+    conf->config = config;
+    conf->doubled = 0;
+    conf->set = 0;
+
+    for (i = 0; i < 2; i++) {
+        rc = ngx_http_kvroute_peers_list(conf, &conf->list[i], &names[i], log);
+
+        if (rc != NGX_OK) {
+            ngx_http_kvroute_peers_free(&conf->list[0]);
+            ngx_http_kvroute_peers_free(&conf->list[1]);
+            goto done;
+        }
+    }
+
+    conf->ready = 1;
+
+    ngx_http_kvroute_peers_numbered(conf, log);
+
+done:
+
+    for (i = 0; i < 2; i++) {
+        free(names[i].data);
+    }
+
+    return rc;
+}
+
+
+/* the same, unless they are known and the list is still that one */
+ngx_int_t
+ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t wait, ngx_log_t *log)
+{
+    if (!conf->ready
+        || conf->config
+           != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
+    {
+        return ngx_http_kvroute_peers_find(conf, wait, log);
+    }
+
+    if (conf->crowded) {
+        ngx_http_kvroute_peers_again(conf, log);
+    }
+
+    return NGX_OK;
+}
+
+
+/* copies the names, since two locks at a time are one too many */
+static ngx_int_t
+ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_names_t *names,
+    ngx_uint_t wait, ngx_log_t *log)
+{
+    size_t                        size;
+    u_char                       *p;
+    uint32_t                      weight;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    if (peers == NULL) {
+        return NGX_OK;
+    }
+
+    for ( ;; ) {
+
+        if (wait) {
+            ngx_http_kvroute_rlock(conf->zone, peers);
+
+        } else if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+            return NGX_BUSY;
+        }
+
+        size = 1;
+
+        for (peer = peers->peer; peer; peer = peer->next) {
+            size += sizeof(uint32_t) + peer->name.len + 1;
+        }
+
+        if (size <= names->size) {
+            break;
+        }
+
+        /* memory is got without the lock, and may be too little by then */
+
+        ngx_http_kvroute_unlock(conf->zone, peers);
+
+        free(names->data);
+
+        names->data = ngx_alloc(size, log);
+        if (names->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        names->size = size;
+    }
+
+    names->n = 0;
+    p = names->data;
+
+    for (peer = peers->peer; peer; peer = peer->next) {
+        weight = (uint32_t) peer->weight;
+
+        p = ngx_cpymem(p, &weight, sizeof(uint32_t));
+        p = ngx_cpymem(p, peer->name.data, peer->name.len);
+        *p++ = '\0';
+
+        names->n++;
+    }
+
+    ngx_http_kvroute_unlock(conf->zone, peers);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
+    ngx_log_t *log)
+{
+    ngx_uint_t  n;
+
+    ngx_http_kvroute_peers_free(list);
+
+    n = names->n;
+
+    if (n == 0) {
+        return NGX_OK;
+    }
+
+    list->id = ngx_alloc(2 * n * sizeof(uint32_t), log);
+    list->peer = ngx_alloc(n * sizeof(kvr_ring_peer_t), log);
+
+    if (list->id == NULL || list->peer == NULL) {
+        return NGX_ERROR;
+    }
+
+    list->seat = list->id + n;
+    list->number = n;
+
+    ngx_http_kvroute_peers_number(conf, list, names, 0);
+
+    return NGX_OK;
+}
+
+
+/* gives numbers and seats to all of a list, or again to those that have none */
+static void
+ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
+    ngx_uint_t again)
+{
+    u_char                    *p;
+    size_t                     len;
+    uint32_t                   id, seat;
+    uint64_t                   units;
+    ngx_str_t                 *host;
+    ngx_uint_t                 i, new;
+    ngx_http_kvroute_zone_t   *zone;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    zone = conf->zone;
+    sh = zone->sh;
+    host = &conf->upstream->host;
+
+    units = conf->capacity / (zone->unit * KVR_BLOCK);
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    for (i = 0, p = names->data; i < list->number; i++, p += len + 1) {
+
+        if (!again) {
+            ngx_memcpy(&list->peer[i].weight, p, sizeof(uint32_t));
+        }
+
+        p += sizeof(uint32_t);
+        len = ngx_strlen(p);
+
+        if (again) {
+            if (list->id[i] != KVR_REGISTRY_NONE) {
+                continue;
+            }
+
+        } else {
+
+            /* the same on all hosts, so that their rings agree */
+
+            list->peer[i].hash = ngx_http_kvroute_peers_hash(p, len);
+        }
+
+        seat = KVR_REGISTRY_NONE;
+        new = (kvr_registry_find_peer(sh->registry, p, len)
+               == KVR_REGISTRY_NONE);
+        id = kvr_registry_peer(sh->registry, sh->load, zone->row, sh->index,
+                               p, len, units);
+
+        if (id != KVR_REGISTRY_NONE) {
+            seat = kvr_registry_seat(sh->registry, sh->load, zone->row, id,
+                                     host->data, host->len);
+        }
+
+        if (seat == KVR_REGISTRY_NONE) {
+            id = KVR_REGISTRY_NONE;
+            conf->limit = kvr_registry_limit(sh->registry, p, len, host->data,
+                                             host->len);
+        }
+
+        list->id[i] = id;
+        list->seat[i] = seat;
+
+        if (id == KVR_REGISTRY_NONE) {
+            continue;
+        }
+
+        /* who is there from the beginning, or in use, is not warmed up */
+
+        if (new && !again && ngx_time() > (time_t) sh->created + 5) {
+            kvr_set(&sh->registry->peer[id].since, (uint32_t) ngx_time());
+        }
+
+        conf->number = sh->registry->seat[seat].upstream;
+        conf->doubled |= conf->set >> id & 1;
+        conf->set |= (uint64_t) 1 << id;
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
+/*
+ * Numbers may have come free: those that were used by the configuration of
+ * workers that have ended since.
+ */
+static __attribute__ ((noinline)) void
+ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
+{
+    ngx_uint_t                     i;
+    ngx_http_kvroute_names_t       names;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    if ((ngx_msec_int_t) (ngx_current_msec - conf->again) < 0) {
+        return;
+    }
+
+    conf->again = ngx_current_msec + NGX_HTTP_KVROUTE_PEERS_AGAIN;
+
+    peers = conf->upstream->peer.data;
+
+    for (i = 0; peers && i < 2; i++, peers = peers->next) {
+
+        ngx_memzero(&names, sizeof(names));
+
+        if (ngx_http_kvroute_peers_read(conf, peers, &names, 0, log) == NGX_OK
+            && names.n == conf->list[i].number
+            && conf->config == ngx_http_kvroute_peers_config(peers))
+        {
+            ngx_http_kvroute_peers_number(conf, &conf->list[i], &names, 1);
+        }
+
+        free(names.data);
+    }
+
+    ngx_http_kvroute_peers_numbered(conf, log);
+}
+
+
+/* says who has no number, and why */
+static void
+ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log)
+{
+    ngx_uint_t                i, k, n;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = conf->zone;
+    n = 0;
+
+    for (k = 0; k < 2; k++) {
+        for (i = 0; i < conf->list[k].number; i++) {
+            n += (conf->list[k].id[i] == KVR_REGISTRY_NONE);
+        }
+    }
+
+    if (n && !conf->crowded) {
+        conf->again = ngx_current_msec + NGX_HTTP_KVROUTE_PEERS_AGAIN;
+
+        ngx_log_error(NGX_LOG_WARN, log, 0,
+                      "kvroute_zone \"%V\" has no number for %ui servers of "
+                      "upstream \"%V\", which are chosen by load only: %s",
+                      &zone->name, n, &conf->upstream->host,
+                      ngx_http_kvroute_limits[conf->limit]);
+
+    } else if (n == 0 && conf->crowded) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "kvroute_zone \"%V\" has a number for each server of "
+                      "upstream \"%V\" now",
+                      &zone->name, &conf->upstream->host);
+    }
+
+    conf->crowded = (n != 0);
+
+    ngx_http_kvroute_peers_missing(conf);
+    ngx_http_kvroute_peers_rename(zone);
+}
+
+
+void
+ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
+{
+    free(list->id);
+    free(list->peer);
+    free(list->ring.point);
+
+    ngx_memzero(list, sizeof(ngx_http_kvroute_list_t));
+}
+
+
+/*
+ * Locks the peers for writing.  If servers were added or removed since init(),
+ * nginx's own balancers give up; there is no need to: what was found out about
+ * those that are left still holds.
+ */
+ngx_http_upstream_rr_peers_t *
+ngx_http_kvroute_peers_lock(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at)
+{
+    size_t                         size;
+    ngx_uint_t                     i, config;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peers_t  *peers, *all;
+
+    conf = at->conf;
+
+    for (i = 0; i < 3; i++) {
+
+        peers = at->rrp.peers;
+
+        ngx_http_kvroute_wlock(conf->zone, peers);
+
+        config = ngx_http_kvroute_peers_config(peers);
+
+        if (config == at->rrp.config && config == conf->config) {
+            return peers;
+        }
+
+        ngx_http_kvroute_unlock(conf->zone, peers);
+
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                       "kvroute peers changed: %ui %ui", config,
+                       at->rrp.config);
+
+        if (config != conf->config
+            && (ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK
+                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
+        {
+            break;
+        }
+
+        all = conf->upstream->peer.data;
+
+        size = ngx_max(conf->list[0].number, conf->list[1].number);
+        size = (size + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t));
+
+        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
+                                    size * sizeof(uintptr_t));
+        if (at->rrp.tried == NULL) {
+            break;
+        }
+
+        at->rrp.peers = all;
+        at->rrp.config = conf->config;
+        pc->tries = ngx_max(pc->tries, 1);
+
+        /* matched[] goes by number, and new ones may have been given out */
+
+        at->matched = NULL;
+        at->chunks = NULL;
+        at->keyed = 0;
+        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
+
+        ngx_http_kvroute_match(at->ctx->request, at);
+        ngx_http_kvroute_choose_prepare(at, pc->log);
+    }
+
+    peers = at->rrp.peers;
+    pc->name = peers->name;
+
+    return NULL;
+}
+
+
+static uint64_t
+ngx_http_kvroute_peers_hash(u_char *name, size_t len)
+{
+    uint64_t  h;
+
+    for (h = len; len; len--) {
+        h = kvr_mix(h, *name++);
+    }
+
+    return h;
+}
+
+
+/* those that are in the upstream no more: should they be back, warm them up */
+static void
+ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
+{
+    uint32_t                  i;
+    kvr_seat_t               *seat;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = conf->zone;
+
+    if (conf->set == 0) {
+        return;
+    }
+
+    ngx_shmtx_lock(&zone->shpool->mutex);
+
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &zone->sh->registry->seat[i];
+
+        if (kvr_get(&seat->used) && seat->upstream == conf->number
+            && !(conf->set >> seat->peer & 1))
+        {
+            kvr_set(&seat->lost, 1);
+        }
+    }
+
+    ngx_shmtx_unlock(&zone->shpool->mutex);
+}
+
+
+/* says which peers and seats this process's configuration has by now */
+static void
+ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t                        column;
+    uint64_t                        names[KVR_LOAD_COLUMNS / 64];
+    ngx_uint_t                      i, k, n;
+    ngx_http_kvroute_list_t        *list;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    ngx_memzero(names, sizeof(names));
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+        if (kscf->zone != zone) {
+            continue;
+        }
+
+        if (!kscf->ready) {
+            return;
+        }
+
+        for (k = 0; k < 2; k++) {
+            list = &kscf->list[k];
+
+            for (n = 0; n < list->number; n++) {
+
+                if (list->id[n] == KVR_REGISTRY_NONE) {
+                    continue;
+                }
+
+                column = list->id[n];
+                names[column / 64] |= (uint64_t) 1 << column % 64;
+
+                column = kvr_registry_column(list->seat[n]);
+                names[column / 64] |= (uint64_t) 1 << column % 64;
+            }
+        }
+    }
+
+    kvr_load_rename(zone->sh->load, zone->row, names);
+}

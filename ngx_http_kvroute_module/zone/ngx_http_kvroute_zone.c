@@ -1,0 +1,552 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The shared memory of a zone: its layout, its life over reloads, the row of
+ * this process in it.
+ *
+ * All is allocated at once when the zone is new and never again.  On a reload
+ * with the same size nginx hands the old memory over; then nothing may be
+ * written to it before the new configuration is known to be good, so the new
+ * workers enter their peers themselves, under the zone's mutex.
+ */
+
+
+#include "ngx_http_kvroute.h"
+#include "core/base/kvr_pages.h"
+
+#include <sys/random.h>
+
+
+/* the number of the layout; arrays that grow with an enum change it as well */
+#define NGX_HTTP_KVROUTE_MAGIC                                                \
+    (0x6b76723030303130ULL                              /* kvr00010 */        \
+     ^ ((uint64_t) sizeof(ngx_http_kvroute_shctx_t) << 48)                    \
+     ^ ((uint64_t) sizeof(kvr_registry_t) << 16)                              \
+     ^ ((uint64_t) sizeof(kvr_load_row_t) << 8))
+
+#define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
+
+/* rows by default: for a few configurations alive at a time, and some more */
+#define NGX_HTTP_KVROUTE_PROCESSES     128
+#define NGX_HTTP_KVROUTE_LIVES         4
+#define NGX_HTTP_KVROUTE_SPARE         16
+
+
+static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
+    void *data);
+static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old);
+static ngx_uint_t ngx_http_kvroute_zone_processes(
+    ngx_http_kvroute_zone_t *zone, size_t size);
+static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
+static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
+static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
+
+
+static ngx_event_t       ngx_http_kvroute_zone_event;
+static ngx_connection_t  ngx_http_kvroute_zone_dummy;
+
+
+ngx_int_t
+ngx_http_kvroute_zone_add(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
+    ngx_str_t *name, size_t size)
+{
+    ngx_shm_zone_t  *shm_zone;
+
+    shm_zone = ngx_shared_memory_add(cf, name, size, &ngx_http_kvroute_module);
+    if (shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (shm_zone->data) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate kvroute_zone \"%V\"", name);
+        return NGX_ERROR;
+    }
+
+    shm_zone->init = ngx_http_kvroute_zone_init;
+    shm_zone->data = zone;
+
+    zone->shm_zone = shm_zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_http_kvroute_zone_t  *old = data;
+
+    u_char                    *p;
+    size_t                     size, registry, hot, popular, load;
+    uint64_t                   lines;
+    ngx_slab_pool_t           *shpool;
+    ngx_http_kvroute_zone_t   *zone;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    zone = shm_zone->data;
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    zone->shpool = shpool;
+
+    if (old) {
+        return ngx_http_kvroute_zone_reuse(shm_zone, zone, old);
+    }
+
+    if (shm_zone->shm.exists) {
+        zone->sh = shpool->data;
+        zone->processes = zone->sh->processes;
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_zone_note_size(shm_zone);
+
+    /* whatever whole pages there are, at once */
+
+    size = shpool->pfree * ngx_pagesize;
+
+    if (zone->processes == 0) {
+        zone->processes = ngx_http_kvroute_zone_processes(zone, size);
+    }
+
+    registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
+    hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
+    popular = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
+    load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+
+    lines = 0;
+
+    if (size > load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS)) {
+        lines = kvr_index_lines(size - load - KVR_CACHE_LINE
+                                - kvr_load_size(zone->processes,
+                                                KVR_REGISTRY_COLUMNS));
+    }
+
+    if (lines < 1024) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" is too small",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    p = ngx_slab_alloc(shpool, size);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    /* before it is touched: the slab has only counted these pages so far */
+
+    kvr_pages_want(p, size);
+
+    ngx_memzero(p, size);
+
+    sh = (ngx_http_kvroute_shctx_t *) p;
+
+    sh->unit = zone->unit;
+    sh->max_peers = zone->max_peers;
+    sh->processes = zone->processes;
+    sh->lines = lines;
+
+    if (ngx_http_kvroute_zone_secret(sh->secret, KVR_SECRET_LEN) != NGX_OK) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
+                      "kvroute_zone \"%V\": no random bytes for its secret",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    sh->registry = (kvr_registry_t *) (p + registry);
+    sh->registry->max_peers = (uint32_t) zone->max_peers;
+
+    sh->hot = (kvr_hot_t *) (p + hot);
+    sh->popular = (kvr_popular_t *) (p + popular);
+
+    sh->load = (kvr_load_t *) (p + load);
+    kvr_load_init(sh->load, (uint32_t) zone->processes, KVR_REGISTRY_COLUMNS);
+
+    load += kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
+
+    sh->index = (kvr_index_t *) (p + ngx_align(load, KVR_CACHE_LINE));
+    kvr_index_init(sh->index, lines);
+
+    sh->created = (uint64_t) ngx_time();
+    sh->magic = NGX_HTTP_KVROUTE_MAGIC;
+
+    zone->sh = sh;
+    shpool->data = sh;
+
+    return NGX_OK;
+}
+
+
+/* the memory stays: what shapes it must be what it was */
+static ngx_int_t
+ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old)
+{
+    ngx_uint_t                 processes;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = old->sh;
+
+    if (sh->magic != NGX_HTTP_KVROUTE_MAGIC) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" was made by another version of the "
+                      "module, restart nginx or change its size",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    if (sh->unit != zone->unit) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses block=%ui while previously it "
+                      "used block=%uL", &shm_zone->shm.name,
+                      zone->unit * KVR_BLOCK, sh->unit * KVR_BLOCK);
+        return NGX_ERROR;
+    }
+
+    if (sh->max_peers != zone->max_peers) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses max_peers=%ui while previously "
+                      "it used max_peers=%uL", &shm_zone->shm.name,
+                      zone->max_peers, sh->max_peers);
+        return NGX_ERROR;
+    }
+
+    if (zone->processes == 0) {
+
+        /* by default: what it has, whatever it would get now */
+
+        processes = ngx_http_kvroute_zone_processes(zone,
+                                                    shm_zone->shm.size);
+
+        if (sh->processes < processes) {
+            ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
+                          "kvroute_zone \"%V\" has rows for %uL processes, "
+                          "%ui should be there for so many workers: restart "
+                          "nginx or change its size",
+                          &shm_zone->shm.name, sh->processes, processes);
+        }
+
+        zone->processes = sh->processes;
+    }
+
+    if (sh->processes != zone->processes) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses processes=%ui while previously "
+                      "it used processes=%uL", &shm_zone->shm.name,
+                      zone->processes, sh->processes);
+        return NGX_ERROR;
+    }
+
+    zone->sh = sh;
+
+    return NGX_OK;
+}
+
+
+/* by default as many as there may be workers, but not most of a small zone */
+static ngx_uint_t
+ngx_http_kvroute_zone_processes(ngx_http_kvroute_zone_t *zone, size_t size)
+{
+    size_t            fit;
+    ngx_uint_t        n;
+    ngx_core_conf_t  *ccf;
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(zone->cycle->conf_ctx,
+                                           ngx_core_module);
+
+    n = NGX_HTTP_KVROUTE_LIVES * ccf->worker_processes
+        + NGX_HTTP_KVROUTE_SPARE;
+
+    fit = size / 4 / (kvr_load_size(1, KVR_REGISTRY_COLUMNS)
+                      - kvr_load_size(0, KVR_REGISTRY_COLUMNS));
+
+    n = ngx_min(n, fit);
+    n = ngx_min(n, KVR_ROWS);
+
+    return ngx_max(n, NGX_HTTP_KVROUTE_PROCESSES);
+}
+
+
+/* a zone of another size starts cold: who reloads should know */
+static void
+ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
+{
+    ngx_uint_t        i;
+    ngx_shm_zone_t   *old;
+    ngx_list_part_t  *part;
+
+    if (ngx_cycle == NULL || ngx_cycle->shared_memory.part.elts == NULL) {
+        return;
+    }
+
+    part = (ngx_list_part_t *) &ngx_cycle->shared_memory.part;
+    old = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                return;
+            }
+
+            part = part->next;
+            old = part->elts;
+            i = 0;
+        }
+
+        if (old[i].tag == shm_zone->tag
+            && old[i].shm.name.len == shm_zone->shm.name.len
+            && ngx_strncmp(old[i].shm.name.data, shm_zone->shm.name.data,
+                           shm_zone->shm.name.len)
+               == 0)
+        {
+            ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                          "kvroute_zone \"%V\" was resized from %uz to %uz "
+                          "and starts empty", &shm_zone->shm.name,
+                          old[i].shm.size, shm_zone->shm.size);
+            return;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_zone_secret(u_char *secret, size_t len)
+{
+    size_t   n;
+    ssize_t  rc;
+
+    for (n = 0; n < len; n += (size_t) rc) {
+        rc = getrandom(secret + n, len - n, 0);
+
+        if (rc == -1) {
+            if (ngx_errno != NGX_EINTR) {
+                return NGX_ERROR;
+            }
+
+            rc = 0;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                       i;
+    ngx_core_conf_t                 *ccf;
+    ngx_http_kvroute_zone_t        **zone;
+    ngx_http_upstream_srv_conf_t   **uscf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return NGX_OK;
+    }
+
+    /* workers of one configuration know each other by this number */
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        zone[i]->generation = ngx_atomic_fetch_add(&zone[i]->sh->generation, 1)
+                              + 1;
+    }
+
+    ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+#if (NGX_HTTP_UPSTREAM_ZONE)
+        if (uscf[i]->shm_zone) {
+            continue;
+        }
+#endif
+
+        if (ccf->worker_processes > 1) {
+            /* as for other warnings of the configuration: nginx -t shows it */
+
+            ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
+                          "upstream \"%V\" in %s:%ui has \"kvroute\" but no "
+                          "\"zone\": workers do not share failures and "
+                          "weights of its servers",
+                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_event_t                    *ev;
+    kvr_load_t                     *load;
+    kvr_load_owner_t                self;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL || kmcf->zones.nelts == 0) {
+        return NGX_OK;
+    }
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        load = zone[i]->sh->load;
+        self = ngx_http_kvroute_zone_owner(ngx_pid);
+
+        /* a row first: the sweep takes locks, which are noted in it */
+
+        zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+
+        ngx_http_kvroute_zone_sweep(zone[i], cycle->log);
+
+        if (zone[i]->row == zone[i]->processes) {
+            zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+        }
+
+        zone[i]->claimed = 1;
+
+        if (zone[i]->row == zone[i]->processes) {
+            ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
+                          "kvroute_zone \"%V\" has no row for this process, "
+                          "its load counters will not heal if it is killed: "
+                          "set \"processes\" above %ui",
+                          &zone[i]->name, zone[i]->processes);
+        }
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        /* what is locked is found by the first request for it */
+
+        if (ngx_http_kvroute_peers_find(kscf, 0, cycle->log) == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (ngx_worker != 0) {
+        return NGX_OK;
+    }
+
+    ev = &ngx_http_kvroute_zone_event;
+
+    ngx_http_kvroute_zone_dummy.fd = (ngx_socket_t) -1;
+
+    ev->handler = ngx_http_kvroute_zone_timer;
+    ev->data = &ngx_http_kvroute_zone_dummy;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i, k;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return;
+    }
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->claimed) {
+            zone[i]->claimed = 0;
+            kvr_load_release(zone[i]->sh->load, zone[i]->row);
+        }
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        for (k = 0; k < 2; k++) {
+            ngx_http_kvroute_peers_free(&kscf->list[k]);
+        }
+
+        kscf->ready = 0;
+    }
+}
+
+
+static void
+ngx_http_kvroute_zone_timer(ngx_event_t *ev)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        ngx_http_kvroute_zone_sweep(zone[i], ev->log);
+        ngx_http_kvroute_zone_sample(zone[i]);
+    }
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+}
+
+
+/* how much is in flight, to be held against what it should be */
+static void
+ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t         i;
+    kvr_registry_t  *registry;
+
+    registry = zone->sh->registry;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        if (kvr_get(&registry->peer[i].len)) {
+            kvr_pace_sample(&registry->peer[i].pace,
+                            kvr_load_get(zone->sh->load, i).active);
+        }
+    }
+}

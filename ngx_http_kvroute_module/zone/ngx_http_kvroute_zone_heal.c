@@ -1,0 +1,347 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What processes leave behind that were killed: which row is whose, whether
+ * its owner is still there, and what is taken back if it is not.
+ */
+
+
+#include "zone/ngx_http_kvroute_lock.h"
+
+#include <signal.h>
+
+
+typedef struct {
+    ngx_http_kvroute_zone_t  *zone;
+    ngx_log_t                *log;
+} ngx_http_kvroute_sweep_t;
+
+
+static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
+static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
+static int ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
+    uint32_t column, _Atomic uint64_t *word);
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_zone_upstream(
+    ngx_http_kvroute_zone_t *zone, kvr_upstream_t *upstream);
+static void ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone,
+    ngx_uint_t healed, ngx_log_t *log);
+
+
+/* waits for nobody: it is done at the start of a worker, and by a timer */
+void
+ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
+{
+    uint32_t                  n;
+    ngx_http_kvroute_sweep_t  sweep;
+
+    sweep.zone = zone;
+    sweep.log = log;
+
+    n = kvr_load_sweep(zone->sh->load, ngx_http_kvroute_zone_owner(ngx_pid),
+                       ngx_http_kvroute_zone_alive, ngx_http_kvroute_zone_drop,
+                       ngx_http_kvroute_zone_heal, &sweep);
+
+    if (n) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "kvroute_zone \"%V\": counters of %uD dead processes "
+                      "were taken back", &zone->name, n);
+    }
+
+    ngx_http_kvroute_zone_stuck(zone, n, log);
+}
+
+
+/*
+ * A process id may be used again: it takes the time of its start to tell a
+ * process.  Where there is no /proc to ask the id alone must do.
+ */
+kvr_load_owner_t
+ngx_http_kvroute_zone_owner(ngx_pid_t pid)
+{
+    int         i;
+    u_char     *p;
+    ssize_t     n;
+    ngx_fd_t    fd;
+    uint64_t    started;
+    u_char      name[sizeof("/proc//stat") + NGX_INT64_LEN], buf[1024];
+
+    static kvr_load_owner_t  self;
+    static ngx_pid_t         self_pid;
+
+    if (pid == self_pid) {
+        return self;
+    }
+
+    started = 0;
+
+    ngx_sprintf(name, "/proc/%P/stat%Z", pid);
+
+    fd = ngx_open_file(name, NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+
+    if (fd != NGX_INVALID_FILE) {
+        n = ngx_read_fd(fd, buf, sizeof(buf) - 1);
+
+        (void) ngx_close_file(fd);
+
+        buf[ngx_max(n, 0)] = '\0';
+
+        /* the name of the program may hold anything but ends in the last ")" */
+
+        p = (u_char *) strrchr((char *) buf, ')');
+
+        for (i = 2; p && i < 22; i++) {
+            p = (u_char *) ngx_strchr(p + 1, ' ');
+        }
+
+        if (p) {
+            started = strtoull((char *) p + 1, NULL, 10);
+        }
+    }
+
+    if (pid == ngx_pid) {
+        self = kvr_load_owner(pid, started);
+        self_pid = pid;
+    }
+
+    return kvr_load_owner(pid, started);
+}
+
+
+static int
+ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
+{
+    ngx_pid_t         pid;
+    kvr_load_owner_t  found;
+
+    pid = (ngx_pid_t) (owner >> 32);
+
+    if (kill(pid, 0) == -1 && ngx_errno == NGX_ESRCH) {
+        return 0;
+    }
+
+    /*
+     * The time of the start may be unknown, then or now: there is no /proc, or
+     * this process has run out of files.  Better one row too many than one
+     * taken from a process that goes on counting in it.
+     */
+
+    found = ngx_http_kvroute_zone_owner(pid);
+
+    return found == owner || (uint32_t) found == 0 || (uint32_t) owner == 0;
+}
+
+
+/* those of another configuration have locks that are not to be seen here */
+static int
+ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
+{
+    ngx_http_kvroute_sweep_t  *sweep = data;
+
+    uint32_t                       n, high;
+    uint64_t                       owner;
+    kvr_load_t                    *load;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    if (kvr_get(&row->generation) == sweep->zone->generation) {
+
+        owner = kvr_get(&row->owner);
+        uscf = ngx_http_kvroute_lock_free(row);
+
+        if (uscf) {
+            ngx_log_error(NGX_LOG_WARN, sweep->log, 0,
+                          "lock of the servers of upstream \"%V\" was let go: "
+                          "process %P was killed inside it",
+                          &uscf->host, (ngx_pid_t) (owner >> 32));
+        }
+
+        return KVR_OK;
+    }
+
+    load = sweep->zone->sh->load;
+    high = kvr_min(kvr_get(&load->high), load->rows);
+
+    for (n = 0; n < high; n++) {
+
+        owner = kvr_get(&load->row[n].owner);
+
+        if (owner
+            && kvr_get(&load->row[n].generation) == kvr_get(&row->generation)
+            && ngx_http_kvroute_zone_alive(NULL, owner))
+        {
+            return KVR_AGAIN;
+        }
+    }
+
+    kvr_set(&row->held, 0);
+
+    return KVR_OK;
+}
+
+
+/*
+ * nginx itself never gives back the connections that a killed worker has
+ * counted on a peer.  Of ours we know how many there were.
+ */
+static int
+ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
+    _Atomic uint64_t *word)
+{
+    ngx_http_kvroute_sweep_t *sweep = data;
+
+    ngx_uint_t                     n, conns;
+    kvr_seat_t                    *seat;
+    kvr_peer_t                    *peer;
+    kvr_registry_t                *registry;
+    ngx_http_kvroute_zone_t       *zone;
+    ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_upstream_rr_peer_t   *p;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    zone = sweep->zone;
+    registry = zone->sh->registry;
+
+    if (column < kvr_registry_column(0)
+        || column >= kvr_registry_column(KVR_REGISTRY_SEATS)
+        || kvr_get(&row->generation) != zone->generation)
+    {
+        return KVR_OK;
+    }
+
+    seat = &registry->seat[column - kvr_registry_column(0)];
+    peer = &registry->peer[seat->peer];
+
+    kscf = ngx_http_kvroute_zone_upstream(zone,
+                                          &registry->upstream[seat->upstream]);
+    if (kscf == NULL) {
+        return KVR_OK;
+    }
+
+    peers = kscf->upstream->peer.data;
+
+    for (n = 0; peers && n < 2; peers = peers->next, n++) {
+
+        /* without a "zone" they were the dead process's own */
+
+        if (ngx_http_kvroute_peers_rwlock(peers) == NULL) {
+            continue;
+        }
+
+        if (ngx_http_kvroute_try_wlock(zone, peers) != NGX_OK) {
+            return KVR_AGAIN;
+        }
+
+        for (p = peers->peer; p; p = p->next) {
+
+            if (p->name.len != peer->len
+                || ngx_memcmp(p->name.data, peer->name, peer->len) != 0)
+            {
+                continue;
+            }
+
+            conns = kvr_load_split(kvr_get(word)).active;
+            conns = ngx_min(conns, p->conns);
+
+            kvr_set(word, kvr_get(word)
+                          - ((uint64_t) conns << KVR_LOAD_BYTES_BITS));
+            p->conns -= conns;
+        }
+
+        ngx_http_kvroute_unlock(zone, peers);
+    }
+
+    return KVR_OK;
+}
+
+
+static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_zone_upstream(ngx_http_kvroute_zone_t *zone,
+    kvr_upstream_t *upstream)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->zone == zone
+            && uscf[i]->host.len == upstream->len
+            && ngx_memcmp(uscf[i]->host.data, upstream->name, upstream->len)
+               == 0)
+        {
+            return kscf;
+        }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * What was not noted cannot be let go, but can be told: a lock that is held
+ * when somebody has just died, or twice in a row.
+ */
+static void
+ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
+    ngx_log_t *log)
+{
+    ngx_uint_t                      i, n, held;
+    ngx_http_upstream_rr_peers_t   *peers;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+        if (kscf->zone != zone) {
+            continue;
+        }
+
+        held = 0;
+        peers = uscf[i]->peer.data;
+
+        for (n = 0; peers && n < 2; peers = peers->next, n++) {
+
+            if (ngx_http_kvroute_try_wlock(zone, peers) == NGX_OK) {
+                ngx_http_kvroute_unlock(zone, peers);
+
+            } else {
+                held = 1;
+            }
+        }
+
+        if (!held) {
+            kscf->stuck = 0;
+            continue;
+        }
+
+        if (kscf->stuck < 2 && (++kscf->stuck == 2 || healed)) {
+            kscf->stuck = 2;
+
+            ngx_log_error(NGX_LOG_WARN, log, 0,
+                          "lock of the servers of upstream \"%V\" is held, "
+                          "maybe by a process that was killed inside it: if "
+                          "requests hang, reload nginx and kill the workers "
+                          "that were there before", &uscf[i]->host);
+        }
+    }
+}
