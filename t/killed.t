@@ -119,7 +119,6 @@ sub die_at {
     }
 
     ok($gone, "a worker was killed at $function");
-    ok(alive(), 'and has its successor');
 }
 
 
@@ -168,6 +167,7 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
     my ($upstream, $how, $do) = @$case;
 
     die_at('ngx_http_kvroute_queue_consume', $do);
+    ok(alive(), 'it has a successor');
     served("killed in $upstream to $how", @all);
     counted("killed in $upstream to $how");
 
@@ -205,16 +205,22 @@ counted('killed at the end of a request');
     counted('killed with a reservation');
 }
 
-# the lock without a note: whose it is cannot be known
+# the lock without a note: whose it is cannot be known; since 1.27.3 nginx's own
+# start waits for it, and its own functions read what a writer held before
 
 {
     die_at('ngx_rwlock_unlock', sub { $t->post('/', $body) });
+
+    if ($t->version() lt '001027003') {
+        ok(alive(), 'it has a successor');
+        is($t->status()->{upstreams}{u}{locked}, JSON::PP::true,
+           'the status goes on without those servers');
+    }
+
     served('killed without a note', qw(/static /other/ /apart/));
 
-    is($t->status()->{upstreams}{u}{locked}, JSON::PP::true,
-       'the status goes on without those servers');
     is($t->status()->{upstreams}{other}{locked}, JSON::PP::false,
-       'with all the others');
+       'the status has all the others');
 
     ok(wait_for(sub {
         $t->log() =~ /lock of the servers of upstream "u" is held/;
