@@ -502,6 +502,26 @@ kvr_text_string(kvr_json_t *j, kvr_block_t *b)
 }
 
 
+/* passes over the text of a string, as far as it is plain; *carry goes along */
+static inline __attribute__ ((always_inline)) void
+kvr_text_pass(kvr_json_t *j, uint64_t *carry)
+{
+    const uint8_t    *p;
+    kvr_vec_chars_t   chars;
+
+    if (j->p - j->start < 2) {
+        return;
+    }
+
+    chars = kvr_vec_chars();
+
+    for (p = j->p; j->e - p >= 64 && kvr_vec_plain(p, &chars); p += 64);
+
+    *carry = kvr_text_carry(p, j->p, *carry);
+    j->p = p;
+}
+
+
 static int
 kvr_text_skip_string(kvr_json_t *j)
 {
@@ -531,7 +551,10 @@ kvr_text_skip_string(kvr_json_t *j)
             return KVR_OK;
         }
 
+        /* it is no short one */
+
         j->p += n;
+        kvr_text_pass(j, &carry);
     }
 }
 

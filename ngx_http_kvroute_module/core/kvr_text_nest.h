@@ -14,6 +14,10 @@
  */
 
 
+/* so many runs of white space in 64 bytes are taken out byte by byte */
+#define KVR_TEXT_RUNS  8
+
+
 /* bits from an opening quote (included) to its closing one (excluded) */
 static inline uint64_t
 kvr_text_in_string(uint64_t quotes)
@@ -124,6 +128,81 @@ kvr_text_skip_container(kvr_json_t *j)
         }
 
         j->p += n;
+
+        if (in) {
+            kvr_text_pass(j, &carry);
+        }
+    }
+}
+
+
+/* moves the bytes of buf[64] that are not in ws to dst[72]; returns how many */
+static inline unsigned
+kvr_text_pack(uint8_t *dst, const uint8_t *buf, uint64_t ws)
+{
+    unsigned  i, n;
+
+    n = 0;
+
+#if (KVR_TEXT_AVX2)
+
+    uint64_t  keep, bytes, word;
+
+    for (i = 0; i < 64; i += 8) {
+        keep = ~ws >> i & 0xff;
+        bytes = _pdep_u64(keep, 0x0101010101010101ULL) * 0xff;
+
+        memcpy(&word, buf + i, 8);
+        word = _pext_u64(word, bytes);
+        memcpy(dst + n, &word, 8);
+
+        n += (unsigned) __builtin_popcountll(keep);
+    }
+
+#else
+
+    for (i = 0; i < 64; i++) {
+        dst[n] = buf[i];
+        n += ~(ws >> i) & 1;
+    }
+
+#endif
+
+    return n;
+}
+
+
+/* puts a step's bytes less those of ws: the runs between them, if these are few */
+static inline void
+kvr_text_unspaced(kvr_block_t *b, kvr_vec_t t, uint64_t ws)
+{
+    unsigned  from, n;
+    uint8_t   buf[128], packed[72];
+
+    kvr_vec_store(buf, t);
+
+    if (kvr_unlikely(__builtin_popcountll(ws & ~(ws << 1)) > KVR_TEXT_RUNS)) {
+
+        memset(packed, 0, sizeof(packed));
+        n = kvr_text_pack(packed, buf, ws);
+        kvr_text_emit(b, kvr_vec_load(packed), n);
+
+        return;
+    }
+
+    memset(buf + 64, 0, 64);
+
+    for (from = 0; ~(ws >> from) & kvr_text_below(64 - from); from += n) {
+
+        from += (unsigned) __builtin_ctzll(~(ws >> from));
+
+        n = ws >> from ? (unsigned) __builtin_ctzll(ws >> from) : 64 - from;
+
+        kvr_text_emit(b, kvr_vec_load(buf + from), n);
+
+        if (from + n >= 64) {
+            break;
+        }
     }
 }
 
@@ -132,10 +211,9 @@ static int
 kvr_text_raw_container(kvr_json_t *j, kvr_block_t *b)
 {
     size_t     depth;
-    unsigned   n, end, last, from, k;
+    unsigned   n, end, last;
     uint64_t   carry, in, outside, ws;
     kvr_vec_t  t;
-    uint8_t    buf[128];
 
     carry = 0;
     in = 0;
@@ -160,31 +238,13 @@ kvr_text_raw_container(kvr_json_t *j, kvr_block_t *b)
 
         j->p += end;
 
+        /* what is beyond the end goes as white space does */
+
         if (kvr_likely(ws == 0)) {
             kvr_text_emit(b, t, end);
 
         } else {
-
-            /* the runs between white space; what is beyond the end is one */
-
-            ws |= ~kvr_text_below(end);
-
-            kvr_vec_store(buf, t);
-            memset(buf + 64, 0, 64);
-
-            for (from = 0; ~(ws >> from) & kvr_text_below(64 - from); from += k)
-            {
-                from += (unsigned) __builtin_ctzll(~(ws >> from));
-
-                k = ws >> from ? (unsigned) __builtin_ctzll(ws >> from)
-                    : 64 - from;
-
-                kvr_text_emit(b, kvr_vec_load(buf + from), k);
-
-                if (from + k >= 64) {
-                    break;
-                }
-            }
+            kvr_text_unspaced(b, t, ws | ~kvr_text_below(end));
         }
 
         if (last) {
