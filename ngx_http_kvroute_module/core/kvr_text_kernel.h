@@ -568,5 +568,6 @@ const kvr_text_ops_t  KVR_TEXT_OPS = {
     kvr_text_string,
     kvr_text_skip_string,
     kvr_text_skip_container,
+    kvr_text_skip_rest,
     kvr_text_raw_container
 };

@@ -99,17 +99,16 @@ kvr_text_depth(kvr_vec_t t, uint64_t outside, size_t *depth)
 }
 
 
+/* to the end of what is open, so many containers */
 static int
-kvr_text_skip_container(kvr_json_t *j)
+kvr_text_skip_open(kvr_json_t *j, size_t depth)
 {
-    size_t     depth;
     unsigned   k, n;
     uint64_t   carry, in, outside;
     kvr_vec_t  t;
 
     carry = 0;
     in = 0;
-    depth = 0;
 
     for ( ;; ) {
         n = kvr_text_step(j, &t);
@@ -204,6 +203,20 @@ kvr_text_unspaced(kvr_block_t *b, kvr_vec_t t, uint64_t ws)
             break;
         }
     }
+}
+
+
+static int
+kvr_text_skip_container(kvr_json_t *j)
+{
+    return kvr_text_skip_open(j, 0);
+}
+
+
+static int
+kvr_text_skip_rest(kvr_json_t *j)
+{
+    return kvr_text_skip_open(j, 1);
 }
 
 
