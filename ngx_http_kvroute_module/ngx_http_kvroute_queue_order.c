@@ -236,7 +236,8 @@ void
 ngx_http_kvroute_queue_forget(ngx_http_kvroute_ctx_t *ctx)
 {
     if (ctx->wait) {
-        ctx->wait->looked = 0;
+        ctx->wait->looked = ngx_current_msec
+                            - NGX_HTTP_KVROUTE_QUEUE_KEPT_MAX - 1;
     }
 }
 

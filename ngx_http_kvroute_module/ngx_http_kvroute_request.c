@@ -155,7 +155,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     /* it may still have to take its lesson back */
 
     if (ctx->attempt) {
-        ngx_http_kvroute_attempt_end(ctx->attempt);
+        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
     }
 
     ngx_http_kvroute_request_disown(ctx);
@@ -164,6 +164,9 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->salted = 0;
     ctx->read = 0;
     ctx->parsed = 0;
+    ctx->skips = 0;
+    ctx->odd = 0;
+    ctx->passing = 0;
     ctx->prioritized = 0;
 
     ctx->bytes = 0;
