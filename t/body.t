@@ -187,6 +187,48 @@ twice('chunked, in memory', '/memory/', body(50_000), { chunked => 3000 },
 twice('HTTP/1.0', '/', body(20_000), { version => '1.0' }, {});
 twice('memory, then file', '/memory/', body(40_000), {}, {});
 
+# buffers of any size, with keys that come late: chat() sorts them
+
+for my $size (129, 200, 4096, 70_000) {
+    my @messages = map { { role => $_ % 2 ? 'user' : 'assistant',
+                           content => [ { type => 'text',
+                                          text => text($_ * 60, $n + $_) } ] }
+    } 1 .. 60;
+
+    $n += 60;
+    twice("chunks of $size", '/memory/', chat(\@messages),
+          { chunked => $size }, {});
+}
+
+# messages that would cost many times what is usual: those before them count
+
+for my $case ([ '{}', 50_000 ], [ 1, 100_000 ],
+              [ '{"content":"","role":"a"}', 15_000 ],
+              [ '{"role":"a","a":{}}', 25_000 ])
+{
+    my ($dense, $times) = @$case;
+    my $many = join(',', ('{"role":"user","content":"' . text(600_000, ++$n) . '"}',
+                          ($dense) x $times));
+
+    for my $tail ('', ',{"role":"user","content":"and?"}') {
+        my $l = twice("dense, $dense", '/memory/',
+                      '{"messages":[' . $many . $tail . '],"model":"m"}', {}, {});
+        cmp_ok($l->{prompt}, '>', 600_000, "dense, $dense: read in part");
+        $many =~ s/"content":"/"content":"another /;
+    }
+}
+
+# where it is not the messages, nothing does
+
+{
+    my $body = '{"model":"m",' . join(',', ('"a":1') x 100_000) . '}';
+    my $r = $t->post('/memory/?n=keys', $body);
+
+    is("$r->{status} $r->{body}", '200 ' . sha1_hex($body) . ' '
+                                  . length($body), 'too many keys: served');
+    is(logged('keys')->{prompt}, '-', 'too many keys: not read');
+}
+
 {
     # the same prompt: once from memory, once from a file
     my $body = body(60_000);

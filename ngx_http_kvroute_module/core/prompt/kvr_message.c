@@ -110,7 +110,11 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
         rc = kvr_walk_rest(w, kvr_message_keys, KVR_MESSAGE_CONTENT);
 
     } else if (rc == KVR_DECLINED) {
-        rc = kvr_message_read(w);
+
+        /* who writes one message in another order so writes the next one */
+
+        rc = (w->quick == KVR_MESSAGE_SLOWLY) ? KVR_WALK_ORDER
+                                              : kvr_message_read(w);
     }
 
     if (rc == KVR_WALK_ORDER) {
@@ -124,9 +128,12 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
         w->depth = depth;
         w->media = media;
 
+        w->order = 0;
         w->careful = 1;
         rc = kvr_message_read(w);
         w->careful = 0;
+
+        w->quick = w->order ? KVR_MESSAGE_SLOWLY : KVR_MESSAGE_QUICK;
     }
 
     if (w->drop) {
@@ -135,6 +142,26 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
     }
 
     return rc;
+}
+
+
+int
+kvr_message_cut(kvr_walk_t *w, kvr_message_mark_t *mark)
+{
+    int  rc;
+
+    if (w->cut) {
+        return KVR_JSON_COSTLY;
+    }
+
+    rc = kvr_json_cut(&w->json, mark->offset);
+
+    w->cut = kvr_json_offset(&w->json) - mark->offset;
+    w->drop = 0;
+
+    kvr_block_rewind(&w->block, &mark->block);
+
+    return rc == KVR_OK ? KVR_DECLINED : rc;
 }
 
 
@@ -369,7 +396,11 @@ kvr_message_part(kvr_walk_t *w)
     c = kvr_json_peek(&w->json);
 
     if (c == '"') {
-        rc = kvr_message_content(w);
+        rc = kvr_json_spend(&w->json, 1);
+
+        if (rc == KVR_OK) {
+            rc = kvr_message_content(w);
+        }
 
     } else {
         rc = kvr_walk_object(w, kvr_message_part_keys);
@@ -508,7 +539,7 @@ kvr_message_media(kvr_walk_t *w)
         return kvr_walk_array(w, kvr_message_media);
 
     default:
-        return c < 0 ? c : kvr_walk_skip(w);
+        return c < 0 ? c : kvr_walk_other(w);
     }
 }
 

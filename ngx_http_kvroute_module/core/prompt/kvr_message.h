@@ -35,6 +35,14 @@
 #define KVR_MESSAGE_ARGUMENTS  '\7'
 
 
+/*
+ * Bytes to be had to read a message quickly.  As long as messages have their
+ * keys in another order than the canonical one, none are enough.
+ */
+#define KVR_MESSAGE_QUICK   64
+#define KVR_MESSAGE_SLOWLY  SIZE_MAX
+
+
 /* an image is about a thousand tokens, whatever the length of its url */
 #define KVR_MESSAGE_MEDIA_LEN  4096
 
@@ -64,6 +72,12 @@ int kvr_message(kvr_walk_t *w);
  * content that is a string were read, KVR_DECLINED if nothing was.
  */
 int kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc);
+
+/*
+ * Ends the list before a message that became too costly, and adds to w->cut
+ * what is passed over: KVR_DECLINED, as at the end of an array.
+ */
+int kvr_message_cut(kvr_walk_t *w, kvr_message_mark_t *mark);
 
 /* reads content: a string, an array of parts, one part, or null */
 int kvr_message_content(kvr_walk_t *w);

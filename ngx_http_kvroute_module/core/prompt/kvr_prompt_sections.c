@@ -124,6 +124,7 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     s->shape = KVR_PROMPT_CHAT;
 
     rc = kvr_message_list(&ctx->walk);
+    s->extra = ctx->walk.cut;
 
     kvr_prompt_section_end(ctx, s);
 
@@ -221,7 +222,7 @@ kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
         rc = kvr_json_item(j, &first);
 
         if (rc == KVR_OK) {
-            rc = kvr_json_skip(j);
+            rc = kvr_walk_other(&ctx->walk);
         }
     }
 
@@ -271,6 +272,7 @@ kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     } else {
         rc = kvr_message_list(&ctx->walk);
+        s->extra = ctx->walk.cut;
     }
 
     kvr_prompt_section_end(ctx, s);
@@ -301,6 +303,10 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 
     b->fill = 0;
     b->bytes = 0;
+
+    /* that costs as much as some keys; the next key tells if it is too much */
+
+    ctx->walk.json.left -= 4;
 
     /* documents are shared by messages, not by system prompts */
 

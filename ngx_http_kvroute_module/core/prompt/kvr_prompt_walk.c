@@ -20,7 +20,11 @@ kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys)
     int  rc;
 
     if (kvr_json_peek(&w->json) != '{' || w->depth == KVR_WALK_DEPTH) {
-        return kvr_walk_skip(w);
+        return kvr_walk_other(w);
+    }
+
+    if (kvr_json_spend(&w->json, KVR_WALK_STEPS) != KVR_OK) {
+        return KVR_JSON_COSTLY;
     }
 
     w->json.p++;
@@ -75,7 +79,7 @@ kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys,
         key = kvr_walk_find(&w->json, keys);
 
         if (key == NULL) {
-            rc = kvr_walk_skip(w);
+            rc = kvr_walk_other(w);
 
         } else if (key <= last) {
             return KVR_WALK_ORDER;
@@ -97,10 +101,11 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
 {
     int                    rc, first;
     uint64_t               end, at[KVR_WALK_MAX_KEYS];
-    const kvr_walk_key_t  *key;
+    const kvr_walk_key_t  *key, *last;
 
     memset(at, 0, sizeof(at));
     first = 1;
+    last = NULL;
 
     for ( ;; ) {
         rc = kvr_json_key(&w->json, &first);
@@ -118,9 +123,12 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
         if (key) {
             /* no value starts at offset 0 */
             at[key - keys] = kvr_json_offset(&w->json);
+
+            w->order |= (key <= last);
+            last = key;
         }
 
-        rc = kvr_walk_skip(w);
+        rc = kvr_walk_other(w);
 
         if (rc != KVR_OK) {
             return rc;
@@ -205,6 +213,10 @@ kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes)
     kvr_block_t  *b;
 
     b = &w->side;
+
+    if (kvr_json_spend(&w->json, 4) != KVR_OK) {
+        return KVR_JSON_COSTLY;
+    }
 
     kvr_block_init(b, w->block.secret, w->block.digest, NULL, 0);
 

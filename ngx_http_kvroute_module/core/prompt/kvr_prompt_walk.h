@@ -27,6 +27,12 @@
 
 #define KVR_WALK_MAX_KEYS  16
 
+/*
+ * What an object counts for, besides keys that are not in the table and each
+ * one of those that has to be sought: see kvr_json_spend().
+ */
+#define KVR_WALK_STEPS     3
+
 /* arrays and objects that the reader itself descends into */
 #define KVR_WALK_DEPTH     16
 
@@ -53,6 +59,7 @@ struct kvr_walk_s {
     kvr_block_t    side;         /* what is reduced to one value */
 
     unsigned       careful:1;    /* find keys first */
+    unsigned       order:1;      /* that was necessary */
     unsigned       drop:1;       /* this object is not rendered */
     unsigned       system:1;     /* reading a system prompt */
     unsigned       head:1;       /* the message's head is out */
@@ -61,6 +68,9 @@ struct kvr_walk_s {
 
     unsigned       depth;
     unsigned       media;        /* media items seen */
+
+    size_t         quick;        /* see KVR_MESSAGE_QUICK */
+    uint64_t       cut;          /* bytes of messages that were too costly */
 
     size_t         role_len;
     size_t         type_len;
@@ -102,6 +112,15 @@ static inline int
 kvr_walk_skip(kvr_walk_t *w)
 {
     return kvr_json_skip(&w->json);
+}
+
+
+/* skips a value that is not of the kind that is looked for, and counts it */
+static inline int
+kvr_walk_other(kvr_walk_t *w)
+{
+    return kvr_json_spend(&w->json, 1) == KVR_OK ? kvr_walk_skip(w)
+                                                 : KVR_JSON_COSTLY;
 }
 
 

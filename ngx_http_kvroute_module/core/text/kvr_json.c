@@ -9,8 +9,8 @@
 #include "core/text/kvr_text.h"
 
 
+static int kvr_json_go(kvr_json_t *j, uint64_t offset);
 static int kvr_json_byte(kvr_json_t *j);
-static const uint8_t *kvr_json_scalar(const uint8_t *p, const uint8_t *e);
 static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
 static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
 
@@ -25,6 +25,10 @@ kvr_json_init(kvr_json_t *j, kvr_json_fetch_pt fetch, void *data)
     j->fetch = fetch;
     j->data = data;
     j->ops = kvr_text_ops();
+    j->steps = KVR_JSON_STEPS;
+    j->left = KVR_JSON_STEPS;
+    j->most = 0;
+    j->back = 0;
     j->key = NULL;
     j->key_len = 0;
 }
@@ -49,12 +53,54 @@ kvr_json_fetch_text(void *data, uint64_t offset, size_t *len)
 int
 kvr_json_refill(kvr_json_t *j)
 {
-    return kvr_json_seek(j, kvr_json_offset(j));
+    return kvr_json_go(j, kvr_json_offset(j));
 }
 
 
 int
 kvr_json_seek(kvr_json_t *j, uint64_t offset)
+{
+    uint64_t  now;
+
+    now = kvr_json_offset(j);
+
+    if (offset < now) {
+        j->most = kvr_max(j->most, now);
+        j->back += now - offset;
+
+        if (j->back > KVR_JSON_BACK + KVR_JSON_AGAIN * j->most
+            || kvr_json_spend(j, 1) != KVR_OK)
+        {
+            return KVR_JSON_COSTLY;
+        }
+    }
+
+    return kvr_json_go(j, offset);
+}
+
+
+int
+kvr_json_cut(kvr_json_t *j, uint64_t offset)
+{
+    int  rc;
+
+    rc = kvr_json_go(j, offset);
+
+    if (rc == KVR_OK) {
+        rc = j->ops->skip_rest(j);
+    }
+
+    /* for what follows; nobody cuts twice */
+
+    j->left = kvr_max(j->left, KVR_JSON_STEPS / 16);
+    j->back -= kvr_min(j->back, KVR_JSON_BACK / 4);
+
+    return rc;
+}
+
+
+static int
+kvr_json_go(kvr_json_t *j, uint64_t offset)
 {
     size_t          len;
     const uint8_t  *p;
@@ -84,6 +130,22 @@ kvr_json_seek(kvr_json_t *j, uint64_t offset)
     j->base = offset;
 
     return KVR_OK;
+}
+
+
+/* more steps, for the bytes that were read meanwhile */
+int
+kvr_json_grant(kvr_json_t *j)
+{
+    uint64_t  steps;
+
+    steps = KVR_JSON_STEPS
+            + kvr_max(j->most, kvr_json_offset(j)) / KVR_JSON_STEP;
+
+    j->left += (int64_t) (steps - j->steps);
+    j->steps = steps;
+
+    return j->left >= 0 ? KVR_OK : KVR_JSON_COSTLY;
 }
 
 
@@ -242,7 +304,7 @@ int
 kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 {
     int             c;
-    size_t          i, n;
+    size_t          i, n, bytes;
     uint8_t         buf[8];
     const uint8_t  *p;
 
@@ -267,7 +329,12 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
         return KVR_OK;
     }
 
-    for ( ;; ) {
+    for (bytes = 1; /* void */ ; bytes++) {
+
+        if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
+            return KVR_JSON_COSTLY;
+        }
+
         c = kvr_json_byte(j);
 
         if (c < 0) {
@@ -311,6 +378,10 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
     uint64_t    offset;
 
     static const char  hex[] = "0123456789abcdef";
+
+    if (kvr_json_spend(j, 2) != KVR_OK) {
+        return KVR_JSON_COSTLY;
+    }
 
     c = kvr_json_byte(j);
 
@@ -369,8 +440,14 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
             }
         }
 
-        if (rc == KVR_AGAIN || kvr_json_seek(j, offset) != KVR_OK) {
-            return KVR_AGAIN;
+        if (rc == KVR_AGAIN) {
+            return rc;
+        }
+
+        rc = kvr_json_seek(j, offset);
+
+        if (rc != KVR_OK) {
+            return rc;
         }
 
         break;
@@ -486,213 +563,4 @@ kvr_json_utf8(uint8_t *dst, unsigned c)
     dst[3] = (uint8_t) (0x80 | (c & 63));
 
     return 4;
-}
-
-
-int
-kvr_json_integer(kvr_json_t *j, int64_t *value)
-{
-    int      c, d, neg, dot, exp, rc;
-    int64_t  v;
-
-    c = kvr_json_peek(j);
-
-    if (c != '-' && (c < '0' || c > '9')) {
-        rc = kvr_json_skip(j);
-        return rc == KVR_OK ? KVR_DECLINED : rc;
-    }
-
-    neg = (c == '-');
-    dot = 0;
-    exp = 0;
-    v = 0;
-
-    if (neg) {
-        j->p++;
-    }
-
-    for ( ;; ) {
-
-        if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
-            return KVR_AGAIN;
-        }
-
-        c = *j->p;
-
-        if (c >= '0' && c <= '9') {
-            if (!dot) {
-                d = c - '0';
-
-                if (kvr_likely(v < INT64_MAX / 10)) {
-                    v = v * 10 + d;
-
-                } else {
-                    v = v <= (INT64_MAX - d) / 10 ? v * 10 + d : INT64_MAX;
-                }
-            }
-
-        } else if (c == '.') {
-            dot = 1;
-
-        } else if (c == 'e' || c == 'E') {
-            exp = 1;
-
-        } else if (c != '+' && c != '-') {
-            break;
-        }
-
-        j->p++;
-    }
-
-    /* 1e3 is rare enough in counts to be left unread */
-
-    if (exp) {
-        return KVR_DECLINED;
-    }
-
-    *value = neg ? -v : v;
-
-    return KVR_OK;
-}
-
-
-int
-kvr_json_boolean(kvr_json_t *j, unsigned *value)
-{
-    int  c, rc;
-
-    c = kvr_json_peek(j);
-    rc = kvr_json_skip(j);
-
-    if (rc != KVR_OK) {
-        return rc;
-    }
-
-    if (c != 't' && c != 'f') {
-        return KVR_DECLINED;
-    }
-
-    *value = (c == 't');
-
-    return KVR_OK;
-}
-
-
-int
-kvr_json_skip(kvr_json_t *j)
-{
-    int  c;
-
-    c = kvr_json_peek(j);
-
-    switch (c) {
-
-    case '"':
-        j->p++;
-        return j->ops->skip_string(j);
-
-    case '{':
-    case '[':
-        return j->ops->skip_container(j);
-
-    default:
-        return c < 0 ? c : kvr_json_skip_scalar(j);
-    }
-}
-
-
-/* the end of a number or literal that lies in the window with what ends it */
-static const uint8_t *
-kvr_json_scalar(const uint8_t *p, const uint8_t *e)
-{
-    if (e - p < 6 && (p == e || *p > '9')) {
-        return NULL;
-    }
-
-    switch (*p) {
-    case 't':
-    case 'n':
-        p = memcmp(p, *p == 't' ? "true" : "null", 4) ? NULL : p + 4;
-        break;
-    case 'f':
-        p = memcmp(p, "false", 5) ? NULL : p + 5;
-        break;
-    default:
-        if (*p != '-' && (*p < '0' || *p > '9')) {
-            return NULL;
-        }
-
-        while (p < e
-               && ((*p >= '0' && *p <= '9') || *p == '.' || *p == '-'
-                   || *p == '+' || *p == 'e' || *p == 'E'))
-        {
-            p++;
-        }
-    }
-
-    return (p && p < e
-            && (*p == ',' || *p == '}' || *p == ']' || *p <= ' ')) ? p : NULL;
-}
-
-
-int
-kvr_json_skip_scalar(kvr_json_t *j)
-{
-    int             c, number;
-    size_t          n;
-    uint8_t         word[6];
-    const uint8_t  *p;
-
-    p = kvr_json_scalar(j->p, j->e);
-
-    if (kvr_likely(p != NULL)) {
-        j->p = p;
-        return KVR_OK;
-    }
-
-    n = 0;
-    number = 1;
-
-    for ( ;; ) {
-
-        if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
-            return KVR_AGAIN;
-        }
-
-        c = *j->p;
-
-        if (c == ',' || c == '}' || c == ']' || c <= ' ') {
-            break;
-        }
-
-        if (n < sizeof(word)) {
-            word[n] = (uint8_t) c;
-        }
-
-        if ((c < '0' || c > '9')
-            && c != '.' && c != '-' && c != '+' && c != 'e' && c != 'E')
-        {
-            number = 0;
-        }
-
-        n++;
-        j->p++;
-    }
-
-    if (n == 0) {
-        return KVR_ERROR;
-    }
-
-    if (number && (word[0] == '-' || (word[0] >= '0' && word[0] <= '9'))) {
-        return KVR_OK;
-    }
-
-    if ((n == 4 && (memcmp(word, "true", 4) == 0
-                    || memcmp(word, "null", 4) == 0))
-        || (n == 5 && memcmp(word, "false", 5) == 0))
-    {
-        return KVR_OK;
-    }
-
-    return KVR_ERROR;
 }

@@ -16,8 +16,8 @@
  * the engine checks the body anyway and only a guess where to send it is wanted
  * here.
  *
- * All functions return KVR_OK, KVR_ERROR (not JSON), or KVR_AGAIN (the text
- * ended before the value did, or could not be fetched).
+ * All functions return KVR_OK, KVR_ERROR (not JSON), KVR_AGAIN (the text ended
+ * before the value did, or could not be fetched), or KVR_JSON_COSTLY.
  */
 
 
@@ -25,6 +25,22 @@
 
 
 #define KVR_JSON_KEY_LEN  64
+
+
+/*
+ * Nobody may make a text that costs many times what others of its length do.
+ * What costs by the byte is bounded by the length; objects, items, odd escapes
+ * and the like cost besides, and so does to go back.  A text that has more than
+ * KVR_JSON_STEPS of these and one for each KVR_JSON_STEP bytes, or goes back
+ * over more than KVR_JSON_BACK bytes and KVR_JSON_AGAIN times what was read, is
+ * given up with KVR_JSON_COSTLY.
+ */
+#define KVR_JSON_STEPS  65536
+#define KVR_JSON_STEP   64
+#define KVR_JSON_BACK   (1024 * 1024)
+#define KVR_JSON_AGAIN  3
+
+#define KVR_JSON_COSTLY  -6
 
 
 /*
@@ -50,6 +66,11 @@ typedef struct {
 
     const kvr_text_ops_t   *ops;
 
+    uint64_t                steps;      /* granted so far */
+    int64_t                 left;       /* of these */
+    uint64_t                most;       /* the furthest offset left by a seek */
+    uint64_t                back;       /* bytes gone back */
+
     const uint8_t          *key;        /* last key, decoded */
     size_t                  key_len;    /* may exceed the key's buffer */
     uint8_t                 key_buf[KVR_JSON_KEY_LEN];
@@ -69,8 +90,25 @@ const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
 /* gets the next window; KVR_AGAIN at the end of the text */
 int kvr_json_refill(kvr_json_t *j);
 
-/* goes back (or forth) to an offset, e.g. one from kvr_json_offset() */
+/*
+ * Goes back (or forth) to an offset, e.g. one from kvr_json_offset().  To go
+ * back counts as said above.
+ */
 int kvr_json_seek(kvr_json_t *j, uint64_t offset);
+
+/*
+ * Gives up an array of which an item became too costly: passes over that item,
+ * which begins at an offset, and over all that follow, and leaves what the
+ * rest of a body may need.  To be called once for a text.
+ */
+int kvr_json_cut(kvr_json_t *j, uint64_t offset);
+
+/*
+ * Counts n steps; KVR_JSON_COSTLY: these are too many.  Who walks an object or an
+ * array counts what there may be any number of.
+ */
+static inline int kvr_json_spend(kvr_json_t *j, int n);
+int kvr_json_grant(kvr_json_t *j);
 
 /*
  * The first byte that is no white space, not consumed, as a positive number;
@@ -126,6 +164,15 @@ static inline uint64_t
 kvr_json_offset(kvr_json_t *j)
 {
     return j->base + (uint64_t) (j->p - j->start);
+}
+
+
+static inline int
+kvr_json_spend(kvr_json_t *j, int n)
+{
+    j->left -= n;
+
+    return kvr_likely(j->left >= 0) ? KVR_OK : kvr_json_grant(j);
 }
 
 
