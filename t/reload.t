@@ -34,7 +34,10 @@ http {
     }
     server {
         listen 127.0.0.1:%%PORT%%;
-        location / { proxy_pass http://u; }
+        location / {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://u;
+        }
         location /kvroute/ { kvroute_status; }
     }
     @{[ $more || '' ]}
@@ -183,6 +186,35 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     }), 'then all have a number');
     like($t->log(), qr/"z" has a number for each server of upstream "u" now/,
          'which is logged');
+}
+
+# a server is given its number while a request is at another: its retry goes there
+
+{
+    conf('zone=z:5m max_peers=2', [qw(B0 B1)]);
+    $t->reload();
+
+    my $s = $t->start('POST /', $body{1}, headers =>
+                      { map { ("X-$_" => 'wait later') } qw(B0 B1) });
+    wait_for(sub { ($t->load())[0] == 1 });
+
+    conf('zone=z:5m max_peers=2', [qw(B0 B2)]);
+    $t->reload();
+
+    ok(wait_for(sub { $t->post('/', $body{2})->{headers}{'x-backend'} eq 'B0' }),
+       'the server with a number knows a prompt');
+
+    my $r = $t->start('POST /', $body{2}, headers => { 'X-B0' => 'lose it' });
+    wait_for(sub { ($t->load())[0] == 2 });
+
+    $t->step('later');
+    is($t->finish($s)->{status}, 200, 'the old worker is done again');
+    ok(wait_for(sub {
+        2 == grep { defined $_->{id} } @{$t->status()->{upstreams}{u}{peers}}
+    }), 'all have a number again');
+
+    $t->step('it');
+    is($t->finish($r)->{headers}{'x-backend'}, 'B2', 'and may be retried at');
 }
 
 # the module is switched off by one line, and on again

@@ -126,7 +126,9 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     at->matched = ngx_http_kvroute_queue_matched(ctx, conf);
 
     if (at->matched == NULL) {
-        size = (64 - __builtin_clzll(set)) * sizeof(uint32_t);
+        /* a peer may be given its number while the request is under way */
+
+        size = conf->zone->max_peers * sizeof(uint32_t);
 
         at->matched = ngx_pcalloc(r->pool, size);
         if (at->matched == NULL) {
@@ -216,7 +218,7 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
         return;
     }
 
-    at->chunks = ngx_pcalloc(r->pool, (64 - __builtin_clzll(set))
+    at->chunks = ngx_pcalloc(r->pool, at->conf->zone->max_peers
                                       * sizeof(uint32_t));
     if (at->chunks == NULL) {
         return;
