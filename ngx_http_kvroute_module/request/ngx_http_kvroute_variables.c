@@ -7,6 +7,11 @@
 /*
  * The receipt of the last decision, for access logs.  A value that is not
  * known is "not found", which logs as "-".
+ *
+ * So is text that holds a control byte, whoever wrote it: the strings of a
+ * body, the path and keys of sessions are decoded, and in a header a line end
+ * would begin another one, or another request.  It is checked here, on its way
+ * out, and nowhere else: what is only hashed may hold any byte.
  */
 
 
@@ -32,8 +37,7 @@
 
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
-
-
+static ngx_uint_t ngx_http_kvroute_printable(ngx_str_t *s);
 static ngx_int_t ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 
@@ -307,7 +311,7 @@ number:
 
 string:
 
-    if (s.len == 0) {
+    if (s.len == 0 || !ngx_http_kvroute_printable(&s)) {
         goto not_found;
     }
 
@@ -327,6 +331,22 @@ not_found:
     v->not_found = 1;
 
     return NGX_OK;
+}
+
+
+/* whether text can stand in a header */
+static ngx_uint_t
+ngx_http_kvroute_printable(ngx_str_t *s)
+{
+    size_t  i;
+
+    for (i = 0; i < s->len; i++) {
+        if (s->data[i] < ' ' || s->data[i] == 0x7f) {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 
