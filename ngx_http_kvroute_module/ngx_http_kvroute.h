@@ -253,6 +253,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
+    unsigned                     moved:1;   /* to another location */
     unsigned                     salted:1;
     unsigned                     read:1;    /* the body was looked at */
     unsigned                     parsed:1;  /* and gave a prompt */
@@ -386,6 +387,7 @@ ngx_http_upstream_rr_peers_t *ngx_http_kvroute_peers_lock(
 
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_get_ctx(ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_create_ctx(ngx_http_request_t *r);
+void ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 ngx_int_t ngx_http_kvroute_request_salt(ngx_http_request_t *r,
@@ -434,6 +436,7 @@ ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);
 uint32_t *ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf);
+void ngx_http_kvroute_queue_forget(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);

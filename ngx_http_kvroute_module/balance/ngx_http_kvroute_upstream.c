@@ -97,6 +97,8 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
     }
 
+    ngx_http_kvroute_request_enter(ctx);
+
     ctx->attempt = at;
     ctx->decided = 0;
 

@@ -231,6 +231,17 @@ ngx_http_kvroute_queue_looked(ngx_http_kvroute_wait_t *w, ngx_msec_t age)
 }
 
 
+/* its prompt is another one now */
+void
+ngx_http_kvroute_queue_forget(ngx_http_kvroute_ctx_t *ctx)
+{
+    if (ctx->wait) {
+        ctx->wait->looked = ngx_current_msec
+                            - NGX_HTTP_KVROUTE_QUEUE_KEPT_MAX - 1;
+    }
+}
+
+
 /* a session that may go to one peer only waits for that one */
 void
 ngx_http_kvroute_queue_own(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w,
@@ -238,7 +249,9 @@ ngx_http_kvroute_queue_own(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w,
 {
     ngx_http_kvroute_attempt_t  at;
 
-    if (policy->conf.policy != KVR_POLICY_STICKY || !policy->conf.strict) {
+    if (policy->conf.policy != KVR_POLICY_STICKY || !policy->conf.strict
+        || ngx_http_kvroute_request_salt(r, w->ctx) != NGX_OK)
+    {
         return;
     }
 

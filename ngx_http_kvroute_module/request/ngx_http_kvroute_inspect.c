@@ -15,6 +15,8 @@
 
 static ngx_int_t ngx_http_kvroute_inspect_handler(ngx_http_request_t *r);
 static void ngx_http_kvroute_inspect_body(ngx_http_request_t *r);
+static void ngx_http_kvroute_inspect_read(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
 
 
 ngx_int_t
@@ -60,6 +62,15 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    ngx_http_kvroute_request_enter(ctx);
+
+    /* nginx has read all of it before an internal redirect led here */
+
+    if (ctx->inspected == NGX_HTTP_KVROUTE_INSPECTED) {
+        ngx_http_kvroute_inspect_read(r, ctx);
+        return NGX_DECLINED;
+    }
+
     /*
      * An error_page may lead here after the body could not be read: what there
      * is of it goes on, as without us.  No event would come any more.
@@ -96,10 +107,8 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 static void
 ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 {
-    ngx_uint_t                      awaited;
-    ngx_http_kvroute_ctx_t         *ctx;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t               awaited;
+    ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
 
@@ -113,18 +122,28 @@ ngx_http_kvroute_inspect_body(ngx_http_request_t *r)
 
     ctx->inspected = NGX_HTTP_KVROUTE_INSPECTED;
 
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
-
-    /* any zone will do to read by; its upstream is not known yet */
-
-    if (kmcf->zones.nelts) {
-        zone = kmcf->zones.elts;
-        ngx_http_kvroute_request_read(r, ctx, zone[0]);
-    }
+    ngx_http_kvroute_inspect_read(r, ctx);
 
     r->write_event_handler = ngx_http_core_run_phases;
 
     if (awaited) {
         ngx_http_core_run_phases(r);
+    }
+}
+
+
+/* any zone will do to read by; its upstream is not known yet */
+static void
+ngx_http_kvroute_inspect_read(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    if (kmcf->zones.nelts) {
+        zone = kmcf->zones.elts;
+        ngx_http_kvroute_request_read(r, ctx, zone[0]);
     }
 }

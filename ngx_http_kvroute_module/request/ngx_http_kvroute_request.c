@@ -36,6 +36,7 @@ typedef struct {
 
 
 static void ngx_http_kvroute_cleanup(void *data);
+static void ngx_http_kvroute_request_disown(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr);
@@ -95,6 +96,7 @@ ngx_http_kvroute_get_ctx(ngx_http_request_t *r)
             ctx = cln->data;
 
             if (ctx->request == r) {
+                ctx->moved = 1;
                 ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
                 return ctx;
             }
@@ -146,6 +148,64 @@ ngx_http_kvroute_cleanup(void *data)
         ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
     }
 
+    ngx_http_kvroute_request_disown(ctx);
+}
+
+
+/*
+ * What a location says of the body holds there only: its salt, how much is
+ * read, by which path, and whether the reply is learned.  Before anything is
+ * asked of the body after an internal redirect, nothing may be left of what was
+ * read in the location before.  Until then variables still tell of that.
+ */
+void
+ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_uint_t  i;
+
+    if (!ctx->moved) {
+        return;
+    }
+
+    ctx->moved = 0;
+
+    /* it may still have to take its lesson back */
+
+    if (ctx->attempt) {
+        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
+    }
+
+    ngx_http_kvroute_request_disown(ctx);
+    ngx_http_kvroute_queue_forget(ctx);
+
+    ctx->salted = 0;
+    ctx->read = 0;
+    ctx->parsed = 0;
+    ctx->skips = 0;
+    ctx->odd = 0;
+    ctx->passing = 0;
+    ctx->prioritized = 0;
+
+    ctx->bytes = 0;
+    ctx->extra = 0;
+    ctx->entries = 0;
+    ctx->output = 0;
+    ctx->reply = NULL;
+
+    ngx_str_null(&ctx->salt);
+    ngx_str_null(&ctx->model);
+    ngx_str_null(&ctx->session);
+
+    for (i = 0; i < KVR_PROMPT_FIELDS; i++) {
+        ngx_str_null(&ctx->hint[i]);
+    }
+}
+
+
+/* what was made of its body is nobody's any more */
+static void
+ngx_http_kvroute_request_disown(ngx_http_kvroute_ctx_t *ctx)
+{
     ngx_http_kvroute_request_firm(ctx);
 
     if (ngx_http_kvroute_owner == ctx) {
@@ -158,7 +218,7 @@ ngx_http_kvroute_cleanup(void *data)
 }
 
 
-/* reads the body, once, as far as it is there */
+/* reads the body, once in a location, as far as it is there */
 void
 ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -177,6 +237,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
     pr = &ngx_http_kvroute_prompt;
 
     if (!ngx_http_kvroute_request_readable(r)
+        || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK
         || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
     {
         return;
@@ -412,7 +473,7 @@ ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
 }
 
 
-/* tenants are kept apart by it; evaluated once */
+/* tenants are kept apart by it; evaluated once in a location */
 ngx_int_t
 ngx_http_kvroute_request_salt(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx)
@@ -448,9 +509,7 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
 
     ngx_http_kvroute_owner = NULL;
 
-    if (ngx_http_kvroute_request_scratch(r) != NGX_OK
-        || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK)
-    {
+    if (ngx_http_kvroute_request_scratch(r) != NGX_OK) {
         return NGX_ERROR;
     }
 

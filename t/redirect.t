@@ -1,0 +1,484 @@
+#!/usr/bin/perl
+
+# Internal redirects: what a location says of the body (its salt, how much of
+# it is read, by which path, whether the reply is learned) holds there, and
+# nothing of what was read in the location before is left.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 1;
+$t->{vars}{$_} = $t->port() for qw(DEAD SET);
+
+# a socket that nobody listens at: to connect fails at once
+
+my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
+                                 Type => IO::Socket::SOCK_STREAM());
+
+# engines that hand over by X-Accel-Redirect, and ones that answer a chat
+
+for my $name (qw(A0 A1)) {
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data)))
+        {
+            my ($n) = $head =~ /^\S+ \S*[?&]n=(\w+)/;
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"
+                         . "X-Accel-Redirect: /inner?n=$n\r\n\r\n");
+        }
+    });
+}
+
+my $reply = text(3000, 999);
+
+for my $name (qw(C0 C1)) {
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        Kvroute::Servers::backend_read($c, \$data);
+
+        my @words = map {
+            'data: ' . JSON::PP::encode_json(
+                { choices => [ { index => 0, delta => $_ } ] }) . "\n\n"
+        } ({ role => 'assistant', content => $reply });
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                     . "Connection: close\r\n\r\n"
+                     . join('', @words, "data: [DONE]\n\n"));
+    });
+}
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:8m;
+    log_format kv '$arg_n $kvroute_matched_bytes|$kvroute_prompt_bytes|'
+                  '$kvroute_model|$kvroute_session|$kvroute_policy|'
+                  '$kvroute_peer|$kvroute_queue_status';
+    access_log %%DIR%%/access.log kv;
+    client_body_buffer_size 64k;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream queued {
+        zone queued 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=10;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=8;
+        server 127.0.0.1:%%B1%% max_fails=0 max_conns=8;
+    }
+    upstream dying {
+        zone dying 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=10;
+        server unix:%%DIR%%/dead.sock max_fails=0;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=8 backup;
+    }
+    upstream strict {
+        zone strict 64k;
+        kvroute sticky key=auto strict=on zone=z;
+        kvroute_queue max=10 timeout=1s;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
+        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+    }
+    upstream accel {
+        zone accel 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%A0%% max_fails=0;
+        server 127.0.0.1:%%A1%% max_fails=0;
+    }
+    upstream replies {
+        zone replies 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%C0%% max_fails=0;
+        server 127.0.0.1:%%C1%% max_fails=0;
+    }
+    upstream dead {
+        zone dead 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%DEAD%% max_fails=0;
+        server 127.0.0.2:%%DEAD%% max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://u; }
+        location /tenant/ { kvroute_salt $http_x_key; proxy_pass http://u; }
+
+        location /named/ {
+            error_page 502 = @tenants;
+            proxy_pass http://dead;
+        }
+        location /inspected/ {
+            kvroute_inspect on;
+            error_page 502 = @tenants_inspected;
+            proxy_pass http://dead;
+        }
+        location /twice/ {
+            recursive_error_pages on;
+            error_page 502 = @again;
+            proxy_pass http://dead;
+        }
+        location @again {
+            kvroute_salt again;
+            error_page 502 = @tenants;
+            proxy_pass http://dead;
+        }
+        location @tenants { kvroute_salt $http_x_key; proxy_pass http://u; }
+        location @tenants_inspected {
+            kvroute_inspect on;
+            kvroute_salt $http_x_key;
+            proxy_pass http://u;
+        }
+        location /page/ {
+            error_page 502 = /inner$is_args$args;
+            proxy_pass http://dead;
+        }
+        location /accel/ { proxy_pass http://accel; }
+        location /inner {
+            internal;
+            kvroute_salt $http_x_key;
+            proxy_pass http://u;
+        }
+        location /post/ {
+            post_action @tenants;
+            proxy_pass http://one;
+        }
+        location /queued/ {
+            error_page 502 = @queued;
+            proxy_pass http://dead;
+        }
+        location @queued {
+            kvroute_salt $http_x_key;
+            proxy_pass http://queued;
+        }
+
+        # the same upstream with a queue twice
+
+        location /queue_twice/ {
+            proxy_intercept_errors on;
+            error_page 500 = @queued_ok;
+            proxy_pass http://queued;
+        }
+        location /dying/ {
+            proxy_next_upstream off;
+            error_page 502 = @backup;
+            proxy_pass http://dying;
+        }
+        location @backup {
+            kvroute_salt $http_x_key;
+            proxy_pass http://dying;
+        }
+        location @queued_ok {
+            kvroute_salt $http_x_key;
+            proxy_set_header X-B0 "";
+            proxy_set_header X-B1 "";
+            proxy_pass http://queued;
+        }
+
+        # one prompt is taught, without a salt, where nothing is chosen
+
+        location /one/ {
+            error_page 502 = @one;
+            proxy_pass http://dead;
+        }
+        location @one { kvroute_salt $http_x_key; proxy_pass http://one; }
+
+        # and from a location with a salt to one without
+
+        location /salted/ {
+            kvroute_salt $http_x_key;
+            error_page 502 = @plain;
+            proxy_pass http://dead;
+        }
+        location @plain { proxy_pass http://u; }
+
+        location /mirror/ { mirror /copy; proxy_pass http://one; }
+        location /copy {
+            internal;
+            kvroute_salt $http_x_key;
+            proxy_pass http://u;
+        }
+
+        location /strict/ {
+            kvroute_salt $http_x_key;
+            proxy_pass http://strict;
+        }
+        location /strict/plain/ {
+            kvroute_salt "";
+            proxy_pass http://strict;
+        }
+
+        location /short/ {
+            kvroute_max_body 1k;
+            error_page 502 = @long;
+            proxy_pass http://dead;
+        }
+        location @long { proxy_pass http://u; }
+
+        location /long/ {
+            error_page 502 = @short;
+            proxy_pass http://dead;
+        }
+        location @short { kvroute_max_body 1k; proxy_pass http://u; }
+
+        location /v2/models/a/ {
+            error_page 502 = /v2/models/b/infer$is_args$args;
+            proxy_pass http://dead;
+        }
+        location /v2/models/b/ { internal; proxy_pass http://u; }
+
+        location /sticky/ {
+            kvroute_policy sticky key=$http_x_session_id;
+            error_page 502 = @plain;
+            proxy_pass http://dead;
+        }
+
+        location /unlearned/ {
+            kvroute_learn_reply off;
+            error_page 502 = @learned;
+            proxy_pass http://dead;
+        }
+        location @learned { proxy_pass http://replies; }
+
+        location /learned/ {
+            error_page 502 = @unlearned;
+            proxy_pass http://dead;
+        }
+        location @unlearned {
+            kvroute_learn_reply off;
+            proxy_pass http://replies;
+        }
+
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+
+    # the same expression, but another value
+
+    server {
+        listen 127.0.0.1:%%SET%%;
+        kvroute_salt $who;
+
+        location / {
+            set $who "";
+            error_page 502 = @set;
+            proxy_pass http://dead;
+        }
+        location @set { set $who $http_x_key; proxy_pass http://u; }
+    }
+}
+EOF
+
+$t->run();
+
+my $n = 0;
+my $seed = 0;
+
+sub ask {
+    my ($uri, $body, %arg) = @_;
+    my $id = 'q' . ++$n;
+    my %headers = %{$arg{headers} || {}};
+
+    $headers{'X-Key'} = $arg{key} if defined $arg{key};
+
+    my $r = $t->post("$uri?n=$id", $body, headers => \%headers,
+                     port => $arg{port});
+
+    my @f;
+    wait_for(sub { @f = $t->access_log() =~ /^$id (.*)$/m });
+
+    my %l;
+    @l{qw(matched prompt model session policy peer queue)}
+        = split /\|/, $f[0] // '';
+    $l{status} = $r->{status};
+
+    return \%l;
+}
+
+# alice's prompt is found by alice, and by nobody else
+
+my $set = $t->{vars}{SET};
+
+for my $case ([ '/tenant/' ], [ '/named/' ], [ '/inspected/' ], [ '/twice/' ],
+              [ '/page/' ], [ '/accel/' ], [ '/queued/' ], [ '/', $set ],
+              [ '/queue_twice/', undef,
+                { 'X-B0' => 'status 500', 'X-B1' => 'status 500' } ])
+{
+    my ($uri, $port, $headers) = @$case;
+    my $name = $uri . ($port ? ' of the other server' : '');
+    my $body = chat(text(20_000, ++$seed));
+    my %arg = (port => $port, headers => $headers);
+
+    is(ask($uri, $body, %arg, key => 'alice')->{status}, 200, "$name served");
+    cmp_ok(ask($uri, $body, %arg, key => 'alice')->{matched}, '>', 19_000,
+           "$name: alice's is hers");
+    is(ask($uri, $body, %arg, key => 'bob')->{matched}, 0,
+       "$name: bob matches none of it");
+    is(ask('/', $body)->{matched}, 0, "$name: nor who has no salt");
+    cmp_ok(ask('/tenant/', $body, key => 'alice')->{matched}, '>', 19_000,
+           "$name: it is the salt of the last location");
+    ok($t->idle(), "$name: nothing is left");
+}
+
+# Nor by what the queue has just looked up for the location before, where the
+# redirect comes in the same turn of the event loop.
+
+{
+    my $body;
+
+    do {
+        $body = chat(text(20_000, ++$seed));
+    } until ask('/', $body)->{peer} =~ /:$t->{vars}{B0}$/;
+
+    is(ask('/dying/', $body, key => 'bob')->{matched}, 0,
+       'at once: bob matches nothing');
+}
+
+# a post_action is in a location of its own
+
+{
+    my $body = chat(text(20_000, ++$seed));
+
+    is(ask('/post/', $body, key => 'alice')->{status}, 200, 'post_action');
+    is(ask('/tenant/', $body, key => 'bob')->{matched}, 0,
+       'post_action: bob matches nothing');
+    ok($t->idle(), 'post_action: nothing is left');
+}
+
+# nothing is chosen, and nothing taught of what was read elsewhere
+
+{
+    my $body = chat(text(20_000, ++$seed));
+
+    ask('/one/', $body, key => 'alice');
+    is(ask('/', $body)->{matched}, 0, 'a single server: nothing is taught');
+}
+
+# from a salt to none
+
+{
+    my $body = chat(text(20_000, ++$seed));
+
+    ask('/salted/', $body, key => 'alice');
+    is(ask('/tenant/', $body, key => 'alice')->{matched}, 0,
+       'to none: not by the salt of the first location');
+    cmp_ok(ask('/', $body)->{matched}, '>', 19_000, 'to none: without one');
+}
+
+# subrequests have a location of their own
+
+{
+    my $body = chat(text(20_000, ++$seed));
+
+    ask('/mirror/', $body, key => 'alice');
+    ok($t->idle(), 'mirror: done');
+    is(ask('/tenant/', $body, key => 'bob')->{matched}, 0,
+       'mirror: bob matches nothing');
+    is(ask('/', $body)->{matched}, 0, 'mirror: nor who has no salt');
+}
+
+# A session in a queue, asked for by a header alone, is the tenant's own: it does
+# not wait for the peer that a session of that name has without a salt.
+
+{
+    my $session = sub {
+        my ($uri, $key) = @_;
+        my $id = 'g' . ++$n;
+        my @f;
+
+        $t->get("$uri?n=$id", headers => { 'X-Key' => $key,
+                                           'X-Session-Id' => 's' });
+        wait_for(sub { @f = $t->access_log() =~ /^$id (.*)$/m });
+
+        return (split /\|/, $f[0])[5, 6];
+    };
+
+    my ($plain) = $session->('/strict/plain/', '');
+    my ($key) = grep { ($session->('/strict/', $_))[0] ne $plain } 'a' .. 'z';
+
+    my ($name) = grep { $plain =~ /:$t->{vars}{$_}$/ } qw(B0 B1);
+    my $s = $t->start('GET /strict/plain/?n=busy', undef, headers => {
+        'X-Session-Id' => 's', "X-$name" => 'wait strict' });
+
+    ok(wait_for(sub { $t->peer('strict', $t->{vars}{$name})->{active} == 1 }),
+       'the peer of the session without a salt is full');
+    is(($session->('/strict/', $key))[1], 'passed',
+       'the session of that name with one is let in at its own');
+
+    $t->step('strict');
+    $t->finish($s);
+}
+
+# how much of a body is read
+
+{
+    my $body = chat(text(20_000, ++$seed));
+
+    like(ask('/short/', $body)->{prompt}, qr/^20\d{3}$/,
+         'max_body: of the last location: read');
+    cmp_ok(ask('/short/', $body)->{matched}, '>', 19_000,
+           'max_body: and matched');
+
+    $body = chat(text(20_000, ++$seed));
+
+    is(ask('/long/', $body)->{prompt}, '-',
+       'max_body: of the last location: not read');
+    is(ask('/', $body)->{matched}, 0, 'max_body: and nothing taught');
+    is(ask('/long/', $body)->{model}, '-', 'max_body: no model is known');
+}
+
+# the path
+
+{
+    my $l = ask('/v2/models/a/infer',
+                '{"text_input":"' . text(20_000, ++$seed) . '"}');
+    is($l->{model}, 'b', 'path: of the last location');
+}
+
+# the session of a policy that is not asked any more
+
+{
+    my $l = ask('/sticky/', chat(text(2000, ++$seed)),
+                headers => { 'X-Session-Id' => 's1' });
+    is($l->{policy}, 'kv_cache', 'policy: of the last location');
+    is($l->{session}, '-', 'session: none');
+}
+
+# whether a reply is learned
+
+for my $case ([ '/unlearned/', 1 ], [ '/learned/', 0 ]) {
+    my ($uri, $learned) = @$case;
+    my @turn = ({ role => 'user', content => text(3000, ++$seed) });
+
+    ask($uri, chat(\@turn, stream => JSON::PP::true));
+    push @turn, { role => 'assistant', content => $reply },
+                { role => 'user', content => 'and?' };
+
+    my $l = ask($uri, chat(\@turn, stream => JSON::PP::true));
+
+    cmp_ok($l->{matched}, $learned ? '>' : '<', 3200,
+           "$uri reply is " . ($learned ? '' : 'not ') . 'learned');
+}
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();
