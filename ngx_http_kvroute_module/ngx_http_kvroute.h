@@ -399,6 +399,14 @@ uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 kvr_chunks_t *ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
+/* _body */
+
+ngx_int_t ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log);
+void ngx_http_kvroute_body_exit(void);
+ngx_uint_t ngx_http_kvroute_body_readable(ngx_http_request_t *r);
+ngx_int_t ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
+    kvr_prompt_conf_t *conf);
+
 /* _policy */
 
 ngx_int_t ngx_http_kvroute_policy_name(ngx_conf_t *cf,

@@ -5,7 +5,8 @@
 
 
 /*
- * What is kept of a request, and the one place that reads its body.
+ * What is kept of a request, and of its body: read by _body, once in a
+ * location.
  *
  * Chains of hashes are not kept with requests, which may be open for minutes
  * by the thousand: they are made in this worker's scratch memory when a
@@ -21,27 +22,12 @@
 #include "ngx_http_kvroute.h"
 
 
-#define NGX_HTTP_KVROUTE_WINDOW  65536
-
-
-/* a request's body, as the reader of core/ wants it */
-
-typedef struct {
-    ngx_chain_t                 *first;
-    ngx_chain_t                 *link;     /* where the last window was */
-    uint64_t                     offset;   /* of link in the body */
-    ngx_uint_t                   failed;   /* a file could not be read */
-    ngx_log_t                   *log;
-} ngx_http_kvroute_body_t;
-
-
 static void ngx_http_kvroute_cleanup(void *data);
 static void ngx_http_kvroute_request_disown(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr);
 static ngx_int_t ngx_http_kvroute_request_scratch(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_request_passes(ngx_http_request_t *r);
 static void ngx_http_kvroute_request_reply(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
@@ -51,8 +37,6 @@ static ngx_int_t ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     kvr_prompt_t *pr);
 static void ngx_http_kvroute_request_copy(ngx_http_request_t *r,
     ngx_str_t *dst, uint8_t *data, size_t len);
-static const uint8_t *ngx_http_kvroute_request_fetch(void *data,
-    uint64_t offset, size_t *len);
 
 
 /* scratch memory of this worker: of no use after an event is handled */
@@ -61,7 +45,6 @@ static uint64_t                *ngx_http_kvroute_digests;
 static size_t                   ngx_http_kvroute_max_digests;
 static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
-static u_char                  *ngx_http_kvroute_window;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
 static kvr_chunks_t            *ngx_http_kvroute_chunks;
 static ngx_uint_t               ngx_http_kvroute_want_chunks;
@@ -236,7 +219,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
     pr = &ngx_http_kvroute_prompt;
 
-    if (!ngx_http_kvroute_request_readable(r)
+    if (!ngx_http_kvroute_body_readable(r)
         || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK
         || ngx_http_kvroute_request_parse(r, ctx, zone, pr) != NGX_OK)
     {
@@ -503,9 +486,8 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr)
 {
-    int                           rc;
-    kvr_prompt_conf_t             conf;
-    ngx_http_kvroute_body_t       body;
+    ngx_int_t          rc;
+    kvr_prompt_conf_t  conf;
 
     ngx_http_kvroute_owner = NULL;
 
@@ -525,26 +507,14 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     conf.max_chain = ngx_http_kvroute_max_chain;
     conf.chunks = ngx_http_kvroute_want_chunks ? ngx_http_kvroute_chunks : NULL;
 
-    body.first = r->request_body->bufs;
-    body.link = body.first;
-    body.offset = 0;
-    body.failed = 0;
-    body.log = r->connection->log;
-
-    rc = kvr_prompt_read(pr, &conf, ngx_http_kvroute_request_fetch, &body);
+    rc = ngx_http_kvroute_body_read(r, pr, &conf);
 
     ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "kvroute prompt: rc %d shape %d bytes %uL entries %uD",
+                   "kvroute prompt: rc %i shape %d bytes %uL entries %uD",
                    rc, pr->shape, pr->bytes, pr->n);
 
-    if (body.failed || rc == KVR_ERROR) {
-        return NGX_DECLINED;
-    }
-
-    /* a body that ends too early is all right while more of it is to come */
-
-    if (rc == KVR_AGAIN && !r->reading_body) {
-        return NGX_DECLINED;
+    if (rc != NGX_OK) {
+        return rc;
     }
 
     ngx_http_kvroute_owner = ctx;
@@ -581,11 +551,10 @@ ngx_http_kvroute_request_scratch(ngx_http_request_t *r)
     ngx_http_kvroute_digests = ngx_alloc(n * sizeof(uint64_t), log);
     ngx_http_kvroute_chain = ngx_alloc(ngx_http_kvroute_max_chain
                                        * sizeof(uint64_t), log);
-    ngx_http_kvroute_window = ngx_alloc(NGX_HTTP_KVROUTE_WINDOW, log);
 
     if (ngx_http_kvroute_digests == NULL
         || ngx_http_kvroute_chain == NULL
-        || ngx_http_kvroute_window == NULL)
+        || ngx_http_kvroute_body_scratch(kmcf->max_body, log) != NGX_OK)
     {
         ngx_http_kvroute_request_exit();
         return NGX_ERROR;
@@ -603,151 +572,15 @@ ngx_http_kvroute_request_exit(void)
 {
     free(ngx_http_kvroute_digests);
     free(ngx_http_kvroute_chain);
-    free(ngx_http_kvroute_window);
     free(ngx_http_kvroute_chunks);
+
+    ngx_http_kvroute_body_exit();
 
     ngx_http_kvroute_chunks = NULL;
     ngx_http_kvroute_chunks_owner = NULL;
     ngx_http_kvroute_digests = NULL;
     ngx_http_kvroute_chain = NULL;
-    ngx_http_kvroute_window = NULL;
 
     ngx_http_kvroute_max_digests = 0;
     ngx_http_kvroute_owner = NULL;
-}
-
-
-/* whether there is a body at all that could be JSON */
-static ngx_uint_t
-ngx_http_kvroute_request_readable(ngx_http_request_t *r)
-{
-    off_t                         size;
-    ngx_chain_t                  *cl;
-    ngx_table_elt_t              *h;
-    ngx_list_part_t              *part;
-    ngx_uint_t                    i;
-    ngx_http_kvroute_loc_conf_t  *klcf;
-
-    if (r->request_body == NULL || r->request_body->bufs == NULL) {
-        return 0;
-    }
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    size = 0;
-
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        size += ngx_buf_size(cl->buf);
-    }
-
-    size = ngx_max(size, r->headers_in.content_length_n);
-
-    if (size > (off_t) klcf->max_body) {
-        return 0;
-    }
-
-    h = r->headers_in.content_type;
-
-    /* "application/json" is not compared to its last letters */
-
-    if (h && h->value.len >= 16
-        && (h->value.data[12] | 0x20) == 'g'
-        && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
-           == 0)
-    {
-        return 0;
-    }
-
-    /* nginx has no slot for it in requests */
-
-    part = &r->headers_in.headers.part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].key.len == sizeof("Content-Encoding") - 1
-            && ngx_strncasecmp(h[i].key.data, (u_char *) "Content-Encoding",
-                               sizeof("Content-Encoding") - 1)
-               == 0
-            && (h[i].value.len != 8
-                || ngx_strncasecmp(h[i].value.data, (u_char *) "identity", 8)
-                   != 0))
-        {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
-static const uint8_t *
-ngx_http_kvroute_request_fetch(void *data, uint64_t offset, size_t *len)
-{
-    ngx_http_kvroute_body_t *body = data;
-
-    off_t         size;
-    ssize_t       n;
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl;
-
-    if (offset < body->offset) {
-        body->link = body->first;
-        body->offset = 0;
-    }
-
-    for (cl = body->link; cl; cl = cl->next) {
-
-        b = cl->buf;
-        size = ngx_buf_size(b);
-
-        body->link = cl;
-
-        if (offset - body->offset >= (uint64_t) size) {
-            if (cl->next == NULL) {
-                break;
-            }
-
-            body->offset += size;
-            continue;
-        }
-
-        offset -= body->offset;
-        size -= (off_t) offset;
-
-        if (ngx_buf_in_memory(b)) {
-            *len = (size_t) size;
-            return b->pos + offset;
-        }
-
-        size = ngx_min(size, NGX_HTTP_KVROUTE_WINDOW);
-
-        n = 0;
-
-        if (b->file->fd != NGX_INVALID_FILE) {
-            n = ngx_read_file(b->file, ngx_http_kvroute_window, (size_t) size,
-                              b->file_pos + (off_t) offset);
-        }
-
-        if (n <= 0) {
-            body->failed = 1;
-            break;
-        }
-
-        *len = (size_t) n;
-        return ngx_http_kvroute_window;
-    }
-
-    *len = 0;
-    return NULL;
 }

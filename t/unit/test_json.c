@@ -632,6 +632,11 @@ escape_range(kvr_json_t *j, const char *text, size_t len)
                 util_check(rc == KVR_OK && got == used + 1, "reference");
             }
 
+            /* nobody counts how many there are */
+
+            j->left = KVR_JSON_STEPS;
+            j->back = 0;
+
             util_check(kvr_json_seek(j, start + 1) == KVR_OK, "seek");
 
             n = 1;

@@ -110,7 +110,11 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
         rc = kvr_walk_rest(w, kvr_message_keys, KVR_MESSAGE_CONTENT);
 
     } else if (rc == KVR_DECLINED) {
-        rc = kvr_message_read(w);
+
+        /* who writes one message in another order so writes the next one */
+
+        rc = (w->quick == KVR_MESSAGE_SLOWLY) ? KVR_WALK_ORDER
+                                              : kvr_message_read(w);
     }
 
     if (rc == KVR_WALK_ORDER) {
@@ -124,9 +128,12 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
         w->depth = depth;
         w->media = media;
 
+        w->order = 0;
         w->careful = 1;
         rc = kvr_message_read(w);
         w->careful = 0;
+
+        w->quick = w->order ? KVR_MESSAGE_SLOWLY : KVR_MESSAGE_QUICK;
     }
 
     if (w->drop) {
@@ -363,6 +370,10 @@ kvr_message_part(kvr_walk_t *w)
     int       c, rc;
     unsigned  outer;
 
+    if (kvr_json_spend(&w->json, 1) != KVR_OK) {
+        return KVR_ERROR;
+    }
+
     outer = w->part;
     w->part = 0;
 
@@ -508,7 +519,7 @@ kvr_message_media(kvr_walk_t *w)
         return kvr_walk_array(w, kvr_message_media);
 
     default:
-        return c < 0 ? c : kvr_walk_skip(w);
+        return c < 0 ? c : kvr_walk_other(w);
     }
 }
 

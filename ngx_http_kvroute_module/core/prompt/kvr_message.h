@@ -35,6 +35,14 @@
 #define KVR_MESSAGE_ARGUMENTS  '\7'
 
 
+/*
+ * Bytes to be had to read a message quickly.  As long as messages have their
+ * keys in another order than the canonical one, none are enough.
+ */
+#define KVR_MESSAGE_QUICK   64
+#define KVR_MESSAGE_SLOWLY  SIZE_MAX
+
+
 /* an image is about a thousand tokens, whatever the length of its url */
 #define KVR_MESSAGE_MEDIA_LEN  4096
 

@@ -14,9 +14,6 @@
 #include "core/prompt/kvr_message.h"
 
 
-/* bytes to be had to read a message quickly */
-#define KVR_MESSAGE_QUICK  64
-
 /* the longest role that is read so, and more */
 #define KVR_MESSAGE_ROLE   16
 
@@ -44,6 +41,8 @@ static int kvr_message_quick(kvr_walk_t *w);
 int
 kvr_message_list(kvr_walk_t *w)
 {
+    w->quick = KVR_MESSAGE_QUICK;
+
     return kvr_walk_items(w, kvr_message_item);
 }
 
@@ -51,6 +50,8 @@ kvr_message_list(kvr_walk_t *w)
 int
 kvr_message(kvr_walk_t *w)
 {
+    w->quick = KVR_MESSAGE_QUICK;
+
     return kvr_message_item(w);
 }
 
@@ -65,7 +66,7 @@ kvr_message_item(kvr_walk_t *w)
     j = &w->json;
 
     if (kvr_json_peek(j) != '{') {
-        return kvr_walk_skip(w);
+        return kvr_walk_other(w);
     }
 
     kvr_block_mark(&w->block, &mark.block);
@@ -96,7 +97,7 @@ kvr_message_usual(kvr_walk_t *w)
 
     p = w->json.p;
 
-    if (w->json.e - p < KVR_MESSAGE_QUICK) {
+    if ((size_t) (w->json.e - p) < w->quick) {
         return KVR_DECLINED;
     }
 
@@ -152,7 +153,7 @@ kvr_message_quick(kvr_walk_t *w)
     b = &w->block;
     p = j->p;
 
-    if (j->e - p < KVR_MESSAGE_QUICK || memcmp(p, "{\"role\":", 8) != 0) {
+    if (memcmp(p, "{\"role\":", 8) != 0) {
         return KVR_DECLINED;
     }
 

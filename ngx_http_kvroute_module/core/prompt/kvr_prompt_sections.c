@@ -221,7 +221,7 @@ kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
         rc = kvr_json_item(j, &first);
 
         if (rc == KVR_OK) {
-            rc = kvr_json_skip(j);
+            rc = kvr_walk_other(&ctx->walk);
         }
     }
 
@@ -301,6 +301,10 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 
     b->fill = 0;
     b->bytes = 0;
+
+    /* that costs as much as some keys; the next key tells if it is too much */
+
+    ctx->walk.json.left -= kvr_min(ctx->walk.json.left, 4);
 
     /* documents are shared by messages, not by system prompts */
 

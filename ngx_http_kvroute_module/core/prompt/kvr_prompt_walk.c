@@ -20,7 +20,7 @@ kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys)
     int  rc;
 
     if (kvr_json_peek(&w->json) != '{' || w->depth == KVR_WALK_DEPTH) {
-        return kvr_walk_skip(w);
+        return kvr_walk_other(w);
     }
 
     w->json.p++;
@@ -97,10 +97,17 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
 {
     int                    rc, first;
     uint64_t               end, at[KVR_WALK_MAX_KEYS];
-    const kvr_walk_key_t  *key;
+    const kvr_walk_key_t  *key, *last;
+
+    /* its keys count again as they are read */
+
+    if (kvr_json_spend(&w->json, 3) != KVR_OK) {
+        return KVR_ERROR;
+    }
 
     memset(at, 0, sizeof(at));
     first = 1;
+    last = NULL;
 
     for ( ;; ) {
         rc = kvr_json_key(&w->json, &first);
@@ -118,6 +125,9 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
         if (key) {
             /* no value starts at offset 0 */
             at[key - keys] = kvr_json_offset(&w->json);
+
+            w->order |= (key <= last);
+            last = key;
         }
 
         rc = kvr_walk_skip(w);
@@ -205,6 +215,10 @@ kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes)
     kvr_block_t  *b;
 
     b = &w->side;
+
+    if (kvr_json_spend(&w->json, 4) != KVR_OK) {
+        return KVR_ERROR;
+    }
 
     kvr_block_init(b, w->block.secret, w->block.digest, NULL, 0);
 

@@ -53,6 +53,7 @@ struct kvr_walk_s {
     kvr_block_t    side;         /* what is reduced to one value */
 
     unsigned       careful:1;    /* find keys first */
+    unsigned       order:1;      /* that was necessary */
     unsigned       drop:1;       /* this object is not rendered */
     unsigned       system:1;     /* reading a system prompt */
     unsigned       head:1;       /* the message's head is out */
@@ -61,6 +62,8 @@ struct kvr_walk_s {
 
     unsigned       depth;
     unsigned       media;        /* media items seen */
+
+    size_t         quick;        /* see KVR_MESSAGE_QUICK */
 
     size_t         role_len;
     size_t         type_len;
@@ -102,6 +105,14 @@ static inline int
 kvr_walk_skip(kvr_walk_t *w)
 {
     return kvr_json_skip(&w->json);
+}
+
+
+/* skips an item that is not of the kind that is looked for */
+static inline int
+kvr_walk_other(kvr_walk_t *w)
+{
+    return kvr_json_spend(&w->json, 1) == KVR_OK ? kvr_walk_skip(w) : KVR_ERROR;
 }
 
 

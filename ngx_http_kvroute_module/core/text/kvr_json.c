@@ -25,6 +25,10 @@ kvr_json_init(kvr_json_t *j, kvr_json_fetch_pt fetch, void *data)
     j->fetch = fetch;
     j->data = data;
     j->ops = kvr_text_ops();
+    j->steps = KVR_JSON_STEPS;
+    j->left = KVR_JSON_STEPS;
+    j->most = 0;
+    j->back = 0;
     j->key = NULL;
     j->key_len = 0;
 }
@@ -57,7 +61,21 @@ int
 kvr_json_seek(kvr_json_t *j, uint64_t offset)
 {
     size_t          len;
+    uint64_t        now;
     const uint8_t  *p;
+
+    now = kvr_json_offset(j);
+
+    if (offset < now) {
+        j->most = kvr_max(j->most, now);
+        j->back += now - offset;
+
+        if (j->back > KVR_JSON_BACK + KVR_JSON_AGAIN * j->most
+            || kvr_json_spend(j, 1) != KVR_OK)
+        {
+            return KVR_ERROR;
+        }
+    }
 
     if (offset >= j->base && offset - j->base < (uint64_t) (j->e - j->start)) {
         j->p = j->start + (offset - j->base);
@@ -82,6 +100,28 @@ kvr_json_seek(kvr_json_t *j, uint64_t offset)
     j->p = p;
     j->e = p + len;
     j->base = offset;
+
+    return KVR_OK;
+}
+
+
+/* more steps, for the bytes that were read meanwhile */
+int
+kvr_json_grant(kvr_json_t *j, unsigned n)
+{
+    uint64_t  steps;
+
+    steps = KVR_JSON_STEPS
+            + kvr_max(j->most, kvr_json_offset(j)) / KVR_JSON_STEP;
+
+    j->left += steps - j->steps;
+    j->steps = steps;
+
+    if (j->left < n) {
+        return KVR_ERROR;
+    }
+
+    j->left -= n;
 
     return KVR_OK;
 }
@@ -136,6 +176,10 @@ kvr_json_key(kvr_json_t *j, int *first)
 {
     int             c;
     const uint8_t  *p, *e;
+
+    if (kvr_json_spend(j, 1) != KVR_OK) {
+        return KVR_ERROR;
+    }
 
     c = kvr_json_peek(j);
 
@@ -242,7 +286,7 @@ int
 kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 {
     int             c;
-    size_t          i, n;
+    size_t          i, n, bytes;
     uint8_t         buf[8];
     const uint8_t  *p;
 
@@ -267,7 +311,12 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
         return KVR_OK;
     }
 
-    for ( ;; ) {
+    for (bytes = 1; /* void */ ; bytes++) {
+
+        if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
+            return KVR_ERROR;
+        }
+
         c = kvr_json_byte(j);
 
         if (c < 0) {
@@ -311,6 +360,10 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
     uint64_t    offset;
 
     static const char  hex[] = "0123456789abcdef";
+
+    if (kvr_json_spend(j, 2) != KVR_OK) {
+        return KVR_ERROR;
+    }
 
     c = kvr_json_byte(j);
 
@@ -369,8 +422,14 @@ kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
             }
         }
 
-        if (rc == KVR_AGAIN || kvr_json_seek(j, offset) != KVR_OK) {
-            return KVR_AGAIN;
+        if (rc == KVR_AGAIN) {
+            return rc;
+        }
+
+        rc = kvr_json_seek(j, offset);
+
+        if (rc != KVR_OK) {
+            return rc;
         }
 
         break;
@@ -493,6 +552,7 @@ int
 kvr_json_integer(kvr_json_t *j, int64_t *value)
 {
     int      c, d, neg, dot, exp, rc;
+    size_t   bytes;
     int64_t  v;
 
     c = kvr_json_peek(j);
@@ -511,7 +571,11 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
         j->p++;
     }
 
-    for ( ;; ) {
+    for (bytes = 1; /* void */ ; bytes++) {
+
+        if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
+            return KVR_ERROR;
+        }
 
         if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
             return KVR_AGAIN;
@@ -643,7 +707,7 @@ kvr_json_skip_scalar(kvr_json_t *j)
     uint8_t         word[6];
     const uint8_t  *p;
 
-    p = kvr_json_scalar(j->p, j->e);
+    p = kvr_json_scalar(j->p, kvr_min(j->e, j->p + 64));
 
     if (kvr_likely(p != NULL)) {
         j->p = p;
@@ -663,6 +727,10 @@ kvr_json_skip_scalar(kvr_json_t *j)
 
         if (c == ',' || c == '}' || c == ']' || c <= ' ') {
             break;
+        }
+
+        if (n % 64 == 63 && kvr_json_spend(j, 16) != KVR_OK) {
+            return KVR_ERROR;
         }
 
         if (n < sizeof(word)) {

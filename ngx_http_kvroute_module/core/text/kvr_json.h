@@ -28,6 +28,20 @@
 
 
 /*
+ * Nobody may make a text that costs many times what others of its length do.
+ * What costs by the byte is bounded by the length; keys, items, escapes and
+ * the like cost besides, and so does to go back.  A text that has more than
+ * KVR_JSON_STEPS of these and one for each KVR_JSON_STEP bytes, or goes back
+ * over more than KVR_JSON_BACK bytes and KVR_JSON_AGAIN times what was read, is
+ * given up with KVR_ERROR.
+ */
+#define KVR_JSON_STEPS  32768
+#define KVR_JSON_STEP   64
+#define KVR_JSON_BACK   (1024 * 1024)
+#define KVR_JSON_AGAIN  3
+
+
+/*
  * Gives the text that starts at an offset: a pointer, and in *len how many
  * bytes are valid there; NULL where the text ends or cannot be had.  What was
  * given before is not used any more after the next call.
@@ -50,6 +64,11 @@ typedef struct {
 
     const kvr_text_ops_t   *ops;
 
+    uint64_t                steps;      /* granted so far */
+    uint64_t                left;       /* of these */
+    uint64_t                most;       /* the furthest offset left by a seek */
+    uint64_t                back;       /* bytes gone back */
+
     const uint8_t          *key;        /* last key, decoded */
     size_t                  key_len;    /* may exceed the key's buffer */
     uint8_t                 key_buf[KVR_JSON_KEY_LEN];
@@ -69,8 +88,18 @@ const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
 /* gets the next window; KVR_AGAIN at the end of the text */
 int kvr_json_refill(kvr_json_t *j);
 
-/* goes back (or forth) to an offset, e.g. one from kvr_json_offset() */
+/*
+ * Goes back (or forth) to an offset, e.g. one from kvr_json_offset();
+ * KVR_ERROR: it was gone back too often.
+ */
 int kvr_json_seek(kvr_json_t *j, uint64_t offset);
+
+/*
+ * Counts n steps; KVR_ERROR: these are too many.  kvr_json_key() counts one for
+ * each call; who walks an array counts its items.
+ */
+static inline int kvr_json_spend(kvr_json_t *j, unsigned n);
+int kvr_json_grant(kvr_json_t *j, unsigned n);
 
 /*
  * The first byte that is no white space, not consumed, as a positive number;
@@ -126,6 +155,18 @@ static inline uint64_t
 kvr_json_offset(kvr_json_t *j)
 {
     return j->base + (uint64_t) (j->p - j->start);
+}
+
+
+static inline int
+kvr_json_spend(kvr_json_t *j, unsigned n)
+{
+    if (kvr_likely(j->left >= n)) {
+        j->left -= n;
+        return KVR_OK;
+    }
+
+    return kvr_json_grant(j, n);
 }
 
 

@@ -1,0 +1,199 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A request's body, as the reader of core/ wants it: buffers as they are, or
+ * gathered in windows where they are small or in a file (core/text/kvr_window.h).
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+#include "core/text/kvr_window.h"
+
+
+static void ngx_http_kvroute_body_piece(const void *place, kvr_piece_t *piece);
+static long ngx_http_kvroute_body_file(const void *place, uint64_t offset,
+    uint8_t *dst, size_t n);
+
+
+/* scratch memory of this worker: of no use after a body was read */
+
+static u_char             *ngx_http_kvroute_window;
+static kvr_window_mark_t  *ngx_http_kvroute_marks;
+static size_t              ngx_http_kvroute_max_marks;
+
+
+/* memory to read bodies of so many bytes with; body_exit() gives it back */
+ngx_int_t
+ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log)
+{
+    size_t  n;
+
+    ngx_http_kvroute_body_exit();
+
+    n = kvr_window_marks(size);
+
+    ngx_http_kvroute_window = ngx_alloc(2 * KVR_WINDOW_LEN, log);
+    ngx_http_kvroute_marks = ngx_alloc(n * sizeof(kvr_window_mark_t), log);
+
+    if (ngx_http_kvroute_window == NULL || ngx_http_kvroute_marks == NULL) {
+        ngx_http_kvroute_body_exit();
+        return NGX_ERROR;
+    }
+
+    ngx_http_kvroute_max_marks = n;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_body_exit(void)
+{
+    free(ngx_http_kvroute_window);
+    free(ngx_http_kvroute_marks);
+
+    ngx_http_kvroute_window = NULL;
+    ngx_http_kvroute_marks = NULL;
+}
+
+
+/*
+ * Reads what there is of the body.  NGX_DECLINED: it is not JSON, or cannot be
+ * had, or ends too early, which it may as long as more of it is to come.
+ */
+ngx_int_t
+ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
+    kvr_prompt_conf_t *conf)
+{
+    int           rc;
+    kvr_window_t  window;
+
+    kvr_window_init(&window, r->request_body->bufs,
+                    ngx_http_kvroute_body_piece, ngx_http_kvroute_body_file,
+                    ngx_http_kvroute_window, ngx_http_kvroute_marks,
+                    ngx_http_kvroute_max_marks);
+
+    rc = kvr_prompt_read(pr, conf, kvr_window_fetch, &window);
+
+    if (window.failed || rc == KVR_ERROR
+        || (rc == KVR_AGAIN && !r->reading_body))
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_kvroute_body_piece(const void *place, kvr_piece_t *piece)
+{
+    ngx_buf_t          *b;
+    const ngx_chain_t  *cl;
+
+    cl = place;
+    b = cl->buf;
+
+    piece->data = ngx_buf_in_memory(b) ? b->pos : NULL;
+    piece->len = ngx_buf_size(b);
+    piece->next = cl->next;
+}
+
+
+static long
+ngx_http_kvroute_body_file(const void *place, uint64_t offset, uint8_t *dst,
+    size_t n)
+{
+    ngx_buf_t          *b;
+    const ngx_chain_t  *cl;
+
+    cl = place;
+    b = cl->buf;
+
+    /* nginx may have closed it */
+
+    if (b->file->fd == NGX_INVALID_FILE) {
+        return 0;
+    }
+
+    return ngx_read_file(b->file, dst, n, b->file_pos + (off_t) offset);
+}
+
+
+/* whether there is a body at all that could be JSON */
+ngx_uint_t
+ngx_http_kvroute_body_readable(ngx_http_request_t *r)
+{
+    off_t                         size;
+    ngx_chain_t                  *cl;
+    ngx_table_elt_t              *h;
+    ngx_list_part_t              *part;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (r->request_body == NULL || r->request_body->bufs == NULL) {
+        return 0;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    size = 0;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        size += ngx_buf_size(cl->buf);
+    }
+
+    size = ngx_max(size, r->headers_in.content_length_n);
+
+    if (size > (off_t) klcf->max_body) {
+        return 0;
+    }
+
+    h = r->headers_in.content_type;
+
+    /* "application/json" is not compared to its last letters */
+
+    if (h && h->value.len >= 16
+        && (h->value.data[12] | 0x20) == 'g'
+        && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
+           == 0)
+    {
+        return 0;
+    }
+
+    /* nginx has no slot for it in requests */
+
+    part = &r->headers_in.headers.part;
+    h = part->elts;
+
+    for (i = 0; /* void */ ; i++) {
+
+        if (i >= part->nelts) {
+            if (part->next == NULL) {
+                break;
+            }
+
+            part = part->next;
+            h = part->elts;
+            i = 0;
+        }
+
+        if (h[i].key.len == sizeof("Content-Encoding") - 1
+            && ngx_strncasecmp(h[i].key.data, (u_char *) "Content-Encoding",
+                               sizeof("Content-Encoding") - 1)
+               == 0
+            && (h[i].value.len != 8
+                || ngx_strncasecmp(h[i].value.data, (u_char *) "identity", 8)
+                   != 0))
+        {
+            return 0;
+        }
+    }
+
+    return 1;
+}
