@@ -187,6 +187,38 @@ twice('chunked, in memory', '/memory/', body(50_000), { chunked => 3000 },
 twice('HTTP/1.0', '/', body(20_000), { version => '1.0' }, {});
 twice('memory, then file', '/memory/', body(40_000), {}, {});
 
+# buffers of any size, with keys that come late: chat() sorts them
+
+for my $size (129, 200, 4096, 70_000) {
+    my @messages = map { { role => $_ % 2 ? 'user' : 'assistant',
+                           content => [ { type => 'text',
+                                          text => text($_ * 60, $n + $_) } ] }
+    } 1 .. 60;
+
+    $n += 60;
+    twice("chunks of $size", '/memory/', chat(\@messages),
+          { chunked => $size }, {});
+}
+
+# what would cost many times what is usual is not read, and served as ever
+
+for my $dense ('{}', '1', '{"content":"","role":"a"}', '{"role":"a","a":{}}') {
+    my $body = '{"model":"m","messages":[' . join(',', ($dense) x 60_000)
+               . ']}';
+    my $id = 'd' . ++$n;
+    my $r = $t->post("/memory/?n=$id", $body);
+
+    is("$r->{status} $r->{body}", '200 ' . sha1_hex($body) . ' '
+                                  . length($body), "dense, $dense: served");
+    is(logged($id)->{prompt}, '-', "dense, $dense: not read");
+
+    # a few are all right
+
+    $body = '{"model":"m","messages":[' . join(',', ($dense) x 1000) . ']}';
+    $t->post("/memory/?n=${id}few", $body);
+    is(logged("${id}few")->{model}, 'm', "few of $dense: read");
+}
+
 {
     # the same prompt: once from memory, once from a file
     my $body = body(60_000);
