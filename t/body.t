@@ -200,23 +200,33 @@ for my $size (129, 200, 4096, 70_000) {
           { chunked => $size }, {});
 }
 
-# what would cost many times what is usual is not read, and served as ever
+# messages that would cost many times what is usual: those before them count
 
-for my $dense ('{}', '1', '{"content":"","role":"a"}', '{"role":"a","a":{}}') {
-    my $body = '{"model":"m","messages":[' . join(',', ($dense) x 60_000)
-               . ']}';
-    my $id = 'd' . ++$n;
-    my $r = $t->post("/memory/?n=$id", $body);
+for my $case ([ '{}', 50_000 ], [ 1, 100_000 ],
+              [ '{"content":"","role":"a"}', 15_000 ],
+              [ '{"role":"a","a":{}}', 25_000 ])
+{
+    my ($dense, $times) = @$case;
+    my $many = join(',', ('{"role":"user","content":"' . text(600_000, ++$n) . '"}',
+                          ($dense) x $times));
+
+    for my $tail ('', ',{"role":"user","content":"and?"}') {
+        my $l = twice("dense, $dense", '/memory/',
+                      '{"messages":[' . $many . $tail . '],"model":"m"}', {}, {});
+        cmp_ok($l->{prompt}, '>', 600_000, "dense, $dense: read in part");
+        $many =~ s/"content":"/"content":"another /;
+    }
+}
+
+# where it is not the messages, nothing does
+
+{
+    my $body = '{"model":"m",' . join(',', ('"a":1') x 100_000) . '}';
+    my $r = $t->post('/memory/?n=keys', $body);
 
     is("$r->{status} $r->{body}", '200 ' . sha1_hex($body) . ' '
-                                  . length($body), "dense, $dense: served");
-    is(logged($id)->{prompt}, '-', "dense, $dense: not read");
-
-    # a few are all right
-
-    $body = '{"model":"m","messages":[' . join(',', ($dense) x 1000) . ']}';
-    $t->post("/memory/?n=${id}few", $body);
-    is(logged("${id}few")->{model}, 'm', "few of $dense: read");
+                                  . length($body), 'too many keys: served');
+    is(logged('keys')->{prompt}, '-', 'too many keys: not read');
 }
 
 {

@@ -674,6 +674,166 @@ START_TEST(test_edges_hostile)
 END_TEST
 
 
+/*
+ * A list of messages that becomes too costly ends before the one that does:
+ * wherever more of them follow it is the same chain, and what comes after the
+ * list counts.
+ */
+START_TEST(test_edges_costly)
+{
+    unsigned    i, k;
+    cost_t      one, more, few, other;
+    util_buf_t  b;
+
+    static const char *const  messages[] = {
+        ",{}",
+        ",1",
+        ",{\"content\":\"\",\"role\":\"user\"}",
+        ",{\"content\":[{\"text\":\"a\",\"type\":\"text\"}]}",
+        ",{\"images\":[\"a\",\"b\",\"c\",\"d\"]}"
+    };
+
+    static const char  head[] = "{\"model\":\"m\",\"messages\":["
+                                "{\"role\":\"user\",\"content\":\"hello\"}";
+
+    static const char  tail[] = "],\"system\":[{\"text\":\"you are\",\"type\":"
+                                "\"text\"}],\"tools\":[{\"name\":\"f\"}]}";
+
+    memset(&b, 0, sizeof(b));
+
+    for (i = 0; i < sizeof(messages) / sizeof(messages[0]); i++) {
+
+        util_note("%s", messages[i]);
+
+        repeat(&b, head, messages[i], tail, 300000);
+        cost(&b, UTIL_WHOLE, 0, &one);
+
+        repeat(&b, head, messages[i], tail, 700000);
+        cost(&b, UTIL_WHOLE, 0, &more);
+
+        repeat(&b, head, messages[i], tail, 1000);
+        cost(&b, UTIL_WHOLE, 0, &few);
+
+        util_check(one.rc == KVR_OK && more.rc == KVR_OK && few.rc == KVR_OK,
+                   "%d %d %d", one.rc, more.rc, few.rc);
+
+        util_check(few.pr.extra == 0 && few.pr.tailed, "few are cut");
+        util_check(one.pr.extra && !one.pr.tailed, "it is not cut");
+        util_check(more.pr.extra == one.pr.extra + 400000
+                   || (more.pr.extra > one.pr.extra + 399000
+                       && more.pr.extra < one.pr.extra + 401000),
+                   "%lu bytes, then %lu", (unsigned long) one.pr.extra,
+                   (unsigned long) more.pr.extra);
+
+        util_check(one.pr.last == more.pr.last && one.pr.n == more.pr.n
+                   && one.pr.bytes == more.pr.bytes, "another chain");
+        util_check(one.pr.root == few.pr.root, "another root");
+
+        /* what follows counts */
+
+        for (k = 0; k < 2; k++) {
+            repeat(&b, head, messages[i],
+                   k ? "],\"system\":[{\"text\":\"you are\",\"type\":"
+                       "\"text\"}],\"tools\":[{\"name\":\"g\"}]}"
+                     : "],\"system\":[{\"text\":\"we are\",\"type\":"
+                       "\"text\"}],\"tools\":[{\"name\":\"f\"}]}", 300000);
+
+            cost(&b, UTIL_WHOLE, 0, &other);
+
+            util_check(other.rc == KVR_OK, "%d", other.rc);
+            util_check(other.pr.last != one.pr.last, "the same chain");
+            util_check((other.pr.root != one.pr.root) == (k == 1),
+                       "the root, %u", k);
+        }
+
+        /* but only once */
+
+        repeat(&b, head, messages[i], "],\"messages\":[{}", 300000);
+
+        while (b.len < 700000) {
+            util_puts(&b, messages[i]);
+        }
+
+        util_puts(&b, "]}");
+        cost(&b, UTIL_WHOLE, 0, &other);
+
+        util_check(other.rc == KVR_ERROR, "two lists: %d", other.rc);
+    }
+
+    util_drop(&b);
+}
+END_TEST
+
+
+/* bodies of clients are read to their end, however long */
+START_TEST(test_edges_clients)
+{
+    size_t      n;
+    unsigned    i, k;
+    cost_t      c;
+    util_buf_t  b;
+
+    /* "~" is a text of some length */
+
+    static const struct {
+        const char  *message;
+        size_t       text;
+    } clients[] = {
+        { ",{\"role\":\"user\",\"content\":\"~\"}", 20 },
+        { ",{\"content\":\"~\",\"role\":\"user\"}", 600 },
+        { ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":"
+          "\"call_1\",\"type\":\"function\",\"function\":{\"name\":"
+          "\"read\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\","
+          "\"tool_call_id\":\"call_1\",\"content\":\"~\"}", 1000 },
+        { ",{\"role\":\"assistant\",\"content\":[{\"type\":\"text\","
+          "\"text\":\"I look.\"},{\"type\":\"tool_use\",\"id\":\"t1\","
+          "\"name\":\"Read\",\"input\":{\"path\":\"a.c\"}}]},{\"role\":"
+          "\"user\",\"content\":[{\"tool_use_id\":\"t1\",\"type\":"
+          "\"tool_result\",\"content\":[{\"type\":\"text\",\"text\":\"~\"}"
+          "]}]}", 1000 },
+        { ",{\"content\":[{\"id\":\"t1\",\"input\":{\"path\":\"a.c\"},\"name\":"
+          "\"Read\",\"type\":\"tool_use\"}],\"role\":\"assistant\"},"
+          "{\"content\":[{\"content\":[{\"text\":\"~\",\"type\":\"text\"}],"
+          "\"tool_use_id\":\"t1\",\"type\":\"tool_result\"}],\"role\":"
+          "\"user\"}", 2000 }
+    };
+
+    memset(&b, 0, sizeof(b));
+
+    for (i = 0; i < sizeof(clients) / sizeof(clients[0]); i++) {
+
+        b.len = 0;
+        util_puts(&b, "{\"model\":\"m\",\"messages\":[{}");
+
+        while (b.len < 4000000) {
+            for (k = 0; clients[i].message[k]; k++) {
+
+                if (clients[i].message[k] != '~') {
+                    util_byte(&b, (unsigned char) clients[i].message[k]);
+                    continue;
+                }
+
+                for (n = 0; n < clients[i].text; n++) {
+                    util_byte(&b, 'x');
+                }
+            }
+        }
+
+        util_puts(&b, "]}");
+
+        cost(&b, UTIL_GRID, 65536, &c);
+
+        util_note("%.60s", clients[i].message);
+        util_check(c.rc == KVR_OK && c.pr.extra == 0 && c.pr.tailed,
+                   "%d, %lu bytes left out", c.rc,
+                   (unsigned long) c.pr.extra);
+    }
+
+    util_drop(&b);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -687,6 +847,8 @@ main(void)
     util_add(s, "memory", test_edges_memory);
     util_add(s, "long", test_edges_long);
     util_add(s, "hostile", test_edges_hostile);
+    util_add(s, "costly", test_edges_costly);
+    util_add(s, "clients", test_edges_clients);
 
     return util_run(s);
 }

@@ -145,6 +145,26 @@ kvr_message_rest(kvr_walk_t *w, kvr_message_mark_t *mark, int rc)
 }
 
 
+int
+kvr_message_cut(kvr_walk_t *w, kvr_message_mark_t *mark)
+{
+    int  rc;
+
+    if (w->cut) {
+        return KVR_JSON_COSTLY;
+    }
+
+    rc = kvr_json_cut(&w->json, mark->offset);
+
+    w->cut = kvr_json_offset(&w->json) - mark->offset;
+    w->drop = 0;
+
+    kvr_block_rewind(&w->block, &mark->block);
+
+    return rc == KVR_OK ? KVR_DECLINED : rc;
+}
+
+
 static int
 kvr_message_read(kvr_walk_t *w)
 {
@@ -370,17 +390,17 @@ kvr_message_part(kvr_walk_t *w)
     int       c, rc;
     unsigned  outer;
 
-    if (kvr_json_spend(&w->json, 1) != KVR_OK) {
-        return KVR_ERROR;
-    }
-
     outer = w->part;
     w->part = 0;
 
     c = kvr_json_peek(&w->json);
 
     if (c == '"') {
-        rc = kvr_message_content(w);
+        rc = kvr_json_spend(&w->json, 1);
+
+        if (rc == KVR_OK) {
+            rc = kvr_message_content(w);
+        }
 
     } else {
         rc = kvr_walk_object(w, kvr_message_part_keys);

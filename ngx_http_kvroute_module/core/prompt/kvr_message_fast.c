@@ -65,12 +65,13 @@ kvr_message_item(kvr_walk_t *w)
 
     j = &w->json;
 
-    if (kvr_json_peek(j) != '{') {
-        return kvr_walk_other(w);
-    }
-
     kvr_block_mark(&w->block, &mark.block);
     mark.offset = kvr_json_offset(j);
+
+    if (kvr_json_peek(j) != '{') {
+        rc = kvr_walk_other(w);
+        return rc == KVR_JSON_COSTLY ? kvr_message_cut(w, &mark) : rc;
+    }
 
     rc = kvr_message_usual(w);
 
@@ -81,7 +82,9 @@ kvr_message_item(kvr_walk_t *w)
         return KVR_OK;
     }
 
-    return kvr_message_rest(w, &mark, rc);
+    rc = kvr_message_rest(w, &mark, rc);
+
+    return rc == KVR_JSON_COSTLY ? kvr_message_cut(w, &mark) : rc;
 }
 
 

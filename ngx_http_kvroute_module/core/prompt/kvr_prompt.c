@@ -155,6 +155,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
                    conf->max_digests);
 
     w->careful = 0;
+    w->cut = 0;
     w->drop = 0;
     w->system = 0;
     w->head = 0;
@@ -181,6 +182,10 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     }
 
     rc = kvr_prompt_body(&ctx);
+
+    if (rc == KVR_JSON_COSTLY) {
+        rc = KVR_ERROR;
+    }
 
     kvr_prompt_result(&ctx);
 
@@ -223,7 +228,11 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
 
         key = kvr_prompt_find(j->key, j->key_len);
 
-        rc = key ? key->handler(ctx, key) : kvr_json_skip(j);
+        rc = kvr_json_spend(j, 1);
+
+        if (rc == KVR_OK) {
+            rc = key ? key->handler(ctx, key) : kvr_json_skip(j);
+        }
 
         if (rc != KVR_OK) {
             return rc;
@@ -413,7 +422,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     }
 
     pr->last = l.h;
-    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES);
+    pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES && !ctx->walk.cut);
 
     if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
         kvr_chunk_place(ctx->conf->chunks, pr->model_root,

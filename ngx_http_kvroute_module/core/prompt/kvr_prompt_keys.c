@@ -156,7 +156,7 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
             rc = kvr_prompt_max_tokens(ctx, key);
 
         } else {
-            rc = kvr_json_skip(j);
+            rc = kvr_walk_other(&ctx->walk);
         }
 
         if (rc != KVR_OK) {

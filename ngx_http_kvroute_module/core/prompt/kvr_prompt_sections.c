@@ -124,6 +124,7 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     s->shape = KVR_PROMPT_CHAT;
 
     rc = kvr_message_list(&ctx->walk);
+    s->extra = ctx->walk.cut;
 
     kvr_prompt_section_end(ctx, s);
 
@@ -271,6 +272,7 @@ kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
     } else {
         rc = kvr_message_list(&ctx->walk);
+        s->extra = ctx->walk.cut;
     }
 
     kvr_prompt_section_end(ctx, s);
@@ -304,7 +306,7 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 
     /* that costs as much as some keys; the next key tells if it is too much */
 
-    ctx->walk.json.left -= kvr_min(ctx->walk.json.left, 4);
+    ctx->walk.json.left -= 4;
 
     /* documents are shared by messages, not by system prompts */
 

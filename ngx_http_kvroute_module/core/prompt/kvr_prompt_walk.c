@@ -23,6 +23,10 @@ kvr_walk_object(kvr_walk_t *w, const kvr_walk_key_t *keys)
         return kvr_walk_other(w);
     }
 
+    if (kvr_json_spend(&w->json, KVR_WALK_STEPS) != KVR_OK) {
+        return KVR_JSON_COSTLY;
+    }
+
     w->json.p++;
     w->depth++;
 
@@ -75,7 +79,7 @@ kvr_walk_in_order(kvr_walk_t *w, const kvr_walk_key_t *keys,
         key = kvr_walk_find(&w->json, keys);
 
         if (key == NULL) {
-            rc = kvr_walk_skip(w);
+            rc = kvr_walk_other(w);
 
         } else if (key <= last) {
             return KVR_WALK_ORDER;
@@ -98,12 +102,6 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
     int                    rc, first;
     uint64_t               end, at[KVR_WALK_MAX_KEYS];
     const kvr_walk_key_t  *key, *last;
-
-    /* its keys count again as they are read */
-
-    if (kvr_json_spend(&w->json, 3) != KVR_OK) {
-        return KVR_ERROR;
-    }
 
     memset(at, 0, sizeof(at));
     first = 1;
@@ -130,7 +128,7 @@ kvr_walk_carefully(kvr_walk_t *w, const kvr_walk_key_t *keys)
             last = key;
         }
 
-        rc = kvr_walk_skip(w);
+        rc = kvr_walk_other(w);
 
         if (rc != KVR_OK) {
             return rc;
@@ -217,7 +215,7 @@ kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes)
     b = &w->side;
 
     if (kvr_json_spend(&w->json, 4) != KVR_OK) {
-        return KVR_ERROR;
+        return KVR_JSON_COSTLY;
     }
 
     kvr_block_init(b, w->block.secret, w->block.digest, NULL, 0);

@@ -27,6 +27,12 @@
 
 #define KVR_WALK_MAX_KEYS  16
 
+/*
+ * What an object counts for, besides keys that are not in the table and each
+ * one of those that has to be sought: see kvr_json_spend().
+ */
+#define KVR_WALK_STEPS     3
+
 /* arrays and objects that the reader itself descends into */
 #define KVR_WALK_DEPTH     16
 
@@ -64,6 +70,7 @@ struct kvr_walk_s {
     unsigned       media;        /* media items seen */
 
     size_t         quick;        /* see KVR_MESSAGE_QUICK */
+    uint64_t       cut;          /* bytes of messages that were too costly */
 
     size_t         role_len;
     size_t         type_len;
@@ -108,11 +115,12 @@ kvr_walk_skip(kvr_walk_t *w)
 }
 
 
-/* skips an item that is not of the kind that is looked for */
+/* skips a value that is not of the kind that is looked for, and counts it */
 static inline int
 kvr_walk_other(kvr_walk_t *w)
 {
-    return kvr_json_spend(&w->json, 1) == KVR_OK ? kvr_walk_skip(w) : KVR_ERROR;
+    return kvr_json_spend(&w->json, 1) == KVR_OK ? kvr_walk_skip(w)
+                                                 : KVR_JSON_COSTLY;
 }
 
 

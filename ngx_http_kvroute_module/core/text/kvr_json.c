@@ -9,10 +9,8 @@
 #include "core/text/kvr_text.h"
 
 
-static int kvr_json_byte(kvr_json_t *j);
+static int kvr_json_go(kvr_json_t *j, uint64_t offset);
 static const uint8_t *kvr_json_scalar(const uint8_t *p, const uint8_t *e);
-static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
-static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
 
 
 void
@@ -53,16 +51,14 @@ kvr_json_fetch_text(void *data, uint64_t offset, size_t *len)
 int
 kvr_json_refill(kvr_json_t *j)
 {
-    return kvr_json_seek(j, kvr_json_offset(j));
+    return kvr_json_go(j, kvr_json_offset(j));
 }
 
 
 int
 kvr_json_seek(kvr_json_t *j, uint64_t offset)
 {
-    size_t          len;
-    uint64_t        now;
-    const uint8_t  *p;
+    uint64_t  now;
 
     now = kvr_json_offset(j);
 
@@ -73,9 +69,39 @@ kvr_json_seek(kvr_json_t *j, uint64_t offset)
         if (j->back > KVR_JSON_BACK + KVR_JSON_AGAIN * j->most
             || kvr_json_spend(j, 1) != KVR_OK)
         {
-            return KVR_ERROR;
+            return KVR_JSON_COSTLY;
         }
     }
+
+    return kvr_json_go(j, offset);
+}
+
+
+int
+kvr_json_cut(kvr_json_t *j, uint64_t offset)
+{
+    int  rc;
+
+    rc = kvr_json_go(j, offset);
+
+    if (rc == KVR_OK) {
+        rc = j->ops->skip_rest(j);
+    }
+
+    /* for what follows; nobody cuts twice */
+
+    j->left = kvr_max(j->left, KVR_JSON_STEPS / 16);
+    j->back -= kvr_min(j->back, KVR_JSON_BACK / 4);
+
+    return rc;
+}
+
+
+static int
+kvr_json_go(kvr_json_t *j, uint64_t offset)
+{
+    size_t          len;
+    const uint8_t  *p;
 
     if (offset >= j->base && offset - j->base < (uint64_t) (j->e - j->start)) {
         j->p = j->start + (offset - j->base);
@@ -107,35 +133,17 @@ kvr_json_seek(kvr_json_t *j, uint64_t offset)
 
 /* more steps, for the bytes that were read meanwhile */
 int
-kvr_json_grant(kvr_json_t *j, unsigned n)
+kvr_json_grant(kvr_json_t *j)
 {
     uint64_t  steps;
 
     steps = KVR_JSON_STEPS
             + kvr_max(j->most, kvr_json_offset(j)) / KVR_JSON_STEP;
 
-    j->left += steps - j->steps;
+    j->left += (int64_t) (steps - j->steps);
     j->steps = steps;
 
-    if (j->left < n) {
-        return KVR_ERROR;
-    }
-
-    j->left -= n;
-
-    return KVR_OK;
-}
-
-
-/* consumes one byte */
-static int
-kvr_json_byte(kvr_json_t *j)
-{
-    if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
-        return KVR_AGAIN;
-    }
-
-    return *j->p++;
+    return j->left >= 0 ? KVR_OK : KVR_JSON_COSTLY;
 }
 
 
@@ -176,10 +184,6 @@ kvr_json_key(kvr_json_t *j, int *first)
 {
     int             c;
     const uint8_t  *p, *e;
-
-    if (kvr_json_spend(j, 1) != KVR_OK) {
-        return KVR_ERROR;
-    }
 
     c = kvr_json_peek(j);
 
@@ -314,7 +318,7 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
     for (bytes = 1; /* void */ ; bytes++) {
 
         if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
-            return KVR_ERROR;
+            return KVR_JSON_COSTLY;
         }
 
         c = kvr_json_byte(j);
@@ -353,202 +357,6 @@ kvr_json_string(kvr_json_t *j, uint8_t *dst, size_t size, size_t *len)
 
 
 int
-kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
-{
-    int         c, rc;
-    unsigned    u, low;
-    uint64_t    offset;
-
-    static const char  hex[] = "0123456789abcdef";
-
-    if (kvr_json_spend(j, 2) != KVR_OK) {
-        return KVR_ERROR;
-    }
-
-    c = kvr_json_byte(j);
-
-    if (c < 0) {
-        return c;
-    }
-
-    switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-        u = (unsigned) c;
-        break;
-    case 'b':
-        u = '\b';
-        break;
-    case 'f':
-        u = '\f';
-        break;
-    case 'n':
-        u = '\n';
-        break;
-    case 'r':
-        u = '\r';
-        break;
-    case 't':
-        u = '\t';
-        break;
-
-    case 'u':
-        rc = kvr_json_hex4(j, &u);
-        if (rc != KVR_OK) {
-            return rc;
-        }
-
-        if (u < 0xd800 || u > 0xdbff) {
-            break;
-        }
-
-        /* the first half of a pair, if "\uDC00" to "\uDFFF" follows */
-
-        offset = kvr_json_offset(j);
-
-        rc = kvr_json_byte(j);
-
-        if (rc == '\\') {
-            rc = kvr_json_byte(j);
-
-            if (rc == 'u') {
-                rc = kvr_json_hex4(j, &low);
-
-                if (rc == KVR_OK && low >= 0xdc00 && low <= 0xdfff) {
-                    u = 0x10000 + ((u - 0xd800) << 10) + (low - 0xdc00);
-                    break;
-                }
-            }
-        }
-
-        if (rc == KVR_AGAIN) {
-            return rc;
-        }
-
-        rc = kvr_json_seek(j, offset);
-
-        if (rc != KVR_OK) {
-            return rc;
-        }
-
-        break;
-
-    default:
-        return KVR_ERROR;
-    }
-
-    dst += *len;
-
-    if (!canonical
-        || (u >= ' ' && u != '"' && u != '\\' && (u < 0xd800 || u > 0xdfff)))
-    {
-        *len += kvr_json_utf8(dst, u);
-        return KVR_OK;
-    }
-
-    *dst++ = '\\';
-    *len += 2;
-
-    switch (u) {
-    case '"':
-    case '\\':
-        *dst = (uint8_t) u;
-        return KVR_OK;
-    case '\b':
-        *dst = 'b';
-        return KVR_OK;
-    case '\f':
-        *dst = 'f';
-        return KVR_OK;
-    case '\n':
-        *dst = 'n';
-        return KVR_OK;
-    case '\r':
-        *dst = 'r';
-        return KVR_OK;
-    case '\t':
-        *dst = 't';
-        return KVR_OK;
-    }
-
-    *dst++ = 'u';
-    *dst++ = hex[u >> 12];
-    *dst++ = hex[u >> 8 & 15];
-    *dst++ = hex[u >> 4 & 15];
-    *dst = hex[u & 15];
-    *len += 4;
-
-    return KVR_OK;
-}
-
-
-static int
-kvr_json_hex4(kvr_json_t *j, unsigned *value)
-{
-    int       c, i;
-    unsigned  u;
-
-    u = 0;
-
-    for (i = 0; i < 4; i++) {
-        c = kvr_json_byte(j);
-
-        if (c < 0) {
-            return c;
-        }
-
-        if (c >= '0' && c <= '9') {
-            u = u << 4 | (unsigned) (c - '0');
-            continue;
-        }
-
-        c |= 0x20;
-
-        if (c < 'a' || c > 'f') {
-            return KVR_ERROR;
-        }
-
-        u = u << 4 | (unsigned) (c - 'a' + 10);
-    }
-
-    *value = u;
-
-    return KVR_OK;
-}
-
-
-static size_t
-kvr_json_utf8(uint8_t *dst, unsigned c)
-{
-    if (c < 0x80) {
-        dst[0] = (uint8_t) c;
-        return 1;
-    }
-
-    if (c < 0x800) {
-        dst[0] = (uint8_t) (0xc0 | c >> 6);
-        dst[1] = (uint8_t) (0x80 | (c & 63));
-        return 2;
-    }
-
-    if (c < 0x10000) {
-        dst[0] = (uint8_t) (0xe0 | c >> 12);
-        dst[1] = (uint8_t) (0x80 | (c >> 6 & 63));
-        dst[2] = (uint8_t) (0x80 | (c & 63));
-        return 3;
-    }
-
-    dst[0] = (uint8_t) (0xf0 | c >> 18);
-    dst[1] = (uint8_t) (0x80 | (c >> 12 & 63));
-    dst[2] = (uint8_t) (0x80 | (c >> 6 & 63));
-    dst[3] = (uint8_t) (0x80 | (c & 63));
-
-    return 4;
-}
-
-
-int
 kvr_json_integer(kvr_json_t *j, int64_t *value)
 {
     int      c, d, neg, dot, exp, rc;
@@ -574,7 +382,7 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
     for (bytes = 1; /* void */ ; bytes++) {
 
         if (bytes % 64 == 0 && kvr_json_spend(j, 8) != KVR_OK) {
-            return KVR_ERROR;
+            return KVR_JSON_COSTLY;
         }
 
         if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
@@ -707,10 +515,19 @@ kvr_json_skip_scalar(kvr_json_t *j)
     uint8_t         word[6];
     const uint8_t  *p;
 
-    p = kvr_json_scalar(j->p, kvr_min(j->e, j->p + 64));
+    p = kvr_json_scalar(j->p, j->e);
 
     if (kvr_likely(p != NULL)) {
+        n = (size_t) (p - j->p);
+
+        if (kvr_unlikely(n >= 64)
+            && kvr_json_spend(j, (int) (n / 4)) != KVR_OK)
+        {
+            return KVR_JSON_COSTLY;
+        }
+
         j->p = p;
+
         return KVR_OK;
     }
 
@@ -730,7 +547,7 @@ kvr_json_skip_scalar(kvr_json_t *j)
         }
 
         if (n % 64 == 63 && kvr_json_spend(j, 16) != KVR_OK) {
-            return KVR_ERROR;
+            return KVR_JSON_COSTLY;
         }
 
         if (n < sizeof(word)) {

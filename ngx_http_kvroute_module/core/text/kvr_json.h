@@ -16,8 +16,8 @@
  * the engine checks the body anyway and only a guess where to send it is wanted
  * here.
  *
- * All functions return KVR_OK, KVR_ERROR (not JSON), or KVR_AGAIN (the text
- * ended before the value did, or could not be fetched).
+ * All functions return KVR_OK, KVR_ERROR (not JSON), KVR_AGAIN (the text ended
+ * before the value did, or could not be fetched), or KVR_JSON_COSTLY.
  */
 
 
@@ -29,16 +29,18 @@
 
 /*
  * Nobody may make a text that costs many times what others of its length do.
- * What costs by the byte is bounded by the length; keys, items, escapes and
- * the like cost besides, and so does to go back.  A text that has more than
+ * What costs by the byte is bounded by the length; objects, items, odd escapes
+ * and the like cost besides, and so does to go back.  A text that has more than
  * KVR_JSON_STEPS of these and one for each KVR_JSON_STEP bytes, or goes back
  * over more than KVR_JSON_BACK bytes and KVR_JSON_AGAIN times what was read, is
- * given up with KVR_ERROR.
+ * given up with KVR_JSON_COSTLY.
  */
-#define KVR_JSON_STEPS  32768
+#define KVR_JSON_STEPS  65536
 #define KVR_JSON_STEP   64
 #define KVR_JSON_BACK   (1024 * 1024)
 #define KVR_JSON_AGAIN  3
+
+#define KVR_JSON_COSTLY  -6
 
 
 /*
@@ -65,7 +67,7 @@ typedef struct {
     const kvr_text_ops_t   *ops;
 
     uint64_t                steps;      /* granted so far */
-    uint64_t                left;       /* of these */
+    int64_t                 left;       /* of these */
     uint64_t                most;       /* the furthest offset left by a seek */
     uint64_t                back;       /* bytes gone back */
 
@@ -89,17 +91,24 @@ const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
 int kvr_json_refill(kvr_json_t *j);
 
 /*
- * Goes back (or forth) to an offset, e.g. one from kvr_json_offset();
- * KVR_ERROR: it was gone back too often.
+ * Goes back (or forth) to an offset, e.g. one from kvr_json_offset().  To go
+ * back counts as said above.
  */
 int kvr_json_seek(kvr_json_t *j, uint64_t offset);
 
 /*
- * Counts n steps; KVR_ERROR: these are too many.  kvr_json_key() counts one for
- * each call; who walks an array counts its items.
+ * Gives up an array of which an item became too costly: passes over that item,
+ * which begins at an offset, and over all that follow, and leaves what the
+ * rest of a body may need.  To be called once for a text.
  */
-static inline int kvr_json_spend(kvr_json_t *j, unsigned n);
-int kvr_json_grant(kvr_json_t *j, unsigned n);
+int kvr_json_cut(kvr_json_t *j, uint64_t offset);
+
+/*
+ * Counts n steps; KVR_JSON_COSTLY: these are too many.  Who walks an object or an
+ * array counts what there may be any number of.
+ */
+static inline int kvr_json_spend(kvr_json_t *j, int n);
+int kvr_json_grant(kvr_json_t *j);
 
 /*
  * The first byte that is no white space, not consumed, as a positive number;
@@ -151,6 +160,18 @@ int kvr_json_skip(kvr_json_t *j);
 int kvr_json_skip_scalar(kvr_json_t *j);
 
 
+/* consumes one byte */
+static inline int
+kvr_json_byte(kvr_json_t *j)
+{
+    if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
+        return KVR_AGAIN;
+    }
+
+    return *j->p++;
+}
+
+
 static inline uint64_t
 kvr_json_offset(kvr_json_t *j)
 {
@@ -159,14 +180,11 @@ kvr_json_offset(kvr_json_t *j)
 
 
 static inline int
-kvr_json_spend(kvr_json_t *j, unsigned n)
+kvr_json_spend(kvr_json_t *j, int n)
 {
-    if (kvr_likely(j->left >= n)) {
-        j->left -= n;
-        return KVR_OK;
-    }
+    j->left -= n;
 
-    return kvr_json_grant(j, n);
+    return kvr_likely(j->left >= 0) ? KVR_OK : kvr_json_grant(j);
 }
 
 

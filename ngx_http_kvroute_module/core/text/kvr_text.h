@@ -37,6 +37,9 @@ struct kvr_text_ops_s {
     /* at "{" or "["; b is not used */
     int           (*skip_container)(kvr_json_t *j);
 
+    /* inside of one, at a key or an item: up to its end */
+    int           (*skip_rest)(kvr_json_t *j);
+
     /* at "{" or "["; puts it without insignificant white space */
     int           (*raw_container)(kvr_json_t *j, kvr_block_t *b);
 };
