@@ -36,6 +36,7 @@ my $add = join "\n", map { "add_header X-Back-$_ \$kvroute_$_;" } @names;
 $t->conf(<<"EOF");
 http {
 %%TEMP%%
+    access_log off;
     kvroute_zone zone=z:2m;
 
     map \$kvroute_model \$pool {

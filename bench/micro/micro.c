@@ -23,6 +23,7 @@ main(int argc, char **argv)
     }
 
     micro_text();
+    micro_shape();
     micro_index();
     micro_pick();
 

@@ -8,10 +8,16 @@
 #define _MICRO_CASES_H_INCLUDED_
 
 
+#include "kvr_prompt.h"
+
 #include <cjson/cJSON.h>
 
 
+/* how bodies of up to some five megabytes are read */
+void micro_text_conf(kvr_prompt_conf_t *conf);
+
 void micro_text(void);
+void micro_shape(void);
 void micro_index(void);
 void micro_pick(void);
 

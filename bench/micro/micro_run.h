@@ -39,6 +39,7 @@ struct micro_case_s {
     void           *data;
     size_t          size;        /* for the case's own use */
     uint64_t        state;
+    const char     *usual;       /* a case that it is compared with, or NULL */
 
     unsigned        calls;       /* of a turn */
     double          ns[32];      /* by turn, a call */

@@ -41,6 +41,22 @@ micro_fetch(void *data, uint64_t offset, size_t *len)
 }
 
 
+void
+micro_text_conf(kvr_prompt_conf_t *conf)
+{
+    memset(conf, 0, sizeof(kvr_prompt_conf_t));
+
+    conf->secret = micro_secret;
+    conf->path = (const uint8_t *) "/v1/chat/completions";
+    conf->path_len = 20;
+    conf->unit = 1;
+    conf->digests = micro_digests;
+    conf->max_digests = MICRO_DIGESTS;
+    conf->chain = micro_chain;
+    conf->max_chain = MICRO_DIGESTS;
+}
+
+
 static uint64_t
 micro_read(micro_case_t *c, unsigned n)
 {
@@ -48,16 +64,7 @@ micro_read(micro_case_t *c, unsigned n)
     kvr_prompt_t       pr;
     kvr_prompt_conf_t  conf;
 
-    memset(&conf, 0, sizeof(conf));
-
-    conf.secret = micro_secret;
-    conf.path = (const uint8_t *) "/v1/chat/completions";
-    conf.path_len = 20;
-    conf.unit = 1;
-    conf.digests = micro_digests;
-    conf.max_digests = MICRO_DIGESTS;
-    conf.chain = micro_chain;
-    conf.max_chain = MICRO_DIGESTS;
+    micro_text_conf(&conf);
 
     sum = 0;
 

@@ -21,7 +21,7 @@ from rig import save, totals
 
 SHOWN = ('lookup', 'refresh', 'insert', 'choose')
 
-CALLS = 8       # of each case between two dumps, as micro_run.c has it
+WORST = 3       # what a shape may cost a byte, times what is usual
 
 
 def count(program):
@@ -41,13 +41,39 @@ def count(program):
             with open(name) as f:
                 text = f.read()
 
-            case = re.search(r'^desc: Trigger: Client Request: (.*)$', text,
-                             re.M)
+            case = re.search(r'^desc: Trigger: Client Request: (\d+) (.*)$',
+                             text, re.M)
 
             if case:
-                found[case[1]] = totals(text) / CALLS
+                found[case[2]] = totals(text) / int(case[1])
 
     return found
+
+
+def shapes(cases):
+    """Prints what bodies in bad shapes cost; returns those that cost too much."""
+    bad = []
+    each = {n: c['instructions'] / c['units'] for n, c in cases.items()
+            if 'instructions' in c}
+
+    print('%-28s %12s %8s %8s' % ('shape', 'instr. a byte', 'x usual',
+                                  'x text'))
+
+    for name, c in cases.items():
+        usual = c.get('usual')
+
+        if usual not in each or name not in each:
+            continue
+
+        c['ratio'] = each[name] / each[usual]
+        c['ratio_text'] = each[name] / each['usual text']
+        print('%-28s %13.2f %8.2f %8.2f  %s'
+              % (name, each[name], c['ratio'], c['ratio_text'], usual))
+
+        if c['ratio'] > WORST:
+            bad.append(name)
+
+    return bad
 
 
 def main():
@@ -72,10 +98,15 @@ def main():
                                         'instr.', 'per'))
 
     for name, c in cases.items():
+        if 'usual' in c:
+            continue
+
         n = c.get('instructions')
         print('%-28s %12.1f %10.4f %10s  %s'
               % (name, c['ns'], c['ns_per'],
                  '%.3f' % (n / c['units']) if n else '-', c['per']))
+
+    bad = shapes(cases)
 
     two = results['two_processes']
     kept = results['kept']
@@ -100,6 +131,11 @@ def main():
                     for n in shown])])
 
     save(out, results)
+
+    for name in bad:
+        print('%s costs more than %d times what is usual' % (name, WORST))
+
+    sys.exit(bool(bad))
 
 
 main()
