@@ -160,6 +160,18 @@ int kvr_json_skip(kvr_json_t *j);
 int kvr_json_skip_scalar(kvr_json_t *j);
 
 
+/* consumes one byte */
+static inline int
+kvr_json_byte(kvr_json_t *j)
+{
+    if (j->p == j->e && kvr_json_refill(j) != KVR_OK) {
+        return KVR_AGAIN;
+    }
+
+    return *j->p++;
+}
+
+
 static inline uint64_t
 kvr_json_offset(kvr_json_t *j)
 {
