@@ -106,12 +106,12 @@ for my $policy (qw(kv_cache least_request)) {
 
 # Warm on one peer.  The k-th request in flight stays while
 #
-#     pending + 400 * k + k * (prompt + 8) / 64
+#     pending + 400 * k + k * (prompt + 8) / 96
 #     + max(uncached, 2048) * (1 + k / 5) + uncached * (3/4 + k / 2)
 #
 # at the holder, where all k wait for their first token, is less than three
 # quarters more than the whole prompt, which is what it costs at an idle one
-# (they ask for two tokens, which come to 8 bytes).  Of what is held one request has ended that had it: 1 / 6 of that is to the use
+# (they ask for two tokens, which come to 8 bytes).  Of what is held one request has ended that had it: 1 / 3 of that is to the use
 # of others.
 
 for my $size (8192, 32768) {
@@ -129,10 +129,10 @@ for my $size (8192, 32768) {
     cmp_ok($uncached, '<', 256, "$size: but for what is no whole block");
 
     my $k = 0;
-    $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 64
+    $k++ while $k * $uncached + 400 * $k + $k * ($r->{prompt} + 8) / 96
                + max($uncached, 2048) * (1 + $k / 5)
                + $uncached * (0.75 + $k / 2)
-               < 1.75 * ($r->{prompt} - $r->{matched} / 6);
+               < 1.75 * ($r->{prompt} - $r->{matched} / 3);
 
     # $k of them stay, and no more
 

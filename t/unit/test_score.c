@@ -32,7 +32,7 @@ typedef struct {
 
 /*
  * All in bytes, own being uncached - shared:
- * (pending + 400 * active + resident / 64
+ * (pending + 400 * active + resident / 96
  *  + max(own, 2048) * (1 + active / 5) + own * (3/4 + waiting / 2)
  *  + uncached * turnover) / weight
  */
@@ -103,7 +103,7 @@ static const case_t  cases[] = {
 
     /* and who is there has a context */
 
-    { 0, 0, 2, 0, 1, 2867.2 + 800 + 512, 0, 0, 32768 },
+    { 0, 0, 2, 0, 1, 2867.2 + 800 + 512, 0, 0, 49152 },
 
     /* nothing overflows */
 

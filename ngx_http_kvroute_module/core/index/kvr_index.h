@@ -58,7 +58,7 @@
 #define KVR_INDEX_TIME_AT     40
 #define KVR_INDEX_TIME_MASK   0xffffff
 #define KVR_INDEX_TIME_SHIFT  10
-#define KVR_INDEX_TURNED      65536      /* a turnover of 1 */
+#define KVR_INDEX_TURNED      64         /* a turnover of 1 */
 
 
 typedef struct {
@@ -235,7 +235,9 @@ double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
  * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 + t)
  * where t is in how many seconds it computes as much as it can hold, by what it
  * did in the last one to two minutes.  0 for one that rests.  now: ms, of a
- * clock that all share.  It is reckoned anew once a second, if it is asked for.
+ * clock that all share.  It is reckoned anew once a second, if it is asked for,
+ * and in steps of 1/64: peers that have little to do are to be alike, or one of
+ * them would be the best for a second.
  */
 static inline float
 kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)

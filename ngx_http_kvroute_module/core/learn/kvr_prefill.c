@@ -22,6 +22,9 @@
 #define KVR_PACE_DELAY_MASK   0xffffff
 #define KVR_PACE_DELAY_HALF   7
 
+/* less than this, in ms, is noise of timers and networks */
+#define KVR_PACE_DELAY_NOISE  16
+
 /* a first event that took longer than this tells of no queue, ms */
 #define KVR_PACE_DELAY_MAX    600000
 
@@ -153,7 +156,8 @@ kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
     left = kvr_min(left, INT64_MAX / 256);
     held = kvr_min(held, INT64_MAX / 256);
 
-    took = (took - base) / 16 - (int64_t) (left * 256 / rate);
+    took = (took - base) / 16 - (int64_t) (left * 256 / rate)
+           - KVR_PACE_DELAY_NOISE * KVR_PACE_RATE;
     took = kvr_max(took, 0);
     miss = (int64_t) (held * 256 / rate);
 

@@ -95,8 +95,8 @@ void kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now);
 /*
  * Tells that a stream had its first event ms after it was given, with so many
  * bytes left then, its own included, and so many of its prompt held, at a rate
- * of prefill that the fastest of the peers has: what is longer than that and
- * the least time of late is the delay.  But not what is explained by held
+ * of prefill that the fastest of the peers has: what is longer than that, the
+ * least time of late and a little for noise is the delay.  But not what is explained by held
  * bytes that were not there after all.
  */
 void kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,

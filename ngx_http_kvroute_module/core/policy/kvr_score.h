@@ -18,7 +18,7 @@
  *     own  = uncached - shared
  *
  *     cost = ( pending + delay
- *              + 400 * active + resident / 64
+ *              + 400 * active + resident / 96
  *              + max(own, floor) * (1 + active / 5)
  *              + own * (3/4 + waiting / 2)
  *              + uncached * turnover )
@@ -47,7 +47,7 @@
  *
  * A beginning that n requests of the last minute had will be asked for again:
  * to compute it at a further peer is an investment, of which this request bears
- * 1 / (1 + n / (5 * (1 + active))).  The rest is shared.  A peer that is idle is
+ * 1 / (1 + n / (2 * (1 + active))).  The rest is shared.  A peer that is idle is
  * a good place for it, a busy one only if very many ask for it.
  *
  * What goes from a cache for this prompt may be asked for again, the more
@@ -63,11 +63,11 @@
 
 #define KVR_SCORE_FLOOR          2048
 #define KVR_SCORE_ACTIVE         400
-#define KVR_SCORE_RESIDENT       64
+#define KVR_SCORE_RESIDENT       96
 #define KVR_SCORE_ACTIVE_SHARE   5
 #define KVR_SCORE_MOVE           0.75
 #define KVR_SCORE_WAITING_SHARE  2
-#define KVR_SCORE_POPULAR        5
+#define KVR_SCORE_POPULAR        2
 #define KVR_SCORE_STAY           0.8
 
 /* an adapter that is not loaded, in the same bytes: tens of milliseconds */
