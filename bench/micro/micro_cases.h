@@ -8,7 +8,7 @@
 #define _MICRO_CASES_H_INCLUDED_
 
 
-#include "kvr_prompt.h"
+#include "core/prompt/kvr_prompt.h"
 
 #include <cjson/cJSON.h>
 

@@ -15,7 +15,7 @@
 
 #include "micro_cases.h"
 #include "micro_run.h"
-#include "kvr_window.h"
+#include "core/text/kvr_window.h"
 
 #include <string.h>
 
