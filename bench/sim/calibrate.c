@@ -69,7 +69,7 @@ kvs_calibrate_one(void *data, uint32_t i)
 
     sc = &kvs_scenarios[i];
 
-    if (sc->knee_of
+    if (sc->knee_of || sc->fleet.closed
         || (cal->options->only && !kvs_listed(cal->options->only, sc->name))
         || (w = kvs_workload_create(&sc->shape, cal->options->traces)) == NULL
         || !kve_hw_find(sc->fleet.hardware, &hw))

@@ -17,6 +17,13 @@
 #define KVS_SPANS    5
 #define KVS_REPLIES  40
 
+/* s: and of hot beginnings at least, as shares count from the first minute on */
+#define KVS_LONG     180
+#define KVS_CLOSED   1500
+
+/* requests of such a run that are enough */
+#define KVS_FEW      2000
+
 
 static void kvs_contest_run(const kvs_options_t *o);
 static void kvs_contest_task(void *data, uint32_t i);
@@ -198,6 +205,11 @@ kvs_scenario_requests(const kvs_scenario_t *sc, double rate, uint32_t least)
     reply = s->output.mean * (hw.floor + hw.step);
     length = KVS_REPLIES * reply;
 
+    if (sc->flags & KVS_HOTS) {
+        length = fmax(length, KVS_LONG);
+        least = kvr_min(least, KVS_FEW);
+    }
+
     if (s->shape == KVS_AGENTS) {
         length = fmax(length, KVS_SPANS * s->steps.mean
                               * (s->pause.mean + reply));
@@ -243,6 +255,19 @@ kvs_contest_points(const kvs_options_t *o, kvs_point_t *point)
 
         kvs_workload_destroy(w);
 
+        if (sc->fleet.closed) {
+
+            if (point) {
+                point[n].scenario = sc;
+                point[n].load = KVS_NO_LOAD;
+                point[n].rate = 0;
+                point[n].requests = KVS_CLOSED;
+            }
+
+            n++;
+            continue;
+        }
+
         knee = kvs_scenario_knee(sc);
 
         if (knee == 0) {
@@ -250,8 +275,9 @@ kvs_contest_points(const kvs_options_t *o, kvs_point_t *point)
             continue;
         }
 
-        load = o->load > 0 ? single : o->full ? kvs_loads_full
-                                              : kvs_loads_always;
+        load = o->load > 0 ? single
+               : sc->flags & KVS_HOTS ? kvs_loads_hot
+               : o->full ? kvs_loads_full : kvs_loads_always;
 
         for ( /* void */ ; *load > 0; load++) {
 

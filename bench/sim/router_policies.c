@@ -179,7 +179,7 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
     KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
-    KVS_ROUTER("sticky", KVS_OURS, &kvs_conf_sticky),
+    KVS_ROUTER("sticky", KVS_OURS|KVS_RIVAL, &kvs_conf_sticky),
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),

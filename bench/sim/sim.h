@@ -161,12 +161,17 @@ typedef struct {
 
     double            ttft, ttft_p50, ttft_p95, ttft_p99;
     double            e2e, e2e_p95, e2e_p50, e2e_p90;
+    double            tpt, tpt_p99; /* time per token, the first not counted */
     double            throughput;   /* completed in the window, 1/s */
     double            tokens;       /* put out in the window, 1/s */
     double            completed;    /* in the window, over those due in it */
     double            cached;       /* share of the prompt tokens */
     double            predicted;    /* matched by the router's word */
     double            imbalance;    /* requests: busiest over the mean */
+
+    /* the same of what is sent once a minute has passed; NAN: nothing */
+
+    double            most, least;
     double            busy;         /* s of steps, over replicas * length */
     double            makespan;
     double            cpu;          /* s */
@@ -224,13 +229,15 @@ struct kvs_sim_s {
 
     /* samples */
 
-    double           *ttft, *e2e;
-    size_t            nsamples, samples_size;
+    double           *ttft, *e2e, *tpt;
+    size_t            nsamples, ntpt, samples_size;
     uint32_t          failed, aborted, requests;
     uint64_t          prompt, cached, matched;
     uint64_t          had, found;   /* sent before, by the session; cached */
     uint64_t          done, done_tokens;     /* in the window */
     uint64_t          load[KVS_REPLICAS];    /* measured requests */
+    uint64_t          late[KVS_REPLICAS];    /* sent after settled */
+    double            settled;      /* s */
 };
 
 
