@@ -31,6 +31,7 @@ static const kvs_metric_t  kvs_metrics[] = {
     { "throughput", offsetof(kvs_result_t, throughput), 1 },
     { "cached", offsetof(kvs_result_t, cached), 1 },
     { "imbalance", offsetof(kvs_result_t, imbalance), 0 },
+    { "urgent_p99", offsetof(kvs_result_t, urgent_p99), 0 },
     { "busiest", offsetof(kvs_result_t, most), 0 },
     { "least_busy", offsetof(kvs_result_t, least), 1 },
     { NULL, 0, 0 }
@@ -41,8 +42,8 @@ static const kvs_metric_t  kvs_metrics[] = {
 #define KVS_M_E2E      4
 #define KVS_M_TPT      6
 #define KVS_M_TPT99    7
-#define KVS_M_BUSIEST  11
-#define KVS_M_LEAST    12
+#define KVS_M_BUSIEST  12
+#define KVS_M_LEAST    13
 
 
 double

@@ -9,6 +9,7 @@
 #include "core/state/kvr_sketch.h"
 #include "core/state/kvr_load.h"
 #include "core/learn/kvr_feedback.h"
+#include "core/learn/kvr_prefill.h"
 #include "core/learn/kvr_ttft.h"
 
 #include "prefix.h"
@@ -18,6 +19,7 @@
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_ZONE      (16 * 1024 * 1024)
 #define KVS_ROUTER_ENTRIES   8192
+#define KVS_HEAT             4096
 #define KVS_ROUTER_PROBE     1.0                  /* s */
 
 
@@ -55,6 +57,14 @@ typedef struct {
 
     kvs_prefix_t         *lru;
     kvs_prefix_t         *coming;               /* submitted, not admitted */
+
+    struct {
+        double            n, t;
+    }                    *heat;
+    double                turn[KVS_REPLICAS], turned[KVS_REPLICAS];
+    kvr_pace_t            speed[KVS_REPLICAS];
+    double                over[KVS_REPLICAS], overed[KVS_REPLICAS];
+    double                base[KVS_REPLICAS];
 
     kvs_rng_t             lose;
     uint64_t              chain[KVS_ROUTER_ENTRIES];
@@ -117,6 +127,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvs_router_ring(ro);
     }
 
+    if (ro->conf.heat) {
+        ro->heat = kvs_alloc(KVS_HEAT * sizeof(*ro->heat));
+    }
+
     memset(&px, 0, sizeof(px));
 
     if (ro->conf.state == KVS_STATE_TRUE) {
@@ -173,6 +187,7 @@ kvs_router_destroy(void *data)
 
     free((void *) ro->index);
     free((void *) ro->hot);
+    free(ro->heat);
     free(ro->ring.point);
     free(ro->load);
     free(ro);
@@ -469,6 +484,264 @@ kvs_router_probe(kvs_router_t *ro, double now)
 }
 
 
+/*
+ * LAB: how many of the last minute's requests had this prefix.  Counted at
+ * depths 1, 2, 4 .. 1024, and where the prompt parted from what was known.
+ */
+
+static double
+kvs_heat_get(kvs_router_t *ro, uint64_t key, double now)
+{
+    uint32_t  i = kvr_reduce(key, KVS_HEAT);
+
+    return ro->heat[i].n * exp((ro->heat[i].t - now) / ro->conf.a[3]);
+}
+
+
+static void
+kvs_heat_add(kvs_router_t *ro, uint64_t key, double now)
+{
+    uint32_t  i = kvr_reduce(key, KVS_HEAT);
+
+    ro->heat[i].n = kvs_heat_get(ro, key, now) + 1;
+    ro->heat[i].t = now;
+}
+
+
+/* the depths at which a prompt is counted and asked for, ascending */
+static uint32_t
+kvs_heat_depths(kvs_router_t *ro, kvs_request_t *rq, uint32_t *at)
+{
+    uint32_t  d, k, n, i, list[24];
+
+    n = 0;
+
+    if (ro->conf.a[4] != 2) {
+        for (d = 1; d <= 1024 && d <= rq->best; d *= 2) {
+            list[n++] = d;
+        }
+    }
+
+    for (i = 0; i < rq->nlevels && (i == 0 || ro->conf.a[4] >= 3); i++) {
+        list[n++] = rq->level[i];
+    }
+
+    /* insertion, no doubles */
+
+    k = 0;
+
+    while (n--) {
+        d = list[n];
+
+        for (i = k; i > 0 && at[i - 1] > d; i--) {
+            at[i] = at[i - 1];
+        }
+
+        if (i > 0 && at[i - 1] == d) {
+            for ( /* void */ ; i < k; i++) {
+                at[i] = at[i + 1];
+            }
+            continue;
+        }
+
+        at[i] = d;
+        k++;
+    }
+
+    return k;
+}
+
+
+static void
+kvs_heat_count(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    uint32_t  i, n, at[24];
+
+    n = kvs_heat_depths(ro, rq, at);
+
+    for (i = 0; i < n; i++) {
+        kvs_heat_add(ro, rq->chain[at[i] - 1], now);
+    }
+}
+
+
+/* the uncached part of each, hot blocks for less */
+static void
+kvs_heat_own(kvs_router_t *ro, kvs_request_t *rq, kvr_candidate_t *cand,
+    kvs_extra_t *extra, uint32_t n, double now)
+{
+    double    h, top, f[24], own, part;
+    uint32_t  i, k, m, nd, at[24], from;
+
+    nd = kvs_heat_depths(ro, rq, at);
+    top = 0;
+
+    for (k = nd; k-- > 0; /* void */ ) {
+        h = kvs_heat_get(ro, rq->chain[at[k] - 1], now);
+        top = fmax(top, h);
+        f[k] = top;
+    }
+
+    for (i = 0; i < n; i++) {
+        m = (uint32_t) (cand[i].matched / KVS_UNIT_BYTES);
+        own = (double) (rq->bytes - cand[i].matched);
+        from = m;
+
+        h = ro->conf.a[1] * (1 + ro->conf.a[9] * cand[i].active);
+
+        for (k = 0; k < nd; k++) {
+            if (at[k] > from) {
+                part = (double) (at[k] - from) * KVS_UNIT_BYTES;
+                own -= part * (1 - 1 / (1 + pow(f[k] / h, ro->conf.a[7])));
+                from = at[k];
+            }
+        }
+
+        extra[i].own = fmax(own, 0);
+    }
+}
+
+
+/* the greatest lengths held, all different, descending */
+static void
+kvs_heat_levels(kvs_request_t *rq, const kvr_candidate_t *cand, uint32_t n)
+{
+    uint32_t  i, k, m, below;
+
+    rq->nlevels = 0;
+    below = UINT32_MAX;
+
+    for (k = 0; k < 4; k++) {
+        m = 0;
+
+        for (i = 0; i < n; i++) {
+            if (cand[i].matched / KVS_UNIT_BYTES < below) {
+                m = kvr_max(m, (uint32_t) (cand[i].matched / KVS_UNIT_BYTES));
+            }
+        }
+
+        if (m == 0) {
+            break;
+        }
+
+        rq->level[rq->nlevels++] = m;
+        below = m;
+    }
+
+    rq->best = rq->nlevels ? rq->level[0] : 0;
+}
+
+
+/* LAB: what first tokens wait for beyond what was counted, s */
+static double
+kvs_stray_rate(kvs_router_t *ro, uint32_t who)
+{
+    uint32_t  i, most;
+
+    if (ro->conf.a[14] > 0) {
+        return kvr_get(&ro->speed[who].rate) * 1000.0 / KVR_PACE_RATE;
+    }
+
+    most = 0;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        most = kvr_max(most, kvr_get(&ro->speed[i].rate));
+    }
+
+    return most * 1000.0 / KVR_PACE_RATE;
+}
+
+
+static void
+kvs_stray_add(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    double    rate, s, m;
+    uint32_t  i = rq->replica;
+
+    s = now - rq->given;
+
+    kvr_pace_first(&ro->speed[i], rq->ahead, (uint64_t) (s * 1000),
+                   100000 + (uint64_t) (now * 1000));
+
+    if (ro->base[i] == 0 || s < ro->base[i]) {
+        ro->base[i] = s;
+    }
+
+    ro->base[i] += (s - ro->base[i]) / 256;
+
+    rate = kvs_stray_rate(ro, i);
+
+    if (rate <= 0) {
+        return;
+    }
+
+    s = fmax(s - ro->base[i] - (double) rq->ahead / rate, 0);
+
+    if (ro->conf.a[12] > 0) {
+        m = (double) rq->matched * KVS_TOKEN_BYTES / rate;
+
+        if (s > m / 2) {
+            s -= m;
+
+            if (s < 0) {
+                return;
+            }
+        }
+    }
+
+    m = ro->conf.a[15] > 0 ? ro->conf.a[15] : 8;
+
+    ro->over[i] += (s - ro->over[i]) / m;
+    ro->overed[i] = now;
+}
+
+
+static void
+kvs_stray(kvs_router_t *ro, const uint32_t *id, kvs_extra_t *extra, uint32_t n,
+    double now)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        extra[i].stray = kvs_stray_rate(ro, id[i]) * ro->over[id[i]]
+                         * exp((ro->overed[id[i]] - now) / 10);
+    }
+}
+
+
+/* LAB: units a second that each computes, and the age of what goes for more */
+static double
+kvs_turn_tau(kvs_router_t *ro)
+{
+    return ro->conf.a[6] > 1 ? ro->conf.a[6] : 60;
+}
+
+
+static void
+kvs_turn_add(kvs_router_t *ro, uint32_t i, double bytes, double now)
+{
+    ro->turn[i] = ro->turn[i] * exp((ro->turned[i] - now) / kvs_turn_tau(ro))
+                  + bytes;
+    ro->turned[i] = now;
+}
+
+
+static double
+kvs_turn_rate(kvs_router_t *ro, uint32_t i, double now)
+{
+    return ro->turn[i] * exp((ro->turned[i] - now) / kvs_turn_tau(ro))
+           / fmin(kvs_turn_tau(ro), now + 1);
+}
+
+
+static double
+kvs_turn_age(kvs_router_t *ro, uint32_t i, double now)
+{
+    return (double) kvr_get(&ro->index->peer[i].capacity) * KVS_UNIT_BYTES
+           / fmax(kvs_turn_rate(ro, i, now), 1);
+}
+
+
 /* as ngx_http_kvroute_match_prefix() and _session_find() do it */
 static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
@@ -597,6 +870,24 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         kvs_router_key(ro, rq, &req, cand, id, n, now);
     }
 
+    if (ro->conf.heat) {
+        double most = 1, k = ro->conf.a[6];
+
+        kvs_heat_levels(rq, cand, n);
+
+        for (i = 0; i < n; i++) {
+            most = fmax(most, kvs_turn_rate(ro, id[i], now));
+        }
+
+        for (i = 0; i < n; i++) {
+            extra[i].evicts = k > 0 ? kvs_turn_rate(ro, id[i], now) / most
+                              : 60 / (60 + kvs_turn_age(ro, id[i], now));
+        }
+
+        kvs_heat_own(ro, rq, cand, extra, n, now);
+        kvs_stray(ro, id, extra, n, now);
+    }
+
     if (ro->conf.lab) {
         ro->conf.lab(&ro->conf, &req, cand, extra, n);
         d.pick = kvs_lab_least(&req, cand, n);
@@ -620,6 +911,14 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->given = now;
     rq->depth = 0;
     rq->young = 0;
+
+    if (ro->conf.heat) {
+        kvs_turn_add(ro, i, (double) rq->pending, now);
+        rq->ahead = kvr_pace_give(&ro->speed[i], rq->pending,
+                                  kvr_load_get(ro->load, i).pending,
+                                  100000 + (uint64_t) (now * 1000));
+    }
+
     rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
                                 ro->extra[i].prefilling != 0);
 
@@ -692,6 +991,14 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
+    if (ro->conf.heat) {
+        kvs_stray_add(ro, rq, now);
+    }
+
+    if (ro->conf.heat && ro->conf.a[2] > 0) {
+        kvs_heat_count(ro, rq, now);
+    }
+
     if (ro->conf.timed) {
         kvs_router_timed(ro, rq, now);
     }
@@ -734,6 +1041,10 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     uint32_t  n;
 
     kvs_router_admitted(ro, rq, now);
+
+    if (ro->conf.heat && ok && !(ro->conf.a[2] > 0)) {
+        kvs_heat_count(ro, rq, now);
+    }
 
     kvr_load_add(ro->load, rq->charge, rq->replica, -1, -(int64_t) rq->pending);
 

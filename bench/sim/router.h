@@ -22,6 +22,9 @@ typedef enum {
 typedef struct {
     uint32_t             prefilling;  /* requests that have no token yet */
     uint64_t             resident;    /* bytes of prompts that have */
+    double               own;         /* uncached, hot parts for less */
+    double               evicts;      /* price of what it pushes out */
+    double               stray;       /* bytes that nobody told of */
 } kvs_extra_t;
 
 
@@ -50,7 +53,8 @@ struct kvs_router_conf_s {
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
     kvs_lab_pt           lab;        /* costs to use in place of core's */
-    double               a[6];       /* and their numbers */
+    double               a[16];      /* and their numbers */
+    unsigned             heat:1;
 };
 
 

@@ -215,6 +215,7 @@ kvs_sim_destroy(kvs_sim_t *sim)
     free(sim->ttft);
     free(sim->e2e);
     free(sim->tpt);
+    free(sim->urgent);
     free(sim);
 }
 
@@ -490,6 +491,7 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
     rq->chain = s->chain;
     rq->key_session = s->key_session;
     rq->key_text = s->key_text;
+    rq->urgent = kvr_reduce(kvr_mix(s->key_session, 0x757267), KVS_URGENT) == 0;
     rq->start = sim->now;
 
     rq->req.hashes = s->chain;
@@ -587,8 +589,7 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
         sim->had += had;
         sim->found += kvr_min(had, rq->req.cached_tokens);
 
-        kvs_sim_sample(sim, rq->first - rq->start, sim->now - rq->start,
-                       rq->req.output_tokens);
+        kvs_sim_sample(sim, rq, rq->first - rq->start, sim->now - rq->start);
     }
 
     kvs_sim_end(sim, rq);

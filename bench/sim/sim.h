@@ -80,6 +80,7 @@ struct kvs_request_s {
     unsigned          admitted:1;
     unsigned          started:1;    /* this attempt: first token seen */
     unsigned          abort:1;
+    unsigned          urgent:1;     /* one session in five */
 
     /* the policy's receipt */
 
@@ -93,6 +94,8 @@ struct kvs_request_s {
     uint64_t          clock;
     uint64_t          awaited;
     uint64_t          timed;
+    uint32_t          level[4], nlevels;     /* LAB */
+    uint64_t          ahead;
     double            given;        /* s, to this replica */
     unsigned          young:1;
     unsigned          taught:1;
@@ -162,6 +165,7 @@ typedef struct {
     double            ttft, ttft_p50, ttft_p95, ttft_p99;
     double            e2e, e2e_p95, e2e_p50, e2e_p90;
     double            tpt, tpt_p99; /* time per token, the first not counted */
+    double            urgent, urgent_p99;   /* TTFT of the urgent ones */
     double            throughput;   /* completed in the window, 1/s */
     double            tokens;       /* put out in the window, 1/s */
     double            completed;    /* in the window, over those due in it */
@@ -229,8 +233,8 @@ struct kvs_sim_s {
 
     /* samples */
 
-    double           *ttft, *e2e, *tpt;
-    size_t            nsamples, ntpt, samples_size;
+    double           *ttft, *e2e, *tpt, *urgent;
+    size_t            nsamples, ntpt, nurgent, samples_size;
     uint32_t          failed, aborted, requests;
     uint64_t          prompt, cached, matched;
     uint64_t          had, found;   /* sent before, by the session; cached */
@@ -240,6 +244,9 @@ struct kvs_sim_s {
     double            settled;      /* s */
 };
 
+
+/* whether somebody waits for a session's answers: one in so many */
+#define KVS_URGENT  5
 
 /* a run: requests is their number in all, unless the fleet says otherwise */
 int kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,

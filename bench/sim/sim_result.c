@@ -6,7 +6,8 @@
 
 
 void
-kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e, uint32_t output)
+kvs_sim_sample(kvs_sim_t *sim, const kvs_request_t *rq, double ttft,
+    double e2e)
 {
     if (sim->nsamples == sim->samples_size) {
         sim->samples_size = sim->samples_size ? sim->samples_size * 2 : 4096;
@@ -16,13 +17,22 @@ kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e, uint32_t output)
 
         sim->tpt = realloc(sim->tpt, sim->samples_size * sizeof(double));
 
-        if (sim->ttft == NULL || sim->e2e == NULL || sim->tpt == NULL) {
+        sim->urgent = realloc(sim->urgent,
+                              sim->samples_size * sizeof(double));
+
+        if (sim->ttft == NULL || sim->e2e == NULL || sim->tpt == NULL
+            || sim->urgent == NULL)
+        {
             abort();
         }
     }
 
-    if (output > 1) {
-        sim->tpt[sim->ntpt++] = (e2e - ttft) / (output - 1);
+    if (rq->req.output_tokens > 1) {
+        sim->tpt[sim->ntpt++] = (e2e - ttft) / (rq->req.output_tokens - 1);
+    }
+
+    if (rq->urgent) {
+        sim->urgent[sim->nurgent++] = ttft;
     }
 
     sim->ttft[sim->nsamples] = ttft;
@@ -101,6 +111,7 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     qsort(sim->ttft, sim->nsamples, sizeof(double), kvs_sim_compare);
     qsort(sim->e2e, sim->nsamples, sizeof(double), kvs_sim_compare);
     qsort(sim->tpt, sim->ntpt, sizeof(double), kvs_sim_compare);
+    qsort(sim->urgent, sim->nurgent, sizeof(double), kvs_sim_compare);
 
     res->ttft = kvs_sim_mean(sim->ttft, sim->nsamples);
     res->ttft_p50 = kvs_sim_quantile(sim->ttft, sim->nsamples, 0.5);
@@ -110,6 +121,8 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     res->e2e_p50 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.5);
     res->e2e_p90 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.9);
     res->e2e_p95 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.95);
+    res->urgent = kvs_sim_mean(sim->urgent, sim->nurgent);
+    res->urgent_p99 = kvs_sim_quantile(sim->urgent, sim->nurgent, 0.99);
     res->tpt = kvs_sim_mean(sim->tpt, sim->ntpt);
     res->tpt_p99 = kvs_sim_quantile(sim->tpt, sim->ntpt, 0.99);
 
