@@ -49,7 +49,7 @@ kvs_usage(void)
         "                     going on with a run; empty it when the code "
         "changes\n"
         "  --summary          no table of each point\n"
-        "  --lab              scores that were tried, too\n"
+        "  --lab              other parameters of our policies, too\n"
         "  --study            the index study in all scenarios\n"
         "  --calibrate        finds the knees (of --only)\n"
         "  --published        only the cases that others have published\n"
@@ -180,7 +180,7 @@ kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
         return c->options->policies == NULL;
     }
 
-    if (policy->kind & (KVS_LAB_KIND|KVS_PARAM)) {
+    if (policy->kind & KVS_PARAM) {
         return c->options->lab && c->options->policies == NULL;
     }
 
@@ -302,19 +302,18 @@ kvs_contest_policies(const kvs_options_t *o, const kvs_policy_t **policy)
 {
     size_t               i;
     uint32_t             n;
-    const kvs_policy_t  *p, *lists[3];
+    const kvs_policy_t  *p, *lists[2];
 
     lists[0] = kvs_router_policies;
     lists[1] = kvs_rival_policies;
-    lists[2] = kvs_lab_policies;
 
     n = 0;
 
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 2; i++) {
         for (p = lists[i]; p->name && n < KVS_POLICIES; p++) {
 
             if (o->policies ? kvs_listed(o->policies, p->name)
-                            : o->lab || !(p->kind & (KVS_LAB_KIND|KVS_PARAM)))
+                            : o->lab || !(p->kind & KVS_PARAM))
             {
                 policy[n++] = p;
             }

@@ -25,7 +25,7 @@ typedef struct {
 
 typedef struct {
     unsigned               full:1;
-    unsigned               lab:1;      /* the scores that were tried, too */
+    unsigned               lab:1;      /* other parameters of ours, too */
     unsigned               study:1;    /* the index study everywhere */
     unsigned               quiet:1;
     unsigned               summary:1;  /* no table of each point */

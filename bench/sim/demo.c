@@ -104,20 +104,19 @@ void
 kvs_demo(const kvs_options_t *o, cJSON *json)
 {
     size_t               i;
-    const kvs_policy_t  *p, *lists[3];
+    const kvs_policy_t  *p, *lists[2];
 
     static const char  defaults[] =
         "=random,=round_robin,=least_request,=prefix,=sticky,=kv_cache,"
-        "=kv_cache_reported,=lab_q1d8,=lab_qhd8,=lab_same";
+        "=kv_cache_reported";
 
     lists[0] = kvs_router_policies;
     lists[1] = kvs_rival_policies;
-    lists[2] = kvs_lab_policies;
 
     printf("\nmake demo, simulated: cached of what the session has sent, "
            "mean and least; TTFT; of ideal at each speed\n");
 
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 2; i++) {
         for (p = lists[i]; p->name; p++) {
             if (kvs_listed(o->policies ? o->policies : defaults, p->name)) {
                 kvs_demo_policy(p, json);

@@ -451,7 +451,7 @@ kvs_report_tables(const kvs_contest_t *c)
 
     for (p = 0; p < c->npolicies; p++) {
 
-        if (!(c->policy[p]->kind & (KVS_OURS|KVS_LAB_KIND|KVS_PARAM))) {
+        if (!(c->policy[p]->kind & (KVS_OURS|KVS_PARAM))) {
             continue;
         }
 
@@ -561,7 +561,7 @@ kvs_report_index(const kvs_contest_t *c)
     for (p = 0; p < c->npolicies; p++) {
 
         if (!(c->policy[p]->kind
-              & (KVS_STUDY|KVS_OURS|KVS_PARAM|KVS_LAB_KIND))
+              & (KVS_STUDY|KVS_OURS|KVS_PARAM))
             || (kvs_report_loss(c, p, 0, KVS_M_TTFT, &r) == KVR_DECLINED
                 && kvs_report_loss(c, p, 1, KVS_M_TTFT, &r) == KVR_DECLINED
                 && kvs_report_loss(c, p, 2, KVS_M_TTFT, &r) == KVR_DECLINED))

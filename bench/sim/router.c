@@ -19,7 +19,6 @@
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_ZONE      (16 * 1024 * 1024)
 #define KVS_ROUTER_ENTRIES   8192
-#define KVS_HEAT             4096
 #define KVS_ROUTER_PROBE     1.0                  /* s */
 
 
@@ -33,7 +32,8 @@ typedef struct {
     uint32_t              given;
     uint32_t              last[KVS_REPLICAS];   /* given at its last pick */
     int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
-    kvs_extra_t           extra[KVS_REPLICAS];
+    uint32_t              prefilling[KVS_REPLICAS];
+    uint64_t              resident[KVS_REPLICAS];  /* bytes in flight */
 
     /* load that is not ours, by the engines' own word */
 
@@ -48,6 +48,11 @@ typedef struct {
     kvr_timing_pace_t     pace;
     uint32_t              assumed;              /* units */
 
+    kvr_popular_t        *popular;
+    kvr_pace_t            speed[KVS_REPLICAS];
+    double                base[KVS_REPLICAS];
+    double                over[KVS_REPLICAS], overed[KVS_REPLICAS];
+
     /* policy prefix */
 
     kvr_hot_t            *hot;
@@ -58,30 +63,35 @@ typedef struct {
     kvs_prefix_t         *lru;
     kvs_prefix_t         *coming;               /* submitted, not admitted */
 
-    struct {
-        double            n, t;
-    }                    *heat;
-    double                turn[KVS_REPLICAS], turned[KVS_REPLICAS];
-    kvr_pace_t            speed[KVS_REPLICAS];
-    double                over[KVS_REPLICAS], overed[KVS_REPLICAS];
-    double                base[KVS_REPLICAS];
-
     kvs_rng_t             lose;
     uint64_t              chain[KVS_ROUTER_ENTRIES];
 } kvs_router_t;
 
 
+/* what the router keeps in shared memory */
+static void *
+kvs_router_memory(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE) & ~(size_t) (KVR_CACHE_LINE - 1);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+
+    if (p == NULL) {
+        abort();
+    }
+
+    return memset(p, 0, size);
+}
+
+
 static void
 kvs_router_ring(kvs_router_t *ro)
 {
-    size_t           size;
     uint32_t         i;
     kvr_ring_peer_t  peer[KVS_REPLICAS];
 
-    size = (sizeof(kvr_hot_t) + KVR_CACHE_LINE)
-           & ~(size_t) (KVR_CACHE_LINE - 1);
-    ro->hot = aligned_alloc(KVR_CACHE_LINE, size);
-    memset((void *) ro->hot, 0, size);
+    ro->hot = kvs_router_memory(sizeof(kvr_hot_t));
 
     for (i = 0; i < ro->sim->n; i++) {
         peer[i].hash = kvr_mix(i + 1, 0x70656572);
@@ -97,7 +107,6 @@ kvs_router_ring(kvs_router_t *ro)
 void *
 kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 {
-    size_t              size;
     uint32_t            i;
     uint64_t            units;
     kvs_router_t       *ro;
@@ -113,10 +122,8 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     ro->rows = kvr_max(sim->fleet.routers, 1);
 
-    size = kvr_load_size(ro->rows, KVS_REPLICAS);
-    ro->load = aligned_alloc(KVR_CACHE_LINE, (size + KVR_CACHE_LINE)
-                                             & ~(size_t) (KVR_CACHE_LINE - 1));
-    memset(ro->load, 0, size);
+    ro->popular = kvs_router_memory(sizeof(kvr_popular_t));
+    ro->load = kvs_router_memory(kvr_load_size(ro->rows, KVS_REPLICAS));
     kvr_load_init(ro->load, ro->rows, KVS_REPLICAS);
 
     for (i = 0; i < ro->rows; i++) {
@@ -127,29 +134,22 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvs_router_ring(ro);
     }
 
-    if (ro->conf.heat) {
-        ro->heat = kvs_alloc(KVS_HEAT * sizeof(*ro->heat));
-    }
-
     memset(&px, 0, sizeof(px));
 
     if (ro->conf.state == KVS_STATE_TRUE) {
         ro->coming = kvs_prefix_create(&px);
-        return ro;
     }
 
     if (ro->conf.state == KVS_STATE_LRU) {
         px.capacity = (uint32_t) (ro->conf.capacity * sim->blocks);
         px.ttl = ro->conf.ttl;
         ro->lru = kvs_prefix_create(&px);
-        return ro;
     }
 
-    size = KVS_ROUTER_ZONE;
+    /* of other states only its clock is asked */
 
-    ro->index = aligned_alloc(KVR_CACHE_LINE, size);
-    memset((void *) ro->index, 0, size);
-    kvr_index_init(ro->index, kvr_index_lines(size));
+    ro->index = kvs_router_memory(KVS_ROUTER_ZONE);
+    kvr_index_init(ro->index, kvr_index_lines(KVS_ROUTER_ZONE));
 
     units = KVS_ROUTER_CAPACITY / KVS_UNIT_BYTES;
 
@@ -159,6 +159,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     if (ro->conf.capacity > 0) {
         units = (uint64_t) (ro->conf.capacity * sim->blocks);
+    }
+
+    if (ro->conf.state != KVS_STATE_INDEX) {
+        units = sim->blocks;
     }
 
     for (i = 0; i < sim->n; i++) {
@@ -186,8 +190,8 @@ kvs_router_destroy(void *data)
     }
 
     free((void *) ro->index);
+    free((void *) ro->popular);
     free((void *) ro->hot);
-    free(ro->heat);
     free(ro->ring.point);
     free(ro->load);
     free(ro);
@@ -221,6 +225,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
     sim = ro->sim;
     set = sim->up;
+    n = kvs_router_chain(ro, rq->chain, rq->units);
 
     switch (ro->conf.state) {
 
@@ -233,10 +238,11 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
             kvs_sim_settle(sim, i);
 
-            n = kve_replica_match(sim->replica[i], rq->chain, rq->units,
-                                  rq->tokens)
-                / KVS_UNIT_TOKENS;
-            matched[i] = kvr_max(n, coming[i]);
+            matched[i] = (uint32_t) kve_replica_match(sim->replica[i],
+                                                      rq->chain, rq->units,
+                                                      rq->tokens)
+                         / KVS_UNIT_TOKENS;
+            matched[i] = kvr_max(matched[i], coming[i]);
         }
 
         return;
@@ -249,8 +255,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
     case KVS_STATE_INDEX:
         break;
     }
-
-    n = kvs_router_chain(ro, rq->chain, rq->units);
 
     /* the same lines for all, and for good */
 
@@ -404,17 +408,8 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
     uint32_t      n;
     kvr_lesson_t  lesson;
 
-    switch (ro->conf.state) {
-
-    case KVS_STATE_TRUE:
-        return;
-
-    case KVS_STATE_LRU:
+    if (ro->lru) {
         kvs_prefix_insert(ro->lru, chain, units, rq->replica, now);
-        return;
-
-    case KVS_STATE_INDEX:
-        break;
     }
 
     n = kvs_router_chain(ro, chain, units);
@@ -457,6 +452,100 @@ kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
 }
 
 
+static inline uint64_t
+kvs_router_ms(double now)
+{
+    return 100000 + (uint64_t) (now * 1000);
+}
+
+
+/* as ngx_http_kvroute_match_popular() does it */
+static void
+kvs_router_popular(kvs_router_t *ro, kvs_request_t *rq, double now,
+    const uint32_t *matched, kvr_popular_view_t *view)
+{
+    uint32_t  i, best;
+
+    best = 0;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        best = kvr_max(best, matched[i]);
+    }
+
+    if (best * KVS_UNIT_BYTES <= KVR_SCORE_FLOOR) {
+        best = 0;
+    }
+
+    kvr_popular_keys(ro->chain, kvr_chain_entries(best), &rq->counted);
+    kvr_popular_view(ro->popular, &rq->counted, KVS_UNIT_BYTES,
+                     kvs_router_ms(now), view);
+}
+
+
+/* LAB */
+static void
+kvs_router_waits(kvs_router_t *ro, kvs_request_t *rq, kvr_candidate_t *cand,
+    const uint32_t *id, uint32_t n, double now)
+{
+    double    best, k;
+    uint32_t  i;
+
+    best = 0;
+    rq->rate = 0;
+
+    for (i = 0; i < n; i++) {
+        best = fmax(best, (double) cand[i].matched);
+        rq->rate = fmax(rq->rate, kvr_get(&ro->speed[id[i]].rate) * 1000.0
+                                  / KVR_PACE_RATE);
+    }
+
+    k = 1 - 0.8 * best / (double) rq->bytes;
+
+    for (i = 0; i < n && !ro->conf.waits; i++) {
+        cand[i].pending += (uint64_t) (k * rq->rate * ro->over[id[i]]
+                                       * exp((ro->overed[id[i]] - now) / 10));
+    }
+}
+
+
+static void
+kvs_router_waited(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    double    s, held;
+    uint32_t  i;
+
+    i = rq->replica;
+    s = now - rq->given;
+
+    kvr_pace_first(&ro->speed[i], rq->ahead, (uint64_t) (s * 1000),
+                   kvs_router_ms(now));
+
+    if (ro->base[i] == 0 || s < ro->base[i]) {
+        ro->base[i] = s;
+    }
+
+    ro->base[i] += (s - ro->base[i]) / 256;
+
+    if (rq->rate <= 0) {
+        return;
+    }
+
+    s = fmax(s - ro->base[i] - (double) rq->ahead / rq->rate, 0);
+    held = (double) rq->matched * KVS_TOKEN_BYTES / rq->rate;
+
+    if (s > held / 2) {
+        s -= held;
+
+        if (s < 0) {
+            return;
+        }
+    }
+
+    ro->over[i] += (s - ro->over[i]) / 8;
+    ro->overed[i] = now;
+}
+
+
 /* what an engine has more than we know of came past us */
 static void
 kvs_router_probe(kvs_router_t *ro, double now)
@@ -479,266 +568,8 @@ kvs_router_probe(kvs_router_t *ro, double now)
 
         ro->others[i] = has - kvr_min(has, active);
         ro->others_waiting[i] = waits - kvr_min(waits,
-                                                ro->extra[i].prefilling);
+                                                ro->prefilling[i]);
     }
-}
-
-
-/*
- * LAB: how many of the last minute's requests had this prefix.  Counted at
- * depths 1, 2, 4 .. 1024, and where the prompt parted from what was known.
- */
-
-static double
-kvs_heat_get(kvs_router_t *ro, uint64_t key, double now)
-{
-    uint32_t  i = kvr_reduce(key, KVS_HEAT);
-
-    return ro->heat[i].n * exp((ro->heat[i].t - now) / ro->conf.a[3]);
-}
-
-
-static void
-kvs_heat_add(kvs_router_t *ro, uint64_t key, double now)
-{
-    uint32_t  i = kvr_reduce(key, KVS_HEAT);
-
-    ro->heat[i].n = kvs_heat_get(ro, key, now) + 1;
-    ro->heat[i].t = now;
-}
-
-
-/* the depths at which a prompt is counted and asked for, ascending */
-static uint32_t
-kvs_heat_depths(kvs_router_t *ro, kvs_request_t *rq, uint32_t *at)
-{
-    uint32_t  d, k, n, i, list[24];
-
-    n = 0;
-
-    if (ro->conf.a[4] != 2) {
-        for (d = 1; d <= 1024 && d <= rq->best; d *= 2) {
-            list[n++] = d;
-        }
-    }
-
-    for (i = 0; i < rq->nlevels && (i == 0 || ro->conf.a[4] >= 3); i++) {
-        list[n++] = rq->level[i];
-    }
-
-    /* insertion, no doubles */
-
-    k = 0;
-
-    while (n--) {
-        d = list[n];
-
-        for (i = k; i > 0 && at[i - 1] > d; i--) {
-            at[i] = at[i - 1];
-        }
-
-        if (i > 0 && at[i - 1] == d) {
-            for ( /* void */ ; i < k; i++) {
-                at[i] = at[i + 1];
-            }
-            continue;
-        }
-
-        at[i] = d;
-        k++;
-    }
-
-    return k;
-}
-
-
-static void
-kvs_heat_count(kvs_router_t *ro, kvs_request_t *rq, double now)
-{
-    uint32_t  i, n, at[24];
-
-    n = kvs_heat_depths(ro, rq, at);
-
-    for (i = 0; i < n; i++) {
-        kvs_heat_add(ro, rq->chain[at[i] - 1], now);
-    }
-}
-
-
-/* the uncached part of each, hot blocks for less */
-static void
-kvs_heat_own(kvs_router_t *ro, kvs_request_t *rq, kvr_candidate_t *cand,
-    kvs_extra_t *extra, uint32_t n, double now)
-{
-    double    h, top, f[24], own, part;
-    uint32_t  i, k, m, nd, at[24], from;
-
-    nd = kvs_heat_depths(ro, rq, at);
-    top = 0;
-
-    for (k = nd; k-- > 0; /* void */ ) {
-        h = kvs_heat_get(ro, rq->chain[at[k] - 1], now);
-        top = fmax(top, h);
-        f[k] = top;
-    }
-
-    for (i = 0; i < n; i++) {
-        m = (uint32_t) (cand[i].matched / KVS_UNIT_BYTES);
-        own = (double) (rq->bytes - cand[i].matched);
-        from = m;
-
-        h = ro->conf.a[1] * (1 + ro->conf.a[9] * cand[i].active);
-
-        for (k = 0; k < nd; k++) {
-            if (at[k] > from) {
-                part = (double) (at[k] - from) * KVS_UNIT_BYTES;
-                own -= part * (1 - 1 / (1 + pow(f[k] / h, ro->conf.a[7])));
-                from = at[k];
-            }
-        }
-
-        extra[i].own = fmax(own, 0);
-    }
-}
-
-
-/* the greatest lengths held, all different, descending */
-static void
-kvs_heat_levels(kvs_request_t *rq, const kvr_candidate_t *cand, uint32_t n)
-{
-    uint32_t  i, k, m, below;
-
-    rq->nlevels = 0;
-    below = UINT32_MAX;
-
-    for (k = 0; k < 4; k++) {
-        m = 0;
-
-        for (i = 0; i < n; i++) {
-            if (cand[i].matched / KVS_UNIT_BYTES < below) {
-                m = kvr_max(m, (uint32_t) (cand[i].matched / KVS_UNIT_BYTES));
-            }
-        }
-
-        if (m == 0) {
-            break;
-        }
-
-        rq->level[rq->nlevels++] = m;
-        below = m;
-    }
-
-    rq->best = rq->nlevels ? rq->level[0] : 0;
-}
-
-
-/* LAB: what first tokens wait for beyond what was counted, s */
-static double
-kvs_stray_rate(kvs_router_t *ro, uint32_t who)
-{
-    uint32_t  i, most;
-
-    if (ro->conf.a[14] > 0) {
-        return kvr_get(&ro->speed[who].rate) * 1000.0 / KVR_PACE_RATE;
-    }
-
-    most = 0;
-
-    for (i = 0; i < ro->sim->n; i++) {
-        most = kvr_max(most, kvr_get(&ro->speed[i].rate));
-    }
-
-    return most * 1000.0 / KVR_PACE_RATE;
-}
-
-
-static void
-kvs_stray_add(kvs_router_t *ro, kvs_request_t *rq, double now)
-{
-    double    rate, s, m;
-    uint32_t  i = rq->replica;
-
-    s = now - rq->given;
-
-    kvr_pace_first(&ro->speed[i], rq->ahead, (uint64_t) (s * 1000),
-                   100000 + (uint64_t) (now * 1000));
-
-    if (ro->base[i] == 0 || s < ro->base[i]) {
-        ro->base[i] = s;
-    }
-
-    ro->base[i] += (s - ro->base[i]) / 256;
-
-    rate = kvs_stray_rate(ro, i);
-
-    if (rate <= 0) {
-        return;
-    }
-
-    s = fmax(s - ro->base[i] - (double) rq->ahead / rate, 0);
-
-    if (ro->conf.a[12] > 0) {
-        m = (double) rq->matched * KVS_TOKEN_BYTES / rate;
-
-        if (s > m / 2) {
-            s -= m;
-
-            if (s < 0) {
-                return;
-            }
-        }
-    }
-
-    m = ro->conf.a[15] > 0 ? ro->conf.a[15] : 8;
-
-    ro->over[i] += (s - ro->over[i]) / m;
-    ro->overed[i] = now;
-}
-
-
-static void
-kvs_stray(kvs_router_t *ro, const uint32_t *id, kvs_extra_t *extra, uint32_t n,
-    double now)
-{
-    uint32_t  i;
-
-    for (i = 0; i < n; i++) {
-        extra[i].stray = kvs_stray_rate(ro, id[i]) * ro->over[id[i]]
-                         * exp((ro->overed[id[i]] - now) / 10);
-    }
-}
-
-
-/* LAB: units a second that each computes, and the age of what goes for more */
-static double
-kvs_turn_tau(kvs_router_t *ro)
-{
-    return ro->conf.a[6] > 1 ? ro->conf.a[6] : 60;
-}
-
-
-static void
-kvs_turn_add(kvs_router_t *ro, uint32_t i, double bytes, double now)
-{
-    ro->turn[i] = ro->turn[i] * exp((ro->turned[i] - now) / kvs_turn_tau(ro))
-                  + bytes;
-    ro->turned[i] = now;
-}
-
-
-static double
-kvs_turn_rate(kvs_router_t *ro, uint32_t i, double now)
-{
-    return ro->turn[i] * exp((ro->turned[i] - now) / kvs_turn_tau(ro))
-           / fmin(kvs_turn_tau(ro), now + 1);
-}
-
-
-static double
-kvs_turn_age(kvs_router_t *ro, uint32_t i, double now)
-{
-    return (double) kvr_get(&ro->index->peer[i].capacity) * KVS_UNIT_BYTES
-           / fmax(kvs_turn_rate(ro, i, now), 1);
 }
 
 
@@ -795,8 +626,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
     uint32_t               by_place[KVS_REPLICAS];
     uint64_t               m, seen[1], chunks[KVS_REPLICAS];
-    kvs_extra_t            extra[KVS_REPLICAS];
     kvr_load_sum_t         sum;
+    kvr_popular_view_t     view;
     kvr_decision_t         d;
     kvr_candidate_t       *c, cand[KVS_REPLICAS];
     kvr_policy_request_t   req;
@@ -805,6 +636,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
         kvs_router_match(ro, rq, now, matched);
+        kvs_router_popular(ro, rq, now, matched, &view);
     }
 
     if (ro->conf.probe) {
@@ -829,7 +661,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         c->weight = 1;
         c->active = sum.active;
-        c->unanswered = ro->extra[i].prefilling;
+        c->unanswered = ro->prefilling[i];
 
         if (ro->conf.probe) {
             c->active += ro->others[i];
@@ -840,16 +672,25 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
         c->chunks = chunks[i];
-        c->resident = ro->extra[i].resident;
-        c->waiting = ro->extra[i].prefilling;
+        c->resident = ro->resident[i];
+        c->waiting = ro->prefilling[i];
         c->fresh = 1;
         c->place = i;
         c->idle = ro->given - ro->last[i];
         c->current_weight = ro->current[i];
         c->effective_weight = 1;
 
-        extra[n] = ro->extra[i];
+        if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+            c->turnover = kvr_index_turnover(ro->index, i,
+                                             kvs_router_ms(now));
+            c->shared = kvr_popular_shared(&view, matched[i], c->active);
+        }
+
         id[n++] = i;
+    }
+
+    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+        kvs_router_waits(ro, rq, cand, id, n, now);
     }
 
     memset(&req, 0, sizeof(req));
@@ -870,32 +711,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         kvs_router_key(ro, rq, &req, cand, id, n, now);
     }
 
-    if (ro->conf.heat) {
-        double most = 1, k = ro->conf.a[6];
-
-        kvs_heat_levels(rq, cand, n);
-
-        for (i = 0; i < n; i++) {
-            most = fmax(most, kvs_turn_rate(ro, id[i], now));
-        }
-
-        for (i = 0; i < n; i++) {
-            extra[i].evicts = k > 0 ? kvs_turn_rate(ro, id[i], now) / most
-                              : 60 / (60 + kvs_turn_age(ro, id[i], now));
-        }
-
-        kvs_heat_own(ro, rq, cand, extra, n, now);
-        kvs_stray(ro, id, extra, n, now);
-    }
-
-    if (ro->conf.lab) {
-        ro->conf.lab(&ro->conf, &req, cand, extra, n);
-        d.pick = kvs_lab_least(&req, cand, n);
-        d.matched = cand[d.pick].matched;
-
-    } else {
-        kvr_policy_pick(&req, cand, n, &d);
-    }
+    kvr_policy_pick(&req, cand, n, &d);
 
     for (i = 0; i < n; i++) {
         ro->current[id[i]] = cand[i].current_weight;
@@ -911,20 +727,17 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->given = now;
     rq->depth = 0;
     rq->young = 0;
-
-    if (ro->conf.heat) {
-        kvs_turn_add(ro, i, (double) rq->pending, now);
-        rq->ahead = kvr_pace_give(&ro->speed[i], rq->pending,
-                                  kvr_load_get(ro->load, i).pending,
-                                  100000 + (uint64_t) (now * 1000));
-    }
-
     rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
-                                ro->extra[i].prefilling != 0);
+                                ro->prefilling[i] != 0);
+
+    rq->ahead = kvr_pace_give(&ro->speed[i], rq->pending,
+                              kvr_load_get(ro->load, i).pending,
+                              kvs_router_ms(now));
 
     kvr_load_add(ro->load, row, i, 1, (int64_t) rq->pending);
 
-    ro->extra[i].prefilling++;
+    ro->prefilling[i]++;
+    ro->resident[i] += rq->bytes;
     ro->last[i] = ++ro->given;
 
     if (ro->conf.policy == KVR_POLICY_STICKY) {
@@ -991,12 +804,9 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
-    if (ro->conf.heat) {
-        kvs_stray_add(ro, rq, now);
-    }
-
-    if (ro->conf.heat && ro->conf.a[2] > 0) {
-        kvs_heat_count(ro, rq, now);
+    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+        kvr_popular_add(ro->popular, &rq->counted, kvs_router_ms(now));
+        kvs_router_waited(ro, rq, now);
     }
 
     if (ro->conf.timed) {
@@ -1008,8 +818,7 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
         rq->awaited = 0;
     }
 
-    ro->extra[rq->replica].prefilling--;
-    ro->extra[rq->replica].resident += rq->bytes;
+    ro->prefilling[rq->replica]--;
 }
 
 
@@ -1042,20 +851,12 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 
     kvs_router_admitted(ro, rq, now);
 
-    if (ro->conf.heat && ok && !(ro->conf.a[2] > 0)) {
-        kvs_heat_count(ro, rq, now);
-    }
-
     kvr_load_add(ro->load, rq->charge, rq->replica, -1, -(int64_t) rq->pending);
 
     rq->pending = 0;
 
-    if (rq->started) {
-        ro->extra[rq->replica].resident -= rq->bytes;
-
-    } else {
-        ro->extra[rq->replica].prefilling--;
-    }
+    ro->resident[rq->replica] -= rq->bytes;
+    ro->prefilling[rq->replica] -= !rq->started;
 
     if (ro->conf.usage || ro->conf.timed) {
         kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);

@@ -16,6 +16,7 @@
 #include "kvs.h"
 #include "replica.h"
 #include "core/index/kvr_index.h"
+#include "core/state/kvr_popular.h"
 
 
 typedef struct kvs_sim_s       kvs_sim_t;
@@ -94,8 +95,9 @@ struct kvs_request_s {
     uint64_t          clock;
     uint64_t          awaited;
     uint64_t          timed;
-    uint32_t          level[4], nlevels;     /* LAB */
+    kvr_popular_keys_t  counted;
     uint64_t          ahead;
+    double            rate;         /* of the fastest, bytes/s */
     double            given;        /* s, to this replica */
     unsigned          young:1;
     unsigned          taught:1;
@@ -129,7 +131,6 @@ struct kvs_policy_s {
 #define KVS_RIVAL      0x01         /* published: counts as a rival */
 #define KVS_OURS       0x02
 #define KVS_STUDY      0x04         /* for a study only */
-#define KVS_LAB_KIND   0x08         /* a score that might be ours */
 #define KVS_PARAM      0x10         /* ours, with other parameters */
 
 
