@@ -45,13 +45,11 @@ typedef struct {
 
     kvr_loop_t            loop[KVS_REPLICAS];
     kvr_timing_t          timing[KVS_REPLICAS];
-    kvr_timing_pace_t     pace;
+    kvr_timing_pace_t     prefill;
     uint32_t              assumed;              /* units */
 
     kvr_popular_t        *popular;
-    kvr_pace_t            speed[KVS_REPLICAS];
-    double                base[KVS_REPLICAS];
-    double                over[KVS_REPLICAS], overed[KVS_REPLICAS];
+    kvr_pace_t            pace[KVS_REPLICAS];
 
     /* policy prefix */
 
@@ -384,7 +382,7 @@ kvs_router_timed(kvs_router_t *ro, kvs_request_t *rq, double now)
     f.ms = (uint64_t) (1000 * (now - rq->given));
     f.given = rq->young ? 0 : rq->timed;
 
-    found = kvr_timing_first(&ro->timing[i], &ro->pace, &f);
+    found = kvr_timing_first(&ro->timing[i], &ro->prefill, &f);
 
     if (found == KVR_TIMING_NOTHING) {
         return;
@@ -479,70 +477,6 @@ kvs_router_popular(kvs_router_t *ro, kvs_request_t *rq, double now,
     kvr_popular_keys(ro->chain, kvr_chain_entries(best), &rq->counted);
     kvr_popular_view(ro->popular, &rq->counted, KVS_UNIT_BYTES,
                      kvs_router_ms(now), view);
-}
-
-
-/* LAB */
-static void
-kvs_router_waits(kvs_router_t *ro, kvs_request_t *rq, kvr_candidate_t *cand,
-    const uint32_t *id, uint32_t n, double now)
-{
-    double    best, k;
-    uint32_t  i;
-
-    best = 0;
-    rq->rate = 0;
-
-    for (i = 0; i < n; i++) {
-        best = fmax(best, (double) cand[i].matched);
-        rq->rate = fmax(rq->rate, kvr_get(&ro->speed[id[i]].rate) * 1000.0
-                                  / KVR_PACE_RATE);
-    }
-
-    k = 1 - 0.8 * best / (double) rq->bytes;
-
-    for (i = 0; i < n && !ro->conf.waits; i++) {
-        cand[i].pending += (uint64_t) (k * rq->rate * ro->over[id[i]]
-                                       * exp((ro->overed[id[i]] - now) / 10));
-    }
-}
-
-
-static void
-kvs_router_waited(kvs_router_t *ro, kvs_request_t *rq, double now)
-{
-    double    s, held;
-    uint32_t  i;
-
-    i = rq->replica;
-    s = now - rq->given;
-
-    kvr_pace_first(&ro->speed[i], rq->ahead, (uint64_t) (s * 1000),
-                   kvs_router_ms(now));
-
-    if (ro->base[i] == 0 || s < ro->base[i]) {
-        ro->base[i] = s;
-    }
-
-    ro->base[i] += (s - ro->base[i]) / 256;
-
-    if (rq->rate <= 0) {
-        return;
-    }
-
-    s = fmax(s - ro->base[i] - (double) rq->ahead / rq->rate, 0);
-    held = (double) rq->matched * KVS_TOKEN_BYTES / rq->rate;
-
-    if (s > held / 2) {
-        s -= held;
-
-        if (s < 0) {
-            return;
-        }
-    }
-
-    ro->over[i] += (s - ro->over[i]) / 8;
-    ro->overed[i] = now;
 }
 
 
@@ -650,6 +584,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     }
 
     n = 0;
+    rq->rate = 0;
 
     for (m = ro->sim->up; m; m &= m - 1) {
         i = (uint32_t) __builtin_ctzll(m);
@@ -669,6 +604,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         }
 
         c->pending = sum.pending;
+        c->delay = kvr_pace_delay(&ro->pace[i], kvs_router_ms(now));
+        rq->rate = kvr_max(rq->rate, kvr_get(&ro->pace[i].rate));
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
         c->chunks = chunks[i];
@@ -689,15 +626,12 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         id[n++] = i;
     }
 
-    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
-        kvs_router_waits(ro, rq, cand, id, n, now);
-    }
-
     memset(&req, 0, sizeof(req));
 
     req.conf = ro->conf.conf;
     req.policy = ro->conf.policy;
     req.bytes = rq->bytes;
+    req.rate = rq->rate;
     req.random = kvs_rng_next(&ro->sim->rng);
     req.parsed = 1;
     req.retry = rq->attempts > 1;
@@ -730,7 +664,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
                                 ro->prefilling[i] != 0);
 
-    rq->ahead = kvr_pace_give(&ro->speed[i], rq->pending,
+    rq->ahead = kvr_pace_give(&ro->pace[i], rq->pending,
                               kvr_load_get(ro->load, i).pending,
                               kvs_router_ms(now));
 
@@ -799,6 +733,9 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
+    uint64_t     ms;
+    kvr_pace_t  *pace;
+
     kvr_load_add(ro->load, rq->charge, rq->replica, 0, -(int64_t) rq->pending);
 
     rq->pending = 0;
@@ -806,8 +743,14 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 
     if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
         kvr_popular_add(ro->popular, &rq->counted, kvs_router_ms(now));
-        kvs_router_waited(ro, rq, now);
     }
+
+    pace = &ro->pace[rq->replica];
+    ms = (uint64_t) (1000 * (now - rq->given));
+
+    kvr_pace_first(pace, rq->ahead, ms, kvs_router_ms(now));
+    kvr_pace_waited(pace, rq->ahead, (uint64_t) rq->matched * KVS_TOKEN_BYTES,
+                    ms, rq->rate, kvs_router_ms(now));
 
     if (ro->conf.timed) {
         kvs_router_timed(ro, rq, now);

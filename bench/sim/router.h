@@ -34,7 +34,6 @@ typedef struct {
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
-    unsigned             waits:1;
 } kvs_router_conf_t;
 
 

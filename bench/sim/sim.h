@@ -97,7 +97,7 @@ struct kvs_request_s {
     uint64_t          timed;
     kvr_popular_keys_t  counted;
     uint64_t          ahead;
-    double            rate;         /* of the fastest, bytes/s */
+    uint32_t          rate;         /* of the fastest */
     double            given;        /* s, to this replica */
     unsigned          young:1;
     unsigned          taught:1;
