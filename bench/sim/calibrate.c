@@ -10,7 +10,6 @@
 #include "router.h"
 
 
-#define KVS_KNEE        0.98
 #define KVS_KNEE_RUNS   14
 #define KVS_KNEE_SEEDS  3
 #define KVS_KNEE_LONGER 4     /* than in the contest */

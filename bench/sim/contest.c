@@ -11,6 +11,7 @@
 #include "report.h"
 #include "rivals_run.h"
 #include "router.h"
+#include "with_queue.h"
 
 
 /* how many mean sessions, or replies, a run lasts */
@@ -171,6 +172,13 @@ int
 kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
     const kvs_policy_t *policy)
 {
+    if ((policy->kind & KVS_QUEUED)
+        && (point->load <= 1 || (point->scenario->flags & KVS_HOTS)
+            || !kvs_with_queue_takes(point->scenario)))
+    {
+        return 0;
+    }
+
     if (c->options->policies && kvs_listed(c->options->policies, policy->name))
     {
         return 1;
@@ -353,6 +361,14 @@ kvs_contest_task(void *data, uint32_t i)
         }
 
         if (res->measured) {
+            continue;
+        }
+
+        if (c->policy[p]->kind & KVS_QUEUED) {
+            kvs_with_queue_run(&point->scenario->fleet, w, point->rate,
+                               point->requests, c->options->seed + seed, res);
+            kvs_cache_save(c, i / c->seeds, p, seed);
+            k++;
             continue;
         }
 

@@ -13,6 +13,9 @@
 #define KVS_SEEDS     16
 #define KVS_JOBS      256
 
+/* what is completed of what falls due, at the knee at least */
+#define KVS_KNEE      0.98
+
 
 /* a scenario at one load */
 typedef struct {

@@ -135,6 +135,20 @@ kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
 }
 
 
+/* whether kv_cache, without the queue, is past its own knee there */
+static int
+kvs_report_full(const kvs_contest_t *c, uint32_t point)
+{
+    uint32_t  p;
+
+    p = kvs_report_find(c, "kv_cache");
+
+    return p < c->npolicies
+           && kvs_report_value(c, point, p, offsetof(kvs_result_t, completed))
+              < KVS_KNEE;
+}
+
+
 void
 kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
     kvs_side_e side, uint32_t metric, kvs_ratio_t *ratio)
@@ -150,6 +164,7 @@ kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
     for (i = 0; i < c->npoints; i++) {
 
         if (kvs_report_hot(&c->point[i]) != (side == KVS_HOT_ONES)
+            || (side == KVS_FULL_ONES && !kvs_report_full(c, i))
             || (side == KVS_BELOW && c->point[i].load > 1)
             || (side == KVS_PAST && c->point[i].load <= 1))
         {

@@ -12,7 +12,8 @@ typedef enum {
     KVS_ALL = 0,                 /* but for the hot ones */
     KVS_BELOW,                   /* the knee */
     KVS_PAST,
-    KVS_HOT_ONES
+    KVS_HOT_ONES,
+    KVS_FULL_ONES                /* past what kv_cache itself completes */
 } kvs_side_e;
 
 

@@ -336,6 +336,49 @@ kvs_json_hot(const kvs_contest_t *c, cJSON *json)
 }
 
 
+/*
+ * kv_cache with the queue, past the knee: P99 of the urgent requests' first
+ * tokens to that of the best rival, and over the points that are past its own
+ * knee.
+ */
+static void
+kvs_json_queue(const kvs_contest_t *c, cJSON *json)
+{
+    cJSON        *js;
+    uint32_t      p, k, metric, side;
+    kvs_ratio_t   r;
+
+    static const char  *const name[2] = { "past_knee", "past_own_knee" };
+    static const kvs_side_e  sides[2] = { KVS_PAST, KVS_FULL_ONES };
+    static const char  *const figure[] = { "urgent_p99", "ttft_mean",
+                                           "ttft_p99", "e2e_mean" };
+
+    p = kvs_report_find(c, "kv_cache_queued");
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    for (side = 0; side < 2; side++) {
+
+        js = cJSON_AddObjectToObject(json, name[side]);
+
+        for (k = 0; k < sizeof(figure) / sizeof(figure[0]); k++) {
+            metric = kvs_json_metric(figure[k]);
+            kvs_report_vs(c, p, KVS_BEST, sides[side], metric, &r);
+            kvs_json_number(js, figure[k], r.geo);
+
+            if (k == 0 && r.n) {
+                kvs_json_number(js, "urgent_p99_worst", r.worst);
+                cJSON_AddStringToObject(js, "worst_in",
+                                        c->point[r.where].scenario->name);
+                cJSON_AddNumberToObject(js, "points", r.n);
+            }
+        }
+    }
+}
+
+
 /* what another command has put into the file, if anything */
 static cJSON *
 kvs_json_kept(const char *path, const char *name)
@@ -402,6 +445,8 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
     kvs_json_more(c, "kv_cache_usage", "usage", json);
 
     kvs_json_hot(c, cJSON_AddObjectToObject(json, "hot"));
+
+    kvs_json_queue(c, cJSON_AddObjectToObject(json, "with_queue"));
 
     array = cJSON_AddArrayToObject(json, "per_scenario");
 

@@ -491,7 +491,7 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
     rq->chain = s->chain;
     rq->key_session = s->key_session;
     rq->key_text = s->key_text;
-    rq->urgent = kvr_reduce(kvr_mix(s->key_session, 0x757267), KVS_URGENT) == 0;
+    rq->urgent = kvs_urgent(s);
     rq->start = sim->now;
 
     rq->req.hashes = s->chain;

@@ -131,6 +131,7 @@ struct kvs_policy_s {
 #define KVS_RIVAL      0x01         /* published: counts as a rival */
 #define KVS_OURS       0x02
 #define KVS_STUDY      0x04         /* for a study only */
+#define KVS_QUEUED     0x08         /* with_queue.c runs it, past the knee */
 #define KVS_PARAM      0x10         /* ours, with other parameters */
 
 
@@ -248,6 +249,13 @@ struct kvs_sim_s {
 
 /* whether somebody waits for a session's answers: one in so many */
 #define KVS_URGENT  5
+
+static inline int
+kvs_urgent(const kvs_session_t *s)
+{
+    return kvr_reduce(kvr_mix(s->key_session, 0x757267), KVS_URGENT) == 0;
+}
+
 
 /* a run: requests is their number in all, unless the fleet says otherwise */
 int kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
