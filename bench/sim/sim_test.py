@@ -89,6 +89,16 @@ check(float(rows["kv_cache"][12]) >= 0.5
       "hot: the least busy has %s of the mean, end to end %s"
       % (rows["kv_cache"][12], rows["kv_cache"][15]))
 
+table = sim("--only", "=thirds_idle", "--seeds", "2", "--quiet",
+            "--policies", "=kv_cache,=sticky")[1]
+rows = {word[0]: word
+        for word in map(str.split, table.split("\ngeometric")[0].splitlines())
+        if word and word[0] in ("kv_cache", "sticky")}
+check(float(rows["kv_cache"][11]) <= 1.3
+      and float(rows["kv_cache"][6]) >= 0.97 * float(rows["sticky"][6]),
+      "few agents at a time: busiest %s, cached %s, sticky %s"
+      % (rows["kv_cache"][11], rows["kv_cache"][6], rows["sticky"][6]))
+
 with_queue = sim("--only", "=agents", "--load", "1.15", "--seeds", "1",
                  "--policies", "=kv_cache,=kv_cache_queued", "--quiet",
                  "--requests", "1000")[1]
