@@ -44,10 +44,11 @@ kvq_arrive(kvq_t *q, uint32_t k)
     rq->start = q->now;
     rq->bytes = (uint64_t) s->prompt * KVS_TOKEN_BYTES;
 
-    rq->chain = kvs_alloc(((s->prompt + s->output) / KVS_UNIT_TOKENS + 1)
-                          * sizeof(uint64_t));
+    rq->own = kvs_alloc(((s->prompt + s->output) / KVS_UNIT_TOKENS + 1)
+                        * sizeof(uint64_t));
+    rq->chain = rq->own;
 
-    kvs_text_init(&text, rq->chain, NULL,
+    kvs_text_init(&text, rq->own, NULL,
                   (s->prompt + s->output) / KVS_UNIT_TOKENS);
 
     seed = kvs_rng_below(&q->rng_of[k], kvr_max(s->texts, 1));
@@ -81,6 +82,43 @@ kvq_arrive(kvq_t *q, uint32_t k)
 }
 
 
+void
+kvq_submit(kvq_t *q, const kvq_ask_t *ask)
+{
+    kvq_request_t  *rq;
+
+    rq = kvs_alloc(sizeof(kvq_request_t));
+
+    rq->sim = q;
+    rq->link = q->all;
+    q->all = rq;
+
+    rq->ask = *ask;
+    rq->stream = ask->stream;
+    rq->worker = kvs_rng_below(&q->rng, q->conf->workers);
+    rq->bytes = (uint64_t) ask->prompt * KVS_TOKEN_BYTES;
+    rq->chain = ask->chain;
+    rq->units = kvr_min(ask->prompt / KVS_UNIT_TOKENS, ask->units);
+
+    rq->req.hashes = ask->chain;
+    rq->req.nhashes = kvr_min((ask->prompt + ask->output) / KVS_UNIT_TOKENS,
+                              ask->units);
+    rq->req.prompt_tokens = ask->prompt;
+    rq->req.output_tokens = ask->output;
+    rq->req.data = rq;
+
+    rq->measured = ask->measured;
+
+    if (rq->measured) {
+        q->left++;
+        q->due++;
+        q->res->stream[rq->stream].arrived++;
+    }
+
+    kvq_push(q, fmax(ask->t, q->now), KVQ_ASKED, rq);
+}
+
+
 static void
 kvq_first(kvq_t *q, kvq_request_t *rq)
 {
@@ -99,9 +137,15 @@ kvq_first(kvq_t *q, kvq_request_t *rq)
 
     kvr_pace_first(&q->registry->peer[rq->replica].pace, rq->ahead,
                    (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
+    kvr_pace_waited(&q->registry->peer[rq->replica].pace, rq->ahead, rq->hit,
+                    (uint64_t) ((q->now - rq->given) * 1000), rq->rate,
+                    kvq_ms(q));
+    kvr_popular_add(q->popular, &rq->counted, kvq_ms(q));
+
+    ttft = q->now - rq->start;
+    rq->ttft = ttft;
 
     if (rq->measured) {
-        ttft = q->now - rq->start;
 
         if (st->served % 1024 == 0) {
             st->sample = realloc(st->sample, (st->served + 1024)
@@ -214,6 +258,11 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
         kvq_arrive(q, (uint32_t) (uintptr_t) ev->data);
         return;
 
+    case KVQ_ASKED:
+        ((kvq_request_t *) ev->data)->start = q->now;
+        kvq_enter(q, ev->data);
+        return;
+
     case KVQ_FIRST:
         kvq_first(q, ev->data);
         return;
@@ -258,6 +307,7 @@ kvq_create(kvq_t *q)
 
     kve_config_init(&cf, &hw);
     cf.block_size = KVS_UNIT_TOKENS;
+    hw.kv_tokens = q->conf->kv_tokens ? q->conf->kv_tokens : hw.kv_tokens;
     cf.blocks = (uint32_t) (hw.kv_tokens / KVS_UNIT_TOKENS);
 
     q->load = kvq_zeroed(kvr_load_size(q->conf->workers, KVR_REGISTRY_COLUMNS));
@@ -272,11 +322,13 @@ kvq_create(kvq_t *q)
     kvr_index_init(q->index, kvr_index_lines(size));
 
     q->registry = kvq_zeroed(sizeof(kvr_registry_t));
+    q->popular = kvq_zeroed(sizeof(kvr_popular_t));
     q->board = kvq_zeroed(sizeof(kvr_queue_board_t));
 
     kvs_rng_seed(&q->rng, q->conf->seed, 0x7175657565ULL);
 
     for (i = 0; i < q->conf->replicas; i++) {
+        cf.speed = i == 0 && q->conf->slow > 0 ? q->conf->slow : 1;
         q->replica[i] = kve_replica_create(&cf);
         q->next[i] = INFINITY;
         kvr_set(&q->registry->peer[i].signal.capacity,
@@ -302,6 +354,10 @@ kvq_create(kvq_t *q)
                      KVQ_ARRIVE, (void *) (uintptr_t) i);
         }
     }
+
+    if (q->conf->first) {
+        q->conf->first(q->conf->data, q);
+    }
 }
 
 
@@ -311,6 +367,36 @@ kvq_compare(const void *a, const void *b)
     double  x = *(const double *) a, y = *(const double *) b;
 
     return (x > y) - (x < y);
+}
+
+
+/* percentiles of all streams' first tokens */
+static void
+kvq_together(kvq_result_t *res, uint32_t n)
+{
+    double    *all;
+    uint32_t   i, k;
+
+    if (n == 0) {
+        return;
+    }
+
+    all = kvs_alloc(n * sizeof(double));
+    k = 0;
+
+    for (i = 0; i < KVQ_STREAMS; i++) {
+        memcpy(all + k, res->stream[i].sample,
+               res->stream[i].served * sizeof(double));
+        k += res->stream[i].served;
+    }
+
+    qsort(all, n, sizeof(double), kvq_compare);
+
+    res->p50 = all[n / 2];
+    res->p95 = all[(size_t) (0.95 * (n - 1) + 0.5)];
+    res->p99 = all[(size_t) (0.99 * (n - 1) + 0.5)];
+
+    free(all);
 }
 
 
@@ -345,6 +431,8 @@ kvq_finish(kvq_t *q)
         n += st->served;
     }
 
+    kvq_together(q->res, n);
+
     q->res->ttft = n ? all / n : 0;
     q->res->cached = q->prompt ? (double) q->cached / (double) q->prompt : 0;
     q->res->completed = q->due ? (double) q->done / q->due : 1;
@@ -358,7 +446,7 @@ kvq_finish(kvq_t *q)
 
     for (rq = q->all; rq; rq = link) {
         link = rq->link;
-        free(rq->chain);
+        free(rq->own);
         free(rq);
     }
 
@@ -366,6 +454,7 @@ kvq_finish(kvq_t *q)
     free((void *) q->index);
     free(q->load);
     free(q->registry);
+    free((void *) q->popular);
     free(q->board);
 }
 

@@ -29,6 +29,22 @@ typedef struct {
 } kvq_stream_t;
 
 
+typedef struct kvq_s  kvq_t;
+
+
+/* a request from elsewhere */
+typedef struct {
+    double           t;          /* s */
+    uint32_t         stream;
+    uint32_t         prompt;     /* tokens */
+    uint32_t         output;
+    const uint64_t  *chain;      /* of prompt and reply, until next() is told */
+    uint32_t         units;
+    unsigned         measured:1;
+    void            *data;
+} kvq_ask_t;
+
+
 typedef struct {
     const char   *hardware;
     uint32_t      replicas;
@@ -42,6 +58,19 @@ typedef struct {
     uint32_t      max;
     uint32_t      timeout;       /* ms */
     kvq_stream_t  stream[KVQ_STREAMS];
+
+    /*
+     * Requests from elsewhere, in place of the streams' own: first() has those
+     * that come by themselves, next() what a request's answer is followed by.
+     * Either asks for requests with kvq_submit().
+     */
+
+    void        (*first)(void *data, kvq_t *q);
+    void        (*next)(void *data, kvq_t *q, const kvq_ask_t *ask,
+                        double ttft, double e2e);
+    void         *data;
+    uint64_t      kv_tokens;     /* 0: the hardware's */
+    double        slow;          /* speed of replica 0, 0: as the others */
 } kvq_conf_t;
 
 
@@ -63,6 +92,7 @@ typedef struct {
     double        cached;        /* share of the prompt tokens */
     double        completed;     /* of what fell due in the window */
     double        ttft;          /* mean of all */
+    double        p50, p95, p99; /* of all */
     double        span;          /* s */
     uint32_t      out_of_order;  /* let in past one due earlier */
     uint64_t      rate;          /* bytes/s learned, mean of the replicas */
@@ -70,6 +100,11 @@ typedef struct {
 
 
 void kvq_run(const kvq_conf_t *conf, kvq_result_t *res);
+
+double kvq_now(kvq_t *q);
+
+/* a request that comes at ask->t, which is not over */
+void kvq_submit(kvq_t *q, const kvq_ask_t *ask);
 void kvq_free(kvq_result_t *res);
 
 

@@ -73,6 +73,13 @@ kvq_pop(kvq_t *q)
 }
 
 
+double
+kvq_now(kvq_t *q)
+{
+    return q->now;
+}
+
+
 uint64_t
 kvq_ms(kvq_t *q)
 {
@@ -83,9 +90,15 @@ kvq_ms(kvq_t *q)
 void
 kvq_over(kvq_t *q, kvq_request_t *rq)
 {
-    free(rq->chain);
+    free(rq->own);
+    rq->own = NULL;
     rq->chain = NULL;
     q->left -= rq->measured;
+
+    if (q->conf->next) {
+        q->conf->next(q->conf->data, q, &rq->ask, rq->out ? INFINITY : rq->ttft,
+                      q->now - rq->start);
+    }
 }
 
 

@@ -16,6 +16,7 @@
 #include "core/index/kvr_index.h"
 #include "core/state/kvr_load.h"
 #include "core/policy/kvr_policy.h"
+#include "core/state/kvr_popular.h"
 #include "core/queue/kvr_queue.h"
 #include "core/state/kvr_registry.h"
 
@@ -28,7 +29,6 @@
 
 
 typedef struct kvq_request_s  kvq_request_t;
-typedef struct kvq_s          kvq_t;
 
 
 /* as in ngx_http_kvroute_queue.h */
@@ -45,7 +45,9 @@ struct kvq_request_s {
 
     kvq_t            *sim;
     kvq_request_t    *link;
-    uint64_t         *chain;
+    kvq_ask_t         ask;           /* from elsewhere */
+    uint64_t         *own;           /* chain, of the streams' */
+    const uint64_t   *chain;
     uint32_t          units;
     uint32_t          stream;
     uint32_t          worker;
@@ -56,7 +58,11 @@ struct kvq_request_s {
     uint64_t          ahead;
     double            start;
     double            given;
+    double            ttft;
     kvr_lesson_t      lesson;
+    kvr_popular_keys_t  counted;
+    uint32_t          rate;          /* of the fastest */
+    uint64_t          hit;           /* bytes, as predicted */
     unsigned          held:1;
     unsigned          gated:1;       /* the queue is long */
     unsigned          rather:1;      /* not any place would do */
@@ -69,6 +75,7 @@ struct kvq_request_s {
 
 typedef enum {
     KVQ_ARRIVE,
+    KVQ_ASKED,
     KVQ_FIRST,
     KVQ_DONE,
     KVQ_TICKED,
@@ -96,6 +103,8 @@ struct kvq_s {
     kvr_index_t       *index;
     kvr_load_t        *load;
     kvr_registry_t    *registry;
+    kvr_popular_t     *popular;
+    kvr_popular_view_t  view;          /* of the request at hand */
     kvr_queue_board_t *board;
     kvr_queue_t        waiting[KVQ_WORKERS];
     unsigned           ticking[KVQ_WORKERS];

@@ -10,7 +10,7 @@
 static uint32_t
 kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
 {
-    uint32_t  i, n;
+    uint32_t  i, n, best;
 
     n = kvr_min(kvr_chain_entries(rq->units), KVQ_ENTRIES);
 
@@ -20,8 +20,16 @@ kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
 
     memset(matched, 0, KVS_REPLICAS * sizeof(uint32_t));
 
-    kvr_index_lookup(q->index, q->entry, n, (1ULL << q->conf->replicas) - 1,
-                     matched);
+    best = kvr_index_lookup(q->index, q->entry, n,
+                            (1ULL << q->conf->replicas) - 1, matched);
+
+    if (best * KVS_UNIT_BYTES <= KVR_SCORE_FLOOR) {
+        best = 0;
+    }
+
+    kvr_popular_keys(q->entry, kvr_chain_entries(best), &rq->counted);
+    kvr_popular_view(q->popular, &rq->counted, KVS_UNIT_BYTES, kvq_ms(q),
+                     &q->view);
 
     return n;
 }
@@ -33,7 +41,7 @@ kvq_count(kvq_t *q, kvq_request_t *rq, uint32_t replica, int32_t active,
 {
     kvr_load_add(q->load, rq->worker, replica, active, pending);
     kvr_load_add(q->load, rq->worker, kvr_registry_resident(replica),
-                 unanswered, 0);
+                 unanswered, active * (int64_t) rq->bytes);
 }
 
 
@@ -119,6 +127,8 @@ kvq_room(void *data, kvr_queue_item_t *item)
         s.waiting = sum.active;
         s.resident = sum.pending;
         s.weight = 1;
+        s.shared = kvr_popular_shared(&q->view, matched[i], s.active);
+        s.turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
 
         cost = kvr_score_cost(&s);
 
@@ -166,6 +176,7 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     n = kvq_match(q, rq, matched);
 
     memset(cand, 0, sizeof(cand));
+    rq->rate = 0;
 
     for (i = 0; i < q->conf->replicas; i++) {
         c = &cand[i];
@@ -175,7 +186,15 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
         c->effective_weight = 1;
         c->active = sum.active;
         c->pending = sum.pending;
-        c->unanswered = kvr_load_get(q->load, kvr_registry_resident(i)).active;
+        c->delay = kvr_pace_delay(&q->registry->peer[i].pace, kvq_ms(q));
+        c->turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
+
+        sum = kvr_load_get(q->load, kvr_registry_resident(i));
+        c->unanswered = sum.active;
+        c->resident = sum.pending;
+
+        rq->rate = kvr_max(rq->rate, kvr_get(&q->registry->peer[i].pace.rate));
+
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
         c->full = kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 1);
@@ -186,7 +205,10 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
             c->active--;
             c->unanswered--;
             c->pending -= rq->pending;
+            c->resident -= rq->bytes;
         }
+
+        c->shared = kvr_popular_shared(&q->view, matched[i], c->active);
     }
 
     memset(&req, 0, sizeof(req));
@@ -195,6 +217,7 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     req.bytes = rq->bytes;
     req.random = kvs_rng_next(&q->rng);
     req.parsed = 1;
+    req.rate = rq->rate;
 
     kvr_policy_pick(&req, cand, q->conf->replicas, &d);
 
@@ -208,6 +231,7 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     rq->replica = i;
     rq->pending = bytes;
     rq->given = q->now;
+    rq->hit = d.matched;
 
     rq->ahead = kvr_pace_give(&q->registry->peer[i].pace, bytes,
                               kvr_load_get(q->load, i).pending, kvq_ms(q));

@@ -10,7 +10,6 @@
 #include "router.h"
 
 
-#define KVS_KNEE        0.98
 #define KVS_KNEE_RUNS   14
 #define KVS_KNEE_SEEDS  3
 #define KVS_KNEE_LONGER 4     /* than in the contest */
@@ -69,7 +68,7 @@ kvs_calibrate_one(void *data, uint32_t i)
 
     sc = &kvs_scenarios[i];
 
-    if (sc->knee_of
+    if (sc->knee_of || sc->fleet.closed
         || (cal->options->only && !kvs_listed(cal->options->only, sc->name))
         || (w = kvs_workload_create(&sc->shape, cal->options->traces)) == NULL
         || !kve_hw_find(sc->fleet.hardware, &hw))

@@ -11,11 +11,19 @@
 #include "report.h"
 #include "rivals_run.h"
 #include "router.h"
+#include "with_queue.h"
 
 
 /* how many mean sessions, or replies, a run lasts */
 #define KVS_SPANS    5
 #define KVS_REPLIES  40
+
+/* s: and of hot beginnings at least, as shares count from the first minute on */
+#define KVS_LONG     180
+#define KVS_CLOSED   1500
+
+/* requests of such a run that are enough */
+#define KVS_FEW      2000
 
 
 static void kvs_contest_run(const kvs_options_t *o);
@@ -42,7 +50,7 @@ kvs_usage(void)
         "                     going on with a run; empty it when the code "
         "changes\n"
         "  --summary          no table of each point\n"
-        "  --lab              scores that were tried, too\n"
+        "  --lab              other parameters of our policies, too\n"
         "  --study            the index study in all scenarios\n"
         "  --calibrate        finds the knees (of --only)\n"
         "  --published        only the cases that others have published\n"
@@ -164,6 +172,13 @@ int
 kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
     const kvs_policy_t *policy)
 {
+    if ((policy->kind & KVS_QUEUED)
+        && (point->load <= 1 || (point->scenario->flags & KVS_HOTS)
+            || !kvs_with_queue_takes(point->scenario)))
+    {
+        return 0;
+    }
+
     if (c->options->policies && kvs_listed(c->options->policies, policy->name))
     {
         return 1;
@@ -173,7 +188,7 @@ kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
         return c->options->policies == NULL;
     }
 
-    if (policy->kind & (KVS_LAB_KIND|KVS_PARAM)) {
+    if (policy->kind & KVS_PARAM) {
         return c->options->lab && c->options->policies == NULL;
     }
 
@@ -197,6 +212,11 @@ kvs_scenario_requests(const kvs_scenario_t *sc, double rate, uint32_t least)
     s = &sc->shape;
     reply = s->output.mean * (hw.floor + hw.step);
     length = KVS_REPLIES * reply;
+
+    if (sc->flags & KVS_HOTS) {
+        length = fmax(length, KVS_LONG);
+        least = kvr_min(least, KVS_FEW);
+    }
 
     if (s->shape == KVS_AGENTS) {
         length = fmax(length, KVS_SPANS * s->steps.mean
@@ -243,6 +263,19 @@ kvs_contest_points(const kvs_options_t *o, kvs_point_t *point)
 
         kvs_workload_destroy(w);
 
+        if (sc->fleet.closed) {
+
+            if (point) {
+                point[n].scenario = sc;
+                point[n].load = KVS_NO_LOAD;
+                point[n].rate = 0;
+                point[n].requests = KVS_CLOSED;
+            }
+
+            n++;
+            continue;
+        }
+
         knee = kvs_scenario_knee(sc);
 
         if (knee == 0) {
@@ -250,8 +283,9 @@ kvs_contest_points(const kvs_options_t *o, kvs_point_t *point)
             continue;
         }
 
-        load = o->load > 0 ? single : o->full ? kvs_loads_full
-                                              : kvs_loads_always;
+        load = o->load > 0 ? single
+               : sc->flags & KVS_HOTS ? kvs_loads_hot
+               : o->full ? kvs_loads_full : kvs_loads_always;
 
         for ( /* void */ ; *load > 0; load++) {
 
@@ -276,19 +310,18 @@ kvs_contest_policies(const kvs_options_t *o, const kvs_policy_t **policy)
 {
     size_t               i;
     uint32_t             n;
-    const kvs_policy_t  *p, *lists[3];
+    const kvs_policy_t  *p, *lists[2];
 
     lists[0] = kvs_router_policies;
     lists[1] = kvs_rival_policies;
-    lists[2] = kvs_lab_policies;
 
     n = 0;
 
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < 2; i++) {
         for (p = lists[i]; p->name && n < KVS_POLICIES; p++) {
 
             if (o->policies ? kvs_listed(o->policies, p->name)
-                            : o->lab || !(p->kind & (KVS_LAB_KIND|KVS_PARAM)))
+                            : o->lab || !(p->kind & KVS_PARAM))
             {
                 policy[n++] = p;
             }
@@ -328,6 +361,14 @@ kvs_contest_task(void *data, uint32_t i)
         }
 
         if (res->measured) {
+            continue;
+        }
+
+        if (c->policy[p]->kind & KVS_QUEUED) {
+            kvs_with_queue_run(&point->scenario->fleet, w, point->rate,
+                               point->requests, c->options->seed + seed, res);
+            kvs_cache_save(c, i / c->seeds, p, seed);
+            k++;
             continue;
         }
 

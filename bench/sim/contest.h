@@ -13,6 +13,9 @@
 #define KVS_SEEDS     16
 #define KVS_JOBS      256
 
+/* what is completed of what falls due, at the knee at least */
+#define KVS_KNEE      0.98
+
 
 /* a scenario at one load */
 typedef struct {
@@ -25,7 +28,7 @@ typedef struct {
 
 typedef struct {
     unsigned               full:1;
-    unsigned               lab:1;      /* the scores that were tried, too */
+    unsigned               lab:1;      /* other parameters of ours, too */
     unsigned               study:1;    /* the index study everywhere */
     unsigned               quiet:1;
     unsigned               summary:1;  /* no table of each point */

@@ -33,7 +33,9 @@ def collect(summary):
     loads = {}
 
     for point in summary["per_scenario"]:
-        loads.setdefault(point["load"], []).append(point["policies"])
+        if not point.get("hot"):
+            loads.setdefault(point["load"], []).append(
+                point["policies"])
 
     out = {}
 

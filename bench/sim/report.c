@@ -26,15 +26,24 @@ static const kvs_metric_t  kvs_metrics[] = {
     { "ttft_p99", offsetof(kvs_result_t, ttft_p99), 0 },
     { "e2e_mean", offsetof(kvs_result_t, e2e), 0 },
     { "e2e_p95", offsetof(kvs_result_t, e2e_p95), 0 },
+    { "tpt_mean", offsetof(kvs_result_t, tpt), 0 },
+    { "tpt_p99", offsetof(kvs_result_t, tpt_p99), 0 },
     { "throughput", offsetof(kvs_result_t, throughput), 1 },
     { "cached", offsetof(kvs_result_t, cached), 1 },
     { "imbalance", offsetof(kvs_result_t, imbalance), 0 },
+    { "urgent_p99", offsetof(kvs_result_t, urgent_p99), 0 },
+    { "busiest", offsetof(kvs_result_t, most), 0 },
+    { "least_busy", offsetof(kvs_result_t, least), 1 },
     { NULL, 0, 0 }
 };
 
-#define KVS_M_TTFT  0
-#define KVS_M_P99   3
-#define KVS_M_E2E   4
+#define KVS_M_TTFT     0
+#define KVS_M_P99      3
+#define KVS_M_E2E      4
+#define KVS_M_TPT      6
+#define KVS_M_TPT99    7
+#define KVS_M_BUSIEST  12
+#define KVS_M_LEAST    13
 
 
 double
@@ -126,6 +135,20 @@ kvs_report_best(const kvs_contest_t *c, uint32_t point, uint32_t metric,
 }
 
 
+/* whether kv_cache, without the queue, is past its own knee there */
+static int
+kvs_report_full(const kvs_contest_t *c, uint32_t point)
+{
+    uint32_t  p;
+
+    p = kvs_report_find(c, "kv_cache");
+
+    return p < c->npolicies
+           && kvs_report_value(c, point, p, offsetof(kvs_result_t, completed))
+              < KVS_KNEE;
+}
+
+
 void
 kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
     kvs_side_e side, uint32_t metric, kvs_ratio_t *ratio)
@@ -140,7 +163,9 @@ kvs_report_vs(const kvs_contest_t *c, uint32_t policy, uint32_t rival,
 
     for (i = 0; i < c->npoints; i++) {
 
-        if ((side == KVS_BELOW && c->point[i].load > 1)
+        if (kvs_report_hot(&c->point[i]) != (side == KVS_HOT_ONES)
+            || (side == KVS_FULL_ONES && !kvs_report_full(c, i))
+            || (side == KVS_BELOW && c->point[i].load > 1)
             || (side == KVS_PAST && c->point[i].load <= 1))
         {
             continue;
@@ -218,7 +243,7 @@ kvs_report_single(const kvs_contest_t *c, uint32_t metric)
 static void
 kvs_report_point(const kvs_contest_t *c, uint32_t i)
 {
-    double              best[3];
+    double              best[4];
     uint32_t            p;
     const kvs_point_t  *point;
 
@@ -227,12 +252,14 @@ kvs_report_point(const kvs_contest_t *c, uint32_t i)
     best[0] = kvs_report_best(c, i, KVS_M_TTFT, KVS_RIVAL, NULL);
     best[1] = kvs_report_best(c, i, KVS_M_P99, KVS_RIVAL, NULL);
     best[2] = kvs_report_best(c, i, KVS_M_E2E, KVS_RIVAL, NULL);
+    best[3] = kvs_report_best(c, i, KVS_M_TPT, KVS_RIVAL, NULL);
 
     printf("\n%s: %u x %s, %.2f of the knee, %.2f/s\n", point->scenario->name,
            point->scenario->fleet.replicas, point->scenario->fleet.hardware,
            point->load, point->rate);
-    printf("  %-20s %8s %8s %8s %8s %8s %6s %6s %6s   to the best rival's\n",
-           "", "TTFT", "P50", "P95", "P99", "E2E", "cached", "imbal.", "busy");
+    printf("  %-20s %8s %8s %8s %8s %8s %6s %6s %6s %8s %8s %5s %5s   "
+           "to the best rival's\n", "", "TTFT", "P50", "P95", "P99", "E2E",
+           "cached", "imbal.", "busy", "a token", "P99", "most", "least");
 
     for (p = 0; p < c->npolicies; p++) {
 
@@ -242,13 +269,16 @@ kvs_report_point(const kvs_contest_t *c, uint32_t i)
 
 #define V(field)  kvs_report_value(c, i, p, offsetof(kvs_result_t, field))
 
-        printf("  %-20s %8.3f %8.3f %8.3f %8.3f %8.3f %6.3f %6.2f %6.2f",
+        printf("  %-20s %8.3f %8.3f %8.3f %8.3f %8.3f %6.3f %6.2f %6.2f "
+               "%8.5f %8.5f %5.2f %5.2f",
                c->policy[p]->name, V(ttft), V(ttft_p50), V(ttft_p95),
-               V(ttft_p99), V(e2e), V(cached), V(imbalance), V(busy));
+               V(ttft_p99), V(e2e), V(cached), V(imbalance), V(busy),
+               V(tpt), V(tpt_p99), V(most), V(least));
 
         if (best[0] < INFINITY) {
-            printf("   %5.2f %5.2f %5.2f", V(ttft) / best[0],
-                   V(ttft_p99) / best[1], V(e2e) / best[2]);
+            printf("   %5.2f %5.2f %5.2f %5.2f", V(ttft) / best[0],
+                   V(ttft_p99) / best[1], V(e2e) / best[2],
+                   V(tpt) / best[3]);
         }
 
         printf("%s\n", kvs_report_failed(c, i, p) ? "  failed" : "");
@@ -289,6 +319,81 @@ kvs_report_row(const kvs_contest_t *c, uint32_t p, uint32_t rival)
 }
 
 
+double
+kvs_report_extreme(const kvs_contest_t *c, uint32_t policy, uint32_t metric,
+    uint32_t *where)
+{
+    double    v, extreme;
+    uint32_t  i;
+
+    extreme = NAN;
+
+    for (i = 0; i < c->npoints; i++) {
+
+        if (!kvs_report_hot(&c->point[i])) {
+            continue;
+        }
+
+        v = kvs_report_value(c, i, policy, kvs_metrics[metric].offset);
+
+        if (isnan(v)) {
+            continue;
+        }
+
+        if (isnan(extreme)
+            || (kvs_metrics[metric].more ? v < extreme : v > extreme))
+        {
+            extreme = v;
+            *where = i;
+        }
+    }
+
+    return extreme;
+}
+
+
+static void
+kvs_report_hots(const kvs_contest_t *c)
+{
+    double        v;
+    uint32_t      p, k, where;
+    kvs_ratio_t   r;
+
+    static const uint32_t  metric[5] = { KVS_M_TTFT, KVS_M_P99, KVS_M_E2E,
+                                         KVS_M_TPT, KVS_M_TPT99 };
+    static const uint32_t  share[2] = { KVS_M_BUSIEST, KVS_M_LEAST };
+
+    printf("\nhot beginnings: TTFT, P99, E2E, a token, its P99: geometric mean "
+           "(worst); shares of the busiest and the least busy, worst\n");
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, KVS_M_TTFT, &r);
+
+        if (r.n == 0) {
+            continue;
+        }
+
+        printf("  %-20s", c->policy[p]->name);
+
+        for (k = 0; k < 5; k++) {
+            kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, metric[k], &r);
+            printf(" %5.3f (%.2f %s %g)", r.geo, r.worst,
+                   c->point[r.where].scenario->name, c->point[r.where].load);
+        }
+
+        for (k = 0; k < 2; k++) {
+            where = 0;
+            v = kvs_report_extreme(c, p, share[k], &where);
+            printf("  %.2f (%s %g)", v, c->point[where].scenario->name,
+                   c->point[where].load);
+        }
+
+        printf("\n");
+    }
+}
+
+
 /* where ours is much behind the best rival */
 static void
 kvs_report_above(const kvs_contest_t *c)
@@ -315,7 +420,9 @@ kvs_report_above(const kvs_contest_t *c)
                 v[k] = kvs_report_latency(c, i, p, metric[k]) / best[k];
             }
 
-            if (!(v[0] > 1.5 || v[1] > 1.5 || v[2] > 1.25)) {
+            if (kvs_report_hot(&c->point[i])
+                || !(v[0] > 1.5 || v[1] > 1.5 || v[2] > 1.25))
+            {
                 continue;
             }
 
@@ -359,7 +466,7 @@ kvs_report_tables(const kvs_contest_t *c)
 
     for (p = 0; p < c->npolicies; p++) {
 
-        if (!(c->policy[p]->kind & (KVS_OURS|KVS_LAB_KIND|KVS_PARAM))) {
+        if (!(c->policy[p]->kind & (KVS_OURS|KVS_PARAM))) {
             continue;
         }
 
@@ -380,6 +487,7 @@ kvs_report_tables(const kvs_contest_t *c)
         printf("\n");
     }
 
+    kvs_report_hots(c);
     kvs_report_above(c);
     kvs_report_index(c);
 }
@@ -468,7 +576,7 @@ kvs_report_index(const kvs_contest_t *c)
     for (p = 0; p < c->npolicies; p++) {
 
         if (!(c->policy[p]->kind
-              & (KVS_STUDY|KVS_OURS|KVS_PARAM|KVS_LAB_KIND))
+              & (KVS_STUDY|KVS_OURS|KVS_PARAM))
             || (kvs_report_loss(c, p, 0, KVS_M_TTFT, &r) == KVR_DECLINED
                 && kvs_report_loss(c, p, 1, KVS_M_TTFT, &r) == KVR_DECLINED
                 && kvs_report_loss(c, p, 2, KVS_M_TTFT, &r) == KVR_DECLINED))

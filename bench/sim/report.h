@@ -9,9 +9,11 @@
 
 
 typedef enum {
-    KVS_ALL = 0,
+    KVS_ALL = 0,                 /* but for the hot ones */
     KVS_BELOW,                   /* the knee */
-    KVS_PAST
+    KVS_PAST,
+    KVS_HOT_ONES,
+    KVS_FULL_ONES                /* past what kv_cache itself completes */
 } kvs_side_e;
 
 
@@ -55,6 +57,20 @@ uint32_t kvs_report_single(const kvs_contest_t *c, uint32_t metric);
 int kvs_report_loss(const kvs_contest_t *c, uint32_t policy, kvs_group_e group,
     uint32_t metric, kvs_ratio_t *ratio);
 void kvs_report_index(const kvs_contest_t *c);
+
+/*
+ * The most, or the least, that a metric comes to in one of the hot points;
+ * NAN: in none.
+ */
+double kvs_report_extreme(const kvs_contest_t *c, uint32_t policy,
+    uint32_t metric, uint32_t *where);
+
+/* whether a point is one of the hot beginnings */
+static inline int
+kvs_report_hot(const kvs_point_t *point)
+{
+    return (point->scenario->flags & KVS_HOTS) != 0;
+}
 
 /* report_json.c: only what others have published */
 void kvs_report_published(const kvs_options_t *o);

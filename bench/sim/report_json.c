@@ -22,6 +22,7 @@ static const struct {
     { "ttft", "ttft_mean" },
     { "p99", "ttft_p99" },
     { "e2e", "e2e_mean" },
+    { "tpt", "tpt_mean" },
     { NULL, NULL }
 };
 
@@ -159,6 +160,11 @@ kvs_json_point(const kvs_contest_t *c, uint32_t i, uint32_t ours, cJSON *json)
     point = &c->point[i];
 
     cJSON_AddStringToObject(json, "scenario", point->scenario->name);
+
+    if (kvs_report_hot(point)) {
+        cJSON_AddTrueToObject(json, "hot");
+    }
+
     kvs_json_number(json, "load", point->load);
     kvs_json_number(json, "rate", point->rate);
     cJSON_AddNumberToObject(json, "requests", point->requests);
@@ -273,6 +279,106 @@ kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
 }
 
 
+/*
+ * The hot beginnings: each policy's ratios to the best rival of each point, and
+ * the shares of its busiest and its least busy replica once a minute has passed.
+ */
+static void
+kvs_json_hot(const kvs_contest_t *c, cJSON *json)
+{
+    double        v;
+    cJSON        *js, *m;
+    uint32_t      p, k, metric, where;
+    kvs_ratio_t   r;
+
+    static const struct {
+        const char  *name;
+        const char  *metric;
+        int          ratio;
+    } figure[] = {
+        { "ttft", "ttft_mean", 1 }, { "p99", "ttft_p99", 1 },
+        { "e2e", "e2e_mean", 1 }, { "tpt", "tpt_mean", 1 },
+        { "tpt_p99", "tpt_p99", 1 }, { "busiest", "busiest", 0 },
+        { "least_busy", "least_busy", 0 }
+    };
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, 0, &r);
+
+        if (r.n == 0) {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        for (k = 0; k < sizeof(figure) / sizeof(figure[0]); k++) {
+            m = cJSON_AddObjectToObject(js, figure[k].name);
+            metric = kvs_json_metric(figure[k].metric);
+
+            if (figure[k].ratio) {
+                kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, metric, &r);
+                kvs_json_number(m, "geo", r.geo);
+                kvs_json_number(m, "worst", r.worst);
+                where = r.where;
+
+            } else {
+                where = 0;
+                v = kvs_report_extreme(c, p, metric, &where);
+                kvs_json_number(m, "worst", v);
+            }
+
+            cJSON_AddStringToObject(m, "worst_in",
+                                    c->point[where].scenario->name);
+            kvs_json_number(m, "worst_at", c->point[where].load);
+        }
+    }
+}
+
+
+/*
+ * kv_cache with the queue, past the knee: P99 of the urgent requests' first
+ * tokens to that of the best rival, and over the points that are past its own
+ * knee.
+ */
+static void
+kvs_json_queue(const kvs_contest_t *c, cJSON *json)
+{
+    cJSON        *js;
+    uint32_t      p, k, metric, side;
+    kvs_ratio_t   r;
+
+    static const char  *const name[2] = { "past_knee", "past_own_knee" };
+    static const kvs_side_e  sides[2] = { KVS_PAST, KVS_FULL_ONES };
+    static const char  *const figure[] = { "urgent_p99", "ttft_mean",
+                                           "ttft_p99", "e2e_mean" };
+
+    p = kvs_report_find(c, "kv_cache_queued");
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    for (side = 0; side < 2; side++) {
+
+        js = cJSON_AddObjectToObject(json, name[side]);
+
+        for (k = 0; k < sizeof(figure) / sizeof(figure[0]); k++) {
+            metric = kvs_json_metric(figure[k]);
+            kvs_report_vs(c, p, KVS_BEST, sides[side], metric, &r);
+            kvs_json_number(js, figure[k], r.geo);
+
+            if (k == 0 && r.n) {
+                kvs_json_number(js, "urgent_p99_worst", r.worst);
+                cJSON_AddStringToObject(js, "worst_in",
+                                        c->point[r.where].scenario->name);
+                cJSON_AddNumberToObject(js, "points", r.n);
+            }
+        }
+    }
+}
+
+
 /* what another command has put into the file, if anything */
 static cJSON *
 kvs_json_kept(const char *path, const char *name)
@@ -337,6 +443,10 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
     kvs_json_more(c, "kv_cache_reported", "capacity_reported", json);
     kvs_json_more(c, "kv_cache_probed", "probed", json);
     kvs_json_more(c, "kv_cache_usage", "usage", json);
+
+    kvs_json_hot(c, cJSON_AddObjectToObject(json, "hot"));
+
+    kvs_json_queue(c, cJSON_AddObjectToObject(json, "with_queue"));
 
     array = cJSON_AddArrayToObject(json, "per_scenario");
 

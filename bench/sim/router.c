@@ -6,72 +6,33 @@
  * back if there was no first event.
  */
 
-#include "core/state/kvr_sketch.h"
-#include "core/state/kvr_load.h"
-#include "core/learn/kvr_feedback.h"
-#include "core/learn/kvr_ttft.h"
-
-#include "prefix.h"
-#include "router.h"
+#include "router_int.h"
 
 
-#define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
-#define KVS_ROUTER_ZONE      (16 * 1024 * 1024)
-#define KVS_ROUTER_ENTRIES   8192
-#define KVS_ROUTER_PROBE     1.0                  /* s */
+/* what the router keeps in shared memory */
+static void *
+kvs_router_memory(size_t size)
+{
+    void  *p;
 
+    size = (size + KVR_CACHE_LINE) & ~(size_t) (KVR_CACHE_LINE - 1);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
 
-typedef struct {
-    kvs_sim_t            *sim;
-    kvs_router_conf_t     conf;
+    if (p == NULL) {
+        abort();
+    }
 
-    kvr_index_t          *index;
-    kvr_load_t           *load;
-    uint32_t              rows;
-    uint32_t              given;
-    uint32_t              last[KVS_REPLICAS];   /* given at its last pick */
-    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
-    kvs_extra_t           extra[KVS_REPLICAS];
-
-    /* load that is not ours, by the engines' own word */
-
-    double                probed;
-    uint32_t              others[KVS_REPLICAS];
-    uint32_t              others_waiting[KVS_REPLICAS];
-
-    /* what replies told */
-
-    kvr_loop_t            loop[KVS_REPLICAS];
-    kvr_timing_t          timing[KVS_REPLICAS];
-    kvr_timing_pace_t     pace;
-    uint32_t              assumed;              /* units */
-
-    /* policy prefix */
-
-    kvr_hot_t            *hot;
-    kvr_ring_t            ring;
-
-    /* other states than the index */
-
-    kvs_prefix_t         *lru;
-    kvs_prefix_t         *coming;               /* submitted, not admitted */
-
-    kvs_rng_t             lose;
-    uint64_t              chain[KVS_ROUTER_ENTRIES];
-} kvs_router_t;
+    return memset(p, 0, size);
+}
 
 
 static void
 kvs_router_ring(kvs_router_t *ro)
 {
-    size_t           size;
     uint32_t         i;
     kvr_ring_peer_t  peer[KVS_REPLICAS];
 
-    size = (sizeof(kvr_hot_t) + KVR_CACHE_LINE)
-           & ~(size_t) (KVR_CACHE_LINE - 1);
-    ro->hot = aligned_alloc(KVR_CACHE_LINE, size);
-    memset((void *) ro->hot, 0, size);
+    ro->hot = kvs_router_memory(sizeof(kvr_hot_t));
 
     for (i = 0; i < ro->sim->n; i++) {
         peer[i].hash = kvr_mix(i + 1, 0x70656572);
@@ -87,7 +48,6 @@ kvs_router_ring(kvs_router_t *ro)
 void *
 kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 {
-    size_t              size;
     uint32_t            i;
     uint64_t            units;
     kvs_router_t       *ro;
@@ -103,10 +63,8 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     ro->rows = kvr_max(sim->fleet.routers, 1);
 
-    size = kvr_load_size(ro->rows, KVS_REPLICAS);
-    ro->load = aligned_alloc(KVR_CACHE_LINE, (size + KVR_CACHE_LINE)
-                                             & ~(size_t) (KVR_CACHE_LINE - 1));
-    memset(ro->load, 0, size);
+    ro->popular = kvs_router_memory(sizeof(kvr_popular_t));
+    ro->load = kvs_router_memory(kvr_load_size(ro->rows, KVS_REPLICAS));
     kvr_load_init(ro->load, ro->rows, KVS_REPLICAS);
 
     for (i = 0; i < ro->rows; i++) {
@@ -121,21 +79,18 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     if (ro->conf.state == KVS_STATE_TRUE) {
         ro->coming = kvs_prefix_create(&px);
-        return ro;
     }
 
     if (ro->conf.state == KVS_STATE_LRU) {
         px.capacity = (uint32_t) (ro->conf.capacity * sim->blocks);
         px.ttl = ro->conf.ttl;
         ro->lru = kvs_prefix_create(&px);
-        return ro;
     }
 
-    size = KVS_ROUTER_ZONE;
+    /* of other states only its clock is asked */
 
-    ro->index = aligned_alloc(KVR_CACHE_LINE, size);
-    memset((void *) ro->index, 0, size);
-    kvr_index_init(ro->index, kvr_index_lines(size));
+    ro->index = kvs_router_memory(KVS_ROUTER_ZONE);
+    kvr_index_init(ro->index, kvr_index_lines(KVS_ROUTER_ZONE));
 
     units = KVS_ROUTER_CAPACITY / KVS_UNIT_BYTES;
 
@@ -145,6 +100,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     if (ro->conf.capacity > 0) {
         units = (uint64_t) (ro->conf.capacity * sim->blocks);
+    }
+
+    if (ro->conf.state != KVS_STATE_INDEX) {
+        units = sim->blocks;
     }
 
     for (i = 0; i < sim->n; i++) {
@@ -172,6 +131,7 @@ kvs_router_destroy(void *data)
     }
 
     free((void *) ro->index);
+    free((void *) ro->popular);
     free((void *) ro->hot);
     free(ro->ring.point);
     free(ro->load);
@@ -179,8 +139,7 @@ kvs_router_destroy(void *data)
 }
 
 
-/* the entries of a chain that the index is to have */
-static uint32_t
+uint32_t
 kvs_router_chain(kvs_router_t *ro, const uint64_t *chain, uint32_t units)
 {
     uint32_t  i, n;
@@ -206,6 +165,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
     sim = ro->sim;
     set = sim->up;
+    n = kvs_router_chain(ro, rq->chain, rq->units);
 
     switch (ro->conf.state) {
 
@@ -218,10 +178,11 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
             kvs_sim_settle(sim, i);
 
-            n = kve_replica_match(sim->replica[i], rq->chain, rq->units,
-                                  rq->tokens)
-                / KVS_UNIT_TOKENS;
-            matched[i] = kvr_max(n, coming[i]);
+            matched[i] = (uint32_t) kve_replica_match(sim->replica[i],
+                                                      rq->chain, rq->units,
+                                                      rq->tokens)
+                         / KVS_UNIT_TOKENS;
+            matched[i] = kvr_max(matched[i], coming[i]);
         }
 
         return;
@@ -234,8 +195,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
     case KVS_STATE_INDEX:
         break;
     }
-
-    n = kvs_router_chain(ro, rq->chain, rq->units);
 
     /* the same lines for all, and for good */
 
@@ -259,170 +218,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 }
 
 
-/* what a reply will be held against, before the lesson is taught */
-static void
-kvs_router_predict(kvs_router_t *ro, kvs_request_t *rq, uint32_t n,
-    uint32_t matched)
-{
-    uint32_t     k;
-    kvr_loop_t  *loop;
-
-    loop = &ro->loop[rq->replica];
-    k = kvr_min(kvr_chain_entries(matched), n);
-
-    rq->clock = kvr_index_clock(ro->index, rq->replica);
-    rq->depth = kvr_index_taught(ro->index, ro->chain, n, rq->replica, matched,
-                                 &rq->age);
-    rq->young = k && kvr_loop_young(loop, ro->chain, k);
-    rq->awaited = k < n ? kvr_loop_await(loop, ro->chain, k) : 0;
-}
-
-
-static void kvs_router_capacity(kvs_router_t *ro, uint32_t i);
-
-
-/* as ngx_http_kvroute_settle() does it */
-static void
-kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
-{
-    int                  found;
-    uint32_t             n, k, i, cached;
-    uint64_t             clock;
-    kvr_loop_t          *loop;
-    kvr_lesson_t         lesson;
-    kvr_loop_response_t  r;
-
-    i = rq->replica;
-    loop = &ro->loop[i];
-    cached = rq->req.cached_tokens / KVS_UNIT_TOKENS;
-
-    n = kvs_router_chain(ro, rq->chain, rq->units);
-    k = kvr_min(kvr_chain_entries(rq->matched / KVS_UNIT_TOKENS), n);
-
-    memset(&r, 0, sizeof(r));
-
-    r.bytes = rq->bytes;
-    r.matched = (uint64_t) rq->matched * KVS_TOKEN_BYTES;
-    r.prompt = rq->tokens;
-    r.cached = rq->req.cached_tokens;
-    r.key = k ? ro->chain[k - 1] : 0;
-    r.clock = rq->clock;
-    r.block = KVS_UNIT_BYTES;
-    r.capacity = ro->conf.reported ? kvr_get(&ro->index->peer[i].capacity) : 0;
-    r.young = rq->young;
-
-    r.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
-    r.age = rq->age;
-
-    found = kvr_loop_take(loop, &r, (uint32_t) now, &clock);
-
-    if (found & KVR_LOOP_FORGOT) {
-        kvr_index_floor(ro->index, i, clock);
-    }
-
-    if (found & KVR_LOOP_MISSED) {
-        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, cached,
-                        &lesson);
-    }
-
-    kvs_router_capacity(ro, i);
-}
-
-
-/* what was learned of it, but no more than is assumed */
-static void
-kvs_router_capacity(kvs_router_t *ro, uint32_t i)
-{
-    uint32_t       k, units;
-    kvr_horizon_t  sum;
-
-    memset((void *) &sum, 0, sizeof(kvr_horizon_t));
-
-    for (k = 0; k < ro->sim->n; k++) {
-        kvr_horizon_add(&sum, &ro->loop[k].horizon);
-    }
-
-    units = kvr_loop_horizon(&ro->loop[i], &sum);
-    units = units ? kvr_min(units, ro->assumed) : ro->assumed;
-    kvr_index_capacity(ro->index, i, units, 0);
-}
-
-
-/* as ngx_http_kvroute_timed() does it */
-static void
-kvs_router_timed(kvs_router_t *ro, kvs_request_t *rq, double now)
-{
-    int                 found;
-    uint32_t            i, n;
-    kvr_lesson_t        lesson;
-    kvr_timing_first_t  f;
-
-    i = rq->replica;
-
-    f.bytes = rq->bytes;
-    f.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
-    f.reply = 0;
-    f.ms = (uint64_t) (1000 * (now - rq->given));
-    f.given = rq->young ? 0 : rq->timed;
-
-    found = kvr_timing_first(&ro->timing[i], &ro->pace, &f);
-
-    if (found == KVR_TIMING_NOTHING) {
-        return;
-    }
-
-    kvr_loop_timed(&ro->loop[i], rq->age, found == KVR_TIMING_HELD);
-
-    if (found == KVR_TIMING_LOST && rq->matched) {
-        n = kvs_router_chain(ro, rq->chain, rq->units);
-        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, 0, &lesson);
-    }
-
-    kvs_router_capacity(ro, i);
-}
-
-
-static void
-kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
-    const uint64_t *chain, uint32_t units, uint32_t matched)
-{
-    uint32_t      n;
-    kvr_lesson_t  lesson;
-
-    switch (ro->conf.state) {
-
-    case KVS_STATE_TRUE:
-        return;
-
-    case KVS_STATE_LRU:
-        kvs_prefix_insert(ro->lru, chain, units, rq->replica, now);
-        return;
-
-    case KVS_STATE_INDEX:
-        break;
-    }
-
-    n = kvs_router_chain(ro, chain, units);
-
-    if (n && (ro->conf.usage || ro->conf.timed) && !rq->started) {
-        kvs_router_predict(ro, rq, n, matched);
-    }
-
-    if (n == 0) {
-        return;
-    }
-
-    if (rq->started || rq->young) {
-        kvr_index_learn(ro->index, ro->chain, n, units, rq->replica, matched,
-                        rq->started ? &lesson : &rq->lesson);
-
-    } else {
-        kvr_index_repeat(ro->index, ro->chain, n, units, rq->replica, matched,
-                         &rq->lesson);
-    }
-}
-
-
 /* bytes of the prompt behind what is matched that each replica holds */
 static void
 kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
@@ -439,6 +234,36 @@ kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
             chunks[r] += i >= matched[r] ? KVS_UNIT_BYTES : 0;
         }
     }
+}
+
+
+static inline uint64_t
+kvs_router_ms(double now)
+{
+    return 100000 + (uint64_t) (now * 1000);
+}
+
+
+/* as ngx_http_kvroute_match_popular() does it */
+static void
+kvs_router_popular(kvs_router_t *ro, kvs_request_t *rq, double now,
+    const uint32_t *matched, kvr_popular_view_t *view)
+{
+    uint32_t  i, best;
+
+    best = 0;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        best = kvr_max(best, matched[i]);
+    }
+
+    if (best * KVS_UNIT_BYTES <= KVR_SCORE_FLOOR) {
+        best = 0;
+    }
+
+    kvr_popular_keys(ro->chain, kvr_chain_entries(best), &rq->counted);
+    kvr_popular_view(ro->popular, &rq->counted, KVS_UNIT_BYTES,
+                     kvs_router_ms(now), view);
 }
 
 
@@ -464,7 +289,7 @@ kvs_router_probe(kvs_router_t *ro, double now)
 
         ro->others[i] = has - kvr_min(has, active);
         ro->others_waiting[i] = waits - kvr_min(waits,
-                                                ro->extra[i].prefilling);
+                                                ro->prefilling[i]);
     }
 }
 
@@ -522,8 +347,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
     uint32_t               by_place[KVS_REPLICAS];
     uint64_t               m, seen[1], chunks[KVS_REPLICAS];
-    kvs_extra_t            extra[KVS_REPLICAS];
     kvr_load_sum_t         sum;
+    kvr_popular_view_t     view;
     kvr_decision_t         d;
     kvr_candidate_t       *c, cand[KVS_REPLICAS];
     kvr_policy_request_t   req;
@@ -532,6 +357,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
         kvs_router_match(ro, rq, now, matched);
+        kvs_router_popular(ro, rq, now, matched, &view);
     }
 
     if (ro->conf.probe) {
@@ -545,6 +371,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     }
 
     n = 0;
+    rq->rate = 0;
 
     for (m = ro->sim->up; m; m &= m - 1) {
         i = (uint32_t) __builtin_ctzll(m);
@@ -556,7 +383,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         c->weight = 1;
         c->active = sum.active;
-        c->unanswered = ro->extra[i].prefilling;
+        c->unanswered = ro->prefilling[i];
 
         if (ro->conf.probe) {
             c->active += ro->others[i];
@@ -564,18 +391,25 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         }
 
         c->pending = sum.pending;
+        c->delay = kvr_pace_delay(&ro->pace[i], kvs_router_ms(now));
+        rq->rate = kvr_max(rq->rate, kvr_get(&ro->pace[i].rate));
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
         c->chunks = chunks[i];
-        c->resident = ro->extra[i].resident;
-        c->waiting = ro->extra[i].prefilling;
+        c->resident = ro->resident[i];
+        c->waiting = ro->prefilling[i];
         c->fresh = 1;
         c->place = i;
         c->idle = ro->given - ro->last[i];
         c->current_weight = ro->current[i];
         c->effective_weight = 1;
 
-        extra[n] = ro->extra[i];
+        if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+            c->turnover = kvr_index_turnover(ro->index, i,
+                                             kvs_router_ms(now));
+            c->shared = kvr_popular_shared(&view, matched[i], c->active);
+        }
+
         id[n++] = i;
     }
 
@@ -584,6 +418,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     req.conf = ro->conf.conf;
     req.policy = ro->conf.policy;
     req.bytes = rq->bytes;
+    req.rate = rq->rate;
     req.random = kvs_rng_next(&ro->sim->rng);
     req.parsed = 1;
     req.retry = rq->attempts > 1;
@@ -597,14 +432,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         kvs_router_key(ro, rq, &req, cand, id, n, now);
     }
 
-    if (ro->conf.lab) {
-        ro->conf.lab(&ro->conf, &req, cand, extra, n);
-        d.pick = kvs_lab_least(&req, cand, n);
-        d.matched = cand[d.pick].matched;
-
-    } else {
-        kvr_policy_pick(&req, cand, n, &d);
-    }
+    kvr_policy_pick(&req, cand, n, &d);
 
     for (i = 0; i < n; i++) {
         ro->current[id[i]] = cand[i].current_weight;
@@ -621,11 +449,16 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->depth = 0;
     rq->young = 0;
     rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
-                                ro->extra[i].prefilling != 0);
+                                ro->prefilling[i] != 0);
+
+    rq->ahead = kvr_pace_give(&ro->pace[i], rq->pending,
+                              kvr_load_get(ro->load, i).pending,
+                              kvs_router_ms(now));
 
     kvr_load_add(ro->load, row, i, 1, (int64_t) rq->pending);
 
-    ro->extra[i].prefilling++;
+    ro->prefilling[i]++;
+    ro->resident[i] += rq->bytes;
     ro->last[i] = ++ro->given;
 
     if (ro->conf.policy == KVR_POLICY_STICKY) {
@@ -687,10 +520,24 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
+    uint64_t     ms;
+    kvr_pace_t  *pace;
+
     kvr_load_add(ro->load, rq->charge, rq->replica, 0, -(int64_t) rq->pending);
 
     rq->pending = 0;
     rq->lesson.valid = 0;
+
+    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+        kvr_popular_add(ro->popular, &rq->counted, kvs_router_ms(now));
+    }
+
+    pace = &ro->pace[rq->replica];
+    ms = (uint64_t) (1000 * (now - rq->given));
+
+    kvr_pace_first(pace, rq->ahead, ms, kvs_router_ms(now));
+    kvr_pace_waited(pace, rq->ahead, (uint64_t) rq->matched * KVS_TOKEN_BYTES,
+                    ms, rq->rate, kvs_router_ms(now));
 
     if (ro->conf.timed) {
         kvs_router_timed(ro, rq, now);
@@ -701,8 +548,7 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
         rq->awaited = 0;
     }
 
-    ro->extra[rq->replica].prefilling--;
-    ro->extra[rq->replica].resident += rq->bytes;
+    ro->prefilling[rq->replica]--;
 }
 
 
@@ -739,12 +585,8 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 
     rq->pending = 0;
 
-    if (rq->started) {
-        ro->extra[rq->replica].resident -= rq->bytes;
-
-    } else {
-        ro->extra[rq->replica].prefilling--;
-    }
+    ro->resident[rq->replica] -= rq->bytes;
+    ro->prefilling[rq->replica] -= !rq->started;
 
     if (ro->conf.usage || ro->conf.timed) {
         kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);

@@ -18,22 +18,7 @@ typedef enum {
 } kvs_state_e;
 
 
-/* what no shipped score is told, of a candidate */
 typedef struct {
-    uint32_t             prefilling;  /* requests that have no token yet */
-    uint64_t             resident;    /* bytes of prompts that have */
-} kvs_extra_t;
-
-
-typedef struct kvs_router_conf_s  kvs_router_conf_t;
-
-
-typedef void (*kvs_lab_pt)(const kvs_router_conf_t *conf,
-    const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    const kvs_extra_t *extra, uint32_t n);
-
-
-struct kvs_router_conf_s {
     kvr_policy_e         policy;
     const kvr_policy_conf_t  *conf;  /* NULL: the defaults */
     kvs_state_e          state;
@@ -49,19 +34,10 @@ struct kvs_router_conf_s {
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
-    kvs_lab_pt           lab;        /* costs to use in place of core's */
-    double               a[6];       /* and their numbers */
-};
+} kvs_router_conf_t;
 
 
 extern const kvs_policy_t  kvs_router_policies[];
-
-/* lab.c */
-extern const kvs_policy_t  kvs_lab_policies[];
-
-/* the least cost, by core's rule for ties */
-uint32_t kvs_lab_least(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n);
 
 void *kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy);
 void kvs_router_destroy(void *data);

@@ -175,11 +175,12 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("kv_cache_reported", KVS_OURS, &kvs_conf_reported),
     KVS_ROUTER("kv_cache_probed", KVS_OURS, &kvs_conf_probed),
     KVS_ROUTER("kv_cache_usage", KVS_OURS, &kvs_conf_usage),
+    { .name = "kv_cache_queued", .kind = KVS_OURS|KVS_QUEUED },
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
     KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
-    KVS_ROUTER("sticky", KVS_OURS, &kvs_conf_sticky),
+    KVS_ROUTER("sticky", KVS_OURS|KVS_RIVAL, &kvs_conf_sticky),
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),
@@ -216,5 +217,5 @@ const kvs_policy_t  kvs_router_policies[] = {
       kvs_router_first, kvs_router_restarted, kvs_router_done,
       &kvs_conf_early },
 
-    { NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+    { .name = NULL }
 };

@@ -76,6 +76,47 @@
       .question = { 150, 0.8 }, .output = { 250, 0.8 } }
 
 
+/* a beginning that all share, a part of one's own, an answer */
+
+#define KVS_BEGIN(shared, own, answer)                                        \
+    { .shape = KVS_HOT, .prefixes = 1,                                        \
+      .prefix_min = shared, .prefix_max = shared,                             \
+      .question = { own, 0.5 }, .output = { answer, 0.5 } }
+
+/* for a quarter of the run most requests begin alike */
+
+#define KVS_SURGE                                                             \
+    { .shape = KVS_HOT, .prefixes = 200, .zipf = 1.0,                         \
+      .prefix_min = 4000, .prefix_max = 4000,                                 \
+      .share = 0.7, .from = 0.45, .to = 0.7,                                  \
+      .question = { 400, 0.5 }, .output = { 400, 0.5 } }
+
+/* two models, or adapters of one, on the same engines */
+
+#define KVS_TWO                                                               \
+    { .shape = KVS_HOT, .prefixes = 2, .zipf = 1.0,                           \
+      .prefix_min = 4000, .prefix_max = 4000,                                 \
+      .question = { 400, 0.5 }, .output = { 400, 0.5 } }
+
+#define KVS_GROUPS_OF(n)                                                      \
+    { .shape = KVS_BURST, .parts = n, .spread = 0.2,                          \
+      .prefix_min = 2000, .prefix_max = 12000,                                \
+      .question = { 150, 0.5 }, .output = { 250, 0.5 } }
+
+#define KVS_ASKED_BY(n)                                                       \
+    { .shape = KVS_ASKED, .prefixes = 64, .parts = n,                         \
+      .prefix_min = 4000, .prefix_max = 12000,                                \
+      .question = { 150, 0.5 }, .output = { 250, 0.5 } }
+
+/* sessions that grow by 700 tokens a step, with one long beginning */
+
+#define KVS_THIRDS(shared, pause_s)                                           \
+    { .shape = KVS_AGENTS, .prefixes = 1,                                     \
+      .prefix_min = shared, .prefix_max = shared,                             \
+      .question = { 500, 0.5 }, .output = { 200, 0.5 },                       \
+      .steps = { 12, 0.3 }, .pause = { pause_s, 0.8 } }
+
+
 #define KVS_FLEET(hw, ...)                                                    \
     { .hardware = hw, .replicas = __VA_ARGS__ }
 
@@ -83,6 +124,8 @@
 const double  kvs_loads_always[KVS_LOADS + 1] = { 0.6, 0.9, 1.15, 1.5 };
 const double  kvs_loads_full[KVS_LOADS + 1] =
     { 0.4, 0.7, 0.9, 1.1, 1.3, 1.7 };
+const double  kvs_loads_hot[KVS_LOADS + 1] =
+    { 0.1, 0.2, 0.3, 0.45, 0.6, 0.9 };
 
 
 const kvs_scenario_t  kvs_scenarios[] = {
@@ -207,6 +250,102 @@ const kvs_scenario_t  kvs_scenarios[] = {
       KVS_ZIPF, "zipf" },
     { "zipf_apart_8", KVS_FULL,
       KVS_FLEET(KVS_8B, 8, .routers = 8, .unshared = 1), KVS_ZIPF, "zipf" },
+
+    /*
+     * Hot beginnings: tokens that all share, of one's own, of the answer.
+     * Fixed before any score was tried on them.
+     */
+
+    { "hot_1k_100_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 100, 50), NULL },
+    { "hot_1k_100_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 100, 400), NULL },
+    { "hot_1k_100_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 100, 2000), NULL },
+    { "hot_1k_400_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 400, 50), NULL },
+    { "hot_1k_400_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 400, 400), NULL },
+    { "hot_1k_400_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 400, 2000), NULL },
+    { "hot_1k_2000_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 2000, 50), NULL },
+    { "hot_1k_2000_400", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 2000, 400), NULL },
+    { "hot_1k_2000_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(1000, 2000, 2000), NULL },
+    { "hot_4k_100_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 100, 50), NULL },
+    { "hot_4k_100_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 100, 400), NULL },
+    { "hot_4k_100_2000", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 100, 2000), NULL },
+    { "hot_4k_400_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 400, 50), NULL },
+    { "hot_4k_400_400", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 400, 400), NULL },
+    { "hot_4k_400_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 400, 2000), NULL },
+    { "hot_4k_2000_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 2000, 50), NULL },
+    { "hot_4k_2000_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 2000, 400), NULL },
+    { "hot_4k_2000_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(4000, 2000, 2000), NULL },
+    { "hot_16k_100_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 100, 50), NULL },
+    { "hot_16k_100_400", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 100, 400), NULL },
+    { "hot_16k_100_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 100, 2000), NULL },
+    { "hot_16k_400_50", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 400, 50), NULL },
+    { "hot_16k_400_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 400, 400), NULL },
+    { "hot_16k_400_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 400, 2000), NULL },
+    { "hot_16k_2000_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 2000, 50), NULL },
+    { "hot_16k_2000_400", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 2000, 400), NULL },
+    { "hot_16k_2000_2000", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_BEGIN(16000, 2000, 2000), NULL },
+    { "hot_4k_400_400_8b", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_8B, 8),
+      KVS_BEGIN(4000, 400, 400), NULL },
+    { "hot_4k_400_400_70b", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_70B, 4),
+      KVS_BEGIN(4000, 400, 400), NULL },
+    { "hot_cools", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8), KVS_SURGE,
+      NULL },
+    { "hot_two", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8), KVS_TWO, NULL },
+    { "hot_added", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8, .add_at = 0.4),
+      KVS_BEGIN(4000, 400, 400), NULL },
+    { "siblings_2", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8), KVS_GROUPS_OF(2),
+      NULL },
+    { "siblings_5", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_GROUPS_OF(5), NULL },
+    { "siblings_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_GROUPS_OF(50), NULL },
+    { "asked_2", KVS_FULL|KVS_HOTS, KVS_FLEET(KVS_24B, 8), KVS_ASKED_BY(2),
+      NULL },
+    { "asked_5", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8), KVS_ASKED_BY(5),
+      NULL },
+    { "asked_50", KVS_ALWAYS|KVS_HOTS, KVS_FLEET(KVS_24B, 8),
+      KVS_ASKED_BY(50), NULL },
+
+    /* a third of the sessions to a replica is all that it can hold */
+
+    { "thirds", KVS_ALWAYS|KVS_HOTS,
+      KVS_FLEET(KVS_24B, 3, .kv_tokens = 40000, .closed = 24),
+      KVS_THIRDS(6000, 10), NULL },
+    { "thirds_busy", KVS_FULL|KVS_HOTS,
+      KVS_FLEET(KVS_24B, 3, .kv_tokens = 40000, .closed = 24),
+      KVS_THIRDS(6000, 3), NULL },
+    { "thirds_idle", KVS_FULL|KVS_HOTS,
+      KVS_FLEET(KVS_24B, 3, .kv_tokens = 40000, .closed = 24),
+      KVS_THIRDS(6000, 30), NULL },
+    { "thirds_2k", KVS_FULL|KVS_HOTS,
+      KVS_FLEET(KVS_24B, 3, .kv_tokens = 36000, .closed = 24),
+      KVS_THIRDS(2000, 10), NULL },
 
     { .name = NULL }
 };

@@ -11,6 +11,9 @@
 
 #define KVS_LOADS     6
 
+/* what fleets of a fixed number of sessions are run at; they have no knee */
+#define KVS_NO_LOAD   0.5
+
 /* when a scenario is run */
 #define KVS_ALWAYS    0x01
 #define KVS_FULL      0x02
@@ -19,6 +22,9 @@
 #define KVS_INDEX     0x10
 #define KVS_STARVED   0x20      /* replicas cannot hold what would be reused */
 #define KVS_RESTART   0x40      /* one of them is empty in the middle */
+
+/* of the hot beginnings: a contest of its own, at loads of its own */
+#define KVS_HOTS      0x80
 
 
 typedef struct {
@@ -35,6 +41,7 @@ extern const kvs_scenario_t  kvs_scenarios[];
 /* loads as shares of the knee: below it, then past it; ends with 0 */
 extern const double  kvs_loads_always[KVS_LOADS + 1];
 extern const double  kvs_loads_full[KVS_LOADS + 1];
+extern const double  kvs_loads_hot[KVS_LOADS + 1];
 
 /* requests per second, 0 if it was not calibrated */
 double kvs_scenario_knee(const kvs_scenario_t *sc);

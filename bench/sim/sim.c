@@ -5,6 +5,7 @@
 
 
 #define KVS_PATIENCE   40       /* lengths of a run before it is given up */
+#define KVS_SETTLED    60       /* s until every replica should have its share */
 
 
 enum {
@@ -75,6 +76,8 @@ kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
     sim->seed = seed;
     sim->workload = workload;
     sim->policy = policy;
+
+    sim->settled = fleet->add_at * sim->length + KVS_SETTLED;
 
     kvs_rng_seed(&sim->rng, seed, 0x706f6c6963790a11ULL);
     kvs_rng_seed(&sim->chance, seed, 0x6368616e63650b22ULL);
@@ -211,6 +214,8 @@ kvs_sim_destroy(kvs_sim_t *sim)
     free(sim->heap);
     free(sim->ttft);
     free(sim->e2e);
+    free(sim->tpt);
+    free(sim->urgent);
     free(sim);
 }
 
@@ -486,6 +491,7 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
     rq->chain = s->chain;
     rq->key_session = s->key_session;
     rq->key_text = s->key_text;
+    rq->urgent = kvs_urgent(s);
     rq->start = sim->now;
 
     rq->req.hashes = s->chain;
@@ -541,6 +547,7 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
 
     rq->replica = i;
     sim->picked[i]++;
+    sim->late[i] += (sim->now >= sim->settled && sim->now < sim->length);
 
     kve_replica_submit(sim->replica[i], &rq->req, sim->now);
 
@@ -582,7 +589,7 @@ kvs_sim_done(kvs_sim_t *sim, kvs_request_t *rq)
         sim->had += had;
         sim->found += kvr_min(had, rq->req.cached_tokens);
 
-        kvs_sim_sample(sim, rq->first - rq->start, sim->now - rq->start);
+        kvs_sim_sample(sim, rq, rq->first - rq->start, sim->now - rq->start);
     }
 
     kvs_sim_end(sim, rq);

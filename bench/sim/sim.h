@@ -16,6 +16,7 @@
 #include "kvs.h"
 #include "replica.h"
 #include "core/index/kvr_index.h"
+#include "core/state/kvr_popular.h"
 
 
 typedef struct kvs_sim_s       kvs_sim_t;
@@ -80,6 +81,7 @@ struct kvs_request_s {
     unsigned          admitted:1;
     unsigned          started:1;    /* this attempt: first token seen */
     unsigned          abort:1;
+    unsigned          urgent:1;     /* one session in five */
 
     /* the policy's receipt */
 
@@ -93,6 +95,9 @@ struct kvs_request_s {
     uint64_t          clock;
     uint64_t          awaited;
     uint64_t          timed;
+    kvr_popular_keys_t  counted;
+    uint64_t          ahead;
+    uint32_t          rate;         /* of the fastest */
     double            given;        /* s, to this replica */
     unsigned          young:1;
     unsigned          taught:1;
@@ -126,7 +131,7 @@ struct kvs_policy_s {
 #define KVS_RIVAL      0x01         /* published: counts as a rival */
 #define KVS_OURS       0x02
 #define KVS_STUDY      0x04         /* for a study only */
-#define KVS_LAB_KIND   0x08         /* a score that might be ours */
+#define KVS_QUEUED     0x08         /* with_queue.c runs it, past the knee */
 #define KVS_PARAM      0x10         /* ours, with other parameters */
 
 
@@ -161,12 +166,18 @@ typedef struct {
 
     double            ttft, ttft_p50, ttft_p95, ttft_p99;
     double            e2e, e2e_p95, e2e_p50, e2e_p90;
+    double            tpt, tpt_p99; /* time per token, the first not counted */
+    double            urgent, urgent_p99;   /* TTFT of the urgent ones */
     double            throughput;   /* completed in the window, 1/s */
     double            tokens;       /* put out in the window, 1/s */
     double            completed;    /* in the window, over those due in it */
     double            cached;       /* share of the prompt tokens */
     double            predicted;    /* matched by the router's word */
     double            imbalance;    /* requests: busiest over the mean */
+
+    /* the same of what is sent once a minute has passed; NAN: nothing */
+
+    double            most, least;
     double            busy;         /* s of steps, over replicas * length */
     double            makespan;
     double            cpu;          /* s */
@@ -224,14 +235,26 @@ struct kvs_sim_s {
 
     /* samples */
 
-    double           *ttft, *e2e;
-    size_t            nsamples, samples_size;
+    double           *ttft, *e2e, *tpt, *urgent;
+    size_t            nsamples, ntpt, nurgent, samples_size;
     uint32_t          failed, aborted, requests;
     uint64_t          prompt, cached, matched;
     uint64_t          had, found;   /* sent before, by the session; cached */
     uint64_t          done, done_tokens;     /* in the window */
     uint64_t          load[KVS_REPLICAS];    /* measured requests */
+    uint64_t          late[KVS_REPLICAS];    /* sent after settled */
+    double            settled;      /* s */
 };
+
+
+/* whether somebody waits for a session's answers: one in so many */
+#define KVS_URGENT  5
+
+static inline int
+kvs_urgent(const kvs_session_t *s)
+{
+    return kvr_reduce(kvr_mix(s->key_session, 0x757267), KVS_URGENT) == 0;
+}
 
 
 /* a run: requests is their number in all, unless the fleet says otherwise */

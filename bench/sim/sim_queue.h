@@ -22,7 +22,8 @@ void kvs_sim_release(kvs_sim_t *sim, kvs_request_t *rq);
 
 /* sim_result.c */
 
-void kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e);
+void kvs_sim_sample(kvs_sim_t *sim, const kvs_request_t *rq, double ttft,
+    double e2e);
 void kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res);
 
 

@@ -6,7 +6,8 @@
 
 
 void
-kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e)
+kvs_sim_sample(kvs_sim_t *sim, const kvs_request_t *rq, double ttft,
+    double e2e)
 {
     if (sim->nsamples == sim->samples_size) {
         sim->samples_size = sim->samples_size ? sim->samples_size * 2 : 4096;
@@ -14,9 +15,24 @@ kvs_sim_sample(kvs_sim_t *sim, double ttft, double e2e)
         sim->ttft = realloc(sim->ttft, sim->samples_size * sizeof(double));
         sim->e2e = realloc(sim->e2e, sim->samples_size * sizeof(double));
 
-        if (sim->ttft == NULL || sim->e2e == NULL) {
+        sim->tpt = realloc(sim->tpt, sim->samples_size * sizeof(double));
+
+        sim->urgent = realloc(sim->urgent,
+                              sim->samples_size * sizeof(double));
+
+        if (sim->ttft == NULL || sim->e2e == NULL || sim->tpt == NULL
+            || sim->urgent == NULL)
+        {
             abort();
         }
+    }
+
+    if (rq->req.output_tokens > 1) {
+        sim->tpt[sim->ntpt++] = (e2e - ttft) / (rq->req.output_tokens - 1);
+    }
+
+    if (rq->urgent) {
+        sim->urgent[sim->nurgent++] = ttft;
     }
 
     sim->ttft[sim->nsamples] = ttft;
@@ -56,6 +72,28 @@ kvs_sim_mean(const double *v, size_t n)
 }
 
 
+/* of the busiest and the least busy replica, once all could have settled */
+static void
+kvs_sim_shares(kvs_sim_t *sim, kvs_result_t *res)
+{
+    uint32_t  i;
+    uint64_t  sum, most, least;
+
+    sum = 0;
+    most = 0;
+    least = UINT64_MAX;
+
+    for (i = 0; i < sim->n; i++) {
+        sum += sim->late[i];
+        most = kvr_max(most, sim->late[i]);
+        least = kvr_min(least, sim->late[i]);
+    }
+
+    res->most = sum ? (double) most * sim->n / sum : NAN;
+    res->least = sum ? (double) least * sim->n / sum : NAN;
+}
+
+
 void
 kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
 {
@@ -72,6 +110,8 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
 
     qsort(sim->ttft, sim->nsamples, sizeof(double), kvs_sim_compare);
     qsort(sim->e2e, sim->nsamples, sizeof(double), kvs_sim_compare);
+    qsort(sim->tpt, sim->ntpt, sizeof(double), kvs_sim_compare);
+    qsort(sim->urgent, sim->nurgent, sizeof(double), kvs_sim_compare);
 
     res->ttft = kvs_sim_mean(sim->ttft, sim->nsamples);
     res->ttft_p50 = kvs_sim_quantile(sim->ttft, sim->nsamples, 0.5);
@@ -81,6 +121,10 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     res->e2e_p50 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.5);
     res->e2e_p90 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.9);
     res->e2e_p95 = kvs_sim_quantile(sim->e2e, sim->nsamples, 0.95);
+    res->urgent = kvs_sim_mean(sim->urgent, sim->nurgent);
+    res->urgent_p99 = kvs_sim_quantile(sim->urgent, sim->nurgent, 0.99);
+    res->tpt = kvs_sim_mean(sim->tpt, sim->ntpt);
+    res->tpt_p99 = kvs_sim_quantile(sim->tpt, sim->ntpt, 0.99);
 
     span = sim->length - sim->window;
 
@@ -105,4 +149,6 @@ kvs_sim_result(kvs_sim_t *sim, kvs_result_t *res)
     }
 
     res->imbalance = sum ? (double) most * n / sum : 1;
+
+    kvs_sim_shares(sim, res);
 }

@@ -46,17 +46,67 @@ check(sim(*few, "--seeds", "2", "--seed", "7")[1] != first,
 
 # what a session has sent before is found again: it is not torn apart
 
-rc, table = sim("--demo", "--policies", "=kv_cache,=kv_cache_usage,=random")
+rc, tables = sim("--demo", "--policies",
+                 "=kv_cache,=kv_cache_usage,=random,=sticky")
+demo, thirds = tables.split("\n24 agents")
 
-share = {word[0]: float(word[1]) for word in map(str.split, table.splitlines())
-         if len(word) > 3 and word[0] in ("kv_cache", "kv_cache_usage",
-                                          "random")}
+
+def figures(table):
+    return {word[0]: [float(v) for v in word[1:]]
+            for word in map(str.split, table.splitlines())
+            if word and word[0] in ("kv_cache", "kv_cache_usage", "random",
+                                    "sticky")}
+
+
+share = {policy: row[0] for policy, row in figures(demo).items()}
 
 for policy in ("kv_cache", "kv_cache_usage"):
     check(share[policy] >= 0.97, "demo: %s finds %.3f of the ideal"
           % (policy, share[policy]))
 
 check(share["random"] < 0.6, "demo: random finds %.3f" % share["random"])
+
+# nor are the sessions packed on few engines, whose caches cannot hold them
+
+thirds = figures(thirds)
+
+for policy in ("kv_cache", "kv_cache_usage"):
+    check(thirds[policy][0] >= 0.97 * thirds["sticky"][0]
+          and thirds[policy][1] <= 1.05 * thirds["sticky"][1]
+          and thirds[policy][3] <= 1.3,
+          "thirds: %s finds %.3f, busiest %.2f, TTFT %.3f of sticky's"
+          % (policy, thirds[policy][0], thirds[policy][3],
+             thirds[policy][1] / thirds["sticky"][1]))
+
+# a hot beginning does not stay where it was first
+
+table = sim("--only", "=hot_16k_100_400", "--load", "0.3", "--seeds", "1",
+            "--policies", "=kv_cache,=least_request", "--quiet")[1]
+rows = {word[0]: word for word in map(str.split, table.splitlines())
+        if len(word) == 17}
+check(float(rows["kv_cache"][12]) >= 0.5
+      and float(rows["kv_cache"][15]) <= 1.1,
+      "hot: the least busy has %s of the mean, end to end %s"
+      % (rows["kv_cache"][12], rows["kv_cache"][15]))
+
+table = sim("--only", "=thirds_idle", "--seeds", "2", "--quiet",
+            "--policies", "=kv_cache,=sticky")[1]
+rows = {word[0]: word
+        for word in map(str.split, table.split("\ngeometric")[0].splitlines())
+        if word and word[0] in ("kv_cache", "sticky")}
+check(float(rows["kv_cache"][11]) <= 1.3
+      and float(rows["kv_cache"][6]) >= 0.97 * float(rows["sticky"][6]),
+      "few agents at a time: busiest %s, cached %s, sticky %s"
+      % (rows["kv_cache"][11], rows["kv_cache"][6], rows["sticky"][6]))
+
+with_queue = sim("--only", "=agents", "--load", "1.15", "--seeds", "1",
+                 "--policies", "=kv_cache,=kv_cache_queued", "--quiet",
+                 "--requests", "1000")[1]
+rows = [word[:6] for word in map(str.split, with_queue.splitlines())
+        if word and word[0] in ("kv_cache", "kv_cache_queued")
+        and len(word) > 12]
+check(rows[0][1:] == rows[1][1:],
+      "the model with the queue is the same where nothing waits")
 
 with tempfile.TemporaryDirectory() as d:
 

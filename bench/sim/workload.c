@@ -12,6 +12,7 @@ static kvs_session_t *kvs_workload_agent(kvs_workload_t *w);
 static kvs_session_t *kvs_workload_mixed(kvs_workload_t *w);
 static kvs_session_t *kvs_workload_rag(kvs_workload_t *w);
 static kvs_session_t *kvs_workload_burst(kvs_workload_t *w);
+static kvs_session_t *kvs_workload_asked(kvs_workload_t *w);
 static void kvs_workload_trials(kvs_workload_t *w);
 static void kvs_session_due(kvs_session_t *s, const kvs_sim_t *sim);
 
@@ -148,8 +149,10 @@ kvs_workload_start(kvs_workload_t *w, uint64_t seed, uint32_t limit)
 {
     w->limit = limit;
     w->clock = 0;
+    w->phase = 0;
     w->serial = 0;
     w->siblings = 0;
+    memset(w->users, 0, sizeof(w->users));
 
     /* equal for all seeds, so that a rate means the same */
 
@@ -159,6 +162,7 @@ kvs_workload_start(kvs_workload_t *w, uint64_t seed, uint32_t limit)
     kvs_rng_seed(&w->rng, seed, 0x776f726b6c0d44ULL);
 
     w->siblings = 0;
+    memset(w->users, 0, sizeof(w->users));
     w->serial = kvs_rng_next(&w->rng);
 
     if (w->trace) {
@@ -251,6 +255,7 @@ kvs_workload_next(kvs_workload_t *w, const kvs_sim_t *sim)
 
     } else {
         w->clock += rate > 0 ? kvs_rng_exp(&w->rng, 1 / rate) : 0;
+        w->phase = w->clock / sim->length;
         s = kvs_workload_draw(w, &t);
         s->arrival = w->clock;
     }
@@ -307,6 +312,9 @@ kvs_workload_draw(kvs_workload_t *w, double *time)
     case KVS_BURST:
         return kvs_workload_burst(w);
 
+    case KVS_ASKED:
+        return kvs_workload_asked(w);
+
     case KVS_TRACE:
         break;
     }
@@ -360,6 +368,15 @@ kvs_workload_hot(kvs_workload_t *w)
 
     if (w->shape.prefixes) {
         n = kvs_zipf_draw(&w->zipf, &w->rng);
+
+        /* the surge's beginning is that of nobody else */
+
+        if (w->phase >= w->shape.from && w->phase < w->shape.to
+            && kvs_rng_uniform(&w->rng) < w->shape.share)
+        {
+            n = w->shape.prefixes;
+        }
+
         prefix = kvs_workload_prefix(w, n);
     }
 
@@ -550,6 +567,41 @@ kvs_workload_burst(kvs_workload_t *w)
 
     kvs_text_append(&text, kvs_seed(KVS_SEED_GROUP, w->group), 0,
                     w->group_prefix);
+    kvs_text_append(&text, kvs_seed(KVS_SEED_QUESTION, w->serial), 0, question);
+    kvs_text_append(&text, kvs_seed(KVS_SEED_REPLY, w->serial), 0, output);
+    s->units = text.units;
+
+    return s;
+}
+
+
+/* one of the documents at hand, until all its users have asked */
+static kvs_session_t *
+kvs_workload_asked(kvs_workload_t *w)
+{
+    uint32_t        i, length, question, output;
+    kvs_text_t      text;
+    kvs_session_t  *s;
+
+    i = kvs_rng_below(&w->rng, kvr_min(w->shape.prefixes, KVS_POOL));
+
+    if (w->users[i] == 0) {
+        w->users[i] = w->shape.parts;
+        w->pool[i] = w->serial;
+    }
+
+    w->users[i]--;
+
+    length = kvr_min(kvs_workload_prefix(w, (uint32_t) w->pool[i]),
+                     w->limit / 2);
+    question = kvs_draw(&w->rng, &w->shape.question, 4, w->limit / 8);
+    output = kvs_draw(&w->rng, &w->shape.output, 1, w->limit / 8);
+
+    s = kvs_session_single(w, &text, length + question, output, 0);
+
+    s->key_text = kvs_seed(KVS_SEED_GROUP, w->pool[i]);
+
+    kvs_text_append(&text, kvs_seed(KVS_SEED_GROUP, w->pool[i]), 0, length);
     kvs_text_append(&text, kvs_seed(KVS_SEED_QUESTION, w->serial), 0, question);
     kvs_text_append(&text, kvs_seed(KVS_SEED_REPLY, w->serial), 0, output);
     s->units = text.units;

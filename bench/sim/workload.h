@@ -9,12 +9,16 @@
 #include "sim.h"
 
 
+#define KVS_POOL  256
+
+
 typedef enum {
     KVS_HOT = 0,         /* prefixes shared by all, by popularity; one step */
     KVS_AGENTS,          /* growing context, pauses: people's chats too */
     KVS_MIXED,           /* long documents among chats */
     KVS_RAG,             /* shared documents in varying order */
     KVS_BURST,           /* siblings at once */
+    KVS_ASKED,           /* documents, each asked by some users */
     KVS_TRACE            /* Mooncake's */
 } kvs_shape_e;
 
@@ -38,8 +42,10 @@ typedef struct {
     kvs_spread_t     steps;
     kvs_spread_t     pause;        /* s */
     kvs_spread_t     document;     /* mixed: tokens of the long ones */
-    double           share;        /* mixed: of the long ones */
-    uint32_t         parts;        /* rag: documents; burst: siblings */
+    double           share;        /* mixed: of the long ones; hot: a surge's */
+    double           from, to;     /* hot: the surge, as shares of the run */
+    uint32_t         parts;        /* rag: documents; burst: siblings;
+                                      asked: users of a document */
     double           spread;       /* burst: s between first and last */
     const char      *trace;        /* file name */
 } kvs_shape_t;
@@ -66,6 +72,9 @@ struct kvs_workload_s {
     double           start;        /* it began */
     uint64_t         group;
     uint32_t         group_prefix;
+    uint64_t         pool[KVS_POOL];    /* asked: documents at hand, and */
+    uint32_t         users[KVS_POOL];   /* who will ask for each */
+    double           phase;        /* share of the run that is over */
     uint32_t         limit;        /* longest prompt with its reply */
     size_t           position;     /* in the trace */
     size_t           count;
