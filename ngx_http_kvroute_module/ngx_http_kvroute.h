@@ -525,6 +525,8 @@ void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
+ngx_uint_t ngx_http_kvroute_signal_pressed(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf,
     uint32_t id);
 ngx_uint_t ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf,

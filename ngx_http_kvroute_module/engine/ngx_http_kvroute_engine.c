@@ -535,6 +535,16 @@ ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
 }
 
 
+/* whether it has asked to be left alone, and the time is not over */
+ngx_uint_t
+ngx_http_kvroute_signal_pressed(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    return id != KVR_REGISTRY_NONE
+           && kvr_get(&conf->zone->sh->registry->peer[id].signal.pressure)
+              > (uint64_t) ngx_current_msec;
+}
+
+
 /* whether what the engine said last still counts */
 ngx_uint_t
 ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)

@@ -21,6 +21,8 @@
 
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched);
+static ngx_uint_t ngx_http_kvroute_queue_spared(
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 static double ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
     uint64_t *held);
@@ -133,7 +135,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     double                        cost, least, best;
     uint32_t                      id;
     uint64_t                      bytes, held, most, here, need, rate;
-    ngx_uint_t                    i, rc, draining, capped;
+    ngx_uint_t                    i, rc, spared, capped;
     kvr_queue_board_t            *board;
     ngx_http_kvroute_list_t      *list;
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -164,9 +166,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
         return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
     }
 
-    /* those being drained, or ill, are for when there are no others */
-
-    for (draining = 0; draining < 2; draining++) {
+    for (spared = 0; spared < 2; spared++) {
 
         if (rc != NGX_HTTP_KVROUTE_QUEUE_NOBODY) {
             break;
@@ -189,8 +189,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
             if (w->strict
                 ? id != w->own
-                : (ngx_http_kvroute_draining(conf, id)
-                   || ngx_http_kvroute_signal_sick(conf, id)) != draining)
+                : ngx_http_kvroute_queue_spared(conf, id) != spared)
             {
                 continue;
             }
@@ -260,6 +259,20 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     ngx_http_kvroute_unlock(conf->zone, peers);
 
     return rc;
+}
+
+
+/*
+ * Those being drained, those that are ill, and those that have just asked to be
+ * left alone are for when there are no others.  The last ones answer at once,
+ * and so always have room: all that wait would rush through them.
+ */
+static ngx_uint_t
+ngx_http_kvroute_queue_spared(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+{
+    return ngx_http_kvroute_draining(conf, id)
+           || ngx_http_kvroute_signal_sick(conf, id)
+           || ngx_http_kvroute_signal_pressed(conf, id);
 }
 
 
