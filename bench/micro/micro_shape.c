@@ -134,7 +134,7 @@ static const micro_kind_t  micro_kinds[] = {
 };
 
 
-static uint8_t            micro_windows[2 * KVR_WINDOW_LEN];
+static uint8_t            micro_windows[KVR_WINDOWS * KVR_WINDOW_LEN];
 static kvr_window_mark_t  micro_marks[MICRO_SHAPE / KVR_WINDOW_NEAR * 2];
 
 

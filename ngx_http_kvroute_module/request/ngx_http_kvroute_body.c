@@ -37,7 +37,7 @@ ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log)
 
     n = kvr_window_marks(size);
 
-    ngx_http_kvroute_window = ngx_alloc(2 * KVR_WINDOW_LEN, log);
+    ngx_http_kvroute_window = ngx_alloc(KVR_WINDOWS * KVR_WINDOW_LEN, log);
     ngx_http_kvroute_marks = ngx_alloc(n * sizeof(kvr_window_mark_t), log);
 
     if (ngx_http_kvroute_window == NULL || ngx_http_kvroute_marks == NULL) {

@@ -159,6 +159,20 @@ settle(int64_t cached)
 }
 
 
+/* releases and ends; the second time there is nothing to end */
+static unsigned
+end(void)
+{
+    unsigned  rc;
+
+    ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 1);
+    rc = kvr_attempt_end(&s.at, &s.zone, s.now);
+    ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 0);
+
+    return rc;
+}
+
+
 static uint32_t
 held(void)
 {
@@ -224,7 +238,7 @@ START_TEST(test_attempt_good)
 
     s.now += 100;
     ck_assert_uint_eq(settle(0), 0);
-    ck_assert_uint_eq(kvr_attempt_end(&s.at, &s.zone, s.now), 0);
+    ck_assert_uint_eq(end(), 0);
 
     idle();
     ck_assert_uint_eq(held(), UNITS);
@@ -245,14 +259,12 @@ undone(unsigned answered)
         ck_assert_uint_eq(first(0), 0);
     }
 
-    ck_assert_uint_eq(kvr_attempt_end(&s.at, &s.zone, s.now),
-                      KVR_ATTEMPT_UNDO);
+    ck_assert_uint_eq(end(), KVR_ATTEMPT_UNDO);
     idle();
 
     kvr_attempt_undo(&s.at, &s.zone, s.chain);
     ck_assert_uint_eq(held(), 0);
 
-    ck_assert_uint_eq(kvr_attempt_end(&s.at, &s.zone, s.now), 0);
     idle();
 }
 
@@ -295,7 +307,7 @@ reserved(uint64_t pending)
     kvr_release(&s.zone, &r);
     ck_assert_uint_eq(load().active, 1);
 
-    (void) kvr_attempt_end(&s.at, &s.zone, s.now);
+    (void) end();
     idle();
 }
 
@@ -321,7 +333,7 @@ START_TEST(test_attempt_missed)
     insert(0);
     first(1);
     settle(0);
-    (void) kvr_attempt_end(&s.at, &s.zone, s.now);
+    (void) end();
 
     begin(UNITS * UNIT, NULL);
     insert(UNITS);
@@ -332,7 +344,7 @@ START_TEST(test_attempt_missed)
     ck_assert_uint_eq(s.at.found, UNITS / 4);
 
     kvr_attempt_reinsert(&s.at, &s.zone, s.chain);
-    (void) kvr_attempt_end(&s.at, &s.zone, s.now);
+    (void) end();
 
     idle();
     ck_assert_uint_eq(held(), UNITS);
@@ -356,7 +368,7 @@ START_TEST(test_attempt_nobody)
     insert(0);
     ck_assert_uint_eq(first(1), 0);
     ck_assert_uint_eq(settle(0), 0);
-    ck_assert_uint_eq(kvr_attempt_end(&s.at, &s.zone, s.now), 0);
+    ck_assert_uint_eq(end(), 0);
 
     s.peer = peer;
     idle();

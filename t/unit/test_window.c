@@ -120,7 +120,7 @@ reader(reader_t *r, const pieces_t *p, size_t len, size_t marks)
 
     /* on the heap, where a sanitizer sees the ends */
 
-    r->buf = malloc(2 * KVR_WINDOW_LEN);
+    r->buf = malloc(KVR_WINDOWS * KVR_WINDOW_LEN);
     r->mark = malloc(marks * sizeof(kvr_window_mark_t));
 
     kvr_window_init(&r->w, p->part, piece, piece_read, r->buf, r->mark, marks);

@@ -133,17 +133,20 @@ static int
 kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
     int last)
 {
-    int  poor;
+    int  spared;
 
     if (a->only < KVR_INDEX_PEERS) {
         return offer->peer == a->only;
     }
 
-    poor = kvr_candidate_draining(a->view->zone, offer->peer)
-           || kvr_candidate_sick(a->view->zone, a->view->pool, offer->peer,
-                                 a->view->now);
+    /* an engine that turns all away always has room */
 
-    return poor == last;
+    spared = kvr_candidate_draining(a->view->zone, offer->peer)
+             || kvr_candidate_pressed(a->view->zone, offer->peer, a->view->now)
+             || kvr_candidate_sick(a->view->zone, a->view->pool, offer->peer,
+                                   a->view->now);
+
+    return spared == last;
 }
 
 

@@ -73,8 +73,8 @@ kvr_admission_e kvr_admission_any(const kvr_admission_t *a,
 
 /*
  * The peer with room that costs least; if there is one, r says what is to be
- * reserved there.  Those that are drained, or out of health, are for when there
- * are no others.
+ * reserved there.  Those that are drained, out of health, or have asked to be
+ * left alone are for when there are no others.
  */
 kvr_admission_e kvr_admission_choose(const kvr_admission_t *a,
     const kvr_offer_t *offer, uint32_t n, kvr_reservation_t *r);

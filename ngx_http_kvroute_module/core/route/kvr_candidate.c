@@ -141,7 +141,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->draining = 1;
     }
 
-    if (kvr_unlikely(kvr_get(&known->signal.pressure) > v->now)) {
+    if (kvr_unlikely(kvr_candidate_pressed(v->zone, peer, v->now))) {
         c->pressed = 1;
     }
 
@@ -318,6 +318,14 @@ kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     return pool->mandatory && pool->probe
            && kvr_signal_worth(s, now, pool->probe) == 0;
+}
+
+
+int
+kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
+{
+    return peer != KVR_REGISTRY_NONE
+           && kvr_get(&zone->registry->peer[peer].signal.pressure) > now;
 }
 
 

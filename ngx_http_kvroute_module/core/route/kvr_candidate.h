@@ -86,6 +86,9 @@ int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
 int kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 
+/* whether a peer has asked to be left alone, and the time is not over */
+int kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now);
+
 /* whether the operator drains a peer */
 int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 

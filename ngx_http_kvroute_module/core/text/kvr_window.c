@@ -40,7 +40,7 @@ kvr_window_init(kvr_window_t *w, const void *first, kvr_piece_pt piece,
     w->start[1] = 0;
     w->len[0] = 0;
     w->len[1] = 0;
-    w->last = 0;
+    w->recent = 0;
 
     w->failed = 0;
     w->steps = 0;
@@ -57,10 +57,10 @@ kvr_window_fetch(void *data, uint64_t offset, size_t *len)
     uint64_t     skip;
     kvr_piece_t  piece;
 
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < KVR_WINDOWS; i++) {
 
         if (offset >= w->start[i] && offset - w->start[i] < w->len[i]) {
-            w->last = i;
+            w->recent = i;
             skip = offset - w->start[i];
             *len = w->len[i] - (size_t) skip;
 
@@ -204,10 +204,10 @@ kvr_window_gather(kvr_window_t *w, uint64_t offset, size_t *len)
     uint64_t     start;
     kvr_piece_t  piece;
 
-    w->last ^= 1;
-    w->len[w->last] = 0;
+    w->recent ^= 1;
+    w->len[w->recent] = 0;
 
-    buf = w->buf[w->last];
+    buf = w->buf[w->recent];
     start = offset - offset % KVR_WINDOW_LEN;
     n = 0;
 
@@ -227,8 +227,8 @@ kvr_window_gather(kvr_window_t *w, uint64_t offset, size_t *len)
         }
     }
 
-    w->start[w->last] = start;
-    w->len[w->last] = n;
+    w->start[w->recent] = start;
+    w->len[w->recent] = n;
     w->gathered += n;
 
     skip = (size_t) (offset - start);

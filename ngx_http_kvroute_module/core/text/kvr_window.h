@@ -32,6 +32,9 @@
 
 #define KVR_WINDOW_LEN   65536
 
+/* so many are kept: the window that was used last, and the one before */
+#define KVR_WINDOWS      2
+
 /* a piece of so many bytes is a large one; places are remembered so far apart */
 #define KVR_WINDOW_NEAR  4096
 
@@ -71,10 +74,12 @@ typedef struct {
     size_t                marks;
     size_t                max;
 
-    uint8_t              *buf[2];    /* KVR_WINDOW_LEN bytes each */
-    uint64_t              start[2];  /* what they hold */
-    size_t                len[2];
-    unsigned              last;      /* the one that was used last */
+    /* of KVR_WINDOW_LEN bytes each, and what is in them */
+
+    uint8_t              *buf[KVR_WINDOWS];
+    uint64_t              start[KVR_WINDOWS];
+    size_t                len[KVR_WINDOWS];
+    unsigned              recent;    /* the one that was used last */
 
     unsigned              failed:1;  /* a file could not be read */
 
@@ -94,7 +99,7 @@ kvr_window_marks(uint64_t len)
 
 
 /*
- * Starts with a text whose first piece is at a place.  buf has 2 *
+ * Starts with a text whose first piece is at a place.  buf has KVR_WINDOWS *
  * KVR_WINDOW_LEN bytes, mark[] room for max places; with fewer than
  * kvr_window_marks() steps back are slower.
  */

@@ -1,0 +1,77 @@
+#!/usr/bin/perl
+
+# An engine that turns all away at once always has room.  Those that wait do not
+# rush through it, to be tried elsewhere beyond what the others may have.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+my $dir = $t->{dir};
+
+$t->backend('B0');
+
+$t->serve('P', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined Kvroute::Servers::backend_read($c, \$data)) {
+        open my $fh, '>>', "$dir/P.log";
+        print $fh "turned away\n";
+        close $fh;
+
+        syswrite($c, "HTTP/1.1 503 X\r\nContent-Type: application/json\r\n"
+                     . "Retry-After: 60\r\nContent-Length: 2\r\n\r\n{}");
+    }
+});
+
+$t->conf(<<'EOC');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=40 timeout=60s;
+        server 127.0.0.1:%%P%% max_conns=1;
+        server 127.0.0.1:%%B0%% max_conns=1;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_pass http://u;
+            proxy_next_upstream error timeout http_503 non_idempotent;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOC
+
+$t->run();
+
+my @s = map { $t->start("POST /$_", chat(text(1000, $_)),
+                        headers => { 'X-B0' => 'wait w' }) } 1 .. 20;
+
+sub waiting { return $t->status()->{upstreams}{u}{queue}{size} }
+
+ok(wait_for(sub { ($t->load())[0] + waiting() == @s }), 'all are there');
+
+# one that has it, and one that was turned away by the other
+
+my ($active) = $t->load();
+cmp_ok($active, '<=', 2, "the others wait: $active");
+
+$t->step('w');
+is($t->finish($_)->{status}, 200, 'served') for @s;
+
+my @turned = $t->backend_log('P');
+is(scalar @turned, 1, 'one was turned away');
+ok($t->idle(), 'nothing is counted');
+
+$t->done();
