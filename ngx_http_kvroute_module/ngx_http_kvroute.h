@@ -459,6 +459,7 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 void ngx_http_kvroute_queue_exit(void);
+void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
 ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);

@@ -51,27 +51,17 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     begin->resident = ngx_http_kvroute_attempt_resident(at->ctx);
     begin->light = at->ctx->light;
 
+    /* what it holds in another upstream's queue is no part of this */
+
     w = at->ctx->wait;
-    reserved = NULL;
-
-    if (w && w->reserved.held) {
-
-        if (w->conf == at->conf) {
-            reserved = &w->reserved;
-
-            if (w->reserved.peer != begin->peer) {
-                ngx_http_kvroute_queue_freed(w->conf);
-            }
-
-        } else {
-            ngx_http_kvroute_queue_return(w);
-        }
-    }
+    reserved = w && w->conf == at->conf ? &w->reserved : NULL;
 
     zone = ngx_http_kvroute_zone_view(at->conf->zone);
 
     kvr_attempt_begin(&at->core, &zone, begin, reserved,
                       (uint64_t) ngx_current_msec);
+
+    ngx_http_kvroute_queue_consume(at);
 }
 
 

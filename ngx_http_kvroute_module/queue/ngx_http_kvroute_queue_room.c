@@ -285,6 +285,29 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
 }
 
 
+/* get() has counted the request on the peer that it takes */
+void
+ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = at->ctx->wait;
+
+    if (w == NULL) {
+        return;
+    }
+
+    if (w->reserved.held) {
+        ngx_http_kvroute_queue_return(w);
+
+    } else if (w->conf == at->conf
+               && w->reserved.peer != at->core.reservation.peer)
+    {
+        ngx_http_kvroute_queue_freed(w->conf);
+    }
+}
+
+
 /*
  * Whether a request has been let in before: its first peer has failed, and the
  * others have all that they may have, as always when there is a queue.  It had
