@@ -95,6 +95,13 @@ my $rooms = Kvroute::House::rooms($table);
 my $files = Kvroute::Source::load($root, 'ngx_http_kvroute_module', 't/engine',
                                   'bench');
 
+# the build makes one file: what it has around the page
+
+my $status = 'ngx_http_kvroute_module/status';
+
+$files->{"$status/ngx_http_kvroute_status_page.c"} =
+    `sh $root/$status/embed /dev/null`;
+
 sub check {
     my ($files, $rooms) = @_;
 
