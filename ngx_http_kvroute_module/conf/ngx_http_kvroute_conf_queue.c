@@ -11,7 +11,7 @@
 
 
 /* the board's layout is in the zone's name: another one is another zone */
-#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue.4."
+#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue.5."
 
 
 static ngx_int_t ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone,

@@ -43,7 +43,6 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
     { "input", kvr_prompt_input, KVR_SECTION_INPUT },
     { "think", kvr_prompt_root, KVR_ROOT_THINK },
 
-    { "stream", kvr_prompt_stream, 0 },
     { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
     { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
     { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
@@ -133,7 +132,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->root = 0;
     pr->model_root = 0;
     pr->model_hash = 0;
-    pr->stream = 0;
     pr->skips = 0;
     pr->odd = 0;
     pr->tailed = 0;

@@ -429,28 +429,6 @@ kvr_json_integer(kvr_json_t *j, int64_t *value)
 
 
 int
-kvr_json_boolean(kvr_json_t *j, unsigned *value)
-{
-    int  c, rc;
-
-    c = kvr_json_peek(j);
-    rc = kvr_json_skip(j);
-
-    if (rc != KVR_OK) {
-        return rc;
-    }
-
-    if (c != 't' && c != 'f') {
-        return KVR_DECLINED;
-    }
-
-    *value = (c == 't');
-
-    return KVR_OK;
-}
-
-
-int
 kvr_json_skip(kvr_json_t *j)
 {
     int  c;

@@ -150,9 +150,6 @@ int kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical);
  */
 int kvr_json_integer(kvr_json_t *j, int64_t *value);
 
-/* reads true (1), false (0); anything else is skipped and KVR_DECLINED */
-int kvr_json_boolean(kvr_json_t *j, unsigned *value);
-
 /* skips any value */
 int kvr_json_skip(kvr_json_t *j);
 
