@@ -34,7 +34,7 @@ each_window(const char *text, size_t len, case_pt fn, const void *arg)
             util_note("\"%s\", cut %d %zu", util_show(text, len), cut, n);
 
             util_feed(&f, text, len, cut, n);
-            kvr_json_init(&j, util_fetch, &f);
+            kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
 
             fn(&j, arg);
 
@@ -192,7 +192,7 @@ START_TEST(test_json_seek)
     /* a place inside the window costs no fetch */
 
     util_feed(&f, "0123456789", 10, UTIL_GRID, 5);
-    kvr_json_init(&j, util_fetch, &f);
+    kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
 
     util_check(kvr_json_seek(&j, 7) == KVR_OK && *j.p == '7', "seek");
     util_check(kvr_json_seek(&j, 9) == KVR_OK && *j.p == '9', "seek");
@@ -353,7 +353,7 @@ START_TEST(test_json_keys)
 
         util_note("%.*s", i, text);
         util_feed(&f, text, (size_t) i, UTIL_WHOLE, 0);
-        kvr_json_init(&j, util_fetch, &f);
+        kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
 
         (void) kvr_json_peek(&j);
         j.p++;
@@ -696,7 +696,7 @@ START_TEST(test_json_escape)
     for (k = 0; k < 4; k++) {
         util_note("steps of %zu", sizes[k]);
         util_feed(&f, text.p, text.len, UTIL_STEP, sizes[k]);
-        kvr_json_init(&j, util_fetch, &f);
+        kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
 
         escape_range(&j, (char *) text.p, text.len);
 

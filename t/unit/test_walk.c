@@ -120,7 +120,7 @@ walk_init(kvr_walk_t *w, util_feed_t *f, seen_t *seen, int careful)
 {
     memset(w, 0, sizeof(*w));
 
-    kvr_json_init(&w->json, util_fetch, f);
+    kvr_json_init(&w->json, kvr_text_ops(), util_fetch, f);
     kvr_block_init(&w->block, util_secret, w->json.ops->digest, NULL, 0);
 
     w->careful = (careful != 0);

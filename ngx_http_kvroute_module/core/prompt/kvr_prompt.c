@@ -148,7 +148,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
 
     w = &ctx.walk;
 
-    kvr_json_init(&w->json, fetch, data);
+    kvr_json_init(&w->json, kvr_text_ops(), fetch, data);
     kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
                    conf->max_digests);
 
