@@ -29,6 +29,8 @@ BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
              BUILD="$(BUILD_DIR)"
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
+PAGE       := ngx_http_kvroute_module/status/page.html \
+              ngx_http_kvroute_module/status/embed
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])
 
@@ -64,7 +66,7 @@ deps test-deps:
 .PHONY: build
 build: $(MODULE)  ## builds the module against the nginx in NGINX_SRC
 
-$(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
+$(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE) $(PAGE)
 	@$(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j$(NPROC)) \
 		-C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile modules
 	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
@@ -93,17 +95,8 @@ $(BUILD)/sources: FORCE
 .PHONY: FORCE
 FORCE:
 
-$(BUILD)/nginx/Makefile: config Makefile $(BUILD)/sources
+$(BUILD)/nginx/Makefile: config config.make Makefile $(BUILD)/sources
 	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
-
-
-.PHONY: page
-page: ngx_http_kvroute_module/status/ngx_http_kvroute_status_page.c  ## the status page
-
-ngx_http_kvroute_module/status/ngx_http_kvroute_status_page.c: \
-		ngx_http_kvroute_module/status/page.html \
-		ngx_http_kvroute_module/status/embed
-	@ngx_http_kvroute_module/status/embed $< > $@
 
 
 .PHONY: house

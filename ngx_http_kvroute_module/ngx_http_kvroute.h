@@ -251,10 +251,13 @@ struct ngx_http_kvroute_ctx_s {
 };
 
 
-/* a zone: what all processes share, and this process's way into it */
+/*
+ * A zone.  What all processes share begins with its head, in which parts are
+ * told by their distance in bytes from the head, never by an address.
+ */
 
 typedef struct {
-    uint64_t                     magic;     /* layout of all below */
+    uint64_t                     layout;    /* of all that is shared */
     uint64_t                     unit;
     uint64_t                     max_peers;
     uint64_t                     processes;
@@ -262,21 +265,47 @@ typedef struct {
     ngx_atomic_t                 generation;
 
     uint8_t                      secret[KVR_SECRET_LEN];
+    uint64_t                     keyed;     /* 1: it is that of a key_file */
 
     uint64_t                     created;   /* s */
+
+    uint64_t                     registry;
+    uint64_t                     load;
+    uint64_t                     hot;
+    uint64_t                     popular;
+    uint64_t                     index;
+
+    kvr_receipts_t               receipts;
+} ngx_http_kvroute_shm_t;
+
+
+/*
+ * This process's view of a zone: what never changes is copied, and what does
+ * is pointed to.  It is filled when the zone is initialized.
+ */
+typedef struct {
+    ngx_http_kvroute_shm_t      *shm;
+
+    uint64_t                     unit;
+    uint64_t                     max_peers;
+    uint64_t                     processes;
+    uint64_t                     lines;
+    uint64_t                     created;
+
+    const uint8_t               *secret;
 
     kvr_registry_t              *registry;
     kvr_load_t                  *load;
     kvr_hot_t                   *hot;
     kvr_popular_t               *popular;
     kvr_index_t                 *index;
-
-    kvr_receipts_t               receipts;
+    kvr_receipts_t              *receipts;
 } ngx_http_kvroute_shctx_t;
 
 
 struct ngx_http_kvroute_zone_s {
-    ngx_http_kvroute_shctx_t    *sh;
+    ngx_http_kvroute_shctx_t    *sh;        /* NULL, or the view */
+    ngx_http_kvroute_shctx_t     view;
     ngx_slab_pool_t             *shpool;
     ngx_shm_zone_t              *shm_zone;
     ngx_str_t                    name;      /* ends in '\0' */
@@ -284,6 +313,7 @@ struct ngx_http_kvroute_zone_s {
     ngx_uint_t                   unit;      /* blocks to an entry */
     ngx_uint_t                   max_peers;
     ngx_uint_t                   processes; /* 0: by worker_processes */
+    uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_cycle_t                 *cycle;
 
     uint64_t                     generation;
@@ -367,6 +397,11 @@ char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
+
+/* _conf_key */
+
+ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
+    ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
 
 /* _attach */
 

@@ -45,7 +45,7 @@ use Kvroute::House;
 my $table = <<'END';
 [ngx_http_kvroute_module]
  0 core/base      kvr_core.h kvr_chain.h kvr_pages.h | kvr_ | core root
- 1 core/text      kvr_json.h kvr_json_push.h kvr_block.h kvr_text.h kvr_window.h | kvr_text_ | core root
+ 1 core/text      kvr_json.h kvr_json_push.h kvr_block.h kvr_text.h kvr_window.h | kvr_text_ kvr_json_ | core root
  1 core/index     kvr_index.h   | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root
  1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_inflight.h || core root
@@ -94,6 +94,13 @@ my $core = 'ngx_http_kvroute_module/core';
 my $rooms = Kvroute::House::rooms($table);
 my $files = Kvroute::Source::load($root, 'ngx_http_kvroute_module', 't/engine',
                                   'bench');
+
+# the build makes one file: what it has around the page
+
+my $status = 'ngx_http_kvroute_module/status';
+
+$files->{"$status/ngx_http_kvroute_status_page.c"} =
+    `sh $root/$status/embed /dev/null`;
 
 sub check {
     my ($files, $rooms) = @_;

@@ -142,7 +142,84 @@ for my $case ([ 'zone=z:2m block=512', qr/"z" uses block=512 $used block=256/ ],
     is(ask(1)->{reason}, 'affinity', "$zone: the old one goes on");
 }
 
+# the same of memory whose layout is not this module's
+
+{
+    my $flip = sub {
+        open my $maps, '<', "/proc/$t->{master}/maps" or die "maps: $!";
+
+        no warnings 'portable';
+
+        # it is one file, and may be in several pieces
+
+        my (%start, %size);
+
+        while (<$maps>) {
+            my ($from, $to, $inode) =
+                /^([0-9a-f]+)-([0-9a-f]+) rw-s \S+ \S+ (\d+)/ or next;
+            $start{$inode} //= hex $from;
+            $size{$inode} += hex($to) - hex($from);
+        }
+
+        my ($from) = map { $start{$_} }
+                     grep { $size{$_} == 2 << 20 } keys %size;
+
+        open my $mem, '+<:raw:unix', "/proc/$t->{master}/mem"
+            or die "mem: $!";
+
+        # the slab pool's header has its own address after that of its data
+
+        sysseek $mem, $from, 0;
+        sysread $mem, my $head, 4096;
+
+        my @words = unpack 'Q*', $head;
+        my ($i) = grep { $words[$_] == $from && $words[$_ - 1] > $from
+                         && $words[$_ - 1] < $from + (2 << 20) }
+                  1 .. $#words;
+
+        sysseek $mem, $words[$i - 1], 0;
+        sysread $mem, my $layout, 8;
+        sysseek $mem, $words[$i - 1], 0;
+        syswrite $mem, pack('Q', 1 ^ unpack 'Q', $layout);
+    };
+
+    my $re = qr/"z" was made by another version of the module, restart nginx/;
+
+    $flip->();
+    conf('zone=z:2m', \@three);
+    $t->expect_log($re);
+    kill 'HUP', $t->{master};
+    ok(wait_for(sub { $t->log() =~ $re }), 'another layout: refused');
+    is(ask(1)->{reason}, 'affinity', 'another layout: the old one goes on');
+    $flip->();
+}
+
 is($t->status()->{zones}{z}{generation}, $generation, 'no new generation');
+
+$t->reload();
+is($t->status()->{zones}{z}{generation}, $generation + 1, 'its own layout');
+is(ask(1)->{reason}, 'affinity', 'its own layout: nothing is forgotten');
+
+# the module from another path: nginx gives it memory of its own
+
+{
+    my $module = $t->{module};
+
+    $t->{module} = "$t->{dir}/module.so";
+    Kvroute::write_file($t->{module}, Kvroute::slurp($module));
+
+    conf('zone=z:2m', \@three);
+    $t->reload();
+
+    like($t->log(), qr/"z" was made by another module and starts empty/,
+         'another module is logged');
+    is(ask(1)->{matched}, 0, 'and starts cold');
+
+    $t->{module} = $module;
+    conf('zone=z:2m', \@three);
+    $t->reload();
+    is(ask(1)->{matched}, 0, 'also on the way back');
+}
 
 # another size starts cold, and says so
 

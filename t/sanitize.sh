@@ -73,6 +73,7 @@ done
 find "$root/ngx_http_kvroute_module" -name '*.[ch]' | sort > sources.new
 
 if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
+    || [ "$root/config.make" -nt objs/Makefile ] \
     || ! cmp -s sources.new sources \
     || [ "$root/t/sanitize.sh" -nt objs/Makefile ]; then
     mv sources.new sources

@@ -11,13 +11,25 @@
 
 
 /* the board's layout is in the zone's name: another one is another zone */
-#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue.4."
+#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue."
 
 
 static ngx_int_t ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_kvroute_queue_value(ngx_conf_t *cf, ngx_str_t *value,
     size_t prefix, ngx_http_complex_value_t **slot);
+
+
+static const size_t  ngx_http_kvroute_queue_parts[] = {
+    sizeof(kvr_queue_board_t),
+    sizeof(kvr_queue_stats_t),
+    sizeof(kvr_queue_tenant_t),
+    sizeof(kvr_queue_row_t),
+    KVR_QUEUE_CLASSES,
+    KVR_QUEUE_TENANTS,
+    KVR_QUEUE_ROWS,
+    KVR_QUEUE_PEERS
+};
 
 
 char *
@@ -137,13 +149,17 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
 
-    name.len = sizeof(NGX_HTTP_KVROUTE_QUEUE_NAME) - 1 + uscf->host.len;
+    name.len = sizeof(NGX_HTTP_KVROUTE_QUEUE_NAME) - 1 + 2 * sizeof(uint64_t)
+               + 1 + uscf->host.len;
     name.data = ngx_pnalloc(cf->pool, name.len);
     if (name.data == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_QUEUE_NAME "%V", &uscf->host);
+    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_QUEUE_NAME "%016xL.%V",
+                kvr_layout(ngx_http_kvroute_queue_parts,
+                           kvr_nelts(ngx_http_kvroute_queue_parts)),
+                &uscf->host);
 
     /* the slab allocator's own and a page for each of its tables, amply */
 

@@ -125,6 +125,18 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             continue;
         }
 
+        if (ngx_strncmp(value[i].data, "key_file=", 9) == 0) {
+
+            s.data = value[i].data + 9;
+            s.len = value[i].len - 9;
+
+            if (ngx_http_kvroute_conf_key(cf, zone, &s) != NGX_OK) {
+                return NGX_CONF_ERROR;
+            }
+
+            continue;
+        }
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "invalid parameter \"%V\"", &value[i]);
         return NGX_CONF_ERROR;

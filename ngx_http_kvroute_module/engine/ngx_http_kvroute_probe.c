@@ -55,7 +55,6 @@ static ngx_event_t               ngx_http_kvroute_probe_event;
 static ngx_connection_t          ngx_http_kvroute_probe_dummy;
 static ngx_log_t                 ngx_http_kvroute_probe_log;
 static ngx_http_kvroute_slot_t  *ngx_http_kvroute_slots;
-static ngx_uint_t                ngx_http_kvroute_probe_busy;
 
 /* probes are answered by pieces, of which one is read at a time: by peer */
 static kvr_metrics_reader_t     *ngx_http_kvroute_readers;
@@ -366,7 +365,6 @@ ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
 
     if (slot->check.busy) {
         ngx_http_kvroute_check_stop(&slot->check);
-        ngx_http_kvroute_probe_busy--;
     }
 
     for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
@@ -424,7 +422,6 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     }
 
     ngx_http_kvroute_reading[i] = slot;
-    ngx_http_kvroute_probe_busy++;
 
     kvr_metrics_init(&ngx_http_kvroute_readers[i]);
 
@@ -493,8 +490,6 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
     ngx_http_kvroute_slot_t  *slot;
 
     slot = check->data;
-
-    ngx_http_kvroute_probe_busy--;
 
     i = ngx_http_kvroute_probe_reader(slot);
 

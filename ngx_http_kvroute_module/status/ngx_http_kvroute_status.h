@@ -114,7 +114,7 @@ void ngx_http_kvroute_prom_signals(ngx_http_kvroute_prom_t *prom,
     ngx_str_t *labels);
 void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
 
-/* the page, made from status/page.html by status/embed */
+/* the page, made of status/page.html by status/embed during the build */
 extern const u_char  ngx_http_kvroute_status_page[];
 extern const size_t  ngx_http_kvroute_status_page_len;
 

@@ -218,7 +218,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_json_number(json, "max_peers", sh->max_peers);
     ngx_http_kvroute_json_number(json, "processes", processes);
     ngx_http_kvroute_json_number(json, "max_processes", sh->processes);
-    ngx_http_kvroute_json_number(json, "generation", sh->generation);
+    ngx_http_kvroute_json_number(json, "generation", sh->shm->generation);
     ngx_http_kvroute_json_time(json, "created", sh->created * 1000);
 
     ngx_http_kvroute_json_models(json, &sh->registry->models);
@@ -270,11 +270,11 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
     kvr_receipt_t    rc;
     kvr_upstream_t  *upstream;
 
-    last = kvr_get(&zone->sh->receipts.last);
+    last = kvr_get(&zone->sh->receipts->last);
 
     for (n = last; n > 0 && n + NGX_HTTP_KVROUTE_RECEIPTS > last; n--) {
 
-        if (kvr_receipts_get(&zone->sh->receipts, n, &rc) != KVR_OK) {
+        if (kvr_receipts_get(zone->sh->receipts, n, &rc) != KVR_OK) {
             continue;
         }
 

@@ -21,13 +21,6 @@
 #include <sys/random.h>
 
 
-/* the number of the layout; arrays that grow with an enum change it as well */
-#define NGX_HTTP_KVROUTE_MAGIC                                                \
-    (0x6b76723030303130ULL                              /* kvr00010 */        \
-     ^ ((uint64_t) sizeof(ngx_http_kvroute_shctx_t) << 48)                    \
-     ^ ((uint64_t) sizeof(kvr_registry_t) << 16)                              \
-     ^ ((uint64_t) sizeof(kvr_load_row_t) << 8))
-
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
 /* rows by default: for a few configurations alive at a time, and some more */
@@ -39,13 +32,46 @@
 static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
 static ngx_int_t ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
-    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old);
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
+static ngx_int_t ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
+static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
+    ngx_http_kvroute_shm_t *shm);
 static ngx_uint_t ngx_http_kvroute_zone_processes(
     ngx_http_kvroute_zone_t *zone, size_t size);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
+
+
+/*
+ * What the layout of a zone is told by.  Arrays that grow with an enum change
+ * it as well.  nginx hands memory over only to the code that has made it, so
+ * this is the second bar and not the first.
+ */
+static const size_t  ngx_http_kvroute_zone_parts[] = {
+    sizeof(ngx_http_kvroute_shm_t),
+    sizeof(kvr_receipts_t),
+    sizeof(kvr_registry_t),
+    sizeof(kvr_seat_t),
+    sizeof(kvr_peer_t),
+    sizeof(kvr_upstream_t),
+    sizeof(kvr_hot_t),
+    sizeof(kvr_popular_t),
+    sizeof(kvr_load_t),
+    sizeof(kvr_load_row_t),
+    KVR_REGISTRY_COLUMNS,
+    sizeof(kvr_index_t),
+    sizeof(kvr_index_peer_t),
+    sizeof(kvr_index_line_t),
+    KVR_BLOCK,
+    KVR_SECRET_LEN
+};
+
+#define ngx_http_kvroute_zone_layout()                                        \
+    kvr_layout(ngx_http_kvroute_zone_parts,                                   \
+               kvr_nelts(ngx_http_kvroute_zone_parts))
 
 
 static ngx_event_t       ngx_http_kvroute_zone_event;
@@ -81,26 +107,24 @@ ngx_http_kvroute_zone_add(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
 static ngx_int_t
 ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_http_kvroute_zone_t  *old = data;
-
-    u_char                    *p;
-    size_t                     size, registry, hot, popular, load;
-    uint64_t                   lines;
-    ngx_slab_pool_t           *shpool;
-    ngx_http_kvroute_zone_t   *zone;
-    ngx_http_kvroute_shctx_t  *sh;
+    u_char                   *p;
+    size_t                    size, registry, hot, popular, load, index;
+    uint64_t                  lines;
+    ngx_slab_pool_t          *shpool;
+    ngx_http_kvroute_shm_t   *shm;
+    ngx_http_kvroute_zone_t  *zone;
 
     zone = shm_zone->data;
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
 
     zone->shpool = shpool;
 
-    if (old) {
-        return ngx_http_kvroute_zone_reuse(shm_zone, zone, old);
+    if (data) {
+        return ngx_http_kvroute_zone_reuse(shm_zone, zone, shpool->data);
     }
 
     if (shm_zone->shm.exists) {
-        zone->sh = shpool->data;
+        ngx_http_kvroute_zone_view(zone, shpool->data);
         zone->processes = zone->sh->processes;
         return NGX_OK;
     }
@@ -115,18 +139,15 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         zone->processes = ngx_http_kvroute_zone_processes(zone, size);
     }
 
-    registry = ngx_align(sizeof(ngx_http_kvroute_shctx_t), KVR_CACHE_LINE);
+    registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
     hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
     popular = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
     load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
 
-    lines = 0;
+    index = load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
+    index = ngx_align(index, KVR_CACHE_LINE);
 
-    if (size > load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS)) {
-        lines = kvr_index_lines(size - load - KVR_CACHE_LINE
-                                - kvr_load_size(zone->processes,
-                                                KVR_REGISTRY_COLUMNS));
-    }
+    lines = (size > index) ? kvr_index_lines(size - index) : 0;
 
     if (lines < 1024) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
@@ -146,55 +167,86 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_memzero(p, size);
 
-    sh = (ngx_http_kvroute_shctx_t *) p;
+    shm = (ngx_http_kvroute_shm_t *) p;
 
-    sh->unit = zone->unit;
-    sh->max_peers = zone->max_peers;
-    sh->processes = zone->processes;
-    sh->lines = lines;
+    shm->unit = zone->unit;
+    shm->max_peers = zone->max_peers;
+    shm->processes = zone->processes;
+    shm->lines = lines;
 
-    if (ngx_http_kvroute_zone_secret(sh->secret, KVR_SECRET_LEN) != NGX_OK) {
+    if (zone->key) {
+        ngx_memcpy(shm->secret, zone->key, KVR_SECRET_LEN);
+        shm->keyed = 1;
+
+    } else if (ngx_http_kvroute_zone_secret(shm->secret, KVR_SECRET_LEN)
+               != NGX_OK)
+    {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
                       "kvroute_zone \"%V\": no random bytes for its secret",
                       &shm_zone->shm.name);
         return NGX_ERROR;
     }
 
-    sh->registry = (kvr_registry_t *) (p + registry);
-    sh->registry->max_peers = (uint32_t) zone->max_peers;
+    shm->registry = registry;
+    shm->hot = hot;
+    shm->popular = popular;
+    shm->load = load;
+    shm->index = index;
 
-    sh->hot = (kvr_hot_t *) (p + hot);
-    sh->popular = (kvr_popular_t *) (p + popular);
+    shm->created = (uint64_t) ngx_time();
+    shm->layout = ngx_http_kvroute_zone_layout();
 
-    sh->load = (kvr_load_t *) (p + load);
-    kvr_load_init(sh->load, (uint32_t) zone->processes, KVR_REGISTRY_COLUMNS);
+    ngx_http_kvroute_zone_view(zone, shm);
 
-    load += kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
+    zone->sh->registry->max_peers = (uint32_t) zone->max_peers;
+    kvr_load_init(zone->sh->load, (uint32_t) zone->processes,
+                  KVR_REGISTRY_COLUMNS);
+    kvr_index_init(zone->sh->index, lines);
 
-    sh->index = (kvr_index_t *) (p + ngx_align(load, KVR_CACHE_LINE));
-    kvr_index_init(sh->index, lines);
-
-    sh->created = (uint64_t) ngx_time();
-    sh->magic = NGX_HTTP_KVROUTE_MAGIC;
-
-    zone->sh = sh;
-    shpool->data = sh;
+    shpool->data = shm;
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
+    ngx_http_kvroute_shm_t *shm)
+{
+    u_char                    *p;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    p = (u_char *) shm;
+    sh = &zone->view;
+
+    sh->shm = shm;
+
+    sh->unit = shm->unit;
+    sh->max_peers = shm->max_peers;
+    sh->processes = shm->processes;
+    sh->lines = shm->lines;
+    sh->created = shm->created;
+    sh->secret = shm->secret;
+
+    sh->registry = (kvr_registry_t *) (p + shm->registry);
+    sh->load = (kvr_load_t *) (p + shm->load);
+    sh->hot = (kvr_hot_t *) (p + shm->hot);
+    sh->popular = (kvr_popular_t *) (p + shm->popular);
+    sh->index = (kvr_index_t *) (p + shm->index);
+    sh->receipts = &shm->receipts;
+
+    zone->sh = sh;
 }
 
 
 /* the memory stays: what shapes it must be what it was */
 static ngx_int_t
 ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
-    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_zone_t *old)
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm)
 {
-    ngx_uint_t                 processes;
-    ngx_http_kvroute_shctx_t  *sh;
+    ngx_uint_t  processes;
 
-    sh = old->sh;
-
-    if (sh->magic != NGX_HTTP_KVROUTE_MAGIC) {
+    if (shm->layout != ngx_http_kvroute_zone_layout()) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "kvroute_zone \"%V\" was made by another version of the "
                       "module, restart nginx or change its size",
@@ -202,19 +254,19 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         return NGX_ERROR;
     }
 
-    if (sh->unit != zone->unit) {
+    if (shm->unit != zone->unit) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "kvroute_zone \"%V\" uses block=%ui while previously it "
                       "used block=%uL", &shm_zone->shm.name,
-                      zone->unit * KVR_BLOCK, sh->unit * KVR_BLOCK);
+                      zone->unit * KVR_BLOCK, shm->unit * KVR_BLOCK);
         return NGX_ERROR;
     }
 
-    if (sh->max_peers != zone->max_peers) {
+    if (shm->max_peers != zone->max_peers) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "kvroute_zone \"%V\" uses max_peers=%ui while previously "
                       "it used max_peers=%uL", &shm_zone->shm.name,
-                      zone->max_peers, sh->max_peers);
+                      zone->max_peers, shm->max_peers);
         return NGX_ERROR;
     }
 
@@ -225,26 +277,67 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         processes = ngx_http_kvroute_zone_processes(zone,
                                                     shm_zone->shm.size);
 
-        if (sh->processes < processes) {
+        if (shm->processes < processes) {
             ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
                           "kvroute_zone \"%V\" has rows for %uL processes, "
                           "%ui should be there for so many workers: restart "
                           "nginx or change its size",
-                          &shm_zone->shm.name, sh->processes, processes);
+                          &shm_zone->shm.name, shm->processes, processes);
         }
 
-        zone->processes = sh->processes;
+        zone->processes = shm->processes;
     }
 
-    if (sh->processes != zone->processes) {
+    if (shm->processes != zone->processes) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
                       "kvroute_zone \"%V\" uses processes=%ui while previously "
                       "it used processes=%uL", &shm_zone->shm.name,
-                      zone->processes, sh->processes);
+                      zone->processes, shm->processes);
         return NGX_ERROR;
     }
 
-    zone->sh = sh;
+    if (ngx_http_kvroute_zone_reuse_key(shm_zone, zone, shm) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    ngx_http_kvroute_zone_view(zone, shm);
+
+    return NGX_OK;
+}
+
+
+/* all that is in the zone was hashed by its secret: that must stay as well */
+static ngx_int_t
+ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
+    ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm)
+{
+    if (zone->key == NULL && !shm->keyed) {
+        return NGX_OK;
+    }
+
+    if (zone->key == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses no key_file while previously "
+                      "it used one, restart nginx or change its size",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    if (!shm->keyed) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses a key_file while previously "
+                      "it used none, restart nginx or change its size",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
+
+    if (ngx_memcmp(shm->secret, zone->key, KVR_SECRET_LEN) != 0) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "kvroute_zone \"%V\" uses another key in its key_file "
+                      "than previously, restart nginx or change its size",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
+    }
 
     return NGX_OK;
 }
@@ -274,7 +367,7 @@ ngx_http_kvroute_zone_processes(ngx_http_kvroute_zone_t *zone, size_t size)
 }
 
 
-/* a zone of another size starts cold: who reloads should know */
+/* a zone of another size or module starts cold: who reloads should know */
 static void
 ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
 {
@@ -301,12 +394,18 @@ ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone)
             i = 0;
         }
 
-        if (old[i].tag == shm_zone->tag
-            && old[i].shm.name.len == shm_zone->shm.name.len
+        if (old[i].shm.name.len == shm_zone->shm.name.len
             && ngx_strncmp(old[i].shm.name.data, shm_zone->shm.name.data,
                            shm_zone->shm.name.len)
                == 0)
         {
+            if (old[i].tag != shm_zone->tag) {
+                ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                              "kvroute_zone \"%V\" was made by another module "
+                              "and starts empty", &shm_zone->shm.name);
+                return;
+            }
+
             ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
                           "kvroute_zone \"%V\" was resized from %uz to %uz "
                           "and starts empty", &shm_zone->shm.name,
@@ -359,7 +458,8 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
     zone = kmcf->zones.elts;
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
-        zone[i]->generation = ngx_atomic_fetch_add(&zone[i]->sh->generation, 1)
+        zone[i]->generation = ngx_atomic_fetch_add(&zone[i]->sh->shm->generation,
+                                                   1)
                               + 1;
     }
 

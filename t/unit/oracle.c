@@ -351,9 +351,6 @@ fields(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
         memcpy(pr->field[i].data, w.data, pr->field[i].len);
     }
 
-    v = node_get(body, "stream");
-    pr->stream = (v && v->kind == 't');
-
     v = node_get(body, "priority");
     pr->priority_set = integer(v, &pr->priority);
     pr->max_tokens = limit(o, body);

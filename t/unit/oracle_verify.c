@@ -456,7 +456,6 @@ oracle_same(const oracle_result_t *a, const oracle_result_t *b,
                    "%s: field %u", what, k);
     }
 
-    same(pr.stream);
     same(pr.skips);
     same(pr.odd);
     same(pr.priority_set);

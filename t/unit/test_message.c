@@ -121,7 +121,7 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
             util_feed(&f, text.p, text.len - (rc == KVR_AGAIN), cut, n);
 
             memset(&w, 0, sizeof(w));
-            kvr_json_init(&w.json, util_fetch, &f);
+            kvr_json_init(&w.json, kvr_text_ops(), util_fetch, &f);
             kvr_block_init(&w.block, util_secret, w.json.ops->digest, out,
                            128);
 

@@ -326,6 +326,43 @@ START_TEST(test_mix_sparse)
 END_TEST
 
 
+/* every size, their order and their number make another layout */
+START_TEST(test_mix_layout)
+{
+    size_t    i, n, size[8];
+    uint64_t  v[64];
+
+    for (i = 0; i < 8; i++) {
+        size[i] = 64 * (i + 1);
+    }
+
+    n = 0;
+
+    for (i = 0; i <= 8; i++) {
+        v[n++] = kvr_layout(size, i);
+    }
+
+    util_check(kvr_layout(size, 8) == v[8], "the same again");
+
+    for (i = 0; i < 8; i++) {
+        size[i] += 8;
+        v[n++] = kvr_layout(size, 8);
+        size[i] -= 8;
+    }
+
+    for (i = 0; i < 7; i++) {
+        size[i] += 64;
+        size[i + 1] -= 64;
+        v[n++] = kvr_layout(size, 8);
+        size[i] -= 64;
+        size[i + 1] += 64;
+    }
+
+    util_check(twice(v, n) == 0, "two layouts have one number");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -338,6 +375,7 @@ main(void)
     util_add(s, "near", test_mix_near);
     util_add(s, "avalanche", test_mix_avalanche);
     util_add(s, "sparse", test_mix_sparse);
+    util_add(s, "layout", test_mix_layout);
 
     return util_run(s);
 }

@@ -940,16 +940,14 @@ START_TEST(test_prompt_fields)
     field_is(KVR_PROMPT_SESSION_ID, text);
     field_is(KVR_PROMPT_CACHE_KEY, "");
 
-    good(&one, "{'stream':true,'priority':-5}", CHAT);
-    util_check(one.pr.stream && one.pr.priority_set && one.pr.priority == -5,
-               "stream, priority");
-    good(&one, "{'stream':false,'priority':'1'}", CHAT);
-    util_check(!one.pr.stream && !one.pr.priority_set, "stream, priority");
-    good(&one, "{'stream':true,'stream':null,'priority':1,'priority':null}",
-         CHAT);
-    util_check(!one.pr.stream && !one.pr.priority_set, "stream, priority");
-    good(&one, "{'stream':'true','priority':2.9}", CHAT);
-    util_check(!one.pr.stream && one.pr.priority == 2, "stream, priority");
+    good(&one, "{'priority':-5}", CHAT);
+    util_check(one.pr.priority_set && one.pr.priority == -5, "priority");
+    good(&one, "{'priority':'1'}", CHAT);
+    util_check(!one.pr.priority_set, "priority: a string");
+    good(&one, "{'priority':1,'priority':null}", CHAT);
+    util_check(!one.pr.priority_set, "priority: null");
+    good(&one, "{'priority':2.9}", CHAT);
+    util_check(one.pr.priority == 2, "priority: a fraction");
 
     limit_is("{}", 0);
     limit_is("{'max_tokens':100}", 100);

@@ -160,7 +160,7 @@ run(const kvr_text_ops_t *ops, const job_t *job, util_cut_e cut, size_t n)
     }
 
     util_feed(&f, job->text, job->len, cut, n);
-    kvr_json_init(&j, util_fetch, &f);
+    kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
     j.ops = ops;
 
     kvr_block_init(&b, util_secret, ops->digest, out, MAX_DIGESTS);
@@ -649,7 +649,7 @@ raw_is(const char *text, int rc, const char *want)
             util_note("%s %s, cut %d %zu", kernel(k)->name, text, cut, n);
 
             util_feed(&f, text, strlen(text), cut, n);
-            kvr_json_init(&j, util_fetch, &f);
+            kvr_json_init(&j, kvr_text_ops(), util_fetch, &f);
             j.ops = kernel(k);
 
             kvr_block_init(&b, util_secret, j.ops->digest, out, 4);

@@ -75,4 +75,25 @@ kvr_reduce(uint64_t h, uint64_t n)
 }
 
 
+/*
+ * A number for the layout of shared memory, of the sizes of its n parts: other
+ * sizes, or another order, give another number.  Two fields of one size that
+ * change places are not seen.
+ */
+static inline uint64_t
+kvr_layout(const size_t *size, size_t n)
+{
+    size_t    i;
+    uint64_t  h;
+
+    h = n;
+
+    for (i = 0; i < n; i++) {
+        h = kvr_mix(h, size[i]);
+    }
+
+    return h;
+}
+
+
 #endif /* _KVR_CORE_H_INCLUDED_ */

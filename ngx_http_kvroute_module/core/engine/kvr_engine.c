@@ -74,10 +74,7 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
 
     kvr_signal_foreign(s, m, kvr_max(before, after));
 
-    if (m->set & KVR_METRICS_CAPACITY
-        && m->capacity != kvr_get(&s->capacity))
-    {
-        found |= KVR_SIGNAL_CAPACITY;
+    if (m->set & KVR_METRICS_CAPACITY) {
         kvr_set(&s->capacity, m->capacity);
     }
 

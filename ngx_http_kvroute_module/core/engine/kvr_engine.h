@@ -27,8 +27,6 @@
 
 /* what kvr_signal_take() has found out */
 #define KVR_SIGNAL_RESTARTED  1
-#define KVR_SIGNAL_CAPACITY   2  /* of the cache: told for the first time, or
-                                    another one */
 
 typedef enum {
     KVR_HEALTH_UP = 0,

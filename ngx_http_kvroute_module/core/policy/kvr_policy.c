@@ -35,7 +35,7 @@ static const kvr_policy_t  kvr_policies[] = {
 _Static_assert(kvr_nelts(kvr_policies) == KVR_POLICIES, "kvr_policies");
 
 
-static const char  *kvr_reasons[] = {
+static const char *const  kvr_reasons[] = {
     "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
     "retry", "unparsed", "bodyless", "bypass", "hot"
@@ -44,7 +44,7 @@ static const char  *kvr_reasons[] = {
 _Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");
 
 
-static const char  *kvr_bys[] = {
+static const char *const  kvr_bys[] = {
     "active", "pending", "work", "kv", "waiting"
 };
 

@@ -7,6 +7,39 @@
 #include "core/prompt/kvr_document.h"
 
 
+/*
+ * Any table of random words does; it is no secret.  Word i - 1 is kvr_mix() of
+ * the constant + i and of i, odd: as an expression, so that it is constant.
+ */
+
+#define kvr_gear_mul(a, b)                                                    \
+    ((unsigned __int128) ((a) ^ 0x9e3779b97f4a7c15ULL)                        \
+     * ((b) ^ 0xe7037ed1a0b428dbULL))
+
+#define kvr_gear_fold(m)  ((uint64_t) ((m) ^ (m) >> 64) | 1)
+
+#define kvr_gear_1(i)                                                         \
+    kvr_gear_fold(kvr_gear_mul(0x6b76726f757465ULL + (i), (uint64_t) (i)))
+
+#define kvr_gear_4(i)                                                         \
+    kvr_gear_1(i), kvr_gear_1((i) + 1), kvr_gear_1((i) + 2),                  \
+    kvr_gear_1((i) + 3)
+
+#define kvr_gear_16(i)                                                        \
+    kvr_gear_4(i), kvr_gear_4((i) + 4), kvr_gear_4((i) + 8),                  \
+    kvr_gear_4((i) + 12)
+
+#define kvr_gear_64(i)                                                        \
+    kvr_gear_16(i), kvr_gear_16((i) + 16), kvr_gear_16((i) + 32),             \
+    kvr_gear_16((i) + 48)
+
+static const uint64_t  kvr_chunk_gear[] = {
+    kvr_gear_64(1), kvr_gear_64(65), kvr_gear_64(129), kvr_gear_64(193)
+};
+
+_Static_assert(kvr_nelts(kvr_chunk_gear) == 256, "kvr_chunk_gear");
+
+
 /* one place in so many is an end: chunks of about 1.5 KB on the average */
 #define KVR_CHUNK_MASK   0x3ffULL
 
@@ -15,7 +48,6 @@
 
 
 static void kvr_chunk_end(kvr_chunks_t *c);
-static const uint64_t *kvr_chunk_gear(void);
 
 
 void
@@ -42,7 +74,7 @@ kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
         return;
     }
 
-    gear = kvr_chunk_gear();
+    gear = kvr_chunk_gear;
     hash = c->hash;
 
     for (end = data + len; data < end; data++) {
@@ -125,22 +157,4 @@ kvr_chunk_end(kvr_chunks_t *c)
 
     c->offset += c->fill;
     c->fill = 0;
-}
-
-
-/* any table of random words does; it is no secret */
-static const uint64_t *
-kvr_chunk_gear(void)
-{
-    unsigned  i;
-
-    static uint64_t  gear[256];
-
-    if (kvr_unlikely(gear[0] == 0)) {
-        for (i = 256; i; i--) {
-            gear[i - 1] = kvr_mix(0x6b76726f757465ULL + i, i) | 1;
-        }
-    }
-
-    return gear;
 }

@@ -550,7 +550,7 @@ kvr_message_media_data(kvr_walk_t *w)
     int       rc, i;
     uint64_t  digest, pattern[KVR_BLOCK / sizeof(uint64_t)];
 
-    rc = kvr_walk_digest(w, &digest, NULL);
+    rc = kvr_walk_digest(w, &digest);
 
     if (rc != KVR_OK || digest == 0) {
         return rc;

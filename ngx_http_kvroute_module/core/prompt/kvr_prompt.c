@@ -34,29 +34,43 @@ static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
 
 /* the keys of a body, by length, so that a look-up compares one or two */
 
-static const kvr_prompt_key_t  kvr_prompt_keys[] = {
+static const kvr_prompt_key_t  kvr_prompt_keys_4[] = {
     { "text", kvr_prompt_text, KVR_SECTION_TEXT },
     { "echo", kvr_prompt_skip, KVR_SKIP_ECHO },
+    { NULL, NULL, 0 }
+};
 
+static const kvr_prompt_key_t  kvr_prompt_keys_5[] = {
     { "model", kvr_prompt_model, 0 },
     { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
     { "input", kvr_prompt_input, KVR_SECTION_INPUT },
     { "think", kvr_prompt_root, KVR_ROOT_THINK },
+    { NULL, NULL, 0 }
+};
 
-    { "stream", kvr_prompt_stream, 0 },
+static const kvr_prompt_key_t  kvr_prompt_keys_6[] = {
     { "system", kvr_prompt_system, KVR_SECTION_SYSTEM },
     { "prompt", kvr_prompt_text, KVR_SECTION_PROMPT },
     { "inputs", kvr_prompt_text, KVR_SECTION_INPUTS },
     { "images", kvr_prompt_root, KVR_ROOT_IMAGES },
+    { NULL, NULL, 0 }
+};
 
+static const kvr_prompt_key_t  kvr_prompt_keys_7[] = {
     { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },
     { "options", kvr_prompt_params, KVR_LIMIT_OPTIONS },
+    { NULL, NULL, 0 }
+};
 
+static const kvr_prompt_key_t  kvr_prompt_keys_8[] = {
     { "messages", kvr_prompt_messages, KVR_SECTION_MESSAGES },
     { "priority", kvr_prompt_priority, 0 },
     { "logprobs", kvr_prompt_skip, KVR_SKIP_LOGPROBS },
     { "template", kvr_prompt_root, KVR_ROOT_TEMPLATE },
+    { NULL, NULL, 0 }
+};
 
+static const kvr_prompt_key_t  kvr_prompt_keys_9[] = {
     { "input_ids", kvr_prompt_text, KVR_SECTION_INPUT_IDS },
     { "token_ids", kvr_prompt_text, KVR_SECTION_TOKEN_IDS },
     { "n_predict", kvr_prompt_max_tokens, KVR_LIMIT_PREDICT },
@@ -65,48 +79,106 @@ static const kvr_prompt_key_t  kvr_prompt_keys[] = {
     { "lora_path", kvr_prompt_root, KVR_ROOT_LORA },
     { "documents", kvr_prompt_root, KVR_ROOT_DOCUMENTS },
     { "functions", kvr_prompt_root, KVR_ROOT_FUNCTIONS },
+    { NULL, NULL, 0 }
+};
 
+static const kvr_prompt_key_t  kvr_prompt_keys_10[] = {
     { "text_input", kvr_prompt_text, KVR_SECTION_TEXT_INPUT },
     { "max_tokens", kvr_prompt_max_tokens, KVR_LIMIT_TOKENS },
     { "parameters", kvr_prompt_params, KVR_LIMIT_PARAMETERS },
     { "session_id", kvr_prompt_field, KVR_PROMPT_SESSION_ID },
     { "cache_salt", kvr_prompt_root, KVR_ROOT_CACHE_SALT },
     { "image_data", kvr_prompt_root, KVR_ROOT_IMAGE_DATA },
-
-    { "tool_choice", kvr_prompt_tool_choice, 0 },
-
-    { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
-    { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
-    { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER },
-
-    { "chat_template", kvr_prompt_root, KVR_ROOT_CHAT_TEMPLATE },
-
-    { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
-
-    { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
-    { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
-
-    { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
-    { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT },
-
-    { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
-    { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT },
-
-    { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
-
-    { "mm_processor_kwargs", kvr_prompt_root, KVR_ROOT_MM },
-
-    { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
-    { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
-
-    { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION },
-
-    { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
-
     { NULL, NULL, 0 }
 };
 
-#define KVR_PROMPT_KEY_MAX  22
+static const kvr_prompt_key_t  kvr_prompt_keys_11[] = {
+    { "tool_choice", kvr_prompt_tool_choice, 0 },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_12[] = {
+    { "cache_prompt", kvr_prompt_skip, KVR_SKIP_CACHE_PROMPT },
+    { "instructions", kvr_prompt_system, KVR_SECTION_INSTRUCTIONS },
+    { "service_tier", kvr_prompt_field, KVR_PROMPT_SERVICE_TIER },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_13[] = {
+    { "chat_template", kvr_prompt_root, KVR_ROOT_CHAT_TEMPLATE },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_14[] = {
+    { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_15[] = {
+    { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
+    { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_16[] = {
+    { "prompt_cache_key", kvr_prompt_field, KVR_PROMPT_CACHE_KEY },
+    { "reasoning_effort", kvr_prompt_root, KVR_ROOT_EFFORT },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_17[] = {
+    { "logprob_start_len", kvr_prompt_skip, KVR_SKIP_START },
+    { "max_output_tokens", kvr_prompt_max_tokens, KVR_LIMIT_OUTPUT },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_18[] = {
+    { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_19[] = {
+    { "mm_processor_kwargs", kvr_prompt_root, KVR_ROOT_MM },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_20[] = {
+    { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
+    { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_21[] = {
+    { "max_completion_tokens", kvr_prompt_max_tokens, KVR_LIMIT_COMPLETION },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t  kvr_prompt_keys_22[] = {
+    { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
+    { NULL, NULL, 0 }
+};
+
+static const kvr_prompt_key_t *const  kvr_prompt_keys[] = {
+    [4] = kvr_prompt_keys_4,
+    [5] = kvr_prompt_keys_5,
+    [6] = kvr_prompt_keys_6,
+    [7] = kvr_prompt_keys_7,
+    [8] = kvr_prompt_keys_8,
+    [9] = kvr_prompt_keys_9,
+    [10] = kvr_prompt_keys_10,
+    [11] = kvr_prompt_keys_11,
+    [12] = kvr_prompt_keys_12,
+    [13] = kvr_prompt_keys_13,
+    [14] = kvr_prompt_keys_14,
+    [15] = kvr_prompt_keys_15,
+    [16] = kvr_prompt_keys_16,
+    [17] = kvr_prompt_keys_17,
+    [18] = kvr_prompt_keys_18,
+    [19] = kvr_prompt_keys_19,
+    [20] = kvr_prompt_keys_20,
+    [21] = kvr_prompt_keys_21,
+    [22] = kvr_prompt_keys_22
+};
 
 /* bytes: a token has seldom fewer, and about so many */
 #define KVR_PROMPT_TOKEN_MIN  3
@@ -133,7 +205,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->root = 0;
     pr->model_root = 0;
     pr->model_hash = 0;
-    pr->stream = 0;
     pr->skips = 0;
     pr->odd = 0;
     pr->tailed = 0;
@@ -150,7 +221,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
 
     w = &ctx.walk;
 
-    kvr_json_init(&w->json, fetch, data);
+    kvr_json_init(&w->json, kvr_text_ops(), fetch, data);
     kvr_block_init(&w->block, conf->secret, w->json.ops->digest, conf->digests,
                    conf->max_digests);
 
@@ -248,31 +319,11 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
 static const kvr_prompt_key_t *
 kvr_prompt_find(const uint8_t *name, size_t len)
 {
-    size_t                   n;
     const kvr_prompt_key_t  *key;
 
-    static const kvr_prompt_key_t  *by_len[KVR_PROMPT_KEY_MAX + 2];
+    key = len < kvr_nelts(kvr_prompt_keys) ? kvr_prompt_keys[len] : NULL;
 
-    if (kvr_unlikely(by_len[0] == NULL)) {
-
-        n = 0;
-
-        for (key = kvr_prompt_keys; key->name; key++) {
-            while (n <= strlen(key->name)) {
-                by_len[n++] = key;
-            }
-        }
-
-        while (n < KVR_PROMPT_KEY_MAX + 2) {
-            by_len[n++] = key;
-        }
-    }
-
-    if (len > KVR_PROMPT_KEY_MAX) {
-        return NULL;
-    }
-
-    for (key = by_len[len]; key != by_len[len + 1]; key++) {
+    for ( /* void */ ; key && key->name; key++) {
 
         if (key->name[0] == (char) name[0]
             && memcmp(key->name, name, len) == 0)

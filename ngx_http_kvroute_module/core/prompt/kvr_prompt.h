@@ -91,7 +91,6 @@ typedef struct {
     uint8_t             tail[KVR_BLOCK];
 
     unsigned            tailed:1;    /* these are set */
-    unsigned            stream:1;
     unsigned            skips:1;     /* the engine looks up none of it */
     unsigned            odd:1;       /* bytes do not go with tokens: not all of
                                         the prompt counts, or is here */

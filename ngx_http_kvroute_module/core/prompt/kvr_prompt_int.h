@@ -158,7 +158,6 @@ kvr_prompt_set_limit(kvr_prompt_ctx_t *ctx, unsigned limit, int64_t value)
 
 int kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
-int kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_max_tokens(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);

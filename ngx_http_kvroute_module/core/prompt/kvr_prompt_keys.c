@@ -63,22 +63,6 @@ kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 
 
 int
-kvr_prompt_stream(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
-{
-    int       rc;
-    unsigned  value;
-
-    (void) key;
-
-    value = 0;
-    rc = kvr_json_boolean(&ctx->walk.json, &value);
-    ctx->pr->stream = (value != 0);
-
-    return rc == KVR_DECLINED ? KVR_OK : rc;
-}
-
-
-int
 kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
     int  rc;
@@ -173,7 +157,7 @@ kvr_prompt_root(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     uint64_t  digest;
 
     digest = 0;
-    rc = kvr_walk_digest(&ctx->walk, &digest, NULL);
+    rc = kvr_walk_digest(&ctx->walk, &digest);
 
     kvr_prompt_set_root(ctx, key->arg, digest);
 

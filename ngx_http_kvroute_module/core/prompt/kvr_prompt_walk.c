@@ -207,7 +207,7 @@ kvr_walk_word(kvr_walk_t *w, uint8_t *buf, size_t size, size_t *len)
 
 
 int
-kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes)
+kvr_walk_digest(kvr_walk_t *w, uint64_t *digest)
 {
     int           c, rc;
     kvr_block_t  *b;
@@ -228,10 +228,6 @@ kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes)
 
     } else {
         rc = c < 0 ? c : kvr_text_raw(&w->json, b);
-    }
-
-    if (bytes) {
-        *bytes = b->bytes + b->fill;
     }
 
     if (c == 'n') {

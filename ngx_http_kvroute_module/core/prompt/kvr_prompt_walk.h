@@ -102,10 +102,10 @@ int kvr_walk_word(kvr_walk_t *w, uint8_t *buf, size_t size, size_t *len);
 
 /*
  * Reduces the value that is next to one digest: a string to that of its text,
- * anything else to that of its text without insignificant white space; *bytes,
- * unless NULL, gets the length.  null gives 0.
+ * anything else to that of its text without insignificant white space.  null
+ * gives 0.
  */
-int kvr_walk_digest(kvr_walk_t *w, uint64_t *digest, uint64_t *bytes);
+int kvr_walk_digest(kvr_walk_t *w, uint64_t *digest);
 
 
 static inline int

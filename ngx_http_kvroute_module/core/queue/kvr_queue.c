@@ -667,7 +667,6 @@ kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
     step = kvr_min(step, INT32_MAX / 16);
 
     turn = kvr_add(&t->turn[item->class], step);
-    kvr_add(&t->served, item->work);
 
     was = kvr_get(&board->turn[item->class]);
 

@@ -117,7 +117,6 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t    hash;        /* 0: free */
     _Atomic uint64_t    used;        /* ms */
-    _Atomic uint64_t    served;      /* bytes, ever */
     _Atomic uint64_t    turn[KVR_QUEUE_CLASSES];
 } kvr_queue_tenant_t;
 

@@ -266,7 +266,7 @@ kvr_reply_decode(kvr_reply_t *r, size_t len)
     text.len = len;
     r->escape_len = 0;
 
-    kvr_json_init(&j, kvr_json_fetch_text, &text);
+    kvr_json_init(&j, kvr_text_ops(), kvr_json_fetch_text, &text);
 
     do {
         n = 0;

@@ -308,28 +308,3 @@ kvr_load_change(uint64_t word, int32_t active, int64_t pending)
 
     return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
 }
-
-
-void
-kvr_load_get_all(kvr_load_t *load, uint32_t n, kvr_load_sum_t *sum)
-{
-    uint32_t           i, row, high;
-    kvr_load_sum_t     part;
-    _Atomic uint64_t  *word;
-
-    memset(sum, 0, n * sizeof(kvr_load_sum_t));
-
-    high = atomic_load_explicit(&load->high, memory_order_relaxed);
-
-    for (row = 0; row < high; row++) {
-
-        word = kvr_load_words(load, row);
-
-        for (i = 0; i < n; i++) {
-            part = kvr_load_split(atomic_load_explicit(&word[i],
-                                                       memory_order_relaxed));
-            sum[i].active += part.active;
-            sum[i].pending += part.pending;
-        }
-    }
-}

@@ -219,8 +219,4 @@ kvr_load_get(kvr_load_t *load, uint32_t column)
 }
 
 
-/* sums up the first n columns to sum[] */
-void kvr_load_get_all(kvr_load_t *load, uint32_t n, kvr_load_sum_t *sum);
-
-
 #endif /* _KVR_LOAD_H_INCLUDED_ */

@@ -84,7 +84,9 @@ typedef struct {
 } kvr_json_text_t;
 
 
-void kvr_json_init(kvr_json_t *j, kvr_json_fetch_pt fetch, void *data);
+/* ops are the kernel's that reads it, mostly kvr_text_ops() */
+void kvr_json_init(kvr_json_t *j, const kvr_text_ops_t *ops,
+    kvr_json_fetch_pt fetch, void *data);
 const uint8_t *kvr_json_fetch_text(void *data, uint64_t offset, size_t *len);
 
 /* gets the next window; KVR_AGAIN at the end of the text */
@@ -149,9 +151,6 @@ int kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical);
  * number is skipped and KVR_DECLINED returned.
  */
 int kvr_json_integer(kvr_json_t *j, int64_t *value);
-
-/* reads true (1), false (0); anything else is skipped and KVR_DECLINED */
-int kvr_json_boolean(kvr_json_t *j, unsigned *value);
 
 /* skips any value */
 int kvr_json_skip(kvr_json_t *j);

@@ -13,11 +13,6 @@
 #include "core/text/kvr_text_kernel.inc"
 
 
-#if (__x86_64__)
-extern const kvr_text_ops_t  kvr_text_ops_avx2;
-#endif
-
-
 const kvr_text_ops_t *
 kvr_text_ops_nth(unsigned n)
 {
@@ -45,13 +40,7 @@ kvr_text_ops_nth(unsigned n)
 const kvr_text_ops_t *
 kvr_text_ops(void)
 {
-    static const kvr_text_ops_t  *ops;
-
-    if (ops == NULL) {
-        ops = kvr_text_ops_nth(0);
-    }
-
-    return ops;
+    return kvr_text_ops_nth(0);
 }
 
 

@@ -45,6 +45,11 @@ struct kvr_text_ops_s {
 };
 
 
+extern const kvr_text_ops_t  kvr_text_ops_base;
+#if (__x86_64__)
+extern const kvr_text_ops_t  kvr_text_ops_avx2;
+#endif
+
 /* the best kernel of this processor */
 const kvr_text_ops_t *kvr_text_ops(void);
 

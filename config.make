@@ -1,0 +1,11 @@
+
+# read by nginx's configure after config: a rule, so that a changed page is
+# made again without another configure
+
+cat << END                                                    >> $NGX_MAKEFILE
+
+$kvr_page:	$kvr/status/page.html $kvr/status/embed
+	sh $kvr/status/embed $kvr/status/page.html > \$@.new
+	mv \$@.new \$@
+
+END

@@ -1,0 +1,210 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The parameter key_file= of kvroute_zone.
+ *
+ * The file is read while nginx reads its configuration, so by root as a rule,
+ * also at a reload; workers need no access to it.  What it holds is never
+ * logged.  White space between the characters of the base64 counts for nothing.
+ */
+
+
+#include "ngx_http_kvroute.h"
+
+
+/* base64 of the key, with room for white space */
+#define NGX_HTTP_KVROUTE_KEY_FILE  1024
+
+/*
+ * Different values among 192 bytes: of random bytes there are 135 in the mean,
+ * with a standard deviation under 6.  Text, in hex or base64, has 64 at most.
+ */
+#define NGX_HTTP_KVROUTE_KEY_VALUES  96
+
+
+static ngx_int_t ngx_http_kvroute_conf_key_read(ngx_conf_t *cf,
+    ngx_str_t *file, ngx_str_t *text);
+static ngx_uint_t ngx_http_kvroute_conf_key_weak(const u_char *key);
+
+
+ngx_int_t
+ngx_http_kvroute_conf_key(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
+    ngx_str_t *file)
+{
+    size_t      i, n;
+    u_char      buf[NGX_HTTP_KVROUTE_KEY_FILE];
+    u_char      bytes[ngx_base64_decoded_length(NGX_HTTP_KVROUTE_KEY_FILE)];
+    ngx_int_t   rc;
+    ngx_str_t   text, key;
+
+    if (file->len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "parameter \"key_file\" must name a file");
+        return NGX_ERROR;
+    }
+
+    if (ngx_conf_full_name(cf->cycle, file, 1) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    text.data = buf;
+    key.data = bytes;
+
+    rc = ngx_http_kvroute_conf_key_read(cf, file, &text);
+
+    if (rc != NGX_OK) {
+        goto done;
+    }
+
+    for (i = 0, n = 0; i < text.len; i++) {
+        if (ngx_strchr(" \t\r\n", buf[i]) == NULL || buf[i] == '\0') {
+            buf[n++] = buf[i];
+        }
+    }
+
+    text.len = n;
+
+    if (n != ngx_base64_encoded_length(KVR_SECRET_LEN)
+        || ngx_decode_base64(&key, &text) != NGX_OK
+        || key.len != KVR_SECRET_LEN)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "key_file \"%V\" does not hold %d random bytes in "
+                           "base64, make it with \"head -c %d /dev/urandom | "
+                           "base64\"", file, KVR_SECRET_LEN, KVR_SECRET_LEN);
+        rc = NGX_ERROR;
+        goto done;
+    }
+
+    if (ngx_http_kvroute_conf_key_weak(bytes)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "key_file \"%V\" is weak, its bytes are not random: "
+                           "make it with \"head -c %d /dev/urandom | base64\"",
+                           file, KVR_SECRET_LEN);
+        rc = NGX_ERROR;
+        goto done;
+    }
+
+    zone->key = ngx_palloc(cf->pool, KVR_SECRET_LEN);
+    if (zone->key == NULL) {
+        rc = NGX_ERROR;
+        goto done;
+    }
+
+    ngx_memcpy(zone->key, bytes, KVR_SECRET_LEN);
+
+done:
+
+    ngx_explicit_memzero(buf, sizeof(buf));
+    ngx_explicit_memzero(bytes, sizeof(bytes));
+
+    return rc;
+}
+
+
+/* no more than NGX_HTTP_KVROUTE_KEY_FILE bytes, to text->data */
+static ngx_int_t
+ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, ngx_str_t *file,
+    ngx_str_t *text)
+{
+    ssize_t          n;
+    ngx_fd_t         fd;
+    ngx_int_t        rc;
+    ngx_file_info_t  fi;
+
+    /* a FIFO without a writer must not hold nginx up */
+
+    fd = ngx_open_file(file->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
+
+    if (fd == NGX_INVALID_FILE) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "key_file \"%V\": " ngx_open_file_n " failed", file);
+        return NGX_ERROR;
+    }
+
+    rc = NGX_ERROR;
+
+    if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                           "key_file \"%V\": " ngx_fd_info_n " failed", file);
+        goto done;
+    }
+
+    if (!ngx_is_file(&fi)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "key_file \"%V\" is not a regular file", file);
+        goto done;
+    }
+
+    if (ngx_file_access(&fi) & 0007) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "key_file \"%V\" is open to all users, "
+                           "use \"chmod o= %V\"", file, file);
+        goto done;
+    }
+
+    text->len = 0;
+
+    while (text->len < NGX_HTTP_KVROUTE_KEY_FILE) {
+
+        n = ngx_read_fd(fd, text->data + text->len,
+                        NGX_HTTP_KVROUTE_KEY_FILE - text->len);
+
+        if (n == -1) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
+                               "key_file \"%V\": " ngx_read_fd_n " failed",
+                               file);
+            goto done;
+        }
+
+        if (n == 0) {
+            break;
+        }
+
+        text->len += (size_t) n;
+    }
+
+    rc = NGX_OK;
+
+done:
+
+    if (ngx_close_file(fd) == NGX_FILE_ERROR) {
+        ngx_conf_log_error(NGX_LOG_ALERT, cf, ngx_errno,
+                           ngx_close_file_n " \"%V\" failed", file);
+    }
+
+    return rc;
+}
+
+
+/* too few values, or too few steps from one byte to the next: no counting */
+static ngx_uint_t
+ngx_http_kvroute_conf_key_weak(const u_char *key)
+{
+    u_char      value[256], step[256];
+    ngx_uint_t  i, values, steps;
+
+    ngx_memzero(value, sizeof(value));
+    ngx_memzero(step, sizeof(step));
+
+    values = 0;
+    steps = 0;
+
+    for (i = 0; i < KVR_SECRET_LEN; i++) {
+        values += !value[key[i]];
+        value[key[i]] = 1;
+
+        if (i) {
+            steps += !step[(u_char) (key[i] - key[i - 1])];
+            step[(u_char) (key[i] - key[i - 1])] = 1;
+        }
+    }
+
+    return values < NGX_HTTP_KVROUTE_KEY_VALUES
+           || steps < NGX_HTTP_KVROUTE_KEY_VALUES;
+}
