@@ -325,7 +325,7 @@ struct ngx_http_kvroute_zone_s {
 
 /* the zone, as core has it */
 static ngx_inline kvr_zone_t
-ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_core_zone(ngx_http_kvroute_zone_t *zone)
 {
     kvr_zone_t  view;
 
@@ -342,7 +342,7 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone)
 
 /* what the configuration says of an upstream's peers, as core has it */
 static ngx_inline kvr_pool_t
-ngx_http_kvroute_pool(ngx_http_kvroute_srv_conf_t *conf)
+ngx_http_kvroute_core_pool(ngx_http_kvroute_srv_conf_t *conf)
 {
     kvr_pool_t  pool;
 

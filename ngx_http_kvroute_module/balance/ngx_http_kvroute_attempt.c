@@ -56,7 +56,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     w = at->ctx->wait;
     reserved = w && w->conf == at->conf ? &w->reserved : NULL;
 
-    zone = ngx_http_kvroute_zone_view(at->conf->zone);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
 
     kvr_attempt_begin(&at->core, &zone, begin, reserved,
                       (uint64_t) ngx_current_msec);
@@ -90,7 +90,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    zone = ngx_http_kvroute_zone_view(at->conf->zone);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
 
     kvr_index_note(zone.index, ctx->model_root, peer);
 
@@ -145,7 +145,7 @@ ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
-        zone = ngx_http_kvroute_zone_view(at->conf->zone);
+        zone = ngx_http_kvroute_core_zone(at->conf->zone);
         kvr_attempt_reinsert(&at->core, &zone, chain);
     }
 }
@@ -183,8 +183,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
                        && !(at->models >> peer & 1));
     first.popular = &at->counted;
 
-    zone = ngx_http_kvroute_zone_view(at->conf->zone);
-    pool = ngx_http_kvroute_pool(at->conf);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
+    pool = ngx_http_kvroute_core_pool(at->conf);
 
     rc = kvr_attempt_first(&at->core, &zone, &pool, &first,
                            (uint64_t) ngx_current_msec);
@@ -273,7 +273,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
     kvr_zone_t               zone;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    zone = ngx_http_kvroute_zone_view(at->conf->zone);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
 
     held = kvr_attempt_release(&at->core, &zone);
 
@@ -346,8 +346,8 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.seconds = (uint32_t) ngx_time();
     settle.odd = ctx->odd;
 
-    zone = ngx_http_kvroute_zone_view(at->conf->zone);
-    pool = ngx_http_kvroute_pool(at->conf);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
+    pool = ngx_http_kvroute_core_pool(at->conf);
 
     if (ctx->model.len && !ctx->odd) {
         kvr_models_take(&zone.registry->models,

@@ -333,8 +333,8 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_zone_t *zone,
 
     w = at->ctx->wait;
 
-    *zone = ngx_http_kvroute_zone_view(at->conf->zone);
-    *pool = ngx_http_kvroute_pool(at->conf);
+    *zone = ngx_http_kvroute_core_zone(at->conf->zone);
+    *pool = ngx_http_kvroute_core_pool(at->conf);
 
     v->zone = zone;
     v->pool = pool;

@@ -321,7 +321,7 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
-    zone = ngx_http_kvroute_zone_view(conf->zone);
+    zone = ngx_http_kvroute_core_zone(conf->zone);
     again = 0;
 
 retry:

@@ -70,7 +70,7 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
     }
 
     if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
-        zone = ngx_http_kvroute_zone_view(slot->conf->zone);
+        zone = ngx_http_kvroute_core_zone(slot->conf->zone);
         kvr_capacity_told(&zone, slot->id);
     }
 }

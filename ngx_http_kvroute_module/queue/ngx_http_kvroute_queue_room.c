@@ -49,7 +49,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     conf = w->conf;
 
     if (item == NULL) {
-        zone = ngx_http_kvroute_zone_view(conf->zone);
+        zone = ngx_http_kvroute_core_zone(conf->zone);
         kvr_release(&zone, &w->reserved);
         return 1;
     }
@@ -150,8 +150,8 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
     conf = w->conf;
 
-    zone = ngx_http_kvroute_zone_view(conf->zone);
-    pool = ngx_http_kvroute_pool(conf);
+    zone = ngx_http_kvroute_core_zone(conf->zone);
+    pool = ngx_http_kvroute_core_pool(conf);
 
     ngx_memzero(&view, sizeof(kvr_view_t));
 
@@ -350,7 +350,7 @@ ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
     kvr_zone_t  zone;
 
     if (w->reserved.held) {
-        zone = ngx_http_kvroute_zone_view(w->conf->zone);
+        zone = ngx_http_kvroute_core_zone(w->conf->zone);
         kvr_release(&zone, &w->reserved);
         ngx_http_kvroute_queue_freed(w->conf);
     }
