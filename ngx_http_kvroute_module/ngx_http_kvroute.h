@@ -18,6 +18,9 @@
 #include "core/response/kvr_reply.h"
 #include "core/state/kvr_sketch.h"
 #include "core/state/kvr_popular.h"
+#include "core/route/kvr_attempt.h"
+#include "core/route/kvr_candidate.h"
+#include "core/route/kvr_capacity.h"
 #include "core/prompt/kvr_document.h"
 #include "core/queue/kvr_queue.h"
 
@@ -178,23 +181,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                     pin;
     uint32_t                     owner;     /* of the response before */
 
-    /* of the peer in use */
-
-    uint32_t                     id;
-    uint32_t                     seat;
-    uint32_t                     rate;      /* of prefill, of the fastest */
-    uint64_t                     pending;   /* bytes reserved */
-    uint64_t                     resident;
-    uint64_t                     ahead;     /* bytes pending, its own too */
-    uint64_t                     timed;     /* see kvr_timing_give() */
-    kvr_lesson_t                 lesson;
-    ngx_msec_t                   start;
-    uint64_t                     predicted; /* key of what it should hold */
-    uint64_t                     clock;     /* the peer's, before */
-    uint32_t                     taught;    /* units of it, counting or not */
-    uint32_t                     prompted;  /* of these, not by a reply only */
-    uint32_t                     age;       /* of the deepest of these */
-    uint64_t                     awaited;   /* see kvr_loop_await() */
+    kvr_attempt_t                core;      /* of the peer in use */
     uint64_t                     began;     /* ns, this decision */
     uint64_t                     receipt;   /* its number */
 
@@ -204,14 +191,10 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     busy:1;    /* the session's peer is full */
     unsigned                     over:1;    /* may go beyond max_conns */
     unsigned                     pinned:1;  /* or was to be */
-    unsigned                     reserved:1;
-    unsigned                     started:1; /* first body event was seen */
     unsigned                     stream:1;  /* the response is one */
-    unsigned                     unanswered:1;  /* counted as such */
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
-    unsigned                     young:1;   /* predicted by a sibling's */
 };
 
 
@@ -338,6 +321,44 @@ struct ngx_http_kvroute_zone_s {
 
     unsigned                     claimed:1;
 };
+
+
+/* the zone, as core has it */
+static ngx_inline kvr_zone_t
+ngx_http_kvroute_core_zone(ngx_http_kvroute_zone_t *zone)
+{
+    kvr_zone_t  view;
+
+    view.registry = zone->sh->registry;
+    view.load = zone->sh->load;
+    view.index = zone->sh->index;
+    view.popular = zone->sh->popular;
+    view.unit = zone->sh->unit * KVR_BLOCK;
+    view.row = zone->row;
+
+    return view;
+}
+
+
+/* what the configuration says of an upstream's peers, as core has it */
+static ngx_inline kvr_pool_t
+ngx_http_kvroute_core_pool(ngx_http_kvroute_srv_conf_t *conf)
+{
+    kvr_pool_t  pool;
+
+    pool.set = conf->set;
+    pool.capacity = conf->capacity;
+    pool.max_pending = conf->max_pending;
+    pool.target_ttft = conf->target_ttft;
+    pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
+                       : conf->max_waiting;
+    pool.probe = conf->probe ? conf->probe->interval : 0;
+    pool.slow_start = (uint32_t) conf->slow_start;
+    pool.mandatory = conf->probe && conf->probe->mandatory;
+    pool.health = (conf->health != NULL);
+
+    return pool;
+}
 
 
 /* formats of the status */
@@ -472,9 +493,9 @@ ngx_int_t ngx_http_kvroute_inspect_init(ngx_conf_t *cf);
 /* _queue */
 
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
-ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
-ngx_uint_t ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_queue_exit(void);
 void ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at);
+ngx_int_t ngx_http_kvroute_queue_wanted(ngx_http_request_t *r);
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);
 uint32_t *ngx_http_kvroute_queue_matched(ngx_http_kvroute_ctx_t *ctx,
@@ -520,17 +541,13 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
     ngx_http_kvroute_wait_t *own);
-ngx_uint_t ngx_http_kvroute_capped(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id, uint64_t bytes, ngx_http_kvroute_wait_t *own);
-ngx_uint_t ngx_http_kvroute_draining(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
 
 /* _attempt */
 
 void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
-    uint32_t id, uint32_t seat, uint64_t pending);
+    kvr_begin_t *begin);
 uint64_t ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx);
-void ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at);
+void ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
@@ -550,24 +567,11 @@ void ngx_http_kvroute_probe_exit(void);
 
 void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
     ngx_uint_t why, ngx_log_t *log);
-void ngx_http_kvroute_capacity(ngx_http_kvroute_zone_t *zone, uint32_t id);
 void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
 ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
-void ngx_http_kvroute_settle(ngx_http_kvroute_attempt_t *at);
-void ngx_http_kvroute_timed(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_signal_status(void *json,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
-ngx_uint_t ngx_http_kvroute_signal_sick(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
-ngx_uint_t ngx_http_kvroute_signal_pressed(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
-ngx_uint_t ngx_http_kvroute_signal_fresh(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
-ngx_uint_t ngx_http_kvroute_signal_waiting(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
-void ngx_http_kvroute_signal_candidate(ngx_http_kvroute_attempt_t *at,
-    kvr_candidate_t *c, uint32_t id);
 
 /* _variables */
 

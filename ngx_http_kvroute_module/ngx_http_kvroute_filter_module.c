@@ -76,7 +76,7 @@ ngx_http_kvroute_watched(ngx_http_request_t *r)
 
     /* nginx's own pages come after the peer was freed */
 
-    return at->reserved && at->watched ? at : NULL;
+    return at->core.reservation.held && at->watched ? at : NULL;
 }
 
 
@@ -108,7 +108,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    told = (at->id != KVR_REGISTRY_NONE && status >= 200 && status <= 299);
+    told = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200 && status <= 299);
 
     /* what is compressed is only looked at to see when it begins */
 
@@ -192,7 +192,7 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
             i = 0;
         }
 
-        if (h[i].key.len == 21 && at->id != KVR_REGISTRY_NONE
+        if (h[i].key.len == 21 && at->core.reservation.peer != KVR_REGISTRY_NONE
             && ngx_strncasecmp(h[i].key.data,
                                (u_char *) "endpoint-load-metrics", 21)
                == 0)
@@ -254,7 +254,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
         if (u->first) {
 
-            if (!at->started) {
+            if (!at->core.started) {
                 ngx_http_kvroute_attempt_first(at);
 
             } else if (at->conf->health) {

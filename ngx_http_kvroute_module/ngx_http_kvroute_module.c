@@ -242,6 +242,7 @@ ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_request_exit();
     ngx_http_kvroute_choose_exit();
+    ngx_http_kvroute_queue_exit();
 }
 
 

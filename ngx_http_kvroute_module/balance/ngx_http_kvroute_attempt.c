@@ -15,149 +15,84 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "queue/ngx_http_kvroute_queue.h"
 
-
-/* tokens of a reply when nobody says, and at most: clients ask for the moon */
-#define NGX_HTTP_KVROUTE_OUTPUT      256
-#define NGX_HTTP_KVROUTE_MAX_OUTPUT  2048
 
 /* ms; how exactly it is known when a peer last sent something */
 #define NGX_HTTP_KVROUTE_ALIVE       100
 
 
-static void ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at,
-    int32_t active, int32_t unanswered, int64_t pending);
-static void ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_insert_chunks(
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
+static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
+    unsigned stream);
 static void ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
     ngx_http_upstream_state_t *state);
-static void ngx_http_kvroute_attempt_teach_chunks(
-    ngx_http_kvroute_attempt_t *at);
 
 
 /* called under the peers' lock: nothing but arithmetic */
 void
-ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at, uint32_t id,
-    uint32_t seat, uint64_t pending)
+ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
+    kvr_begin_t *begin)
 {
-    uint32_t                   waiting;
-    uint64_t                   before;
-    ngx_http_kvroute_shctx_t  *sh;
+    kvr_zone_t                zone;
+    kvr_reservation_t        *reserved;
+    ngx_http_kvroute_wait_t  *w;
 
-    at->id = id;
-    at->seat = seat;
-    at->pending = pending;
-    at->resident = ngx_http_kvroute_attempt_resident(at->ctx);
-    at->lesson.valid = 0;
-    at->awaited = 0;
-    at->timed = 0;
-    at->taught = 0;
-    at->prompted = 0;
-    at->young = 0;
-    at->ahead = 0;
-    at->started = 0;
     at->stream = 0;
-    at->unanswered = !at->ctx->light;
     at->watched = 1;
     at->named = 0;
-    at->start = ngx_current_msec;
-    at->reserved = 1;
 
-    /* counted before it is uncounted: nobody shall see room in between */
+    begin->bytes = at->ctx->bytes;
+    begin->resident = ngx_http_kvroute_attempt_resident(at->ctx);
+    begin->light = at->ctx->light;
 
-    if (!ngx_http_kvroute_queue_take(at)) {
-        ngx_http_kvroute_attempt_count(at, 1, at->unanswered,
-                                       (int64_t) pending);
-        ngx_http_kvroute_queue_consume(at);
-    }
+    /* what it holds in another upstream's queue is no part of this */
 
-    /* what is no prompt tells nothing of how fast prompts are computed */
+    w = at->ctx->wait;
+    reserved = w && w->conf == at->conf ? &w->reserved : NULL;
 
-    if (id == KVR_REGISTRY_NONE || at->ctx->light) {
-        return;
-    }
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
 
-    sh = at->conf->zone->sh;
-    before = kvr_load_get(sh->load, id).pending;
-    before -= ngx_min(before, pending);
+    kvr_attempt_begin(&at->core, &zone, begin, reserved,
+                      (uint64_t) ngx_current_msec);
 
-    at->ahead = kvr_pace_give(&sh->registry->peer[id].pace, pending, before,
-                              (uint64_t) ngx_current_msec);
-
-    /* its own is counted already */
-
-    waiting = kvr_load_get(sh->load, kvr_registry_resident(id)).active;
-
-    at->timed = kvr_timing_give(&sh->registry->peer[id].timing, pending,
-                                waiting > 1);
+    ngx_http_kvroute_queue_consume(at);
 }
 
 
-/* bytes of context that a request comes to, at four to a token */
+/* bytes of context that a request comes to */
 uint64_t
 ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
 {
-    uint64_t  output;
-
-    if (ctx->light) {
-        return 0;
-    }
-
-    output = ctx->output ? ctx->output : NGX_HTTP_KVROUTE_OUTPUT;
-
-    return ctx->bytes + 4 * ngx_min(output, NGX_HTTP_KVROUTE_MAX_OUTPUT);
-}
-
-
-static void
-ngx_http_kvroute_attempt_count(ngx_http_kvroute_attempt_t *at, int32_t active,
-    int32_t unanswered, int64_t pending)
-{
-    kvr_load_t               *load;
-    ngx_http_kvroute_zone_t  *zone;
-
-    if (active < 0 || pending < 0) {
-        ngx_http_kvroute_queue_freed(at->conf);
-    }
-
-    if (at->id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
-    zone = at->conf->zone;
-    load = zone->sh->load;
-
-    kvr_load_add(load, zone->row, at->id, active, pending);
-    kvr_load_add(load, zone->row, kvr_registry_column(at->seat), active,
-                 pending);
-
-    /* its context, and what it may become, for as long as it is there */
-
-    kvr_load_add(load, zone->row, kvr_registry_resident(at->id), unanswered,
-                 active * (int64_t) at->resident);
+    return ctx->light ? 0 : kvr_attempt_resident(ctx->bytes, ctx->output);
 }
 
 
 /* the index learns at the pick: siblings of a burst follow the first one */
 void
-ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                 k, matched;
+    uint32_t                 peer;
     uint64_t                *chain;
-    kvr_loop_t              *loop;
+    kvr_zone_t               zone;
+    kvr_insert_t             in;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
-    at->young = 0;
-    at->taught = 0;
-    at->prompted = 0;
+    peer = at->core.reservation.peer;
 
-    if (at->id == KVR_REGISTRY_NONE || !ctx->parsed) {
+    if (peer == KVR_REGISTRY_NONE || !ctx->parsed) {
         return;
     }
 
-    kvr_index_note(at->conf->zone->sh->index, ctx->model_root, at->id);
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
+
+    kvr_index_note(zone.index, ctx->model_root, peer);
 
     if (ctx->entries == 0) {
         return;
@@ -168,58 +103,22 @@ ngx_http_kvroute_attempt_teach(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    /* what it is held to: the deepest block that it is believed to have */
+    in.chain = chain;
+    in.entries = ctx->entries;
+    in.units = ctx->units;
+    in.held = at->matched ? at->matched[peer] : 0;
+    in.skips = ctx->skips;
 
-    at->clock = kvr_index_clock(at->conf->zone->sh->index, at->id);
-    at->predicted = 0;
-    loop = &at->conf->zone->sh->registry->peer[at->id].loop;
-    matched = at->matched ? at->matched[at->id] : 0;
-    k = 0;
-
-    if (matched) {
-        k = kvr_chain_entries(matched);
-        k = ngx_min(k, ctx->entries);
-
-        at->predicted = chain[k - 1];
-        at->young = kvr_loop_young(loop, chain, k);
-    }
-
-    /*
-     * An engine that does not look into its cache says nothing of what is
-     * there.  It keeps what it computes all the same, as so many new blocks:
-     * the lesson is that of a prompt nothing of which was held.
-     */
-
-    if (!ctx->skips) {
-        at->taught = kvr_index_taught(at->conf->zone->sh->index, chain,
-                                      ctx->entries, at->id, matched, &at->age);
-
-        at->prompted = kvr_index_prompted(at->conf->zone->sh->index, chain,
-                                          at->taught, at->id, KVR_REPLY_VALUES,
-                                          &at->age);
-    }
-
-    if (k < ctx->entries) {
-        at->awaited = kvr_loop_await(loop, chain, k);
-    }
-
-    if (at->young) {
-        kvr_index_learn(at->conf->zone->sh->index, chain, ctx->entries,
-                        ctx->units, at->id, matched, &at->lesson);
-
-    } else {
-        kvr_index_repeat(at->conf->zone->sh->index, chain, ctx->entries,
-                         ctx->units, at->id, matched, &at->lesson);
-    }
+    kvr_attempt_insert(&at->core, &zone, &in);
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
-        ngx_http_kvroute_attempt_teach_chunks(at);
+        ngx_http_kvroute_attempt_insert_chunks(at);
     }
 }
 
 
 static void
-ngx_http_kvroute_attempt_teach_chunks(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_attempt_insert_chunks(ngx_http_kvroute_attempt_t *at)
 {
     uint32_t       i;
     kvr_chunks_t  *chunks;
@@ -229,7 +128,25 @@ ngx_http_kvroute_attempt_teach_chunks(ngx_http_kvroute_attempt_t *at)
 
     for (i = 0; chunks && i < chunks->n; i++) {
         kvr_index_note(at->conf->zone->sh->index, chunks->chunk[i].digest,
-                       at->id);
+                       at->core.reservation.peer);
+    }
+}
+
+
+static void
+ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
+{
+    uint64_t                *chain;
+    kvr_zone_t               zone;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+
+    if (chain) {
+        zone = ngx_http_kvroute_core_zone(at->conf->zone);
+        kvr_attempt_reinsert(&at->core, &zone, chain);
     }
 }
 
@@ -238,66 +155,57 @@ ngx_http_kvroute_attempt_teach_chunks(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 {
-    uint64_t                 now;
+    unsigned                 rc;
+    uint32_t                 peer;
+    kvr_pool_t               pool;
+    kvr_zone_t               zone;
     ngx_uint_t               status;
-    kvr_peer_t              *peer;
+    kvr_first_t              first;
     ngx_http_request_t      *r;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    if (!at->reserved || at->started) {
+    if (!at->core.reservation.held || at->core.started) {
         return;
     }
 
-    at->started = 1;
-
-    ngx_http_kvroute_attempt_count(at, 0, -(int32_t) at->unanswered,
-                                   -(int64_t) at->pending);
-    at->unanswered = 0;
-    at->pending = 0;
-
-    ngx_http_kvroute_attempt_answered(at);
+    ngx_http_kvroute_queue_freed(at->conf);
 
     ctx = at->ctx;
     r = ctx->request;
+    peer = at->core.reservation.peer;
 
     status = r->upstream ? r->upstream->headers_in.status_n : 0;
 
-    if (status >= 200 && status < 300) {
-        at->lesson.valid = 0;
+    first.ok = (status >= 200 && status < 300);
+    first.stream = ctx->usage.stream;
+    first.plain = ctx->parsed && !ctx->extra
+                  && !(at->models && peer != KVR_REGISTRY_NONE
+                       && !(at->models >> peer & 1));
+    first.popular = &at->counted;
 
-        now = (uint64_t) ngx_current_msec;
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
+    pool = ngx_http_kvroute_core_pool(at->conf);
 
-        ctx->ttft = ngx_current_msec - at->start;
-        ctx->ttft_set = 1;
+    rc = kvr_attempt_first(&at->core, &zone, &pool, &first,
+                           (uint64_t) ngx_current_msec);
 
-        ngx_http_kvroute_timed(at);
+    if (!first.ok) {
+        return;
+    }
 
-        ngx_http_kvroute_request_firm(ctx);
+    ctx->ttft = ngx_current_msec - (ngx_msec_t) at->core.start;
+    ctx->ttft_set = 1;
 
-        if (at->id == KVR_REGISTRY_NONE) {
-            return;
-        }
+    if (rc & KVR_ATTEMPT_REINSERT) {
+        ngx_http_kvroute_attempt_reinsert(at);
+    }
 
-        peer = &at->conf->zone->sh->registry->peer[at->id];
+    ngx_http_kvroute_request_firm(ctx);
 
-        kvr_set(&peer->signal.success, now);
+    /* of the others it is no time to a token */
 
-        /* of the others it is no time to a token */
-
-        if (!ctx->light) {
-            kvr_popular_add(at->conf->zone->sh->popular, &at->counted, now);
-
-            ngx_http_kvroute_attempt_timed(at);
-
-            kvr_pace_first(&peer->pace, at->ahead, ctx->ttft, now);
-
-            /* what is no stream begins when all of it is there */
-
-            if (ctx->usage.stream) {
-                kvr_pace_waited(&peer->pace, at->ahead, ctx->matched,
-                                ctx->ttft, at->rate, now);
-            }
-        }
+    if (peer != KVR_REGISTRY_NONE && !ctx->light) {
+        ngx_http_kvroute_attempt_ttft(at);
     }
 }
 
@@ -306,15 +214,18 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 void
 ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
 {
+    uint32_t       peer;
     uint64_t       now;
     kvr_signal_t  *s;
 
-    if (at->id == KVR_REGISTRY_NONE || !at->ctx->ttft_set) {
+    peer = at->core.reservation.peer;
+
+    if (peer == KVR_REGISTRY_NONE || !at->ctx->ttft_set) {
         return;
     }
 
     now = (uint64_t) ngx_current_msec;
-    s = &at->conf->zone->sh->registry->peer[at->id].signal;
+    s = &at->conf->zone->sh->registry->peer[peer].signal;
 
     if (now - kvr_get(&s->success) >= NGX_HTTP_KVROUTE_ALIVE) {
         kvr_set(&s->success, now);
@@ -322,20 +233,8 @@ ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* others may be held to what this one has brought there */
 static void
-ngx_http_kvroute_attempt_answered(ngx_http_kvroute_attempt_t *at)
-{
-    if (at->awaited) {
-        kvr_loop_answered(&at->conf->zone->sh->registry->peer[at->id].loop,
-                          at->awaited);
-        at->awaited = 0;
-    }
-}
-
-
-static void
-ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
 {
     uint64_t                   ttft;
     kvr_seat_t                *seat;
@@ -345,7 +244,7 @@ ngx_http_kvroute_attempt_timed(ngx_http_kvroute_attempt_t *at)
     sh = at->conf->zone->sh;
     ttft = at->ctx->ttft;
 
-    seat = &sh->registry->seat[at->seat];
+    seat = &sh->registry->seat[at->core.reservation.seat];
     upstream = &sh->registry->upstream[seat->upstream];
 
     /* what is no stream begins when all of it is there: it is counted apart */
@@ -369,31 +268,26 @@ void
 ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, ngx_uint_t state)
 {
-    ngx_uint_t               reserved;
+    int                      held;
     uint64_t                *chain;
+    kvr_zone_t               zone;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    reserved = at->reserved;
-    at->reserved = 0;
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
 
-    if (reserved) {
-        ngx_http_kvroute_attempt_count(at, -1, -(int32_t) at->unanswered,
-                                       -(int64_t) at->pending);
-        at->unanswered = 0;
-        at->pending = 0;
-    }
+    held = kvr_attempt_release(&at->core, &zone);
 
     if (pc) {
         ngx_http_upstream_free_round_robin_peer(pc, &at->rrp, state);
     }
 
-    if (!reserved) {
+    if (!held) {
         return;
     }
 
-    ctx = at->ctx;
+    ngx_http_kvroute_queue_freed(at->conf);
 
-    ngx_http_kvroute_attempt_answered(at);
+    ctx = at->ctx;
 
     /* a last line without its end */
 
@@ -403,28 +297,105 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
                       ctx->reply);
     }
 
-    if (at->started) {
-        ngx_http_kvroute_settle(at);
+    if (at->core.started) {
+        ngx_http_kvroute_attempt_settle(at);
     }
 
-    if (at->id != KVR_REGISTRY_NONE) {
-        kvr_pace_end(&at->conf->zone->sh->registry->peer[at->id].pace,
-                     ngx_current_msec - at->start,
-                     (uint64_t) ngx_current_msec);
-    }
-
-    if (!at->lesson.valid) {
+    if (!(kvr_attempt_end(&at->core, &zone, (uint64_t) ngx_current_msec)
+          & KVR_ATTEMPT_UNDO))
+    {
         return;
     }
-
-    at->lesson.valid = 0;
 
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
-        kvr_index_forget(at->conf->zone->sh->index, chain, ctx->entries,
-                         &at->lesson);
+        kvr_attempt_undo(&at->core, &zone, chain);
     }
+}
+
+
+/* a response is over: what was predicted is held against what was delivered */
+static void
+ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
+{
+    unsigned                 rc;
+    kvr_pool_t               pool;
+    kvr_zone_t               zone;
+    kvr_settle_t             settle;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    if (at->core.reservation.peer == KVR_REGISTRY_NONE
+        || !ctx->parsed || ctx->extra)
+    {
+        return;
+    }
+
+    ngx_http_kvroute_attempt_extend(at);
+
+    kvr_usage_tokens(&ctx->usage, &settle.tokens);
+
+    if (settle.tokens.prompt <= 0) {
+        return;
+    }
+
+    settle.kind = ngx_http_kvroute_attempt_kind(ctx->request,
+                                                ctx->usage.stream);
+    settle.seconds = (uint32_t) ngx_time();
+    settle.odd = ctx->odd;
+
+    zone = ngx_http_kvroute_core_zone(at->conf->zone);
+    pool = ngx_http_kvroute_core_pool(at->conf);
+
+    if (ctx->model.len && !ctx->odd) {
+        kvr_models_take(&zone.registry->models,
+                        kvr_metrics_lora(ctx->model.data, ctx->model.len),
+                        ctx->model.data, ctx->model.len, ctx->bytes,
+                        settle.tokens.prompt);
+    }
+
+    rc = kvr_attempt_settle(&at->core, &zone, &pool, &settle,
+                            (uint64_t) ngx_current_msec);
+
+    if (rc & KVR_ATTEMPT_FORGOT) {
+        ngx_log_error(NGX_LOG_NOTICE, ctx->request->connection->log, 0,
+                      "kvroute peer %V has forgotten what it was taught",
+                      &ctx->peer);
+    }
+
+    if (rc & KVR_ATTEMPT_REINSERT) {
+        ngx_http_kvroute_attempt_reinsert(at);
+    }
+}
+
+
+/* the reply is in the engine's cache, and will be in the next prompt */
+static void
+ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
+{
+    kvr_reply_t  *reply;
+
+    reply = at->ctx->reply;
+
+    if (reply == NULL || reply->bad || reply->n == 0
+        || at->ctx->usage.mode != KVR_USAGE_REPLY)
+    {
+        return;
+    }
+
+    kvr_index_extend(at->conf->zone->sh->index, reply->value, reply->first,
+                     reply->n, (reply->blocks - reply->start) / reply->unit,
+                     at->core.reservation.peer);
+}
+
+
+/* endpoint and mode, in which an engine has its fields or has not */
+static uint32_t
+ngx_http_kvroute_attempt_kind(ngx_http_request_t *r, unsigned stream)
+{
+    return (ngx_hash_key(r->uri.data, r->uri.len) & 15) << 1 | stream;
 }
 
 
@@ -457,11 +428,13 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_t          *u;
     ngx_http_upstream_rr_peer_t  *peer;
 
-    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
+    if (!at->core.reservation.held
+        || at->core.reservation.peer == KVR_REGISTRY_NONE)
+    {
         return;
     }
 
-    seat = &at->conf->zone->sh->registry->seat[at->seat];
+    seat = &at->conf->zone->sh->registry->seat[at->core.reservation.seat];
 
     if (state & NGX_PEER_FAILED) {
         kvr_add(&seat->fails, 1);

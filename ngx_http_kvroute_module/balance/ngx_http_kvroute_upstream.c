@@ -254,7 +254,7 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     ngx_http_kvroute_unlock(zone, peers);
 
-    ngx_http_kvroute_attempt_teach(at);
+    ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 
     if (at->keyed && at->policy->conf.policy == KVR_POLICY_STICKY) {
@@ -312,6 +312,8 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     uintptr_t                      m, *tried;
     ngx_int_t                      rc;
     ngx_uint_t                     i, n, max, left, again;
+    kvr_zone_t                     zone;
+    kvr_begin_t                    begin;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -319,6 +321,7 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
+    zone = ngx_http_kvroute_core_zone(conf->zone);
     again = 0;
 
 retry:
@@ -365,7 +368,7 @@ retry:
                        || peer->fails < peer->max_fails
                        || now - peer->checked > peer->fail_timeout))
         {
-            left += !ngx_http_kvroute_draining(conf, list->id[i]);
+            left += !kvr_candidate_draining(&zone, list->id[i]);
         }
     }
 
@@ -373,7 +376,7 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (left && ngx_http_kvroute_draining(conf, list->id[i])) {
+        if (left && kvr_candidate_draining(&zone, list->id[i])) {
             tried[n] |= m & ~at->rrp.tried[n];
         }
 
@@ -433,8 +436,13 @@ retry:
          peer = peer->next, i++)
     {
         if (peer == at->rrp.current) {
-            ngx_http_kvroute_attempt_begin(at, list->id[i], list->seat[i],
-                                           at->ctx->bytes);
+            ngx_memzero(&begin, sizeof(kvr_begin_t));
+
+            begin.peer = list->id[i];
+            begin.seat = list->seat[i];
+            begin.pending = at->ctx->bytes;
+
+            ngx_http_kvroute_attempt_begin(at, &begin);
             break;
         }
     }
@@ -489,14 +497,15 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
                    "kvroute decision: %V %s, prompt %uL matched %uL best %uL "
                    "cost %.0f pending %uL",
                    &ctx->peer, kvr_reason_name(d->reason), ctx->bytes,
-                   d->matched, d->best, d->cost, at->pending);
+                   d->matched, d->best, d->cost, at->core.reservation.pending);
 
-    if (!at->reserved || at->id == KVR_REGISTRY_NONE) {
+    if (!at->core.reservation.held
+        || at->core.reservation.peer == KVR_REGISTRY_NONE) {
         return;
     }
 
     sh = at->conf->zone->sh;
-    seat = &sh->registry->seat[at->seat];
+    seat = &sh->registry->seat[at->core.reservation.seat];
     upstream = &sh->registry->upstream[seat->upstream];
 
     kvr_add(&seat->requests, 1);
@@ -523,7 +532,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.matched = d->matched;
     receipt.best = d->best;
     receipt.upstream = (uint8_t) seat->upstream;
-    receipt.peer = (uint8_t) at->id;
+    receipt.peer = (uint8_t) at->core.reservation.peer;
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
 
@@ -561,13 +570,13 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
 
     /* who asks to be left alone for a while is no worse for it */
 
-    if (at->reserved && ngx_http_kvroute_busy(at)) {
+    if (at->core.reservation.held && ngx_http_kvroute_busy(at)) {
         state &= ~NGX_PEER_FAILED;
     }
 
     /* nor for what is the client's fault, though it may be tried elsewhere */
 
-    if (at->reserved && ngx_http_kvroute_attempt_status(at) / 100 == 4) {
+    if (at->core.reservation.held && ngx_http_kvroute_attempt_status(at) / 100 == 4) {
         state &= ~NGX_PEER_FAILED;
     }
 

@@ -296,7 +296,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         if (ngx_http_kvroute_queue_choosy(conf)
             && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
         {
-            w->taste = NGX_HTTP_KVROUTE_QUEUE_CHEAP;
+            w->wish = KVR_ADMISSION_CHEAP;
         }
 
         if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),

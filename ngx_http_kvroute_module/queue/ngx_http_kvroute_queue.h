@@ -29,6 +29,7 @@
 
 
 #include "ngx_http_kvroute.h"
+#include "core/route/kvr_admission.h"
 
 
 _Static_assert(KVR_QUEUE_PEERS == KVR_INDEX_PEERS, "claims of peers");
@@ -50,15 +51,6 @@ typedef enum {
 } ngx_http_kvroute_queue_state_e;
 
 
-/* which of the peers that have room will do */
-
-typedef enum {
-    NGX_HTTP_KVROUTE_QUEUE_ANY = 0,
-    NGX_HTTP_KVROUTE_QUEUE_CHEAP,       /* if none that has none costs less */
-    NGX_HTTP_KVROUTE_QUEUE_WARM         /* if none that has none holds more */
-} ngx_http_kvroute_queue_taste_e;
-
-
 struct ngx_http_kvroute_wait_s {
     kvr_queue_item_t             item;
     ngx_event_t                  event;
@@ -75,16 +67,11 @@ struct ngx_http_kvroute_wait_s {
     uint32_t                     own;       /* the only peer, of strict ones */
     ngx_uint_t                   uri_changes;  /* of the request, when it came */
 
-    /* the reservation */
-
-    uint32_t                     id;
-    uint32_t                     seat;
-    uint64_t                     pending;
-    uint64_t                     resident;
+    kvr_reservation_t            reserved;
     uint64_t                     bytes;     /* to fit in the cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
-    ngx_http_kvroute_queue_taste_e  taste;
+    kvr_admission_wish_e            wish;
 
     /* what peers hold of its prompt, as it was last looked up */
 
@@ -94,8 +81,8 @@ struct ngx_http_kvroute_wait_s {
     kvr_popular_view_t           popular;
     kvr_popular_keys_t           counted;
 
-    unsigned                     held:1;
-    unsigned                     rather:1;  /* it was not any that would do */
+    unsigned                     later:1;   /* there was room, elsewhere
+                                               than it should go */
     unsigned                     again:1;   /* turned away before */
     unsigned                     deadline:1;
     unsigned                     strict:1;

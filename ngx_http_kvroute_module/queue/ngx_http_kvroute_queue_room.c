@@ -11,30 +11,23 @@
 #include "zone/ngx_http_kvroute_lock.h"
 
 
-/* what there is to be had, from the least */
-#define NGX_HTTP_KVROUTE_QUEUE_NOBODY   0
-#define NGX_HTTP_KVROUTE_QUEUE_TAKEN    1      /* all at max_conns */
-#define NGX_HTTP_KVROUTE_QUEUE_CAPPED   2
-#define NGX_HTTP_KVROUTE_QUEUE_ROOM     3
-#define NGX_HTTP_KVROUTE_QUEUE_CHANGED  4      /* the list is another */
+/* the list of the peers is another */
+#define NGX_HTTP_KVROUTE_QUEUE_CHANGED  KVR_ADMISSION_ROOM + 1
 
 
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched);
-static ngx_uint_t ngx_http_kvroute_queue_spared(
-    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
-static double ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
-    uint64_t *held);
-static uint64_t ngx_http_kvroute_queue_rate(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id);
-static void ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w,
-    int32_t sign);
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched,
+    ngx_uint_t known);
+static ngx_int_t ngx_http_kvroute_queue_offers_init(
+    ngx_http_kvroute_srv_conf_t *conf);
+static uint32_t ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list);
 
 
-/* of a prompt that is not known nobody holds anything */
+/* room of this worker for one look, over the longest list */
 
-static uint32_t  ngx_http_kvroute_queue_none[KVR_INDEX_PEERS];
+static kvr_offer_t  *ngx_http_kvroute_queue_offer;
+static ngx_uint_t    ngx_http_kvroute_queue_offer_max;
 
 
 /*
@@ -46,26 +39,28 @@ int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
     uint32_t                      *matched;
+    kvr_zone_t                     zone;
     ngx_uint_t                     i, rc, full;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_srv_conf_t   *conf;
     ngx_http_upstream_rr_peers_t  *peers;
 
     w = data;
+    conf = w->conf;
 
     if (item == NULL) {
-        ngx_http_kvroute_queue_count(w, -1);
+        zone = ngx_http_kvroute_core_zone(conf->zone);
+        kvr_release(&zone, &w->reserved);
         return 1;
     }
 
-    conf = w->conf;
     peers = conf->upstream->peer.data;
     full = 0;
 
     /* past the knee engines' caches are full: then there is more to look at */
 
     w->bytes = 0;
-    w->rather = 0;
+    w->later = 0;
 
     if (kvr_queue_long(conf->queue->shm_zone->data,
                        (uint32_t) conf->list[0].number, ngx_current_msec))
@@ -73,36 +68,45 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
 
+    /* without memory for a look get() will have to see */
+
+    if (ngx_http_kvroute_queue_offers_init(conf) != NGX_OK) {
+        peers = NULL;
+    }
+
     matched = ngx_http_kvroute_queue_kept(w);
 
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
-        rc = ngx_http_kvroute_queue_look(w, peers, i, matched);
+        rc = ngx_http_kvroute_queue_look(w, peers, i, matched,
+                                         matched != NULL);
 
-        if (rc == NGX_HTTP_KVROUTE_QUEUE_ROOM && !w->held) {
+        if (rc == KVR_ADMISSION_ROOM && !w->reserved.held) {
 
             /* it is looked up if there is any room, the peers read again */
 
             matched = ngx_http_kvroute_queue_match(w);
 
-            rc = ngx_http_kvroute_queue_look(w, peers, i,
-                                             matched ? matched
-                                             : ngx_http_kvroute_queue_none);
+            rc = ngx_http_kvroute_queue_look(w, peers, i, matched, 1);
         }
 
         switch (rc) {
 
-        case NGX_HTTP_KVROUTE_QUEUE_ROOM:
+        case KVR_ADMISSION_ROOM:
             return 1;
 
-        case NGX_HTTP_KVROUTE_QUEUE_CAPPED:
+        case KVR_ADMISSION_LATER:
+            w->later = 1;
             return 0;
 
-        case NGX_HTTP_KVROUTE_QUEUE_TAKEN:
+        case KVR_ADMISSION_CAPPED:
+            return 0;
+
+        case KVR_ADMISSION_TAKEN:
             full = 1;
             /* fall through */
 
-        case NGX_HTTP_KVROUTE_QUEUE_NOBODY:
+        case KVR_ADMISSION_NOBODY:
             continue;
         }
 
@@ -118,47 +122,64 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
     /* get() will see */
 
-    w->id = KVR_REGISTRY_NONE;
-    w->seat = KVR_REGISTRY_NONE;
-    w->held = 1;
+    w->reserved.peer = KVR_REGISTRY_NONE;
+    w->reserved.seat = KVR_REGISTRY_NONE;
+    w->reserved.queued = 1;
+    w->reserved.held = 1;
 
     return 1;
 }
 
 
-/* with matched it reserves, under the lock that get() has for writing */
+/*
+ * Known: what peers hold was looked up, or cannot be.  Then it reserves, under
+ * the lock that get() has for writing.
+ */
 static ngx_uint_t
 ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched)
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched,
+    ngx_uint_t known)
 {
-    time_t                        now;
-    double                        cost, least, best;
-    uint32_t                      id;
-    uint64_t                      bytes, held, most, here, need, rate;
-    ngx_uint_t                    i, rc, spared, capped;
-    kvr_queue_board_t            *board;
-    ngx_http_kvroute_list_t      *list;
+    uint32_t                      n;
+    kvr_pool_t                    pool;
+    kvr_view_t                    view;
+    kvr_zone_t                    zone;
+    ngx_uint_t                    rc;
+    kvr_admission_t               a;
     ngx_http_kvroute_srv_conf_t  *conf;
-    ngx_http_upstream_rr_peer_t  *peer;
 
     conf = w->conf;
-    board = conf->queue->shm_zone->data;
-    list = &conf->list[backup];
-    bytes = w->ctx->bytes + w->ctx->extra;
-    need = ngx_http_kvroute_attempt_resident(w->ctx);
 
-    now = ngx_time();
-    rc = NGX_HTTP_KVROUTE_QUEUE_NOBODY;
-    least = 0;
-    best = 0;
-    most = 0;
-    here = 0;
-    rate = 0;
+    zone = ngx_http_kvroute_core_zone(conf->zone);
+    pool = ngx_http_kvroute_core_pool(conf);
+
+    ngx_memzero(&view, sizeof(kvr_view_t));
+
+    view.zone = &zone;
+    view.pool = &pool;
+    view.matched = matched;
+    view.popular = matched ? &w->popular : NULL;
+    view.fit = w->bytes;
+    view.bound = KVR_INDEX_PEERS;
+    view.pin = KVR_INDEX_PEERS;
+    view.owner = KVR_INDEX_PEERS;
+    view.now = (uint64_t) ngx_current_msec;
+
+    kvr_view_init(&view);
+
+    a.view = &view;
+    a.board = conf->queue->shm_zone->data;
+    a.item = &w->item;
+    a.bytes = w->ctx->bytes + w->ctx->extra;
+    a.resident = ngx_http_kvroute_attempt_resident(w->ctx);
+    a.wish = w->wish;
+    a.only = w->strict ? w->own : KVR_INDEX_PEERS;
+    a.light = w->ctx->light;
 
     /* it is looked at again soon: its timer must not wait */
 
     if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
-        return NGX_HTTP_KVROUTE_QUEUE_CAPPED;
+        return KVR_ADMISSION_CAPPED;
     }
 
     if (ngx_http_kvroute_peers_config(peers) != conf->config) {
@@ -166,94 +187,19 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
         return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
     }
 
-    for (spared = 0; spared < 2; spared++) {
+    n = ngx_http_kvroute_queue_offers(w, peers, &conf->list[backup]);
 
-        if (rc != NGX_HTTP_KVROUTE_QUEUE_NOBODY) {
-            break;
+    if (!known) {
+        rc = kvr_admission_any(&a, ngx_http_kvroute_queue_offer, n);
+
+    } else {
+        rc = kvr_admission_choose(&a, ngx_http_kvroute_queue_offer, n,
+                                  &w->reserved);
+
+        if (rc == KVR_ADMISSION_ROOM) {
+            w->reserved.queued = 1;
+            kvr_reserve(&zone, &w->reserved);
         }
-
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number;
-             peer = peer->next, i++)
-        {
-            id = list->id[i];
-
-            if (peer->down
-                || (!peers->single
-                    && peer->max_fails
-                    && peer->fails >= peer->max_fails
-                    && now - peer->checked <= peer->fail_timeout))
-            {
-                continue;
-            }
-
-            if (w->strict
-                ? id != w->own
-                : ngx_http_kvroute_queue_spared(conf, id) != spared)
-            {
-                continue;
-            }
-
-            if (ngx_http_kvroute_full(conf, peer, list->seat[i], NULL)) {
-                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_TAKEN);
-                continue;
-            }
-
-            capped = ngx_http_kvroute_capped(conf, id, w->bytes, NULL)
-                     || kvr_queue_claimed(board, id, &w->item,
-                                          ngx_current_msec);
-
-            if (matched == NULL) {
-
-                if (!capped) {
-                    rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
-                    break;
-                }
-
-                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
-                continue;
-            }
-
-            cost = ngx_http_kvroute_queue_cost(w, peer, id, matched, &held);
-
-            if (best == 0 || cost < best) {
-                best = cost;
-                rate = ngx_http_kvroute_queue_rate(conf, id);
-            }
-
-            most = ngx_max(most, held);
-
-            if (capped) {
-                rc = ngx_max(rc, NGX_HTTP_KVROUTE_QUEUE_CAPPED);
-                continue;
-            }
-
-            if (rc != NGX_HTTP_KVROUTE_QUEUE_ROOM || cost < least) {
-                rc = NGX_HTTP_KVROUTE_QUEUE_ROOM;
-                least = cost;
-                here = held;
-                w->id = id;
-                w->seat = list->seat[i];
-                w->pending = bytes - held;
-                w->resident = need;
-            }
-        }
-    }
-
-    /* there is room, but soon a better place for it */
-
-    if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM
-        && ((w->taste == NGX_HTTP_KVROUTE_QUEUE_WARM
-             && here + KVR_SCORE_FLOOR < most)
-            || (w->taste == NGX_HTTP_KVROUTE_QUEUE_CHEAP && best < least
-                && kvr_queue_young(&w->item, ngx_current_msec, rate))))
-    {
-        w->rather = 1;
-        rc = NGX_HTTP_KVROUTE_QUEUE_CAPPED;
-    }
-
-    if (matched && rc == NGX_HTTP_KVROUTE_QUEUE_ROOM) {
-        ngx_http_kvroute_queue_count(w, 1);
     }
 
     ngx_http_kvroute_unlock(conf->zone, peers);
@@ -262,134 +208,80 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 }
 
 
-/*
- * Those being drained, those that are ill, and those that have just asked to be
- * left alone are for when there are no others.  The last ones answer at once,
- * and so always have room: all that wait would rush through them.
- */
-static ngx_uint_t
-ngx_http_kvroute_queue_spared(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
+static ngx_int_t
+ngx_http_kvroute_queue_offers_init(ngx_http_kvroute_srv_conf_t *conf)
 {
-    return ngx_http_kvroute_draining(conf, id)
-           || ngx_http_kvroute_signal_sick(conf, id)
-           || ngx_http_kvroute_signal_pressed(conf, id);
-}
+    ngx_uint_t  n;
 
+    n = ngx_max(conf->list[0].number, conf->list[1].number);
 
-/* as it would be chosen by, but with what is left of prefills under way */
-static double
-ngx_http_kvroute_queue_cost(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t *matched,
-    uint64_t *held)
-{
-    uint64_t                   bytes;
-    kvr_score_t                s;
-    kvr_load_sum_t             sum;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    sh = w->conf->zone->sh;
-    bytes = w->ctx->bytes + w->ctx->extra;
-
-    *held = 0;
-
-    ngx_memzero(&s, sizeof(kvr_score_t));
-
-    s.active = (uint32_t) peer->conns;
-    s.weight = (uint32_t) peer->weight;
-
-    if (id != KVR_REGISTRY_NONE) {
-        sum = kvr_load_get(sh->load, id);
-
-        s.active = sum.active;
-        s.pending = kvr_pace_left(&sh->registry->peer[id].pace, sum.pending,
-                                  (uint64_t) ngx_current_msec);
-        sum = kvr_load_get(sh->load, kvr_registry_resident(id));
-
-        s.waiting = sum.active;
-        s.resident = sum.pending;
-        s.shared = kvr_popular_shared(&w->popular, matched[id], s.active);
-        s.turnover = kvr_index_turnover(sh->index, id,
-                                        (uint64_t) ngx_current_msec);
-
-        *held = (uint64_t) matched[id] * sh->unit * KVR_BLOCK;
-        *held = ngx_min(*held, bytes);
+    if (n <= ngx_http_kvroute_queue_offer_max) {
+        return NGX_OK;
     }
 
-    s.uncached = bytes - *held;
+    ngx_http_kvroute_queue_exit();
 
-    return kvr_score_cost(&s);
-}
+    ngx_http_kvroute_queue_offer = ngx_alloc(n * sizeof(kvr_offer_t),
+                                             ngx_cycle->log);
 
-
-/* bytes a ms that a peer prefills, 0: not known */
-static uint64_t
-ngx_http_kvroute_queue_rate(ngx_http_kvroute_srv_conf_t *conf, uint32_t id)
-{
-    if (id == KVR_REGISTRY_NONE) {
-        return 0;
+    if (ngx_http_kvroute_queue_offer == NULL) {
+        return NGX_ERROR;
     }
 
-    return kvr_get(&conf->zone->sh->registry->peer[id].pace.rate)
-           / KVR_PACE_RATE;
+    ngx_http_kvroute_queue_offer_max = n;
+
+    return NGX_OK;
 }
 
 
-/* reserves, sign 1, or gives back, -1 */
-static void
-ngx_http_kvroute_queue_count(ngx_http_kvroute_wait_t *w, int32_t sign)
+void
+ngx_http_kvroute_queue_exit(void)
 {
-    kvr_load_t               *load;
-    ngx_http_kvroute_zone_t  *zone;
+    free(ngx_http_kvroute_queue_offer);
 
-    w->held = (sign > 0);
-
-    if (w->id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
-    zone = w->conf->zone;
-    load = zone->sh->load;
-
-    kvr_load_add(load, zone->row, w->id, sign, sign * (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_reserved(w->seat), sign,
-                 sign * (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_resident(w->id), sign,
-                 sign * (int64_t) w->resident);
+    ngx_http_kvroute_queue_offer = NULL;
+    ngx_http_kvroute_queue_offer_max = 0;
 }
 
 
-/* whether what is reserved is just what get() would count: then it is its */
-ngx_uint_t
-ngx_http_kvroute_queue_take(ngx_http_kvroute_attempt_t *at)
+/* the peers that get() would offer */
+static uint32_t
+ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list)
 {
-    kvr_load_t               *load;
-    ngx_http_kvroute_wait_t  *w;
-    ngx_http_kvroute_zone_t  *zone;
+    time_t                        now;
+    uint32_t                      n;
+    ngx_uint_t                    i;
+    kvr_offer_t                  *offer;
+    ngx_http_upstream_rr_peer_t  *peer;
 
-    w = at->ctx->wait;
+    now = ngx_time();
+    n = 0;
 
-    if (w == NULL || !w->held || w->conf != at->conf || !at->unanswered
-        || w->id != at->id || w->seat != at->seat
-        || w->pending != at->pending || w->resident != at->resident)
+    for (peer = peers->peer, i = 0;
+         peer && i < list->number && i < ngx_http_kvroute_queue_offer_max;
+         peer = peer->next, i++)
     {
-        return 0;
+        if (peer->down
+            || (!peers->single
+                && peer->max_fails
+                && peer->fails >= peer->max_fails
+                && now - peer->checked <= peer->fail_timeout))
+        {
+            continue;
+        }
+
+        offer = &ngx_http_kvroute_queue_offer[n++];
+
+        offer->peer = list->id[i];
+        offer->seat = list->seat[i];
+        offer->weight = (uint32_t) peer->weight;
+        offer->conns = (uint32_t) peer->conns;
+        offer->taken = ngx_http_kvroute_full(w->conf, peer, list->seat[i],
+                                             NULL);
     }
 
-    w->held = 0;
-
-    if (w->id == KVR_REGISTRY_NONE) {
-        return 1;
-    }
-
-    zone = w->conf->zone;
-    load = zone->sh->load;
-
-    kvr_load_add(load, zone->row, kvr_registry_column(w->seat), 1,
-                 (int64_t) w->pending);
-    kvr_load_add(load, zone->row, kvr_registry_reserved(w->seat), -1,
-                 -(int64_t) w->pending);
-
-    return 1;
+    return n;
 }
 
 
@@ -401,12 +293,17 @@ ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
 
     w = at->ctx->wait;
 
-    if (w && w->held) {
-        ngx_http_kvroute_queue_count(w, -1);
+    if (w == NULL) {
+        return;
+    }
 
-        if (w->id != at->id) {
-            ngx_http_kvroute_queue_freed(w->conf);
-        }
+    if (w->reserved.held) {
+        ngx_http_kvroute_queue_return(w);
+
+    } else if (w->conf == at->conf
+               && w->reserved.peer != at->core.reservation.peer)
+    {
+        ngx_http_kvroute_queue_freed(w->conf);
     }
 }
 
@@ -423,7 +320,7 @@ ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at)
 
     w = at->ctx->wait;
 
-    return w && w->conf == at->conf && !w->held && !at->over
+    return w && w->conf == at->conf && !w->reserved.held && !at->over
            && (w->state == NGX_HTTP_KVROUTE_QUEUE_PASSED
                || w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED);
 }
@@ -450,8 +347,11 @@ ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
 void
 ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
 {
-    if (w->held) {
-        ngx_http_kvroute_queue_count(w, -1);
+    kvr_zone_t  zone;
+
+    if (w->reserved.held) {
+        zone = ngx_http_kvroute_core_zone(w->conf->zone);
+        kvr_release(&zone, &w->reserved);
         ngx_http_kvroute_queue_freed(w->conf);
     }
 }

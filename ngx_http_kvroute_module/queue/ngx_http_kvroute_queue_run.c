@@ -312,7 +312,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 
     for (i = 0; i < n; i++) {
         w = (ngx_http_kvroute_wait_t *) near[i];
-        w->taste = NGX_HTTP_KVROUTE_QUEUE_WARM;
+        w->wish = KVR_ADMISSION_WARM;
 
         if (kvr_queue_admit(board, row, &queue->waiting, &w->item, now,
                             ngx_http_kvroute_queue_room, w)
@@ -321,14 +321,14 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
             return near[i];
         }
 
-        if (!w->rather) {
+        if (!w->later) {
             return NULL;
         }
     }
 
     w = (ngx_http_kvroute_wait_t *) item;
 
-    w->taste = n ? NGX_HTTP_KVROUTE_QUEUE_CHEAP : NGX_HTTP_KVROUTE_QUEUE_ANY;
+    w->wish = n ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
     return kvr_queue_admit(board, row, &queue->waiting, item, now,
                            ngx_http_kvroute_queue_room, w)

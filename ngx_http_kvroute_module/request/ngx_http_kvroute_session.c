@@ -224,15 +224,15 @@ ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 {
     ngx_http_kvroute_shctx_t  *sh;
 
-    if (at->id == KVR_REGISTRY_NONE
-        || ((offered || at->busy) && at->id != at->bound))
+    if (at->core.reservation.peer == KVR_REGISTRY_NONE
+        || ((offered || at->busy) && at->core.reservation.peer != at->bound))
     {
         return;
     }
 
     sh = at->conf->zone->sh;
 
-    kvr_index_bind(sh->index, at->key, at->id, sh->registry->peer[at->id].life,
+    kvr_index_bind(sh->index, at->key, at->core.reservation.peer, sh->registry->peer[at->core.reservation.peer].life,
                    (uint32_t) ngx_time() + at->policy->conf.timeout);
 }
 
@@ -289,7 +289,7 @@ ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at, u_char *id,
 {
     ngx_str_t  key;
 
-    if (at->id == KVR_REGISTRY_NONE || at->native) {
+    if (at->core.reservation.peer == KVR_REGISTRY_NONE || at->native) {
         return;
     }
 
@@ -298,7 +298,7 @@ ngx_http_kvroute_session_name(ngx_http_kvroute_attempt_t *at, u_char *id,
 
     ngx_http_kvroute_session_response(at, ngx_http_kvroute_session_hash(at,
                                                                         &key),
-                                      at->id);
+                                      at->core.reservation.peer);
 }
 
 

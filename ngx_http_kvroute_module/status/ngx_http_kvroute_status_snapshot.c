@@ -266,7 +266,9 @@ ngx_http_kvroute_fleet_state(ngx_http_kvroute_srv_conf_t *conf,
         return "unavail";
     }
 
-    if (ngx_http_kvroute_draining(conf, id)) {
+    if (id != KVR_REGISTRY_NONE
+        && kvr_get(&conf->zone->sh->registry->peer[id].draining))
+    {
         return "draining";
     }
 

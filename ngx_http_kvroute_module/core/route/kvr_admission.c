@@ -1,0 +1,217 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/route/kvr_admission.h"
+
+
+static int kvr_admission_offered(const kvr_admission_t *a,
+    const kvr_offer_t *offer, int last);
+static int kvr_admission_capped(const kvr_admission_t *a, uint32_t peer);
+static double kvr_admission_cost(const kvr_admission_t *a,
+    const kvr_offer_t *offer, uint64_t *held);
+static uint64_t kvr_admission_rate(const kvr_admission_t *a, uint32_t peer);
+
+
+kvr_admission_e
+kvr_admission_any(const kvr_admission_t *a, const kvr_offer_t *offer,
+    uint32_t n)
+{
+    int              last;
+    uint32_t         i;
+    kvr_admission_e  rc;
+
+    rc = KVR_ADMISSION_NOBODY;
+
+    for (last = 0; last < 2 && rc == KVR_ADMISSION_NOBODY; last++) {
+
+        for (i = 0; i < n; i++) {
+
+            if (!kvr_admission_offered(a, &offer[i], last)) {
+                continue;
+            }
+
+            if (offer[i].taken) {
+                rc = kvr_max(rc, KVR_ADMISSION_TAKEN);
+                continue;
+            }
+
+            if (!kvr_admission_capped(a, offer[i].peer)) {
+                return KVR_ADMISSION_ROOM;
+            }
+
+            rc = KVR_ADMISSION_CAPPED;
+        }
+    }
+
+    return rc;
+}
+
+
+kvr_admission_e
+kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
+    uint32_t n, kvr_reservation_t *r)
+{
+    int              last;
+    double           cost, least, best;
+    uint32_t         i;
+    uint64_t         held, most, here, rate;
+    kvr_admission_e  rc;
+
+    rc = KVR_ADMISSION_NOBODY;
+    least = 0;
+    best = 0;
+    most = 0;
+    here = 0;
+    rate = 0;
+
+    for (last = 0; last < 2 && rc == KVR_ADMISSION_NOBODY; last++) {
+
+        for (i = 0; i < n; i++) {
+
+            if (!kvr_admission_offered(a, &offer[i], last)) {
+                continue;
+            }
+
+            if (offer[i].taken) {
+                rc = kvr_max(rc, KVR_ADMISSION_TAKEN);
+                continue;
+            }
+
+            cost = kvr_admission_cost(a, &offer[i], &held);
+
+            if (best == 0 || cost < best) {
+                best = cost;
+                rate = kvr_admission_rate(a, offer[i].peer);
+            }
+
+            most = kvr_max(most, held);
+
+            if (kvr_admission_capped(a, offer[i].peer)) {
+                rc = kvr_max(rc, KVR_ADMISSION_CAPPED);
+                continue;
+            }
+
+            if (rc == KVR_ADMISSION_ROOM && cost >= least) {
+                continue;
+            }
+
+            rc = KVR_ADMISSION_ROOM;
+            least = cost;
+            here = held;
+
+            r->peer = offer[i].peer;
+            r->seat = offer[i].seat;
+            r->pending = a->bytes - held;
+            r->resident = a->resident;
+            r->unanswered = !a->light;
+        }
+    }
+
+    if (rc != KVR_ADMISSION_ROOM) {
+        return rc;
+    }
+
+    if (a->wish == KVR_ADMISSION_WARM && here + KVR_SCORE_FLOOR < most) {
+        return KVR_ADMISSION_LATER;
+    }
+
+    if (a->wish == KVR_ADMISSION_CHEAP && best < least
+        && kvr_queue_young(a->item, a->view->now, rate))
+    {
+        return KVR_ADMISSION_LATER;
+    }
+
+    return rc;
+}
+
+
+/* whether a peer's turn is in the first look, or in the last one */
+static int
+kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
+    int last)
+{
+    int  spared;
+
+    if (a->only < KVR_INDEX_PEERS) {
+        return offer->peer == a->only;
+    }
+
+    /* an engine that turns all away always has room */
+
+    spared = kvr_candidate_draining(a->view->zone, offer->peer)
+             || kvr_candidate_pressed(a->view->zone, offer->peer, a->view->now)
+             || kvr_candidate_sick(a->view->zone, a->view->pool, offer->peer,
+                                   a->view->now);
+
+    return spared == last;
+}
+
+
+static int
+kvr_admission_capped(const kvr_admission_t *a, uint32_t peer)
+{
+    return kvr_candidate_capped(a->view->zone, a->view->pool, peer,
+                                a->view->fit, NULL, a->view->now)
+           || kvr_queue_claimed(a->board, peer, a->item, a->view->now);
+}
+
+
+/* as it would be chosen by, but with what is left of prefills under way */
+static double
+kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
+    uint64_t *held)
+{
+    kvr_score_t      s;
+    kvr_view_t      *v;
+    kvr_peer_load_t  load;
+
+    v = a->view;
+
+    memset(&s, 0, sizeof(kvr_score_t));
+
+    s.active = offer->conns;
+    s.weight = offer->weight;
+
+    *held = 0;
+
+    if (offer->peer != KVR_REGISTRY_NONE) {
+        load = kvr_peer_load(&v->load, offer->peer, NULL);
+
+        s.active = load.active;
+        s.waiting = load.unanswered;
+        s.resident = load.resident;
+        s.pending = kvr_pace_left(&v->zone->registry->peer[offer->peer].pace,
+                                  load.pending, v->now);
+
+        if (v->matched) {
+            *held = kvr_min(v->matched[offer->peer] * v->zone->unit, a->bytes);
+        }
+
+        if (v->popular) {
+            s.shared = kvr_popular_shared(v->popular,
+                                          v->matched[offer->peer], s.active);
+        }
+
+        s.turnover = kvr_index_turnover(v->zone->index, offer->peer, v->now);
+    }
+
+    s.uncached = a->bytes - *held;
+
+    return kvr_score_cost(&s);
+}
+
+
+/* bytes a ms that a peer prefills, 0: not known */
+static uint64_t
+kvr_admission_rate(const kvr_admission_t *a, uint32_t peer)
+{
+    if (peer == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    return kvr_get(&a->view->zone->registry->peer[peer].pace.rate)
+           / KVR_PACE_RATE;
+}

@@ -1,0 +1,83 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_ADMISSION_H_INCLUDED_
+#define _KVR_ADMISSION_H_INCLUDED_
+
+
+/*
+ * Whether a peer has room for a request that waits, and which one it goes to.
+ *
+ * The cost is that of the choice (kvr_score.h), but with what is left of
+ * prefills under way: pending bytes fall when a prompt is done, all at once, and
+ * against them a peer would be closed for as long as a large one takes.
+ */
+
+
+#include "core/route/kvr_candidate.h"
+#include "core/queue/kvr_queue.h"
+
+
+/* what there is to be had, from the least */
+typedef enum {
+    KVR_ADMISSION_NOBODY = 0,
+    KVR_ADMISSION_TAKEN,         /* all at max_conns */
+    KVR_ADMISSION_CAPPED,        /* over their caps of work */
+    KVR_ADMISSION_LATER,         /* there is room, and soon a better place */
+    KVR_ADMISSION_ROOM
+} kvr_admission_e;
+
+
+/* which of the peers that have room will do */
+typedef enum {
+    KVR_ADMISSION_ANY = 0,
+    KVR_ADMISSION_CHEAP,         /* if none that has none costs less */
+    KVR_ADMISSION_WARM           /* if none that has none holds more */
+} kvr_admission_wish_e;
+
+
+/* a peer that nginx would offer */
+typedef struct {
+    uint32_t                   peer;     /* or KVR_REGISTRY_NONE */
+    uint32_t                   seat;
+    uint32_t                   weight;
+    uint32_t                   conns;    /* by the caller's count */
+    unsigned                   taken:1;  /* at its max_conns */
+} kvr_offer_t;
+
+
+/* a request that waits, all set by the caller */
+typedef struct {
+    kvr_view_t                *view;     /* matched may be NULL */
+    kvr_queue_board_t         *board;
+    kvr_queue_item_t          *item;
+    uint64_t                   bytes;    /* of the prompt, all that counts */
+    uint64_t                   resident; /* bytes of context it comes to */
+    kvr_admission_wish_e       wish;
+    uint32_t                   only;     /* peer of a session that may go
+                                            nowhere else, or any number from
+                                            KVR_INDEX_PEERS on */
+    unsigned                   light:1;  /* it computes no prompt */
+} kvr_admission_t;
+
+
+/*
+ * Whether there is any room, before the prompt is looked up: never
+ * KVR_ADMISSION_LATER.
+ */
+kvr_admission_e kvr_admission_any(const kvr_admission_t *a,
+    const kvr_offer_t *offer, uint32_t n);
+
+/*
+ * The peer with room that costs least; if there is one, r says what is to be
+ * reserved there.  Those that are drained, out of health, or have asked to be
+ * left alone are for when there are no others.
+ */
+kvr_admission_e kvr_admission_choose(const kvr_admission_t *a,
+    const kvr_offer_t *offer, uint32_t n, kvr_reservation_t *r);
+
+
+#endif /* _KVR_ADMISSION_H_INCLUDED_ */

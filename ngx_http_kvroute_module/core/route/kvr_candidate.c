@@ -1,0 +1,353 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/route/kvr_candidate.h"
+
+
+/* ms; by it what headers told ages where nobody is asked */
+#define KVR_CANDIDATE_ORCA   1000
+
+/* a signal counts for caps for as long as it is worth more than this */
+#define KVR_CANDIDATE_FRESH  0.5
+
+/* the least share of decisions, 1 / so many, of a peer that warms up */
+#define KVR_CANDIDATE_WARM   16
+
+
+static void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
+    uint32_t peer);
+static void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
+    kvr_signal_t *s);
+static int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer,
+    uint32_t seat);
+static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_signal_t *s,
+    uint64_t now);
+
+
+void
+kvr_view_init(kvr_view_t *v)
+{
+    const kvr_pool_t  *pool;
+
+    pool = v->pool;
+
+    v->load = kvr_load_view(v->zone->load);
+    v->given = kvr_get(&v->zone->registry->given);
+    v->shared = 0;
+    v->units = UINT32_MAX;
+    v->active = 0;
+    v->rate = 0;
+
+    v->capped = pool->max_pending || pool->target_ttft
+                || pool->max_waiting >= 0;
+
+    v->signals = pool->health || pool->probe
+                 || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
+
+    v->special = 0;
+
+    if (v->bound < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << v->bound;
+    }
+
+    if (v->pin < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << v->pin;
+    }
+
+    if (v->owner < KVR_INDEX_PEERS) {
+        v->special |= (uint64_t) 1 << v->owner;
+    }
+
+    if (v->models) {
+        v->special |= ~v->models | v->evicts;
+    }
+}
+
+
+void
+kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+    uint32_t seat, uint32_t conns)
+{
+    uint32_t          units, rate;
+    kvr_peer_t       *known;
+    kvr_peer_load_t   load;
+
+    /* one by one: gcc would clear so many by an instruction that is slow */
+
+    c->flags = 0;
+    c->matched = 0;
+    c->shared = 0;
+    c->cost = 0;
+    c->delay = 0;
+    c->turnover = 0;
+    c->chunks = 0;
+    c->kv = 0;
+    c->waiting = 0;
+
+    if (kvr_unlikely(peer == KVR_REGISTRY_NONE)) {
+        c->active = conns;
+        c->unanswered = 0;
+        c->pending = 0;
+        c->idle = 0;
+        c->resident = 0;
+        return;
+    }
+
+    known = &v->zone->registry->peer[peer];
+    load = kvr_peer_load(&v->load, peer, v->own);
+
+    c->active = load.active;
+    c->pending = load.pending;
+    c->unanswered = load.unanswered;
+    c->resident = load.resident;
+    c->idle = v->given - kvr_get(&known->given);
+    c->delay = kvr_pace_delay(&known->pace, v->now);
+
+    rate = kvr_get(&known->pace.rate);
+    v->rate = kvr_max(v->rate, rate);
+
+    if (v->matched) {
+        units = v->matched[peer];
+
+        c->matched = kvr_min(units * v->zone->unit, v->bytes);
+        c->turnover = kvr_index_turnover(v->zone->index, peer, v->now);
+
+        if (v->popular) {
+
+            /* many peers are like the one before */
+
+            if (units != v->units || c->active != v->active) {
+                v->units = units;
+                v->active = c->active;
+                v->shared = kvr_popular_shared(v->popular, units, c->active);
+            }
+
+            c->shared = v->shared;
+        }
+    }
+
+    if (v->chunks) {
+        c->chunks = v->chunks[peer];
+    }
+
+    if (kvr_unlikely(v->special >> peer & 1)) {
+        kvr_candidate_special(v, c, peer);
+    }
+
+    if (kvr_unlikely(kvr_get(&known->draining))) {
+        c->draining = 1;
+    }
+
+    if (kvr_unlikely(kvr_candidate_pressed(v->zone, peer, v->now))) {
+        c->pressed = 1;
+    }
+
+    if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,
+                                          v->own, v->now))
+    {
+        c->full = 1;
+    }
+
+    if (v->signals) {
+        kvr_candidate_signals(v, c, &known->signal);
+        c->sick = kvr_candidate_sick(v->zone, v->pool, peer, v->now);
+    }
+
+    if (v->pool->slow_start && kvr_candidate_cold(v, peer, seat)) {
+        c->cold = 1;
+    }
+}
+
+
+/* one of the peers that are not like the others to this request */
+static void
+kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
+{
+    c->bound = (peer == v->bound);
+    c->pinned = (peer == v->pin);
+    c->owner = (peer == v->owner);
+
+    if (v->models) {
+        c->other = !(v->models >> peer & 1);
+        c->evicts = (v->evicts >> peer & 1);
+    }
+}
+
+
+/* what engines said of themselves */
+static void
+kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
+{
+    double             worth;
+    uint32_t           cap, set;
+    const kvr_pool_t  *pool;
+
+    pool = v->pool;
+
+    if (v->by == KVR_BY_KV || v->by == KVR_BY_WAITING) {
+
+        set = kvr_signal_fresh(s, v->now, pool->probe ? pool->probe
+                                                      : KVR_CANDIDATE_ORCA);
+
+        c->fresh = (set & (v->by == KVR_BY_KV ? KVR_METRICS_KV
+                                              : KVR_METRICS_WAITING))
+                   != 0;
+        c->waiting = kvr_get(&s->waiting);
+        c->kv = (double) kvr_get(&s->kv) / 10000;
+    }
+
+    if (pool->probe == 0) {
+        return;
+    }
+
+    worth = kvr_signal_worth(s, v->now, pool->probe);
+
+    c->active += (uint32_t) (kvr_get(&s->foreign) * worth);
+
+    cap = kvr_get(&s->cap);
+
+    if (cap && worth > KVR_CANDIDATE_FRESH && c->active >= cap) {
+        c->full = 1;
+    }
+}
+
+
+/* it takes part in a growing share of the decisions */
+static int
+kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t seat)
+{
+    uint32_t         since, age, slow;
+    kvr_registry_t  *registry;
+
+    registry = v->zone->registry;
+    slow = v->pool->slow_start;
+
+    since = kvr_get(&registry->seat[seat].since);
+    since = kvr_max(kvr_get(&registry->peer[peer].since), since);
+
+    if (since == 0) {
+        return 0;
+    }
+
+    age = v->seconds - since;
+
+    return age < slow
+           && kvr_reduce(kvr_mix(v->random, peer + 1), slow)
+              >= kvr_max(age, slow / KVR_CANDIDATE_WARM);
+}
+
+
+int
+kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t fit, const kvr_reservation_t *own, uint64_t now)
+{
+    int            fresh;
+    uint64_t       pending;
+    kvr_peer_t    *known;
+    kvr_signal_t  *s;
+
+    if (peer == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    known = &zone->registry->peer[peer];
+    s = &known->signal;
+
+    fresh = kvr_candidate_fresh(pool, s, now);
+
+    if (pool->max_waiting >= 0 && fresh
+        && kvr_get(&s->set) & KVR_METRICS_WAITING
+        && (int64_t) kvr_get(&s->waiting) > pool->max_waiting)
+    {
+        return 1;
+    }
+
+    if (pool->max_pending == 0 && pool->target_ttft == 0) {
+        return 0;
+    }
+
+    pending = kvr_load_get(zone->load, peer).pending;
+
+    if (own && own->held && own->peer == peer) {
+        pending -= kvr_min(own->pending, pending);
+    }
+
+    if (pool->target_ttft == 0) {
+        return pending >= pool->max_pending;
+    }
+
+    /* idle, as far as is known: the rule below the knee */
+
+    if (pending == 0 && fit == 0) {
+        return 0;
+    }
+
+    return kvr_registry_capped(known, pool->target_ttft, pending, fit, fresh,
+                               now);
+}
+
+
+/* whether what the engine said last still counts */
+static int
+kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_signal_t *s,
+    uint64_t now)
+{
+    return pool->probe
+           && kvr_signal_worth(s, now, pool->probe) > KVR_CANDIDATE_FRESH;
+}
+
+
+int
+kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now)
+{
+    kvr_signal_t  *s;
+
+    if (peer == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    s = &zone->registry->peer[peer].signal;
+
+    if (pool->health && kvr_get(&s->health) != KVR_HEALTH_UP) {
+        return 1;
+    }
+
+    return pool->mandatory && pool->probe
+           && kvr_signal_worth(s, now, pool->probe) == 0;
+}
+
+
+int
+kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
+{
+    return peer != KVR_REGISTRY_NONE
+           && kvr_get(&zone->registry->peer[peer].signal.pressure) > now;
+}
+
+
+int
+kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer)
+{
+    return peer != KVR_REGISTRY_NONE
+           && kvr_get(&zone->registry->peer[peer].draining);
+}
+
+
+uint32_t
+kvr_candidate_active(const kvr_zone_t *zone, uint32_t seat,
+    const kvr_reservation_t *own)
+{
+    uint32_t  active;
+
+    active = kvr_load_get(zone->load, kvr_registry_column(seat)).active;
+
+    if (own && own->held && own->seat == seat) {
+        active -= kvr_min(1, active);
+    }
+
+    return active;
+}

@@ -1,0 +1,100 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_CANDIDATE_H_INCLUDED_
+#define _KVR_CANDIDATE_H_INCLUDED_
+
+
+/*
+ * What is known of a peer, put before the policy.
+ *
+ * The caller says what belongs to the request, and offers each peer that may be
+ * had at all.  What is shared is read here: load, draining, caps, what engines
+ * said.  Nothing is written.
+ */
+
+
+#include "core/route/kvr_reservation.h"
+#include "core/policy/kvr_policy.h"
+
+
+/* one decision; all but the last part is the caller's to set */
+typedef struct {
+    const kvr_zone_t          *zone;
+    const kvr_pool_t          *pool;
+    const kvr_reservation_t   *own;      /* the request's, or NULL */
+
+    const uint32_t            *matched;  /* units held, by peer; or NULL */
+    const uint32_t            *chunks;   /* bytes held apart; or NULL */
+    const kvr_popular_view_t  *popular;  /* or NULL */
+    uint64_t                   bytes;    /* of the prompt */
+    uint64_t                   fit;      /* bytes that must find room in the
+                                            cache, 0: it does not matter */
+
+    /* peers; or any number from KVR_INDEX_PEERS on */
+
+    uint32_t                   bound;    /* of the session */
+    uint32_t                   pin;      /* named by the request */
+    uint32_t                   owner;    /* of the response before */
+    uint64_t                   models;   /* set: have the model; 0: all */
+    uint64_t                   evicts;   /* set: would unload another */
+
+    kvr_by_e                   by;       /* of the policy */
+    uint64_t                   random;
+    uint64_t                   now;      /* ms */
+    uint32_t                   seconds;
+
+    /* out: bytes a ms, of the fastest peer so far, as in kvr_pace.h */
+
+    uint32_t                   rate;
+
+    /* of kvr_view_init() */
+
+    kvr_load_view_t            load;
+    uint64_t                   special;  /* set: not like the others */
+    uint64_t                   shared;   /* by who is like these two */
+    uint32_t                   units;
+    uint32_t                   active;
+    uint32_t                   given;
+    unsigned                   capped:1;
+    unsigned                   signals:1;
+} kvr_view_t;
+
+
+/* finds out what is the same for all peers */
+void kvr_view_init(kvr_view_t *v);
+
+/*
+ * What is known of a peer, in all fields but weight, place, and those of the
+ * smooth round robin.  conns: requests in flight there by the caller's count,
+ * for a peer without a number.
+ */
+void kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+    uint32_t seat, uint32_t conns);
+
+/*
+ * Whether a peer has all the work that it may have.  fit: bytes that must find
+ * room in its cache, or 0; own: a reservation that does not count, or NULL.
+ */
+int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t fit, const kvr_reservation_t *own, uint64_t now);
+
+/* whether a peer is out of health: it gets work only if all are */
+int kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now);
+
+/* whether a peer has asked to be left alone, and the time is not over */
+int kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now);
+
+/* whether the operator drains a peer */
+int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
+
+/* requests in flight at a seat, without those of a reservation; own or NULL */
+uint32_t kvr_candidate_active(const kvr_zone_t *zone, uint32_t seat,
+    const kvr_reservation_t *own);
+
+
+#endif /* _KVR_CANDIDATE_H_INCLUDED_ */

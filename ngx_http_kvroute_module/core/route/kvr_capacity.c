@@ -1,0 +1,95 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/route/kvr_capacity.h"
+
+
+static void kvr_capacity_learned(const kvr_zone_t *zone,
+    const kvr_pool_t *pool, uint32_t id);
+
+
+void
+kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
+{
+    double       units, bytes;
+    uint32_t     active, waiting;
+    uint64_t     tokens;
+    kvr_peer_t  *peer;
+
+    peer = &zone->registry->peer[id];
+    tokens = kvr_get(&peer->signal.capacity);
+
+    if (kvr_get(&peer->signal.set) & KVR_METRICS_NO_CACHE) {
+        kvr_index_capacity(zone->index, id, 1, 1);
+        return;
+    }
+
+    if (tokens == 0) {
+        return;
+    }
+
+    /* a new peer's tokens are taken to be as long as those of the others */
+
+    bytes = kvr_ratio_get(&peer->loop.bytes);
+
+    if (bytes == 0) {
+        bytes = kvr_models_bytes(&zone->registry->models);
+    }
+
+    if (bytes == 0) {
+        bytes = kvr_loop_bytes(&peer->loop);
+    }
+
+    /* those that are answered: prompts are in the index, replies are not */
+
+    active = kvr_load_get(zone->load, id).active;
+    waiting = kvr_load_get(zone->load, kvr_registry_resident(id)).active;
+
+    units = kvr_loop_usable(&peer->loop, tokens,
+                            active - kvr_min(waiting, active))
+            * bytes / (double) zone->unit;
+
+    units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
+
+    kvr_index_capacity(zone->index, id, (uint64_t) units, 1);
+}
+
+
+void
+kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id)
+{
+    if (kvr_get(&zone->index->peer[id].reported)) {
+        kvr_capacity_told(zone, id);
+
+    } else {
+        kvr_capacity_learned(zone, pool, id);
+    }
+}
+
+
+static void
+kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id)
+{
+    uint64_t        set, units, learned;
+    kvr_peer_t     *peer;
+    kvr_horizon_t   sum;
+
+    peer = zone->registry->peer;
+
+    memset((void *) &sum, 0, sizeof(kvr_horizon_t));
+
+    for (set = pool->set | (uint64_t) 1 << id; set; set &= set - 1) {
+        kvr_horizon_add(&sum, &peer[__builtin_ctzll(set)].loop.horizon);
+    }
+
+    units = pool->capacity / zone->unit;
+    learned = kvr_loop_horizon(&peer[id].loop, &sum);
+
+    kvr_index_capacity(zone->index, id,
+                       learned ? kvr_min(learned, units) : units, 0);
+}

@@ -1,0 +1,94 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/route/kvr_reservation.h"
+
+
+static void kvr_reservation_count(const kvr_zone_t *zone,
+    const kvr_reservation_t *r, int32_t active, int32_t unanswered,
+    int64_t pending);
+
+
+void
+kvr_reserve(const kvr_zone_t *zone, kvr_reservation_t *r)
+{
+    r->held = 1;
+
+    kvr_reservation_count(zone, r, 1, r->unanswered, (int64_t) r->pending);
+}
+
+
+void
+kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r)
+{
+    if (!r->held || !r->queued) {
+        return;
+    }
+
+    r->queued = 0;
+
+    if (r->peer == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    kvr_load_add(zone->load, zone->row, kvr_registry_column(r->seat), 1,
+                 (int64_t) r->pending);
+    kvr_load_add(zone->load, zone->row, kvr_registry_reserved(r->seat), -1,
+                 -(int64_t) r->pending);
+}
+
+
+void
+kvr_reservation_answered(const kvr_zone_t *zone, kvr_reservation_t *r)
+{
+    if (!r->held) {
+        return;
+    }
+
+    kvr_reservation_count(zone, r, 0, -(int32_t) r->unanswered,
+                          -(int64_t) r->pending);
+
+    r->unanswered = 0;
+    r->pending = 0;
+}
+
+
+void
+kvr_release(const kvr_zone_t *zone, kvr_reservation_t *r)
+{
+    if (!r->held) {
+        return;
+    }
+
+    r->held = 0;
+
+    kvr_reservation_count(zone, r, -1, -(int32_t) r->unanswered,
+                          -(int64_t) r->pending);
+
+    r->unanswered = 0;
+    r->pending = 0;
+}
+
+
+static void
+kvr_reservation_count(const kvr_zone_t *zone, const kvr_reservation_t *r,
+    int32_t active, int32_t unanswered, int64_t pending)
+{
+    if (r->peer == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    kvr_load_add(zone->load, zone->row, r->peer, active, pending);
+    kvr_load_add(zone->load, zone->row,
+                 r->queued ? kvr_registry_reserved(r->seat)
+                           : kvr_registry_column(r->seat),
+                 active, pending);
+
+    /* its context, and what it may become, for as long as it is there */
+
+    kvr_load_add(zone->load, zone->row, kvr_registry_resident(r->peer),
+                 unanswered, active * (int64_t) r->resident);
+}

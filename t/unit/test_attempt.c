@@ -1,0 +1,396 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_attempt, kvr_reservation: the sequence of the router, played without
+ * nginx.
+ */
+
+
+#include "util.h"
+#include "core/route/kvr_attempt.h"
+
+
+#define ROWS   2
+#define LINES  1024
+#define UNITS  64
+#define UNIT   256
+
+
+typedef struct {
+    kvr_zone_t      zone;
+    kvr_pool_t      pool;
+    kvr_attempt_t   at;
+    uint32_t        peer;
+    uint32_t        seat;
+    uint64_t        chain[UNITS];
+    uint64_t        now;
+} scene_t;
+
+
+static scene_t  s;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    p = aligned_alloc(KVR_CACHE_LINE,
+                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+setup(void)
+{
+    uint32_t     i;
+    kvr_zone_t  *z;
+
+    memset(&s, 0, sizeof(scene_t));
+
+    z = &s.zone;
+
+    z->registry = zeroed(sizeof(kvr_registry_t));
+    z->registry->max_peers = 4;
+
+    z->load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
+    kvr_load_init(z->load, ROWS, KVR_REGISTRY_COLUMNS);
+    z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+
+    z->index = zeroed(kvr_index_size(LINES));
+    kvr_index_init(z->index, LINES);
+
+    z->popular = zeroed(sizeof(kvr_popular_t));
+    z->unit = UNIT;
+
+    s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
+                               "a:1", 3, 1 << 20);
+    s.seat = kvr_registry_seat(z->registry, z->load, z->row, s.peer, "u", 1);
+
+    s.pool.set = 1ULL << s.peer;
+    s.pool.capacity = (uint64_t) UNIT << 20;
+    s.pool.max_waiting = -1;
+
+    for (i = 0; i < UNITS; i++) {
+        s.chain[i] = kvr_mix(i + 1, 42) | 1ULL << 63;
+    }
+
+    s.now = 1000000;
+}
+
+
+static void
+teardown(void)
+{
+    free(s.zone.registry);
+    free(s.zone.load);
+    free(s.zone.index);
+    free(s.zone.popular);
+}
+
+
+static void
+begin(uint64_t matched, kvr_reservation_t *reserved)
+{
+    kvr_begin_t  b;
+
+    memset(&b, 0, sizeof(kvr_begin_t));
+
+    b.peer = s.peer;
+    b.seat = s.seat;
+    b.bytes = UNITS * UNIT;
+    b.matched = matched;
+    b.pending = b.bytes - matched;
+    b.resident = kvr_attempt_resident(b.bytes, 0);
+
+    kvr_attempt_begin(&s.at, &s.zone, &b, reserved, s.now);
+}
+
+
+static void
+insert(uint32_t held)
+{
+    kvr_insert_t  in;
+
+    in.chain = s.chain;
+    in.entries = UNITS;
+    in.units = UNITS;
+    in.held = held;
+
+    kvr_attempt_insert(&s.at, &s.zone, &in);
+}
+
+
+static unsigned
+first(unsigned ok)
+{
+    kvr_first_t  f;
+
+    memset(&f, 0, sizeof(kvr_first_t));
+
+    f.ok = ok;
+    f.stream = 1;
+    f.plain = 1;
+
+    return kvr_attempt_first(&s.at, &s.zone, &s.pool, &f, s.now);
+}
+
+
+static unsigned
+settle(int64_t cached)
+{
+    kvr_settle_t  e;
+
+    memset(&e, 0, sizeof(kvr_settle_t));
+
+    e.tokens.prompt = UNITS * UNIT / 4;
+    e.tokens.cached = cached;
+    e.tokens.completion = 10;
+    e.seconds = (uint32_t) (s.now / 1000);
+
+    return kvr_attempt_settle(&s.at, &s.zone, &s.pool, &e, s.now);
+}
+
+
+/* releases and ends; the second time there is nothing to end */
+static unsigned
+end(void)
+{
+    unsigned  rc;
+
+    ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 1);
+    rc = kvr_attempt_end(&s.at, &s.zone, s.now);
+    ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 0);
+
+    return rc;
+}
+
+
+static uint32_t
+held(void)
+{
+    uint32_t  matched[KVR_INDEX_PEERS];
+
+    memset(matched, 0, sizeof(matched));
+    kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
+
+    return matched[s.peer];
+}
+
+
+static kvr_peer_load_t
+load(void)
+{
+    kvr_load_view_t  view;
+
+    view = kvr_load_view(s.zone.load);
+
+    return kvr_peer_load(&view, s.peer, NULL);
+}
+
+
+static void
+idle(void)
+{
+    kvr_peer_load_t  l;
+
+    l = load();
+
+    ck_assert_uint_eq(l.active, 0);
+    ck_assert_uint_eq(l.unanswered, 0);
+    ck_assert_uint_eq(l.pending, 0);
+    ck_assert_uint_eq(l.resident, 0);
+}
+
+
+/* begin, insert, first, settle, end: counted, held, counted out */
+START_TEST(test_attempt_good)
+{
+    kvr_peer_load_t  l;
+
+    setup();
+
+    begin(0, NULL);
+    insert(0);
+
+    l = load();
+    ck_assert_uint_eq(l.active, 1);
+    ck_assert_uint_eq(l.unanswered, 1);
+    ck_assert_uint_eq(l.pending, UNITS * UNIT);
+    ck_assert_uint_eq(l.resident, UNITS * UNIT + 4 * 256);
+    ck_assert_uint_eq(held(), UNITS);
+
+    s.now += 100;
+    ck_assert_uint_eq(first(1), 0);
+
+    l = load();
+    ck_assert_uint_eq(l.active, 1);
+    ck_assert_uint_eq(l.unanswered, 0);
+    ck_assert_uint_eq(l.pending, 0);
+    ck_assert_uint_gt(l.resident, 0);
+
+    s.now += 100;
+    ck_assert_uint_eq(settle(0), 0);
+    ck_assert_uint_eq(end(), 0);
+
+    idle();
+    ck_assert_uint_eq(held(), UNITS);
+
+    teardown();
+}
+END_TEST
+
+
+/* no good answer: what was inserted is undone, once */
+static void
+undone(unsigned answered)
+{
+    begin(0, NULL);
+    insert(0);
+
+    if (answered) {
+        ck_assert_uint_eq(first(0), 0);
+    }
+
+    ck_assert_uint_eq(end(), KVR_ATTEMPT_UNDO);
+    idle();
+
+    kvr_attempt_undo(&s.at, &s.zone, s.chain);
+    ck_assert_uint_eq(held(), 0);
+
+    idle();
+}
+
+
+START_TEST(test_attempt_undone)
+{
+    setup();
+
+    undone(0);
+    undone(1);
+
+    teardown();
+}
+END_TEST
+
+
+/* what the queue has reserved is taken over, or given back */
+static void
+reserved(uint64_t pending)
+{
+    kvr_reservation_t  r;
+
+    memset(&r, 0, sizeof(kvr_reservation_t));
+
+    r.peer = s.peer;
+    r.seat = s.seat;
+    r.pending = pending;
+    r.resident = kvr_attempt_resident(UNITS * UNIT, 0);
+    r.unanswered = 1;
+
+    kvr_reserve(&s.zone, &r);
+    ck_assert_uint_eq(load().active, 1);
+
+    begin(0, &r);
+
+    ck_assert_uint_eq(r.held, 0);
+    ck_assert_uint_eq(load().active, 1);
+    ck_assert_uint_eq(load().pending, UNITS * UNIT);
+
+    kvr_release(&s.zone, &r);
+    ck_assert_uint_eq(load().active, 1);
+
+    (void) end();
+    idle();
+}
+
+
+START_TEST(test_attempt_reserved)
+{
+    setup();
+
+    reserved(UNITS * UNIT);
+    reserved(UNITS * UNIT - UNIT);
+
+    teardown();
+}
+END_TEST
+
+
+/* a miss says how much is to be inserted again */
+START_TEST(test_attempt_missed)
+{
+    setup();
+
+    begin(0, NULL);
+    insert(0);
+    first(1);
+    settle(0);
+    (void) end();
+
+    begin(UNITS * UNIT, NULL);
+    insert(UNITS);
+    first(1);
+
+    ck_assert_uint_eq(settle(UNITS * UNIT / 4 / 4) & KVR_ATTEMPT_REINSERT,
+                      KVR_ATTEMPT_REINSERT);
+    ck_assert_uint_eq(s.at.found, UNITS / 4);
+
+    kvr_attempt_reinsert(&s.at, &s.zone, s.chain);
+    (void) end();
+
+    idle();
+    ck_assert_uint_eq(held(), UNITS);
+
+    teardown();
+}
+END_TEST
+
+
+/* a peer without a number is counted nowhere */
+START_TEST(test_attempt_nobody)
+{
+    uint32_t  peer;
+
+    setup();
+
+    peer = s.peer;
+    s.peer = KVR_REGISTRY_NONE;
+
+    begin(0, NULL);
+    insert(0);
+    ck_assert_uint_eq(first(1), 0);
+    ck_assert_uint_eq(settle(0), 0);
+    ck_assert_uint_eq(end(), 0);
+
+    s.peer = peer;
+    idle();
+    ck_assert_uint_eq(held(), 0);
+
+    teardown();
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *suite;
+
+    suite = suite_create("attempt");
+
+    util_add(suite, "good", test_attempt_good);
+    util_add(suite, "undone", test_attempt_undone);
+    util_add(suite, "reserved", test_attempt_reserved);
+    util_add(suite, "missed", test_attempt_missed);
+    util_add(suite, "nobody", test_attempt_nobody);
+
+    return util_run(suite);
+}
