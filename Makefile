@@ -1,8 +1,11 @@
 # ngx_http_kvroute_module: "make" lists what there is to make.
 
+DEBIAN_SRC := /usr/share/nginx/src
+DEBIAN_BIN := $(firstword $(wildcard /usr/sbin/nginx) nginx)
+
 BUILD      ?= build
-NGINX_SRC  ?= /usr/share/nginx/src
-NGINX_BIN  ?= $(firstword $(wildcard /usr/sbin/nginx) nginx)
+NGINX_SRC  ?= $(DEBIAN_SRC)
+NGINX_BIN  ?= $(DEBIAN_BIN)
 MODULE     ?= $(BUILD)/ngx_http_kvroute_module.so
 
 ROOT       := $(CURDIR)
@@ -70,15 +73,20 @@ $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE)
 	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
-# Debian's nginx-dev says in conf_flags how its nginx was configured; $(1) is
-# where to build, $(2) the module
+# Debian's nginx-dev says in conf_flags how its nginx was configured; a git
+# checkout has configure in auto/.  $(1) is where to build, $(2) the module
 
 define configure
+	@test -f $(NGINX_SRC)/configure || test -f $(NGINX_SRC)/auto/configure \
+		|| { echo "NGINX_SRC=$(NGINX_SRC) is no source of nginx:" \
+			"it has no configure"; exit 1; }
 	@mkdir -p $(1)
 	@cd $(NGINX_SRC) && bash -ec '\
 		NGX_CONF_FLAGS=(--with-compat); \
 		test ! -f conf_flags || . ./conf_flags; \
-		./configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
+		configure=./configure; \
+		test -f $$configure || configure=auto/configure; \
+		sh $$configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
 			--builddir=$(1) --add-dynamic-module=$(2) \
 		>$(1).log 2>&1 || { tail -n 20 $(1).log; exit 1; }'
 endef
@@ -90,11 +98,20 @@ $(BUILD)/sources: FORCE
 	@echo $(sort $(CORE) $(GLUE)) | cmp -s - $@ \
 		|| echo $(sort $(CORE) $(GLUE)) > $@
 
+$(BUILD)/nginx/Makefile: config Makefile $(BUILD)/sources $(BUILD)/nginx.source
+	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
+
+# what was built for another nginx is of no use for this one
+
+$(BUILD)/nginx.source: FORCE
+	@mkdir -p $(BUILD)
+	@{ echo $(NGINX_SRC); cat $(NGINX_SRC)/src/core/nginx.h; } >$@.new \
+		2>/dev/null; \
+	cmp -s $@.new $@ && rm $@.new \
+		|| { rm -rf $(BUILD)/nginx $(BUILD)/bench/wire/control; mv $@.new $@; }
+
 .PHONY: FORCE
 FORCE:
-
-$(BUILD)/nginx/Makefile: config Makefile $(BUILD)/sources
-	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
 
 
 .PHONY: page
@@ -155,8 +172,10 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 .PHONY: matrix
 matrix: test-deps ## integration tests against each nginx in use (build/matrix)
 	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
-	@$(MAKE) -s build engine
-	@t/matrix/run
+	@$(MAKE) -s build engine NGINX_SRC=$(DEBIAN_SRC) NGINX_BIN=$(DEBIAN_BIN)
+	@NGINX_SRC="$(filter-out $(DEBIAN_SRC),$(NGINX_SRC))" \
+		NGINX_BIN="$(if $(filter-out $(DEBIAN_SRC),$(NGINX_SRC)),$(filter-out $(DEBIAN_BIN),$(NGINX_BIN)))" \
+		t/matrix/run
 
 
 .PHONY: demo
