@@ -178,6 +178,18 @@ matrix: test-deps ## integration tests against each nginx in use (build/matrix)
 		t/matrix/run
 
 
+.PHONY: musl
+musl: DEPS += musl-tools autoconf automake libtool
+musl: test-deps ## unit and integration tests with musl, as on Alpine (build/musl)
+	@$(MAKE) -s engine
+	@NGINX_SRC="$(filter-out $(DEBIAN_SRC),$(NGINX_SRC))" \
+		t/musl.sh $(BUILD)/musl
+	@BUILD=$(BUILD)/musl t/run unit
+	@NGINX_BIN="$(BUILD_DIR)/musl/nginx/objs/nginx" \
+		KVROUTE_MODULE="$(BUILD_DIR)/musl/nginx/objs/ngx_http_kvroute_module.so" \
+		t/run prove:1
+
+
 .PHONY: demo
 demo: deps      ## real engines behind nginx: the policies compared (README)
 	@$(MAKE) -s build
