@@ -129,6 +129,15 @@ house:          ## rooms, floors, and where their rules are broken (t/house.t)
 	@perl t/house.t report $(BUILD)/house.json
 
 
+.PHONY: kubernetes
+kubernetes:     ## examples/kubernetes/nginx.yaml, of the chart's defaults
+	@{ printf '%s\n' '---' \
+		"# nginx with the module as a Deployment of its own, in front of engines" \
+		"# behind a headless service: packaging/chart with its defaults, written by" \
+		"# \"make kubernetes\".  docs/kubernetes.md says why it is as it is."; \
+	t/chart llm-router ml | sed 1d; } >examples/kubernetes/nginx.yaml
+
+
 .PHONY: unit
 unit: unit-build ## builds and runs the unit tests
 	@t/run unit

@@ -102,5 +102,6 @@ objs/nginx -v
 
 cd "$root"
 make -s -j"$(nproc)" -f t/unit/Makefile.inc unit-build CC=$cc \
-    BUILD="$dir" UNIT_WITHOUT=test_steps CORE_INCLUDE="-DXXH_INLINE_ALL= -isystem $dir/include" \
+    BUILD="$dir" UNIT_WITHOUT=test_steps \
+    CORE_INCLUDE="-DXXH_INLINE_ALL= -isystem $dir/include" \
     UNIT_LIBS="-L$dir/lib -lcheck -lcjson -lm -pthread"
