@@ -26,6 +26,8 @@ DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
 
 TEST_DEPS  := aspell aspell-en yamllint
 
+DEB_DIR    := $(BUILD)/deb$(SUITE:%=/%)
+
 # what benches are told of where things are
 
 BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
@@ -41,7 +43,7 @@ help:           ## this list
 	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
 		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
-	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
+	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD= SUITE="
 
 
 .PHONY: deps test-deps
@@ -213,14 +215,15 @@ bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 
 
 .PHONY: deb
-deb:            ## the Debian package, checked by lintian (build/deb)
-	@packaging/build-deb $(BUILD)/deb
+deb: DEPS := build-essential dpkg-dev lintian mmdebstrap
+deb: deps       ## the Debian package, checked by lintian (SUITE=trixie ...)
+	@packaging/build-deb $(DEB_DIR) $(SUITE)
 
 
 .PHONY: deb-test
-deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
-	@packaging/test-deb $$(ls $(BUILD)/deb/libnginx-mod-http-kvroute_*.deb) \
-		$(BUILD)/deb/chroot || test $$? = 77
+deb-test: deb   ## installs, upgrades, removes it in a fresh Debian (root)
+	@packaging/test-deb $$(ls $(DEB_DIR)/libnginx-mod-http-kvroute_*.deb) \
+		$(DEB_DIR)/chroot $(SUITE) || test $$? = 77
 
 
 .PHONY: bench-hot
