@@ -355,6 +355,15 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
 
     is($lines[0], '*', '.dockerignore: nothing but');
     ok(!(grep { /build|\.git/ } @lines), 'what is no source');
+
+    my @sent = map { /^!(\S+)/ } @lines;
+
+    for my $file ('Makefile', 'config',
+                  map { Kvroute::slurp("$root/$_") =~ /^include (\S+)/mg }
+                      'Makefile', 't/unit/Makefile.inc')
+    {
+        ok(scalar(grep { "$file/" =~ m{^\Q$_\E/} } @sent), "$file is sent");
+    }
 }
 
 # --- manifests
