@@ -11,6 +11,7 @@ dir=${1:?directory}
 mkdir -p "$dir/include/cjson" "$dir/lib"
 dir=$(cd "$dir" && pwd)
 cc=musl-gcc
+test -z "${NGINX_SRC:-}" || NGINX_SRC=$(cd "$NGINX_SRC" && pwd)
 
 # $1 is the name of a log, which is shown if the rest fails
 
