@@ -1,8 +1,11 @@
 # ngx_http_kvroute_module: "make" lists what there is to make.
 
+DEBIAN_SRC := /usr/share/nginx/src
+DEBIAN_BIN := $(firstword $(wildcard /usr/sbin/nginx) nginx)
+
 BUILD      ?= build
-NGINX_SRC  ?= /usr/share/nginx/src
-NGINX_BIN  ?= $(firstword $(wildcard /usr/sbin/nginx) nginx)
+NGINX_SRC  ?= $(DEBIAN_SRC)
+NGINX_BIN  ?= $(DEBIAN_BIN)
 MODULE     ?= $(BUILD)/ngx_http_kvroute_module.so
 
 ROOT       := $(CURDIR)
@@ -23,6 +26,8 @@ DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
 
 TEST_DEPS  := aspell aspell-en yamllint
 
+DEB_DIR    := $(BUILD)/deb$(SUITE:%=/%)
+
 # what benches are told of where things are
 
 BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
@@ -40,7 +45,7 @@ help:           ## this list
 	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
 		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
-	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD="
+	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD= SUITE="
 
 
 .PHONY: deps test-deps
@@ -72,15 +77,20 @@ $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE) $(PAGE)
 	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
-# Debian's nginx-dev says in conf_flags how its nginx was configured; $(1) is
-# where to build, $(2) the module
+# Debian's nginx-dev says in conf_flags how its nginx was configured; a git
+# checkout has configure in auto/.  $(1) is where to build, $(2) the module
 
 define configure
+	@test -f $(NGINX_SRC)/configure || test -f $(NGINX_SRC)/auto/configure \
+		|| { echo "NGINX_SRC=$(NGINX_SRC) is no source of nginx:" \
+			"it has no configure"; exit 1; }
 	@mkdir -p $(1)
 	@cd $(NGINX_SRC) && bash -ec '\
 		NGX_CONF_FLAGS=(--with-compat); \
 		test ! -f conf_flags || . ./conf_flags; \
-		./configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
+		configure=./configure; \
+		test -f $$configure || configure=auto/configure; \
+		sh $$configure "$${NGX_CONF_FLAGS[@]}" --with-cc-opt="$(CC_OPT)" \
 			--builddir=$(1) --add-dynamic-module=$(2) \
 		>$(1).log 2>&1 || { tail -n 20 $(1).log; exit 1; }'
 endef
@@ -92,17 +102,36 @@ $(BUILD)/sources: FORCE
 	@echo $(sort $(CORE) $(GLUE)) | cmp -s - $@ \
 		|| echo $(sort $(CORE) $(GLUE)) > $@
 
+$(BUILD)/nginx/Makefile: config config.make Makefile $(BUILD)/sources \
+		$(BUILD)/nginx.source
+	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
+
+# what was built for another nginx is of no use for this one
+
+$(BUILD)/nginx.source: FORCE
+	@mkdir -p $(BUILD)
+	@{ echo $(NGINX_SRC); cat $(NGINX_SRC)/src/core/nginx.h; } >$@.new \
+		2>/dev/null; \
+	cmp -s $@.new $@ && rm $@.new \
+		|| { rm -rf $(BUILD)/nginx $(BUILD)/bench/wire/control; mv $@.new $@; }
+
 .PHONY: FORCE
 FORCE:
-
-$(BUILD)/nginx/Makefile: config config.make Makefile $(BUILD)/sources
-	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
 
 
 .PHONY: house
 house:          ## rooms, floors, and where their rules are broken (t/house.t)
 	@mkdir -p $(BUILD)
 	@perl t/house.t report $(BUILD)/house.json
+
+
+.PHONY: kubernetes
+kubernetes:     ## examples/kubernetes/nginx.yaml, of the chart's defaults
+	@{ printf '%s\n' '---' \
+		"# nginx with the module as a Deployment of its own, in front of engines" \
+		"# behind a headless service: packaging/chart with its defaults, written by" \
+		"# \"make kubernetes\".  docs/kubernetes.md says why it is as it is."; \
+	t/chart llm-router ml | sed 1d; } >examples/kubernetes/nginx.yaml
 
 
 .PHONY: unit
@@ -148,8 +177,22 @@ sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 .PHONY: matrix
 matrix: test-deps ## integration tests against each nginx in use (build/matrix)
 	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
-	@$(MAKE) -s build engine
-	@t/matrix/run
+	@$(MAKE) -s build engine NGINX_SRC=$(DEBIAN_SRC) NGINX_BIN=$(DEBIAN_BIN)
+	@NGINX_SRC="$(filter-out $(DEBIAN_SRC),$(NGINX_SRC))" \
+		NGINX_BIN="$(if $(filter-out $(DEBIAN_SRC),$(NGINX_SRC)),$(filter-out $(DEBIAN_BIN),$(NGINX_BIN)))" \
+		t/matrix/run
+
+
+.PHONY: musl
+musl: DEPS += musl-tools autoconf automake libtool
+musl: test-deps ## unit and integration tests with musl, as on Alpine (build/musl)
+	@$(MAKE) -s engine
+	@NGINX_SRC="$(filter-out $(DEBIAN_SRC),$(NGINX_SRC))" \
+		t/musl.sh $(BUILD)/musl
+	@BUILD=$(BUILD)/musl t/run unit
+	@NGINX_BIN="$(BUILD_DIR)/musl/nginx/objs/nginx" \
+		KVROUTE_MODULE="$(BUILD_DIR)/musl/nginx/objs/ngx_http_kvroute_module.so" \
+		t/run prove:1
 
 
 .PHONY: demo
@@ -166,14 +209,15 @@ bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 
 
 .PHONY: deb
-deb:            ## the Debian package, checked by lintian (build/deb)
-	@packaging/build-deb $(BUILD)/deb
+deb: DEPS := build-essential dpkg-dev lintian mmdebstrap
+deb: deps       ## the Debian package, checked by lintian (SUITE=trixie ...)
+	@packaging/build-deb $(DEB_DIR) $(SUITE)
 
 
 .PHONY: deb-test
-deb-test: deb   ## installs and removes it in a fresh Debian 12 (root)
-	@packaging/test-deb $$(ls $(BUILD)/deb/libnginx-mod-http-kvroute_*.deb) \
-		$(BUILD)/deb/chroot || test $$? = 77
+deb-test: deb   ## installs, upgrades, removes it in a fresh Debian (root)
+	@packaging/test-deb $$(ls $(DEB_DIR)/libnginx-mod-http-kvroute_*.deb) \
+		$(DEB_DIR)/chroot $(SUITE) || test $$? = 77
 
 
 .PHONY: bench-hot

@@ -1,5 +1,6 @@
 # core/ without nginx: an archive for each set of flags, from which who links
 # it takes what it needs.  What tests and benches add is compiled alike.
+# CORE_INCLUDE= is where another C library has its headers.
 #
 #     $(CORE_LIB)        by $(CC), with $(CORE_CFLAGS): tests, benches
 #     $(CORE_SAN_LIB)    by $(CC), with $(CORE_SAN_CFLAGS): under sanitizers
@@ -14,7 +15,8 @@ FUZZ_CLANG      ?= $(firstword $(foreach c,clang clang-19 clang-18 clang-17 \
 CORE_DIR        := ngx_http_kvroute_module/core
 CORE_SRCS       := $(wildcard $(CORE_DIR)/*/*.c)
 
-CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -Ingx_http_kvroute_module
+CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -Ingx_http_kvroute_module \
+                   $(CORE_INCLUDE)
 CORE_CFLAGS     := $(CORE_WARN) -O2
 CORE_SAN_CFLAGS := $(CORE_WARN) -O1 -fno-omit-frame-pointer \
                    -fno-sanitize-recover=all -fsanitize=address,undefined

@@ -66,6 +66,29 @@ for my $file (sort glob "$dir/nginx/*.conf") {
 
 # --- what is in YAML: configurations put together as the controllers do
 
+# documents of YAML by Python, whose yaml comes with yamllint
+
+sub yaml {
+    my ($file) = @_;
+
+    return @{decode_json(`/usr/bin/python3 -c 'import json, sys, yaml
+print(json.dumps([d for d in yaml.safe_load_all(open(sys.argv[1])) if d]))' $file`)};
+}
+
+# names that the controllers give to upstreams: of a VirtualServer, or of what a
+# route leads to, which has a suffix with sessions
+
+sub upstream_names {
+    my @docs = @_;
+
+    return map { my $d = $_; my $m = $d->{metadata};
+        map({ "vs_$m->{namespace}_$m->{name}_$_->{name}" }
+            @{$d->{spec}{upstreams} || []}),
+        map({ my $n = "$m->{namespace}_$_->{name}_$_->{port}"; ($n, "${n}_0") }
+            map { @{$_->{backendRefs} || []} } @{$d->{spec}{rules} || []})
+    } grep { $_->{kind} =~ /^(?:VirtualServer|HTTPRoute)$/ } @docs;
+}
+
 for my $file (sort glob "$dir/kubernetes/*.yaml") {
     my ($name) = $file =~ m{([^/]+)$};
     my $yaml = Kvroute::slurp($file);
@@ -84,16 +107,16 @@ for my $file (sort glob "$dir/kubernetes/*.yaml") {
 
     SKIP: {
         skip "$name: needs nginx 1.29.7", 1
-            if $yaml =~ /kvroute_upstream|\bresolve;/ && $version lt '001029007';
+            if $yaml =~ /kvroute_upstream|\bresolve\b/ && $version lt '001029007';
 
         my $location = $snippet{'http.server.location'};
-        my ($made) = ($snippet{http} // '') =~ /kvroute_upstream (\S+)/;
+        my ($made) = $yaml =~ /kvroute_upstream/
+            ? upstream_names(yaml($file)) : ();
         my $upstream = '';
 
         # the upstream that the controller would have made
 
         if ($made) {
-            $made =~ s/^~\^?(\w+)/$1vllm/;
             $upstream = "upstream $made { zone $made 256k;"
                         . " random two least_conn; server 127.0.0.1:1;"
                         . " keepalive 16; }";
@@ -289,13 +312,324 @@ SKIP: {
     }
 }
 
-# images name the same files as there are
+# --- images: pinned, in two stages of one C library, as nobody special, and with
+# a signal that lets streams finish
 
 for my $file (glob "$dir/docker/Dockerfile.*") {
     my $text = Kvroute::slurp($file);
-    like($text, qr/^FROM .*AS build$/m, "$file: two stages");
-    ok(-e "$root/$_", "$file: $_ exists")
+    my ($name) = $file =~ /Dockerfile\.(\w+)$/;
+    my ($build, $final) = $text =~ /^(FROM .*AS build\n.*?)^(FROM .*)\z/ms;
+
+    ok(defined $final, "$name: two stages") or next;
+
+    my %arg = $text =~ /^ARG (\w+)=(\S+)$/mg;
+    my @base = map { s/\$\{(\w+)\}/$arg{$1} \/\/ "its-$1"/ger }
+               $text =~ /^FROM (\S+)/mg;
+
+    like($_, qr/:\d+\.\d+(?:\.\d+)?(?:-|$)/, "$name: $_ is pinned") for @base;
+    is($build =~ /\bapk add\b/ ? 'musl' : 'glibc',
+       $name =~ /^(?:alpine|ngf)$/ ? 'musl' : 'glibc',
+       "$name: built with the library that it runs with");
+    unlike($build, qr/nginx-dev/, "$name: no headers of Debian's nginx")
+        if $name ne 'debian12';
+
+    my ($user) = $final =~ /.*^USER (\S+)$/ms;
+    isnt($user, 'root', "$name: not as root");
+    like($final, qr/^USER \Q$user\E\n.*?^RUN .*?nginx -t\b/ms,
+         "$name: the module is loaded as $user");
+
+    # the Ingress Controller is the first process of its image, and dies of QUIT
+
+    like($final, $name eq 'nic' ? qr/^STOPSIGNAL SIGTERM$/m
+                                : qr/^STOPSIGNAL SIGQUIT$/m, "$name: signal");
+    like($final, qr/org\.opencontainers\.image\.$_=/, "$name: label $_")
+        for qw(title licenses base.name);
+    ok($final !~ /^COPY (?!--from=build)/m, "$name: no sources in the image");
+    ok(-e "$root/$_", "$name: $_ exists")
         for grep { $_ ne '.' } $text =~ /^COPY ([\w.]+) /mg;
+}
+
+{
+    my @lines = grep { !/^(?:#|$)/ }
+                split /\n/, Kvroute::slurp("$root/.dockerignore");
+
+    is($lines[0], '*', '.dockerignore: nothing but');
+    ok(!(grep { /build|\.git/ } @lines), 'what is no source');
+
+    my @sent = map { /^!(\S+)/ } @lines;
+
+    for my $file ('Makefile', 'config',
+                  map { Kvroute::slurp("$root/$_") =~ /^include (\S+)/mg }
+                      'Makefile', 't/unit/Makefile.inc')
+    {
+        ok(scalar(grep { "$file/" =~ m{^\Q$_\E/} } @sent), "$file is sent");
+    }
+}
+
+# --- manifests
+
+# what a pod's labels must have
+
+sub selects {
+    my ($selector, $labels) = @_;
+    return !grep { ($labels->{$_} // '') ne $selector->{$_} } keys %$selector;
+}
+
+# a Deployment with all that belongs to it
+
+sub deployment {
+    my ($name, @docs) = @_;
+    my %of;
+
+    push @{$of{$_->{kind}}}, $_ for @docs;
+
+    my ($deployment) = @{$of{Deployment}};
+    my $spec = $deployment->{spec};
+    my $pod = $spec->{template}{spec};
+    my $labels = $spec->{template}{metadata}{labels};
+    my $c = $pod->{containers}[0];
+    my %port = map { $_->{name} => $_->{containerPort} } @{$c->{ports}};
+
+    is(join(' ', grep { !$_->{metadata}{name} || !$_->{metadata}{namespace}
+                        || !$_->{apiVersion} } @docs), '', "$name: metadata");
+    ok(selects($spec->{selector}{matchLabels}, $labels), "$name: its own pods");
+
+    for my $service (@{$of{Service}}) {
+        my $s = $service->{spec};
+
+        if (($s->{clusterIP} // '') eq 'None') {
+            ok(!selects($s->{selector}, $labels), "$name: engines are others");
+            next;
+        }
+
+        ok(selects($s->{selector}, $labels), "$name: the service's pods");
+        ok($port{$_->{targetPort}}, "$name: port $_->{targetPort}")
+            for @{$s->{ports}};
+        isnt($_->{targetPort}, 'status', "$name: the status is not exposed")
+            for @{$s->{ports}};
+    }
+
+    # the configuration
+
+    my ($map) = grep { $_->{metadata}{name}
+                       eq $pod->{volumes}[0]{configMap}{name} } @{$of{ConfigMap}};
+    my $conf = $map->{data}{'nginx.conf.template'};
+    my %volume = map { $_->{name} => 1 } @{$pod->{volumes}};
+
+    is(join(' ', grep { !$volume{$_->{name}} || $_->{subPath} }
+                 @{$c->{volumeMounts}}), '', "$name: mounts");
+    is(join(' ', sort { $a <=> $b } values %port),
+       join(' ', sort { $a <=> $b } $conf =~ /listen (\d+);/g), "$name: ports");
+    like($conf, qr/^ {4}server \{\s+listen $port{status};.*location = \Q$c->{readinessProbe}{httpGet}{path}\E /ms,
+         "$name: readiness is there");
+    is($c->{readinessProbe}{httpGet}{port}, 'status', "$name: by its port");
+    is($spec->{template}{metadata}{annotations}{'prometheus.io/port'},
+       $port{status}, "$name: metrics");
+
+    # streams finish: all is over before the signal, and before the end
+
+    my ($grace) = $conf =~ /worker_shutdown_timeout (\d+)s;/;
+    my $stop = join ' ', @{$c->{lifecycle}{preStop}{exec}{command}};
+    my ($pid) = $conf =~ /^pid (\S+);/m;
+
+    cmp_ok($grace, '<', $pod->{terminationGracePeriodSeconds}, "$name: streams end");
+    like($stop, qr/sleep \d+; nginx .*-s quit; while test -e \Q$pid\E; do/,
+         "$name: and are waited for");
+
+    # memory
+
+    my ($zone) = $conf =~ /kvroute_zone zone=\w+:(\d+)m;/;
+    my ($mb) = $c->{resources}{requests}{memory} =~ /^(\d+)Mi$/;
+
+    cmp_ok($mb, '>', $zone + 64, "$name: memory for the zone");
+    is($c->{resources}{limits}{memory}, "${mb}Mi", "$name: and no more");
+    ok($c->{resources}{requests}{cpu}, "$name: CPU");
+
+    my $s = $c->{securityContext};
+
+    ok($pod->{securityContext}{runAsNonRoot} && $s->{readOnlyRootFilesystem}
+       && !$s->{allowPrivilegeEscalation} && !$pod->{automountServiceAccountToken}
+       && $s->{capabilities}{drop}[0] eq 'ALL', "$name: no rights");
+
+    for my $policy (@{$of{NetworkPolicy} || []}) {
+        my $p = $policy->{spec};
+
+        ok(selects($p->{podSelector}{matchLabels}, $labels),
+           "$name: the policy's pods");
+        is(join(' ', grep { !$port{$_} }
+                     map { map { $_->{port} } @{$_->{ports}} } @{$p->{ingress}}),
+           '', "$name: the policy's ports");
+        is(scalar(grep { $_->{ports}[0]{port} eq 'status' && !$_->{from} }
+                  @{$p->{ingress}}), 0, "$name: not everybody sees the status");
+        is($p->{egress}[0]{ports}[0]{port}, ($conf =~ /:(\d+)\s+resolve/)[0],
+           "$name: and the engines'");
+    }
+
+    for my $budget (@{$of{PodDisruptionBudget} || []}) {
+        ok(selects($budget->{spec}{selector}{matchLabels}, $labels),
+           "$name: the budget's pods");
+    }
+
+    return $conf;
+}
+
+SKIP: {
+    skip "Python's yaml is not installed", 1
+        if system('/usr/bin/python3 -c "import yaml" 2>/dev/null');
+
+    my $out = "$t->{dir}/chart.yaml";
+    my $conf = deployment('nginx.yaml', yaml("$dir/kubernetes/nginx.yaml"));
+
+    (my $text = Kvroute::slurp("$dir/kubernetes/nginx.yaml")) =~ s/^(---\n)(?:#.*\n)+/$1/;
+    is($text, `$root/t/chart llm-router ml`, 'nginx.yaml is that of the chart');
+
+    # the chart with other values, and by helm if it is here
+
+    my $helm = which('helm');
+
+    for my $set ([], [qw(replicas=2 autoscaling.enabled=true)],
+                 [qw(engines.createService=false networkPolicy.enabled=false
+                     zone.megabytes=1000 gracePeriod=100 workers=8)])
+    {
+        system("$root/t/chart llm ml @$set > $out") == 0 or fail("t/chart @$set");
+        my @docs = yaml($out);
+        my %kinds;
+
+        $kinds{$_->{kind}}++ for @docs;
+        deployment("chart @$set", @docs);
+        is($kinds{PodDisruptionBudget} // 0, "@$set" =~ /replicas/ ? 1 : 0,
+           'a budget where there are several');
+
+        for my $scaled (grep { $_->{kind} eq 'ScaledObject' } @docs) {
+            my ($metric) = $scaled->{spec}{triggers}[0]{metadata}{query}
+                           =~ /\((kvroute_\w+)\{upstream="llm"\}\)$/;
+            like($t->get('/kvroute/metrics')->{body}, qr/^# TYPE $metric gauge$/m,
+                 'what is scaled by exists');
+        }
+
+        next unless $helm;
+
+        system("$helm template llm $root/packaging/chart -n ml "
+               . join(' ', map { "--set $_" } @$set) . " > $out.helm") == 0
+            or fail("helm template @$set");
+
+        my $json = JSON::PP->new->canonical;
+        my @both = map { join "\n", sort map { $json->encode($_) } @$_ }
+                   \@docs, [ yaml("$out.helm") ];
+        is($both[0], $both[1], "helm says the same: @$set");
+    }
+
+    # its configuration, with an engine where the name leads
+
+    $t->stop();
+    $t->{vars}{STATUS} = $t->port();
+    $t->{vars}{ENGINE} = $t->{vars}{B0};
+
+    $conf =~ s/^pid .*|^error_log .*|^worker_processes .*//mg;
+    $conf =~ s/(?<=listen )8080/127.0.0.1:%%PORT%%/;
+    $conf =~ s/(?<=listen )8081/127.0.0.1:%%STATUS%%/;
+    $conf =~ s!/tmp/(\w+);!$t->{dir}/$1;!g;
+    $conf =~ s!/dev/stdout!$t->{dir}/llm.log!;
+    $conf =~ s/\$\{NGINX_LOCAL_RESOLVERS\}/127.0.0.1/;
+    $conf =~ s/load_module .*;|events .*//g;
+
+    SKIP: {
+        skip 'names are resolved at run time since nginx 1.27.3', 2
+            if $version lt '001027003';
+
+        my ($ok, $print) = $t->conf($conf)->check();
+        ok($ok, 'nginx -t: the chart') or diag($print);
+        unlike($print, qr/\[warn\]/, 'no warnings');
+    }
+
+    $conf =~ s/server \S+:8000\s+resolve/server 127.0.0.1:%%ENGINE%%/g;
+    $t->conf($conf)->run();
+
+    my $status = sub {
+        local $t->{vars}{PORT} = $t->{vars}{STATUS};
+        return $t->get($_[0]);
+    };
+
+    is($t->post('/v1/chat/completions', chat(text(20_000, 1)))->{status}, 200,
+       'the chart: served');
+    is($t->get('/kvroute/')->{status}, 404, 'no status for clients');
+    is($status->('/kvroute/metrics')->{status}, 200, 'but for Prometheus');
+    is($status->('/ready')->{status}, 200, 'ready');
+
+    # what the pod's memory is counted by
+
+    my @rss = map { Kvroute::slurp("/proc/$_/status") =~ /^RssAnon:\s+(\d+) kB/m }
+              $t->{master}, $t->workers();
+    is(scalar(grep { $_ > 16 << 10 } @rss), 0, 'a process takes less than 16 MB')
+        unless $ENV{KVROUTE_SANITIZED};
+
+    # no engine, not ready, and no other's requests fail by that
+
+    $t->stop();
+    $t->{vars}{ENGINE} = $t->port();
+    $t->conf($conf)->run();
+    is($status->('/ready')->{status}, 502, 'no engine, not ready');
+
+    my ($peer) = @{decode_json($status->('/kvroute/json')->{body})
+                   ->{upstreams}{llm}{peers}};
+    is("$peer->{state} $peer->{fails} $peer->{requests}", 'up 0 0',
+       'which takes no engine out of service');
+    $t->stop();
+
+    # --- the controllers'
+
+    for my $name (qw(f5-attach-by-name gateway-fabric)) {
+        my @docs = yaml("$dir/kubernetes/$name.yaml");
+        my ($re) = Kvroute::slurp("$dir/kubernetes/$name.yaml")
+                   =~ /^ *kvroute_upstream ~(\S+)/m;
+
+        like($_, qr/$re/, "$name: $_ is attached") for upstream_names(@docs);
+        unlike("ml_vllm_80001", qr/$re/, "$name: and no other");
+    }
+
+    for my $name (qw(f5-attach-by-name f5-ingress-controller)) {
+        my ($map, $server) = yaml("$dir/kubernetes/$name.yaml");
+
+        like($map->{data}{'main-snippets'}, qr/^load_module /, "$name: module");
+
+        for my $u (@{$server->{spec}{upstreams} || []}) {
+            ok($u->{'client-body-buffer-size'}, "$name: bodies in memory");
+            ok(!$u->{keepalive}, "$name: no connections that engines close");
+        }
+    }
+
+    my %doc;
+    $doc{$_->{kind}} = $_ for yaml("$dir/kubernetes/gateway-fabric.yaml");
+
+    my ($proxy, $gateway, $policy, $filter, $route) =
+        @doc{qw(NginxProxy Gateway SnippetsPolicy SnippetsFilter HTTPRoute)};
+    my $meta = $gateway->{metadata};
+    my $ref = $gateway->{spec}{infrastructure}{parametersRef};
+
+    is("$ref->{kind} $ref->{name} $meta->{namespace}",
+       "NginxProxy $proxy->{metadata}{name} $proxy->{metadata}{namespace}",
+       'gateway-fabric: the image is used');
+    is($gateway->{spec}{listeners}[0]{allowedRoutes}{namespaces}{selector}
+           {matchLabels}{'kubernetes.io/metadata.name'},
+       $route->{metadata}{namespace}, 'routes are allowed');
+    is("@{$policy->{spec}{targetRefs}[0]}{qw(kind name)}"
+       . " $policy->{metadata}{namespace}", "Gateway $meta->{name} $meta->{namespace}",
+       'the policy is the gateway\'s');
+    is(join(' ', map { $_->{context} } @{$policy->{spec}{snippets}}),
+       'main http', 'module and zone');
+    is(join(' ', map { $_->{context} } @{$filter->{spec}{snippets}}),
+       'http.server.location', 'and neither in the route\'s filter');
+    is("@{$route->{spec}{parentRefs}[0]}{qw(name namespace)}",
+       "@{$meta}{qw(name namespace)}", 'the route\'s gateway');
+    is($route->{spec}{rules}[0]{filters}[0]{extensionRef}{name},
+       $filter->{metadata}{name}, 'the route\'s filter');
+
+    my $kept = $doc{UpstreamSettingsPolicy};
+
+    is($kept->{spec}{targetRefs}[0]{name},
+       $route->{spec}{rules}[0]{backendRefs}[0]{name}, 'connections of the service');
+    cmp_ok($kept->{spec}{keepAlive}{timeout} =~ s/s$//r, '<', 5,
+           'are closed before the engine closes them');
 }
 
 $t->done();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds Debian's own nginx, from its source package, with the module and with
-# sanitizers: t/sanitize.sh DIR.  Private apt lists: nothing of the system
-# changes.  -DNGX_DEBUG_PALLOC makes every allocation from a pool a malloc().
+# sanitizers: t/sanitize.sh DIR.  -DNGX_DEBUG_PALLOC makes every allocation from
+# a pool a malloc().
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -9,52 +9,7 @@ dir=${1:?directory}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 
-. /etc/os-release
-
-if [ ! -d "$dir/nginx" ]; then
-    mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial" \
-        "$dir/apt/parts"
-
-    # where this machine has Debian's packages from, there the sources are
-
-    for f in /etc/apt/sources.list.d/*.sources; do
-        if grep -q debian-archive "$f" 2>/dev/null; then
-            sed 's/^Types:.*/Types: deb-src/' "$f" \
-                > "$dir/apt/parts/$(basename "$f")"
-        fi
-    done
-
-    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null \
-        | sed -n "s/^deb \(.*debian.* $VERSION_CODENAME.*\)/deb-src \1/p" \
-        > "$dir/apt/sources.list"
-
-    opts="-oDir::Etc::sourcelist=$dir/apt/sources.list
-          -oDir::Etc::sourceparts=$dir/apt/parts
-          -oDir::State::Lists=$dir/apt/lists
-          -oDir::Cache=$dir/apt/cache
-          -oAPT::Sandbox::User=$(id -un)"
-
-    # shellcheck disable=SC2086
-    apt-get $opts update -qq
-
-    cd "$dir"
-
-    # what is told of is not always there already: then the one before it
-
-    # shellcheck disable=SC2086
-    for v in $(apt-cache $opts showsrc nginx | sed -n 's/^Version: //p' \
-               | sort -urV)
-    do
-        rm -f nginx_*.dsc
-        apt-get $opts source -qq --download-only "nginx=$v" \
-            > source.log 2>&1 && break
-    done
-
-    ls nginx_*.dsc > /dev/null 2>&1 || { cat source.log; exit 1; }
-
-    dpkg-source --no-check -x nginx_*.dsc nginx.tmp >/dev/null 2>&1
-    mv nginx.tmp nginx
-fi
+test -d "$dir/nginx" || "$root/t/source" nginx "$dir/nginx"
 
 cd "$dir/nginx"
 
