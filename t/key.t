@@ -39,6 +39,7 @@ sub conf {
     $h->conf(<<"EOC");
 http {
 %%TEMP%%
+    access_log off;
     kvroute_zone zone=k:$keyed;
     kvroute_zone zone=r:$random;
 
