@@ -345,8 +345,11 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
     like($final, qr/org\.opencontainers\.image\.$_=/, "$name: label $_")
         for qw(title licenses base.name);
     ok($final !~ /^COPY (?!--from=build)/m, "$name: no sources in the image");
-    ok(-e "$root/$_", "$name: $_ exists")
-        for grep { $_ ne '.' } $text =~ /^COPY ([\w.]+) /mg;
+    my @copied = map { split ' ' } $build =~ /^COPY (.+) \S+$/mg;
+
+    ok(-e "$root/$_", "$name: $_ exists") for @copied;
+    is(join(' ', grep { my $f = s{.*/}{}r; !grep { /^(?:\Q$f\E|\.)$/ } @copied }
+                 glob "$root/config*"), '', "$name: all that configures is there");
 }
 
 {
@@ -358,7 +361,7 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
 
     my @sent = map { /^!(\S+)/ } @lines;
 
-    for my $file ('Makefile', 'config',
+    for my $file ('Makefile', (map { s{.*/}{}r } glob "$root/config*"),
                   map { Kvroute::slurp("$root/$_") =~ /^include (\S+)/mg }
                       'Makefile', 't/unit/Makefile.inc')
     {

@@ -238,6 +238,14 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
     engines($_) for @prompts, @prompts;
     $t->post('/v1/nothing', '{}');
 
+    # nginx counts milliseconds, and these engines often take none
+
+    ok(wait_for(sub {
+        engines($prompts[0]);
+        grep { $_->{ttft_stream} }
+             @{$t->status()->{upstreams}{engines}{peers}};
+    }), 'a stream took its time');
+
     # one that has forgotten all, with no probes to say that it is the same
 
     my $unasked = sub { $t->post('/unasked/v1/chat/completions', $_) for @_ };
