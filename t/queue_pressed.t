@@ -32,6 +32,7 @@ $t->serve('P', sub {
 $t->conf(<<'EOC');
 http {
 %%TEMP%%
+    access_log off;
     kvroute_zone zone=z:2m;
 
     upstream u {
@@ -48,7 +49,7 @@ http {
             proxy_pass http://u;
             proxy_next_upstream error timeout http_503 non_idempotent;
         }
-        location /kvroute/ { kvroute_status; access_log off; }
+        location /kvroute/ { kvroute_status; }
     }
 }
 EOC
