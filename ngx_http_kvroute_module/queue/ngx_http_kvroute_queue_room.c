@@ -12,7 +12,7 @@
 
 
 /* the list of the peers is another */
-#define NGX_HTTP_KVROUTE_QUEUE_CHANGED  KVR_ADMISSION_ROOM + 1
+#define NGX_HTTP_KVROUTE_QUEUE_CHANGED  (KVR_ADMISSION_ROOM + 1)
 
 
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,

@@ -335,19 +335,3 @@ kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer)
     return peer != KVR_REGISTRY_NONE
            && kvr_get(&zone->registry->peer[peer].draining);
 }
-
-
-uint32_t
-kvr_candidate_active(const kvr_zone_t *zone, uint32_t seat,
-    const kvr_reservation_t *own)
-{
-    uint32_t  active;
-
-    active = kvr_load_get(zone->load, kvr_registry_column(seat)).active;
-
-    if (own && own->held && own->seat == seat) {
-        active -= kvr_min(1, active);
-    }
-
-    return active;
-}

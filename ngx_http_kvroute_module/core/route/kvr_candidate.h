@@ -92,9 +92,5 @@ int kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now);
 /* whether the operator drains a peer */
 int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 
-/* requests in flight at a seat, without those of a reservation; own or NULL */
-uint32_t kvr_candidate_active(const kvr_zone_t *zone, uint32_t seat,
-    const kvr_reservation_t *own);
-
 
 #endif /* _KVR_CANDIDATE_H_INCLUDED_ */
