@@ -111,6 +111,8 @@ typedef struct {
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
     uint64_t                     set;       /* peers in both, by number */
+    kvr_pool_t                   pool;      /* for core: set, and what the
+                                               configuration says */
     uint32_t                     number;    /* of the upstream in the zone */
     ngx_msec_t                   again;     /* if crowded */
     kvr_registry_limit_e         limit;     /* why */
@@ -316,49 +318,12 @@ struct ngx_http_kvroute_zone_s {
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_cycle_t                 *cycle;
 
+    kvr_zone_t                   core;      /* for core, with this process's
+                                               row */
     uint64_t                     generation;
-    uint32_t                     row;       /* of this process */
 
     unsigned                     claimed:1;
 };
-
-
-/* the zone, as core has it */
-static ngx_inline kvr_zone_t
-ngx_http_kvroute_core_zone(ngx_http_kvroute_zone_t *zone)
-{
-    kvr_zone_t  view;
-
-    view.registry = zone->sh->registry;
-    view.load = zone->sh->load;
-    view.index = zone->sh->index;
-    view.popular = zone->sh->popular;
-    view.unit = zone->sh->unit * KVR_BLOCK;
-    view.row = zone->row;
-
-    return view;
-}
-
-
-/* what the configuration says of an upstream's peers, as core has it */
-static ngx_inline kvr_pool_t
-ngx_http_kvroute_core_pool(ngx_http_kvroute_srv_conf_t *conf)
-{
-    kvr_pool_t  pool;
-
-    pool.set = conf->set;
-    pool.capacity = conf->capacity;
-    pool.max_pending = conf->max_pending;
-    pool.target_ttft = conf->target_ttft;
-    pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
-                       : conf->max_waiting;
-    pool.probe = conf->probe ? conf->probe->interval : 0;
-    pool.slow_start = (uint32_t) conf->slow_start;
-    pool.mandatory = conf->probe && conf->probe->mandatory;
-    pool.health = (conf->health != NULL);
-
-    return pool;
-}
 
 
 /* formats of the status */

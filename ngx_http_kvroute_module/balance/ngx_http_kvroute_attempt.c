@@ -39,7 +39,6 @@ void
 ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin)
 {
-    kvr_zone_t                zone;
     kvr_reservation_t        *reserved;
     ngx_http_kvroute_wait_t  *w;
 
@@ -56,9 +55,7 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     w = at->ctx->wait;
     reserved = w && w->conf == at->conf ? &w->reserved : NULL;
 
-    zone = ngx_http_kvroute_core_zone(at->conf->zone);
-
-    kvr_attempt_begin(&at->core, &zone, begin, reserved,
+    kvr_attempt_begin(&at->core, &at->conf->zone->core, begin, reserved,
                       (uint64_t) ngx_current_msec);
 
     ngx_http_kvroute_queue_consume(at);
@@ -79,7 +76,6 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {
     uint32_t                 peer;
     uint64_t                *chain;
-    kvr_zone_t               zone;
     kvr_insert_t             in;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -90,9 +86,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    zone = ngx_http_kvroute_core_zone(at->conf->zone);
-
-    kvr_index_note(zone.index, ctx->model_root, peer);
+    kvr_index_note(at->conf->zone->core.index, ctx->model_root, peer);
 
     if (ctx->entries == 0) {
         return;
@@ -109,7 +103,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
     in.held = at->matched ? at->matched[peer] : 0;
     in.skips = ctx->skips;
 
-    kvr_attempt_insert(&at->core, &zone, &in);
+    kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_attempt_insert_chunks(at);
@@ -137,7 +131,6 @@ static void
 ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
 {
     uint64_t                *chain;
-    kvr_zone_t               zone;
     ngx_http_kvroute_ctx_t  *ctx;
 
     ctx = at->ctx;
@@ -145,8 +138,7 @@ ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
-        zone = ngx_http_kvroute_core_zone(at->conf->zone);
-        kvr_attempt_reinsert(&at->core, &zone, chain);
+        kvr_attempt_reinsert(&at->core, &at->conf->zone->core, chain);
     }
 }
 
@@ -157,8 +149,6 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 {
     unsigned                 rc;
     uint32_t                 peer;
-    kvr_pool_t               pool;
-    kvr_zone_t               zone;
     ngx_uint_t               status;
     kvr_first_t              first;
     ngx_http_request_t      *r;
@@ -183,11 +173,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
                        && !(at->models >> peer & 1));
     first.popular = &at->counted;
 
-    zone = ngx_http_kvroute_core_zone(at->conf->zone);
-    pool = ngx_http_kvroute_core_pool(at->conf);
-
-    rc = kvr_attempt_first(&at->core, &zone, &pool, &first,
-                           (uint64_t) ngx_current_msec);
+    rc = kvr_attempt_first(&at->core, &at->conf->zone->core, &at->conf->pool,
+                           &first, (uint64_t) ngx_current_msec);
 
     if (!first.ok) {
         return;
@@ -270,12 +257,9 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
 {
     int                      held;
     uint64_t                *chain;
-    kvr_zone_t               zone;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    zone = ngx_http_kvroute_core_zone(at->conf->zone);
-
-    held = kvr_attempt_release(&at->core, &zone);
+    held = kvr_attempt_release(&at->core, &at->conf->zone->core);
 
     if (pc) {
         ngx_http_upstream_free_round_robin_peer(pc, &at->rrp, state);
@@ -301,7 +285,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         ngx_http_kvroute_attempt_settle(at);
     }
 
-    if (!(kvr_attempt_end(&at->core, &zone, (uint64_t) ngx_current_msec)
+    if (!(kvr_attempt_end(&at->core, &at->conf->zone->core,
+                          (uint64_t) ngx_current_msec)
           & KVR_ATTEMPT_UNDO))
     {
         return;
@@ -310,7 +295,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
     chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
-        kvr_attempt_undo(&at->core, &zone, chain);
+        kvr_attempt_undo(&at->core, &at->conf->zone->core, chain);
     }
 }
 
@@ -320,8 +305,6 @@ static void
 ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 {
     unsigned                 rc;
-    kvr_pool_t               pool;
-    kvr_zone_t               zone;
     kvr_settle_t             settle;
     ngx_http_kvroute_ctx_t  *ctx;
 
@@ -346,18 +329,15 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.seconds = (uint32_t) ngx_time();
     settle.odd = ctx->odd;
 
-    zone = ngx_http_kvroute_core_zone(at->conf->zone);
-    pool = ngx_http_kvroute_core_pool(at->conf);
-
     if (ctx->model.len && !ctx->odd) {
-        kvr_models_take(&zone.registry->models,
+        kvr_models_take(&at->conf->zone->core.registry->models,
                         kvr_metrics_lora(ctx->model.data, ctx->model.len),
                         ctx->model.data, ctx->model.len, ctx->bytes,
                         settle.tokens.prompt);
     }
 
-    rc = kvr_attempt_settle(&at->core, &zone, &pool, &settle,
-                            (uint64_t) ngx_current_msec);
+    rc = kvr_attempt_settle(&at->core, &at->conf->zone->core, &at->conf->pool,
+                            &settle, (uint64_t) ngx_current_msec);
 
     if (rc & KVR_ATTEMPT_FORGOT) {
         ngx_log_error(NGX_LOG_NOTICE, ctx->request->connection->log, 0,

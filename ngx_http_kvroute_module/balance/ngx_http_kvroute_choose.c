@@ -21,7 +21,7 @@ static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
 
 
 static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
-    kvr_zone_t *zone, kvr_pool_t *pool, kvr_view_t *v);
+    kvr_view_t *v);
 
 
 /* a candidate's peer, and where it stands in the list */
@@ -147,8 +147,6 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     kvr_policy_request_t           req;
     ngx_peer_connection_t         *pc;
     kvr_view_t                     view;
-    kvr_zone_t                     zone;
-    kvr_pool_t                     pool;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_list_t       *list;
     ngx_http_kvroute_offer_t      *offer;
@@ -167,7 +165,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     list = &conf->list[peers != conf->upstream->peer.data];
 
-    ngx_http_kvroute_choose_view(at, &zone, &pool, &view);
+    ngx_http_kvroute_choose_view(at, &view);
 
     count = 0;
     named = 0;
@@ -326,18 +324,14 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
 /* what belongs to the request */
 static void
-ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_zone_t *zone,
-    kvr_pool_t *pool, kvr_view_t *v)
+ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
 {
     ngx_http_kvroute_wait_t  *w;
 
     w = at->ctx->wait;
 
-    *zone = ngx_http_kvroute_core_zone(at->conf->zone);
-    *pool = ngx_http_kvroute_core_pool(at->conf);
-
-    v->zone = zone;
-    v->pool = pool;
+    v->zone = &at->conf->zone->core;
+    v->pool = &at->conf->pool;
     v->own = w && w->reserved.held ? &w->reserved : NULL;
     v->matched = at->matched;
     v->chunks = at->chunks;
@@ -351,7 +345,7 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_zone_t *zone,
     v->evicts = at->evicts;
     v->by = at->policy->conf.by;
     v->random = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
-                        zone->registry->given);
+                        v->zone->registry->given);
     v->now = (uint64_t) ngx_current_msec;
     v->seconds = (uint32_t) ngx_time();
 

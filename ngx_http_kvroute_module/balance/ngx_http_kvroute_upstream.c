@@ -312,7 +312,6 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     uintptr_t                      m, *tried;
     ngx_int_t                      rc;
     ngx_uint_t                     i, n, max, left, again;
-    kvr_zone_t                     zone;
     kvr_begin_t                    begin;
     kvr_decision_t                 d;
     ngx_http_kvroute_list_t       *list;
@@ -321,7 +320,6 @@ ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
     ngx_http_upstream_rr_peers_t  *peers;
 
     conf = at->conf;
-    zone = ngx_http_kvroute_core_zone(conf->zone);
     again = 0;
 
 retry:
@@ -368,7 +366,7 @@ retry:
                        || peer->fails < peer->max_fails
                        || now - peer->checked > peer->fail_timeout))
         {
-            left += !kvr_candidate_draining(&zone, list->id[i]);
+            left += !kvr_candidate_draining(&conf->zone->core, list->id[i]);
         }
     }
 
@@ -376,7 +374,7 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (left && kvr_candidate_draining(&zone, list->id[i])) {
+        if (left && kvr_candidate_draining(&conf->zone->core, list->id[i])) {
             tried[n] |= m & ~at->rrp.tried[n];
         }
 

@@ -21,7 +21,6 @@ void
 ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, kvr_metrics_reader_t *r)
 {
-    kvr_zone_t                 zone;
     uint32_t                   after;
     unsigned                   found;
     kvr_signal_t              *s;
@@ -70,8 +69,7 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
     }
 
     if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
-        zone = ngx_http_kvroute_core_zone(slot->conf->zone);
-        kvr_capacity_told(&zone, slot->id);
+        kvr_capacity_told(&slot->conf->zone->core, slot->id);
     }
 }
 

@@ -39,7 +39,6 @@ int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
     uint32_t                      *matched;
-    kvr_zone_t                     zone;
     ngx_uint_t                     i, rc, full;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -49,8 +48,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     conf = w->conf;
 
     if (item == NULL) {
-        zone = ngx_http_kvroute_core_zone(conf->zone);
-        kvr_release(&zone, &w->reserved);
+        kvr_release(&conf->zone->core, &w->reserved);
         return 1;
     }
 
@@ -141,22 +139,17 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     ngx_uint_t known)
 {
     uint32_t                      n;
-    kvr_pool_t                    pool;
     kvr_view_t                    view;
-    kvr_zone_t                    zone;
     ngx_uint_t                    rc;
     kvr_admission_t               a;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
 
-    zone = ngx_http_kvroute_core_zone(conf->zone);
-    pool = ngx_http_kvroute_core_pool(conf);
-
     ngx_memzero(&view, sizeof(kvr_view_t));
 
-    view.zone = &zone;
-    view.pool = &pool;
+    view.zone = &conf->zone->core;
+    view.pool = &conf->pool;
     view.matched = matched;
     view.popular = matched ? &w->popular : NULL;
     view.fit = w->bytes;
@@ -198,7 +191,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
         if (rc == KVR_ADMISSION_ROOM) {
             w->reserved.queued = 1;
-            kvr_reserve(&zone, &w->reserved);
+            kvr_reserve(&conf->zone->core, &w->reserved);
         }
     }
 
@@ -347,11 +340,8 @@ ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
 void
 ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
 {
-    kvr_zone_t  zone;
-
     if (w->reserved.held) {
-        zone = ngx_http_kvroute_core_zone(w->conf->zone);
-        kvr_release(&zone, &w->reserved);
+        kvr_release(&w->conf->zone->core, &w->reserved);
         ngx_http_kvroute_queue_freed(w->conf);
     }
 }

@@ -63,7 +63,7 @@ ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
 uint32_t
 ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
 {
-    return conf->zone->row;
+    return conf->zone->core.row;
 }
 
 

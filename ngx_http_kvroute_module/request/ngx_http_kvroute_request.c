@@ -500,6 +500,7 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     conf.salt_len = ctx->salt.len;
     conf.path = r->uri.data;
     conf.path_len = r->uri.len;
+    conf.light = !kvr_endpoint_computes(ctx->endpoint);
     conf.unit = (unsigned) zone->unit;
     conf.digests = ngx_http_kvroute_digests;
     conf.max_digests = ngx_http_kvroute_max_digests;

@@ -300,11 +300,11 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
         seat = KVR_REGISTRY_NONE;
         new = (kvr_registry_find_peer(sh->registry, p, len)
                == KVR_REGISTRY_NONE);
-        id = kvr_registry_peer(sh->registry, sh->load, zone->row, sh->index,
+        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row, sh->index,
                                p, len, units);
 
         if (id != KVR_REGISTRY_NONE) {
-            seat = kvr_registry_seat(sh->registry, sh->load, zone->row, id,
+            seat = kvr_registry_seat(sh->registry, sh->load, zone->core.row, id,
                                      host->data, host->len);
         }
 
@@ -333,6 +333,17 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
+
+    conf->pool.set = conf->set;
+    conf->pool.capacity = conf->capacity;
+    conf->pool.max_pending = conf->max_pending;
+    conf->pool.target_ttft = conf->target_ttft;
+    conf->pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
+                             : conf->max_waiting;
+    conf->pool.probe = conf->probe ? conf->probe->interval : 0;
+    conf->pool.slow_start = (uint32_t) conf->slow_start;
+    conf->pool.mandatory = conf->probe && conf->probe->mandatory;
+    conf->pool.health = (conf->health != NULL);
 }
 
 
@@ -592,5 +603,5 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
         }
     }
 
-    kvr_load_rename(zone->sh->load, zone->row, names);
+    kvr_load_rename(zone->sh->load, zone->core.row, names);
 }

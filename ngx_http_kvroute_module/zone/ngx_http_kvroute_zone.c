@@ -235,6 +235,12 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     sh->index = (kvr_index_t *) (p + shm->index);
     sh->receipts = &shm->receipts;
 
+    zone->core.registry = sh->registry;
+    zone->core.load = sh->load;
+    zone->core.popular = sh->popular;
+    zone->core.index = sh->index;
+    zone->core.unit = sh->unit * KVR_BLOCK;
+
     zone->sh = sh;
 }
 
@@ -522,17 +528,17 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
         /* a row first: the sweep takes locks, which are noted in it */
 
-        zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+        zone[i]->core.row = kvr_load_claim(load, self, zone[i]->generation);
 
         ngx_http_kvroute_zone_sweep(zone[i], cycle->log);
 
-        if (zone[i]->row == zone[i]->processes) {
-            zone[i]->row = kvr_load_claim(load, self, zone[i]->generation);
+        if (zone[i]->core.row == zone[i]->processes) {
+            zone[i]->core.row = kvr_load_claim(load, self, zone[i]->generation);
         }
 
         zone[i]->claimed = 1;
 
-        if (zone[i]->row == zone[i]->processes) {
+        if (zone[i]->core.row == zone[i]->processes) {
             ngx_log_error(NGX_LOG_WARN, cycle->log, 0,
                           "kvroute_zone \"%V\" has no row for this process, "
                           "its load counters will not heal if it is killed: "
@@ -593,7 +599,7 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
     for (i = 0; i < kmcf->zones.nelts; i++) {
         if (zone[i]->claimed) {
             zone[i]->claimed = 0;
-            kvr_load_release(zone[i]->sh->load, zone[i]->row);
+            kvr_load_release(zone[i]->sh->load, zone[i]->core.row);
         }
     }
 

@@ -47,6 +47,7 @@
 
 
 #include "util.h"
+#include "core/prompt/kvr_endpoint.h"
 
 
 typedef enum {

@@ -70,6 +70,8 @@ get(oracle_result_t *res, const char *body, const char *path, const char *salt)
 
     conf.path = (const uint8_t *) path;
     conf.path_len = strlen(path);
+    conf.light = !kvr_endpoint_computes(kvr_endpoint(conf.path,
+                                                     conf.path_len));
     conf.salt = (const uint8_t *) salt;
     conf.salt_len = salt ? strlen(salt) : 0;
     conf.unit = 1;

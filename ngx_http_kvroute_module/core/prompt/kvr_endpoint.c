@@ -73,6 +73,8 @@ static const kvr_endpoint_name_t  kvr_endpoint_parts[] = {
 };
 
 
+static const kvr_endpoint_name_t  kvr_endpoint_completions =
+                                      kvr_endpoint_name("completions");
 static const kvr_endpoint_name_t  kvr_endpoint_messages =
                                       kvr_endpoint_name("messages");
 static const kvr_endpoint_name_t  kvr_endpoint_responses =
@@ -87,6 +89,12 @@ kvr_endpoint(const uint8_t *path, size_t len)
     const kvr_endpoint_name_t  *name;
 
     s = kvr_endpoint_last(path, len);
+
+    /* most requests end here */
+
+    if (kvr_endpoint_is(&s, &kvr_endpoint_completions)) {
+        return KVR_ENDPOINT_PROMPT;
+    }
 
     if (kvr_endpoint_is(&s, &kvr_endpoint_messages)) {
         return KVR_ENDPOINT_MESSAGES;

@@ -239,8 +239,6 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.pr = pr;
     ctx.conf = conf;
     ctx.prompt = KVR_SECTIONS;
-    ctx.light = !kvr_endpoint_computes(kvr_endpoint(conf->path,
-                                                    conf->path_len));
 
     ctx.sections = 0;
     ctx.roots = 0;
@@ -377,7 +375,7 @@ kvr_prompt_result(kvr_prompt_ctx_t *ctx)
         pr->max_tokens = ctx->limit[__builtin_ctz(set)];
     }
 
-    if (ctx->light) {
+    if (ctx->conf->light) {
         pr->shape = KVR_PROMPT_LIGHT;
         return;
     }

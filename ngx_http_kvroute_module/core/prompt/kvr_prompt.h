@@ -64,6 +64,7 @@ typedef struct {
     size_t              salt_len;
     const uint8_t      *path;    /* of the request, without arguments */
     size_t              path_len;
+    unsigned            light:1; /* the path computes no KV, kvr_endpoint() */
     unsigned            unit;    /* blocks of KVR_BLOCK bytes an entry: 1.. */
 
     uint64_t           *digests; /* scratch */

@@ -15,7 +15,6 @@
  */
 
 
-#include "core/prompt/kvr_endpoint.h"
 #include "core/prompt/kvr_prompt.h"
 
 
@@ -119,7 +118,6 @@ typedef struct {
     int64_t              left;   /* tokens, if it is cut; else 0 */
 
     int                  prompt; /* the section that is taken */
-    unsigned             light:1;    /* no prompt is of interest */
 } kvr_prompt_ctx_t;
 
 

@@ -111,7 +111,7 @@ kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     int             rc;
     kvr_section_t  *s;
 
-    if (ctx->light) {
+    if (ctx->conf->light) {
         return kvr_walk_skip(&ctx->walk);
     }
 
@@ -140,7 +140,7 @@ kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_json_t     *j;
     kvr_section_t  *s;
 
-    if (ctx->light) {
+    if (ctx->conf->light) {
         return kvr_walk_skip(&ctx->walk);
     }
 
@@ -247,7 +247,7 @@ kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     kvr_json_t     *j;
     kvr_section_t  *s;
 
-    if (ctx->light) {
+    if (ctx->conf->light) {
         return kvr_walk_skip(&ctx->walk);
     }
 

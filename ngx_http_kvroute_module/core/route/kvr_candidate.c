@@ -17,12 +17,6 @@
 #define KVR_CANDIDATE_WARM   16
 
 
-static void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
-    uint32_t peer);
-static void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
-    kvr_signal_t *s);
-static int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer,
-    uint32_t seat);
 static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_signal_t *s,
     uint64_t now);
 
@@ -68,102 +62,6 @@ kvr_view_init(kvr_view_t *v)
 
 
 void
-kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
-    uint32_t seat, uint32_t conns)
-{
-    uint32_t          units, rate;
-    kvr_peer_t       *known;
-    kvr_peer_load_t   load;
-
-    /* one by one: gcc would clear so many by an instruction that is slow */
-
-    c->flags = 0;
-    c->matched = 0;
-    c->shared = 0;
-    c->cost = 0;
-    c->delay = 0;
-    c->turnover = 0;
-    c->chunks = 0;
-    c->kv = 0;
-    c->waiting = 0;
-
-    if (kvr_unlikely(peer == KVR_REGISTRY_NONE)) {
-        c->active = conns;
-        c->unanswered = 0;
-        c->pending = 0;
-        c->idle = 0;
-        c->resident = 0;
-        return;
-    }
-
-    known = &v->zone->registry->peer[peer];
-    load = kvr_peer_load(&v->load, peer, v->own);
-
-    c->active = load.active;
-    c->pending = load.pending;
-    c->unanswered = load.unanswered;
-    c->resident = load.resident;
-    c->idle = v->given - kvr_get(&known->given);
-    c->delay = kvr_pace_delay(&known->pace, v->now);
-
-    rate = kvr_get(&known->pace.rate);
-    v->rate = kvr_max(v->rate, rate);
-
-    if (v->matched) {
-        units = v->matched[peer];
-
-        c->matched = kvr_min(units * v->zone->unit, v->bytes);
-        c->turnover = kvr_index_turnover(v->zone->index, peer, v->now);
-
-        if (v->popular) {
-
-            /* many peers are like the one before */
-
-            if (units != v->units || c->active != v->active) {
-                v->units = units;
-                v->active = c->active;
-                v->shared = kvr_popular_shared(v->popular, units, c->active);
-            }
-
-            c->shared = v->shared;
-        }
-    }
-
-    if (v->chunks) {
-        c->chunks = v->chunks[peer];
-    }
-
-    if (kvr_unlikely(v->special >> peer & 1)) {
-        kvr_candidate_special(v, c, peer);
-    }
-
-    if (kvr_unlikely(kvr_get(&known->draining))) {
-        c->draining = 1;
-    }
-
-    if (kvr_unlikely(kvr_candidate_pressed(v->zone, peer, v->now))) {
-        c->pressed = 1;
-    }
-
-    if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,
-                                          v->own, v->now))
-    {
-        c->full = 1;
-    }
-
-    if (v->signals) {
-        kvr_candidate_signals(v, c, &known->signal);
-        c->sick = kvr_candidate_sick(v->zone, v->pool, peer, v->now);
-    }
-
-    if (v->pool->slow_start && kvr_candidate_cold(v, peer, seat)) {
-        c->cold = 1;
-    }
-}
-
-
-/* one of the peers that are not like the others to this request */
-static void
 kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
     c->bound = (peer == v->bound);
@@ -177,8 +75,7 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 }
 
 
-/* what engines said of themselves */
-static void
+void
 kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
 {
     double             worth;
@@ -215,8 +112,7 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
 }
 
 
-/* it takes part in a growing share of the decisions */
-static int
+int
 kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t seat)
 {
     uint32_t         since, age, slow;
@@ -318,14 +214,6 @@ kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     return pool->mandatory && pool->probe
            && kvr_signal_worth(s, now, pool->probe) == 0;
-}
-
-
-int
-kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
-{
-    return peer != KVR_REGISTRY_NONE
-           && kvr_get(&zone->registry->peer[peer].signal.pressure) > now;
 }
 
 

@@ -76,8 +76,7 @@ kvr_peer_load(const kvr_load_view_t *view, uint32_t peer,
     kvr_load_sum_t   sum, resident;
     kvr_peer_load_t  load;
 
-    sum = kvr_load_seen(view, peer);
-    resident = kvr_load_seen(view, kvr_registry_resident(peer));
+    sum = kvr_load_both(view, peer, kvr_registry_resident(peer), &resident);
 
     load.active = sum.active;
     load.pending = sum.pending;

@@ -208,6 +208,37 @@ kvr_load_seen(const kvr_load_view_t *view, uint32_t column)
 }
 
 
+/* sums up two columns in one go, the second to *other */
+static inline kvr_load_sum_t
+kvr_load_both(const kvr_load_view_t *view, uint32_t column, uint32_t second,
+    kvr_load_sum_t *other)
+{
+    uint32_t           n;
+    kvr_load_sum_t     sum, part, more;
+    _Atomic uint64_t  *word;
+
+    sum = kvr_load_split(0);
+    more = kvr_load_split(0);
+
+    word = view->word + column;
+    second -= column;
+
+    for (n = view->high; n; n--, word += view->stride) {
+        part = kvr_load_split(kvr_get(word));
+        sum.active += part.active;
+        sum.pending += part.pending;
+
+        part = kvr_load_split(kvr_get(word + second));
+        more.active += part.active;
+        more.pending += part.pending;
+    }
+
+    *other = more;
+
+    return sum;
+}
+
+
 static inline kvr_load_sum_t
 kvr_load_get(kvr_load_t *load, uint32_t column)
 {
