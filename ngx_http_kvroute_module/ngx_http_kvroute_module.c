@@ -390,6 +390,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_loc_conf_t *prev = parent;
     ngx_http_kvroute_loc_conf_t *conf = child;
 
+    ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     ngx_conf_merge_size_value(conf->max_body, prev->max_body,
@@ -403,6 +404,17 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->policy == NULL) {
         conf->policy = prev->policy;
+    }
+
+    /* the handler stays inside "if" */
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->noname) {
+        conf->api = prev->api;
+        conf->write = prev->write;
+        conf->status = prev->status;
+        conf->prefix = prev->prefix;
     }
 
     /* with the parameters that belong to them */

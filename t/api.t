@@ -45,6 +45,14 @@ http {
         location /api/ { kvroute_api write=on; }
         location /look/ { kvroute_api; }
         location = /exact { kvroute_api; }
+        location /if/ {
+            if ($arg_peer) { set $given 1; }
+            kvroute_api write=on;
+        }
+        location = /status_if {
+            if ($arg_x) { set $given 1; }
+            kvroute_status json;
+        }
     }
 }
 EOC
@@ -288,5 +296,14 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     is($t->finish($s)->{status}, 200, 'and ends');
     ok($t->idle(), 'nothing is left');
 }
+
+# "if" makes a location of its own, in which nginx keeps the handler
+
+is($t->request("POST /if/flush?peer=$peer", '')->{status}, 200,
+   'what may be written stays so inside "if"');
+is($t->request("GET /if/peers?peer=$peer", '')->{status},
+   $t->request("GET /api/peers?peer=$peer", '')->{status}, 'what is shown');
+is(ref eval { decode_json($t->get('/status_if?x=1')->{body}) }, 'HASH',
+   'and the format of the status');
 
 $t->done();

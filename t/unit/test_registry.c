@@ -315,6 +315,47 @@ START_TEST(test_registry_seats)
 END_TEST
 
 
+START_TEST(test_registry_reserved)
+{
+    char      name[32];
+    uint32_t  a, i, s;
+    zone_t    z;
+
+    zone_make(&z, 64);
+
+    a = peer(&z, 0, "a:1");
+    s = seat(&z, 0, a, "one");
+
+    /* a request that is let in, and not sent yet */
+
+    kvr_load_add(z.load, 1, kvr_registry_reserved(s), 1, 0);
+    unname(&z, 0);
+
+    for (i = 0; i < 2 * KVR_REGISTRY_SEATS; i++) {
+        sprintf(name, "upstream%u", i);
+        util_check(seat(&z, 0, a, name) != s, "%u", i);
+        unname(&z, 0);
+    }
+
+    kvr_load_add(z.load, 1, kvr_registry_reserved(s), -1, 0);
+
+    for (i = 0; i < 2 * KVR_REGISTRY_SEATS; i++) {
+        sprintf(name, "upstream%u", i);
+
+        if (seat(&z, 0, a, name) == s) {
+            break;
+        }
+
+        unname(&z, 0);
+    }
+
+    util_check(i < 2 * KVR_REGISTRY_SEATS, "it is never used again");
+
+    zone_free(&z);
+}
+END_TEST
+
+
 /* a number is given away only when nothing names it and nothing counts there */
 START_TEST(test_registry_reuse)
 {
@@ -594,6 +635,7 @@ main(void)
     util_add(s, "capacity", test_registry_capacity);
     util_add(s, "names", test_registry_names);
     util_add(s, "seats", test_registry_seats);
+    util_add(s, "reserved", test_registry_reserved);
     util_add(s, "reuse", test_registry_reuse);
     util_add(s, "limit", test_registry_limit);
     util_add(s, "fresh", test_registry_fresh);

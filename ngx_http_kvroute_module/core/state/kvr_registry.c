@@ -16,6 +16,7 @@
 
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
+static int kvr_registry_seat_used(kvr_load_t *load, uint32_t seat);
 static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t upstream);
 static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
@@ -163,7 +164,7 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
         }
 
         if (n == KVR_REGISTRY_NONE
-            && !kvr_load_used(load, kvr_registry_column(i)))
+            && !kvr_registry_seat_used(load, i))
         {
             n = i;
         }
@@ -338,6 +339,15 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 }
 
 
+/* what is reserved at a seat is no part of its own column */
+static int
+kvr_registry_seat_used(kvr_load_t *load, uint32_t seat)
+{
+    return kvr_load_used(load, kvr_registry_column(seat))
+           || kvr_load_used(load, kvr_registry_reserved(seat));
+}
+
+
 /* whether any seat of an upstream is named or counts anything */
 static int
 kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
@@ -349,7 +359,7 @@ kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
         seat = &reg->seat[i];
 
         if (atomic_load(&seat->used) && seat->upstream == upstream
-            && kvr_load_used(load, kvr_registry_column(i)))
+            && kvr_registry_seat_used(load, i))
         {
             return 1;
         }
