@@ -214,6 +214,11 @@ broken('header', 'a function that no header has',
 broken('header', 'a prototype of nothing',
        append("$load.h", "int kvr_load_more(void);\n"));
 
+my $policy = "$core/policy/kvr_policy.h";
+
+broken('header', 'a line of a table, and nothing behind it',
+       $policy => $files->{$policy} =~ s/(policy\(OFF, off\))/$1 policy(NEW, new)/r);
+
 broken('basename', 'two files of one name',
        'ngx_http_kvroute_module/zone/kvr_load.c' => "\n");
 

@@ -13,15 +13,10 @@ static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 
 
-static const kvr_policy_t  kvr_policy_off = { .name = "off" };
+const kvr_policy_t  kvr_policy_off = { .name = "off" };
 
-
-#define KVR_POLICY_EXTERN(number, name)                                       \
-    extern const kvr_policy_t  kvr_policy_##name;
 
 #define KVR_POLICY_ENTRY(number, name)  &kvr_policy_##name,
-
-KVR_POLICY_TABLE(KVR_POLICY_EXTERN)
 
 const kvr_policy_t *const  kvr_policy_table[] = {
     KVR_POLICY_TABLE(KVR_POLICY_ENTRY)

@@ -62,7 +62,7 @@ typedef enum {
 #define KVR_NEEDS_MATCH    0x02  /* candidates: matched, chunks */
 #define KVR_NEEDS_SCORE    0x04  /* shared, other, evicts; costs are bytes */
 #define KVR_NEEDS_RING     0x08  /* the prefix's key, and a ring of the peers */
-#define KVR_NEEDS_SESSION  0x10  /* the session's key and peer; binds the pick */
+#define KVR_NEEDS_SESSION  0x10  /* its key and peer; the pick is bound */
 #define KVR_NEEDS_TURNS    0x20  /* current_weight, effective_weight are kept */
 
 
@@ -229,6 +229,12 @@ typedef struct {
     const kvr_policy_param_t  *params;   /* or NULL */
     kvr_policy_pick_pt         pick;     /* NULL: it is nginx that picks */
 } kvr_policy_t;
+
+
+#define KVR_POLICY_EXTERN(number, name)                                       \
+    extern const kvr_policy_t  kvr_policy_##name;
+
+KVR_POLICY_TABLE(KVR_POLICY_EXTERN)
 
 
 /* by kvr_policy_e */

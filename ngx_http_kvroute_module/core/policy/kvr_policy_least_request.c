@@ -60,7 +60,8 @@ kvr_policy_least_request_pick(const kvr_policy_request_t *req,
     }
 
     for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_policy_least_request_load(&cand[i], by) / cand[i].weight;
+        cand[i].cost = kvr_policy_least_request_load(&cand[i], by)
+                       / cand[i].weight;
     }
 
     d->reason = KVR_REASON_LOAD;
@@ -93,8 +94,8 @@ kvr_policy_least_request_load(const kvr_candidate_t *c, uint32_t by)
 
 
 uint32_t
-kvr_policy_least_request_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, int affine)
+kvr_policy_least_request_cost(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, int affine)
 {
     double            least;
     uint32_t          i, ties;

@@ -18,8 +18,8 @@ const kvr_policy_t  kvr_policy_round_robin = {
 
 
 uint32_t
-kvr_policy_round_robin_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
+kvr_policy_round_robin_pick(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 {
     int64_t           total;
     uint32_t          i, best;
