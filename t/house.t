@@ -44,10 +44,10 @@ use Kvroute::House;
 
 my $table = <<'END';
 [ngx_http_kvroute_module]
- 0 core/base      kvr_core.h kvr_chain.h kvr_pages.h | kvr_ | core root
+ 0 core/base      kvr_core.h kvr_chain.h kvr_pages.h kvr_reason.h | kvr_ | core root
  1 core/text      kvr_json.h kvr_json_push.h kvr_block.h kvr_text.h kvr_window.h | kvr_text_ kvr_json_ | core root
  1 core/index     kvr_index.h   | kvr_index_  | core root
- 1 core/policy    kvr_policy.h  | kvr_policy_ | core root
+ 1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
  1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_inflight.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
  2 core/prompt    kvr_prompt.h kvr_canon.h | kvr_prompt_ | core root
@@ -213,6 +213,11 @@ broken('header', 'a function that no header has',
 
 broken('header', 'a prototype of nothing',
        append("$load.h", "int kvr_load_more(void);\n"));
+
+my $policy = "$core/policy/kvr_policy.h";
+
+broken('header', 'a line of a table, and nothing behind it',
+       $policy => $files->{$policy} =~ s/(policy\(OFF, off\))/$1 policy(NEW, new)/r);
 
 broken('basename', 'two files of one name',
        'ngx_http_kvroute_module/zone/kvr_load.c' => "\n");

@@ -71,7 +71,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         kvr_load_claim(ro->load, kvr_load_owner(i + 1, 1), 1);
     }
 
-    if (ro->conf.policy == KVR_POLICY_PREFIX) {
+    if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_RING) {
         kvs_router_ring(ro);
     }
 
@@ -301,7 +301,7 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
 {
     uint32_t  i, entry, entries, peer, life;
 
-    if (ro->conf.policy == KVR_POLICY_STICKY) {
+    if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_SESSION) {
 
         req->keyed = 1;
         req->key = rq->key_session;
@@ -347,15 +347,18 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
     uint32_t               by_place[KVS_REPLICAS];
     uint64_t               m, seen[1], chunks[KVS_REPLICAS];
+    unsigned               needs;
     kvr_load_sum_t         sum;
     kvr_popular_view_t     view;
     kvr_decision_t         d;
     kvr_candidate_t       *c, cand[KVS_REPLICAS];
     kvr_policy_request_t   req;
 
+    needs = kvr_policy_needs(ro->conf.policy);
+
     memset(matched, 0, sizeof(matched));
 
-    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+    if (needs & KVR_NEEDS_SCORE) {
         kvs_router_match(ro, rq, now, matched);
         kvs_router_popular(ro, rq, now, matched, &view);
     }
@@ -404,7 +407,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         c->current_weight = ro->current[i];
         c->effective_weight = 1;
 
-        if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+        if (needs & KVR_NEEDS_SCORE) {
             c->turnover = kvr_index_turnover(ro->index, i,
                                              kvs_router_ms(now));
             c->shared = kvr_popular_shared(&view, matched[i], c->active);
@@ -423,9 +426,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     req.parsed = 1;
     req.retry = rq->attempts > 1;
 
-    if (ro->conf.policy == KVR_POLICY_PREFIX
-        || ro->conf.policy == KVR_POLICY_STICKY)
-    {
+    if (needs & (KVR_NEEDS_RING | KVR_NEEDS_SESSION)) {
         req.by_place = by_place;
         req.seen = seen;
 
@@ -461,7 +462,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     ro->resident[i] += rq->bytes;
     ro->last[i] = ++ro->given;
 
-    if (ro->conf.policy == KVR_POLICY_STICKY) {
+    if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_SESSION) {
         kvr_index_bind(ro->index, rq->key_session, i, 1,
                        (uint32_t) now + 3600);
     }
@@ -472,7 +473,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         }
     }
 
-    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+    if (needs & KVR_NEEDS_SCORE) {
 
         kvs_router_teach(ro, rq, now, rq->chain, rq->units, matched[i]);
 
@@ -528,7 +529,7 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     rq->pending = 0;
     rq->lesson.valid = 0;
 
-    if (ro->conf.policy == KVR_POLICY_KV_CACHE) {
+    if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_SCORE) {
         kvr_popular_add(ro->popular, &rq->counted, kvs_router_ms(now));
     }
 

@@ -122,7 +122,7 @@ ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
 
     conf = at->conf;
 
-    if (at->policy->conf.policy == KVR_POLICY_PREFIX) {
+    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
         (void) ngx_http_kvroute_ring(&conf->list[0], log);
         (void) ngx_http_kvroute_ring(&conf->list[1], log);
     }
@@ -280,9 +280,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         return NULL;
     }
 
-    if (req.policy == KVR_POLICY_ROUND_ROBIN
-        || req.policy == KVR_POLICY_STICKY)
-    {
+    if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS) {
         for (n = 0; n < count; n++) {
             c = &ngx_http_kvroute_candidate[n];
             peer = ngx_http_kvroute_offer[n].peer;

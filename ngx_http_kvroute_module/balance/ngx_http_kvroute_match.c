@@ -63,6 +63,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     size_t                        size;
     uint32_t                      best;
     uint64_t                     *chain, set;
+    unsigned                      needs;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_srv_conf_t  *conf;
 
@@ -73,30 +74,17 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     ngx_http_kvroute_match_pin(r, at);
     ngx_http_kvroute_session_owner(r, at);
 
-    switch (at->policy->conf.policy) {
+    needs = kvr_policy_needs(at->policy->conf.policy);
 
-    case KVR_POLICY_STICKY:
+    if (needs & KVR_NEEDS_SESSION) {
         ngx_http_kvroute_session_find(r, at);
-
-        /* with key=auto the body was read, and the peer learns it */
-
-        break;
-
-    case KVR_POLICY_PREFIX:
-        ngx_http_kvroute_match_prefix(r, at);
-
-        /* what is held matters when a peer is drained, or learns this */
-
-        break;
-
-    case KVR_POLICY_KV_CACHE:
-        break;
-
-    default:
-        return;
     }
 
-    if (!ctx->parsed || set == 0) {
+    if (needs & KVR_NEEDS_RING) {
+        ngx_http_kvroute_match_prefix(r, at);
+    }
+
+    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || set == 0) {
         return;
     }
 
@@ -108,7 +96,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    if (at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+    if (needs & KVR_NEEDS_SCORE) {
         ngx_http_kvroute_match_model(at);
     }
 
@@ -138,7 +126,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
                                 set, at->matched);
 
-        if (best && at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+        if (best && needs & KVR_NEEDS_SCORE) {
 
             at->popular = ngx_palloc(r->pool, sizeof(kvr_popular_view_t));
 
@@ -148,7 +136,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
             }
         }
 
-    } else if (at->policy->conf.policy == KVR_POLICY_KV_CACHE) {
+    } else if (needs & KVR_NEEDS_SCORE) {
         at->popular = &ctx->wait->popular;
         at->counted = ctx->wait->counted;
     }

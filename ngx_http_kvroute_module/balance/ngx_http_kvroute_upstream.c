@@ -57,6 +57,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
     ngx_uint_t                     body;
+    unsigned                       needs;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_attempt_t    *at;
     ngx_http_kvroute_srv_conf_t   *kscf;
@@ -119,6 +120,8 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     body = ngx_http_kvroute_weigh(r, ctx);
 
+    needs = kvr_policy_needs(at->policy->conf.policy);
+
     if (at->policy->conf.policy == KVR_POLICY_OFF
         || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
     {
@@ -128,7 +131,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     /* a session may be asked for by its header alone, a response by its id */
 
-    if (!body && at->policy->conf.policy != KVR_POLICY_STICKY
+    if (!body && !(needs & KVR_NEEDS_SESSION)
         && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
         at->native = NGX_HTTP_KVROUTE_BODYLESS;
@@ -140,7 +143,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
      * for the day when there are more
      */
 
-    if (peers->single && at->policy->conf.policy != KVR_POLICY_STICKY) {
+    if (peers->single && !(needs & KVR_NEEDS_SESSION)) {
         return NGX_OK;
     }
 
@@ -169,18 +172,12 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 static ngx_uint_t
 ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at)
 {
-    switch (at->policy->conf.policy) {
+    unsigned  needs;
 
-    case KVR_POLICY_KV_CACHE:
-    case KVR_POLICY_PREFIX:
-        return 1;
+    needs = kvr_policy_needs(at->policy->conf.policy);
 
-    case KVR_POLICY_STICKY:
-        return at->policy->key->value.len == 0;
-
-    default:
-        return 0;
-    }
+    return needs & KVR_NEEDS_BODY
+           || (needs & KVR_NEEDS_SESSION && at->policy->key->value.len == 0);
 }
 
 
@@ -257,7 +254,9 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 
-    if (at->keyed && at->policy->conf.policy == KVR_POLICY_STICKY) {
+    if (at->keyed && kvr_policy_needs(at->policy->conf.policy)
+                     & KVR_NEEDS_SESSION)
+    {
         ngx_http_kvroute_session_keep(at, offered);
     }
 

@@ -12,82 +12,17 @@
 #include "ngx_http_kvroute.h"
 
 
-typedef ngx_int_t (*ngx_http_kvroute_param_pt)(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-
-
-typedef struct {
-    ngx_str_t                    name;      /* with its "=" */
-    kvr_policy_e                 policy;    /* that it belongs to */
-    ngx_http_kvroute_param_pt    set;
-} ngx_http_kvroute_param_t;
-
-
-static ngx_int_t ngx_http_kvroute_param_threshold(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_balance_abs(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_balance_rel(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_balance(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_chunks(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_by(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_length(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_load_factor(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_key(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_timeout(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_param_strict(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_policy_value(ngx_conf_t *cf,
+    const kvr_policy_param_t *param, ngx_str_t *value, size_t prefix,
+    void *data);
+static ngx_int_t ngx_http_kvroute_policy_size(ngx_conf_t *cf,
+    const kvr_policy_param_t *param, ngx_str_t *value, ngx_str_t *s);
+static ngx_int_t ngx_http_kvroute_policy_key(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
 static ngx_int_t ngx_http_kvroute_choice(ngx_conf_t *cf, ngx_str_t *value,
     size_t prefix, const char *const *words);
 static ngx_int_t ngx_http_kvroute_decimal(ngx_conf_t *cf, ngx_str_t *value,
     size_t prefix, ngx_int_t min, ngx_int_t max, double *result);
-
-
-static ngx_http_kvroute_param_t  ngx_http_kvroute_params[] = {
-
-    { ngx_string("threshold="), KVR_POLICY_KV_CACHE,
-      ngx_http_kvroute_param_threshold },
-
-    { ngx_string("balance_abs="), KVR_POLICY_KV_CACHE,
-      ngx_http_kvroute_param_balance_abs },
-
-    { ngx_string("balance_rel="), KVR_POLICY_KV_CACHE,
-      ngx_http_kvroute_param_balance_rel },
-
-    { ngx_string("balance="), KVR_POLICY_KV_CACHE,
-      ngx_http_kvroute_param_balance },
-
-    { ngx_string("chunks="), KVR_POLICY_KV_CACHE,
-      ngx_http_kvroute_param_chunks },
-
-    { ngx_string("by="), KVR_POLICY_LEAST_REQUEST,
-      ngx_http_kvroute_param_by },
-
-    { ngx_string("length="), KVR_POLICY_PREFIX,
-      ngx_http_kvroute_param_length },
-
-    { ngx_string("load_factor="), KVR_POLICY_PREFIX,
-      ngx_http_kvroute_param_load_factor },
-
-    { ngx_string("key="), KVR_POLICY_STICKY,
-      ngx_http_kvroute_param_key },
-
-    { ngx_string("timeout="), KVR_POLICY_STICKY,
-      ngx_http_kvroute_param_timeout },
-
-    { ngx_string("strict="), KVR_POLICY_STICKY,
-      ngx_http_kvroute_param_strict },
-
-    { ngx_null_string, KVR_POLICY_OFF, NULL }
-};
 
 
 /* reads the name of a policy and sets the defaults of its parameters */
@@ -117,28 +52,38 @@ ngx_int_t
 ngx_http_kvroute_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value)
 {
-    ngx_http_kvroute_param_t  *param;
+    size_t                     prefix;
+    ngx_uint_t                 i;
+    const kvr_policy_param_t  *param;
 
-    for (param = ngx_http_kvroute_params; param->name.len; param++) {
+    param = kvr_policy_param(policy->conf.policy, value->data, value->len);
 
-        if (value->len < param->name.len
-            || ngx_strncmp(value->data, param->name.data, param->name.len)
-               != 0)
-        {
-            continue;
+    if (param == NULL) {
+
+        for (i = 0; i < KVR_POLICIES; i++) {
+            if (kvr_policy_param((kvr_policy_e) i, value->data, value->len)) {
+                break;
+            }
         }
 
-        if (param->policy != policy->conf.policy) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "parameter \"%V\" is not one of policy \"%s\"",
-                               value, kvr_policy_name(policy->conf.policy));
-            return NGX_ERROR;
+        if (i == KVR_POLICIES) {
+            return NGX_DECLINED;
         }
 
-        return param->set(cf, policy, value, param->name.len);
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "parameter \"%V\" is not one of policy \"%s\"",
+                           value, kvr_policy_name(policy->conf.policy));
+        return NGX_ERROR;
     }
 
-    return NGX_DECLINED;
+    prefix = ngx_strlen(param->name) + 1;
+
+    if (param->kind == KVR_PARAM_KEY) {
+        return ngx_http_kvroute_policy_key(cf, policy, value, prefix);
+    }
+
+    return ngx_http_kvroute_policy_value(cf, param, value, prefix,
+                                  (u_char *) &policy->conf + param->offset);
 }
 
 
@@ -149,7 +94,9 @@ ngx_http_kvroute_policy_check(ngx_conf_t *cf,
 {
     ngx_str_t  value, name;
 
-    if (policy->conf.policy != KVR_POLICY_STICKY || policy->key) {
+    if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
+        || policy->key)
+    {
         return NGX_OK;
     }
 
@@ -162,113 +109,76 @@ ngx_http_kvroute_policy_check(ngx_conf_t *cf,
 
     value.len = name.len;
 
-    return ngx_http_kvroute_param_key(cf, policy, &value, 4);
+    return ngx_http_kvroute_policy_key(cf, policy, &value, 4);
 }
 
 
+/* a value as its kind is written, to its place */
 static ngx_int_t
-ngx_http_kvroute_param_threshold(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
+ngx_http_kvroute_policy_value(ngx_conf_t *cf, const kvr_policy_param_t *param,
+    ngx_str_t *value, size_t prefix, void *data)
 {
-    return ngx_http_kvroute_decimal(cf, value, prefix, 0, 1,
-                                    &policy->conf.threshold);
-}
+    double    *decimal = data;
+    uint32_t  *number = data;
 
-
-static ngx_int_t
-ngx_http_kvroute_param_balance_abs(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
     ngx_int_t  n;
-
-    n = ngx_http_kvroute_number(cf, value, prefix, 0, 1000000);
-
-    policy->conf.balance_abs = (uint32_t) n;
-
-    return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_balance_rel(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    return ngx_http_kvroute_decimal(cf, value, prefix, 1, 1000,
-                                    &policy->conf.balance_rel);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_balance(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ngx_int_t  n;
-
-    static const char *const  words[] = { "all", "any", NULL };
-
-    n = ngx_http_kvroute_choice(cf, value, prefix, words);
-
-    policy->conf.balance_any = (n == 1);
-
-    return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_chunks(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ngx_int_t  n;
-
-    static const char *const  words[] = { "off", "tie", "credit", NULL };
-
-    _Static_assert(kvr_nelts(words) == KVR_CHUNKS_MAX + 1, "words of chunks");
-
-    n = ngx_http_kvroute_choice(cf, value, prefix, words);
-
-    policy->conf.chunks = (kvr_chunks_e) n;
-
-    return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_by(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ngx_int_t    n;
-    const char  *words[KVR_BY_MAX + 1];
-
-    for (n = 0; n < KVR_BY_MAX; n++) {
-        words[n] = kvr_by_name((kvr_by_e) n);
-    }
-
-    words[n] = NULL;
-
-    n = ngx_http_kvroute_choice(cf, value, prefix, words);
-
-    policy->conf.by = (kvr_by_e) n;
-
-    return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_length(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ssize_t    size;
     ngx_str_t  s;
 
     s.data = value->data + prefix;
     s.len = value->len - prefix;
 
-    if (s.len == 4 && ngx_strncmp(s.data, "auto", 4) == 0) {
-        policy->conf.length = 0;
-        return NGX_OK;
+    switch (param->kind) {
+
+    case KVR_PARAM_DECIMAL:
+        return ngx_http_kvroute_decimal(cf, value, prefix, param->min,
+                                        param->max, decimal);
+
+    case KVR_PARAM_WORD:
+        n = ngx_http_kvroute_choice(cf, value, prefix, param->words);
+        break;
+
+    case KVR_PARAM_SIZE:
+        n = ngx_http_kvroute_policy_size(cf, param, value, &s);
+        break;
+
+    case KVR_PARAM_TIME:
+        n = ngx_parse_time(&s, 1);
+
+        if (n < (ngx_int_t) param->min || n > (ngx_int_t) param->max) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid value in parameter \"%V\"", value);
+            return NGX_ERROR;
+        }
+
+        break;
+
+    default: /* KVR_PARAM_NUMBER */
+        n = ngx_http_kvroute_number(cf, value, prefix, param->min,
+                                    param->max);
     }
 
-    size = ngx_parse_size(&s);
+    if (n == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    *number = (uint32_t) n;
+
+    return NGX_OK;
+}
+
+
+/* bytes, or 0 for "auto" */
+static ngx_int_t
+ngx_http_kvroute_policy_size(ngx_conf_t *cf, const kvr_policy_param_t *param,
+    ngx_str_t *value, ngx_str_t *s)
+{
+    ssize_t  size;
+
+    if (s->len == 4 && ngx_strncmp(s->data, "auto", 4) == 0) {
+        return 0;
+    }
+
+    size = ngx_parse_size(s);
 
     if (size == NGX_ERROR) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -276,30 +186,21 @@ ngx_http_kvroute_param_length(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (size < KVR_BLOCK || size > 64 * 1024 * 1024) {
+    if (size < (ssize_t) param->min || size > (ssize_t) param->max) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "value of parameter \"%V\" must be between "
-                           "%d and 64m", value, KVR_BLOCK);
+                           "%uD and %uDm", value, param->min,
+                           param->max / (1024 * 1024));
         return NGX_ERROR;
     }
 
-    policy->conf.length = (uint32_t) size;
-
-    return NGX_OK;
+    return size;
 }
 
 
+/* what names a session: a text with variables, or "auto" */
 static ngx_int_t
-ngx_http_kvroute_param_load_factor(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    return ngx_http_kvroute_decimal(cf, value, prefix, 1, 1000,
-                                    &policy->conf.load_factor);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_key(ngx_conf_t *cf,
+ngx_http_kvroute_policy_key(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
 {
     ngx_str_t                          s;
@@ -333,46 +234,6 @@ ngx_http_kvroute_param_key(ngx_conf_t *cf,
     ccv.complex_value = policy->key;
 
     return ngx_http_compile_complex_value(&ccv);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_timeout(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    time_t     t;
-    ngx_str_t  s;
-
-    s.data = value->data + prefix;
-    s.len = value->len - prefix;
-
-    t = ngx_parse_time(&s, 1);
-
-    if (t == (time_t) NGX_ERROR || t < 1 || t > 365 * 24 * 3600) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
-    }
-
-    policy->conf.timeout = (uint32_t) t;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_param_strict(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ngx_int_t  n;
-
-    static const char *const  words[] = { "off", "on", NULL };
-
-    n = ngx_http_kvroute_choice(cf, value, prefix, words);
-
-    policy->conf.strict = (n == 1);
-
-    return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
 }
 
 

@@ -249,7 +249,8 @@ ngx_http_kvroute_queue_own(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w,
 {
     ngx_http_kvroute_attempt_t  at;
 
-    if (policy->conf.policy != KVR_POLICY_STICKY || !policy->conf.strict
+    if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
+        || !policy->conf.strict
         || ngx_http_kvroute_request_salt(r, w->ctx) != NGX_OK)
     {
         return;

@@ -256,10 +256,10 @@ ngx_http_kvroute_session_owner(ngx_http_request_t *r,
         id = at->ctx->hint[KVR_PROMPT_PREVIOUS_ID];
     }
 
-    /* the policy sticky takes it for the name of a session, and binds that */
+    /* a policy of sessions takes it for the name of one, and binds that */
 
     if (id.len == 0
-        || (at->policy->conf.policy == KVR_POLICY_STICKY
+        || (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION
             && at->ctx->endpoint != KVR_ENDPOINT_RESPONSE))
     {
         return;

@@ -252,7 +252,7 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
         /* of the others it is no number of bytes, or none at all */
 
-        if (ctx->policy != KVR_POLICY_KV_CACHE
+        if (!(kvr_policy_needs(ctx->policy) & KVR_NEEDS_SCORE)
             || ctx->reason == KVR_REASON_LOAD || ctx->cost == 0)
         {
             goto not_found;

@@ -12,7 +12,7 @@
 
 
 #include "util.h"
-#include "core/policy/kvr_policy_int.h"
+#include "core/policy/kvr_policy.h"
 
 #include <math.h>
 

@@ -9,22 +9,9 @@
 
 
 /*
- * Policies, and reasons for a pick: what decisions are counted by.  They are
- * apart from kvr_policy.h since the counters are in shared memory, whose files
- * know nothing of decisions.
+ * Reasons for a pick: what decisions are counted by, in shared memory, and told
+ * by.
  */
-
-
-typedef enum {
-    KVR_POLICY_OFF = 0,
-    KVR_POLICY_KV_CACHE,
-    KVR_POLICY_LEAST_REQUEST,
-    KVR_POLICY_ROUND_ROBIN,
-    KVR_POLICY_RANDOM,
-    KVR_POLICY_PREFIX,
-    KVR_POLICY_STICKY,
-    KVR_POLICIES
-} kvr_policy_e;
 
 
 typedef enum {
@@ -51,6 +38,10 @@ typedef enum {
     KVR_REASON_HOT,              /* many have what it computes once more */
     KVR_REASON_MAX
 } kvr_reason_e;
+
+
+/* the name as in logs and in the status; NULL: no such number */
+const char *kvr_reason_name(kvr_reason_e reason);
 
 
 #endif /* _KVR_REASON_H_INCLUDED_ */

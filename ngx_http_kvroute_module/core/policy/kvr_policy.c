@@ -7,48 +7,22 @@
 #include "core/policy/kvr_policy_int.h"
 
 
-typedef uint32_t (*kvr_policy_pt)(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-
-
 static kvr_candidate_t *kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n,
     kvr_decision_t *d);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
 
-typedef struct {
-    const char     *name;
-    kvr_policy_pt   pick;
-} kvr_policy_t;
+
+const kvr_policy_t  kvr_policy_off = { .name = "off" };
 
 
-static const kvr_policy_t  kvr_policies[] = {
-    { "off", NULL },
-    { "kv_cache", kvr_pick_kv_cache },
-    { "least_request", kvr_pick_least_request },
-    { "round_robin", kvr_pick_round_robin },
-    { "random", kvr_pick_random },
-    { "prefix", kvr_pick_prefix },
-    { "sticky", kvr_pick_sticky }
+#define KVR_POLICY_ENTRY(number, name)  &kvr_policy_##name,
+
+const kvr_policy_t *const  kvr_policy_table[] = {
+    KVR_POLICY_TABLE(KVR_POLICY_ENTRY)
 };
 
-_Static_assert(kvr_nelts(kvr_policies) == KVR_POLICIES, "kvr_policies");
-
-
-static const char *const  kvr_reasons[] = {
-    "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
-    "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
-    "retry", "unparsed", "bodyless", "bypass", "hot"
-};
-
-_Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");
-
-
-static const char *const  kvr_bys[] = {
-    "active", "pending", "work", "kv", "waiting"
-};
-
-_Static_assert(kvr_nelts(kvr_bys) == KVR_BY_MAX, "kvr_bys");
+_Static_assert(kvr_nelts(kvr_policy_table) == KVR_POLICIES, "policies");
 
 
 static const kvr_policy_conf_t  kvr_policy_defaults = {
@@ -75,9 +49,11 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t                i, flags, special;
     uint64_t                best;
     kvr_candidate_t        *c, *chosen;
+    const kvr_policy_t     *policy;
     kvr_policy_request_t    r;
 
     r = *req;
+    policy = kvr_policy_table[r.policy];
 
     if (r.conf == NULL) {
         r.conf = &kvr_policy_defaults;
@@ -103,7 +79,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         cand[i].flags &= ~kvr_policy_out.flags;
     }
 
-    for (i = 0; i < n && r.policy != KVR_POLICY_KV_CACHE; i++) {
+    for (i = 0; i < n && !(policy->needs & KVR_NEEDS_SCORE); i++) {
         cand[i].cost = 0;
     }
 
@@ -121,7 +97,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     } else {
         full = special ? kvr_policy_leave_out(&r, cand, n) : 0;
 
-        d->pick = kvr_policies[r.policy].pick(&r, cand, n, d);
+        d->pick = policy->pick(&r, cand, n, d);
     }
 
     if (d->pick == KVR_POLICY_NONE) {
@@ -183,7 +159,7 @@ static inline int
 kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
 {
     return c->bound
-           || (req->policy != KVR_POLICY_STICKY
+           || (!(kvr_policy_needs(req->policy) & KVR_NEEDS_SESSION)
                && c->matched && c->matched * 2 >= req->bytes);
 }
 
@@ -267,41 +243,48 @@ kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy)
 const char *
 kvr_policy_name(kvr_policy_e policy)
 {
-    return (unsigned) policy < KVR_POLICIES ? kvr_policies[policy].name : NULL;
-}
-
-
-const char *
-kvr_reason_name(kvr_reason_e reason)
-{
-    return (unsigned) reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
-}
-
-
-const char *
-kvr_by_name(kvr_by_e by)
-{
-    return (unsigned) by < KVR_BY_MAX ? kvr_bys[by] : NULL;
+    return (unsigned) policy < KVR_POLICIES ? kvr_policy_table[policy]->name
+                                              : NULL;
 }
 
 
 kvr_policy_e
 kvr_policy_by_name(const void *name, size_t len)
 {
-    unsigned     i;
-    const char  *p;
-
-    if (len == 10 && memcmp(name, "least_conn", 10) == 0) {
-        return KVR_POLICY_LEAST_REQUEST;
-    }
+    unsigned             i;
+    const kvr_policy_t  *p;
 
     for (i = 0; i < KVR_POLICIES; i++) {
-        p = kvr_policies[i].name;
+        p = kvr_policy_table[i];
 
-        if (strlen(p) == len && memcmp(p, name, len) == 0) {
-            return (kvr_policy_e) i;
+        if ((strlen(p->name) == len && memcmp(p->name, name, len) == 0)
+            || (p->alias && strlen(p->alias) == len
+                && memcmp(p->alias, name, len) == 0))
+        {
+            break;
         }
     }
 
-    return KVR_POLICIES;
+    return (kvr_policy_e) i;
+}
+
+
+const kvr_policy_param_t *
+kvr_policy_param(kvr_policy_e policy, const void *word, size_t len)
+{
+    size_t                     n;
+    const char                *s;
+    const kvr_policy_param_t  *p;
+
+    s = word;
+
+    for (p = kvr_policy_table[policy]->params; p && p->name; p++) {
+        n = strlen(p->name);
+
+        if (len > n && s[n] == '=' && memcmp(s, p->name, n) == 0) {
+            return p;
+        }
+    }
+
+    return NULL;
 }

@@ -19,6 +19,10 @@
  * being drained, those that are warming up and whose turn it is not.  A peer
  * that is bound to the session, or holds most of the prompt, is not left out
  * for draining or warming up.
+ *
+ * A policy is a file, kvr_policy_NAME.c, with a descriptor of that name, and a
+ * line of the table below.  Nobody else asks which policy it is: the descriptor
+ * says what the policy needs.
  */
 
 
@@ -27,7 +31,61 @@
 #include "core/policy/kvr_ring.h"
 
 
+/*
+ * All policies.  The number of a policy is its place, and is kept in shared
+ * memory: a new one goes to the end.
+ */
+#define KVR_POLICY_TABLE(policy)                                              \
+    policy(OFF, off)                                                          \
+    policy(KV_CACHE, kv_cache)                                                \
+    policy(LEAST_REQUEST, least_request)                                      \
+    policy(ROUND_ROBIN, round_robin)                                          \
+    policy(RANDOM, random)                                                    \
+    policy(PREFIX, prefix)                                                    \
+    policy(STICKY, sticky)
+
+
+#define KVR_POLICY_NUMBER(number, name)  KVR_POLICY_##number,
+
+typedef enum {
+    KVR_POLICY_TABLE(KVR_POLICY_NUMBER)
+    KVR_POLICIES
+} kvr_policy_e;
+
+
 #define KVR_POLICY_NONE  ((uint32_t) -1)
+
+
+/* what the caller has to find out, or to keep, for a policy: bits of needs */
+
+#define KVR_NEEDS_BODY     0x01  /* the prompt, even if nobody else asks */
+#define KVR_NEEDS_MATCH    0x02  /* candidates: matched, chunks */
+#define KVR_NEEDS_SCORE    0x04  /* shared, other, evicts; costs are bytes */
+#define KVR_NEEDS_RING     0x08  /* the prefix's key, and a ring of the peers */
+#define KVR_NEEDS_SESSION  0x10  /* its key and peer; the pick is bound */
+#define KVR_NEEDS_TURNS    0x20  /* current_weight, effective_weight are kept */
+
+
+/* how a parameter is written */
+typedef enum {
+    KVR_PARAM_NUMBER = 0,        /* uint32_t, min .. max */
+    KVR_PARAM_DECIMAL,           /* double, min .. max, to a thousandth */
+    KVR_PARAM_SIZE,              /* uint32_t, bytes, min .. max; "auto": 0 */
+    KVR_PARAM_TIME,              /* uint32_t, seconds, min .. max */
+    KVR_PARAM_WORD,              /* uint32_t, the place in words[] */
+    KVR_PARAM_KEY                /* the session's key, which the caller keeps */
+} kvr_param_e;
+
+
+/* a parameter of a policy: a place in kvr_policy_conf_t */
+typedef struct {
+    const char         *name;    /* NULL: the last one */
+    kvr_param_e         kind;
+    size_t              offset;
+    uint32_t            min;
+    uint32_t            max;
+    const char *const  *words;   /* up to a NULL */
+} kvr_policy_param_t;
 
 
 /* what least_request takes for load */
@@ -54,14 +112,14 @@ typedef struct {
     kvr_policy_e     policy;
 
     /* least_request */
-    kvr_by_e         by;
+    uint32_t         by;         /* kvr_by_e */
 
     /* kv_cache: guardrails, 0 when off */
     double           threshold;  /* matched / prompt worth chasing */
     uint32_t         balance_abs;
     double           balance_rel;
-    unsigned         balance_any:1;
-    kvr_chunks_e     chunks;
+    uint32_t         balance_any;  /* 1: above one bound is enough */
+    uint32_t         chunks;     /* kvr_chunks_e */
 
     /* prefix */
     uint32_t         length;     /* bytes, 0: auto */
@@ -69,7 +127,7 @@ typedef struct {
 
     /* sticky */
     uint32_t         timeout;    /* seconds */
-    unsigned         strict:1;
+    uint32_t         strict;     /* 1: never another peer than the bound one */
 } kvr_policy_conf_t;
 
 
@@ -155,6 +213,42 @@ typedef struct {
 } kvr_decision_t;
 
 
+/*
+ * What a policy is asked, once peers that should get nothing are left out: the
+ * index of a candidate that is not out (or KVR_POLICY_NONE, if the policy would
+ * rather wait), and the reason.
+ */
+typedef uint32_t (*kvr_policy_pick_pt)(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
+
+
+typedef struct {
+    const char                *name;     /* in the configuration, in logs */
+    const char                *alias;    /* or NULL */
+    unsigned                   needs;    /* KVR_NEEDS_... */
+    const kvr_policy_param_t  *params;   /* or NULL */
+    kvr_policy_pick_pt         pick;     /* NULL: it is nginx that picks */
+} kvr_policy_t;
+
+
+#define KVR_POLICY_EXTERN(number, name)                                       \
+    extern const kvr_policy_t  kvr_policy_##name;
+
+KVR_POLICY_TABLE(KVR_POLICY_EXTERN)
+
+
+/* by kvr_policy_e */
+extern const kvr_policy_t *const  kvr_policy_table[KVR_POLICIES];
+
+
+/* KVR_NEEDS_... of a policy */
+static inline unsigned
+kvr_policy_needs(kvr_policy_e policy)
+{
+    return kvr_policy_table[policy]->needs;
+}
+
+
 /* picks one of n candidates, n from 1 */
 void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *decision);
@@ -162,13 +256,15 @@ void kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 /* the defaults of a policy's parameters */
 void kvr_policy_conf_init(kvr_policy_conf_t *conf, kvr_policy_e policy);
 
-/* names as in the configuration and in the access log; NULL: no such number */
+/* the name as in the configuration and in logs; NULL: no such number */
 const char *kvr_policy_name(kvr_policy_e policy);
-const char *kvr_reason_name(kvr_reason_e reason);
-const char *kvr_by_name(kvr_by_e by);
 
 /* the policy of a name, aliases too; KVR_POLICIES if there is none */
 kvr_policy_e kvr_policy_by_name(const void *name, size_t len);
+
+/* the parameter of a policy that "name=..." is, or NULL */
+const kvr_policy_param_t *kvr_policy_param(kvr_policy_e policy,
+    const void *word, size_t len);
 
 
 #endif /* _KVR_POLICY_H_INCLUDED_ */

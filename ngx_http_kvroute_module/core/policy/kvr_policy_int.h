@@ -4,32 +4,75 @@
  */
 
 
-#ifndef _KVR_PICK_H_INCLUDED_
-#define _KVR_PICK_H_INCLUDED_
+#ifndef _KVR_POLICY_INT_H_INCLUDED_
+#define _KVR_POLICY_INT_H_INCLUDED_
 
 
-/*
- * The six ways to pick: what kvr_policy_pick() asks, once it has left out whom
- * it leaves out.  Each returns the index of a candidate that is not out (or
- * KVR_POLICY_NONE, if it would rather wait) and sets the reason.
- */
+/* what a policy may fall back to, and what several have in common */
 
 
 #include "core/policy/kvr_policy.h"
 
 
-uint32_t kvr_pick_kv_cache(const kvr_policy_request_t *req,
+/* as kvr_policy_pick_pt */
+
+uint32_t kvr_policy_least_request_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-uint32_t kvr_pick_least_request(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-uint32_t kvr_pick_round_robin(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-uint32_t kvr_pick_random(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-uint32_t kvr_pick_prefix(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
-uint32_t kvr_pick_sticky(const kvr_policy_request_t *req,
+uint32_t kvr_policy_round_robin_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 
+/*
+ * The least cost; of equal ones that with fewer requests, then, if that is to
+ * matter (affine), the one that holds more of the prompt (below the score's
+ * floor it costs the same), then the one not given work for longest, in
+ * proportion to the weights, then any: never always the first, which would draw
+ * all the traffic of an idle fleet.
+ */
+uint32_t kvr_policy_least_request_cost(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, int affine);
 
-#endif /* _KVR_PICK_H_INCLUDED_ */
+
+/* whether c takes the place of b, the best so far, which is no cheaper */
+static inline int
+kvr_policy_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
+    uint64_t *random, uint32_t *ties)
+{
+    int     less;
+    double  idle, best_idle;
+
+    if (c->cost != b->cost) {
+        less = c->cost < b->cost;
+
+    } else if (c->active != b->active) {
+        less = c->active < b->active;
+
+    } else if (affine && c->matched != b->matched) {
+        less = c->matched > b->matched;
+
+    } else {
+        /* from 1, or the last one had no chance, whatever its weight */
+
+        idle = ((double) c->idle + 1) * c->weight;
+        best_idle = ((double) b->idle + 1) * b->weight;
+
+        if (idle == best_idle) {
+
+            /* each of the equal ones with the same probability */
+
+            *random = kvr_mix(*random, i);
+
+            return kvr_reduce(*random, ++*ties) == 0;
+        }
+
+        less = idle > best_idle;
+    }
+
+    if (less) {
+        *ties = 1;
+    }
+
+    return less;
+}
+
+
+#endif /* _KVR_POLICY_INT_H_INCLUDED_ */

@@ -37,7 +37,7 @@
 
 
 #include "core/base/kvr_chain.h"
-#include "core/policy/kvr_score.h"
+#include "core/policy/kvr_policy.h"
 
 
 #define KVR_POPULAR_WAYS     4

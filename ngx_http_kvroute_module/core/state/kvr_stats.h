@@ -20,8 +20,7 @@
  */
 
 
-#include "core/base/kvr_core.h"
-#include "core/base/kvr_reason.h"
+#include "core/policy/kvr_policy.h"
 
 
 #define KVR_STATS_BUCKETS   14      /* and one for all beyond */

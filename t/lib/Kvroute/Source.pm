@@ -56,6 +56,44 @@ sub bare {
 }
 
 
+# Tables: a macro that gives each line of a list to the macro that it is handed.
+# Where a file uses one of its own there is what comes of it, in one line.
+
+sub tables {
+    my ($code) = @_;
+    my %macro;
+
+    while ($code =~ /^#define[ \t]+(\w+)\(([\w, ]+)\)((?:[^\n]*\\\n)*[^\n]*)/mg) {
+        my ($name, $args, $body) = ($1, $2, $3);
+        $macro{$name} = { args => [split /\W+/, $args],
+                          body => $body =~ s/\\\n/ /gr };
+    }
+
+    $code =~ s{^([ \t]*)(\w+)\((\w+)\)[ \t]*$}{
+        my ($table, $line) = ($macro{$2}, $macro{$3});
+        $table && $line ? $1 . listed($table, $line) : $&;
+    }gme;
+
+    return $code;
+}
+
+
+sub listed {
+    my ($table, $line) = @_;
+    my $all = '';
+
+    while ($table->{body} =~ /\b\Q$table->{args}[0]\E\(([^()]*)\)/g) {
+        my %value;
+        @value{@{$line->{args}}} = map { s/\s//gr } split /,/, $1;
+
+        $all .= $line->{body} =~ s/\s*##\s*(\w+)/$value{$1} \/\/ $1/ger
+                                  =~ s/\b(\w+)\b/$value{$1} \/\/ $1/ger;
+    }
+
+    return $all;
+}
+
+
 # The declarations and definitions at a file's margin: [line, text], where a
 # text ends with ";" or, if it is a function, with "{}".
 
@@ -232,7 +270,7 @@ sub parse {
     return $known if $known && $known->{text} eq $text;
 
     my $header = $path !~ /\.c$/;
-    my $code = bare($text);
+    my $code = tables(bare($text));
 
     my $f = { text => $text, code => $code, lines => $text =~ tr/\n//,
               map({ $_ => {} } qw(defs protos static words enums members index)),

@@ -16,6 +16,8 @@
 #define KVR_PICK_SMALL       8
 
 
+static uint32_t kvr_policy_kv_cache_pick(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
     const kvr_candidate_t *c, double delay, int credit);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
@@ -33,15 +35,45 @@ static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick);
 static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
     double mean);
-static double kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by);
-static uint32_t kvr_pick_least_cost(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, int affine);
-static inline int kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b,
-    uint32_t i, int affine, uint64_t *random, uint32_t *ties);
 
 
-uint32_t
-kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+static const char *const  kvr_policy_kv_cache_balance[] = {
+    "all", "any", NULL
+};
+
+static const char *const  kvr_policy_kv_cache_chunks[] = {
+    "off", "tie", "credit", NULL
+};
+
+_Static_assert(kvr_nelts(kvr_policy_kv_cache_chunks) == KVR_CHUNKS_MAX + 1,
+               "words of chunks=");
+
+
+static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
+    { "threshold", KVR_PARAM_DECIMAL, offsetof(kvr_policy_conf_t, threshold),
+      0, 1, NULL },
+    { "balance_abs", KVR_PARAM_NUMBER,
+      offsetof(kvr_policy_conf_t, balance_abs), 0, 1000000, NULL },
+    { "balance_rel", KVR_PARAM_DECIMAL,
+      offsetof(kvr_policy_conf_t, balance_rel), 1, 1000, NULL },
+    { "balance", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, balance_any),
+      0, 0, kvr_policy_kv_cache_balance },
+    { "chunks", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, chunks),
+      0, 0, kvr_policy_kv_cache_chunks },
+    { 0 }
+};
+
+
+const kvr_policy_t  kvr_policy_kv_cache = {
+    .name = "kv_cache",
+    .needs = KVR_NEEDS_BODY | KVR_NEEDS_MATCH | KVR_NEEDS_SCORE,
+    .params = kvr_policy_kv_cache_params,
+    .pick = kvr_policy_kv_cache_pick
+};
+
+
+static uint32_t
+kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n, kvr_decision_t *d)
 {
     int                       small;
@@ -66,7 +98,7 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     } else {
         kvr_pick_costs(req, cand, n, delay);
-        pick = kvr_pick_least_cost(req, cand, n, 1);
+        pick = kvr_policy_least_request_cost(req, cand, n, 1);
     }
 
     if (small && d->best) {
@@ -90,14 +122,14 @@ kvr_pick_kv_cache(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     if (c->matched && c->matched < conf->threshold * (double) req->bytes) {
-        return kvr_pick_least_request(req, cand, n, d);
+        return kvr_policy_least_request_pick(req, cand, n, d);
     }
 
     if (c->matched && kvr_pick_unbalanced(conf, cand, n, pick)) {
 
         /* the cheapest of the others, which becomes a further holder */
 
-        pick = kvr_pick_least_cost(req, cand, n, 1);
+        pick = kvr_policy_least_request_cost(req, cand, n, 1);
     }
 
     if (small && cand[pick].matched < d->best) {
@@ -199,7 +231,7 @@ kvr_pick_bounded(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         c->cost = kvr_pick_cost(req, c, delay, 0);
 
         if (c->cost > least || c->out
-            || (b && !kvr_pick_less(c, b, i, 1, &random, &ties)))
+            || (b && !kvr_policy_less(c, b, i, 1, &random, &ties)))
         {
             continue;
         }
@@ -384,226 +416,4 @@ kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
     }
 
     return conf->balance_any ? abs || rel : abs && rel;
-}
-
-
-uint32_t
-kvr_pick_least_request(const kvr_policy_request_t *req,
-    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
-{
-    kvr_by_e  by;
-    uint32_t  i;
-
-    by = req->conf->by;
-
-    /*
-     * An engine's word cannot be held against our count of another one's
-     * requests: it is all of them or none.  One that is old is none.
-     */
-
-    if (by == KVR_BY_KV || by == KVR_BY_WAITING) {
-
-        for (i = 0; i < n; i++) {
-            if (!cand[i].out && !cand[i].fresh) {
-                by = KVR_BY_ACTIVE;
-                break;
-            }
-        }
-    }
-
-    for (i = 0; i < n; i++) {
-        cand[i].cost = kvr_pick_load(&cand[i], by) / cand[i].weight;
-    }
-
-    d->reason = KVR_REASON_LOAD;
-
-    return kvr_pick_least_cost(req, cand, n, 0);
-}
-
-
-static double
-kvr_pick_load(const kvr_candidate_t *c, kvr_by_e by)
-{
-    switch (by) {
-
-    case KVR_BY_PENDING:
-        return (double) c->pending;
-
-    case KVR_BY_WORK:
-        return (double) c->pending + (double) c->resident;
-
-    case KVR_BY_KV:
-        return c->kv;
-
-    case KVR_BY_WAITING:
-        return c->waiting;
-
-    default:
-        return c->active;
-    }
-}
-
-
-/* nginx's smooth weighted round robin */
-uint32_t
-kvr_pick_round_robin(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    int64_t           total;
-    uint32_t          i, best;
-    kvr_candidate_t  *c;
-
-    (void) req;
-
-    best = KVR_POLICY_NONE;
-    total = 0;
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        if (c->out) {
-            continue;
-        }
-
-        c->current_weight += c->effective_weight;
-        total += c->effective_weight;
-
-        if (c->effective_weight < (int64_t) c->weight) {
-            c->effective_weight++;
-        }
-
-        if (best == KVR_POLICY_NONE
-            || c->current_weight > cand[best].current_weight)
-        {
-            best = i;
-        }
-    }
-
-    cand[best].current_weight -= total;
-
-    d->reason = KVR_REASON_TURN;
-
-    return best;
-}
-
-
-uint32_t
-kvr_pick_random(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, kvr_decision_t *d)
-{
-    uint32_t  i, pick;
-    uint64_t  total, at;
-
-    total = 0;
-
-    for (i = 0; i < n; i++) {
-        total += cand[i].out ? 0 : cand[i].weight;
-    }
-
-    /* the random word may be a counter in its lower half */
-
-    at = kvr_reduce(kvr_mix(req->random, 1), total);
-    pick = 0;
-
-    for (i = 0; i < n; i++) {
-
-        if (cand[i].out) {
-            continue;
-        }
-
-        pick = i;
-
-        if (at < cand[i].weight) {
-            break;
-        }
-
-        at -= cand[i].weight;
-    }
-
-    d->reason = KVR_REASON_RANDOM;
-
-    return pick;
-}
-
-
-/*
- * The least cost; of equal ones that with fewer requests, then, if that is to
- * matter, the one that holds more of the prompt (below the score's floor it
- * costs the same), then the one not given work for longest, in proportion to
- * the weights, then any: never always the first, which would draw all the
- * traffic of an idle fleet.
- */
-static uint32_t
-kvr_pick_least_cost(const kvr_policy_request_t *req, kvr_candidate_t *cand,
-    uint32_t n, int affine)
-{
-    double            least;
-    uint32_t          i, ties;
-    uint64_t          random;
-    kvr_candidate_t  *c, *b;
-
-    b = NULL;
-    least = INFINITY;
-    ties = 1;
-    random = req->random;
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        /* most are neither as cheap nor left out */
-
-        if (kvr_likely(c->cost > least) || c->out
-            || (b && !kvr_pick_less(c, b, i, affine, &random, &ties)))
-        {
-            continue;
-        }
-
-        b = c;
-        least = c->cost;
-    }
-
-    return b ? (uint32_t) (b - cand) : KVR_POLICY_NONE;
-}
-
-
-/* whether c takes the place of b, the best so far, which is no cheaper */
-static inline int
-kvr_pick_less(kvr_candidate_t *c, kvr_candidate_t *b, uint32_t i, int affine,
-    uint64_t *random, uint32_t *ties)
-{
-    int     less;
-    double  idle, best_idle;
-
-    if (c->cost != b->cost) {
-        less = c->cost < b->cost;
-
-    } else if (c->active != b->active) {
-        less = c->active < b->active;
-
-    } else if (affine && c->matched != b->matched) {
-        less = c->matched > b->matched;
-
-    } else {
-        /* from 1, or the last one had no chance, whatever its weight */
-
-        idle = ((double) c->idle + 1) * c->weight;
-        best_idle = ((double) b->idle + 1) * b->weight;
-
-        if (idle == best_idle) {
-
-            /* each of the equal ones with the same probability */
-
-            *random = kvr_mix(*random, i);
-
-            return kvr_reduce(*random, ++*ties) == 0;
-        }
-
-        less = idle > best_idle;
-    }
-
-    if (less) {
-        *ties = 1;
-    }
-
-    return less;
 }

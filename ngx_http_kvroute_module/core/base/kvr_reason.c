@@ -1,0 +1,24 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/base/kvr_core.h"
+#include "core/base/kvr_reason.h"
+
+
+static const char *const  kvr_reasons[] = {
+    "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
+    "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
+    "retry", "unparsed", "bodyless", "bypass", "hot"
+};
+
+_Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");
+
+
+const char *
+kvr_reason_name(kvr_reason_e reason)
+{
+    return (unsigned) reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
+}

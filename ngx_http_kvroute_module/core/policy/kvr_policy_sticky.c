@@ -1,0 +1,78 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* where the session is bound */
+
+
+#include "core/policy/kvr_policy_int.h"
+
+
+static uint32_t kvr_policy_sticky_pick(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
+
+
+static const char *const  kvr_policy_sticky_strict[] = { "off", "on", NULL };
+
+
+static const kvr_policy_param_t  kvr_policy_sticky_params[] = {
+    { "key", KVR_PARAM_KEY, 0, 0, 0, NULL },
+    { "timeout", KVR_PARAM_TIME, offsetof(kvr_policy_conf_t, timeout),
+      1, 365 * 24 * 3600, NULL },
+    { "strict", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, strict), 0, 0,
+      kvr_policy_sticky_strict },
+    { 0 }
+};
+
+
+const kvr_policy_t  kvr_policy_sticky = {
+    .name = "sticky",
+    .needs = KVR_NEEDS_MATCH | KVR_NEEDS_SESSION | KVR_NEEDS_TURNS,
+    .params = kvr_policy_sticky_params,
+    .pick = kvr_policy_sticky_pick
+};
+
+
+static uint32_t
+kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_decision_t *d)
+{
+    uint32_t  i, pick, bound;
+
+    if (!req->keyed) {
+        return kvr_policy_round_robin_pick(req, cand, n, d);
+    }
+
+    bound = KVR_POLICY_NONE;
+
+    for (i = 0; i < n; i++) {
+
+        if (!cand[i].bound) {
+            continue;
+        }
+
+        /* if all are full it is as good as any */
+
+        if (!cand[i].out) {
+            d->reason = KVR_REASON_SESSION;
+            return i;
+        }
+
+        bound = i;
+    }
+
+    /* what a session has lives on its peer only: rather wait for that */
+
+    if (req->conf->strict && (bound != KVR_POLICY_NONE || req->was_bound)) {
+        return KVR_POLICY_NONE;
+    }
+
+    pick = kvr_policy_round_robin_pick(req, cand, n, d);
+
+    d->reason = (bound == KVR_POLICY_NONE && !req->busy)
+                ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
+
+    return pick;
+}
