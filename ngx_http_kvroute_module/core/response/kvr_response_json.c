@@ -74,9 +74,13 @@ typedef enum {
 #define R  KVR_USAGE_REPLY
 
 
-/* tokens first, then the reply: lists as kvr_push_node() takes them */
+/*
+ * What each node has, as kvr_push_node() takes it.  A list is searched from its
+ * beginning: what comes in each event is the first.
+ */
 
 #define kvr_usage_root(_)                                                     \
+    _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
     _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
     _("id", S, 0, KVR_LEAF_ID, 1)                                             \
     _("error", O|S, KVR_NODE_NOTHING, KVR_LEAF_EARLY, 0)                      \
@@ -89,7 +93,6 @@ typedef enum {
     _("details", O, KVR_NODE_TGI, 0, 1)                                       \
     _("tokens_evaluated", N, 0, KVR_LEAF_PROMPT, 1)                           \
     _("tokens_predicted", N, 0, KVR_LEAF_COMPLETION, 1)                       \
-    _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
     _("content", S, 0, KVR_LEAF_OTHER, R)                                     \
     _("content_block", O, KVR_NODE_BLOCK, 0, R)                               \
     _("delta", O|S, KVR_NODE_BLOCK, KVR_LEAF_DELTA, R)                        \

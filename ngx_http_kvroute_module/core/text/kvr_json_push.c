@@ -537,14 +537,14 @@ kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *table,
 
     node = kvr_push_inside(p, table);
 
-    if (kvr_likely(!(node->filter >> kvr_push_slot(len, key[0]) & 1))
+    if (kvr_likely(!(node->filter[p->level] >> kvr_push_slot(len, key[0]) & 1))
         || len > KVR_PUSH_KEY_LEN)
     {
         return KVR_PUSH_NONE;
     }
 
-    for (i = 0, e = node->entry; e->name; i++, e++) {
-        if (e->len == len && e->level <= p->level
+    for (i = 0, e = node->entry; e->len; i++, e++) {
+        if (e->len == len && e->name[0] == (char) key[0] && e->level <= p->level
             && memcmp(e->name, key, len) == 0)
         {
             return i;

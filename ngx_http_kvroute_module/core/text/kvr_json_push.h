@@ -22,6 +22,7 @@
 #define KVR_PUSH_DEPTH    7      /* containers that are followed */
 #define KVR_PUSH_KEY_LEN  28
 #define KVR_PUSH_NODES    16     /* of a table, at most */
+#define KVR_PUSH_LEVELS   3
 
 
 /* what a member may be: several of these */
@@ -52,16 +53,17 @@ typedef struct {
 
 /*
  * The members of one kind of object.  A table is an array of nodes, by number.
- * Most keys of a text are in no table: the filter has a bit for the length and
- * the first letter of each name, and rejects nearly all others.
+ * Most keys of a text are in no table: the filter of a level has a bit for the
+ * length and the first letter of each name, and rejects nearly all others.
  */
 typedef struct {
     const kvr_push_entry_t  *entry;  /* the last one has no name */
-    uint64_t                 filter;
+    uint64_t                 filter[KVR_PUSH_LEVELS];
 } kvr_push_node_t;
 
 
-#define kvr_push_slot(len, first)  (((unsigned) (len) * 5 + (first)) % 64)
+/* the factors reject most of what engines send and nobody looks for */
+#define kvr_push_slot(len, first)  (((unsigned) (len) * 7 + (first) * 2) % 64)
 
 /*
  * A node, made of a list of its members: a macro that gives each of them as
@@ -69,12 +71,19 @@ typedef struct {
  */
 #define kvr_push_node(list)                                                   \
     { (const kvr_push_entry_t []) { list(kvr_push_entry) { .name = NULL } },  \
-      0 list(kvr_push_bit) }
+      { 0 list(kvr_push_bit_0), 0 list(kvr_push_bit_1),                       \
+        0 list(kvr_push_bit_2) } }
 
 #define kvr_push_entry(name, kind, into, leaf, level)                         \
     { name, sizeof(name) - 1, kind, into, leaf, level },
-#define kvr_push_bit(name, kind, into, leaf, level)                           \
-    | 1ULL << kvr_push_slot(sizeof(name) - 1, name[0])
+#define kvr_push_bit(name, from, level)                                       \
+    | (uint64_t) ((from) <= (level)) << kvr_push_slot(sizeof(name) - 1, name[0])
+#define kvr_push_bit_0(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 0)
+#define kvr_push_bit_1(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 1)
+#define kvr_push_bit_2(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 2)
 
 
 typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
