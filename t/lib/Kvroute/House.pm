@@ -465,8 +465,13 @@ sub counted {
                 next;
             }
 
+            # a file that has an array of this name itself means that one
+
             my @index = map { keys %{$h->{f}{$_}{index}{$name}} }
-                        grep { $h->{reach}{$_}{$path} } @{$indexing{$name} || []};
+                        grep { $_ eq $path || $h->{reach}{$_}{$path}
+                               && !grep { $_->{name} eq $name }
+                                        @{$h->{f}{$_}{arrays}} }
+                        @{$indexing{$name} || []};
 
             ($by) = grep { $_ && $values{$_} }
                     map { $values{$_} ? $_ : $member{$_} // $enum_of{$_} } sort @index;
