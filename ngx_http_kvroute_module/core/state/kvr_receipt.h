@@ -15,8 +15,7 @@
  */
 
 
-#include "core/base/kvr_core.h"
-#include "core/base/kvr_reason.h"
+#include "core/policy/kvr_policy.h"
 
 
 #define KVR_RECEIPTS  128       /* in the ring, a power of two */
