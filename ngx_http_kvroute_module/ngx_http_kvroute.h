@@ -12,12 +12,10 @@
 
 #include "core/prompt/kvr_endpoint.h"
 #include "core/prompt/kvr_prompt.h"
-#include "core/state/kvr_registry.h"
+#include "core/state/kvr_zone.h"
 #include "core/policy/kvr_policy.h"
 #include "core/response/kvr_response.h"
 #include "core/response/kvr_reply.h"
-#include "core/state/kvr_sketch.h"
-#include "core/state/kvr_popular.h"
 #include "core/route/kvr_attempt.h"
 #include "core/route/kvr_candidate.h"
 #include "core/route/kvr_capacity.h"

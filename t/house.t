@@ -12,10 +12,12 @@
 #     include   an include names its room
 #     circle    no file calls another that calls it, directly or by a third;
 #               nor do headers include one another
-#     header    what a file exports stands in the header of its name, or in a
-#               face or the *_int.h of its room; and exists
-#     name      what a file exports begins with the file's name, or with what
-#               the table has for the room
+#     header    what a file exports stands in the header of its name, or of
+#               which its name is a longer one, or in a face or the *_int.h of
+#               its room; and exists
+#     name      what a file exports begins with the file's name, that of such a
+#               header, the last words of it (kvr_line_ in kvr_index_line.h), or
+#               what the table has for the room
 #     basename  nginx puts all objects of folders of one name into one
 #     nginx, libc, static     core has no ngx_, no memory, clock, log or
 #               descriptor of its own, and no variable
@@ -45,25 +47,26 @@ use Kvroute::House;
 my $table = <<'END';
 [ngx_http_kvroute_module]
  0 core/base      kvr_core.h kvr_chain.h kvr_pages.h kvr_reason.h | kvr_ | core root
- 1 core/text      kvr_json.h kvr_json_push.h kvr_block.h kvr_text.h kvr_window.h | kvr_text_ kvr_json_ | core root
+ 1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
  1 core/index     kvr_index.h   | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
- 1 core/learn     kvr_feedback.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_inflight.h || core root
+ 1 core/learn     kvr_feedback.h kvr_inflight.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_model.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
- 2 core/prompt    kvr_prompt.h kvr_canon.h | kvr_prompt_ | core root
- 2 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
- 3 core/response  kvr_response.h kvr_reply.h || core root
- 3 core/state     kvr_zone.h    ||              core root
- 4 core/route     kvr_route.h   | kvr_route_  | core root
- 5 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
- 6 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
- 6 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
- 7 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
- 7 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
- 7 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
- 8 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
- 9 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-10 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+ 2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
+ 3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
+ 3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
+ 4 core/response  kvr_response.h kvr_reply.h || core root
+ 4 core/state     kvr_zone.h    ||              core root
+ 5 core/route     kvr_route.h   | kvr_route_  | core root
+ 6 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
+ 7 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
+ 7 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
+ 8 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
+ 8 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
+ 8 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
+ 9 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
+10 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
+11 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_
@@ -75,12 +78,12 @@ my $table = <<'END';
  6 .         * | kve_ | root
 
 [bench]
-11 common         * | bench_
-12 wire           * || any
-12 wire/control   * || any
-12 micro          * | micro_ | inner
-12 sim            * | kvs_   | any
-13 queue          * | kvq_
+12 common         * | bench_
+13 wire           * || any
+13 wire/control   * || any
+13 micro          * | micro_ | inner
+13 sim            * | kvs_   | any
+14 queue          * | kvq_
 END
 
 # who alone may call these is core/route

@@ -14,11 +14,9 @@
 #include "replica.h"
 
 #include "core/index/kvr_index.h"
-#include "core/state/kvr_load.h"
 #include "core/policy/kvr_policy.h"
-#include "core/state/kvr_popular.h"
 #include "core/queue/kvr_queue.h"
-#include "core/state/kvr_registry.h"
+#include "core/state/kvr_zone.h"
 
 
 #define KVQ_TICK      0.004

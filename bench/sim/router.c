@@ -545,7 +545,7 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     }
 
     if (ro->conf.usage || ro->conf.timed) {
-        kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
+        kvr_inflight_answered(&ro->loop[rq->replica].inflight, rq->awaited);
         rq->awaited = 0;
     }
 
@@ -590,7 +590,7 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     ro->prefilling[rq->replica] -= !rq->started;
 
     if (ro->conf.usage || ro->conf.timed) {
-        kvr_loop_answered(&ro->loop[rq->replica], rq->awaited);
+        kvr_inflight_answered(&ro->loop[rq->replica].inflight, rq->awaited);
         rq->awaited = 0;
 
         if (ro->conf.usage && ok && rq->started && rq->units) {

@@ -9,8 +9,7 @@
 #define KVS_ROUTER_INT_H
 
 
-#include "core/state/kvr_sketch.h"
-#include "core/state/kvr_load.h"
+#include "core/state/kvr_zone.h"
 #include "core/learn/kvr_feedback.h"
 #include "core/learn/kvr_prefill.h"
 #include "core/learn/kvr_ttft.h"

@@ -19,8 +19,8 @@ kvs_router_predict(kvs_router_t *ro, kvs_request_t *rq, uint32_t n,
     rq->clock = kvr_index_clock(ro->index, rq->replica);
     rq->depth = kvr_index_taught(ro->index, ro->chain, n, rq->replica, matched,
                                  &rq->age);
-    rq->young = k && kvr_loop_young(loop, ro->chain, k);
-    rq->awaited = k < n ? kvr_loop_await(loop, ro->chain, k) : 0;
+    rq->young = k && kvr_inflight_any(&loop->inflight, ro->chain, k);
+    rq->awaited = k < n ? kvr_inflight_add(&loop->inflight, ro->chain, k) : 0;
 }
 
 

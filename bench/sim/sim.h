@@ -16,7 +16,7 @@
 #include "kvs.h"
 #include "replica.h"
 #include "core/index/kvr_index.h"
-#include "core/state/kvr_popular.h"
+#include "core/state/kvr_zone.h"
 
 
 typedef struct kvs_sim_s       kvs_sim_t;

@@ -242,7 +242,7 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
     kvr_stats_observe(&upstream->stats,
                       at->stream ? KVR_STATS_TTFT : KVR_STATS_TTFT_WHOLE,
                       1000 * ttft);
-    kvr_receipts_ttft(sh->receipts, at->receipt, (uint32_t) ttft, at->stream);
+    kvr_receipt_ttft(sh->receipts, at->receipt, (uint32_t) ttft, at->stream);
 }
 
 

@@ -533,7 +533,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
 
-    at->receipt = kvr_receipts_put(sh->receipts, &receipt);
+    at->receipt = kvr_receipt_put(sh->receipts, &receipt);
 
     kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
                       ngx_http_kvroute_clock() - at->began);

@@ -537,7 +537,7 @@ ngx_http_kvroute_request_scratch(ngx_http_request_t *r)
     /* the longest body, three short blocks, and media that weigh more */
 
     n = kmcf->max_body / KVR_BLOCK + 8
-        + KVR_MESSAGE_MEDIA_MAX * (KVR_MESSAGE_MEDIA_LEN / KVR_BLOCK + 1);
+        + KVR_CANON_MEDIA_MAX * (KVR_CANON_MEDIA_LEN / KVR_BLOCK + 1);
 
     if (n <= ngx_http_kvroute_max_digests) {
         return NGX_OK;

@@ -274,7 +274,7 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 
     for (n = last; n > 0 && n + NGX_HTTP_KVROUTE_RECEIPTS > last; n--) {
 
-        if (kvr_receipts_get(zone->sh->receipts, n, &rc) != KVR_OK) {
+        if (kvr_receipt_get(zone->sh->receipts, n, &rc) != KVR_OK) {
             continue;
         }
 

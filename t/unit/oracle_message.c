@@ -66,7 +66,7 @@ media_data(oracle_t *o, node_t *v, util_buf_t *out)
 
     util_byte(out, 4);
 
-    n = o->media++ < KVR_MESSAGE_MEDIA_MAX ? KVR_MESSAGE_MEDIA_LEN / 8 : 1;
+    n = o->media++ < KVR_CANON_MEDIA_MAX ? KVR_CANON_MEDIA_LEN / 8 : 1;
 
     for (i = 0; i < n; i++) {
         util_put(out, &digest, 8);

@@ -164,20 +164,20 @@ START_TEST(test_loop_young)
 
     fresh();
 
-    awaited = kvr_loop_await(&loop, chain, 1);
+    awaited = kvr_inflight_add(&loop.inflight, chain, 1);
 
-    util_check(kvr_loop_young(&loop, chain, 4), "its own");
-    util_check(kvr_loop_young(&loop, other, 2), "a sibling's");
-    util_check(!kvr_loop_young(&loop, other, 1), "what was there before");
-    util_check(!kvr_loop_young(&loop, other + 1, 3), "at another place");
+    util_check(kvr_inflight_any(&loop.inflight, chain, 4), "its own");
+    util_check(kvr_inflight_any(&loop.inflight, other, 2), "a sibling's");
+    util_check(!kvr_inflight_any(&loop.inflight, other, 1), "what was there before");
+    util_check(!kvr_inflight_any(&loop.inflight, other + 1, 3), "at another place");
 
-    again = kvr_loop_await(&loop, other, 2);
-    kvr_loop_answered(&loop, awaited);
-    util_check(!kvr_loop_young(&loop, chain, 4), "answered");
-    util_check(kvr_loop_young(&loop, other, 4), "not yet");
-    kvr_loop_answered(&loop, again);
-    kvr_loop_answered(&loop, 0);
-    util_check(!kvr_loop_young(&loop, other, 4), "answered");
+    again = kvr_inflight_add(&loop.inflight, other, 2);
+    kvr_inflight_answered(&loop.inflight, awaited);
+    util_check(!kvr_inflight_any(&loop.inflight, chain, 4), "answered");
+    util_check(kvr_inflight_any(&loop.inflight, other, 4), "not yet");
+    kvr_inflight_answered(&loop.inflight, again);
+    kvr_inflight_answered(&loop.inflight, 0);
+    util_check(!kvr_inflight_any(&loop.inflight, other, 4), "answered");
 
     /* prompts of many megabytes have more entries than places are told apart */
 
@@ -186,11 +186,11 @@ START_TEST(test_loop_young)
     }
 
     for (i = 2040; i < 4096; i++) {
-        awaited = kvr_loop_await(&loop, deep, i);
-        util_check(kvr_loop_young(&loop, deep, i + 1), "deep: %u", i);
-        util_check(!kvr_loop_young(&loop, deep, 2000), "before: %u", i);
-        kvr_loop_answered(&loop, awaited);
-        util_check(!kvr_loop_young(&loop, deep, i + 1), "answered: %u", i);
+        awaited = kvr_inflight_add(&loop.inflight, deep, i);
+        util_check(kvr_inflight_any(&loop.inflight, deep, i + 1), "deep: %u", i);
+        util_check(!kvr_inflight_any(&loop.inflight, deep, 2000), "before: %u", i);
+        kvr_inflight_answered(&loop.inflight, awaited);
+        util_check(!kvr_inflight_any(&loop.inflight, deep, i + 1), "answered: %u", i);
     }
 
     /* they are no proof, and change no capacity */

@@ -75,7 +75,7 @@ unmedia(util_buf_t *want)
             digest = util_mix(util_mix(0, digest), '"') | 1;
         }
 
-        for (i = 0; i < KVR_MESSAGE_MEDIA_LEN / 8; i++) {
+        for (i = 0; i < KVR_CANON_MEDIA_LEN / 8; i++) {
             util_put(&out, &digest, 8);
         }
 

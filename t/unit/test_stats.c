@@ -8,6 +8,7 @@
 
 
 #include "util.h"
+#include "core/state/kvr_receipt.h"
 #include "core/state/kvr_stats.h"
 
 #include <pthread.h>
@@ -130,36 +131,36 @@ START_TEST(test_stats_receipts)
 
     memset(&ring, 0, sizeof(ring));
 
-    util_check(kvr_receipts_get(&ring, 0, &out) == KVR_DECLINED, "none");
-    util_check(kvr_receipts_get(&ring, 1, &out) == KVR_DECLINED, "none yet");
+    util_check(kvr_receipt_get(&ring, 0, &out) == KVR_DECLINED, "none");
+    util_check(kvr_receipt_get(&ring, 1, &out) == KVR_DECLINED, "none yet");
 
-    for (n = 1; n <= 3 * KVR_STATS_RECEIPTS; n++) {
+    for (n = 1; n <= 3 * KVR_RECEIPTS; n++) {
         receipt_make(&in, n);
 
-        util_check(kvr_receipts_put(&ring, &in) == n, "number");
-        util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK, "get");
+        util_check(kvr_receipt_put(&ring, &in) == n, "number");
+        util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK, "get");
         util_check(receipt_whole(&out) && out.time == n, "%lu", n);
         util_check(out.ttft == 0, "not yet");
 
-        kvr_receipts_ttft(&ring, n, 0, 0);
-        util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK
+        kvr_receipt_ttft(&ring, n, 0, 0);
+        util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
                    && out.ttft == 1, "0 ms is a time");
     }
 
-    n = 2 * KVR_STATS_RECEIPTS;
+    n = 2 * KVR_RECEIPTS;
 
-    util_check(kvr_receipts_get(&ring, n, &out) == KVR_DECLINED, "gone");
-    kvr_receipts_ttft(&ring, n, 77, 1);
-    util_check(kvr_receipts_get(&ring, n + KVR_STATS_RECEIPTS, &out) == KVR_OK
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_DECLINED, "gone");
+    kvr_receipt_ttft(&ring, n, 77, 1);
+    util_check(kvr_receipt_get(&ring, n + KVR_RECEIPTS, &out) == KVR_OK
                && out.ttft == 1 && out.stream == 0, "its successor's stays");
 
-    n += KVR_STATS_RECEIPTS;
+    n += KVR_RECEIPTS;
 
-    kvr_receipts_ttft(&ring, n, 77, 1);
-    util_check(kvr_receipts_get(&ring, n, &out) == KVR_OK
+    kvr_receipt_ttft(&ring, n, 77, 1);
+    util_check(kvr_receipt_get(&ring, n, &out) == KVR_OK
                && out.ttft == 78 && out.stream == 1, "of a stream");
 
-    kvr_receipts_ttft(&ring, 0, 77, 1);
+    kvr_receipt_ttft(&ring, 0, 77, 1);
 }
 END_TEST
 
@@ -174,8 +175,8 @@ receipts_write(void *data)
 
     for (i = 0; i < 20000; i++) {
         receipt_make(&rc, i);
-        n = kvr_receipts_put(&ring, &rc);
-        kvr_receipts_ttft(&ring, n, 1, 0);
+        n = kvr_receipt_put(&ring, &rc);
+        kvr_receipt_ttft(&ring, n, 1, 0);
     }
 
     return NULL;
@@ -200,10 +201,10 @@ START_TEST(test_stats_readers)
     do {
         last = kvr_get(&ring.last);
 
-        for (i = 0; i < KVR_STATS_RECEIPTS && i < last; i++) {
+        for (i = 0; i < KVR_RECEIPTS && i < last; i++) {
             n = last - i;
 
-            if (kvr_receipts_get(&ring, n, &rc) == KVR_OK) {
+            if (kvr_receipt_get(&ring, n, &rc) == KVR_OK) {
                 util_check(receipt_whole(&rc) && rc.number == n, "torn");
                 good++;
             }

@@ -99,17 +99,18 @@ static const struct {
 
 /* of /v1/loads */
 
-static const kvr_push_entry_t  kvr_metrics_loads[] = {
-    kvr_push_entry(0, "loads", KVR_PUSH_ARRAY, 1, 0, 0),
-    kvr_push_entry(1, "num_running_reqs", KVR_PUSH_NUMBER, 0,
-                   1 + KVR_SERIES_RUNNING, 0),
-    kvr_push_entry(1, "num_waiting_reqs", KVR_PUSH_NUMBER, 0,
-                   1 + KVR_SERIES_WAITING, 0),
-    kvr_push_entry(1, "num_used_tokens", KVR_PUSH_NUMBER, 0,
-                   1 + KVR_SERIES_BLOCKS, 0),
-    kvr_push_entry(1, "max_total_num_tokens", KVR_PUSH_NUMBER, 0,
-                   1 + KVR_SERIES_TOKENS, 0),
-    kvr_push_null
+#define kvr_metrics_loads_root(_)                                             \
+    _("loads", KVR_PUSH_ARRAY, 1, 0, 0)
+
+#define kvr_metrics_loads_item(_)                                             \
+    _("num_running_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_RUNNING, 0)      \
+    _("num_waiting_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_WAITING, 0)      \
+    _("num_used_tokens", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_BLOCKS, 0)        \
+    _("max_total_num_tokens", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_TOKENS, 0)
+
+static const kvr_push_node_t  kvr_metrics_loads[] = {
+    kvr_push_node(kvr_metrics_loads_root),
+    kvr_push_node(kvr_metrics_loads_item)
 };
 
 _Static_assert(1 + KVR_SERIES_MAX <= 256, "leaves are bytes");

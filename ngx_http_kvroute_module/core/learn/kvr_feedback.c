@@ -7,9 +7,6 @@
 #include "core/learn/kvr_feedback.h"
 
 
-/* low bits of a value that tell its place; what is deeper counts as the last */
-#define KVR_LOOP_PLACE       2047
-
 #define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
 #define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)
 
@@ -18,7 +15,6 @@
 #define KVR_LOOP_REPLY_MAX   (1U << 20)
 
 
-static uint64_t kvr_loop_place(const uint64_t *chain, uint32_t entry);
 static void kvr_loop_output(kvr_loop_t *l, uint64_t tokens);
 static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
     uint32_t now, uint64_t *clock);
@@ -192,73 +188,6 @@ kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held)
     kvr_horizon_note(&l->horizon, age, held);
 
     return 1;
-}
-
-
-/* a value of the chain with its place in the low bits; never 0 */
-static uint64_t
-kvr_loop_place(const uint64_t *chain, uint32_t entry)
-{
-    return (chain[entry] & ~(uint64_t) KVR_LOOP_PLACE)
-           | ((entry + 1) & KVR_LOOP_PLACE);
-}
-
-
-uint64_t
-kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry)
-{
-    uint64_t  place;
-
-    place = kvr_loop_place(chain, kvr_min(entry, KVR_LOOP_PLACE - 1));
-
-    kvr_set(&l->young[kvr_add(&l->hand, 1) % KVR_LOOP_YOUNG], place);
-
-    return place;
-}
-
-
-/* of two that are alike one may be taken for the other */
-void
-kvr_loop_answered(kvr_loop_t *l, uint64_t awaited)
-{
-    uint32_t  i;
-
-    for (i = 0; awaited && i < KVR_LOOP_YOUNG; i++) {
-        if (kvr_get(&l->young[i]) == awaited) {
-            kvr_set(&l->young[i], 0);
-            return;
-        }
-    }
-}
-
-
-int
-kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n)
-{
-    uint32_t  i, entry;
-    uint64_t  place;
-
-    for (i = 0; i < KVR_LOOP_YOUNG; i++) {
-
-        /* most are free */
-
-        if (i % 4 == 0
-            && !(kvr_get(&l->young[i]) | kvr_get(&l->young[i + 1])
-                 | kvr_get(&l->young[i + 2]) | kvr_get(&l->young[i + 3])))
-        {
-            i += 3;
-            continue;
-        }
-
-        place = kvr_get(&l->young[i]);
-        entry = (uint32_t) (place & KVR_LOOP_PLACE);
-
-        if (entry && entry <= n && kvr_loop_place(chain, entry - 1) == place) {
-            return 1;
-        }
-    }
-
-    return 0;
 }
 
 

@@ -31,6 +31,7 @@
  */
 
 
+#include "core/learn/kvr_inflight.h"
 #include "core/learn/kvr_retention.h"
 #include "core/learn/kvr_ratio.h"
 
@@ -38,7 +39,6 @@
 #define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
 #define KVR_LOOP_PAUSE     60    /* s, from one such finding to the next */
 #define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
-#define KVR_LOOP_YOUNG     32    /* lessons without an answer, remembered */
 #define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
 #define KVR_LOOP_OUTPUT    16    /* likewise */
 
@@ -70,8 +70,7 @@ typedef struct {
                                         KVR_LOOP_OUTPUT; 0: not known */
     _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
 
-    _Atomic uint32_t   hand;         /* the next of these */
-    _Atomic uint64_t   young[KVR_LOOP_YOUNG];
+    kvr_inflight_t     inflight;
 
     kvr_horizon_t      horizon;
 } kvr_loop_t;
@@ -112,16 +111,6 @@ int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
  * whether it did.
  */
 int kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held);
-
-/*
- * A lesson is given of which the peer's answer is awaited: its chain is new
- * from this entry on.  Returns what kvr_loop_answered() wants to know.
- */
-uint64_t kvr_loop_await(kvr_loop_t *l, const uint64_t *chain, uint32_t entry);
-void kvr_loop_answered(kvr_loop_t *l, uint64_t awaited);
-
-/* whether any of the first n entries of a chain are such a lesson's */
-int kvr_loop_young(const kvr_loop_t *l, const uint64_t *chain, uint32_t n);
 
 /* the peer was restarted */
 void kvr_loop_restart(kvr_loop_t *l);

@@ -4,6 +4,7 @@
  */
 
 
+#include "core/prompt/kvr_canon.h"
 #include "core/prompt/kvr_document.h"
 
 
@@ -80,9 +81,9 @@ kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
     for (end = data + len; data < end; data++) {
         ch = *data;
 
-        /* a message or a part begins here: \1, \3 */
-
-        if (kvr_unlikely(ch == '\1' || ch == '\3') && c->fill) {
+        if (kvr_unlikely(ch == KVR_CANON_MESSAGE || ch == KVR_CANON_PART)
+            && c->fill)
+        {
             kvr_chunk_end(c);
             hash = 0;
         }

@@ -18,7 +18,7 @@
  */
 
 
-#include "core/text/kvr_block.h"
+#include "core/hash/kvr_block.h"
 
 
 #define KVR_CHUNK_MIN    512

@@ -194,16 +194,16 @@ kvr_message_head(kvr_walk_t *w, const char *role, size_t len)
     b = &w->block;
 
     if (kvr_likely(b->fill + len + 2 < KVR_BLOCK)) {
-        b->stage[b->cur][b->fill] = KVR_MESSAGE_START;
+        b->stage[b->cur][b->fill] = KVR_CANON_MESSAGE;
         memcpy(&b->stage[b->cur][b->fill + 1], role, len);
-        b->stage[b->cur][b->fill + 1 + len] = KVR_MESSAGE_HEAD_END;
+        b->stage[b->cur][b->fill + 1 + len] = KVR_CANON_CONTENT;
         b->fill += (uint32_t) len + 2;
         return;
     }
 
-    kvr_block_byte(b, KVR_MESSAGE_START);
+    kvr_block_byte(b, KVR_CANON_MESSAGE);
     kvr_block_put(b, role, len);
-    kvr_block_byte(b, KVR_MESSAGE_HEAD_END);
+    kvr_block_byte(b, KVR_CANON_CONTENT);
 }
 
 
@@ -226,7 +226,7 @@ kvr_message_begin(kvr_walk_t *w)
 
     if (w->separate) {
         w->separate = 0;
-        kvr_block_byte(&w->block, KVR_MESSAGE_PART);
+        kvr_block_byte(&w->block, KVR_CANON_PART);
     }
 }
 
@@ -263,7 +263,7 @@ kvr_message_name(kvr_walk_t *w)
     }
 
     kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_MESSAGE_NAME);
+    kvr_block_byte(&w->block, KVR_CANON_NAME);
 
     w->json.p++;
 
@@ -302,7 +302,7 @@ kvr_message_arguments(kvr_walk_t *w)
     }
 
     kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_MESSAGE_ARGUMENTS);
+    kvr_block_byte(&w->block, KVR_CANON_ARGUMENTS);
 
     if (c == '"') {
         w->json.p++;
@@ -350,7 +350,7 @@ kvr_message_function_name(kvr_walk_t *w)
     }
 
     kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_MESSAGE_CALL);
+    kvr_block_byte(&w->block, KVR_CANON_CALL);
 
     w->json.p++;
 
@@ -557,9 +557,9 @@ kvr_message_media_data(kvr_walk_t *w)
     }
 
     kvr_message_begin(w);
-    kvr_block_byte(&w->block, KVR_MESSAGE_MEDIA);
+    kvr_block_byte(&w->block, KVR_CANON_MEDIA);
 
-    if (w->media++ >= KVR_MESSAGE_MEDIA_MAX) {
+    if (w->media++ >= KVR_CANON_MEDIA_MAX) {
         kvr_block_put(&w->block, &digest, sizeof(digest));
         return KVR_OK;
     }
@@ -568,7 +568,7 @@ kvr_message_media_data(kvr_walk_t *w)
         pattern[i] = digest;
     }
 
-    for (i = 0; i < KVR_MESSAGE_MEDIA_LEN / KVR_BLOCK; i++) {
+    for (i = 0; i < KVR_CANON_MEDIA_LEN / KVR_BLOCK; i++) {
         kvr_block_put(&w->block, pattern, KVR_BLOCK);
     }
 

@@ -8,31 +8,11 @@
 #define _KVR_MESSAGE_H_INCLUDED_
 
 
-/*
- * Messages in their canonical form, whatever API they came by.  Control bytes,
- * which canonical text cannot hold, separate its pieces:
- *
- *     message   01 role 02 [05 name] content calls
- *     content   part { 03 part }
- *     part      text | 04 digest of an image, sound, file | call
- *     call      06 name 07 arguments
- *
- * so that "content":"x" and "content":[{"type":"text","text":"x"}] are equal.
- * What templates do not render is left out: reasoning of earlier turns, ids,
- * cache_control marks.
- */
+/* Reads messages of any API, and puts them in their canonical form. */
 
 
+#include "core/prompt/kvr_canon.h"
 #include "core/prompt/kvr_prompt_walk.h"
-
-
-#define KVR_MESSAGE_START      '\1'
-#define KVR_MESSAGE_HEAD_END   '\2'
-#define KVR_MESSAGE_PART       '\3'
-#define KVR_MESSAGE_MEDIA      '\4'
-#define KVR_MESSAGE_NAME       '\5'
-#define KVR_MESSAGE_CALL       '\6'
-#define KVR_MESSAGE_ARGUMENTS  '\7'
 
 
 /*
@@ -41,13 +21,6 @@
  */
 #define KVR_MESSAGE_QUICK   64
 #define KVR_MESSAGE_SLOWLY  SIZE_MAX
-
-
-/* an image is about a thousand tokens, whatever the length of its url */
-#define KVR_MESSAGE_MEDIA_LEN  4096
-
-/* so many media count with that length, further ones with a few bytes */
-#define KVR_MESSAGE_MEDIA_MAX  64
 
 
 /* where a message begins */

@@ -20,11 +20,11 @@
 
 /* two of them that are usual, and what they are in canonical form */
 
-#define KVR_MESSAGE_USER           "{\"role\":\"user\",\"content\":\""
-#define KVR_MESSAGE_USER_HEAD      "\1user\2"
+#define KVR_MESSAGE_USER            "{\"role\":\"user\",\"content\":\""
+#define KVR_MESSAGE_USER_HEAD       kvr_canon_head("user")
 
-#define KVR_MESSAGE_ASSISTANT      "{\"role\":\"assistant\",\"content\":\""
-#define KVR_MESSAGE_ASSISTANT_HEAD "\1assistant\2"
+#define KVR_MESSAGE_ASSISTANT       "{\"role\":\"assistant\",\"content\":\""
+#define KVR_MESSAGE_ASSISTANT_HEAD  kvr_canon_head("assistant")
 
 /* compilers compare up to 16 bytes without a call */
 #define kvr_message_is(p, s)                                                  \
@@ -207,9 +207,9 @@ kvr_message_quick(kvr_walk_t *w)
 
         dst = &b->stage[b->cur][b->fill];
 
-        dst[0] = KVR_MESSAGE_START;
+        dst[0] = KVR_CANON_MESSAGE;
         memcpy(dst + 1, role, KVR_MESSAGE_ROLE);
-        dst[1 + n] = KVR_MESSAGE_HEAD_END;
+        dst[1 + n] = KVR_CANON_CONTENT;
 
         b->fill += (uint32_t) n + 2;
 

@@ -43,7 +43,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_4[] = {
 static const kvr_prompt_key_t  kvr_prompt_keys_5[] = {
     { "model", kvr_prompt_model, 0 },
     { "tools", kvr_prompt_tools, KVR_SECTION_TOOLS },
-    { "input", kvr_prompt_input, KVR_SECTION_INPUT },
+    { "input", kvr_prompt_text, KVR_SECTION_INPUT },
     { "think", kvr_prompt_root, KVR_ROOT_THINK },
     { NULL, NULL, 0 }
 };

@@ -10,8 +10,7 @@
 
 /*
  * What the readers of a body's keys share while it is read.  Each key of the
- * table in kvr_prompt.c has its handler: kvr_prompt_keys.c those whose value
- * counts as such, kvr_prompt_sections.c those that hold text.
+ * table in kvr_prompt.c has a handler in kvr_prompt_keys.c.
  */
 
 
@@ -152,8 +151,6 @@ kvr_prompt_set_limit(kvr_prompt_ctx_t *ctx, unsigned limit, int64_t value)
 }
 
 
-/* kvr_prompt_keys.c */
-
 int kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_field(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_priority(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
@@ -164,13 +161,10 @@ int kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
-/* kvr_prompt_sections.c */
-
 int kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
-int kvr_prompt_input(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
 
 #endif /* _KVR_PROMPT_CTX_H_INCLUDED_ */

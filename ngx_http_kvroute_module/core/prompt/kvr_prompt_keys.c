@@ -8,6 +8,10 @@
 
 
 static int kvr_prompt_tokens(kvr_prompt_ctx_t *ctx, int64_t *n);
+static int kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
+static kvr_section_t *kvr_prompt_section(kvr_prompt_ctx_t *ctx,
+    kvr_section_e section);
+static void kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
 
 
 int
@@ -227,4 +231,322 @@ kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
                         len == 4 && memcmp(word, "none", 4) == 0);
 
     return rc;
+}
+
+
+/* keys that hold text: each has a section */
+
+int
+kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int             rc;
+    uint64_t        offset;
+    kvr_walk_t     *w;
+    kvr_section_t  *s;
+
+    w = &ctx->walk;
+    offset = kvr_json_offset(&w->json);
+
+    s = kvr_prompt_section(ctx, key->arg);
+
+    w->system = 1;
+    w->head = 1;
+    w->separate = 0;
+
+    rc = kvr_message_content(w);
+
+    if (rc == KVR_WALK_ORDER) {
+
+        rc = kvr_json_seek(&w->json, offset);
+        if (rc != KVR_OK) {
+            return rc;
+        }
+
+        w->depth = 0;
+        w->media = 0;
+        w->drop = 0;
+        w->separate = 0;
+        w->block.n = s->start;
+        w->block.fill = 0;
+        w->block.bytes = 0;
+
+        w->careful = 1;
+        rc = kvr_message_content(w);
+        w->careful = 0;
+    }
+
+    w->system = 0;
+
+    kvr_block_finish(&w->block);
+    kvr_prompt_section_end(ctx, s);
+
+    return rc;
+}
+
+
+int
+kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int             c, rc;
+    size_t          i;
+    uint64_t        root;
+    kvr_block_t    *b;
+    kvr_section_t  *s;
+
+    b = &ctx->walk.block;
+    s = kvr_prompt_section(ctx, key->arg);
+
+    root = 0;
+    c = kvr_json_peek(&ctx->walk.json);
+
+    if (c != '[') {
+        rc = kvr_walk_skip(&ctx->walk);
+
+    } else {
+        rc = kvr_text_raw(&ctx->walk.json, b);
+
+        /* an empty array is no tools: two bytes, never a prompt's */
+
+        if (b->bytes + b->fill <= 2) {
+            b->fill = 0;
+
+        } else {
+            kvr_block_finish(b);
+
+            root = 1;
+
+            for (i = s->start; i < b->n; i++) {
+                root = kvr_mix(root, b->out[i]);
+            }
+        }
+    }
+
+    kvr_prompt_set_root(ctx, KVR_ROOT_TOOLS, root);
+    kvr_prompt_section_end(ctx, s);
+
+    return rc;
+}
+
+
+int
+kvr_prompt_messages(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int             rc;
+    kvr_section_t  *s;
+
+    if (ctx->conf->light) {
+        return kvr_walk_skip(&ctx->walk);
+    }
+
+    s = kvr_prompt_section(ctx, key->arg);
+
+    if (kvr_json_peek(&ctx->walk.json) != '[') {
+        return kvr_walk_skip(&ctx->walk);
+    }
+
+    s->shape = KVR_PROMPT_CHAT;
+
+    rc = kvr_message_list(&ctx->walk);
+    s->extra = ctx->walk.cut;
+
+    kvr_prompt_section_end(ctx, s);
+
+    return rc;
+}
+
+
+/*
+ * A prompt as text, as tokens, or a batch of either; of the Responses API as
+ * text, or as items.
+ */
+int
+kvr_prompt_text(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int             c, rc, input;
+    kvr_json_t     *j;
+    kvr_section_t  *s;
+
+    if (ctx->conf->light) {
+        return kvr_walk_skip(&ctx->walk);
+    }
+
+    j = &ctx->walk.json;
+    s = kvr_prompt_section(ctx, key->arg);
+
+    c = kvr_json_peek(j);
+    input = (key->arg == KVR_SECTION_INPUT);
+
+    /* "text" is an object of options in the Responses API */
+
+    if (c != '"' && c != '[') {
+        return kvr_json_skip(j);
+    }
+
+    if (input) {
+        s->shape = KVR_PROMPT_INPUT;
+    }
+
+    if (c == '"') {
+
+        if (input) {
+            /* stands for one message of the user */
+            kvr_message_head(&ctx->walk, "user", 4);
+
+        } else {
+            s->shape = KVR_PROMPT_TEXT;
+        }
+
+        j->p++;
+        rc = j->ops->string(j, &ctx->walk.block);
+
+    } else if (input) {
+        rc = kvr_message_list(&ctx->walk);
+        s->extra = ctx->walk.cut;
+
+    } else {
+        rc = kvr_prompt_list(ctx, s);
+    }
+
+    kvr_prompt_section_end(ctx, s);
+
+    return rc;
+}
+
+
+/*
+ * An array: of tokens, which are hashed as they are written; or of prompts, of
+ * which the first decides the way and the others only weigh.
+ */
+static int
+kvr_prompt_list(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
+{
+    int          c, rc, first;
+    uint64_t     offset;
+    kvr_json_t  *j;
+
+    j = &ctx->walk.json;
+    offset = kvr_json_offset(j);
+
+    j->p++;
+    first = 1;
+
+    rc = kvr_json_item(j, &first);
+
+    if (rc != KVR_OK) {
+        return rc == KVR_DECLINED ? KVR_OK : rc;
+    }
+
+    c = kvr_json_peek(j);
+
+    switch (c) {
+
+    case '"':
+        s->shape = KVR_PROMPT_TEXT;
+        j->p++;
+        rc = j->ops->string(j, &ctx->walk.block);
+        break;
+
+    case '[':
+        s->shape = KVR_PROMPT_TOKENS;
+        rc = kvr_text_raw(j, &ctx->walk.block);
+        break;
+
+    default:
+        s->shape = KVR_PROMPT_TOKENS;
+
+        rc = kvr_json_seek(j, offset);
+
+        return rc == KVR_OK ? kvr_text_raw(j, &ctx->walk.block) : rc;
+    }
+
+    offset = kvr_json_offset(j);
+
+    while (rc == KVR_OK) {
+        rc = kvr_json_item(j, &first);
+
+        if (rc == KVR_OK) {
+            rc = kvr_walk_other(&ctx->walk);
+        }
+    }
+
+    s->extra = kvr_json_offset(j) - offset;
+
+    if (rc != KVR_DECLINED) {
+        return rc;
+    }
+
+    /* less the bracket */
+
+    s->extra--;
+
+    return KVR_OK;
+}
+
+
+/* starts a section, or starts it again if the key is there twice */
+static kvr_section_t *
+kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
+{
+    kvr_block_t    *b;
+    kvr_section_t  *s;
+
+    ctx->sections |= 1U << section;
+
+    s = &ctx->section[section];
+    b = &ctx->walk.block;
+
+    /* the digests of an equal key, seen earlier, stay behind unused */
+
+    s->start = b->n;
+    s->n = 0;
+    s->bytes = 0;
+    s->extra = 0;
+    s->shape = KVR_PROMPT_NONE;
+
+    b->fill = 0;
+    b->bytes = 0;
+
+    /* that costs as much as some keys; the next key tells if it is too much */
+
+    ctx->walk.json.left -= 4;
+
+    /* documents are shared by messages, not by system prompts */
+
+    if (ctx->conf->chunks && section >= KVR_SECTION_TOKEN_IDS) {
+        kvr_chunk_init(ctx->conf->chunks, b->secret, b->digest);
+        b->tap = kvr_chunk_tap;
+        b->tap_data = ctx->conf->chunks;
+    }
+
+    ctx->walk.media = 0;
+
+    return s;
+}
+
+
+static void
+kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
+{
+    kvr_block_t  *b;
+
+    b = &ctx->walk.block;
+
+    s->n = b->n - s->start;
+    s->bytes = b->bytes + b->fill;
+
+    if (b->tap) {
+        kvr_chunk_put(ctx->conf->chunks, b->stage[b->cur], b->fill);
+        kvr_chunk_finish(ctx->conf->chunks);
+        b->tap = NULL;
+    }
+
+    /* a reply goes on from here */
+
+    if (s == &ctx->section[KVR_SECTION_MESSAGES]) {
+        ctx->pr->tail_len = b->fill;
+        memcpy(ctx->pr->tail, b->stage[b->cur], b->fill);
+    }
+
+    b->fill = 0;
+    b->bytes = 0;
 }

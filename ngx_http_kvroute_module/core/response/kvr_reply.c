@@ -97,7 +97,7 @@ kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
 {
     unsigned  again;
 
-    static const uint8_t  head[] = "\1assistant\2";
+    static const uint8_t  head[] = kvr_canon_head("assistant");
 
     again = (r->begun && r->part == part);
 
@@ -108,10 +108,10 @@ kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
     } else if (r->parts && !again
                && (part == KVR_USAGE_CALL || part == KVR_USAGE_CONTENT))
     {
-        kvr_reply_byte(r, KVR_MESSAGE_PART);
+        kvr_reply_byte(r, KVR_CANON_PART);
 
     } else if (r->parts && part == KVR_USAGE_CALL) {
-        kvr_reply_byte(r, KVR_MESSAGE_PART);
+        kvr_reply_byte(r, KVR_CANON_PART);
 
     } else if (!r->parts && part == KVR_USAGE_CONTENT && r->called) {
 
@@ -124,12 +124,12 @@ kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
     r->part = (uint8_t) part;
 
     if (part == KVR_USAGE_CALL) {
-        kvr_reply_byte(r, KVR_MESSAGE_CALL);
+        kvr_reply_byte(r, KVR_CANON_CALL);
         r->called = 0;
         r->argued = 0;
 
     } else if (part != KVR_USAGE_CONTENT && !r->argued) {
-        kvr_reply_byte(r, KVR_MESSAGE_ARGUMENTS);
+        kvr_reply_byte(r, KVR_CANON_ARGUMENTS);
         r->argued = 1;
         r->quoted = 0;
         r->slash = 0;

@@ -74,101 +74,119 @@ typedef enum {
 #define R  KVR_USAGE_REPLY
 
 
-static const kvr_push_entry_t  kvr_usage_table[] = {
+/*
+ * What each node has, as kvr_push_node() takes it.  A list is searched from its
+ * beginning: what comes in each event is the first.
+ */
 
-    kvr_push_entry(KVR_NODE_ROOT, "type", S, 0, KVR_LEAF_TYPE, 0),
-    kvr_push_entry(KVR_NODE_ROOT, "id", S, 0, KVR_LEAF_ID, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "error", O|S, KVR_NODE_NOTHING,
-                   KVR_LEAF_EARLY, 0),
-    kvr_push_entry(KVR_NODE_ROOT, "prompt_progress", O, KVR_NODE_PROGRESS,
-                   KVR_LEAF_EARLY, 0),
-    kvr_push_entry(KVR_NODE_ROOT, "usage", O, KVR_NODE_USAGE, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "response", O, KVR_NODE_INNER, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "message", O, KVR_NODE_INNER, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "timings", O, KVR_NODE_TIMINGS, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "meta_info", O, KVR_NODE_META, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "details", O, KVR_NODE_TGI, 0, 1),
-    kvr_push_entry(KVR_NODE_ROOT, "tokens_evaluated", N, 0, KVR_LEAF_PROMPT,
-                   1),
-    kvr_push_entry(KVR_NODE_ROOT, "tokens_predicted", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
+#define kvr_usage_root(_)                                                     \
+    _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
+    _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
+    _("id", S, 0, KVR_LEAF_ID, 1)                                             \
+    _("error", O|S, KVR_NODE_NOTHING, KVR_LEAF_EARLY, 0)                      \
+    _("prompt_progress", O, KVR_NODE_PROGRESS, KVR_LEAF_EARLY, 0)             \
+    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
+    _("response", O, KVR_NODE_INNER, 0, 1)                                    \
+    _("message", O, KVR_NODE_INNER, 0, 1)                                     \
+    _("timings", O, KVR_NODE_TIMINGS, 0, 1)                                   \
+    _("meta_info", O, KVR_NODE_META, 0, 1)                                    \
+    _("details", O, KVR_NODE_TGI, 0, 1)                                       \
+    _("tokens_evaluated", N, 0, KVR_LEAF_PROMPT, 1)                           \
+    _("tokens_predicted", N, 0, KVR_LEAF_COMPLETION, 1)                       \
+    _("content", S, 0, KVR_LEAF_OTHER, R)                                     \
+    _("content_block", O, KVR_NODE_BLOCK, 0, R)                               \
+    _("delta", O|S, KVR_NODE_BLOCK, KVR_LEAF_DELTA, R)                        \
+    _("item", O, KVR_NODE_ITEM, 0, R)
 
-    kvr_push_entry(KVR_NODE_INNER, "id", S, 0, KVR_LEAF_ID, 1),
-    kvr_push_entry(KVR_NODE_INNER, "usage", O, KVR_NODE_USAGE, 0, 1),
-    kvr_push_entry(KVR_NODE_INNER, "timings", O, KVR_NODE_TIMINGS, 0, 1),
+#define kvr_usage_inner(_)                                                    \
+    _("id", S, 0, KVR_LEAF_ID, 1)                                             \
+    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
+    _("timings", O, KVR_NODE_TIMINGS, 0, 1)
 
-    kvr_push_entry(KVR_NODE_USAGE, "prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "input_tokens", N, 0, KVR_LEAF_PROMPT, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "completion_tokens", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "output_tokens", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "prompt_tokens_details", O,
-                   KVR_NODE_DETAILS, 0, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "input_tokens_details", O,
-                   KVR_NODE_DETAILS, 0, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "cache_read_input_tokens", N, 0,
-                   KVR_LEAF_CACHE_READ, 1),
-    kvr_push_entry(KVR_NODE_USAGE, "cache_creation_input_tokens", N, 0,
-                   KVR_LEAF_CACHE_WRITE, 1),
-    kvr_push_entry(KVR_NODE_DETAILS, "cached_tokens", N, 0, KVR_LEAF_CACHED,
-                   1),
+#define kvr_usage_usage(_)                                                    \
+    _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
+    _("input_tokens", N, 0, KVR_LEAF_PROMPT, 1)                               \
+    _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)                      \
+    _("output_tokens", N, 0, KVR_LEAF_COMPLETION, 1)                          \
+    _("prompt_tokens_details", O, KVR_NODE_DETAILS, 0, 1)                     \
+    _("input_tokens_details", O, KVR_NODE_DETAILS, 0, 1)                      \
+    _("cache_read_input_tokens", N, 0, KVR_LEAF_CACHE_READ, 1)                \
+    _("cache_creation_input_tokens", N, 0, KVR_LEAF_CACHE_WRITE, 1)
 
-    kvr_push_entry(KVR_NODE_TIMINGS, "cache_n", N, 0, KVR_LEAF_CACHED, 1),
-    kvr_push_entry(KVR_NODE_TIMINGS, "prompt_n", N, 0, KVR_LEAF_COMPUTED, 1),
-    kvr_push_entry(KVR_NODE_TIMINGS, "predicted_n", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
+#define kvr_usage_details(_)                                                  \
+    _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)
 
-    kvr_push_entry(KVR_NODE_PROGRESS, "total", N, 0, KVR_LEAF_TOTAL, 1),
-    kvr_push_entry(KVR_NODE_PROGRESS, "cache", N, 0, KVR_LEAF_CACHE, 1),
+#define kvr_usage_timings(_)                                                  \
+    _("cache_n", N, 0, KVR_LEAF_CACHED, 1)                                    \
+    _("prompt_n", N, 0, KVR_LEAF_COMPUTED, 1)                                 \
+    _("predicted_n", N, 0, KVR_LEAF_COMPLETION, 1)
 
-    kvr_push_entry(KVR_NODE_META, "prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1),
-    kvr_push_entry(KVR_NODE_META, "cached_tokens", N, 0, KVR_LEAF_CACHED, 1),
-    kvr_push_entry(KVR_NODE_META, "completion_tokens", N, 0,
-                   KVR_LEAF_COMPLETION, 1),
+#define kvr_usage_progress(_)                                                 \
+    _("total", N, 0, KVR_LEAF_TOTAL, 1)                                       \
+    _("cache", N, 0, KVR_LEAF_CACHE, 1)
 
-    kvr_push_entry(KVR_NODE_TGI, "generated_tokens", N, 0,
-                   KVR_LEAF_GENERATED, 1),
-    kvr_push_entry(KVR_NODE_TGI, "input_length", N, 0, KVR_LEAF_LENGTH, 1),
+#define kvr_usage_meta(_)                                                     \
+    _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
+    _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)                              \
+    _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)
 
-    /* the reply */
+#define kvr_usage_tgi(_)                                                      \
+    _("generated_tokens", N, 0, KVR_LEAF_GENERATED, 1)                        \
+    _("input_length", N, 0, KVR_LEAF_LENGTH, 1)
 
-    kvr_push_entry(KVR_NODE_ROOT, "choices", A, KVR_NODE_CHOICE, 0, R),
-    kvr_push_entry(KVR_NODE_CHOICE, "index", N, 0, KVR_LEAF_INDEX, R),
-    kvr_push_entry(KVR_NODE_CHOICE, "delta", O, KVR_NODE_DELTA, 0, R),
-    kvr_push_entry(KVR_NODE_CHOICE, "message", O, KVR_NODE_DELTA, 0, R),
-    kvr_push_entry(KVR_NODE_CHOICE, "text", S, 0, KVR_LEAF_OTHER, R),
-    kvr_push_entry(KVR_NODE_DELTA, "content", S, 0, KVR_LEAF_CONTENT, R),
-    kvr_push_entry(KVR_NODE_DELTA, "reasoning_content", S, 0,
-                   KVR_LEAF_REASONING, R),
-    kvr_push_entry(KVR_NODE_DELTA, "reasoning", S, 0, KVR_LEAF_REASONING, R),
-    kvr_push_entry(KVR_NODE_DELTA, "audio", O, KVR_NODE_NOTHING,
-                   KVR_LEAF_OTHER, R),
-    kvr_push_entry(KVR_NODE_DELTA, "refusal", S, 0, KVR_LEAF_OTHER, R),
-    kvr_push_entry(KVR_NODE_DELTA, "tool_calls", A, KVR_NODE_CALL, 0, R),
-    kvr_push_entry(KVR_NODE_CALL, "function", O, KVR_NODE_FUNCTION, 0, R),
-    kvr_push_entry(KVR_NODE_FUNCTION, "name", S, 0, KVR_LEAF_CALL, R),
-    kvr_push_entry(KVR_NODE_FUNCTION, "arguments", S, 0, KVR_LEAF_ARGUMENTS,
-                   R),
+#define kvr_usage_choice(_)                                                   \
+    _("index", N, 0, KVR_LEAF_INDEX, R)                                       \
+    _("delta", O, KVR_NODE_DELTA, 0, R)                                       \
+    _("message", O, KVR_NODE_DELTA, 0, R)                                     \
+    _("text", S, 0, KVR_LEAF_OTHER, R)
 
-    kvr_push_entry(KVR_NODE_ROOT, "content", S, 0, KVR_LEAF_OTHER, R),
-    kvr_push_entry(KVR_NODE_ROOT, "content_block", O, KVR_NODE_BLOCK, 0, R),
-    kvr_push_entry(KVR_NODE_BLOCK, "name", S, 0, KVR_LEAF_CALL, R),
-    kvr_push_entry(KVR_NODE_BLOCK, "text", S, 0, KVR_LEAF_CONTENT, R),
-    kvr_push_entry(KVR_NODE_BLOCK, "thinking", S, 0, KVR_LEAF_REASONING, R),
-    kvr_push_entry(KVR_NODE_BLOCK, "data", S, 0, KVR_LEAF_REASONING, R),
-    kvr_push_entry(KVR_NODE_BLOCK, "partial_json", S, 0, KVR_LEAF_INPUT, R),
+#define kvr_usage_delta(_)                                                    \
+    _("content", S, 0, KVR_LEAF_CONTENT, R)                                   \
+    _("reasoning_content", S, 0, KVR_LEAF_REASONING, R)                       \
+    _("reasoning", S, 0, KVR_LEAF_REASONING, R)                               \
+    _("audio", O, KVR_NODE_NOTHING, KVR_LEAF_OTHER, R)                        \
+    _("refusal", S, 0, KVR_LEAF_OTHER, R)                                     \
+    _("tool_calls", A, KVR_NODE_CALL, 0, R)
 
-    kvr_push_entry(KVR_NODE_ROOT, "delta", O|S, KVR_NODE_BLOCK,
-                   KVR_LEAF_DELTA, R),
-    kvr_push_entry(KVR_NODE_ROOT, "item", O, KVR_NODE_ITEM, 0, R),
-    kvr_push_entry(KVR_NODE_ITEM, "name", S, 0, KVR_LEAF_CALL, R),
+#define kvr_usage_call(_)                                                     \
+    _("function", O, KVR_NODE_FUNCTION, 0, R)
 
-    kvr_push_null
+#define kvr_usage_function(_)                                                 \
+    _("name", S, 0, KVR_LEAF_CALL, R)                                         \
+    _("arguments", S, 0, KVR_LEAF_ARGUMENTS, R)
+
+#define kvr_usage_block(_)                                                    \
+    _("name", S, 0, KVR_LEAF_CALL, R)                                         \
+    _("text", S, 0, KVR_LEAF_CONTENT, R)                                      \
+    _("thinking", S, 0, KVR_LEAF_REASONING, R)                                \
+    _("data", S, 0, KVR_LEAF_REASONING, R)                                    \
+    _("partial_json", S, 0, KVR_LEAF_INPUT, R)
+
+#define kvr_usage_item(_)                                                     \
+    _("name", S, 0, KVR_LEAF_CALL, R)
+
+#define kvr_usage_nothing(_)
+
+
+static const kvr_push_node_t  kvr_usage_table[] = {
+    [KVR_NODE_ROOT]     = kvr_push_node(kvr_usage_root),
+    [KVR_NODE_INNER]    = kvr_push_node(kvr_usage_inner),
+    [KVR_NODE_USAGE]    = kvr_push_node(kvr_usage_usage),
+    [KVR_NODE_DETAILS]  = kvr_push_node(kvr_usage_details),
+    [KVR_NODE_TIMINGS]  = kvr_push_node(kvr_usage_timings),
+    [KVR_NODE_PROGRESS] = kvr_push_node(kvr_usage_progress),
+    [KVR_NODE_META]     = kvr_push_node(kvr_usage_meta),
+    [KVR_NODE_TGI]      = kvr_push_node(kvr_usage_tgi),
+    [KVR_NODE_CHOICE]   = kvr_push_node(kvr_usage_choice),
+    [KVR_NODE_DELTA]    = kvr_push_node(kvr_usage_delta),
+    [KVR_NODE_CALL]     = kvr_push_node(kvr_usage_call),
+    [KVR_NODE_FUNCTION] = kvr_push_node(kvr_usage_function),
+    [KVR_NODE_BLOCK]    = kvr_push_node(kvr_usage_block),
+    [KVR_NODE_ITEM]     = kvr_push_node(kvr_usage_item),
+    [KVR_NODE_NOTHING]  = kvr_push_node(kvr_usage_nothing)
 };
 
-_Static_assert(kvr_nelts(kvr_usage_table) <= KVR_PUSH_ENTRIES,
-               "entries of a table");
+_Static_assert(kvr_nelts(kvr_usage_table) == KVR_NODES, "a list for each node");
 
 #undef N
 #undef S

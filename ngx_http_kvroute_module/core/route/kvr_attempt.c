@@ -116,7 +116,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (k) {
         a->predicted = in->chain[k - 1];
-        a->young = kvr_loop_young(loop, in->chain, k);
+        a->young = kvr_inflight_any(&loop->inflight, in->chain, k);
     }
 
     /*
@@ -134,7 +134,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     if (k < in->entries) {
-        a->awaited = kvr_loop_await(loop, in->chain, k);
+        a->awaited = kvr_inflight_add(&loop->inflight, in->chain, k);
     }
 
     /* what another attempt may still undo gets stamps of this one as well */
@@ -379,9 +379,11 @@ kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t now)
 static void
 kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
 {
+    kvr_peer_t  *peer;
+
     if (a->awaited) {
-        kvr_loop_answered(&zone->registry->peer[a->reservation.peer].loop,
-                          a->awaited);
+        peer = &zone->registry->peer[a->reservation.peer];
+        kvr_inflight_answered(&peer->loop.inflight, a->awaited);
         a->awaited = 0;
     }
 }

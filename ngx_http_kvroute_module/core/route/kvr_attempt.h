@@ -57,7 +57,7 @@ typedef struct {
     uint64_t             matched;    /* bytes of it that the pick counted on */
     uint64_t             predicted;  /* key of the deepest of these, or 0 */
     uint64_t             clock;      /* the peer's, before */
-    uint64_t             awaited;    /* of kvr_loop_await() */
+    uint64_t             awaited;    /* of kvr_inflight_add() */
     uint32_t             entries;
     uint32_t             units;
     uint32_t             taught;     /* units inserted there before */

@@ -10,12 +10,15 @@
 
 /*
  * A zone as one process sees it: where the parts are that all processes share,
- * and the row that this process counts in.
+ * and the row that this process counts in.  With this header comes all that
+ * there is in a zone.
  */
 
 
 #include "core/state/kvr_popular.h"
+#include "core/state/kvr_receipt.h"
 #include "core/state/kvr_registry.h"
+#include "core/state/kvr_sketch.h"
 
 
 typedef struct {

@@ -12,8 +12,11 @@
 #define KVR_PUSH_NONE      0xff
 #define KVR_PUSH_SKIP_MAX  4096  /* no engine nests as deep */
 
-_Static_assert(KVR_PUSH_ENTRIES < KVR_PUSH_NONE
-               && KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "bytes");
+/* the handler's number for the member being read */
+#define kvr_push_leaf(p, table)                                               \
+    kvr_push_inside(p, table)->entry[(p)->entry].leaf
+
+_Static_assert(KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "a bit beside the node");
 
 
 typedef enum {
@@ -35,32 +38,18 @@ typedef enum {
 } kvr_push_state_e;
 
 
-/*
- * Numbers of entries, from 1, by node, length and first letter: mostly there is
- * none or one.  They are those of the table that was used last.
- */
-
-#define KVR_PUSH_SLOTS  64
-
-#define kvr_push_slot(key, len)                                               \
-    (((unsigned) (len) * 5 + (key)[0]) % KVR_PUSH_SLOTS)
-
-static uint8_t                  kvr_push_head[KVR_PUSH_NODES][KVR_PUSH_SLOTS];
-static uint8_t                  kvr_push_next[KVR_PUSH_ENTRIES + 1];
-static const kvr_push_entry_t  *kvr_push_known;
-
-
 static const uint8_t *kvr_push_members(kvr_push_t *p,
-    const kvr_push_entry_t *table, const uint8_t *data, const uint8_t *end,
+    const kvr_push_node_t *table, const uint8_t *data, const uint8_t *end,
     kvr_push_pt handler, void *ctx);
 static inline int kvr_push_member_next(const kvr_push_t *p,
     const uint8_t *data, const uint8_t *end);
 static const uint8_t *kvr_push_over(const uint8_t *p, const uint8_t *end);
 static const uint8_t *kvr_push_over_text(const uint8_t *p, const uint8_t *end);
+static inline const kvr_push_node_t *kvr_push_inside(const kvr_push_t *p,
+    const kvr_push_node_t *table);
 static inline unsigned kvr_push_find(const kvr_push_t *p,
-    const kvr_push_entry_t *table, const uint8_t *key, size_t len);
-static void kvr_push_table(const kvr_push_entry_t *table);
-static void kvr_push_begin(kvr_push_t *p, const kvr_push_entry_t *table,
+    const kvr_push_node_t *table, const uint8_t *key, size_t len);
+static void kvr_push_begin(kvr_push_t *p, const kvr_push_node_t *table,
     uint8_t c, kvr_push_pt handler, void *ctx);
 static void kvr_push_close(kvr_push_t *p);
 
@@ -76,17 +65,13 @@ kvr_push_init(kvr_push_t *p, unsigned level)
 
 
 int
-kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
+kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx)
 {
     size_t          n;
     uint8_t         c;
     unsigned        over;
     const uint8_t  *end, *s;
-
-    if (kvr_unlikely(kvr_push_known != table)) {
-        kvr_push_table(table);
-    }
 
     for (end = data + len; data < end; data++) {
         c = *data;
@@ -208,7 +193,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
             n = (size_t) ((over ? data : end) - s);
 
             if (n) {
-                handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, s, n, 0);
+                handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT, s, n, 0);
             }
 
             if (!over) {
@@ -218,11 +203,11 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
             }
 
             p->state = KVR_PUSH_AFTER;
-            handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
+            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT_END, NULL, 0, 0);
             break;
 
         case KVR_PUSH_TEXT_ESCAPE:
-            handler(ctx, table[p->entry].leaf, KVR_PUSH_TEXT, data, 1, 0);
+            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT, data, 1, 0);
             p->state = KVR_PUSH_IN_TEXT;
             break;
 
@@ -236,7 +221,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
                 break;
             }
 
-            handler(ctx, table[p->entry].leaf, KVR_PUSH_VALUE, NULL, 0,
+            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_VALUE, NULL, 0,
                     p->number);
 
             p->state = KVR_PUSH_AFTER;
@@ -331,13 +316,14 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
  * byte by byte.
  */
 static const uint8_t *
-kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
+kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, const uint8_t *end, kvr_push_pt handler, void *ctx)
 {
-    uint8_t         c, leaf;
-    uint64_t        number;
-    unsigned        kind, entry;
-    const uint8_t  *s, *key, *value, *last;
+    uint8_t                  c, leaf;
+    uint64_t                 number;
+    unsigned                 kind, entry;
+    const uint8_t           *s, *key, *value, *last;
+    const kvr_push_entry_t  *e;
 
     for (last = NULL; /* void */ ; data = s + 1) {
 
@@ -355,8 +341,9 @@ kvr_push_members(kvr_push_t *p, const kvr_push_entry_t *table,
         leaf = 0;
 
         if (entry != KVR_PUSH_NONE) {
-            kind = table[entry].kind;
-            leaf = table[entry].leaf;
+            e = &kvr_push_inside(p, table)->entry[entry];
+            kind = e->kind;
+            leaf = e->leaf;
         }
 
         s += 2 + (s[2] == ' ');
@@ -531,28 +518,36 @@ kvr_push_over_text(const uint8_t *p, const uint8_t *end)
 }
 
 
-/* an entry of the table that is in use, or NONE */
+/* the node of what is being read */
+static inline const kvr_push_node_t *
+kvr_push_inside(const kvr_push_t *p, const kvr_push_node_t *table)
+{
+    return &table[p->node[p->depth - 1] & ~KVR_PUSH_IN_ARRAY];
+}
+
+
+/* the entry of a key in the node of what is being read, or NONE */
 static inline unsigned
-kvr_push_find(const kvr_push_t *p, const kvr_push_entry_t *table,
+kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *key, size_t len)
 {
     unsigned                 i;
+    const kvr_push_node_t   *node;
     const kvr_push_entry_t  *e;
 
-    if (kvr_unlikely(len > KVR_PUSH_KEY_LEN)) {
+    node = kvr_push_inside(p, table);
+
+    if (kvr_likely(!(node->filter[p->level] >> kvr_push_slot(len, key[0]) & 1))
+        || len > KVR_PUSH_KEY_LEN)
+    {
         return KVR_PUSH_NONE;
     }
 
-    for (i = kvr_push_head[p->node[p->depth - 1]][kvr_push_slot(key, len)];
-         i;
-         i = kvr_push_next[i])
-    {
-        e = &table[i - 1];
-
-        if (e->len == len && e->level <= p->level
+    for (i = 0, e = node->entry; e->len; i++, e++) {
+        if (e->len == len && e->name[0] == (char) key[0] && e->level <= p->level
             && memcmp(e->name, key, len) == 0)
         {
-            return i - 1;
+            return i;
         }
     }
 
@@ -560,33 +555,9 @@ kvr_push_find(const kvr_push_t *p, const kvr_push_entry_t *table,
 }
 
 
-/* puts the entries of a table in order */
-static __attribute__ ((noinline)) void
-kvr_push_table(const kvr_push_entry_t *table)
-{
-    unsigned                 i, slot;
-    const kvr_push_entry_t  *e;
-
-    memset(kvr_push_head, 0, sizeof(kvr_push_head));
-
-    for (i = 0; i < KVR_PUSH_ENTRIES && table[i].name; i++) {
-        /* void */
-    }
-
-    for ( /* void */ ; i; i--) {
-        e = &table[i - 1];
-        slot = kvr_push_slot((const uint8_t *) e->name, e->len);
-        kvr_push_next[i] = kvr_push_head[e->node][slot];
-        kvr_push_head[e->node][slot] = (uint8_t) i;
-    }
-
-    kvr_push_known = table;
-}
-
-
 /* a value begins: to be followed, told of, or passed over */
 static void
-kvr_push_begin(kvr_push_t *p, const kvr_push_entry_t *table, uint8_t c,
+kvr_push_begin(kvr_push_t *p, const kvr_push_node_t *table, uint8_t c,
     kvr_push_pt handler, void *ctx)
 {
     unsigned                 kind, into;
@@ -597,7 +568,7 @@ kvr_push_begin(kvr_push_t *p, const kvr_push_entry_t *table, uint8_t c,
     into = 0;
 
     if (p->entry != KVR_PUSH_NONE) {
-        e = &table[p->entry];
+        e = &kvr_push_inside(p, table)->entry[p->entry];
         kind = e->kind;
         into = e->into;
 

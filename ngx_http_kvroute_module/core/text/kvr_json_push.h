@@ -21,8 +21,8 @@
 
 #define KVR_PUSH_DEPTH    7      /* containers that are followed */
 #define KVR_PUSH_KEY_LEN  28
-#define KVR_PUSH_NODES    16     /* of a table */
-#define KVR_PUSH_ENTRIES  128    /* of it, at most */
+#define KVR_PUSH_NODES    16     /* of a table, at most */
+#define KVR_PUSH_LEVELS   3
 
 
 /* what a member may be: several of these */
@@ -44,7 +44,6 @@ typedef enum {
 typedef struct {
     const char    *name;
     uint8_t        len;
-    uint8_t        node;         /* where it is a member */
     uint8_t        kind;
     uint8_t        into;         /* node of its own members or items */
     uint8_t        leaf;         /* the handler's number for it */
@@ -52,9 +51,39 @@ typedef struct {
 } kvr_push_entry_t;
 
 
-#define kvr_push_entry(node, name, kind, into, leaf, level)                   \
-    { name, sizeof(name) - 1, node, kind, into, leaf, level }
-#define kvr_push_null  { NULL, 0, 0, 0, 0, 0, 0 }
+/*
+ * The members of one kind of object.  A table is an array of nodes, by number.
+ * Most keys of a text are in no table: the filter of a level has a bit for the
+ * length and the first letter of each name, and rejects nearly all others.
+ */
+typedef struct {
+    const kvr_push_entry_t  *entry;  /* the last one has no name */
+    uint64_t                 filter[KVR_PUSH_LEVELS];
+} kvr_push_node_t;
+
+
+/* the factors reject most of what engines send and nobody looks for */
+#define kvr_push_slot(len, first)  (((unsigned) (len) * 7 + (first) * 2) % 64)
+
+/*
+ * A node, made of a list of its members: a macro that gives each of them as
+ * _(name, kind, into, leaf, level).
+ */
+#define kvr_push_node(list)                                                   \
+    { (const kvr_push_entry_t []) { list(kvr_push_entry) { .name = NULL } },  \
+      { 0 list(kvr_push_bit_0), 0 list(kvr_push_bit_1),                       \
+        0 list(kvr_push_bit_2) } }
+
+#define kvr_push_entry(name, kind, into, leaf, level)                         \
+    { name, sizeof(name) - 1, kind, into, leaf, level },
+#define kvr_push_bit(name, from, level)                                       \
+    | (uint64_t) ((from) <= (level)) << kvr_push_slot(sizeof(name) - 1, name[0])
+#define kvr_push_bit_0(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 0)
+#define kvr_push_bit_1(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 1)
+#define kvr_push_bit_2(name, kind, into, leaf, level)                         \
+    kvr_push_bit(name, level, 2)
 
 
 typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
@@ -67,7 +96,7 @@ typedef struct {
     uint8_t        state;
     uint8_t        level;
     uint8_t        depth;        /* containers open that are followed */
-    uint8_t        entry;        /* of the member being read */
+    uint8_t        entry;        /* of the node, for the member being read */
     uint8_t        key_len;      /* KVR_PUSH_KEY_LEN + 1: too long */
     uint8_t        node[KVR_PUSH_DEPTH];  /* top bit: an array */
     uint8_t        key[KVR_PUSH_KEY_LEN];
@@ -89,7 +118,7 @@ kvr_push_blank(const kvr_push_t *p)
  * Feeds the next bytes, returns KVR_AGAIN until the outermost value is over,
  * then KVR_OK; KVR_ERROR if it cannot be JSON, and from then on.
  */
-int kvr_push_feed(kvr_push_t *p, const kvr_push_entry_t *table,
+int kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx);
 
 

@@ -20,7 +20,7 @@
 
 
 #include "core/text/kvr_json.h"
-#include "core/text/kvr_block.h"
+#include "core/hash/kvr_block.h"
 
 
 struct kvr_text_ops_s {

@@ -344,6 +344,19 @@ sub circular {
 }
 
 
+# The headers of a room that a file belongs to: the one of its name, and those of
+# which its name is a longer one, as kvr_index_line.c is a part of kvr_index.h.
+
+sub family {
+    my ($h, $path) = @_;
+    my $base = last_of(unit($path));
+
+    return grep { $base eq $_ || $base =~ /^\Q$_\E_/ }
+           map { last_of(unit($_)) }
+           grep { /\.h$/ && $h->{room}{$_} == $h->{room}{$path} } @{$h->{paths}};
+}
+
+
 # names, and the headers they stand in
 
 sub exported {
@@ -354,11 +367,21 @@ sub exported {
     for my $path (grep { !/_test\.c$/ } @{$h->{paths}}) {
         my ($p, $room) = ($h->{f}{$path}, $h->{room}{$path});
         my $base = last_of(unit($path));
+        my %family = map { $_ => 1 } $base, family($h, $path);
+
+        my ($project, $rest) = $base =~ /^(ngx_http_kvroute|[a-z]+)_?(.*)/;
+        my @words = split /_/, $rest;
+        my @short = map { join '_', $project, @words[$_ .. $#words] } 1 .. $#words;
 
         my $names = join '|', map({ "\Q$_\E" } @{$room->{prefix}}),
-                    "\Q$base\E(?![a-zA-Z0-9])";
+                    map { "\Q$_\E(?![a-zA-Z0-9])" } sort(keys %family), @short;
 
         for my $name (grep { $_ ne 'main' } sort keys %{$p->{defs}}) {
+
+            # a fragment's is given by who includes it
+
+            next if $path =~ /\.inc$/ && $name =~ /^[A-Z]/;
+
             my $where = "$path:$p->{defs}{$name}{line}";
 
             wrong($h, 'name', $where,
@@ -373,7 +396,8 @@ sub exported {
             wrong($h, 'header', $where, "$name is in no header") unless @headers;
 
             for my $header (@headers) {
-                next if last_of(unit($header)) eq $base;
+                next if $h->{room}{$header} == $room
+                        && $family{last_of(unit($header))};
 
                 wrong($h, 'header', $header, "has $name, which is of $path")
                     unless $h->{room}{$header} == $room
@@ -441,8 +465,13 @@ sub counted {
                 next;
             }
 
+            # a file that has an array of this name itself means that one
+
             my @index = map { keys %{$h->{f}{$_}{index}{$name}} }
-                        grep { $h->{reach}{$_}{$path} } @{$indexing{$name} || []};
+                        grep { $_ eq $path || $h->{reach}{$_}{$path}
+                               && !grep { $_->{name} eq $name }
+                                        @{$h->{f}{$_}{arrays}} }
+                        @{$indexing{$name} || []};
 
             ($by) = grep { $_ && $values{$_} }
                     map { $values{$_} ? $_ : $member{$_} // $enum_of{$_} } sort @index;

@@ -4,7 +4,7 @@
  */
 
 
-#include "core/text/kvr_block.h"
+#include "core/hash/kvr_block.h"
 
 
 void

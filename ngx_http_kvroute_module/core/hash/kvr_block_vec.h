@@ -14,8 +14,8 @@
  */
 
 
-#include "core/text/kvr_block.h"
-#include "core/text/kvr_vec.h"
+#include "core/hash/kvr_block.h"
+#include "core/hash/kvr_vec.h"
 
 #if (__x86_64__)
 #include <immintrin.h>

@@ -1,0 +1,91 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_RECEIPT_H_INCLUDED_
+#define _KVR_RECEIPT_H_INCLUDED_
+
+
+/*
+ * Receipts: what was decided, and why.  The last of a zone are kept in a ring in
+ * shared memory, which any process writes to without a lock.  A receipt holds
+ * hashes and sizes, never text.
+ */
+
+
+#include "core/policy/kvr_policy.h"
+
+
+#define KVR_RECEIPTS  128       /* in the ring, a power of two */
+
+
+/*
+ * An entry of the ring.  A reader takes it only if the number is the same before
+ * and after; while the entry is written its number is 0.
+ */
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   number;      /* from 1 */
+    _Atomic uint64_t   time;        /* ms since the epoch */
+    _Atomic uint64_t   hash;        /* of the whole prompt; keyed */
+    _Atomic uint64_t   prompt;      /* bytes */
+    _Atomic uint64_t   matched;
+    _Atomic uint64_t   best;
+    _Atomic uint32_t   ttft;        /* ms + 1, 0: not yet known */
+    _Atomic uint8_t    upstream;
+    _Atomic uint8_t    peer;
+    _Atomic uint8_t    policy;
+    _Atomic uint8_t    reason;
+    _Atomic uint8_t    stream;      /* of ttft */
+} kvr_receipt_entry_t;
+
+_Static_assert(sizeof(kvr_receipt_entry_t) == KVR_CACHE_LINE, "receipt");
+
+_Static_assert(KVR_POLICIES <= 256 && KVR_REASON_MAX <= 256,
+               "bytes of a receipt");
+
+
+/* a receipt */
+typedef struct {
+    uint64_t           number;
+    uint64_t           time;
+    uint64_t           hash;
+    uint64_t           prompt;
+    uint64_t           matched;
+    uint64_t           best;
+    uint32_t           ttft;
+    uint8_t            upstream;
+    uint8_t            peer;
+    uint8_t            policy;
+    uint8_t            reason;
+    uint8_t            stream;
+} kvr_receipt_t;
+
+
+typedef struct {
+    _Atomic uint64_t     last;      /* number given out last */
+    kvr_receipt_entry_t  entry[KVR_RECEIPTS];
+} kvr_receipts_t;
+
+
+/* writes a receipt, all but its number, ttft, stream; returns the number */
+uint64_t kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt);
+
+/*
+ * Fills in what was not known at the decision, if it is still there: the time
+ * to the first event, and whether that was one of a stream.
+ */
+void kvr_receipt_ttft(kvr_receipts_t *ring, uint64_t number, uint32_t ms,
+    int stream);
+
+/*
+ * Reads the receipt of a number.  KVR_DECLINED if it is gone or is just being
+ * written.
+ */
+int kvr_receipt_get(kvr_receipts_t *ring, uint64_t number,
+    kvr_receipt_t *receipt);
+
+
+#endif /* _KVR_RECEIPT_H_INCLUDED_ */
