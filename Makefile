@@ -239,6 +239,18 @@ bench-status: deps ## what the status costs with 64 peers
 	@$(BENCH_ENV) python3 bench/status.py
 
 
+.PHONY: screenshots
+screenshots: DEPS += $(if $(shell command -v chromium),,chromium) $(if $(shell command -v npm),,npm)
+screenshots: deps ## docs/img/page.png, and the page in incidents (5 minutes; SCENES=...)
+	@$(MAKE) -s build engine
+	@mkdir -p $(BUILD)/t/page && cp t/page/package.json $(BUILD)/t/page/ \
+	&& cd $(BUILD)/t/page && { test -d node_modules/playwright-core \
+		|| npm install --no-audit --no-fund --no-package-lock \
+			--ignore-scripts >npm.log 2>&1 || { cat npm.log; exit 1; }; }
+	@$(BENCH_ENV) NODE_PATH="$(BUILD_DIR)/t/page/node_modules" \
+		python3 bench/page/screenshots.py
+
+
 .PHONY: install
 install: build  ## copies the module to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
