@@ -40,11 +40,18 @@ GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])
 
 
+# what those want who do not work on the module
+
+USE := demo deps build install uninstall deb engine
+
 .PHONY: help
 help:           ## this list
-	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
-		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
+		| awk -F '\t' -v use=" $(USE) " \
+			'{ line = sprintf("  %-18s %s\n", $$1, $$2); \
+			   if (index(use, " " $$1 " ")) mine = mine line; \
+			   else rest = rest line } \
+			 END { printf "to use it:\n%sto work on it:\n%s", mine, rest }'
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD= SUITE="
 
 
