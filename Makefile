@@ -40,11 +40,18 @@ GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])
 
 
+# what those want who do not work on the module
+
+USE := demo deps build install uninstall deb engine
+
 .PHONY: help
 help:           ## this list
-	@echo "targets:"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) \
-		| awk -F '\t' '{ printf "  %-18s %s\n", $$1, $$2 }'
+		| awk -F '\t' -v use=" $(USE) " \
+			'{ line = sprintf("  %-18s %s\n", $$1, $$2); \
+			   if (index(use, " " $$1 " ")) mine = mine line; \
+			   else rest = rest line } \
+			 END { printf "to use it:\n%sto work on it:\n%s", mine, rest }'
 	@echo "variables: NGINX_SRC= NGINX_BIN= BUILD= SUITE="
 
 
@@ -237,6 +244,18 @@ bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
 bench-status: deps ## what the status costs with 64 peers
 	@$(MAKE) -s build
 	@$(BENCH_ENV) python3 bench/status.py
+
+
+.PHONY: screenshots
+screenshots: DEPS += $(if $(shell command -v chromium),,chromium) $(if $(shell command -v npm),,npm)
+screenshots: deps ## docs/img/page.png, and the page in incidents (5 minutes; SCENES=...)
+	@$(MAKE) -s build engine
+	@mkdir -p $(BUILD)/t/page && cp t/page/package.json $(BUILD)/t/page/ \
+	&& cd $(BUILD)/t/page && { test -d node_modules/playwright-core \
+		|| npm install --no-audit --no-fund --no-package-lock \
+			--ignore-scripts >npm.log 2>&1 || { cat npm.log; exit 1; }; }
+	@$(BENCH_ENV) NODE_PATH="$(BUILD_DIR)/t/page/node_modules" \
+		python3 bench/page/screenshots.py
 
 
 .PHONY: install

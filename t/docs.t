@@ -66,6 +66,64 @@ for my $file (@files) {
     unlike($text, qr/[ \t]+\n/, "$name: no spaces at the ends of lines");
 }
 
+# --- words: each term of the glossary is explained there and linked where a page
+# uses it first, and one thing has one name
+
+my $glossary = slurp("$root/docs/glossary.md");
+my %term;
+
+for my $entry ($glossary =~ /^(### .+?)(?=^##|\z)/msg) {
+    my ($heading, $said) = $entry =~ /^### ([^\n]+)\n\n(.*)/s;
+    my ($anchor) = keys %{{ anchors("### $heading\n") }};
+
+    like($said, qr/\w+ .*\.\)?\s*\z/s, "glossary: $heading is explained");
+    $term{$anchor} = join '|', map { s/ /\\s+/gr } map { quotemeta =~ s/\\ / /gr }
+                     split /, /, $heading;
+}
+
+ok(keys %term > 15, 'the glossary has terms');
+for my $file (grep { m{^\Q$root\E/(?:README\.md$|docs/|examples/[^/]+/README\.md$)} }
+              @files)
+{
+    my $text = prose($file);
+    my $name = $file =~ s{^\Q$root\E/}{}r;
+
+    # "peer" and "replica" are words of names, of other projects and of inside
+
+    unlike($text, qr/\b(?:peer|replica)s?\b/i, "$name: servers and engines")
+        unless $name =~ m{^docs/(?:glossary|design|contributing)\.md$};
+
+    next if $name =~ m{^examples/|^docs/(?:glossary|design|contributing)\.md$};
+
+    my @bad;
+
+    for my $anchor (sort keys %term) {
+        my $link = index $text, "\x01$anchor\x01";
+        my ($before) = $text =~ /^(.*?)\b(?:$term{$anchor})(?:e?s|ed|ing)?\b/si;
+
+        push @bad, $anchor
+            if defined $before && ($link < 0 || $link > length $before);
+    }
+
+    is(join(' ', @bad), '', "$name: terms are linked where they are used first");
+}
+
+# a page without code, headings and links, but for marks where the glossary is
+# linked
+
+sub prose {
+    my $text = slurp($_[0]);
+
+    $text =~ s/^```.*?^```//msg;
+    $text =~ s/^(?:    |#).*$//mg;
+    $text =~ s/`[^`\n]*`//g;
+    $text =~ s/!\[[^\]]*\]\([^)]*\)//g;
+    $text =~ s/\[[^\]]*\]\([^)\s]*glossary\.md#([^)\s]+)\)/\x01$1\x01/g;
+    $text =~ s/\[[^\]]*\]\([^)]*\)//g;
+
+    return $text;
+}
+
 # --- the source and the documentation say the same
 
 my $src = join '', map { slurp($_) }
@@ -140,13 +198,17 @@ $metric{"kvroute_peer_$_"} = 1
     for slurp("$root/ngx_http_kvroute_module/status/ngx_http_kvroute_status_prom.c")
         =~ /^    \{ "(\w+)", "/mg;
 
-my $operations = slurp("$root/docs/operations.md");
+my %told = map { s/_(?:bucket|sum|count)$//r => 1 }
+           grep { /_(?:total|ratio|seconds|bytes|requests|bucket|sum|count)$/ }
+           map { slurp($_) =~ /\b(kvroute_\w+)/g } glob "$root/docs/*.md";
 
-for (grep { /_(?:total|ratio|seconds|bytes|requests)$/ }
-      $operations =~ /\b(kvroute_\w+)/g)
-{
-    ok($metric{$_}, "metric $_ exists");
-}
+ok($metric{$_}, "metric $_ exists") for sort keys %told;
+
+my ($catalog) = slurp("$root/docs/status.md") =~ /^## Metrics\n(.*?)^## /ms;
+
+is(join(' ', grep { !$directive{$_} && !$variable{$_} && !/_$/
+                    && $catalog !~ /`\Q$_\E`/ } sort keys %metric),
+   '', 'docs/status.md has all metrics');
 
 # words that are commonly misspelled, where aspell is
 

@@ -215,6 +215,58 @@ for my $file ('README.md', 'docs/first-steps.md') {
     $t->stop();
 }
 
+# all configurations in the documentation, in what they belong into
+
+for my $file (sort glob "$root/docs/*.md") {
+    my ($name) = $file =~ m{(docs/[^/]+)$};
+    my $n = 0;
+
+    for my $block (Kvroute::slurp($file) =~ /^```nginx\n(.*?)^```/msg) {
+        $n++;
+        next if $block =~ /^load_module/m;
+
+        $block =~ s!/var/log/nginx/!$t->{dir}/!g;
+        $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
+        $block =~ s!/etc/nginx/!$t->{dir}/!g;
+        $block =~ s/listen \S+;/listen 127.0.0.1:%%PORT%%;/;
+
+        my $before = '';
+
+        $before .= "kvroute_zone zone=llm:16m;\n" if $block !~ /^ *kvroute_zone /m;
+        $before .= "upstream llm { zone llm_peers 256k; kvroute zone=llm;"
+                   . " server 127.0.0.1:1; }\n" if $block !~ /^ *upstream llm /m;
+        $before .= "map \$uri \$tenant { default x; }\n"
+            if $block =~ /\$tenant/ && $block !~ /\$tenant +\{/;
+
+        my ($in, $out) = $block =~ /^(?:upstream|map|server|split_clients|log_format|kvroute_zone) /m
+            ? ('', '') : ('server { listen 127.0.0.1:%%PORT%%; ', '}');
+
+        ($in, $out) = ($in . 'location / { ', '}' . $out)
+            if length $in && $block !~ /^location /m;
+
+        my ($ok, $said) = $t->conf("http {\n%%TEMP%%\naccess_log off;\n$before$in$block\n$out}\n")
+                            ->check();
+
+        ok($ok, "$name: configuration $n") or diag($said);
+        unlike($said, qr/\[warn\]/, "$name: configuration $n: no warnings");
+    }
+}
+
+{
+    my $arms = "$t->{dir}/arms.log";
+
+    open my $fh, '>', $arms or die "$arms: $!";
+    print $fh "1 200 arm=- cached=1200 of=1500 ttft=0.050\n",
+              "1 200 arm=- cached=1500 of=1500 ttft=0.030\n",
+              "1 200 arm=plain cached=300 of=1500 ttft=0.200\n",
+              "1 502 arm=plain cached=- of=- ttft=-\n";
+    close $fh;
+
+    is(join('', sort `awk -f $dir/nginx/arms.awk $arms`),
+       "kvroute  2 requests  cached  90.0%  ttft 0.040 s\n"
+       . "plain    1 requests  cached  20.0%  ttft 0.200 s\n", 'arms.awk');
+}
+
 {
     $t->conf(local_servers(example(Kvroute::slurp("$dir/nginx/two-pools.conf"))));
     $t->run();

@@ -192,6 +192,9 @@ def conclude(runs, told, seeds, count, began):
     print("\n%s\n%s\n" % (report.HEAD, "\n".join(
         report.row(policy, f) for policy, f in policies.items())))
 
+    if report.headline(policies):
+        print(report.headline(policies) + "\n")
+
     for policy, f in policies.items():
         if f["predicted_tokens"]:
             print("%-14s predicted %s cached tokens, delivered %s" % (

@@ -74,6 +74,18 @@ def row(policy, f):
                   "  ".join("%3d" % n for n in f["per_engine"]))
 
 
+def headline(policies):
+    """The table in a sentence, or nothing if it has not both policies."""
+    try:
+        a, b = policies["kv_cache"], policies["round_robin"]
+        return ("kv_cache: %.1f times the cached tokens of round_robin, "
+                "%.2f times its mean time" % (
+                    a["cached_tokens"] / b["cached_tokens"],
+                    a["latency_mean_s"] / b["latency_mean_s"]))
+    except (KeyError, TypeError, ZeroDivisionError):
+        return ""
+
+
 def checks(policies):
     """What must hold, as far as the policies that were run can show it."""
     found = []
