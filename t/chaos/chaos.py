@@ -456,8 +456,13 @@ class Life:
 
         await self.index(did)
 
+        # a request is in the log before its connection is closed
+
+        await until(lambda: not any(tree.clients(pid)
+                                    for pid in tree.workers()), 10)
+
         status = await self.status()
-        after = judge.counted(status)
+        after = judge.counted(status) if status else {}
         log = self.lines("access.log")
 
         if self.before is not None and self.summable:
@@ -489,6 +494,7 @@ class Life:
 
     def growth(self):
         """Of the master, from the second quarter of its life to the end."""
+
         def middle(values):
             return sorted(values)[len(values) // 2] if values else 0
 

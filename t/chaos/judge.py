@@ -191,7 +191,7 @@ class Processes:
             time.sleep(0.0005)
 
     def clients(self, pid):
-        """The ports of clients whose connections a stopped worker has."""
+        """The ports of clients whose connections a worker has."""
         have = set()
 
         try:
