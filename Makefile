@@ -280,6 +280,7 @@ include core.mk
 include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
+include t/step/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/sim/Makefile.inc

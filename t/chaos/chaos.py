@@ -1,0 +1,570 @@
+#!/usr/bin/env python3
+"""Does to nginx what operators, kernels, engines and clients do, at random
+instants, and asks after each batch of it whether all is as it must be.
+
+    MINUTES=8 SEED=1 t/chaos/chaos.py         (make chaos)
+
+A seed is one life of nginx, with 1, 2 or 4 workers: batches of acts under
+load, each followed by a pause in which nothing may be counted any more.  Seeds
+go up from SEED until the time is over.  All choices follow from the seed; what
+the scheduler of the machine does in between does not, so that a seed which
+failed may have to be run a few times: SEED=17 SEEDS=1.
+
+Writes build/chaos.json.  ENGINE, MODULE and NGINX_BIN may name other builds.
+"""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../bench/common"))
+sys.dont_write_bytecode = True
+
+import conf                                             # noqa: E402
+import load                                             # noqa: E402
+from judge import Judge, Processes                      # noqa: E402
+from places import BUILD, ENGINE, MODULE, NGINX         # noqa: E402
+from ports import free_ports                            # noqa: E402
+
+ENGINES = 6
+CLIENTS = int(os.environ.get("CLIENTS", 24))
+BATCHES = int(os.environ.get("BATCHES", 12))
+HELD = 4             # prompts that two engines have, and never lose
+HELD_BYTES = 40_000
+
+ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
+        ("pause", 3), ("pause_kill", 3), ("fault", 5), ("engine", 4),
+        ("api", 9), ("reset", 1))
+
+FAULTS = (
+    {"fault": "status=500"}, {"fault": "status=503"}, {"fault": "status=404"},
+    {"fault": "status=429", "retry_after": 1},
+    {"fault": "close-before-headers"}, {"fault": "reset-before-headers"},
+    {"fault": "reset-after-headers"}, {"fault": "reset-mid-stream=0"},
+    {"fault": "reset-mid-stream=3"}, {"fault": "truncate=0"},
+    {"fault": "truncate=4"}, {"fault": "garbage"}, {"fault": "garbage-body"},
+    {"fault": "hang"}, {"fault": "stall=2", "stall_ms": 1500},
+    {"fault": "slow=60"}, {"fault": "error-in-stream=0"},
+    {"fault": "error-in-stream=2"}, {"fault": "status=500", "fault_rate": .5},
+    {"fault": "reset-before-headers", "fault_rate": .3},
+    {"delay_ms": 300}, {"health_status": 500}, {"metrics": "garbage"},
+    {"metrics": "huge"}, {"metrics": "frozen"}, {"metrics": "500"},
+    {"loading_s": 0.5}, {"down_s": 0.4},
+)
+
+WELL = {"fault": None, "fault_rate": 1, "stall_ms": 0, "retry_after": -1,
+        "delay_ms": 0, "health_status": 200, "metrics": "ok", "loading_s": 0}
+
+
+async def until(what, seconds):
+    """Whether it has become true."""
+    end = time.monotonic() + seconds
+
+    while not what():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(0.005)
+
+    return True
+
+
+class Life:
+    """One nginx with its engines, under one seed."""
+
+    def __init__(self, seed, judge):
+        self.rng = random.Random("chaos %d" % seed)
+        self.seed, self.judge = seed, judge
+        self.dir = tempfile.mkdtemp(prefix="kvroute-chaos-")
+        os.chmod(self.dir, 0o755)
+        self.started = []
+        self.workers = (1, 2, 4)[seed % 3]
+        self.port = free_ports(1)
+        self.engines = []
+        self.killed = set()
+        self.sick = set()
+        self.stopped = set()
+        self.offset = {"error.log": 0, "access.log": 0}
+        self.reloads = 0
+        self.tasks = []
+        self.gate = asyncio.Event()
+        self.bank = load.Bank(random.Random("bank"))
+        self.held = []
+        self.before = None
+        self.master_memory = []
+        self.master_files = []
+
+    # --- beginning and end
+
+    def spawn(self, *args):
+        with open(os.path.join(self.dir, "out"), "a") as out:
+            p = subprocess.Popen(args, stdout=out, stderr=out)
+        self.started.append(p)
+        return p
+
+    def configure(self):
+        fixed = {"module": MODULE, "dir": self.dir, "port": self.port,
+                 "workers": self.workers}
+        new = os.path.join(self.dir, "nginx.conf.new")
+        self.text = conf.text(self.rng, fixed, self.engines)
+        self.judge.strict |= conf.STRICT in self.text
+        with open(new, "w") as f:
+            f.write(self.text)
+        os.rename(new, new[:-4])
+
+    async def begin(self):
+        first = free_ports(ENGINES)
+        self.engines = list(range(first, first + ENGINES))
+        self.processes = [self.spawn(
+            ENGINE, "--port", str(port), "--model", "m", "--speed", "200",
+            "--output-tokens", "30", "--max-model-len", "4000000",
+            "--kv-cache-size", "4000000", "--enable-prompt-tokens-details")
+            for port in self.engines]
+        self.configure()
+        path = os.path.join(self.dir, "nginx.conf")
+
+        for port in self.engines:
+            if not await until(lambda: listening(port), 60):
+                raise SystemExit("an engine does not start")
+
+        self.nginx = self.spawn(NGINX, "-p", self.dir, "-c", path, "-e",
+                                self.dir + "/error.log", "-g", "daemon off;")
+        self.tree = Processes(self.nginx.pid, self.port)
+
+        if not await until(lambda: listening(self.port), 60):
+            raise SystemExit("nginx does not start: " + self.read("error.log"))
+
+        # a connection that listening() has left is no request
+
+        await until(lambda: len(self.tree.workers()) == self.workers, 60)
+
+        for i in range(HELD):
+            body = self.bank.chat(1000 + i, HELD_BYTES, False)
+            self.held.append(body)
+            for port in self.engines[:conf.WORKING]:
+                await self.ask("/held/v1/chat/completions", body,
+                               "X-Pin: 127.0.0.1:%d" % port)
+
+        await self.quiet("at the start")
+
+        for i in range(CLIENTS):
+            rng = random.Random("client %d %d" % (self.seed, i))
+            self.tasks.append(asyncio.create_task(load.client(
+                rng, self.bank, self.port, self.judge, self.gate)))
+
+    async def end(self):
+        for task in self.tasks:
+            task.cancel()
+
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+        for p in self.started:
+            if p.poll() is None:
+                p.send_signal(signal.SIGCONT)
+
+        self.nginx.send_signal(signal.SIGQUIT)
+
+        if not await until(lambda: self.nginx.poll() is not None, 30):
+            self.judge.fail("stuck", "nginx does not quit: %s"
+                            % self.tree.workers())
+
+        self.judge.log(self.lines("error.log"), self.killed)
+        self.clean()
+
+    def clean(self):
+        for pid in getattr(self, "tree", None) and self.tree.workers() or ():
+            os.kill(pid, signal.SIGKILL)
+
+        for p in self.started:
+            if p.poll() is None:
+                p.kill()
+                p.wait()
+
+        if self.judge.failures:
+            kept = os.path.join(BUILD, "chaos", str(self.seed))
+            os.makedirs(kept, exist_ok=True)
+            for name in ("error.log", "access.log", "nginx.conf", "out"):
+                if os.path.exists(os.path.join(self.dir, name)):
+                    shutil.copy(os.path.join(self.dir, name), kept)
+
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    # --- asking
+
+    def read(self, name):
+        with open(os.path.join(self.dir, name), errors="replace") as f:
+            return f.read()
+
+    def lines(self, name):
+        """Those that are new."""
+        try:
+            with open(os.path.join(self.dir, name), "rb") as f:
+                f.seek(self.offset[name])
+                data = f.read()
+        except OSError:
+            return []
+
+        data = data[:data.rfind(b"\n") + 1]
+        self.offset[name] += len(data)
+
+        return data.decode("latin1").splitlines()
+
+    async def ask(self, path, body=b"", *more, method="POST", counted=True):
+        r = load.Request(path.split("/")[1], method)
+        self.judge.begin(r)
+        await load.send(r, self.port, load.head(method, path, body, *more),
+                        body)
+        if counted:
+            self.judge.finish(r)
+        else:
+            self.judge.open.discard(r)
+        return r
+
+    async def status(self):
+        r = await self.ask("/kvroute/json", method="GET", counted=False)
+        return load.parse(r) if r.how == "ok" else None
+
+    async def control(self, port, what):
+        body = json.dumps(what).encode()
+        r = load.Request("control", "POST")
+        await load.send(r, port, load.head("POST", "/control", body), body,
+                        patience=5)
+        return r
+
+    # --- acts
+
+    async def act(self, name):
+        await getattr(self, name)()
+
+    def kill_pid(self, pid):
+        """Nobody else can say which connections go with a worker."""
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            self.tree.stopped(pid)
+            for port in self.tree.clients(pid):
+                self.judge.killed(port)
+            self.killed.add(pid)
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+        self.stopped.discard(pid)
+        self.judge.count["kills"] += 1
+
+    def some_worker(self, exiting=False):
+        pids = [pid for pid, out in self.tree.workers().items()
+                if out or not exiting]
+        return self.rng.choice(sorted(pids)) if pids else None
+
+    async def kill(self):
+        pid = self.some_worker()
+        if pid:
+            self.kill_pid(pid)
+
+    async def kill_exiting(self):
+        """If none is, one is made."""
+        pid = self.some_worker(True)
+
+        if pid is None:
+            await self.reload()
+            await until(lambda: any(self.tree.workers().values()), 2)
+            pid = self.some_worker(True)
+
+        if pid:
+            self.kill_pid(pid)
+            self.judge.count["kills_exiting"] += 1
+
+    async def kill_two(self):
+        for pid in list(self.tree.workers())[:2]:
+            self.kill_pid(pid)
+
+    async def reload(self):
+        self.configure()
+        self.nginx.send_signal(signal.SIGHUP)
+        self.summable = self.summable and not self.rng.random() < .02
+
+        if self.rng.random() < .7:
+            old = self.tree.workers()
+            await until(lambda: self.tree.workers().keys() - old.keys(), 5)
+
+    def pause_pid(self):
+        pid = self.some_worker()
+
+        if pid:
+            try:
+                os.kill(pid, signal.SIGSTOP)
+            except ProcessLookupError:
+                return None
+            self.stopped.add(pid)
+            self.judge.count["pauses"] += 1
+
+        return pid
+
+    def go_on(self, pid):
+        self.stopped.discard(pid)
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    async def pause(self):
+        pid = self.pause_pid()
+        seconds = .2 + 1.8 * self.rng.random()
+        if pid:
+            asyncio.get_running_loop().call_later(seconds, self.go_on, pid)
+
+    async def pause_kill(self):
+        pid = self.pause_pid()
+        await asyncio.sleep(.3 * self.rng.random())
+        if pid and pid in self.stopped:
+            self.kill_pid(pid)
+
+    def at_fault(self):
+        """From now on engines may be why a request fails."""
+        if not self.sick:
+            self.judge.faults.append([time.monotonic(), float("inf")])
+        self.judge.count["engine_faults"] += 1
+
+    async def fault(self):
+        what = self.rng.choice(FAULTS)
+        port = self.rng.choice(self.engines)
+        self.at_fault()
+        self.sick.add(port)
+        await self.control(port, what)
+
+    async def engine(self):
+        """One restarts, or stands still: it accepts and never answers."""
+        i = self.rng.randrange(conf.WORKING, ENGINES)
+        self.at_fault()
+        self.sick.add(self.engines[i])
+
+        if self.rng.random() < .5:
+            await self.control(self.engines[i], {"restart": True})
+            return
+
+        p = self.processes[i]
+        p.send_signal(signal.SIGSTOP)
+        asyncio.get_running_loop().call_later(
+            .2 + 2 * self.rng.random(), p.send_signal, signal.SIGCONT)
+
+    async def api(self):
+        peer = "127.0.0.1:%d" % self.rng.choice(self.engines[conf.WORKING:])
+        path = self.rng.choice((
+            "drain?peer=" + peer, "undrain?peer=" + peer, "flush?peer=" + peer,
+            "capacity?peer=%s&size=64m" % peer,
+            "capacity?peer=%s&size=default" % peer))
+        self.judge.count["api_calls"] += 1
+        r = await self.ask("/api/" + path)
+
+        # the configuration of this moment need not have that server
+
+        if r.how == "status" and r.status == 404:
+            return
+        if r.how == "ok":
+            load.parse(r)
+
+        await self.ask(self.rng.choice(("/kvroute/json", "/kvroute/metrics",
+                                        "/kvroute/", "/api/")), method="GET")
+
+    async def reset(self):
+        self.summable = False
+        self.judge.count["api_calls"] += 1
+        await self.ask("/api/reset")
+
+    # --- batches
+
+    async def batch(self, number):
+        rng = self.rng
+        self.summable = True
+        self.judge.place = "seed %d, batch %d" % (self.seed, number)
+        did = []
+
+        self.gate.set()
+        await asyncio.sleep(.05 + .15 * rng.random())
+
+        for _ in range(rng.randrange(3, 9)):
+            name = load.pick(rng, ACTS)
+            did.append(name)
+            await self.act(name)
+            await asyncio.sleep(rng.choice((0, .01, .05, .1, .25))
+                                * rng.random())
+
+        self.gate.clear()
+        await self.quiet(" ".join(did))
+        self.gate.set()
+
+    async def well(self):
+        """Engines are as they should be again."""
+        for p in self.processes:
+            p.send_signal(signal.SIGCONT)
+
+        for port in self.sick:
+            r = await self.control(port, WELL)
+            if r.how != "ok" and not await until(lambda: listening(port), 5):
+                raise SystemExit("an engine has gone: %s" % r)
+
+        if self.sick:
+            self.sick.clear()
+            self.judge.faults[-1][1] = time.monotonic() + 3
+
+    async def quiet(self, did):
+        """Waits until nothing is under way, then asks for all that must be."""
+        judge, tree = self.judge, self.tree
+
+        await self.well()
+        await until(lambda: not self.stopped, 5)
+
+        if not await until(lambda: not judge.open, 2 * load.PATIENCE):
+            for r in list(judge.open):
+                judge.fail("stuck", r)
+
+        judge.faults = [f for f in judge.faults if f[1] > time.monotonic() - 60]
+
+        # old workers go with their last request, dead ones are replaced
+
+        if not await until(lambda: len(tree.workers()) == self.workers
+                           and not any(tree.workers().values()), 20):
+            judge.fail("stuck", "after %s: workers %s, of %d" % (
+                did, {pid: (out, tree.state(pid))
+                      for pid, out in tree.workers().items()}, self.workers))
+
+        start = time.monotonic()
+        left = "no status"
+
+        while left and time.monotonic() < start + 10:
+            status = await self.status()
+            left = judge.idle(status) if status else "no status"
+
+        ms = round((time.monotonic() - start) * 1000)
+        judge.count["idle_ms_worst"] = max(judge.count["idle_ms_worst"], ms)
+
+        if left:
+            judge.fail("wrong_counts", "after %s: %s" % (did, left))
+            return
+
+        for name, zone in status["zones"].items():
+            if zone["processes"] != self.workers:
+                judge.fail("wrong_counts", "zone %s has %d rows for %d workers"
+                           % (name, zone["processes"], self.workers))
+
+        await self.index(did)
+
+        # a request is in the log before its connection is closed
+
+        await until(lambda: not any(tree.clients(pid)
+                                    for pid in tree.workers()), 10)
+
+        status = await self.status()
+        after = judge.counted(status) if status else {}
+        log = self.lines("access.log")
+
+        if self.before is not None and self.summable:
+            judge.sums(self.before, after, log, 2)
+        else:
+            judge.answered.clear()
+            judge.cut = 0
+
+        self.before = after
+        judge.strict = conf.STRICT in self.text
+
+        errors = self.lines("error.log")
+        self.reloads += sum("signal 1 (SIGHUP)" in s for s in errors)
+        judge.count["reloads"] += sum(", reconfiguring" in s for s in errors)
+        judge.log(errors, self.killed)
+
+        self.master_memory.append(tree.memory(self.nginx.pid))
+        self.master_files.append(tree.files(self.nginx.pid))
+
+    async def index(self, did):
+        """Prompts that two engines hold are known to be held."""
+        for body in self.held:
+            r = await self.ask("/held/v1/chat/completions", body)
+            best = int(r.headers.get("x-best", "0"))
+
+            if r.how != "ok" or best < .95 * HELD_BYTES:
+                self.judge.fail("wrong_index", "after %s: %s, %d bytes known "
+                                "of %d" % (did, r, best, HELD_BYTES))
+
+    def growth(self):
+        """Of the master, from the second quarter of its life to the end."""
+
+        def middle(values):
+            return sorted(values)[len(values) // 2] if values else 0
+
+        n = len(self.master_memory)
+        first, last = slice(n // 4, n // 2), slice(3 * n // 4, n)
+
+        return (middle(self.master_memory[last])
+                - middle(self.master_memory[first]),
+                middle(self.master_files[last])
+                - middle(self.master_files[first]))
+
+
+def listening(port):
+    import socket
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return True
+    except OSError:
+        return False
+
+
+async def main():
+    minutes = float(os.environ.get("MINUTES") or 8)
+    seed = first = int(os.environ.get("SEED") or 1)
+    seeds = int(os.environ.get("SEEDS") or 0)
+    end = time.monotonic() + 60 * minutes
+    judge = Judge()
+    memory = files = 0
+
+    while time.monotonic() < end and (not seeds or seed < first + seeds):
+        life = Life(seed, judge)
+        judge.place = "seed %d" % seed
+        life.summable = True
+
+        try:
+            await life.begin()
+            for number in range(BATCHES):
+                if time.monotonic() > end:
+                    break
+                await life.batch(number)
+            await life.end()
+        finally:
+            life.clean()
+
+        grown = life.growth()
+        memory, files = max(memory, grown[0]), max(files, grown[1])
+        print("seed %d, %d workers: %s" % (seed, life.workers, ", ".join(
+            "%s %d" % (k, judge.count[k]) for k in (
+                "requests", "kills", "reloads", "pauses", "engine_faults",
+                "lost", "stuck", "wrong_counts", "wrong_index", "alerts"))),
+            flush=True)
+        seed += 1
+
+    result = {"seed": first, "seeds": seed - first}
+
+    for key in ("kills", "kills_exiting", "reloads", "pauses", "engine_faults",
+                "api_calls", "requests", "answered", "cut", "lost", "stuck",
+                "wrong_counts", "wrong_index", "alerts", "idle_ms_worst"):
+        result[key] = judge.count[key]
+
+    result.update(rss_growth_kb=memory, fds_growth=files,
+                  failures=judge.failures)
+
+    os.makedirs(BUILD, exist_ok=True)
+    with open(os.path.join(BUILD, "chaos.json"), "w") as f:
+        json.dump(result, f, indent=2)
+        f.write("\n")
+
+    return 1 if judge.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,165 @@
+"""Configurations that reloads change to and fro: lists of servers, policies,
+queues, zones.  All of them are valid, and none fails a request."""
+
+import os
+
+WORKING = 2          # engines that each list has, and that are never restarted
+
+POLICIES = (
+    "kv_cache", "kv_cache", "kv_cache max_pending=64k", "kv_cache slow_start=2s",
+    "kv_cache max_pending=auto target_ttft=500ms", "kv_cache threshold=0.5",
+    "kv_cache balance_abs=4", "sticky key=auto", "sticky key=$http_x_session",
+    "prefix", "least_request", "round_robin", "random",
+)
+
+STRICT = "sticky key=auto strict=on"     # refuses rather than to go elsewhere
+
+QUEUES = (
+    "max=8 timeout=1s", "max=200 timeout=3s", "max=200 timeout=3s order=fifo",
+    "max=40 timeout=2s max_bytes=8m", "max=40 timeout=2s status=503",
+)
+
+PROBES = (
+    "", "kvroute_probe interval=100ms;", "kvroute_probe interval=300ms timeout=50ms;",
+    "kvroute_probe interval=200ms mandatory;",
+)
+
+CONF = """
+load_module @module@;
+@user@
+worker_processes @workers@;
+worker_rlimit_nofile 8192;
+pid @dir@/nginx.pid;
+error_log @dir@/error.log notice;
+events { worker_connections 2048; }
+
+http {
+    client_body_temp_path @dir@/b; proxy_temp_path @dir@/p;
+    fastcgi_temp_path @dir@/f; uwsgi_temp_path @dir@/u; scgi_temp_path @dir@/s;
+
+    kvroute_zone zone=kept:16m;
+    kvroute_zone zone=@zone@;
+
+    log_format chaos '$up $remote_port $status $upstream_addr';
+    log_subrequest off;
+    client_max_body_size 16m;
+    client_body_buffer_size @buffer@;
+    add_header X-Best $kvroute_best_bytes;
+
+    upstream plain {
+        zone plain 128k;
+        kvroute @policy@ zone=kept capacity=1024m;
+        @servers@
+        keepalive 8;
+        keepalive_timeout 1s;
+        @probe@
+        @health@
+    }
+    upstream queued {
+        zone queued 128k;
+        kvroute @queued_policy@ zone=kept capacity=1024m;
+        kvroute_queue @queue@;
+        @limited@
+        keepalive 8;
+        keepalive_timeout 1s;
+        @probe@
+    }
+    upstream other {
+        zone other 128k;
+        kvroute kv_cache zone=@zone_name@;
+        @others@
+    }
+
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_read_timeout 10s;
+    proxy_connect_timeout 2s;
+    proxy_next_upstream error timeout http_500 http_502 http_503 non_idempotent;
+    proxy_next_upstream_tries 2;
+
+    server {
+        listen 127.0.0.1:@port@ backlog=1024;
+        set $up -;
+
+        location /plain/ {
+            set $up plain;
+            access_log @dir@/access.log chaos;
+            proxy_buffering off;
+            proxy_pass http://plain/;
+        }
+        location /buffered/ {
+            set $up plain;
+            access_log @dir@/access.log chaos;
+            proxy_pass http://plain/;
+        }
+        location /held/ {
+            set $up plain;
+            access_log @dir@/access.log chaos;
+            kvroute_policy kv_cache;
+            kvroute_pin $http_x_pin;
+            proxy_pass http://plain/;
+        }
+        location /queued/ {
+            set $up queued;
+            access_log @dir@/access.log chaos;
+            kvroute_inspect @inspect@;
+            kvroute_priority $http_x_class;
+            kvroute_tenant $http_x_session;
+            proxy_buffering off;
+            proxy_pass http://queued/;
+        }
+        location /other/ {
+            set $up other;
+            access_log @dir@/access.log chaos;
+            proxy_pass http://other/;
+        }
+        location /kvroute/ { access_log off; kvroute_status; }
+        location /api/ { access_log off; kvroute_api write=on; }
+        location / { access_log off; return 200 here; }
+    }
+}
+"""
+
+
+def some(rng, ports):
+    """Those that always are there, and some of the others."""
+    return ports[:WORKING] + [p for p in ports[WORKING:] if rng.random() < .7]
+
+
+def servers(rng, ports, limit=""):
+    out = []
+
+    for i, port in enumerate(some(rng, ports)):
+        more = ""
+        if i >= WORKING:
+            more = rng.choice(("", "", "", " down", " backup", " weight=3"))
+        out.append("server 127.0.0.1:%d max_fails=0%s%s;" % (port, limit, more))
+
+    return " ".join(out)
+
+
+def text(rng, fixed, ports):
+    """A configuration, of random choices; fixed are the names that stay."""
+    zone = rng.choice(("first:2m", "first:3m", "second:2m", "second:1m"))
+
+    names = dict(
+        fixed,
+        user="user root;" if os.getuid() == 0 else "",
+        zone=zone, zone_name=zone.split(":")[0],
+        policy=rng.choice(POLICIES),
+        queued_policy=rng.choice(("kv_cache", "kv_cache max_pending=128k",
+                                  "least_request", STRICT)),
+        servers=servers(rng, ports),
+        limited=servers(rng, ports, " max_conns=%d" % rng.choice((1, 2, 6))),
+        others=servers(rng, ports),
+        queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
+        health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
+        buffer=rng.choice(("8k", "64k", "1m", "8m")),
+        inspect=rng.choice(("on", "off")))
+
+    out = CONF
+
+    for name, value in names.items():
+        out = out.replace("@%s@" % name, str(value))
+
+    return out

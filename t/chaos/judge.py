@@ -1,0 +1,232 @@
+"""What must hold whatever was done: what clients and the access log saw, held
+against the status; and what processes may keep."""
+
+import collections
+import os
+import re
+import time
+
+SHOWN = 40           # failures that are told in full
+
+# locations, and what the access log calls them
+
+LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
+          "queued": "queued", "other": "other"}
+
+
+class Judge:
+    """Gathers requests and failures.  The kills say which connections went
+    with their worker, the faults when engines were at fault."""
+
+    def __init__(self):
+        self.count = collections.Counter()
+        self.failures = []
+        self.place = ""                 # seed and batch, for messages
+        self.open = set()
+        self.answered = collections.Counter()
+        self.sent = collections.Counter()
+        self.victims = {}               # port: when its worker was killed
+        self.faults = []                # [from, to]
+        self.cut = 0                    # since the last sums
+        self.strict = False             # the queue refuses more than that
+
+    def fail(self, kind, text):
+        self.count[kind] += 1
+        line = "%s: %s: %s" % (self.place, kind, text)
+        if len(self.failures) < SHOWN:
+            self.failures.append(line)
+        print(line, flush=True)
+
+    # --- requests
+
+    def begin(self, r):
+        self.open.add(r)
+
+    def killed(self, port):
+        self.victims[port] = time.monotonic()
+
+    def finish(self, r):
+        self.open.discard(r)
+        self.count["requests"] += 1
+
+        # some other request may have had its port before
+
+        if self.victims.get(r.port, 0) >= r.start:
+            self.count["cut"] += r.how in ("none", "broken")
+            self.cut += 1
+            return
+
+        if r.status and r.how in ("ok", "status"):
+            self.count["answered"] += 1
+            if r.place in LOGGED:
+                self.answered[LOGGED[r.place], r.status] += 1
+
+        if r.how == "stuck":
+            self.fail("stuck", r)
+        elif r.how == "none":
+            self.fail("lost", r)
+        elif r.how in ("broken", "status") and not self.excused(r):
+            self.fail("lost", "%s %s" % (r, r.body[:200]))
+
+    def excused(self, r):
+        """The queue's own answers; and engines were at fault meanwhile."""
+        if r.place == "queued" and (self.strict or r.status in (429, 503)
+                                    and b"queue_" in r.body):
+            return True
+
+        return any(r.start <= to and r.end >= since
+                   for since, to in self.faults)
+
+    # --- counters
+
+    @staticmethod
+    def idle(status):
+        """What is still counted, as text; nothing if all is at zero."""
+        left = []
+
+        for name, u in status["upstreams"].items():
+            if u["locked"]:
+                left.append("%s is locked" % name)
+            if u.get("queue", {}).get("size"):
+                left.append("%s: %d wait" % (name, u["queue"]["size"]))
+            for p in u["peers"]:
+                for key in ("active", "pending", "conns", "unanswered_all"):
+                    if p.get(key):
+                        left.append("%s %s: %s %s" % (name, p["name"], key,
+                                                      p[key]))
+        return ", ".join(left)
+
+    @staticmethod
+    def counted(status):
+        """What each server of an upstream was given, by the status."""
+        return {(name, p["name"]): (p["id"], p["requests"])
+                for name, u in status["upstreams"].items()
+                for p in u["peers"] if "id" in p}
+
+    def sums(self, before, after, log, attempts):
+        """Since the last time: a request of a killed worker may have been
+        counted, and is in no log."""
+        given = collections.Counter()
+        answered = collections.Counter()
+
+        for line in log:
+            up, port, status, addrs = line.split(" ", 3)
+            answered[up, int(status)] += 1
+            for addr in addrs.replace(" : ", ", ").split(", "):
+                given[up, addr] += 1
+
+        for key in before.keys() & after.keys():
+            if key[0] == "other" or before[key][0] != after[key][0]:
+                continue
+
+            n = after[key][1] - before[key][1]
+
+            if not given[key] <= n <= given[key] + attempts * self.cut:
+                self.fail("wrong_counts", "%s %s was given %d by the status, "
+                          "%d by the log, %d were cut" % (*key, n, given[key],
+                                                          self.cut))
+
+        for key, n in self.answered.items():
+            if n > answered[key]:
+                self.fail("wrong_counts", "%s: %d status %d: %d answers, %d of them in the "
+                          "log" % (*key, n, answered[key]))
+
+        self.answered.clear()
+        self.cut = 0
+
+    # --- the log of errors
+
+    def log(self, lines, killed):
+        for line in lines:
+            if not re.search(r"\[(alert|crit|emerg)\]|Sanitizer|runtime error:",
+                             line):
+                continue
+
+            found = re.search(r"worker process (\d+) exited on signal 9", line)
+            if found and int(found[1]) in killed:
+                continue
+
+            self.fail("alerts", line.strip())
+
+
+class Processes:
+    """What nginx's processes are, and have."""
+
+    def __init__(self, master, port):
+        self.master, self.port = master, port
+
+    def workers(self):
+        """pid: whether it is shutting down."""
+        out = {}
+
+        try:
+            with open("/proc/%d/task/%d/children"
+                      % (self.master, self.master)) as f:
+                pids = f.read().split()
+        except OSError:
+            return out
+
+        for pid in pids:
+            try:
+                with open("/proc/%s/cmdline" % pid) as f:
+                    title = f.read()
+            except OSError:
+                continue
+            if "worker process" in title:
+                out[int(pid)] = "shutting down" in title
+
+        return out
+
+    @staticmethod
+    def state(pid):
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                return f.read().rsplit(") ", 1)[1][0]
+        except OSError:
+            return "X"
+
+    def stopped(self, pid):
+        """Waits until a signal has stopped it, or it has gone."""
+        while self.state(pid) not in "TXZ":
+            time.sleep(0.0005)
+
+    def clients(self, pid):
+        """The ports of clients whose connections a worker has."""
+        have = set()
+
+        try:
+            for fd in os.listdir("/proc/%d/fd" % pid):
+                found = re.match(r"socket:\[(\d+)\]",
+                                 os.readlink("/proc/%d/fd/%s" % (pid, fd)))
+                if found:
+                    have.add(found[1])
+        except OSError:
+            return []
+
+        ports = []
+
+        with open("/proc/net/tcp") as f:
+            next(f)
+            for line in f:
+                field = line.split()
+                if (field[9] in have
+                        and int(field[1].split(":")[1], 16) == self.port):
+                    ports.append(int(field[2].split(":")[1], 16))
+
+        return ports
+
+    @staticmethod
+    def memory(pid):
+        """kB of its own."""
+        try:
+            with open("/proc/%d/status" % pid) as f:
+                return int(re.search(r"RssAnon:\s*(\d+)", f.read())[1])
+        except (OSError, TypeError):
+            return 0
+
+    @staticmethod
+    def files(pid):
+        try:
+            return len(os.listdir("/proc/%d/fd" % pid))
+        except OSError:
+            return 0

@@ -1,0 +1,551 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "world.h"
+
+#include <sys/mman.h>
+
+#include "core/index/kvr_index_line.h"
+
+
+world_shared_t   *world;
+kvr_zone_t        living, victim;
+kvr_pool_t        pool;
+world_begun_t     begun;
+uint64_t          chain[PROMPTS][UNITS];
+uint8_t          *world_memory;
+size_t            world_size;
+kvr_queue_t       waiting;
+kvr_queue_item_t  waiter;
+
+static kvr_attempt_t  running;      /* the living one's, in flight */
+
+
+const char *
+world_name(unsigned n)
+{
+    static const char  *names[NAMES] = {
+        "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80",
+        "10.0.0.5:8000", "10.0.0.6:8000", "[::1]:8000", "unix:/run/e"
+    };
+
+    return names[n];
+}
+
+
+static void
+world_place(void)
+{
+    size_t   load, index;
+    uint8_t  *p;
+
+    load = sizeof(world_shared_t);
+    load = (load + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+    index = load + kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS);
+    index = (index + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+
+    if (world_memory == NULL) {
+        world_size = index + kvr_index_size(LINES);
+        world_memory = mmap(NULL, world_size, PROT_READ|PROT_WRITE,
+                            MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+        util_check(world_memory != MAP_FAILED, "no memory");
+    }
+
+    p = world_memory;
+    memset(p, 0, world_size);
+
+    world = (world_shared_t *) (void *) p;
+
+    living.registry = &world->registry;
+    living.popular = &world->popular;
+    living.load = (kvr_load_t *) (void *) (p + load);
+    living.index = (kvr_index_t *) (void *) (p + index);
+    living.unit = UNIT;
+}
+
+
+static void
+world_begin(kvr_attempt_t *at, unsigned peer, unsigned prompt)
+{
+    kvr_begin_t   b;
+    kvr_insert_t  in;
+
+    memset(&b, 0, sizeof(b));
+    memset(&in, 0, sizeof(in));
+
+    b.peer = peer;
+    b.seat = peer;
+    b.bytes = UNITS * UNIT;
+    b.pending = b.bytes;
+    b.resident = kvr_attempt_resident(b.bytes, 0);
+
+    in.chain = chain[prompt];
+    in.entries = UNITS;
+    in.units = UNITS;
+
+    kvr_attempt_begin(at, &living, &b, NULL, NOW);
+    kvr_attempt_insert(at, &living, &in);
+}
+
+
+static int
+world_room(void *data, kvr_queue_item_t *item)
+{
+    (void) data;
+
+    return item != NULL;
+}
+
+
+static int
+world_alive(void *data, kvr_load_owner_t owner)
+{
+    (void) data;
+
+    return owner == LIVING;
+}
+
+
+static void
+world_peers(kvr_zone_t *zone, unsigned n)
+{
+    unsigned     i;
+    uint32_t     peer, seat;
+    const char  *name;
+
+    for (i = 0; i < n; i++) {
+        name = world_name(i);
+        peer = kvr_registry_peer(zone->registry, zone->load, zone->row,
+                                 zone->index, name, strlen(name), 1 << 20);
+        seat = kvr_registry_seat(zone->registry, zone->load, zone->row, peer,
+                                 "u", 1);
+
+        util_check(i >= PEERS || (peer == i && seat == i),
+                   "server %u has number %u and seat %u", i, peer, seat);
+        util_check(peer < NAMES && seat < KVR_REGISTRY_SEATS,
+                   "server %u has number %u and seat %u", i, peer, seat);
+    }
+}
+
+
+void
+world_init(util_rng_t *rng)
+{
+    unsigned       i, k;
+    kvr_lesson_t   lesson;
+    kvr_receipt_t  receipt;
+
+    world_place();
+
+    world->registry.max_peers = NAMES;
+    kvr_load_init(living.load, ROWS, KVR_REGISTRY_COLUMNS);
+    kvr_index_init(living.index, LINES);
+
+    memset(&pool, 0, sizeof(pool));
+    pool.set = (1ULL << PEERS) - 1;
+    pool.capacity = 1ULL << 30;
+    pool.max_waiting = -1;
+
+    /* two prompts in a row begin alike */
+
+    for (i = 0; i < PROMPTS; i++) {
+        util_chain(chain[i], 1 + i / 2, UNITS / 2, 100 + i, UNITS);
+    }
+
+    victim = living;
+
+    living.row = kvr_load_claim(living.load, LIVING, 1);
+    world_peers(&living, PEERS);
+
+    victim.row = kvr_load_claim(living.load, VICTIM, 1);
+    world_peers(&victim, PEERS);
+
+    /* and one that died before, with requests in flight */
+
+    k = kvr_load_claim(living.load, DEAD, 1);
+    kvr_load_add(living.load, k, 2, 3, 5000);
+    kvr_load_add(living.load, k, kvr_registry_column(2), 3, 5000);
+    kvr_load_name(living.load, k, 2);
+
+    memset(&begun, 0, sizeof(begun));
+
+    for (i = 0; i < KEPT; i++) {
+        for (k = 0; k < HELD_BY; k++) {
+            kvr_index_learn(living.index, chain[i], UNITS, UNITS, k, 0,
+                            &lesson);
+            begun.units[i][k] = UNITS;
+        }
+    }
+
+    for (i = 0; i < 3; i++) {
+        world_receipt(&receipt, util_next(rng));
+        (void) kvr_receipts_put(&world->receipts, &receipt);
+    }
+
+    world_begin(&running, 1, KEPT);
+    begun.units[KEPT][1] = UNITS;
+
+    memset(&waiting, 0, sizeof(waiting));
+    kvr_queue_item(&waiter, NOW, KVR_QUEUE_NORMAL,
+                   kvr_queue_tenant(&world->board, 77, NOW), 1, 20000, 0);
+    waiter.bytes = 1000;
+    kvr_queue_insert(&waiting, &world->board, &waiter);
+    kvr_queue_publish(&world->board, living.row, &waiting, NOW);
+
+    victim_begin();
+}
+
+
+void
+world_receipt(kvr_receipt_t *r, uint64_t n)
+{
+    memset(r, 0, sizeof(*r));
+
+    n |= 1;
+    r->time = n;
+    r->hash = kvr_mix(n, 1);
+    r->prompt = kvr_mix(n, 2);
+    r->matched = kvr_mix(n, 3);
+    r->best = kvr_mix(n, 4);
+    r->upstream = (uint8_t) kvr_mix(n, 5);
+    r->peer = (uint8_t) kvr_mix(n, 6);
+    r->policy = (uint8_t) kvr_mix(n, 7);
+    r->reason = (uint8_t) kvr_mix(n, 8);
+}
+
+
+/* each number is what the living row says, and no row is left to the dead */
+static void
+check_load(void)
+{
+    uint32_t           i, n;
+    kvr_load_t        *load;
+    kvr_load_sum_t     sum, own;
+    kvr_load_view_t    view;
+    kvr_peer_load_t    at;
+    _Atomic uint64_t  *word;
+
+    load = living.load;
+
+    (void) kvr_load_sweep(load, LIVING, world_alive, NULL, NULL, NULL);
+    n = kvr_load_sweep(load, LIVING, world_alive, NULL, NULL, NULL);
+    util_check(n == 0, "%u rows are swept twice", n);
+
+    for (i = 0; i < load->rows; i++) {
+        util_check(i == living.row || load->row[i].owner == 0,
+                   "row %u belongs to a dead process", i);
+    }
+
+    word = kvr_load_words(load, living.row);
+
+    for (i = 0; i < load->columns; i++) {
+        sum = kvr_load_get(load, i);
+        own = kvr_load_split(word[i]);
+
+        util_check(sum.active == own.active && sum.pending == own.pending,
+                   "column %u: %u requests and %llu bytes, of the living %u "
+                   "and %llu", i, sum.active, (unsigned long long) sum.pending,
+                   own.active, (unsigned long long) own.pending);
+    }
+
+    view = kvr_load_view(load);
+    at = kvr_peer_load(&view, 1, NULL);
+    util_check(at.active == 1 && at.unanswered == 1
+               && at.pending == UNITS * UNIT, "the one in flight: %u %u",
+               at.active, at.unanswered);
+}
+
+
+static void
+check_lines(void)
+{
+    uint64_t           i;
+    uint32_t           k, p;
+    kvr_index_t       *ix;
+    kvr_lesson_t       lesson;
+    kvr_index_line_t  *line;
+
+    ix = living.index;
+
+    for (i = 0; i < ix->nlines; i++) {
+        line = &ix->line[i];
+
+        if (line->key <= KVR_INDEX_CLAIMED) {
+            continue;
+        }
+
+        util_check(kvr_reduce(line->key, ix->nbuckets) == i / KVR_INDEX_WAYS,
+                   "line %llu is in a wrong place", (unsigned long long) i);
+
+        /* a session has its peer in another way */
+
+        if (line->key & 1) {
+            continue;
+        }
+
+        for (k = 0; k < KVR_INDEX_HOLDERS; k++) {
+            p = kvr_index_id(line->ids, k);
+            util_check(line->stamp[k] == 0 || p < NAMES,
+                       "line %llu names peer %u", (unsigned long long) i, p);
+        }
+    }
+
+    /* claims of the dead are found by the sweep, and there is room again */
+
+    ix->clock += 2 * KVR_INDEX_CLAIM;
+
+    for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
+        kvr_index_learn(ix, chain[0], 0, 1000, NAMES, 0, &lesson);
+    }
+
+    for (i = 0; i < ix->nlines; i++) {
+        util_check(ix->line[i].key == 0
+                   || ix->line[i].key > KVR_INDEX_CLAIMED,
+                   "line %llu is lost for ever", (unsigned long long) i);
+    }
+}
+
+
+/* what is held is known; nobody is said to hold what he was never taught */
+static void
+check_index(void)
+{
+    unsigned       i, p;
+    uint32_t       matched[KVR_INDEX_PEERS];
+    kvr_lesson_t   lesson;
+
+    for (i = 0; i < PROMPTS; i++) {
+        memset(matched, 0, sizeof(matched));
+        kvr_index_lookup(living.index, chain[i], UNITS, (1 << NAMES) - 1,
+                         matched);
+
+        for (p = 0; p < NAMES; p++) {
+            util_check(matched[p] <= begun.units[i][p]
+                       || (matched[p] <= UNITS / 2
+                           && matched[p] <= begun.units[i ^ 1][p]),
+                       "prompt %u: server %u is said to hold %u of %u", i, p,
+                       matched[p], begun.units[i][p]);
+
+            util_check(i >= KEPT || p >= HELD_BY || matched[p] == UNITS,
+                       "prompt %u: server %u holds all, and is said to hold "
+                       "%u", i, p, matched[p]);
+        }
+    }
+
+    check_lines();
+
+    for (p = 0; p < PEERS; p++) {
+        kvr_index_learn(living.index, chain[PROMPTS - 1], UNITS, UNITS, p, 0,
+                        &lesson);
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], UNITS,
+                                1ULL << p, matched);
+        util_check(matched[p] == UNITS, "a lesson was not taken: %u",
+                   matched[p]);
+    }
+}
+
+
+/* no name twice, none half written; who comes gets a number */
+static void
+check_registry(void)
+{
+    unsigned     i, k, n, found;
+    kvr_peer_t  *peer;
+
+    for (i = 0; i < NAMES; i++) {
+        peer = &world->registry.peer[i];
+
+        if (peer->len == 0) {
+            continue;
+        }
+
+        for (k = 0, found = 0; k < NAMES; k++) {
+            n = (unsigned) strlen(world_name(k));
+            found += peer->len == n
+                     && memcmp(peer->name, world_name(k), n) == 0;
+        }
+
+        util_check(found == 1, "number %u: a strange name", i);
+
+        for (k = 0; k < i; k++) {
+            util_check(world->registry.peer[k].len != peer->len
+                       || memcmp(world->registry.peer[k].name, peer->name,
+                                 peer->len) != 0,
+                       "numbers %u and %u are of one server", i, k);
+        }
+
+        util_check(peer->signal.health < KVR_HEALTH_MAX, "health");
+        util_check(peer->draining <= 1, "draining");
+    }
+
+    world_peers(&living, NAMES);
+}
+
+
+static void
+check_receipts(util_rng_t *rng)
+{
+    uint64_t       n, last;
+    unsigned       seen;
+    kvr_receipt_t  r, all;
+
+    last = kvr_get(&world->receipts.last);
+    seen = 0;
+
+    for (n = 1; n <= last; n++) {
+        if (kvr_receipts_get(&world->receipts, n, &r) != KVR_OK) {
+            continue;
+        }
+
+        world_receipt(&all, r.time);
+        all.number = r.number;
+        all.ttft = r.ttft;
+        all.stream = r.stream;
+
+        util_check(memcmp(&all, &r, sizeof(r)) == 0 && r.number == n,
+                   "receipt %llu is half written", (unsigned long long) n);
+        seen++;
+    }
+
+    util_check(last - seen <= 1, "%llu receipts of %llu are gone",
+               (unsigned long long) (last - seen), (unsigned long long) last);
+
+    world_receipt(&all, util_next(rng));
+    n = kvr_receipts_put(&world->receipts, &all);
+    util_check(kvr_receipts_get(&world->receipts, n, &r) == KVR_OK
+               && r.time == all.time, "a receipt was not taken");
+}
+
+
+static void
+check_stats(void)
+{
+    uint64_t            i, n;
+    double              count;
+    kvr_histogram_t     h;
+    kvr_popular_keys_t  keys;
+
+    kvr_stats_sum(&world->stats, KVR_STATS_TTFT, KVR_STATS_TTFT, &h);
+
+    for (i = 0, n = 0; i <= KVR_STATS_BUCKETS; i++) {
+        n += h.bucket[i];
+    }
+
+    util_check(n <= begun.observed && n + 1 >= begun.observed,
+               "%llu of %u observations", (unsigned long long) n,
+               begun.observed);
+
+    kvr_popular_keys(chain[0], UNITS, &keys);
+    count = kvr_popular_count(&world->popular, keys.key[0], NOW);
+    util_check(count <= begun.popular + 0.01, "a beginning of %g requests, "
+               "not %u", count, begun.popular);
+}
+
+
+/* the one that waits is let in, and nobody else is counted */
+static void
+check_queue(void)
+{
+    int                 rc;
+    uint32_t            n;
+    uint64_t            now;
+    unsigned            i;
+    kvr_queue_board_t  *board;
+
+    board = &world->board;
+    now = NOW + KVR_QUEUE_STALE + 100;
+
+    kvr_queue_publish(board, living.row, &waiting, now);
+
+    n = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
+    util_check(n == 1, "%u wait", n);
+    util_check(kvr_queue_bytes(board, now) == 1000, "with other bytes");
+
+    for (i = 0; i < KVR_QUEUE_PEERS; i++) {
+        util_check(!kvr_queue_claimed(board, i, &waiter, now + 1000),
+                   "peer %u is claimed by one that is dead", i);
+    }
+
+    for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
+        for (n = 0; kvr_queue_take(board, i) == KVR_OK; n++) {
+            util_check(n < 4, "more and more are to be turned away");
+        }
+    }
+
+    util_check(kvr_queue_tenant(board, 77, now) == waiter.tenant,
+               "a tenant has lost its place");
+
+    rc = kvr_queue_admit(board, living.row, &waiting, &waiter, now,
+                         world_room, NULL);
+    util_check(rc == KVR_OK, "the one that waits is not let in: %d", rc);
+
+    n = kvr_queue_retry_after(board, now);
+    util_check(n >= 1 && n <= 3600, "try again after %u s", n);
+}
+
+
+/* the living one's request comes to its end */
+static void
+check_attempt(void)
+{
+    unsigned         i;
+    kvr_first_t      f;
+    kvr_settle_t     e;
+    kvr_load_view_t  view;
+    kvr_peer_load_t  at;
+
+    memset(&f, 0, sizeof(f));
+    memset(&e, 0, sizeof(e));
+
+    f.ok = 1;
+    f.stream = 1;
+    f.plain = 1;
+    e.tokens.prompt = UNITS * UNIT / 4;
+    e.tokens.completion = 10;
+    e.seconds = NOW / 1000;
+
+    (void) kvr_attempt_first(&running, &living, &pool, &f, NOW + 100);
+    (void) kvr_attempt_settle(&running, &living, &pool, &e, NOW + 200);
+    util_check(kvr_attempt_release(&running, &living), "released before");
+    (void) kvr_attempt_end(&running, &living, NOW + 200);
+
+    view = kvr_load_view(living.load);
+
+    for (i = 0; i < NAMES; i++) {
+        at = kvr_peer_load(&view, i, NULL);
+        util_check(at.active == 0 && at.pending == 0 && at.resident == 0
+                   && at.unanswered == 0, "server %u: %u %u %llu %llu", i,
+                   at.active, at.unanswered, (unsigned long long) at.pending,
+                   (unsigned long long) at.resident);
+    }
+}
+
+
+void
+world_check(util_rng_t *rng)
+{
+    kvr_queue_t       q;
+    kvr_attempt_t     attempt;
+    kvr_queue_item_t  item;
+
+    /* what is the living one's own is as it was before each kill */
+
+    q = waiting;
+    item = waiter;
+    attempt = running;
+
+    check_load();
+    check_registry();
+    check_receipts(rng);
+    check_stats();
+    check_queue();
+    check_attempt();
+    check_index();
+
+    waiting = q;
+    waiter = item;
+    running = attempt;
+}

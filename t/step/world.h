@@ -1,0 +1,89 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _WORLD_H_INCLUDED_
+#define _WORLD_H_INCLUDED_
+
+
+/*
+ * All that processes share of a zone and a queue, in one piece of memory; the
+ * process that lives on in it, and the one that is killed.
+ */
+
+
+#include "util.h"
+#include "core/route/kvr_attempt.h"
+#include "core/queue/kvr_queue.h"
+
+
+#define ROWS      4
+#define LINES     1024
+#define UNIT      256
+#define UNITS     24             /* of a prompt */
+#define PROMPTS   12             /* of which the first KEPT are held */
+#define KEPT      4
+#define PEERS     4              /* the last one is flushed, restarts, ... */
+#define HELD_BY   3              /* peers that hold the first prompts */
+#define NAMES     8              /* servers that may ever be there */
+#define NOW       1000000ULL     /* ms */
+
+#define LIVING    kvr_load_owner(1, 1)
+#define VICTIM    kvr_load_owner(2, 1)
+#define DEAD      kvr_load_owner(3, 1)
+
+
+/* the shared part; load and index lie behind it */
+typedef struct {
+    kvr_registry_t      registry;
+    kvr_popular_t       popular;
+    kvr_receipts_t      receipts;
+    kvr_queue_board_t   board;
+    kvr_stats_t         stats;
+} world_shared_t;
+
+
+/* what the victim has begun to do, so that it may be found done afterwards */
+typedef struct {
+    uint32_t            units[PROMPTS][KVR_INDEX_PEERS];
+    uint32_t            observed;
+    uint32_t            popular;
+    uint32_t            flushed;   /* bits of peers */
+} world_begun_t;
+
+
+extern world_shared_t  *world;
+extern kvr_zone_t       living, victim;
+extern kvr_pool_t       pool;
+extern world_begun_t    begun;
+extern uint64_t         chain[PROMPTS][UNITS];
+
+/* memory of the shared part */
+extern uint8_t         *world_memory;
+extern size_t           world_size;
+
+/* as it is before anything is done: the living one has taught and waits */
+void world_init(util_rng_t *rng);
+
+/* address of a server that may be there */
+const char *world_name(unsigned n);
+
+/* one thing that a process does, by number; 0 after the last one */
+const char *victim_op(unsigned n);
+void victim_begin(void);
+void victim_do(unsigned op, util_rng_t *rng);
+
+/* what must hold when the victim was killed, anywhere; fails with util_check() */
+void world_check(util_rng_t *rng);
+
+/* a receipt that can be told from one half written */
+void world_receipt(kvr_receipt_t *r, uint64_t n);
+
+/* the request of the living process that waits, and its queue */
+extern kvr_queue_t       waiting;
+extern kvr_queue_item_t  waiter;
+
+
+#endif /* _WORLD_H_INCLUDED_ */
