@@ -142,6 +142,7 @@ $t->conf(<<'EOC')->run() unless $t->{master};
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    access_log off;
 
     server {
         listen 127.0.0.1:%%PORT%%;
