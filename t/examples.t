@@ -263,8 +263,8 @@ for my $file (sort glob "$root/docs/*.md") {
     close $fh;
 
     is(join('', sort `awk -f $dir/nginx/arms.awk $arms`),
-       "kvroute  2 requests  cached  90.0%  ttft 0.040 s\n"
-       . "plain    1 requests  cached  20.0%  ttft 0.200 s\n", 'arms.awk');
+       "kvroute      2 requests  cached  90.0%  ttft 0.040 s\n"
+       . "plain        1 requests  cached  20.0%  ttft 0.200 s\n", 'arms.awk');
 }
 
 {

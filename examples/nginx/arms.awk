@@ -20,7 +20,7 @@ v["of"] > 0 {
 
 END {
     for (arm in requests)
-        printf "%-8s %d requests  cached %5.1f%%  ttft %.3f s\n", arm,
+        printf "%-12s %d requests  cached %5.1f%%  ttft %.3f s\n", arm,
                requests[arm], 100 * cached[arm] / of[arm],
                ttft[arm] / requests[arm]
 }
