@@ -4,7 +4,11 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_zone.h"
+#include "request/ngx_http_kvroute_request.h"
+#include "engine/ngx_http_kvroute_engine.h"
+#include "queue/ngx_http_kvroute_queue.h"
+#include "balance/ngx_http_kvroute_balance.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
@@ -203,7 +207,11 @@ ngx_module_t  ngx_http_kvroute_module = {
 static ngx_int_t
 ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 {
-    return ngx_http_kvroute_add_variables(cf);
+    if (ngx_http_kvroute_variables_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_queue_variables(cf);
 }
 
 

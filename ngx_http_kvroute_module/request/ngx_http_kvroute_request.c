@@ -19,10 +19,11 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "request/ngx_http_kvroute_body.h"
+#include "core/route/kvr_attempt.h"
 
 
-static void ngx_http_kvroute_cleanup(void *data);
+static void ngx_http_kvroute_request_cleanup(void *data);
 static void ngx_http_kvroute_request_disown(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
@@ -35,6 +36,8 @@ static void ngx_http_kvroute_request_reply(ngx_http_request_t *r,
 static ngx_int_t ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr);
+static ngx_int_t ngx_http_kvroute_request_copy_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_request_copy(ngx_http_request_t *r,
     ngx_str_t *dst, uint8_t *data, size_t len);
 
@@ -49,15 +52,24 @@ static kvr_prompt_t             ngx_http_kvroute_prompt;
 static kvr_chunks_t            *ngx_http_kvroute_chunks;
 static ngx_uint_t               ngx_http_kvroute_want_chunks;
 
-/* whose chain it is; the context's address alone might be used again */
 
-static ngx_http_kvroute_ctx_t  *ngx_http_kvroute_owner;
-static ngx_http_kvroute_ctx_t  *ngx_http_kvroute_chunks_owner;
-static ngx_http_kvroute_zone_t *ngx_http_kvroute_owner_zone;
+/*
+ * What is in the scratch memory: the chain and the chunks of these requests, by
+ * the hashes of these zones.  A context disowns it when it ends, since its
+ * address might be used again.
+ */
+
+typedef struct {
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_zone_t  *zone;
+} ngx_http_kvroute_owner_t;
+
+static ngx_http_kvroute_owner_t  ngx_http_kvroute_chain_of;
+static ngx_http_kvroute_owner_t  ngx_http_kvroute_chunks_of;
 
 
 ngx_http_kvroute_ctx_t *
-ngx_http_kvroute_get_ctx(ngx_http_request_t *r)
+ngx_http_kvroute_request_get_ctx(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
     ngx_http_kvroute_ctx_t  *ctx;
@@ -75,7 +87,7 @@ ngx_http_kvroute_get_ctx(ngx_http_request_t *r)
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
 
-        if (cln->handler == ngx_http_kvroute_cleanup) {
+        if (cln->handler == ngx_http_kvroute_request_cleanup) {
             ctx = cln->data;
 
             if (ctx->request == r) {
@@ -91,12 +103,12 @@ ngx_http_kvroute_get_ctx(ngx_http_request_t *r)
 
 
 ngx_http_kvroute_ctx_t *
-ngx_http_kvroute_create_ctx(ngx_http_request_t *r)
+ngx_http_kvroute_request_create_ctx(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    ctx = ngx_http_kvroute_get_ctx(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx) {
         return ctx;
@@ -113,7 +125,7 @@ ngx_http_kvroute_create_ctx(ngx_http_request_t *r)
 
     ctx->request = r;
 
-    cln->handler = ngx_http_kvroute_cleanup;
+    cln->handler = ngx_http_kvroute_request_cleanup;
 
     ngx_http_set_ctx(r, ctx, ngx_http_kvroute_module);
 
@@ -121,14 +133,14 @@ ngx_http_kvroute_create_ctx(ngx_http_request_t *r)
 }
 
 
-/* free() comes first as a rule, but not when a worker is made to quit */
+/* nginx ends attempts as a rule, but not when a worker is made to quit */
 static void
-ngx_http_kvroute_cleanup(void *data)
+ngx_http_kvroute_request_cleanup(void *data)
 {
     ngx_http_kvroute_ctx_t *ctx = data;
 
     if (ctx->attempt) {
-        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
+        ctx->end(ctx->attempt);
     }
 
     ngx_http_kvroute_request_disown(ctx);
@@ -155,11 +167,14 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     /* it may still have to take its lesson back */
 
     if (ctx->attempt) {
-        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
+        ctx->end(ctx->attempt);
     }
 
     ngx_http_kvroute_request_disown(ctx);
-    ngx_http_kvroute_queue_forget(ctx);
+
+    if (ctx->lookup) {
+        ctx->lookup->conf = NULL;
+    }
 
     ctx->salted = 0;
     ctx->read = 0;
@@ -189,19 +204,71 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
 static void
 ngx_http_kvroute_request_disown(ngx_http_kvroute_ctx_t *ctx)
 {
-    ngx_http_kvroute_request_firm(ctx);
+    ngx_http_kvroute_request_free_chain(ctx);
 
-    if (ngx_http_kvroute_owner == ctx) {
-        ngx_http_kvroute_owner = NULL;
+    if (ngx_http_kvroute_chain_of.ctx == ctx) {
+        ngx_http_kvroute_chain_of.ctx = NULL;
     }
 
-    if (ngx_http_kvroute_chunks_owner == ctx) {
-        ngx_http_kvroute_chunks_owner = NULL;
+    if (ngx_http_kvroute_chunks_of.ctx == ctx) {
+        ngx_http_kvroute_chunks_of.ctx = NULL;
     }
 }
 
 
-/* reads the body, once in a location, as far as it is there */
+ngx_uint_t
+ngx_http_kvroute_request_weigh(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_uint_t  body;
+
+    body = r->request_body
+           && r->headers_in.content_length_n != 0
+           && (r->request_body->bufs || r->reading_body);
+
+    ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
+    ctx->light = !body || !kvr_endpoint_computes(ctx->endpoint);
+
+    if (ctx->light) {
+        ctx->parsed = 0;
+        ctx->bytes = 0;
+        ctx->extra = 0;
+
+    } else if (!ctx->parsed) {
+
+        /* what is not read weighs as much as it is long */
+
+        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
+    }
+
+    return body;
+}
+
+
+uint64_t
+ngx_http_kvroute_request_resident(ngx_http_kvroute_ctx_t *ctx)
+{
+    return ctx->light ? 0 : kvr_attempt_resident(ctx->bytes, ctx->output);
+}
+
+
+ngx_http_kvroute_policy_t *
+ngx_http_kvroute_request_policy(ngx_http_request_t *r,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t *bypass)
+{
+    ngx_http_kvroute_policy_t    *policy;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    policy = klcf->policy ? klcf->policy : &conf->policy;
+
+    *bypass = (policy->conf.policy == KVR_POLICY_OFF
+               || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK);
+
+    return policy;
+}
+
+
 void
 ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -215,7 +282,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
     ctx->read = 1;
 
-    (void) ngx_http_kvroute_weigh(r, ctx);
+    (void) ngx_http_kvroute_request_weigh(r, ctx);
 
     pr = &ngx_http_kvroute_prompt;
 
@@ -260,11 +327,7 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_prompt_t *pr)
 {
-    ngx_http_kvroute_request_firm(ctx);
-
-    if (ctx->zone != zone && ngx_http_kvroute_chunks_owner == ctx) {
-        ngx_http_kvroute_chunks_owner = NULL;
-    }
+    ngx_http_kvroute_request_free_chain(ctx);
 
     ctx->zone = zone;
     ctx->units = pr->blocks / (uint32_t) zone->unit;
@@ -284,15 +347,7 @@ ngx_http_kvroute_request_keep(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    ctx->chain = ngx_alloc(pr->n * sizeof(uint64_t), r->connection->log);
-
-    if (ctx->chain == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, pr->n * sizeof(uint64_t));
-
-    return NGX_OK;
+    return ngx_http_kvroute_request_copy_chain(r, ctx);
 }
 
 
@@ -362,9 +417,8 @@ ngx_http_kvroute_request_passes(ngx_http_request_t *r)
 }
 
 
-/* the prompt is computed: nobody will ask for its chain any more */
 void
-ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx)
+ngx_http_kvroute_request_free_chain(ngx_http_kvroute_ctx_t *ctx)
 {
     if (ctx->chain) {
         ngx_free(ctx->chain);
@@ -377,7 +431,6 @@ ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx)
 }
 
 
-/* the chain of a request that was read: still there, or made again */
 uint64_t *
 ngx_http_kvroute_request_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
@@ -388,7 +441,9 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
         return ctx->chain;
     }
 
-    if (ngx_http_kvroute_owner != ctx || ngx_http_kvroute_owner_zone != zone) {
+    if (ngx_http_kvroute_chain_of.ctx != ctx
+        || ngx_http_kvroute_chain_of.zone != zone)
+    {
 
         pr = &ngx_http_kvroute_prompt;
 
@@ -412,6 +467,45 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
 }
 
 
+void
+ngx_http_kvroute_request_keep_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    uint64_t  *chain;
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_request_chain(r, ctx, zone);
+
+    if (chain && chain != ctx->chain) {
+        (void) ngx_http_kvroute_request_copy_chain(r, ctx);
+    }
+}
+
+
+/* a copy of the chain that is in the scratch memory */
+static ngx_int_t
+ngx_http_kvroute_request_copy_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    size_t  size;
+
+    size = ctx->entries * sizeof(uint64_t);
+
+    ctx->chain = ngx_alloc(size, r->connection->log);
+
+    if (ctx->chain == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, size);
+
+    return NGX_OK;
+}
+
+
 /*
  * The chunks of a request that was read, after a second reading: they are for
  * the few upstreams whose prompts are made up of shared documents.
@@ -422,7 +516,9 @@ ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
 {
     kvr_chunks_t  *chunks;
 
-    if (ngx_http_kvroute_chunks_owner == ctx) {
+    if (ngx_http_kvroute_chunks_of.ctx == ctx
+        && ngx_http_kvroute_chunks_of.zone == zone)
+    {
         return ngx_http_kvroute_chunks;
     }
 
@@ -450,13 +546,12 @@ ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
     }
 
     ngx_http_kvroute_want_chunks = 0;
-    ngx_http_kvroute_chunks_owner = chunks ? ctx : NULL;
+    ngx_http_kvroute_chunks_of = ngx_http_kvroute_chain_of;
 
     return chunks;
 }
 
 
-/* tenants are kept apart by it; evaluated once in a location */
 ngx_int_t
 ngx_http_kvroute_request_salt(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx)
@@ -489,7 +584,7 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
     ngx_int_t          rc;
     kvr_prompt_conf_t  conf;
 
-    ngx_http_kvroute_owner = NULL;
+    ngx_http_kvroute_chain_of.ctx = NULL;
 
     if (ngx_http_kvroute_request_scratch(r) != NGX_OK) {
         return NGX_ERROR;
@@ -518,8 +613,8 @@ ngx_http_kvroute_request_parse(ngx_http_request_t *r,
         return rc;
     }
 
-    ngx_http_kvroute_owner = ctx;
-    ngx_http_kvroute_owner_zone = zone;
+    ngx_http_kvroute_chain_of.ctx = ctx;
+    ngx_http_kvroute_chain_of.zone = zone;
 
     return NGX_OK;
 }
@@ -567,7 +662,6 @@ ngx_http_kvroute_request_scratch(ngx_http_request_t *r)
 }
 
 
-/* gives the scratch memory back */
 void
 ngx_http_kvroute_request_exit(void)
 {
@@ -578,10 +672,10 @@ ngx_http_kvroute_request_exit(void)
     ngx_http_kvroute_body_exit();
 
     ngx_http_kvroute_chunks = NULL;
-    ngx_http_kvroute_chunks_owner = NULL;
+    ngx_http_kvroute_chunks_of.ctx = NULL;
     ngx_http_kvroute_digests = NULL;
     ngx_http_kvroute_chain = NULL;
 
     ngx_http_kvroute_max_digests = 0;
-    ngx_http_kvroute_owner = NULL;
+    ngx_http_kvroute_chain_of.ctx = NULL;
 }

@@ -15,7 +15,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "request/ngx_http_kvroute_request.h"
 
 
 #define NGX_HTTP_KVROUTE_VAR_POLICY   0
@@ -38,8 +38,6 @@
 static ngx_int_t ngx_http_kvroute_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_uint_t ngx_http_kvroute_printable(ngx_str_t *s);
-static ngx_int_t ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
 
 
 static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
@@ -77,12 +75,6 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
     { ngx_string("kvroute_cost"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_COST, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
-    { ngx_string("kvroute_queue_time"), NULL, ngx_http_kvroute_queue_variable,
-      0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
-    { ngx_string("kvroute_queue_status"), NULL,
-      ngx_http_kvroute_queue_variable, 1, NGX_HTTP_VAR_NOCACHEABLE, 0 },
-
     { ngx_string("kvroute_ttft"), NULL, ngx_http_kvroute_variable,
       NGX_HTTP_KVROUTE_VAR_TTFT, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
@@ -100,11 +92,18 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
 
 ngx_int_t
-ngx_http_kvroute_add_variables(ngx_conf_t *cf)
+ngx_http_kvroute_variables_init(ngx_conf_t *cf)
 {
-    ngx_http_variable_t  *var, *v;
+    return ngx_http_kvroute_variables_add(cf, ngx_http_kvroute_vars);
+}
 
-    for (v = ngx_http_kvroute_vars; v->name.len; v++) {
+
+ngx_int_t
+ngx_http_kvroute_variables_add(ngx_conf_t *cf, ngx_http_variable_t *v)
+{
+    ngx_http_variable_t  *var;
+
+    for ( /* void */ ; v->name.len; v++) {
         var = ngx_http_add_variable(cf, &v->name, v->flags);
         if (var == NULL) {
             return NGX_ERROR;
@@ -123,7 +122,7 @@ ngx_http_kvroute_add_variables(ngx_conf_t *cf)
  * for one by its name is noticed when it first does.
  */
 ngx_uint_t
-ngx_http_kvroute_tokens_wanted(ngx_http_request_t *r)
+ngx_http_kvroute_variables_tokens(ngx_http_request_t *r)
 {
     ngx_uint_t                     i;
     ngx_http_variable_t           *v;
@@ -168,7 +167,7 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
-    ctx = ngx_http_kvroute_get_ctx(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx == NULL) {
         goto not_found;
@@ -236,17 +235,7 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
             goto not_found;
         }
 
-        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
-        if (p == NULL) {
-            return NGX_ERROR;
-        }
-
-        v->len = ngx_sprintf(p, "%T.%03M", (time_t) (ctx->ttft / 1000),
-                             ctx->ttft % 1000)
-                 - p;
-        v->data = p;
-
-        goto found;
+        return ngx_http_kvroute_variables_time(r, v, ctx->ttft);
 
     case NGX_HTTP_KVROUTE_VAR_COST:
 
@@ -350,39 +339,19 @@ ngx_http_kvroute_printable(ngx_str_t *s)
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_queue_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data)
+ngx_int_t
+ngx_http_kvroute_variables_time(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, ngx_msec_t time)
 {
-    u_char                  *p;
-    ngx_msec_t               time;
-    const char              *status;
-    ngx_http_kvroute_ctx_t  *ctx;
+    u_char  *p;
 
-    ctx = ngx_http_kvroute_get_ctx(r);
-    status = ctx ? ngx_http_kvroute_queue_status(ctx, &time) : NULL;
-
-    if (status == NULL) {
-        v->not_found = 1;
-        return NGX_OK;
+    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
+    if (p == NULL) {
+        return NGX_ERROR;
     }
 
-    if (data) {
-        v->data = (u_char *) status;
-        v->len = ngx_strlen(status);
-
-    } else {
-        p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN + 4);
-        if (p == NULL) {
-            return NGX_ERROR;
-        }
-
-        v->data = p;
-        v->len = ngx_sprintf(p, "%T.%03M", (time_t) (time / 1000),
-                             time % 1000)
-                 - p;
-    }
-
+    v->len = ngx_sprintf(p, "%T.%03M", (time_t) (time / 1000), time % 1000) - p;
+    v->data = p;
     v->valid = 1;
     v->no_cacheable = 0;
     v->not_found = 0;
