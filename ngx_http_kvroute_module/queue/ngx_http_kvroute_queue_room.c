@@ -14,9 +14,13 @@
 #define NGX_HTTP_KVROUTE_QUEUE_CHANGED  (KVR_ADMISSION_ROOM + 1)
 
 
+static void ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w,
+    kvr_admission_t *a, kvr_view_t *view);
+static void ngx_http_kvroute_queue_held(kvr_view_t *view,
+    ngx_http_kvroute_lookup_t *l);
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup,
-    ngx_http_kvroute_lookup_t *l, ngx_uint_t known);
+    kvr_admission_t *a, ngx_http_upstream_rr_peers_t *peers,
+    ngx_uint_t backup, ngx_uint_t known);
 static ngx_int_t ngx_http_kvroute_queue_offers_init(
     ngx_http_kvroute_srv_conf_t *conf);
 static uint32_t ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
@@ -37,7 +41,9 @@ static ngx_uint_t    ngx_http_kvroute_queue_offer_max;
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
-    ngx_uint_t                     i, rc, full;
+    kvr_view_t                     view;
+    ngx_uint_t                     i, rc, full, known;
+    kvr_admission_t                a;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_lookup_t     *l;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -72,18 +78,23 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     }
 
     l = ngx_http_kvroute_queue_kept(w);
+    known = (l != NULL);
+
+    ngx_http_kvroute_queue_ask(w, &a, &view);
+    ngx_http_kvroute_queue_held(&view, l);
 
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
-        rc = ngx_http_kvroute_queue_look(w, peers, i, l, l != NULL);
+        rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);
 
-        if (rc == KVR_ADMISSION_ROOM && !w->reserved.held) {
+        if (rc == KVR_ADMISSION_ROOM && !known) {
 
             /* it is looked up if there is any room, the peers read again */
 
-            l = ngx_http_kvroute_queue_lookup(w);
+            ngx_http_kvroute_queue_held(&view, ngx_http_kvroute_queue_lookup(w));
+            known = 1;
 
-            rc = ngx_http_kvroute_queue_look(w, peers, i, l, 1);
+            rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);
         }
 
         switch (rc) {
@@ -127,45 +138,60 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 }
 
 
-/*
- * Known: what peers hold was looked up, or cannot be.  Then it reserves, under
- * the lock that get() has for writing.
- */
-static ngx_uint_t
-ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup,
-    ngx_http_kvroute_lookup_t *l, ngx_uint_t known)
+/* what there is to ask of peers for a request */
+static void
+ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
+    kvr_view_t *view)
 {
-    uint32_t                      n;
-    kvr_view_t                    view;
-    ngx_uint_t                    rc;
-    kvr_admission_t               a;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
 
-    ngx_memzero(&view, sizeof(kvr_view_t));
+    ngx_memzero(view, sizeof(kvr_view_t));
 
-    view.zone = &conf->zone->core;
-    view.pool = &conf->pool;
-    view.matched = l ? l->matched : NULL;
-    view.popular = l && l->best && l->counted ? &l->popular : NULL;
-    view.fit = w->bytes;
-    view.bound = KVR_INDEX_PEERS;
-    view.pin = KVR_INDEX_PEERS;
-    view.owner = KVR_INDEX_PEERS;
-    view.now = (uint64_t) ngx_current_msec;
+    view->zone = &conf->zone->core;
+    view->pool = &conf->pool;
+    view->fit = w->bytes;
+    view->bound = KVR_INDEX_PEERS;
+    view->pin = KVR_INDEX_PEERS;
+    view->owner = KVR_INDEX_PEERS;
+    view->now = (uint64_t) ngx_current_msec;
 
-    kvr_view_init(&view);
+    kvr_view_init(view);
 
-    a.view = &view;
-    a.board = conf->queue->shm_zone->data;
-    a.item = &w->item;
-    a.bytes = w->ctx->bytes + w->ctx->extra;
-    a.resident = ngx_http_kvroute_request_resident(w->ctx);
-    a.wish = w->wish;
-    a.only = w->strict ? w->only : KVR_INDEX_PEERS;
-    a.light = w->ctx->light;
+    a->view = view;
+    a->board = conf->queue->shm_zone->data;
+    a->item = &w->item;
+    a->bytes = w->ctx->bytes + w->ctx->extra;
+    a->resident = ngx_http_kvroute_request_resident(w->ctx);
+    a->wish = w->wish;
+    a->only = w->strict ? w->only : KVR_INDEX_PEERS;
+    a->light = w->ctx->light;
+}
+
+
+/* what peers hold of it, or NULL */
+static void
+ngx_http_kvroute_queue_held(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
+{
+    view->matched = l ? l->matched : NULL;
+    view->popular = l && l->best && l->counted ? &l->popular : NULL;
+}
+
+
+/*
+ * Looks at a list of peers.  known: what they hold was looked up, or cannot be;
+ * then it reserves, under the lock that get() has for writing.
+ */
+static ngx_uint_t
+ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, ngx_uint_t known)
+{
+    uint32_t                      n;
+    ngx_uint_t                    rc;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = w->conf;
 
     /* it is looked at again soon: its timer must not wait */
 
@@ -181,10 +207,10 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     n = ngx_http_kvroute_queue_offers(w, peers, &conf->list[backup]);
 
     if (!known) {
-        rc = kvr_admission_any(&a, ngx_http_kvroute_queue_offer, n);
+        rc = kvr_admission_any(a, ngx_http_kvroute_queue_offer, n);
 
     } else {
-        rc = kvr_admission_choose(&a, ngx_http_kvroute_queue_offer, n,
+        rc = kvr_admission_choose(a, ngx_http_kvroute_queue_offer, n,
                                   &w->reserved);
 
         if (rc == KVR_ADMISSION_ROOM) {

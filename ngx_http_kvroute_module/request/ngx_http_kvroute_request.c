@@ -225,7 +225,11 @@ ngx_http_kvroute_request_weigh(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ct
            && r->headers_in.content_length_n != 0
            && (r->request_body->bufs || r->reading_body);
 
-    ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
+    if (ctx->uri.data != r->uri.data || ctx->uri.len != r->uri.len) {
+        ctx->uri = r->uri;
+        ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
+    }
+
     ctx->light = !body || !kvr_endpoint_computes(ctx->endpoint);
 
     if (ctx->light) {

@@ -77,6 +77,7 @@ typedef struct {
     ngx_http_kvroute_wait_t     *wait;      /* of the queue, or NULL */
     ngx_http_kvroute_lookup_t   *lookup;    /* or NULL */
 
+    ngx_str_t                    uri;       /* that the endpoint is of */
     ngx_str_t                    salt;
     ngx_str_t                    model;
     ngx_str_t                    session;
