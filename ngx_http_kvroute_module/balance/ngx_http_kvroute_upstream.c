@@ -101,6 +101,7 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ctx->attempt = at;
     ctx->end = ngx_http_kvroute_upstream_end;
     ctx->decided = 0;
+    ngx_str_null(&ctx->peer);
 
     peers = at->rrp.peers;
 
