@@ -248,7 +248,7 @@ ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
-    ngx_http_kvroute_request_exit();
+    ngx_http_kvroute_prompt_exit();
     ngx_http_kvroute_choose_exit();
     ngx_http_kvroute_queue_exit();
 }

@@ -83,7 +83,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
     }
@@ -108,7 +108,7 @@ ngx_http_kvroute_attempt_insert_chunks(ngx_http_kvroute_attempt_t *at)
     uint32_t       i;
     kvr_chunks_t  *chunks;
 
-    chunks = ngx_http_kvroute_request_chunks(at->ctx->request, at->ctx,
+    chunks = ngx_http_kvroute_prompt_chunks(at->ctx->request, at->ctx,
                                              at->conf->zone);
 
     for (i = 0; chunks && i < chunks->n; i++) {
@@ -126,7 +126,7 @@ ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
         kvr_attempt_reinsert(&at->core, &at->conf->zone->core, chain);
@@ -177,7 +177,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_attempt_reinsert(at);
     }
 
-    ngx_http_kvroute_request_free_chain(ctx);
+    ngx_http_kvroute_prompt_free_chain(ctx);
 
     /* of the others it is no time to a token */
 
@@ -281,7 +281,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
         kvr_attempt_undo(&at->core, &at->conf->zone->core, chain);

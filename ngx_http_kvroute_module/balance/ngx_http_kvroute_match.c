@@ -69,7 +69,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     /* after another zone's upstream: its hashes are not known here */
 
     if (ctx->zone != conf->zone
-        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
+        && ngx_http_kvroute_prompt_chain(r, ctx, conf->zone) == NULL)
     {
         return;
     }
@@ -111,7 +111,7 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     set = at->conf->set;
     unit = sh->unit * KVR_BLOCK;
 
-    chunks = ngx_http_kvroute_request_chunks(r, at->ctx, at->conf->zone);
+    chunks = ngx_http_kvroute_prompt_chunks(r, at->ctx, at->conf->zone);
 
     if (chunks == NULL || chunks->n == 0) {
         return;
@@ -252,7 +252,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(r, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
     }

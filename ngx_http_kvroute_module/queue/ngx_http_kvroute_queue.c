@@ -397,7 +397,7 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITING;
 
-    ngx_http_kvroute_request_keep_chain(r, w->ctx, w->conf->zone);
+    ngx_http_kvroute_prompt_keep_chain(r, w->ctx, w->conf->zone);
 
     w->event.handler = ngx_http_kvroute_queue_event;
     w->event.data = w;

@@ -42,7 +42,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
         return l;
     }
 
-    chain = ngx_http_kvroute_request_chain(r, ctx, conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, conf->zone);
     if (chain == NULL) {
         return NULL;
     }

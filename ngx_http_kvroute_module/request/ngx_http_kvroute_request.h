@@ -11,7 +11,8 @@
 /*
  * A request, before anything is decided about it.
  *
- *     _request    its context; the chain of its prompt
+ *     _request    its context
+ *     _prompt     its prompt, and the chain of that
  *     _body       its body, as core reads it
  *     _headers    headers of requests and responses
  *     _inspect    the body read before the content phase
@@ -156,28 +157,28 @@ ngx_int_t ngx_http_kvroute_request_salt(ngx_http_request_t *r,
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
-/*
- * The chain of a request that was read, in a zone's units and hashes: still
- * there, or made again; NULL if that cannot be.  Good for this event only.
- */
-uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-kvr_chunks_t *ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-
-/* keeps the chain with the request, if there is memory for it */
-void ngx_http_kvroute_request_keep_chain(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-
-/* the prompt is computed: nobody will ask for its chain any more */
-void ngx_http_kvroute_request_free_chain(ngx_http_kvroute_ctx_t *ctx);
-
-/* gives this worker's memory back */
-void ngx_http_kvroute_request_exit(void);
-
 /* _headers: the first one of a name in a list, or NULL */
 ngx_table_elt_t *ngx_http_kvroute_headers_find(ngx_list_t *headers,
     ngx_str_t *name);
+
+/*
+ * _prompt: the chain of a request that was read, in a zone's units and hashes: still
+ * there, or made again; NULL if that cannot be.  Good for this event only.
+ */
+uint64_t *ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+kvr_chunks_t *ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+
+/* keeps the chain with the request, if there is memory for it */
+void ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+
+/* the prompt is computed: nobody will ask for its chain any more */
+void ngx_http_kvroute_prompt_free_chain(ngx_http_kvroute_ctx_t *ctx);
+
+/* gives this worker's memory back */
+void ngx_http_kvroute_prompt_exit(void);
 
 /* _inspect */
 
