@@ -20,6 +20,7 @@
 
 
 #include "ngx_http_kvroute.h"
+#include "balance/ngx_http_kvroute_balance.h"
 
 
 #define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007

@@ -7,7 +7,7 @@
 /* The directives kvroute_zone and kvroute. */
 
 
-#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 #define NGX_HTTP_KVROUTE_TARGET  1000                 /* ms */

@@ -4,15 +4,22 @@
  */
 
 
-/* What there is to say of a queue: in the status, and to those turned away. */
+/* What there is to say of a queue: in logs, and to those turned away. */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
-#include "status/ngx_http_kvroute_status.h"
+#include "queue/ngx_http_kvroute_queue_int.h"
+
+#include <cjson/cJSON.h>
 
 
 static ngx_int_t ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
+static ngx_http_kvroute_wait_t *ngx_http_kvroute_queue_wait(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_queue_time_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_kvroute_queue_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 
 
 static const char  *ngx_http_kvroute_queue_states[] = {
@@ -24,76 +31,16 @@ _Static_assert(kvr_nelts(ngx_http_kvroute_queue_states)
                == NGX_HTTP_KVROUTE_QUEUE_STATES, "states of the queue");
 
 
-/* NULL: the upstream has none */
-cJSON *
-ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
-{
-    cJSON                     *json, *list, *item;
-    uint32_t                   i, depth, above;
-    uint64_t                   now, n;
-    kvr_queue_stats_t         *s;
-    kvr_queue_board_t         *board;
-    ngx_http_kvroute_queue_t  *queue;
+static ngx_http_variable_t  ngx_http_kvroute_queue_vars[] = {
 
-    queue = conf->queue;
+    { ngx_string("kvroute_queue_time"), NULL,
+      ngx_http_kvroute_queue_time_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
-    if (queue == NULL) {
-        return NULL;
-    }
+    { ngx_string("kvroute_queue_status"), NULL,
+      ngx_http_kvroute_queue_status_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
-    board = queue->shm_zone->data;
-    now = ngx_current_msec;
-
-    json = cJSON_CreateObject();
-
-    cJSON_AddNumberToObject(json, "size",
-                            kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1,
-                                            now));
-    cJSON_AddNumberToObject(json, "max_size", (double) queue->max);
-
-    for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
-        n += kvr_get(&board->stats[i].full);
-    }
-
-    cJSON_AddNumberToObject(json, "overflows", (double) n);
-    cJSON_AddNumberToObject(json, "bytes",
-                            (double) kvr_queue_bytes(board, now));
-    cJSON_AddNumberToObject(json, "rate",
-                            (double) kvr_queue_rate(board, now) / 1000);
-
-    list = cJSON_AddArrayToObject(json, "classes");
-
-    above = 0;
-
-    for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
-        depth = kvr_queue_depth(board, i, now);
-        s = &board->stats[i];
-
-        item = cJSON_CreateObject();
-
-        cJSON_AddNumberToObject(item, "class", i);
-        cJSON_AddNumberToObject(item, "size", depth - ngx_min(above, depth));
-        cJSON_AddNumberToObject(item, "passed", (double) kvr_get(&s->passed));
-
-        n = kvr_get(&s->waited);
-        cJSON_AddNumberToObject(item, "waited", (double) n);
-        cJSON_AddNumberToObject(item, "wait_time_mean", (double)
-                                kvr_get(&s->wait_ms) / ngx_max(n, 1));
-
-        cJSON_AddNumberToObject(item, "full", (double) kvr_get(&s->full));
-        cJSON_AddNumberToObject(item, "timeouts",
-                                (double) kvr_get(&s->timeouts));
-        cJSON_AddNumberToObject(item, "late", (double) kvr_get(&s->late));
-        cJSON_AddNumberToObject(item, "shed", (double) kvr_get(&s->shed));
-        cJSON_AddNumberToObject(item, "gone", (double) kvr_get(&s->gone));
-
-        cJSON_AddItemToArray(list, item);
-
-        above = depth;
-    }
-
-    return json;
-}
+      ngx_http_null_variable
+};
 
 
 /* Retry-After, once; NGX_DECLINED if an error_page is to answer */
@@ -208,8 +155,65 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
 }
 
 
-const char *
-ngx_http_kvroute_queue_state(ngx_http_kvroute_queue_state_e state)
+ngx_int_t
+ngx_http_kvroute_queue_variables(ngx_conf_t *cf)
 {
-    return ngx_http_kvroute_queue_states[state];
+    return ngx_http_kvroute_variables_add(cf, ngx_http_kvroute_queue_vars);
+}
+
+
+static ngx_http_kvroute_wait_t *
+ngx_http_kvroute_queue_wait(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx == NULL || ctx->wait == NULL
+        || ctx->wait->state == NGX_HTTP_KVROUTE_QUEUE_NONE)
+    {
+        return NULL;
+    }
+
+    return ctx->wait;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_time_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ngx_http_kvroute_queue_wait(r);
+
+    if (w == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    return ngx_http_kvroute_variables_time(r, v, w->time);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ngx_http_kvroute_queue_wait(r);
+
+    if (w == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->data = (u_char *) ngx_http_kvroute_queue_states[w->state];
+    v->len = ngx_strlen(v->data);
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
 }

@@ -8,7 +8,8 @@
 #define _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_
 
 
-#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_zone.h"
+#include "request/ngx_http_kvroute_request.h"
 
 #include <cjson/cJSON.h>
 
@@ -118,9 +119,12 @@ void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
 extern const u_char  ngx_http_kvroute_status_page[];
 extern const size_t  ngx_http_kvroute_status_page_len;
 
-/* _queue_status */
+/* _status_engine; json: a cJSON object */
+void ngx_http_kvroute_signal_status(void *json,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 
-cJSON *ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf);
+/* the queue of an upstream; NULL: it has none */
+cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_ */

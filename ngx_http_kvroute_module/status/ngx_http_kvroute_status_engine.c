@@ -11,9 +11,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
-
-#include <cjson/cJSON.h>
+#include "status/ngx_http_kvroute_status.h"
 
 
 static void ngx_http_kvroute_signal_number(cJSON *json, const char *name,

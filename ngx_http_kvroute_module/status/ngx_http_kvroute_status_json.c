@@ -337,7 +337,7 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
                                  fleet->shared
                                      ? kvr_get(&fleet->shared->shared) : 0);
 
-    item = ngx_http_kvroute_queue_json(conf);
+    item = ngx_http_kvroute_status_queue(conf);
 
     if (item) {
         cJSON_AddItemToObject(json, "queue", item);

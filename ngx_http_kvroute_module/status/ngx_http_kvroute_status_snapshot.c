@@ -12,7 +12,7 @@
 
 
 #include "status/ngx_http_kvroute_status.h"
-#include "zone/ngx_http_kvroute_lock.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 /* longer names of servers are cut */
@@ -111,7 +111,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
 
         list = &conf->list[k];
 
-        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
             fleet->locked = 1;
             break;
         }
@@ -133,7 +133,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
             ngx_http_kvroute_fleet_peer(conf, peer, p);
         }
 
-        ngx_http_kvroute_unlock(conf->zone, peers);
+        ngx_http_kvroute_lock_release(conf->zone, peers);
     }
 
     for (i = 0; i < fleet->number; i++) {
