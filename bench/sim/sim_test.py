@@ -99,14 +99,18 @@ check(float(rows["kv_cache"][11]) <= 1.3
       "few agents at a time: busiest %s, cached %s, sticky %s"
       % (rows["kv_cache"][11], rows["kv_cache"][6], rows["sticky"][6]))
 
-with_queue = sim("--only", "=agents", "--load", "1.15", "--seeds", "1",
-                 "--policies", "=kv_cache,=kv_cache_queued", "--quiet",
-                 "--requests", "1000")[1]
-rows = [word[:6] for word in map(str.split, with_queue.splitlines())
-        if word and word[0] in ("kv_cache", "kv_cache_queued")
-        and len(word) > 12]
-check(rows[0][1:] == rows[1][1:],
-      "the model with the queue is the same where nothing waits")
+# ... with as many replicas as there may be, too
+
+for scenario, load in (("agents", "1.15"), ("agents_64", "1.01")):
+    with_queue = sim("--only", "=" + scenario, "--load", load, "--seeds", "1",
+                     "--policies", "=kv_cache,=kv_cache_queued", "--quiet",
+                     "--requests", "1000")[1]
+    rows = [word[:6] for word in map(str.split, with_queue.splitlines())
+            if word and word[0] in ("kv_cache", "kv_cache_queued")
+            and len(word) > 12]
+    check(rows[0][1:] == rows[1][1:],
+          "%s: the model with the queue is the same where nothing waits"
+          % scenario)
 
 with tempfile.TemporaryDirectory() as d:
 
