@@ -10,7 +10,7 @@ go up from SEED until the time is over.  All choices follow from the seed; what
 the scheduler of the machine does in between does not, so that a seed which
 failed may have to be run a few times: SEED=17 SEEDS=1.
 
-Writes build/chaos.json.  ENGINE, MODULE and NGINX_BIN may name other builds.
+Writes build/chaos.json.  MODULE and NGINX_BIN may name other builds.
 """
 
 import asyncio
@@ -251,6 +251,7 @@ class Life:
             for port in self.tree.clients(pid):
                 self.judge.killed(port)
             self.killed.add(pid)
+            self.judge.does("SIGKILL %d" % pid)
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             return
@@ -384,6 +385,7 @@ class Life:
         rng = self.rng
         self.summable = True
         self.judge.place = "seed %d, batch %d" % (self.seed, number)
+        self.judge.did = []
         did = []
 
         self.gate.set()
@@ -392,6 +394,7 @@ class Life:
         for _ in range(rng.randrange(3, 9)):
             name = load.pick(rng, ACTS)
             did.append(name)
+            self.judge.does(name)
             await self.act(name)
             await asyncio.sleep(rng.choice((0, .01, .05, .1, .25))
                                 * rng.random())
@@ -436,11 +439,22 @@ class Life:
                       for pid, out in tree.workers().items()}, self.workers))
 
         start = time.monotonic()
-        left = "no status"
+        left = rows = "no status"
 
         while left and time.monotonic() < start + 10:
             status = await self.status()
             left = judge.idle(status) if status else "no status"
+
+        # rows of the dead are swept each second
+
+        while rows and time.monotonic() < start + 10:
+            status = await self.status()
+            rows = [name for name, zone in status["zones"].items()
+                    if zone["processes"] != self.workers] if status else rows
+
+        if rows:
+            judge.fail("wrong_counts", "after %s: zones %s have rows for more "
+                       "than %d workers" % (did, rows, self.workers))
 
         ms = round((time.monotonic() - start) * 1000)
         judge.count["idle_ms_worst"] = max(judge.count["idle_ms_worst"], ms)
@@ -448,11 +462,6 @@ class Life:
         if left:
             judge.fail("wrong_counts", "after %s: %s" % (did, left))
             return
-
-        for name, zone in status["zones"].items():
-            if zone["processes"] != self.workers:
-                judge.fail("wrong_counts", "zone %s has %d rows for %d workers"
-                           % (name, zone["processes"], self.workers))
 
         await self.index(did)
 

@@ -27,7 +27,9 @@
 #define KEPT      4
 #define PEERS     4              /* the last one is flushed, restarts, ... */
 #define HELD_BY   3              /* peers that hold the first prompts */
-#define NAMES     8              /* servers that may ever be there */
+#define NAMES     8              /* servers that may ever be there, */
+#define NUMBERS   6              /* and of them at a time */
+#define FEW       16             /* lines of a table that is full */
 #define NOW       1000000ULL     /* ms */
 
 #define LIVING    kvr_load_owner(1, 1)
@@ -64,8 +66,11 @@ extern uint64_t         chain[PROMPTS][UNITS];
 extern uint8_t         *world_memory;
 extern size_t           world_size;
 
-/* as it is before anything is done: the living one has taught and waits */
-void world_init(util_rng_t *rng);
+/*
+ * As it is before anything is done: the living one has taught and waits.  full:
+ * the table is too small for it all.
+ */
+void world_init(util_rng_t *rng, unsigned full);
 
 /* address of a server that may be there */
 const char *world_name(unsigned n);
