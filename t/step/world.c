@@ -30,7 +30,9 @@ world_name(unsigned n)
 {
     static const char  *names[NAMES] = {
         "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80",
-        "10.0.0.5:8000", "10.0.0.6:8000", "[::1]:8000", "unix:/run/e"
+        "10.0.0.5:80", "10.0.0.6:80", "10.0.0.7:80", "10.0.0.8:80",
+        "10.0.0.9:80", "10.0.0.10:80", "10.0.0.11:8000", "10.0.0.12:8000",
+        "[::1]:8000", "unix:/run/e"
     };
 
     return names[n];
@@ -340,7 +342,7 @@ check_lines(void)
 static void
 check_index(void)
 {
-    unsigned       i, p;
+    unsigned       i, n, p;
     uint32_t       matched[KVR_INDEX_PEERS];
     kvr_lesson_t   lesson;
 
@@ -373,13 +375,13 @@ check_index(void)
 
     check_lines();
 
+    n = table_full ? 1 : UNITS;
+
     for (p = 0; p < PEERS; p++) {
-        kvr_index_learn(living.index, chain[PROMPTS - 1], UNITS, UNITS, p, 0,
-                        &lesson);
-        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], UNITS,
-                                1ULL << p, matched);
-        util_check(matched[p] == UNITS, "a lesson was not taken: %u",
-                   matched[p]);
+        kvr_index_learn(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, 1ULL << p,
+                                matched);
+        util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
     }
 }
 
@@ -436,7 +438,12 @@ check_receipts(util_rng_t *rng)
     last = kvr_get(&world->receipts.last);
     seen = 0;
 
-    for (n = last - KVR_STATS_RECEIPTS + 1; n <= last; n++) {
+    /* and those that were before them in the ring */
+
+    for (n = kvr_max(last, 2 * KVR_STATS_RECEIPTS) - 2 * KVR_STATS_RECEIPTS + 1;
+         n <= last;
+         n++)
+    {
         if (kvr_receipts_get(&world->receipts, n, &r) != KVR_OK) {
             continue;
         }

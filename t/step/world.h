@@ -25,10 +25,10 @@
 #define UNITS     24             /* of a prompt */
 #define PROMPTS   12             /* of which the first KEPT are held */
 #define KEPT      4
-#define PEERS     4              /* the last one is flushed, restarts, ... */
-#define HELD_BY   3              /* peers that hold the first prompts */
-#define NAMES     8              /* servers that may ever be there, */
-#define NUMBERS   6              /* and of them at a time */
+#define PEERS     10             /* the last one is flushed, restarts, ... */
+#define HELD_BY   9              /* peers that hold the first prompts */
+#define NAMES     14             /* servers that may ever be there, */
+#define NUMBERS   12             /* and of them at a time */
 #define FEW       16             /* lines of a table that is full */
 #define NOW       1000000ULL     /* ms */
 
