@@ -2,7 +2,7 @@
 """Does to nginx what operators, kernels, engines and clients do, at random
 instants, and asks after each batch of it whether all is as it must be.
 
-    MINUTES=8 SEED=1 t/chaos/chaos.py         (make chaos)
+    MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py         (make chaos)
 
 A seed is one life of nginx, with 1, 2 or 4 workers: batches of acts under
 load, each followed by a pause in which nothing may be counted any more.  Seeds
@@ -19,6 +19,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,15 @@ HELD_BYTES = 40_000
 ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
         ("pause", 3), ("pause_kill", 3), ("fault", 5), ("engine", 4),
         ("api", 9), ("reset", 1))
+
+# with the module of "make step-module" workers also die before their n-th
+# store to shared memory
+
+TRAP = os.path.join(BUILD, "t/step/die.so")
+
+if os.environ.get("STEPS"):
+    MODULE = os.path.join(BUILD, "step/ngx_http_kvroute_module.so")
+    ACTS = (("kill_step", 60), *ACTS)
 
 FAULTS = (
     {"fault": "status=500"}, {"fault": "status=503"}, {"fault": "status=404"},
@@ -93,6 +103,8 @@ class Life:
         self.stopped = set()
         self.offset = {"error.log": 0, "access.log": 0}
         self.reloads = 0
+        self.die = os.path.join(self.dir, "die")
+        self.env = {}
         self.tasks = []
         self.gate = asyncio.Event()
         self.bank = load.Bank(random.Random("bank"))
@@ -103,9 +115,10 @@ class Life:
 
     # --- beginning and end
 
-    def spawn(self, *args):
+    def spawn(self, *args, **env):
         with open(os.path.join(self.dir, "out"), "a") as out:
-            p = subprocess.Popen(args, stdout=out, stderr=out)
+            p = subprocess.Popen(args, stdout=out, stderr=out,
+                                 env={**os.environ, **env})
         self.started.append(p)
         return p
 
@@ -127,6 +140,9 @@ class Life:
             "--output-tokens", "30", "--max-model-len", "4000000",
             "--kv-cache-size", "4000000", "--enable-prompt-tokens-details")
             for port in self.engines]
+        if os.environ.get("STEPS"):
+            self.env = {"LD_PRELOAD": TRAP, "KVROUTE_DIE": self.die}
+
         self.configure()
         path = os.path.join(self.dir, "nginx.conf")
 
@@ -135,7 +151,8 @@ class Life:
                 raise SystemExit("an engine does not start")
 
         self.nginx = self.spawn(NGINX, "-p", self.dir, "-c", path, "-e",
-                                self.dir + "/error.log", "-g", "daemon off;")
+                                self.dir + "/error.log", "-g", "daemon off;",
+                                **self.env)
         self.tree = Processes(self.nginx.pid, self.port)
 
         if not await until(lambda: listening(self.port), 60):
@@ -153,6 +170,9 @@ class Life:
                                "X-Pin: 127.0.0.1:%d" % port)
 
         await self.quiet("at the start")
+
+        if self.env:
+            self.tasks.append(asyncio.create_task(self.reap()))
 
         for i in range(CLIENTS):
             rng = random.Random("client %d %d" % (self.seed, i))
@@ -285,6 +305,23 @@ class Life:
     async def kill_two(self):
         for pid in list(self.tree.workers())[:2]:
             self.kill_pid(pid)
+
+    async def kill_step(self):
+        """At a store to shared memory, whichever it is."""
+        with open(self.die + ".new", "w") as f:
+            f.write("%d\n" % int(2 ** (11 * self.rng.random())))
+        os.rename(self.die + ".new", self.die)
+        await until(lambda: not os.path.exists(self.die), .5)
+
+    async def reap(self):
+        """Kills those that have stopped by themselves there."""
+        while True:
+            await asyncio.sleep(.01)
+
+            for pid in self.tree.workers():
+                if pid not in self.stopped and self.tree.state(pid) == "T":
+                    self.kill_pid(pid)
+                    self.judge.count["step_kills"] += 1
 
     async def reload(self):
         self.configure()
@@ -424,6 +461,9 @@ class Life:
         await self.well()
         await until(lambda: not self.stopped, 5)
 
+        if os.path.exists(self.die):
+            os.unlink(self.die)
+
         if not await until(lambda: not judge.open, 2 * load.PATIENCE):
             for r in list(judge.open):
                 judge.fail("stuck", r)
@@ -494,7 +534,11 @@ class Life:
     async def index(self, did):
         """Prompts that two engines hold are known to be held."""
         for body in self.held:
-            r = await self.ask("/held/v1/chat/completions", body)
+            while True:
+                r = await self.ask("/held/v1/chat/completions", body)
+                if not self.judge.was_cut(r):
+                    break
+
             best = int(r.headers.get("x-best", "0"))
 
             if r.how != "ok" or best < .95 * HELD_BYTES:
@@ -517,7 +561,6 @@ class Life:
 
 
 def listening(port):
-    import socket
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
         return True
@@ -559,7 +602,7 @@ async def main():
 
     result = {"seed": first, "seeds": seed - first}
 
-    for key in ("kills", "kills_exiting", "reloads", "pauses", "engine_faults",
+    for key in ("kills", "kills_exiting", "step_kills", "reloads", "pauses", "engine_faults",
                 "api_calls", "requests", "answered", "cut", "lost", "stuck",
                 "wrong_counts", "wrong_index", "alerts", "idle_ms_worst"):
         result[key] = judge.count[key]

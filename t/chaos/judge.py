@@ -50,6 +50,10 @@ class Judge:
         self.victims[port] = time.monotonic()
         self.cut += 1
 
+    def was_cut(self, r):
+        """Some other request may have had its port before."""
+        return self.victims.get(r.port, 0) >= r.start
+
     def does(self, what):
         self.did.append([time.monotonic(), what])
 
@@ -57,9 +61,7 @@ class Judge:
         self.open.discard(r)
         self.count["requests"] += 1
 
-        # some other request may have had its port before
-
-        if self.victims.get(r.port, 0) >= r.start:
+        if self.was_cut(r):
             self.count["cut"] += r.how in ("none", "broken")
             return
 
