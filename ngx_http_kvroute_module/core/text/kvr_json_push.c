@@ -537,7 +537,7 @@ kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *table,
 
     node = kvr_push_inside(p, table);
 
-    if (kvr_likely(!(node->filter[p->level] >> kvr_push_slot(len, key[0]) & 1))
+    if (kvr_likely(!(node->filter[p->level] >> kvr_push_slot(key, len) & 1))
         || len > KVR_PUSH_KEY_LEN)
     {
         return KVR_PUSH_NONE;

@@ -54,7 +54,7 @@ typedef struct {
 /*
  * The members of one kind of object.  A table is an array of nodes, by number.
  * Most keys of a text are in no table: the filter of a level has a bit for the
- * length and the first letter of each name, and rejects nearly all others.
+ * length and two letters of each name, and rejects nearly all others.
  */
 typedef struct {
     const kvr_push_entry_t  *entry;  /* the last one has no name */
@@ -63,7 +63,8 @@ typedef struct {
 
 
 /* the factors reject most of what engines send and nobody looks for */
-#define kvr_push_slot(len, first)  (((unsigned) (len) * 7 + (first) * 2) % 64)
+#define kvr_push_slot(key, len)                                               \
+    (((unsigned) (len) * 6 + (key)[0] * 3 + (key)[(len) / 2]) % 64)
 
 /*
  * A node, made of a list of its members: a macro that gives each of them as
@@ -77,7 +78,7 @@ typedef struct {
 #define kvr_push_entry(name, kind, into, leaf, level)                         \
     { name, sizeof(name) - 1, kind, into, leaf, level },
 #define kvr_push_bit(name, from, level)                                       \
-    | (uint64_t) ((from) <= (level)) << kvr_push_slot(sizeof(name) - 1, name[0])
+    | (uint64_t) ((from) <= (level)) << kvr_push_slot(name, sizeof(name) - 1)
 #define kvr_push_bit_0(name, kind, into, leaf, level)                         \
     kvr_push_bit(name, level, 0)
 #define kvr_push_bit_1(name, kind, into, leaf, level)                         \
