@@ -38,6 +38,7 @@ typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
     ngx_array_t                  named;     /* to be found by name */
+    ngx_http_upstream_init_pt    init_upstream;
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
@@ -120,19 +121,6 @@ typedef struct {
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;
-
-
-/* upstreams of others, by name */
-typedef struct {
-    ngx_str_t                    name;
-#if (NGX_PCRE)
-    ngx_regex_t                 *regex;     /* NULL: equal to the name */
-#endif
-    ngx_http_kvroute_srv_conf_t  conf;
-    ngx_uint_t                   found;
-    u_char                      *file;
-    ngx_uint_t                   line;
-} ngx_http_kvroute_named_t;
 
 
 typedef struct {
@@ -353,30 +341,6 @@ extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
 
 
-/* _module */
-
-void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
-char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
-
-/* _conf_key */
-
-ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
-    ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
-
-/* _attach */
-
-char *ngx_http_kvroute_attach(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
-void ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf);
-ngx_int_t ngx_http_kvroute_attach_check(ngx_conf_t *cf);
-
 /* _zone */
 
 ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
@@ -426,18 +390,6 @@ ngx_uint_t ngx_http_kvroute_body_readable(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
     kvr_prompt_conf_t *conf);
 
-/* _policy */
-
-ngx_int_t ngx_http_kvroute_policy_name(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
-ngx_int_t ngx_http_kvroute_policy_param(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
-ngx_int_t ngx_http_kvroute_policy_check(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy);
-ngx_int_t ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, ngx_int_t min, ngx_int_t max);
-ngx_int_t ngx_http_kvroute_params_once(ngx_conf_t *cf, ngx_uint_t first);
-
 /* _session */
 
 void ngx_http_kvroute_session_find(ngx_http_request_t *r,
@@ -467,16 +419,6 @@ void ngx_http_kvroute_queue_forget(ngx_http_kvroute_ctx_t *ctx);
 void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 const char *ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx,
     ngx_msec_t *time);
-
-/* _queue_conf */
-
-void ngx_http_kvroute_queue_check(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-ngx_int_t ngx_http_kvroute_queue_class(ngx_str_t *value);
 
 /* _upstream */
 
@@ -519,10 +461,8 @@ ngx_uint_t ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state);
 
-/* _probe_conf, _probe */
+/* _probe */
 
-char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 ngx_int_t ngx_http_kvroute_probe_init(ngx_cycle_t *cycle);
 void ngx_http_kvroute_probe_exit(void);
 
