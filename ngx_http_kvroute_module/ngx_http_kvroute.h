@@ -473,8 +473,6 @@ void ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 void ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds);
 ngx_uint_t ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value);
-void ngx_http_kvroute_signal_status(void *json,
-    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
 
 /* _variables */
 
@@ -483,7 +481,6 @@ ngx_uint_t ngx_http_kvroute_tokens_wanted(ngx_http_request_t *r);
 
 /* _status */
 
-ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,
     char *text);
 ngx_int_t ngx_http_kvroute_send_error(ngx_http_request_t *r, ngx_uint_t status,
@@ -492,10 +489,5 @@ ngx_int_t ngx_http_kvroute_send_not_allowed(ngx_http_request_t *r,
     const char *allow, const char *text);
 ngx_int_t ngx_http_kvroute_send_chain(ngx_http_request_t *r, ngx_uint_t status,
     ngx_chain_t *out);
-
-/* _api */
-
-ngx_int_t ngx_http_kvroute_api_handler(ngx_http_request_t *r);
-
 
 #endif /* _NGX_HTTP_KVROUTE_H_INCLUDED_ */

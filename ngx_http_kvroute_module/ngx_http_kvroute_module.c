@@ -5,6 +5,7 @@
 
 
 #include "conf/ngx_http_kvroute_conf.h"
+#include "status/ngx_http_kvroute_status.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
