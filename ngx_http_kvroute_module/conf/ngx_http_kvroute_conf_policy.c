@@ -13,28 +13,12 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-static void ngx_http_kvroute_conf_policy_must(const kvr_policy_param_t *param,
-    char *text, size_t size);
+static void ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
+    ngx_http_kvroute_conf_param_t *row, char *text, size_t size);
 static ngx_int_t ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-
-
-/* by kvr_param_e */
-static const ngx_http_kvroute_conf_param_pt
-    ngx_http_kvroute_conf_policy_setters[] =
-{
-    ngx_http_kvroute_conf_param_number,
-    ngx_http_kvroute_conf_param_decimal,
-    ngx_http_kvroute_conf_policy_size,
-    ngx_http_kvroute_conf_param_sec,
-    ngx_http_kvroute_conf_param_choice,
-    ngx_http_kvroute_conf_policy_key
-};
-
-_Static_assert(kvr_nelts(ngx_http_kvroute_conf_policy_setters)
-               == KVR_PARAM_KEY + 1, "setters of parameters");
 
 
 char *
@@ -133,22 +117,16 @@ ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    ngx_http_kvroute_conf_policy_must(param, must, sizeof(must));
-
     ngx_memzero(row, sizeof(row));
 
     row[0].name.data = word->data;
     row[0].name.len = ngx_strlen(param->name) + 1;
-    row[0].set = ngx_http_kvroute_conf_policy_setters[param->kind];
     row[0].size = sizeof(uint32_t);
     row[0].min = param->min;
     row[0].max = param->max;
-    row[0].must = must;
+    row[0].offset = offsetof(ngx_http_kvroute_policy_t, conf) + param->offset;
 
-    row[0].offset = param->kind == KVR_PARAM_KEY
-                    ? offsetof(ngx_http_kvroute_policy_t, key)
-                    : offsetof(ngx_http_kvroute_policy_t, conf)
-                      + param->offset;
+    ngx_http_kvroute_conf_policy_kind(param, &row[0], must, sizeof(must));
 
     return ngx_http_kvroute_conf_param(cf, row, word, policy);
 }
@@ -178,17 +156,20 @@ ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
 }
 
 
-/* what a value must be, in words */
+/* how a kind of parameters is read, and what it must be, in words */
 static void
-ngx_http_kvroute_conf_policy_must(const kvr_policy_param_t *param, char *text,
-    size_t size)
+ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
+    ngx_http_kvroute_conf_param_t *row, char *text, size_t size)
 {
     size_t      len;
     ngx_uint_t  i;
 
+    row->must = text;
+
     switch (param->kind) {
 
     case KVR_PARAM_WORD:
+        row->set = ngx_http_kvroute_conf_param_choice;
 
         for (i = 0, len = 0; param->words[i] && len < size; i++) {
             len += snprintf(text + len, size - len, "%s%s", i ? " " : "",
@@ -198,20 +179,27 @@ ngx_http_kvroute_conf_policy_must(const kvr_policy_param_t *param, char *text,
         break;
 
     case KVR_PARAM_SIZE:
+        row->set = ngx_http_kvroute_conf_policy_size;
         (void) snprintf(text, size, "between %u and %um, or auto", param->min,
                         param->max / (1024 * 1024));
         break;
 
     case KVR_PARAM_TIME:
+        row->set = ngx_http_kvroute_conf_param_sec;
         (void) snprintf(text, size, "between %us and %us", param->min,
                         param->max);
         break;
 
     case KVR_PARAM_KEY:
-        (void) snprintf(text, size, "a text with variables, or auto");
+        row->set = ngx_http_kvroute_conf_policy_key;
+        row->offset = offsetof(ngx_http_kvroute_policy_t, key);
+        row->must = "a text with variables, or auto";
         break;
 
     default: /* KVR_PARAM_NUMBER, KVR_PARAM_DECIMAL */
+        row->set = param->kind == KVR_PARAM_DECIMAL
+                   ? ngx_http_kvroute_conf_param_decimal
+                   : ngx_http_kvroute_conf_param_number;
         (void) snprintf(text, size, "between %u and %u", param->min,
                         param->max);
     }
