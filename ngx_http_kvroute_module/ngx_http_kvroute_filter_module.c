@@ -10,7 +10,10 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "request/ngx_http_kvroute_request.h"
+#include "engine/ngx_http_kvroute_engine.h"
+#include "queue/ngx_http_kvroute_queue.h"
+#include "balance/ngx_http_kvroute_balance.h"
 
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
@@ -159,7 +162,7 @@ ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
     }
 
     if (at->ctx->parsed
-        || ngx_http_kvroute_tokens_wanted(r)
+        || ngx_http_kvroute_variables_tokens(r)
         || at->ctx->endpoint == KVR_ENDPOINT_RESPONSES)
     {
         return KVR_USAGE_TOKENS;
@@ -197,7 +200,8 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
                                (u_char *) "endpoint-load-metrics", 21)
                == 0)
         {
-            ngx_http_kvroute_orca(at, &h[i].value);
+            ngx_http_kvroute_engine_orca(at->conf, at->core.reservation.peer,
+                                         &h[i].value);
             continue;
         }
 
@@ -264,7 +268,14 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 
         if (u->id_done && !at->named) {
             at->named = 1;
-            ngx_http_kvroute_session_name(at, u->id, u->id_len);
+
+            if (at->core.reservation.peer != KVR_REGISTRY_NONE
+                && !at->native)
+            {
+                ngx_http_kvroute_session_name(at->ctx, at->conf,
+                                              at->core.reservation.peer, u->id,
+                                              u->id_len);
+            }
         }
 
         /* what is not read tells no more than that its peer is alive */

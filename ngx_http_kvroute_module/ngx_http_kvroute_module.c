@@ -4,8 +4,13 @@
  */
 
 
+#include "zone/ngx_http_kvroute_zone.h"
+#include "request/ngx_http_kvroute_request.h"
 #include "conf/ngx_http_kvroute_conf.h"
+#include "engine/ngx_http_kvroute_engine.h"
 #include "status/ngx_http_kvroute_status.h"
+#include "queue/ngx_http_kvroute_queue.h"
+#include "balance/ngx_http_kvroute_balance.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
@@ -203,7 +208,11 @@ ngx_module_t  ngx_http_kvroute_module = {
 static ngx_int_t
 ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 {
-    return ngx_http_kvroute_add_variables(cf);
+    if (ngx_http_kvroute_variables_init(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_queue_variables(cf);
 }
 
 
@@ -240,7 +249,7 @@ ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_probe_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
-    ngx_http_kvroute_request_exit();
+    ngx_http_kvroute_prompt_exit();
     ngx_http_kvroute_choose_exit();
     ngx_http_kvroute_queue_exit();
 }

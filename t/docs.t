@@ -131,9 +131,8 @@ my $src = join '', map { slurp($_) }
 my $directives = slurp("$root/docs/directives.md");
 my $variables = slurp("$root/docs/variables.md");
 
-my %variable = map { $_ => 1 } slurp("$root/ngx_http_kvroute_module/"
-                                     . 'request/ngx_http_kvroute_variables.c')
-               =~ /ngx_string\("(kvroute_\w+)"\), NULL/g;
+my %variable = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute_\w+)"\), NULL/g }
+               glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
 my %directive = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute\w*)"\),\s+NGX_/g }
                 glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
 

@@ -15,7 +15,7 @@
  */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
+#include "balance/ngx_http_kvroute_balance_int.h"
 
 
 /* ms; how exactly it is known when a peer last sent something */
@@ -34,43 +34,34 @@ static void ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
     ngx_http_upstream_state_t *state);
 
 
-/* called under the peers' lock: nothing but arithmetic */
 void
 ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin)
 {
-    kvr_reservation_t        *reserved;
-    ngx_http_kvroute_wait_t  *w;
+    kvr_reservation_t            *reserved;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
 
     at->stream = 0;
     at->watched = 1;
     at->named = 0;
 
     begin->bytes = at->ctx->bytes;
-    begin->resident = ngx_http_kvroute_attempt_resident(at->ctx);
+    begin->resident = ngx_http_kvroute_request_resident(at->ctx);
     begin->light = at->ctx->light;
 
     /* what it holds in another upstream's queue is no part of this */
 
-    w = at->ctx->wait;
-    reserved = w && w->conf == at->conf ? &w->reserved : NULL;
+    reserved = ngx_http_kvroute_queue_reserved(at->ctx, conf);
 
-    kvr_attempt_begin(&at->core, &at->conf->zone->core, begin, reserved,
+    kvr_attempt_begin(&at->core, &conf->zone->core, begin, reserved,
                       (uint64_t) ngx_current_msec);
 
-    ngx_http_kvroute_queue_consume(at);
+    ngx_http_kvroute_queue_consume(at->ctx, conf, at->core.reservation.peer);
 }
 
 
-/* bytes of context that a request comes to */
-uint64_t
-ngx_http_kvroute_attempt_resident(ngx_http_kvroute_ctx_t *ctx)
-{
-    return ctx->light ? 0 : kvr_attempt_resident(ctx->bytes, ctx->output);
-}
-
-
-/* the index learns at the pick: siblings of a burst follow the first one */
 void
 ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {
@@ -92,7 +83,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
     }
@@ -117,7 +108,7 @@ ngx_http_kvroute_attempt_insert_chunks(ngx_http_kvroute_attempt_t *at)
     uint32_t       i;
     kvr_chunks_t  *chunks;
 
-    chunks = ngx_http_kvroute_request_chunks(at->ctx->request, at->ctx,
+    chunks = ngx_http_kvroute_prompt_chunks(at->ctx->request, at->ctx,
                                              at->conf->zone);
 
     for (i = 0; chunks && i < chunks->n; i++) {
@@ -135,7 +126,7 @@ ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
 
     ctx = at->ctx;
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
         kvr_attempt_reinsert(&at->core, &at->conf->zone->core, chain);
@@ -143,7 +134,6 @@ ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* the first event of the body: the prompt is computed */
 void
 ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 {
@@ -171,7 +161,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     first.plain = ctx->parsed && !ctx->extra
                   && !(at->models && peer != KVR_REGISTRY_NONE
                        && !(at->models >> peer & 1));
-    first.popular = &at->counted;
+    first.popular = at->counted;
 
     rc = kvr_attempt_first(&at->core, &at->conf->zone->core, &at->conf->pool,
                            &first, (uint64_t) ngx_current_msec);
@@ -187,7 +177,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_attempt_reinsert(at);
     }
 
-    ngx_http_kvroute_request_firm(ctx);
+    ngx_http_kvroute_prompt_free_chain(ctx);
 
     /* of the others it is no time to a token */
 
@@ -197,7 +187,6 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* it streams: checks that time out do not say that it is down */
 void
 ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
 {
@@ -292,7 +281,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(ctx->request, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
     if (chain) {
         kvr_attempt_undo(&at->core, &at->conf->zone->core, chain);
@@ -398,7 +387,6 @@ ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at)
 }
 
 
-/* counts how the peer answered, if it did */
 void
 ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state)

@@ -13,15 +13,8 @@
  */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
-
-
-static kvr_ring_t *ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list,
-    ngx_log_t *log);
-
-
-static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
-    kvr_view_t *v);
+#include "balance/ngx_http_kvroute_balance_int.h"
+#include "core/route/kvr_candidate.h"
 
 
 /* a candidate's peer, and where it stands in the list */
@@ -30,6 +23,21 @@ typedef struct {
     ngx_http_upstream_rr_peer_t  *peer;
     uint32_t                      index;
 } ngx_http_kvroute_offer_t;
+
+
+static kvr_ring_t *ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list,
+    ngx_log_t *log);
+static ngx_uint_t ngx_http_kvroute_choose_eligible(
+    ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
+    ngx_uint_t i, ngx_uint_t hinted, kvr_seat_t *seat);
+static ngx_uint_t ngx_http_kvroute_choose_offer(
+    ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t *named,
+    ngx_uint_t *offered);
+static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
+    kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
+    kvr_decision_t *d);
+static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
+    kvr_view_t *v);
 
 
 /* room of this worker for one decision, over the longest list */
@@ -41,7 +49,6 @@ static uint64_t                  *ngx_http_kvroute_seen;
 static ngx_uint_t                 ngx_http_kvroute_max_candidates;
 
 
-/* makes room for all candidates that an upstream can have */
 ngx_int_t
 ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 {
@@ -93,8 +100,15 @@ ngx_http_kvroute_choose_exit(void)
 }
 
 
+static ngx_inline ngx_http_kvroute_list_t *
+ngx_http_kvroute_choose_list(ngx_http_kvroute_attempt_t *at)
+{
+    return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
+}
+
+
 static kvr_ring_t *
-ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
+ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
 {
     uint32_t  n;
 
@@ -114,7 +128,6 @@ ngx_http_kvroute_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
 }
 
 
-/* what can be made before the lock is taken */
 void
 ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
 {
@@ -123,173 +136,105 @@ ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
     conf = at->conf;
 
     if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
-        (void) ngx_http_kvroute_ring(&conf->list[0], log);
-        (void) ngx_http_kvroute_ring(&conf->list[1], log);
+        (void) ngx_http_kvroute_choose_ring(&conf->list[0], log);
+        (void) ngx_http_kvroute_choose_ring(&conf->list[1], log);
     }
 }
 
 
 /*
- * Asks the policy; called under the peers' lock.  NULL: there is no peer to be
- * had, or the policy would rather have none of them.
+ * If servers were added or removed since init(), nginx's own balancers give up;
+ * there is no need to: what was found out about those that are left still
+ * holds.
  */
+ngx_http_upstream_rr_peers_t *
+ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at)
+{
+    size_t                         size;
+    ngx_uint_t                     i, config;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peers_t  *peers, *all;
+
+    conf = at->conf;
+
+    for (i = 0; i < 3; i++) {
+
+        peers = at->rrp.peers;
+
+        ngx_http_kvroute_lock_write(conf->zone, peers);
+
+        config = ngx_http_kvroute_peers_config(peers);
+
+        if (config == at->rrp.config && config == conf->config) {
+            return peers;
+        }
+
+        ngx_http_kvroute_lock_release(conf->zone, peers);
+
+        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                       "kvroute peers changed: %ui %ui", config,
+                       at->rrp.config);
+
+        if (config != conf->config
+            && (ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK
+                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
+        {
+            break;
+        }
+
+        all = conf->upstream->peer.data;
+
+        size = ngx_max(conf->list[0].number, conf->list[1].number);
+        size = ngx_http_kvroute_tried_words(size);
+
+        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
+                                    size * sizeof(uintptr_t));
+        if (at->rrp.tried == NULL) {
+            break;
+        }
+
+        at->rrp.peers = all;
+        at->rrp.config = conf->config;
+        pc->tries = ngx_max(pc->tries, 1);
+
+        /* matched[] goes by number, and new ones may have been given out */
+
+        ngx_http_kvroute_match_init(at);
+        ngx_http_kvroute_match(at->ctx->request, at);
+        ngx_http_kvroute_choose_prepare(at, pc->log);
+    }
+
+    peers = at->rrp.peers;
+    pc->name = peers->name;
+
+    return NULL;
+}
+
+
 ngx_http_upstream_rr_peer_t *
 ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     ngx_uint_t *offered, kvr_decision_t *d)
 {
-    time_t                         now;
-    uint32_t                       id;
-    uintptr_t                      m;
-    ngx_uint_t                     i, n, count, hinted, named;
-    kvr_seat_t                    *seat;
-    kvr_begin_t                    begin;
-    kvr_candidate_t               *c;
-    kvr_policy_request_t           req;
-    ngx_peer_connection_t         *pc;
-    kvr_view_t                     view;
-    ngx_http_kvroute_ctx_t        *ctx;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_kvroute_offer_t      *offer;
-    ngx_http_kvroute_shctx_t      *sh;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
-
-    now = ngx_time();
-
-    ctx = at->ctx;
-    conf = at->conf;
-    peers = at->rrp.peers;
-    sh = conf->zone->sh;
-    pc = &ctx->request->upstream->peer;
-
-    list = &conf->list[peers != conf->upstream->peer.data];
+    uint32_t                     id;
+    kvr_view_t                   view;
+    ngx_uint_t                   i, count, named;
+    kvr_begin_t                  begin;
+    kvr_registry_t              *registry;
+    ngx_http_kvroute_list_t     *list;
+    ngx_http_kvroute_offer_t    *offer;
 
     ngx_http_kvroute_choose_view(at, &view);
 
-    count = 0;
-    named = 0;
-    *offered = 0;
+    count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
 
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
+    if (count == 0
+        || !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
     {
-        n = i / (8 * sizeof(uintptr_t));
-        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
-
-        hinted = ngx_http_kvroute_hinted(pc, peer);
-
-        seat = (list->seat[i] != KVR_REGISTRY_NONE)
-               ? &sh->registry->seat[list->seat[i]] : NULL;
-
-        if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
-
-            if (seat && !kvr_get(&seat->lost)) {
-                kvr_set(&seat->lost, 1);
-            }
-
-            continue;
-        }
-
-        /* as in nginx, nothing is held against the only one there is */
-
-        if (!peers->single) {
-
-            if (at->rrp.tried[n] & m) {
-                continue;
-            }
-
-            if (peer->max_fails
-                && peer->fails >= peer->max_fails
-                && now - peer->checked <= peer->fail_timeout)
-            {
-                continue;
-            }
-        }
-
-        id = list->id[i];
-
-        if (peer->max_conns && !at->over
-            && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
-        {
-            /* this request goes elsewhere, the session does not */
-
-            at->busy |= (id == at->bound && id != KVR_REGISTRY_NONE);
-            continue;
-        }
-
-        /* back from failures, or put back */
-
-        if (seat && kvr_get(&seat->lost)) {
-            kvr_set(&seat->lost, 0);
-            kvr_set(&seat->since, (uint32_t) now);
-        }
-
-        c = &ngx_http_kvroute_candidate[count];
-
-        kvr_candidate_init(&view, c, id, list->seat[i], (uint32_t) peer->conns);
-
-        c->weight = (uint32_t) peer->weight;
-        c->current_weight = peer->current_weight;
-        c->effective_weight = peer->effective_weight;
-        c->place = (uint32_t) i;
-
-        if (hinted) {
-            c->pinned = 1;
-        }
-
-        if (kvr_unlikely(c->flags)) {
-            *offered |= c->bound;
-            named |= c->pinned;
-        }
-
-        offer = &ngx_http_kvroute_offer[count++];
-
-        offer->peer = peer;
-        offer->index = (uint32_t) i;
-    }
-
-    if (count == 0) {
         return NULL;
     }
 
-    ngx_memzero(&req, sizeof(kvr_policy_request_t));
-
-    req.conf = &at->policy->conf;
-    req.policy = req.conf->policy;
-    req.bytes = ctx->bytes + ctx->extra;
-    req.random = view.random;
-    req.rate = view.rate;
-    req.parsed = ctx->parsed;
-    req.light = ctx->light;
-    req.retry = (at->tries != 0);
-    req.keyed = at->keyed;
-    req.unpinned = at->pinned && !named;
-    req.key = at->key;
-    req.ring = &list->ring;
-    req.places = (uint32_t) list->number;
-    req.by_place = ngx_http_kvroute_by_place;
-    req.seen = ngx_http_kvroute_seen;
-    req.was_bound = (at->bound != NGX_HTTP_KVROUTE_UNSET_PEER && !*offered);
-    req.busy = at->busy;
-
-    kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
-
-    if (d->pick == KVR_POLICY_NONE) {
-        return NULL;
-    }
-
-    if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS) {
-        for (n = 0; n < count; n++) {
-            c = &ngx_http_kvroute_candidate[n];
-            peer = ngx_http_kvroute_offer[n].peer;
-
-            peer->current_weight = c->current_weight;
-            peer->effective_weight = c->effective_weight;
-        }
-    }
-
+    list = ngx_http_kvroute_choose_list(at);
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
@@ -298,7 +243,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.peer = id;
     begin.seat = list->seat[i];
     begin.matched = d->matched;
-    begin.pending = req.bytes - ngx_min(d->matched, req.bytes);
+    begin.pending = at->ctx->bytes + at->ctx->extra;
+    begin.pending -= ngx_min(d->matched, begin.pending);
     begin.rate = view.rate;
 
     /*
@@ -311,7 +257,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     ngx_http_kvroute_attempt_begin(at, &begin);
 
     if (id != KVR_REGISTRY_NONE) {
-        sh->registry->peer[id].given = ++sh->registry->given;
+        registry = view.zone->registry;
+        registry->peer[id].given = ++registry->given;
     }
 
     *index = i;
@@ -320,23 +267,190 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 }
 
 
+/*
+ * Makes candidates of all peers that may be had.  named: one of them is the one
+ * that the request wants; offered: one is that of its session.
+ */
+static ngx_uint_t
+ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
+    ngx_uint_t *named, ngx_uint_t *offered)
+{
+    ngx_uint_t                     i, count, hinted;
+    kvr_seat_t                    *seat;
+    kvr_registry_t                *registry;
+    kvr_candidate_t               *c;
+    ngx_peer_connection_t         *pc;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_offer_t      *offer;
+    ngx_http_upstream_rr_peer_t   *peer;
+
+    registry = v->zone->registry;
+    list = ngx_http_kvroute_choose_list(at);
+    pc = &at->ctx->request->upstream->peer;
+
+    count = 0;
+    *named = 0;
+    *offered = 0;
+
+    for (peer = at->rrp.peers->peer, i = 0;
+         peer && i < list->number;
+         peer = peer->next, i++)
+    {
+        hinted = ngx_http_kvroute_hinted(pc, peer);
+
+        seat = (list->seat[i] != KVR_REGISTRY_NONE)
+               ? &registry->seat[list->seat[i]] : NULL;
+
+        if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, seat)) {
+            continue;
+        }
+
+        if (peer->max_conns && !at->over
+            && ngx_http_kvroute_peers_full(at->conf, peer, list->seat[i],
+                                           v->own))
+        {
+            /* this request goes elsewhere, the session does not */
+
+            at->busy |= (list->id[i] == at->session.bound
+                         && list->id[i] != KVR_REGISTRY_NONE);
+            continue;
+        }
+
+        /* back from failures, or put back */
+
+        if (seat && kvr_get(&seat->lost)) {
+            kvr_set(&seat->lost, 0);
+            kvr_set(&seat->since, v->seconds);
+        }
+
+        c = &ngx_http_kvroute_candidate[count];
+
+        kvr_candidate_init(v, c, list->id[i], list->seat[i],
+                           (uint32_t) peer->conns);
+
+        c->weight = (uint32_t) peer->weight;
+        c->current_weight = peer->current_weight;
+        c->effective_weight = peer->effective_weight;
+        c->place = (uint32_t) i;
+
+        if (hinted) {
+            c->pinned = 1;
+        }
+
+        if (kvr_unlikely(c->flags)) {
+            *offered |= c->bound;
+            *named |= c->pinned;
+        }
+
+        offer = &ngx_http_kvroute_offer[count++];
+
+        offer->peer = peer;
+        offer->index = (uint32_t) i;
+    }
+
+    return count;
+}
+
+
+/* whether nginx would try a peer, but for its max_conns */
+static ngx_uint_t
+ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t i, ngx_uint_t hinted,
+    kvr_seat_t *seat)
+{
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    peers = at->rrp.peers;
+
+    if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
+
+        if (seat && !kvr_get(&seat->lost)) {
+            kvr_set(&seat->lost, 1);
+        }
+
+        return 0;
+    }
+
+    if (!peers->single
+        && at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+           & ngx_http_kvroute_tried_bit(i))
+    {
+        return 0;
+    }
+
+    return !ngx_http_kvroute_peers_failed(peers, peer, ngx_time());
+}
+
+
+/* whether the policy picks one of the candidates */
+static ngx_uint_t
+ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
+    ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered, kvr_decision_t *d)
+{
+    ngx_uint_t                    n;
+    kvr_candidate_t              *c;
+    kvr_policy_request_t          req;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_list_t      *list;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    ctx = at->ctx;
+    list = ngx_http_kvroute_choose_list(at);
+
+    ngx_memzero(&req, sizeof(kvr_policy_request_t));
+
+    req.conf = &at->policy->conf;
+    req.policy = req.conf->policy;
+    req.bytes = ctx->bytes + ctx->extra;
+    req.random = v->random;
+    req.rate = v->rate;
+    req.parsed = ctx->parsed;
+    req.light = ctx->light;
+    req.retry = (at->tries != 0);
+    req.keyed = at->session.keyed;
+    req.unpinned = at->pinned && !named;
+    req.key = at->session.key;
+    req.ring = &list->ring;
+    req.places = (uint32_t) list->number;
+    req.by_place = ngx_http_kvroute_by_place;
+    req.seen = ngx_http_kvroute_seen;
+    req.was_bound = (at->session.bound != NGX_HTTP_KVROUTE_UNSET_PEER
+                     && !offered);
+    req.busy = at->busy;
+
+    kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
+
+    if (d->pick == KVR_POLICY_NONE) {
+        return 0;
+    }
+
+    if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS) {
+        for (n = 0; n < count; n++) {
+            c = &ngx_http_kvroute_candidate[n];
+            peer = ngx_http_kvroute_offer[n].peer;
+
+            peer->current_weight = c->current_weight;
+            peer->effective_weight = c->effective_weight;
+        }
+    }
+
+    return 1;
+}
+
+
 /* what belongs to the request */
 static void
 ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
 {
-    ngx_http_kvroute_wait_t  *w;
-
-    w = at->ctx->wait;
-
     v->zone = &at->conf->zone->core;
     v->pool = &at->conf->pool;
-    v->own = w && w->reserved.held ? &w->reserved : NULL;
+    v->own = ngx_http_kvroute_queue_reserved(at->ctx, at->conf);
     v->matched = at->matched;
     v->chunks = at->chunks;
     v->popular = at->popular;
     v->bytes = at->ctx->bytes;
-    v->fit = w ? w->bytes : 0;
-    v->bound = at->bound;
+    v->fit = ngx_http_kvroute_queue_fit(at->ctx);
+    v->bound = at->session.bound;
     v->pin = at->pin;
     v->owner = at->owner;
     v->models = at->models;
@@ -348,45 +462,4 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
     v->seconds = (uint32_t) ngx_time();
 
     kvr_view_init(v);
-}
-
-
-/*
- * nginx never returns the connections of a killed worker, so that max_conns is
- * held against counts of our own, which heal.
- */
-ngx_uint_t
-ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
-    ngx_http_kvroute_wait_t *own)
-{
-    kvr_load_t  *load;
-    ngx_uint_t   conns, active;
-
-    if (peer->max_conns == 0) {
-        return 0;
-    }
-
-    conns = peer->conns;
-
-    if (seat != KVR_REGISTRY_NONE) {
-        load = conf->zone->sh->load;
-        active = kvr_load_get(load, kvr_registry_column(seat)).active;
-
-        if (conf->queue) {
-            active += kvr_load_get(load, kvr_registry_reserved(seat)).active;
-        }
-
-        if (own && own->reserved.held && own->conf == conf
-            && own->reserved.seat == seat)
-        {
-            active -= ngx_min(1, active);
-        }
-
-        /* a server that is listed twice has a limit in each place */
-
-        conns = conf->doubled ? ngx_min(conns, active) : active;
-    }
-
-    return conns >= peer->max_conns;
 }

@@ -11,7 +11,7 @@
  */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
+#include "balance/ngx_http_kvroute_balance_int.h"
 
 
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
@@ -24,74 +24,52 @@ static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
 
-/*
- * What the path and the length of a request say of the work that it is, as long
- * as nothing else does.  Returns whether there is a body.
- */
-ngx_uint_t
-ngx_http_kvroute_weigh(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+void
+ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
 {
-    ngx_uint_t  body;
-
-    body = r->request_body
-           && r->headers_in.content_length_n != 0
-           && (r->request_body->bufs || r->reading_body);
-
-    ctx->endpoint = kvr_endpoint(r->uri.data, r->uri.len);
-    ctx->light = !body || !kvr_endpoint_computes(ctx->endpoint);
-
-    if (ctx->light) {
-        ctx->parsed = 0;
-        ctx->bytes = 0;
-        ctx->extra = 0;
-
-    } else if (!ctx->parsed) {
-
-        /* what is not read weighs as much as it is long */
-
-        ctx->bytes = ngx_max(r->headers_in.content_length_n, 0);
-    }
-
-    return body;
+    at->matched = NULL;
+    at->chunks = NULL;
+    at->popular = NULL;
+    at->counted = NULL;
+    at->session.keyed = 0;
+    at->session.bound = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
+    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
 }
 
 
-/* finds out what the request has to do with which peer */
 void
 ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
-    size_t                        size;
-    uint32_t                      best;
-    uint64_t                     *chain, set;
     unsigned                      needs;
     ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_lookup_t    *l;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     ctx = at->ctx;
     conf = at->conf;
-    set = conf->set;
-
-    ngx_http_kvroute_match_pin(r, at);
-    ngx_http_kvroute_session_owner(r, at);
-
     needs = kvr_policy_needs(at->policy->conf.policy);
 
+    ngx_http_kvroute_match_pin(r, at);
+
+    at->owner = ngx_http_kvroute_session_owner(ctx, conf, at->policy);
+
     if (needs & KVR_NEEDS_SESSION) {
-        ngx_http_kvroute_session_find(r, at);
+        ngx_http_kvroute_session_find(ctx, conf, at->policy, &at->session);
     }
 
     if (needs & KVR_NEEDS_RING) {
         ngx_http_kvroute_match_prefix(r, at);
     }
 
-    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || set == 0) {
+    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || conf->set == 0) {
         return;
     }
 
     /* after another zone's upstream: its hashes are not known here */
 
     if (ctx->zone != conf->zone
-        && ngx_http_kvroute_request_chain(r, ctx, conf->zone) == NULL)
+        && ngx_http_kvroute_prompt_chain(r, ctx, conf->zone) == NULL)
     {
         return;
     }
@@ -100,88 +78,21 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_match_model(at);
     }
 
-    /* what is held is of no use to an engine that does not look */
-
-    if (ctx->entries == 0 || ctx->skips) {
+    l = ngx_http_kvroute_lookup(ctx, conf, needs & KVR_NEEDS_SCORE);
+    if (l == NULL) {
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(r, ctx, conf->zone);
-    if (chain == NULL) {
-        return;
-    }
+    at->matched = l->matched;
 
-    at->matched = ngx_http_kvroute_queue_matched(ctx, conf);
-
-    if (at->matched == NULL) {
-        /* a peer may be given its number while the request is under way */
-
-        size = conf->zone->max_peers * sizeof(uint32_t);
-
-        at->matched = ngx_pcalloc(r->pool, size);
-        if (at->matched == NULL) {
-            return;
-        }
-
-        best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
-                                set, at->matched);
-
-        if (best && needs & KVR_NEEDS_SCORE) {
-
-            at->popular = ngx_palloc(r->pool, sizeof(kvr_popular_view_t));
-
-            if (at->popular) {
-                ngx_http_kvroute_match_popular(conf->zone, chain, best,
-                                               &at->counted, at->popular);
-            }
-        }
-
-    } else if (needs & KVR_NEEDS_SCORE) {
-        at->popular = &ctx->wait->popular;
-        at->counted = ctx->wait->counted;
+    if (l->best && needs & KVR_NEEDS_SCORE) {
+        at->popular = &l->popular;
+        at->counted = &l->keys;
     }
 
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_match_chunks(r, at);
     }
-}
-
-
-/* the most units that a peer of a set holds */
-uint32_t
-ngx_http_kvroute_match_best(uint32_t *matched, uint64_t set)
-{
-    uint32_t  best;
-
-    for (best = 0; set; set &= set - 1) {
-        best = ngx_max(best, matched[__builtin_ctzll(set)]);
-    }
-
-    return best;
-}
-
-
-/*
- * Of how many requests what peers hold of this prompt is the beginning; units:
- * what the best of them holds.  What is below the floor of the costs is not
- * worth the look.
- */
-void
-ngx_http_kvroute_match_popular(ngx_http_kvroute_zone_t *zone, uint64_t *chain,
-    uint32_t units, kvr_popular_keys_t *keys, kvr_popular_view_t *view)
-{
-    uint64_t  unit;
-
-    unit = zone->sh->unit * KVR_BLOCK;
-
-    if (units * unit <= KVR_SCORE_FLOOR) {
-        units = 0;
-    }
-
-    kvr_popular_keys(chain, kvr_chain_entries(units), keys);
-
-    kvr_popular_view(zone->sh->popular, keys, unit,
-                     (uint64_t) ngx_current_msec, view);
 }
 
 
@@ -200,7 +111,7 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     set = at->conf->set;
     unit = sh->unit * KVR_BLOCK;
 
-    chunks = ngx_http_kvroute_request_chunks(r, at->ctx, at->conf->zone);
+    chunks = ngx_http_kvroute_prompt_chunks(r, at->ctx, at->conf->zone);
 
     if (chunks == NULL || chunks->n == 0) {
         return;
@@ -341,7 +252,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         return;
     }
 
-    chain = ngx_http_kvroute_request_chain(r, ctx, at->conf->zone);
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, at->conf->zone);
     if (chain == NULL) {
         return;
     }
@@ -369,8 +280,8 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
                               0.5 / ngx_max(at->conf->list[0].number, 1));
     }
 
-    at->key = chain[entry];
-    at->keyed = 1;
+    at->session.key = chain[entry];
+    at->session.keyed = 1;
 }
 
 

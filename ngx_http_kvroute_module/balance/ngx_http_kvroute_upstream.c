@@ -13,22 +13,20 @@
  */
 
 
-#include "zone/ngx_http_kvroute_lock.h"
+#include "balance/ngx_http_kvroute_balance_int.h"
+#include "engine/ngx_http_kvroute_engine.h"
 
 
-static ngx_int_t ngx_http_kvroute_init_peer(ngx_http_request_t *r,
+static ngx_int_t ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
-static ngx_uint_t ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at);
-static ngx_int_t ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc,
-    void *data);
-static ngx_int_t ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at);
-static void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
-static uint64_t ngx_http_kvroute_clock(void);
-static void ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
-    ngx_uint_t state);
-static ngx_uint_t ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
+static ngx_int_t ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers);
+static void ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t offered);
+static void ngx_http_kvroute_upstream_end(void *data);
+static void ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc,
+    void *data, ngx_uint_t state);
+static ngx_uint_t ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_uint_t state);
 
 
@@ -43,7 +41,7 @@ ngx_http_kvroute_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
         return NGX_ERROR;
     }
 
-    us->peer.init = ngx_http_kvroute_init_peer;
+    us->peer.init = ngx_http_kvroute_upstream_init_peer;
 
     kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
     kscf->in_use = 1;
@@ -53,11 +51,11 @@ ngx_http_kvroute_upstream_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
 
 
 static ngx_int_t
-ngx_http_kvroute_init_peer(ngx_http_request_t *r,
+ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
-    ngx_uint_t                     body;
     unsigned                       needs;
+    ngx_uint_t                     body, bypass;
     ngx_http_kvroute_ctx_t        *ctx;
     ngx_http_kvroute_attempt_t    *at;
     ngx_http_kvroute_srv_conf_t   *kscf;
@@ -69,7 +67,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
 
-    ctx = ngx_http_kvroute_create_ctx(r);
+    ctx = ngx_http_kvroute_request_create_ctx(r);
     if (ctx == NULL) {
         return NGX_ERROR;
     }
@@ -81,7 +79,7 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 
     at->ctx = ctx;
     at->conf = kscf;
-    at->began = ngx_http_kvroute_clock();
+    at->began = ngx_http_kvroute_receipt_clock();
 
     r->upstream->peer.data = &at->rrp;
 
@@ -89,8 +87,8 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    r->upstream->peer.get = ngx_http_kvroute_get_peer;
-    r->upstream->peer.free = ngx_http_kvroute_free_peer;
+    r->upstream->peer.get = ngx_http_kvroute_upstream_get;
+    r->upstream->peer.free = ngx_http_kvroute_upstream_free;
 
     /* an attempt on another upstream before an internal redirect is over */
 
@@ -101,7 +99,9 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
     ngx_http_kvroute_request_enter(ctx);
 
     ctx->attempt = at;
+    ctx->end = ngx_http_kvroute_upstream_end;
     ctx->decided = 0;
+    ngx_str_null(&ctx->peer);
 
     peers = at->rrp.peers;
 
@@ -111,23 +111,19 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    ngx_http_kvroute_match_init(at);
 
-    at->policy = klcf->policy ? klcf->policy : &kscf->policy;
-    at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
-    at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
-    at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
+    body = ngx_http_kvroute_request_weigh(r, ctx);
 
-    body = ngx_http_kvroute_weigh(r, ctx);
+    at->policy = ngx_http_kvroute_request_policy(r, kscf, &bypass);
 
-    needs = kvr_policy_needs(at->policy->conf.policy);
-
-    if (at->policy->conf.policy == KVR_POLICY_OFF
-        || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
-    {
+    if (bypass) {
         at->native = NGX_HTTP_KVROUTE_BYPASS;
         return NGX_OK;
     }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    needs = kvr_policy_needs(at->policy->conf.policy);
 
     /* a session may be asked for by its header alone, a response by its id */
 
@@ -151,14 +147,17 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (body && ngx_http_kvroute_wants_body(at)) {
+    if (body && (needs & KVR_NEEDS_BODY
+                 || (needs & KVR_NEEDS_SESSION
+                     && at->policy->key->value.len == 0)))
+    {
         ngx_http_kvroute_request_read(r, ctx, kscf->zone);
     }
 
     ngx_http_kvroute_match(r, at);
     ngx_http_kvroute_choose_prepare(at, r->connection->log);
 
-    if (!body && !at->keyed && !at->pinned
+    if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
     {
         at->native = NGX_HTTP_KVROUTE_BODYLESS;
@@ -168,30 +167,23 @@ ngx_http_kvroute_init_peer(ngx_http_request_t *r,
 }
 
 
-/* whether the policy needs to know what is in the body */
-static ngx_uint_t
-ngx_http_kvroute_wants_body(ngx_http_kvroute_attempt_t *at)
+/* the request ends, or what was read of its body is no longer there */
+static void
+ngx_http_kvroute_upstream_end(void *data)
 {
-    unsigned  needs;
-
-    needs = kvr_policy_needs(at->policy->conf.policy);
-
-    return needs & KVR_NEEDS_BODY
-           || (needs & KVR_NEEDS_SESSION && at->policy->key->value.len == 0);
+    ngx_http_kvroute_attempt_end(data, NULL, 0);
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
+ngx_int_t
+ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_http_kvroute_attempt_t  *at = data;
 
     time_t                         now;
-    uintptr_t                      m;
     ngx_int_t                      rc;
-    ngx_uint_t                     i, n, offered;
+    ngx_uint_t                     i, offered;
     kvr_decision_t                 d;
-    ngx_http_kvroute_zone_t       *zone;
     ngx_http_upstream_rr_peer_t   *best;
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -199,20 +191,23 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
                    "get kvroute peer, try: %ui", pc->tries);
 
     if (at->tries) {
-        at->began = ngx_http_kvroute_clock();
+        at->began = ngx_http_kvroute_receipt_clock();
     }
 
     if (at->native) {
-        return ngx_http_kvroute_get_native(pc, at);
+        rc = ngx_http_kvroute_native_get(pc, at);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     pc->cached = 0;
     pc->connection = NULL;
 
     now = ngx_time();
-    zone = at->conf->zone;
 
-    peers = ngx_http_kvroute_peers_lock(pc, at);
+    peers = ngx_http_kvroute_choose_lock(pc, at);
 
     if (peers == NULL) {
         return NGX_BUSY;
@@ -220,15 +215,15 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
 
     best = ngx_http_kvroute_choose(at, &i, &offered, &d);
 
-    if (best == NULL && peers->next == NULL
-        && ngx_http_kvroute_queue_again(at))
+    if (best == NULL && peers->next == NULL && !at->over
+        && ngx_http_kvroute_queue_again(at->ctx, at->conf))
     {
         at->over = 1;
         best = ngx_http_kvroute_choose(at, &i, &offered, &d);
     }
 
     if (best == NULL) {
-        goto failed;
+        return ngx_http_kvroute_upstream_backup(pc, at, peers);
     }
 
     if (now - best->checked > best->fail_timeout) {
@@ -244,25 +239,33 @@ ngx_http_kvroute_get_peer(ngx_peer_connection_t *pc, void *data)
     at->rrp.current = best;
     ngx_http_upstream_rr_peer_ref(peers, best);
 
-    n = i / (8 * sizeof(uintptr_t));
-    m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
+    at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+        |= ngx_http_kvroute_tried_bit(i);
 
-    at->rrp.tried[n] |= m;
-
-    ngx_http_kvroute_unlock(zone, peers);
+    ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
     ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 
-    if (at->keyed && kvr_policy_needs(at->policy->conf.policy)
-                     & KVR_NEEDS_SESSION)
+    if (at->session.keyed && kvr_policy_needs(at->policy->conf.policy)
+                             & KVR_NEEDS_SESSION)
     {
-        ngx_http_kvroute_session_keep(at, offered);
+        ngx_http_kvroute_upstream_bind(at, offered);
     }
 
     return NGX_OK;
+}
 
-failed:
+
+/* none of these was to be had: goes on with the backup servers, if any */
+static ngx_int_t
+ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers)
+{
+    ngx_int_t                 rc;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = at->conf->zone;
 
     if (peers->next) {
 
@@ -271,23 +274,20 @@ failed:
 
         at->rrp.peers = peers->next;
 
-        n = (at->rrp.peers->number + (8 * sizeof(uintptr_t) - 1))
-                / (8 * sizeof(uintptr_t));
+        ngx_memzero(at->rrp.tried,
+                    ngx_http_kvroute_tried_words(at->rrp.peers->number)
+                    * sizeof(uintptr_t));
 
-        for (i = 0; i < n; i++) {
-            at->rrp.tried[i] = 0;
-        }
+        ngx_http_kvroute_lock_release(zone, peers);
 
-        ngx_http_kvroute_unlock(zone, peers);
-
-        rc = ngx_http_kvroute_get_peer(pc, at);
+        rc = ngx_http_kvroute_upstream_get(pc, at);
 
         if (rc != NGX_BUSY) {
             return rc;
         }
 
     } else {
-        ngx_http_kvroute_unlock(zone, peers);
+        ngx_http_kvroute_lock_release(zone, peers);
     }
 
     pc->name = peers->name;
@@ -297,284 +297,57 @@ failed:
 
 
 /*
- * Requests without a body, and those that are to bypass us, are nginx's own
- * round robin's, whose distribution users know.  It is told of servers that are
- * full or being drained by marking them as tried, these as long as there are
- * others.  The marks are taken off again: should this try fail, one of those
- * may be all that is left.
+ * Binds the session to the peer taken, or renews the binding.  A session whose
+ * peer is only full stays bound to it.
  */
-static ngx_int_t
-ngx_http_kvroute_get_native(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at)
-{
-    time_t                         now;
-    uintptr_t                      m, *tried;
-    ngx_int_t                      rc;
-    ngx_uint_t                     i, n, max, left, again;
-    kvr_begin_t                    begin;
-    kvr_decision_t                 d;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
-
-    conf = at->conf;
-    again = 0;
-
-retry:
-
-    max = ngx_max(conf->list[0].number, conf->list[1].number);
-
-    tried = ngx_pcalloc(at->ctx->request->pool,
-                        (max / (8 * sizeof(uintptr_t)) + 1)
-                        * sizeof(uintptr_t));
-    if (tried == NULL) {
-        return NGX_ERROR;
-    }
-
-    peers = ngx_http_kvroute_peers_lock(pc, at);
-
-    if (peers == NULL) {
-        return NGX_BUSY;
-    }
-
-    list = &conf->list[peers != conf->upstream->peer.data];
-    now = ngx_time();
-    left = 0;
-
-    /* there was no room made for what has come meanwhile */
-
-    if (list->number > max) {
-        ngx_http_kvroute_unlock(conf->zone, peers);
-        goto retry;
-    }
-
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
-        n = i / (8 * sizeof(uintptr_t));
-        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
-
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i], at->ctx->wait)) {
-            tried[n] |= m & ~at->rrp.tried[n];
-
-        } else if (!(at->rrp.tried[n] & m)
-                   && !peer->down
-                   && (peer->max_fails == 0
-                       || peer->fails < peer->max_fails
-                       || now - peer->checked > peer->fail_timeout))
-        {
-            left += !kvr_candidate_draining(&conf->zone->core, list->id[i]);
-        }
-    }
-
-    for (i = 0; i < list->number; i++) {
-        n = i / (8 * sizeof(uintptr_t));
-        m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
-
-        if (left && kvr_candidate_draining(&conf->zone->core, list->id[i])) {
-            tried[n] |= m & ~at->rrp.tried[n];
-        }
-
-        at->rrp.tried[n] |= tried[n];
-    }
-
-    ngx_http_kvroute_unlock(conf->zone, peers);
-
-    rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
-
-    for (n = 0; at->rrp.peers == peers && n * 8 * sizeof(uintptr_t) < i; n++) {
-        at->rrp.tried[n] &= ~tried[n];
-    }
-
-    /* servers may have changed since the lock was let go */
-
-    if (rc == NGX_BUSY
-        && at->rrp.config != ngx_http_kvroute_peers_config(peers)
-        && again++ < 3)
-    {
-        goto retry;
-    }
-
-    /* nginx's own knows no place that was given: see get_peer() */
-
-    if (rc == NGX_BUSY && at->rrp.peers->next == NULL
-        && ngx_http_kvroute_queue_again(at))
-    {
-        at->native = 0;
-        at->over = 1;
-
-        ngx_http_kvroute_choose_prepare(at, pc->log);
-
-        return ngx_http_kvroute_get_peer(pc, at);
-    }
-
-    if (rc != NGX_OK && rc != NGX_DONE) {
-        return rc;
-    }
-
-    ngx_memzero(&d, sizeof(kvr_decision_t));
-
-    d.reason = (at->native == NGX_HTTP_KVROUTE_BYPASS) ? KVR_REASON_BYPASS
-                                                       : KVR_REASON_BODYLESS;
-
-    if (at->tries) {
-        d.reason = KVR_REASON_RETRY;
-    }
-
-    peers = at->rrp.peers;
-    list = &conf->list[peers != conf->upstream->peer.data];
-
-    ngx_http_kvroute_rlock(conf->zone, peers);
-
-    for (peer = peers->peer, i = 0;
-         peer && i < list->number;
-         peer = peer->next, i++)
-    {
-        if (peer == at->rrp.current) {
-            ngx_memzero(&begin, sizeof(kvr_begin_t));
-
-            begin.peer = list->id[i];
-            begin.seat = list->seat[i];
-            begin.pending = at->ctx->bytes;
-
-            ngx_http_kvroute_attempt_begin(at, &begin);
-            break;
-        }
-    }
-
-    ngx_http_kvroute_unlock(conf->zone, peers);
-
-    ngx_http_kvroute_receipt(pc, at, &d);
-
-    return rc;
-}
-
-
-/* what was decided and why: for variables, status and log */
 static void
-ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
+ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t offered)
 {
-    ngx_time_t                *tp;
-    kvr_seat_t                *seat;
-    kvr_receipt_t              receipt;
-    kvr_upstream_t            *upstream;
-    ngx_http_kvroute_ctx_t    *ctx;
-    ngx_http_kvroute_shctx_t  *sh;
+    uint32_t  peer;
 
-    ctx = at->ctx;
+    peer = at->core.reservation.peer;
 
-    ctx->decided = 1;
-    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
-    ctx->reason = d->reason;
-    ctx->matched = d->matched;
-    ctx->best = d->best;
-    ctx->cost = d->cost;
-    ctx->ttft_set = 0;
-
-    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
-
-    at->tries++;
-
-    /* the peer may be gone when the request is logged */
-
-    ctx->peer.data = ngx_pnalloc(ctx->request->pool, pc->name->len);
-
-    if (ctx->peer.data) {
-        ctx->peer.len = pc->name->len;
-        ngx_memcpy(ctx->peer.data, pc->name->data, pc->name->len);
-
-    } else {
-        ctx->peer.len = 0;
-    }
-
-    ngx_log_debug7(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                   "kvroute decision: %V %s, prompt %uL matched %uL best %uL "
-                   "cost %.0f pending %uL",
-                   &ctx->peer, kvr_reason_name(d->reason), ctx->bytes,
-                   d->matched, d->best, d->cost, at->core.reservation.pending);
-
-    if (!at->core.reservation.held
-        || at->core.reservation.peer == KVR_REGISTRY_NONE) {
+    if (peer == KVR_REGISTRY_NONE
+        || ((offered || at->busy) && peer != at->session.bound))
+    {
         return;
     }
 
-    sh = at->conf->zone->sh;
-    seat = &sh->registry->seat[at->core.reservation.seat];
-    upstream = &sh->registry->upstream[seat->upstream];
-
-    kvr_add(&seat->requests, 1);
-    kvr_add(&seat->reason[d->reason], 1);
-    kvr_set(&seat->selected, (uint64_t) ngx_time());
-
-    if (ctx->parsed) {
-        kvr_add(&seat->prompt, ctx->bytes);
-        kvr_add(&seat->matched, d->matched);
-        kvr_add(&seat->best, d->best);
-
-        kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
-                          ctx->bytes ? ngx_min(d->matched, ctx->bytes)
-                                       * 1000000 / ctx->bytes : 0);
-    }
-
-    kvr_add(&upstream->stats.policy[ctx->policy], 1);
-
-    tp = ngx_timeofday();
-
-    receipt.time = (uint64_t) tp->sec * 1000 + tp->msec;
-    receipt.hash = ctx->parsed ? ctx->hash : 0;
-    receipt.prompt = ctx->bytes;
-    receipt.matched = d->matched;
-    receipt.best = d->best;
-    receipt.upstream = (uint8_t) seat->upstream;
-    receipt.peer = (uint8_t) at->core.reservation.peer;
-    receipt.policy = (uint8_t) ctx->policy;
-    receipt.reason = (uint8_t) d->reason;
-
-    at->receipt = kvr_receipt_put(sh->receipts, &receipt);
-
-    kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
-                      ngx_http_kvroute_clock() - at->began);
-}
-
-
-/* ns; nginx's own clock stands still within an event */
-static uint64_t
-ngx_http_kvroute_clock(void)
-{
-    struct timespec  ts;
-
-    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
-
-    return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+    ngx_http_kvroute_session_bind(at->conf, at->session.key, peer,
+                                  at->policy->conf.timeout);
 }
 
 
 static void
-ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
+ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
     ngx_uint_t state)
 {
     ngx_http_kvroute_attempt_t  *at = data;
 
+    ngx_uint_t  status;
+
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "free kvroute peer %ui %ui", pc->tries, state);
 
-    if (ngx_http_kvroute_stale(pc, at, state)) {
+    if (ngx_http_kvroute_upstream_stale(pc, at, state)) {
         state = 0;
     }
 
-    /* who asks to be left alone for a while is no worse for it */
+    /*
+     * Who asks to be left alone for a while is no worse for it, nor for what is
+     * the client's fault, though it may be tried elsewhere.
+     */
 
-    if (at->core.reservation.held && ngx_http_kvroute_busy(at)) {
-        state &= ~NGX_PEER_FAILED;
-    }
+    if (at->core.reservation.held) {
+        status = ngx_http_kvroute_attempt_status(at);
 
-    /* nor for what is the client's fault, though it may be tried elsewhere */
-
-    if (at->core.reservation.held && ngx_http_kvroute_attempt_status(at) / 100 == 4) {
-        state &= ~NGX_PEER_FAILED;
+        if (ngx_http_kvroute_engine_busy(at->conf, at->core.reservation.peer,
+                                         at->ctx->request->upstream, status)
+            || status / 100 == 4)
+        {
+            state &= ~NGX_PEER_FAILED;
+        }
     }
 
     ngx_http_kvroute_attempt_result(at, state);
@@ -591,10 +364,10 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
  * same, warm one.  nginx does not take the try from the request either.
  */
 static ngx_uint_t
-ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
+ngx_http_kvroute_upstream_stale(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_uint_t state)
 {
-    ngx_uint_t                     i, n;
+    ngx_uint_t                     i;
     ngx_http_upstream_t           *u;
     ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
@@ -618,14 +391,13 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
 
     peers = at->rrp.peers;
 
-    ngx_http_kvroute_wlock(at->conf->zone, peers);
+    ngx_http_kvroute_lock_write(at->conf->zone, peers);
 
     for (peer = peers->peer, i = 0; peer; peer = peer->next, i++) {
 
         if (peer == at->rrp.current) {
-            n = i / (8 * sizeof(uintptr_t));
-            at->rrp.tried[n] &= ~((uintptr_t) 1
-                                  << i % (8 * sizeof(uintptr_t)));
+            at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+                &= ~ngx_http_kvroute_tried_bit(i);
 
             /* nor does it say that the peer is well: its fails stand */
 
@@ -635,7 +407,7 @@ ngx_http_kvroute_stale(ngx_peer_connection_t *pc,
         }
     }
 
-    ngx_http_kvroute_unlock(at->conf->zone, peers);
+    ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
     return 1;
 }

@@ -5,6 +5,7 @@
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 /* a zone, and what only nginx's own part of it needs */

@@ -11,20 +11,20 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "engine/ngx_http_kvroute_engine.h"
+#include "request/ngx_http_kvroute_request.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_PRESSURE     60    /* s */
 
 
+static ngx_str_t  ngx_http_kvroute_engine_retry =
+    ngx_string("retry-after");
 
-static ngx_table_elt_t *ngx_http_kvroute_retry_after(ngx_http_upstream_t *u);
 
-
-/* the peer has forgotten all */
 void
-ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
-    ngx_uint_t why, ngx_log_t *log)
+ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_log_t *log)
 {
     kvr_peer_t  *peer;
 
@@ -32,10 +32,7 @@ ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 
     kvr_index_flush(zone->sh->index, id);
     kvr_loop_restart(&peer->loop);
-
-    if (why == NGX_HTTP_KVROUTE_FLUSH_PROBE) {
-        kvr_add(&peer->loop.by_probe, 1);
-    }
+    kvr_add(&peer->loop.by_probe, 1);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "kvroute peer %*s was restarted: its cache is empty",
@@ -43,9 +40,8 @@ ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 }
 
 
-/* the peer asks to be left alone for a while: no fault of its */
 void
-ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds)
+ngx_http_kvroute_engine_throttle(kvr_peer_t *peer, time_t seconds)
 {
     seconds = ngx_max(seconds, 1);
     seconds = ngx_min(seconds, NGX_HTTP_KVROUTE_MAX_PRESSURE);
@@ -56,34 +52,31 @@ ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds)
 
 
 /*
- * Whether a response with 429 or 503 asks to be left alone: it must then not
- * count as a failure.  It says so by Retry-After.  Engines that have too much to
- * do name no time, but their errors are JSON, which those of a proxy in front of
- * one that is gone are not.  One that was found ill is not believed.
+ * A response with 429 or 503 asks to be left alone by Retry-After.  Engines that
+ * have too much to do name no time, but their errors are JSON, which those of a
+ * proxy in front of one that is gone are not.  A peer that its health checks
+ * have found down is not believed.
  */
 ngx_uint_t
-ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_http_upstream_t *u, ngx_uint_t status)
 {
-    ngx_int_t             n;
-    ngx_uint_t            status;
-    kvr_peer_t           *peer;
-    ngx_table_elt_t      *h;
-    ngx_http_upstream_t  *u;
+    ngx_int_t         n;
+    kvr_peer_t       *peer;
+    ngx_table_elt_t  *h;
 
-    u = at->ctx->request->upstream;
-    status = ngx_http_kvroute_attempt_status(at);
-
-    if (at->core.reservation.peer == KVR_REGISTRY_NONE || (status != 429 && status != 503)) {
+    if (id == KVR_REGISTRY_NONE || (status != 429 && status != 503)) {
         return 0;
     }
 
-    peer = &at->conf->zone->sh->registry->peer[at->core.reservation.peer];
+    peer = &conf->zone->sh->registry->peer[id];
 
-    h = ngx_http_kvroute_retry_after(u);
+    h = ngx_http_kvroute_headers_find(&u->headers_in.headers,
+                                        &ngx_http_kvroute_engine_retry);
 
     if (h) {
         n = ngx_atoi(h->value.data, h->value.len);
-        ngx_http_kvroute_pressed(peer, n == NGX_ERROR ? 1 : n);
+        ngx_http_kvroute_engine_throttle(peer, n == NGX_ERROR ? 1 : n);
 
         return 1;
     }
@@ -93,60 +86,28 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
     if (h == NULL || h->value.len < 16
         || ngx_strncasecmp(h->value.data, (u_char *) "application/json", 16)
            != 0
-        || (at->conf->health
-            && kvr_get(&peer->signal.health) != KVR_HEALTH_UP))
+        || (conf->health && kvr_get(&peer->signal.health) != KVR_HEALTH_UP))
     {
         return 0;
     }
 
-    ngx_http_kvroute_pressed(peer, 1);
+    ngx_http_kvroute_engine_throttle(peer, 1);
 
     return 1;
 }
 
 
-static ngx_table_elt_t *
-ngx_http_kvroute_retry_after(ngx_http_upstream_t *u)
-{
-    ngx_uint_t        i;
-    ngx_list_part_t  *part;
-    ngx_table_elt_t  *h;
-
-    part = &u->headers_in.headers.part;
-    h = part->elts;
-
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                return NULL;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].key.len == 11
-            && ngx_strncasecmp(h[i].key.data, (u_char *) "retry-after", 11)
-               == 0)
-        {
-            return &h[i];
-        }
-    }
-}
-
-
-/* what an ORCA header tells: little, but by the way and fresh */
+/* little is told by it, but by the way and fresh */
 void
-ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value)
+ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_str_t *value)
 {
     kvr_metrics_t  m;
 
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
     if (kvr_metrics_orca(&m, value->data, value->len)) {
-        kvr_signal_orca(&at->conf->zone->sh->registry->peer[at->core.reservation.peer].signal,
-                        &m, (uint64_t) ngx_current_msec);
+        kvr_signal_orca(&conf->zone->sh->registry->peer[id].signal, &m,
+                        (uint64_t) ngx_current_msec);
     }
 }

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_
-#define _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_
+#ifndef _NGX_HTTP_KVROUTE_FETCH_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_FETCH_H_INCLUDED_
 
 
 /*
@@ -18,24 +18,24 @@
 #include "core/engine/kvr_framing.h"
 
 
-#define NGX_HTTP_KVROUTE_CHECK_HEAD  4096
+#define NGX_HTTP_KVROUTE_FETCH_HEAD  4096
 
-/* an end of a check, beside NGX_OK and NGX_ERROR; NGX_DECLINED: refused */
-#define NGX_HTTP_KVROUTE_TIMEOUT     -100
+/* an end of a fetch, beside NGX_OK and NGX_ERROR; NGX_DECLINED: refused */
+#define NGX_HTTP_KVROUTE_FETCH_TIMEOUT     -100
 
 
-typedef struct ngx_http_kvroute_check_s  ngx_http_kvroute_check_t;
+typedef struct ngx_http_kvroute_fetch_s  ngx_http_kvroute_fetch_t;
 
 /* a piece of the body */
-typedef void (*ngx_http_kvroute_check_body_pt)(
-    ngx_http_kvroute_check_t *check, u_char *data, size_t len);
+typedef void (*ngx_http_kvroute_fetch_body_pt)(
+    ngx_http_kvroute_fetch_t *fetch, u_char *data, size_t len);
 
 /* NGX_OK: there was a response */
-typedef void (*ngx_http_kvroute_check_done_pt)(
-    ngx_http_kvroute_check_t *check, ngx_int_t rc);
+typedef void (*ngx_http_kvroute_fetch_done_pt)(
+    ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc);
 
 
-struct ngx_http_kvroute_check_s {
+struct ngx_http_kvroute_fetch_s {
     ngx_peer_connection_t            pc;
     ngx_sockaddr_t                   sockaddr;
     socklen_t                        socklen;
@@ -44,8 +44,8 @@ struct ngx_http_kvroute_check_s {
     ngx_msec_t                       timeout;
     off_t                            max;          /* bytes of the body */
 
-    ngx_http_kvroute_check_body_pt   body;
-    ngx_http_kvroute_check_done_pt   done;
+    ngx_http_kvroute_fetch_body_pt   body;
+    ngx_http_kvroute_fetch_done_pt   done;
     void                            *data;
 
     ngx_uint_t                       status;
@@ -63,16 +63,16 @@ struct ngx_http_kvroute_check_s {
     unsigned                         busy:1;
 
     u_char                           request[512];
-    u_char                           head[NGX_HTTP_KVROUTE_CHECK_HEAD];
+    u_char                           head[NGX_HTTP_KVROUTE_FETCH_HEAD];
 };
 
 
 /* starts a request for a path; done() may be called before it returns */
-void ngx_http_kvroute_check_start(ngx_http_kvroute_check_t *check,
+void ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch,
     ngx_str_t *path);
 
 /* breaks it off; done() is not called */
-void ngx_http_kvroute_check_stop(ngx_http_kvroute_check_t *check);
+void ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch);
 
 
-#endif /* _NGX_HTTP_KVROUTE_CHECK_H_INCLUDED_ */
+#endif /* _NGX_HTTP_KVROUTE_FETCH_H_INCLUDED_ */

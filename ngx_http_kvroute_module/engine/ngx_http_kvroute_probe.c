@@ -15,8 +15,9 @@
  */
 
 
-#include "engine/ngx_http_kvroute_probe.h"
-#include "zone/ngx_http_kvroute_lock.h"
+#include "engine/ngx_http_kvroute_engine.h"
+#include "engine/ngx_http_kvroute_probe_answer.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 #define NGX_HTTP_KVROUTE_PROBE_MAX     (1024 * 1024)   /* of an answer */
@@ -35,9 +36,9 @@ static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 static void ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot);
 static void ngx_http_kvroute_probe_ask(ngx_event_t *ev);
 static ngx_str_t *ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot);
-static void ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check,
+static void ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
-static void ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check,
+static void ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch,
     ngx_int_t rc);
 static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
@@ -211,7 +212,7 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
         list = &conf->list[k];
 
-        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
             ngx_http_kvroute_probe_keep(conf);
             continue;
         }
@@ -235,7 +236,7 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
             }
         }
 
-        ngx_http_kvroute_unlock(conf->zone, peers);
+        ngx_http_kvroute_lock_release(conf->zone, peers);
     }
 }
 
@@ -260,7 +261,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     u_char                    *p;
     uint32_t                   life;
     ngx_http_kvroute_slot_t   *slot;
-    ngx_http_kvroute_check_t  *check;
+    ngx_http_kvroute_fetch_t  *fetch;
 
     life = conf->zone->sh->registry->peer[id].life;
 
@@ -306,41 +307,41 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     slot->life = life;
     slot->seen = 1;
 
-    check = &slot->check;
+    fetch = &slot->fetch;
 
-    check->name.len = peer->name.len;
-    check->name.data = (u_char *) (slot + 1);
-    ngx_memcpy(check->name.data, peer->name.data, peer->name.len);
+    fetch->name.len = peer->name.len;
+    fetch->name.data = (u_char *) (slot + 1);
+    ngx_memcpy(fetch->name.data, peer->name.data, peer->name.len);
 
-    ngx_memcpy(&check->sockaddr, peer->sockaddr, peer->socklen);
-    check->socklen = peer->socklen;
+    ngx_memcpy(&fetch->sockaddr, peer->sockaddr, peer->socklen);
+    fetch->socklen = peer->socklen;
 
     if (probe->addr) {
-        ngx_memcpy(&check->sockaddr, probe->addr->sockaddr,
+        ngx_memcpy(&fetch->sockaddr, probe->addr->sockaddr,
                    probe->addr->socklen);
-        check->socklen = probe->addr->socklen;
+        fetch->socklen = probe->addr->socklen;
     }
 
     if (probe->port) {
-        ngx_inet_set_port(&check->sockaddr.sockaddr, probe->port);
+        ngx_inet_set_port(&fetch->sockaddr.sockaddr, probe->port);
     }
 
     /* a unix socket's path is no name of a host */
 
-    for (p = check->name.data; p < check->name.data + check->name.len; p++) {
+    for (p = fetch->name.data; p < fetch->name.data + fetch->name.len; p++) {
         if (*p == '/') {
-            ngx_str_set(&check->name, "localhost");
+            ngx_str_set(&fetch->name, "localhost");
             break;
         }
     }
 
-    check->log = &ngx_http_kvroute_probe_log;
-    check->timeout = probe->timeout;
-    check->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
+    fetch->log = &ngx_http_kvroute_probe_log;
+    fetch->timeout = probe->timeout;
+    fetch->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
                         : NGX_HTTP_KVROUTE_PROBE_MAX;
-    check->body = ngx_http_kvroute_probe_body;
-    check->done = ngx_http_kvroute_probe_done;
-    check->data = slot;
+    fetch->body = ngx_http_kvroute_probe_body;
+    fetch->done = ngx_http_kvroute_probe_done;
+    fetch->data = slot;
 
     slot->dummy.fd = (ngx_socket_t) -1;
     slot->event.handler = ngx_http_kvroute_probe_ask;
@@ -363,8 +364,8 @@ ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot)
 {
     ngx_uint_t  i;
 
-    if (slot->check.busy) {
-        ngx_http_kvroute_check_stop(&slot->check);
+    if (slot->fetch.busy) {
+        ngx_http_kvroute_fetch_stop(&slot->fetch);
     }
 
     for (i = 0; i < NGX_HTTP_KVROUTE_PROBE_BUSY; i++) {
@@ -429,7 +430,7 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     slot->asked = (uint64_t) ngx_current_msec;
     slot->before = kvr_load_get(slot->conf->zone->sh->load, slot->id).active;
 
-    ngx_http_kvroute_check_start(&slot->check,
+    ngx_http_kvroute_fetch_start(&slot->fetch,
                                  ngx_http_kvroute_probe_path(slot));
 }
 
@@ -458,14 +459,14 @@ ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot)
 
 
 static void
-ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
+ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch, u_char *data,
     size_t len)
 {
     size_t                    n;
     ngx_uint_t                i;
     ngx_http_kvroute_slot_t  *slot;
 
-    slot = check->data;
+    slot = fetch->data;
 
     if (slot->health) {
 
@@ -477,29 +478,29 @@ ngx_http_kvroute_probe_body(ngx_http_kvroute_check_t *check, u_char *data,
 
     i = ngx_http_kvroute_probe_reader(slot);
 
-    if (check->status == 200 && i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
+    if (fetch->status == 200 && i < NGX_HTTP_KVROUTE_PROBE_BUSY) {
         kvr_metrics_read(&ngx_http_kvroute_readers[i], data, len);
     }
 }
 
 
 static void
-ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
+ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
 {
     ngx_uint_t                i;
     ngx_http_kvroute_slot_t  *slot;
 
-    slot = check->data;
+    slot = fetch->data;
 
     i = ngx_http_kvroute_probe_reader(slot);
 
     if (slot->life == slot->conf->zone->sh->registry->peer[slot->id].life) {
 
         if (slot->health) {
-            ngx_http_kvroute_probe_health(slot, rc);
+            ngx_http_kvroute_probe_answer_health(slot, rc);
 
         } else {
-            ngx_http_kvroute_probe_metrics(slot, rc,
+            ngx_http_kvroute_probe_answer_metrics(slot, rc,
                                    i < NGX_HTTP_KVROUTE_PROBE_BUSY
                                    ? &ngx_http_kvroute_readers[i] : NULL);
         }

@@ -19,7 +19,7 @@
 typedef struct ngx_http_kvroute_slot_s  ngx_http_kvroute_slot_t;
 
 struct ngx_http_kvroute_slot_s {
-    ngx_http_kvroute_check_t         check;
+    ngx_http_kvroute_fetch_t         fetch;
     ngx_event_t                      event;
     ngx_connection_t                 dummy;
 
@@ -38,14 +38,6 @@ struct ngx_http_kvroute_slot_s {
     size_t                           body_len;
     u_char                           body[NGX_HTTP_KVROUTE_PROBE_BODY];
 };
-
-
-/* _probe_answer: how an attempt to ask has ended, and what was answered */
-
-void ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
-    ngx_int_t rc, kvr_metrics_reader_t *r);
-void ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot,
-    ngx_int_t rc);
 
 
 #endif /* _NGX_HTTP_KVROUTE_PROBE_H_INCLUDED_ */

@@ -10,15 +10,17 @@
  */
 
 
-#include "engine/ngx_http_kvroute_probe.h"
+#include "engine/ngx_http_kvroute_probe_answer.h"
+#include "engine/ngx_http_kvroute_engine.h"
+#include "core/route/kvr_capacity.h"
 
 
-static void ngx_http_kvroute_probe_refused(ngx_http_kvroute_slot_t *slot,
+static void ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc);
 
 
 void
-ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
+ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, kvr_metrics_reader_t *r)
 {
     uint32_t                   after;
@@ -31,10 +33,10 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
 
     kvr_add(&s->asked, 1);
 
-    ngx_http_kvroute_probe_refused(slot, rc);
+    ngx_http_kvroute_probe_answer_refused(slot, rc);
 
-    if (rc != NGX_OK || slot->check.status != 200 || r == NULL) {
-        slot->path += (rc == NGX_OK && slot->check.status == 404);
+    if (rc != NGX_OK || slot->fetch.status != 200 || r == NULL) {
+        slot->path += (rc == NGX_OK && slot->fetch.status == 404);
         kvr_add(&s->failed, 1);
         return;
     }
@@ -63,9 +65,8 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
     found = kvr_signal_take(s, &r->m, slot->before, after, ngx_current_msec);
 
     if (found & KVR_SIGNAL_RESTARTED) {
-        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
-                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
-                               slot->event.log);
+        ngx_http_kvroute_engine_flush(slot->conf->zone, slot->id,
+                                      slot->event.log);
     }
 
     if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
@@ -75,7 +76,7 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
 
 
 void
-ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 {
     size_t                          i;
     ngx_uint_t                      status;
@@ -88,11 +89,11 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     conf = slot->probe;
     peer = &slot->conf->zone->sh->registry->peer[slot->id];
     s = &peer->signal;
-    status = slot->check.status;
+    status = slot->fetch.status;
 
     was = (kvr_health_e) kvr_get(&s->health);
 
-    if (rc == NGX_HTTP_KVROUTE_TIMEOUT) {
+    if (rc == NGX_HTTP_KVROUTE_FETCH_TIMEOUT) {
         result = KVR_CHECK_TIMEOUT;
 
     } else if (rc != NGX_OK && status == 0) {
@@ -115,8 +116,8 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
             }
         }
 
-        if ((status == 503 || status == 429) && slot->check.retry_after >= 0) {
-            ngx_http_kvroute_pressed(peer, slot->check.retry_after);
+        if ((status == 503 || status == 429) && slot->fetch.retry_after >= 0) {
+            ngx_http_kvroute_engine_throttle(peer, slot->fetch.retry_after);
 
             if (result != KVR_CHECK_LOADING) {
                 result = KVR_CHECK_PASS;
@@ -124,14 +125,13 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
         }
     }
 
-    ngx_http_kvroute_probe_refused(slot, rc);
+    ngx_http_kvroute_probe_answer_refused(slot, rc);
 
     if (result == KVR_CHECK_PASS
         && kvr_signal_back(s, (uint64_t) ngx_current_msec))
     {
-        ngx_http_kvroute_flush(slot->conf->zone, slot->id,
-                               NGX_HTTP_KVROUTE_FLUSH_PROBE,
-                               slot->event.log);
+        ngx_http_kvroute_engine_flush(slot->conf->zone, slot->id,
+                                      slot->event.log);
     }
 
     if (kvr_signal_check(s, result, conf->fails, conf->passes, conf->interval,
@@ -146,7 +146,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 
     if (was != health) {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
-                      "kvroute peer %V is %s", &slot->check.name,
+                      "kvroute peer %V is %s", &slot->fetch.name,
                       kvr_health_name(health));
     }
 }
@@ -157,7 +157,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
  * is not the engine.
  */
 static void
-ngx_http_kvroute_probe_refused(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 {
     kvr_signal_t  *s;
 

@@ -7,7 +7,7 @@
 /* Who has to wait, and how waiting ends. */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
+#include "queue/ngx_http_kvroute_queue_int.h"
 
 
 static ngx_int_t ngx_http_kvroute_queue_handler(ngx_http_request_t *r);
@@ -15,6 +15,9 @@ static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_queue_upstream(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
+static ngx_uint_t ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w);
+static ngx_int_t ngx_http_kvroute_queue_make_place(
+    ngx_http_kvroute_wait_t *w);
 static ngx_int_t ngx_http_kvroute_queue_park(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
 static void ngx_http_kvroute_queue_event(ngx_event_t *ev);
@@ -75,21 +78,10 @@ ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 }
 
 
-/* whether the body has to be read early for the queue */
-ngx_int_t
-ngx_http_kvroute_queue_wanted(ngx_http_request_t *r)
-{
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = ngx_http_kvroute_queue_upstream(r);
-
-    return conf && conf->queue;
-}
-
-
 static ngx_int_t
 ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 {
+    ngx_int_t                     rc;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_wait_t      *w;
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -100,7 +92,7 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 
     conf = ngx_http_kvroute_queue_upstream(r);
 
-    ctx = ngx_http_kvroute_get_ctx(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
     w = ctx ? ctx->wait : NULL;
 
     /* after a post_action it may still be parked where it was */
@@ -126,7 +118,13 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    ctx = ngx_http_kvroute_create_ctx(r);
+    rc = ngx_http_kvroute_inspect(r);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    ctx = ngx_http_kvroute_request_create_ctx(r);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -228,24 +226,16 @@ static ngx_int_t
 ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf)
 {
-    ngx_msec_t                    now;
-    ngx_uint_t                    class;
-    kvr_queue_stats_t            *stats;
-    kvr_queue_board_t            *board;
-    kvr_queue_item_t             *item;
-    ngx_http_cleanup_t           *cln;
-    ngx_http_kvroute_wait_t      *w;
-    ngx_http_kvroute_queue_t     *queue;
-    ngx_http_kvroute_loc_conf_t  *klcf;
-    ngx_http_kvroute_policy_t    *policy;
+    ngx_uint_t                  bypass;
+    kvr_queue_stats_t          *stats;
+    kvr_queue_board_t          *board;
+    ngx_http_cleanup_t         *cln;
+    ngx_http_kvroute_wait_t    *w;
+    ngx_http_kvroute_policy_t  *policy;
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    policy = ngx_http_kvroute_request_policy(r, conf, &bypass);
 
-    policy = klcf->policy ? klcf->policy : &conf->policy;
-
-    if (policy->conf.policy == KVR_POLICY_OFF
-        || ngx_http_test_predicates(r, klcf->bypass) != NGX_OK)
-    {
+    if (bypass) {
         return NGX_DECLINED;
     }
 
@@ -270,87 +260,105 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     cln->handler = ngx_http_kvroute_queue_cleanup;
     ctx->wait = w;
 
-    ngx_http_kvroute_queue_item(r, w);
-    ngx_http_kvroute_queue_own(r, w, policy);
+    ngx_http_kvroute_queue_item(w);
+    ngx_http_kvroute_queue_only(w, policy);
 
-    queue = conf->queue;
-    board = queue->shm_zone->data;
-    class = w->item.class;
-    stats = &board->stats[class];
-    now = ngx_current_msec;
+    board = conf->queue->shm_zone->data;
+    stats = &board->stats[w->item.class];
 
-    if (w->strict) {
+    if (ngx_http_kvroute_queue_passes(w)) {
+        w->state = NGX_HTTP_KVROUTE_QUEUE_PASSED;
+        kvr_add(&stats->passed, 1);
 
-        /* those that wait come before it, wherever they will go */
-
-        if (kvr_queue_depth(board, class, now) == 0
-            && ngx_http_kvroute_queue_room(w, &w->item))
-        {
-            goto passed;
-        }
-
-    } else {
-
-        /* it may wait a moment for a better place, if it may wait at all */
-
-        if (ngx_http_kvroute_queue_choosy(conf)
-            && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
-        {
-            w->wish = KVR_ADMISSION_CHEAP;
-        }
-
-        if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),
-                            &queue->waiting, &w->item, now,
-                            ngx_http_kvroute_queue_room, w)
-            == KVR_OK)
-        {
-            goto passed;
-        }
+        return NGX_DECLINED;
     }
 
-    /*
-     * those of lower classes have to go for it, here or in another worker, or
-     * else those of a tenant that has more than its share of the places
-     */
+    if (ngx_http_kvroute_queue_make_place(w) != NGX_OK) {
+        w->state = NGX_HTTP_KVROUTE_QUEUE_FULL;
+        kvr_add(&stats->full, 1);
 
-    while (ngx_http_kvroute_queue_over(conf, 1, w->item.bytes)) {
+        ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
 
-        item = NULL;
-
-        if (queue->max_bytes == 0 || w->item.bytes <= queue->max_bytes) {
-            item = kvr_queue_last(&queue->waiting, class);
-            item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
-        }
-
-        if (item) {
-            kvr_add(&board->stats[item->class].shed, 1);
-            ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
-                                         NGX_HTTP_KVROUTE_QUEUE_SHED);
-            continue;
-        }
-
-        if ((queue->max_bytes && w->item.bytes > queue->max_bytes)
-            || kvr_queue_want(board, class, now) != KVR_OK)
-        {
-            w->state = NGX_HTTP_KVROUTE_QUEUE_FULL;
-            kvr_add(&stats->full, 1);
-
-            ngx_http_finalize_request(r, ngx_http_kvroute_queue_reject(r, w));
-
-            return NGX_DONE;
-        }
-
-        break;
+        return NGX_DONE;
     }
 
     return ngx_http_kvroute_queue_park(r, w);
+}
 
-passed:
 
-    w->state = NGX_HTTP_KVROUTE_QUEUE_PASSED;
-    kvr_add(&stats->passed, 1);
+/* whether the request need not wait: then it holds a reservation */
+static ngx_uint_t
+ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
+{
+    ngx_msec_t                    now;
+    kvr_queue_board_t            *board;
+    ngx_http_kvroute_queue_t     *queue;
+    ngx_http_kvroute_srv_conf_t  *conf;
 
-    return NGX_DECLINED;
+    conf = w->conf;
+    queue = conf->queue;
+    board = queue->shm_zone->data;
+    now = ngx_current_msec;
+
+    /* those that wait come before a strict one, wherever they will go */
+
+    if (w->strict) {
+        return kvr_queue_depth(board, w->item.class, now) == 0
+               && ngx_http_kvroute_queue_room(w, &w->item);
+    }
+
+    /* it may wait a moment for a better place, if it may wait at all */
+
+    if (ngx_http_kvroute_queue_by_cost(conf)
+        && !ngx_http_kvroute_queue_over(conf, 1, w->item.bytes))
+    {
+        w->wish = KVR_ADMISSION_CHEAP;
+    }
+
+    return kvr_queue_admit(board, conf->zone->core.row, &queue->waiting, &w->item,
+                           now, ngx_http_kvroute_queue_room, w)
+           == KVR_OK;
+}
+
+
+/*
+ * Makes place for one more that waits.  Those of lower classes have to go for
+ * it, here or in another worker, or else those of a tenant that has more than
+ * its share of the places.  NGX_DECLINED: the queue is full.
+ */
+static ngx_int_t
+ngx_http_kvroute_queue_make_place(ngx_http_kvroute_wait_t *w)
+{
+    ngx_uint_t                 class;
+    kvr_queue_item_t          *item;
+    kvr_queue_board_t         *board;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+    board = queue->shm_zone->data;
+    class = w->item.class;
+
+    while (ngx_http_kvroute_queue_over(w->conf, 1, w->item.bytes)) {
+
+        if (queue->max_bytes && w->item.bytes > queue->max_bytes) {
+            return NGX_DECLINED;
+        }
+
+        item = kvr_queue_last(&queue->waiting, class);
+        item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
+
+        if (item == NULL) {
+            return kvr_queue_want(board, class, ngx_current_msec) == KVR_OK
+                   ? NGX_OK : NGX_DECLINED;
+        }
+
+        kvr_add(&board->stats[item->class].shed, 1);
+
+        ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
+                                     NGX_HTTP_KVROUTE_QUEUE_SHED);
+    }
+
+    return NGX_OK;
 }
 
 
@@ -389,24 +397,13 @@ ngx_http_kvroute_queue_park(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITING;
 
-    ngx_http_kvroute_queue_retain(w);
+    ngx_http_kvroute_prompt_keep_chain(r, w->ctx, w->conf->zone);
 
     w->event.handler = ngx_http_kvroute_queue_event;
     w->event.data = w;
     w->event.log = r->connection->log;
 
     ngx_add_timer(&w->event, timeout);
-
-    if (w->strict) {
-        ngx_http_kvroute_queue_apart(w, 1);
-
-    } else {
-        kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
-    }
-
-    kvr_queue_publish(queue->shm_zone->data,
-                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
-                      ngx_current_msec);
 
     ngx_http_kvroute_queue_start(w);
 
@@ -481,37 +478,6 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 }
 
 
-/* takes one that waits out of the queue; its event will say so */
-void
-ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
-    ngx_http_kvroute_queue_state_e state)
-{
-    ngx_http_kvroute_queue_t  *queue;
-
-    queue = w->conf->queue;
-
-    if (w->strict) {
-        ngx_http_kvroute_queue_apart(w, 0);
-
-    } else {
-        kvr_queue_remove(&queue->waiting, &w->item);
-    }
-
-    kvr_queue_publish(queue->shm_zone->data,
-                      ngx_http_kvroute_queue_row(w->conf), &queue->waiting,
-                      ngx_current_msec);
-
-    w->state = state;
-    w->time = ngx_current_msec - w->start;
-
-    if (w->event.timer_set) {
-        ngx_del_timer(&w->event);
-    }
-
-    ngx_post_event(&w->event, &ngx_posted_events);
-}
-
-
 /*
  * Takes care that nothing wakes the request any more.  A request whose client
  * leaves while it is parked ends in nginx's cleanup, or else goes on in the
@@ -549,22 +515,4 @@ ngx_http_kvroute_queue_cleanup(void *data)
 
     ngx_http_kvroute_queue_unpark(w);
     ngx_http_kvroute_queue_return(w);
-}
-
-
-/* NULL: the request has nothing to do with a queue */
-const char *
-ngx_http_kvroute_queue_status(ngx_http_kvroute_ctx_t *ctx, ngx_msec_t *time)
-{
-    ngx_http_kvroute_wait_t  *w;
-
-    w = ctx->wait;
-
-    if (w == NULL || w->state == NGX_HTTP_KVROUTE_QUEUE_NONE) {
-        return NULL;
-    }
-
-    *time = w->time;
-
-    return ngx_http_kvroute_queue_state(w->state);
 }

@@ -16,8 +16,7 @@
  *     _queue_order   where in the order a request belongs
  *     _queue_room    whether there is room, and what is reserved for it
  *     _queue_run     who is let in
- *     _queue_status  what is said of it, to clients and in the status
- *     _queue_conf    directives
+ *     _queue_status  what is said of it, to clients and in logs
  *
  * Who waits is in the heaps of this worker (core/queue/kvr_queue.h has the
  * order and what the workers share).  A request that waits holds no connection
@@ -28,101 +27,41 @@
  */
 
 
-#include "ngx_http_kvroute.h"
-#include "core/route/kvr_admission.h"
+#include "request/ngx_http_kvroute_request.h"
+#include "core/route/kvr_reservation.h"
 
 
-_Static_assert(KVR_QUEUE_PEERS == KVR_INDEX_PEERS, "claims of peers");
+ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
+ngx_int_t ngx_http_kvroute_queue_variables(ngx_conf_t *cf);
+void ngx_http_kvroute_queue_exit(void);
 
+/* what a request holds at a peer of an upstream, or NULL */
+kvr_reservation_t *ngx_http_kvroute_queue_reserved(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
 
-/* states of a request, as the access log has them */
+/* bytes of it that must find room in the peer's cache; 0: does not matter */
+uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
 
-typedef enum {
-    NGX_HTTP_KVROUTE_QUEUE_NONE = 0,
-    NGX_HTTP_KVROUTE_QUEUE_PASSED,
-    NGX_HTTP_KVROUTE_QUEUE_WAITING,
-    NGX_HTTP_KVROUTE_QUEUE_WAITED,
-    NGX_HTTP_KVROUTE_QUEUE_FULL,
-    NGX_HTTP_KVROUTE_QUEUE_TIMEOUT,
-    NGX_HTTP_KVROUTE_QUEUE_LATE,
-    NGX_HTTP_KVROUTE_QUEUE_SHED,
-    NGX_HTTP_KVROUTE_QUEUE_ABORTED,
-    NGX_HTTP_KVROUTE_QUEUE_STATES
-} ngx_http_kvroute_queue_state_e;
+/* get() has counted it on the peer that it takes */
+void ngx_http_kvroute_queue_consume(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer);
 
+/*
+ * Whether a request has been let in before: its first peer has failed, and the
+ * others have all that they may have, as always when there is a queue.  It had
+ * its place, and goes to one of them all the same.
+ */
+ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
 
-struct ngx_http_kvroute_wait_s {
-    kvr_queue_item_t             item;
-    ngx_event_t                  event;
-    ngx_queue_t                  link;      /* of strict ones */
+/*
+ * A response begins.  A request that still holds its reservation has had no
+ * get(), and will have none: the response is the cache's or nginx's own.
+ */
+void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);
 
-    ngx_http_request_t          *request;
-    ngx_http_kvroute_ctx_t      *ctx;
-    ngx_http_kvroute_srv_conf_t *conf;
-    ngx_table_elt_t             *retry;     /* Retry-After */
-
-    ngx_msec_t                   start;
-    ngx_msec_t                   time;      /* that it waited, in the end */
-
-    uint32_t                     own;       /* the only peer, of strict ones */
-    ngx_uint_t                   uri_changes;  /* of the request, when it came */
-
-    kvr_reservation_t            reserved;
-    uint64_t                     bytes;     /* to fit in the cache, or 0 */
-
-    ngx_http_kvroute_queue_state_e  state;
-    kvr_admission_wish_e            wish;
-
-    /* what peers hold of its prompt, as it was last looked up */
-
-    uint64_t                     set;       /* of these peers; 0: never */
-    ngx_msec_t                   looked;
-    uint32_t                     matched[KVR_INDEX_PEERS];  /* units */
-    kvr_popular_view_t           popular;
-    kvr_popular_keys_t           counted;
-
-    unsigned                     later:1;   /* there was room, elsewhere
-                                               than it should go */
-    unsigned                     again:1;   /* turned away before */
-    unsigned                     deadline:1;
-    unsigned                     strict:1;
-};
-
-
-/* _queue */
-
-void ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
-    ngx_http_kvroute_queue_state_e state);
-
-/* _queue_order */
-
-void ngx_http_kvroute_queue_item(ngx_http_request_t *r,
-    ngx_http_kvroute_wait_t *w);
-void ngx_http_kvroute_queue_own(ngx_http_request_t *r,
-    ngx_http_kvroute_wait_t *w, ngx_http_kvroute_policy_t *policy);
-uint32_t *ngx_http_kvroute_queue_match(ngx_http_kvroute_wait_t *w);
-uint32_t *ngx_http_kvroute_queue_kept(ngx_http_kvroute_wait_t *w);
-void ngx_http_kvroute_queue_retain(ngx_http_kvroute_wait_t *w);
-
-/* _queue_room */
-
-int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
-void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);
-
-/* _queue_run */
-
-void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
-ngx_uint_t ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf);
-uint32_t ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf);
-void ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in);
-ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_uint_t n, uint64_t bytes);
-
-/* _queue_status */
-
-ngx_int_t ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
-    ngx_http_kvroute_wait_t *w);
-const char *ngx_http_kvroute_queue_state(ngx_http_kvroute_queue_state_e state);
+/* a request of this worker has made room */
+void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_QUEUE_H_INCLUDED_ */

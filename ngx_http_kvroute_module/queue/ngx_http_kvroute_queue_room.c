@@ -7,17 +7,20 @@
 /* Whether there is room for a request, and what is reserved for it. */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
-#include "zone/ngx_http_kvroute_lock.h"
+#include "queue/ngx_http_kvroute_queue_int.h"
 
 
 /* the list of the peers is another */
 #define NGX_HTTP_KVROUTE_QUEUE_CHANGED  (KVR_ADMISSION_ROOM + 1)
 
 
+static void ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w,
+    kvr_admission_t *a, kvr_view_t *view);
+static void ngx_http_kvroute_queue_held(kvr_view_t *view,
+    ngx_http_kvroute_lookup_t *l);
 static ngx_uint_t ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched,
-    ngx_uint_t known);
+    kvr_admission_t *a, ngx_http_upstream_rr_peers_t *peers,
+    ngx_uint_t backup, ngx_uint_t known);
 static ngx_int_t ngx_http_kvroute_queue_offers_init(
     ngx_http_kvroute_srv_conf_t *conf);
 static uint32_t ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
@@ -38,9 +41,11 @@ static ngx_uint_t    ngx_http_kvroute_queue_offer_max;
 int
 ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 {
-    uint32_t                      *matched;
-    ngx_uint_t                     i, rc, full;
+    kvr_view_t                     view;
+    ngx_uint_t                     i, rc, full, known;
+    kvr_admission_t                a;
     ngx_http_kvroute_wait_t       *w;
+    ngx_http_kvroute_lookup_t     *l;
     ngx_http_kvroute_srv_conf_t   *conf;
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -72,20 +77,24 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
         peers = NULL;
     }
 
-    matched = ngx_http_kvroute_queue_kept(w);
+    l = ngx_http_kvroute_queue_kept(w);
+    known = (l != NULL);
+
+    ngx_http_kvroute_queue_ask(w, &a, &view);
+    ngx_http_kvroute_queue_held(&view, l);
 
     for (i = 0; peers && i < 2; i++, peers = peers->next) {
 
-        rc = ngx_http_kvroute_queue_look(w, peers, i, matched,
-                                         matched != NULL);
+        rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);
 
-        if (rc == KVR_ADMISSION_ROOM && !w->reserved.held) {
+        if (rc == KVR_ADMISSION_ROOM && !known) {
 
             /* it is looked up if there is any room, the peers read again */
 
-            matched = ngx_http_kvroute_queue_match(w);
+            ngx_http_kvroute_queue_held(&view, ngx_http_kvroute_queue_lookup(w));
+            known = 1;
 
-            rc = ngx_http_kvroute_queue_look(w, peers, i, matched, 1);
+            rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);
         }
 
         switch (rc) {
@@ -129,64 +138,79 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 }
 
 
-/*
- * Known: what peers hold was looked up, or cannot be.  Then it reserves, under
- * the lock that get() has for writing.
- */
-static ngx_uint_t
-ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
-    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, uint32_t *matched,
-    ngx_uint_t known)
+/* what there is to ask of peers for a request */
+static void
+ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
+    kvr_view_t *view)
 {
-    uint32_t                      n;
-    kvr_view_t                    view;
-    ngx_uint_t                    rc;
-    kvr_admission_t               a;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
 
-    ngx_memzero(&view, sizeof(kvr_view_t));
+    ngx_memzero(view, sizeof(kvr_view_t));
 
-    view.zone = &conf->zone->core;
-    view.pool = &conf->pool;
-    view.matched = matched;
-    view.popular = matched ? &w->popular : NULL;
-    view.fit = w->bytes;
-    view.bound = KVR_INDEX_PEERS;
-    view.pin = KVR_INDEX_PEERS;
-    view.owner = KVR_INDEX_PEERS;
-    view.now = (uint64_t) ngx_current_msec;
+    view->zone = &conf->zone->core;
+    view->pool = &conf->pool;
+    view->fit = w->bytes;
+    view->bound = KVR_INDEX_PEERS;
+    view->pin = KVR_INDEX_PEERS;
+    view->owner = KVR_INDEX_PEERS;
+    view->now = (uint64_t) ngx_current_msec;
 
-    kvr_view_init(&view);
+    kvr_view_init(view);
 
-    a.view = &view;
-    a.board = conf->queue->shm_zone->data;
-    a.item = &w->item;
-    a.bytes = w->ctx->bytes + w->ctx->extra;
-    a.resident = ngx_http_kvroute_attempt_resident(w->ctx);
-    a.wish = w->wish;
-    a.only = w->strict ? w->own : KVR_INDEX_PEERS;
-    a.light = w->ctx->light;
+    a->view = view;
+    a->board = conf->queue->shm_zone->data;
+    a->item = &w->item;
+    a->bytes = w->ctx->bytes + w->ctx->extra;
+    a->resident = ngx_http_kvroute_request_resident(w->ctx);
+    a->wish = w->wish;
+    a->only = w->strict ? w->only : KVR_INDEX_PEERS;
+    a->light = w->ctx->light;
+}
+
+
+/* what peers hold of it, or NULL */
+static void
+ngx_http_kvroute_queue_held(kvr_view_t *view, ngx_http_kvroute_lookup_t *l)
+{
+    view->matched = l ? l->matched : NULL;
+    view->popular = l && l->best && l->counted ? &l->popular : NULL;
+}
+
+
+/*
+ * Looks at a list of peers.  known: what they hold was looked up, or cannot be;
+ * then it reserves, under the lock that get() has for writing.
+ */
+static ngx_uint_t
+ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
+    ngx_http_upstream_rr_peers_t *peers, ngx_uint_t backup, ngx_uint_t known)
+{
+    uint32_t                      n;
+    ngx_uint_t                    rc;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = w->conf;
 
     /* it is looked at again soon: its timer must not wait */
 
-    if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+    if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
         return KVR_ADMISSION_CAPPED;
     }
 
     if (ngx_http_kvroute_peers_config(peers) != conf->config) {
-        ngx_http_kvroute_unlock(conf->zone, peers);
+        ngx_http_kvroute_lock_release(conf->zone, peers);
         return NGX_HTTP_KVROUTE_QUEUE_CHANGED;
     }
 
     n = ngx_http_kvroute_queue_offers(w, peers, &conf->list[backup]);
 
     if (!known) {
-        rc = kvr_admission_any(&a, ngx_http_kvroute_queue_offer, n);
+        rc = kvr_admission_any(a, ngx_http_kvroute_queue_offer, n);
 
     } else {
-        rc = kvr_admission_choose(&a, ngx_http_kvroute_queue_offer, n,
+        rc = kvr_admission_choose(a, ngx_http_kvroute_queue_offer, n,
                                   &w->reserved);
 
         if (rc == KVR_ADMISSION_ROOM) {
@@ -195,7 +219,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
         }
     }
 
-    ngx_http_kvroute_unlock(conf->zone, peers);
+    ngx_http_kvroute_lock_release(conf->zone, peers);
 
     return rc;
 }
@@ -255,12 +279,7 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
          peer && i < list->number && i < ngx_http_kvroute_queue_offer_max;
          peer = peer->next, i++)
     {
-        if (peer->down
-            || (!peers->single
-                && peer->max_fails
-                && peer->fails >= peer->max_fails
-                && now - peer->checked <= peer->fail_timeout))
-        {
+        if (peer->down || ngx_http_kvroute_peers_failed(peers, peer, now)) {
             continue;
         }
 
@@ -270,21 +289,40 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
         offer->seat = list->seat[i];
         offer->weight = (uint32_t) peer->weight;
         offer->conns = (uint32_t) peer->conns;
-        offer->taken = ngx_http_kvroute_full(w->conf, peer, list->seat[i],
-                                             NULL);
+        offer->taken = ngx_http_kvroute_peers_full(w->conf, peer,
+                                                   list->seat[i], NULL);
     }
 
     return n;
 }
 
 
-/* get() has counted the request on the peer that it takes */
-void
-ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
+kvr_reservation_t *
+ngx_http_kvroute_queue_reserved(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
 {
     ngx_http_kvroute_wait_t  *w;
 
-    w = at->ctx->wait;
+    w = ctx->wait;
+
+    return w && w->conf == conf && w->reserved.held ? &w->reserved : NULL;
+}
+
+
+uint64_t
+ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx)
+{
+    return ctx->wait ? ctx->wait->bytes : 0;
+}
+
+
+void
+ngx_http_kvroute_queue_consume(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ctx->wait;
 
     if (w == NULL) {
         return;
@@ -293,42 +331,32 @@ ngx_http_kvroute_queue_consume(ngx_http_kvroute_attempt_t *at)
     if (w->reserved.held) {
         ngx_http_kvroute_queue_return(w);
 
-    } else if (w->conf == at->conf
-               && w->reserved.peer != at->core.reservation.peer)
-    {
-        ngx_http_kvroute_queue_freed(w->conf);
+    } else if (w->conf == conf && w->reserved.peer != peer) {
+        ngx_http_kvroute_queue_freed(conf);
     }
 }
 
 
-/*
- * Whether a request has been let in before: its first peer has failed, and the
- * others have all that they may have, as always when there is a queue.  It had
- * its place, and goes to one of them all the same.
- */
 ngx_uint_t
-ngx_http_kvroute_queue_again(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
 {
     ngx_http_kvroute_wait_t  *w;
 
-    w = at->ctx->wait;
+    w = ctx->wait;
 
-    return w && w->conf == at->conf && !w->reserved.held && !at->over
+    return w && w->conf == conf && !w->reserved.held
            && (w->state == NGX_HTTP_KVROUTE_QUEUE_PASSED
                || w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED);
 }
 
 
-/*
- * A response begins.  A request that still holds its reservation has had no
- * get(), and will have none: the response is the cache's or nginx's own.
- */
 void
 ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
 {
     ngx_http_kvroute_ctx_t  *ctx;
 
-    ctx = ngx_http_kvroute_get_ctx(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx && ctx->wait) {
         ngx_http_kvroute_queue_return(ctx->wait);
@@ -336,12 +364,29 @@ ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
 }
 
 
-/* there will be no get() for it */
 void
 ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
 {
     if (w->reserved.held) {
         kvr_release(&w->conf->zone->core, &w->reserved);
         ngx_http_kvroute_queue_freed(w->conf);
+    }
+}
+
+
+/* there is an event as soon as anybody has waited */
+void
+ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_event_t  *ev;
+
+    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
+        return;
+    }
+
+    ev = conf->queue->freed;
+
+    if (!ev->posted) {
+        ngx_post_event(ev, &ngx_posted_events);
     }
 }

@@ -16,7 +16,7 @@
  */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
+#include "queue/ngx_http_kvroute_queue_int.h"
 
 
 #define NGX_HTTP_KVROUTE_QUEUE_TICK  4      /* ms */
@@ -24,9 +24,8 @@
 
 
 static void ngx_http_kvroute_queue_tick(ngx_event_t *ev);
-static ngx_uint_t ngx_http_kvroute_queue_any(
-    ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_queue_post(ngx_queue_t *posted);
+static void ngx_http_kvroute_queue_strict(ngx_http_kvroute_wait_t *w,
+    ngx_uint_t in);
 static ngx_uint_t ngx_http_kvroute_queue_run(
     ngx_http_kvroute_srv_conf_t *conf);
 static ngx_uint_t ngx_http_kvroute_queue_run_strict(
@@ -43,33 +42,77 @@ static ngx_event_t       ngx_http_kvroute_queue_posted;
 static ngx_connection_t  ngx_http_kvroute_queue_dummy;
 
 
-/* one more waits here */
 void
 ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
 {
-    if (ngx_http_kvroute_queue_timer.timer_set) {
-        return;
+    ngx_event_t               *ev;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (w->strict) {
+        ngx_http_kvroute_queue_strict(w, 1);
+
+    } else {
+        kvr_queue_insert(&queue->waiting, queue->shm_zone->data, &w->item);
     }
 
-    ngx_http_kvroute_queue_timer.handler = ngx_http_kvroute_queue_tick;
-    ngx_http_kvroute_queue_timer.log = ngx_cycle->log;
-    ngx_http_kvroute_queue_timer.data = &ngx_http_kvroute_queue_dummy;
+    kvr_queue_publish(queue->shm_zone->data, w->conf->zone->core.row,
+                      &queue->waiting, ngx_current_msec);
 
-    ngx_add_timer(&ngx_http_kvroute_queue_timer, NGX_HTTP_KVROUTE_QUEUE_TICK);
+    ev = &ngx_http_kvroute_queue_posted;
+
+    ev->handler = ngx_http_kvroute_queue_tick;
+    ev->log = ngx_cycle->log;
+    ev->data = &ngx_http_kvroute_queue_dummy;
+
+    queue->freed = ev;
+
+    ev = &ngx_http_kvroute_queue_timer;
+
+    if (!ev->timer_set) {
+        ev->handler = ngx_http_kvroute_queue_tick;
+        ev->log = ngx_cycle->log;
+        ev->data = &ngx_http_kvroute_queue_dummy;
+
+        ngx_add_timer(ev, NGX_HTTP_KVROUTE_QUEUE_TICK);
+    }
 }
 
 
-/* that of the process in the zone: those beyond its rows share the last one */
-uint32_t
-ngx_http_kvroute_queue_row(ngx_http_kvroute_srv_conf_t *conf)
+void
+ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
+    ngx_http_kvroute_queue_state_e state)
 {
-    return conf->zone->core.row;
+    ngx_http_kvroute_queue_t  *queue;
+
+    queue = w->conf->queue;
+
+    if (w->strict) {
+        ngx_http_kvroute_queue_strict(w, 0);
+
+    } else {
+        kvr_queue_remove(&queue->waiting, &w->item);
+    }
+
+    kvr_queue_publish(queue->shm_zone->data,
+                      w->conf->zone->core.row, &queue->waiting,
+                      ngx_current_msec);
+
+    w->state = state;
+    w->time = ngx_current_msec - w->start;
+
+    if (w->event.timer_set) {
+        ngx_del_timer(&w->event);
+    }
+
+    ngx_post_event(&w->event, &ngx_posted_events);
 }
 
 
 /* those that wait for one peer, in a list */
-void
-ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
+static void
+ngx_http_kvroute_queue_strict(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
 {
     ngx_http_kvroute_queue_t  *queue;
 
@@ -89,11 +132,10 @@ ngx_http_kvroute_queue_apart(ngx_http_kvroute_wait_t *w, ngx_uint_t in)
     queue->waiting.apart[w->item.class]--;
     queue->waiting.bytes -= w->item.bytes;
 
-    kvr_queue_unclaim(queue->shm_zone->data, w->own, &w->item);
+    kvr_queue_unclaim(queue->shm_zone->data, w->only, &w->item);
 }
 
 
-/* whether there are more than may wait, with so many more of so many bytes */
 ngx_uint_t
 ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
     uint64_t bytes)
@@ -112,31 +154,6 @@ ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
 
     return queue->max_bytes
            && kvr_queue_bytes(board, now) + bytes > queue->max_bytes;
-}
-
-
-/* a request of this worker has made room */
-void
-ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
-{
-    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
-        return;
-    }
-
-    ngx_http_kvroute_queue_post(&ngx_posted_events);
-}
-
-
-static void
-ngx_http_kvroute_queue_post(ngx_queue_t *posted)
-{
-    if (!ngx_http_kvroute_queue_posted.posted) {
-        ngx_http_kvroute_queue_posted.handler = ngx_http_kvroute_queue_tick;
-        ngx_http_kvroute_queue_posted.log = ngx_cycle->log;
-        ngx_http_kvroute_queue_posted.data = &ngx_http_kvroute_queue_dummy;
-
-        ngx_post_event(&ngx_http_kvroute_queue_posted, posted);
-    }
 }
 
 
@@ -170,16 +187,10 @@ ngx_http_kvroute_queue_tick(ngx_event_t *ev)
                       NGX_HTTP_KVROUTE_QUEUE_TICK);
     }
 
-    if (more) {
-        ngx_http_kvroute_queue_post(&ngx_posted_next_events);
+    if (more && !ngx_http_kvroute_queue_posted.posted) {
+        ngx_post_event(&ngx_http_kvroute_queue_posted,
+                       &ngx_posted_next_events);
     }
-}
-
-
-static ngx_uint_t
-ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
-{
-    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
 }
 
 
@@ -202,7 +213,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
 
     (void) ngx_http_kvroute_peers_current(conf, 0, ngx_cycle->log);
 
-    kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf), &queue->waiting,
+    kvr_queue_publish(board, conf->zone->core.row, &queue->waiting,
                       now);
 
     ngx_http_kvroute_queue_shed(conf);
@@ -212,7 +223,7 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
          q = ngx_queue_next(q))
     {
         w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-        kvr_queue_claim(board, w->own, &w->item, now);
+        kvr_queue_claim(board, w->only, &w->item, now);
     }
 
     for (n = 0; n < NGX_HTTP_KVROUTE_QUEUE_RUN; n++) {
@@ -268,17 +279,17 @@ ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
 
         /* whose turn it is not there is not worth a look at the peers */
 
-        if (!kvr_queue_claimed(board, w->own, &w->item, now)
+        if (!kvr_queue_claimed(board, w->only, &w->item, now)
             && ngx_http_kvroute_queue_room(w, &w->item))
         {
-            ngx_http_kvroute_queue_apart(w, 0);
+            ngx_http_kvroute_queue_strict(w, 0);
             ngx_http_kvroute_queue_let_in(w);
             n++;
         }
     }
 
     if (n) {
-        kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf),
+        kvr_queue_publish(board, conf->zone->core.row,
                           &queue->waiting, now);
     }
 
@@ -302,11 +313,11 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 
     queue = conf->queue;
     board = queue->shm_zone->data;
-    row = ngx_http_kvroute_queue_row(conf);
+    row = conf->zone->core.row;
 
     n = 0;
 
-    if (ngx_http_kvroute_queue_choosy(conf)) {
+    if (ngx_http_kvroute_queue_by_cost(conf)) {
         n = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
     }
 
@@ -336,9 +347,8 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* whether what peers hold counts for who is let in, and when it is known */
 ngx_uint_t
-ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf)
+ngx_http_kvroute_queue_by_cost(ngx_http_kvroute_srv_conf_t *conf)
 {
     return conf->target_ttft && !conf->queue->fifo;
 }

@@ -4,15 +4,22 @@
  */
 
 
-/* What there is to say of a queue: in the status, and to those turned away. */
+/* What there is to say of a queue: in logs, and to those turned away. */
 
 
-#include "queue/ngx_http_kvroute_queue.h"
-#include "status/ngx_http_kvroute_status.h"
+#include "queue/ngx_http_kvroute_queue_int.h"
+
+#include <cjson/cJSON.h>
 
 
 static ngx_int_t ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
+static ngx_http_kvroute_wait_t *ngx_http_kvroute_queue_wait(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_queue_time_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_kvroute_queue_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 
 
 static const char  *ngx_http_kvroute_queue_states[] = {
@@ -22,6 +29,18 @@ static const char  *ngx_http_kvroute_queue_states[] = {
 
 _Static_assert(kvr_nelts(ngx_http_kvroute_queue_states)
                == NGX_HTTP_KVROUTE_QUEUE_STATES, "states of the queue");
+
+
+static ngx_http_variable_t  ngx_http_kvroute_queue_vars[] = {
+
+    { ngx_string("kvroute_queue_time"), NULL,
+      ngx_http_kvroute_queue_time_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_queue_status"), NULL,
+      ngx_http_kvroute_queue_status_variable, 0, NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+      ngx_http_null_variable
+};
 
 
 /* Retry-After, once; NGX_DECLINED if an error_page is to answer */
@@ -136,8 +155,65 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
 }
 
 
-const char *
-ngx_http_kvroute_queue_state(ngx_http_kvroute_queue_state_e state)
+ngx_int_t
+ngx_http_kvroute_queue_variables(ngx_conf_t *cf)
 {
-    return ngx_http_kvroute_queue_states[state];
+    return ngx_http_kvroute_variables_add(cf, ngx_http_kvroute_queue_vars);
+}
+
+
+static ngx_http_kvroute_wait_t *
+ngx_http_kvroute_queue_wait(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx == NULL || ctx->wait == NULL
+        || ctx->wait->state == NGX_HTTP_KVROUTE_QUEUE_NONE)
+    {
+        return NULL;
+    }
+
+    return ctx->wait;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_time_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ngx_http_kvroute_queue_wait(r);
+
+    if (w == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    return ngx_http_kvroute_variables_time(r, v, w->time);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_queue_status_variable(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_wait_t  *w;
+
+    w = ngx_http_kvroute_queue_wait(r);
+
+    if (w == NULL) {
+        v->not_found = 1;
+        return NGX_OK;
+    }
+
+    v->data = (u_char *) ngx_http_kvroute_queue_states[w->state];
+    v->len = ngx_strlen(v->data);
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = 0;
+
+    return NGX_OK;
 }

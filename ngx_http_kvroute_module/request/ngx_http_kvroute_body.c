@@ -10,7 +10,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "request/ngx_http_kvroute_body.h"
 
 #include "core/text/kvr_window.h"
 
@@ -20,6 +20,10 @@ static long ngx_http_kvroute_body_file(const void *place, uint64_t offset,
     uint8_t *dst, size_t n);
 
 
+static ngx_str_t  ngx_http_kvroute_body_encoding =
+    ngx_string("content-encoding");
+
+
 /* scratch memory of this worker: of no use after a body was read */
 
 static u_char             *ngx_http_kvroute_window;
@@ -27,7 +31,6 @@ static kvr_window_mark_t  *ngx_http_kvroute_marks;
 static size_t              ngx_http_kvroute_max_marks;
 
 
-/* memory to read bodies of so many bytes with; body_exit() gives it back */
 ngx_int_t
 ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log)
 {
@@ -62,10 +65,6 @@ ngx_http_kvroute_body_exit(void)
 }
 
 
-/*
- * Reads what there is of the body.  NGX_DECLINED: it is not JSON, or cannot be
- * had, or ends too early, which it may as long as more of it is to come.
- */
 ngx_int_t
 ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
     kvr_prompt_conf_t *conf)
@@ -125,15 +124,12 @@ ngx_http_kvroute_body_file(const void *place, uint64_t offset, uint8_t *dst,
 }
 
 
-/* whether there is a body at all that could be JSON */
 ngx_uint_t
 ngx_http_kvroute_body_readable(ngx_http_request_t *r)
 {
     off_t                         size;
     ngx_chain_t                  *cl;
     ngx_table_elt_t              *h;
-    ngx_list_part_t              *part;
-    ngx_uint_t                    i;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
@@ -168,32 +164,11 @@ ngx_http_kvroute_body_readable(ngx_http_request_t *r)
 
     /* nginx has no slot for it in requests */
 
-    part = &r->headers_in.headers.part;
-    h = part->elts;
+    h = ngx_http_kvroute_headers_find(&r->headers_in.headers,
+                                        &ngx_http_kvroute_body_encoding);
 
-    for (i = 0; /* void */ ; i++) {
-
-        if (i >= part->nelts) {
-            if (part->next == NULL) {
-                break;
-            }
-
-            part = part->next;
-            h = part->elts;
-            i = 0;
-        }
-
-        if (h[i].key.len == sizeof("Content-Encoding") - 1
-            && ngx_strncasecmp(h[i].key.data, (u_char *) "Content-Encoding",
-                               sizeof("Content-Encoding") - 1)
-               == 0
-            && (h[i].value.len != 8
-                || ngx_strncasecmp(h[i].value.data, (u_char *) "identity", 8)
-                   != 0))
-        {
-            return 0;
-        }
-    }
-
-    return 1;
+    return h == NULL
+           || (h->value.len == 8
+               && ngx_strncasecmp(h->value.data, (u_char *) "identity", 8)
+                  == 0);
 }

@@ -10,7 +10,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "request/ngx_http_kvroute_request.h"
 
 
 static ngx_int_t ngx_http_kvroute_inspect_handler(ngx_http_request_t *r);
@@ -41,8 +41,6 @@ ngx_http_kvroute_inspect_init(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                     rc;
-    ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     /* subrequests have the body of their parents */
@@ -53,11 +51,17 @@ ngx_http_kvroute_inspect_handler(ngx_http_request_t *r)
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    if (!klcf->inspect && !ngx_http_kvroute_queue_wanted(r)) {
-        return NGX_DECLINED;
-    }
+    return klcf->inspect ? ngx_http_kvroute_inspect(r) : NGX_DECLINED;
+}
 
-    ctx = ngx_http_kvroute_create_ctx(r);
+
+ngx_int_t
+ngx_http_kvroute_inspect(ngx_http_request_t *r)
+{
+    ngx_int_t                rc;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_request_create_ctx(r);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

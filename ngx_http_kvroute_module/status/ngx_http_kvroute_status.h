@@ -26,7 +26,8 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_zone.h"
+#include "request/ngx_http_kvroute_request.h"
 #include "core/state/kvr_snapshot.h"
 
 #include <cjson/cJSON.h>

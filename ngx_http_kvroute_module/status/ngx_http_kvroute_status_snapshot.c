@@ -12,7 +12,6 @@
 
 
 #include "status/ngx_http_kvroute_status.h"
-#include "zone/ngx_http_kvroute_lock.h"
 
 
 /* longer names of servers are cut */
@@ -117,7 +116,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
         list = &conf->list[k];
 
-        if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
             u->locked = 1;
             break;
         }
@@ -139,7 +138,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
             ngx_http_kvroute_status_peer(conf, peer, p);
         }
 
-        ngx_http_kvroute_unlock(conf->zone, peers);
+        ngx_http_kvroute_lock_release(conf->zone, peers);
     }
 
     for (i = 0; i < u->number; i++) {

@@ -22,7 +22,7 @@ static ngx_int_t ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
 
 
 ngx_int_t
-ngx_http_kvroute_try_rlock(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_lock_try_read(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers)
 {
     return ngx_http_kvroute_lock_try(zone, peers, 0);
@@ -30,7 +30,7 @@ ngx_http_kvroute_try_rlock(ngx_http_kvroute_zone_t *zone,
 
 
 ngx_int_t
-ngx_http_kvroute_try_wlock(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_lock_try_write(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers)
 {
     return ngx_http_kvroute_lock_try(zone, peers, 1);

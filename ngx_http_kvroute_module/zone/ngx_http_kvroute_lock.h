@@ -46,7 +46,7 @@ ngx_http_kvroute_lock_note(ngx_http_kvroute_zone_t *zone, ngx_atomic_t *lock)
 
 
 static ngx_inline void
-ngx_http_kvroute_rlock(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_lock_read(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers)
 {
     ngx_atomic_t  *lock;
@@ -61,7 +61,7 @@ ngx_http_kvroute_rlock(ngx_http_kvroute_zone_t *zone,
 
 
 static ngx_inline void
-ngx_http_kvroute_wlock(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_lock_write(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers)
 {
     ngx_atomic_t  *lock;
@@ -76,7 +76,7 @@ ngx_http_kvroute_wlock(ngx_http_kvroute_zone_t *zone,
 
 
 static ngx_inline void
-ngx_http_kvroute_unlock(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_lock_release(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers)
 {
     ngx_atomic_t  *lock;
@@ -91,9 +91,9 @@ ngx_http_kvroute_unlock(ngx_http_kvroute_zone_t *zone,
 
 
 /* NGX_BUSY: somebody else has it, and maybe for ever */
-ngx_int_t ngx_http_kvroute_try_rlock(ngx_http_kvroute_zone_t *zone,
+ngx_int_t ngx_http_kvroute_lock_try_read(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers);
-ngx_int_t ngx_http_kvroute_try_wlock(ngx_http_kvroute_zone_t *zone,
+ngx_int_t ngx_http_kvroute_lock_try_write(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers);
 
 /* unlocks what a dead process held, and returns whose it was, or NULL */

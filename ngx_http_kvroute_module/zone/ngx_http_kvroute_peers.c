@@ -11,7 +11,7 @@
  */
 
 
-#include "zone/ngx_http_kvroute_lock.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 /* ms; after that those without a number are looked up again */
@@ -75,10 +75,6 @@ _Static_assert(KVR_INDEX_PEERS == 64 && KVR_REGISTRY_SEATS == 128
                "what is said of them");
 
 
-/*
- * Finds the numbers of an upstream's peers, once per worker and change.  If
- * wait is 0 the lock is not waited for: NGX_BUSY, and nothing is changed.
- */
 ngx_int_t
 ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t wait, ngx_log_t *log)
@@ -135,7 +131,6 @@ done:
 }
 
 
-/* the same, unless they are known and the list is still that one */
 ngx_int_t
 ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t wait, ngx_log_t *log)
@@ -173,9 +168,9 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
     for ( ;; ) {
 
         if (wait) {
-            ngx_http_kvroute_rlock(conf->zone, peers);
+            ngx_http_kvroute_lock_read(conf->zone, peers);
 
-        } else if (ngx_http_kvroute_try_rlock(conf->zone, peers) != NGX_OK) {
+        } else if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
             return NGX_BUSY;
         }
 
@@ -191,7 +186,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
 
         /* memory is got without the lock, and may be too little by then */
 
-        ngx_http_kvroute_unlock(conf->zone, peers);
+        ngx_http_kvroute_lock_release(conf->zone, peers);
 
         free(names->data);
 
@@ -216,7 +211,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
         names->n++;
     }
 
-    ngx_http_kvroute_unlock(conf->zone, peers);
+    ngx_http_kvroute_lock_release(conf->zone, peers);
 
     return NGX_OK;
 }
@@ -436,78 +431,41 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 
 
 /*
- * Locks the peers for writing.  If servers were added or removed since init(),
- * nginx's own balancers give up; there is no need to: what was found out about
- * those that are left still holds.
+ * nginx never returns the connections of a killed worker, so that max_conns is
+ * held against counts of our own, which heal.
  */
-ngx_http_upstream_rr_peers_t *
-ngx_http_kvroute_peers_lock(ngx_peer_connection_t *pc,
-    ngx_http_kvroute_attempt_t *at)
+ngx_uint_t
+ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    const kvr_reservation_t *own)
 {
-    size_t                         size;
-    ngx_uint_t                     i, config;
-    ngx_http_kvroute_srv_conf_t   *conf;
-    ngx_http_upstream_rr_peers_t  *peers, *all;
+    kvr_load_t  *load;
+    ngx_uint_t   conns, active;
 
-    conf = at->conf;
-
-    for (i = 0; i < 3; i++) {
-
-        peers = at->rrp.peers;
-
-        ngx_http_kvroute_wlock(conf->zone, peers);
-
-        config = ngx_http_kvroute_peers_config(peers);
-
-        if (config == at->rrp.config && config == conf->config) {
-            return peers;
-        }
-
-        ngx_http_kvroute_unlock(conf->zone, peers);
-
-        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
-                       "kvroute peers changed: %ui %ui", config,
-                       at->rrp.config);
-
-        if (config != conf->config
-            && (ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK
-                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
-        {
-            break;
-        }
-
-        all = conf->upstream->peer.data;
-
-        size = ngx_max(conf->list[0].number, conf->list[1].number);
-        size = (size + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t));
-
-        at->rrp.tried = ngx_pcalloc(at->ctx->request->pool,
-                                    size * sizeof(uintptr_t));
-        if (at->rrp.tried == NULL) {
-            break;
-        }
-
-        at->rrp.peers = all;
-        at->rrp.config = conf->config;
-        pc->tries = ngx_max(pc->tries, 1);
-
-        /* matched[] goes by number, and new ones may have been given out */
-
-        at->matched = NULL;
-        at->chunks = NULL;
-        at->keyed = 0;
-        at->bound = NGX_HTTP_KVROUTE_UNSET_PEER;
-        at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
-        at->owner = NGX_HTTP_KVROUTE_UNSET_PEER;
-
-        ngx_http_kvroute_match(at->ctx->request, at);
-        ngx_http_kvroute_choose_prepare(at, pc->log);
+    if (peer->max_conns == 0) {
+        return 0;
     }
 
-    peers = at->rrp.peers;
-    pc->name = peers->name;
+    conns = peer->conns;
 
-    return NULL;
+    if (seat != KVR_REGISTRY_NONE) {
+        load = conf->zone->sh->load;
+        active = kvr_load_get(load, kvr_registry_column(seat)).active;
+
+        if (conf->queue) {
+            active += kvr_load_get(load, kvr_registry_reserved(seat)).active;
+        }
+
+        if (own && own->held && own->seat == seat) {
+            active -= ngx_min(1, active);
+        }
+
+        /* a server that is listed twice has a limit in each place */
+
+        conns = conf->doubled ? ngx_min(conns, active) : active;
+    }
+
+    return conns >= peer->max_conns;
 }
 
 

@@ -15,7 +15,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_zone.h"
 #include "core/base/kvr_pages.h"
 
 #include <sys/random.h>

@@ -10,7 +10,7 @@
  */
 
 
-#include "zone/ngx_http_kvroute_lock.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 #include <signal.h>
 
@@ -230,7 +230,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
             continue;
         }
 
-        if (ngx_http_kvroute_try_wlock(zone, peers) != NGX_OK) {
+        if (ngx_http_kvroute_lock_try_write(zone, peers) != NGX_OK) {
             return KVR_AGAIN;
         }
 
@@ -250,7 +250,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
             p->conns -= conns;
         }
 
-        ngx_http_kvroute_unlock(zone, peers);
+        ngx_http_kvroute_lock_release(zone, peers);
     }
 
     return KVR_OK;
@@ -321,8 +321,8 @@ ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
 
         for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
-            if (ngx_http_kvroute_try_wlock(zone, peers) == NGX_OK) {
-                ngx_http_kvroute_unlock(zone, peers);
+            if (ngx_http_kvroute_lock_try_write(zone, peers) == NGX_OK) {
+                ngx_http_kvroute_lock_release(zone, peers);
 
             } else {
                 held = 1;

@@ -1,0 +1,83 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_BALANCE_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_BALANCE_H_INCLUDED_
+
+
+/*
+ * The balancer: what nginx calls for an upstream and for each request on it.
+ *
+ *     _upstream  init, get and free
+ *     _native    what is left to nginx's own round robin
+ *     _match     what a request has to do with which peer
+ *     _choose    the peers put before the policy
+ *     _receipt   what was decided, and why
+ *     _attempt   one peer in use by one request
+ */
+
+
+#include "request/ngx_http_kvroute_request.h"
+#include "core/route/kvr_attempt.h"
+#include "core/policy/kvr_policy.h"
+
+
+/*
+ * One request on one upstream: what nginx hands to get() and free().  It is in
+ * the request's pool and lives as long as that.
+ */
+
+struct ngx_http_kvroute_attempt_s {
+    /* the round robin data must be first */
+    ngx_http_upstream_rr_peer_data_t   rrp;
+
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_kvroute_srv_conf_t *conf;
+    ngx_http_kvroute_policy_t   *policy;
+
+    uint32_t                    *matched;   /* units, by peer; or NULL */
+    uint32_t                    *chunks;    /* bytes, by peer; or NULL */
+    kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
+    kvr_popular_keys_t          *counted;   /* when its answer begins */
+    uint64_t                     models;    /* peers that have the model */
+    uint64_t                     evicts;    /* or would unload another */
+
+    ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
+    uint32_t                     pin;       /* peers, or UNSET */
+    uint32_t                     owner;     /* of the response before */
+
+    kvr_attempt_t                core;      /* of the peer in use */
+    uint64_t                     began;     /* ns, this decision */
+    uint64_t                     receipt;   /* its number */
+
+    unsigned                     tries:8;
+    unsigned                     native:2;  /* nginx's own round robin */
+    unsigned                     busy:1;    /* the session's peer is full */
+    unsigned                     over:1;    /* may go beyond max_conns */
+    unsigned                     pinned:1;  /* or was to be */
+    unsigned                     stream:1;  /* the response is one */
+    unsigned                     stale:1;   /* one stale connection forgiven */
+    unsigned                     watched:1; /* its response is looked at */
+    unsigned                     named:1;   /* which has told its id */
+};
+
+
+/* _upstream */
+
+ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *us);
+
+/* _choose: gives this worker's memory back */
+void ngx_http_kvroute_choose_exit(void);
+
+/* _attempt: the first event of the body, the prompt is computed */
+void ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at);
+
+/* it streams: checks that time out do not say that it is down */
+void ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at);
+
+
+#endif /* _NGX_HTTP_KVROUTE_BALANCE_H_INCLUDED_ */

@@ -1,0 +1,95 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_
+
+
+#include "balance/ngx_http_kvroute_balance.h"
+#include "queue/ngx_http_kvroute_queue.h"
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+/* "native" requests differ in why */
+#define NGX_HTTP_KVROUTE_BODYLESS  1
+#define NGX_HTTP_KVROUTE_BYPASS    2
+
+
+/* a peer's bit in the bitmap of those that were tried */
+#define ngx_http_kvroute_tried_word(i)  ((i) / (8 * sizeof(uintptr_t)))
+#define ngx_http_kvroute_tried_bit(i)                                         \
+    ((uintptr_t) 1 << (i) % (8 * sizeof(uintptr_t)))
+#define ngx_http_kvroute_tried_words(n)                                       \
+    (((n) + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t)))
+
+
+/* _upstream: takes a peer by the policy */
+ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data);
+
+/*
+ * _native: takes a peer by nginx's own round robin.  NGX_DECLINED: the request
+ * is not native any more, and the policy has to be asked.
+ */
+ngx_int_t ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at);
+
+/* _match: nothing is known of any peer */
+void ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at);
+
+/* finds out what the request has to do with which peer */
+void ngx_http_kvroute_match(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+
+/* _choose: makes room for all candidates that an upstream can have */
+ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+
+/* what can be made before the lock is taken */
+void ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at,
+    ngx_log_t *log);
+
+/*
+ * Locks the peers for writing.  If the list was changed since the request has
+ * begun, it is matched against the new one.  NULL: the lock is not held.
+ */
+ngx_http_upstream_rr_peers_t *ngx_http_kvroute_choose_lock(
+    ngx_peer_connection_t *pc, ngx_http_kvroute_attempt_t *at);
+
+/*
+ * Asks the policy; called under the peers' lock.  NULL: there is no peer to be
+ * had, or the policy would rather have none of them.
+ */
+ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
+    ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
+    kvr_decision_t *d);
+
+/* _receipt: what was decided and why, for variables, status and log */
+void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
+
+/* ns; nginx's own clock stands still within an event */
+uint64_t ngx_http_kvroute_receipt_clock(void);
+
+/* _attempt: called under the peers' lock, nothing but arithmetic */
+void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
+    kvr_begin_t *begin);
+
+/* the index learns at the pick: siblings of a burst follow the first one */
+void ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at);
+
+/* ends it, here and in nginx's own balancer, if pc is not NULL */
+void ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, ngx_uint_t state);
+
+/* how this peer has answered; 0: it has not */
+ngx_uint_t ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at);
+
+/* counts how the peer answered, if it did */
+void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t state);
+
+
+#endif /* _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_ */

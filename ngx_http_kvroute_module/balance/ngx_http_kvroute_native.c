@@ -1,0 +1,225 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Requests without a body, and those that are to bypass us, are nginx's own
+ * round robin's, whose distribution users know.  It is told of servers that are
+ * full or being drained by marking them as tried: those that are drained only
+ * as long as there are others.  The marks are taken off again: should this try
+ * fail, one of those may be all that is left.
+ */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+#include "core/route/kvr_candidate.h"
+
+
+static ngx_int_t ngx_http_kvroute_native_try(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
+    uintptr_t *tried);
+static void ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at);
+
+
+ngx_int_t
+ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_int_t       rc;
+    ngx_uint_t      n;
+    kvr_decision_t  d;
+
+    n = 0;
+
+    /* servers may have changed since the lock was let go */
+
+    do {
+        rc = ngx_http_kvroute_native_try(pc, at);
+
+    } while (rc == NGX_AGAIN && n++ < 3);
+
+    if (rc == NGX_AGAIN) {
+        rc = NGX_BUSY;
+    }
+
+    /* nginx's own knows no place that was given by the queue */
+
+    if (rc == NGX_BUSY && at->rrp.peers->next == NULL && !at->over
+        && ngx_http_kvroute_queue_again(at->ctx, at->conf))
+    {
+        at->native = 0;
+        at->over = 1;
+
+        ngx_http_kvroute_choose_prepare(at, pc->log);
+
+        return NGX_DECLINED;
+    }
+
+    if (rc != NGX_OK && rc != NGX_DONE) {
+        return rc;
+    }
+
+    ngx_http_kvroute_native_begin(at);
+
+    ngx_memzero(&d, sizeof(kvr_decision_t));
+
+    d.reason = at->tries ? KVR_REASON_RETRY
+               : (at->native == NGX_HTTP_KVROUTE_BYPASS) ? KVR_REASON_BYPASS
+                                                         : KVR_REASON_BODYLESS;
+
+    ngx_http_kvroute_receipt(pc, at, &d);
+
+    return rc;
+}
+
+
+/* NGX_AGAIN: there is none in a list that is not nginx's any more */
+static ngx_int_t
+ngx_http_kvroute_native_try(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at)
+{
+    uintptr_t                     *tried;
+    ngx_int_t                      rc;
+    ngx_uint_t                     n, max, number;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    conf = at->conf;
+
+    for ( ;; ) {
+
+        max = ngx_max(conf->list[0].number, conf->list[1].number);
+        max = ngx_http_kvroute_tried_words(max);
+
+        tried = ngx_pcalloc(at->ctx->request->pool, max * sizeof(uintptr_t));
+        if (tried == NULL) {
+            return NGX_ERROR;
+        }
+
+        peers = ngx_http_kvroute_choose_lock(pc, at);
+
+        if (peers == NULL) {
+            return NGX_BUSY;
+        }
+
+        list = &conf->list[peers != conf->upstream->peer.data];
+        number = ngx_http_kvroute_tried_words(list->number);
+
+        if (number <= max) {
+            break;
+        }
+
+        /* there was no room made for what has come meanwhile */
+
+        ngx_http_kvroute_lock_release(conf->zone, peers);
+    }
+
+    ngx_http_kvroute_native_mark(at, peers, list, tried);
+
+    ngx_http_kvroute_lock_release(conf->zone, peers);
+
+    rc = ngx_http_upstream_get_round_robin_peer(pc, &at->rrp);
+
+    for (n = 0; at->rrp.peers == peers && n < number; n++) {
+        at->rrp.tried[n] &= ~tried[n];
+    }
+
+    if (rc == NGX_BUSY
+        && at->rrp.config != ngx_http_kvroute_peers_config(peers))
+    {
+        return NGX_AGAIN;
+    }
+
+    return rc;
+}
+
+
+/* marks who is not to be had, and notes it in tried */
+static void
+ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
+    uintptr_t *tried)
+{
+    time_t                         now;
+    uintptr_t                      m;
+    kvr_zone_t                    *zone;
+    ngx_uint_t                     i, n, left;
+    kvr_reservation_t             *own;
+    ngx_http_upstream_rr_peer_t   *peer;
+
+    zone = &at->conf->zone->core;
+    own = ngx_http_kvroute_queue_reserved(at->ctx, at->conf);
+    now = ngx_time();
+    left = 0;
+
+    for (peer = peers->peer, i = 0;
+         peer && i < list->number;
+         peer = peer->next, i++)
+    {
+        n = ngx_http_kvroute_tried_word(i);
+        m = ngx_http_kvroute_tried_bit(i);
+
+        if (ngx_http_kvroute_peers_full(at->conf, peer, list->seat[i], own)) {
+            tried[n] |= m & ~at->rrp.tried[n];
+
+        } else if (!(at->rrp.tried[n] & m)
+                   && !peer->down
+                   && !ngx_http_kvroute_peers_failed(peers, peer, now))
+        {
+            left += !kvr_candidate_draining(zone, list->id[i]);
+        }
+    }
+
+    for (i = 0; i < list->number; i++) {
+        n = ngx_http_kvroute_tried_word(i);
+        m = ngx_http_kvroute_tried_bit(i);
+
+        if (left && kvr_candidate_draining(zone, list->id[i])) {
+            tried[n] |= m & ~at->rrp.tried[n];
+        }
+
+        at->rrp.tried[n] |= tried[n];
+    }
+}
+
+
+/* counts the request at the peer that nginx has taken */
+static void
+ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                     i;
+    kvr_begin_t                    begin;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    conf = at->conf;
+    peers = at->rrp.peers;
+    list = &conf->list[peers != conf->upstream->peer.data];
+
+    ngx_http_kvroute_lock_read(conf->zone, peers);
+
+    for (peer = peers->peer, i = 0;
+         peer && i < list->number;
+         peer = peer->next, i++)
+    {
+        if (peer == at->rrp.current) {
+            ngx_memzero(&begin, sizeof(kvr_begin_t));
+
+            begin.peer = list->id[i];
+            begin.seat = list->seat[i];
+            begin.pending = at->ctx->bytes;
+
+            ngx_http_kvroute_attempt_begin(at, &begin);
+            break;
+        }
+    }
+
+    ngx_http_kvroute_lock_release(conf->zone, peers);
+}

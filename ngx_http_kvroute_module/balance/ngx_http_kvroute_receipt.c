@@ -1,0 +1,111 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What was decided and why: kept with the request for variables, counted for
+ * the status, and put into the zone's ring of receipts.
+ */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+
+
+void
+ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
+{
+    ngx_time_t                *tp;
+    kvr_seat_t                *seat;
+    kvr_receipt_t              receipt;
+    kvr_upstream_t            *upstream;
+    ngx_http_kvroute_ctx_t    *ctx;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    ctx = at->ctx;
+
+    ctx->decided = 1;
+    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
+    ctx->reason = d->reason;
+    ctx->matched = d->matched;
+    ctx->best = d->best;
+    ctx->cost = d->cost;
+    ctx->ttft_set = 0;
+
+    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
+
+    at->tries++;
+
+    /* the peer may be gone when the request is logged */
+
+    ctx->peer.data = ngx_pnalloc(ctx->request->pool, pc->name->len);
+
+    if (ctx->peer.data) {
+        ctx->peer.len = pc->name->len;
+        ngx_memcpy(ctx->peer.data, pc->name->data, pc->name->len);
+
+    } else {
+        ctx->peer.len = 0;
+    }
+
+    ngx_log_debug7(NGX_LOG_DEBUG_HTTP, pc->log, 0,
+                   "kvroute decision: %V %s, prompt %uL matched %uL best %uL "
+                   "cost %.0f pending %uL",
+                   &ctx->peer, kvr_reason_name(d->reason), ctx->bytes,
+                   d->matched, d->best, d->cost, at->core.reservation.pending);
+
+    if (!at->core.reservation.held
+        || at->core.reservation.peer == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    sh = at->conf->zone->sh;
+    seat = &sh->registry->seat[at->core.reservation.seat];
+    upstream = &sh->registry->upstream[seat->upstream];
+
+    kvr_add(&seat->requests, 1);
+    kvr_add(&seat->reason[d->reason], 1);
+    kvr_set(&seat->selected, (uint64_t) ngx_time());
+
+    if (ctx->parsed) {
+        kvr_add(&seat->prompt, ctx->bytes);
+        kvr_add(&seat->matched, d->matched);
+        kvr_add(&seat->best, d->best);
+
+        kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
+                          ctx->bytes ? ngx_min(d->matched, ctx->bytes)
+                                       * 1000000 / ctx->bytes : 0);
+    }
+
+    kvr_add(&upstream->stats.policy[ctx->policy], 1);
+
+    tp = ngx_timeofday();
+
+    receipt.time = (uint64_t) tp->sec * 1000 + tp->msec;
+    receipt.hash = ctx->parsed ? ctx->hash : 0;
+    receipt.prompt = ctx->bytes;
+    receipt.matched = d->matched;
+    receipt.best = d->best;
+    receipt.upstream = (uint8_t) seat->upstream;
+    receipt.peer = (uint8_t) at->core.reservation.peer;
+    receipt.policy = (uint8_t) ctx->policy;
+    receipt.reason = (uint8_t) d->reason;
+
+    at->receipt = kvr_receipt_put(sh->receipts, &receipt);
+
+    kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
+                      ngx_http_kvroute_receipt_clock() - at->began);
+}
+
+
+uint64_t
+ngx_http_kvroute_receipt_clock(void)
+{
+    struct timespec  ts;
+
+    (void) clock_gettime(CLOCK_MONOTONIC, &ts);
+
+    return (uint64_t) ts.tv_sec * 1000000000 + (uint64_t) ts.tv_nsec;
+}

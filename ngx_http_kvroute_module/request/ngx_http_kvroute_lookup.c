@@ -1,0 +1,114 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What the peers of an upstream hold of a prompt.
+ *
+ * The queue asks for it when a request comes, and whenever it looks for room;
+ * the balancer, when the request goes to a peer.  So the last answer is kept
+ * with the request, and each says how old an answer it takes.
+ */
+
+
+#include "request/ngx_http_kvroute_request.h"
+
+
+static void ngx_http_kvroute_lookup_popular(ngx_http_kvroute_lookup_t *l,
+    ngx_http_kvroute_zone_t *zone, uint64_t *chain);
+
+
+ngx_http_kvroute_lookup_t *
+ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t popular)
+{
+    uint64_t                   *chain;
+    ngx_http_request_t         *r;
+    ngx_http_kvroute_lookup_t  *l;
+
+    r = ctx->request;
+
+    /* what is held is of no use to an engine that does not look */
+
+    if (!ctx->parsed || ctx->entries == 0 || ctx->skips || conf->set == 0) {
+        return NULL;
+    }
+
+    l = ngx_http_kvroute_lookup_kept(ctx, conf, 0);
+
+    if (l && (l->counted || !popular)) {
+        return l;
+    }
+
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, conf->zone);
+    if (chain == NULL) {
+        return NULL;
+    }
+
+    l = ctx->lookup;
+
+    if (l == NULL) {
+        l = ngx_palloc(r->pool, sizeof(ngx_http_kvroute_lookup_t));
+        if (l == NULL) {
+            return NULL;
+        }
+
+        ctx->lookup = l;
+    }
+
+    /* a peer may be given its number while the request is under way */
+
+    ngx_memzero(l->matched, sizeof(l->matched));
+
+    l->best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
+                               conf->set, l->matched);
+
+    l->conf = conf;
+    l->set = conf->set;
+    l->time = ngx_current_msec;
+    l->counted = popular;
+
+    if (popular && l->best) {
+        ngx_http_kvroute_lookup_popular(l, conf->zone, chain);
+    }
+
+    return l;
+}
+
+
+/* what is below the floor of the costs is not worth the look */
+static void
+ngx_http_kvroute_lookup_popular(ngx_http_kvroute_lookup_t *l,
+    ngx_http_kvroute_zone_t *zone, uint64_t *chain)
+{
+    uint32_t  units;
+    uint64_t  unit;
+
+    unit = zone->sh->unit * KVR_BLOCK;
+    units = l->best * unit > KVR_SCORE_FLOOR ? l->best : 0;
+
+    kvr_popular_keys(chain, kvr_chain_entries(units), &l->keys);
+
+    kvr_popular_view(zone->sh->popular, &l->keys, unit,
+                     (uint64_t) ngx_current_msec, &l->popular);
+}
+
+
+ngx_http_kvroute_lookup_t *
+ngx_http_kvroute_lookup_kept(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_msec_t age)
+{
+    ngx_http_kvroute_lookup_t  *l;
+
+    l = ctx->lookup;
+
+    if (l == NULL || l->conf != conf || l->set != conf->set
+        || ngx_current_msec - l->time > age)
+    {
+        return NULL;
+    }
+
+    return l;
+}

@@ -1,0 +1,453 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The prompt of a request: read by _body, once in a location.
+ *
+ * Chains of hashes are not kept with requests, which may be open for minutes
+ * by the thousand: they are made in this worker's scratch memory when a
+ * decision is due, and made again in the rare case that an attempt has failed
+ * and its insert must be taken back, or a second one is made.  A copy is kept,
+ * up to the first event of the response, only of those that could not be made
+ * again: nginx closes the file of a body when the response begins, and does
+ * not keep at all what it passes on unbuffered.  And of those that wait in the
+ * queue, which are looked up again and again: 1/32 of their prompts at most.
+ */
+
+
+#include "request/ngx_http_kvroute_body.h"
+#include "request/ngx_http_kvroute_prompt.h"
+
+
+static ngx_int_t ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_prompt_copy(ngx_http_request_t *r,
+    ngx_str_t *dst, uint8_t *data, size_t len);
+static ngx_uint_t ngx_http_kvroute_prompt_passes(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
+static ngx_int_t ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_chunks_t *chunks);
+static ngx_int_t ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r);
+
+
+/* scratch memory of this worker: of no use after an event is handled */
+
+static uint64_t                *ngx_http_kvroute_digests;
+static size_t                   ngx_http_kvroute_max_digests;
+static uint64_t                *ngx_http_kvroute_chain;
+static size_t                   ngx_http_kvroute_max_chain;
+static kvr_prompt_t             ngx_http_kvroute_prompt;
+static kvr_chunks_t            *ngx_http_kvroute_chunks;
+
+
+/*
+ * What is in the scratch memory: the chain and the chunks of these requests, by
+ * the hashes of these zones.  A context disowns it when it ends, since its
+ * address might be used again.
+ */
+
+typedef struct {
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_zone_t  *zone;
+} ngx_http_kvroute_owner_t;
+
+static ngx_http_kvroute_owner_t  ngx_http_kvroute_chain_of;
+static ngx_http_kvroute_owner_t  ngx_http_kvroute_chunks_of;
+
+
+void
+ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    ngx_uint_t     i;
+    kvr_prompt_t  *pr;
+
+    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, NULL) != NGX_OK) {
+        return;
+    }
+
+    pr = &ngx_http_kvroute_prompt;
+
+    ngx_http_kvroute_prompt_copy(r, &ctx->model, pr->model, pr->model_len);
+
+    for (i = 0; i < KVR_PROMPT_FIELDS; i++) {
+        ngx_http_kvroute_prompt_copy(r, &ctx->hint[i], pr->field[i].data,
+                                      pr->field[i].len);
+    }
+
+    ctx->prioritized = pr->priority_set;
+    ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
+                                      -INT32_MAX);
+
+    if (ctx->light || pr->shape == KVR_PROMPT_NONE) {
+        return;
+    }
+
+    ctx->parsed = 1;
+    ctx->bytes = pr->bytes;
+    ctx->extra = pr->extra;
+    ctx->skips = pr->skips;
+    ctx->odd = pr->odd;
+    ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
+
+    if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {
+        ctx->parsed = 0;
+    }
+}
+
+
+/* takes over the chain that was just made for a zone */
+static ngx_int_t
+ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    kvr_prompt_t  *pr;
+
+    pr = &ngx_http_kvroute_prompt;
+
+    ngx_http_kvroute_prompt_free_chain(ctx);
+
+    ctx->zone = zone;
+    ctx->units = pr->blocks / (uint32_t) zone->unit;
+    ctx->entries = pr->n;
+
+    /* without the salt: what a server has loaded it has for all tenants */
+
+    ctx->model_root = kvr_mix(pr->model_hash, 1);
+
+    ctx->hash = pr->n ? ngx_http_kvroute_chain[pr->n - 1] : pr->root;
+
+    ngx_http_kvroute_prompt_reply(r, ctx, zone);
+
+    ctx->passing = ngx_http_kvroute_prompt_passes(r);
+
+    if (pr->n == 0 || !ctx->passing) {
+        return NGX_OK;
+    }
+
+    return ngx_http_kvroute_prompt_copy_chain(r, ctx);
+}
+
+
+/* keeps where the prompt ended, for its reply to be learned */
+static void
+ngx_http_kvroute_prompt_reply(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    kvr_prompt_t                 *pr;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    pr = &ngx_http_kvroute_prompt;
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (!klcf->learn_reply || !pr->tailed) {
+        return;
+    }
+
+    ctx->reply = ngx_palloc(r->pool, sizeof(kvr_reply_t));
+
+    if (ctx->reply == NULL) {
+        return;
+    }
+
+    if (kvr_reply_init(ctx->reply, pr, zone->sh->secret, (unsigned) zone->unit,
+                       ctx->endpoint == KVR_ENDPOINT_MESSAGES)
+        != KVR_OK)
+    {
+        ctx->reply = NULL;
+    }
+}
+
+
+static void
+ngx_http_kvroute_prompt_copy(ngx_http_request_t *r, ngx_str_t *dst,
+    uint8_t *data, size_t len)
+{
+    if (len == 0) {
+        return;
+    }
+
+    dst->data = ngx_pnalloc(r->pool, len);
+
+    if (dst->data) {
+        dst->len = len;
+        ngx_memcpy(dst->data, data, len);
+    }
+}
+
+
+/* whether the body will be gone before the request is */
+static ngx_uint_t
+ngx_http_kvroute_prompt_passes(ngx_http_request_t *r)
+{
+    ngx_chain_t  *cl;
+
+    if (r->request_body_no_buffering) {
+        return 1;
+    }
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        if (!ngx_buf_in_memory(cl->buf) && !ngx_buf_special(cl->buf)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+void
+ngx_http_kvroute_prompt_free_chain(ngx_http_kvroute_ctx_t *ctx)
+{
+    if (ctx->chain) {
+        ngx_free(ctx->chain);
+        ctx->chain = NULL;
+
+        if (ctx->passing) {
+            ctx->entries = 0;
+        }
+    }
+}
+
+
+/* what was made of its body is nobody's any more */
+void
+ngx_http_kvroute_prompt_disown(ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_http_kvroute_prompt_free_chain(ctx);
+
+    if (ngx_http_kvroute_chain_of.ctx == ctx) {
+        ngx_http_kvroute_chain_of.ctx = NULL;
+    }
+
+    if (ngx_http_kvroute_chunks_of.ctx == ctx) {
+        ngx_http_kvroute_chunks_of.ctx = NULL;
+    }
+}
+
+
+uint64_t *
+ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    if (ctx->chain && ctx->zone == zone) {
+        return ctx->chain;
+    }
+
+    if (ngx_http_kvroute_chain_of.ctx == ctx
+        && ngx_http_kvroute_chain_of.zone == zone)
+    {
+        return ngx_http_kvroute_chain;
+    }
+
+    /* what was passed on unbuffered is gone */
+
+    if (!ctx->parsed
+        || r->request_body_no_buffering
+        || ngx_http_kvroute_prompt_parse(r, ctx, zone, NULL) != NGX_OK)
+    {
+        return NULL;
+    }
+
+    /* another zone has other units and hashes */
+
+    if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {
+        return NULL;
+    }
+
+    return ngx_http_kvroute_chain;
+}
+
+
+void
+ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    uint64_t  *chain;
+
+    if (ctx->entries == 0) {
+        return;
+    }
+
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, zone);
+
+    if (chain && chain != ctx->chain) {
+        (void) ngx_http_kvroute_prompt_copy_chain(r, ctx);
+    }
+}
+
+
+/* a copy of the chain that is in the scratch memory */
+static ngx_int_t
+ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    size_t  size;
+
+    size = ctx->entries * sizeof(uint64_t);
+
+    ctx->chain = ngx_alloc(size, r->connection->log);
+
+    if (ctx->chain == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(ctx->chain, ngx_http_kvroute_chain, size);
+
+    return NGX_OK;
+}
+
+
+/*
+ * The chunks of a request that was read, after a second reading: they are for
+ * the few upstreams whose prompts are made up of shared documents.
+ */
+kvr_chunks_t *
+ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
+{
+    if (ngx_http_kvroute_chunks_of.ctx == ctx
+        && ngx_http_kvroute_chunks_of.zone == zone)
+    {
+        return ngx_http_kvroute_chunks;
+    }
+
+    /* what is passed on unbuffered may be gone */
+
+    if (!ctx->parsed || r->request_body_no_buffering) {
+        return NULL;
+    }
+
+    if (ngx_http_kvroute_chunks == NULL) {
+        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_chunks_t),
+                                            r->connection->log);
+        if (ngx_http_kvroute_chunks == NULL) {
+            return NULL;
+        }
+    }
+
+    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, ngx_http_kvroute_chunks)
+        != NGX_OK)
+    {
+        ngx_http_kvroute_chunks_of.ctx = NULL;
+        return NULL;
+    }
+
+    ngx_http_kvroute_chunks_of = ngx_http_kvroute_chain_of;
+
+    return ngx_http_kvroute_chunks;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
+    kvr_chunks_t *chunks)
+{
+    ngx_int_t          rc;
+    kvr_prompt_t      *pr;
+    kvr_prompt_conf_t  conf;
+
+    pr = &ngx_http_kvroute_prompt;
+    ngx_http_kvroute_chain_of.ctx = NULL;
+
+    if (ngx_http_kvroute_prompt_scratch(r) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    conf.secret = zone->sh->secret;
+    conf.salt = ctx->salt.data;
+    conf.salt_len = ctx->salt.len;
+    conf.path = r->uri.data;
+    conf.path_len = r->uri.len;
+    conf.light = !kvr_endpoint_computes(ctx->endpoint);
+    conf.unit = (unsigned) zone->unit;
+    conf.digests = ngx_http_kvroute_digests;
+    conf.max_digests = ngx_http_kvroute_max_digests;
+    conf.chain = ngx_http_kvroute_chain;
+    conf.max_chain = ngx_http_kvroute_max_chain;
+    conf.chunks = chunks;
+
+    rc = ngx_http_kvroute_body_read(r, pr, &conf);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "kvroute prompt: rc %i shape %d bytes %uL entries %uD",
+                   rc, pr->shape, pr->bytes, pr->n);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ngx_http_kvroute_chain_of.ctx = ctx;
+    ngx_http_kvroute_chain_of.zone = zone;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r)
+{
+    size_t                         n;
+    ngx_log_t                     *log;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    /* the longest body, three short blocks, and media that weigh more */
+
+    n = kmcf->max_body / KVR_BLOCK + 8
+        + KVR_CANON_MEDIA_MAX * (KVR_CANON_MEDIA_LEN / KVR_BLOCK + 1);
+
+    if (n <= ngx_http_kvroute_max_digests) {
+        return NGX_OK;
+    }
+
+    log = r->connection->log;
+
+    ngx_http_kvroute_prompt_exit();
+
+    ngx_http_kvroute_max_chain = kvr_chain_entries((uint32_t) n);
+
+    ngx_http_kvroute_digests = ngx_alloc(n * sizeof(uint64_t), log);
+    ngx_http_kvroute_chain = ngx_alloc(ngx_http_kvroute_max_chain
+                                       * sizeof(uint64_t), log);
+
+    if (ngx_http_kvroute_digests == NULL
+        || ngx_http_kvroute_chain == NULL
+        || ngx_http_kvroute_body_scratch(kmcf->max_body, log) != NGX_OK)
+    {
+        ngx_http_kvroute_prompt_exit();
+        return NGX_ERROR;
+    }
+
+    ngx_http_kvroute_max_digests = n;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_prompt_exit(void)
+{
+    free(ngx_http_kvroute_digests);
+    free(ngx_http_kvroute_chain);
+    free(ngx_http_kvroute_chunks);
+
+    ngx_http_kvroute_body_exit();
+
+    ngx_http_kvroute_chunks = NULL;
+    ngx_http_kvroute_chunks_of.ctx = NULL;
+    ngx_http_kvroute_digests = NULL;
+    ngx_http_kvroute_chain = NULL;
+
+    ngx_http_kvroute_max_digests = 0;
+    ngx_http_kvroute_chain_of.ctx = NULL;
+}

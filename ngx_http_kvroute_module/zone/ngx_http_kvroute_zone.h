@@ -1,0 +1,70 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_ZONE_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_ZONE_H_INCLUDED_
+
+
+/*
+ * The shared memory of a zone, and the peers of upstreams in it.
+ *
+ *     _zone       its layout, its life over reloads, the row of this process
+ *     _zone_heal  what processes leave behind that were killed
+ *     _peers      numbers and seats of peers
+ *     _lock       nginx's lock of an upstream's peers
+ */
+
+
+#include "ngx_http_kvroute.h"
+#include "zone/ngx_http_kvroute_lock.h"
+#include "zone/ngx_http_kvroute_peers.h"
+
+
+/*
+ * The head of a zone.  Parts of the zone are told by their distance in bytes
+ * from the head, never by an address.
+ */
+
+struct ngx_http_kvroute_shm_s {
+    uint64_t                     layout;    /* of all that is shared */
+    uint64_t                     unit;
+    uint64_t                     max_peers;
+    uint64_t                     processes;
+    uint64_t                     lines;
+    ngx_atomic_t                 generation;
+
+    uint8_t                      secret[KVR_SECRET_LEN];
+    uint64_t                     keyed;     /* 1: it is that of a key_file */
+
+    uint64_t                     created;   /* s */
+
+    uint64_t                     registry;
+    uint64_t                     load;
+    uint64_t                     hot;
+    uint64_t                     popular;
+    uint64_t                     index;
+
+    kvr_receipts_t               receipts;
+};
+
+
+/* _zone */
+
+ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
+    ngx_http_kvroute_zone_t *zone, ngx_str_t *name, size_t size);
+ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
+ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
+void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
+
+/* _zone_heal: takes back what dead processes have counted */
+void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log);
+
+/* a process, told from others that had its id before */
+kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
+
+
+#endif /* _NGX_HTTP_KVROUTE_ZONE_H_INCLUDED_ */
