@@ -82,8 +82,13 @@ my $table = <<'END';
 13 wire           * || any
 13 wire/control   * || any
 13 micro          * | micro_ | inner
-13 sim            * | kvs_   | any
-14 queue          * | kvq_
+12 model          * | kvs_
+13 queue          * | kvq_
+14 sim/engine     * | kvs_
+15 sim/router     * | kvs_
+16 sim/contest    * | kvs_
+17 sim/report     * | kvs_
+18 sim            * | kvs_   | any
 END
 
 # who alone may call these is core/route

@@ -14,7 +14,7 @@ import threading
 import time
 
 from clients import ask, body, text
-from rig import Rig, together
+from front import Front, together
 
 HARDWARE = "llama-8b-bf16-a100"
 ENGINES, SESSIONS, TURNS, AT_ONCE = 3, 24, 10, 8
@@ -72,13 +72,13 @@ def run(policy, seed, results):
     room = threading.Semaphore(AT_ONCE)
     done = []
 
-    with Rig(POLICIES[policy], ENGINES, "--hardware", HARDWARE,
-             "--kv-cache-size", str(blocks())) as rig:
+    with Front(POLICIES[policy], ENGINES, "--hardware", HARDWARE,
+               "--kv-cache-size", str(blocks())) as front:
 
         time.sleep(1.5)         # the engines are asked what they hold
 
         threads = [threading.Thread(target=session,
-                                    args=(rig.port, n, seed, room, done))
+                                    args=(front.port, n, seed, room, done))
                    for n in range(SESSIONS)]
 
         for thread in threads:

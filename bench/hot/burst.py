@@ -9,7 +9,8 @@ import os
 import threading
 
 from clients import ask, body, text
-from rig import Rig
+from front import Front
+from rig import quantile
 
 POLICIES = (os.environ.get("POLICIES")
             or "round_robin random least_request prefix kv_cache")
@@ -48,11 +49,6 @@ def burst(port, data):
         raise SystemExit("%d requests failed: %s" % (len(errors), errors[0]))
 
     return results
-
-
-def quantile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(share * len(values)))]
 
 
 def row(policy, size, state, runs):
@@ -102,9 +98,9 @@ def bench():
     rows = []
 
     for policy in POLICIES.replace(",", " ").split():
-        with Rig("kvroute %s zone=llm;" % policy, ENGINES,
-                 "--hardware", HARDWARE) as rig:
-            rows += play(policy, rig.port)
+        with Front("kvroute %s zone=llm;" % policy, ENGINES,
+                   "--hardware", HARDWARE) as front:
+            rows += play(policy, front.port)
 
     warm = {r["policy"]: r for r in rows
             if r["prompt_bytes"] == 32768 and r["state"] == "warm"}

@@ -15,16 +15,14 @@ build/bench/hot.json.
     SEEDS=3                           runs of the agents
 """
 
-import json
 import os
-import signal
 import sys
 
 import agents
 import burst
 import shared
 
-from places import BUILD
+from rig import RESULTS, save
 
 PARTS = {"burst": burst, "shared": shared, "agents": agents}
 
@@ -43,17 +41,11 @@ def main():
         for key, (aim, have) in part["aims"].items():
             print("%-8s %-20s %9g %9g" % (name, key, aim, have))
 
-    folder = os.path.join(BUILD, "bench")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, "hot.json")
-
-    with open(path, "w") as f:
-        json.dump(result, f, indent=2)
-        f.write("\n")
+    path = os.path.join(RESULTS, "hot.json")
+    save(path, result)
 
     print("\n%s" % os.path.relpath(path))
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda n, frame: sys.exit(128 + n))
     main()

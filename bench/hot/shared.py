@@ -10,7 +10,7 @@ import os
 import random
 
 from clients import body, play, text
-from rig import Rig, together
+from front import Front, together
 
 HARDWARE = "devstral-24b-fp8-h100"
 ENGINES, SYSTEM, OWN, TOKENS = 8, 16384, 1600, 400
@@ -46,8 +46,8 @@ def requests(rate):
 
 
 def run(policy, rate, results):
-    with Rig(POLICIES[policy], ENGINES, "--hardware", HARDWARE) as rig:
-        results.put((policy, play(rig.port, requests(rate))))
+    with Front(POLICIES[policy], ENGINES, "--hardware", HARDWARE) as front:
+        results.put((policy, play(front.port, requests(rate))))
 
 
 def row(policy, rate, answers):

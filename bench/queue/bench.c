@@ -12,7 +12,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "fleet.h"
+#include "bench/queue/fleet.h"
 
 
 #define KVB_GOOD      5.0

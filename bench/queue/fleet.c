@@ -4,23 +4,7 @@
 
 #include <stdio.h>
 
-#include "fleet_int.h"
-
-
-static void *
-kvq_zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE) & ~(size_t) (KVR_CACHE_LINE - 1);
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-
-    if (p == NULL) {
-        abort();
-    }
-
-    return memset(p, 0, size);
-}
+#include "bench/queue/fleet_int.h"
 
 
 static void
@@ -40,13 +24,13 @@ kvq_arrive(kvq_t *q, uint32_t k)
     q->all = rq;
 
     rq->stream = k;
-    rq->worker = kvs_rng_below(&q->rng, q->conf->workers);
+    rq->route.row = kvs_rng_below(&q->rng, q->conf->workers);
     rq->start = q->now;
-    rq->bytes = (uint64_t) s->prompt * KVS_TOKEN_BYTES;
+    rq->route.bytes = (uint64_t) s->prompt * KVS_TOKEN_BYTES;
 
     rq->own = kvs_alloc(((s->prompt + s->output) / KVS_UNIT_TOKENS + 1)
                         * sizeof(uint64_t));
-    rq->chain = rq->own;
+    rq->route.chain = rq->own;
 
     kvs_text_init(&text, rq->own, NULL,
                   (s->prompt + s->output) / KVS_UNIT_TOKENS);
@@ -57,9 +41,9 @@ kvq_arrive(kvq_t *q, uint32_t k)
     kvs_text_append(&text, kvr_mix(++q->serial, q->conf->seed), 0,
                     s->prompt + s->output - s->shared);
 
-    rq->units = s->prompt / KVS_UNIT_TOKENS;
+    rq->route.units = s->prompt / KVS_UNIT_TOKENS;
 
-    rq->req.hashes = rq->chain;
+    rq->req.hashes = rq->route.chain;
     rq->req.nhashes = text.units;
     rq->req.prompt_tokens = s->prompt;
     rq->req.output_tokens = s->output;
@@ -76,8 +60,8 @@ kvq_arrive(kvq_t *q, uint32_t k)
     kvq_enter(q, rq);
 
     if (q->now < q->conf->length) {
-        kvq_push(q, q->now + kvs_rng_exp(&q->rng_of[k], 1 / s->rate),
-                 KVQ_ARRIVE, (void *) (uintptr_t) k);
+        kvs_events_push(&q->events, q->now + kvs_rng_exp(&q->rng_of[k], 1 / s->rate),
+                 KVQ_ARRIVE, (void *) (uintptr_t) k, 0);
     }
 }
 
@@ -95,10 +79,10 @@ kvq_submit(kvq_t *q, const kvq_ask_t *ask)
 
     rq->ask = *ask;
     rq->stream = ask->stream;
-    rq->worker = kvs_rng_below(&q->rng, q->conf->workers);
-    rq->bytes = (uint64_t) ask->prompt * KVS_TOKEN_BYTES;
-    rq->chain = ask->chain;
-    rq->units = kvr_min(ask->prompt / KVS_UNIT_TOKENS, ask->units);
+    rq->route.row = kvs_rng_below(&q->rng, q->conf->workers);
+    rq->route.bytes = (uint64_t) ask->prompt * KVS_TOKEN_BYTES;
+    rq->route.chain = ask->chain;
+    rq->route.units = kvr_min(ask->prompt / KVS_UNIT_TOKENS, ask->units);
 
     rq->req.hashes = ask->chain;
     rq->req.nhashes = kvr_min((ask->prompt + ask->output) / KVS_UNIT_TOKENS,
@@ -115,7 +99,7 @@ kvq_submit(kvq_t *q, const kvq_ask_t *ask)
         q->res->stream[rq->stream].arrived++;
     }
 
-    kvq_push(q, fmax(ask->t, q->now), KVQ_ASKED, rq);
+    kvs_events_push(&q->events, fmax(ask->t, q->now), KVQ_ASKED, rq, 0);
 }
 
 
@@ -129,45 +113,26 @@ kvq_first(kvq_t *q, kvq_request_t *rq)
     s = &q->conf->stream[rq->stream];
     st = &q->res->stream[rq->stream];
 
-    rq->started = 1;
-
-    kvq_count(q, rq, rq->replica, 0, -1, -(int64_t) rq->pending);
-    rq->pending = 0;
-    rq->lesson.valid = 0;
-
-    kvr_pace_first(&q->registry->peer[rq->replica].pace, rq->ahead,
-                   (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
-    kvr_pace_waited(&q->registry->peer[rq->replica].pace, rq->ahead, rq->hit,
-                    (uint64_t) ((q->now - rq->given) * 1000), rq->rate,
-                    kvq_ms(q));
-    kvr_popular_add(q->popular, &rq->counted, kvq_ms(q));
+    kvs_route_first(&q->zone, &rq->route, 1, q->now);
 
     ttft = q->now - rq->start;
     rq->ttft = ttft;
 
     if (rq->measured) {
 
-        if (st->served % 1024 == 0) {
-            st->sample = realloc(st->sample, (st->served + 1024)
-                                             * sizeof(double));
-
-            if (st->sample == NULL) {
-                abort();
-            }
-        }
-
-        st->sample[st->served++] = ttft;
+        kvs_sample_add(&st->sample, ttft);
+        st->served++;
         st->good += (s->limit == 0 || ttft <= s->limit);
     }
 
-    kvq_worker_run(q, rq->worker);
+    kvq_worker_run(q, rq->route.row);
 }
 
 
 static void
 kvq_done(kvq_t *q, kvq_request_t *rq)
 {
-    kvq_count(q, rq, rq->replica, -1, 0, 0);
+    kvs_route_end(&q->zone, &rq->route, NULL, q->now);
 
     if (q->now >= q->conf->window && q->now < q->conf->length) {
         q->res->stream[rq->stream].window_done++;
@@ -180,7 +145,7 @@ kvq_done(kvq_t *q, kvq_request_t *rq)
     }
 
     kvq_over(q, rq);
-    kvq_worker_run(q, rq->worker);
+    kvq_worker_run(q, rq->route.row);
 }
 
 
@@ -197,8 +162,8 @@ kvq_timeout(kvq_t *q, kvq_request_t *rq)
     s = &q->conf->stream[rq->stream];
     st = &q->res->stream[rq->stream];
 
-    kvr_queue_remove(&q->waiting[rq->worker], &rq->item);
-    kvr_queue_publish(q->board, rq->worker, &q->waiting[rq->worker],
+    kvr_queue_remove(&q->waiting[rq->route.row], &rq->item);
+    kvr_queue_publish(q->board, rq->route.row, &q->waiting[rq->route.row],
                       kvq_ms(q));
 
     kvq_reject(q, rq, s->deadline && s->deadline <= q->conf->timeout
@@ -217,9 +182,9 @@ kvq_advance(kvq_t *q, uint32_t i)
     for (k = 0; k < n; k++) {
 
         if (ev[k].type == KVE_FIRST || ev[k].type == KVE_DONE) {
-            kvq_push(q, fmax(ev[k].time, q->now),
+            kvs_events_push(&q->events, fmax(ev[k].time, q->now),
                      ev[k].type == KVE_FIRST ? KVQ_FIRST : KVQ_DONE,
-                     ev[k].req->data);
+                     ev[k].req->data, 0);
         }
 
         if (ev[k].type == KVE_ABORTED) {
@@ -241,14 +206,13 @@ kvq_probe(kvq_t *q)
     for (i = 0; i < q->conf->replicas; i++) {
         kvq_advance(q, i);
         kve_replica_stats(q->replica[i], &st);
-        kvr_set(&q->registry->peer[i].signal.kv,
-                (uint32_t) (10000 * st.kv_usage));
+        kvs_zone_probed(&q->zone, i, &st, q->capacity, q->now);
     }
 }
 
 
 static void
-kvq_event(kvq_t *q, kvq_event_t *ev)
+kvq_event(kvq_t *q, kvs_event_t *ev)
 {
     uint32_t  worker;
 
@@ -277,7 +241,7 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
 
     case KVQ_PROBE:
         kvq_probe(q);
-        kvq_push(q, q->now + 1, KVQ_PROBE, NULL);
+        kvs_events_push(&q->events, q->now + 1, KVQ_PROBE, NULL, 0);
         return;
 
     case KVQ_TICKED:
@@ -287,7 +251,7 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
         q->ticking[worker] = q->waiting[worker].n != 0;
 
         if (q->ticking[worker]) {
-            kvq_push(q, q->now + KVQ_TICK, KVQ_TICKED, ev->data);
+            kvs_events_push(&q->events, q->now + KVQ_TICK, KVQ_TICKED, ev->data, 0);
         }
     }
 }
@@ -296,7 +260,6 @@ kvq_event(kvq_t *q, kvq_event_t *ev)
 static void
 kvq_create(kvq_t *q)
 {
-    size_t        size;
     uint32_t      i;
     kve_hw_t      hw;
     kve_config_t  cf;
@@ -310,20 +273,13 @@ kvq_create(kvq_t *q)
     hw.kv_tokens = q->conf->kv_tokens ? q->conf->kv_tokens : hw.kv_tokens;
     cf.blocks = (uint32_t) (hw.kv_tokens / KVS_UNIT_TOKENS);
 
-    q->load = kvq_zeroed(kvr_load_size(q->conf->workers, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(q->load, q->conf->workers, KVR_REGISTRY_COLUMNS);
+    kvs_zone_create(&q->zone, q->conf->workers, q->conf->replicas,
+                    KVQ_CAPACITY / KVS_UNIT_BYTES);
 
-    for (i = 0; i < q->conf->workers; i++) {
-        kvr_load_claim(q->load, kvr_load_owner(i + 1, 1), 1);
-    }
+    q->zone.pool.target_ttft = q->conf->target;
+    q->capacity = (uint64_t) hw.kv_tokens;
 
-    size = KVQ_ZONE;
-    q->index = kvq_zeroed(size);
-    kvr_index_init(q->index, kvr_index_lines(size));
-
-    q->registry = kvq_zeroed(sizeof(kvr_registry_t));
-    q->popular = kvq_zeroed(sizeof(kvr_popular_t));
-    q->board = kvq_zeroed(sizeof(kvr_queue_board_t));
+    q->board = kvs_zone_alloc(sizeof(kvr_queue_board_t));
 
     kvs_rng_seed(&q->rng, q->conf->seed, 0x7175657565ULL);
 
@@ -331,14 +287,11 @@ kvq_create(kvq_t *q)
         cf.speed = i == 0 && q->conf->slow > 0 ? q->conf->slow : 1;
         q->replica[i] = kve_replica_create(&cf);
         q->next[i] = INFINITY;
-        kvr_set(&q->registry->peer[i].signal.capacity,
-                q->conf->probed ? (uint64_t) hw.kv_tokens : 0);
-        kvr_index_flush(q->index, i);
-        kvr_index_capacity(q->index, i, KVQ_CAPACITY / KVS_UNIT_BYTES, 0);
     }
 
     if (q->conf->probed) {
-        kvq_push(q, 0, KVQ_PROBE, NULL);
+        q->zone.pool.probe = 1000;
+        kvs_events_push(&q->events, 0, KVQ_PROBE, NULL, 0);
     }
 
     for (i = 0; i < KVQ_STREAMS; i++) {
@@ -349,9 +302,9 @@ kvq_create(kvq_t *q)
                                         kvq_ms(q));
 
         if (q->conf->stream[i].rate > 0) {
-            kvq_push(q, kvs_rng_exp(&q->rng_of[i],
+            kvs_events_push(&q->events, kvs_rng_exp(&q->rng_of[i],
                                     1 / q->conf->stream[i].rate),
-                     KVQ_ARRIVE, (void *) (uintptr_t) i);
+                     KVQ_ARRIVE, (void *) (uintptr_t) i, 0);
         }
     }
 
@@ -361,85 +314,46 @@ kvq_create(kvq_t *q)
 }
 
 
-static int
-kvq_compare(const void *a, const void *b)
-{
-    double  x = *(const double *) a, y = *(const double *) b;
-
-    return (x > y) - (x < y);
-}
-
-
-/* percentiles of all streams' first tokens */
-static void
-kvq_together(kvq_result_t *res, uint32_t n)
-{
-    double    *all;
-    uint32_t   i, k;
-
-    if (n == 0) {
-        return;
-    }
-
-    all = kvs_alloc(n * sizeof(double));
-    k = 0;
-
-    for (i = 0; i < KVQ_STREAMS; i++) {
-        memcpy(all + k, res->stream[i].sample,
-               res->stream[i].served * sizeof(double));
-        k += res->stream[i].served;
-    }
-
-    qsort(all, n, sizeof(double), kvq_compare);
-
-    res->p50 = all[n / 2];
-    res->p95 = all[(size_t) (0.95 * (n - 1) + 0.5)];
-    res->p99 = all[(size_t) (0.99 * (n - 1) + 0.5)];
-
-    free(all);
-}
-
-
 static void
 kvq_finish(kvq_t *q)
 {
-    double        sum, all;
-    uint32_t      i, k, n;
-    kvq_stats_t  *st;
+    uint32_t        i;
+    kvq_stats_t    *st;
     kvq_request_t  *rq, *link;
+    kvs_sample_t    all;
 
-    all = 0;
-    n = 0;
+    memset(&all, 0, sizeof(all));
 
     for (i = 0; i < KVQ_STREAMS; i++) {
         st = &q->res->stream[i];
-        sum = 0;
 
         if (st->served) {
-            qsort(st->sample, st->served, sizeof(double), kvq_compare);
+            kvs_sample_sort(&st->sample);
+            kvs_sample_all(&all, &st->sample);
 
-            for (k = 0; k < st->served; k++) {
-                sum += st->sample[k];
-            }
-
-            st->ttft = sum / st->served;
-            st->p50 = st->sample[st->served / 2];
-            st->p99 = st->sample[(size_t) (0.99 * (st->served - 1) + 0.5)];
+            st->ttft = kvs_sample_mean(&st->sample);
+            st->p50 = kvs_sample_quantile(&st->sample, 0.5);
+            st->p99 = kvs_sample_quantile(&st->sample, 0.99);
         }
-
-        all += sum;
-        n += st->served;
     }
 
-    kvq_together(q->res, n);
+    if (all.n) {
+        kvs_sample_sort(&all);
 
-    q->res->ttft = n ? all / n : 0;
+        q->res->ttft = kvs_sample_mean(&all);
+        q->res->p50 = kvs_sample_quantile(&all, 0.5);
+        q->res->p95 = kvs_sample_quantile(&all, 0.95);
+        q->res->p99 = kvs_sample_quantile(&all, 0.99);
+    }
+
+    free(all.v);
+
     q->res->cached = q->prompt ? (double) q->cached / (double) q->prompt : 0;
     q->res->completed = q->due ? (double) q->done / q->due : 1;
     q->res->span = q->conf->length - q->conf->window;
 
     for (i = 0; i < q->conf->replicas; i++) {
-        q->res->rate += kvr_get(&q->registry->peer[i].pace.rate)
+        q->res->rate += kvr_get(&q->zone.core.registry->peer[i].pace.rate)
                         * 1000ULL / KVR_PACE_RATE / q->conf->replicas;
         kve_replica_destroy(q->replica[i]);
     }
@@ -450,11 +364,8 @@ kvq_finish(kvq_t *q)
         free(rq);
     }
 
-    free(q->heap);
-    free((void *) q->index);
-    free(q->load);
-    free(q->registry);
-    free((void *) q->popular);
+    free(q->events.event);
+    kvs_zone_destroy(&q->zone);
     free(q->board);
 }
 
@@ -465,7 +376,7 @@ kvq_run(const kvq_conf_t *conf, kvq_result_t *res)
     double       t;
     uint32_t     i, k;
     kvq_t       *q;
-    kvq_event_t  ev;
+    kvs_event_t  ev;
 
     memset(res, 0, sizeof(kvq_result_t));
 
@@ -483,7 +394,7 @@ kvq_run(const kvq_conf_t *conf, kvq_result_t *res)
             k = q->next[i] < q->next[k] ? i : k;
         }
 
-        t = q->nheap ? q->heap[0].t : INFINITY;
+        t = kvs_events_next(&q->events);
 
         if (q->next[k] <= t) {
 
@@ -496,7 +407,7 @@ kvq_run(const kvq_conf_t *conf, kvq_result_t *res)
             continue;
         }
 
-        ev = kvq_pop(q);
+        ev = kvs_events_pop(&q->events);
         q->now = ev.t;
         kvq_event(q, &ev);
     }
@@ -512,6 +423,6 @@ kvq_free(kvq_result_t *res)
     uint32_t  i;
 
     for (i = 0; i < KVQ_STREAMS; i++) {
-        free(res->stream[i].sample);
+        free(res->stream[i].sample.v);
     }
 }

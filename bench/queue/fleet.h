@@ -8,7 +8,7 @@
 #define KVQ_FLEET_H
 
 
-#include "kvs.h"
+#include "bench/model/sample.h"
 
 
 #define KVQ_STREAMS  3
@@ -83,7 +83,7 @@ typedef struct {
     uint32_t      window_done;   /* completed in the window, by any */
     uint64_t      window_work;   /* bytes let in in the window */
     double        ttft, p50, p99, max_wait;
-    double       *sample;        /* served TTFTs, sorted */
+    kvs_sample_t  sample;        /* served TTFTs, sorted */
 } kvq_stats_t;
 
 

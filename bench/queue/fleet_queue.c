@@ -1,251 +1,116 @@
 /*
- * What ngx_http_kvroute_queue*.c, _choose.c and _attempt.c do, in virtual time:
- * core/ is linked, not copied.  Each worker has its own heaps and looks for
- * room when one of its own requests ends or begins to answer, and every 4 ms.
+ * Who waits and who is let in, in virtual time, as the glue has it in queue/:
+ * each worker has its own heaps and looks for room when one of its own requests
+ * ends or begins to answer, and every 4 ms.
  */
 
-#include "fleet_int.h"
+#include "bench/queue/fleet_int.h"
 
 
-static uint32_t
-kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
+/* what replicas hold of a prompt, and what is the same for all of them */
+static void
+kvq_match(kvq_t *q, kvq_request_t *rq)
 {
-    uint32_t  i, n, best;
+    kvs_choice_t  *ch;
 
-    n = kvr_min(kvr_chain_entries(rq->units), KVQ_ENTRIES);
+    ch = &q->choice;
+    ch->set = q->zone.pool.set;
 
-    for (i = 0; i < n; i++) {
-        q->entry[i] = rq->chain[kvr_chain_depth(i) - 1];
-    }
+    kvs_route_view(&q->zone, &rq->route, ch, KVR_POLICY_KV_CACHE, NULL, 0,
+                   q->now);
+    kvs_route_match(&q->zone, &rq->route, ch, q->now);
 
-    memset(matched, 0, KVS_REPLICAS * sizeof(uint32_t));
-
-    best = kvr_index_lookup(q->index, q->entry, n,
-                            UINT64_MAX >> (64 - q->conf->replicas), matched);
-
-    if (best * KVS_UNIT_BYTES <= KVR_SCORE_FLOOR) {
-        best = 0;
-    }
-
-    kvr_popular_keys(q->entry, kvr_chain_entries(best), &rq->counted);
-    kvr_popular_view(q->popular, &rq->counted, KVS_UNIT_BYTES, kvq_ms(q),
-                     &q->view);
-
-    return n;
+    ch->view.fit = rq->fit;
 }
 
 
-void
-kvq_count(kvq_t *q, kvq_request_t *rq, uint32_t replica, int32_t active,
-    int32_t unanswered, int64_t pending)
-{
-    kvr_load_add(q->load, rq->worker, replica, active, pending);
-    kvr_load_add(q->load, rq->worker, kvr_registry_resident(replica),
-                 unanswered, active * (int64_t) rq->bytes);
-}
-
-
-/* as ngx_http_kvroute_capped(); own: its reservation does not count */
-static int
-kvq_capped(kvq_t *q, kvq_request_t *rq, uint32_t replica, uint64_t bytes,
-    unsigned own)
-{
-    uint64_t  pending;
-
-    if (q->conf->target == 0) {
-        return 0;
-    }
-
-    pending = kvr_load_get(q->load, replica).pending;
-
-    if (own && rq->held && rq->reserved == replica) {
-        pending -= rq->pending;
-    }
-
-    return kvr_registry_capped(&q->registry->peer[replica], q->conf->target,
-                               pending, bytes, q->conf->probed,
-                               kvq_ms(q));
-}
-
-
-/* as ngx_http_kvroute_queue_room() */
 static int
 kvq_room(void *data, kvr_queue_item_t *item)
 {
     kvq_request_t *rq = data;
 
-    double          cost, least, best;
-    kvq_t          *q;
-    uint32_t        i, n, matched[KVS_REPLICAS];
-    uint64_t        held, most, here, bytes, rate;
-    kvr_score_t     s;
-    kvr_load_sum_t  sum;
+    kvq_t            *q;
+    uint32_t          i, n;
+    kvr_zone_t        zone;
+    kvr_offer_t       offer[KVS_REPLICAS];
+    kvr_admission_e   rc;
+    kvr_admission_t   a;
 
     q = rq->sim;
 
+    zone = q->zone.core;
+    zone.row = rq->route.row;
+
     if (item == NULL) {
-        rq->held = 0;
-        kvq_count(q, rq, rq->reserved, -1, -1, -(int64_t) rq->pending);
+        kvr_release(&zone, &rq->reserved);
         return 1;
     }
 
     n = q->conf->replicas;
 
-    rq->rather = 0;
-    rq->gated = kvr_queue_long(q->board, n, kvq_ms(q));
+    rq->later = 0;
+    rq->fit = kvr_queue_long(q->board, n, kvq_ms(q)) ? rq->route.bytes : 0;
 
-    bytes = rq->gated ? rq->bytes : 0;
-
-    for (i = 0; i < n && kvq_capped(q, rq, i, bytes, 0); i++) { /* void */ }
-
-    if (i == n) {
-        return 0;
-    }
-
-    kvq_match(q, rq, matched);
-
-    least = INFINITY;
-    best = INFINITY;
-    most = 0;
-    here = 0;
-    rate = 0;
+    memset(offer, 0, sizeof(offer));
 
     for (i = 0; i < n; i++) {
-
-        sum = kvr_load_get(q->load, i);
-        sum.pending = kvr_pace_left(&q->registry->peer[i].pace, sum.pending,
-                                    kvq_ms(q));
-
-        held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
-
-        memset(&s, 0, sizeof(s));
-
-        s.pending = sum.pending;
-        s.uncached = rq->bytes - held;
-        s.active = sum.active;
-        sum = kvr_load_get(q->load, kvr_registry_resident(i));
-        s.waiting = sum.active;
-        s.resident = sum.pending;
-        s.weight = 1;
-        s.shared = kvr_popular_shared(&q->view, matched[i], s.active,
-                                      kvr_pace_rest(&q->registry->peer[i].pace,
-                                                    kvq_ms(q)));
-        s.turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
-
-        cost = kvr_score_cost(&s);
-
-        if (cost < best) {
-            best = cost;
-            rate = kvr_get(&q->registry->peer[i].pace.rate) / KVR_PACE_RATE;
-        }
-
-        most = kvr_max(most, held);
-
-        if (cost < least && !kvq_capped(q, rq, i, bytes, 0)) {
-            least = cost;
-            here = held;
-            rq->reserved = i;
-            rq->pending = rq->bytes - held;
-        }
+        offer[i].peer = i;
+        offer[i].seat = q->zone.seat[i];
+        offer[i].weight = 1;
     }
 
-    if ((rq->taste == KVQ_WARM && here + KVR_SCORE_FLOOR < most)
-        || (rq->taste == KVQ_CHEAP && best < least
-            && kvr_queue_young(&rq->item, kvq_ms(q), rate)))
-    {
-        rq->rather = 1;
+    a.view = &q->choice.view;
+    a.board = q->board;
+    a.item = item;
+    a.bytes = rq->route.bytes;
+    a.resident = kvr_attempt_resident(rq->route.bytes, 0);
+    a.wish = rq->wish;
+    a.only = KVR_INDEX_PEERS;
+    a.light = 0;
+
+    kvs_route_view(&q->zone, &rq->route, &q->choice, KVR_POLICY_KV_CACHE, NULL,
+                   0, q->now);
+
+    q->choice.view.fit = rq->fit;
+    kvr_view_init(&q->choice.view);
+
+    if (kvr_admission_any(&a, offer, n) != KVR_ADMISSION_ROOM) {
         return 0;
     }
 
-    rq->held = 1;
-    kvq_count(q, rq, rq->reserved, 1, 1, (int64_t) rq->pending);
+    kvq_match(q, rq);
+    kvr_view_init(&q->choice.view);
+
+    rc = kvr_admission_choose(&a, offer, n, &rq->reserved);
+
+    rq->later = (rc == KVR_ADMISSION_LATER);
+
+    if (rc != KVR_ADMISSION_ROOM) {
+        return 0;
+    }
+
+    rq->reserved.queued = 1;
+    kvr_reserve(&zone, &rq->reserved);
 
     return 1;
 }
 
 
-/* get(): as ngx_http_kvroute_choose() and _attempt_begin() */
 static void
 kvq_give(kvq_t *q, kvq_request_t *rq)
 {
-    uint32_t              i, n, matched[KVS_REPLICAS];
-    uint64_t              bytes;
-    kvr_load_sum_t        sum;
-    kvr_decision_t        d;
-    kvr_candidate_t      *c, cand[KVS_REPLICAS];
-    kvr_policy_request_t  req;
+    uint32_t  i;
 
-    n = kvq_match(q, rq, matched);
+    kvq_match(q, rq);
 
-    memset(cand, 0, sizeof(cand));
-    rq->rate = 0;
+    q->choice.req.random = kvs_rng_next(&q->rng);
+    q->choice.view.own = rq->reserved.held ? &rq->reserved : NULL;
 
-    for (i = 0; i < q->conf->replicas; i++) {
-        c = &cand[i];
-        sum = kvr_load_get(q->load, i);
+    kvs_route_offer(&q->zone, &q->choice);
 
-        c->weight = 1;
-        c->effective_weight = 1;
-        c->active = sum.active;
-        c->pending = sum.pending;
-        c->delay = kvr_pace_delay(&q->registry->peer[i].pace, kvq_ms(q));
-        c->turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
+    i = kvs_route_pick(&q->zone, &rq->route, &q->choice, &rq->reserved, q->now);
 
-        sum = kvr_load_get(q->load, kvr_registry_resident(i));
-        c->unanswered = sum.active;
-        c->resident = sum.pending;
-
-        rq->rate = kvr_max(rq->rate, kvr_get(&q->registry->peer[i].pace.rate));
-
-        c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
-                             rq->bytes);
-        c->full = kvq_capped(q, rq, i, rq->gated ? rq->bytes : 0, 1);
-        c->place = i;
-        c->idle = q->given - q->last[i];
-
-        if (rq->held && rq->reserved == i) {
-            c->active--;
-            c->unanswered--;
-            c->pending -= rq->pending;
-            c->resident -= rq->bytes;
-        }
-
-        c->shared = kvr_popular_shared(&q->view, matched[i], c->active,
-                                       kvr_pace_rest(&q->registry->peer[i].pace,
-                                                     kvq_ms(q)));
-    }
-
-    memset(&req, 0, sizeof(req));
-
-    req.policy = KVR_POLICY_KV_CACHE;
-    req.bytes = rq->bytes;
-    req.random = kvs_rng_next(&q->rng);
-    req.parsed = 1;
-    req.rate = rq->rate;
-
-    kvr_policy_pick(&req, cand, q->conf->replicas, &d);
-
-    if (rq->held) {
-        (void) kvq_room(rq, NULL);
-    }
-
-    i = d.pick;
-    bytes = rq->bytes - kvr_min(d.matched, rq->bytes);
-
-    rq->replica = i;
-    rq->pending = bytes;
-    rq->given = q->now;
-    rq->hit = d.matched;
-
-    rq->ahead = kvr_pace_give(&q->registry->peer[i].pace, bytes,
-                              kvr_load_get(q->load, i).pending, kvq_ms(q));
-
-    kvq_count(q, rq, i, 1, 1, (int64_t) bytes);
-
-    q->last[i] = ++q->given;
-
-    kvr_index_learn(q->index, q->entry, n, rq->units, i, matched[i],
-                    &rq->lesson);
+    kvs_route_insert(&q->zone, &rq->route, q->choice.matched[i]);
 
     if (q->now >= q->conf->window && q->now < q->conf->length) {
         q->res->stream[rq->stream].window_work += rq->item.work;
@@ -301,7 +166,7 @@ kvq_let_in(kvq_t *q, kvq_request_t *rq)
 }
 
 
-/* as ngx_http_kvroute_queue_next() */
+/* the first of a worker that is let in, or one close behind it */
 static kvr_queue_item_t *
 kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
 {
@@ -315,7 +180,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
 
     for (i = 0; i < n; i++) {
         rq = (kvq_request_t *) near[i];
-        rq->taste = KVQ_WARM;
+        rq->wish = KVR_ADMISSION_WARM;
 
         if (kvr_queue_admit(q->board, worker, w, near[i], kvq_ms(q), kvq_room,
                             rq)
@@ -324,13 +189,13 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
             return near[i];
         }
 
-        if (!rq->rather) {
+        if (!rq->later) {
             return NULL;
         }
     }
 
     rq = (kvq_request_t *) item;
-    rq->taste = KVQ_CHEAP;
+    rq->wish = KVR_ADMISSION_CHEAP;
 
     return kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room, rq)
            == KVR_OK ? item : NULL;
@@ -364,11 +229,10 @@ kvq_worker_run(kvq_t *q, uint32_t worker)
 }
 
 
-/* as ngx_http_kvroute_queue_enter() */
 void
 kvq_enter(kvq_t *q, kvq_request_t *rq)
 {
-    uint32_t             i, best, wait, matched[KVS_REPLICAS];
+    uint32_t             i, best, wait, *matched;
     uint64_t             now;
     kvq_stats_t         *st;
     const kvq_stream_t  *s;
@@ -378,10 +242,11 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
     s = &q->conf->stream[rq->stream];
     st = &q->res->stream[rq->stream];
     now = kvq_ms(q);
-    w = &q->waiting[rq->worker];
+    w = &q->waiting[rq->route.row];
 
-    kvq_match(q, rq, matched);
+    kvq_match(q, rq);
 
+    matched = q->choice.matched;
     best = 0;
 
     for (i = 0; i < q->conf->replicas; i++) {
@@ -389,8 +254,8 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
     }
 
     kvr_queue_item(&rq->item, now, s->class, q->tenant[rq->stream], s->weight,
-                   rq->bytes - kvr_min((uint64_t) best * KVS_UNIT_BYTES,
-                                       rq->bytes),
+                   rq->route.bytes - kvr_min((uint64_t) best * KVS_UNIT_BYTES,
+                                       rq->route.bytes),
                    s->deadline);
 
     if (!q->conf->queue) {
@@ -398,10 +263,10 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         return;
     }
 
-    rq->taste = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now)
-                < q->conf->max ? KVQ_CHEAP : KVQ_ANY;
+    rq->wish = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now)
+               < q->conf->max ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
-    if (kvr_queue_admit(q->board, rq->worker, w, &rq->item, now, kvq_room, rq)
+    if (kvr_queue_admit(q->board, rq->route.row, w, &rq->item, now, kvq_room, rq)
         == KVR_OK)
     {
         kvq_give(q, rq);
@@ -430,13 +295,13 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
     }
 
     kvr_queue_insert(w, q->board, &rq->item);
-    kvr_queue_publish(q->board, rq->worker, w, now);
+    kvr_queue_publish(q->board, rq->route.row, w, now);
 
-    kvq_push(q, q->now + wait / 1000.0, KVQ_TIMEOUT, rq);
+    kvs_events_push(&q->events, q->now + wait / 1000.0, KVQ_TIMEOUT, rq, 0);
 
-    if (!q->ticking[rq->worker]) {
-        q->ticking[rq->worker] = 1;
-        kvq_push(q, q->now + KVQ_TICK, KVQ_TICKED,
-                 (void *) (uintptr_t) rq->worker);
+    if (!q->ticking[rq->route.row]) {
+        q->ticking[rq->route.row] = 1;
+        kvs_events_push(&q->events, q->now + KVQ_TICK, KVQ_TICKED,
+                 (void *) (uintptr_t) rq->route.row, 0);
     }
 }

@@ -237,9 +237,8 @@ static void
 ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
 {
-    double                     share;
     uint32_t                   n, entry, length;
-    uint64_t                  *chain, unit;
+    uint64_t                  *chain;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_ctx_t    *ctx;
     ngx_http_kvroute_shctx_t  *sh;
@@ -259,25 +258,16 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
 
     kvr_hot_add(sh->hot, chain, n);
 
-    unit = sh->unit * KVR_BLOCK;
     length = at->policy->conf.length;
 
-    if (length) {
-        entry = kvr_chain_entries((uint32_t) ngx_max(length / unit, 1));
-        entry = ngx_min(entry, n) - 1;
+    entry = kvr_hot_key(sh->hot, chain, n, length, at->conf->zone->core.unit,
+                        (uint32_t) at->conf->list[0].number);
 
-        /* a key that most requests have spreads nothing: say so */
+    /* a key that most requests have spreads nothing: say so */
 
-        share = kvr_hot_share(sh->hot, chain[entry]);
-
-        if (share > 0.5) {
-            upstream = &sh->registry->upstream[at->conf->number];
-            kvr_add(&upstream->shared, 1);
-        }
-
-    } else {
-        entry = kvr_hot_entry(sh->hot, chain, n,
-                              0.5 / ngx_max(at->conf->list[0].number, 1));
+    if (length && kvr_hot_share(sh->hot, chain[entry]) > 0.5) {
+        upstream = &sh->registry->upstream[at->conf->number];
+        kvr_add(&upstream->shared, 1);
     }
 
     at->session.key = chain[entry];

@@ -14,10 +14,7 @@
 
 
 #include "request/ngx_http_kvroute_request.h"
-
-
-static void ngx_http_kvroute_lookup_popular(ngx_http_kvroute_lookup_t *l,
-    ngx_http_kvroute_zone_t *zone, uint64_t *chain);
+#include "core/route/kvr_candidate.h"
 
 
 ngx_http_kvroute_lookup_t *
@@ -71,28 +68,12 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     l->counted = popular;
 
     if (popular && l->best) {
-        ngx_http_kvroute_lookup_popular(l, conf->zone, chain);
+        kvr_candidate_popular(&conf->zone->core, chain, l->best,
+                              (uint64_t) ngx_current_msec, &l->keys,
+                              &l->popular);
     }
 
     return l;
-}
-
-
-/* what is below the floor of the costs is not worth the look */
-static void
-ngx_http_kvroute_lookup_popular(ngx_http_kvroute_lookup_t *l,
-    ngx_http_kvroute_zone_t *zone, uint64_t *chain)
-{
-    uint32_t  units;
-    uint64_t  unit;
-
-    unit = zone->sh->unit * KVR_BLOCK;
-    units = l->best * unit > KVR_SCORE_FLOOR ? l->best : 0;
-
-    kvr_popular_keys(chain, kvr_chain_entries(units), &l->keys);
-
-    kvr_popular_view(zone->sh->popular, &l->keys, unit,
-                     (uint64_t) ngx_current_msec, &l->popular);
 }
 
 

@@ -63,6 +63,20 @@ kvr_view_init(kvr_view_t *v)
 
 
 void
+kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t units, uint64_t now, kvr_popular_keys_t *keys,
+    kvr_popular_view_t *view)
+{
+    if (units * zone->unit <= KVR_SCORE_FLOOR) {
+        units = 0;
+    }
+
+    kvr_popular_keys(chain, kvr_chain_entries(units), keys);
+    kvr_popular_view(zone->popular, keys, zone->unit, now, view);
+}
+
+
+void
 kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
     c->bound = (peer == v->bound);

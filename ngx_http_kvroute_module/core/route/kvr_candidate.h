@@ -68,6 +68,15 @@ typedef struct {
 /* finds out what is the same for all peers */
 void kvr_view_init(kvr_view_t *v);
 
+/*
+ * Of how many requests what peers hold of this prompt is the beginning; units:
+ * what the best of them holds.  What is below the floor of the costs is not
+ * worth the look.
+ */
+void kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t units, uint64_t now, kvr_popular_keys_t *keys,
+    kvr_popular_view_t *view);
+
 /* parts of kvr_candidate_init(), for peers and upstreams that need them */
 
 /* one of the peers that are not like the others to this request */

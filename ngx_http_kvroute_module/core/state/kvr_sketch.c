@@ -103,3 +103,19 @@ kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n, double share)
 
     return branch < n ? branch : n - 1;
 }
+
+
+uint32_t
+kvr_hot_key(kvr_hot_t *hot, const uint64_t *chain, uint32_t n, uint32_t length,
+    uint64_t unit, uint32_t peers)
+{
+    uint32_t  entries;
+
+    if (length == 0) {
+        return kvr_hot_entry(hot, chain, n, 0.5 / kvr_max(peers, 1));
+    }
+
+    entries = kvr_chain_entries((uint32_t) kvr_max(length / unit, 1));
+
+    return kvr_min(entries, n) - 1;
+}

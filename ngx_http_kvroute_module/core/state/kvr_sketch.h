@@ -50,5 +50,12 @@ double kvr_hot_share(kvr_hot_t *hot, uint64_t value);
 uint32_t kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n,
     double share);
 
+/*
+ * The entry that is the key of a prompt: the one at this length, in bytes, of
+ * units of so many, or if it is 0 the one to spread requests over peers by.
+ */
+uint32_t kvr_hot_key(kvr_hot_t *hot, const uint64_t *chain, uint32_t n,
+    uint32_t length, uint64_t unit, uint32_t peers);
+
 
 #endif /* _KVR_HOT_H_INCLUDED_ */

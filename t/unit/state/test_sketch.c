@@ -130,6 +130,29 @@ START_TEST(test_hot_entry)
 END_TEST
 
 
+START_TEST(test_hot_key)
+{
+    memset(&hot, 0, sizeof(hot));
+    util_chain(chain, 1, 0, 1, 1500);
+
+    /* of a length, as far as the prompt goes; a unit at least */
+
+    util_check(kvr_hot_key(&hot, chain, 20, 1, 256, 8) == 0, "1 byte");
+    util_check(kvr_hot_key(&hot, chain, 20, 4 * 256, 256, 8) == 3, "4 units");
+    util_check(kvr_hot_key(&hot, chain, 20, 4 * 256, 512, 8) == 1,
+               "2 larger ones");
+    util_check(kvr_hot_key(&hot, chain, 20, 100 * 256, 256, 8) == 19,
+               "more than there is");
+
+    /* 0: where it spreads requests over the peers */
+
+    util_check(kvr_hot_key(&hot, chain, 20, 0, 256, 8)
+               == kvr_hot_entry(&hot, chain, 20, 0.5 / 8), "by shares");
+    util_check(kvr_hot_key(&hot, chain, 20, 0, 256, 0) == 0, "no peers");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -139,6 +162,7 @@ main(void)
 
     util_add(s, "share", test_hot_share);
     util_add(s, "entry", test_hot_entry);
+    util_add(s, "key", test_hot_key);
 
     return util_run(s);
 }

@@ -1,0 +1,64 @@
+"""A fleet of emulated engines (t/engine), and nginx in front of it."""
+
+import multiprocessing
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../common"))
+
+from rig import Engines, Nginx  # noqa: E402
+
+HTTP = """
+    kvroute_zone zone=llm:16m;
+
+    upstream llm {
+        zone llm_peers 256k;
+        @balancer@
+        @servers@
+    }
+    server {
+        listen 127.0.0.1:@port@ backlog=256;
+        client_body_buffer_size 1m;
+        location / {
+            proxy_pass http://llm;
+            proxy_buffering off;
+        }
+    }
+"""
+
+
+class Front:
+    """Both, with the directives that choose a server; .port is nginx's."""
+
+    def __init__(self, balancer, engines, *flags):
+        self.engines = Engines(engines, "--enable-prompt-tokens-details",
+                               *flags)
+        self.nginx = Nginx(HTTP, workers=2, connections=1024,
+                           balancer=balancer, servers=self.engines.servers())
+        self.port = self.nginx.port
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.nginx.stop()
+        self.engines.stop()
+
+
+def together(run, policies, *args, seconds):
+    """What run(policy, *args) puts into a queue, by policy, all at once."""
+    results = multiprocessing.Queue()
+    processes = [multiprocessing.Process(target=run,
+                                         args=(policy, *args, results))
+                 for policy in policies]
+
+    for process in processes:
+        process.start()
+
+    found = dict(results.get(timeout=seconds) for _ in processes)
+
+    for process in processes:
+        process.join()
+
+    return found

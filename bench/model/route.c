@@ -1,0 +1,257 @@
+/* A request's way through the router. */
+
+#include "bench/model/route.h"
+
+
+static kvr_zone_t kvs_route_zone(const kvs_zone_t *z, const kvs_route_t *rt);
+static void kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt,
+    unsigned what);
+
+
+/* the zone as the request's router sees it */
+static kvr_zone_t
+kvs_route_zone(const kvs_zone_t *z, const kvs_route_t *rt)
+{
+    kvr_zone_t  zone;
+
+    zone = z->core;
+    zone.row = rt->row;
+
+    return zone;
+}
+
+
+uint64_t *
+kvs_route_chain(const uint64_t *chain, uint32_t units, uint32_t *n)
+{
+    uint32_t  i;
+
+    static uint64_t  entry[KVS_ROUTE_ENTRIES];
+
+    *n = kvr_min(kvr_chain_entries(units), KVS_ROUTE_ENTRIES);
+
+    for (i = 0; i < *n; i++) {
+        entry[i] = chain[kvr_chain_depth(i) - 1];
+    }
+
+    return entry;
+}
+
+
+void
+kvs_route_match(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t   n, best;
+    uint64_t  *entries;
+
+    entries = kvs_route_chain(rt->chain, rt->units, &n);
+
+    memset(ch->matched, 0, sizeof(ch->matched));
+
+    best = kvr_index_lookup(z->core.index, entries, n, ch->set, ch->matched);
+
+    kvs_route_popular(z, rt, ch, entries, best, now);
+}
+
+
+void
+kvs_route_popular(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
+    const uint64_t *entries, uint32_t best, double now)
+{
+    kvr_candidate_popular(&z->core, entries, best, kvs_zone_ms(now), &rt->counted,
+                     &ch->popular);
+
+    ch->view.matched = ch->matched;
+    ch->view.popular = &ch->popular;
+}
+
+
+void
+kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
+    kvr_policy_e policy, const kvr_policy_conf_t *conf, uint64_t random,
+    double now)
+{
+    kvr_view_t            *v;
+    kvr_policy_request_t  *req;
+
+    v = &ch->view;
+
+    memset(v, 0, sizeof(kvr_view_t));
+
+    v->zone = &z->core;
+    v->pool = &z->pool;
+    v->bytes = rt->bytes;
+    v->bound = KVR_INDEX_PEERS;
+    v->pin = KVR_INDEX_PEERS;
+    v->owner = KVR_INDEX_PEERS;
+    v->by = conf ? conf->by : KVR_BY_ACTIVE;
+    v->random = random;
+    v->now = kvs_zone_ms(now);
+    v->seconds = (uint32_t) now;
+
+    req = &ch->req;
+
+    memset(req, 0, sizeof(kvr_policy_request_t));
+
+    req->conf = conf;
+    req->policy = policy;
+    req->bytes = rt->bytes;
+    req->random = random;
+    req->parsed = 1;
+    req->places = z->n;
+}
+
+
+void
+kvs_route_offer(const kvs_zone_t *z, kvs_choice_t *ch)
+{
+    uint32_t          i;
+    uint64_t          set;
+    kvr_candidate_t  *c;
+
+    kvr_view_init(&ch->view);
+
+    ch->n = 0;
+
+    for (set = ch->set; set; set &= set - 1) {
+        i = (uint32_t) __builtin_ctzll(set);
+        c = &ch->cand[ch->n++];
+
+        kvr_candidate_init(&ch->view, c, i, z->seat[i], 0);
+
+        c->weight = 1;
+        c->current_weight = 0;
+        c->effective_weight = 1;
+        c->place = i;
+    }
+
+    ch->req.rate = ch->view.rate;
+}
+
+
+uint32_t
+kvs_route_pick(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
+    kvr_reservation_t *reserved, double now)
+{
+    uint32_t         i;
+    kvr_zone_t       zone;
+    kvr_begin_t      b;
+    kvr_decision_t  *d;
+
+    d = &ch->decision;
+
+    kvr_policy_pick(&ch->req, ch->cand, ch->n, d);
+
+    i = ch->cand[d->pick].place;
+
+    memset(&b, 0, sizeof(kvr_begin_t));
+
+    b.peer = i;
+    b.seat = z->seat[i];
+    b.bytes = rt->bytes;
+    b.matched = d->matched;
+    b.pending = rt->bytes - kvr_min(d->matched, rt->bytes);
+    b.resident = kvr_attempt_resident(rt->bytes, 0);
+    b.rate = ch->view.rate;
+
+    zone = kvs_route_zone(z, rt);
+
+    kvr_attempt_begin(&rt->attempt, &zone, &b, reserved, kvs_zone_ms(now));
+
+    kvr_set(&zone.registry->peer[i].given,
+            kvr_add(&zone.registry->given, 1) + 1);
+
+    return i;
+}
+
+
+void
+kvs_route_insert(const kvs_zone_t *z, kvs_route_t *rt, uint32_t held)
+{
+    kvr_zone_t    zone;
+    kvr_insert_t  in;
+
+    memset(&in, 0, sizeof(kvr_insert_t));
+
+    in.chain = kvs_route_chain(rt->chain, rt->units, &in.entries);
+    in.units = rt->units;
+    in.held = held;
+
+    zone = kvs_route_zone(z, rt);
+
+    kvr_attempt_insert(&rt->attempt, &zone, &in);
+}
+
+
+void
+kvs_route_first(const kvs_zone_t *z, kvs_route_t *rt, unsigned plain,
+    double now)
+{
+    kvr_zone_t   zone;
+    kvr_first_t  first;
+
+    memset(&first, 0, sizeof(kvr_first_t));
+
+    first.ok = 1;
+    first.stream = 1;
+    first.plain = plain;
+    first.popular = &rt->counted;
+
+    zone = kvs_route_zone(z, rt);
+
+    kvs_route_again(&zone, rt, kvr_attempt_first(&rt->attempt, &zone, &z->pool,
+                                                 &first, kvs_zone_ms(now)));
+}
+
+
+void
+kvs_route_end(const kvs_zone_t *z, kvs_route_t *rt, const kvr_tokens_t *tokens,
+    double now)
+{
+    kvr_zone_t    zone;
+    kvr_settle_t  settle;
+
+    zone = kvs_route_zone(z, rt);
+
+    if (!kvr_attempt_release(&rt->attempt, &zone)) {
+        return;
+    }
+
+    if (tokens && rt->attempt.started) {
+        memset(&settle, 0, sizeof(kvr_settle_t));
+
+        settle.tokens = *tokens;
+        settle.seconds = (uint32_t) now;
+
+        kvs_route_again(&zone, rt,
+                        kvr_attempt_settle(&rt->attempt, &zone, &z->pool,
+                                           &settle, kvs_zone_ms(now)));
+    }
+
+    kvs_route_again(&zone, rt,
+                    kvr_attempt_end(&rt->attempt, &zone, kvs_zone_ms(now)));
+}
+
+
+/* what the attempt wants the chain for, once more */
+static void
+kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt, unsigned what)
+{
+    uint32_t   n;
+    uint64_t  *entries;
+
+    if (!(what & (KVR_ATTEMPT_REINSERT|KVR_ATTEMPT_UNDO))) {
+        return;
+    }
+
+    entries = kvs_route_chain(rt->chain, rt->units, &n);
+
+    if (what & KVR_ATTEMPT_REINSERT) {
+        kvr_attempt_reinsert(&rt->attempt, zone, entries);
+    }
+
+    if (what & KVR_ATTEMPT_UNDO) {
+        kvr_attempt_undo(&rt->attempt, zone, entries);
+    }
+}

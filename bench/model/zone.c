@@ -1,0 +1,125 @@
+/* The shared memory of a simulated router. */
+
+#include <stdio.h>
+
+#include "bench/model/zone.h"
+
+
+#define KVS_ZONE_INDEX  (16 * 1024 * 1024)
+
+
+void *
+kvs_zone_alloc(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE) & ~(size_t) (KVR_CACHE_LINE - 1);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+
+    if (p == NULL) {
+        abort();
+    }
+
+    return memset(p, 0, size);
+}
+
+
+void
+kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
+{
+    int           len;
+    char          name[16];
+    uint32_t      i;
+    kvr_zone_t   *core;
+
+    memset(z, 0, sizeof(kvs_zone_t));
+
+    z->rows = rows;
+    z->n = n;
+
+    core = &z->core;
+
+    core->unit = KVS_UNIT_BYTES;
+
+    core->index = kvs_zone_alloc(KVS_ZONE_INDEX);
+    kvr_index_init(core->index, kvr_index_lines(KVS_ZONE_INDEX));
+
+    core->load = kvs_zone_alloc(kvr_load_size(rows, KVR_REGISTRY_COLUMNS));
+    kvr_load_init(core->load, rows, KVR_REGISTRY_COLUMNS);
+
+    for (i = 0; i < rows; i++) {
+        kvr_load_claim(core->load, kvr_load_owner(i + 1, 1), 1);
+    }
+
+    core->popular = kvs_zone_alloc(sizeof(kvr_popular_t));
+    core->registry = kvs_zone_alloc(sizeof(kvr_registry_t));
+    core->registry->max_peers = KVS_REPLICAS;
+
+    z->pool.capacity = capacity * KVS_UNIT_BYTES;
+    z->pool.max_waiting = -1;
+
+    for (i = 0; i < n; i++) {
+        len = snprintf(name, sizeof(name), "replica%u", i);
+
+        /* of an empty registry the numbers are given in order */
+
+        if (kvr_registry_peer(core->registry, core->load, 0, core->index, name,
+                              (size_t) len, capacity)
+            != i)
+        {
+            abort();
+        }
+
+        z->seat[i] = kvr_registry_seat(core->registry, core->load, 0, i,
+                                       "replicas", 8);
+        z->pool.set |= (uint64_t) 1 << i;
+    }
+}
+
+
+void
+kvs_zone_destroy(kvs_zone_t *z)
+{
+    free((void *) z->core.index);
+    free((void *) z->core.load);
+    free((void *) z->core.popular);
+    free((void *) z->core.registry);
+}
+
+
+void
+kvs_zone_probed(kvs_zone_t *z, uint32_t i, const kve_stats_t *st,
+    uint64_t capacity, double now)
+{
+    uint32_t       own;
+    kvr_metrics_t  m;
+
+    memset(&m, 0, sizeof(kvr_metrics_t));
+
+    m.set = KVR_METRICS_RUNNING|KVR_METRICS_WAITING|KVR_METRICS_KV
+            |KVR_METRICS_QUERIES|KVR_METRICS_HITS;
+    m.running = st->running;
+    m.waiting = st->waiting;
+    m.kv = st->kv_usage;
+    m.queries = st->queries;
+    m.hits = st->hits;
+
+    if (capacity) {
+        m.set |= KVR_METRICS_CAPACITY;
+        m.capacity = capacity;
+    }
+
+    own = kvr_load_get(z->core.load, i).active;
+
+    if (kvr_signal_take(&z->core.registry->peer[i].signal, &m, own, own,
+                        kvs_zone_ms(now))
+        & KVR_SIGNAL_RESTARTED)
+    {
+        kvr_index_flush(z->core.index, i);
+        kvr_loop_restart(&z->core.registry->peer[i].loop);
+    }
+
+    if (capacity) {
+        kvr_capacity_told(&z->core, i);
+    }
+}

@@ -1,0 +1,15 @@
+/* Results of a point by one seed, by policies' names, kept in files. */
+
+#ifndef KVS_CACHE_H
+#define KVS_CACHE_H
+
+
+#include "bench/sim/contest/results.h"
+
+
+void kvs_cache_load(const kvs_contest_t *c, uint32_t point, uint32_t seed);
+void kvs_cache_save(const kvs_contest_t *c, uint32_t point, uint32_t policy,
+    uint32_t seed);
+
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * The scenarios of the contest.
+ */
+
+#ifndef KVS_SCENARIO_H
+#define KVS_SCENARIO_H
+
+
+#include "bench/sim/engine/workload.h"
+
+
+#define KVS_LOADS     6
+
+/* what fleets of a fixed number of sessions are run at; they have no knee */
+#define KVS_NO_LOAD   0.5
+
+/* when a scenario is run */
+#define KVS_ALWAYS    0x01
+#define KVS_FULL      0x02
+
+/* and whether in the study of the index, and as what */
+#define KVS_INDEX     0x10
+#define KVS_STARVED   0x20      /* replicas cannot hold what would be reused */
+#define KVS_RESTART   0x40      /* one of them is empty in the middle */
+
+/* of the hot beginnings: a contest of its own, at loads of its own */
+#define KVS_HOTS      0x80
+
+
+typedef struct {
+    const char    *name;
+    unsigned       flags;
+    kvs_fleet_t    fleet;
+    kvs_shape_t    shape;
+    const char    *knee_of;     /* NULL: its own */
+} kvs_scenario_t;
+
+
+extern const kvs_scenario_t  kvs_scenarios[];
+
+/* loads as shares of the knee: below it, then past it; ends with 0 */
+extern const double  kvs_loads_always[KVS_LOADS + 1];
+extern const double  kvs_loads_full[KVS_LOADS + 1];
+extern const double  kvs_loads_hot[KVS_LOADS + 1];
+
+/* requests per second, 0 if it was not calibrated */
+double kvs_scenario_knee(const kvs_scenario_t *sc);
+
+
+#endif

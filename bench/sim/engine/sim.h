@@ -1,0 +1,207 @@
+/*
+ * The engine of the simulator: a fleet of replicas in virtual time, sessions
+ * of requests that a workload makes, and a policy that gives each request its
+ * replica.  One run is one thread and depends on its seed only.
+ *
+ * A request's way: a session's step falls due -> the policy picks, reserves
+ * and learns -> the replica has it -> headers -> first token -> done -> the
+ * session goes on.  Events of the replicas go through the same queue as all
+ * others, so that policies are told of them when a client would see them.
+ */
+
+#ifndef KVS_SIM_H
+#define KVS_SIM_H
+
+
+#include "bench/model/events.h"
+#include "bench/model/route.h"
+#include "bench/model/sample.h"
+#include "bench/sim/engine/session.h"
+
+
+typedef struct kvs_sim_s       kvs_sim_t;
+typedef struct kvs_request_s   kvs_request_t;
+typedef struct kvs_policy_s    kvs_policy_t;
+typedef struct kvs_workload_s  kvs_workload_t;
+
+
+struct kvs_request_s {
+    kve_req_t         req;          /* the replica's view */
+
+    kvs_session_t    *session;      /* NULL: foreign load */
+    kvs_request_t    *link;
+    uint64_t          id;
+    uint32_t          gen;          /* changes with each use and attempt */
+
+    /* what a router sees of it */
+
+    const uint64_t   *chain;
+    uint32_t          units;        /* whole ones of the prompt */
+    uint32_t          tokens;
+    uint64_t          bytes;
+    uint64_t          key_session;
+    uint64_t          key_text;
+
+    uint32_t          replica;
+    uint32_t          router;
+    uint32_t          attempts;
+    double            start;        /* the client sent it */
+    double            first;        /* the client saw the first token */
+    unsigned          measured:1;
+    unsigned          submitted:1;
+    unsigned          admitted:1;
+    unsigned          started:1;    /* this attempt: first token seen */
+    unsigned          abort:1;
+    unsigned          urgent:1;     /* one session in five */
+
+    /* the policy's */
+
+    kvs_route_t       route;        /* of the shipped router */
+    uint64_t          pending;      /* of the rivals */
+    uint32_t          charge;
+    uint32_t          matched;      /* tokens, as predicted */
+    unsigned          taught:1;
+};
+
+
+struct kvs_policy_s {
+    const char       *name;
+    unsigned          kind;
+    void           *(*create)(kvs_sim_t *sim, const kvs_policy_t *policy);
+    void            (*destroy)(void *data);
+
+    /* picks one of sim->up, and counts it in */
+    uint32_t        (*pick)(void *data, kvs_request_t *rq, double now);
+
+    /* optional */
+    void            (*admitted)(void *data, kvs_request_t *rq, double now);
+    void            (*headers)(void *data, kvs_request_t *rq, double now);
+    void            (*first)(void *data, kvs_request_t *rq, double now);
+    void            (*restarted)(void *data, uint32_t replica, double now);
+
+    /* ok: the replica answered to the end */
+    void            (*done)(void *data, kvs_request_t *rq, double now,
+                            unsigned ok);
+
+    const void       *conf;
+};
+
+
+/* kinds of policies */
+#define KVS_RIVAL      0x01         /* published: counts as a rival */
+#define KVS_OURS       0x02
+#define KVS_STUDY      0x04         /* for a study only */
+#define KVS_QUEUED     0x08         /* with_queue.c runs it, past the knee */
+#define KVS_PARAM      0x10         /* ours, with other parameters */
+
+
+/* what is simulated; times as shares of the run's length */
+typedef struct {
+    const char       *hardware;
+    uint32_t          replicas;
+    uint32_t          kv_tokens;    /* 0: the hardware's */
+    uint32_t          routers;      /* 0: one */
+    unsigned          unshared:1;   /* each router by itself */
+    unsigned          chunk_reuse:1;
+    double            slow;         /* speed of replica 0, 0: as the others */
+    double            small;        /* its share of the KV, 0: as the others */
+    double            restart_at;   /* replica 1, cold and away for a while */
+    double            restart_for;  /* s */
+    double            add_at;       /* the last replica joins */
+    double            foreign;      /* share of the load past the router */
+    double            aborts;       /* share of requests given up by clients */
+    uint32_t          closed;       /* sessions at a time; no arrivals */
+    uint32_t          finite;       /* closed: sessions in all */
+    unsigned          at_once:1;    /* closed: all begin at the same time */
+    double            speed;        /* of all replicas, 0: 1 */
+} kvs_fleet_t;
+
+
+typedef struct {
+    uint32_t          measured;
+    uint32_t          failed;       /* of the measured */
+    uint32_t          aborted;
+    uint32_t          requests;     /* all of them */
+    unsigned          capped:1;     /* given up before all were done */
+
+    double            ttft, ttft_p50, ttft_p95, ttft_p99;
+    double            e2e, e2e_p95, e2e_p50, e2e_p90;
+    double            tpt, tpt_p99; /* time per token, the first not counted */
+    double            urgent, urgent_p99;   /* TTFT of the urgent ones */
+    double            throughput;   /* completed in the window, 1/s */
+    double            tokens;       /* put out in the window, 1/s */
+    double            completed;    /* in the window, over those due in it */
+    double            cached;       /* share of the prompt tokens */
+    double            predicted;    /* matched by the router's word */
+    double            imbalance;    /* requests: busiest over the mean */
+
+    /* the same of what is sent once a minute has passed; NAN: nothing */
+
+    double            most, least;
+    double            busy;         /* s of steps, over replicas * length */
+    double            makespan;
+    double            cpu;          /* s */
+    double            ideal;        /* cached of what the session had sent */
+} kvs_result_t;
+
+
+struct kvs_sim_s {
+    kvs_fleet_t       fleet;
+    kve_hw_t          hw;
+    uint32_t          n;            /* replicas, absent ones too */
+    uint64_t          up;           /* set of those that can be picked */
+    uint32_t          blocks;       /* of a replica's cache, in units */
+    double            rate;         /* requests per s */
+    double            length;       /* s of arrivals */
+    double            window;       /* s: due after it is measured */
+    double            now;
+    uint64_t          seed;
+    kvs_rng_t         rng;          /* the policies' */
+    kvs_rng_t         chance;       /* aborts, foreign load */
+
+    kve_replica_t    *replica[KVS_REPLICAS];
+    double            next[KVS_REPLICAS];
+    uint32_t          picked[KVS_REPLICAS];
+
+    const kvs_policy_t  *policy;
+    void             *state[KVS_REPLICAS];   /* one a router, or one */
+    uint32_t          nstates;
+
+    kvs_workload_t   *workload;
+    kvs_session_t    *coming;       /* the next arrival */
+    uint32_t          arrived;
+    uint32_t          nsessions;    /* alive, for the closed ones */
+
+    kvs_events_t      events;
+
+    kvs_request_t    *free;
+    void            **slabs;
+    size_t            nslabs, slabs_size;
+    uint64_t          ids;
+
+    uint32_t          due;          /* measured, to be done */
+    uint32_t          due_total;
+
+    /* samples */
+
+    kvs_sample_t      ttft, e2e, tpt, urgent;
+    uint32_t          failed, aborted, requests;
+    uint64_t          prompt, cached, matched;
+    uint64_t          had, found;   /* sent before, by the session; cached */
+    uint64_t          done, done_tokens;     /* in the window */
+    uint64_t          load[KVS_REPLICAS];    /* measured requests */
+    uint64_t          late[KVS_REPLICAS];    /* sent after settled */
+    double            settled;      /* s */
+};
+
+
+/* a run: requests is their number in all, unless the fleet says otherwise */
+int kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
+    const kvs_policy_t *policy, double rate, uint32_t requests, uint64_t seed,
+    kvs_result_t *res);
+
+/* brings a replica up to now, for policies that look at its state */
+void kvs_sim_settle(kvs_sim_t *sim, uint32_t replica);
+
+
+#endif

@@ -1,0 +1,204 @@
+/*
+ * The simulator: what it is asked for.
+ */
+
+#include <getopt.h>
+#include <stdio.h>
+
+#include "bench/sim/contest/contest.h"
+#include "bench/sim/report/calibrate.h"
+#include "bench/sim/report/demo.h"
+#include "bench/sim/report/emulated.h"
+#include "bench/sim/report/published.h"
+#include "bench/sim/report/report.h"
+#include "bench/sim/report/report_json.h"
+
+
+static void
+kvs_usage(void)
+{
+    fprintf(stderr,
+        "usage: sim [options]\n"
+        "  --full             all scenarios, at more loads\n"
+        "  --traces DIR       where Mooncake's traces are\n"
+        "  --out FILE         summary as JSON\n"
+        "  --seeds N          runs of each point (3)\n"
+        "  --seed S           the first seed (1)\n"
+        "  --requests N       of a run, at least (6000)\n"
+        "  --jobs N           processes (2)\n"
+        "  --only A,B         scenarios whose names have A or B in them;\n"
+        "                     =A for exactly A\n"
+        "  --policies A,B     the same for policies\n"
+        "  --load X           at this share of the knee only\n"
+        "  --cache DIR        keeps results, and takes those it has: for\n"
+        "                     going on with a run; empty it when the code "
+        "changes\n"
+        "  --summary          no table of each point\n"
+        "  --lab              other parameters of our policies, too\n"
+        "  --study            the index study in all scenarios\n"
+        "  --calibrate        finds the knees (of --only)\n"
+        "  --published        only the cases that others have published\n"
+        "  --demo             make demo, simulated; of --policies\n"
+        "  --emulated         the workload of emulated.py, and its results\n"
+        "  --cpu              time of a million requests\n"
+        "  --list             scenarios and policies\n");
+}
+
+
+/* a number and nothing else, or the usage */
+static double
+kvs_number(const char *name, const char *text, double least, double most)
+{
+    char    *end;
+    double   v;
+
+    v = strtod(text, &end);
+
+    if (end == text || *end || !(v >= least && v <= most)) {
+        fprintf(stderr, "--%s: \"%s\" is not a number from %g to %g\n", name,
+                text, least, most);
+        exit(2);
+    }
+
+    return v;
+}
+
+
+static void
+kvs_list(void)
+{
+    size_t                 i;
+    kvs_options_t          o;
+    const kvs_policy_t    *policy[KVS_POLICIES];
+    const kvs_scenario_t  *sc;
+
+    memset(&o, 0, sizeof(o));
+    o.lab = 1;
+
+    printf("scenarios (* not only with --full; knee in requests per s):\n");
+
+    for (sc = kvs_scenarios; sc->name; sc++) {
+        printf("  %c %-20s %-26s x %-2u %8.2f\n",
+               sc->flags & KVS_ALWAYS ? '*' : ' ', sc->name,
+               sc->fleet.hardware, sc->fleet.replicas, kvs_scenario_knee(sc));
+    }
+
+    printf("policies:\n");
+
+    for (i = kvs_contest_policies(&o, policy); i-- > 0; /* void */ ) {
+        printf("    %-20s%s\n", policy[i]->name,
+               policy[i]->kind & KVS_RIVAL ? " rival"
+               : policy[i]->kind & KVS_OURS ? " ours" : "");
+    }
+}
+
+
+static int
+kvs_contest(const kvs_options_t *o)
+{
+    kvs_contest_t  c;
+
+    if (kvs_contest_run(&c, o) != KVR_OK) {
+        return 2;
+    }
+
+    kvs_report_tables(&c);
+
+    return o->out && kvs_report_json(&c, o->out) != KVR_OK ? 2 : 0;
+}
+
+
+int
+main(int argc, char **argv)
+{
+    int            c, what;
+    kvs_options_t  o;
+
+    static const struct option  options[] = {
+        { "full", no_argument, NULL, 'f' },
+        { "traces", required_argument, NULL, 't' },
+        { "out", required_argument, NULL, 'o' },
+        { "seeds", required_argument, NULL, 'n' },
+        { "seed", required_argument, NULL, 's' },
+        { "requests", required_argument, NULL, 'r' },
+        { "jobs", required_argument, NULL, 'j' },
+        { "only", required_argument, NULL, 'y' },
+        { "cache", required_argument, NULL, 'k' },
+        { "policies", required_argument, NULL, 'p' },
+        { "load", required_argument, NULL, 'l' },
+        { "lab", no_argument, NULL, 'L' },
+        { "study", no_argument, NULL, 'S' },
+        { "quiet", no_argument, NULL, 'q' },
+        { "summary", no_argument, NULL, 'm' },
+        { "calibrate", no_argument, NULL, 'C' },
+        { "published", no_argument, NULL, 'P' },
+        { "demo", no_argument, NULL, 'D' },
+        { "emulated", no_argument, NULL, 'E' },
+        { "cpu", no_argument, NULL, 'U' },
+        { "list", no_argument, NULL, 'i' },
+        { NULL, 0, NULL, 0 }
+    };
+
+    memset(&o, 0, sizeof(o));
+    o.seeds = 3;
+    o.seed = 1;
+    o.requests = 6000;
+    o.jobs = 2;
+    what = 0;
+
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+
+        switch (c) {
+        case 'f': o.full = 1; break;
+        case 't': o.traces = *optarg ? optarg : NULL; break;
+        case 'o': o.out = optarg; break;
+        case 'n':
+            o.seeds = (uint32_t) kvs_number("seeds", optarg, 1, KVS_SEEDS);
+            break;
+        case 's':
+            o.seed = (uint64_t) kvs_number("seed", optarg, 0, 0x1p53);
+            break;
+        case 'r':
+            o.requests = (uint32_t) kvs_number("requests", optarg, 1, 1e8);
+            break;
+        case 'j':
+            o.jobs = (uint32_t) kvs_number("jobs", optarg, 1, KVS_JOBS);
+            break;
+        case 'y': o.only = optarg; break;
+        case 'k': o.cache = optarg; break;
+        case 'p': o.policies = optarg; break;
+        case 'l': o.load = kvs_number("load", optarg, 0.01, 100); break;
+        case 'L': o.lab = 1; break;
+        case 'S': o.study = 1; break;
+        case 'q': o.quiet = 1; break;
+        case 'm': o.summary = 1; break;
+        case 'C':
+        case 'D':
+        case 'E':
+        case 'P':
+        case 'U':
+        case 'i': what = c; break;
+        default:
+            kvs_usage();
+            return 2;
+        }
+    }
+
+    if (optind < argc) {
+        fprintf(stderr, "what is \"%s\"?\n", argv[optind]);
+        kvs_usage();
+        return 2;
+    }
+
+    switch (what) {
+    case 'C': kvs_calibrate(&o); break;
+    case 'P': kvs_published(&o, NULL); break;
+    case 'D': kvs_demo(&o, NULL); break;
+    case 'E': return kvs_emulated(&o) != KVR_OK;
+    case 'U': kvs_cpu(&o); break;
+    case 'i': kvs_list(); break;
+    default: return kvs_contest(&o);
+    }
+
+    return 0;
+}

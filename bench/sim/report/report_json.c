@@ -1,0 +1,498 @@
+/*
+ * What came of the contest, as JSON.
+ */
+
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "bench/sim/report/calibrate.h"
+#include "bench/sim/report/demo.h"
+#include "bench/sim/report/published.h"
+#include "bench/sim/report/report_json.h"
+
+
+/* who is held against the rivals, as it comes without any configuration */
+#define KVS_DEFAULT  "kv_cache"
+
+
+static const struct {
+    const char  *name;
+    const char  *metric;
+} kvs_headlines[] = {
+    { "ttft", "ttft_mean" },
+    { "p99", "ttft_p99" },
+    { "e2e", "e2e_mean" },
+    { "tpt", "tpt_mean" },
+    { NULL, NULL }
+};
+
+
+/* so many digits as mean something */
+static void
+kvs_json_number(cJSON *js, const char *name, double v)
+{
+    char  text[32];
+
+    if (isnan(v) || isinf(v)) {
+        cJSON_AddNullToObject(js, name);
+        return;
+    }
+
+    snprintf(text, sizeof(text), "%.5g", v);
+    cJSON_AddRawToObject(js, name, text);
+}
+
+
+static uint32_t
+kvs_json_metric(const char *name)
+{
+    int          more;
+    size_t       offset;
+    uint32_t     i;
+    const char  *s;
+
+    for (i = 0; kvs_report_metrics(i, &s, &offset, &more); i++) {
+        if (strcmp(s, name) == 0) {
+            break;
+        }
+    }
+
+    return i;
+}
+
+
+static void
+kvs_json_policies(const kvs_contest_t *c, cJSON *json)
+{
+    int           more;
+    cJSON        *js, *m;
+    size_t        offset;
+    uint32_t      p, i;
+    const char   *name;
+    kvs_ratio_t   r;
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (c->policy[p]->kind & KVS_STUDY) {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        cJSON_AddStringToObject(js, "kind",
+                                c->policy[p]->kind & KVS_RIVAL ? "rival"
+                                : c->policy[p]->kind & KVS_OURS ? "ours"
+                                : "tried");
+
+        for (i = 0; kvs_report_metrics(i, &name, &offset, &more); i++) {
+            kvs_report_vs(c, p, KVS_BEST, KVS_ALL, i, &r);
+
+            m = cJSON_AddObjectToObject(js, name);
+            kvs_json_number(m, "geo", r.geo);
+            kvs_json_number(m, "worst", r.worst);
+
+            if (r.n) {
+                cJSON_AddStringToObject(m, "worst_in",
+                                        c->point[r.where].scenario->name);
+            }
+        }
+    }
+}
+
+
+static void
+kvs_json_vs(const kvs_contest_t *c, uint32_t policy, cJSON *json)
+{
+    cJSON        *js;
+    uint32_t      side, k;
+    kvs_ratio_t   r;
+
+    for (side = KVS_BELOW; side <= KVS_PAST; side++) {
+
+        js = cJSON_AddObjectToObject(json, side == KVS_BELOW ? "below_knee"
+                                                             : "past_knee");
+
+        for (k = 0; kvs_headlines[k].name; k++) {
+            kvs_report_vs(c, policy, KVS_BEST, side,
+                          kvs_json_metric(kvs_headlines[k].metric), &r);
+            kvs_json_number(js, kvs_headlines[k].name, r.geo);
+        }
+    }
+}
+
+
+/* the change against the rival that is best over all, for each metric */
+static void
+kvs_json_single(const kvs_contest_t *c, uint32_t policy, cJSON *json)
+{
+    char          rival[32];
+    uint32_t      k, metric, single;
+    kvs_ratio_t   r;
+
+    for (k = 0; kvs_headlines[k].name; k++) {
+        metric = kvs_json_metric(kvs_headlines[k].metric);
+        single = kvs_report_single(c, metric);
+
+        if (single == KVS_BEST) {
+            continue;
+        }
+
+        kvs_report_vs(c, policy, single, KVS_ALL, metric, &r);
+        kvs_json_number(json, kvs_headlines[k].name, r.geo);
+
+        snprintf(rival, sizeof(rival), "%s_rival", kvs_headlines[k].name);
+        cJSON_AddStringToObject(json, rival, c->policy[single]->name);
+    }
+}
+
+
+static void
+kvs_json_point(const kvs_contest_t *c, uint32_t i, uint32_t ours, cJSON *json)
+{
+    int                 more;
+    cJSON              *js, *res, *vs;
+    double              v, best;
+    size_t              offset;
+    uint32_t            p, k, metric, which;
+    const char         *name;
+    const kvs_point_t  *point;
+
+    point = &c->point[i];
+
+    cJSON_AddStringToObject(json, "scenario", point->scenario->name);
+
+    if (kvs_report_hot(point)) {
+        cJSON_AddTrueToObject(json, "hot");
+    }
+
+    kvs_json_number(json, "load", point->load);
+    kvs_json_number(json, "rate", point->rate);
+    cJSON_AddNumberToObject(json, "requests", point->requests);
+
+    vs = cJSON_AddObjectToObject(json, "vs_best_rival");
+
+    for (k = 0; kvs_headlines[k].name && ours < c->npolicies; k++) {
+        metric = kvs_json_metric(kvs_headlines[k].metric);
+        which = KVS_BEST;
+        best = kvs_report_best(c, i, metric, KVS_RIVAL, &which);
+        v = kvs_report_latency(c, i, ours, metric);
+
+        js = cJSON_AddObjectToObject(vs, kvs_headlines[k].name);
+        kvs_json_number(js, "ratio", v / best);
+
+        if (which != KVS_BEST) {
+            cJSON_AddStringToObject(js, "rival", c->policy[which]->name);
+        }
+    }
+
+    js = cJSON_AddObjectToObject(json, "policies");
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (isnan(kvs_report_value(c, i, p, offsetof(kvs_result_t, ttft)))) {
+            continue;
+        }
+
+        res = cJSON_AddObjectToObject(js, c->policy[p]->name);
+
+        for (k = 0; kvs_report_metrics(k, &name, &offset, &more); k++) {
+            kvs_json_number(res, name, kvs_report_value(c, i, p, offset));
+        }
+
+        if (kvs_report_failed(c, i, p)) {
+            cJSON_AddTrueToObject(res, "failed");
+        }
+    }
+}
+
+
+static void
+kvs_json_loss(const kvs_contest_t *c, cJSON *json)
+{
+    cJSON        *js, *side;
+    uint32_t      p, s, k;
+    kvs_ratio_t   r;
+
+    static const char  *const groups[] = { "ample", "starved", "restart" };
+
+    _Static_assert(sizeof(groups) / sizeof(groups[0]) == KVS_GROUPS,
+                   "names of the groups");
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        if (!(c->policy[p]->kind & (KVS_STUDY|KVS_OURS))
+            || kvs_report_loss(c, p, 0, 0, &r) == KVR_DECLINED)
+        {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        for (s = 0; s < KVS_GROUPS; s++) {
+            side = cJSON_AddObjectToObject(js, groups[s]);
+
+            for (k = 0; kvs_headlines[k].name; k++) {
+                if (kvs_report_loss(c, p, s,
+                                    kvs_json_metric(kvs_headlines[k].metric),
+                                    &r)
+                    == KVR_OK)
+                {
+                    kvs_json_number(side, kvs_headlines[k].name, r.geo);
+                }
+            }
+        }
+    }
+}
+
+
+static void
+kvs_json_scenarios(const kvs_contest_t *c, cJSON *json)
+{
+    uint32_t  i;
+
+    for (i = 0; i < c->npoints; i++) {
+        if (i == 0 || c->point[i].scenario != c->point[i - 1].scenario) {
+            cJSON_AddItemToArray(json,
+                           cJSON_CreateString(c->point[i].scenario->name));
+        }
+    }
+}
+
+
+/* the same for what is ours, but knows more of the engines */
+static void
+kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
+    cJSON *json)
+{
+    cJSON     *js;
+    uint32_t   p;
+
+    p = kvs_report_find(c, policy);
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    js = cJSON_AddObjectToObject(json, name);
+
+    kvs_json_vs(c, p, cJSON_AddObjectToObject(js, "vs_best_rival"));
+    kvs_json_single(c, p, cJSON_AddObjectToObject(js, "vs_single_rival"));
+}
+
+
+/*
+ * The hot beginnings: each policy's ratios to the best rival of each point, and
+ * the shares of its busiest and its least busy replica once a minute has passed.
+ */
+static void
+kvs_json_hot(const kvs_contest_t *c, cJSON *json)
+{
+    double        v;
+    cJSON        *js, *m;
+    uint32_t      p, k, metric, where;
+    kvs_ratio_t   r;
+
+    static const struct {
+        const char  *name;
+        const char  *metric;
+        int          ratio;
+    } figure[] = {
+        { "ttft", "ttft_mean", 1 }, { "p99", "ttft_p99", 1 },
+        { "e2e", "e2e_mean", 1 }, { "tpt", "tpt_mean", 1 },
+        { "tpt_p99", "tpt_p99", 1 }, { "busiest", "busiest", 0 },
+        { "least_busy", "least_busy", 0 }
+    };
+
+    for (p = 0; p < c->npolicies; p++) {
+
+        kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, 0, &r);
+
+        if (r.n == 0) {
+            continue;
+        }
+
+        js = cJSON_AddObjectToObject(json, c->policy[p]->name);
+
+        for (k = 0; k < sizeof(figure) / sizeof(figure[0]); k++) {
+            m = cJSON_AddObjectToObject(js, figure[k].name);
+            metric = kvs_json_metric(figure[k].metric);
+
+            if (figure[k].ratio) {
+                kvs_report_vs(c, p, KVS_BEST, KVS_HOT_ONES, metric, &r);
+                kvs_json_number(m, "geo", r.geo);
+                kvs_json_number(m, "worst", r.worst);
+                where = r.where;
+
+            } else {
+                where = 0;
+                v = kvs_report_extreme(c, p, metric, &where);
+                kvs_json_number(m, "worst", v);
+            }
+
+            cJSON_AddStringToObject(m, "worst_in",
+                                    c->point[where].scenario->name);
+            kvs_json_number(m, "worst_at", c->point[where].load);
+        }
+    }
+}
+
+
+/*
+ * kv_cache with the queue, past the knee: P99 of the urgent requests' first
+ * tokens to that of the best rival, and over the points that are past its own
+ * knee.
+ */
+static void
+kvs_json_queue(const kvs_contest_t *c, cJSON *json)
+{
+    cJSON        *js;
+    uint32_t      p, k, metric, i;
+    kvs_ratio_t   r;
+
+    static const char  *const name[2] = { "past_knee", "past_own_knee" };
+    static const kvs_side_e  sides[2] = { KVS_PAST, KVS_FULL_ONES };
+    static const char  *const figure[] = { "urgent_p99", "ttft_mean",
+                                           "ttft_p99", "e2e_mean" };
+
+    p = kvs_report_find(c, "kv_cache_queued");
+
+    if (p == c->npolicies) {
+        return;
+    }
+
+    for (i = 0; i < 2; i++) {
+
+        js = cJSON_AddObjectToObject(json, name[i]);
+
+        for (k = 0; k < sizeof(figure) / sizeof(figure[0]); k++) {
+            metric = kvs_json_metric(figure[k]);
+            kvs_report_vs(c, p, KVS_BEST, sides[i], metric, &r);
+            kvs_json_number(js, figure[k], r.geo);
+
+            if (k == 0 && r.n) {
+                kvs_json_number(js, "urgent_p99_worst", r.worst);
+                cJSON_AddStringToObject(js, "worst_in",
+                                        c->point[r.where].scenario->name);
+                cJSON_AddNumberToObject(js, "points", r.n);
+            }
+        }
+    }
+}
+
+
+/* what another command has put into the file, if anything */
+static cJSON *
+kvs_json_kept(const char *path, const char *name)
+{
+    long    size;
+    char   *text;
+    FILE   *f;
+    cJSON  *old, *js;
+
+    f = fopen(path, "r");
+
+    if (f == NULL) {
+        return NULL;
+    }
+
+    js = NULL;
+    text = NULL;
+
+    if (fseek(f, 0, SEEK_END) == 0 && (size = ftell(f)) > 0) {
+        rewind(f);
+
+        text = kvs_alloc((size_t) size + 1);
+        text[fread(text, 1, (size_t) size, f)] = '\0';
+
+        old = cJSON_Parse(text);
+        js = cJSON_DetachItemFromObject(old, name);
+        cJSON_Delete(old);
+    }
+
+    fclose(f);
+    free(text);
+
+    return js;
+}
+
+
+int
+kvs_report_json(const kvs_contest_t *c, const char *path)
+{
+    int        rc;
+    char      *text;
+    FILE      *f;
+    cJSON     *json, *js, *array;
+    uint32_t   i, ours;
+
+    json = cJSON_CreateObject();
+    ours = kvs_report_find(c, KVS_DEFAULT);
+
+    kvs_json_scenarios(c, cJSON_AddArrayToObject(json, "scenarios"));
+    cJSON_AddNumberToObject(json, "seeds", c->seeds);
+    cJSON_AddNumberToObject(json, "first_seed", (double) c->options->seed);
+    cJSON_AddBoolToObject(json, "full", c->options->full);
+
+    kvs_json_policies(c, cJSON_AddObjectToObject(json, "policies"));
+
+    if (ours < c->npolicies) {
+        kvs_json_vs(c, ours, cJSON_AddObjectToObject(json, "vs_best_rival"));
+        kvs_json_single(c, ours,
+                        cJSON_AddObjectToObject(json, "vs_single_rival"));
+    }
+
+    kvs_json_more(c, "kv_cache_reported", "capacity_reported", json);
+    kvs_json_more(c, "kv_cache_probed", "probed", json);
+    kvs_json_more(c, "kv_cache_usage", "usage", json);
+
+    kvs_json_hot(c, cJSON_AddObjectToObject(json, "hot"));
+
+    kvs_json_queue(c, cJSON_AddObjectToObject(json, "with_queue"));
+
+    array = cJSON_AddArrayToObject(json, "per_scenario");
+
+    for (i = 0; i < c->npoints; i++) {
+        js = cJSON_CreateObject();
+        cJSON_AddItemToArray(array, js);
+        kvs_json_point(c, i, ours, js);
+    }
+
+    kvs_json_loss(c, cJSON_AddObjectToObject(json, "index_loss"));
+
+    /* "make bench-sim-emulated" fills it in; what it did is kept */
+
+    js = kvs_json_kept(path, "sim_vs_emulated");
+
+    cJSON_AddItemToObject(json, "sim_vs_emulated",
+                          js ? js : cJSON_CreateObject());
+
+    printf("\n");
+    kvs_json_number(json, "cpu_s_1m", kvs_cpu(c->options));
+
+    kvs_published(c->options, json);
+
+    kvs_demo(c->options, cJSON_AddObjectToObject(json, "demo"));
+
+    text = cJSON_Print(json);
+    cJSON_Delete(json);
+
+    f = text ? fopen(path, "w") : NULL;
+
+    if (f == NULL) {
+        perror(path);
+        free(text);
+        return KVR_ERROR;
+    }
+
+    rc = fputs(text, f) < 0 || fputc('\n', f) == EOF;
+    rc |= fclose(f);
+    free(text);
+
+    if (rc) {
+        perror(path);
+        return KVR_ERROR;
+    }
+
+    return KVR_OK;
+}

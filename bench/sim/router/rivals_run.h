@@ -1,0 +1,11 @@
+#ifndef KVS_RIVALS_RUN_H
+#define KVS_RIVALS_RUN_H
+
+
+#include "bench/sim/engine/sim.h"
+
+
+extern const kvs_policy_t  kvs_rival_policies[];
+
+
+#endif

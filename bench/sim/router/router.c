@@ -1,0 +1,548 @@
+/*
+ * The shipped router: core/ linked, not copied.  What a request does there is
+ * bench/model/route.c; here is what is simulated of it: whose state is asked,
+ * which router has the request, which key it goes by, what engines tell.
+ */
+
+#include "core/state/kvr_sketch.h"
+
+#include "bench/model/prefix.h"
+#include "bench/model/route.h"
+#include "bench/sim/router/router.h"
+
+
+#define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
+#define KVS_ROUTER_PROBE     1.0                  /* s */
+
+
+typedef struct {
+    kvs_sim_t            *sim;
+    kvs_router_conf_t     conf;
+    unsigned              needs;                /* of the policy */
+    kvs_zone_t            zone;
+    double                probed;
+    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
+
+    /* policy prefix */
+
+    kvr_hot_t            *hot;
+    kvr_ring_t            ring;
+
+    /* other states than the index */
+
+    kvs_prefix_t         *lru;
+    kvs_prefix_t         *coming;               /* submitted, not admitted */
+
+    kvs_rng_t             lose;
+} kvs_router_t;
+
+
+static void kvs_router_ring(kvs_router_t *ro);
+static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch, double now);
+static void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch, double now);
+static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch, double now);
+static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch);
+static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch, double now);
+static void kvs_router_probe(kvs_router_t *ro, double now);
+static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
+
+
+void *
+kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
+{
+    uint32_t            i;
+    uint64_t            units;
+    kvs_router_t       *ro;
+    kvs_prefix_conf_t   px;
+
+    ro = kvs_alloc(sizeof(kvs_router_t));
+
+    ro->sim = sim;
+    ro->probed = -KVS_ROUTER_PROBE;
+    ro->conf = *(const kvs_router_conf_t *) policy->conf;
+    ro->needs = kvr_policy_needs(ro->conf.policy);
+
+    kvs_rng_seed(&ro->lose, sim->seed, 0x6c6f73650e55ULL);
+
+    memset(&px, 0, sizeof(px));
+
+    if (ro->conf.state == KVS_STATE_TRUE) {
+        ro->coming = kvs_prefix_create(&px);
+    }
+
+    if (ro->conf.state == KVS_STATE_LRU) {
+        px.capacity = (uint32_t) (ro->conf.capacity * sim->blocks);
+        px.ttl = ro->conf.ttl;
+        ro->lru = kvs_prefix_create(&px);
+    }
+
+    units = KVS_ROUTER_CAPACITY / KVS_UNIT_BYTES;
+
+    if (ro->conf.assumed) {
+        units = (uint64_t) ro->conf.assumed * 1024 * 1024 / KVS_UNIT_BYTES;
+    }
+
+    if (ro->conf.capacity > 0) {
+        units = (uint64_t) (ro->conf.capacity * sim->blocks);
+    }
+
+    /* of other states only its clock is asked */
+
+    if (ro->conf.state != KVS_STATE_INDEX) {
+        units = sim->blocks;
+    }
+
+    kvs_zone_create(&ro->zone, kvr_max(sim->fleet.routers, 1), sim->n, units);
+
+    for (i = 0; ro->conf.reported && i < sim->n; i++) {
+        kvr_index_capacity(ro->zone.core.index, i, units, 1);
+    }
+
+    if (ro->conf.probe) {
+        ro->zone.pool.probe = (uint64_t) (1000 * KVS_ROUTER_PROBE);
+    }
+
+    if (ro->needs & KVR_NEEDS_RING) {
+        kvs_router_ring(ro);
+    }
+
+    return ro;
+}
+
+
+static void
+kvs_router_ring(kvs_router_t *ro)
+{
+    uint32_t         i;
+    kvr_ring_peer_t  peer[KVS_REPLICAS];
+
+    ro->hot = kvs_zone_alloc(sizeof(kvr_hot_t));
+
+    for (i = 0; i < ro->sim->n; i++) {
+        peer[i].hash = kvr_mix(i + 1, 0x70656572);
+        peer[i].weight = 1;
+    }
+
+    ro->ring.point = kvs_alloc(kvr_ring_size(peer, ro->sim->n)
+                               * sizeof(kvr_ring_point_t));
+    kvr_ring_build(&ro->ring, peer, ro->sim->n);
+}
+
+
+void
+kvs_router_destroy(void *data)
+{
+    kvs_router_t *ro = data;
+
+    if (ro->lru) {
+        kvs_prefix_destroy(ro->lru);
+    }
+
+    if (ro->coming) {
+        kvs_prefix_destroy(ro->coming);
+    }
+
+    kvs_zone_destroy(&ro->zone);
+
+    free((void *) ro->hot);
+    free(ro->ring.point);
+    free(ro);
+}
+
+
+uint32_t
+kvs_router_pick(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    uint32_t       i, k;
+    kvs_choice_t   ch;
+    const uint64_t  *digests;
+
+    rq->route.chain = rq->chain;
+    rq->route.units = rq->units;
+    rq->route.bytes = rq->bytes;
+    rq->route.row = (uint32_t) (rq->id % ro->zone.rows);
+
+    ch.set = ro->sim->up;
+
+    kvs_route_view(&ro->zone, &rq->route, &ch, ro->conf.policy, ro->conf.conf,
+                   kvs_rng_next(&ro->sim->rng), now);
+
+    ch.req.retry = rq->attempts > 1;
+
+    if (ro->needs & KVR_NEEDS_SCORE) {
+        kvs_router_match(ro, rq, &ch, now);
+    }
+
+    digests = NULL;
+
+    if (ro->conf.conf && ro->conf.conf->chunks) {
+        digests = rq->req.digests;
+    }
+
+    if (digests) {
+        kvs_router_chunks(ro, rq, &ch);
+    }
+
+    if (ro->conf.probe) {
+        kvs_router_probe(ro, now);
+    }
+
+    kvs_router_key(ro, rq, &ch, now);
+
+    kvs_route_offer(&ro->zone, &ch);
+
+    for (k = 0; k < ch.n; k++) {
+        ch.cand[k].current_weight = ro->current[ch.cand[k].place];
+
+        /* what waits in the engine: its word is what is true now */
+
+        ch.cand[k].waiting = ch.cand[k].unanswered;
+        ch.cand[k].fresh = 1;
+    }
+
+    i = kvs_route_pick(&ro->zone, &rq->route, &ch, NULL, now);
+
+    for (k = 0; k < ch.n; k++) {
+        ro->current[ch.cand[k].place] = ch.cand[k].current_weight;
+    }
+
+    rq->matched = (uint32_t) (ch.decision.matched / KVS_TOKEN_BYTES);
+
+    if (ro->needs & KVR_NEEDS_SESSION) {
+        kvr_index_bind(ro->zone.core.index, rq->key_session, i, 1,
+                       (uint32_t) now + 3600);
+    }
+
+    for (k = 0; digests && k < rq->units; k++) {
+        kvr_index_note(ro->zone.core.index, digests[k], i);
+    }
+
+    if (!(ro->needs & KVR_NEEDS_SCORE)) {
+        return i;
+    }
+
+    if (ro->lru) {
+        kvs_prefix_insert(ro->lru, rq->chain, rq->units, i, now);
+    }
+
+    kvs_route_insert(&ro->zone, &rq->route, ch.matched[i]);
+
+    if (ro->coming) {
+        kvs_prefix_hold(ro->coming, rq->chain, rq->units, i);
+        rq->taught = 1;
+    }
+
+    return i;
+}
+
+
+/* units of the prompt that each replica holds */
+static void
+kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t   i, n, best;
+    uint64_t  *entries;
+
+    if (ro->conf.lost > 0) {
+        kvs_router_lose(ro, rq, ch, now);
+        return;
+    }
+
+    if (ro->conf.state == KVS_STATE_INDEX) {
+        kvs_route_match(&ro->zone, &rq->route, ch, now);
+        return;
+    }
+
+    memset(ch->matched, 0, sizeof(ch->matched));
+
+    if (ro->conf.state == KVS_STATE_TRUE) {
+        kvs_router_true(ro, rq, ch, now);
+
+    } else {
+        kvs_prefix_match(ro->lru, rq->chain, rq->units, ch->set, now,
+                         ch->matched, NULL);
+    }
+
+    best = 0;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        best = kvr_max(best, ch->matched[i]);
+    }
+
+    entries = kvs_route_chain(rq->chain, rq->units, &n);
+
+    kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
+}
+
+
+/* the replicas' own word, and what is on its way to them */
+static void
+kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t    i, held, coming[KVS_REPLICAS];
+    uint64_t    set;
+    kvs_sim_t  *sim;
+
+    sim = ro->sim;
+
+    kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
+                     NULL);
+
+    for (set = ch->set; set; set &= set - 1) {
+        i = (uint32_t) __builtin_ctzll(set);
+
+        kvs_sim_settle(sim, i);
+
+        held = kve_replica_match(sim->replica[i], rq->chain, rq->units,
+                                 rq->tokens)
+               / KVS_UNIT_TOKENS;
+
+        ch->matched[i] = kvr_max(held, coming[i]);
+    }
+}
+
+
+/* some lines of the index are lost, the same for all, and for good */
+static void
+kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t   i, n, hole, most, best;
+    uint64_t   set, *entries;
+
+    entries = kvs_route_chain(rq->chain, rq->units, &n);
+    hole = n;
+
+    for (i = 0; i < n; i++) {
+        if ((double) (kvr_mix(entries[i], ro->lose.s) >> 11) * 0x1p-53
+            < ro->conf.lost)
+        {
+            entries[i] ^= 0x5555555555555555ULL;
+            hole = kvr_min(hole, i);
+        }
+    }
+
+    memset(ch->matched, 0, sizeof(ch->matched));
+
+    best = kvr_index_lookup(ro->zone.core.index, entries, n, ch->set,
+                            ch->matched);
+
+    if (ro->conf.strict && hole < n) {
+        most = hole ? kvr_chain_depth(hole - 1) : 0;
+        best = kvr_min(best, most);
+
+        for (set = ch->set; set; set &= set - 1) {
+            i = (uint32_t) __builtin_ctzll(set);
+            ch->matched[i] = kvr_min(ch->matched[i], most);
+        }
+    }
+
+    kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
+}
+
+
+/* bytes of the prompt behind what is matched that each replica holds */
+static void
+kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
+{
+    uint32_t  i, k;
+    uint64_t  has;
+
+    memset(ch->chunks, 0, sizeof(ch->chunks));
+
+    for (i = 0; i < rq->units; i++) {
+        has = kvr_index_holds(ro->zone.core.index, rq->req.digests[i],
+                              ch->set);
+
+        for ( /* void */ ; has; has &= has - 1) {
+            k = (uint32_t) __builtin_ctzll(has);
+            ch->chunks[k] += i >= ch->matched[k] ? KVS_UNIT_BYTES : 0;
+        }
+    }
+
+    ch->view.chunks = ch->chunks;
+}
+
+
+/* what a session or a prefix goes by */
+static void
+kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t               n, life;
+    uint64_t              *entries;
+    kvr_policy_request_t  *req;
+
+    static uint32_t  by_place[KVS_REPLICAS];
+    static uint64_t  seen[1];
+
+    req = &ch->req;
+
+    req->by_place = by_place;
+    req->seen = seen;
+
+    if (ro->needs & KVR_NEEDS_SESSION) {
+        req->keyed = 1;
+        req->key = rq->key_session;
+
+        ch->view.bound = kvr_index_bound(ro->zone.core.index, req->key,
+                                         (uint32_t) now, &life);
+        return;
+    }
+
+    if (!(ro->needs & KVR_NEEDS_RING)) {
+        return;
+    }
+
+    entries = kvs_route_chain(rq->chain, rq->units, &n);
+
+    if (n == 0) {
+        return;
+    }
+
+    kvr_hot_add(ro->hot, entries, n);
+
+    req->key = entries[kvr_hot_key(ro->hot, entries, n,
+                                   req->conf ? req->conf->length : 0,
+                                   KVS_UNIT_BYTES, ro->sim->n)];
+    req->keyed = 1;
+    req->ring = &ro->ring;
+}
+
+
+static void
+kvs_router_probe(kvs_router_t *ro, double now)
+{
+    uint32_t     i;
+    kve_stats_t  st;
+
+    if (now < ro->probed + KVS_ROUTER_PROBE) {
+        return;
+    }
+
+    ro->probed = now;
+
+    for (i = 0; i < ro->sim->n; i++) {
+        kve_replica_stats(ro->sim->replica[i], &st);
+        kvs_zone_probed(&ro->zone, i, &st, 0, now);
+    }
+}
+
+
+void
+kvs_router_admitted(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    if (ro->coming && rq->taught) {
+        rq->taught = 0;
+        kvs_prefix_drop(ro->coming, rq->chain, rq->units, rq->replica);
+    }
+}
+
+
+/* what is pending is given back too early, and nothing else is */
+void
+kvs_router_headers(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    unsigned            unanswered;
+    kvr_zone_t          zone;
+    kvr_reservation_t  *r;
+
+    (void) now;
+
+    zone = ro->zone.core;
+    zone.row = rq->route.row;
+
+    r = &rq->route.attempt.reservation;
+
+    unanswered = r->unanswered;
+    r->unanswered = 0;
+
+    kvr_reservation_answered(&zone, r);
+
+    r->unanswered = unanswered;
+}
+
+
+void
+kvs_router_first(void *data, kvs_request_t *rq, double now)
+{
+    kvs_router_t *ro = data;
+
+    kvs_route_first(&ro->zone, &rq->route, ro->conf.timed, now);
+}
+
+
+void
+kvs_router_restarted(void *data, uint32_t replica, double now)
+{
+    kvs_router_t *ro = data;
+
+    (void) now;
+
+    if (!ro->conf.flush) {
+        return;
+    }
+
+    kvr_index_flush(ro->zone.core.index, replica);
+
+    if (ro->lru) {
+        kvs_prefix_flush(ro->lru, replica);
+    }
+}
+
+
+void
+kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
+{
+    kvs_router_t *ro = data;
+
+    kvr_tokens_t  tokens;
+
+    kvs_router_admitted(ro, rq, now);
+
+    if (ok && ro->conf.replies && rq->req.nhashes > rq->units) {
+        kvs_router_extend(ro, rq, now);
+    }
+
+    tokens.prompt = rq->tokens;
+    tokens.cached = rq->req.cached_tokens;
+    tokens.completion = rq->req.output_tokens;
+
+    kvs_route_end(&ro->zone, &rq->route, ok && ro->conf.usage ? &tokens : NULL,
+                  now);
+}
+
+
+/* the reply is in the replica's cache, and will be in the next prompt */
+static void
+kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
+{
+    uint32_t   n, first;
+    uint64_t  *entries;
+
+    if (ro->lru) {
+        kvs_prefix_insert(ro->lru, rq->chain, rq->req.nhashes, rq->replica,
+                          now);
+    }
+
+    entries = kvs_route_chain(rq->chain, rq->req.nhashes, &n);
+    first = kvr_min(kvr_chain_entries(rq->units), n);
+
+    kvr_index_extend(ro->zone.core.index, entries + first, first, n - first,
+                     rq->req.nhashes - rq->units, rq->replica);
+}

@@ -1,0 +1,57 @@
+/*
+ * The router that ships, core/ as it is, and the scores that might be better.
+ */
+
+#ifndef KVS_ROUTER_H
+#define KVS_ROUTER_H
+
+
+#include "core/policy/kvr_policy.h"
+
+#include "bench/sim/engine/sim.h"
+
+
+typedef enum {
+    KVS_STATE_INDEX = 0,     /* core/kvr_index */
+    KVS_STATE_TRUE,          /* the replicas' own, and what is on its way */
+    KVS_STATE_LRU            /* exact, by use, of the right size */
+} kvs_state_e;
+
+
+typedef struct {
+    kvr_policy_e         policy;
+    const kvr_policy_conf_t  *conf;  /* NULL: the defaults */
+    kvs_state_e          state;
+    uint32_t             assumed;    /* capacity in MB, 0: the default */
+    double               capacity;   /* shares of the true one; 0: default */
+    unsigned             reported:1; /* capacity is the engine's own word */
+    unsigned             probe:1;    /* engines tell their counts, each 1 s */
+    unsigned             replies:1;  /* replies are learned too */
+    unsigned             flush:1;    /* restarts are told of */
+    unsigned             usage:1;    /* replies tell what was cached */
+    unsigned             timed:1;    /* they do not: first tokens are timed */
+    double               lost;       /* share of the lines */
+    unsigned             strict:1;   /* credit ends at the first that is */
+    double               ttl;        /* s, LRU only */
+} kvs_router_conf_t;
+
+
+extern const kvs_policy_t  kvs_router_policies[];
+
+void *kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy);
+void kvs_router_destroy(void *data);
+uint32_t kvs_router_pick(void *data, kvs_request_t *rq, double now);
+void kvs_router_admitted(void *data, kvs_request_t *rq, double now);
+void kvs_router_headers(void *data, kvs_request_t *rq, double now);
+void kvs_router_first(void *data, kvs_request_t *rq, double now);
+void kvs_router_restarted(void *data, uint32_t replica, double now);
+void kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok);
+
+
+#define KVS_ROUTER(name, kind, conf)                                          \
+    { name, kind, kvs_router_create, kvs_router_destroy, kvs_router_pick,     \
+      kvs_router_admitted, NULL, kvs_router_first, kvs_router_restarted,      \
+      kvs_router_done, conf }
+
+
+#endif

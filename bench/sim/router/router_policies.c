@@ -1,0 +1,221 @@
+/*
+ * The shipped router in its configurations, for the contest and the studies.
+ */
+
+#include "bench/sim/router/router.h"
+
+
+/* capacities: what the engine reports is held for a quarter longer */
+
+/* engines tell nothing: only their first tokens are timed */
+
+static const kvs_router_conf_t  kvs_conf_kv_cache = {
+    .policy = KVR_POLICY_KV_CACHE, .timed = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_reported = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_probed = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .probe = 1
+};
+
+/* replies tell how much of their prompt was cached, and nothing else */
+
+static const kvs_router_conf_t  kvs_conf_usage = {
+    .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_oracle = {
+    .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
+};
+
+static const kvs_router_conf_t  kvs_conf_least = {
+    .policy = KVR_POLICY_LEAST_REQUEST
+};
+
+/* what least_request may go by; the engine's word is what is true now */
+
+#define KVS_LEAST_BY(name, what)                                              \
+    static const kvr_policy_conf_t  kvs_policy_##name = {                     \
+        .policy = KVR_POLICY_LEAST_REQUEST, .by = what                        \
+    };                                                                        \
+                                                                              \
+    static const kvs_router_conf_t  kvs_conf_##name = {                       \
+        .policy = KVR_POLICY_LEAST_REQUEST, .conf = &kvs_policy_##name        \
+    };
+
+KVS_LEAST_BY(by_pending, KVR_BY_PENDING)
+KVS_LEAST_BY(by_work, KVR_BY_WORK)
+KVS_LEAST_BY(by_waiting, KVR_BY_WAITING)
+
+static const kvs_router_conf_t  kvs_conf_turn = {
+    .policy = KVR_POLICY_ROUND_ROBIN
+};
+
+static const kvs_router_conf_t  kvs_conf_prefix = {
+    .policy = KVR_POLICY_PREFIX
+};
+
+static const kvs_router_conf_t  kvs_conf_sticky = {
+    .policy = KVR_POLICY_STICKY
+};
+
+/* parameters of policies that have a default to be decided on */
+
+#define KVS_PREFIX_LENGTH(bytes)                                              \
+    static const kvr_policy_conf_t  kvs_policy_prefix_##bytes = {             \
+        .policy = KVR_POLICY_PREFIX, .length = bytes, .load_factor = 1.25     \
+    };                                                                        \
+                                                                              \
+    static const kvs_router_conf_t  kvs_conf_prefix_##bytes = {               \
+        .policy = KVR_POLICY_PREFIX, .conf = &kvs_policy_prefix_##bytes       \
+    };
+
+KVS_PREFIX_LENGTH(256)
+KVS_PREFIX_LENGTH(1024)
+KVS_PREFIX_LENGTH(4096)
+KVS_PREFIX_LENGTH(16384)
+
+static const kvr_policy_conf_t  kvs_policy_tie = {
+    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_TIE
+};
+
+static const kvr_policy_conf_t  kvs_policy_credit = {
+    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_CREDIT
+};
+
+static const kvs_router_conf_t  kvs_conf_tie = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .conf = &kvs_policy_tie
+};
+
+static const kvs_router_conf_t  kvs_conf_credit = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .conf = &kvs_policy_credit
+};
+
+/* assumed capacities, in MB, of engines that report none */
+
+#define KVS_ASSUMED(mb)                                                       \
+    static const kvs_router_conf_t  kvs_conf_assumed_##mb = {                 \
+        .policy = KVR_POLICY_KV_CACHE, .assumed = mb                          \
+    };
+
+KVS_ASSUMED(1)
+KVS_ASSUMED(2)
+KVS_ASSUMED(4)
+KVS_ASSUMED(8)
+KVS_ASSUMED(16)
+KVS_ASSUMED(64)
+
+/* the index study */
+
+static const kvs_router_conf_t  kvs_conf_right = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_half = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 0.5, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_quarter = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 0.25, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_double = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 2, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_four = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 4, .reported = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_misses = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25
+};
+
+static const kvs_router_conf_t  kvs_conf_misses4 = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 4
+};
+
+static const kvs_router_conf_t  kvs_conf_lru = {
+    .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_LRU, .capacity = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_ttl = {
+    .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_LRU, .ttl = 120
+};
+
+static const kvs_router_conf_t  kvs_conf_lost = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .lost = 0.02
+};
+
+static const kvs_router_conf_t  kvs_conf_lost_strict = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .lost = 0.02, .strict = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_replies = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .replies = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_flush = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .flush = 1
+};
+
+static const kvs_router_conf_t  kvs_conf_headers = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
+};
+
+
+const kvs_policy_t  kvs_router_policies[] = {
+    KVS_ROUTER("kv_cache", KVS_OURS, &kvs_conf_kv_cache),
+    KVS_ROUTER("kv_cache_reported", KVS_OURS, &kvs_conf_reported),
+    KVS_ROUTER("kv_cache_probed", KVS_OURS, &kvs_conf_probed),
+    KVS_ROUTER("kv_cache_usage", KVS_OURS, &kvs_conf_usage),
+    { .name = "kv_cache_queued", .kind = KVS_OURS|KVS_QUEUED },
+    KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
+    KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
+    KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
+    KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
+    KVS_ROUTER("sticky", KVS_OURS|KVS_RIVAL, &kvs_conf_sticky),
+
+    KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
+    KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),
+    KVS_ROUTER("by_waiting", KVS_PARAM, &kvs_conf_by_waiting),
+    KVS_ROUTER("prefix_256", KVS_PARAM, &kvs_conf_prefix_256),
+    KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
+    KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),
+    KVS_ROUTER("prefix_16384", KVS_PARAM, &kvs_conf_prefix_16384),
+    KVS_ROUTER("chunks_tie", KVS_PARAM, &kvs_conf_tie),
+    KVS_ROUTER("chunks_credit", KVS_PARAM, &kvs_conf_credit),
+    KVS_ROUTER("assumed_1m", KVS_PARAM, &kvs_conf_assumed_1),
+    KVS_ROUTER("assumed_2m", KVS_PARAM, &kvs_conf_assumed_2),
+    KVS_ROUTER("assumed_4m", KVS_PARAM, &kvs_conf_assumed_4),
+    KVS_ROUTER("assumed_8m", KVS_PARAM, &kvs_conf_assumed_8),
+    KVS_ROUTER("assumed_16m", KVS_PARAM, &kvs_conf_assumed_16),
+    KVS_ROUTER("assumed_64m", KVS_PARAM, &kvs_conf_assumed_64),
+
+    KVS_ROUTER("index_1", KVS_STUDY, &kvs_conf_right),
+    KVS_ROUTER("index_1/2", KVS_STUDY, &kvs_conf_half),
+    KVS_ROUTER("index_1/4", KVS_STUDY, &kvs_conf_quarter),
+    KVS_ROUTER("index_2", KVS_STUDY, &kvs_conf_double),
+    KVS_ROUTER("index_4", KVS_STUDY, &kvs_conf_four),
+    KVS_ROUTER("index_misses_1.25", KVS_STUDY, &kvs_conf_misses),
+    KVS_ROUTER("index_misses_4", KVS_STUDY, &kvs_conf_misses4),
+    KVS_ROUTER("index_lru", KVS_STUDY, &kvs_conf_lru),
+    KVS_ROUTER("index_ttl_120", KVS_STUDY, &kvs_conf_ttl),
+    KVS_ROUTER("index_lost_2%", KVS_STUDY, &kvs_conf_lost),
+    KVS_ROUTER("index_lost_strict", KVS_STUDY, &kvs_conf_lost_strict),
+    KVS_ROUTER("index_replies", KVS_STUDY, &kvs_conf_replies),
+    KVS_ROUTER("index_flush", KVS_STUDY, &kvs_conf_flush),
+
+    { "release_at_headers", KVS_STUDY, kvs_router_create, kvs_router_destroy,
+      kvs_router_pick, kvs_router_admitted, kvs_router_headers,
+      kvs_router_first, kvs_router_restarted, kvs_router_done,
+      &kvs_conf_headers },
+
+    { .name = NULL }
+};
