@@ -202,7 +202,7 @@ class Life:
         self.clean()
 
     def clean(self):
-        for pid in getattr(self, "tree", None) and self.tree.workers() or ():
+        for pid in getattr(self, "tree", None) and self.tree.children() or ():
             os.kill(pid, signal.SIGKILL)
 
         for p in self.started:
@@ -321,7 +321,7 @@ class Life:
         while True:
             await asyncio.sleep(.01)
 
-            for pid in self.tree.workers():
+            for pid in self.tree.children():
                 if pid not in self.stopped and self.tree.state(pid) == "T":
                     self.kill_pid(pid)
                     self.judge.count["step_kills"] += 1
@@ -623,6 +623,7 @@ async def main():
     seeds = int(os.environ.get("SEEDS") or 0)
     end = time.monotonic() + 60 * minutes
     judge = Judge()
+    judge.steps = bool(os.environ.get("STEPS"))
     memory = files = 0
 
     while time.monotonic() < end and (not seeds or seed < first + seeds):

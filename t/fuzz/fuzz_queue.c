@@ -1,0 +1,236 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The input is what two processes do with a queue: requests of any class,
+ * tenant, weight, size and deadline come, are let in, leave, are shed.  After
+ * each step the board must count as many as there are, and the first of a
+ * process must be one that nothing in it comes before.
+ */
+
+
+#include "util.h"
+#include "core/queue/kvr_queue.h"
+
+
+#define PROCESSES  2
+#define ITEMS      64
+#define LONGEST    100              /* input that is looked at */
+
+
+typedef struct {
+    kvr_queue_t        queue;
+    kvr_queue_item_t   item[ITEMS];
+} process_t;
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+static int
+room(void *data, kvr_queue_item_t *item)
+{
+    int  *left = data;
+
+    if (item == NULL) {
+        (*left)++;
+        return 0;
+    }
+
+    if (*left == 0) {
+        return 0;
+    }
+
+    (*left)--;
+
+    return 1;
+}
+
+
+/* numbers from the input; 0 when it is over */
+static uint32_t
+take(const uint8_t **p, const uint8_t *end, unsigned bytes)
+{
+    uint32_t  n;
+
+    for (n = 0; bytes; bytes--) {
+        n = n << 8 | (*p < end ? *(*p)++ : 0);
+    }
+
+    return n;
+}
+
+
+/* of those that wait in a process, by looking at each */
+static void
+check_first(process_t *pr, kvr_queue_board_t *board)
+{
+    unsigned           i, n;
+    uint64_t           bytes;
+    kvr_queue_key_t    key;
+    kvr_queue_item_t  *first, *item;
+
+    key = 0;
+    first = kvr_queue_first(&pr->queue, board, &key);
+    bytes = 0;
+
+    for (i = 0, n = 0; i < ITEMS; i++) {
+        item = &pr->item[i];
+
+        if (!item->waiting) {
+            continue;
+        }
+
+        n++;
+        bytes += item->bytes;
+
+        util_check(first != NULL, "there is no first of %u", n);
+        util_check(item->class >= first->class, "class %u comes before %u",
+                   item->class, first->class);
+        util_check(item->class != first->class || item->tenant != first->tenant
+                   || (int32_t) (item->due - first->due) >= 0,
+                   "due %u comes before %u", item->due, first->due);
+    }
+
+    util_check(pr->queue.n == n && pr->queue.bytes == bytes,
+               "%u wait, %u are counted", n, pr->queue.n);
+    util_check(n || first == NULL, "a first of none");
+}
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int                left;
+    uint32_t           op, n, k;
+    uint64_t           now;
+    unsigned           i;
+    process_t         *pr;
+    const uint8_t     *end;
+    kvr_queue_item_t  *item, *near[KVR_QUEUE_NEAR];
+
+    static kvr_queue_board_t  board;
+    static process_t          process[PROCESSES];
+
+    /* rows that nobody had are as they were */
+
+    memset(&board, 0, offsetof(kvr_queue_board_t, row[PROCESSES]));
+    memset(process, 0, sizeof(process));
+
+    end = data + kvr_min(size, LONGEST);
+    now = (uint64_t) UINT32_MAX - 5000;     /* times wrap on the way */
+
+    while (data < end) {
+        op = take(&data, end, 1);
+        pr = &process[op & 1];
+        item = &pr->item[op >> 1 & (ITEMS - 1)];
+
+        switch (op >> 1 & 7) {
+
+        case 0:
+        case 1:
+        case 2:
+            item = &pr->item[take(&data, end, 1) % ITEMS];
+
+            if (item->waiting) {
+                break;
+            }
+
+            n = take(&data, end, 2);
+            kvr_queue_item(item, now, n >> 12,
+                           kvr_queue_tenant(&board, 1 + (n >> 4 & 255), now),
+                           n & 15, take(&data, end, 3),
+                           n & 1024 ? take(&data, end, 4) : 0);
+            item->bytes = n & 4095;
+            kvr_queue_insert(&pr->queue, &board, item);
+            break;
+
+        case 3:
+            item = &pr->item[take(&data, end, 1) % ITEMS];
+
+            if (item->waiting) {
+                kvr_queue_remove(&pr->queue, item);
+            }
+
+            break;
+
+        case 4:
+            now += take(&data, end, 1) * 8;
+            break;
+
+        case 5:
+            n = take(&data, end, 1) % KVR_QUEUE_CLASSES;
+            item = kvr_queue_last(&pr->queue, n);
+
+            if (item) {
+                util_check(item->waiting && item->class > n, "class %u is shed "
+                           "for %u", item->class, n);
+                kvr_queue_remove(&pr->queue, item);
+
+            } else if (kvr_queue_want(&board, n, now) == KVR_OK) {
+                util_check(kvr_queue_take(&board, n) == KVR_OK
+                           || n < KVR_QUEUE_CLASSES, "a wish is gone");
+            }
+
+            break;
+
+        case 6:
+            item = kvr_queue_first(&pr->queue, &board, &(kvr_queue_key_t) { 0 });
+
+            if (item) {
+                k = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
+                util_check(k >= 1 && k <= KVR_QUEUE_NEAR, "%u are near", k);
+
+                for (i = 0; i < k; i++) {
+                    util_check(near[i]->waiting
+                               && near[i]->class == item->class
+                               && near[i]->tenant == item->tenant,
+                               "a stranger is near");
+                }
+
+                (void) kvr_queue_rival(&pr->queue, item);
+                (void) kvr_queue_young(item, now, take(&data, end, 1));
+            }
+
+            break;
+
+        default:
+            left = (int) (take(&data, end, 1) % 3);
+            item = kvr_queue_first(&pr->queue, &board, &(kvr_queue_key_t) { 0 });
+
+            if (item
+                && kvr_queue_admit(&board, op & 1, &pr->queue, item, now, room,
+                                   &left)
+                   == KVR_OK)
+            {
+                util_check(!item->waiting, "it is let in and waits");
+            }
+
+            util_check(left >= 0 && left < 3, "room for %d", left);
+        }
+
+        check_first(pr, &board);
+
+        for (i = 0; i < PROCESSES; i++) {
+            if (pr == &process[i] || (op >> 1 & 7) == 4) {
+                kvr_queue_publish(&board, i, &process[i].queue, now);
+            }
+        }
+
+        n = kvr_queue_depth(&board, KVR_QUEUE_CLASSES - 1, now);
+        util_check(n == process[0].queue.n + process[1].queue.n,
+                   "%u wait by the board", n);
+
+        n = kvr_queue_retry_after(&board, now);
+        util_check(n >= 1, "try again after %u", n);
+        (void) kvr_queue_long(&board, 4, now);
+    }
+
+    return 0;
+}
+
+
+#include "main.h"
