@@ -282,7 +282,7 @@ for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
 # token.
 
 sub bytes_of_tokens {
-    return join ' ', map { sprintf '%.1f', $_->{bytes_per_token} // 0 }
+    return join ' ', map { sprintf '%.1f', $_->{cache}{bytes_per_token} // 0 }
            @{$t->status()->{upstreams}{vllm}{peers}};
 }
 
