@@ -20,6 +20,7 @@ import time
 import engines
 import report
 import traffic
+import vllm
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 OUT = os.path.join(engines.BUILD, "demo")
@@ -32,6 +33,16 @@ MODULE = (os.environ.get("MODULE")
 
 COUNT = 3
 POLICIES = "round_robin random least_request prefix sticky kv_cache"
+KINDS = {"llama": engines, "vllm": vllm}
+ROOM = 20480        # tokens that a vLLM caches: 5 conversations, as llama-server
+
+NONE = """%s
+
+It fetches %s from %s.
+If you have engines of your own, name them:
+
+    make demo ENGINES="host:port host:port host:port"
+"""
 
 
 class Fleet:
@@ -241,12 +252,12 @@ def explain(runs, severe):
             print("\n%s:\n    %s" % (title, "\n    ".join(lines[:10])))
 
 
-def keep(folder, given):
+def keep(folder, given, started):
     """Leaves nginx and the engines running for the user to try."""
     fleet = Fleet("kv_cache", folder, given, detach=True)
 
     with open(KEPT, "w") as f:
-        json.dump([p.pid for p in fleet.processes], f)
+        json.dump([p.pid for p in fleet.processes + started], f)
 
     request = os.path.join(OUT, "request.json")
     with open(request, "w") as f:
@@ -297,7 +308,13 @@ def main():
     policies = setting("POLICIES", POLICIES).split()
     seeds = [int(seed) for seed in setting("SEEDS").split()] or traffic.SEEDS
     given = setting("ENGINES").split()
+    kept = setting("KEEP", "0") != "0"
+    kind = KINDS.get(setting("ENGINE", "llama"))
     folder = None
+    started = []
+
+    if kind is None:
+        sys.exit("ENGINE= is one of: " + " ".join(KINDS))
 
     if setting("QUICK", "0") != "0":
         seeds = seeds[:1]
@@ -309,9 +326,41 @@ def main():
 
     shutil.copy(MODULE, OUT)
 
-    if not given:
-        folder = engines.get()
+    try:
+        if not given:
+            folder = get_engine(kind)
 
+        # vLLM takes long to start, so its engines stay, like yours
+
+        if folder and kind is vllm:
+            print("starting %d engines" % COUNT, flush=True)
+            fleet = vllm.start(COUNT, folder, OUT, detach=kept, tokens=ROOM)
+            started = [e.process for e in fleet]
+            given = [e.address for e in fleet]
+
+        good = compare(policies, seeds, folder, given, began)
+
+        if kept:
+            keep(folder, given, started)
+            started = []
+
+    finally:
+        engines.stop(*started)
+
+    sys.exit(0 if good else 1)
+
+
+def get_engine(kind):
+    """The folder that it is in."""
+    try:
+        return kind.get()
+    except engines.Unavailable as e:
+        raise engines.Unavailable(NONE % (e, kind.PACKAGE, kind.SOURCE)) \
+            from None
+
+
+def compare(policies, seeds, folder, given, began):
+    """All policies' turns; returns whether all checks hold."""
     # seed by seed, so that what else the machine does disturbs all alike
 
     think = pauses(folder, given)
@@ -324,12 +373,7 @@ def main():
             runs[policy].append(results)
             told[policy].append(tokens)
 
-    good = conclude(runs, told, seeds, len(given) or COUNT, began)
-
-    if setting("KEEP", "0") != "0":
-        keep(folder, given)
-
-    sys.exit(0 if good else 1)
+    return conclude(runs, told, seeds, len(given) or COUNT, began)
 
 
 if __name__ == "__main__":
@@ -340,14 +384,7 @@ if __name__ == "__main__":
         sys.exit(130)
 
     except engines.Unavailable as e:
-        sys.exit("""
-The demo has no engine to run: %s
-
-It fetches %s of Debian "%s" from the mirror in this machine's apt sources.
-If you have engines of your own, name them:
-
-    make demo ENGINES="host:port host:port host:port"
-""" % (e, engines.PACKAGE, engines.SUITE))
+        sys.exit("The demo has no engine to run: %s" % e)
 
     except subprocess.CalledProcessError as e:
         sys.exit(e.stderr or str(e))

@@ -30,7 +30,7 @@ import model
 
 SUITE = "forky"
 PACKAGE = "llama.cpp-tools"
-SOURCE = "Debian \"%s\", from the mirror in this machine's apt sources" % SUITE
+SOURCE = "Debian \"%s\", the mirror in this machine's apt sources" % SUITE
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 HOST = "127.0.0.1"

@@ -1,0 +1,322 @@
+#!/usr/bin/perl
+
+# What vLLM's endpoints take and say: the second turn of a conversation, in each dialect,
+# streamed or not, comes to the server of the first; its tokens are read; as many are
+# predicted as are delivered.  And what computes nothing, or does not look into the
+# cache, teaches or predicts nothing.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+use JSON::PP;
+use Vllm;
+
+my $t = Vllm->new();
+
+$t->fleet();
+$t->front();
+
+my $block = 32;         # of the servers' caches, in tokens
+my $seed = 0;
+
+my ($yes, $no) = ($JSON::PP::true, $JSON::PP::false);
+
+# Each dialect: the path, and a function that makes a request of the texts of user
+# and model in turn.
+
+sub messages {
+    my @texts = @_;
+    my @role = qw(user assistant);
+
+    return [ map { { role => $role[$_ % 2], content => $texts[$_] } }
+             0 .. $#texts ];
+}
+
+sub parts {
+    my ($messages) = @_;
+
+    $_->{content} = [ { type => 'text', text => $_->{content} } ] for @$messages;
+
+    return $messages;
+}
+
+my $tool = { name => 'search', description => 'find a line',
+             parameters => { type => 'object', properties => {} } };
+
+my %dialect = (
+    'chat' => [ '/v1/chat/completions', sub {
+        return (messages => messages(@_)) } ],
+    'chat, content in parts' => [ '/v1/chat/completions', sub {
+        return (messages => parts(messages(@_))) } ],
+    'chat, tools' => [ '/v1/chat/completions', sub {
+        return (messages => messages(@_), tool_choice => 'none',
+                tools => [ { type => 'function', function => $tool } ]) } ],
+    'chat, n of 2' => [ '/v1/chat/completions', sub {
+        return (messages => messages(@_), n => 2, temperature => 1) } ],
+    'chat, cache_salt' => [ '/v1/chat/completions', sub {
+        return (messages => messages(@_), cache_salt => 'tenant a') } ],
+    'completions' => [ '/v1/completions', sub {
+        return (prompt => join '', @_) } ],
+    'messages' => [ '/v1/messages', sub {
+        return (messages => messages(@_), system => 'You are a clerk.') } ],
+    'responses' => [ '/v1/responses', sub {
+        return (input => messages(@_), instructions => 'You are a clerk.') } ],
+);
+
+for my $name (sort keys %dialect) {
+    my ($uri, $make) = @{$dialect{$name}};
+
+    for my $stream (0, 1) {
+        my $what = $stream ? "$name, a stream" : $name;
+        my $limit = $uri =~ /responses/ ? 'max_output_tokens' : 'max_tokens';
+
+        my @more = (model => 'm', temperature => 0, $limit => 20);
+        push @more, stream => $yes if $stream;
+        push @more, stream_options => { include_usage => $yes }
+            if $stream && $uri =~ /completions/;
+
+        my @texts = (words(4000, ++$seed));
+        my $r = $t->ask($uri, { @more, $make->(@texts) });
+
+        is($r->{status}, 200, "$what: served") or diag($r->{body});
+        tokens($r, "$what, first turn");
+        my $first = $r->{said}{prompt};
+        my $peer = $r->{receipt}{peer};
+
+        push @texts, $r->{said}{text}, words(600, ++$seed);
+        $r = $t->ask($uri, { @more, $make->(@texts) });
+
+        tokens($r, "$what, second turn");
+        is($r->{receipt}{peer}, $peer, "$what: the second turn comes there too");
+        cmp_ok($r->{said}{cached}, '>=', $first - $block,
+               "$what: and finds the first one");
+        near($r, $what);
+    }
+}
+
+
+# the variables have what the response says
+
+sub tokens {
+    my ($r, $what) = @_;
+
+    my %said = map { ($_ => $r->{said}{$_}) } qw(prompt cached reply);
+
+    is_deeply($r->{logged}, \%said, "$what: tokens are read");
+}
+
+
+# Blocks of both sides are counted as whole ones, and tokens as bytes: it may be
+# some blocks off.
+
+sub near {
+    my ($r, $what) = @_;
+
+    cmp_ok(abs($r->{predicted} - $r->{said}{cached}), '<=', 4 * $block,
+           "$what: $r->{predicted} tokens predicted, $r->{said}{cached} delivered");
+}
+
+
+# token ids, which no text stands for
+
+my @ids = map { 300 + $_ * 7 % 5000 + $$ % 100 } 1 .. 900;
+
+my $r = $t->ask('/v1/completions', { model => 'm', prompt => \@ids, max_tokens => 2 });
+my $peer = $r->{receipt}{peer};
+
+is($r->{said}{prompt}, 900, 'token ids: served');
+
+push @ids, 1 .. 50;
+$r = $t->ask('/v1/completions', { model => 'm', prompt => \@ids, max_tokens => 2 });
+
+is($r->{receipt}{peer}, $peer, 'token ids: the same beginning comes there too');
+cmp_ok($r->{said}{cached}, '>=', 900 - $block, 'token ids: and finds it');
+near($r, 'token ids');
+
+
+# a list of prompts: vLLM tells what the last of them found, which is not counted
+
+my @list = map { words(2000, ++$seed) } 1 .. 3;
+
+$r = $t->ask('/v1/completions', { model => 'm', prompt => \@list, max_tokens => 2 });
+is($r->{status}, 200, 'a list of prompts: served');
+
+my $before = $t->cache();
+$peer = $r->{receipt}{peer};
+$r = $t->ask('/v1/completions', { model => 'm', prompt => \@list, max_tokens => 2 });
+
+is($r->{receipt}{peer}, $peer, 'a list of prompts: comes there too');
+cmp_ok($r->{said}{cached}, '<', $r->{said}{prompt} / 2,
+       'a list of prompts: vLLM tells one only');
+is($t->cache()->{delivered_tokens}, $before->{delivered_tokens},
+   'a list of prompts: is not counted');
+
+
+# salts keep conversations apart, in the engine and in the index
+
+my @salted = (model => 'm', max_tokens => 2,
+              messages => messages(words(4000, ++$seed)));
+
+$t->ask('/v1/chat/completions', { @salted, cache_salt => 'a' });
+$r = $t->ask('/v1/chat/completions', { @salted, cache_salt => 'b' });
+
+is("$r->{predicted} $r->{said}{cached}", '0 0',
+   'another salt: nothing is found, or expected');
+
+
+# responses: what refers to one by its id, or asks for it, goes to its server
+
+my @texts = (words(4000, ++$seed), words(600, ++$seed));
+
+$r = $t->ask('/v1/responses', { model => 'm', input => $texts[0],
+                                max_output_tokens => 20 });
+my ($id, $first, $status) = ($r->{json}{id}, $r->{said}{prompt}, 0);
+$peer = $r->{receipt}{peer};
+
+like($id, qr/^resp_/, 'responses: with an id');
+
+for (1 .. 4) {
+    my $got = $t->get("/v1/responses/$id");
+    $status++ if $got->{status} == 200 && $got->{body} =~ /\Q$id\E/;
+}
+
+is($status, 4, 'responses: asked for by id, four times');
+
+$r = $t->ask('/v1/responses', { model => 'm', input => $texts[1],
+                                max_output_tokens => 20,
+                                previous_response_id => $id });
+
+is($r->{status}, 200, 'previous_response_id: known there') or diag($r->{body});
+is($r->{receipt}{peer}, $peer, 'previous_response_id: the same server');
+cmp_ok($r->{said}{cached}, '>=', $first - $block, 'previous_response_id: and found');
+
+$r = $t->ask('/v1/responses', { model => 'm', input => words(500, ++$seed),
+                                background => $yes, max_output_tokens => 4 });
+$id = $r->{json}{id};
+
+is($r->{json}{status}, 'queued', 'background: queued') or diag($r->{body});
+
+wait_for(sub {
+    my $got = $t->get("/v1/responses/$id");
+    $status = $got->{status};
+    return $status != 200 || $got->{body} =~ /"status":"(?:completed|incomplete)"/;
+});
+
+is($status, 200, 'background: polled until it is there');
+
+$r = $t->request("POST /v1/responses/$id/cancel", '{}');
+isnt($r->{status}, 404, 'background: to cancel it comes there too')
+    or diag($r->{body});
+
+
+# What computes nothing: asked before each turn, as some clients do, it is no lesson.
+
+for my $light ('/v1/messages/count_tokens', '/tokenize') {
+    my $turns = 0;
+
+    for my $n (1 .. 4) {
+        my $body = { model => 'm', max_tokens => 2,
+                     messages => messages(words(4000, ++$seed)) };
+        my $count = { %$body };
+
+        delete $count->{max_tokens};
+        $r = $t->ask($light, $count);
+        is($r->{status}, 200, "$light: served") if $n == 1;
+        is($r->{receipt}{reason}, 'load', "$light: by load") if $n == 1;
+
+        $r = $t->ask('/v1/messages', $body);
+        $turns++ if $r->{predicted} == 0;
+    }
+
+    is($turns, 4, "$light: nothing is predicted of what follows");
+}
+
+for my $render ('/v1/chat/completions/render', '/v1/completions/render') {
+    my $status = $t->ask($render, { model => 'm', messages => messages('a'),
+                                    prompt => 'a' })->{status};
+    is($status, 403, "$render: refused, unless --enable-scale-out");
+}
+
+
+# What does not look into the cache: nothing is predicted, three in a row are no
+# sign of anything, and what it computed is held.
+
+for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
+              [ '/v1/chat/completions', prompt_logprobs => 0 ],
+              [ '/v1/completions', echo => $yes, logprobs => 0 ])
+{
+    my ($uri, %more) = @$case;
+    my $what = "$uri, " . join ' and ', sort keys %more;
+    my ($predicted, $cached, $found) = (0, 0, 0);
+
+    for my $n (1 .. 3) {
+        my $body = { model => 'm', max_tokens => 2 };
+        my $text = words(3000, ++$seed);
+
+        if ($uri =~ /chat/) {
+            $body->{messages} = messages($text);
+        } else {
+            $body->{prompt} = $text;
+        }
+
+        $t->ask($uri, $body);
+        $r = $t->ask($uri, { %$body, %more });
+        is($r->{status}, 200, "$what: served") or diag($r->{body});
+
+        $predicted += $r->{predicted};
+        $cached += $r->{said}{cached} // 0;
+
+        $r = $t->ask($uri, $body);
+        $found++ if $r->{said}{cached} >= $r->{said}{prompt} - 2 * $block
+                    && $r->{predicted} >= $r->{said}{cached} - 4 * $block;
+    }
+
+    is("$predicted $cached", '0 0', "$what: nothing predicted, nothing found");
+    is($found, 3, "$what: held all the same");
+}
+
+
+# Prompts that are cut: no lesson, no prediction, and no word on the bytes of a
+# token.
+
+sub bytes_of_tokens {
+    return join ' ', map { sprintf '%.1f', $_->{cache}{bytes_per_token} // 0 }
+           @{$t->status()->{upstreams}{vllm}{peers}};
+}
+
+my $long = words(60_000, ++$seed);
+my $bytes = bytes_of_tokens();
+
+for (1 .. 2) {
+    $r = $t->ask('/v1/completions', { model => 'm', prompt => $long,
+                                      max_tokens => 2,
+                                      truncate_prompt_tokens => 500 });
+    is($r->{said}{prompt}, 500, 'a prompt that is cut: to its last tokens')
+        or diag($r->{body});
+}
+
+is($r->{predicted}, 0, 'a prompt that is cut: nothing is predicted');
+is(bytes_of_tokens(), $bytes, 'a prompt that is cut: the bytes of a token stay');
+
+
+# what vLLM refuses teaches nothing
+
+for my $bad ({ model => 'unknown', messages => messages(words(4000, ++$seed)) },
+             { model => 'm', messages => messages(words(400_000, ++$seed)) },
+             { model => 'm', messages => messages(words(4000, ++$seed)), n => -1 })
+{
+    $r = $t->ask('/v1/chat/completions', $bad);
+    like($r->{status}, qr/^4/, "refused with $r->{status}");
+    is($t->ask('/v1/chat/completions', $bad)->{receipt}{matched}, 0,
+       'and not learned');
+}
+
+
+my $cache = $t->cache();
+
+is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
+   'nobody was taken to have forgotten anything');
+
+$t->done();

@@ -1,0 +1,354 @@
+package Vllm;
+
+# Tests with real vLLM: its servers, nginx in front of them, what a response says of
+# its tokens, and what kvroute says of them.
+#
+#     my $t = Vllm->new();
+#     $t->fleet();                          # %%E0%%, %%E1%%, ...
+#     $t->front('kvroute_probe interval=200ms;');
+#
+# Environment: that of Kvroute; KVROUTE_VLLM, the ports of servers that run already, which
+# are left running (t/vllm/run).
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use FindBin;
+use JSON::PP;
+use Kvroute;
+use Time::HiRes qw(time);
+
+our @ISA = qw(Kvroute);
+our @EXPORT = (@Kvroute::EXPORT, qw(usage words));
+
+my $program = "$FindBin::Bin/../../examples/demo/vllm.py";
+
+$ENV{PYTHONDONTWRITEBYTECODE} = 1;
+
+
+sub new {
+    my ($class) = @_;
+
+    return bless Kvroute->new(), $class;
+}
+
+
+# the servers that all tests share, with empty caches
+
+sub fleet {
+    my ($t) = @_;
+
+    my @ports = split ' ', $ENV{KVROUTE_VLLM} // '';
+
+    if (!@ports) {
+        @ports = $t->ports(3);
+        $t->server(@ports);
+        $t->ready($ports[0]);
+    }
+
+    $t->{vars}{"E$_"} = $ports[$_] for 0 .. $#ports;
+    $t->{fleet} = \@ports;
+
+    $t->forget();
+
+    return @ports;
+}
+
+
+# empties the caches, which must be idle for that
+
+sub forget {
+    my ($t, @ports) = @_;
+
+    for my $port (@ports ? @ports : @{$t->{fleet}}) {
+        wait_for(sub {
+            $t->post('/reset_prefix_cache', '', port => $port)->{status} == 200
+            && !$t->metric($port, 'num_requests_running');
+        });
+    }
+}
+
+
+# starts servers at these ports, in a row; $t->ready() waits for them
+
+sub server {
+    my ($t, @ports) = @_;
+
+    my @more = ref $ports[-1] ? @{pop @ports} : ();
+    my $log = "$t->{dir}/vllm-$ports[0].log";
+
+    unlink $log;
+
+    $t->{server}{$ports[0]} = $t->spawn($log, 'python3', $program, 'start',
+        '--count', scalar @ports, '--port', $ports[0], '--logs', $t->{dir},
+        '--', @more);
+}
+
+
+sub ready {
+    my ($t, $port) = @_;
+
+    wait_for(sub { Kvroute::slurp("$t->{dir}/vllm-$port.log") =~ /^ready/m }, 600)
+        or die "vLLM does not start: "
+               . Kvroute::slurp("$t->{dir}/vllm-$port.log")
+               . Kvroute::slurp("$t->{dir}/engine1.log");
+}
+
+
+# ends servers as SIGTERM does; with KILL at once, as if their memory had run out
+
+sub end {
+    my ($t, $port, $signal) = @_;
+
+    my $pid = delete $t->{server}{$port};
+
+    if ($signal) {
+        kill $signal, map { -$_ } children($pid);
+        wait_for(sub { !$t->connect($port) });
+    }
+
+    kill 'TERM', $pid;
+    waitpid($pid, 0);
+    $t->{children} = [ grep { $_ != $pid } @{$t->{children}} ];
+}
+
+
+sub children {
+    my ($pid) = @_;
+
+    return split ' ', Kvroute::slurp("/proc/$pid/task/$pid/children");
+}
+
+
+# a metric of a server, summed over its series with these words in them
+
+sub metric {
+    my ($t, $port, $name, $words) = @_;
+
+    my $text = $t->get('/metrics', port => $port)->{body} // '';
+    my $sum;
+
+    while ($text =~ /^vllm:\Q$name\E(?:\{([^\n]*)\})? ([\d.e+-]+)$/mg) {
+        $sum += $2 if !defined $words || ($1 // '') =~ /$words/;
+    }
+
+    return $sum;
+}
+
+
+# nginx in front of all %%E..%%, with more lines for the upstream or the location
+
+sub front {
+    my ($t, $upstream, $location) = @_;
+
+    my @servers = map { "server 127.0.0.1:$t->{vars}{$_};" }
+                  sort grep { /^E\d+$/ } keys %{$t->{vars}};
+
+    $t->{vars}{TOKENS} = join '|', '$arg_n', map { "\$kvroute_$_" } qw(
+        prompt_tokens cached_tokens completion_tokens ttft matched_bytes);
+    $t->{vars}{SERVERS} = "@servers";
+    $t->{vars}{UPSTREAM} = $upstream // '';
+    $t->{vars}{LOCATION} = $location // '';
+
+    $t->conf(<<'EOF')->run();
+http {
+%%TEMP%%
+    %%LOG%%
+    log_format tokens '%%TOKENS%%';
+    access_log %%DIR%%/tokens.log tokens;
+    kvroute_zone zone=z:8m;
+
+    upstream vllm {
+        zone vllm 128k;
+        kvroute kv_cache zone=z;
+        %%SERVERS%%
+        keepalive 16;
+        keepalive_timeout 4s;
+        %%UPSTREAM%%
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        client_max_body_size 64m;
+        client_body_buffer_size 1m;
+
+        location / {
+            proxy_pass http://vllm;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_buffering off;
+            proxy_read_timeout 10m;
+            %%LOCATION%%
+        }
+
+        location = /kvroute/json { kvroute_status json; access_log off; }
+    }
+}
+EOF
+}
+
+
+# what the upstream's peers say of caches, summed
+
+sub cache {
+    my ($t) = @_;
+
+    my %sum;
+
+    for my $p (@{$t->status()->{upstreams}{vllm}{peers}}) {
+        $sum{$_} += $p->{cache}{$_} for keys %{$p->{cache}};
+    }
+
+    return \%sum;
+}
+
+
+# Posts, waits until nothing is counted any more, and returns the response, with
+#
+#     said        what it says of tokens: prompt, cached, reply; reply's text
+#     logged      what the variables have of the same
+#     predicted   how many cached tokens kvroute had expected
+#     receipt     as Kvroute::Receipts has it
+
+my $asked = 0;
+
+sub ask {
+    my ($t, $uri, $body, %arg) = @_;
+
+    my $n = 'ask' . ++$asked;
+    my $before = $t->cache();
+
+    $body = JSON::PP->new->canonical->latin1->encode($body) if ref $body;
+
+    my $r = $t->request(($arg{method} // 'POST') . " $uri?n=$n", $body,
+                        timeout => 300, headers => $arg{headers});
+
+    $t->idle() or die "$uri: a request was not taken off its peer\n";
+
+    my @v;
+
+    wait_for(sub {
+        my ($line) = $t->access_log('tokens.log') =~ /^$n\|(.*)\n/m or return;
+        @v = map { $_ eq '-' ? undef : $_ } split /\|/, $line, -1;
+    });
+
+    my $after = $t->cache();
+
+    $r->{json} = eval { decode_json($r->{body}) };
+    $r->{said} = usage($r->{body});
+    $r->{receipt} = $t->receipt($n);
+    $r->{logged} = { prompt => $v[0], cached => $v[1], reply => $v[2] };
+    $r->{ttft} = $v[3];
+    $r->{predicted} = $after->{predicted_tokens} - $before->{predicted_tokens};
+
+    return $r;
+}
+
+
+# tokens in a response, whole or a stream: the last of what its events say
+
+sub usage {
+    my ($body) = @_;
+
+    my %said = (text => '');
+
+    for my $json ($body =~ /^data: (\{.*\})\s*$/mg, $body =~ /\A(\{.*\})\s*\z/s) {
+        my $e = eval { decode_json($json) } or next;
+
+        for my $in ($e, $e->{response}, $e->{message}) {
+            my $u = ref $in eq 'HASH' && $in->{usage} or next;
+
+            $said{reply} = $u->{completion_tokens} // $u->{output_tokens};
+
+            if (defined $u->{output_tokens} && !$u->{output_tokens_details}) {
+
+                # Anthropic's, in three parts
+
+                $said{cached} = $u->{cache_read_input_tokens} // 0;
+                $said{prompt} = $u->{input_tokens} + $said{cached}
+                                + ($u->{cache_creation_input_tokens} // 0);
+
+            } else {
+                my $d = $u->{prompt_tokens_details} // $u->{input_tokens_details};
+
+                $said{prompt} = $u->{prompt_tokens} // $u->{input_tokens};
+                $said{cached} = $d->{cached_tokens};
+            }
+        }
+
+        $said{text} .= reply($e);
+    }
+
+    return \%said;
+}
+
+
+# the text that an event, or a whole response, has
+
+sub reply {
+    my ($e) = @_;
+
+    if (my $c = $e->{choices}[0]) {
+        return $c->{delta}{content} // $c->{message}{content} // $c->{text} // '';
+    }
+
+    my $type = $e->{type} // '';
+
+    return $e->{delta} if $type eq 'response.output_text.delta';
+    return $e->{delta}{text} // '' if $type eq 'content_block_delta';
+
+    my $content = $e->{content} // $e->{output};
+
+    return join '', map { $_->{text} // '' }
+           map { ref $_->{content} ? @{$_->{content}} : $_ }
+           ref $content ? @$content : ();
+}
+
+
+# so many bytes of English that no other seed, and no other run of the tests, has
+
+my @words = qw(the a model server request returns list of open files and their
+               sizes in order please check whether any error line was found when
+               program library source code work license copy version public);
+my $run = sprintf '%x', time() * 1000;
+
+sub words {
+    my ($len, $seed) = @_;
+
+    my $x = 12345 + 7919 * $seed;
+    my $text = "This is number $seed of run $run.";
+
+    while (length $text < $len) {
+        $x = ($x * 1103515245 + 12345) % 2147483648;
+        $text .= ' ' . $words[($x >> 8) % @words];
+    }
+
+    return substr($text, 0, $len);
+}
+
+
+# puts figures into build/vllm.json, beside what is there
+
+sub figure {
+    my (%new) = @_;
+
+    my $file = ($ENV{BUILD} || "$FindBin::Bin/../../build") . '/vllm.json';
+    my $all = eval { decode_json(Kvroute::slurp($file)) } // {};
+
+    Kvroute::write_file($file, JSON::PP->new->canonical->pretty->encode(
+                                   { %$all, %new }));
+}
+
+
+# ends the servers too
+
+sub done {
+    my ($t) = @_;
+
+    $t->end($_) for keys %{$t->{server}};
+    $t->SUPER::done();
+}
+
+
+1;

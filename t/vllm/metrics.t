@@ -1,0 +1,210 @@
+#!/usr/bin/perl
+
+# What vLLM tells beside its responses: capacity, load, share of the cache in use, its
+# counters, in /metrics and in the header ORCA; that a client who leaves stops it;
+# that load of others counts; and a cache that was emptied by hand.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+use JSON::PP;
+use Vllm;
+
+my $t = Vllm->new();
+my @e = $t->fleet();
+my $yes = $JSON::PP::true;
+
+$t->front('kvroute_probe interval=100ms timeout=2s;');
+
+my $tokens = 32768;     # examples/demo/vllm.py
+my $seed = 0;
+
+sub engine {
+    my ($port, $name) = @_;
+
+    return $t->peer('vllm', $port)->{engine}{$name};
+}
+
+sub request_of {
+    my ($size, %more) = @_;
+
+    return { model => 'm', max_tokens => 2, %more,
+             messages => [ { role => 'user', content => words($size, ++$seed) } ] };
+}
+
+sub stream {
+    my (%more) = @_;
+
+    return Kvroute::chat($more{messages} // request_of(400)->{messages},
+                         max_tokens => 8000, stream => $yes, %more);
+}
+
+
+# capacity, to the token; it becomes bytes by the first responses
+
+for my $port (@e) {
+    ok(wait_for(sub { engine($port, 'capacity_tokens') }), 'an answer to a probe');
+    is(engine($port, 'capacity_tokens'), $tokens, 'its capacity, to the token');
+    cmp_ok(engine($port, 'kv_usage'), '==', 0, 'idle: nothing in use');
+}
+
+my $r = $t->ask('/v1/chat/completions', request_of(4000));
+my ($port) = $r->{receipt}{peer} =~ /:(\d+)$/;
+my $p;
+
+wait_for(sub { ($p = $t->peer('vllm', $port))->{capacity_reported}
+               && $p->{cache}{bytes_per_token} });
+ok($p->{capacity_reported}, 'the capacity is told, not guessed');
+cmp_ok(abs($p->{capacity_bytes} / ($p->{cache}{bytes_per_token} * $tokens) - 1), '<', 0.05,
+       'and is so many bytes');
+
+
+# counters of the cache: what vLLM has counted
+
+$t->ask('/v1/chat/completions', request_of(4000)) for 1 .. 2;
+
+for my $port (@e) {
+    my %metric = (cache_queries => 'prefix_cache_queries_total',
+                  cache_hits => 'prefix_cache_hits_total',
+                  preemptions => 'num_preemptions_total');
+
+    for my $name (sort keys %metric) {
+        my $is = $t->metric($port, $metric{$name});
+        ok(wait_for(sub { (engine($port, $name) // -1) == $is }), "$name: $is")
+            or diag(engine($port, $name) // 'none');
+    }
+}
+
+
+# load of others, who ask one engine past kvroute for more than its cache holds
+
+my ($busy, @others) = @e;
+
+my @s = map { $t->start('POST /v1/chat/completions',
+                        stream(messages => request_of(12_000)->{messages}),
+                        port => $busy) } 1 .. 24;
+
+for my $name (qw(running waiting kv_usage)) {
+    ok(wait_for(sub { engine($busy, $name) > ($name eq 'kv_usage' ? 0.5 : 0) }, 120),
+       "others' load: $name");
+}
+
+# asked until the answers to two probes in a row have told it
+
+my %to;
+my $asked = engine($busy, 'probes');
+
+wait_for(sub { engine($busy, 'probes') > $asked + 2 });
+$to{$t->ask('/v1/completions', { model => 'm', max_tokens => 1,
+                                 prompt => words(600, ++$seed) })->{receipt}{peer}}++
+    for 1 .. 6;
+
+is($to{"127.0.0.1:$busy"} // 0, 0, "others' load: nothing new goes there");
+
+close $_ for @s;
+
+ok(wait_for(sub { engine($busy, 'running') == 0 && engine($busy, 'waiting') == 0 }),
+   'the others have left, and vLLM has stopped');
+ok(wait_for(sub { engine($busy, 'kv_usage') < 0.01 }), 'nothing of the cache is in use');
+
+
+# a client that leaves: nginx closes the connection, and vLLM stops
+
+my $made = $t->metric($_, 'generation_tokens_total') for @e;
+
+for my $how ('a stream', 'a whole response') {
+    my $before = 0;
+    $before += $t->metric($_, 'generation_tokens_total') for @e;
+
+    my $s = $t->start('POST /v1/chat/completions',
+                      stream(stream => $how =~ /stream/ ? $yes : $JSON::PP::false));
+
+    if ($how =~ /stream/) {
+        like($t->read_until($s, qr/"delta":\{[^}]*"content":"[^"]/), qr/ 200 /,
+             "$how: begins");
+    } else {
+        ok(wait_for(sub { grep { $t->metric($_, 'num_requests_running') } @e }),
+           "$how: begins");
+    }
+
+    close $s;
+    ok($t->idle(), "$how: the client has left, and is not counted");
+    ok(wait_for(sub { !grep { $t->metric($_, 'num_requests_running') } @e }),
+       "$how: vLLM has stopped");
+
+    my $after = 0;
+    $after += $t->metric($_, 'generation_tokens_total') for @e;
+
+    cmp_ok($after - $before, '<', 8000, "$how: long before its end");
+}
+
+
+# A cache that is emptied by hand: probes tell that no process was started, so it is
+# made good prompt by prompt, and nothing else is forgotten.
+
+my @prompts = map { request_of(4000) } 1 .. 6;
+
+$t->ask('/v1/chat/completions', $_) for @prompts;
+$t->forget();
+
+$asked = engine($_, 'probes') for @e;
+wait_for(sub { engine($e[0], 'age_ms') < 100 });
+
+my ($missed, $found) = (0, 0);
+
+for my $body (@prompts) {
+    $r = $t->ask('/v1/chat/completions', $body);
+    $missed++ if $r->{predicted} > 500 && $r->{said}{cached} == 0;
+}
+
+for my $body (@prompts) {
+    $r = $t->ask('/v1/chat/completions', $body);
+    $found++ if $r->{predicted} > 500 && $r->{said}{cached} > 500;
+}
+
+is("$missed $found", '6 6', 'an emptied cache: missed once, then found');
+
+my $cache = $t->cache();
+
+is($cache->{flushes_usage} + $cache->{flushes_probe}, 0,
+   'an emptied cache: no server was taken to have restarted');
+
+$t->quit();
+
+
+# ORCA: where no probe is made, a plain response tells of load
+
+my $o = Vllm->new();
+
+$o->{vars}{"E$_"} = $e[$_] for 0 .. $#e;
+$o->front('', 'proxy_set_header endpoint-load-metrics-format TEXT;');
+
+for my $case ([ '/v1/chat/completions', request_of(2000), 1 ],
+              [ '/v1/completions', { model => 'm', prompt => words(2000, ++$seed),
+                                     max_tokens => 2 }, 1 ],
+              [ '/v1/chat/completions', request_of(2000, stream => $yes), 0 ],
+              [ '/v1/messages', request_of(2000), 0 ],
+              [ '/v1/responses', { model => 'm', input => words(2000, ++$seed),
+                                   max_output_tokens => 2 }, 0 ])
+{
+    my ($uri, $body, $sent) = @$case;
+    my $what = $uri . ($body->{stream} ? ', a stream' : '');
+
+    $r = $o->ask($uri, $body);
+
+    is(($r->{headers}{'endpoint-load-metrics'} // '')
+       =~ /^TEXT .*kv_cache_usage_perc=/ ? 1 : 0, $sent,
+       "ORCA: $what has " . ($sent ? 'it' : 'none'));
+
+    next unless $sent;
+
+    ($port) = $r->{receipt}{peer} =~ /:(\d+)$/;
+    my $told = $o->peer('vllm', $port)->{engine};
+
+    ok(defined $told->{kv_usage} && defined $told->{waiting},
+       "ORCA: $what: read") or diag(JSON::PP->new->encode($told // {}));
+}
+
+$o->done();

@@ -1,0 +1,219 @@
+#!/usr/bin/perl
+
+# One vLLM with all that it can be started with, beside another one: how it looks while
+# it starts; adapters, priorities; what it says when it has too much to do; the
+# endpoints of its KV events; and that it was killed and started again.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+use JSON::PP;
+use Time::HiRes qw(time);
+use Vllm;
+
+my $t = Vllm->new();
+my ($other) = $t->fleet();
+
+delete $t->{vars}{$_} for grep { /^E[1-9]/ } keys %{$t->{vars}};
+
+my ($port, $events) = $t->ports(2);
+my $build = $ENV{BUILD} || "$FindBin::Bin/../../build";
+my $yes = $JSON::PP::true;
+my $seed = 0;
+
+$t->{vars}{E1} = $port;
+
+my @flags = ('--enable-lora', '--lora-modules', "a=$build/vllm/a", "b=$build/vllm/b",
+             '--max-loras', 1, '--max-lora-rank', 8, '--max-cpu-loras', 2,
+             '--scheduling-policy', 'priority', '--max-num-seqs', 2,
+             '--max-num-queued-reqs', 2, '--kv-events-config', encode_json({
+                 enable_kv_cache_events => $yes, publisher => 'zmq',
+                 endpoint => "tcp://*:$events", topic => 'kv' }));
+
+sub mine { return $t->peer('vllm', $port); }
+
+sub request_of {
+    my ($size, %more) = @_;
+
+    return { model => 'm', max_tokens => 2, %more,
+             messages => [ { role => 'user', content => words($size, ++$seed) } ] };
+}
+
+
+# While it starts nobody listens: connections are refused, it is down, and no request
+# fails.
+
+$t->front(<<'EOF', <<'EOF');
+kvroute_probe interval=200ms timeout=2s;
+        kvroute_health interval=200ms timeout=2s;
+EOF
+proxy_next_upstream error timeout http_502 http_503 non_idempotent;
+            proxy_next_upstream_tries 2;
+EOF
+
+ok(wait_for(sub { mine()->{health} eq 'down' }), 'not there yet: down');
+is(mine()->{health_checks}{last_passed}, $JSON::PP::false, 'its checks fail');
+
+$t->server($port, \@flags);
+
+my %status;
+
+$status{$t->ask('/v1/chat/completions', request_of(500))->{status}}++ for 1 .. 6;
+is_deeply(\%status, { 200 => 6 }, 'while it starts: all are served');
+
+$t->ready($port);
+
+ok(wait_for(sub { mine()->{health} eq 'up' }), 'it answers: up');
+ok(wait_for(sub { mine()->{engine}{capacity_tokens} }), 'and tells of itself');
+
+
+# adapters: room for one
+
+sub pinned {
+    my ($body) = @_;
+
+    return $t->request('POST /v1/chat/completions', JSON::PP->new->encode($body),
+                       port => $port, timeout => 300);
+}
+
+is(pinned(request_of(500, model => 'a'))->{status}, 200, 'an adapter: served');
+
+ok(wait_for(sub { mine()->{engine}{max_adapters} }), 'adapters are told')
+    or diag(JSON::PP->new->canonical->encode(mine()->{engine}));
+is(mine()->{engine}{max_adapters}, 1, 'and room for how many');
+
+my $long = pinned_stream(model => 'b');
+
+ok(wait_for(sub { mine()->{engine}{adapters} == 1 }), 'one is in use');
+close $long;
+ok(wait_for(sub { mine()->{engine}{adapters} == 0 }), 'and then none');
+
+sub pinned_stream {
+    my $s = $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
+        request_of(400, stream => $yes, max_tokens => 8000, @_)), port => $port);
+
+    $t->read_until($s, qr/"delta":\{[^}]*"content":"[^"]/);
+
+    return $s;
+}
+
+# a prompt of one adapter is nothing to another one
+
+my $text = words(4000, ++$seed);
+my @said;
+
+for my $model (qw(m a b a)) {
+    my $r = pinned({ model => $model, max_tokens => 2,
+                     messages => [ { role => 'user', content => $text } ] });
+    push @said, usage($r->{body})->{cached} > 500 ? 'found' : 'new';
+}
+
+is("@said", 'new new new found', 'each adapter has blocks of its own');
+
+
+# priorities: the field of the body is taken, and passes
+
+my $r = pinned(request_of(400, priority => -5));
+is($r->{status}, 200, 'a priority: taken') or diag($r->{body});
+
+
+# More than it lets wait: 503 in JSON without a time.  That is pressure and no failure;
+# requests go to the other one.
+
+my @s = map { pinned_stream() } 1 .. 2;
+
+push @s, map { $t->start('POST /v1/chat/completions', JSON::PP->new->encode(
+                   request_of(400, max_tokens => 4)), port => $port) } 1 .. 2;
+
+ok(wait_for(sub { $t->metric($port, 'num_requests_waiting') == 2 }), 'two wait');
+
+$r = pinned(request_of(400));
+is($r->{status}, 503, 'one more: turned away');
+like($r->{headers}{'content-type'}, qr{^application/json}, 'in JSON');
+is($r->{headers}{'retry-after'}, undef, 'without a time');
+cmp_ok($t->metric($port, 'admission_rejections_total'), '>', 0, 'and counted');
+is($t->get('/health', port => $port)->{status}, 200, 'it is well');
+
+# of the text that only it holds kvroute knows nothing, so it is asked as often as it
+# takes
+
+my $pressed = 0;
+
+%status = ();
+
+for (1 .. 40) {
+    $r = $t->ask('/v1/chat/completions', request_of(100));
+    $status{$r->{status}}++;
+    $pressed ||= $t->peer('vllm', $port)->{pressed};
+    last if $r->{receipt}{addr} =~ /,/;
+}
+
+is_deeply([ keys %status ], [ 200 ], 'through nginx: all are served');
+like($r->{receipt}{addr}, qr/:$port, .*:$other$/, 'by the other one, after this one');
+ok($pressed, 'it is pressed');
+is(mine()->{fails}, 0, 'no failure');
+is(mine()->{state}, 'up', 'and in use');
+
+close $_ for @s;
+ok(wait_for(sub { $t->metric($port, 'num_requests_running') == 0 }), 'all have left');
+
+
+# where its KV events are to be had
+
+my $sources = eval { decode_json($t->get('/kv_event_sources', port => $port)->{body}) };
+
+like(JSON::PP->new->canonical->encode($sources // {}), qr/:$events\b/,
+     'it tells where its events are');
+note(JSON::PP->new->canonical->encode($sources // {}));
+
+
+# Killed and started again: what is in flight goes elsewhere or gets a 502, nothing else
+# fails, and what was known of its cache is forgotten at once.
+
+$t->post("/v1/chat/completions", '{}', port => $other);
+wait_for(sub { !mine()->{pressed} });
+
+my @prompts;
+
+wait_for(sub {
+    my $body = request_of(4000);
+
+    push @prompts, $body
+        if $t->ask('/v1/chat/completions', $body)->{receipt}{peer} =~ /:$port$/;
+
+    return @prompts == 3;
+}, 120);
+
+is(scalar @prompts, 3, 'three prompts that it holds');
+
+for (@prompts) {
+    $r = $t->ask('/v1/chat/completions', $_);
+    cmp_ok($r->{predicted}, '>', 500, 'expected there');
+}
+
+$t->expect_log(qr/connect\(\) failed|upstream prematurely closed|recv\(\) failed/);
+$t->end($port, 'KILL');
+
+%status = ();
+$status{$t->ask('/v1/chat/completions', $_)->{status}}++ for @prompts;
+is_deeply(\%status, { 200 => 3 }, 'killed: its prompts are served by the other one');
+
+ok(wait_for(sub { mine()->{health} eq 'down' }), 'it is down');
+
+my $flushed = mine()->{cache}{flushes_probe};
+
+$t->server($port, \@flags);
+
+ok(wait_for(sub { $t->connect($port) }, 600), 'it listens again');
+my $begun = time();
+ok(wait_for(sub { mine()->{cache}{flushes_probe} > $flushed }, 30),
+   'what was known of it is forgotten');
+my $ms = int(1000 * (time() - $begun));
+
+Vllm::figure(restart_ms => $ms);
+ok(wait_for(sub { mine()->{health} eq 'up' }), 'it is up');
+is(mine()->{cache}{flushes_probe}, $flushed + 1, 'told once');
+
+$t->done();
