@@ -29,6 +29,7 @@ typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
     ngx_array_t                  named;     /* to be found by name */
+    ngx_http_upstream_init_pt    init_upstream;
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
@@ -114,19 +115,6 @@ typedef struct {
 } ngx_http_kvroute_srv_conf_t;
 
 
-/* upstreams of others, by name */
-typedef struct {
-    ngx_str_t                    name;
-#if (NGX_PCRE)
-    ngx_regex_t                 *regex;     /* NULL: equal to the name */
-#endif
-    ngx_http_kvroute_srv_conf_t  conf;
-    ngx_uint_t                   found;
-    u_char                      *file;
-    ngx_uint_t                   line;
-} ngx_http_kvroute_named_t;
-
-
 typedef struct {
     size_t                       max_body;
     ngx_http_complex_value_t    *salt;
@@ -207,66 +195,6 @@ struct ngx_http_kvroute_zone_s {
 
 extern ngx_module_t  ngx_http_kvroute_module;
 extern ngx_module_t  ngx_http_kvroute_filter_module;
-
-
-/* _module */
-
-void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
-char *ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_upstream_params(ngx_conf_t *cf, ngx_command_t *cmd,
-    ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
-
-/* _conf_key */
-
-ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
-    ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
-
-/* _attach */
-
-char *ngx_http_kvroute_attach(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-char *ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-ngx_int_t ngx_http_kvroute_attach_init(ngx_conf_t *cf);
-void ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf);
-ngx_int_t ngx_http_kvroute_attach_check(ngx_conf_t *cf);
-
-/* _policy */
-
-ngx_int_t ngx_http_kvroute_policy_name(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
-ngx_int_t ngx_http_kvroute_policy_param(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
-ngx_int_t ngx_http_kvroute_policy_check(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy);
-ngx_int_t ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, ngx_int_t min, ngx_int_t max);
-ngx_int_t ngx_http_kvroute_params_once(ngx_conf_t *cf, ngx_uint_t first);
-
-/* _queue_conf */
-
-void ngx_http_kvroute_queue_check(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
-char *ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-ngx_int_t ngx_http_kvroute_queue_class(ngx_str_t *value);
-
-/* _probe_conf */
-
-char *ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-/* _status */
-
-ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
-
-/* _api */
-
-ngx_int_t ngx_http_kvroute_api_handler(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_KVROUTE_H_INCLUDED_ */

@@ -9,6 +9,8 @@
 #include "engine/ngx_http_kvroute_engine.h"
 #include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
+#include "conf/ngx_http_kvroute_conf.h"
+#include "status/ngx_http_kvroute_status.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
@@ -21,11 +23,10 @@ static ngx_int_t ngx_http_kvroute_init_process(ngx_cycle_t *cycle);
 static void ngx_http_kvroute_exit_process(ngx_cycle_t *cycle);
 static void *ngx_http_kvroute_create_main_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf);
+static void *ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf);
 static void *ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
-static char *ngx_http_kvroute_policy(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
 static char *ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 static char *ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd,
@@ -37,28 +38,28 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_zone,
+      ngx_http_kvroute_conf_zone,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("kvroute"),
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute,
+      ngx_http_kvroute_conf_attach,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("kvroute_upstream"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
-      ngx_http_kvroute_attach_named,
+      ngx_http_kvroute_conf_attach_named,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("kvroute_queue"),
       NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_queue,
+      ngx_http_kvroute_conf_queue,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -72,16 +73,16 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_priority"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_kvroute_priority,
+      ngx_http_kvroute_conf_queue_priority,
       NGX_HTTP_LOC_CONF_OFFSET,
-      0,
+      offsetof(ngx_http_kvroute_loc_conf_t, priority),
       NULL },
 
     { ngx_string("kvroute_tenant"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_kvroute_tenant,
+      ngx_http_kvroute_conf_queue_tenant,
       NGX_HTTP_LOC_CONF_OFFSET,
-      0,
+      offsetof(ngx_http_kvroute_loc_conf_t, tenant),
       NULL },
 
     { ngx_string("kvroute_deadline"),
@@ -108,7 +109,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
     { ngx_string("kvroute_policy"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_HTTP_LIF_CONF
                         |NGX_CONF_1MORE,
-      ngx_http_kvroute_policy,
+      ngx_http_kvroute_conf_policy,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
@@ -150,14 +151,14 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
 
     { ngx_string("kvroute_probe"),
       NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
-      ngx_http_kvroute_probe,
+      ngx_http_kvroute_conf_probe,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("kvroute_health"),
       NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
-      ngx_http_kvroute_health,
+      ngx_http_kvroute_conf_probe_health,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -218,7 +219,7 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
-    if (ngx_http_kvroute_attach_check(cf) != NGX_OK) {
+    if (ngx_http_kvroute_conf_attach_check(cf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -272,7 +273,7 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
     }
 
     if (ngx_array_init(&kmcf->named, cf->pool, 4,
-                       sizeof(ngx_http_kvroute_named_t))
+                       sizeof(ngx_http_kvroute_conf_named_t))
         != NGX_OK)
     {
         return NULL;
@@ -286,6 +287,7 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
     }
 
     kmcf->max_body = NGX_HTTP_KVROUTE_MAX_BODY;
+    kmcf->init_upstream = ngx_http_kvroute_upstream_init;
 
     return kmcf;
 }
@@ -301,7 +303,7 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *kscf;
 
-    if (ngx_http_kvroute_attach_init(cf) != NGX_OK) {
+    if (ngx_http_kvroute_conf_attach_init(cf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -322,14 +324,14 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
             return NGX_CONF_ERROR;
         }
 
-        ngx_http_kvroute_queue_check(cf, uscf[i], kscf);
+        ngx_http_kvroute_conf_queue_check(cf, uscf[i], kscf);
     }
 
     return NGX_CONF_OK;
 }
 
 
-void *
+static void *
 ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
 {
     ngx_http_kvroute_srv_conf_t  *conf;
@@ -443,58 +445,6 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_kvroute_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_kvroute_loc_conf_t  *klcf = conf;
-
-    ngx_int_t    rc;
-    ngx_str_t   *value;
-    ngx_uint_t   i;
-
-    if (klcf->policy) {
-        return "is duplicate";
-    }
-
-    if (ngx_http_kvroute_params_once(cf, 2) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    value = cf->args->elts;
-
-    klcf->policy = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_policy_t));
-    if (klcf->policy == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_kvroute_policy_name(cf, klcf->policy, &value[1]) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    for (i = 2; i < cf->args->nelts; i++) {
-
-        rc = ngx_http_kvroute_policy_param(cf, klcf->policy, &value[i]);
-
-        if (rc == NGX_OK) {
-            continue;
-        }
-
-        if (rc == NGX_DECLINED) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\"", &value[i]);
-        }
-
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_kvroute_policy_check(cf, klcf->policy) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
 
     return NGX_CONF_OK;
 }

@@ -338,11 +338,11 @@ my $kv = 'kvroute zone=z;';
 
 for my $c ([ 'no max', '', qr/"kvroute_queue" must have "max" parameter $at/ ],
            [ 'max', 'max=0', qr/"max=0"/ ],
-           [ 'timeout', 'max=1 timeout=0', qr/invalid parameter "timeout=0" $at/ ],
+           [ 'timeout', 'max=1 timeout=0', qr/between 1ms and 24h: invalid value in parameter "timeout=0" $at/ ],
            [ 'max_bytes', 'max=1 max_bytes=x',
-             qr/invalid parameter "max_bytes=x" $at/ ],
+             qr/invalid value in parameter "max_bytes=x" $at/ ],
            [ 'status', 'max=1 status=200', qr/"status=200"/ ],
-           [ 'order', 'max=1 order=lifo', qr/invalid parameter "order=lifo" $at/ ],
+           [ 'order', 'max=1 order=lifo', qr/"order=" must be one of "priority fifo": invalid value in parameter "order=lifo" $at/ ],
            [ 'unknown', 'max=1 speed=9', qr/invalid parameter "speed=9" $at/ ])
 {
     bad("queue: $c->[0]", $c->[2], $zone,

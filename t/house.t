@@ -56,7 +56,7 @@ my $table = <<'END';
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
- 4 core/state     kvr_zone.h    ||              core root
+ 4 core/state     kvr_zone.h kvr_snapshot.h ||              core root
  5 core/route     kvr_route.h   | kvr_route_  | core root
  6 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
  7 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root

@@ -19,46 +19,83 @@
  */
 
 
-#include "ngx_http_kvroute.h"
-#include "balance/ngx_http_kvroute_balance.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
 
 
 #define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007
 
 
-static ngx_uint_t ngx_http_kvroute_attach_uses(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf);
+static void ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf);
+static ngx_uint_t ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *module);
-static ngx_int_t ngx_http_kvroute_attach_matches(ngx_conf_t *cf,
-    ngx_http_kvroute_named_t *named, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_conf_attach_matches(ngx_conf_t *cf,
+    ngx_http_kvroute_conf_named_t *named, ngx_str_t *name);
 
 
-/* the parameters are in kscf, which is that of the upstream */
 char *
-ngx_http_kvroute_attach(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *uscf,
-    ngx_http_kvroute_srv_conf_t *kscf)
+ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    if (kscf->shm_zone) {
+        return "is duplicate";
+    }
+
+    if (ngx_http_kvroute_conf_upstream_params(cf, kscf, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    ngx_http_kvroute_conf_attach_replace(cf, uscf);
+
+    uscf->flags = NGX_HTTP_UPSTREAM_CREATE
+                  |NGX_HTTP_UPSTREAM_MODIFY
+                  |NGX_HTTP_UPSTREAM_WEIGHT
+                  |NGX_HTTP_UPSTREAM_MAX_CONNS
+                  |NGX_HTTP_UPSTREAM_MAX_FAILS
+                  |NGX_HTTP_UPSTREAM_FAIL_TIMEOUT
+                  |NGX_HTTP_UPSTREAM_DOWN
+                  |NGX_HTTP_UPSTREAM_BACKUP;
+
+    return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf)
+{
+    ngx_http_kvroute_srv_conf_t    *kscf;
     ngx_http_upstream_srv_conf_t  **uscfp;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
 
     uscfp = ngx_array_push(&kmcf->upstreams);
     if (uscfp == NULL) {
-        return NGX_CONF_ERROR;
+        return NGX_ERROR;
     }
 
     *uscfp = uscf;
 
-    uscf->peer.init_upstream = ngx_http_kvroute_upstream_init;
+    uscf->peer.init_upstream = kmcf->init_upstream;
     kscf->upstream = uscf;
 
-    return NGX_CONF_OK;
+    return NGX_OK;
 }
 
 
 /* warns of what "kvroute" replaces in the block that is being read */
-void
-ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
+static void
+ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf)
 {
     ngx_uint_t  i, found;
@@ -77,7 +114,7 @@ ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
 
     for (i = 0, found = 0; i < 2; i++) {
 
-        if (ngx_http_kvroute_attach_uses(cf, uscf, around[i].module)) {
+        if (ngx_http_kvroute_conf_attach_uses(cf, uscf, around[i].module)) {
             found = 1;
             ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
                                "\"%s\" before \"kvroute\" has no effect: "
@@ -96,7 +133,7 @@ ngx_http_kvroute_attach_replace(ngx_conf_t *cf,
 
 /* whether the block has the directive of a module: see _compat.h */
 static ngx_uint_t
-ngx_http_kvroute_attach_uses(ngx_conf_t *cf,
+ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *module)
 {
     void               *conf, *fresh;
@@ -134,7 +171,7 @@ ngx_http_kvroute_attach_uses(ngx_conf_t *cf,
  * another method came after it.
  */
 ngx_int_t
-ngx_http_kvroute_attach_check(ngx_conf_t *cf)
+ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf)
 {
     ngx_uint_t                      i;
     ngx_http_kvroute_srv_conf_t    *kscf;
@@ -168,13 +205,14 @@ ngx_http_kvroute_attach_check(ngx_conf_t *cf)
 
 
 char *
-ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
     ngx_http_kvroute_main_conf_t  *kmcf = conf;
 
-    ngx_str_t                    *value;
-    ngx_http_kvroute_named_t     *named;
-    ngx_http_kvroute_srv_conf_t  *kscf;
+    ngx_str_t                      *value, *words;
+    ngx_http_kvroute_srv_conf_t     kscf;
+    ngx_http_kvroute_conf_named_t  *named;
 #if (NGX_PCRE)
     u_char                        errstr[NGX_MAX_CONF_ERRSTR];
     ngx_regex_compile_t           rc;
@@ -196,7 +234,7 @@ ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(named, sizeof(ngx_http_kvroute_named_t));
+    ngx_memzero(named, sizeof(ngx_http_kvroute_conf_named_t));
 
     named->name = value[1];
     named->file = cf->conf_file->file.name.data;
@@ -239,14 +277,24 @@ ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 #endif
     }
 
-    kscf = ngx_http_kvroute_create_srv_conf(cf);
-    if (kscf == NULL) {
+    named->words = ngx_palloc(cf->pool, sizeof(ngx_array_t));
+    words = ngx_palloc(cf->pool, cf->args->nelts * sizeof(ngx_str_t));
+
+    if (named->words == NULL || words == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    named->conf = *kscf;
+    ngx_memcpy(words, value, cf->args->nelts * sizeof(ngx_str_t));
 
-    return ngx_http_kvroute_upstream_params(cf, cmd, &named->conf, 2);
+    *named->words = *cf->args;
+    named->words->elts = words;
+
+    /* what is wrong is said here, where the line is known */
+
+    ngx_memzero(&kscf, sizeof(ngx_http_kvroute_srv_conf_t));
+
+    return ngx_http_kvroute_conf_upstream_params(cf, &kscf, 2) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -255,15 +303,15 @@ ngx_http_kvroute_attach_named(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
  * matches counts, and an upstream with a directive of its own keeps that.
  */
 ngx_int_t
-ngx_http_kvroute_attach_init(ngx_conf_t *cf)
+ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
 {
     ngx_int_t                        rc;
     ngx_uint_t                       i, n;
-    ngx_http_kvroute_named_t        *named;
+    ngx_array_t                     *args;
+    ngx_http_kvroute_conf_named_t   *named;
     ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_upstream_srv_conf_t   **uscf;
     ngx_http_kvroute_main_conf_t    *kmcf;
-    ngx_http_kvroute_probe_conf_t   *probe, *health;
     ngx_http_upstream_main_conf_t   *umcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
@@ -287,7 +335,7 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
 
         for (n = 0; n < kmcf->named.nelts; n++) {
 
-            rc = ngx_http_kvroute_attach_matches(cf, &named[n],
+            rc = ngx_http_kvroute_conf_attach_matches(cf, &named[n],
                                                  &uscf[i]->host);
             if (rc == NGX_ERROR) {
                 return NGX_ERROR;
@@ -303,16 +351,18 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
                 break;
             }
 
-            /* which the block may have of its own */
+            /* as if these words were in the block */
 
-            probe = kscf->probe;
-            health = kscf->health;
+            args = cf->args;
+            cf->args = named[n].words;
 
-            *kscf = named[n].conf;
-            kscf->probe = probe;
-            kscf->health = health;
+            rc = ngx_http_kvroute_conf_upstream_params(cf, kscf, 2);
 
-            if (ngx_http_kvroute_attach(cf, uscf[i], kscf) != NGX_CONF_OK) {
+            cf->args = args;
+
+            if (rc != NGX_OK
+                || ngx_http_kvroute_conf_attach_to(cf, uscf[i]) != NGX_OK)
+            {
                 return NGX_ERROR;
             }
 
@@ -343,8 +393,8 @@ ngx_http_kvroute_attach_init(ngx_conf_t *cf)
 
 
 static ngx_int_t
-ngx_http_kvroute_attach_matches(ngx_conf_t *cf,
-    ngx_http_kvroute_named_t *named, ngx_str_t *name)
+ngx_http_kvroute_conf_attach_matches(ngx_conf_t *cf,
+    ngx_http_kvroute_conf_named_t *named, ngx_str_t *name)
 {
 #if (NGX_PCRE)
     ngx_int_t  n;

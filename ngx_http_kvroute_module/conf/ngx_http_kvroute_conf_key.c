@@ -13,7 +13,7 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "conf/ngx_http_kvroute_conf.h"
 
 
 /* base64 of the key, with room for white space */

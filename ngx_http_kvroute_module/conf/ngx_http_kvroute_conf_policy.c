@@ -6,29 +6,69 @@
 
 /*
  * A policy and its parameters, as written in "kvroute" and "kvroute_policy".
+ * Which parameters a policy has, core/policy says.
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
 
 
-static ngx_int_t ngx_http_kvroute_policy_value(ngx_conf_t *cf,
-    const kvr_policy_param_t *param, ngx_str_t *value, size_t prefix,
-    void *data);
-static ngx_int_t ngx_http_kvroute_policy_size(ngx_conf_t *cf,
-    const kvr_policy_param_t *param, ngx_str_t *value, ngx_str_t *s);
-static ngx_int_t ngx_http_kvroute_policy_key(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix);
-static ngx_int_t ngx_http_kvroute_choice(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, const char *const *words);
-static ngx_int_t ngx_http_kvroute_decimal(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, ngx_int_t min, ngx_int_t max, double *result);
+static void ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
+    ngx_http_kvroute_conf_param_t *row, char *text, size_t size);
+static ngx_int_t ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
+
+char *
+ngx_http_kvroute_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_loc_conf_t  *klcf = conf;
+
+    ngx_int_t    rc;
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    if (klcf->policy) {
+        return "is duplicate";
+    }
+
+    if (ngx_http_kvroute_conf_param_once(cf, 2) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    value = cf->args->elts;
+
+    klcf->policy = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_policy_t));
+    if (klcf->policy == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    rc = ngx_http_kvroute_conf_policy_name(cf, klcf->policy, &value[1]);
+
+    for (i = 2; i < cf->args->nelts && rc == NGX_OK; i++) {
+        rc = ngx_http_kvroute_conf_policy_param(cf, klcf->policy, &value[i]);
+
+        if (rc == NGX_DECLINED) {
+            rc = ngx_http_kvroute_conf_param_unknown(cf, &value[i]);
+        }
+    }
+
+    if (rc != NGX_OK
+        || ngx_http_kvroute_conf_policy_check(cf, klcf->policy) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    return NGX_CONF_OK;
+}
 
 
 /* reads the name of a policy and sets the defaults of its parameters */
 ngx_int_t
-ngx_http_kvroute_policy_name(ngx_conf_t *cf, ngx_http_kvroute_policy_t *policy,
-    ngx_str_t *value)
+ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
+    ngx_http_kvroute_policy_t *policy, ngx_str_t *value)
 {
     kvr_policy_e  name;
 
@@ -49,19 +89,20 @@ ngx_http_kvroute_policy_name(ngx_conf_t *cf, ngx_http_kvroute_policy_t *policy,
 
 /* NGX_DECLINED: it is no parameter of any policy */
 ngx_int_t
-ngx_http_kvroute_policy_param(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value)
+ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
+    ngx_http_kvroute_policy_t *policy, ngx_str_t *word)
 {
-    size_t                     prefix;
-    ngx_uint_t                 i;
-    const kvr_policy_param_t  *param;
+    char                            must[128];
+    ngx_uint_t                      i;
+    const kvr_policy_param_t       *param;
+    ngx_http_kvroute_conf_param_t   row[2];
 
-    param = kvr_policy_param(policy->conf.policy, value->data, value->len);
+    param = kvr_policy_param(policy->conf.policy, word->data, word->len);
 
     if (param == NULL) {
 
         for (i = 0; i < KVR_POLICIES; i++) {
-            if (kvr_policy_param((kvr_policy_e) i, value->data, value->len)) {
+            if (kvr_policy_param((kvr_policy_e) i, word->data, word->len)) {
                 break;
             }
         }
@@ -72,27 +113,31 @@ ngx_http_kvroute_policy_param(ngx_conf_t *cf,
 
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "parameter \"%V\" is not one of policy \"%s\"",
-                           value, kvr_policy_name(policy->conf.policy));
+                           word, kvr_policy_name(policy->conf.policy));
         return NGX_ERROR;
     }
 
-    prefix = ngx_strlen(param->name) + 1;
+    ngx_memzero(row, sizeof(row));
 
-    if (param->kind == KVR_PARAM_KEY) {
-        return ngx_http_kvroute_policy_key(cf, policy, value, prefix);
-    }
+    row[0].name.data = word->data;
+    row[0].name.len = ngx_strlen(param->name) + 1;
+    row[0].size = sizeof(uint32_t);
+    row[0].min = param->min;
+    row[0].max = param->max;
+    row[0].offset = offsetof(ngx_http_kvroute_policy_t, conf) + param->offset;
 
-    return ngx_http_kvroute_policy_value(cf, param, value, prefix,
-                                  (u_char *) &policy->conf + param->offset);
+    ngx_http_kvroute_conf_policy_kind(param, &row[0], must, sizeof(must));
+
+    return ngx_http_kvroute_conf_param(cf, row, word, policy);
 }
 
 
 /* all parameters are read: what was not said has its default */
 ngx_int_t
-ngx_http_kvroute_policy_check(ngx_conf_t *cf,
+ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy)
 {
-    ngx_str_t  value, name;
+    ngx_str_t  value;
 
     if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
         || policy->key)
@@ -100,251 +145,113 @@ ngx_http_kvroute_policy_check(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    ngx_str_set(&name, "key=$http_x_session_id");
+    ngx_str_set(&value, "$http_x_session_id");
 
-    value.data = ngx_pstrdup(cf->pool, &name);
+    value.data = ngx_pstrdup(cf->pool, &value);
     if (value.data == NULL) {
         return NGX_ERROR;
     }
 
-    value.len = name.len;
-
-    return ngx_http_kvroute_policy_key(cf, policy, &value, 4);
+    return ngx_http_kvroute_conf_policy_key(cf, NULL, &value, &policy->key);
 }
 
 
-/* a value as its kind is written, to its place */
-static ngx_int_t
-ngx_http_kvroute_policy_value(ngx_conf_t *cf, const kvr_policy_param_t *param,
-    ngx_str_t *value, size_t prefix, void *data)
+/* how a kind of parameters is read, and what it must be, in words */
+static void
+ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
+    ngx_http_kvroute_conf_param_t *row, char *text, size_t size)
 {
-    double    *decimal = data;
-    uint32_t  *number = data;
+    size_t      len;
+    ngx_uint_t  i;
 
-    ngx_int_t  n;
-    ngx_str_t  s;
-
-    s.data = value->data + prefix;
-    s.len = value->len - prefix;
+    row->must = text;
 
     switch (param->kind) {
 
-    case KVR_PARAM_DECIMAL:
-        return ngx_http_kvroute_decimal(cf, value, prefix, param->min,
-                                        param->max, decimal);
-
     case KVR_PARAM_WORD:
-        n = ngx_http_kvroute_choice(cf, value, prefix, param->words);
-        break;
+        row->set = ngx_http_kvroute_conf_param_choice;
 
-    case KVR_PARAM_SIZE:
-        n = ngx_http_kvroute_policy_size(cf, param, value, &s);
-        break;
-
-    case KVR_PARAM_TIME:
-        n = ngx_parse_time(&s, 1);
-
-        if (n < (ngx_int_t) param->min || n > (ngx_int_t) param->max) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid value in parameter \"%V\"", value);
-            return NGX_ERROR;
+        for (i = 0, len = 0; param->words[i] && len < size; i++) {
+            len += snprintf(text + len, size - len, "%s%s", i ? " " : "",
+                            param->words[i]);
         }
 
         break;
 
-    default: /* KVR_PARAM_NUMBER */
-        n = ngx_http_kvroute_number(cf, value, prefix, param->min,
-                                    param->max);
+    case KVR_PARAM_SIZE:
+        row->set = ngx_http_kvroute_conf_policy_size;
+        (void) snprintf(text, size, "between %u and %um, or auto", param->min,
+                        param->max / (1024 * 1024));
+        break;
+
+    case KVR_PARAM_TIME:
+        row->set = ngx_http_kvroute_conf_param_sec;
+        (void) snprintf(text, size, "between %us and %us", param->min,
+                        param->max);
+        break;
+
+    case KVR_PARAM_KEY:
+        row->set = ngx_http_kvroute_conf_policy_key;
+        row->offset = offsetof(ngx_http_kvroute_policy_t, key);
+        row->must = "a text with variables, or auto";
+        break;
+
+    default: /* KVR_PARAM_NUMBER, KVR_PARAM_DECIMAL */
+        row->set = param->kind == KVR_PARAM_DECIMAL
+                   ? ngx_http_kvroute_conf_param_decimal
+                   : ngx_http_kvroute_conf_param_number;
+        (void) snprintf(text, size, "between %u and %u", param->min,
+                        param->max);
     }
-
-    if (n == NGX_ERROR) {
-        return NGX_ERROR;
-    }
-
-    *number = (uint32_t) n;
-
-    return NGX_OK;
 }
 
 
 /* bytes, or 0 for "auto" */
 static ngx_int_t
-ngx_http_kvroute_policy_size(ngx_conf_t *cf, const kvr_policy_param_t *param,
-    ngx_str_t *value, ngx_str_t *s)
+ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
+    uint32_t  *bytes = field;
+
     ssize_t  size;
 
-    if (s->len == 4 && ngx_strncmp(s->data, "auto", 4) == 0) {
-        return 0;
-    }
-
-    size = ngx_parse_size(s);
-
-    if (size == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
-    }
-
-    if (size < (ssize_t) param->min || size > (ssize_t) param->max) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "value of parameter \"%V\" must be between "
-                           "%uD and %uDm", value, param->min,
-                           param->max / (1024 * 1024));
-        return NGX_ERROR;
-    }
-
-    return size;
-}
-
-
-/* what names a session: a text with variables, or "auto" */
-static ngx_int_t
-ngx_http_kvroute_policy_key(ngx_conf_t *cf,
-    ngx_http_kvroute_policy_t *policy, ngx_str_t *value, size_t prefix)
-{
-    ngx_str_t                          s;
-    ngx_http_compile_complex_value_t   ccv;
-
-    s.data = value->data + prefix;
-    s.len = value->len - prefix;
-
-    if (s.len == 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
-    }
-
-    policy->key = ngx_pcalloc(cf->pool, sizeof(ngx_http_complex_value_t));
-    if (policy->key == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (s.len == 4 && ngx_strncmp(s.data, "auto", 4) == 0) {
-
-        /* an empty value says so */
-
+    if (ngx_strcmp(value->data, "auto") == 0) {
+        *bytes = 0;
         return NGX_OK;
     }
 
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+    size = ngx_parse_size(value);
 
-    ccv.cf = cf;
-    ccv.value = &s;
-    ccv.complex_value = policy->key;
-
-    return ngx_http_compile_complex_value(&ccv);
-}
-
-
-/* the number of one of several words */
-static ngx_int_t
-ngx_http_kvroute_choice(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    const char *const *words)
-{
-    ngx_int_t  n;
-
-    for (n = 0; words[n]; n++) {
-        if (ngx_strcmp(value->data + prefix, words[n]) == 0) {
-            return n;
-        }
+    if (size == NGX_ERROR) {
+        return NGX_DECLINED;
     }
 
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value in parameter \"%V\"", value);
-
-    return NGX_ERROR;
-}
-
-
-/* a number with up to three decimals, within its bounds */
-static ngx_int_t
-ngx_http_kvroute_decimal(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    ngx_int_t min, ngx_int_t max, double *result)
-{
-    ngx_int_t  n;
-
-    n = ngx_atofp(value->data + prefix, value->len - prefix, 3);
-
-    if (n == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
+    if (size < param->min || size > param->max) {
+        return NGX_ABORT;
     }
 
-    if (n < min * 1000 || n > max * 1000) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "value of parameter \"%V\" must be between "
-                           "%i and %i", value, min, max);
-        return NGX_ERROR;
-    }
-
-    *result = (double) n / 1000;
+    *bytes = (uint32_t) size;
 
     return NGX_OK;
 }
 
 
-/* reads the number of a "name=number" parameter within its bounds */
-ngx_int_t
-ngx_http_kvroute_number(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    ngx_int_t min, ngx_int_t max)
+/* what names a session: a text with variables; "auto" is an empty value */
+static ngx_int_t
+ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_int_t  n;
+    ngx_http_complex_value_t  **key = field;
 
-    n = ngx_atoi(value->data + prefix, value->len - prefix);
-
-    if (n == NGX_ERROR) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
+    if (value->len == 0) {
+        return NGX_DECLINED;
     }
 
-    if (n < min || n > max) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "value of parameter \"%V\" must be between "
-                           "%i and %i", value, min, max);
-        return NGX_ERROR;
+    if (ngx_strcmp(value->data, "auto") != 0) {
+        return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
     }
 
-    return n;
-}
+    *key = ngx_pcalloc(cf->pool, sizeof(ngx_http_complex_value_t));
 
-
-/*
- * Whether no parameter is said twice, from a word on: one of the two would
- * count, and nobody would know which.
- */
-ngx_int_t
-ngx_http_kvroute_params_once(ngx_conf_t *cf, ngx_uint_t first)
-{
-    u_char      *p;
-    size_t       len;
-    ngx_str_t   *value;
-    ngx_uint_t   i, k;
-
-    value = cf->args->elts;
-
-    for (i = first; i < cf->args->nelts; i++) {
-
-        p = ngx_strlchr(value[i].data, value[i].data + value[i].len, '=');
-
-        len = p ? (size_t) (p + 1 - value[i].data) : value[i].len;
-
-        for (k = first; k < i; k++) {
-
-            if (value[k].len < len
-                || (p == NULL && value[k].len != len)
-                || ngx_strncmp(value[k].data, value[i].data, len) != 0)
-            {
-                continue;
-            }
-
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "duplicate parameter \"%V\"", &value[i]);
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
+    return *key ? NGX_OK : NGX_ERROR;
 }

@@ -9,20 +9,84 @@
  */
 
 
-#include "ngx_http_kvroute.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
 
 
-static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_probe_read(
-    ngx_conf_t *cf, ngx_uint_t health);
-static ngx_int_t ngx_http_kvroute_probe_param(ngx_conf_t *cf,
-    ngx_http_kvroute_probe_conf_t *probe, ngx_str_t *value,
-    ngx_uint_t health);
-static ngx_int_t ngx_http_kvroute_probe_time(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, ngx_msec_t *msec);
+static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_conf_probe_read(
+    ngx_conf_t *cf, const ngx_http_kvroute_conf_param_t *params,
+    ngx_msec_t interval, ngx_msec_t timeout);
+static ngx_int_t ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
+
+#define ngx_http_kvroute_conf_probe_field(name)                               \
+    ngx_http_kvroute_conf_field(ngx_http_kvroute_probe_conf_t, name)
+
+#define NGX_HTTP_KVROUTE_CONF_PROBE_BOTH                                      \
+    { ngx_string("interval="), ngx_http_kvroute_conf_param_msec,              \
+      ngx_http_kvroute_conf_probe_field(interval),                            \
+      10, 3600 * 1000, "between 10ms and 1h" },                               \
+                                                                              \
+    { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,               \
+      ngx_http_kvroute_conf_probe_field(timeout),                             \
+      10, 3600 * 1000, "between 10ms and 1h" },                               \
+                                                                              \
+    { ngx_string("port="), ngx_http_kvroute_conf_param_number,                \
+      ngx_http_kvroute_conf_probe_field(port),                                \
+      1, 65535, "between 1 and 65535" }
+
+#define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
+    ngx_http_kvroute_conf_param_path,                                         \
+    ngx_http_kvroute_conf_probe_field(path),                                  \
+    0, 256, "a path that begins with \"/\""
+
+
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
+{
+    NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
+
+    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
+
+    { ngx_string("engine="), ngx_http_kvroute_conf_probe_engine,
+      ngx_http_kvroute_conf_probe_field(engine), 0, 0,
+      "vllm, sglang, trtllm, llamacpp, tgi or auto" },
+
+    { ngx_string("addr="), ngx_http_kvroute_conf_probe_addr,
+      ngx_http_kvroute_conf_probe_field(addr), 0, 0,
+      "an address, with a port or without" },
+
+    { ngx_string("mandatory"), ngx_http_kvroute_conf_probe_mandatory,
+      0, 0, 0, 0, "without a value" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_conf_probe_health_list[] =
+{
+    NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
+
+    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
+
+    { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_probe_field(fails),
+      1, 1000, "between 1 and 1000" },
+
+    { ngx_string("passes="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_probe_field(passes),
+      1, 1000, "between 1 and 1000" },
+
+    ngx_http_kvroute_conf_param_null
+};
 
 
 char *
-ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
@@ -30,14 +94,16 @@ ngx_http_kvroute_probe(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
-    kscf->probe = ngx_http_kvroute_probe_read(cf, 0);
+    kscf->probe = ngx_http_kvroute_conf_probe_read(cf,
+                                   ngx_http_kvroute_conf_probe_list, 1000, 500);
 
     return kscf->probe ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
 char *
-ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
@@ -45,45 +111,40 @@ ngx_http_kvroute_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
-    kscf->health = ngx_http_kvroute_probe_read(cf, 1);
+    kscf->health = ngx_http_kvroute_conf_probe_read(cf,
+                           ngx_http_kvroute_conf_probe_health_list, 5000, 2000);
 
-    return kscf->health ? NGX_CONF_OK : NGX_CONF_ERROR;
+    if (kscf->health == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (kscf->health->path.len == 0) {
+        ngx_str_set(&kscf->health->path, "/health");
+    }
+
+    return NGX_CONF_OK;
 }
 
 
 static ngx_http_kvroute_probe_conf_t *
-ngx_http_kvroute_probe_read(ngx_conf_t *cf, ngx_uint_t health)
+ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *params, ngx_msec_t interval,
+    ngx_msec_t timeout)
 {
-    ngx_str_t                      *value;
-    ngx_uint_t                      i;
     ngx_http_kvroute_probe_conf_t  *probe;
-
-    if (ngx_http_kvroute_params_once(cf, 1) != NGX_OK) {
-        return NULL;
-    }
 
     probe = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_probe_conf_t));
     if (probe == NULL) {
         return NULL;
     }
 
-    probe->interval = health ? 5000 : 1000;
-    probe->timeout = health ? 2000 : 500;
+    probe->interval = interval;
+    probe->timeout = timeout;
     probe->fails = 3;
     probe->passes = 2;
 
-    if (health) {
-        ngx_str_set(&probe->path, "/health");
-    }
-
-    value = cf->args->elts;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-        if (ngx_http_kvroute_probe_param(cf, probe, &value[i], health)
-            != NGX_OK)
-        {
-            return NULL;
-        }
+    if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK) {
+        return NULL;
     }
 
     return probe;
@@ -91,132 +152,49 @@ ngx_http_kvroute_probe_read(ngx_conf_t *cf, ngx_uint_t health)
 
 
 static ngx_int_t
-ngx_http_kvroute_probe_param(ngx_conf_t *cf,
-    ngx_http_kvroute_probe_conf_t *probe, ngx_str_t *value, ngx_uint_t health)
+ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    u_char     *p;
-    size_t      prefix;
-    ngx_int_t   n;
-    ngx_str_t   s;
-    ngx_url_t   u;
+    kvr_engine_e  *engine = field;
 
-    if (ngx_strncmp(value->data, "interval=", 9) == 0) {
-        return ngx_http_kvroute_probe_time(cf, value, 9, &probe->interval);
-    }
+    *engine = kvr_engine_by_name(value->data, value->len);
 
-    if (ngx_strncmp(value->data, "timeout=", 8) == 0) {
-        return ngx_http_kvroute_probe_time(cf, value, 8, &probe->timeout);
-    }
-
-    if (ngx_strncmp(value->data, "port=", 5) == 0) {
-        n = ngx_http_kvroute_number(cf, value, 5, 1, 65535);
-        probe->port = (in_port_t) n;
-
-        return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-    }
-
-    prefix = health ? 4 : 5;
-
-    if (ngx_strncmp(value->data, health ? "uri=" : "path=", prefix) == 0) {
-
-        s.data = value->data + prefix;
-        s.len = value->len - prefix;
-
-        if (s.len == 0 || s.data[0] != '/' || s.len > 256) {
-            goto invalid;
-        }
-
-        for (p = s.data; p < s.data + s.len; p++) {
-            if (*p <= ' ') {
-                goto invalid;
-            }
-        }
-
-        probe->path = s;
-
-        return NGX_OK;
-    }
-
-    if (health && ngx_strncmp(value->data, "fails=", 6) == 0) {
-        n = ngx_http_kvroute_number(cf, value, 6, 1, 1000);
-        probe->fails = (uint32_t) n;
-
-        return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-    }
-
-    if (health && ngx_strncmp(value->data, "passes=", 7) == 0) {
-        n = ngx_http_kvroute_number(cf, value, 7, 1, 1000);
-        probe->passes = (uint32_t) n;
-
-        return n == NGX_ERROR ? NGX_ERROR : NGX_OK;
-    }
-
-    if (!health && ngx_strncmp(value->data, "engine=", 7) == 0) {
-
-        probe->engine = kvr_engine_by_name(value->data + 7, value->len - 7);
-
-        if (probe->engine == KVR_ENGINES) {
-            goto invalid;
-        }
-
-        return NGX_OK;
-    }
-
-    if (!health && ngx_strncmp(value->data, "addr=", 5) == 0) {
-
-        ngx_memzero(&u, sizeof(ngx_url_t));
-
-        u.url.data = value->data + 5;
-        u.url.len = value->len - 5;
-        u.default_port = 80;
-
-        if (ngx_parse_url(cf->pool, &u) != NGX_OK || u.naddrs == 0
-            || u.addrs[0].socklen > (socklen_t) sizeof(ngx_sockaddr_t))
-        {
-            goto invalid;
-        }
-
-        probe->addr = &u.addrs[0];
-
-        return NGX_OK;
-    }
-
-    if (!health && ngx_strcmp(value->data, "mandatory") == 0) {
-        probe->mandatory = 1;
-        return NGX_OK;
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid parameter \"%V\"", value);
-    return NGX_ERROR;
-
-invalid:
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "invalid value in parameter \"%V\"", value);
-    return NGX_ERROR;
+    return *engine == KVR_ENGINES ? NGX_DECLINED : NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_probe_time(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    ngx_msec_t *msec)
+ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_int_t  n;
-    ngx_str_t  s;
+    ngx_addr_t  **addr = field;
 
-    s.data = value->data + prefix;
-    s.len = value->len - prefix;
+    ngx_url_t  u;
 
-    n = ngx_parse_time(&s, 0);
+    ngx_memzero(&u, sizeof(ngx_url_t));
 
-    if (n == NGX_ERROR || n < 10 || n > 3600 * 1000) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid value in parameter \"%V\"", value);
-        return NGX_ERROR;
+    u.url = *value;
+    u.default_port = 80;
+
+    if (ngx_parse_url(cf->pool, &u) != NGX_OK || u.naddrs == 0
+        || u.addrs[0].socklen > (socklen_t) sizeof(ngx_sockaddr_t))
+    {
+        return NGX_DECLINED;
     }
 
-    *msec = (ngx_msec_t) n;
+    *addr = &u.addrs[0];
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_probe_conf_t  *probe = field;
+
+    probe->mandatory = 1;
 
     return NGX_OK;
 }

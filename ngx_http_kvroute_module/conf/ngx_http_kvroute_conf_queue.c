@@ -7,20 +7,23 @@
 /* The directives of the queue. */
 
 
-#include "ngx_http_kvroute.h"
+#include "conf/ngx_http_kvroute_conf_param.h"
 
 
 /* the board's layout is in the zone's name: another one is another zone */
-#define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue."
+#define NGX_HTTP_KVROUTE_CONF_QUEUE_NAME  "kvroute_queue."
 
 
-static ngx_int_t ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone,
-    void *data);
-static ngx_int_t ngx_http_kvroute_queue_value(ngx_conf_t *cf, ngx_str_t *value,
-    size_t prefix, ngx_http_complex_value_t **slot);
+static ngx_int_t ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
+    ngx_http_kvroute_queue_t *queue);
+static ngx_int_t ngx_http_kvroute_conf_queue_zone_init(
+    ngx_shm_zone_t *shm_zone, void *data);
+static char *ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf,
+    const ngx_http_kvroute_conf_param_t *params);
 
 
-static const size_t  ngx_http_kvroute_queue_parts[] = {
+static const size_t  ngx_http_kvroute_conf_queue_parts[] = {
     sizeof(kvr_queue_board_t),
     sizeof(kvr_queue_stats_t),
     sizeof(kvr_queue_tenant_t),
@@ -32,18 +35,60 @@ static const size_t  ngx_http_kvroute_queue_parts[] = {
 };
 
 
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_queue_list[] =
+{
+    { ngx_string("max="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, max),
+      1, 1000000, "between 1 and 1000000" },
+
+    { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, timeout),
+      1, 86400000, "between 1ms and 24h" },
+
+    { ngx_string("max_bytes="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, max_bytes),
+      1, 0, "a size such as 64m" },
+
+    { ngx_string("status="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, status),
+      400, 599, "between 400 and 599" },
+
+    { ngx_string("order="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_queue_t, fifo),
+      0, 0, "priority fifo" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_conf_queue_priority_list[] =
+{
+    { ngx_string("max="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, priority_max),
+      0, 0, "a class, or a variable" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_conf_queue_tenant_list[] =
+{
+    { ngx_string("weight="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, weight),
+      0, 0, "a number, or a variable" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
 char *
-ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    size_t                         size;
-    ssize_t                        bytes;
-    ngx_int_t                      n;
-    ngx_str_t                     *value, name, s;
-    ngx_uint_t                     i;
     ngx_http_kvroute_queue_t      *queue;
-    ngx_http_upstream_srv_conf_t  *uscf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (kscf->queue) {
@@ -52,10 +97,6 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (kscf->shm_zone == NULL) {
         return "must come after \"kvroute\"";
-    }
-
-    if (ngx_http_kvroute_params_once(cf, 1) != NGX_OK) {
-        return NGX_CONF_ERROR;
     }
 
     queue = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_queue_t));
@@ -68,77 +109,11 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     queue->timeout = 30000;
     queue->status = NGX_HTTP_TOO_MANY_REQUESTS;
 
-    value = cf->args->elts;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-
-        if (ngx_strncmp(value[i].data, "max=", 4) == 0) {
-
-            n = ngx_http_kvroute_number(cf, &value[i], 4, 1, 1000000);
-            if (n == NGX_ERROR) {
-                return NGX_CONF_ERROR;
-            }
-
-            queue->max = n;
-
-            continue;
-        }
-
-        if (ngx_strncmp(value[i].data, "timeout=", 8) == 0) {
-
-            s.data = value[i].data + 8;
-            s.len = value[i].len - 8;
-
-            n = ngx_parse_time(&s, 0);
-
-            if (n == NGX_ERROR || n == 0 || n > 86400000) {
-                goto invalid;
-            }
-
-            queue->timeout = n;
-
-            continue;
-        }
-
-        if (ngx_strncmp(value[i].data, "max_bytes=", 10) == 0) {
-
-            s.data = value[i].data + 10;
-            s.len = value[i].len - 10;
-
-            bytes = ngx_parse_size(&s);
-
-            if (bytes == NGX_ERROR || bytes == 0) {
-                goto invalid;
-            }
-
-            queue->max_bytes = bytes;
-
-            continue;
-        }
-
-        if (ngx_strncmp(value[i].data, "status=", 7) == 0) {
-
-            n = ngx_http_kvroute_number(cf, &value[i], 7, 400, 599);
-            if (n == NGX_ERROR) {
-                return NGX_CONF_ERROR;
-            }
-
-            queue->status = n;
-
-            continue;
-        }
-
-        if (ngx_strcmp(value[i].data, "order=priority") == 0) {
-            queue->fifo = 0;
-            continue;
-        }
-
-        if (ngx_strcmp(value[i].data, "order=fifo") == 0) {
-            queue->fifo = 1;
-            continue;
-        }
-
-        goto invalid;
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_queue_list,
+                                        1, queue)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     if (queue->max == 0) {
@@ -147,18 +122,39 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    name.len = sizeof(NGX_HTTP_KVROUTE_QUEUE_NAME) - 1 + 2 * sizeof(uint64_t)
-               + 1 + uscf->host.len;
-    name.data = ngx_pnalloc(cf->pool, name.len);
-    if (name.data == NULL) {
+    if (ngx_http_kvroute_conf_queue_zone(cf, queue) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_QUEUE_NAME "%016xL.%V",
-                kvr_layout(ngx_http_kvroute_queue_parts,
-                           kvr_nelts(ngx_http_kvroute_queue_parts)),
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    kmcf->queues = 1;
+
+    kscf->queue = queue;
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
+    ngx_http_kvroute_queue_t *queue)
+{
+    size_t                         size;
+    ngx_str_t                      name;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_QUEUE_NAME) - 1
+               + 2 * sizeof(uint64_t) + 1 + uscf->host.len;
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_QUEUE_NAME "%016xL.%V",
+                kvr_layout(ngx_http_kvroute_conf_queue_parts,
+                           kvr_nelts(ngx_http_kvroute_conf_queue_parts)),
                 &uscf->host);
 
     /* the slab allocator's own and a page for each of its tables, amply */
@@ -169,29 +165,18 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     queue->shm_zone = ngx_shared_memory_add(cf, &name, size,
                                             &ngx_http_kvroute_module);
     if (queue->shm_zone == NULL) {
-        return NGX_CONF_ERROR;
+        return NGX_ERROR;
     }
 
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    kmcf->queues = 1;
+    queue->shm_zone->init = ngx_http_kvroute_conf_queue_zone_init;
 
-    queue->shm_zone->init = ngx_http_kvroute_queue_zone_init;
-
-    kscf->queue = queue;
-
-    return NGX_CONF_OK;
-
-invalid:
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"",
-                       &value[i]);
-    return NGX_CONF_ERROR;
+    return NGX_OK;
 }
 
 
 /* says so if nobody will ever wait, or max_waiting= will never be told */
 void
-ngx_http_kvroute_queue_check(ngx_conf_t *cf,
+ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
     ngx_uint_t                   i;
@@ -220,14 +205,14 @@ ngx_http_kvroute_queue_check(ngx_conf_t *cf,
 
     ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                   "\"kvroute_queue\" in upstream \"%V\" in %s:%ui holds nobody "
-                  "back: set \"max_pending\" of \"kvroute\", or \"max_conns\" of "
-                  "servers",
+                  "back: set \"max_pending\" of \"kvroute\", or "
+                  "\"max_conns\" of servers",
                   &uscf->host, uscf->file_name, uscf->line);
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_http_kvroute_conf_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     u_char           *p;
     ngx_slab_pool_t  *shpool;
@@ -257,79 +242,41 @@ ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
 
 char *
-ngx_http_kvroute_priority(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
-    ngx_http_kvroute_loc_conf_t *klcf = conf;
-
-    ngx_str_t  *value;
-
-    if (klcf->priority != NGX_CONF_UNSET_PTR) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    klcf->priority_max = NULL;
-
-    if (ngx_http_kvroute_queue_value(cf, &value[1], 0, &klcf->priority)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    if (cf->args->nelts == 2) {
-        return NGX_CONF_OK;
-    }
-
-    if (ngx_strncmp(value[2].data, "max=", 4) != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"",
-                           &value[2]);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_kvroute_queue_value(cf, &value[2], 4, &klcf->priority_max)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
+    return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
+                                   ngx_http_kvroute_conf_queue_priority_list);
 }
 
 
 char *
-ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_conf_queue_tenant(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
 {
-    ngx_http_kvroute_loc_conf_t *klcf = conf;
+    return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
+                                     ngx_http_kvroute_conf_queue_tenant_list);
+}
 
-    ngx_str_t  *value;
 
-    if (klcf->tenant != NGX_CONF_UNSET_PTR) {
+static char *
+ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf, const ngx_http_kvroute_conf_param_t *params)
+{
+    ngx_str_t                  *value;
+    ngx_http_complex_value_t  **field;
+
+    field = (ngx_http_complex_value_t **) ((u_char *) conf + cmd->offset);
+
+    if (*field != NGX_CONF_UNSET_PTR) {
         return "is duplicate";
     }
 
     value = cf->args->elts;
 
-    klcf->weight = NULL;
-
-    if (ngx_http_kvroute_queue_value(cf, &value[1], 0, &klcf->tenant)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    if (cf->args->nelts == 2) {
-        return NGX_CONF_OK;
-    }
-
-    if (ngx_strncmp(value[2].data, "weight=", 7) != 0) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"",
-                           &value[2]);
-        return NGX_CONF_ERROR;
-    }
-
-    if (ngx_http_kvroute_queue_value(cf, &value[2], 7, &klcf->weight)
-        != NGX_OK)
+    if (ngx_http_kvroute_conf_param_complex(cf, NULL, &value[1], field)
+        != NGX_OK
+        || ngx_http_kvroute_conf_param_all(cf, params, 2, conf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -338,34 +285,8 @@ ngx_http_kvroute_tenant(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_queue_value(ngx_conf_t *cf, ngx_str_t *value, size_t prefix,
-    ngx_http_complex_value_t **slot)
-{
-    ngx_str_t                          s;
-    ngx_http_compile_complex_value_t   ccv;
-
-    *slot = ngx_palloc(cf->pool, sizeof(ngx_http_complex_value_t));
-    if (*slot == NULL) {
-        return NGX_ERROR;
-    }
-
-    s.data = value->data + prefix;
-    s.len = value->len - prefix;
-
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
-
-    ccv.cf = cf;
-    ccv.value = &s;
-    ccv.complex_value = *slot;
-
-    return ngx_http_compile_complex_value(&ccv);
-}
-
-
-/* the class of a name or a number, 0 being the first; NGX_ERROR: neither */
 ngx_int_t
-ngx_http_kvroute_queue_class(ngx_str_t *value)
+ngx_http_kvroute_conf_queue_class(ngx_str_t *value)
 {
     ngx_int_t   n;
     ngx_uint_t  i;

@@ -8,6 +8,7 @@
 
 
 #include "queue/ngx_http_kvroute_queue_int.h"
+#include "conf/ngx_http_kvroute_conf.h"
 
 
 /*
@@ -57,14 +58,14 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->priority, &value) == NGX_OK) {
-        n = ngx_http_kvroute_queue_class(&value);
+        n = ngx_http_kvroute_conf_queue_class(&value);
         class = (n == NGX_ERROR) ? class : n;
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->priority_max, &value)
         == NGX_OK)
     {
-        n = ngx_http_kvroute_queue_class(&value);
+        n = ngx_http_kvroute_conf_queue_class(&value);
         class = (n == NGX_ERROR) ? class : ngx_max(class, n);
     }
 

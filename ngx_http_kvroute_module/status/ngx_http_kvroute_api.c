@@ -528,7 +528,8 @@ static void
 ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    ngx_uint_t                      i;
+    ngx_uint_t                      i, k;
+    kvr_queue_board_t              *board;
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -539,7 +540,7 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
         return;
     }
 
-    kvr_set(&zone->sh->index->evicted, 0);
+    kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
@@ -550,8 +551,14 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
         conf = ngx_http_conf_upstream_srv_conf(uscf[i],
                                                ngx_http_kvroute_module);
 
-        if (conf->zone == zone && conf->queue) {
-            kvr_queue_reset_counters(conf->queue->shm_zone->data);
+        if (conf->zone != zone || conf->queue == NULL) {
+            continue;
+        }
+
+        board = conf->queue->shm_zone->data;
+
+        for (k = 0; k < KVR_QUEUE_CLASSES; k++) {
+            kvr_counter_reset(KVR_COUNTER_QUEUE, &board->stats[k]);
         }
     }
 }

@@ -8,123 +8,128 @@
 #define _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_
 
 
+/*
+ * What operators see: JSON, text for Prometheus and the page, which reads the
+ * JSON; and the control API.
+ *
+ *     _status            which format a request is for
+ *     _status_snapshot   what there is to say, read in one place
+ *     _status_json       as JSON
+ *     _status_json_text    its members
+ *     _status_queue        of queues
+ *     _status_prom       for Prometheus
+ *     _status_prom_text    its lines
+ *     _api               the control API
+ *
+ * Numbers have rows in the table of core/state/kvr_counter.h, which all formats
+ * walk.
+ */
+
+
 #include "zone/ngx_http_kvroute_zone.h"
 #include "request/ngx_http_kvroute_request.h"
+#include "core/state/kvr_snapshot.h"
 
 #include <cjson/cJSON.h>
 
 
-/* what can be said of a peer in an upstream, copied at one time */
+/* what can be said of a server in an upstream, copied at one time */
 typedef struct {
-    ngx_str_t            server;
-    ngx_str_t            name;
-    const char          *state;
+    ngx_str_t                     server;
+    ngx_str_t                     name;
+    const char                   *state;
 
-    uint32_t             id;        /* KVR_REGISTRY_NONE: has no counters */
-    uint32_t             seat;
+    uint32_t                      id;       /* KVR_REGISTRY_NONE: it has no
+                                               counters */
+    uint32_t                      seat;
 
-    ngx_uint_t           backup;
-    ngx_uint_t           weight;
-    ngx_uint_t           max_conns;
-    ngx_uint_t           conns;
+    ngx_uint_t                    backup;
+    ngx_uint_t                    weight;
+    ngx_uint_t                    max_conns;
+    ngx_uint_t                    conns;
 
-    uint64_t             active;    /* from this upstream */
-    uint64_t             pending;
-    kvr_load_sum_t       all;       /* from all upstreams */
-    uint32_t             unanswered;  /* of those, without a first event yet */
+    kvr_snapshot_t                now;
+    kvr_seat_t                   *counted;  /* a copy; zeros without a number */
+    kvr_signal_t                 *signal;   /* in the zone, or NULL */
+    kvr_loop_t                   *loop;
 
-    uint64_t             requests;
-    uint64_t             fails;
-    uint64_t             unavail;
-    uint64_t             responses[KVR_STATUS_CLASSES];
-    uint64_t             prompt;
-    uint64_t             matched;
-    uint64_t             best;
-    uint64_t             reason[KVR_REASON_MAX];
-    uint64_t             selected;
-    uint64_t             firsts[2];  /* wholes, streams */
-    uint64_t             ttft[2];    /* ms together, as those below */
-    uint64_t             headers;
-    uint64_t             header_ms;
-    uint64_t             ends;
-    uint64_t             end_ms;
-    uint64_t             sent;
-    uint64_t             received;
-
-    kvr_pace_load_t      pace;
-
-    uint64_t             capacity;  /* bytes */
-    ngx_uint_t           reported;  /* by the engine itself */
+    uint32_t                      set;      /* KVR_COUNTER_... that hold */
+    const void                   *base[KVR_COUNTER_GROUPS];
 
     ngx_http_kvroute_srv_conf_t  *conf;
-    kvr_signal_t        *signal;    /* in the zone */
-    kvr_loop_t          *loop;
-} ngx_http_kvroute_fleet_peer_t;
+} ngx_http_kvroute_status_peer_t;
 
 
 typedef struct {
-    ngx_str_t                       name;
-    ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_kvroute_fleet_peer_t  *peer;
-    ngx_uint_t                      number;
-    ngx_uint_t                      locked;   /* and so not all are here */
-    kvr_upstream_t                 *shared;   /* NULL: has no counters */
-    uint64_t                        reason[KVR_REASON_MAX];
-} ngx_http_kvroute_fleet_t;
+    ngx_str_t                        name;
+    ngx_http_kvroute_srv_conf_t     *conf;
+    ngx_http_kvroute_status_peer_t  *peer;
+    ngx_uint_t                       number;
+    ngx_uint_t                       locked;  /* and so not all are here */
+    kvr_upstream_t                  *shared;  /* NULL: it has no counters */
+    uint32_t                         set;     /* KVR_COUNTER_... that hold */
+} ngx_http_kvroute_status_upstream_t;
 
 
 /* text for Prometheus, as it grows */
 typedef struct {
-    ngx_pool_t                 *pool;
-    ngx_chain_t                *first;
-    ngx_chain_t                *last;
-    ngx_uint_t                  failed;
-
-    ngx_http_kvroute_fleet_t   *fleet;
-    ngx_uint_t                  upstreams;
-    ngx_str_t                  *names;     /* of upstreams, escaped */
-} ngx_http_kvroute_prom_t;
+    ngx_pool_t                  *pool;
+    ngx_chain_t                 *first;
+    ngx_chain_t                 *last;
+    ngx_uint_t                   failed;
+} ngx_http_kvroute_status_prom_t;
 
 
 /* all that the formats show of upstreams: of kmcf->upstreams, in this order */
-ngx_http_kvroute_fleet_t *ngx_http_kvroute_fleet_read(ngx_http_request_t *r);
+ngx_http_kvroute_status_upstream_t *ngx_http_kvroute_status_snapshot(
+    ngx_http_request_t *r);
 
 /* names of states that a peer may be in, ends in NULL */
-extern const char  *ngx_http_kvroute_states[];
+extern const char  *ngx_http_kvroute_status_states[];
+
+/* what the formats show of a zone itself */
+void ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
+    kvr_counter_zone_t *z);
+
+ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_kvroute_api_handler(ngx_http_request_t *r);
 
 /* each serves its format; the path is what follows that of the format */
 ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
 ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
 
-/*
- * _status_prom: a line, or several short ones; what comes before a family; the
- * histograms of all upstreams, with a label of their own, ",name=\"value\"", or
- * none
- */
+/* the rows of a group that have all they need, from the structure at base */
+void ngx_http_kvroute_status_json_rows(cJSON *json, kvr_counter_group_e group,
+    const void *base, uint32_t set);
 
-void ngx_http_kvroute_prom_add(ngx_http_kvroute_prom_t *prom,
+/* buckets are as in Prometheus: each has those before */
+cJSON *ngx_http_kvroute_status_json_histogram(const kvr_histogram_t *h,
+    kvr_stats_e kind);
+
+/* a time is as RFC 3339 has it, in UTC; the data needs no '\0' */
+void ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
+    const u_char *data, size_t len);
+void ngx_http_kvroute_status_json_time(cJSON *json, const char *name,
+    uint64_t ms);
+
+/* the queue of an upstream; NULL: it has none */
+cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);
+
+/* a line, or several short ones; what comes before a family; a label's value */
+void ngx_http_kvroute_status_prom_add(ngx_http_kvroute_status_prom_t *prom,
     const char *fmt, ...);
-void ngx_http_kvroute_prom_head(ngx_http_kvroute_prom_t *prom,
+void ngx_http_kvroute_status_prom_head(ngx_http_kvroute_status_prom_t *prom,
     const char *name, const char *type, const char *help);
-void ngx_http_kvroute_prom_histogram(ngx_http_kvroute_prom_t *prom,
-    kvr_stats_e kind, const char *name, const char *label);
+ngx_int_t ngx_http_kvroute_status_prom_label(ngx_pool_t *pool, ngx_str_t *dst,
+    ngx_str_t *src);
 
-/* _status_prom_more; labels: of each peer, in the order of the fleet */
-
-void ngx_http_kvroute_prom_signals(ngx_http_kvroute_prom_t *prom,
-    ngx_str_t *labels);
-void ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom);
+/* a row's value, or values, with its labels and those given */
+void ngx_http_kvroute_status_prom_row(ngx_http_kvroute_status_prom_t *prom,
+    const kvr_counter_t *row, ngx_str_t *labels, const void *base);
 
 /* the page, made of status/page.html by status/embed during the build */
 extern const u_char  ngx_http_kvroute_status_page[];
 extern const size_t  ngx_http_kvroute_status_page_len;
-
-/* _status_engine; json: a cJSON object */
-void ngx_http_kvroute_signal_status(void *json,
-    ngx_http_kvroute_srv_conf_t *conf, uint32_t id);
-
-/* the queue of an upstream; NULL: it has none */
-cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_STATUS_H_INCLUDED_ */

@@ -23,20 +23,14 @@ static cJSON *ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models);
 static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
-static cJSON *ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet);
-static cJSON *ngx_http_kvroute_json_histogram(kvr_stats_t *stats,
-    kvr_stats_e kind);
-static cJSON *ngx_http_kvroute_json_histograms(kvr_stats_t *stats,
-    kvr_stats_e first, kvr_stats_e last);
-static void ngx_http_kvroute_json_ttft(cJSON *json,
-    ngx_http_kvroute_fleet_peer_t *p);
-static cJSON *ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p);
-static void ngx_http_kvroute_json_number(cJSON *json, const char *name,
-    uint64_t value);
-static void ngx_http_kvroute_json_string(cJSON *json, const char *name,
-    const u_char *data, size_t len);
-static void ngx_http_kvroute_json_time(cJSON *json, const char *name,
-    uint64_t ms);
+static cJSON *ngx_http_kvroute_json_upstream(
+    ngx_http_kvroute_status_upstream_t *u);
+static cJSON *ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p);
+static void ngx_http_kvroute_json_engine(cJSON *json,
+    ngx_http_kvroute_status_peer_t *p);
+static void ngx_http_kvroute_json_group(cJSON *json,
+    kvr_counter_group_e group, ngx_http_kvroute_status_peer_t *p);
+static void ngx_http_kvroute_json_ttft(cJSON *json, kvr_seat_t *s);
 
 
 ngx_int_t
@@ -137,11 +131,11 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     ngx_uint_t                      i;
     ngx_time_t                     *tp;
     ngx_http_kvroute_zone_t       **zone;
-    ngx_http_kvroute_fleet_t       *fleet;
+    ngx_http_kvroute_status_upstream_t  *u;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
-    fleet = ngx_http_kvroute_fleet_read(r);
-    if (fleet == NULL) {
+    u = ngx_http_kvroute_status_snapshot(r);
+    if (u == NULL) {
         return NULL;
     }
 
@@ -154,8 +148,8 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     cJSON_AddStringToObject(json, "version", NGX_HTTP_KVROUTE_VERSION);
     cJSON_AddStringToObject(json, "nginx_version", NGINX_VERSION);
     cJSON_AddNumberToObject(json, "pid", ngx_pid);
-    ngx_http_kvroute_json_time(json, "timestamp",
-                               (uint64_t) tp->sec * 1000 + tp->msec);
+    ngx_http_kvroute_status_json_time(json, "timestamp",
+                                      (uint64_t) tp->sec * 1000 + tp->msec);
 
     zones = cJSON_AddObjectToObject(json, "zones");
     zone = kmcf->zones.elts;
@@ -169,9 +163,9 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     upstreams = cJSON_AddObjectToObject(json, "upstreams");
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        item = ngx_http_kvroute_json_upstream(&fleet[i]);
+        item = ngx_http_kvroute_json_upstream(&u[i]);
 
-        cJSON_AddItemToObject(upstreams, (char *) fleet[i].name.data, item);
+        cJSON_AddItemToObject(upstreams, (char *) u[i].name.data, item);
     }
 
     receipts = cJSON_AddArrayToObject(json, "receipts");
@@ -187,41 +181,20 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
 static cJSON *
 ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
 {
-    cJSON                     *json;
-    uint32_t                   i, processes, peers;
-    ngx_http_kvroute_shctx_t  *sh;
+    cJSON               *json;
+    kvr_counter_zone_t   z;
 
-    sh = zone->sh;
-
-    processes = 0;
-
-    for (i = 0; i < sh->processes; i++) {
-        processes += (sh->load->row[i].owner != 0);
-    }
-
-    peers = 0;
-
-    for (i = 0; i < sh->max_peers; i++) {
-        peers += (sh->registry->peer[i].len != 0);
-    }
+    ngx_http_kvroute_status_snapshot_zone(zone, &z);
 
     json = cJSON_CreateObject();
 
-    ngx_http_kvroute_json_number(json, "size", zone->shm_zone->shm.size);
-    ngx_http_kvroute_json_number(json, "block", sh->unit * KVR_BLOCK);
-    ngx_http_kvroute_json_number(json, "lines", sh->lines);
-    cJSON_AddNumberToObject(json, "fill",
-                            kvr_index_fill(sh->index, (uint64_t) ngx_random()));
-    ngx_http_kvroute_json_number(json, "evicted",
-                                 kvr_get(&sh->index->evicted));
-    ngx_http_kvroute_json_number(json, "peers", peers);
-    ngx_http_kvroute_json_number(json, "max_peers", sh->max_peers);
-    ngx_http_kvroute_json_number(json, "processes", processes);
-    ngx_http_kvroute_json_number(json, "max_processes", sh->processes);
-    ngx_http_kvroute_json_number(json, "generation", sh->shm->generation);
-    ngx_http_kvroute_json_time(json, "created", sh->created * 1000);
+    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_ZONE, &z, 0);
+    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_INDEX, zone->sh->index,
+                                      0);
+    ngx_http_kvroute_status_json_time(json, "created",
+                                      zone->sh->created * 1000);
 
-    ngx_http_kvroute_json_models(json, &sh->registry->models);
+    ngx_http_kvroute_json_models(json, &zone->sh->registry->models);
 
     return json;
 }
@@ -250,9 +223,8 @@ ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models)
         item = cJSON_CreateObject();
         cJSON_AddItemToArray(list, item);
 
-        ngx_http_kvroute_json_string(item, "model", name, len);
-        ngx_http_kvroute_json_number(item, "responses",
-                                     kvr_get(&model->responses));
+        ngx_http_kvroute_status_json_string(item, "model", name, len);
+        cJSON_AddNumberToObject(item, "responses", kvr_get(&model->responses));
         cJSON_AddNumberToObject(item, "bytes_per_token",
                                 kvr_model_bytes(model));
     }
@@ -284,13 +256,14 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 
         json = cJSON_CreateObject();
 
-        ngx_http_kvroute_json_number(json, "number", rc.number);
-        ngx_http_kvroute_json_time(json, "time", rc.time);
-        ngx_http_kvroute_json_string(json, "zone", zone->name.data,
-                                     zone->name.len);
-        ngx_http_kvroute_json_string(json, "upstream", upstream->name,
-                                     upstream->len);
-        ngx_http_kvroute_json_string(json, "peer", peer->name, peer->len);
+        cJSON_AddNumberToObject(json, "number", rc.number);
+        ngx_http_kvroute_status_json_time(json, "time", rc.time);
+        ngx_http_kvroute_status_json_string(json, "zone", zone->name.data,
+                                            zone->name.len);
+        ngx_http_kvroute_status_json_string(json, "upstream", upstream->name,
+                                            upstream->len);
+        ngx_http_kvroute_status_json_string(json, "peer", peer->name,
+                                            peer->len);
         cJSON_AddStringToObject(json, "policy",
                                 kvr_policy_name((kvr_policy_e) rc.policy));
         cJSON_AddStringToObject(json, "reason",
@@ -302,9 +275,9 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
             cJSON_AddStringToObject(json, "prompt", hash);
         }
 
-        ngx_http_kvroute_json_number(json, "prompt_bytes", rc.prompt);
-        ngx_http_kvroute_json_number(json, "matched_bytes", rc.matched);
-        ngx_http_kvroute_json_number(json, "best_bytes", rc.best);
+        cJSON_AddNumberToObject(json, "prompt_bytes", rc.prompt);
+        cJSON_AddNumberToObject(json, "matched_bytes", rc.matched);
+        cJSON_AddNumberToObject(json, "best_bytes", rc.best);
 
         if (rc.ttft) {
             cJSON_AddNumberToObject(json, "ttft", (rc.ttft - 1) / 1e3);
@@ -317,298 +290,189 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 
 
 static cJSON *
-ngx_http_kvroute_json_upstream(ngx_http_kvroute_fleet_t *fleet)
+ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 {
-    cJSON                        *json, *list, *item;
-    ngx_uint_t                    i;
-    kvr_stats_t                  *stats;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = fleet->conf;
+    cJSON            *json, *list, *item;
+    uint64_t          n;
+    ngx_uint_t        i, k;
+    kvr_stats_t      *stats;
+    kvr_histogram_t   both;
 
     json = cJSON_CreateObject();
 
-    ngx_http_kvroute_json_string(json, "zone", conf->zone->name.data,
-                                 conf->zone->name.len);
+    ngx_http_kvroute_status_json_string(json, "zone", u->conf->zone->name.data,
+                                        u->conf->zone->name.len);
     cJSON_AddStringToObject(json, "policy",
-                            kvr_policy_name(conf->policy.conf.policy));
-    ngx_http_kvroute_json_number(json, "max_pending", conf->max_pending);
-    ngx_http_kvroute_json_number(json, "shared_prefix",
-                                 fleet->shared
-                                     ? kvr_get(&fleet->shared->shared) : 0);
+                            kvr_policy_name(u->conf->policy.conf.policy));
+    cJSON_AddNumberToObject(json, "max_pending", u->conf->max_pending);
+    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_UPSTREAM, u->shared,
+                                      u->set);
 
-    item = ngx_http_kvroute_status_queue(conf);
+    item = ngx_http_kvroute_status_queue(u->conf);
 
     if (item) {
         cJSON_AddItemToObject(json, "queue", item);
     }
 
-    cJSON_AddBoolToObject(json, "locked", fleet->locked != 0);
+    cJSON_AddBoolToObject(json, "locked", u->locked != 0);
 
     list = cJSON_AddArrayToObject(json, "peers");
 
-    for (i = 0; i < fleet->number; i++) {
-        cJSON_AddItemToArray(list,
-                             ngx_http_kvroute_json_peer(&fleet->peer[i]));
+    for (i = 0; i < u->number; i++) {
+        cJSON_AddItemToArray(list, ngx_http_kvroute_json_peer(&u->peer[i]));
     }
 
     item = cJSON_AddObjectToObject(json, "decisions");
 
     for (i = 1; i < KVR_REASON_MAX; i++) {
-        ngx_http_kvroute_json_number(item, kvr_reason_name((kvr_reason_e) i),
-                                     fleet->reason[i]);
+
+        for (k = 0, n = 0; k < u->number; k++) {
+            n += kvr_get(&u->peer[k].counted->reason[i]);
+        }
+
+        cJSON_AddNumberToObject(item, kvr_reason_name((kvr_reason_e) i), n);
     }
 
-    if (fleet->shared == NULL) {
+    if (u->shared == NULL) {
         return json;
     }
 
-    stats = &fleet->shared->stats;
+    stats = &u->shared->stats;
 
-    item = cJSON_AddObjectToObject(json, "policies");
+    ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_STATS, stats, u->set);
 
-    for (i = 0; i < KVR_POLICIES; i++) {
-        ngx_http_kvroute_json_number(item, kvr_policy_name((kvr_policy_e) i),
-                                     kvr_get(&stats->policy[i]));
-    }
-
+    kvr_stats_sum(stats, KVR_STATS_TTFT, KVR_STATS_TTFT_WHOLE, &both);
     cJSON_AddItemToObject(json, "ttft",
-              ngx_http_kvroute_json_histograms(stats, KVR_STATS_TTFT,
-                                               KVR_STATS_TTFT_WHOLE));
-    cJSON_AddItemToObject(json, "ttft_stream",
-              ngx_http_kvroute_json_histogram(stats, KVR_STATS_TTFT));
-    cJSON_AddItemToObject(json, "ttft_whole",
-              ngx_http_kvroute_json_histogram(stats, KVR_STATS_TTFT_WHOLE));
-    cJSON_AddItemToObject(json, "decision_time",
-              ngx_http_kvroute_json_histogram(stats, KVR_STATS_DECISION));
-    cJSON_AddItemToObject(json, "matched_share",
-              ngx_http_kvroute_json_histogram(stats, KVR_STATS_MATCHED));
-
-    if (conf->queue) {
-        cJSON_AddItemToObject(json, "queue_time",
-                  ngx_http_kvroute_json_histogram(stats, KVR_STATS_QUEUE));
-    }
+                          ngx_http_kvroute_status_json_histogram(&both,
+                                                          KVR_STATS_TTFT));
 
     return json;
 }
 
 
 static cJSON *
-ngx_http_kvroute_json_histogram(kvr_stats_t *stats, kvr_stats_e kind)
+ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
 {
-    return ngx_http_kvroute_json_histograms(stats, kind, kind);
-}
-
-
-/* of several kinds together; buckets as in Prometheus: each has those before */
-static cJSON *
-ngx_http_kvroute_json_histograms(kvr_stats_t *stats, kvr_stats_e first,
-    kvr_stats_e last)
-{
-    char              name[32];
-    cJSON            *json, *buckets;
-    double            scale;
-    uint32_t          i, n;
-    uint64_t          count;
-    const uint64_t   *bound;
-    kvr_histogram_t   h;
-
-    kvr_stats_sum(stats, first, last, &h);
-    bound = kvr_stats_bounds(first, &n);
-    scale = kvr_stats_scale(first);
-
-    json = cJSON_CreateObject();
-    buckets = cJSON_CreateObject();
-    count = 0;
-
-    for (i = 0; i <= n; i++) {
-        count += kvr_get(&h.bucket[i]);
-
-        if (i < n) {
-            (void) snprintf(name, sizeof(name), "%g",
-                            (double) bound[i] / scale);
-        }
-
-        ngx_http_kvroute_json_number(buckets, i < n ? name : "+Inf", count);
-    }
-
-    ngx_http_kvroute_json_number(json, "count", count);
-    cJSON_AddNumberToObject(json, "sum", (double) kvr_get(&h.sum) / scale);
-    cJSON_AddItemToObject(json, "buckets", buckets);
-
-    return json;
-}
-
-
-static cJSON *
-ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
-{
-    cJSON       *json, *item;
-    uint64_t     total;
-    ngx_uint_t   i;
-
-    static const char  *classes[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
-
-    _Static_assert(kvr_nelts(classes) == KVR_STATUS_CLASSES, "classes");
+    cJSON  *json, *item;
 
     json = cJSON_CreateObject();
 
     if (p->id != KVR_REGISTRY_NONE) {
-        ngx_http_kvroute_json_number(json, "id", p->id);
+        cJSON_AddNumberToObject(json, "id", p->id);
     }
 
-    ngx_http_kvroute_json_string(json, "server", p->server.data,
-                                 p->server.len);
-    ngx_http_kvroute_json_string(json, "name", p->name.data, p->name.len);
+    ngx_http_kvroute_status_json_string(json, "server", p->server.data,
+                                        p->server.len);
+    ngx_http_kvroute_status_json_string(json, "name", p->name.data,
+                                        p->name.len);
     cJSON_AddBoolToObject(json, "backup", p->backup != 0);
-    ngx_http_kvroute_json_number(json, "weight", p->weight);
+    cJSON_AddNumberToObject(json, "weight", p->weight);
     cJSON_AddStringToObject(json, "state", p->state);
-    ngx_http_kvroute_json_number(json, "active", p->active);
-    ngx_http_kvroute_json_number(json, "max_conns", p->max_conns);
-    ngx_http_kvroute_json_number(json, "conns", p->conns);
+    cJSON_AddNumberToObject(json, "active", p->now.active);
+    cJSON_AddNumberToObject(json, "max_conns", p->max_conns);
+    cJSON_AddNumberToObject(json, "conns", p->conns);
 
     if (p->id == KVR_REGISTRY_NONE) {
         return json;
     }
 
-    ngx_http_kvroute_json_number(json, "pending", p->pending);
-    ngx_http_kvroute_json_number(json, "active_all", p->all.active);
-    ngx_http_kvroute_json_number(json, "pending_all", p->all.pending);
-    ngx_http_kvroute_json_number(json, "unanswered_all", p->unanswered);
-    ngx_http_kvroute_json_number(json, "requests", p->requests);
-
-    item = cJSON_AddObjectToObject(json, "responses");
-    total = 0;
-
-    for (i = 0; i < KVR_STATUS_CLASSES; i++) {
-        ngx_http_kvroute_json_number(item, classes[i], p->responses[i]);
-        total += p->responses[i];
-    }
-
-    ngx_http_kvroute_json_number(item, "total", total);
-
-    ngx_http_kvroute_json_number(json, "sent", p->sent);
-    ngx_http_kvroute_json_number(json, "received", p->received);
-    ngx_http_kvroute_json_number(json, "fails", p->fails);
-    ngx_http_kvroute_json_number(json, "unavail", p->unavail);
-
-    if (p->selected) {
-        ngx_http_kvroute_json_time(json, "selected", p->selected * 1000);
-    }
-
-    if (p->headers) {
-        ngx_http_kvroute_json_number(json, "header_time",
-                                     p->header_ms / p->headers);
-    }
-
-    if (p->ends) {
-        ngx_http_kvroute_json_number(json, "response_time",
-                                     p->end_ms / p->ends);
-    }
-
-    item = cJSON_AddObjectToObject(json, "decisions");
-
-    for (i = 1; i < KVR_REASON_MAX; i++) {
-        if (p->reason[i]) {
-            ngx_http_kvroute_json_number(item,
-                                         kvr_reason_name((kvr_reason_e) i),
-                                         p->reason[i]);
-        }
-    }
-
-    ngx_http_kvroute_json_number(json, "prompt_bytes", p->prompt);
-    ngx_http_kvroute_json_number(json, "matched_bytes", p->matched);
-    ngx_http_kvroute_json_number(json, "best_bytes", p->best);
-
-    ngx_http_kvroute_json_ttft(json, p);
-
-    /* of late; by Little's law active and expected are the same in the mean */
+    ngx_http_kvroute_json_group(json, KVR_COUNTER_NOW, p);
+    ngx_http_kvroute_json_group(json, KVR_COUNTER_SEAT, p);
+    ngx_http_kvroute_json_ttft(json, p->counted);
 
     item = cJSON_AddObjectToObject(json, "load");
+    ngx_http_kvroute_json_group(item, KVR_COUNTER_LOAD, p);
 
-    if (p->pace.rate > 0) {
-        cJSON_AddNumberToObject(item, "prefill_rate", p->pace.rate);
-        cJSON_AddNumberToObject(item, "utilization", p->pace.utilization);
-    }
+    cJSON_AddNumberToObject(json, "capacity_bytes", p->now.capacity);
+    cJSON_AddBoolToObject(json, "capacity_reported", p->now.reported != 0);
 
-    cJSON_AddNumberToObject(item, "rate", p->pace.ends);
-    cJSON_AddNumberToObject(item, "latency", p->pace.latency);
-    cJSON_AddNumberToObject(item, "active", p->pace.active);
-    cJSON_AddNumberToObject(item, "active_expected", p->pace.expected);
-
-    ngx_http_kvroute_json_number(json, "capacity_bytes", p->capacity);
-    cJSON_AddBoolToObject(json, "capacity_reported", p->reported != 0);
-
-    ngx_http_kvroute_signal_status(json, p->conf, p->id);
+    ngx_http_kvroute_json_engine(json, p);
 
     return json;
 }
 
 
+/* what the engine has told, by probes, checks and answers */
+static void
+ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
+{
+    cJSON         *item;
+    kvr_signal_t  *s;
+
+    s = p->signal;
+
+    if (p->conf->health) {
+        cJSON_AddStringToObject(json, "health",
+                                kvr_health_name(kvr_get(&s->health)));
+
+        item = cJSON_AddObjectToObject(json, "health_checks");
+        ngx_http_kvroute_json_group(item, KVR_COUNTER_HEALTH, p);
+
+        if (kvr_get(&s->checks)) {
+            cJSON_AddBoolToObject(item, "last_passed",
+                                  kvr_get(&s->last) == KVR_CHECK_PASS);
+        }
+    }
+
+    cJSON_AddBoolToObject(json, "pressed", p->now.pressed != 0);
+
+    if (p->conf->probe || (p->set & KVR_COUNTER_HEARD)) {
+        item = cJSON_AddObjectToObject(json, "engine");
+
+        cJSON_AddStringToObject(item, "name",
+                     kvr_engine_name((kvr_engine_e) kvr_get(&s->engine)));
+
+        if (p->set & KVR_COUNTER_HEARD) {
+            cJSON_AddNumberToObject(item, "age_ms", p->now.age);
+        }
+
+        ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_ENGINE, s,
+                                          p->set | KVR_COUNTER_PROBED);
+    }
+
+    item = cJSON_AddObjectToObject(json, "cache");
+    ngx_http_kvroute_json_group(item, KVR_COUNTER_CACHE, p);
+
+    cJSON_AddNumberToObject(item, "bytes_per_token", kvr_loop_bytes(p->loop));
+    cJSON_AddNumberToObject(item, "capacity_factor", kvr_loop_factor(p->loop));
+}
+
+
+static void
+ngx_http_kvroute_json_group(cJSON *json, kvr_counter_group_e group,
+    ngx_http_kvroute_status_peer_t *p)
+{
+    ngx_http_kvroute_status_json_rows(json, group, p->base[group], p->set);
+}
+
+
 /* times to the first event, of all answers and of streams */
 static void
-ngx_http_kvroute_json_ttft(cJSON *json, ngx_http_kvroute_fleet_peer_t *p)
+ngx_http_kvroute_json_ttft(cJSON *json, kvr_seat_t *s)
 {
-    uint64_t  n, ms;
+    uint64_t    n, ms;
+    ngx_uint_t  i;
 
-    n = p->firsts[0] + p->firsts[1];
-    ms = p->ttft[0] + p->ttft[1];
+    static const char *const  names[2][3] = {
+        { "ttft", "ttft_count", "ttft_sum" },
+        { "ttft_stream", "ttft_stream_count", "ttft_stream_sum" }
+    };
 
-    if (n) {
-        cJSON_AddNumberToObject(json, "ttft", (double) ms / (double) n / 1e3);
+    for (i = 0; i < 2; i++) {
+        n = kvr_get(&s->firsts[1]);
+        ms = kvr_get(&s->ttft[1]);
+
+        if (i == 0) {
+            n += kvr_get(&s->firsts[0]);
+            ms += kvr_get(&s->ttft[0]);
+        }
+
+        if (n) {
+            cJSON_AddNumberToObject(json, names[i][0],
+                                    (double) ms / (double) n / 1e3);
+        }
+
+        cJSON_AddNumberToObject(json, names[i][1], n);
+        cJSON_AddNumberToObject(json, names[i][2], (double) ms / 1e3);
     }
-
-    ngx_http_kvroute_json_number(json, "ttft_count", n);
-    cJSON_AddNumberToObject(json, "ttft_sum", (double) ms / 1e3);
-
-    n = p->firsts[1];
-    ms = p->ttft[1];
-
-    if (n) {
-        cJSON_AddNumberToObject(json, "ttft_stream",
-                                (double) ms / (double) n / 1e3);
-    }
-
-    ngx_http_kvroute_json_number(json, "ttft_stream_count", n);
-    cJSON_AddNumberToObject(json, "ttft_stream_sum", (double) ms / 1e3);
-}
-
-
-static void
-ngx_http_kvroute_json_number(cJSON *json, const char *name, uint64_t value)
-{
-    cJSON_AddNumberToObject(json, name, (double) value);
-}
-
-
-static void
-ngx_http_kvroute_json_string(cJSON *json, const char *name,
-    const u_char *data, size_t len)
-{
-    char    buf[KVR_REGISTRY_TITLE_LEN + 4];
-
-    len = ngx_min(len, sizeof(buf) - 1);
-
-    ngx_memcpy(buf, data, len);
-    buf[len] = '\0';
-
-    cJSON_AddStringToObject(json, name, buf);
-}
-
-
-/* as RFC 3339 has it, in UTC */
-static void
-ngx_http_kvroute_json_time(cJSON *json, const char *name, uint64_t ms)
-{
-    ngx_tm_t   tm;
-    u_char     buf[sizeof("1970-09-28T12:00:00.000Z") + 8];
-
-    ngx_gmtime((time_t) (ms / 1000), &tm);
-
-    (void) ngx_sprintf(buf, "%4d-%02d-%02dT%02d:%02d:%02d.%03uLZ%Z",
-                       tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                       tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec,
-                       ms % 1000);
-
-    cJSON_AddStringToObject(json, name, (char *) buf);
 }

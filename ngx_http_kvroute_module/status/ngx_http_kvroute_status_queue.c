@@ -10,7 +10,6 @@
 #include "status/ngx_http_kvroute_status.h"
 
 
-/* NULL: the upstream has none */
 cJSON *
 ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf)
 {
@@ -33,8 +32,7 @@ ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf)
     json = cJSON_CreateObject();
 
     cJSON_AddNumberToObject(json, "size",
-                            kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1,
-                                            now));
+                            kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now));
     cJSON_AddNumberToObject(json, "max_size", (double) queue->max);
 
     for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
@@ -54,24 +52,15 @@ ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf)
     for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
         depth = kvr_queue_depth(board, i, now);
         s = &board->stats[i];
+        n = kvr_get(&s->waited);
 
         item = cJSON_CreateObject();
 
         cJSON_AddNumberToObject(item, "class", i);
         cJSON_AddNumberToObject(item, "size", depth - ngx_min(above, depth));
-        cJSON_AddNumberToObject(item, "passed", (double) kvr_get(&s->passed));
-
-        n = kvr_get(&s->waited);
-        cJSON_AddNumberToObject(item, "waited", (double) n);
-        cJSON_AddNumberToObject(item, "wait_time_mean", (double)
-                                kvr_get(&s->wait_ms) / ngx_max(n, 1));
-
-        cJSON_AddNumberToObject(item, "full", (double) kvr_get(&s->full));
-        cJSON_AddNumberToObject(item, "timeouts",
-                                (double) kvr_get(&s->timeouts));
-        cJSON_AddNumberToObject(item, "late", (double) kvr_get(&s->late));
-        cJSON_AddNumberToObject(item, "shed", (double) kvr_get(&s->shed));
-        cJSON_AddNumberToObject(item, "gone", (double) kvr_get(&s->gone));
+        ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_QUEUE, s, 0);
+        cJSON_AddNumberToObject(item, "wait_time_mean",
+                                (double) kvr_get(&s->wait_ms) / ngx_max(n, 1));
 
         cJSON_AddItemToArray(list, item);
 

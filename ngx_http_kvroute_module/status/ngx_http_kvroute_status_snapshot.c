@@ -19,66 +19,67 @@
 #define NGX_HTTP_KVROUTE_SERVER_LEN  255
 
 
-static ngx_int_t ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_fleet_t *fleet);
-static void ngx_http_kvroute_fleet_peer(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_fleet_peer_t *p);
-static void ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_fleet_peer_t *p);
-static void ngx_http_kvroute_fleet_copy(ngx_str_t *dst, ngx_str_t *src,
+static ngx_int_t ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_status_upstream_t *u);
+static void ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_status_peer_t *p);
+static void ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_status_peer_t *p);
+static void ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src,
     size_t max);
-static const char *ngx_http_kvroute_fleet_state(
+static const char *ngx_http_kvroute_status_state(
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
     uint32_t id);
 
 
-const char  *ngx_http_kvroute_states[] = {
+const char  *ngx_http_kvroute_status_states[] = {
     "up", "unavail", "draining", "down", "unhealthy", "checking", NULL
 };
 
 
-ngx_http_kvroute_fleet_t *
-ngx_http_kvroute_fleet_read(ngx_http_request_t *r)
+ngx_http_kvroute_status_upstream_t *
+ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
 {
     ngx_uint_t                      i;
-    ngx_http_kvroute_fleet_t       *fleet;
+    ngx_http_kvroute_status_upstream_t       *all;
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
-    fleet = ngx_pcalloc(r->pool, (kmcf->upstreams.nelts + 1)
-                                 * sizeof(ngx_http_kvroute_fleet_t));
-    if (fleet == NULL) {
+    all = ngx_pcalloc(r->pool, (kmcf->upstreams.nelts + 1)
+                                 * sizeof(ngx_http_kvroute_status_upstream_t));
+    if (all == NULL) {
         return NULL;
     }
 
     uscf = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        if (ngx_http_kvroute_fleet_upstream(r, uscf[i], &fleet[i]) != NGX_OK) {
+        if (ngx_http_kvroute_status_upstream(r, uscf[i], &all[i]) != NGX_OK) {
             return NULL;
         }
     }
 
-    return fleet;
+    return all;
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_fleet_t *fleet)
+ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_status_upstream_t *u)
 {
     u_char                         *names;
     size_t                          len;
     ngx_int_t                       rc;
     ngx_uint_t                      i, k, n;
+    kvr_seat_t                     *counted;
     kvr_upstream_t                 *upstream;
     ngx_http_kvroute_list_t        *list;
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_upstream_rr_peer_t    *peer;
     ngx_http_upstream_rr_peers_t   *peers;
-    ngx_http_kvroute_fleet_peer_t  *p;
+    ngx_http_kvroute_status_peer_t  *p;
 
     conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
     peers = uscf->peer.data;
@@ -91,28 +92,33 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    fleet->locked = (rc != NGX_OK);
+    u->locked = (rc != NGX_OK);
 
-    fleet->name = uscf->host;
-    fleet->conf = conf;
+    u->name = uscf->host;
+    u->conf = conf;
+    u->set = conf->queue ? KVR_COUNTER_QUEUED : 0;
 
     n = conf->list[0].number + conf->list[1].number;
     len = KVR_REGISTRY_NAME_LEN + NGX_HTTP_KVROUTE_SERVER_LEN;
 
-    fleet->peer = ngx_pcalloc(r->pool,
-                              (n + 1) * sizeof(ngx_http_kvroute_fleet_peer_t));
+    u->peer = ngx_pcalloc(r->pool,
+                              (n + 1) * sizeof(ngx_http_kvroute_status_peer_t));
     names = ngx_pnalloc(r->pool, (n + 1) * len);
+    counted = ngx_pmemalign(r->pool, (n + 1) * sizeof(kvr_seat_t),
+                            KVR_CACHE_LINE);
 
-    if (fleet->peer == NULL || names == NULL) {
+    if (u->peer == NULL || names == NULL || counted == NULL) {
         return NGX_ERROR;
     }
 
-    for (k = 0; k < 2 && peers && !fleet->locked; k++, peers = peers->next) {
+    ngx_memzero(counted, (n + 1) * sizeof(kvr_seat_t));
+
+    for (k = 0; k < 2 && peers && !u->locked; k++, peers = peers->next) {
 
         list = &conf->list[k];
 
         if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
-            fleet->locked = 1;
+            u->locked = 1;
             break;
         }
 
@@ -120,7 +126,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
              peer && i < list->number;
              peer = peer->next, i++)
         {
-            p = &fleet->peer[fleet->number++];
+            p = &u->peer[u->number++];
 
             p->name.data = names;
             p->server.data = names + KVR_REGISTRY_NAME_LEN;
@@ -130,24 +136,28 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
             p->seat = list->seat[i];
             p->backup = k;
 
-            ngx_http_kvroute_fleet_peer(conf, peer, p);
+            ngx_http_kvroute_status_peer(conf, peer, p);
         }
 
         ngx_http_kvroute_lock_release(conf->zone, peers);
     }
 
-    for (i = 0; i < fleet->number; i++) {
-        p = &fleet->peer[i];
+    for (i = 0; i < u->number; i++) {
+        p = &u->peer[i];
 
-        if (p->id == KVR_REGISTRY_NONE) {
-            continue;
+        p->conf = conf;
+        p->counted = &counted[i];
+
+        if (p->id != KVR_REGISTRY_NONE) {
+            ngx_http_kvroute_status_counted(conf, p);
         }
 
-        ngx_http_kvroute_fleet_counters(conf, p);
-
-        for (k = 0; k < KVR_REASON_MAX; k++) {
-            fleet->reason[k] += p->reason[k];
-        }
+        p->base[KVR_COUNTER_NOW] = &p->now;
+        p->base[KVR_COUNTER_SEAT] = p->counted;
+        p->base[KVR_COUNTER_LOAD] = &p->now.load;
+        p->base[KVR_COUNTER_CACHE] = p->loop;
+        p->base[KVR_COUNTER_HEALTH] = p->signal;
+        p->base[KVR_COUNTER_ENGINE] = p->signal;
     }
 
     upstream = &conf->zone->sh->registry->upstream[conf->number];
@@ -155,7 +165,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
     if (upstream->len == uscf->host.len
         && ngx_memcmp(upstream->name, uscf->host.data, uscf->host.len) == 0)
     {
-        fleet->shared = upstream;
+        u->shared = upstream;
     }
 
     return NGX_OK;
@@ -164,83 +174,51 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
 
 /* called under the peers' lock */
 static void
-ngx_http_kvroute_fleet_peer(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_fleet_peer_t *p)
+ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_status_peer_t *p)
 {
-    ngx_http_kvroute_fleet_copy(&p->name, &peer->name, KVR_REGISTRY_NAME_LEN);
-    ngx_http_kvroute_fleet_copy(&p->server, &peer->server,
+    ngx_http_kvroute_status_copy(&p->name, &peer->name, KVR_REGISTRY_NAME_LEN);
+    ngx_http_kvroute_status_copy(&p->server, &peer->server,
                                 NGX_HTTP_KVROUTE_SERVER_LEN);
 
-    p->state = ngx_http_kvroute_fleet_state(conf, peer, p->id);
+    p->state = ngx_http_kvroute_status_state(conf, peer, p->id);
     p->weight = (ngx_uint_t) peer->weight;
     p->max_conns = peer->max_conns;
     p->conns = peer->conns;
-    p->active = peer->conns;
+    p->now.active = peer->conns;
 }
 
 
 static void
-ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_fleet_peer_t *p)
+ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_status_peer_t *p)
 {
-    ngx_uint_t                 i;
-    kvr_seat_t                *s;
-    kvr_load_sum_t             own, reserved;
-    kvr_index_peer_t          *ip;
-    ngx_http_kvroute_shctx_t  *sh;
+    kvr_peer_t        *peer;
+    const kvr_zone_t  *zone;
 
-    sh = conf->zone->sh;
-    s = &sh->registry->seat[p->seat];
-    ip = &sh->index->peer[p->id];
+    zone = &conf->zone->core;
+    peer = &zone->registry->peer[p->id];
 
-    own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
-    reserved = kvr_load_get(sh->load, kvr_registry_reserved(p->seat));
-    p->active = own.active + reserved.active;
-    p->pending = own.pending + reserved.pending;
-    p->all = kvr_load_get(sh->load, p->id);
-    p->unanswered = kvr_load_get(sh->load, kvr_registry_resident(p->id)).active;
+    kvr_snapshot(zone, p->id, p->seat, (uint64_t) ngx_current_msec, &p->now);
+    kvr_counter_copy(p->counted, &zone->registry->seat[p->seat],
+                     sizeof(kvr_seat_t));
 
-    p->requests = kvr_get(&s->requests);
-    p->fails = kvr_get(&s->fails);
-    p->unavail = kvr_get(&s->unavail);
-    p->prompt = kvr_get(&s->prompt);
-    p->matched = kvr_get(&s->matched);
-    p->best = kvr_get(&s->best);
-    p->selected = kvr_get(&s->selected);
-    p->headers = kvr_get(&s->headers);
-    p->header_ms = kvr_get(&s->header_ms);
-    p->ends = kvr_get(&s->ends);
-    p->end_ms = kvr_get(&s->end_ms);
-    p->sent = kvr_get(&s->sent);
-    p->received = kvr_get(&s->received);
+    p->signal = &peer->signal;
+    p->loop = &peer->loop;
+    p->set = p->now.set;
 
-    for (i = 0; i < 2; i++) {
-        p->firsts[i] = kvr_get(&s->firsts[i]);
-        p->ttft[i] = kvr_get(&s->ttft[i]);
+    if (conf->probe) {
+        p->set |= KVR_COUNTER_PROBED;
     }
 
-    for (i = 0; i < KVR_STATUS_CLASSES; i++) {
-        p->responses[i] = kvr_get(&s->responses[i]);
+    if (conf->health) {
+        p->set |= KVR_COUNTER_CHECKED;
     }
-
-    for (i = 0; i < KVR_REASON_MAX; i++) {
-        p->reason[i] = kvr_get(&s->reason[i]);
-    }
-
-    p->capacity = (uint64_t) kvr_get(&ip->capacity) * sh->unit * KVR_BLOCK;
-    p->reported = kvr_get(&ip->reported);
-
-    kvr_pace_load(&sh->registry->peer[p->id].pace,
-                  (uint64_t) ngx_current_msec, &p->pace);
-
-    p->conf = conf;
-    p->signal = &sh->registry->peer[p->id].signal;
-    p->loop = &sh->registry->peer[p->id].loop;
 }
 
 
 static void
-ngx_http_kvroute_fleet_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
+ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
 {
     dst->len = ngx_min(src->len, max);
     ngx_memcpy(dst->data, src->data, dst->len);
@@ -248,7 +226,7 @@ ngx_http_kvroute_fleet_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
 
 
 static const char *
-ngx_http_kvroute_fleet_state(ngx_http_kvroute_srv_conf_t *conf,
+ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id)
 {
     if (ngx_http_kvroute_draining_only(peer)) {
@@ -288,4 +266,33 @@ ngx_http_kvroute_fleet_state(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     return "up";
+}
+
+
+void
+ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
+    kvr_counter_zone_t *z)
+{
+    uint32_t                   i;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = zone->sh;
+
+    ngx_memzero(z, sizeof(kvr_counter_zone_t));
+
+    z->size = zone->shm_zone->shm.size;
+    z->block = sh->unit * KVR_BLOCK;
+    z->lines = sh->lines;
+    z->fill = kvr_index_fill(sh->index, (uint64_t) ngx_random());
+    z->max_peers = sh->max_peers;
+    z->max_processes = sh->processes;
+    z->generation = sh->shm->generation;
+
+    for (i = 0; i < sh->max_peers; i++) {
+        z->peers += (sh->registry->peer[i].len != 0);
+    }
+
+    for (i = 0; i < sh->processes; i++) {
+        z->processes += (sh->load->row[i].owner != 0);
+    }
 }

@@ -9,7 +9,7 @@
 
 #include "util.h"
 #include "core/state/kvr_receipt.h"
-#include "core/state/kvr_stats.h"
+#include "core/state/kvr_counter.h"
 
 #include <pthread.h>
 
@@ -46,7 +46,7 @@ START_TEST(test_stats_observe)
     const uint64_t   *bound;
     kvr_histogram_t  *h, both;
 
-    kvr_stats_reset(&stats);
+    kvr_counter_reset(KVR_COUNTER_STATS, &stats);
 
     bound = kvr_stats_bounds(KVR_STATS_TTFT, &n);
     h = &stats.histogram[KVR_STATS_TTFT];
@@ -88,7 +88,7 @@ START_TEST(test_stats_observe)
     kvr_stats_sum(&stats, KVR_STATS_TTFT, KVR_STATS_TTFT, &both);
     util_check(both.bucket[0] == 1 && both.sum == h->sum, "one of them");
 
-    kvr_stats_reset(&stats);
+    kvr_counter_reset(KVR_COUNTER_STATS, &stats);
     util_check(h->sum == 0 && h->bucket[n] == 0, "reset");
 }
 END_TEST

@@ -38,17 +38,6 @@ kvr_signal_reset(kvr_signal_t *s)
 }
 
 
-void
-kvr_signal_reset_counters(kvr_signal_t *s)
-{
-    kvr_set(&s->asked, 0);
-    kvr_set(&s->failed, 0);
-    kvr_set(&s->checks, 0);
-    kvr_set(&s->checks_failed, 0);
-    kvr_set(&s->unhealthy, 0);
-}
-
-
 unsigned
 kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
     uint32_t after, uint64_t now)

@@ -91,9 +91,6 @@ typedef struct {
 /* nothing is known: of a new peer */
 void kvr_signal_reset(kvr_signal_t *s);
 
-/* counters of probes and checks from zero; what an engine has counted stays */
-void kvr_signal_reset_counters(kvr_signal_t *s);
-
 /*
  * Takes what an engine told.  before and after are the requests that we had
  * there when it was asked and when it answered.  Returns KVR_SIGNAL_... bits.

@@ -229,22 +229,6 @@ kvr_loop_restart(kvr_loop_t *l)
 }
 
 
-void
-kvr_loop_reset_counters(kvr_loop_t *l)
-{
-    kvr_set(&l->responses, 0);
-    kvr_set(&l->prompt, 0);
-    kvr_set(&l->predicted, 0);
-    kvr_set(&l->delivered, 0);
-    kvr_set(&l->completion, 0);
-    kvr_set(&l->missed, 0);
-    kvr_set(&l->timed_held, 0);
-    kvr_set(&l->timed_lost, 0);
-    kvr_set(&l->by_usage, 0);
-    kvr_set(&l->by_probe, 0);
-}
-
-
 double
 kvr_loop_bytes(const kvr_loop_t *l)
 {

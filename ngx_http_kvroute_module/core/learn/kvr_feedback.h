@@ -115,9 +115,6 @@ int kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held);
 /* the peer was restarted */
 void kvr_loop_restart(kvr_loop_t *l);
 
-/* counters from zero; what was learned stays */
-void kvr_loop_reset_counters(kvr_loop_t *l);
-
 /* bytes a token, four while none was seen; what counts of what it told */
 double kvr_loop_bytes(const kvr_loop_t *l);
 double kvr_loop_factor(const kvr_loop_t *l);

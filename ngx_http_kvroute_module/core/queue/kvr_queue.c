@@ -527,27 +527,6 @@ kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
 }
 
 
-void
-kvr_queue_reset_counters(kvr_queue_board_t *board)
-{
-    uint32_t            c;
-    kvr_queue_stats_t  *s;
-
-    for (c = 0; c < KVR_QUEUE_CLASSES; c++) {
-        s = &board->stats[c];
-
-        kvr_set(&s->passed, 0);
-        kvr_set(&s->waited, 0);
-        kvr_set(&s->wait_ms, 0);
-        kvr_set(&s->full, 0);
-        kvr_set(&s->timeouts, 0);
-        kvr_set(&s->late, 0);
-        kvr_set(&s->shed, 0);
-        kvr_set(&s->gone, 0);
-    }
-}
-
-
 uint64_t
 kvr_queue_rate(kvr_queue_board_t *board, uint64_t now)
 {

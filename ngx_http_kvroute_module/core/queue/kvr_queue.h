@@ -274,9 +274,6 @@ int kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now);
 /* takes such a wish on; KVR_DECLINED if another was faster */
 int kvr_queue_take(kvr_queue_board_t *board, unsigned class);
 
-/* counters of all classes from zero; those that wait stay counted */
-void kvr_queue_reset_counters(kvr_queue_board_t *board);
-
 /* how many were let in of late, 1/1000 a second; it fades when none are */
 uint64_t kvr_queue_rate(kvr_queue_board_t *board, uint64_t now);
 

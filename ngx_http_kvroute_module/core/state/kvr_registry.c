@@ -5,6 +5,7 @@
 
 
 #include "core/state/kvr_registry.h"
+#include "core/state/kvr_counter.h"
 
 
 /* of the cache: below it there is room for what has to be taken anyway */
@@ -224,7 +225,7 @@ kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
 void
 kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
 {
-    uint32_t     i, n;
+    uint32_t     i;
     kvr_seat_t  *seat;
 
     for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
@@ -236,38 +237,14 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
             continue;
         }
 
-        kvr_set(&seat->requests, 0);
-        kvr_set(&seat->fails, 0);
-        kvr_set(&seat->prompt, 0);
-        kvr_set(&seat->matched, 0);
-        kvr_set(&seat->best, 0);
-        kvr_set(&seat->selected, 0);
-        kvr_set(&seat->unavail, 0);
-        kvr_set(&seat->headers, 0);
-        kvr_set(&seat->header_ms, 0);
-        kvr_set(&seat->ends, 0);
-        kvr_set(&seat->end_ms, 0);
-        kvr_set(&seat->sent, 0);
-        kvr_set(&seat->received, 0);
-
-        for (n = 0; n < 2; n++) {
-            kvr_set(&seat->firsts[n], 0);
-            kvr_set(&seat->ttft[n], 0);
-        }
-
-        for (n = 0; n < KVR_STATUS_CLASSES; n++) {
-            kvr_set(&seat->responses[n], 0);
-        }
-
-        for (n = 0; n < KVR_REASON_MAX; n++) {
-            kvr_set(&seat->reason[n], 0);
-        }
+        kvr_counter_reset(KVR_COUNTER_SEAT, seat);
     }
 
     for (i = 0; i < KVR_INDEX_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
-            kvr_signal_reset_counters(&reg->peer[i].signal);
-            kvr_loop_reset_counters(&reg->peer[i].loop);
+            kvr_counter_reset(KVR_COUNTER_CACHE, &reg->peer[i].loop);
+            kvr_counter_reset(KVR_COUNTER_HEALTH, &reg->peer[i].signal);
+            kvr_counter_reset(KVR_COUNTER_ENGINE, &reg->peer[i].signal);
         }
     }
 
@@ -276,8 +253,8 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
     }
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
-        kvr_set(&reg->upstream[i].shared, 0);
-        kvr_stats_reset(&reg->upstream[i].stats);
+        kvr_counter_reset(KVR_COUNTER_UPSTREAM, &reg->upstream[i]);
+        kvr_counter_reset(KVR_COUNTER_STATS, &reg->upstream[i].stats);
     }
 
     kvr_models_reset_counters(&reg->models);
@@ -331,7 +308,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
         }
     }
 
-    kvr_stats_reset(&u->stats);
+    kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
     kvr_timing_pace_reset(&u->pace);
     kvr_registry_set(&u->len, u->name, name, len);
 

@@ -102,23 +102,3 @@ kvr_stats_sum(const kvr_stats_t *stats, kvr_stats_e first, kvr_stats_e last,
         kvr_add(&sum->sum, kvr_get(&h->sum));
     }
 }
-
-
-void
-kvr_stats_reset(kvr_stats_t *stats)
-{
-    uint32_t  i, n;
-
-    for (n = 0; n < KVR_STATS_HISTOGRAMS; n++) {
-
-        for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
-            kvr_set(&stats->histogram[n].bucket[i], 0);
-        }
-
-        kvr_set(&stats->histogram[n].sum, 0);
-    }
-
-    for (i = 0; i < KVR_POLICIES; i++) {
-        kvr_set(&stats->policy[i], 0);
-    }
-}

@@ -64,8 +64,5 @@ void kvr_stats_observe(kvr_stats_t *stats, kvr_stats_e kind, uint64_t value);
 void kvr_stats_sum(const kvr_stats_t *stats, kvr_stats_e first,
     kvr_stats_e last, kvr_histogram_t *sum);
 
-/* for an upstream that gets another's place */
-void kvr_stats_reset(kvr_stats_t *stats);
-
 
 #endif /* _KVR_STATS_H_INCLUDED_ */

@@ -1,0 +1,177 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+/* a zone, and what only nginx's own part of it needs */
+typedef struct {
+    ngx_http_kvroute_zone_t      zone;
+    ngx_str_t                    name;
+    ssize_t                      size;
+} ngx_http_kvroute_conf_zone_t;
+
+
+static ngx_int_t ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
+
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
+{
+    { ngx_string("zone="), ngx_http_kvroute_conf_zone_name,
+      0, 0, 0, 0, "NAME:SIZE" },
+
+    { ngx_string("block="), ngx_http_kvroute_conf_zone_block,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, unit),
+      KVR_BLOCK, 4096, "between 256 and 4096" },
+
+    { ngx_string("max_peers="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, max_peers),
+      1, KVR_INDEX_PEERS, "between 1 and 64" },
+
+    { ngx_string("processes="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, processes),
+      1, KVR_ROWS, "between 1 and 1024" },
+
+    { ngx_string("key_file="), ngx_http_kvroute_conf_zone_key,
+      0, 0, 0, 0, "the name of a file" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+char *
+ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf = conf;
+
+    ngx_http_kvroute_zone_t       *zone, **zonep;
+    ngx_http_kvroute_conf_zone_t  *z;
+
+    z = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_conf_zone_t));
+    if (z == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    zone = &z->zone;
+
+    zone->cycle = cf->cycle;
+    zone->unit = 1;
+    zone->max_peers = KVR_INDEX_PEERS;
+
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_zone_list, 1,
+                                        z)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (z->name.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must have \"zone\" parameter",
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    zone->name.len = z->name.len;
+    zone->name.data = ngx_pnalloc(cf->pool, z->name.len + 1);
+    if (zone->name.data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    (void) ngx_cpystrn(zone->name.data, z->name.data, z->name.len + 1);
+
+    if (ngx_http_kvroute_zone_add(cf, zone, &z->name, z->size) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    zonep = ngx_array_push(&kmcf->zones);
+    if (zonep == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *zonep = zone;
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_conf_zone_t  *z = field;
+
+    u_char     *p;
+    ngx_str_t   s;
+
+    p = (u_char *) ngx_strchr(value->data, ':');
+
+    if (p) {
+        s.data = p + 1;
+        s.len = value->data + value->len - s.data;
+
+        z->name.data = value->data;
+        z->name.len = p - value->data;
+        z->size = ngx_parse_size(&s);
+    }
+
+    if (z->name.len == 0 || z->size == NGX_ERROR) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"zone=\" must be NAME:SIZE: invalid zone size "
+                           "\"zone=%V\"", value);
+        return NGX_ERROR;
+    }
+
+    if (z->size < (ssize_t) (128 * ngx_pagesize)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "a zone has %uzk at least: zone \"zone=%V\" is too "
+                           "small", 128 * ngx_pagesize / 1024, value);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_uint_t  *unit = field;
+
+    ngx_int_t  rc;
+
+    rc = ngx_http_kvroute_conf_param_number(cf, param, value, field);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    if (*unit & (*unit - 1)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "value of parameter \"block=%V\" must be a power of "
+                           "two", value);
+        return NGX_ERROR;
+    }
+
+    *unit /= KVR_BLOCK;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    return ngx_http_kvroute_conf_key(cf, field, value);
+}

@@ -1,0 +1,493 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/state/kvr_counter.h"
+#include "core/policy/kvr_policy.h"
+#include "core/queue/kvr_queue.h"
+#include "core/state/kvr_snapshot.h"
+
+
+static const char *kvr_counter_class(uint32_t place);
+static const char *kvr_counter_reason(uint32_t place);
+static const char *kvr_counter_policy(uint32_t place);
+
+
+#define kvr_counter(g, t, type_, field, ...)                                  \
+    { .group = KVR_COUNTER_##g, .metric_type = KVR_COUNTER_##t,               \
+      .offset = offsetof(type_, field),                                       \
+      .size = sizeof(((type_ *) 0)->field), __VA_ARGS__ }
+
+#define kvr_counter_zone(t, field, ...)                                       \
+    kvr_counter(ZONE, t, kvr_counter_zone_t, field, __VA_ARGS__)
+#define kvr_counter_upstream(t, field, ...)                                   \
+    kvr_counter(UPSTREAM, t, kvr_upstream_t, field, __VA_ARGS__)
+#define kvr_counter_stats(t, field, ...)                                      \
+    kvr_counter(STATS, t, kvr_stats_t, field, __VA_ARGS__)
+#define kvr_counter_queue(field, ...)                                         \
+    kvr_counter(QUEUE, COUNT, kvr_queue_stats_t, field, __VA_ARGS__)
+#define kvr_counter_at(t, field, ...)                                         \
+    kvr_counter(NOW, t, kvr_snapshot_t, field, __VA_ARGS__)
+#define kvr_counter_seat(t, field, ...)                                       \
+    kvr_counter(SEAT, t, kvr_seat_t, field, __VA_ARGS__)
+#define kvr_counter_load(field, ...)                                          \
+    kvr_counter(LOAD, REAL, kvr_pace_load_t, field, __VA_ARGS__)
+#define kvr_counter_cache(field, ...)                                         \
+    kvr_counter(CACHE, COUNT, kvr_loop_t, field, __VA_ARGS__)
+#define kvr_counter_health(field, ...)                                        \
+    kvr_counter(HEALTH, COUNT, kvr_signal_t, field,                           \
+                .needs = KVR_COUNTER_CHECKED, __VA_ARGS__)
+#define kvr_counter_engine(t, field, ...)                                     \
+    kvr_counter(ENGINE, t, kvr_signal_t, field, __VA_ARGS__)
+
+
+const kvr_counter_t  kvr_counter_table[] = {
+
+    /* a zone */
+
+    kvr_counter_zone(GAUGE, size,
+        .json = "size", .metric = "kvroute_zone_size_bytes",
+        .help = "Size of the shared memory zone."),
+
+    kvr_counter_zone(GAUGE, block, .json = "block"),
+
+    kvr_counter_zone(GAUGE, lines,
+        .json = "lines", .metric = "kvroute_index_lines",
+        .help = "Lines of the zone's index."),
+
+    kvr_counter_zone(REAL, fill,
+        .json = "fill", .metric = "kvroute_index_fill_ratio",
+        .help = "Share of the index in use, by a sample."),
+
+    kvr_counter_zone(GAUGE, peers, .json = "peers"),
+    kvr_counter_zone(GAUGE, max_peers, .json = "max_peers"),
+    kvr_counter_zone(GAUGE, processes, .json = "processes"),
+    kvr_counter_zone(GAUGE, max_processes, .json = "max_processes"),
+    kvr_counter_zone(GAUGE, generation, .json = "generation"),
+
+    kvr_counter(INDEX, COUNT, kvr_index_t, evicted,
+        .json = "evicted", .metric = "kvroute_index_evictions_total",
+        .help = "Lines that were given to others while in use."),
+
+    /* an upstream */
+
+    kvr_counter_upstream(COUNT, shared,
+        .json = "shared_prefix",
+        .metric = "kvroute_shared_prefix_decisions_total",
+        .help = "Decisions on prompts whose matched part most prompts have."),
+
+    kvr_counter_stats(COUNT, policy,
+        .json = "policies", .metric = "kvroute_policy_decisions_total",
+        .help = "Decisions by policy.",
+        .n = KVR_POLICIES, .by = "policy", .name = kvr_counter_policy),
+
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT],
+        .json = "ttft_stream", .metric = "kvroute_ttft_seconds",
+        .help = "Time from the pick to the first event of a stream, or to the "
+                "whole of another answer, with 2xx.",
+        .label = ",stream=\"true\""),
+
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT_WHOLE],
+        .json = "ttft_whole", .metric = "kvroute_ttft_seconds",
+        .label = ",stream=\"false\""),
+
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_DECISION],
+        .json = "decision_time", .metric = "kvroute_decision_seconds",
+        .help = "Time that a decision took, with reading of the body."),
+
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_MATCHED],
+        .json = "matched_share", .metric = "kvroute_matched_ratio",
+        .help = "Share of the prompt that the chosen peer held."),
+
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_QUEUE],
+        .needs = KVR_COUNTER_QUEUED,
+        .json = "queue_time", .metric = "kvroute_queue_seconds",
+        .help = "Time that requests waited before they were let in."),
+
+    /* a class of a queue */
+
+    kvr_counter_queue(passed,
+        .json = "passed", .metric = "kvroute_queue_passed_total",
+        .help = "Requests that did not have to wait."),
+
+    kvr_counter_queue(waited,
+        .json = "waited", .metric = "kvroute_queue_waited_total",
+        .help = "Requests let in after waiting."),
+
+    kvr_counter_queue(wait_ms),
+
+    kvr_counter_queue(full,
+        .json = "full", .metric = "kvroute_queue_rejected_total",
+        .help = "Requests that were not let in, by reason.",
+        .label = ",reason=\"full\""),
+
+    kvr_counter_queue(timeouts,
+        .json = "timeouts", .metric = "kvroute_queue_rejected_total",
+        .label = ",reason=\"timeout\""),
+
+    kvr_counter_queue(late,
+        .json = "late", .metric = "kvroute_queue_rejected_total",
+        .label = ",reason=\"deadline\""),
+
+    kvr_counter_queue(shed,
+        .json = "shed", .metric = "kvroute_queue_rejected_total",
+        .label = ",reason=\"shed\""),
+
+    kvr_counter_queue(gone,
+        .json = "gone", .metric = "kvroute_queue_rejected_total",
+        .label = ",reason=\"aborted\""),
+
+    /* a server now */
+
+    kvr_counter_at(GAUGE, active,
+        .metric = "kvroute_peer_active_requests",
+        .help = "Requests in flight."),
+
+    kvr_counter_at(GAUGE, pending,
+        .json = "pending", .metric = "kvroute_peer_pending_bytes",
+        .help = "Prompt bytes sent and not yet prefilled."),
+
+    kvr_counter_at(GAUGE, active_all, .json = "active_all"),
+    kvr_counter_at(GAUGE, pending_all, .json = "pending_all"),
+    kvr_counter_at(GAUGE, unanswered, .json = "unanswered_all"),
+
+    kvr_counter_at(GAUGE, capacity,
+        .metric = "kvroute_peer_capacity_bytes",
+        .help = "Prompt bytes that the peer's cache is taken to hold."),
+
+    kvr_counter_at(GAUGE, pressed,
+        .needs = KVR_COUNTER_KNOWN,
+        .metric = "kvroute_peer_pressed",
+        .help = "1 while the engine is taken to be overloaded."),
+
+    kvr_counter_at(COUNT, flushes,
+        .needs = KVR_COUNTER_KNOWN,
+        .metric = "kvroute_peer_flushes_total",
+        .help = "Times the peer was found to have forgotten what it held."),
+
+    kvr_counter_at(GAUGE, age,
+        .needs = KVR_COUNTER_HEARD,
+        .metric = "kvroute_peer_engine_age_seconds", .scale = 1e3,
+        .help = "Time since the engine last said something."),
+
+    /* what was counted at it for this upstream */
+
+    kvr_counter_seat(COUNT, requests,
+        .json = "requests", .metric = "kvroute_peer_requests_total",
+        .help = "Attempts sent to the peer."),
+
+    kvr_counter_seat(COUNT, responses,
+        .json = "responses", .metric = "kvroute_peer_responses_total",
+        .help = "Responses by class of status.",
+        .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_class,
+        .total = 1),
+
+    kvr_counter_seat(COUNT, sent,
+        .json = "sent", .metric = "kvroute_peer_sent_bytes_total",
+        .help = "Bytes sent to the peer, with headers."),
+
+    kvr_counter_seat(COUNT, received,
+        .json = "received", .metric = "kvroute_peer_received_bytes_total",
+        .help = "Bytes received from the peer, with headers."),
+
+    kvr_counter_seat(COUNT, fails,
+        .json = "fails", .metric = "kvroute_peer_failures_total",
+        .help = "Attempts that failed."),
+
+    kvr_counter_seat(COUNT, unavail,
+        .json = "unavail", .metric = "kvroute_peer_unavailable_total",
+        .help = "Times the peer was given up after failures."),
+
+    kvr_counter_seat(STAMP, selected,
+        .json = "selected",
+        .metric = "kvroute_peer_selected_timestamp_seconds",
+        .help = "When the peer was last picked."),
+
+    kvr_counter_seat(SUMMARY, headers,
+        .sum = offsetof(kvr_seat_t, header_ms),
+        .json = "header_time", .metric = "kvroute_peer_header_seconds",
+        .help = "Time to the header of the response."),
+
+    kvr_counter_seat(SUMMARY, ends,
+        .sum = offsetof(kvr_seat_t, end_ms),
+        .json = "response_time", .metric = "kvroute_peer_response_seconds",
+        .help = "Time to the end of the response."),
+
+    kvr_counter_seat(COUNT, reason,
+        .json = "decisions", .metric = "kvroute_decisions_total",
+        .help = "Decisions for the peer by reason.",
+        .n = KVR_REASON_MAX, .first = 1, .sparse = 1,
+        .by = "reason", .name = kvr_counter_reason),
+
+    kvr_counter_seat(COUNT, prompt,
+        .json = "prompt_bytes", .metric = "kvroute_peer_prompt_bytes_total",
+        .help = "Bytes of the prompts sent to the peer."),
+
+    kvr_counter_seat(COUNT, matched,
+        .json = "matched_bytes", .metric = "kvroute_peer_matched_bytes_total",
+        .help = "Bytes of these that the peer held, by the index."),
+
+    kvr_counter_seat(COUNT, best,
+        .json = "best_bytes", .metric = "kvroute_peer_best_bytes_total",
+        .help = "Bytes of these that the best peer held; the rest is regret."),
+
+    kvr_counter_seat(SUMMARY, firsts[1],
+        .sum = offsetof(kvr_seat_t, ttft[1]),
+        .metric = "kvroute_peer_ttft_seconds",
+        .help = "Time to the first event of streams, or to the whole of other "
+                "answers, by peer.",
+        .label = ",stream=\"true\""),
+
+    kvr_counter_seat(SUMMARY, firsts[0],
+        .sum = offsetof(kvr_seat_t, ttft[0]),
+        .metric = "kvroute_peer_ttft_seconds",
+        .label = ",stream=\"false\""),
+
+    /* of late; by Little's law active and expected are equal in the mean */
+
+    kvr_counter_load(rate,
+        .needs = KVR_COUNTER_RATED, .json = "prefill_rate"),
+
+    kvr_counter_load(utilization,
+        .needs = KVR_COUNTER_RATED,
+        .json = "utilization", .metric = "kvroute_peer_utilization_ratio",
+        .help = "Prompt bytes given of late to those it can prefill; "
+                "0: not known."),
+
+    kvr_counter_load(ends, .json = "rate"),
+    kvr_counter_load(latency, .json = "latency"),
+
+    kvr_counter_load(active,
+        .json = "active", .metric = "kvroute_peer_active_mean_requests",
+        .help = "Requests in flight, mean of late."),
+
+    kvr_counter_load(expected,
+        .json = "active_expected",
+        .metric = "kvroute_peer_active_expected_requests",
+        .help = "The same by Little's law: requests ended a second by their "
+                "time."),
+
+    /* what its responses told */
+
+    kvr_counter_cache(responses, .json = "responses"),
+
+    kvr_counter_cache(prompt,
+        .json = "prompt_tokens", .metric = "kvroute_peer_prompt_tokens_total",
+        .help = "Tokens of prompts, in responses that tell of cached ones."),
+
+    kvr_counter_cache(predicted,
+        .json = "predicted_tokens",
+        .metric = "kvroute_peer_predicted_tokens_total",
+        .help = "Of these, tokens that were predicted to be cached."),
+
+    kvr_counter_cache(delivered,
+        .json = "delivered_tokens",
+        .metric = "kvroute_peer_delivered_tokens_total",
+        .help = "Of these, tokens that the engine had cached."),
+
+    kvr_counter_cache(completion,
+        .json = "completion_tokens",
+        .metric = "kvroute_peer_completion_tokens_total",
+        .help = "Tokens of answers, as engines count them."),
+
+    kvr_counter_cache(missed, .json = "missed"),
+    kvr_counter_cache(timed_held, .json = "timed_held"),
+    kvr_counter_cache(timed_lost, .json = "timed_lost"),
+    kvr_counter_cache(by_usage, .json = "flushes_usage"),
+    kvr_counter_cache(by_probe, .json = "flushes_probe"),
+
+    /* health checks */
+
+    kvr_counter_health(checks,
+        .json = "checks", .metric = "kvroute_peer_health_checks_total",
+        .help = "Checks of health."),
+
+    kvr_counter_health(checks_failed,
+        .json = "fails", .metric = "kvroute_peer_health_checks_failed_total",
+        .help = "Checks of health that failed."),
+
+    kvr_counter_health(unhealthy,
+        .json = "unhealthy", .metric = "kvroute_peer_unhealthy_total",
+        .help = "Times the peer was found down by checks."),
+
+    /* probes, and what the engine told */
+
+    kvr_counter_engine(COUNT, asked,
+        .needs = KVR_COUNTER_PROBED,
+        .json = "probes", .metric = "kvroute_peer_probes_total",
+        .help = "Times the engine was asked."),
+
+    kvr_counter_engine(COUNT, failed,
+        .needs = KVR_COUNTER_PROBED,
+        .json = "failed", .metric = "kvroute_peer_probes_failed_total",
+        .help = "Times it gave no useful answer."),
+
+    kvr_counter_engine(GAUGE, running,
+        .needs = KVR_METRICS_RUNNING,
+        .json = "running", .metric = "kvroute_peer_engine_running_requests",
+        .help = "Requests running in the engine, by its own word."),
+
+    kvr_counter_engine(GAUGE, foreign,
+        .needs = KVR_METRICS_RUNNING, .json = "foreign"),
+
+    kvr_counter_engine(GAUGE, waiting,
+        .needs = KVR_METRICS_WAITING,
+        .json = "waiting", .metric = "kvroute_peer_engine_waiting_requests",
+        .help = "Requests waiting in the engine, by its own word."),
+
+    kvr_counter_engine(GAUGE, kv,
+        .needs = KVR_METRICS_KV, .scale = 10000,
+        .json = "kv_usage", .metric = "kvroute_peer_engine_kv_usage_ratio",
+        .help = "Share of the engine's KV memory in use, by its own word."),
+
+    kvr_counter_engine(GAUGE, capacity,
+        .needs = KVR_METRICS_CAPACITY,
+        .json = "capacity_tokens",
+        .metric = "kvroute_peer_engine_capacity_tokens",
+        .help = "Tokens that the engine's KV memory holds, by its own word."),
+
+    kvr_counter_engine(TOLD, queries,
+        .needs = KVR_METRICS_QUERIES, .json = "cache_queries"),
+
+    kvr_counter_engine(TOLD, hits,
+        .needs = KVR_METRICS_HITS, .json = "cache_hits"),
+
+    kvr_counter_engine(TOLD, preemptions,
+        .needs = KVR_METRICS_PREEMPTIONS,
+        .json = "preemptions",
+        .metric = "kvroute_peer_engine_preemptions_total",
+        .help = "Requests that the engine had to start anew, by its own word."),
+
+    kvr_counter_engine(GAUGE, cap,
+        .needs = KVR_METRICS_PREEMPTIONS, .json = "cap"),
+
+    kvr_counter_engine(GAUGE, loras,
+        .needs = KVR_METRICS_LORA, .json = "adapters"),
+
+    kvr_counter_engine(GAUGE, max_loras,
+        .needs = KVR_METRICS_LORA, .json = "max_adapters")
+};
+
+
+const uint32_t  kvr_counter_rows = kvr_nelts(kvr_counter_table);
+
+
+double
+kvr_counter_get(const kvr_counter_t *row, const void *base, uint32_t place)
+{
+    size_t          size;
+    double          value;
+    const uint8_t  *p;
+
+    if (base == NULL) {
+        return 0;
+    }
+
+    size = row->n ? row->size / row->n : row->size;
+    p = (const uint8_t *) base + row->offset + place * size;
+
+    if (row->metric_type == KVR_COUNTER_REAL) {
+        return *(const double *) p;
+    }
+
+    value = size == sizeof(uint64_t)
+            ? (double) kvr_get((const _Atomic uint64_t *) p)
+            : (double) kvr_get((const _Atomic uint32_t *) p);
+
+    return row->scale > 0 ? value / row->scale : value;
+}
+
+
+double
+kvr_counter_sum(const kvr_counter_t *row, const void *base)
+{
+    const uint8_t  *p;
+
+    p = (const uint8_t *) base + row->sum;
+
+    return (double) kvr_get((const _Atomic uint64_t *) p);
+}
+
+
+void
+kvr_counter_reset(kvr_counter_group_e group, void *base)
+{
+    size_t                i;
+    uint8_t              *p;
+    uint32_t              n;
+    const kvr_counter_t  *row;
+
+    for (n = 0; n < kvr_counter_rows; n++) {
+        row = &kvr_counter_table[n];
+
+        if (row->group != group) {
+            continue;
+        }
+
+        p = (uint8_t *) base + row->offset;
+
+        switch (row->metric_type) {
+
+        case KVR_COUNTER_SUMMARY:
+            kvr_set((_Atomic uint64_t *) ((uint8_t *) base + row->sum), 0);
+
+            /* fall through */
+
+        case KVR_COUNTER_COUNT:
+        case KVR_COUNTER_STAMP:
+        case KVR_COUNTER_HISTOGRAM:
+
+            for (i = 0; i < row->size; i += sizeof(uint64_t)) {
+                kvr_set((_Atomic uint64_t *) (p + i), 0);
+            }
+
+            break;
+
+        default:
+            break;
+        }
+    }
+}
+
+
+void
+kvr_counter_copy(void *dst, const void *src, size_t size)
+{
+    size_t                   i;
+    uint64_t                *d;
+    const _Atomic uint64_t  *s;
+
+    d = dst;
+    s = src;
+
+    for (i = 0; i < size / sizeof(uint64_t); i++) {
+        d[i] = kvr_get(&s[i]);
+    }
+}
+
+
+static const char *
+kvr_counter_class(uint32_t place)
+{
+    static const char *const  names[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
+
+    _Static_assert(kvr_nelts(names) == KVR_STATUS_CLASSES, "classes");
+
+    return names[place];
+}
+
+
+static const char *
+kvr_counter_reason(uint32_t place)
+{
+    return kvr_reason_name((kvr_reason_e) place);
+}
+
+
+static const char *
+kvr_counter_policy(uint32_t place)
+{
+    return kvr_policy_name((kvr_policy_e) place);
+}

@@ -1,0 +1,50 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/state/kvr_snapshot.h"
+
+
+void
+kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
+    uint64_t now, kvr_snapshot_t *s)
+{
+    uint64_t           time;
+    kvr_peer_t        *p;
+    kvr_load_sum_t     own, reserved, all;
+    kvr_index_peer_t  *ip;
+
+    p = &zone->registry->peer[peer];
+    ip = &zone->index->peer[peer];
+
+    own = kvr_load_get(zone->load, kvr_registry_column(seat));
+    reserved = kvr_load_get(zone->load, kvr_registry_reserved(seat));
+    all = kvr_load_get(zone->load, peer);
+
+    s->active = own.active + reserved.active;
+    s->pending = own.pending + reserved.pending;
+    s->active_all = all.active;
+    s->pending_all = all.pending;
+    s->unanswered = kvr_load_get(zone->load, kvr_registry_resident(peer))
+                    .active;
+
+    s->capacity = kvr_get(&ip->capacity) * zone->unit;
+    s->reported = kvr_get(&ip->reported);
+    s->pressed = kvr_get(&p->signal.pressure) > now;
+    s->flushes = kvr_get(&p->loop.by_usage) + kvr_get(&p->loop.by_probe);
+
+    s->set = kvr_signal_said(&p->signal, &time) | KVR_COUNTER_KNOWN;
+    s->age = now > time ? now - time : 0;
+
+    if (time) {
+        s->set |= KVR_COUNTER_HEARD;
+    }
+
+    kvr_pace_load(&p->pace, now, &s->load);
+
+    if (s->load.rate > 0) {
+        s->set |= KVR_COUNTER_RATED;
+    }
+}

@@ -1,0 +1,40 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_SNAPSHOT_H_INCLUDED_
+#define _KVR_SNAPSHOT_H_INCLUDED_
+
+
+/* What there is at a server now, put together from several places of a zone. */
+
+
+#include "core/learn/kvr_prefill.h"
+#include "core/state/kvr_counter.h"
+#include "core/state/kvr_zone.h"
+
+
+typedef struct {
+    uint64_t              active;    /* from this upstream */
+    uint64_t              pending;   /* bytes */
+    uint64_t              active_all;  /* from all upstreams */
+    uint64_t              pending_all;
+    uint64_t              unanswered;  /* of active_all, without first event */
+    uint64_t              capacity;  /* bytes */
+    uint64_t              reported;  /* 1: by the engine itself */
+    uint64_t              pressed;   /* 1: it asked to be left alone */
+    uint64_t              flushes;   /* times it had forgotten, all reasons */
+    uint64_t              age;       /* ms since the engine told something */
+    uint32_t              set;       /* bits of needs */
+    kvr_pace_load_t       load;
+} kvr_snapshot_t;
+
+
+/* reads what there is at a seat of a peer; now in ms */
+void kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
+    uint64_t now, kvr_snapshot_t *s);
+
+
+#endif /* _KVR_SNAPSHOT_H_INCLUDED_ */
