@@ -8,7 +8,8 @@
  * Ends a worker at a function of its choice, as kill -9 might do at that
  * instant.  To be preloaded.  Each worker that wakes up looks whether there is
  * a file KVROUTE_DIE; the one that can remove it puts a trap at the beginning
- * of the function that the file names, in its own copy of the code.
+ * of the function that the file names, in its own copy of the code.  Instead of
+ * a function there may be a number, if t/step/trap.c is linked with this.
  */
 
 
@@ -35,6 +36,9 @@
 
 typedef int (*die_wait_pt)(int fd, struct epoll_event *events, int n,
     int timeout);
+
+
+extern void die_after(uint64_t n) __attribute__ ((weak));
 
 
 static char  *die_file;
@@ -103,7 +107,13 @@ epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
     if (f) {
         if (fgets(name, sizeof(name), f) && unlink(die_file) == 0) {
             name[strcspn(name, "\n")] = '\0';
-            die_at(name);
+
+            if (die_after && name[0] >= '0' && name[0] <= '9') {
+                die_after(strtoull(name, NULL, 10));
+
+            } else {
+                die_at(name);
+            }
         }
 
         fclose(f);

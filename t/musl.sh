@@ -98,11 +98,11 @@ done
 
 objs/nginx -v
 
-# test_steps turns from one coroutine to another with swapcontext(), which musl
+# test_load_steps turns from one coroutine to another with swapcontext(), which musl
 # has not; what it looks at are atomic accesses, which are not the library's
 
 cd "$root"
 make -s -j"$(nproc)" -f t/unit/Makefile.inc unit-build CC=$cc \
-    BUILD="$dir" UNIT_WITHOUT=test_steps \
+    BUILD="$dir" UNIT_WITHOUT=test_load_steps \
     CORE_INCLUDE="-DXXH_INLINE_ALL= -isystem $dir/include" \
     UNIT_LIBS="-L$dir/lib -lcheck -lcjson -lm -pthread"

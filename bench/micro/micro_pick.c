@@ -57,7 +57,7 @@ micro_shared(micro_case_t *c, unsigned n)
 
         for (i = 0; i < c->size; i++) {
             sum += kvr_popular_shared(&p->view, i % 4 ? 0 : 64,
-                                      (uint32_t) (i & 7));
+                                      (uint32_t) (i & 7), 0);
         }
     }
 

@@ -127,7 +127,9 @@ kvq_room(void *data, kvr_queue_item_t *item)
         s.waiting = sum.active;
         s.resident = sum.pending;
         s.weight = 1;
-        s.shared = kvr_popular_shared(&q->view, matched[i], s.active);
+        s.shared = kvr_popular_shared(&q->view, matched[i], s.active,
+                                      kvr_pace_rest(&q->registry->peer[i].pace,
+                                                    kvq_ms(q)));
         s.turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
 
         cost = kvr_score_cost(&s);
@@ -208,7 +210,9 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
             c->resident -= rq->bytes;
         }
 
-        c->shared = kvr_popular_shared(&q->view, matched[i], c->active);
+        c->shared = kvr_popular_shared(&q->view, matched[i], c->active,
+                                       kvr_pace_rest(&q->registry->peer[i].pace,
+                                                     kvq_ms(q)));
     }
 
     memset(&req, 0, sizeof(req));

@@ -410,7 +410,9 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         if (needs & KVR_NEEDS_SCORE) {
             c->turnover = kvr_index_turnover(ro->index, i,
                                              kvs_router_ms(now));
-            c->shared = kvr_popular_shared(&view, matched[i], c->active);
+            c->shared = kvr_popular_shared(&view, matched[i], c->active,
+                                           kvr_pace_rest(&ro->pace[i],
+                                                         kvs_router_ms(now)));
         }
 
         id[n++] = i;

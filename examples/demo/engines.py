@@ -30,6 +30,7 @@ import model
 
 SUITE = "forky"
 PACKAGE = "llama.cpp-tools"
+SOURCE = "Debian \"%s\", from the mirror in this machine's apt sources" % SUITE
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 HOST = "127.0.0.1"
@@ -186,6 +187,8 @@ def program(folder):
 class Engine:
     """One llama-server with the demo's model."""
 
+    patience = 60       # seconds until it must answer
+
     def __init__(self, folder, log, port=None, slots=SLOTS, detach=False):
         self.port = port or free_port()
         self.log = log
@@ -218,9 +221,9 @@ class Engine:
     def address(self):
         return "%s:%d" % (HOST, self.port)
 
-    def wait(self, seconds=60):
+    def wait(self):
         """Until it answers; False if it ended instead (port taken)."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + self.patience
 
         while time.monotonic() < end:
             if self.process.poll() is not None:
@@ -234,7 +237,7 @@ class Engine:
         raise Unavailable("engine does not answer, see " + self.log)
 
 
-def start(count, folder, logs, ports=None, **options):
+def start(count, folder, logs, ports=None, kind=Engine, **options):
     """Starts engines and waits for them; on any ports unless told which."""
     os.makedirs(logs, exist_ok=True)
     engines = []
@@ -243,7 +246,7 @@ def start(count, folder, logs, ports=None, **options):
         for i in range(count):
             log = os.path.join(logs, "engine%d.log" % (i + 1))
             port = ports[i] if ports else None
-            engines.append(Engine(folder, log, port, **options))
+            engines.append(kind(folder, log, port, **options))
 
         for i, engine in enumerate(engines):
             tries = 1 if ports else 5
@@ -253,7 +256,7 @@ def start(count, folder, logs, ports=None, **options):
                 if tries == 0:
                     raise Unavailable("engine ended, see " + engine.log)
 
-                engine = engines[i] = Engine(folder, engine.log, **options)
+                engine = engines[i] = kind(folder, engine.log, **options)
 
     except BaseException:
         stop(*(e.process for e in engines))
@@ -262,7 +265,8 @@ def start(count, folder, logs, ports=None, **options):
     return engines
 
 
-def spawn(command, output, detach=False, cwd=None, end=signal.SIGKILL):
+def spawn(command, output, detach=False, cwd=None, end=signal.SIGKILL,
+          environment=None):
     """Starts a process, which is sent that signal when this one ends."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl
@@ -275,11 +279,11 @@ def spawn(command, output, detach=False, cwd=None, end=signal.SIGKILL):
 
     return subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL,
                             stdout=output, stderr=output, preexec_fn=child,
-                            start_new_session=True)
+                            env=environment, start_new_session=True)
 
 
 def stop(*processes):
-    """Ends processes, if need be by force."""
+    """Ends processes, if need be by force, with all that they started."""
     for process in processes:
         process.terminate()
 
@@ -287,8 +291,14 @@ def stop(*processes):
         try:
             process.wait(3)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            pass
+
+        try:
+            os.killpg(process.pid, signal.SIGKILL)      # see spawn()
+        except ProcessLookupError:
+            pass
+
+        process.wait()
 
 
 def healthy(address):
@@ -317,17 +327,24 @@ def free_port():
                 pass
 
 
-def main():
+def options(parser):
+    """Options of "start" that others do not have, as start() knows them."""
+    parser.add_argument("--slots", type=int, default=SLOTS)
+
+    return "slots",
+
+
+def main(kind):
     parser = argparse.ArgumentParser(
         description="Real LLM engines for demos and tests.")
     parser.add_argument("action", choices=["get", "start"])
     parser.add_argument("--count", type=int, default=3)
     parser.add_argument("--port", type=int, default=9101,
                         help="of the first engine, the others follow")
-    parser.add_argument("--slots", type=int, default=SLOTS)
-    parser.add_argument("--folder", default=FOLDER,
+    parser.add_argument("--folder", default=kind.FOLDER,
                         help="where the engine is kept (%(default)s)")
     parser.add_argument("--logs", help="folder of the engines' logs")
+    names = kind.options(parser)
     args = parser.parse_args()
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -336,13 +353,13 @@ def main():
     engines = []
 
     try:
-        folder = get(args.folder)
+        folder = kind.get(args.folder)
         if args.action == "get":
             return
 
         ports = range(args.port, args.port + args.count)
-        engines = start(args.count, folder, args.logs or folder, ports,
-                        slots=args.slots)
+        engines = kind.start(args.count, folder, args.logs or folder, ports,
+                             **{name: getattr(args, name) for name in names})
 
         print("ready", *(e.address for e in engines), flush=True)
 
@@ -351,7 +368,7 @@ def main():
 
         sys.exit("an engine ended by itself")
 
-    except Unavailable as e:
+    except kind.Unavailable as e:
         print("no engine:", e, file=sys.stderr)
         sys.exit(2)
 
@@ -360,4 +377,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.modules[__name__])

@@ -8,6 +8,8 @@ import time
 
 SHOWN = 40           # failures that are told in full
 
+LISTEN = "0A"        # in /proc/net/tcp
+
 # locations, and what the access log calls them
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
@@ -28,6 +30,7 @@ class Judge:
         self.victims = {}               # port: when its worker was killed
         self.faults = []                # [from, to]
         self.cut = 0                    # since the last sums
+        self.did = []                   # [when, what] of this batch
         self.strict = False             # the queue refuses more than that
 
     def fail(self, kind, text):
@@ -43,17 +46,23 @@ class Judge:
         self.open.add(r)
 
     def killed(self, port):
+        """Its client may have had all of the answer, which is in no log."""
         self.victims[port] = time.monotonic()
+        self.cut += 1
+
+    def was_cut(self, r):
+        """Some other request may have had its port before."""
+        return self.victims.get(r.port, 0) >= r.start
+
+    def does(self, what):
+        self.did.append([time.monotonic(), what])
 
     def finish(self, r):
         self.open.discard(r)
         self.count["requests"] += 1
 
-        # some other request may have had its port before
-
-        if self.victims.get(r.port, 0) >= r.start:
+        if self.was_cut(r):
             self.count["cut"] += r.how in ("none", "broken")
-            self.cut += 1
             return
 
         if r.status and r.how in ("ok", "status"):
@@ -62,11 +71,16 @@ class Judge:
                 self.answered[LOGGED[r.place], r.status] += 1
 
         if r.how == "stuck":
-            self.fail("stuck", r)
-        elif r.how == "none":
-            self.fail("lost", r)
-        elif r.how in ("broken", "status") and not self.excused(r):
-            self.fail("lost", "%s %s" % (r, r.body[:200]))
+            self.fail("stuck", self.told(r))
+        elif (r.how == "none"
+              or r.how in ("broken", "status") and not self.excused(r)):
+            self.fail("lost", self.told(r))
+
+    def told(self, r):
+        """A request, and what was done meanwhile."""
+        return "%s %s; %s" % (r, r.body[:200] or "", ", ".join(
+            "%s at %.3f" % (what, when - r.start) for when, what in self.did
+            if when > r.start - 2 and when < r.end))
 
     def excused(self, r):
         """The queue's own answers; and engines were at fault meanwhile."""
@@ -127,9 +141,10 @@ class Judge:
                                                           self.cut))
 
         for key, n in self.answered.items():
-            if n > answered[key]:
-                self.fail("wrong_counts", "%s: %d status %d: %d answers, %d of them in the "
-                          "log" % (*key, n, answered[key]))
+            if n > answered[key] + self.cut:
+                self.fail("wrong_counts", "%s: status %d: %d answers, %d in "
+                          "the log, %d were cut" % (*key, n, answered[key],
+                                                    self.cut))
 
         self.answered.clear()
         self.cut = 0
@@ -209,7 +224,7 @@ class Processes:
             next(f)
             for line in f:
                 field = line.split()
-                if (field[9] in have
+                if (field[9] in have and field[3] != LISTEN
                         and int(field[1].split(":")[1], 16) == self.port):
                     ports.append(int(field[2].split(":")[1], 16))
 

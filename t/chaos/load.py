@@ -120,7 +120,11 @@ async def send(r, port, head, body, abort=None, patience=PATIENCE):
 
     except asyncio.TimeoutError:
         r.how = "stuck"
-    except (OSError, asyncio.IncompleteReadError, ValueError, IndexError):
+    except asyncio.IncompleteReadError as e:
+        r.how = "broken" if e.partial else "none"
+    except (ValueError, IndexError):
+        r.how = "broken"                # an engine's garbage
+    except OSError:
         pass
     finally:
         r.end = time.monotonic()

@@ -126,6 +126,8 @@ void __tsan_atomic_thread_fence(int o) { (void) o; __atomic_thread_fence(SC); }
 void __tsan_atomic_signal_fence(int o) { (void) o; }
 
 
+#ifndef HOOK_NO_WRAP
+
 /*
  * memcpy() and its like in words, where the linker has put these in their
  * place (--wrap), and the compiler was told to leave the calls (-fno-builtin).
@@ -137,9 +139,6 @@ void *__wrap_memset(void *to, int c, size_t len);
 
 void *__real_memmove(void *to, const void *from, size_t len);
 void *__real_memset(void *to, int c, size_t len);
-
-#pragma weak __real_memmove
-#pragma weak __real_memset
 
 
 void *
@@ -193,3 +192,5 @@ __wrap_memset(void *to, int c, size_t len)
 
     return to;
 }
+
+#endif

@@ -95,7 +95,7 @@ main(int argc, char **argv)
     for (script = 0; script == 0 || seconds() - start < limit; script++) {
 
         util_seed(&rng, "step", script);
-        world_init(&rng);
+        world_init(&rng, script % 3 == 2);
 
         if (before == NULL) {
             before = malloc(world_size);

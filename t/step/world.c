@@ -22,6 +22,7 @@ kvr_queue_t       waiting;
 kvr_queue_item_t  waiter;
 
 static kvr_attempt_t  running;      /* the living one's, in flight */
+static unsigned       table_full;
 
 
 const char *
@@ -29,10 +30,25 @@ world_name(unsigned n)
 {
     static const char  *names[NAMES] = {
         "10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80",
-        "10.0.0.5:8000", "10.0.0.6:8000", "[::1]:8000", "unix:/run/e"
+        "10.0.0.5:80", "10.0.0.6:80", "10.0.0.7:80", "10.0.0.8:80",
+        "10.0.0.9:80", "10.0.0.10:80", "10.0.0.11:8000", "10.0.0.12:8000",
+        "[::1]:8000", "unix:/run/e"
     };
 
     return names[n];
+}
+
+
+/* whether a number is that of a server */
+static int
+world_is(unsigned number, unsigned n)
+{
+    kvr_peer_t  *peer;
+
+    peer = &world->registry.peer[number];
+
+    return peer->len == strlen(world_name(n))
+           && memcmp(peer->name, world_name(n), peer->len) == 0;
 }
 
 
@@ -125,24 +141,28 @@ world_peers(kvr_zone_t *zone, unsigned n)
 
         util_check(i >= PEERS || (peer == i && seat == i),
                    "server %u has number %u and seat %u", i, peer, seat);
-        util_check(peer < NAMES && seat < KVR_REGISTRY_SEATS,
+        util_check(peer < NUMBERS && seat < KVR_REGISTRY_SEATS
+                   && world->registry.seat[seat].peer == peer,
                    "server %u has number %u and seat %u", i, peer, seat);
     }
 }
 
 
 void
-world_init(util_rng_t *rng)
+world_init(util_rng_t *rng, unsigned full)
 {
     unsigned       i, k;
+    kvr_zone_t     dead;
     kvr_lesson_t   lesson;
     kvr_receipt_t  receipt;
 
     world_place();
 
-    world->registry.max_peers = NAMES;
+    world->registry.max_peers = NUMBERS;
     kvr_load_init(living.load, ROWS, KVR_REGISTRY_COLUMNS);
-    kvr_index_init(living.index, LINES);
+
+    table_full = full;
+    kvr_index_init(living.index, full ? FEW : LINES);
 
     memset(&pool, 0, sizeof(pool));
     pool.set = (1ULL << PEERS) - 1;
@@ -163,14 +183,23 @@ world_init(util_rng_t *rng)
     victim.row = kvr_load_claim(living.load, VICTIM, 1);
     world_peers(&victim, PEERS);
 
-    /* and one that died before, with requests in flight */
+    /* and one that died before, with requests in flight, and servers that
+       nobody else has */
 
-    k = kvr_load_claim(living.load, DEAD, 1);
-    kvr_load_add(living.load, k, 2, 3, 5000);
-    kvr_load_add(living.load, k, kvr_registry_column(2), 3, 5000);
-    kvr_load_name(living.load, k, 2);
+    dead = living;
+    dead.row = kvr_load_claim(living.load, DEAD, 1);
+    world_peers(&dead, NUMBERS);
+
+    kvr_load_add(living.load, dead.row, 2, 3, 5000);
+    kvr_load_add(living.load, dead.row, kvr_registry_column(2), 3, 5000);
 
     memset(&begun, 0, sizeof(begun));
+
+    for (k = PEERS; k < NUMBERS; k++) {
+        kvr_index_learn(living.index, chain[KEPT + 1], UNITS, UNITS, k, 0,
+                        &lesson);
+        begun.units[KEPT + 1][k] = UNITS;
+    }
 
     for (i = 0; i < KEPT; i++) {
         for (k = 0; k < HELD_BY; k++) {
@@ -180,7 +209,7 @@ world_init(util_rng_t *rng)
         }
     }
 
-    for (i = 0; i < 3; i++) {
+    for (i = 0; i < KVR_STATS_RECEIPTS + 3; i++) {
         world_receipt(&receipt, util_next(rng));
         (void) kvr_receipts_put(&world->receipts, &receipt);
     }
@@ -288,7 +317,7 @@ check_lines(void)
 
         for (k = 0; k < KVR_INDEX_HOLDERS; k++) {
             p = kvr_index_id(line->ids, k);
-            util_check(line->stamp[k] == 0 || p < NAMES,
+            util_check(line->stamp[k] == 0 || p < NUMBERS,
                        "line %llu names peer %u", (unsigned long long) i, p);
         }
     }
@@ -298,7 +327,7 @@ check_lines(void)
     ix->clock += 2 * KVR_INDEX_CLAIM;
 
     for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
-        kvr_index_learn(ix, chain[0], 0, 1000, NAMES, 0, &lesson);
+        kvr_index_learn(ix, chain[0], 0, 1000, NUMBERS, 0, &lesson);
     }
 
     for (i = 0; i < ix->nlines; i++) {
@@ -313,23 +342,32 @@ check_lines(void)
 static void
 check_index(void)
 {
-    unsigned       i, p;
+    unsigned       i, n, p;
     uint32_t       matched[KVR_INDEX_PEERS];
     kvr_lesson_t   lesson;
 
     for (i = 0; i < PROMPTS; i++) {
         memset(matched, 0, sizeof(matched));
-        kvr_index_lookup(living.index, chain[i], UNITS, (1 << NAMES) - 1,
+        kvr_index_lookup(living.index, chain[i], UNITS, (1 << NUMBERS) - 1,
                          matched);
 
-        for (p = 0; p < NAMES; p++) {
+        for (p = 0; p < NUMBERS; p++) {
+
+            /* what another server with that number held is forgotten */
+
+            if (p >= PEERS && !world_is(p, p)) {
+                util_check(matched[p] == 0, "prompt %u: server %u is new and "
+                           "is said to hold %u", i, p, matched[p]);
+            }
+
             util_check(matched[p] <= begun.units[i][p]
                        || (matched[p] <= UNITS / 2
                            && matched[p] <= begun.units[i ^ 1][p]),
                        "prompt %u: server %u is said to hold %u of %u", i, p,
                        matched[p], begun.units[i][p]);
 
-            util_check(i >= KEPT || p >= HELD_BY || matched[p] == UNITS,
+            util_check(i >= KEPT || p >= HELD_BY || table_full
+                       || matched[p] == UNITS,
                        "prompt %u: server %u holds all, and is said to hold "
                        "%u", i, p, matched[p]);
         }
@@ -337,13 +375,13 @@ check_index(void)
 
     check_lines();
 
+    n = table_full ? 1 : UNITS;
+
     for (p = 0; p < PEERS; p++) {
-        kvr_index_learn(living.index, chain[PROMPTS - 1], UNITS, UNITS, p, 0,
-                        &lesson);
-        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], UNITS,
-                                1ULL << p, matched);
-        util_check(matched[p] == UNITS, "a lesson was not taken: %u",
-                   matched[p]);
+        kvr_index_learn(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, 1ULL << p,
+                                matched);
+        util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
     }
 }
 
@@ -352,10 +390,17 @@ check_index(void)
 static void
 check_registry(void)
 {
-    unsigned     i, k, n, found;
+    unsigned     i, k, found;
     kvr_peer_t  *peer;
+    kvr_seat_t  *seat;
 
-    for (i = 0; i < NAMES; i++) {
+    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
+        seat = &world->registry.seat[i];
+        util_check(!seat->used || world->registry.peer[seat->peer].len,
+                   "seat %u is of no server", i);
+    }
+
+    for (i = 0; i < NUMBERS; i++) {
         peer = &world->registry.peer[i];
 
         if (peer->len == 0) {
@@ -363,9 +408,7 @@ check_registry(void)
         }
 
         for (k = 0, found = 0; k < NAMES; k++) {
-            n = (unsigned) strlen(world_name(k));
-            found += peer->len == n
-                     && memcmp(peer->name, world_name(k), n) == 0;
+            found += world_is(i, k);
         }
 
         util_check(found == 1, "number %u: a strange name", i);
@@ -381,7 +424,7 @@ check_registry(void)
         util_check(peer->draining <= 1, "draining");
     }
 
-    world_peers(&living, NAMES);
+    world_peers(&living, NUMBERS);
 }
 
 
@@ -395,7 +438,12 @@ check_receipts(util_rng_t *rng)
     last = kvr_get(&world->receipts.last);
     seen = 0;
 
-    for (n = 1; n <= last; n++) {
+    /* and those that were before them in the ring */
+
+    for (n = kvr_max(last, 2 * KVR_STATS_RECEIPTS) - 2 * KVR_STATS_RECEIPTS + 1;
+         n <= last;
+         n++)
+    {
         if (kvr_receipts_get(&world->receipts, n, &r) != KVR_OK) {
             continue;
         }
@@ -410,8 +458,7 @@ check_receipts(util_rng_t *rng)
         seen++;
     }
 
-    util_check(last - seen <= 1, "%llu receipts of %llu are gone",
-               (unsigned long long) (last - seen), (unsigned long long) last);
+    util_check(seen >= KVR_STATS_RECEIPTS - 1, "%u receipts are left", seen);
 
     world_receipt(&all, util_next(rng));
     n = kvr_receipts_put(&world->receipts, &all);
@@ -514,7 +561,7 @@ check_attempt(void)
 
     view = kvr_load_view(living.load);
 
-    for (i = 0; i < NAMES; i++) {
+    for (i = 0; i < NUMBERS; i++) {
         at = kvr_peer_load(&view, i, NULL);
         util_check(at.active == 0 && at.pending == 0 && at.resident == 0
                    && at.unanswered == 0, "server %u: %u %u %llu %llu", i,

@@ -25,9 +25,11 @@
 #define UNITS     24             /* of a prompt */
 #define PROMPTS   12             /* of which the first KEPT are held */
 #define KEPT      4
-#define PEERS     4              /* the last one is flushed, restarts, ... */
-#define HELD_BY   3              /* peers that hold the first prompts */
-#define NAMES     8              /* servers that may ever be there */
+#define PEERS     10             /* the last one is flushed, restarts, ... */
+#define HELD_BY   9              /* peers that hold the first prompts */
+#define NAMES     14             /* servers that may ever be there, */
+#define NUMBERS   12             /* and of them at a time */
+#define FEW       16             /* lines of a table that is full */
 #define NOW       1000000ULL     /* ms */
 
 #define LIVING    kvr_load_owner(1, 1)
@@ -64,8 +66,11 @@ extern uint64_t         chain[PROMPTS][UNITS];
 extern uint8_t         *world_memory;
 extern size_t           world_size;
 
-/* as it is before anything is done: the living one has taught and waits */
-void world_init(util_rng_t *rng);
+/*
+ * As it is before anything is done: the living one has taught and waits.  full:
+ * the table is too small for it all.
+ */
+void world_init(util_rng_t *rng, unsigned full);
 
 /* address of a server that may be there */
 const char *world_name(unsigned n);

@@ -40,7 +40,7 @@
  * case the writer sees in the end that the key has changed and takes back what
  * it did.  What remains are windows of a few instructions, in which it must be
  * overtaken and killed as well, for a peer to be credited with a block that it
- * never had: a wrong hint, which costs one request some prefill.
+ * never had: a wrong guess, which costs one request some prefill.
  */
 
 
@@ -115,7 +115,7 @@ typedef struct {
 } kvr_index_t;
 
 
-/* what was taught by one attempt, to be able to take it back */
+/* what one attempt inserted, so that it can be undone */
 typedef struct {
     uint32_t           clock;        /* stamp of depth 0 */
     uint32_t           matched;      /* units known before */
@@ -125,8 +125,8 @@ typedef struct {
 
 
 /*
- * Bytes that a table of nlines lines takes, 66 each, and the reverse: the
- * largest number of lines for so many bytes, 0 if there is no room for any.
+ * The size of a table in bytes, 66 a line; and the reverse, the largest number of
+ * lines for a size, 0 if there is no room for any.
  */
 size_t kvr_index_size(uint64_t nlines);
 uint64_t kvr_index_lines(size_t size);
@@ -137,7 +137,7 @@ void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
 /* starts or restarts a peer: whatever it held is forgotten, in O(1) */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
 
-/* the peer has forgotten what it was taught before its clock stood here */
+/* the peer has lost what was inserted before its clock stood here */
 void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
 
 /* where a peer's clock stands, in units */
@@ -164,18 +164,18 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint64_t set, uint32_t *matched);
 
 /*
- * How much of a prompt a peer was taught since its floor, from the matched
- * units on, whether or not that still counts: units, and the age of the
- * deepest of them to *age.  0: nothing, or nobody knows how old.
+ * How many leading units of a prompt were inserted for a peer since its floor,
+ * whether or not they still count; *age is the age of the deepest, in units.
+ * The first matched units are known to count.  0: none, or the age is unknown.
  */
 uint32_t kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     unsigned peer, uint32_t matched, uint32_t *age);
 
 /*
- * How many of the units that kvr_index_taught() told a prompt has taught.
- * Those behind them only a reply has, at most the last so many entries: an
- * engine may not have kept it, or its template may write it otherwise.  If
- * there are such, the age of the deepest before them goes to *age.
+ * Of the units that kvr_index_taught() told, how many were inserted by a prompt,
+ * not only by a reply.  A reply is at most the last "most" entries.  An engine
+ * may not have kept a reply, or its template may write it in another way.  If
+ * the reply is left out, *age becomes the age of the deepest unit before it.
  */
 uint32_t kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain,
     uint32_t taught, unsigned peer, uint32_t most, uint32_t *age);
@@ -188,9 +188,9 @@ void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
 
 /*
- * The same, but of the matched units those that it was taught a short while ago
- * are left as they are, all but the last ones.  Not for units that another
- * lesson may still take back.
+ * The same for a prompt of which the peer has matched units already: entries
+ * inserted a short while ago are left as they are, but for the last ones.  Not
+ * for units of an insert that may still be undone.
  */
 void kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
@@ -202,7 +202,7 @@ void kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
-/* it did not after all: takes back what still carries the lesson's stamps */
+/* the peer did not compute it: undoes what still has the stamps of the insert */
 void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_lesson_t *lesson);
 

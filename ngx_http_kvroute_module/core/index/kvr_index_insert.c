@@ -114,17 +114,17 @@ kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * How many entries of what is matched need not be written again, as the peer
- * was taught them a short while ago: whole steps of them, or all there are.
+ * How many matched entries need not be written again, as they were inserted a
+ * short while ago: whole steps, or all entries.
  *
  * Clocks are cut into equal parts.  If a line was written in this part, so were
- * all lines before it: the lesson that did so wrote them too, or left out only
- * those before another line of this part.  But what a reply has taught is
- * ahead of the prompt: so a line is asked for that is as far from the end as no
- * reply begins, or the first one.  Of a prompt that goes on those behind it are
- * written again in any case.  Where others rely on a reply's lines some are
- * forgotten sooner, by a part and what the reply took.  Neither will
- * kvr_index_prompted() see where the older ones end.
+ * all lines before it: the same insert wrote them, or left them out because a
+ * later line was of this part.  Reply lines are newer than the prompt's.  So the
+ * line that is probed is KVR_LESSON_TAIL entries before the end, which no reply
+ * reaches, or the first line.  If the prompt goes on, lines behind the probe
+ * are written again in any case.  A prompt that relies on the lines of a reply
+ * may lose them sooner, by one part and the units of the reply; and
+ * kvr_index_prompted() does not see where the older lines end.
  */
 static uint32_t
 kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)

@@ -327,14 +327,14 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * A prompt's lesson goes over all of it: so the clocks of the lessons, going
+ * A prompt's insert goes over all of it: so the clocks of the lessons, going
  * deeper, are the same or earlier, but where a reply's begins.
  */
 uint32_t
 kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
     unsigned peer, uint32_t most, uint32_t *age)
 {
-    uint32_t           i, n, a, clock, depth, lesson, last;
+    uint32_t           i, n, a, clock, depth, insert, last;
     kvr_index_line_t  *line;
 
     n = kvr_chain_entries(taught);
@@ -346,7 +346,7 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
     clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
     last = taught - *age;
 
-    /* nearly always it is all of one lesson */
+    /* nearly always it is all of one insert */
 
     i = n - 1 - kvr_min(most, n - 1);
     line = kvr_line_find(ix, chain[i]);
@@ -366,14 +366,14 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
         }
 
         depth = kvr_chain_depth(i - 1);
-        lesson = depth - a;
+        insert = depth - a;
 
-        if ((int32_t) (lesson - last) < 0) {
+        if ((int32_t) (insert - last) < 0) {
             *age = a;
             return depth;
         }
 
-        last = lesson;
+        last = insert;
     }
 
     return taught;

@@ -36,10 +36,10 @@
 #define KVR_HINT_MARK   0x40
 #define KVR_HINT_EPOCH  0x3f
 
-/* as a rule no clock that was read is so many epochs behind */
+/* a clock read by another process may lag by this many epochs */
 #define KVR_HINT_SLACK  4
 
-/* epochs that the sweep lets a line be behind: it comes again before 32 */
+/* the sweep ages a line to this many epochs; it comes again before 32 */
 #define KVR_HINT_OLD    24
 
 /* an epoch is a quarter of the table, in units, or a little less */

@@ -42,6 +42,8 @@
 
 #define KVR_PACE_RATE    16      /* of a rate: one byte a ms */
 #define KVR_PACE_WINDOW  30000   /* ms */
+#define KVR_PACE_MINUTE  16      /* of ms: log2, about */
+#define KVR_PACE_REST    60      /* minutes */
 
 
 typedef struct {
@@ -54,7 +56,7 @@ typedef struct {
     _Atomic uint64_t   delay;        /* 1/16 ms, and in its upper bits when */
 
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
-    _Atomic uint64_t   given;        /* when it was given work last */
+    _Atomic uint64_t   given;        /* when it was given work last, or seen */
     _Atomic uint64_t   ended;        /* when a request ended last */
     _Atomic uint64_t   bytes;        /* a second */
     _Atomic uint64_t   ends;         /* 1/1000000 a second */
@@ -135,6 +137,28 @@ kvr_pace_delay(kvr_pace_t *p, uint64_t now)
     word = kvr_get(&p->delay);
 
     return (uint32_t) word ? kvr_pace_faded(word, now) : 0;
+}
+
+
+/*
+ * For how many whole minutes a peer was given no work, at most KVR_PACE_REST.
+ * One that is new rests from when it is first asked about.
+ */
+static inline uint32_t
+kvr_pace_rest(kvr_pace_t *p, uint64_t now)
+{
+    uint64_t  given;
+
+    given = kvr_get(&p->given);
+
+    if (kvr_unlikely(given == 0)) {
+        kvr_set(&p->given, now);
+        return 0;
+    }
+
+    return now > given
+           ? (uint32_t) kvr_min((now - given) >> KVR_PACE_MINUTE, KVR_PACE_REST)
+           : 0;
 }
 
 

@@ -7,32 +7,52 @@
 #include "core/learn/kvr_ttft.h"
 
 
-/* bytes that are new, for the pace; that were taught, to be told by the time */
+/*
+ * T(held) is the time that a first token takes if the cache still has the
+ * prompt, T(lost) the time if the prompt is computed.
+ */
+
+/* new bytes that a sample of the prefill rate needs */
 #define KVR_TIMING_NEW     4096
+
+/* inserted bytes that a prompt needs to be judged */
 #define KVR_TIMING_TAUGHT  4096
 
-/* a reply that may be kept or not, as part of what is new, at most */
+/* a reply, kept or not, may be this part of the new bytes */
 #define KVR_TIMING_KEPT    8
 
-/* a request whatever it has, in bytes; what may come later, part of taught */
+/* bytes that any request costs beside its prompt */
 #define KVR_TIMING_SMALL   512
+
+/* later requests may bring this part of the inserted bytes */
 #define KVR_TIMING_LATER   2
 
-/* T(lost) over T(held), and ms between them, at least */
+/* T(lost) is at least so many times T(held) */
 #define KVR_TIMING_APART   3.0
+
+/* T(lost) is at least so many ms more than T(held) */
 #define KVR_TIMING_SAVED   20
 
-/* lost: times T(held), part of the way to T(lost); times T(lost) at most */
+/* a lost prompt takes at least so many times T(held) */
 #define KVR_TIMING_TWICE   2.0
+
+/* a lost prompt takes at least T(held) and this part of the difference */
 #define KVR_TIMING_FROM    0.4
+
+/* a lost prompt takes at most so many times T(lost) */
 #define KVR_TIMING_TO      1.6
 
-/* what is near the median; how many must be, of all */
+/* a sample is near the median if it differs by no more than this factor */
 #define KVR_TIMING_NEAR    1.5
+
+/* the share of samples that must be near the median */
 #define KVR_TIMING_MOST    0.75
 
-#define KVR_TIMING_ONE     256       /* of the base */
-#define KVR_TIMING_RISE    128       /* a part of the difference, each time */
+/* the base is a fixed-point number: so many are 1 ms */
+#define KVR_TIMING_ONE     256
+
+/* the base rises by this part of the difference, each time */
+#define KVR_TIMING_RISE    128
 
 
 static void kvr_timing_base(kvr_timing_t *t, uint64_t ms, int small);

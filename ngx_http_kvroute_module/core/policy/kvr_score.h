@@ -48,7 +48,9 @@
  * A beginning that n requests of the last minute had will be asked for again:
  * to compute it at a further peer is an investment, of which this request bears
  * 1 / (1 + n / (2 * (1 + active))).  The rest is shared.  A peer that is idle is
- * a good place for it, a busy one only if very many ask for it.
+ * a good place for it, a busy one only if very many ask for it.  One that has
+ * had no work for m minutes has seen m times as many pass by: n counts 1 + m
+ * times, or a fleet with little to do would leave it empty for good.
  *
  * What goes from a cache for this prompt may be asked for again, the more
  * likely the shorter ago it was used: turnover is 60 / (60 + t) for a peer that
@@ -90,11 +92,14 @@ typedef struct {
 
 /*
  * The part, 0 .. 1, of a beginning that n requests of the last minute had
- * which is to the use of others, at a peer with so many requests in flight.
+ * which is to the use of others, at a peer with so many requests in flight that
+ * has rested for so many minutes.
  */
 static inline double
-kvr_score_popular(double n, uint32_t active)
+kvr_score_popular(double n, uint32_t active, uint32_t rest)
 {
+    n *= 1.0 + (double) (int32_t) rest;
+
     return n / (n + KVR_SCORE_POPULAR * (1.0 + (double) (int32_t) active));
 }
 

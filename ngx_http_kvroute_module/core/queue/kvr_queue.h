@@ -63,8 +63,8 @@
 #define KVR_QUEUE_PEERS     64
 #define KVR_QUEUE_LONG      30000    /* ms, see kvr_queue_long() */
 #define KVR_QUEUE_DEEP      4        /* waiting, for each peer */
-#define KVR_QUEUE_PASS      2000     /* ms, and half of what it has waited, */
-#define KVR_QUEUE_PASS_MAX  30000    /* but no more than this */
+#define KVR_QUEUE_PASS      2000     /* ms, plus half of the item's waiting */
+#define KVR_QUEUE_PASS_MAX  30000    /* ms: the most that the sum may be */
 #define KVR_QUEUE_NEAR      16
 
 

@@ -429,10 +429,7 @@ kvr_usage_line_end(kvr_usage_t *u)
 
     } else if (u->state == KVR_USAGE_DATA) {
 
-        /*
-         * the event counts from the end of its line of data: there is none of
-         * several
-         */
+        /* the event counts from the end of its line: it has a single one */
 
         if (!u->early && !kvr_push_blank(&u->json)) {
             u->first = 1;

@@ -165,6 +165,7 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
     uint64_t *held)
 {
     kvr_score_t      s;
+    kvr_pace_t      *pace;
     kvr_view_t      *v;
     kvr_peer_load_t  load;
 
@@ -178,13 +179,13 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
     *held = 0;
 
     if (offer->peer != KVR_REGISTRY_NONE) {
+        pace = &v->zone->registry->peer[offer->peer].pace;
         load = kvr_peer_load(&v->load, offer->peer, NULL);
 
         s.active = load.active;
         s.waiting = load.unanswered;
         s.resident = load.resident;
-        s.pending = kvr_pace_left(&v->zone->registry->peer[offer->peer].pace,
-                                  load.pending, v->now);
+        s.pending = kvr_pace_left(pace, load.pending, v->now);
 
         if (v->matched) {
             *held = kvr_min(v->matched[offer->peer] * v->zone->unit, a->bytes);
@@ -192,7 +193,8 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
 
         if (v->popular) {
             s.shared = kvr_popular_shared(v->popular,
-                                          v->matched[offer->peer], s.active);
+                                          v->matched[offer->peer], s.active,
+                                          kvr_pace_rest(pace, v->now));
         }
 
         s.turnover = kvr_index_turnover(v->zone->index, offer->peer, v->now);

@@ -33,6 +33,7 @@ kvr_view_init(kvr_view_t *v)
     v->shared = 0;
     v->units = UINT32_MAX;
     v->active = 0;
+    v->rest = 0;
     v->rate = 0;
 
     v->capped = pool->max_pending || pool->target_ttft

@@ -55,9 +55,10 @@ typedef struct {
 
     kvr_load_view_t            load;
     uint64_t                   special;  /* set: not like the others */
-    uint64_t                   shared;   /* by who is like these two */
+    uint64_t                   shared;   /* by who is like these three */
     uint32_t                   units;
     uint32_t                   active;
+    uint32_t                   rest;
     uint32_t                   given;
     unsigned                   capped:1;
     unsigned                   signals:1;
@@ -114,7 +115,7 @@ static inline void
 kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     uint32_t seat, uint32_t conns)
 {
-    uint32_t          units, rate;
+    uint32_t          units, rate, rest;
     kvr_peer_t       *known;
     kvr_peer_load_t   load;
 
@@ -162,10 +163,16 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
             /* many peers are like the one before */
 
-            if (units != v->units || c->active != v->active) {
+            rest = kvr_pace_rest(&known->pace, v->now);
+
+            if (units != v->units || c->active != v->active
+                || rest != v->rest)
+            {
                 v->units = units;
                 v->active = c->active;
-                v->shared = kvr_popular_shared(v->popular, units, c->active);
+                v->rest = rest;
+                v->shared = kvr_popular_shared(v->popular, units, c->active,
+                                               rest);
             }
 
             c->shared = v->shared;

@@ -93,12 +93,12 @@ void kvr_popular_view(kvr_popular_t *p, const kvr_popular_keys_t *keys,
 
 /*
  * Bytes that a peer which holds so many units of the prompt, with so many
- * requests in flight, need not be charged for the rest, as others will have the
- * use of it; at most that rest.
+ * requests in flight, and without work for so many minutes, need not be charged
+ * for the remainder, as others will have the use of it; at most that remainder.
  */
 static inline uint64_t
 kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
-    uint32_t active)
+    uint32_t active, uint32_t rest)
 {
     double    shared;
     uint32_t  i, from;
@@ -109,7 +109,7 @@ kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
         from = i + 1 < view->n ? kvr_max(units, view->depth[i + 1]) : units;
 
         shared += (int32_t) (view->depth[i] - from)
-                  * kvr_score_popular(view->count[i], active);
+                  * kvr_score_popular(view->count[i], active, rest);
     }
 
     return (uint64_t) (int64_t) (shared * view->unit);

@@ -308,10 +308,10 @@ START_TEST(test_popular_view)
 
     util_chain(chain, 5, 80, 0, 100);
     view(0, 0, &v);
-    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nothing is held");
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 0, "nothing is held");
 
     view(80, 0, &v);
-    util_check(kvr_popular_shared(&v, 0, 0) == 0, "nobody is answered");
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 0, "nobody is answered");
 
     /* as many as halve it, up to where it ends, though that is no power */
 
@@ -324,25 +324,30 @@ START_TEST(test_popular_view)
     view(80, 1000, &v);
 
     util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0));
-    util_check(kvr_popular_shared(&v, 79, 0) == KVR_BLOCK / 2, "the last one");
-    util_check(kvr_popular_shared(&v, 80, 0) == 0, "held whole");
-    util_check(kvr_popular_shared(&v, 5000, 0) == 0, "and more");
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
+    util_check(kvr_popular_shared(&v, 79, 0, 0) == KVR_BLOCK / 2, "the last one");
+    util_check(kvr_popular_shared(&v, 80, 0, 0) == 0, "held whole");
+    util_check(kvr_popular_shared(&v, 5000, 0, 0) == 0, "and more");
 
     /* of a busy peer less: one more request there, a third */
 
-    util_check(kvr_popular_shared(&v, 0, 1) == 80 * KVR_BLOCK / 3, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 1));
+    util_check(kvr_popular_shared(&v, 0, 1, 0) == 80 * KVR_BLOCK / 3, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 1, 0));
+
+    /* who has rested for three minutes has seen four times as many */
+
+    util_check(kvr_popular_shared(&v, 0, 0, 3) == 80 * KVR_BLOCK * 4 / 5, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0, 3));
 
     /* of who has more of his own, up to the last depth that is counted */
 
     view(100, 1000, &v);
 
     util_check(v.n == 1 && v.depth[0] == 64, "%u, %u", v.n, v.depth[0]);
-    util_check(kvr_popular_shared(&v, 64, 0) == 0, "64 .. 100");
-    util_check(kvr_popular_shared(&v, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0));
+    util_check(kvr_popular_shared(&v, 64, 0, 0) == 0, "64 .. 100");
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 64 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
 
     /* the words of the shallower places have been lost */
 
@@ -358,8 +363,8 @@ START_TEST(test_popular_view)
 
     view(80, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0));
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
 
     /* and one that came back has few */
 
@@ -367,8 +372,8 @@ START_TEST(test_popular_view)
     kvr_popular_add(&popular, &keys, 1000);
     view(80, 1000, &v);
 
-    util_check(kvr_popular_shared(&v, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
-               (unsigned) kvr_popular_shared(&v, 0, 0));
+    util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
+               (unsigned) kvr_popular_shared(&v, 0, 0, 0));
 
     /* two parts: many have the one, some the other */
 
@@ -419,7 +424,7 @@ START_TEST(test_popular_random)
         for (i = 0; i < entries; i++) {
             depth = i ? kvr_chain_depth(i - 1) : 0;
 
-            have = kvr_popular_shared(&v, depth, active);
+            have = kvr_popular_shared(&v, depth, active, 0);
             /* counts are rounded down by an eighth, a quarter is none */
 
             most = plainly(entries, i, active, 0, 100000);

@@ -355,6 +355,37 @@ START_TEST(test_pace_delay)
 END_TEST
 
 
+/* minutes without work, from when it was seen first */
+START_TEST(test_pace_rest)
+{
+    uint64_t  now, minute;
+
+    setup();
+
+    minute = 1 << KVR_PACE_MINUTE;
+    now = START;
+
+    util_check(kvr_pace_rest(&pace, now) == 0, "new");
+    util_check(kvr_pace_rest(&pace, now + minute - 1) == 0, "not yet");
+    util_check(kvr_pace_rest(&pace, now + minute) == 1, "a minute");
+    util_check(kvr_pace_rest(&pace, now - 1) == 0, "of a clock behind");
+
+    now += 7 * minute;
+    util_check(kvr_pace_rest(&pace, now) == 7, "looked at, not given work");
+
+    kvr_pace_give(&pace, 1000, 0, now);
+    util_check(kvr_pace_rest(&pace, now + 1) == 0, "work");
+    util_check(kvr_pace_rest(&pace, now + 2 * minute) == 2, "and none since");
+
+    util_check(kvr_pace_rest(&pace, now + (1ULL << 40)) == KVR_PACE_REST,
+               "for ever");
+
+    kvr_pace_reset(&pace);
+    util_check(kvr_pace_rest(&pace, now) == 0, "another peer");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -372,6 +403,7 @@ main(void)
     tcase_add_test(tc, test_pace_full);
     tcase_add_test(tc, test_pace_little);
     tcase_add_test(tc, test_pace_delay);
+    tcase_add_test(tc, test_pace_rest);
     suite_add_tcase(s, tc);
 
     return util_run(s);
