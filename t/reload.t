@@ -365,7 +365,7 @@ is($t->status()->{zones}{z}{processes}, $t->{workers}, 'and their rows');
     $t->reload();
     is($rows->(), 128, 'rows stay over a reload');
     is(ask(1)->{reason}, 'affinity', 'as all else does');
-    ok($t->log() =~ /\[warn\].*${re}148 should be there/,
+    ok($t->log() =~ /\[warn\].*${re}its workers need 148/,
        'which is warned of if they may not do');
 
     conf('zone=z:4m', \@three);

@@ -49,13 +49,14 @@ struct ngx_http_kvroute_wait_s {
     ngx_uint_t                   uri_changes;  /* of the request, when it came */
 
     kvr_reservation_t            reserved;
-    uint64_t                     bytes;     /* to fit in the cache, or 0 */
+    uint64_t                     bytes;     /* that must fit in the peer's
+                                               cache, or 0 */
 
     ngx_http_kvroute_queue_state_e  state;
     kvr_admission_wish_e            wish;
 
-    unsigned                     later:1;   /* there was room, elsewhere
-                                               than it should go */
+    unsigned                     later:1;   /* there was room, but not at the
+                                               peer that it wants */
     unsigned                     again:1;   /* turned away before */
     unsigned                     deadline:1;
     unsigned                     strict:1;

@@ -126,7 +126,7 @@ ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
         break;
 
     case NGX_HTTP_KVROUTE_QUEUE_SHED:
-        message = "others had more right to the place";
+        message = "its place was given to another request";
         break;
 
     case NGX_HTTP_KVROUTE_QUEUE_LATE:

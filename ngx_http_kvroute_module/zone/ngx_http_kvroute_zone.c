@@ -286,7 +286,7 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
         if (shm->processes < processes) {
             ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
                           "kvroute_zone \"%V\" has rows for %uL processes, "
-                          "%ui should be there for so many workers: restart "
+                          "its workers need %ui: restart "
                           "nginx or change its size",
                           &shm_zone->shm.name, shm->processes, processes);
         }
