@@ -53,7 +53,7 @@ typedef struct {
     ngx_str_t                    path;      /* empty: what engines have */
     in_port_t                    port;      /* 0: the server's own */
     ngx_addr_t                  *addr;      /* NULL: the server's own */
-    kvr_engine_e                 engine;
+    uint32_t                     engine;    /* a dialect */
     uint32_t                     fails;     /* of health */
     uint32_t                     passes;
     unsigned                     mandatory:1;

@@ -153,9 +153,9 @@ ngx_http_kvroute_probe_param(ngx_conf_t *cf,
 
     if (!health && ngx_strncmp(value->data, "engine=", 7) == 0) {
 
-        probe->engine = kvr_engine_by_name(value->data + 7, value->len - 7);
+        probe->engine = kvr_dialect_by_name(value->data + 7, value->len - 7);
 
-        if (probe->engine == KVR_ENGINES) {
+        if (probe->engine == KVR_DIALECT_NONE) {
             goto invalid;
         }
 

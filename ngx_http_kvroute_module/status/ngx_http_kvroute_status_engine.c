@@ -62,7 +62,7 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
         item = cJSON_AddObjectToObject(json, "engine");
 
         cJSON_AddStringToObject(item, "name",
-                     kvr_engine_name((kvr_engine_e) kvr_get(&s->engine)));
+                     kvr_dialect_name(kvr_get(&s->engine)));
         ngx_http_kvroute_signal_number(item, "probes", kvr_get(&s->asked));
         ngx_http_kvroute_signal_number(item, "failed", kvr_get(&s->failed));
 
