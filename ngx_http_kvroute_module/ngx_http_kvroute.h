@@ -100,7 +100,7 @@ typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
-    uint64_t                     set;       /* peers in both, by number */
+    kvr_set_t                    set;       /* peers in both, by number */
     kvr_pool_t                   pool;      /* for core: set, and what the
                                                configuration says */
     uint32_t                     number;    /* of the upstream in the zone */

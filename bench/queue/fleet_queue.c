@@ -21,7 +21,7 @@ kvq_match(kvq_t *q, kvq_request_t *rq, uint32_t *matched)
     memset(matched, 0, KVS_REPLICAS * sizeof(uint32_t));
 
     best = kvr_index_lookup(q->index, q->entry, n,
-                            UINT64_MAX >> (64 - q->conf->replicas), matched);
+                            kvr_set_below(q->conf->replicas), matched);
 
     if (best * KVS_UNIT_BYTES <= KVR_SCORE_FLOOR) {
         best = 0;

@@ -160,7 +160,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
     uint32_t *matched)
 {
     uint32_t   i, n, hole, coming[KVS_REPLICAS];
-    uint64_t   m, set;
+    kvr_set_t  m, set;
     kvs_sim_t  *sim;
 
     sim = ro->sim;
@@ -173,8 +173,7 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
         kvs_prefix_match(ro->coming, rq->chain, rq->units, set, now, coming,
                          NULL);
 
-        for (m = set; m; m &= m - 1) {
-            i = (uint32_t) __builtin_ctzll(m);
+        for (m = set; kvr_set_next(&m, &i); /* void */ ) {
 
             kvs_sim_settle(sim, i);
 
@@ -211,8 +210,11 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, double now,
 
     kvr_index_lookup(ro->index, ro->chain, n, set, matched);
 
-    for (m = ro->conf.strict && hole < n ? set : 0; m; m &= m - 1) {
-        i = (uint32_t) __builtin_ctzll(m);
+    if (!ro->conf.strict || hole == n) {
+        return;
+    }
+
+    for (m = set; kvr_set_next(&m, &i); /* void */ ) {
         matched[i] = kvr_min(matched[i], hole ? kvr_chain_depth(hole - 1) : 0);
     }
 }
@@ -223,14 +225,13 @@ static void
 kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, const uint32_t *matched,
     uint64_t *chunks)
 {
-    uint32_t  i, r;
-    uint64_t  has;
+    uint32_t   i, r;
+    kvr_set_t  has;
 
     for (i = 0; i < rq->units; i++) {
         has = kvr_index_holds(ro->index, rq->req.digests[i], ro->sim->up);
 
-        for ( /* void */ ; has; has &= has - 1) {
-            r = (uint32_t) __builtin_ctzll(has);
+        while (kvr_set_next(&has, &r)) {
             chunks[r] += i >= matched[r] ? KVS_UNIT_BYTES : 0;
         }
     }
@@ -346,7 +347,8 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     uint32_t               i, n, row, id[KVS_REPLICAS], matched[KVS_REPLICAS];
     uint32_t               by_place[KVS_REPLICAS];
-    uint64_t               m, seen[1], chunks[KVS_REPLICAS];
+    uint64_t               seen[1], chunks[KVS_REPLICAS];
+    kvr_set_t              m;
     unsigned               needs;
     kvr_load_sum_t         sum;
     kvr_popular_view_t     view;
@@ -376,8 +378,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     n = 0;
     rq->rate = 0;
 
-    for (m = ro->sim->up; m; m &= m - 1) {
-        i = (uint32_t) __builtin_ctzll(m);
+    for (m = ro->sim->up; kvr_set_next(&m, &i); /* void */ ) {
 
         sum = kvr_load_get(ro->load, i);
 

@@ -38,7 +38,7 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     zone->cycle = cf->cycle;
     zone->unit = 1;
-    zone->max_peers = KVR_INDEX_PEERS;
+    zone->max_peers = KVR_PEERS;
 
     size = 0;
     name.len = 0;
@@ -101,7 +101,7 @@ ngx_http_kvroute_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         if (ngx_strncmp(value[i].data, "max_peers=", 10) == 0) {
 
-            n = ngx_http_kvroute_number(cf, &value[i], 10, 1, KVR_INDEX_PEERS);
+            n = ngx_http_kvroute_number(cf, &value[i], 10, 1, KVR_PEERS);
 
             if (n == NGX_ERROR) {
                 return NGX_CONF_ERROR;

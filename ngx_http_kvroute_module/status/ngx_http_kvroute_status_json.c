@@ -278,7 +278,7 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
             continue;
         }
 
-        peer = &zone->sh->registry->peer[rc.peer % KVR_INDEX_PEERS];
+        peer = &zone->sh->registry->peer[rc.peer % KVR_PEERS];
         upstream = &zone->sh->registry->upstream[rc.upstream
                                                  % KVR_REGISTRY_UPSTREAMS];
 

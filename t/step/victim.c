@@ -32,7 +32,7 @@ static void
 victim_request(util_rng_t *rng, kvr_reservation_t *r)
 {
     unsigned            peer, prompt, rc;
-    uint32_t            matched[KVR_INDEX_PEERS];
+    uint32_t            matched[KVR_PEERS];
     kvr_begin_t         b;
     kvr_first_t         f;
     kvr_insert_t        in;
@@ -49,7 +49,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     memset(&e, 0, sizeof(e));
     memset(&in, 0, sizeof(in));
 
-    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS, 1ULL << peer,
+    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS, kvr_set_of(peer),
                             matched);
 
     b.peer = peer;

@@ -165,7 +165,7 @@ world_init(util_rng_t *rng, unsigned full)
     kvr_index_init(living.index, full ? FEW : LINES);
 
     memset(&pool, 0, sizeof(pool));
-    pool.set = (1ULL << PEERS) - 1;
+    pool.set = kvr_set_below(PEERS);
     pool.capacity = 1ULL << 30;
     pool.max_waiting = -1;
 
@@ -343,7 +343,7 @@ static void
 check_index(void)
 {
     unsigned       i, n, p;
-    uint32_t       matched[KVR_INDEX_PEERS];
+    uint32_t       matched[KVR_PEERS];
     kvr_lesson_t   lesson;
 
     for (i = 0; i < PROMPTS; i++) {
@@ -379,7 +379,7 @@ check_index(void)
 
     for (p = 0; p < PEERS; p++) {
         kvr_index_learn(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
-        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, 1ULL << p,
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, kvr_set_of(p),
                                 matched);
         util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
     }
@@ -511,7 +511,7 @@ check_queue(void)
     util_check(n == 1, "%u wait", n);
     util_check(kvr_queue_bytes(board, now) == 1000, "with other bytes");
 
-    for (i = 0; i < KVR_QUEUE_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         util_check(!kvr_queue_claimed(board, i, &waiter, now + 1000),
                    "peer %u is claimed by one that is dead", i);
     }

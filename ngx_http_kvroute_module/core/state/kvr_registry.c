@@ -264,7 +264,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         }
     }
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
             kvr_signal_reset_counters(&reg->peer[i].signal);
             kvr_loop_reset_counters(&reg->peer[i].loop);
