@@ -346,8 +346,8 @@ victim_told(util_rng_t *rng)
     kvr_receipt_t  r;
 
     world_receipt(&r, util_next(rng));
-    n = kvr_receipts_put(&world->receipts, &r);
-    kvr_receipts_ttft(&world->receipts, n, 123, 1);
+    n = kvr_receipt_put(&world->receipts, &r);
+    kvr_receipt_ttft(&world->receipts, n, 123, 1);
 
     begun.observed++;
     kvr_stats_observe(&world->stats, KVR_STATS_TTFT, util_below(rng, 1 << 24));
