@@ -54,7 +54,7 @@ typedef struct {
     ngx_str_t                    path;      /* empty: what engines have */
     in_port_t                    port;      /* 0: the server's own */
     ngx_addr_t                  *addr;      /* NULL: the server's own */
-    kvr_engine_e                 engine;
+    uint32_t                     engine;    /* a dialect */
     uint32_t                     fails;     /* of health */
     uint32_t                     passes;
     unsigned                     mandatory:1;
@@ -101,7 +101,7 @@ typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
-    uint64_t                     set;       /* peers in both, by number */
+    kvr_set_t                    set;       /* peers in both, by number */
     kvr_pool_t                   pool;      /* for core: set, and what the
                                                configuration says */
     uint32_t                     number;    /* of the upstream in the zone */

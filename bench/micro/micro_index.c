@@ -17,7 +17,7 @@
 
 #define MICRO_PEERS    8
 #define MICRO_CHAIN    1296      /* of 2 MB */
-#define MICRO_MASK     ((1ULL << MICRO_PEERS) - 1)
+#define MICRO_MASK     kvr_set_below(MICRO_PEERS)
 #define MICRO_AHEAD    32        /* lines asked for ahead */
 
 
@@ -81,7 +81,7 @@ static uint64_t
 micro_lookup(micro_case_t *c, unsigned n)
 {
     uint64_t        sum, chain[MICRO_CHAIN];
-    uint32_t        matched[KVR_INDEX_PEERS];
+    uint32_t        matched[KVR_PEERS];
     micro_table_t  *t;
 
     t = c->data;
@@ -377,7 +377,7 @@ micro_kept(cJSON *results)
     cJSON          *item;
     double          all, kept;
     unsigned        i;
-    uint32_t        units, matched[KVR_INDEX_PEERS];
+    uint32_t        units, matched[KVR_PEERS];
     uint64_t        chain[MICRO_CHAIN], lines;
     micro_table_t  *t;
 

@@ -95,7 +95,7 @@ micro_choose(micro_case_t *c, unsigned n)
 static uint64_t
 micro_decide(micro_case_t *c, unsigned n)
 {
-    uint32_t              i, matched[KVR_INDEX_PEERS];
+    uint32_t              i, matched[KVR_PEERS];
     uint64_t              sum;
     kvr_prompt_t          pr;
     kvr_lesson_t          lesson;
@@ -128,7 +128,7 @@ micro_decide(micro_case_t *c, unsigned n)
 
         kvr_prompt_read(&pr, &conf, kvr_json_fetch_text, &w->text);
 
-        kvr_index_lookup(w->ix, w->chain, pr.n, (1 << MICRO_WHOLE) - 1,
+        kvr_index_lookup(w->ix, w->chain, pr.n, kvr_set_below(MICRO_WHOLE),
                          matched);
 
         memset(cand, 0, sizeof(cand));

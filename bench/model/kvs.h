@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/kvr_core.h"
+#include "core/base/kvr_set.h"
 
 
 #define KVS_UNIT_TOKENS  64

@@ -9,7 +9,7 @@
 /* a block that somebody has */
 typedef struct {
     uint64_t   hash;
-    uint64_t   mask;         /* replicas that have it */
+    kvr_set_t  has;          /* replicas that have it */
     uint32_t   holder;       /* list of kvs_holder_t */
     uint32_t   next;         /* in the bucket; free list */
 } kvs_entry_t;
@@ -62,7 +62,7 @@ kvs_prefix_rehash(kvs_prefix_t *px)
 
     for (i = 0; i < px->nentries; i++) {
 
-        if (px->entry[i].mask) {
+        if (!kvr_set_empty(px->entry[i].has)) {
             b = &px->bucket[kvr_reduce(px->entry[i].hash, n)];
             px->entry[i].next = *b;
             *b = i;
@@ -174,12 +174,12 @@ kvs_prefix_remove(kvs_prefix_t *px, uint32_t id)
     }
 
     *p = h->sibling;
-    entry->mask &= ~(1ULL << h->replica);
+    kvr_set_del(&entry->has, h->replica);
 
     h->sibling = px->holder_free;
     px->holder_free = id;
 
-    if (entry->mask == 0) {
+    if (kvr_set_empty(entry->has)) {
         slot = kvs_prefix_slot(px, entry->hash);
         *slot = entry->next;
         entry->next = px->entry_free;
@@ -208,16 +208,15 @@ kvs_prefix_expire(kvs_prefix_t *px, uint32_t replica, double now)
 
 uint32_t
 kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
-    uint64_t set, double now, uint32_t *matched, uint32_t *last)
+    kvr_set_t set, double now, uint32_t *matched, uint32_t *last)
 {
     double              newest;
     uint32_t            i, k, e, deepest, stride;
-    uint64_t            alive, has, m;
+    kvr_set_t           alive, has, m;
 
     stride = px->conf.stride;
 
-    for (m = set; m; m &= m - 1) {
-        k = (uint32_t) __builtin_ctzll(m);
+    for (m = set; kvr_set_next(&m, &k); /* void */ ) {
         matched[k] = 0;
         kvs_prefix_expire(px, k, now);
     }
@@ -233,14 +232,14 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
             break;
         }
 
-        has = px->entry[e].mask & (px->conf.any ? set : alive);
+        has = kvr_set_and(px->entry[e].has, px->conf.any ? set : alive);
 
-        if (has == 0) {
+        if (kvr_set_empty(has)) {
             break;
         }
 
-        for (m = has; m; m &= m - 1) {
-            matched[__builtin_ctzll(m)] += stride;
+        for (m = has; kvr_set_next(&m, &k); /* void */ ) {
+            matched[k] += stride;
         }
 
         alive = has;
@@ -259,7 +258,7 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
                  k != KVS_NONE;
                  k = px->holder[k].sibling)
             {
-                if ((alive >> px->holder[k].replica & 1)
+                if (kvr_set_test(alive, px->holder[k].replica)
                     && px->holder[k].time > newest)
                 {
                     newest = px->holder[k].time;
@@ -322,7 +321,7 @@ kvs_prefix_entry(kvs_prefix_t *px, uint64_t hash)
     }
 
     px->entry[e].hash = hash;
-    px->entry[e].mask = 0;
+    px->entry[e].has = kvr_set_none();
     px->entry[e].holder = KVS_NONE;
     px->entry[e].next = KVS_NONE;
     px->live++;
@@ -343,7 +342,7 @@ kvs_prefix_holder(kvs_prefix_t *px, uint64_t hash, uint32_t replica, int *new)
     e = kvs_prefix_entry(px, hash);
     *new = 0;
 
-    if (px->entry[e].mask >> replica & 1) {
+    if (kvr_set_test(px->entry[e].has, replica)) {
 
         for (id = px->entry[e].holder;
              px->holder[id].replica != replica;
@@ -373,7 +372,7 @@ kvs_prefix_holder(kvs_prefix_t *px, uint64_t hash, uint32_t replica, int *new)
     h->sibling = px->entry[e].holder;
 
     px->entry[e].holder = id;
-    px->entry[e].mask |= 1ULL << replica;
+    kvr_set_add(&px->entry[e].has, replica);
     px->count[replica]++;
 
     kvs_prefix_push(px, id);
@@ -452,7 +451,7 @@ kvs_prefix_drop(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 
         e = *kvs_prefix_slot(px, chain[i]);
 
-        if (e == KVS_NONE || !(px->entry[e].mask >> replica & 1)) {
+        if (e == KVS_NONE || !(kvr_set_test(px->entry[e].has, replica))) {
             continue;
         }
 

@@ -31,7 +31,7 @@ void kvs_prefix_destroy(kvs_prefix_t *px);
  * With last, also the one that used the deepest matched block most recently.
  */
 uint32_t kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain,
-    uint32_t units, uint64_t set, double now, uint32_t *matched,
+    uint32_t units, kvr_set_t set, double now, uint32_t *matched,
     uint32_t *last);
 
 /* a replica has all of it from now on */

@@ -82,9 +82,9 @@ kvs_route_view(const kvs_zone_t *z, const kvs_route_t *rt, kvs_choice_t *ch,
     v->zone = &z->core;
     v->pool = &z->pool;
     v->bytes = rt->bytes;
-    v->bound = KVR_INDEX_PEERS;
-    v->pin = KVR_INDEX_PEERS;
-    v->owner = KVR_INDEX_PEERS;
+    v->bound = KVR_PEERS;
+    v->pin = KVR_PEERS;
+    v->owner = KVR_PEERS;
     v->by = conf ? conf->by : KVR_BY_ACTIVE;
     v->random = random;
     v->now = kvs_zone_ms(now);
@@ -107,15 +107,14 @@ void
 kvs_route_offer(const kvs_zone_t *z, kvs_choice_t *ch)
 {
     uint32_t          i;
-    uint64_t          set;
+    kvr_set_t         set;
     kvr_candidate_t  *c;
 
     kvr_view_init(&ch->view);
 
     ch->n = 0;
 
-    for (set = ch->set; set; set &= set - 1) {
-        i = (uint32_t) __builtin_ctzll(set);
+    for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
         c = &ch->cand[ch->n++];
 
         kvr_candidate_init(&ch->view, c, i, z->seat[i], 0);

@@ -32,7 +32,7 @@ typedef struct {
 
 /* one decision: between offer() and pick() the caller may change it */
 typedef struct {
-    uint64_t             set;        /* those that are up */
+    kvr_set_t            set;        /* those that are up */
     uint32_t             matched[KVS_REPLICAS];   /* units */
     uint32_t             chunks[KVS_REPLICAS];    /* bytes */
     kvr_popular_view_t   popular;

@@ -72,7 +72,7 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
 
         z->seat[i] = kvr_registry_seat(core->registry, core->load, 0, i,
                                        "replicas", 8);
-        z->pool.set |= (uint64_t) 1 << i;
+        kvr_set_add(&z->pool.set, i);
     }
 }
 

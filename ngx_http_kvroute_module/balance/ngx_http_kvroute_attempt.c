@@ -159,8 +159,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     first.ok = (status >= 200 && status < 300);
     first.stream = ctx->usage.stream;
     first.plain = ctx->parsed && !ctx->extra
-                  && !(at->models && peer != KVR_REGISTRY_NONE
-                       && !(at->models >> peer & 1));
+                  && (kvr_set_empty(at->models)
+                      || peer == KVR_REGISTRY_NONE
+                      || kvr_set_test(at->models, peer));
     first.popular = at->counted;
 
     rc = kvr_attempt_first(&at->core, &at->conf->zone->core, &at->conf->pool,

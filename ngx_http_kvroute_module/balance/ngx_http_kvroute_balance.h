@@ -42,8 +42,8 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
     kvr_popular_keys_t          *counted;   /* when its answer begins */
-    uint64_t                     models;    /* peers that have the model */
-    uint64_t                     evicts;    /* or would unload another */
+    kvr_set_t                    models;    /* peers that have the model */
+    kvr_set_t                    evicts;    /* or would unload another */
 
     ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
     uint32_t                     pin;       /* peers, or UNSET */

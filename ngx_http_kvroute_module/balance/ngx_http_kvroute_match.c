@@ -62,7 +62,8 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_match_prefix(r, at);
     }
 
-    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || conf->set == 0) {
+    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || kvr_set_empty(conf->set))
+    {
         return;
     }
 
@@ -102,7 +103,8 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
 {
     uint32_t                   i, id;
-    uint64_t                   set, has, unit;
+    uint64_t                   unit;
+    kvr_set_t                  set, has;
     kvr_chunk_t               *chunk;
     kvr_chunks_t              *chunks;
     ngx_http_kvroute_shctx_t  *sh;
@@ -128,8 +130,7 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
         chunk = &chunks->chunk[i];
         has = kvr_index_holds(sh->index, chunk->digest, set);
 
-        for ( /* void */ ; has; has &= has - 1) {
-            id = (uint32_t) __builtin_ctzll(has);
+        while (kvr_set_next(&has, &id)) {
 
             if (chunk->start >= at->matched[id] * unit) {
                 at->chunks[id] += chunk->len;
@@ -171,7 +172,7 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 
         /* loaded nowhere: then it costs the same everywhere */
 
-        if (at->models == 0) {
+        if (kvr_set_empty(at->models)) {
             at->models = at->conf->set;
         }
     }
@@ -184,7 +185,8 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
 {
     int              has;
     uint32_t         id;
-    uint64_t         set, lora, loaded;
+    uint64_t         lora;
+    kvr_set_t        set, loaded;
     kvr_signal_t    *s;
     kvr_registry_t  *registry;
 
@@ -194,12 +196,11 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
 
     registry = at->conf->zone->sh->registry;
     lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
-    loaded = 0;
-    at->evicts = 0;
+    loaded = kvr_set_none();
+    at->evicts = kvr_set_none();
 
-    for (set = at->conf->set; set; set &= set - 1) {
+    for (set = at->conf->set; kvr_set_next(&set, &id); /* void */ ) {
 
-        id = (uint32_t) __builtin_ctzll(set);
         s = &registry->peer[id].signal;
 
         if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
@@ -213,17 +214,17 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
         has = kvr_signal_lora(s, lora);
 
         if (has == 1) {
-            loaded |= (uint64_t) 1 << id;
+            kvr_set_add(&loaded, id);
 
         } else if (has == -1) {
-            at->evicts |= (uint64_t) 1 << id;
+            kvr_set_add(&at->evicts, id);
         }
     }
 
     /* nobody has it: it may be no adapter at all */
 
-    if (loaded == 0) {
-        at->evicts = 0;
+    if (kvr_set_empty(loaded)) {
+        at->evicts = kvr_set_none();
         return 0;
     }
 
@@ -297,7 +298,7 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
                                 value.len);
 
-    if (id != KVR_REGISTRY_NONE && at->conf->set >> id & 1) {
+    if (id != KVR_REGISTRY_NONE && kvr_set_test(at->conf->set, id)) {
         at->pin = id;
     }
 }

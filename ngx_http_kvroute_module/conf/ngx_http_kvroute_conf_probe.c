@@ -155,11 +155,11 @@ static ngx_int_t
 ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    kvr_engine_e  *engine = field;
+    uint32_t  *engine = field;
 
-    *engine = kvr_engine_by_name(value->data, value->len);
+    *engine = kvr_dialect_by_name(value->data, value->len);
 
-    return *engine == KVR_ENGINES ? NGX_DECLINED : NGX_OK;
+    return *engine == KVR_DIALECT_NONE ? NGX_DECLINED : NGX_OK;
 }
 
 

@@ -31,7 +31,7 @@ static const size_t  ngx_http_kvroute_conf_queue_parts[] = {
     KVR_QUEUE_CLASSES,
     KVR_QUEUE_TENANTS,
     KVR_QUEUE_ROWS,
-    KVR_QUEUE_PEERS
+    KVR_PEERS
 };
 
 

@@ -106,7 +106,7 @@ ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
-    if (kvr_metrics_orca(&m, value->data, value->len)) {
+    if (kvr_orca_read(&m, value->data, value->len)) {
         kvr_signal_orca(&conf->zone->sh->registry->peer[id].signal, &m,
                         (uint64_t) ngx_current_msec);
     }

@@ -35,21 +35,11 @@ static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
 static void ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot);
 static void ngx_http_kvroute_probe_ask(ngx_event_t *ev);
-static ngx_str_t *ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot);
 static void ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
 static void ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch,
     ngx_int_t rc);
 static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
-
-
-/* where engines tell of themselves; tried one after the other */
-
-static ngx_str_t  ngx_http_kvroute_probe_paths[] = {
-    ngx_string("/metrics"),
-    ngx_string("/prometheus/metrics"),   /* TensorRT-LLM */
-    ngx_string("/v1/loads")              /* SGLang without --enable-metrics */
-};
 
 
 static ngx_event_t               ngx_http_kvroute_probe_event;
@@ -400,6 +390,7 @@ ngx_http_kvroute_probe_reader(ngx_http_kvroute_slot_t *slot)
 static void
 ngx_http_kvroute_probe_ask(ngx_event_t *ev)
 {
+    ngx_str_t                 path;
     ngx_uint_t                i;
     ngx_connection_t         *c;
     ngx_http_kvroute_slot_t  *slot;
@@ -430,31 +421,15 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
     slot->asked = (uint64_t) ngx_current_msec;
     slot->before = kvr_load_get(slot->conf->zone->sh->load, slot->id).active;
 
-    ngx_http_kvroute_fetch_start(&slot->fetch,
-                                 ngx_http_kvroute_probe_path(slot));
-}
+    path = slot->probe->path;
 
-
-static ngx_str_t *
-ngx_http_kvroute_probe_path(ngx_http_kvroute_slot_t *slot)
-{
-    if (slot->probe->path.len) {
-        return &slot->probe->path;
+    if (path.len == 0) {
+        path.data = (u_char *) kvr_dialect_path(slot->probe->engine,
+                                                (uint32_t) slot->path);
+        path.len = ngx_strlen(path.data);
     }
 
-    if (slot->probe->engine == KVR_ENGINE_TRTLLM) {
-        return &ngx_http_kvroute_probe_paths[!(slot->path & 1)];
-    }
-
-    if (slot->probe->engine == KVR_ENGINE_SGLANG) {
-        return &ngx_http_kvroute_probe_paths[2 * (slot->path & 1)];
-    }
-
-    if (slot->probe->engine != KVR_ENGINE_AUTO) {
-        return &ngx_http_kvroute_probe_paths[0];
-    }
-
-    return &ngx_http_kvroute_probe_paths[slot->path % 3];
+    ngx_http_kvroute_fetch_start(&slot->fetch, &path);
 }
 
 

@@ -43,7 +43,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 
     kvr_metrics_end(r);
 
-    if (slot->probe->engine != KVR_ENGINE_AUTO && r->m.engine
+    if (slot->probe->engine != KVR_DIALECT_AUTO && r->m.engine
         && r->m.engine != slot->probe->engine)
     {
         r->m.set = 0;

@@ -13,9 +13,6 @@
 #include "core/route/kvr_admission.h"
 
 
-_Static_assert(KVR_QUEUE_PEERS == KVR_INDEX_PEERS, "claims of peers");
-
-
 /* states of a request, as the access log has them */
 
 typedef enum {

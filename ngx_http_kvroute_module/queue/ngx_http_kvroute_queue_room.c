@@ -152,9 +152,9 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     view->zone = &conf->zone->core;
     view->pool = &conf->pool;
     view->fit = w->bytes;
-    view->bound = KVR_INDEX_PEERS;
-    view->pin = KVR_INDEX_PEERS;
-    view->owner = KVR_INDEX_PEERS;
+    view->bound = KVR_PEERS;
+    view->pin = KVR_PEERS;
+    view->owner = KVR_PEERS;
     view->now = (uint64_t) ngx_current_msec;
 
     kvr_view_init(view);
@@ -165,7 +165,7 @@ ngx_http_kvroute_queue_ask(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
     a->bytes = w->ctx->bytes + w->ctx->extra;
     a->resident = ngx_http_kvroute_request_resident(w->ctx);
     a->wish = w->wish;
-    a->only = w->strict ? w->only : KVR_INDEX_PEERS;
+    a->only = w->strict ? w->only : KVR_PEERS;
     a->light = w->ctx->light;
 }
 

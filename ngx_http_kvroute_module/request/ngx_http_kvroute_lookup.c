@@ -29,7 +29,9 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 
     /* what is held is of no use to an engine that does not look */
 
-    if (!ctx->parsed || ctx->entries == 0 || ctx->skips || conf->set == 0) {
+    if (!ctx->parsed || ctx->entries == 0 || ctx->skips
+        || kvr_set_empty(conf->set))
+    {
         return NULL;
     }
 
@@ -85,7 +87,7 @@ ngx_http_kvroute_lookup_kept(ngx_http_kvroute_ctx_t *ctx,
 
     l = ctx->lookup;
 
-    if (l == NULL || l->conf != conf || l->set != conf->set
+    if (l == NULL || l->conf != conf || !kvr_set_equal(l->set, conf->set)
         || ngx_current_msec - l->time > age)
     {
         return NULL;

@@ -47,11 +47,11 @@ typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
  */
 typedef struct {
     ngx_http_kvroute_srv_conf_t *conf;      /* the upstream; NULL: none */
-    uint64_t                     set;       /* its peers, then */
+    kvr_set_t                    set;       /* its peers, then */
     ngx_msec_t                   time;
 
     uint32_t                     best;      /* units, the most that one holds */
-    uint32_t                     matched[KVR_INDEX_PEERS];  /* by peer */
+    uint32_t                     matched[KVR_PEERS];  /* by peer */
 
     /* of how many requests that is the beginning; only if best is not 0 */
 

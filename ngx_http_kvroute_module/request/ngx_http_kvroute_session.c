@@ -175,7 +175,7 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
 
     peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(), &life);
 
-    if (peer == KVR_INDEX_PEERS || life != sh->registry->peer[peer].life) {
+    if (peer == KVR_PEERS || life != sh->registry->peer[peer].life) {
         peer = NGX_HTTP_KVROUTE_UNSET_PEER;
     }
 

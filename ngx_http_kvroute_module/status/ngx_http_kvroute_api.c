@@ -515,7 +515,7 @@ ngx_http_kvroute_api_default(ngx_http_request_t *r,
         conf = ngx_http_conf_upstream_srv_conf(uscf[i],
                                                ngx_http_kvroute_module);
 
-        if (conf->zone == zone && (conf->set >> peer & 1)) {
+        if (conf->zone == zone && kvr_set_test(conf->set, peer)) {
             return conf->capacity;
         }
     }

@@ -250,7 +250,7 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
             continue;
         }
 
-        peer = &zone->sh->registry->peer[rc.peer % KVR_INDEX_PEERS];
+        peer = &zone->sh->registry->peer[rc.peer % KVR_PEERS];
         upstream = &zone->sh->registry->upstream[rc.upstream
                                                  % KVR_REGISTRY_UPSTREAMS];
 
@@ -420,7 +420,7 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
         item = cJSON_AddObjectToObject(json, "engine");
 
         cJSON_AddStringToObject(item, "name",
-                     kvr_engine_name((kvr_engine_e) kvr_get(&s->engine)));
+                     kvr_dialect_name(kvr_get(&s->engine)));
 
         if (p->set & KVR_COUNTER_HEARD) {
             cJSON_AddNumberToObject(item, "age_ms", p->now.age);

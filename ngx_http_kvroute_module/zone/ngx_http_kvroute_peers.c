@@ -69,7 +69,7 @@ static const char  *ngx_http_kvroute_limits[] = {
 
 _Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
                "limits of a zone");
-_Static_assert(KVR_INDEX_PEERS == 64 && KVR_REGISTRY_SEATS == 128
+_Static_assert(KVR_PEERS == 64 && KVR_REGISTRY_SEATS == 128
                && KVR_REGISTRY_UPSTREAMS == 64
                && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
                "what is said of them");
@@ -105,7 +105,7 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     conf->ready = 0;
     conf->config = config;
     conf->doubled = 0;
-    conf->set = 0;
+    conf->set = kvr_set_none();
 
     for (i = 0; i < 2; i++) {
         rc = ngx_http_kvroute_peers_list(conf, &conf->list[i], &names[i], log);
@@ -323,8 +323,8 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
         }
 
         conf->number = sh->registry->seat[seat].upstream;
-        conf->doubled |= conf->set >> id & 1;
-        conf->set |= (uint64_t) 1 << id;
+        conf->doubled |= kvr_set_test(conf->set, id);
+        kvr_set_add(&conf->set, id);
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
@@ -492,7 +492,7 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 
     zone = conf->zone;
 
-    if (conf->set == 0) {
+    if (kvr_set_empty(conf->set)) {
         return;
     }
 
@@ -502,7 +502,7 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
         seat = &zone->sh->registry->seat[i];
 
         if (kvr_get(&seat->used) && seat->upstream == conf->number
-            && !(conf->set >> seat->peer & 1))
+            && !kvr_set_test(conf->set, seat->peer))
         {
             kvr_set(&seat->lost, 1);
         }

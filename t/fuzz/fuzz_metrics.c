@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "core/engine/kvr_metrics.h"
+#include "core/engine/kvr_engine.h"
 
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -50,7 +50,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                || (whole.m.kv >= 0 && whole.m.kv < 1.01), "kv");
 
     memset(&m, 0, sizeof(m));
-    (void) kvr_metrics_orca(&m, data, size);
+    (void) kvr_orca_read(&m, data, size);
 
     return 0;
 }

@@ -32,7 +32,7 @@ static void
 victim_request(util_rng_t *rng, kvr_reservation_t *r)
 {
     unsigned            peer, prompt, rc;
-    uint32_t            matched[KVR_INDEX_PEERS];
+    uint32_t            matched[KVR_PEERS];
     kvr_begin_t         b;
     kvr_first_t         f;
     kvr_insert_t        in;
@@ -49,7 +49,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     memset(&e, 0, sizeof(e));
     memset(&in, 0, sizeof(in));
 
-    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS, 1ULL << peer,
+    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS, kvr_set_of(peer),
                             matched);
 
     b.peer = peer;
@@ -346,8 +346,8 @@ victim_told(util_rng_t *rng)
     kvr_receipt_t  r;
 
     world_receipt(&r, util_next(rng));
-    n = kvr_receipts_put(&world->receipts, &r);
-    kvr_receipts_ttft(&world->receipts, n, 123, 1);
+    n = kvr_receipt_put(&world->receipts, &r);
+    kvr_receipt_ttft(&world->receipts, n, 123, 1);
 
     begun.observed++;
     kvr_stats_observe(&world->stats, KVR_STATS_TTFT, util_below(rng, 1 << 24));

@@ -165,7 +165,7 @@ world_init(util_rng_t *rng, unsigned full)
     kvr_index_init(living.index, full ? FEW : LINES);
 
     memset(&pool, 0, sizeof(pool));
-    pool.set = (1ULL << PEERS) - 1;
+    pool.set = kvr_set_below(PEERS);
     pool.capacity = 1ULL << 30;
     pool.max_waiting = -1;
 
@@ -209,9 +209,9 @@ world_init(util_rng_t *rng, unsigned full)
         }
     }
 
-    for (i = 0; i < KVR_STATS_RECEIPTS + 3; i++) {
+    for (i = 0; i < KVR_RECEIPTS + 3; i++) {
         world_receipt(&receipt, util_next(rng));
-        (void) kvr_receipts_put(&world->receipts, &receipt);
+        (void) kvr_receipt_put(&world->receipts, &receipt);
     }
 
     world_begin(&running, 1, KEPT);
@@ -343,12 +343,12 @@ static void
 check_index(void)
 {
     unsigned       i, n, p;
-    uint32_t       matched[KVR_INDEX_PEERS];
+    uint32_t       matched[KVR_PEERS];
     kvr_lesson_t   lesson;
 
     for (i = 0; i < PROMPTS; i++) {
         memset(matched, 0, sizeof(matched));
-        kvr_index_lookup(living.index, chain[i], UNITS, (1 << NUMBERS) - 1,
+        kvr_index_lookup(living.index, chain[i], UNITS, kvr_set_below(NUMBERS),
                          matched);
 
         for (p = 0; p < NUMBERS; p++) {
@@ -379,7 +379,7 @@ check_index(void)
 
     for (p = 0; p < PEERS; p++) {
         kvr_index_learn(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
-        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, 1ULL << p,
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, kvr_set_of(p),
                                 matched);
         util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
     }
@@ -440,11 +440,11 @@ check_receipts(util_rng_t *rng)
 
     /* and those that were before them in the ring */
 
-    for (n = kvr_max(last, 2 * KVR_STATS_RECEIPTS) - 2 * KVR_STATS_RECEIPTS + 1;
+    for (n = kvr_max(last, 2 * KVR_RECEIPTS) - 2 * KVR_RECEIPTS + 1;
          n <= last;
          n++)
     {
-        if (kvr_receipts_get(&world->receipts, n, &r) != KVR_OK) {
+        if (kvr_receipt_get(&world->receipts, n, &r) != KVR_OK) {
             continue;
         }
 
@@ -458,11 +458,11 @@ check_receipts(util_rng_t *rng)
         seen++;
     }
 
-    util_check(seen >= KVR_STATS_RECEIPTS - 1, "%u receipts are left", seen);
+    util_check(seen >= KVR_RECEIPTS - 1, "%u receipts are left", seen);
 
     world_receipt(&all, util_next(rng));
-    n = kvr_receipts_put(&world->receipts, &all);
-    util_check(kvr_receipts_get(&world->receipts, n, &r) == KVR_OK
+    n = kvr_receipt_put(&world->receipts, &all);
+    util_check(kvr_receipt_get(&world->receipts, n, &r) == KVR_OK
                && r.time == all.time, "a receipt was not taken");
 }
 
@@ -511,7 +511,7 @@ check_queue(void)
     util_check(n == 1, "%u wait", n);
     util_check(kvr_queue_bytes(board, now) == 1000, "with other bytes");
 
-    for (i = 0; i < KVR_QUEUE_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         util_check(!kvr_queue_claimed(board, i, &waiter, now + 1000),
                    "peer %u is claimed by one that is dead", i);
     }

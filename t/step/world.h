@@ -49,7 +49,7 @@ typedef struct {
 
 /* what the victim has begun to do, so that it may be found done afterwards */
 typedef struct {
-    uint32_t            units[PROMPTS][KVR_INDEX_PEERS];
+    uint32_t            units[PROMPTS][KVR_PEERS];
     uint32_t            observed;
     uint32_t            popular;
     uint32_t            flushed;   /* bits of peers */

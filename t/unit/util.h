@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/kvr_set.h"
 #include "core/prompt/kvr_prompt.h"
 
 
@@ -59,6 +60,37 @@ void util_seed(util_rng_t *r, const char *name, uint64_t n);
 uint64_t util_next(util_rng_t *r);
 unsigned util_below(util_rng_t *r, unsigned n);
 unsigned util_cases(unsigned n);
+
+
+/* sets of the first 64 peers, as a word */
+
+static inline kvr_set_t
+util_set(uint64_t word)
+{
+    unsigned   i;
+    kvr_set_t  s;
+
+    s = kvr_set_none();
+
+    for (i = 0; i < 64; i++) {
+        kvr_set_add_if(&s, i, word >> i & 1);
+    }
+
+    return s;
+}
+
+static inline uint64_t
+util_word(kvr_set_t s)
+{
+    uint32_t  i;
+    uint64_t  word;
+
+    for (word = 0; kvr_set_next(&s, &i); /* void */ ) {
+        word |= 1ULL << i;
+    }
+
+    return word;
+}
 
 
 /* a buffer that grows */

@@ -113,7 +113,7 @@ kvs_sim_create(kvs_sim_t *sim)
         }
 
         sim->next[i] = INFINITY;
-        sim->up |= 1ULL << i;
+        kvr_set_add(&sim->up, i);
     }
 
     kvs_workload_start(sim->workload, sim->seed,
@@ -128,7 +128,7 @@ kvs_sim_create(kvs_sim_t *sim)
     }
 
     if (fleet->add_at > 0) {
-        sim->up &= ~(1ULL << (sim->n - 1));
+        kvr_set_del(&sim->up, sim->n - 1);
         kvs_events_push(&sim->events, fleet->add_at * sim->length, KVS_EV_ADD, NULL, 0);
     }
 
@@ -231,11 +231,11 @@ kvs_sim_event(kvs_sim_t *sim, kvs_event_t *ev)
         return;
 
     case KVS_EV_RECOVER:
-        sim->up |= 1ULL << 1;
+        kvr_set_add(&sim->up, 1);
         return;
 
     case KVS_EV_ADD:
-        sim->up |= 1ULL << (sim->n - 1);
+        kvr_set_add(&sim->up, sim->n - 1);
         return;
 
     case KVS_EV_ABORT:
@@ -628,7 +628,7 @@ kvs_sim_foreign(kvs_sim_t *sim)
 
     i = kvs_rng_below(&sim->chance, (sim->n + 3) / 4);
 
-    if (sim->up >> i & 1) {
+    if (kvr_set_test(sim->up, i)) {
         kve_replica_submit(sim->replica[i], &rq->req, sim->now);
         sim->next[i] = kve_replica_next(sim->replica[i]);
 
@@ -651,7 +651,7 @@ kvs_sim_restart(kvs_sim_t *sim)
     size_t              n;
     const kve_event_t  *events;
 
-    sim->up &= ~(1ULL << 1);
+    kvr_set_del(&sim->up, 1);
 
     kvs_sim_settle(sim, 1);
     n = kve_replica_restart(sim->replica[1], sim->now, &events);

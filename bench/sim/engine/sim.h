@@ -149,7 +149,7 @@ struct kvs_sim_s {
     kvs_fleet_t       fleet;
     kve_hw_t          hw;
     uint32_t          n;            /* replicas, absent ones too */
-    uint64_t          up;           /* set of those that can be picked */
+    kvr_set_t         up;           /* those that can be picked */
     uint32_t          blocks;       /* of a replica's cache, in units */
     double            rate;         /* requests per s */
     double            length;       /* s of arrivals */

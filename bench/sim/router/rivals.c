@@ -238,18 +238,19 @@ uint32_t
 kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     uint32_t turn)
 {
-    double    cost, least;
-    uint32_t  i, k, full, best;
-    uint64_t  sticky, warm, cold;
+    double     cost, least;
+    uint32_t   i, k, full, best;
+    uint64_t   warm, cold;
+    kvr_set_t  sticky;
 
     full = tokens / KVS_UNIT_TOKENS * KVS_UNIT_TOKENS;
-    sticky = 0;
+    sticky = kvr_set_none();
     warm = UINT64_MAX;
     cold = UINT64_MAX;
 
     for (i = 0; i < n; i++) {
         if (full && v[i].matched >= KVS_LLMD_SHARE * full) {
-            sticky |= 1ULL << i;
+            kvr_set_add(&sticky, i);
             warm = kvr_min(warm, v[i].pending);
 
         } else {
@@ -257,10 +258,10 @@ kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         }
     }
 
-    if (sticky == 0
+    if (kvr_set_empty(sticky)
         || (cold != UINT64_MAX && (double) warm - (double) cold > KVS_LLMD_GAP))
     {
-        sticky = UINT64_MAX;
+        sticky = kvr_set_below(n);
     }
 
     /* equal ones in turn */
@@ -271,7 +272,7 @@ kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     for (k = 0; k < n; k++) {
         i = (turn + k) % n;
 
-        if (!(sticky >> i & 1)) {
+        if (!kvr_set_test(sticky, i)) {
             continue;
         }
 
@@ -344,7 +345,7 @@ kvs_hotspot_done(kvs_hotspot_t *hot)
 /* the cheapest of the set by uncached tokens times batch size */
 static uint32_t
 kvs_lmetric_least(const kvs_view_t *v, uint32_t n, uint32_t tokens,
-    uint64_t set)
+    kvr_set_t set)
 {
     double    cost, least;
     uint32_t  i, best;
@@ -354,7 +355,7 @@ kvs_lmetric_least(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
     for (i = 0; i < n; i++) {
 
-        if (!(set >> i & 1)) {
+        if (!kvr_set_test(set, i)) {
             continue;
         }
 
@@ -381,9 +382,9 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 {
     double     share;
     uint32_t   i, best, arrivals, nholders, slot;
-    uint64_t   all, holders;
+    kvr_set_t  all, holders;
 
-    all = n == 64 ? UINT64_MAX : (1ULL << n) - 1;
+    all = kvr_set_below(n);
     best = kvs_lmetric_least(v, n, tokens, all);
 
     if (class == 0) {
@@ -402,15 +403,15 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
     share = (double) arrivals / hot->n;
 
-    holders = 0;
+    holders = kvr_set_none();
 
     for (i = 0; i < n; i++) {
         if (v[i].matched >= prefix) {
-            holders |= 1ULL << i;
+            kvr_set_add(&holders, i);
         }
     }
 
-    nholders = (uint32_t) __builtin_popcountll(holders);
+    nholders = kvr_set_count(holders);
 
     /* one place in a table for each class will do, there are few at a time */
 
@@ -423,7 +424,7 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
     if (nholders == 0 || nholders == n
         || share * (n - nholders) <= (1 - share) * nholders
-        || !(holders >> best & 1))
+        || !kvr_set_test(holders, best))
     {
         hot->streak[slot] = 0;
         return best;
@@ -433,7 +434,7 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         return best;
     }
 
-    return kvs_lmetric_least(v, n, tokens, all & ~holders);
+    return kvs_lmetric_least(v, n, tokens, kvr_set_andnot(all, holders));
 }
 
 

@@ -179,7 +179,7 @@ static uint32_t
 kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
 {
     uint32_t    i, units, last, matched[KVS_REPLICAS];
-    uint64_t    m;
+    kvr_set_t   m;
     kvs_sim_t  *sim;
 
     sim = rv->sim;
@@ -196,8 +196,7 @@ kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
                          &last);
     }
 
-    for (m = sim->up; m; m &= m - 1) {
-        i = (uint32_t) __builtin_ctzll(m);
+    for (m = sim->up; kvr_set_next(&m, &i); /* void */ ) {
 
         if (rv->index) {
             rv->view[i].matched = matched[i] * KVS_UNIT_TOKENS;
@@ -213,8 +212,7 @@ kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
         kvs_prefix_match(rv->held, rq->chain, rq->units, sim->up, now, matched,
                          NULL);
 
-        for (m = sim->up; m; m &= m - 1) {
-            i = (uint32_t) __builtin_ctzll(m);
+        for (m = sim->up; kvr_set_next(&m, &i); /* void */ ) {
 
             rv->view[i].blocks = kvs_prefix_count(rv->held, i)
                                  + (rq->units - matched[i]);
@@ -294,7 +292,7 @@ kvs_rival_pick(void *data, kvs_request_t *rq, double now)
     kvs_rival_t *rv = data;
 
     uint32_t     i, n, tenant, last, id[KVS_REPLICAS];
-    uint64_t     m;
+    kvr_set_t    m;
     kvs_view_t  *v, view[KVS_REPLICAS];
 
     if (rv->conf.kind == KVS_RIVAL_LLMD_BLEND) {
@@ -306,8 +304,7 @@ kvs_rival_pick(void *data, kvs_request_t *rq, double now)
     n = 0;
     tenant = UINT32_MAX;
 
-    for (m = rv->sim->up; m; m &= m - 1) {
-        i = (uint32_t) __builtin_ctzll(m);
+    for (m = rv->sim->up; kvr_set_next(&m, &i); /* void */ ) {
 
         if (i == last) {
             tenant = n;

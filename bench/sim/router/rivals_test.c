@@ -538,7 +538,8 @@ START_TEST(prefix_grows)
 
     for (i = 0; i < 200000; i++) {
         hash = kvr_mix(i, 3);
-        ck_assert_uint_eq(kvs_prefix_match(px, &hash, 1, 7, 1, m, NULL), 1);
+        ck_assert_uint_eq(kvs_prefix_match(px, &hash, 1, kvr_set_below(3),
+                                           1, m, NULL), 1);
         ck_assert_uint_eq(m[i % 3], 1);
     }
 
@@ -567,13 +568,14 @@ START_TEST(prefix_lru)
     kvs_prefix_insert(px, a, 8, 0, 1);
     kvs_prefix_insert(px, b, 4, 1, 2);
 
-    ck_assert_uint_eq(kvs_prefix_match(px, a, 8, 7, 3, m, &last), 8);
+    ck_assert_uint_eq(kvs_prefix_match(px, a, 8, kvr_set_below(3), 3, m,
+                                       &last), 8);
     ck_assert_uint_eq(m[0], 8);
     ck_assert_uint_eq(m[1], 4);
     ck_assert_uint_eq(m[2], 0);
     ck_assert_uint_eq(last, 0);
 
-    kvs_prefix_match(px, b, 8, 7, 3, m, &last);
+    kvs_prefix_match(px, b, 8, kvr_set_below(3), 3, m, &last);
     ck_assert_uint_eq(m[0], 4);
     ck_assert_uint_eq(last, 1);
 
@@ -581,12 +583,12 @@ START_TEST(prefix_lru)
 
     kvs_prefix_insert(px, b, 8, 0, 3);
     ck_assert_uint_eq(kvs_prefix_count(px, 0), 10);
-    kvs_prefix_match(px, a, 8, 3, 4, m, NULL);
+    kvs_prefix_match(px, a, 8, kvr_set_below(2), 4, m, NULL);
     ck_assert_uint_eq(m[0], 6);
     ck_assert_uint_eq(m[1], 4);
 
     kvs_prefix_flush(px, 0);
-    kvs_prefix_match(px, a, 8, 3, 4, m, NULL);
+    kvs_prefix_match(px, a, 8, kvr_set_below(2), 4, m, NULL);
     ck_assert_uint_eq(m[0], 0);
     ck_assert_uint_eq(m[1], 4);
     kvs_prefix_destroy(px);
@@ -599,9 +601,9 @@ START_TEST(prefix_lru)
     px = kvs_prefix_create(&conf);
 
     kvs_prefix_insert(px, a, 7, 0, 0);
-    kvs_prefix_match(px, a, 8, 1, 10, m, NULL);
+    kvs_prefix_match(px, a, 8, kvr_set_below(1), 10, m, NULL);
     ck_assert_uint_eq(m[0], 4);
-    kvs_prefix_match(px, a, 8, 1, 10.1, m, NULL);
+    kvs_prefix_match(px, a, 8, kvr_set_below(1), 10.1, m, NULL);
     ck_assert_uint_eq(m[0], 0);
     kvs_prefix_destroy(px);
 }
@@ -628,7 +630,7 @@ START_TEST(prefix_held)
 
     kvs_prefix_drop(px, a, 8, 5);
     ck_assert_uint_eq(kvs_prefix_count(px, 5), 4);
-    kvs_prefix_match(px, a, 8, 1 << 5, 0, m, NULL);
+    kvs_prefix_match(px, a, 8, kvr_set_of(5), 0, m, NULL);
     ck_assert_uint_eq(m[5], 4);
 
     kvs_prefix_drop(px, a, 4, 5);

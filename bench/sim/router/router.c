@@ -289,7 +289,7 @@ kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
 {
     uint32_t    i, held, coming[KVS_REPLICAS];
-    uint64_t    set;
+    kvr_set_t   set;
     kvs_sim_t  *sim;
 
     sim = ro->sim;
@@ -297,9 +297,7 @@ kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
                      NULL);
 
-    for (set = ch->set; set; set &= set - 1) {
-        i = (uint32_t) __builtin_ctzll(set);
-
+    for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
         kvs_sim_settle(sim, i);
 
         held = kve_replica_match(sim->replica[i], rq->chain, rq->units,
@@ -317,7 +315,8 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
 {
     uint32_t   i, n, hole, most, best;
-    uint64_t   set, *entries;
+    uint64_t  *entries;
+    kvr_set_t  set;
 
     entries = kvs_route_chain(rq->chain, rq->units, &n);
     hole = n;
@@ -340,8 +339,7 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         most = hole ? kvr_chain_depth(hole - 1) : 0;
         best = kvr_min(best, most);
 
-        for (set = ch->set; set; set &= set - 1) {
-            i = (uint32_t) __builtin_ctzll(set);
+        for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
             ch->matched[i] = kvr_min(ch->matched[i], most);
         }
     }
@@ -354,8 +352,8 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 static void
 kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
 {
-    uint32_t  i, k;
-    uint64_t  has;
+    uint32_t   i, k;
+    kvr_set_t  has;
 
     memset(ch->chunks, 0, sizeof(ch->chunks));
 
@@ -363,8 +361,7 @@ kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
         has = kvr_index_holds(ro->zone.core.index, rq->req.digests[i],
                               ch->set);
 
-        for ( /* void */ ; has; has &= has - 1) {
-            k = (uint32_t) __builtin_ctzll(has);
+        while (kvr_set_next(&has, &k)) {
             ch->chunks[k] += i >= ch->matched[k] ? KVS_UNIT_BYTES : 0;
         }
     }

@@ -113,6 +113,12 @@ double kvr_signal_worth(const kvr_signal_t *s, uint64_t now,
  */
 int kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval);
 
+/*
+ * Reads the value of an endpoint-load-metrics header (ORCA): "TEXT a=1, b=2",
+ * "JSON {...}", or either without the word.  Returns the fields found.
+ */
+uint32_t kvr_orca_read(kvr_metrics_t *m, const uint8_t *value, size_t len);
+
 /* takes what a header of a response told */
 void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
 

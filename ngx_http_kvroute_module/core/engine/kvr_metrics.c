@@ -7,121 +7,12 @@
 #include "core/engine/kvr_metrics_text.h"
 
 
-/* what a series means */
-
-typedef enum {
-    KVR_SERIES_RUNNING = 0,
-    KVR_SERIES_WAITING,
-    KVR_SERIES_WAITING_REASON,   /* only "capacity": takes precedence */
-    KVR_SERIES_KV,
-    KVR_SERIES_KV_OLD,           /* if there is no new one */
-    KVR_SERIES_HITS,
-    KVR_SERIES_HITS_OLD,
-    KVR_SERIES_QUERIES,
-    KVR_SERIES_QUERIES_OLD,
-    KVR_SERIES_COMPUTED,         /* prompt tokens less the hits */
-    KVR_SERIES_PREEMPTIONS,
-    KVR_SERIES_START,
-    KVR_SERIES_TOKENS,           /* capacity */
-    KVR_SERIES_CONFIG,           /* in its labels */
-    KVR_SERIES_BLOCKS,
-    KVR_SERIES_BLOCK_SIZE,
-    KVR_SERIES_LORA,
-    KVR_SERIES_TRITON_REQUESTS,
-    KVR_SERIES_TRITON_BLOCKS,
-    KVR_SERIES_NO_CACHE,
-    KVR_SERIES_MAX
-} kvr_series_e;
-
-_Static_assert(KVR_SERIES_MAX <= KVR_METRICS_SUMS, "sums");
-
-
-static const char *const  kvr_engines[] = {
-    "auto", "vllm", "sglang", "trtllm", "llamacpp", "tgi"
-};
-
-_Static_assert(kvr_nelts(kvr_engines) == KVR_ENGINES, "kvr_engines");
-
-
-/* names come after the engine's prefix and a ":" or "_" */
-
-static const struct {
-    kvr_engine_e  engine;
-    const char   *name;
-    kvr_series_e  series;
-} kvr_metrics_names[] = {
-    { KVR_ENGINE_VLLM, "num_requests_running", KVR_SERIES_RUNNING },
-    { KVR_ENGINE_VLLM, "num_requests_waiting", KVR_SERIES_WAITING },
-    { KVR_ENGINE_VLLM, "num_requests_waiting_by_reason",
-      KVR_SERIES_WAITING_REASON },
-    { KVR_ENGINE_VLLM, "kv_cache_usage_perc", KVR_SERIES_KV },
-    { KVR_ENGINE_VLLM, "gpu_cache_usage_perc", KVR_SERIES_KV_OLD },
-    { KVR_ENGINE_VLLM, "prefix_cache_hits_total", KVR_SERIES_HITS },
-    { KVR_ENGINE_VLLM, "gpu_prefix_cache_hits_total", KVR_SERIES_HITS_OLD },
-    { KVR_ENGINE_VLLM, "prefix_cache_queries_total", KVR_SERIES_QUERIES },
-    { KVR_ENGINE_VLLM, "gpu_prefix_cache_queries_total",
-      KVR_SERIES_QUERIES_OLD },
-    { KVR_ENGINE_VLLM, "num_preemptions_total", KVR_SERIES_PREEMPTIONS },
-    { KVR_ENGINE_VLLM, "cache_config_info", KVR_SERIES_CONFIG },
-    { KVR_ENGINE_VLLM, "lora_requests_info", KVR_SERIES_LORA },
-
-    { KVR_ENGINE_SGLANG, "num_running_reqs", KVR_SERIES_RUNNING },
-    { KVR_ENGINE_SGLANG, "num_queue_reqs", KVR_SERIES_WAITING },
-    { KVR_ENGINE_SGLANG, "num_waiting_reqs", KVR_SERIES_WAITING },
-    { KVR_ENGINE_SGLANG, "full_token_usage", KVR_SERIES_KV },
-    { KVR_ENGINE_SGLANG, "token_usage", KVR_SERIES_KV_OLD },
-    { KVR_ENGINE_SGLANG, "cached_tokens_total", KVR_SERIES_HITS },
-    { KVR_ENGINE_SGLANG, "prompt_tokens_total", KVR_SERIES_QUERIES },
-    { KVR_ENGINE_SGLANG, "num_retracted_requests_total",
-      KVR_SERIES_PREEMPTIONS },
-    { KVR_ENGINE_SGLANG, "max_total_num_tokens", KVR_SERIES_TOKENS },
-    { KVR_ENGINE_SGLANG, "cache_config_info", KVR_SERIES_CONFIG },
-
-    { KVR_ENGINE_TRTLLM, "num_requests_running", KVR_SERIES_RUNNING },
-    { KVR_ENGINE_TRTLLM, "num_requests_waiting", KVR_SERIES_WAITING },
-    { KVR_ENGINE_TRTLLM, "kv_cache_utilization", KVR_SERIES_KV },
-    { KVR_ENGINE_TRTLLM, "kv_cache_max_blocks", KVR_SERIES_BLOCKS },
-    { KVR_ENGINE_TRTLLM, "kv_cache_tokens_per_block", KVR_SERIES_BLOCK_SIZE },
-
-    { KVR_ENGINE_LLAMACPP, "requests_processing", KVR_SERIES_RUNNING },
-    { KVR_ENGINE_LLAMACPP, "requests_deferred", KVR_SERIES_WAITING },
-    { KVR_ENGINE_LLAMACPP, "kv_cache_usage_ratio", KVR_SERIES_KV },
-    { KVR_ENGINE_LLAMACPP, "prompt_tokens_cached_total", KVR_SERIES_HITS },
-    { KVR_ENGINE_LLAMACPP, "prompt_tokens_total", KVR_SERIES_COMPUTED },
-
-    { KVR_ENGINE_TGI, "batch_current_size", KVR_SERIES_RUNNING },
-    { KVR_ENGINE_TGI, "queue_size", KVR_SERIES_WAITING },
-    { KVR_ENGINE_TGI, "batch_max_total_tokens", KVR_SERIES_TOKENS },
-
-    { KVR_ENGINE_AUTO, NULL, KVR_SERIES_MAX }
-};
-
-
-/* of /v1/loads */
-
-#define kvr_metrics_loads_root(_)                                             \
-    _("loads", KVR_PUSH_ARRAY, 1, 0, 0)
-
-#define kvr_metrics_loads_item(_)                                             \
-    _("num_running_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_RUNNING, 0)      \
-    _("num_waiting_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_WAITING, 0)      \
-    _("num_used_tokens", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_BLOCKS, 0)        \
-    _("max_total_num_tokens", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_TOKENS, 0)
-
-static const kvr_push_node_t  kvr_metrics_loads[] = {
-    kvr_push_node(kvr_metrics_loads_root),
-    kvr_push_node(kvr_metrics_loads_item)
-};
-
-_Static_assert(1 + KVR_SERIES_MAX <= 256, "leaves are bytes");
-
-
 static void kvr_metrics_line(kvr_metrics_reader_t *r, char *line);
-static void kvr_metrics_series(kvr_metrics_reader_t *r, kvr_engine_e engine,
-    kvr_series_e series, const char *labels, double value);
+static int kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine,
+    const char *name, size_t len, const char *labels, double value);
 static void kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels);
-static void kvr_metrics_adapters(kvr_metrics_reader_t *r, const char *labels,
-    double value);
+static void kvr_metrics_adapters(kvr_metrics_reader_t *r,
+    const kvr_dialect_t *dialect, const char *labels, double value);
 static void kvr_metrics_adapter(kvr_metrics_t *m, uint64_t lora);
 static void kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
@@ -139,6 +30,12 @@ kvr_metrics_init(kvr_metrics_reader_t *r)
 
     r->newest = -1;
     kvr_push_init(&r->json, 0);
+
+    /* there is one whose JSON is known */
+
+    while (kvr_dialect(r->dialect)->json == NULL) {
+        r->dialect++;
+    }
 }
 
 
@@ -156,7 +53,7 @@ kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data, size_t len)
     }
 
     if (r->mode == 'j') {
-        (void) kvr_push_feed(&r->json, kvr_metrics_loads, data,
+        (void) kvr_push_feed(&r->json, kvr_dialect(r->dialect)->json, data,
                              (size_t) (end - data), kvr_metrics_load, r);
         return;
     }
@@ -193,11 +90,12 @@ kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data, size_t len)
 static void
 kvr_metrics_line(kvr_metrics_reader_t *r, char *line)
 {
-    char          *p, *name, *labels;
-    size_t         len;
-    double         value;
-    unsigned       i, quoted;
-    kvr_engine_e   engine;
+    char                 *p, *name, *labels;
+    size_t                len, n;
+    double                value;
+    uint32_t              engine;
+    unsigned              i, quoted;
+    const kvr_dialect_t  *d;
 
     for (p = line; *p == ' '; p++) { /* void */ }
 
@@ -231,126 +129,93 @@ kvr_metrics_line(kvr_metrics_reader_t *r, char *line)
         *p++ = '\0';
     }
 
-    if (!kvr_metrics_number(p, &value)) {
+    if (!kvr_metrics_text_number(p, &value)) {
         return;
     }
 
-    if (len == 26 && memcmp(name, "process_start_time_seconds", 26) == 0) {
-        kvr_metrics_series(r, KVR_ENGINE_AUTO, KVR_SERIES_START, labels,
-                           value);
+    if (kvr_metrics_series(r, KVR_DIALECT_AUTO, name, len, labels, value)) {
         return;
     }
 
-    if (len == 26 && memcmp(name, "nv_trt_llm_request_metrics", 26) == 0) {
-        kvr_metrics_series(r, KVR_ENGINE_TRTLLM, KVR_SERIES_TRITON_REQUESTS,
-                           labels, value);
-        return;
-    }
+    for (engine = 1; (d = kvr_dialect(engine)) != NULL; engine++) {
 
-    if (len == 33
-        && memcmp(name, "nv_trt_llm_kv_cache_block_metrics", 33) == 0)
-    {
-        kvr_metrics_series(r, KVR_ENGINE_TRTLLM, KVR_SERIES_TRITON_BLOCKS,
-                           labels, value);
-        return;
-    }
+        for (i = 0; i < KVR_DIALECT_NAMES && d->prefixes[i]; i++) {
+            n = strlen(d->prefixes[i]);
 
-    for (engine = KVR_ENGINE_VLLM; engine < KVR_ENGINES; engine++) {
-        i = (unsigned) strlen(kvr_engines[engine]);
-
-        if (len > i + 1 && memcmp(name, kvr_engines[engine], i) == 0
-            && (name[i] == ':' || name[i] == '_'))
-        {
-            name += i + 1;
-            len -= i + 1;
-            break;
-        }
-    }
-
-    for (i = 0; engine < KVR_ENGINES && kvr_metrics_names[i].name; i++) {
-
-        if (kvr_metrics_names[i].engine == engine
-            && strlen(kvr_metrics_names[i].name) == len
-            && memcmp(kvr_metrics_names[i].name, name, len) == 0)
-        {
-            kvr_metrics_series(r, engine, kvr_metrics_names[i].series,
-                               labels, value);
-            return;
+            if (len > n + 1 && memcmp(name, d->prefixes[i], n) == 0
+                && (name[n] == ':' || name[n] == '_')
+                && kvr_metrics_series(r, engine, name + n + 1, len - n - 1,
+                                      labels, value))
+            {
+                return;
+            }
         }
     }
 }
 
 
-static void
-kvr_metrics_series(kvr_metrics_reader_t *r, kvr_engine_e engine,
-    kvr_series_e series, const char *labels, double value)
+/* returns 1 if the engine has a series of that name */
+static int
+kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine, const char *name,
+    size_t len, const char *labels, double value)
 {
-    size_t       len;
-    const char  *label;
+    int                          found;
+    size_t                       n;
+    unsigned                     i;
+    const char                  *label;
+    const kvr_dialect_t         *d;
+    const kvr_dialect_series_t  *s;
 
-    if (engine != KVR_ENGINE_AUTO) {
-        r->m.engine = engine;
-    }
+    d = kvr_dialect(engine);
+    found = 0;
 
-    /* ranks of one model tell the same: the first of them will do */
+    for (s = d->series; s->name; s++) {
 
-    if (engine == KVR_ENGINE_SGLANG
-        && (kvr_metrics_label_number(labels, "tp_rank") > 0
-            || kvr_metrics_label_number(labels, "pp_rank") > 0))
-    {
-        return;
-    }
-
-    switch (series) {
-
-    case KVR_SERIES_CONFIG:
-        kvr_metrics_config(r, labels);
-        return;
-
-    case KVR_SERIES_LORA:
-        kvr_metrics_adapters(r, labels, value);
-        return;
-
-    case KVR_SERIES_WAITING_REASON:
-        label = kvr_metrics_label(labels, "reason", &len);
-
-        if (label && len == 8 && memcmp(label, "capacity", 8) == 0) {
-            kvr_metrics_add(r, series, value);
+        if (strlen(s->name) != len || memcmp(s->name, name, len) != 0) {
+            continue;
         }
 
-        return;
+        found = 1;
 
-    case KVR_SERIES_TRITON_REQUESTS:
-        label = kvr_metrics_label(labels, "request_type", &len);
-
-        if (label && len == 7 && memcmp(label, "waiting", 7) == 0) {
-            kvr_metrics_add(r, KVR_SERIES_WAITING, value);
-
-        } else if (label && len == 9 && memcmp(label, "scheduled", 9) == 0) {
-            kvr_metrics_add(r, KVR_SERIES_RUNNING, value);
+        if (engine != KVR_DIALECT_AUTO) {
+            r->m.engine = engine;
         }
 
-        return;
-
-    case KVR_SERIES_TRITON_BLOCKS:
-        label = kvr_metrics_label(labels, "kv_cache_block_type", &len);
-
-        if (label && len == 8 && memcmp(label, "fraction", 8) == 0) {
-            kvr_metrics_add(r, KVR_SERIES_KV, value);
-
-        } else if (label && len == 10 && memcmp(label, "tokens_per", 10) == 0)
-        {
-            kvr_metrics_add(r, KVR_SERIES_BLOCK_SIZE, value);
-
-        } else if (label && len == 3 && memcmp(label, "max", 3) == 0) {
-            kvr_metrics_add(r, KVR_SERIES_BLOCKS, value);
+        for (i = 0; i < KVR_DIALECT_NAMES && d->repeats[i]; i++) {
+            if (kvr_metrics_text_label_number(labels, d->repeats[i]) > 0) {
+                return 1;
+            }
         }
 
-        return;
+        if (s->label) {
+            label = kvr_metrics_text_label(labels, s->label, &n);
 
-    default:
-        kvr_metrics_add(r, series, value);
+            if (label == NULL || strlen(s->value) != n
+                || memcmp(label, s->value, n) != 0)
+            {
+                continue;
+            }
+        }
+
+        switch (s->series) {
+
+        case KVR_SERIES_NOTHING:
+            break;
+
+        case KVR_SERIES_CONFIG:
+            kvr_metrics_config(r, labels);
+            break;
+
+        case KVR_SERIES_LORA:
+            kvr_metrics_adapters(r, d, labels, value);
+            break;
+
+        default:
+            kvr_metrics_add(r, s->series, value);
+        }
     }
+
+    return found;
 }
 
 
@@ -361,7 +226,7 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
     size_t       len;
     const char  *label;
 
-    label = kvr_metrics_label(labels, "enable_prefix_caching", &len);
+    label = kvr_metrics_text_label(labels, "enable_prefix_caching", &len);
 
     if (label && len == 5 && memcmp(label, "False", 5) == 0) {
         kvr_metrics_add(r, KVR_SERIES_NO_CACHE, 1);
@@ -369,27 +234,16 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
 
     /* for hybrid models this is not the product of the others */
 
-    blocks = kvr_metrics_label_number(labels, "kv_cache_size_tokens");
+    blocks = kvr_metrics_text_label_number(labels, "kv_cache_size_tokens");
 
     if (blocks <= 0) {
-        blocks = kvr_metrics_label_number(labels, "num_gpu_blocks");
-
-        if (blocks <= 0) {
-            blocks = kvr_metrics_label_number(labels, "num_pages");
-        }
-
-        size = kvr_metrics_label_number(labels, "block_size");
-
-        if (size <= 0) {
-            size = kvr_metrics_label_number(labels, "page_size");
-        }
+        blocks = kvr_metrics_text_label_number(labels, "num_gpu_blocks");
+        size = kvr_metrics_text_label_number(labels, "block_size");
 
         blocks *= size;
     }
 
-    /* SGLang says the same in a series of its own */
-
-    if (blocks > 0 && r->m.engine == KVR_ENGINE_VLLM) {
+    if (blocks > 0) {
         kvr_metrics_add(r, KVR_SERIES_TOKENS, blocks);
     }
 }
@@ -397,13 +251,13 @@ kvr_metrics_config(kvr_metrics_reader_t *r, const char *labels)
 
 /* old sets stay in the text: the newest has the largest value, its time */
 static void
-kvr_metrics_adapters(kvr_metrics_reader_t *r, const char *labels,
-    double value)
+kvr_metrics_adapters(kvr_metrics_reader_t *r, const kvr_dialect_t *dialect,
+    const char *labels, double value)
 {
     double         max;
     size_t         len, n;
     unsigned       i;
-    const char    *p, *names[2];
+    const char    *p;
 
     if (value <= r->newest) {
         return;
@@ -413,15 +267,12 @@ kvr_metrics_adapters(kvr_metrics_reader_t *r, const char *labels,
     r->m.loras = 0;
     r->m.set |= KVR_METRICS_LORA;
 
-    max = kvr_metrics_label_number(labels, "max_lora");
+    max = kvr_metrics_text_label_number(labels, dialect->max_adapters);
     r->m.max_loras = (max > 0 && max < 1e6) ? (uint32_t) max : 0;
 
-    names[0] = "running_lora_adapters";
-    names[1] = "waiting_lora_adapters";
+    for (i = 0; i < KVR_DIALECT_NAMES && dialect->adapters[i]; i++) {
 
-    for (i = 0; i < 2; i++) {
-
-        p = kvr_metrics_label(labels, names[i], &len);
+        p = kvr_metrics_text_label(labels, dialect->adapters[i], &len);
 
         while (p && len) {
 
@@ -487,7 +338,7 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     (void) len;
 
     if (leaf && what == KVR_PUSH_VALUE) {
-        r->m.engine = KVR_ENGINE_SGLANG;
+        r->m.engine = r->dialect;
         kvr_metrics_add(r, (kvr_series_e) (leaf - 1), (double) number);
     }
 }
@@ -544,7 +395,7 @@ kvr_metrics_end(kvr_metrics_reader_t *r)
         m->running = (uint32_t) v;
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_WAITING_REASON, KVR_SERIES_WAITING, &v)
+    if (kvr_metrics_take(r, KVR_SERIES_WAITING_ROOM, KVR_SERIES_WAITING, &v)
         && v < 1e9)
     {
         m->set |= KVR_METRICS_WAITING;
@@ -612,28 +463,4 @@ kvr_metrics_end(kvr_metrics_reader_t *r)
     if (r->count[KVR_SERIES_NO_CACHE]) {
         m->set |= KVR_METRICS_NO_CACHE;
     }
-}
-
-
-const char *
-kvr_engine_name(kvr_engine_e engine)
-{
-    return (unsigned) engine < KVR_ENGINES ? kvr_engines[engine] : NULL;
-}
-
-
-kvr_engine_e
-kvr_engine_by_name(const void *name, size_t len)
-{
-    unsigned  i;
-
-    for (i = 0; i < KVR_ENGINES; i++) {
-        if (strlen(kvr_engines[i]) == len
-            && memcmp(kvr_engines[i], name, len) == 0)
-        {
-            break;
-        }
-    }
-
-    return (kvr_engine_e) i;
 }

@@ -9,9 +9,8 @@
 
 
 /*
- * What an engine says of itself: the Prometheus text of vLLM (old names and
- * new, with ":" or, under Ray, "_"), SGLang, TensorRT-LLM, Triton, llama.cpp
- * and TGI; SGLang's /v1/loads; the header endpoint-load-metrics (ORCA).
+ * What an engine says of itself: the text of Prometheus, with a ":" behind the
+ * prefix or, under Ray, a "_"; or JSON.  What names mean is in kvr_dialect.h.
  *
  * Is fed piece by piece and keeps one line at most.  What is not known, or no
  * sensible number, is passed over.  A field that was not there is not set: an
@@ -19,22 +18,11 @@
  */
 
 
-#include "core/text/kvr_json_push.h"
+#include "core/engine/kvr_dialect.h"
 
 
 #define KVR_METRICS_LINE   4096  /* longer ones are passed over */
 #define KVR_METRICS_LORAS  16
-
-
-typedef enum {
-    KVR_ENGINE_AUTO = 0,
-    KVR_ENGINE_VLLM,
-    KVR_ENGINE_SGLANG,
-    KVR_ENGINE_TRTLLM,
-    KVR_ENGINE_LLAMACPP,
-    KVR_ENGINE_TGI,
-    KVR_ENGINES
-} kvr_engine_e;
 
 
 /* fields that are set */
@@ -53,7 +41,7 @@ typedef enum {
 /* data-parallel ranks are summed */
 typedef struct {
     uint32_t       set;
-    kvr_engine_e   engine;       /* whose names these were */
+    uint32_t       engine;       /* whose names these were: a dialect */
     uint32_t       running;      /* requests */
     uint32_t       waiting;
     double         kv;           /* share in use, 0 .. 1, mean of the ranks */
@@ -69,19 +57,18 @@ typedef struct {
 } kvr_metrics_t;
 
 
-/* sums while a text is read, by place in a table */
-#define KVR_METRICS_SUMS  40
-
 typedef struct {
     kvr_metrics_t  m;
 
-    double         sum[KVR_METRICS_SUMS];
-    uint32_t       count[KVR_METRICS_SUMS];
+    /* so far, by kvr_series_e */
+
+    double         sum[KVR_SERIES_MAX];
+    uint32_t       count[KVR_SERIES_MAX];
     double         newest;       /* of the sets of adapters */
 
     kvr_push_t     json;
     uint8_t        mode;         /* 0: at the start, 'p'rometheus, 'j'son */
-    uint8_t        leaf;
+    uint32_t       dialect;      /* of the JSON */
     unsigned       drop:1;       /* the rest of a line that is too long */
     uint32_t       len;
     char           line[KVR_METRICS_LINE + 1];
@@ -95,17 +82,8 @@ void kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data,
 /* the text is over; what was found is in r->m */
 void kvr_metrics_end(kvr_metrics_reader_t *r);
 
-/*
- * Reads the value of an endpoint-load-metrics header: "TEXT a=1, b=2", "JSON
- * {...}", or either without the word.  Returns the fields found.
- */
-uint32_t kvr_metrics_orca(kvr_metrics_t *m, const uint8_t *value, size_t len);
-
 /* of a name, as in m->lora[] */
 uint64_t kvr_metrics_lora(const void *name, size_t len);
-
-const char *kvr_engine_name(kvr_engine_e engine);
-kvr_engine_e kvr_engine_by_name(const void *name, size_t len);
 
 
 #endif /* _KVR_METRICS_H_INCLUDED_ */

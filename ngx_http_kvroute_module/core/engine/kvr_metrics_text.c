@@ -10,7 +10,7 @@
 
 
 const char *
-kvr_metrics_label(const char *labels, const char *name, size_t *len)
+kvr_metrics_text_label(const char *labels, const char *name, size_t *len)
 {
     size_t       n, k;
     const char  *p, *q;
@@ -50,14 +50,14 @@ kvr_metrics_label(const char *labels, const char *name, size_t *len)
 
 
 double
-kvr_metrics_label_number(const char *labels, const char *name)
+kvr_metrics_text_label_number(const char *labels, const char *name)
 {
     char         buf[32];
     size_t       len;
     double       value;
     const char  *p;
 
-    p = kvr_metrics_label(labels, name, &len);
+    p = kvr_metrics_text_label(labels, name, &len);
 
     if (p == NULL || len >= sizeof(buf)) {
         return 0;
@@ -66,12 +66,12 @@ kvr_metrics_label_number(const char *labels, const char *name)
     memcpy(buf, p, len);
     buf[len] = '\0';
 
-    return kvr_metrics_number(buf, &value) ? value : 0;
+    return kvr_metrics_text_number(buf, &value) ? value : 0;
 }
 
 
 int
-kvr_metrics_number(const char *p, double *value)
+kvr_metrics_text_number(const char *p, double *value)
 {
     char        *end;
     const char  *q;
@@ -87,80 +87,4 @@ kvr_metrics_number(const char *p, double *value)
     *value = strtod(p, &end);
 
     return end == q && *value >= 0 && *value < 1e18;
-}
-
-
-uint32_t
-kvr_metrics_orca(kvr_metrics_t *m, const uint8_t *value, size_t len)
-{
-    char         buf[32];
-    size_t       n, i, k;
-    double       v;
-    unsigned     f;
-    uint32_t     set;
-    const char  *p;
-
-    static const struct {
-        const char  *name;
-        uint32_t     field;
-    } fields[] = {
-        { "kv_cache_usage_perc", KVR_METRICS_KV },
-        { "num_requests_waiting", KVR_METRICS_WAITING }
-    };
-
-    set = 0;
-
-    for (f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
-
-        n = strlen(fields[f].name);
-        p = memmem(value, len, fields[f].name, n);
-
-        if (p == NULL) {
-            continue;
-        }
-
-        i = (size_t) ((const uint8_t *) p - value) + n;
-
-        /* the end of a quoted name, then "=" or ":" */
-
-        i += (i < len && value[i] == '"');
-
-        while (i < len && value[i] == ' ') {
-            i++;
-        }
-
-        if (i == len || (value[i] != '=' && value[i] != ':')) {
-            continue;
-        }
-
-        for (i++; i < len && value[i] == ' '; i++) { /* void */ }
-
-        for (k = 0; i < len && k < sizeof(buf) - 1
-                    && value[i] && strchr("0123456789.eE+-", value[i]); k++)
-        {
-            buf[k] = (char) value[i++];
-        }
-
-        buf[k] = '\0';
-
-        if (!kvr_metrics_number(buf, &v)) {
-            continue;
-        }
-
-        if (fields[f].field == KVR_METRICS_KV && v <= 1.001) {
-            m->kv = v;
-
-        } else if (fields[f].field == KVR_METRICS_WAITING && v < 1e9) {
-            m->waiting = (uint32_t) v;
-
-        } else {
-            continue;
-        }
-
-        set |= fields[f].field;
-    }
-
-    m->set |= set;
-
-    return set;
 }

@@ -57,7 +57,7 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines)
 
     kvr_set(&ix->clock, KVR_INDEX_START);
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         kvr_set(&ix->peer[i].clock,
                 (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
         kvr_set(&ix->peer[i].floor, KVR_INDEX_START);
@@ -217,7 +217,7 @@ kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
     line = kvr_line_find_key(ix, key);
 
     if (line == NULL) {
-        return KVR_INDEX_PEERS;
+        return KVR_PEERS;
     }
 
     peer = kvr_index_id(kvr_get(&line->ids), 0);
@@ -227,7 +227,7 @@ kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
     atomic_thread_fence(memory_order_acquire);
 
     if (kvr_get(&line->key) != key || (int32_t) (expires - now) <= 0) {
-        return KVR_INDEX_PEERS;
+        return KVR_PEERS;
     }
 
     return peer;

@@ -45,9 +45,9 @@
 
 
 #include "core/base/kvr_chain.h"
+#include "core/base/kvr_set.h"
 
 
-#define KVR_INDEX_PEERS    64
 #define KVR_INDEX_HOLDERS  8
 #define KVR_INDEX_WAYS     4
 
@@ -108,7 +108,7 @@ typedef struct {
     _Atomic uint64_t   masks;        /* holders moved to a mask, ever */
     _Atomic uint32_t   time;         /* seconds, when last told */
 
-    kvr_index_peer_t   peer[KVR_INDEX_PEERS];
+    kvr_index_peer_t   peer[KVR_PEERS];
 
     _Alignas(KVR_CACHE_LINE)
     kvr_index_line_t   line[];       /* and a hint for each behind them */
@@ -161,7 +161,7 @@ uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);
  * than a few (kvr_index_lookup.c, kvr_index_tag.h).
  */
 uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint64_t set, uint32_t *matched);
+    kvr_set_t set, uint32_t *matched);
 
 /*
  * How many leading units of a prompt were inserted for a peer since its floor,
@@ -207,7 +207,7 @@ void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_lesson_t *lesson);
 
 /* which peers of a set hold what this key stands for: a model, a chunk */
-uint64_t kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set);
+kvr_set_t kvr_index_holds(kvr_index_t *ix, uint64_t key, kvr_set_t set);
 
 /* the peer holds it from now on, for as long as what it computes now */
 void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
@@ -219,7 +219,7 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
  * given to another peer binds nobody; it is not 0.
  */
 
-/* the peer, and which life of it; KVR_INDEX_PEERS if there is none */
+/* the peer, and which life of it; KVR_PEERS if there is none */
 uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
     uint32_t *life);
 

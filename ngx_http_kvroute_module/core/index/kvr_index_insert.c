@@ -484,7 +484,9 @@ kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids)
         }
     }
 
-    if (t->last && (kvr_line_named(t->ids) & ~kvr_line_named(ids))) {
+    if (t->last && !kvr_set_empty(kvr_set_andnot(kvr_line_named(t->ids),
+                                                 kvr_line_named(ids))))
+    {
         kvr_hint_mark(kvr_hint_line(t->ix, t->last));
     }
 

@@ -35,7 +35,7 @@ void
 kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 {
     view->limit[peer] = kvr_line_limit(ix, peer, &view->clock[peer]);
-    view->known |= 1ULL << peer;
+    kvr_set_add(&view->known, peer);
 }
 
 
@@ -69,15 +69,14 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
 
 
 /* few prompts meet a mask, but those that do meet many */
-uint64_t
+kvr_set_t
 kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view)
 {
-    unsigned  id;
-    uint32_t  age;
-    uint64_t  m, mask, bit;
+    uint32_t   id, age;
+    kvr_set_t  left, set;
 
-    if (view->ready == 0) {
+    if (kvr_set_empty(view->ready)) {
         view->now = kvr_get(&ix->clock);
     }
 
@@ -86,23 +85,21 @@ kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     age = (uint32_t) view->now
           - atomic_load_explicit(&line->masked, memory_order_acquire);
 
-    mask = kvr_get(&line->mask) & view->set;
+    set = kvr_set_and(kvr_line_set(kvr_get(&line->mask)), view->set);
 
-    for (m = mask; m; m &= m - 1) {
-        id = (unsigned) __builtin_ctzll(m);
-        bit = m & -m;
+    for (left = set; kvr_set_next(&left, &id); /* void */ ) {
 
-        if (kvr_unlikely(!(view->ready & bit))) {
+        if (kvr_unlikely(!kvr_set_test(view->ready, id))) {
             view->expire[id] = kvr_line_expire(ix, id, view->now);
-            view->ready |= bit;
+            kvr_set_add(&view->ready, id);
         }
 
         if (age >= view->expire[id]) {
-            mask ^= bit;
+            kvr_set_del(&set, id);
         }
     }
 
-    return mask;
+    return set;
 }
 
 
@@ -110,16 +107,16 @@ kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
 static uint64_t
 kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 {
-    uint64_t  m, now;
+    uint32_t   id;
+    uint64_t   now;
+    kvr_set_t  left;
 
     now = kvr_get(&ix->clock);
 
-    for (m = mask; m; m &= m - 1) {
+    for (left = kvr_line_set(mask); kvr_set_next(&left, &id); /* void */ ) {
 
-        if ((uint32_t) now - masked
-            >= kvr_line_expire(ix, (unsigned) __builtin_ctzll(m), now))
-        {
-            mask ^= m & -m;
+        if ((uint32_t) now - masked >= kvr_line_expire(ix, id, now)) {
+            mask &= ~kvr_line_bit(id);
         }
     }
 
@@ -318,7 +315,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             continue;
         }
 
-        new = (ids & ~((KVR_INDEX_PEERS - 1ULL) << i * 8))
+        new = (ids & ~((KVR_PEERS - 1ULL) << i * 8))
               | (uint64_t) peer << i * 8;
 
         if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
@@ -334,7 +331,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         /* it is still a holder, if no longer one with a stamp */
 
         kvr_line_to_mask(ix, line, kvr_index_id(ids, i), now);
-        *moved = 1ULL << kvr_index_id(ids, i);
+        *moved = kvr_line_bit(kvr_index_id(ids, i));
     }
 
     held = 0;
@@ -353,8 +350,8 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         }
     }
 
-    if (kvr_unlikely(kvr_get(&line->mask) >> peer & 1)) {
-        atomic_fetch_and_explicit(&line->mask, ~(1ULL << peer),
+    if (kvr_unlikely(kvr_get(&line->mask) & kvr_line_bit(peer))) {
+        atomic_fetch_and_explicit(&line->mask, ~kvr_line_bit(peer),
                                   memory_order_relaxed);
     }
 
@@ -419,7 +416,7 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
     unsigned  begin;
     uint64_t  mask, new, bit;
 
-    bit = 1ULL << peer;
+    bit = kvr_line_bit(peer);
     mask = kvr_get(&line->mask);
 
     do {
@@ -463,7 +460,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
     }
 
     now = (uint32_t) kvr_get(&ix->clock);
-    kvr_line_view(&view, 0);
+    kvr_line_view(&view, kvr_set_none());
 
     turns = kvr_line_turns(ix);
     turn = first / ix->nbuckets;
@@ -537,7 +534,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
         id = kvr_index_id(ids, 0);
         stamp = kvr_get(&line->stamp[0]);
 
-        if ((view->known >> id & 1)
+        if (kvr_set_test(view->known, id)
             && view->clock[id] - stamp < view->limit[id]
             && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
                           | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
@@ -561,7 +558,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             id = kvr_index_id(ids, i);
 
-            if (!(view->known >> id & 1)) {
+            if (!kvr_set_test(view->known, id)) {
                 kvr_line_know(ix, id, view);
             }
 

@@ -27,15 +27,15 @@
 
 /* what a look-up needs to know of the peers that it meets, read once */
 typedef struct {
-    uint64_t            set;                     /* peers asked for */
+    kvr_set_t           set;                     /* peers asked for */
 
-    uint64_t            known;                   /* peers in these */
-    uint32_t            clock[KVR_INDEX_PEERS];
-    uint32_t            limit[KVR_INDEX_PEERS];  /* age at which it forgot */
+    kvr_set_t           known;                   /* peers in these */
+    uint32_t            clock[KVR_PEERS];
+    uint32_t            limit[KVR_PEERS];  /* age at which it forgot */
 
-    uint64_t            ready;                   /* peers in expire[] */
+    kvr_set_t           ready;                   /* peers in expire[] */
     uint64_t            now;                     /* table's clock */
-    uint32_t            expire[KVR_INDEX_PEERS]; /* the same for a mask */
+    uint32_t            expire[KVR_PEERS]; /* the same for a mask */
 } kvr_line_view_t;
 
 
@@ -43,7 +43,7 @@ typedef struct {
 void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
 /* those in a line's mask that still count, of the peers asked for */
-uint64_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+kvr_set_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view);
 
 /*
@@ -90,10 +90,31 @@ kvr_line_turns(kvr_index_t *ix)
 }
 
 
+/*
+ * A line has room for a mask of one word, which others write to at the same
+ * time: here alone a set is known to be a word.
+ */
+
+_Static_assert(KVR_SET_WORDS == 1, "the mask of a line");
+
+static inline uint64_t
+kvr_line_bit(unsigned peer)
+{
+    return kvr_set_bit(peer);
+}
+
+
+static inline kvr_set_t
+kvr_line_set(uint64_t mask)
+{
+    return (kvr_set_t) { { mask } };
+}
+
+
 static inline unsigned
 kvr_index_id(uint64_t ids, unsigned slot)
 {
-    return ids >> slot * 8 & (KVR_INDEX_PEERS - 1);
+    return ids >> slot * 8 & (KVR_PEERS - 1);
 }
 
 
@@ -253,24 +274,24 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
 
 
 /* all that have a slot, whether free by now or not */
-static inline uint64_t
+static inline kvr_set_t
 kvr_line_named(uint64_t ids)
 {
-    unsigned  i;
-    uint64_t  set;
+    unsigned   i;
+    kvr_set_t  set;
 
     ids &= ~KVR_INDEX_TAG;
 
     /* as a line is made */
 
     if (kvr_likely(ids == (ids & 0xff) * 0x0101010101010101ULL)) {
-        return 1ULL << (ids & 0xff);
+        return kvr_set_of(ids & 0xff);
     }
 
-    set = 0;
+    set = kvr_set_none();
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-        set |= 1ULL << kvr_index_id(ids, i);
+        kvr_set_add(&set, kvr_index_id(ids, i));
     }
 
     return set;
@@ -335,32 +356,32 @@ kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
 
 
 static inline void
-kvr_line_view(kvr_line_view_t *view, uint64_t set)
+kvr_line_view(kvr_line_view_t *view, kvr_set_t set)
 {
     view->set = set;
-    view->known = 0;
-    view->ready = 0;
+    view->known = kvr_set_none();
+    view->ready = kvr_set_none();
 }
 
 
-/* the peer of a slot, as a bit, if it holds the block still */
-static inline uint64_t
+/* adds the peer of a slot, if it holds the block still */
+static inline void
 kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
-    kvr_line_view_t *view)
+    kvr_line_view_t *view, kvr_set_t *set)
 {
     unsigned  id;
 
     if (stamp == 0) {
-        return 0;
+        return;
     }
 
     id = kvr_index_id(ids, slot);
 
-    if (kvr_unlikely(!(view->known >> id & 1))) {
+    if (kvr_unlikely(!kvr_set_test(view->known, id))) {
         kvr_line_know(ix, id, view);
     }
 
-    return (uint64_t) (view->clock[id] - stamp < view->limit[id]) << id;
+    kvr_set_add_if(set, id, view->clock[id] - stamp < view->limit[id]);
 }
 
 
@@ -368,15 +389,16 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
  * Those of the peers asked for that hold the line's block; none if it is
  * another's by now.
  */
-static inline __attribute__ ((always_inline)) uint64_t
+static inline __attribute__ ((always_inline)) kvr_set_t
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     kvr_line_view_t *view)
 {
-    unsigned  i;
-    uint64_t  ids, set;
+    unsigned   i;
+    uint64_t   ids;
+    kvr_set_t  set;
 
     do {
-        set = 0;
+        set = kvr_set_none();
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
 #pragma GCC unroll 4
@@ -385,15 +407,15 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             /* most lines have one holder, most slots are free */
 
             if (kvr_get(&line->stamps[i / 2])) {
-                set |= kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i,
-                                       view)
-                       | kvr_line_holder(ix, kvr_get(&line->stamp[i + 1]),
-                                         ids, i + 1, view);
+                kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i, view,
+                                &set);
+                kvr_line_holder(ix, kvr_get(&line->stamp[i + 1]), ids, i + 1,
+                                view, &set);
             }
         }
 
         if (kvr_unlikely(kvr_get(&line->mask))) {
-            set |= kvr_line_masked(ix, line, view);
+            set = kvr_set_or(set, kvr_line_masked(ix, line, view));
         }
 
         /* the line or a slot of it may have been given away meanwhile */
@@ -401,12 +423,12 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         atomic_thread_fence(memory_order_acquire);
 
         if (kvr_unlikely(kvr_get(&line->key) != key)) {
-            return 0;
+            return kvr_set_none();
         }
 
     } while (kvr_unlikely(kvr_get(&line->ids) != ids));
 
-    return set & view->set;
+    return kvr_set_and(set, view->set);
 }
 
 

@@ -38,26 +38,27 @@ static uint32_t kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
  */
 uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint64_t set, uint32_t *matched)
+    kvr_set_t set, uint32_t *matched)
 {
-    uint32_t         i, gap, best, last, count;
-    uint64_t         left;
+    uint32_t         i, id, gap, best, last, count;
+    kvr_set_t        left;
     kvr_lookup_t     f;
     kvr_line_view_t  view;
 
-    if (set == 0) {
+    if (kvr_set_empty(set)) {
         return 0;
     }
 
     /* as a rule peers are numbered from 0 on */
 
-    if ((set & (set + 1)) == 0) {
-        memset(matched, 0, (size_t) (64 - __builtin_clzll(set))
-                           * sizeof(uint32_t));
+    count = kvr_set_run(set);
+
+    if (count) {
+        memset(matched, 0, count * sizeof(uint32_t));
 
     } else {
-        for (left = set; left; left &= left - 1) {
-            matched[__builtin_ctzll(left)] = 0;
+        for (left = set; kvr_set_next(&left, &id); /* void */ ) {
+            matched[id] = 0;
         }
     }
 
@@ -220,8 +221,9 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     kvr_lookup_t *f, kvr_line_view_t *view, uint32_t *matched)
 {
     int                each;
-    uint32_t           k, w, depth, best;
-    uint64_t           found, read, next, has, open, key, ids, done;
+    uint32_t           k, w, id, depth, best;
+    uint64_t           found, read, next, key, ids, done;
+    kvr_set_t          has, open, named;
     kvr_index_line_t  *line;
 
     open = view->set;
@@ -230,7 +232,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     next = 0;
     done = KVR_INDEX_TAG;
 
-    for (w = (n + 63) / 64; w-- && open; /* void */) {
+    for (w = (n + 63) / 64; w-- && !kvr_set_empty(open); /* void */) {
 
         found = f->found[w];
 
@@ -239,7 +241,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
         read = found & (f->marked[w] | ~(found >> 1 | next << 63));
         next = found & 1;
 
-        while (open && (each ? found : read)) {
+        while (!kvr_set_empty(open) && (each ? found : read)) {
 
             k = 63 - (uint32_t) __builtin_clzll(each ? found : read);
 
@@ -261,25 +263,28 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 
             ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
 
-            if (ids == done && !(kvr_get(&line->mask) & open)) {
+            if (ids == done
+                && !kvr_set_meet(kvr_line_set(kvr_get(&line->mask)), open))
+            {
                 each = 0;
                 continue;
             }
 
-            has = open & kvr_line_holders(ix, line, key, view);
-            open ^= has;
+            has = kvr_set_and(open, kvr_line_holders(ix, line, key, view));
+            open = kvr_set_andnot(open, has);
 
-            if (has) {
+            if (!kvr_set_empty(has)) {
                 depth = kvr_chain_depth(i + k);
                 best = kvr_max(best, depth);
 
-                do {
-                    matched[__builtin_ctzll(has)] = depth;
-                    has &= has - 1;
-                } while (has);
+                while (kvr_set_next(&has, &id)) {
+                    matched[id] = depth;
+                }
             }
 
-            each = ((kvr_line_named(ids) | kvr_get(&line->mask)) & open) != 0;
+            named = kvr_set_or(kvr_line_named(ids),
+                               kvr_line_set(kvr_get(&line->mask)));
+            each = kvr_set_meet(named, open);
             done = each ? KVR_INDEX_TAG : ids;
         }
     }
@@ -380,8 +385,8 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
 }
 
 
-uint64_t
-kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
+kvr_set_t
+kvr_index_holds(kvr_index_t *ix, uint64_t key, kvr_set_t set)
 {
     kvr_line_view_t    view;
     kvr_index_line_t  *line;
@@ -389,7 +394,7 @@ kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set)
     line = kvr_line_find(ix, key);
 
     if (line == NULL) {
-        return 0;
+        return kvr_set_none();
     }
 
     kvr_line_view(&view, set);

@@ -51,7 +51,7 @@ void kvr_horizon_note(kvr_horizon_t *h, uint32_t age, int delivered);
 /* the age in units from which on blocks are lost; 0: not known */
 uint32_t kvr_horizon_get(const kvr_horizon_t *h);
 
-/* adds what was seen of one peer to a sum, of KVR_INDEX_PEERS at most */
+/* adds what was seen of one peer to a sum, of KVR_PEERS at most */
 void kvr_horizon_add(kvr_horizon_t *sum, const kvr_horizon_t *h);
 
 /*

@@ -49,7 +49,7 @@
  */
 
 
-#include "core/base/kvr_core.h"
+#include "core/base/kvr_set.h"
 
 
 #define KVR_QUEUE_CLASSES   8
@@ -60,7 +60,6 @@
 #define KVR_QUEUE_UNIT      64       /* bytes of work that are one of a turn */
 #define KVR_QUEUE_STALE     250      /* ms */
 #define KVR_QUEUE_IDLE      600000   /* ms after which a place is given away */
-#define KVR_QUEUE_PEERS     64
 #define KVR_QUEUE_LONG      30000    /* ms, see kvr_queue_long() */
 #define KVR_QUEUE_DEEP      4        /* waiting, for each peer */
 #define KVR_QUEUE_PASS      2000     /* ms, plus half of the item's waiting */
@@ -144,7 +143,7 @@ typedef struct {
     _Atomic uint64_t    last;        /* ms */
     _Atomic uint64_t    looked;      /* ms, kvr_queue_long() */
     _Atomic uint64_t    share;       /* of the time, 1/1000000 */
-    _Atomic uint64_t    claim[KVR_QUEUE_PEERS];
+    _Atomic uint64_t    claim[KVR_PEERS];
 
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
     kvr_queue_tenant_t  tenant[KVR_QUEUE_TENANTS];

@@ -27,7 +27,7 @@ kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
     uint64_t           word, claim;
     _Atomic uint64_t  *c;
 
-    if (peer >= KVR_QUEUE_PEERS) {
+    if (peer >= KVR_PEERS) {
         return;
     }
 
@@ -49,7 +49,7 @@ kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
     uint64_t           claim;
     _Atomic uint64_t  *c;
 
-    if (peer >= KVR_QUEUE_PEERS) {
+    if (peer >= KVR_PEERS) {
         return;
     }
 
@@ -66,7 +66,7 @@ int
 kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now)
 {
-    return peer < KVR_QUEUE_PEERS
+    return peer < KVR_PEERS
            && kvr_queue_claim_before(kvr_get(&board->claim[peer]),
                                      kvr_queue_claim_word(item), now);
 }

@@ -135,7 +135,7 @@ kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
 {
     int  spared;
 
-    if (a->only < KVR_INDEX_PEERS) {
+    if (a->only < KVR_PEERS) {
         return offer->peer == a->only;
     }
 

@@ -59,7 +59,7 @@ typedef struct {
     kvr_admission_wish_e       wish;
     uint32_t                   only;     /* peer of a session that may go
                                             nowhere else, or any number from
-                                            KVR_INDEX_PEERS on */
+                                            KVR_PEERS on */
     unsigned                   light:1;  /* it computes no prompt */
 } kvr_admission_t;
 

@@ -42,22 +42,23 @@ kvr_view_init(kvr_view_t *v)
     v->signals = pool->health || pool->probe
                  || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
 
-    v->special = 0;
+    v->special = kvr_set_none();
 
-    if (v->bound < KVR_INDEX_PEERS) {
-        v->special |= (uint64_t) 1 << v->bound;
+    if (v->bound < KVR_PEERS) {
+        kvr_set_add(&v->special, v->bound);
     }
 
-    if (v->pin < KVR_INDEX_PEERS) {
-        v->special |= (uint64_t) 1 << v->pin;
+    if (v->pin < KVR_PEERS) {
+        kvr_set_add(&v->special, v->pin);
     }
 
-    if (v->owner < KVR_INDEX_PEERS) {
-        v->special |= (uint64_t) 1 << v->owner;
+    if (v->owner < KVR_PEERS) {
+        kvr_set_add(&v->special, v->owner);
     }
 
-    if (v->models) {
-        v->special |= ~v->models | v->evicts;
+    if (!kvr_set_empty(v->models)) {
+        v->special = kvr_set_or(v->special, kvr_set_not(v->models));
+        v->special = kvr_set_or(v->special, v->evicts);
     }
 }
 
@@ -83,9 +84,9 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
     c->pinned = (peer == v->pin);
     c->owner = (peer == v->owner);
 
-    if (v->models) {
-        c->other = !(v->models >> peer & 1);
-        c->evicts = (v->evicts >> peer & 1);
+    if (!kvr_set_empty(v->models)) {
+        c->other = !kvr_set_test(v->models, peer);
+        c->evicts = kvr_set_test(v->evicts, peer);
     }
 }
 

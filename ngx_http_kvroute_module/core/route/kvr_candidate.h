@@ -34,13 +34,13 @@ typedef struct {
     uint64_t                   fit;      /* bytes that must find room in the
                                             cache, 0: it does not matter */
 
-    /* peers; or any number from KVR_INDEX_PEERS on */
+    /* peers; or any number from KVR_PEERS on */
 
     uint32_t                   bound;    /* of the session */
     uint32_t                   pin;      /* named by the request */
     uint32_t                   owner;    /* of the response before */
-    uint64_t                   models;   /* set: have the model; 0: all */
-    uint64_t                   evicts;   /* set: would unload another */
+    kvr_set_t                  models;   /* have the model; empty: all */
+    kvr_set_t                  evicts;   /* would unload another */
 
     kvr_by_e                   by;       /* of the policy */
     uint64_t                   random;
@@ -54,7 +54,7 @@ typedef struct {
     /* of kvr_view_init() */
 
     kvr_load_view_t            load;
-    uint64_t                   special;  /* set: not like the others */
+    kvr_set_t                  special;  /* not like the others */
     uint64_t                   shared;   /* by who is like these three */
     uint32_t                   units;
     uint32_t                   active;
@@ -192,7 +192,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->chunks = v->chunks[peer];
     }
 
-    if (kvr_unlikely(v->special >> peer & 1)) {
+    if (kvr_unlikely(kvr_set_test(v->special, peer))) {
         kvr_candidate_special(v, c, peer);
     }
 

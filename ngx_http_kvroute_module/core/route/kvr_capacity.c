@@ -75,7 +75,9 @@ static void
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    uint64_t        set, units, learned;
+    uint32_t        peer_id;
+    uint64_t        units, learned;
+    kvr_set_t       set;
     kvr_peer_t     *peer;
     kvr_horizon_t   sum;
 
@@ -83,8 +85,10 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     memset((void *) &sum, 0, sizeof(kvr_horizon_t));
 
-    for (set = pool->set | (uint64_t) 1 << id; set; set &= set - 1) {
-        kvr_horizon_add(&sum, &peer[__builtin_ctzll(set)].loop.horizon);
+    set = kvr_set_or(pool->set, kvr_set_of(id));
+
+    while (kvr_set_next(&set, &peer_id)) {
+        kvr_horizon_add(&sum, &peer[peer_id].loop.horizon);
     }
 
     units = pool->capacity / zone->unit;

@@ -240,7 +240,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_counter_reset(KVR_COUNTER_SEAT, seat);
     }
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
             kvr_counter_reset(KVR_COUNTER_CACHE, &reg->peer[i].loop);
             kvr_counter_reset(KVR_COUNTER_HEALTH, &reg->peer[i].signal);

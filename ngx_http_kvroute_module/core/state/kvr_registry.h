@@ -117,7 +117,7 @@ typedef struct {
     uint32_t           max_peers;
     _Atomic uint32_t   given;        /* picks */
 
-    kvr_peer_t         peer[KVR_INDEX_PEERS];
+    kvr_peer_t         peer[KVR_PEERS];
     kvr_seat_t         seat[KVR_REGISTRY_SEATS];
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_models_t       models;
@@ -127,7 +127,7 @@ typedef struct {
 static inline uint32_t
 kvr_registry_column(uint32_t seat)
 {
-    return KVR_INDEX_PEERS + seat;
+    return KVR_PEERS + seat;
 }
 
 
@@ -150,7 +150,7 @@ int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
 static inline uint32_t
 kvr_registry_resident(uint32_t peer)
 {
-    return KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + peer;
+    return KVR_PEERS + KVR_REGISTRY_SEATS + peer;
 }
 
 
@@ -161,15 +161,14 @@ kvr_registry_resident(uint32_t peer)
 static inline uint32_t
 kvr_registry_reserved(uint32_t seat)
 {
-    return 2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + seat;
+    return 2 * KVR_PEERS + KVR_REGISTRY_SEATS + seat;
 }
 
 
-#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + 2 * KVR_REGISTRY_SEATS)
+#define KVR_REGISTRY_COLUMNS  (2 * KVR_PEERS + 2 * KVR_REGISTRY_SEATS)
 
 _Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
-_Static_assert(KVR_INDEX_PEERS <= 64, "sets of peers are words of 64 bits");
-_Static_assert(KVR_INDEX_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
+_Static_assert(KVR_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
                "bytes of a receipt");
 
 

@@ -33,7 +33,7 @@ typedef struct {
 
 /* what the configuration of an upstream says of its peers */
 typedef struct {
-    uint64_t           set;          /* peers, by number */
+    kvr_set_t          set;          /* peers */
     uint64_t           capacity;     /* bytes a peer may hold, if not told */
     uint64_t           max_pending;  /* bytes; 0: no cap */
     uint64_t           target_ttft;  /* ms, instead of max_pending; 0: none */

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "core/engine/kvr_metrics.h"
+#include "core/engine/kvr_engine.h"
 
 
 #define R   KVR_METRICS_RUNNING
@@ -31,7 +31,7 @@
 typedef struct {
     const char     *name;
     const char     *text;
-    kvr_engine_e    engine;
+    const char     *engine;
     uint32_t        set;
     uint32_t        running;
     uint32_t        waiting;
@@ -62,7 +62,7 @@ static const sample_t  samples[] = {
       "vllm:cache_config_info{block_size=\"16\",cache_dtype=\"auto\","
       "enable_prefix_caching=\"True\",engine=\"0\",num_cpu_blocks=\"None\","
       "num_gpu_blocks=\"27000\",num_gpu_blocks_override=\"None\"} 1.0\n",
-      KVR_ENGINE_VLLM, R|W|K|C|H|Q|P|S, 4, 3, 0.25, 432000, 9000, 1200000, 2,
+      "vllm", R|W|K|C|H|Q|P|S, 4, 3, 0.25, 432000, 9000, 1200000, 2,
       1788626457.7 },
 
     { "vllm, waiting by reason",
@@ -71,7 +71,7 @@ static const sample_t  samples[] = {
       "reason=\"capacity\"} 2.0\n"
       "vllm:num_requests_waiting_by_reason{engine=\"0\",model_name=\"m\","
       "reason=\"deferred\"} 7.0\n",
-      KVR_ENGINE_VLLM, W, 0, 2, 0, 0, 0, 0, 0, 0 },
+      "vllm", W, 0, 2, 0, 0, 0, 0, 0, 0 },
 
     { "vllm, old names",
       "vllm:num_requests_running{" M "1.0\n"
@@ -80,14 +80,14 @@ static const sample_t  samples[] = {
       "vllm:gpu_prefix_cache_queries_total{" M "10.0\n"
       "vllm:gpu_prefix_cache_hits_total{" M "5.0\n"
       "vllm:cache_config_info{block_size=\"32\",num_gpu_blocks=\"10\"} 1\n",
-      KVR_ENGINE_VLLM, R|K|C|H|Q, 1, 0, 0.5, 320, 5, 10, 0, 0 },
+      "vllm", R|K|C|H|Q, 1, 0, 0.5, 320, 5, 10, 0, 0 },
 
     { "vllm, old and new",
       "vllm:gpu_cache_usage_perc{" M "0.5\n"
       "vllm:kv_cache_usage_perc{" M "0.25\n"
       "vllm:gpu_prefix_cache_hits_total{" M "5.0\n"
       "vllm:prefix_cache_hits_total{" M "6.0\n",
-      KVR_ENGINE_VLLM, K|H, 0, 0, 0.25, 0, 6, 0, 0, 0 },
+      "vllm", K|H, 0, 0, 0.25, 0, 6, 0, 0, 0 },
 
     { "vllm, ranks",
       "vllm:num_requests_running{engine=\"0\"," M "4.0\n"
@@ -98,27 +98,27 @@ static const sample_t  samples[] = {
       "num_gpu_blocks=\"100\"} 1.0\n"
       "vllm:cache_config_info{block_size=\"16\",engine=\"1\","
       "num_gpu_blocks=\"200\"} 1.0\n",
-      KVR_ENGINE_VLLM, R|K|C, 5, 0, 0.3, 4800, 0, 0, 0, 0 },
+      "vllm", R|K|C, 5, 0, 0.3, 4800, 0, 0, 0, 0 },
 
     { "vllm, Ray",
       "ray_dashboard 1\nvllm_num_requests_running{WorkerId=\"x\"," M "3\n",
-      KVR_ENGINE_VLLM, R, 3, 0, 0, 0, 0, 0, 0, 0 },
+      "vllm", R, 3, 0, 0, 0, 0, 0, 0, 0 },
 
     { "vllm, hybrid", "vllm:cache_config_info{block_size=\"1600\","
       "kv_cache_size_tokens=\"90000\",num_gpu_blocks=\"300\"} 1.0\n",
-      KVR_ENGINE_VLLM, C, 0, 0, 0, 90000, 0, 0, 0, 0 },
+      "vllm", C, 0, 0, 0, 90000, 0, 0, 0, 0 },
 
     { "vllm, no prefix caching", "vllm:cache_config_info{block_size=\"16\","
       "enable_prefix_caching=\"False\",num_gpu_blocks=\"3\"} 1.0\n",
-      KVR_ENGINE_VLLM, C|NC, 0, 0, 0, 48, 0, 0, 0, 0 },
+      "vllm", C|NC, 0, 0, 0, 48, 0, 0, 0, 0 },
 
     { "vllm, stats switched off",
       "python_info{version=\"3.12.3\"} 1.0\nprocess_start_time_seconds 5.0\n",
-      KVR_ENGINE_AUTO, S, 0, 0, 0, 0, 0, 0, 0, 5 },
+      "auto", S, 0, 0, 0, 0, 0, 0, 0, 5 },
 
     { "vllm, blocks not known", "vllm:cache_config_info{block_size=\"16\","
       "num_gpu_blocks=\"None\"} 1.0\n",
-      KVR_ENGINE_VLLM, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 
     { "sglang",
       "sglang:num_running_reqs{engine_type=\"unified\",model_name=\"m\","
@@ -136,13 +136,13 @@ static const sample_t  samples[] = {
       "sglang:cached_tokens_total{cache_source=\"host\"} 100.0\n"
       "sglang:prompt_tokens_total{tp_rank=\"0\"} 900.0\n"
       "sglang:num_retracted_requests_total{tp_rank=\"0\"} 3.0\n",
-      KVR_ENGINE_SGLANG, R|W|K|C|H|Q|P, 7, 2, 0.125, 450000, 700, 900, 3,
+      "sglang", R|W|K|C|H|Q|P, 7, 2, 0.125, 450000, 700, 900, 3,
       0 },
 
     { "sglang, data-parallel",
       "sglang:num_running_reqs{dp_rank=\"0\",tp_rank=\"0\"} 7.0\n"
       "sglang:num_running_reqs{dp_rank=\"1\",tp_rank=\"0\"} 1.0\n",
-      KVR_ENGINE_SGLANG, R, 8, 0, 0, 0, 0, 0, 0, 0 },
+      "sglang", R, 8, 0, 0, 0, 0, 0, 0, 0 },
 
     { "sglang, loads",
       "{\"timestamp\":\"2026-01-01T00:00:00+00:00\",\"version\":\"0.5\","
@@ -152,21 +152,21 @@ static const sample_t  samples[] = {
       "\"token_usage\":0.1},{\"dp_rank\":1,\"num_running_reqs\":2,"
       "\"num_waiting_reqs\":0,\"num_used_tokens\":300,"
       "\"max_total_num_tokens\":1000}]}",
-      KVR_ENGINE_SGLANG, R|W|K|C, 5, 1, 0.2, 2000, 0, 0, 0, 0 },
+      "sglang", R|W|K|C, 5, 1, 0.2, 2000, 0, 0, 0, 0 },
 
     { "sglang, not ready", "{\"loads\":[{\"num_running_reqs\":0,"
       "\"max_total_num_tokens\":0}]}",
-      KVR_ENGINE_SGLANG, R, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "sglang", R, 0, 0, 0, 0, 0, 0, 0, 0 },
 
     { "sglang, broken", "{\"version\":\"x\",\"loads\":[]}",
-      KVR_ENGINE_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 
     { "sglang, loads as text",
       "sglang_num_running_reqs{dp_rank=\"0\"} 3\n"
       "sglang_num_waiting_reqs{dp_rank=\"0\"} 2\n"
       "sglang_max_total_num_tokens{dp_rank=\"0\"} 640\n"
       "sglang_token_usage{dp_rank=\"0\"} 0.5\n",
-      KVR_ENGINE_SGLANG, R|W|K|C, 3, 2, 0.5, 640, 0, 0, 0, 0 },
+      "sglang", R|W|K|C, 3, 2, 0.5, 640, 0, 0, 0, 0 },
 
     { "trtllm",
       "trtllm_num_requests_running{" M "2.0\n"
@@ -175,7 +175,7 @@ static const sample_t  samples[] = {
       "trtllm_kv_cache_hit_rate{" M "0.5\n"
       "trtllm_kv_cache_max_blocks{" M "1000.0\n"
       "trtllm_kv_cache_tokens_per_block{" M "32.0\n",
-      KVR_ENGINE_TRTLLM, R|W|K|C, 2, 1, 0.75, 32000, 0, 0, 0, 0 },
+      "trtllm", R|W|K|C, 2, 1, 0.75, 32000, 0, 0, 0, 0 },
 
     { "triton",
       "nv_trt_llm_request_metrics{model=\"m\",request_type=\"waiting\"} 4\n"
@@ -186,10 +186,10 @@ static const sample_t  samples[] = {
       "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} "
       "64\n"
       "nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 100\n",
-      KVR_ENGINE_TRTLLM, R|W|K|C, 6, 4, 0.5, 6400, 0, 0, 0, 0 },
+      "trtllm", R|W|K|C, 6, 4, 0.5, 6400, 0, 0, 0, 0 },
 
     { "trtllm, iterations", "[{\"iter\":1,\"numActiveRequests\":2}]",
-      KVR_ENGINE_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 
     { "llama.cpp",
       "llamacpp:prompt_tokens_total 100\n"
@@ -198,24 +198,24 @@ static const sample_t  samples[] = {
       "llamacpp:requests_processing 2\n"
       "llamacpp:requests_deferred 1\n"
       "llamacpp:n_tokens_max 900\n",
-      KVR_ENGINE_LLAMACPP, R|W|H|Q, 2, 1, 0, 0, 300, 400, 0, 0 },
+      "llamacpp", R|W|H|Q, 2, 1, 0, 0, 300, 400, 0, 0 },
 
     { "tgi",
       "tgi_queue_size 3\ntgi_batch_current_size 5\n"
       "tgi_batch_current_max_tokens 500\ntgi_batch_max_total_tokens 40000\n",
-      KVR_ENGINE_TGI, R|W|C, 5, 3, 0, 40000, 0, 0, 0, 0 },
+      "tgi", R|W|C, 5, 3, 0, 40000, 0, 0, 0, 0 },
 
     { "CRLF, times, spaces, no last line end",
       "  tgi_queue_size   3   1700000000000\r\n"
       "tgi_batch_current_size\t5\r\n\r\n"
       "tgi_batch_max_total_tokens 7",
-      KVR_ENGINE_TGI, R|W|C, 5, 3, 0, 7, 0, 0, 0, 0 },
+      "tgi", R|W|C, 5, 3, 0, 7, 0, 0, 0, 0 },
 
     { "labels that look like others",
       "vllm:num_requests_running{a=\"}\",b=\"\\\"} 9\",c=\",d=\"} 1\n"
       "vllm:num_requests_running_total{" M "9\n"
       "vllm:num_requests_runnin{" M "9\nvllm 9\nvllm: 9\nvllm:x\n",
-      KVR_ENGINE_VLLM, R, 1, 0, 0, 0, 0, 0, 0, 0 },
+      "vllm", R, 1, 0, 0, 0, 0, 0, 0, 0 },
 
     { "garbage",
       "# HELP\n# TYPE vllm:num_requests_running\n"
@@ -228,12 +228,12 @@ static const sample_t  samples[] = {
       "num_gpu_blocks=\"99999999999999999999\"} 1\n"
       "sglang:num_running_reqs{} 0x10\n"
       "<html><body>502 Bad Gateway</body></html>\n\xff\xfe\x01\n",
-      KVR_ENGINE_VLLM, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 
     { "shares above one", "vllm:kv_cache_usage_perc 40\n",
-      KVR_ENGINE_VLLM, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+      "vllm", 0, 0, 0, 0, 0, 0, 0, 0, 0 },
 
-    { "empty", "", KVR_ENGINE_AUTO, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    { "empty", "", "auto", 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 };
 
 #define SAMPLES  (sizeof(samples) / sizeof(samples[0]))
@@ -279,8 +279,9 @@ START_TEST(test_metrics_samples)
             m = read_in(s->text, len, step);
 
             util_check(m->set == s->set, "%s: set %x", s->name, m->set);
-            util_check(m->engine == s->engine || m->set == 0,
-                       "%s: engine %d", s->name, m->engine);
+            util_check(strcmp(kvr_dialect_name(m->engine), s->engine) == 0
+                       || m->set == 0,
+                       "%s: engine %u", s->name, m->engine);
             util_check(m->running == s->running && m->waiting == s->waiting,
                        "%s: %u %u", s->name, m->running, m->waiting);
             util_check(m->kv > s->kv - 1e-9 && m->kv < s->kv + 1e-9,
@@ -422,18 +423,74 @@ START_TEST(test_metrics_orca)
     for (i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
         memset(&m, 0, sizeof(m));
 
-        set = kvr_metrics_orca(&m, (const uint8_t *) values[i].value,
-                               strlen(values[i].value));
+        set = kvr_orca_read(&m, (const uint8_t *) values[i].value,
+                            strlen(values[i].value));
 
         util_check(set == values[i].set && m.set == set
                    && m.waiting == values[i].waiting
                    && m.kv > values[i].kv - 1e-9
                    && m.kv < values[i].kv + 1e-9, "%s", values[i].value);
     }
+}
+END_TEST
 
-    util_check(kvr_engine_by_name("sglang", 6) == KVR_ENGINE_SGLANG
-               && kvr_engine_by_name("x", 1) == KVR_ENGINES
-               && kvr_engine_name(KVR_ENGINES) == NULL, "names");
+
+/* paths in their order; and auto tries all there are */
+START_TEST(test_metrics_dialects)
+{
+    unsigned              i, k;
+    uint32_t              n;
+    const kvr_dialect_t  *d, *any;
+
+    static const struct {
+        const char  *name;
+        const char  *path[4];
+    } paths[] = {
+        { "auto", { "/metrics", "/prometheus/metrics", "/v1/loads",
+                    "/metrics" } },
+        { "vllm", { "/metrics", "/metrics", "/metrics", "/metrics" } },
+        { "sglang", { "/metrics", "/v1/loads", "/metrics", "/v1/loads" } },
+        { "trtllm", { "/prometheus/metrics", "/metrics",
+                      "/prometheus/metrics", "/metrics" } }
+    };
+
+    for (i = 0; i < kvr_nelts(paths); i++) {
+        n = kvr_dialect_by_name(paths[i].name, strlen(paths[i].name));
+
+        for (k = 0; k < 4; k++) {
+            util_check(strcmp(kvr_dialect_path(n, k), paths[i].path[k]) == 0,
+                       "%s: %s", paths[i].name, kvr_dialect_path(n, k));
+        }
+    }
+
+    any = kvr_dialect(KVR_DIALECT_AUTO);
+
+    for (n = 0; (d = kvr_dialect(n)) != NULL; n++) {
+
+        util_check(kvr_dialect_by_name(d->name, strlen(d->name)) == n
+                   && kvr_dialect_name(n) == d->name && d->paths[0]
+                   && d->series && (d->prefixes[0] || n == 0), "%s", d->name);
+
+        for (i = 0; i < KVR_DIALECT_PATHS && d->paths[i]; i++) {
+
+            for (k = 0; k < KVR_DIALECT_PATHS && any->paths[k]; k++) {
+                if (strcmp(d->paths[i], any->paths[k]) == 0) {
+                    break;
+                }
+            }
+
+            util_check(k < KVR_DIALECT_PATHS && any->paths[k], "%s: %s",
+                       d->name, d->paths[i]);
+        }
+
+        for (i = 0; d->series[i].name; i++) {
+            util_check(!d->series[i].label == !d->series[i].value, "%s: %s",
+                       d->name, d->series[i].name);
+        }
+    }
+
+    util_check(n > 1 && kvr_dialect_name(n) == NULL
+               && kvr_dialect_by_name("x", 1) == KVR_DIALECT_NONE, "names");
 }
 END_TEST
 
@@ -450,6 +507,7 @@ main(void)
     util_add(s, "huge", test_metrics_huge);
     util_add(s, "sums", test_metrics_sums);
     util_add(s, "orca", test_metrics_orca);
+    util_add(s, "dialects", test_metrics_dialects);
 
     return util_run(s);
 }

@@ -29,7 +29,7 @@
 
 
 static kvr_index_t  *ix;
-static uint32_t      matched[KVR_INDEX_PEERS];
+static uint32_t      matched[KVR_PEERS];
 
 
 /* a table that ends where its memory ends, and peers of one capacity */
@@ -109,7 +109,7 @@ learn(const uint64_t *c, uint32_t n, unsigned peer, uint32_t known)
 static uint32_t
 lookup(const uint64_t *c, uint32_t n, unsigned peer)
 {
-    (void) kvr_index_lookup(ix, c, n, ALL, matched);
+    (void) kvr_index_lookup(ix, c, n, util_set(ALL), matched);
 
     return matched[peer];
 }
@@ -178,7 +178,7 @@ set_clocks(uint64_t peer, uint64_t all)
 {
     unsigned  i;
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         ix->peer[i].clock = peer << FRACTION;
         ix->peer[i].floor = peer;
         ix->peer[i].since = all;
@@ -203,13 +203,14 @@ START_TEST(test_index_basics)
     table(4096, 3, LARGE);
     chain(c, 1, 0, 200);
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         matched[i] = 12345;
     }
 
-    util_check(kvr_index_lookup(ix, c, 200, 7, matched) == 0, "empty");
+    util_check(kvr_index_lookup(ix, c, 200, util_set(7), matched) == 0,
+               "empty");
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         util_check(matched[i] == (i < 3 ? 0 : 12345), "peer %u: %u", i,
                    matched[i]);
     }
@@ -218,23 +219,24 @@ START_TEST(test_index_basics)
 
     (void) learn(c, 200, 0, 0);
     matched[0] = 12345;
-    util_check(kvr_index_lookup(ix, c, 0, 1, matched) == 0 && matched[0] == 0,
+    util_check(kvr_index_lookup(ix, c, 0, util_set(1), matched) == 0
+               && matched[0] == 0,
                "no chain");
-    util_check(kvr_index_lookup(ix, c, 200, 0, NULL) == 0, "no peers");
+    util_check(kvr_index_lookup(ix, c, 200, util_set(0), NULL) == 0, "no peers");
 
     /* one, the other, both; each part of the prompt */
 
     (void) learn(c, 50, 1, 0);
 
     for (n = 1; n <= 200; n++) {
-        i = kvr_index_lookup(ix, c, n, 7, matched);
+        i = kvr_index_lookup(ix, c, n, util_set(7), matched);
 
         util_check(i == kvr_chain_depth(n - 1) && matched[0] == i
                    && matched[1] == kvr_min(i, 50) && matched[2] == 0,
                    "%u entries: %u of %u %u %u", n, i, matched[0], matched[1],
                    matched[2]);
 
-        i = kvr_index_lookup(ix, c, n, 6, matched);
+        i = kvr_index_lookup(ix, c, n, util_set(6), matched);
         util_check(i == kvr_min(kvr_chain_depth(n - 1), 50), "%u: %u", n, i);
     }
 
@@ -242,7 +244,7 @@ START_TEST(test_index_basics)
 
     memcpy(d, c, sizeof(d));
     chain(d, 2, 30, 200);
-    util_check(kvr_index_lookup(ix, d, 200, 7, matched) == 30
+    util_check(kvr_index_lookup(ix, d, 200, util_set(7), matched) == 30
                && matched[0] == 30 && matched[1] == 30, "head");
 
     (void) learn(d, 200, 2, 0);
@@ -1582,7 +1584,8 @@ START_TEST(test_index_noted)
         (void) learn(c, len, i % peers, 0);
 
         for (k = 0; k < 16; k++) {
-            lost += (kvr_index_holds(ix, key[k], ALL) != (1U << peers) - 1);
+            lost += (util_word(kvr_index_holds(ix, key[k], util_set(ALL)))
+                     != (1U << peers) - 1);
             kvr_index_note(ix, key[k], i % peers);
         }
     }

@@ -47,7 +47,7 @@ plainly(const uint64_t *c, uint32_t n, uint64_t set, uint32_t *matched)
     uint32_t  i, gap, best;
     uint64_t  has;
 
-    memset(matched, 0, KVR_INDEX_PEERS * sizeof(uint32_t));
+    memset(matched, 0, KVR_PEERS * sizeof(uint32_t));
 
     gap = 0;
     best = 0;
@@ -61,7 +61,9 @@ plainly(const uint64_t *c, uint32_t n, uint64_t set, uint32_t *matched)
 
         gap = 0;
 
-        for (has = kvr_index_holds(ix, c[i], set); has; has &= has - 1) {
+        has = util_word(kvr_index_holds(ix, c[i], util_set(set)));
+
+        for ( /* void */ ; has; has &= has - 1) {
             matched[__builtin_ctzll(has)] = kvr_chain_depth(i);
             best = kvr_chain_depth(i);
         }
@@ -93,7 +95,7 @@ chains(void)
 START_TEST(test_lookup_same)
 {
     unsigned      i, peers, round, cases;
-    uint32_t      n, best, a[KVR_INDEX_PEERS], b[KVR_INDEX_PEERS];
+    uint32_t      n, best, a[KVR_PEERS], b[KVR_PEERS];
     uint64_t      set;
     kvr_lesson_t  lesson;
 
@@ -111,7 +113,7 @@ START_TEST(test_lookup_same)
 
         /* with more than eight there are masks */
 
-        peers = 1 + (unsigned) util_below(&rng, KVR_INDEX_PEERS);
+        peers = 1 + (unsigned) util_below(&rng, KVR_PEERS);
 
         for (i = 0; i < peers; i++) {
             kvr_index_capacity(ix, i, 200 + util_below(&rng, 4000), 0);
@@ -148,7 +150,7 @@ START_TEST(test_lookup_same)
 
             memset(a, 0, sizeof(a));
 
-            best = kvr_index_lookup(ix, chain[i], n, set, a);
+            best = kvr_index_lookup(ix, chain[i], n, util_set(set), a);
 
             util_check(best == plainly(chain[i], n, set, b),
                        "%u entries, %u peers: %u", n, peers, best);

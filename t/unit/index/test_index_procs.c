@@ -195,7 +195,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         chain(c, prompt);
         n = 1 + util_below(&r, ENTRIES);
 
-        (void) kvr_index_lookup(ix, c, n, (1 << PEERS) - 1, matched);
+        (void) kvr_index_lookup(ix, c, n, kvr_set_below(PEERS), matched);
 
         set = wrong(prompt, matched, &credits);
         kvr_add(&t->credits, credits);
@@ -203,7 +203,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         if (set) {
             kvr_add(&t->hints, (unsigned) __builtin_popcountll(set));
 
-            (void) kvr_index_lookup(ix, c, n, (1 << PEERS) - 1, matched);
+            (void) kvr_index_lookup(ix, c, n, kvr_set_below(PEERS), matched);
             set &= wrong(prompt, matched, &credits);
             kvr_add(&t->stay, (unsigned) __builtin_popcountll(set));
         }
@@ -351,7 +351,7 @@ check_table(void)
     for (prompt = 0; prompt < prompts; prompt++) {
         chain(c, prompt);
         for (k = 1; k <= ENTRIES; k++) {
-            (void) kvr_index_lookup(ix, c, k, (1 << PEERS) - 1, matched);
+            (void) kvr_index_lookup(ix, c, k, kvr_set_below(PEERS), matched);
             hints += (wrong(prompt, matched, &credits) != 0);
         }
     }
@@ -397,7 +397,7 @@ check_table(void)
         chain(c, p);
         kvr_index_learn(ix, c, 3, 3, p, 0, &lesson);
 
-        (void) kvr_index_lookup(ix, c, 3, 1U << p, matched);
+        (void) kvr_index_lookup(ix, c, 3, util_set(1U << p), matched);
         util_check(matched[p] == 3, "peer %u: %u", p, matched[p]);
     }
 }

@@ -136,7 +136,7 @@ stamp(uint64_t h)
 
 START_TEST(test_repeat_recent)
 {
-    uint32_t  first, last, tail, matched[KVR_INDEX_PEERS];
+    uint32_t  first, last, tail, matched[KVR_PEERS];
 
     util_seed(&rng, "recent", 0);
     tables();
@@ -178,7 +178,7 @@ START_TEST(test_repeat_recent)
     kvr_index_flush(table[REPEAT], 0);
     teach(chain[0], 301, 0, kvr_chain_depth(300));
 
-    (void) kvr_index_lookup(table[REPEAT], chain[0], 1, ALL, matched);
+    (void) kvr_index_lookup(table[REPEAT], chain[0], 1, util_set(ALL), matched);
     util_check(matched[0] == 1, "of what was flushed");
 }
 END_TEST
@@ -218,10 +218,10 @@ static void
 compare(const uint64_t *c, uint32_t n)
 {
     unsigned  t, p;
-    uint32_t  matched[TABLES][KVR_INDEX_PEERS];
+    uint32_t  matched[TABLES][KVR_PEERS];
 
     for (t = 0; t < TABLES; t++) {
-        (void) kvr_index_lookup(table[t], c, n, ALL, matched[t]);
+        (void) kvr_index_lookup(table[t], c, n, util_set(ALL), matched[t]);
     }
 
     for (p = 0; p < PEERS; p++) {
@@ -238,7 +238,7 @@ compare(const uint64_t *c, uint32_t n)
 START_TEST(test_repeat_bounds)
 {
     unsigned  i, k, p, t, cases;
-    uint32_t  n, matched[KVR_INDEX_PEERS];
+    uint32_t  n, matched[KVR_PEERS];
     uint64_t  clock;
 
     util_seed(&rng, "bounds", 0);
@@ -254,7 +254,8 @@ START_TEST(test_repeat_bounds)
             n = 1 + util_below(&rng, LENGTH - REPLY);
             p = util_below(&rng, PEERS);
 
-            (void) kvr_index_lookup(table[REPEAT], chain[i], n, ALL, matched);
+            (void) kvr_index_lookup(table[REPEAT], chain[i], n, util_set(ALL),
+                                    matched);
             teach(chain[i], n, p, matched[p]);
 
             switch (util_below(&rng, 8)) {
@@ -298,7 +299,7 @@ END_TEST
 START_TEST(test_repeat_replies)
 {
     unsigned  turn, first;
-    uint32_t  n, matched[KVR_INDEX_PEERS];
+    uint32_t  n, matched[KVR_PEERS];
 
     util_seed(&rng, "replies", 0);
     reported = 1;
@@ -322,7 +323,8 @@ START_TEST(test_repeat_replies)
             reply(chain[0], n, 1, 0);
             n++;
 
-            (void) kvr_index_lookup(table[REPEAT], chain[0], n, ALL, matched);
+            (void) kvr_index_lookup(table[REPEAT], chain[0], n, util_set(ALL),
+                                    matched);
             teach(chain[0], n, 0, matched[0]);
 
             compare(chain[0], n);

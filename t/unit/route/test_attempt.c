@@ -74,7 +74,7 @@ setup(void)
                                "a:1", 3, 1 << 20);
     s.seat = kvr_registry_seat(z->registry, z->load, z->row, s.peer, "u", 1);
 
-    s.pool.set = 1ULL << s.peer;
+    s.pool.set = kvr_set_of(s.peer);
     s.pool.capacity = (uint64_t) UNIT << 20;
     s.pool.max_waiting = -1;
 
@@ -176,7 +176,7 @@ end(void)
 static uint32_t
 held(void)
 {
-    uint32_t  matched[KVR_INDEX_PEERS];
+    uint32_t  matched[KVR_PEERS];
 
     memset(matched, 0, sizeof(matched));
     kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);

@@ -343,7 +343,7 @@ index_look(unsigned k)
     memcpy(before, given[k], sizeof(before));
     memcpy(count, taught[k], sizeof(count));
 
-    kvr_index_lookup(ix, &keys[k], 1, (1U << PEERS) - 1, matched);
+    kvr_index_lookup(ix, &keys[k], 1, util_set((1U << PEERS) - 1), matched);
 
     for (p = 0; p < PEERS; p++) {
         if (matched[p]) {
@@ -437,7 +437,7 @@ index_check(void)
     }
 
     kvr_index_learn(ix, keys, 1, 1, 3, 0, &lesson);
-    (void) kvr_index_lookup(ix, keys, 1, 1U << 3, matched);
+    (void) kvr_index_lookup(ix, keys, 1, util_set(1U << 3), matched);
     util_check(matched[3] == 1, "a lesson was not taken");
 }
 
@@ -972,7 +972,7 @@ reg_check(void)
 START_TEST(test_steps_registry)
 {
     size_t        size;
-    uint32_t      matched[KVR_INDEX_PEERS], id, found;
+    uint32_t      matched[KVR_PEERS], id, found;
     uint64_t      block, names[KVR_LOAD_COLUMNS / 64];
     unsigned      i, k, p, most;
     kvr_lesson_t  lesson;
@@ -1057,14 +1057,15 @@ START_TEST(test_steps_registry)
                 /* what the old one knew is not the new one's */
 
                 block = (1ULL << 40) + id;
-                (void) kvr_index_lookup(ix, &block, 1, 1ULL << id, matched);
+                (void) kvr_index_lookup(ix, &block, 1, kvr_set_of(id),
+                                        matched);
                 util_check(matched[id] == 0, "peer %u was not flushed", id);
             }
 
             util_check(reg_enter(0, 5, 2) == KVR_REGISTRY_NONE, "no room");
 
             block = 1ULL << 40;
-            (void) kvr_index_lookup(ix, &block, 1, 1, matched);
+            (void) kvr_index_lookup(ix, &block, 1, util_set(1), matched);
             util_check(matched[0] == 1, "the one that is named was flushed");
         }
 

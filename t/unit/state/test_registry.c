@@ -114,9 +114,9 @@ teach(zone_t *z, uint32_t id, uint64_t block)
 static uint32_t
 knows(zone_t *z, uint32_t id, uint64_t block)
 {
-    uint32_t  matched[KVR_INDEX_PEERS];
+    uint32_t  matched[KVR_PEERS];
 
-    return kvr_index_lookup(z->ix, &block, 1, 1ULL << id, matched);
+    return kvr_index_lookup(z->ix, &block, 1, util_set(1ULL << id), matched);
 }
 
 
@@ -272,7 +272,7 @@ START_TEST(test_registry_seats)
         util_check(s[i] < KVR_REGISTRY_SEATS, "seat %u", s[i]);
         util_check(i == 0 || s[i] != s[i - 1], "the same");
         util_check(z.reg->seat[s[i]].peer == (i & 1 ? b : a), "peer");
-        util_check(kvr_registry_column(s[i]) >= KVR_INDEX_PEERS
+        util_check(kvr_registry_column(s[i]) >= KVR_PEERS
                    && kvr_registry_column(s[i]) < KVR_REGISTRY_COLUMNS,
                    "column");
         util_check(kvr_load_used(z.load, kvr_registry_column(s[i])), "named");
@@ -462,9 +462,9 @@ START_TEST(test_registry_fresh)
 
     /* all the numbers there are */
 
-    zone_make(&z, KVR_INDEX_PEERS);
+    zone_make(&z, KVR_PEERS);
 
-    for (i = 0; i < KVR_INDEX_PEERS; i++) {
+    for (i = 0; i < KVR_PEERS; i++) {
         char  name[8];
 
         sprintf(name, "p%u", i);

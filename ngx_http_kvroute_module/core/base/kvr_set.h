@@ -1,0 +1,252 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_SET_H_INCLUDED_
+#define _KVR_SET_H_INCLUDED_
+
+
+/*
+ * A set of peers, by their numbers from 0 to KVR_PEERS - 1.  Who uses one does
+ * not know how many words it is of: with one they compile to what is done to a
+ * word.  Not for memory that others write to.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+/* peers of a zone, at most */
+#define KVR_PEERS      64
+
+#define KVR_SET_WORDS  ((KVR_PEERS + 63) / 64)
+
+
+typedef struct {
+    uint64_t  word[KVR_SET_WORDS];
+} kvr_set_t;
+
+
+/* of one word it is always the first */
+#define kvr_set_at(peer)   (KVR_SET_WORDS == 1 ? 0 : (peer) / 64)
+#define kvr_set_bit(peer)  ((uint64_t) 1 << (peer) % 64)
+
+
+static inline kvr_set_t
+kvr_set_none(void)
+{
+    return (kvr_set_t) { { 0 } };
+}
+
+
+/* the peers from 0 to n - 1 */
+static inline kvr_set_t
+kvr_set_below(uint32_t n)
+{
+    uint32_t   i;
+    kvr_set_t  s;
+
+    for (i = 0; i < KVR_SET_WORDS; i++) {
+        s.word[i] = n >= (i + 1) * 64 ? UINT64_MAX
+                    : n > i * 64 ? kvr_set_bit(n) - 1 : 0;
+    }
+
+    return s;
+}
+
+
+static inline void
+kvr_set_add(kvr_set_t *s, uint32_t peer)
+{
+    s->word[kvr_set_at(peer)] |= kvr_set_bit(peer);
+}
+
+
+/* adds a peer if yes is 1, without a branch; nothing if it is 0 */
+static inline void
+kvr_set_add_if(kvr_set_t *s, uint32_t peer, unsigned yes)
+{
+    s->word[kvr_set_at(peer)] |= (uint64_t) yes << peer % 64;
+}
+
+
+static inline void
+kvr_set_del(kvr_set_t *s, uint32_t peer)
+{
+    s->word[kvr_set_at(peer)] &= ~kvr_set_bit(peer);
+}
+
+
+static inline int
+kvr_set_test(kvr_set_t s, uint32_t peer)
+{
+    return s.word[kvr_set_at(peer)] >> peer % 64 & 1;
+}
+
+
+static inline kvr_set_t
+kvr_set_of(uint32_t peer)
+{
+    kvr_set_t  s;
+
+    s = kvr_set_none();
+    kvr_set_add(&s, peer);
+
+    return s;
+}
+
+
+/* all that are in a or in b, in both, in a only; all that are not in a */
+
+static inline kvr_set_t
+kvr_set_or(kvr_set_t a, kvr_set_t b)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_SET_WORDS; i++) {
+        a.word[i] |= b.word[i];
+    }
+
+    return a;
+}
+
+
+static inline kvr_set_t
+kvr_set_and(kvr_set_t a, kvr_set_t b)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_SET_WORDS; i++) {
+        a.word[i] &= b.word[i];
+    }
+
+    return a;
+}
+
+
+static inline kvr_set_t
+kvr_set_andnot(kvr_set_t a, kvr_set_t b)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_SET_WORDS; i++) {
+        a.word[i] &= ~b.word[i];
+    }
+
+    return a;
+}
+
+
+static inline kvr_set_t
+kvr_set_not(kvr_set_t a)
+{
+    return kvr_set_andnot(kvr_set_below(KVR_PEERS), a);
+}
+
+
+static inline int
+kvr_set_empty(kvr_set_t s)
+{
+    uint32_t  i;
+    uint64_t  any;
+
+    for (i = 0, any = 0; i < KVR_SET_WORDS; i++) {
+        any |= s.word[i];
+    }
+
+    return any == 0;
+}
+
+
+static inline int
+kvr_set_equal(kvr_set_t a, kvr_set_t b)
+{
+    return kvr_set_empty(kvr_set_or(kvr_set_andnot(a, b),
+                                    kvr_set_andnot(b, a)));
+}
+
+
+/* whether a peer is in both */
+static inline int
+kvr_set_meet(kvr_set_t a, kvr_set_t b)
+{
+    return !kvr_set_empty(kvr_set_and(a, b));
+}
+
+
+static inline uint32_t
+kvr_set_count(kvr_set_t s)
+{
+    uint32_t  i, n;
+
+    for (i = 0, n = 0; i < KVR_SET_WORDS; i++) {
+        n += (uint32_t) __builtin_popcountll(s.word[i]);
+    }
+
+    return n;
+}
+
+
+/* the least number; the set is not empty */
+static inline uint32_t
+kvr_set_first(kvr_set_t s)
+{
+    uint32_t  i;
+
+    for (i = 0; i + 1 < KVR_SET_WORDS && s.word[i] == 0; i++) { /* void */ }
+
+    return i * 64 + (uint32_t) __builtin_ctzll(s.word[i]);
+}
+
+
+/*
+ * Takes out the least number; 0: there is none.  For each of a set:
+ *
+ *     for (left = set; kvr_set_next(&left, &peer); ) {
+ */
+static inline int
+kvr_set_next(kvr_set_t *s, uint32_t *peer)
+{
+    uint32_t  i;
+
+    if (kvr_set_empty(*s)) {
+        return 0;
+    }
+
+    *peer = kvr_set_first(*s);
+    i = kvr_set_at(*peer);
+    s->word[i] &= s->word[i] - 1;
+
+    return 1;
+}
+
+
+/* n, if it is all from 0 to n - 1 and no other; else 0 */
+static inline uint32_t
+kvr_set_run(kvr_set_t s)
+{
+    uint32_t  i, n;
+
+    for (i = 0; i + 1 < KVR_SET_WORDS && s.word[i] == UINT64_MAX; i++) {
+        /* void */
+    }
+
+    if (s.word[i] & (s.word[i] + 1)) {
+        return 0;
+    }
+
+    n = i * 64 + (s.word[i] ? 64 - (uint32_t) __builtin_clzll(s.word[i]) : 0);
+
+    for (i++; i < KVR_SET_WORDS; i++) {
+        if (s.word[i]) {
+            return 0;
+        }
+    }
+
+    return n;
+}
+
+
+#endif /* _KVR_SET_H_INCLUDED_ */
