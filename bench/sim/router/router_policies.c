@@ -5,8 +5,6 @@
 #include "bench/sim/router/router.h"
 
 
-/* capacities: what the engine reports is held for a quarter longer */
-
 /* engines tell nothing: only their first tokens are timed */
 
 static const kvs_router_conf_t  kvs_conf_kv_cache = {
@@ -14,11 +12,11 @@ static const kvs_router_conf_t  kvs_conf_kv_cache = {
 };
 
 static const kvs_router_conf_t  kvs_conf_reported = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_probed = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .probe = 1
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1, .probe = 1
 };
 
 /* replies tell how much of their prompt was cached, and nothing else */
@@ -87,12 +85,12 @@ static const kvr_policy_conf_t  kvs_policy_credit = {
 };
 
 static const kvs_router_conf_t  kvs_conf_tie = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1,
     .conf = &kvs_policy_tie
 };
 
 static const kvs_router_conf_t  kvs_conf_credit = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1,
     .conf = &kvs_policy_credit
 };
 
@@ -112,8 +110,8 @@ KVS_ASSUMED(64)
 
 /* the index study */
 
-static const kvs_router_conf_t  kvs_conf_right = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1
+static const kvs_router_conf_t  kvs_conf_margin = {
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_half = {
@@ -133,7 +131,7 @@ static const kvs_router_conf_t  kvs_conf_four = {
 };
 
 static const kvs_router_conf_t  kvs_conf_misses = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_misses4 = {
@@ -149,24 +147,24 @@ static const kvs_router_conf_t  kvs_conf_ttl = {
 };
 
 static const kvs_router_conf_t  kvs_conf_lost = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .lost = 0.02
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1, .lost = 0.02
 };
 
 static const kvs_router_conf_t  kvs_conf_lost_strict = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1,
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1,
     .lost = 0.02, .strict = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_replies = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .replies = 1
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1, .replies = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_flush = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1, .flush = 1
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1, .flush = 1
 };
 
 static const kvs_router_conf_t  kvs_conf_headers = {
-    .policy = KVR_POLICY_KV_CACHE, .capacity = 1.25, .reported = 1
+    .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1
 };
 
 
@@ -198,12 +196,12 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("assumed_16m", KVS_PARAM, &kvs_conf_assumed_16),
     KVS_ROUTER("assumed_64m", KVS_PARAM, &kvs_conf_assumed_64),
 
-    KVS_ROUTER("index_1", KVS_STUDY, &kvs_conf_right),
+    KVS_ROUTER("index_1.25", KVS_STUDY, &kvs_conf_margin),
     KVS_ROUTER("index_1/2", KVS_STUDY, &kvs_conf_half),
     KVS_ROUTER("index_1/4", KVS_STUDY, &kvs_conf_quarter),
     KVS_ROUTER("index_2", KVS_STUDY, &kvs_conf_double),
     KVS_ROUTER("index_4", KVS_STUDY, &kvs_conf_four),
-    KVS_ROUTER("index_misses_1.25", KVS_STUDY, &kvs_conf_misses),
+    KVS_ROUTER("index_misses_1", KVS_STUDY, &kvs_conf_misses),
     KVS_ROUTER("index_misses_4", KVS_STUDY, &kvs_conf_misses4),
     KVS_ROUTER("index_lru", KVS_STUDY, &kvs_conf_lru),
     KVS_ROUTER("index_ttl_120", KVS_STUDY, &kvs_conf_ttl),
