@@ -16,9 +16,7 @@
 #include "core/policy/kvr_policy.h"
 #include "core/response/kvr_response.h"
 #include "core/response/kvr_reply.h"
-#include "core/route/kvr_attempt.h"
-#include "core/route/kvr_candidate.h"
-#include "core/route/kvr_capacity.h"
+#include "core/route/kvr_route.h"
 #include "core/prompt/kvr_document.h"
 #include "core/queue/kvr_queue.h"
 

@@ -29,7 +29,7 @@
 
 
 #include "ngx_http_kvroute.h"
-#include "core/route/kvr_admission.h"
+#include "core/route/kvr_route.h"
 
 
 _Static_assert(KVR_QUEUE_PEERS == KVR_INDEX_PEERS, "claims of peers");
