@@ -9,8 +9,7 @@
 #define KVS_ROUTE_H
 
 
-#include "core/route/kvr_attempt.h"
-#include "core/route/kvr_candidate.h"
+#include "core/route/kvr_route.h"
 
 #include "bench/model/zone.h"
 

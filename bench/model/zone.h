@@ -7,8 +7,7 @@
 #define KVS_ZONE_H
 
 
-#include "core/route/kvr_capacity.h"
-#include "core/route/kvr_reservation.h"
+#include "core/route/kvr_route.h"
 
 #include "bench/model/kvs.h"
 #include "replica.h"

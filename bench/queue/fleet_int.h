@@ -10,7 +10,7 @@
 #define KVQ_FLEET_INT_H
 
 
-#include "core/route/kvr_admission.h"
+#include "core/route/kvr_route.h"
 
 #include "bench/model/events.h"
 #include "bench/model/route.h"

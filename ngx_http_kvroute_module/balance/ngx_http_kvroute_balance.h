@@ -21,7 +21,7 @@
 
 
 #include "request/ngx_http_kvroute_request.h"
-#include "core/route/kvr_attempt.h"
+#include "core/route/kvr_route.h"
 #include "core/policy/kvr_policy.h"
 
 

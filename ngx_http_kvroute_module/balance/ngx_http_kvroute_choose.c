@@ -14,7 +14,7 @@
 
 
 #include "balance/ngx_http_kvroute_balance_int.h"
-#include "core/route/kvr_candidate.h"
+#include "core/route/kvr_route.h"
 
 
 /* a candidate's peer, and where it stands in the list */

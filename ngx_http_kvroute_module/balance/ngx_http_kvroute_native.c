@@ -14,7 +14,7 @@
 
 
 #include "balance/ngx_http_kvroute_balance_int.h"
-#include "core/route/kvr_candidate.h"
+#include "core/route/kvr_route.h"
 
 
 static ngx_int_t ngx_http_kvroute_native_try(ngx_peer_connection_t *pc,

@@ -12,7 +12,7 @@
 
 #include "engine/ngx_http_kvroute_probe_answer.h"
 #include "engine/ngx_http_kvroute_engine.h"
-#include "core/route/kvr_capacity.h"
+#include "core/route/kvr_route.h"
 
 
 static void ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,

@@ -28,7 +28,7 @@
 
 
 #include "request/ngx_http_kvroute_request.h"
-#include "core/route/kvr_reservation.h"
+#include "core/route/kvr_route.h"
 
 
 ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);

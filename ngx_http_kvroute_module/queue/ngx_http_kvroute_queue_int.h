@@ -10,7 +10,7 @@
 
 #include "queue/ngx_http_kvroute_queue.h"
 #include "zone/ngx_http_kvroute_zone.h"
-#include "core/route/kvr_admission.h"
+#include "core/route/kvr_route.h"
 
 
 /* states of a request, as the access log has them */

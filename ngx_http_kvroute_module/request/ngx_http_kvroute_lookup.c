@@ -14,7 +14,7 @@
 
 
 #include "request/ngx_http_kvroute_request.h"
-#include "core/route/kvr_candidate.h"
+#include "core/route/kvr_route.h"
 
 
 ngx_http_kvroute_lookup_t *

@@ -12,7 +12,7 @@
 
 #include "request/ngx_http_kvroute_body.h"
 #include "request/ngx_http_kvroute_prompt.h"
-#include "core/route/kvr_attempt.h"
+#include "core/route/kvr_route.h"
 
 
 static void ngx_http_kvroute_request_cleanup(void *data);

@@ -9,7 +9,7 @@
 
 
 #include "ngx_http_kvroute.h"
-#include "core/route/kvr_reservation.h"
+#include "core/route/kvr_route.h"
 
 
 /*

@@ -15,7 +15,7 @@
 
 
 #include "util.h"
-#include "core/route/kvr_attempt.h"
+#include "core/route/kvr_route.h"
 #include "core/queue/kvr_queue.h"
 
 

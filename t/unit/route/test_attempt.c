@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "core/route/kvr_attempt.h"
+#include "core/route/kvr_route.h"
 
 
 #define ROWS   2
