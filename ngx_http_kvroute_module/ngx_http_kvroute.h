@@ -41,7 +41,7 @@ typedef struct {
 typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
     uint32_t                    *id;        /* number in the zone, or UNSET */
-    uint32_t                    *seat;
+    uint32_t                    *member;
     kvr_ring_peer_t             *peer;
     kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
@@ -63,7 +63,7 @@ typedef struct {
 
 /* the queue of an upstream */
 typedef struct {
-    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_board_t */
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_shared_t */
     ngx_uint_t                   max;
     size_t                       max_bytes; /* 0: no limit */
     ngx_msec_t                   timeout;
@@ -153,7 +153,7 @@ typedef struct {
 
     kvr_registry_t              *registry;
     kvr_load_t                  *load;
-    kvr_hot_t                   *hot;
+    kvr_sketch_t                *hot;
     kvr_popular_t               *popular;
     kvr_index_t                 *index;
     kvr_receipts_t              *receipts;

@@ -59,7 +59,8 @@ void
 kvs_route_popular(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     const uint64_t *entries, uint32_t best, double now)
 {
-    kvr_candidate_popular(&z->core, entries, best, kvs_zone_ms(now), &rt->counted,
+    kvr_candidate_popular(&z->core, entries, best, kvs_zone_ms(now),
+                          &rt->counted,
                      &ch->popular);
 
     ch->view.matched = ch->matched;
@@ -110,14 +111,14 @@ kvs_route_offer(const kvs_zone_t *z, kvs_choice_t *ch)
     kvr_set_t         set;
     kvr_candidate_t  *c;
 
-    kvr_view_init(&ch->view);
+    kvr_candidate_view(&ch->view);
 
     ch->n = 0;
 
     for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
         c = &ch->cand[ch->n++];
 
-        kvr_candidate_init(&ch->view, c, i, z->seat[i], 0);
+        kvr_candidate_init(&ch->view, c, i, z->member[i], 0);
 
         c->weight = 1;
         c->current_weight = 0;
@@ -147,7 +148,7 @@ kvs_route_pick(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     memset(&b, 0, sizeof(kvr_begin_t));
 
     b.peer = i;
-    b.seat = z->seat[i];
+    b.member = z->member[i];
     b.bytes = rt->bytes;
     b.matched = d->matched;
     b.pending = rt->bytes - kvr_min(d->matched, rt->bytes);

@@ -70,8 +70,8 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
             abort();
         }
 
-        z->seat[i] = kvr_registry_seat(core->registry, core->load, 0, i,
-                                       "replicas", 8);
+        z->member[i] = kvr_registry_member(core->registry, core->load, 0, i,
+                                           "replicas", 8);
         kvr_set_add(&z->pool.set, i);
     }
 }
@@ -111,12 +111,12 @@ kvs_zone_probed(kvs_zone_t *z, uint32_t i, const kve_stats_t *st,
 
     own = kvr_load_get(z->core.load, i).active;
 
-    if (kvr_signal_take(&z->core.registry->peer[i].signal, &m, own, own,
+    if (kvr_engine_take(&z->core.registry->peer[i].signal, &m, own, own,
                         kvs_zone_ms(now))
-        & KVR_SIGNAL_RESTARTED)
+        & KVR_ENGINE_RESTARTED)
     {
         kvr_index_flush(z->core.index, i);
-        kvr_loop_restart(&z->core.registry->peer[i].loop);
+        kvr_feedback_restart(&z->core.registry->peer[i].loop);
     }
 
     if (capacity) {

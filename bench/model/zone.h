@@ -18,7 +18,7 @@ typedef struct {
     kvr_pool_t   pool;
     uint32_t     rows;           /* routers that share it */
     uint32_t     n;
-    uint32_t     seat[KVS_REPLICAS];
+    uint32_t     member[KVS_REPLICAS];
 } kvs_zone_t;
 
 

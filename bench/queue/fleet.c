@@ -163,7 +163,7 @@ kvq_timeout(kvq_t *q, kvq_request_t *rq)
     st = &q->res->stream[rq->stream];
 
     kvr_queue_remove(&q->waiting[rq->route.row], &rq->item);
-    kvr_queue_publish(q->board, rq->route.row, &q->waiting[rq->route.row],
+    kvr_queue_publish(q->shared, rq->route.row, &q->waiting[rq->route.row],
                       kvq_ms(q));
 
     kvq_reject(q, rq, s->deadline && s->deadline <= q->conf->timeout
@@ -251,7 +251,8 @@ kvq_event(kvq_t *q, kvs_event_t *ev)
         q->ticking[worker] = q->waiting[worker].n != 0;
 
         if (q->ticking[worker]) {
-            kvs_events_push(&q->events, q->now + KVQ_TICK, KVQ_TICKED, ev->data, 0);
+            kvs_events_push(&q->events, q->now + KVQ_TICK, KVQ_TICKED, ev->data,
+                            0);
         }
     }
 }
@@ -279,7 +280,7 @@ kvq_create(kvq_t *q)
     q->zone.pool.target_ttft = q->conf->target;
     q->capacity = (uint64_t) hw.kv_tokens;
 
-    q->board = kvs_zone_alloc(sizeof(kvr_queue_board_t));
+    q->shared = kvs_zone_alloc(sizeof(kvr_queue_shared_t));
 
     kvs_rng_seed(&q->rng, q->conf->seed, 0x7175657565ULL);
 
@@ -296,7 +297,7 @@ kvq_create(kvq_t *q)
 
     for (i = 0; i < KVQ_STREAMS; i++) {
         kvs_rng_seed(&q->rng_of[i], q->conf->seed, 0x73747265616dULL + i);
-        q->tenant[i] = kvr_queue_tenant(q->board,
+        q->tenant[i] = kvr_queue_tenant(q->shared,
                                         kvr_mix(q->conf->stream[i].tenant + 1,
                                                 77),
                                         kvq_ms(q));
@@ -353,8 +354,8 @@ kvq_finish(kvq_t *q)
     q->res->span = q->conf->length - q->conf->window;
 
     for (i = 0; i < q->conf->replicas; i++) {
-        q->res->rate += kvr_get(&q->zone.core.registry->peer[i].pace.rate)
-                        * 1000ULL / KVR_PACE_RATE / q->conf->replicas;
+        q->res->rate += kvr_get(&q->zone.core.registry->peer[i].prefill.rate)
+                        * 1000ULL / KVR_PREFILL_RATE / q->conf->replicas;
         kve_replica_destroy(q->replica[i]);
     }
 
@@ -366,7 +367,7 @@ kvq_finish(kvq_t *q)
 
     free(q->events.event);
     kvs_zone_destroy(&q->zone);
-    free(q->board);
+    free(q->shared);
 }
 
 

@@ -70,7 +70,7 @@ struct kvq_s {
     kvs_zone_t         zone;
     kvs_choice_t       choice;        /* of the request at hand */
     uint64_t           capacity;      /* tokens, of each replica */
-    kvr_queue_board_t *board;
+    kvr_queue_shared_t *shared;
     kvr_queue_t        waiting[KVQ_WORKERS];
     unsigned           ticking[KVQ_WORKERS];
     uint8_t            tenant[KVQ_STREAMS];

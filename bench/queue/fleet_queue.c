@@ -42,25 +42,25 @@ kvq_room(void *data, kvr_queue_item_t *item)
     zone.row = rq->route.row;
 
     if (item == NULL) {
-        kvr_release(&zone, &rq->reserved);
+        kvr_reservation_release(&zone, &rq->reserved);
         return 1;
     }
 
     n = q->conf->replicas;
 
     rq->later = 0;
-    rq->fit = kvr_queue_long(q->board, n, kvq_ms(q)) ? rq->route.bytes : 0;
+    rq->fit = kvr_queue_long(q->shared, n, kvq_ms(q)) ? rq->route.bytes : 0;
 
     memset(offer, 0, sizeof(offer));
 
     for (i = 0; i < n; i++) {
         offer[i].peer = i;
-        offer[i].seat = q->zone.seat[i];
+        offer[i].member = q->zone.member[i];
         offer[i].weight = 1;
     }
 
     a.view = &q->choice.view;
-    a.board = q->board;
+    a.shared = q->shared;
     a.item = item;
     a.bytes = rq->route.bytes;
     a.resident = kvr_attempt_resident(rq->route.bytes, 0);
@@ -72,14 +72,14 @@ kvq_room(void *data, kvr_queue_item_t *item)
                    0, q->now);
 
     q->choice.view.fit = rq->fit;
-    kvr_view_init(&q->choice.view);
+    kvr_candidate_view(&q->choice.view);
 
     if (kvr_admission_any(&a, offer, n) != KVR_ADMISSION_ROOM) {
         return 0;
     }
 
     kvq_match(q, rq);
-    kvr_view_init(&q->choice.view);
+    kvr_candidate_view(&q->choice.view);
 
     rc = kvr_admission_choose(&a, offer, n, &rq->reserved);
 
@@ -90,7 +90,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     }
 
     rq->reserved.queued = 1;
-    kvr_reserve(&zone, &rq->reserved);
+    kvr_reservation_take(&zone, &rq->reserved);
 
     return 1;
 }
@@ -182,7 +182,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
         rq = (kvq_request_t *) near[i];
         rq->wish = KVR_ADMISSION_WARM;
 
-        if (kvr_queue_admit(q->board, worker, w, near[i], kvq_ms(q), kvq_room,
+        if (kvr_queue_admit(q->shared, worker, w, near[i], kvq_ms(q), kvq_room,
                             rq)
             == KVR_OK)
         {
@@ -197,7 +197,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
     rq = (kvq_request_t *) item;
     rq->wish = KVR_ADMISSION_CHEAP;
 
-    return kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room, rq)
+    return kvr_queue_admit(q->shared, worker, w, item, kvq_ms(q), kvq_room, rq)
            == KVR_OK ? item : NULL;
 }
 
@@ -211,10 +211,10 @@ kvq_worker_run(kvq_t *q, uint32_t worker)
 
     w = &q->waiting[worker];
 
-    kvr_queue_publish(q->board, worker, w, kvq_ms(q));
+    kvr_queue_publish(q->shared, worker, w, kvq_ms(q));
 
     for ( ;; ) {
-        item = kvr_queue_first(w, q->board, &key);
+        item = kvr_queue_first(w, q->shared, &key);
 
         if (item) {
             item = kvq_next(q, worker, item);
@@ -263,17 +263,18 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         return;
     }
 
-    rq->wish = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now)
+    rq->wish = kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now)
                < q->conf->max ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
-    if (kvr_queue_admit(q->board, rq->route.row, w, &rq->item, now, kvq_room, rq)
+    if (kvr_queue_admit(q->shared, rq->route.row, w, &rq->item, now, kvq_room,
+                        rq)
         == KVR_OK)
     {
         kvq_give(q, rq);
         return;
     }
 
-    if (kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now) >= q->conf->max)
+    if (kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now) >= q->conf->max)
     {
         item = kvr_queue_last(w, s->class);
         item = item ? item : kvr_queue_rival(w, &rq->item);
@@ -294,8 +295,8 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         wait = kvr_min(wait, s->deadline);
     }
 
-    kvr_queue_insert(w, q->board, &rq->item);
-    kvr_queue_publish(q->board, rq->route.row, w, now);
+    kvr_queue_insert(w, q->shared, &rq->item);
+    kvr_queue_publish(q->shared, rq->route.row, w, now);
 
     kvs_events_push(&q->events, q->now + wait / 1000.0, KVQ_TIMEOUT, rq, 0);
 

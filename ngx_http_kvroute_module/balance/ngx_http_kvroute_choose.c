@@ -29,7 +29,7 @@ static kvr_ring_t *ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list,
     ngx_log_t *log);
 static ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
-    ngx_uint_t i, ngx_uint_t hinted, kvr_seat_t *seat);
+    ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member);
 static ngx_uint_t ngx_http_kvroute_choose_offer(
     ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t *named,
     ngx_uint_t *offered);
@@ -241,7 +241,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     id = list->id[i];
 
     begin.peer = id;
-    begin.seat = list->seat[i];
+    begin.member = list->member[i];
     begin.matched = d->matched;
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
@@ -276,7 +276,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
     ngx_uint_t                     i, count, hinted;
-    kvr_seat_t                    *seat;
+    kvr_member_t                  *member;
     kvr_registry_t                *registry;
     kvr_candidate_t               *c;
     ngx_peer_connection_t         *pc;
@@ -298,15 +298,15 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     {
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
-        seat = (list->seat[i] != KVR_REGISTRY_NONE)
-               ? &registry->seat[list->seat[i]] : NULL;
+        member = (list->member[i] != KVR_REGISTRY_NONE)
+               ? &registry->member[list->member[i]] : NULL;
 
-        if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, seat)) {
+        if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, member)) {
             continue;
         }
 
         if (peer->max_conns && !at->over
-            && ngx_http_kvroute_peers_full(at->conf, peer, list->seat[i],
+            && ngx_http_kvroute_peers_full(at->conf, peer, list->member[i],
                                            v->own))
         {
             /* this request goes elsewhere, the session does not */
@@ -318,14 +318,14 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
         /* back from failures, or put back */
 
-        if (seat && kvr_get(&seat->lost)) {
-            kvr_set(&seat->lost, 0);
-            kvr_set(&seat->since, v->seconds);
+        if (member && kvr_get(&member->lost)) {
+            kvr_set(&member->lost, 0);
+            kvr_set(&member->since, v->seconds);
         }
 
         c = &ngx_http_kvroute_candidate[count];
 
-        kvr_candidate_init(v, c, list->id[i], list->seat[i],
+        kvr_candidate_init(v, c, list->id[i], list->member[i],
                            (uint32_t) peer->conns);
 
         c->weight = (uint32_t) peer->weight;
@@ -356,7 +356,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 static ngx_uint_t
 ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t i, ngx_uint_t hinted,
-    kvr_seat_t *seat)
+    kvr_member_t *member)
 {
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -364,8 +364,8 @@ ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
 
     if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
 
-        if (seat && !kvr_get(&seat->lost)) {
-            kvr_set(&seat->lost, 1);
+        if (member && !kvr_get(&member->lost)) {
+            kvr_set(&member->lost, 1);
         }
 
         return 0;
@@ -461,5 +461,5 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
     v->now = (uint64_t) ngx_current_msec;
     v->seconds = (uint32_t) ngx_time();
 
-    kvr_view_init(v);
+    kvr_candidate_view(v);
 }

@@ -105,8 +105,8 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     uint32_t                   i, id;
     uint64_t                   unit;
     kvr_set_t                  set, has;
-    kvr_chunk_t               *chunk;
-    kvr_chunks_t              *chunks;
+    kvr_document_t            *chunk;
+    kvr_documents_t           *chunks;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = at->conf->zone->sh;
@@ -187,7 +187,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
     uint32_t         id;
     uint64_t         lora;
     kvr_set_t        set, loaded;
-    kvr_signal_t    *s;
+    kvr_engine_t    *s;
     kvr_registry_t  *registry;
 
     if (at->conf->probe == NULL || at->ctx->model.len == 0) {
@@ -204,14 +204,14 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
         s = &registry->peer[id].signal;
 
         if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
-            || kvr_signal_worth(s, ngx_current_msec,
+            || kvr_engine_worth(s, ngx_current_msec,
                                 at->conf->probe->interval)
                < 0.5)
         {
             continue;
         }
 
-        has = kvr_signal_lora(s, lora);
+        has = kvr_engine_lora(s, lora);
 
         if (has == 1) {
             kvr_set_add(&loaded, id);
@@ -257,16 +257,16 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         return;
     }
 
-    kvr_hot_add(sh->hot, chain, n);
+    kvr_sketch_add(sh->hot, chain, n);
 
     length = at->policy->conf.length;
 
-    entry = kvr_hot_key(sh->hot, chain, n, length, at->conf->zone->core.unit,
-                        (uint32_t) at->conf->list[0].number);
+    entry = kvr_sketch_key(sh->hot, chain, n, length, at->conf->zone->core.unit,
+                           (uint32_t) at->conf->list[0].number);
 
     /* a key that most requests have spreads nothing: say so */
 
-    if (length && kvr_hot_share(sh->hot, chain[entry]) > 0.5) {
+    if (length && kvr_sketch_share(sh->hot, chain[entry]) > 0.5) {
         upstream = &sh->registry->upstream[at->conf->number];
         kvr_add(&upstream->shared, 1);
     }

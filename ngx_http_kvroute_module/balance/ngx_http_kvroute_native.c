@@ -164,7 +164,7 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
         n = ngx_http_kvroute_tried_word(i);
         m = ngx_http_kvroute_tried_bit(i);
 
-        if (ngx_http_kvroute_peers_full(at->conf, peer, list->seat[i], own)) {
+        if (ngx_http_kvroute_peers_full(at->conf, peer, list->member[i], own)) {
             tried[n] |= m & ~at->rrp.tried[n];
 
         } else if (!(at->rrp.tried[n] & m)
@@ -213,7 +213,7 @@ ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at)
             ngx_memzero(&begin, sizeof(kvr_begin_t));
 
             begin.peer = list->id[i];
-            begin.seat = list->seat[i];
+            begin.member = list->member[i];
             begin.pending = at->ctx->bytes;
 
             ngx_http_kvroute_attempt_begin(at, &begin);

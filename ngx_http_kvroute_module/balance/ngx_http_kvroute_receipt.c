@@ -18,7 +18,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
 {
     ngx_time_t                *tp;
-    kvr_seat_t                *seat;
+    kvr_member_t              *member;
     kvr_receipt_t              receipt;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_ctx_t    *ctx;
@@ -34,7 +34,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
 
-    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
+    kvr_response_init(&ctx->usage, KVR_RESPONSE_FIRST, 0);
 
     at->tries++;
 
@@ -62,17 +62,17 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     }
 
     sh = at->conf->zone->sh;
-    seat = &sh->registry->seat[at->core.reservation.seat];
-    upstream = &sh->registry->upstream[seat->upstream];
+    member = &sh->registry->member[at->core.reservation.member];
+    upstream = &sh->registry->upstream[member->upstream];
 
-    kvr_add(&seat->requests, 1);
-    kvr_add(&seat->reason[d->reason], 1);
-    kvr_set(&seat->selected, (uint64_t) ngx_time());
+    kvr_add(&member->requests, 1);
+    kvr_add(&member->reason[d->reason], 1);
+    kvr_set(&member->selected, (uint64_t) ngx_time());
 
     if (ctx->parsed) {
-        kvr_add(&seat->prompt, ctx->bytes);
-        kvr_add(&seat->matched, d->matched);
-        kvr_add(&seat->best, d->best);
+        kvr_add(&member->prompt, ctx->bytes);
+        kvr_add(&member->matched, d->matched);
+        kvr_add(&member->best, d->best);
 
         kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
                           ctx->bytes ? ngx_min(d->matched, ctx->bytes)
@@ -88,7 +88,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.prompt = ctx->bytes;
     receipt.matched = d->matched;
     receipt.best = d->best;
-    receipt.upstream = (uint8_t) seat->upstream;
+    receipt.upstream = (uint8_t) member->upstream;
     receipt.peer = (uint8_t) at->core.reservation.peer;
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;

@@ -10,7 +10,7 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* the board's layout is in the zone's name: another one is another zone */
+/* the shared state's layout is in the zone's name: another one is another zone */
 #define NGX_HTTP_KVROUTE_CONF_QUEUE_NAME  "kvroute_queue."
 
 
@@ -24,7 +24,7 @@ static char *ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf,
 
 
 static const size_t  ngx_http_kvroute_conf_queue_parts[] = {
-    sizeof(kvr_queue_board_t),
+    sizeof(kvr_queue_shared_t),
     sizeof(kvr_queue_stats_t),
     sizeof(kvr_queue_tenant_t),
     sizeof(kvr_queue_row_t),
@@ -159,7 +159,7 @@ ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
 
     /* the slab allocator's own and a page for each of its tables, amply */
 
-    size = sizeof(kvr_queue_board_t) + KVR_CACHE_LINE;
+    size = sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE;
     size = ngx_align(size, ngx_pagesize) + 8 * ngx_pagesize;
 
     queue->shm_zone = ngx_shared_memory_add(cf, &name, size,
@@ -229,7 +229,7 @@ ngx_http_kvroute_conf_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_OK;
     }
 
-    p = ngx_slab_calloc(shpool, sizeof(kvr_queue_board_t) + KVR_CACHE_LINE);
+    p = ngx_slab_calloc(shpool, sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE);
     if (p == NULL) {
         return NGX_ERROR;
     }

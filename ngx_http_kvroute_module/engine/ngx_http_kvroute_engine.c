@@ -31,8 +31,8 @@ ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
     peer = &zone->sh->registry->peer[id];
 
     kvr_index_flush(zone->sh->index, id);
-    kvr_loop_restart(&peer->loop);
-    kvr_add(&peer->loop.by_probe, 1);
+    kvr_feedback_restart(&peer->feedback);
+    kvr_add(&peer->feedback.by_probe, 1);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "kvroute peer %*s was restarted: its cache is empty",
@@ -52,9 +52,9 @@ ngx_http_kvroute_engine_throttle(kvr_peer_t *peer, time_t seconds)
 
 
 /*
- * A response with 429 or 503 asks to be left alone by Retry-After.  Engines that
+ * A response with 429 or 503 asks to be left alone by Retry-After. Engines that
  * have too much to do name no time, but their errors are JSON, which those of a
- * proxy in front of one that is gone are not.  A peer that its health checks
+ * proxy in front of one that is gone are not. A peer that its health checks
  * have found down is not believed.
  */
 ngx_uint_t
@@ -107,7 +107,7 @@ ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
     if (kvr_orca_read(&m, value->data, value->len)) {
-        kvr_signal_orca(&conf->zone->sh->registry->peer[id].signal, &m,
+        kvr_engine_orca(&conf->zone->sh->registry->peer[id].signal, &m,
                         (uint64_t) ngx_current_msec);
     }
 }

@@ -42,7 +42,7 @@ ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch, ngx_str_t *path)
     fetch->received = 0;
     fetch->busy = 1;
 
-    ngx_memzero(&fetch->chunked, sizeof(kvr_chunked_t));
+    ngx_memzero(&fetch->chunked, sizeof(kvr_framing_t));
     ngx_memzero(&fetch->pc, sizeof(ngx_peer_connection_t));
 
     fetch->pc.sockaddr = &fetch->sockaddr.sockaddr;
@@ -261,7 +261,7 @@ ngx_http_kvroute_fetch_chunks(ngx_http_kvroute_fetch_t *fetch, u_char *data,
     end = data + len;
 
     for ( ;; ) {
-        rc = kvr_chunked_read(&fetch->chunked, &p, end, &piece, &n);
+        rc = kvr_framing_read(&fetch->chunked, &p, end, &piece, &n);
 
         if (rc != KVR_OK) {
             return rc == KVR_DECLINED ? NGX_OK

@@ -228,7 +228,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
 {
     ngx_uint_t                  bypass;
     kvr_queue_stats_t          *stats;
-    kvr_queue_board_t          *board;
+    kvr_queue_shared_t         *shared;
     ngx_http_cleanup_t         *cln;
     ngx_http_kvroute_wait_t    *w;
     ngx_http_kvroute_policy_t  *policy;
@@ -263,8 +263,8 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_queue_item(w);
     ngx_http_kvroute_queue_only(w, policy);
 
-    board = conf->queue->shm_zone->data;
-    stats = &board->stats[w->item.class];
+    shared = conf->queue->shm_zone->data;
+    stats = &shared->stats[w->item.class];
 
     if (ngx_http_kvroute_queue_passes(w)) {
         w->state = NGX_HTTP_KVROUTE_QUEUE_PASSED;
@@ -291,19 +291,19 @@ static ngx_uint_t
 ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
 {
     ngx_msec_t                    now;
-    kvr_queue_board_t            *board;
+    kvr_queue_shared_t           *shared;
     ngx_http_kvroute_queue_t     *queue;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     now = ngx_current_msec;
 
     /* those that wait come before a strict one, wherever they will go */
 
     if (w->strict) {
-        return kvr_queue_depth(board, w->item.class, now) == 0
+        return kvr_queue_depth(shared, w->item.class, now) == 0
                && ngx_http_kvroute_queue_room(w, &w->item);
     }
 
@@ -315,8 +315,8 @@ ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w)
         w->wish = KVR_ADMISSION_CHEAP;
     }
 
-    return kvr_queue_admit(board, conf->zone->core.row, &queue->waiting, &w->item,
-                           now, ngx_http_kvroute_queue_room, w)
+    return kvr_queue_admit(shared, conf->zone->core.row, &queue->waiting,
+                           &w->item, now, ngx_http_kvroute_queue_room, w)
            == KVR_OK;
 }
 
@@ -331,11 +331,11 @@ ngx_http_kvroute_queue_make_place(ngx_http_kvroute_wait_t *w)
 {
     ngx_uint_t                 class;
     kvr_queue_item_t          *item;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = w->conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     class = w->item.class;
 
     while (ngx_http_kvroute_queue_over(w->conf, 1, w->item.bytes)) {
@@ -348,11 +348,11 @@ ngx_http_kvroute_queue_make_place(ngx_http_kvroute_wait_t *w)
         item = item ? item : kvr_queue_rival(&queue->waiting, &w->item);
 
         if (item == NULL) {
-            return kvr_queue_want(board, class, ngx_current_msec) == KVR_OK
+            return kvr_queue_want(shared, class, ngx_current_msec) == KVR_OK
                    ? NGX_OK : NGX_DECLINED;
         }
 
-        kvr_add(&board->stats[item->class].shed, 1);
+        kvr_add(&shared->stats[item->class].shed, 1);
 
         ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
                                      NGX_HTTP_KVROUTE_QUEUE_SHED);
@@ -421,7 +421,7 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 {
     ngx_connection_t              *c;
     kvr_queue_stats_t             *stats;
-    kvr_queue_board_t             *board;
+    kvr_queue_shared_t            *shared;
     ngx_http_request_t            *r;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_queue_state_e state;
@@ -441,8 +441,8 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
 
-        board = w->conf->queue->shm_zone->data;
-        stats = &board->stats[w->item.class];
+        shared = w->conf->queue->shm_zone->data;
+        stats = &shared->stats[w->item.class];
 
         state = NGX_HTTP_KVROUTE_QUEUE_TIMEOUT;
 
@@ -488,12 +488,12 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 static void
 ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
 {
-    kvr_queue_board_t  *board;
+    kvr_queue_shared_t  *shared;
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
-        board = w->conf->queue->shm_zone->data;
+        shared = w->conf->queue->shm_zone->data;
 
-        kvr_add(&board->stats[w->item.class].gone, 1);
+        kvr_add(&shared->stats[w->item.class].gone, 1);
 
         ngx_http_kvroute_queue_leave(w, NGX_HTTP_KVROUTE_QUEUE_ABORTED);
     }

@@ -50,7 +50,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
 {
     ngx_uint_t                 i;
     ngx_table_elt_t           *h;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_err_page_t       *page;
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -58,7 +58,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    board = w->conf->queue->shm_zone->data;
+    shared = w->conf->queue->shm_zone->data;
 
     h = ngx_list_push(&r->headers_out.headers);
     if (h == NULL) {
@@ -75,7 +75,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     }
 
     h->value.len = ngx_sprintf(h->value.data, "%uD",
-                               kvr_queue_retry_after(board, ngx_current_msec))
+                               kvr_queue_retry_after(shared, ngx_current_msec))
                    - h->value.data;
 
     ngx_http_kvroute_header_end(h);

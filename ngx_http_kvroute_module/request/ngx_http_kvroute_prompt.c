@@ -33,7 +33,7 @@ static ngx_int_t ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_chunks_t *chunks);
+    kvr_documents_t *chunks);
 static ngx_int_t ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r);
 
 
@@ -44,7 +44,7 @@ static size_t                   ngx_http_kvroute_max_digests;
 static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
-static kvr_chunks_t            *ngx_http_kvroute_chunks;
+static kvr_documents_t         *ngx_http_kvroute_chunks;
 
 
 /*
@@ -309,7 +309,7 @@ ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
  * The chunks of a request that was read, after a second reading: they are for
  * the few upstreams whose prompts are made up of shared documents.
  */
-kvr_chunks_t *
+kvr_documents_t *
 ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
@@ -326,7 +326,7 @@ ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
     }
 
     if (ngx_http_kvroute_chunks == NULL) {
-        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_chunks_t),
+        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_documents_t),
                                             r->connection->log);
         if (ngx_http_kvroute_chunks == NULL) {
             return NULL;
@@ -349,7 +349,7 @@ ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_chunks_t *chunks)
+    kvr_documents_t *chunks)
 {
     ngx_int_t          rc;
     kvr_prompt_t      *pr;

@@ -114,7 +114,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
 
     ctx->moved = 0;
 
-    /* it may still have to take its lesson back */
+    /* it may still have to take its insert back */
 
     if (ctx->attempt) {
         ctx->end(ctx->attempt);
@@ -151,7 +151,8 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
 
 
 ngx_uint_t
-ngx_http_kvroute_request_weigh(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+ngx_http_kvroute_request_weigh(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx)
 {
     ngx_uint_t  body;
 

@@ -106,7 +106,7 @@ typedef struct {
     kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
-    kvr_usage_t                  usage;
+    kvr_response_t               usage;
     kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
@@ -162,12 +162,12 @@ ngx_table_elt_t *ngx_http_kvroute_headers_find(ngx_list_t *headers,
     ngx_str_t *name);
 
 /*
- * _prompt: the chain of a request that was read, in a zone's units and hashes: still
- * there, or made again; NULL if that cannot be.  Good for this event only.
+ * _prompt: the chain of a request that was read, in a zone's units and hashes:
+ * still there, or made again; NULL if that cannot be. Good for this event only.
  */
 uint64_t *ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-kvr_chunks_t *ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
+kvr_documents_t *ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
 /* keeps the chain with the request, if there is memory for it */

@@ -165,7 +165,7 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_str_t *key,
     ngx_http_kvroute_session_t *s)
 {
-    uint32_t                   peer, life;
+    uint32_t                   peer, generation;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = conf->zone->sh;
@@ -173,9 +173,11 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     s->key = ngx_http_kvroute_session_hash(ctx, conf, key);
     s->keyed = 1;
 
-    peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(), &life);
+    peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(),
+                           &generation);
 
-    if (peer == KVR_PEERS || life != sh->registry->peer[peer].life) {
+    if (peer == KVR_PEERS || generation
+        != sh->registry->peer[peer].generation) {
         peer = NGX_HTTP_KVROUTE_UNSET_PEER;
     }
 
@@ -191,7 +193,7 @@ ngx_http_kvroute_session_bind(ngx_http_kvroute_srv_conf_t *conf, uint64_t key,
 
     sh = conf->zone->sh;
 
-    kvr_index_bind(sh->index, key, peer, sh->registry->peer[peer].life,
+    kvr_index_bind(sh->index, key, peer, sh->registry->peer[peer].generation,
                    (uint32_t) (ngx_time() + seconds));
 }
 

@@ -320,7 +320,7 @@ ngx_http_kvroute_variables_count(ngx_http_request_t *r,
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
     kmcf->tokens = NGX_HTTP_KVROUTE_TOKENS_YES;
 
-    kvr_usage_tokens(&ctx->usage, &tokens);
+    kvr_response_tokens(&ctx->usage, &tokens);
 
     n = *(int64_t *) (void *) ((u_char *) &tokens + data);
 

@@ -529,7 +529,7 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     ngx_uint_t                      i, k;
-    kvr_queue_board_t              *board;
+    kvr_queue_shared_t             *shared;
     ngx_http_upstream_srv_conf_t  **uscf;
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -555,10 +555,10 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
             continue;
         }
 
-        board = conf->queue->shm_zone->data;
+        shared = conf->queue->shm_zone->data;
 
         for (k = 0; k < KVR_QUEUE_CLASSES; k++) {
-            kvr_counter_reset(KVR_COUNTER_QUEUE, &board->stats[k]);
+            kvr_counter_reset(KVR_COUNTER_QUEUE, &shared->stats[k]);
         }
     }
 }

@@ -41,7 +41,7 @@ typedef struct {
 
     uint32_t                      id;       /* KVR_REGISTRY_NONE: it has no
                                                counters */
-    uint32_t                      seat;
+    uint32_t                      member;
 
     ngx_uint_t                    backup;
     ngx_uint_t                    weight;
@@ -49,9 +49,9 @@ typedef struct {
     ngx_uint_t                    conns;
 
     kvr_snapshot_t                now;
-    kvr_seat_t                   *counted;  /* a copy; zeros without a number */
-    kvr_signal_t                 *signal;   /* in the zone, or NULL */
-    kvr_loop_t                   *loop;
+    kvr_member_t                 *counted;  /* a copy; zeros without a number */
+    kvr_engine_t                 *signal;   /* in the zone, or NULL */
+    kvr_feedback_t               *feedback;
 
     uint32_t                      set;      /* KVR_COUNTER_... that hold */
     const void                   *base[KVR_COUNTER_GROUPS];

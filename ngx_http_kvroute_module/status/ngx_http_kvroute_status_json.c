@@ -30,7 +30,7 @@ static void ngx_http_kvroute_json_engine(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_json_group(cJSON *json,
     kvr_counter_group_e group, ngx_http_kvroute_status_peer_t *p);
-static void ngx_http_kvroute_json_ttft(cJSON *json, kvr_seat_t *s);
+static void ngx_http_kvroute_json_ttft(cJSON *json, kvr_member_t *s);
 
 
 ngx_int_t
@@ -397,13 +397,13 @@ static void
 ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
 {
     cJSON         *item;
-    kvr_signal_t  *s;
+    kvr_engine_t  *s;
 
     s = p->signal;
 
     if (p->conf->health) {
         cJSON_AddStringToObject(json, "health",
-                                kvr_health_name(kvr_get(&s->health)));
+                                kvr_engine_health_name(kvr_get(&s->health)));
 
         item = cJSON_AddObjectToObject(json, "health_checks");
         ngx_http_kvroute_json_group(item, KVR_COUNTER_HEALTH, p);
@@ -414,7 +414,7 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
         }
     }
 
-    cJSON_AddBoolToObject(json, "pressed", p->now.pressed != 0);
+    cJSON_AddBoolToObject(json, "pressed", p->now.throttled != 0);
 
     if (p->conf->probe || (p->set & KVR_COUNTER_HEARD)) {
         item = cJSON_AddObjectToObject(json, "engine");
@@ -433,8 +433,10 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
     item = cJSON_AddObjectToObject(json, "cache");
     ngx_http_kvroute_json_group(item, KVR_COUNTER_CACHE, p);
 
-    cJSON_AddNumberToObject(item, "bytes_per_token", kvr_loop_bytes(p->loop));
-    cJSON_AddNumberToObject(item, "capacity_factor", kvr_loop_factor(p->loop));
+    cJSON_AddNumberToObject(item, "bytes_per_token",
+                            kvr_feedback_bytes(p->feedback));
+    cJSON_AddNumberToObject(item, "capacity_factor",
+                            kvr_feedback_factor(p->feedback));
 }
 
 
@@ -448,7 +450,7 @@ ngx_http_kvroute_json_group(cJSON *json, kvr_counter_group_e group,
 
 /* times to the first event, of all answers and of streams */
 static void
-ngx_http_kvroute_json_ttft(cJSON *json, kvr_seat_t *s)
+ngx_http_kvroute_json_ttft(cJSON *json, kvr_member_t *s)
 {
     uint64_t    n, ms;
     ngx_uint_t  i;

@@ -143,7 +143,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     u_char                           digit;
     ngx_str_t                        labels, class;
     ngx_uint_t                       i;
-    kvr_queue_board_t               *board;
+    kvr_queue_shared_t              *shared;
     ngx_http_kvroute_prom_target_t  *t;
 
     _Static_assert(KVR_QUEUE_CLASSES <= 10, "a class is a digit");
@@ -174,8 +174,8 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
             return NGX_ERROR;
         }
 
-        board = u->conf->queue->shm_zone->data;
-        t->base[KVR_COUNTER_QUEUE] = &board->stats[i];
+        shared = u->conf->queue->shm_zone->data;
+        t->base[KVR_COUNTER_QUEUE] = &shared->stats[i];
     }
 
     for (i = 0; i < u->number; i++) {
@@ -362,7 +362,7 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
         for (n = 0; n < KVR_HEALTH_MAX; n++) {
             ngx_http_kvroute_status_prom_add(prom, "kvroute_peer_health{%V,"
                                              "health=\"%s\"} %d\n",
-                                             &t[i].labels, kvr_health_name(n),
+                                             &t[i].labels, kvr_engine_health_name(n),
                                              n == health);
         }
     }

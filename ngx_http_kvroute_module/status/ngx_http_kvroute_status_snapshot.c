@@ -72,7 +72,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     size_t                          len;
     ngx_int_t                       rc;
     ngx_uint_t                      i, k, n;
-    kvr_seat_t                     *counted;
+    kvr_member_t                   *counted;
     kvr_upstream_t                 *upstream;
     ngx_http_kvroute_list_t        *list;
     ngx_http_kvroute_srv_conf_t    *conf;
@@ -103,14 +103,14 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     u->peer = ngx_pcalloc(r->pool,
                               (n + 1) * sizeof(ngx_http_kvroute_status_peer_t));
     names = ngx_pnalloc(r->pool, (n + 1) * len);
-    counted = ngx_pmemalign(r->pool, (n + 1) * sizeof(kvr_seat_t),
+    counted = ngx_pmemalign(r->pool, (n + 1) * sizeof(kvr_member_t),
                             KVR_CACHE_LINE);
 
     if (u->peer == NULL || names == NULL || counted == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memzero(counted, (n + 1) * sizeof(kvr_seat_t));
+    ngx_memzero(counted, (n + 1) * sizeof(kvr_member_t));
 
     for (k = 0; k < 2 && peers && !u->locked; k++, peers = peers->next) {
 
@@ -132,7 +132,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
             names += len;
 
             p->id = list->id[i];
-            p->seat = list->seat[i];
+            p->member = list->member[i];
             p->backup = k;
 
             ngx_http_kvroute_status_peer(conf, peer, p);
@@ -154,7 +154,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         p->base[KVR_COUNTER_NOW] = &p->now;
         p->base[KVR_COUNTER_SEAT] = p->counted;
         p->base[KVR_COUNTER_LOAD] = &p->now.load;
-        p->base[KVR_COUNTER_CACHE] = p->loop;
+        p->base[KVR_COUNTER_CACHE] = p->feedback;
         p->base[KVR_COUNTER_HEALTH] = p->signal;
         p->base[KVR_COUNTER_ENGINE] = p->signal;
     }
@@ -198,12 +198,12 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
     zone = &conf->zone->core;
     peer = &zone->registry->peer[p->id];
 
-    kvr_snapshot(zone, p->id, p->seat, (uint64_t) ngx_current_msec, &p->now);
-    kvr_counter_copy(p->counted, &zone->registry->seat[p->seat],
-                     sizeof(kvr_seat_t));
+    kvr_snapshot(zone, p->id, p->member, (uint64_t) ngx_current_msec, &p->now);
+    kvr_counter_copy(p->counted, &zone->registry->member[p->member],
+                     sizeof(kvr_member_t));
 
     p->signal = &peer->signal;
-    p->loop = &peer->loop;
+    p->feedback = &peer->feedback;
     p->set = p->now.set;
 
     if (conf->probe) {

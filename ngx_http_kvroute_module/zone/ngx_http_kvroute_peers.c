@@ -5,7 +5,7 @@
 
 
 /*
- * The peers of this configuration's upstreams: their numbers and seats in the
+ * The peers of this configuration's upstreams: their numbers and members in the
  * zone, found once per worker and again when nginx has changed the list, also
  * in the middle of a request.
  */
@@ -69,7 +69,7 @@ static const char  *ngx_http_kvroute_limits[] = {
 
 _Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
                "limits of a zone");
-_Static_assert(KVR_PEERS == 64 && KVR_REGISTRY_SEATS == 128
+_Static_assert(KVR_PEERS == 64 && KVR_REGISTRY_MEMBERS == 128
                && KVR_REGISTRY_UPSTREAMS == 64
                && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
                "what is said of them");
@@ -170,7 +170,8 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
         if (wait) {
             ngx_http_kvroute_lock_read(conf->zone, peers);
 
-        } else if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
+        } else if (ngx_http_kvroute_lock_try_read(conf->zone, peers)
+                   != NGX_OK) {
             return NGX_BUSY;
         }
 
@@ -239,7 +240,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
         return NGX_ERROR;
     }
 
-    list->seat = list->id + n;
+    list->member = list->id + n;
     list->number = n;
 
     ngx_http_kvroute_peers_number(conf, list, names, 0);
@@ -248,7 +249,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* gives numbers and seats to all of a list, or again to those that have none */
+/* gives numbers and members to all of a list, or again to those that have none */
 static void
 ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
@@ -256,7 +257,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     size_t                     len;
-    uint32_t                   id, seat;
+    uint32_t                   id, member;
     uint64_t                   units;
     ngx_str_t                 *host;
     ngx_uint_t                 i, new;
@@ -292,25 +293,25 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             list->peer[i].hash = ngx_http_kvroute_peers_hash(p, len);
         }
 
-        seat = KVR_REGISTRY_NONE;
+        member = KVR_REGISTRY_NONE;
         new = (kvr_registry_find_peer(sh->registry, p, len)
                == KVR_REGISTRY_NONE);
-        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row, sh->index,
-                               p, len, units);
+        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row,
+                               sh->index, p, len, units);
 
         if (id != KVR_REGISTRY_NONE) {
-            seat = kvr_registry_seat(sh->registry, sh->load, zone->core.row, id,
-                                     host->data, host->len);
+            member = kvr_registry_member(sh->registry, sh->load, zone->core.row,
+                                         id, host->data, host->len);
         }
 
-        if (seat == KVR_REGISTRY_NONE) {
+        if (member == KVR_REGISTRY_NONE) {
             id = KVR_REGISTRY_NONE;
             conf->limit = kvr_registry_limit(sh->registry, p, len, host->data,
                                              host->len);
         }
 
         list->id[i] = id;
-        list->seat[i] = seat;
+        list->member[i] = member;
 
         if (id == KVR_REGISTRY_NONE) {
             continue;
@@ -322,7 +323,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             kvr_set(&sh->registry->peer[id].since, (uint32_t) ngx_time());
         }
 
-        conf->number = sh->registry->seat[seat].upstream;
+        conf->number = sh->registry->member[member].upstream;
         conf->doubled |= kvr_set_test(conf->set, id);
         kvr_set_add(&conf->set, id);
     }
@@ -436,7 +437,7 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
  */
 ngx_uint_t
 ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
     const kvr_reservation_t *own)
 {
     kvr_load_t  *load;
@@ -448,15 +449,15 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
 
     conns = peer->conns;
 
-    if (seat != KVR_REGISTRY_NONE) {
+    if (member != KVR_REGISTRY_NONE) {
         load = conf->zone->sh->load;
-        active = kvr_load_get(load, kvr_registry_column(seat)).active;
+        active = kvr_load_get(load, kvr_registry_column(member)).active;
 
         if (conf->queue) {
-            active += kvr_load_get(load, kvr_registry_reserved(seat)).active;
+            active += kvr_load_get(load, kvr_registry_reserved(member)).active;
         }
 
-        if (own && own->held && own->seat == seat) {
+        if (own && own->held && own->member == member) {
             active -= ngx_min(1, active);
         }
 
@@ -487,7 +488,7 @@ static void
 ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 {
     uint32_t                  i;
-    kvr_seat_t               *seat;
+    kvr_member_t             *member;
     ngx_http_kvroute_zone_t  *zone;
 
     zone = conf->zone;
@@ -498,13 +499,13 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &zone->sh->registry->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        member = &zone->sh->registry->member[i];
 
-        if (kvr_get(&seat->used) && seat->upstream == conf->number
-            && !kvr_set_test(conf->set, seat->peer))
+        if (kvr_get(&member->used) && member->upstream == conf->number
+            && !kvr_set_test(conf->set, member->peer))
         {
-            kvr_set(&seat->lost, 1);
+            kvr_set(&member->lost, 1);
         }
     }
 
@@ -512,7 +513,7 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* says which peers and seats this process's configuration has by now */
+/* says which peers and members this process's configuration has by now */
 static void
 ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
 {
@@ -555,7 +556,7 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
                 column = list->id[n];
                 names[column / 64] |= (uint64_t) 1 << column % 64;
 
-                column = kvr_registry_column(list->seat[n]);
+                column = kvr_registry_column(list->member[n]);
                 names[column / 64] |= (uint64_t) 1 << column % 64;
             }
         }

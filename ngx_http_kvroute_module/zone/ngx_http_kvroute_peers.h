@@ -30,7 +30,7 @@ void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
  * request that asks has reserved and does not count, or NULL.
  */
 ngx_uint_t ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
     const kvr_reservation_t *own);
 
 

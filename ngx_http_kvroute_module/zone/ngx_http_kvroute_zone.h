@@ -13,7 +13,7 @@
  *
  *     _zone       its layout, its life over reloads, the row of this process
  *     _zone_heal  what processes leave behind that were killed
- *     _peers      numbers and seats of peers
+ *     _peers      numbers and members of peers
  *     _lock       nginx's lock of an upstream's peers
  */
 

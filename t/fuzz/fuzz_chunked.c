@@ -24,7 +24,7 @@ read_all(const uint8_t *data, size_t size, util_rng_t *r, util_buf_t *out)
 {
     int             rc;
     size_t          len, n, off;
-    kvr_chunked_t   c;
+    kvr_framing_t   c;
     const uint8_t  *p, *end, *run;
 
     memset(&c, 0, sizeof(c));
@@ -37,7 +37,7 @@ read_all(const uint8_t *data, size_t size, util_rng_t *r, util_buf_t *out)
         p = data + off;
         end = p + n;
 
-        while ((rc = kvr_chunked_read(&c, &p, end, &run, &len)) == KVR_OK) {
+        while ((rc = kvr_framing_read(&c, &p, end, &run, &len)) == KVR_OK) {
             util_check(len && run >= data + off && run + len <= end,
                        "a run of %zu bytes", len);
             util_put(out, run, len);

@@ -7,8 +7,8 @@
 /*
  * The input is what two processes do with a queue: requests of any class,
  * tenant, weight, size and deadline come, are let in, leave, are shed.  After
- * each step the board must count as many as there are, and the first of a
- * process must be one that nothing in it comes before.
+ * each step the shared state must count as many as there are, and the first of
+ * a process must be one that nothing in it comes before.
  */
 
 
@@ -66,7 +66,7 @@ take(const uint8_t **p, const uint8_t *end, unsigned bytes)
 
 /* of those that wait in a process, by looking at each */
 static void
-check_first(process_t *pr, kvr_queue_board_t *board)
+check_first(process_t *pr, kvr_queue_shared_t *shared)
 {
     unsigned           i, n;
     uint64_t           bytes;
@@ -74,7 +74,7 @@ check_first(process_t *pr, kvr_queue_board_t *board)
     kvr_queue_item_t  *first, *item;
 
     key = 0;
-    first = kvr_queue_first(&pr->queue, board, &key);
+    first = kvr_queue_first(&pr->queue, shared, &key);
     bytes = 0;
 
     for (i = 0, n = 0; i < ITEMS; i++) {
@@ -112,12 +112,12 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t     *end;
     kvr_queue_item_t  *item, *near[KVR_QUEUE_NEAR];
 
-    static kvr_queue_board_t  board;
+    static kvr_queue_shared_t  shared;
     static process_t          process[PROCESSES];
 
     /* rows that nobody had are as they were */
 
-    memset(&board, 0, offsetof(kvr_queue_board_t, row[PROCESSES]));
+    memset(&shared, 0, offsetof(kvr_queue_shared_t, row[PROCESSES]));
     memset(process, 0, sizeof(process));
 
     end = data + kvr_min(size, LONGEST);
@@ -141,11 +141,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
             n = take(&data, end, 2);
             kvr_queue_item(item, now, n >> 12,
-                           kvr_queue_tenant(&board, 1 + (n >> 4 & 255), now),
+                           kvr_queue_tenant(&shared, 1 + (n >> 4 & 255), now),
                            n & 15, take(&data, end, 3),
                            n & 1024 ? take(&data, end, 4) : 0);
             item->bytes = n & 4095;
-            kvr_queue_insert(&pr->queue, &board, item);
+            kvr_queue_insert(&pr->queue, &shared, item);
             break;
 
         case 3:
@@ -170,15 +170,15 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                            "for %u", item->class, n);
                 kvr_queue_remove(&pr->queue, item);
 
-            } else if (kvr_queue_want(&board, n, now) == KVR_OK) {
-                util_check(kvr_queue_take(&board, n) == KVR_OK
+            } else if (kvr_queue_want(&shared, n, now) == KVR_OK) {
+                util_check(kvr_queue_take(&shared, n) == KVR_OK
                            || n < KVR_QUEUE_CLASSES, "a wish is gone");
             }
 
             break;
 
         case 6:
-            item = kvr_queue_first(&pr->queue, &board, &(kvr_queue_key_t) { 0 });
+            item = kvr_queue_first(&pr->queue, &shared, &(kvr_queue_key_t) { 0 });
 
             if (item) {
                 k = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
@@ -192,17 +192,17 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 }
 
                 (void) kvr_queue_rival(&pr->queue, item);
-                (void) kvr_queue_young(item, now, take(&data, end, 1));
+                (void) kvr_queue_may_wait(item, now, take(&data, end, 1));
             }
 
             break;
 
         default:
             left = (int) (take(&data, end, 1) % 3);
-            item = kvr_queue_first(&pr->queue, &board, &(kvr_queue_key_t) { 0 });
+            item = kvr_queue_first(&pr->queue, &shared, &(kvr_queue_key_t) { 0 });
 
             if (item
-                && kvr_queue_admit(&board, op & 1, &pr->queue, item, now, room,
+                && kvr_queue_admit(&shared, op & 1, &pr->queue, item, now, room,
                                    &left)
                    == KVR_OK)
             {
@@ -212,21 +212,21 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             util_check(left >= 0 && left < 3, "room for %d", left);
         }
 
-        check_first(pr, &board);
+        check_first(pr, &shared);
 
         for (i = 0; i < PROCESSES; i++) {
             if (pr == &process[i] || (op >> 1 & 7) == 4) {
-                kvr_queue_publish(&board, i, &process[i].queue, now);
+                kvr_queue_publish(&shared, i, &process[i].queue, now);
             }
         }
 
-        n = kvr_queue_depth(&board, KVR_QUEUE_CLASSES - 1, now);
+        n = kvr_queue_depth(&shared, KVR_QUEUE_CLASSES - 1, now);
         util_check(n == process[0].queue.n + process[1].queue.n,
                    "%u wait by the board", n);
 
-        n = kvr_queue_retry_after(&board, now);
+        n = kvr_queue_retry_after(&shared, now);
         util_check(n >= 1, "try again after %u", n);
-        (void) kvr_queue_long(&board, 4, now);
+        (void) kvr_queue_long(&shared, 4, now);
     }
 
     return 0;

@@ -129,11 +129,13 @@ kvs_sim_create(kvs_sim_t *sim)
 
     if (fleet->add_at > 0) {
         kvr_set_del(&sim->up, sim->n - 1);
-        kvs_events_push(&sim->events, fleet->add_at * sim->length, KVS_EV_ADD, NULL, 0);
+        kvs_events_push(&sim->events, fleet->add_at * sim->length, KVS_EV_ADD,
+                        NULL, 0);
     }
 
     if (fleet->restart_at > 0) {
-        kvs_events_push(&sim->events, fleet->restart_at * sim->length, KVS_EV_RESTART,
+        kvs_events_push(&sim->events, fleet->restart_at * sim->length,
+                        KVS_EV_RESTART,
                      NULL, 0);
     }
 
@@ -148,7 +150,8 @@ kvs_sim_create(kvs_sim_t *sim)
 
     } else {
         sim->coming = kvs_workload_next(sim->workload, sim);
-        kvs_events_push(&sim->events, sim->coming->arrival, KVS_EV_ARRIVE, NULL, 0);
+        kvs_events_push(&sim->events, sim->coming->arrival, KVS_EV_ARRIVE, NULL,
+                        0);
     }
 }
 
@@ -391,7 +394,8 @@ kvs_sim_arrive(kvs_sim_t *sim)
     sim->coming = kvs_workload_next(sim->workload, sim);
 
     if (sim->coming->arrival < sim->length) {
-        kvs_events_push(&sim->events, sim->coming->arrival, KVS_EV_ARRIVE, NULL, 0);
+        kvs_events_push(&sim->events, sim->coming->arrival, KVS_EV_ARRIVE, NULL,
+                        0);
     }
 }
 
@@ -443,7 +447,8 @@ kvs_sim_step(kvs_sim_t *sim, kvs_session_t *s)
 
         kvs_events_push(&sim->events, sim->now
                           + 2 * kvs_rng_uniform(&sim->chance)
-                            * kvs_session_nominal(&sim->hw, step->prompt, step->output),
+                            * kvs_session_nominal(&sim->hw, step->prompt,
+                                                  step->output),
                      KVS_EV_ABORT, rq, (uint32_t) rq->id);
     }
 
@@ -464,7 +469,7 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
     rq->started = 0;
     rq->pending = 0;
     rq->matched = 0;
-    rq->taught = 0;
+    rq->inserted = 0;
 
     i = sim->policy->pick(sim->state[rq->router], rq, sim->now);
 
@@ -477,7 +482,8 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
     sim->next[i] = kve_replica_next(sim->replica[i]);
 
     if (sim->policy->headers) {
-        kvs_events_push(&sim->events, sim->now + sim->hw.api, KVS_EV_HEADERS, rq, rq->gen);
+        kvs_events_push(&sim->events, sim->now + sim->hw.api, KVS_EV_HEADERS,
+                        rq, rq->gen);
     }
 }
 
@@ -586,7 +592,8 @@ kvs_sim_end(kvs_sim_t *sim, kvs_request_t *rq)
     s->live--;
 
     if (++s->step < s->nsteps) {
-        kvs_events_push(&sim->events, sim->now + s->steps[s->step].pause, KVS_EV_STEP, s,
+        kvs_events_push(&sim->events, sim->now + s->steps[s->step].pause,
+                        KVS_EV_STEP, s,
                      0);
         return;
     }
@@ -639,7 +646,8 @@ kvs_sim_foreign(kvs_sim_t *sim)
     mean = 1 / (sim->rate * sim->fleet.foreign);
 
     if (sim->now < sim->length) {
-        kvs_events_push(&sim->events, sim->now + kvs_rng_exp(&sim->chance, mean),
+        kvs_events_push(&sim->events, sim->now
+                        + kvs_rng_exp(&sim->chance, mean),
                      KVS_EV_FOREIGN, NULL, 0);
     }
 }
@@ -664,6 +672,7 @@ kvs_sim_restart(kvs_sim_t *sim)
         }
     }
 
-    kvs_events_push(&sim->events, sim->now + sim->fleet.restart_for, KVS_EV_RECOVER, NULL,
+    kvs_events_push(&sim->events, sim->now + sim->fleet.restart_for,
+                    KVS_EV_RECOVER, NULL,
                  0);
 }

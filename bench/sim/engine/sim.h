@@ -60,7 +60,7 @@ struct kvs_request_s {
     uint64_t          pending;      /* of the rivals */
     uint32_t          charge;
     uint32_t          matched;      /* tokens, as predicted */
-    unsigned          taught:1;
+    unsigned          inserted:1;
 };
 
 

@@ -25,7 +25,7 @@ typedef struct {
 
     /* policy prefix */
 
-    kvr_hot_t            *hot;
+    kvr_sketch_t         *hot;
     kvr_ring_t            ring;
 
     /* other states than the index */
@@ -121,7 +121,7 @@ kvs_router_ring(kvs_router_t *ro)
     uint32_t         i;
     kvr_ring_peer_t  peer[KVS_REPLICAS];
 
-    ro->hot = kvs_zone_alloc(sizeof(kvr_hot_t));
+    ro->hot = kvs_zone_alloc(sizeof(kvr_sketch_t));
 
     for (i = 0; i < ro->sim->n; i++) {
         peer[i].hash = kvr_mix(i + 1, 0x70656572);
@@ -236,7 +236,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->coming) {
         kvs_prefix_hold(ro->coming, rq->chain, rq->units, i);
-        rq->taught = 1;
+        rq->inserted = 1;
     }
 
     return i;
@@ -375,7 +375,7 @@ static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
 {
-    uint32_t               n, life;
+    uint32_t               n, generation;
     uint64_t              *entries;
     kvr_policy_request_t  *req;
 
@@ -392,7 +392,7 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         req->key = rq->key_session;
 
         ch->view.bound = kvr_index_bound(ro->zone.core.index, req->key,
-                                         (uint32_t) now, &life);
+                                         (uint32_t) now, &generation);
         return;
     }
 
@@ -406,11 +406,11 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
         return;
     }
 
-    kvr_hot_add(ro->hot, entries, n);
+    kvr_sketch_add(ro->hot, entries, n);
 
-    req->key = entries[kvr_hot_key(ro->hot, entries, n,
-                                   req->conf ? req->conf->length : 0,
-                                   KVS_UNIT_BYTES, ro->sim->n)];
+    req->key = entries[kvr_sketch_key(ro->hot, entries, n,
+                                      req->conf ? req->conf->length : 0,
+                                      KVS_UNIT_BYTES, ro->sim->n)];
     req->keyed = 1;
     req->ring = &ro->ring;
 }
@@ -442,8 +442,8 @@ kvs_router_admitted(void *data, kvs_request_t *rq, double now)
 
     (void) now;
 
-    if (ro->coming && rq->taught) {
-        rq->taught = 0;
+    if (ro->coming && rq->inserted) {
+        rq->inserted = 0;
         kvs_prefix_drop(ro->coming, rq->chain, rq->units, rq->replica);
     }
 }

@@ -31,16 +31,16 @@ static const char *kvr_counter_policy(uint32_t place);
 #define kvr_counter_at(t, field, ...)                                         \
     kvr_counter(NOW, t, kvr_snapshot_t, field, __VA_ARGS__)
 #define kvr_counter_seat(t, field, ...)                                       \
-    kvr_counter(SEAT, t, kvr_seat_t, field, __VA_ARGS__)
+    kvr_counter(SEAT, t, kvr_member_t, field, __VA_ARGS__)
 #define kvr_counter_load(field, ...)                                          \
-    kvr_counter(LOAD, REAL, kvr_pace_load_t, field, __VA_ARGS__)
+    kvr_counter(LOAD, REAL, kvr_prefill_load_t, field, __VA_ARGS__)
 #define kvr_counter_cache(field, ...)                                         \
-    kvr_counter(CACHE, COUNT, kvr_loop_t, field, __VA_ARGS__)
+    kvr_counter(CACHE, COUNT, kvr_feedback_t, field, __VA_ARGS__)
 #define kvr_counter_health(field, ...)                                        \
-    kvr_counter(HEALTH, COUNT, kvr_signal_t, field,                           \
+    kvr_counter(HEALTH, COUNT, kvr_engine_t, field,                           \
                 .needs = KVR_COUNTER_CHECKED, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
-    kvr_counter(ENGINE, t, kvr_signal_t, field, __VA_ARGS__)
+    kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
 
 
 const kvr_counter_t  kvr_counter_table[] = {
@@ -157,7 +157,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_peer_capacity_bytes",
         .help = "Prompt bytes that the peer's cache is taken to hold."),
 
-    kvr_counter_at(GAUGE, pressed,
+    kvr_counter_at(GAUGE, throttled,
         .needs = KVR_COUNTER_KNOWN,
         .metric = "kvroute_peer_pressed",
         .help = "1 while the engine is taken to be overloaded."),
@@ -206,12 +206,12 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "When the peer was last picked."),
 
     kvr_counter_seat(SUMMARY, headers,
-        .sum = offsetof(kvr_seat_t, header_ms),
+        .sum = offsetof(kvr_member_t, header_ms),
         .json = "header_time", .metric = "kvroute_peer_header_seconds",
         .help = "Time to the header of the response."),
 
     kvr_counter_seat(SUMMARY, ends,
-        .sum = offsetof(kvr_seat_t, end_ms),
+        .sum = offsetof(kvr_member_t, end_ms),
         .json = "response_time", .metric = "kvroute_peer_response_seconds",
         .help = "Time to the end of the response."),
 
@@ -234,14 +234,14 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "Bytes of these that the best peer held; the rest is regret."),
 
     kvr_counter_seat(SUMMARY, firsts[1],
-        .sum = offsetof(kvr_seat_t, ttft[1]),
+        .sum = offsetof(kvr_member_t, ttft[1]),
         .metric = "kvroute_peer_ttft_seconds",
         .help = "Time to the first event of streams, or to the whole of other "
                 "answers, by peer.",
         .label = ",stream=\"true\""),
 
     kvr_counter_seat(SUMMARY, firsts[0],
-        .sum = offsetof(kvr_seat_t, ttft[0]),
+        .sum = offsetof(kvr_member_t, ttft[0]),
         .metric = "kvroute_peer_ttft_seconds",
         .label = ",stream=\"false\""),
 

@@ -29,11 +29,11 @@ typedef enum {
     KVR_COUNTER_UPSTREAM,        /* kvr_upstream_t */
     KVR_COUNTER_STATS,           /* kvr_stats_t of an upstream */
     KVR_COUNTER_QUEUE,           /* kvr_queue_stats_t of a class */
-    KVR_COUNTER_NOW,             /* kvr_snapshot_t of a seat */
-    KVR_COUNTER_SEAT,            /* kvr_seat_t */
-    KVR_COUNTER_LOAD,            /* kvr_pace_load_t */
-    KVR_COUNTER_CACHE,           /* kvr_loop_t of a peer */
-    KVR_COUNTER_HEALTH,          /* kvr_signal_t of a peer: health checks */
+    KVR_COUNTER_NOW,             /* kvr_snapshot_t of a member */
+    KVR_COUNTER_SEAT,            /* kvr_member_t */
+    KVR_COUNTER_LOAD,            /* kvr_prefill_load_t */
+    KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
+    KVR_COUNTER_HEALTH,          /* kvr_engine_t of a peer: health checks */
     KVR_COUNTER_ENGINE,          /* the same: what the engine told */
     KVR_COUNTER_GROUPS
 } kvr_counter_group_e;

@@ -8,7 +8,7 @@
 
 
 void
-kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
+kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     uint64_t now, kvr_snapshot_t *s)
 {
     uint64_t           time;
@@ -19,8 +19,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
     p = &zone->registry->peer[peer];
     ip = &zone->index->peer[peer];
 
-    own = kvr_load_get(zone->load, kvr_registry_column(seat));
-    reserved = kvr_load_get(zone->load, kvr_registry_reserved(seat));
+    own = kvr_load_get(zone->load, kvr_registry_column(member));
+    reserved = kvr_load_get(zone->load, kvr_registry_reserved(member));
     all = kvr_load_get(zone->load, peer);
 
     s->active = own.active + reserved.active;
@@ -32,17 +32,17 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
 
     s->capacity = kvr_get(&ip->capacity) * zone->unit;
     s->reported = kvr_get(&ip->reported);
-    s->pressed = kvr_get(&p->signal.pressure) > now;
-    s->flushes = kvr_get(&p->loop.by_usage) + kvr_get(&p->loop.by_probe);
+    s->throttled = kvr_get(&p->signal.pressure) > now;
+    s->flushes = kvr_get(&p->feedback.by_usage) + kvr_get(&p->feedback.by_probe);
 
-    s->set = kvr_signal_said(&p->signal, &time) | KVR_COUNTER_KNOWN;
+    s->set = kvr_engine_said(&p->signal, &time) | KVR_COUNTER_KNOWN;
     s->age = now > time ? now - time : 0;
 
     if (time) {
         s->set |= KVR_COUNTER_HEARD;
     }
 
-    kvr_pace_load(&p->pace, now, &s->load);
+    kvr_prefill_load(&p->prefill, now, &s->load);
 
     if (s->load.rate > 0) {
         s->set |= KVR_COUNTER_RATED;

@@ -24,16 +24,16 @@ typedef struct {
     uint64_t              unanswered;  /* of active_all, without first event */
     uint64_t              capacity;  /* bytes */
     uint64_t              reported;  /* 1: by the engine itself */
-    uint64_t              pressed;   /* 1: it asked to be left alone */
+    uint64_t              throttled;  /* 1: it asked to be left alone */
     uint64_t              flushes;   /* times it had forgotten, all reasons */
     uint64_t              age;       /* ms since the engine told something */
     uint32_t              set;       /* bits of needs */
-    kvr_pace_load_t       load;
+    kvr_prefill_load_t    load;
 } kvr_snapshot_t;
 
 
-/* reads what there is at a seat of a peer; now in ms */
-void kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t seat,
+/* reads what there is at a member of a peer; now in ms */
+void kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     uint64_t now, kvr_snapshot_t *s);
 
 

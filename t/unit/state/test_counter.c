@@ -103,19 +103,19 @@ END_TEST
 START_TEST(test_counter_values)
 {
     uint32_t              i;
-    kvr_seat_t            seat;
-    kvr_signal_t          s;
+    kvr_member_t          member;
+    kvr_engine_t          s;
     kvr_counter_zone_t    zone;
     const kvr_counter_t  *row;
 
-    memset((void *) &seat, 0, sizeof(kvr_seat_t));
-    memset((void *) &s, 0, sizeof(kvr_signal_t));
+    memset((void *) &member, 0, sizeof(kvr_member_t));
+    memset((void *) &s, 0, sizeof(kvr_engine_t));
     memset(&zone, 0, sizeof(kvr_counter_zone_t));
 
-    seat.requests = 7;
-    seat.responses[2] = 9;
-    seat.headers = 4;
-    seat.header_ms = 1000;
+    member.requests = 7;
+    member.responses[2] = 9;
+    member.headers = 4;
+    member.header_ms = 1000;
     s.running = 5;
     s.kv = 2500;
     zone.fill = 0.5;
@@ -126,15 +126,15 @@ START_TEST(test_counter_values)
         util_check(kvr_counter_get(row, NULL, 0) == 0, "nothing: row %u", i);
 
         if (same(row->json, "responses") && row->group == KVR_COUNTER_SEAT) {
-            util_check(kvr_counter_get(row, &seat, 1) == 0, "a place");
-            util_check(kvr_counter_get(row, &seat, 2) == 9, "the next");
+            util_check(kvr_counter_get(row, &member, 1) == 0, "a place");
+            util_check(kvr_counter_get(row, &member, 2) == 9, "the next");
 
         } else if (same(row->json, "requests")) {
-            util_check(kvr_counter_get(row, &seat, 0) == 7, "8 bytes");
+            util_check(kvr_counter_get(row, &member, 0) == 7, "8 bytes");
 
         } else if (same(row->json, "header_time")) {
-            util_check(kvr_counter_get(row, &seat, 0) == 4, "how many");
-            util_check(kvr_counter_sum(row, &seat) == 1000, "their time");
+            util_check(kvr_counter_get(row, &member, 0) == 4, "how many");
+            util_check(kvr_counter_sum(row, &member) == 1000, "their time");
 
         } else if (same(row->json, "running")) {
             util_check(kvr_counter_get(row, &s, 0) == 5, "4 bytes");
@@ -168,21 +168,21 @@ filled(const void *p, size_t size, uint8_t byte)
 START_TEST(test_counter_reset)
 {
     size_t             padding;
-    kvr_seat_t         seat;
+    kvr_member_t       member;
     kvr_stats_t        stats;
     kvr_queue_stats_t  queue;
-    kvr_loop_t         loop;
-    kvr_signal_t       s;
+    kvr_feedback_t     feedback;
+    kvr_engine_t       s;
 
-    memset((void *) &seat, 0xff, sizeof(kvr_seat_t));
-    kvr_counter_reset(KVR_COUNTER_SEAT, &seat);
+    memset((void *) &member, 0xff, sizeof(kvr_member_t));
+    kvr_counter_reset(KVR_COUNTER_SEAT, &member);
 
-    padding = offsetof(kvr_seat_t, received) + sizeof(seat.received);
+    padding = offsetof(kvr_member_t, received) + sizeof(member.received);
 
-    util_check(filled(&seat, offsetof(kvr_seat_t, requests), 0xff),
+    util_check(filled(&member, offsetof(kvr_member_t, requests), 0xff),
                "a seat's names");
-    util_check(filled(&seat.requests,
-                      padding - offsetof(kvr_seat_t, requests), 0),
+    util_check(filled(&member.requests,
+                      padding - offsetof(kvr_member_t, requests), 0),
                "a seat's counters");
 
     memset((void *) &stats, 0xff, sizeof(kvr_stats_t));
@@ -194,15 +194,16 @@ START_TEST(test_counter_reset)
     padding = offsetof(kvr_queue_stats_t, gone) + sizeof(queue.gone);
     util_check(filled(&queue, padding, 0), "a queue's");
 
-    memset((void *) &loop, 0xff, sizeof(kvr_loop_t));
-    kvr_counter_reset(KVR_COUNTER_CACHE, &loop);
-    util_check(filled(&loop, offsetof(kvr_loop_t, clock), 0), "a peer's");
-    util_check(filled((uint8_t *) &loop + offsetof(kvr_loop_t, clock),
-                      offsetof(kvr_loop_t, bytes)
-                      - offsetof(kvr_loop_t, clock), 0xff),
+    memset((void *) &feedback, 0xff, sizeof(kvr_feedback_t));
+    kvr_counter_reset(KVR_COUNTER_CACHE, &feedback);
+    util_check(filled(&feedback, offsetof(kvr_feedback_t, clock), 0),
+               "a peer's");
+    util_check(filled((uint8_t *) &feedback + offsetof(kvr_feedback_t, clock),
+                      offsetof(kvr_feedback_t, bytes)
+                      - offsetof(kvr_feedback_t, clock), 0xff),
                "what was learned");
 
-    memset((void *) &s, 0xff, sizeof(kvr_signal_t));
+    memset((void *) &s, 0xff, sizeof(kvr_engine_t));
     kvr_counter_reset(KVR_COUNTER_HEALTH, &s);
     util_check(s.checks == 0 && s.checks_failed == 0 && s.unhealthy == 0
                && s.asked, "checks");
@@ -216,14 +217,14 @@ END_TEST
 
 START_TEST(test_counter_copy)
 {
-    kvr_seat_t  a, b;
+    kvr_member_t  a, b;
 
-    memset((void *) &a, 0x5a, sizeof(kvr_seat_t));
-    memset((void *) &b, 0, sizeof(kvr_seat_t));
+    memset((void *) &a, 0x5a, sizeof(kvr_member_t));
+    memset((void *) &b, 0, sizeof(kvr_member_t));
 
-    kvr_counter_copy(&b, &a, sizeof(kvr_seat_t));
+    kvr_counter_copy(&b, &a, sizeof(kvr_member_t));
 
-    util_check(filled(&b, sizeof(kvr_seat_t), 0x5a), "all of it");
+    util_check(filled(&b, sizeof(kvr_member_t), 0x5a), "all of it");
 }
 END_TEST
 
