@@ -47,7 +47,7 @@ typedef struct {
 typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
     uint32_t                    *id;        /* number in the zone, or UNSET */
-    uint32_t                    *seat;
+    uint32_t                    *member;
     kvr_ring_peer_t             *peer;
     kvr_ring_t                   ring;      /* made when first asked for */
 } ngx_http_kvroute_list_t;
@@ -69,7 +69,7 @@ typedef struct {
 
 /* the queue of an upstream */
 typedef struct {
-    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_board_t */
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_shared_t */
     ngx_uint_t                   max;
     size_t                       max_bytes; /* 0: no limit */
     ngx_msec_t                   timeout;
@@ -230,7 +230,7 @@ struct ngx_http_kvroute_ctx_s {
     kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
-    kvr_usage_t                  usage;
+    kvr_response_t               usage;
     kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
     unsigned                     inspected:2;
@@ -294,7 +294,7 @@ typedef struct {
 
     kvr_registry_t              *registry;
     kvr_load_t                  *load;
-    kvr_hot_t                   *hot;
+    kvr_sketch_t                *hot;
     kvr_popular_t               *popular;
     kvr_index_t                 *index;
     kvr_receipts_t              *receipts;
@@ -413,7 +413,7 @@ void ngx_http_kvroute_request_exit(void);
 void ngx_http_kvroute_request_firm(ngx_http_kvroute_ctx_t *ctx);
 uint64_t *ngx_http_kvroute_request_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-kvr_chunks_t *ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
+kvr_documents_t *ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
 /* _body */
@@ -500,7 +500,7 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 ngx_uint_t ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
     ngx_http_kvroute_wait_t *own);
 
 /* _attempt */

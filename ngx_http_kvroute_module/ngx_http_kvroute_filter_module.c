@@ -15,7 +15,7 @@
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
     ngx_http_request_t *r);
-static kvr_usage_mode_e ngx_http_kvroute_mode(ngx_http_request_t *r,
+static kvr_response_mode_e ngx_http_kvroute_mode(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_headers(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
@@ -108,7 +108,8 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
 
-    told = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200 && status <= 299);
+    told = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200
+            && status <= 299);
 
     /* what is compressed is only looked at to see when it begins */
 
@@ -119,9 +120,9 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         stream = 0;
     }
 
-    kvr_usage_init(&at->ctx->usage,
-                   told ? ngx_http_kvroute_mode(r, at) : KVR_USAGE_FIRST,
-                   (unsigned) stream);
+    kvr_response_init(&at->ctx->usage,
+                      told ? ngx_http_kvroute_mode(r, at) : KVR_RESPONSE_FIRST,
+                      (unsigned) stream);
 
     if (told) {
         ngx_http_kvroute_headers(r, at);
@@ -151,21 +152,21 @@ ngx_http_kvroute_is_type(ngx_http_request_t *r, const char *type)
  * tokens could be held against: they are only for who asks for them.  An id is
  * given by the Responses API alone, and the next request must find its engine.
  */
-static kvr_usage_mode_e
+static kvr_response_mode_e
 ngx_http_kvroute_mode(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 {
     if (at->ctx->reply) {
-        return KVR_USAGE_REPLY;
+        return KVR_RESPONSE_REPLY;
     }
 
     if (at->ctx->parsed
         || ngx_http_kvroute_tokens_wanted(r)
         || at->ctx->endpoint == KVR_ENDPOINT_RESPONSES)
     {
-        return KVR_USAGE_TOKENS;
+        return KVR_RESPONSE_TOKENS;
     }
 
-    return KVR_USAGE_FIRST;
+    return KVR_RESPONSE_FIRST;
 }
 
 
@@ -204,8 +205,8 @@ ngx_http_kvroute_headers(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         if (h[i].hash && h[i].lowcase_key && h[i].key.len > 14
             && h[i].lowcase_key[0] == 'x')
         {
-            kvr_usage_header(&at->ctx->usage, h[i].lowcase_key, h[i].key.len,
-                             h[i].value.data, h[i].value.len);
+            kvr_response_header(&at->ctx->usage, h[i].lowcase_key, h[i].key.len,
+                                h[i].value.data, h[i].value.len);
         }
     }
 }
@@ -217,7 +218,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     int                          more;
     ngx_buf_t                   *b;
     ngx_chain_t                 *cl;
-    kvr_usage_t                 *u;
+    kvr_response_t              *u;
     kvr_reply_t                 *reply;
     ngx_http_kvroute_attempt_t  *at;
 
@@ -248,8 +249,8 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             }
 
         } else {
-            more = kvr_usage_read(u, b->pos, b->last - b->pos,
-                                  reply ? kvr_reply_part : NULL, reply);
+            more = kvr_response_read(u, b->pos, b->last - b->pos,
+                                     reply ? kvr_reply_part : NULL, reply);
         }
 
         if (u->first) {
@@ -270,7 +271,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         /* what is not read tells no more than that its peer is alive */
 
         if (!more) {
-            at->watched = (at->conf->health && u->mode == KVR_USAGE_FIRST);
+            at->watched = (at->conf->health && u->mode == KVR_RESPONSE_FIRST);
             break;
         }
     }

@@ -88,7 +88,7 @@ END
 
 # who alone may call these is core/route
 
-my @sequence = qw(kvr_index_learn kvr_index_repeat kvr_index_forget);
+my @sequence = qw(kvr_index_insert kvr_index_refresh kvr_index_undo);
 
 my $root = abs_path("$FindBin::Bin/..");
 my $home = 'ngx_http_kvroute_module/core/route';

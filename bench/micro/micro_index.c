@@ -4,7 +4,7 @@
  */
 
 
-/* The index: look-ups and lessons, in cache and at random, 1 and 2 processes */
+/* The index: look-ups and inserts, in cache and at random, 1 and 2 processes */
 
 
 #include "micro_cases.h"
@@ -48,10 +48,10 @@ micro_chain_make(uint64_t *chain, unsigned n, uint64_t prompt)
 static micro_table_t *
 micro_table(size_t bytes, unsigned entries, double fill)
 {
-    unsigned        i;
-    uint64_t        lines, chain[MICRO_CHAIN];
-    kvr_lesson_t    lesson;
-    micro_table_t  *t;
+    unsigned          i;
+    uint64_t          lines, chain[MICRO_CHAIN];
+    kvr_index_undo_t  undo;
+    micro_table_t    *t;
 
     t = micro_alloc(sizeof(micro_table_t));
 
@@ -69,8 +69,8 @@ micro_table(size_t bytes, unsigned entries, double fill)
 
     for (i = 0; i < t->prompts; i++) {
         micro_chain_make(chain, entries, i);
-        kvr_index_learn(t->ix, chain, entries, kvr_chain_depth(entries - 1),
-                        i % MICRO_PEERS, 0, &lesson);
+        kvr_index_insert(t->ix, chain, entries, kvr_chain_depth(entries - 1),
+                         i % MICRO_PEERS, 0, &undo);
     }
 
     return t;
@@ -178,10 +178,10 @@ micro_written(micro_case_t *c, unsigned n)
 static uint64_t
 micro_refresh(micro_case_t *c, unsigned n)
 {
-    uint32_t        units;
-    uint64_t        sum, prompt, chain[MICRO_CHAIN];
-    kvr_lesson_t    lesson;
-    micro_table_t  *t;
+    uint32_t          units;
+    uint64_t          sum, prompt, chain[MICRO_CHAIN];
+    kvr_index_undo_t  undo;
+    micro_table_t    *t;
 
     t = c->data;
     sum = 0;
@@ -191,9 +191,9 @@ micro_refresh(micro_case_t *c, unsigned n)
         c->state = c->state * 6364136223846793005ULL + 1442695040888963407ULL;
         prompt = kvr_reduce(c->state, t->prompts);
         micro_chain_make(chain, t->entries, prompt);
-        kvr_index_learn(t->ix, chain, t->entries, units,
-                        (unsigned) prompt % MICRO_PEERS, units, &lesson);
-        sum += lesson.clock;
+        kvr_index_insert(t->ix, chain, t->entries, units,
+                         (unsigned) prompt % MICRO_PEERS, units, &undo);
+        sum += undo.clock;
     }
 
     return sum;
@@ -203,9 +203,9 @@ micro_refresh(micro_case_t *c, unsigned n)
 static uint64_t
 micro_insert(micro_case_t *c, unsigned n)
 {
-    uint64_t        sum, chain[MICRO_CHAIN];
-    kvr_lesson_t    lesson;
-    micro_table_t  *t;
+    uint64_t          sum, chain[MICRO_CHAIN];
+    kvr_index_undo_t  undo;
+    micro_table_t    *t;
 
     t = c->data;
     sum = 0;
@@ -213,10 +213,10 @@ micro_insert(micro_case_t *c, unsigned n)
     while (n--) {
         c->state++;
         micro_chain_make(chain, t->entries, c->state << 32);
-        kvr_index_learn(t->ix, chain, t->entries,
-                        kvr_chain_depth(t->entries - 1),
-                        (unsigned) c->state % MICRO_PEERS, 0, &lesson);
-        sum += lesson.clock;
+        kvr_index_insert(t->ix, chain, t->entries,
+                         kvr_chain_depth(t->entries - 1),
+                         (unsigned) c->state % MICRO_PEERS, 0, &undo);
+        sum += undo.clock;
     }
 
     return sum;
@@ -285,7 +285,7 @@ micro_arithmetic(micro_case_t *c, unsigned n)
 }
 
 
-/* a request's share: a look-up, and a lesson on it */
+/* a request's share: a look-up, and an insert on it */
 static uint64_t
 micro_both(micro_case_t *c, unsigned n)
 {

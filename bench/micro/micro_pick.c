@@ -4,7 +4,7 @@
  */
 
 
-/* Choosing, and the decision as a whole: from the body to the lesson. */
+/* Choosing, and the decision as a whole: from the body to the insert. */
 
 
 #include "micro_cases.h"
@@ -98,7 +98,7 @@ micro_decide(micro_case_t *c, unsigned n)
     uint32_t              i, matched[KVR_INDEX_PEERS];
     uint64_t              sum;
     kvr_prompt_t          pr;
-    kvr_lesson_t          lesson;
+    kvr_index_undo_t      undo;
     kvr_load_sum_t        load;
     kvr_decision_t        d;
     micro_whole_t        *w;
@@ -153,8 +153,8 @@ micro_decide(micro_case_t *c, unsigned n)
 
         kvr_load_add(w->load, 0, d.pick, 1, (int64_t) pr.bytes);
 
-        kvr_index_repeat(w->ix, w->chain, pr.n, pr.blocks, d.pick,
-                         matched[d.pick], &lesson);
+        kvr_index_refresh(w->ix, w->chain, pr.n, pr.blocks, d.pick,
+                          matched[d.pick], &undo);
 
         kvr_load_add(w->load, 0, d.pick, -1, -(int64_t) pr.bytes);
 

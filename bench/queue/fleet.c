@@ -133,13 +133,14 @@ kvq_first(kvq_t *q, kvq_request_t *rq)
 
     kvq_count(q, rq, rq->replica, 0, -1, -(int64_t) rq->pending);
     rq->pending = 0;
-    rq->lesson.valid = 0;
+    rq->undo.valid = 0;
 
-    kvr_pace_first(&q->registry->peer[rq->replica].pace, rq->ahead,
-                   (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
-    kvr_pace_waited(&q->registry->peer[rq->replica].pace, rq->ahead, rq->hit,
-                    (uint64_t) ((q->now - rq->given) * 1000), rq->rate,
-                    kvq_ms(q));
+    kvr_prefill_first(&q->registry->peer[rq->replica].prefill, rq->ahead,
+                      (uint64_t) ((q->now - rq->given) * 1000), kvq_ms(q));
+    kvr_prefill_waited(&q->registry->peer[rq->replica].prefill, rq->ahead,
+                       rq->hit,
+                       (uint64_t) ((q->now - rq->given) * 1000), rq->rate,
+                       kvq_ms(q));
     kvr_popular_add(q->popular, &rq->counted, kvq_ms(q));
 
     ttft = q->now - rq->start;
@@ -198,7 +199,7 @@ kvq_timeout(kvq_t *q, kvq_request_t *rq)
     st = &q->res->stream[rq->stream];
 
     kvr_queue_remove(&q->waiting[rq->worker], &rq->item);
-    kvr_queue_publish(q->board, rq->worker, &q->waiting[rq->worker],
+    kvr_queue_publish(q->shared, rq->worker, &q->waiting[rq->worker],
                       kvq_ms(q));
 
     kvq_reject(q, rq, s->deadline && s->deadline <= q->conf->timeout
@@ -323,7 +324,7 @@ kvq_create(kvq_t *q)
 
     q->registry = kvq_zeroed(sizeof(kvr_registry_t));
     q->popular = kvq_zeroed(sizeof(kvr_popular_t));
-    q->board = kvq_zeroed(sizeof(kvr_queue_board_t));
+    q->shared = kvq_zeroed(sizeof(kvr_queue_shared_t));
 
     kvs_rng_seed(&q->rng, q->conf->seed, 0x7175657565ULL);
 
@@ -343,7 +344,7 @@ kvq_create(kvq_t *q)
 
     for (i = 0; i < KVQ_STREAMS; i++) {
         kvs_rng_seed(&q->rng_of[i], q->conf->seed, 0x73747265616dULL + i);
-        q->tenant[i] = kvr_queue_tenant(q->board,
+        q->tenant[i] = kvr_queue_tenant(q->shared,
                                         kvr_mix(q->conf->stream[i].tenant + 1,
                                                 77),
                                         kvq_ms(q));
@@ -439,8 +440,8 @@ kvq_finish(kvq_t *q)
     q->res->span = q->conf->length - q->conf->window;
 
     for (i = 0; i < q->conf->replicas; i++) {
-        q->res->rate += kvr_get(&q->registry->peer[i].pace.rate)
-                        * 1000ULL / KVR_PACE_RATE / q->conf->replicas;
+        q->res->rate += kvr_get(&q->registry->peer[i].prefill.rate)
+                        * 1000ULL / KVR_PREFILL_RATE / q->conf->replicas;
         kve_replica_destroy(q->replica[i]);
     }
 
@@ -455,7 +456,7 @@ kvq_finish(kvq_t *q)
     free(q->load);
     free(q->registry);
     free((void *) q->popular);
-    free(q->board);
+    free(q->shared);
 }
 
 

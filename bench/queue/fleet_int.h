@@ -57,7 +57,7 @@ struct kvq_request_s {
     double            start;
     double            given;
     double            ttft;
-    kvr_lesson_t      lesson;
+    kvr_index_undo_t  undo;
     kvr_popular_keys_t  counted;
     uint32_t          rate;          /* of the fastest */
     uint64_t          hit;           /* bytes, as predicted */
@@ -103,7 +103,7 @@ struct kvq_s {
     kvr_registry_t    *registry;
     kvr_popular_t     *popular;
     kvr_popular_view_t  view;          /* of the request at hand */
-    kvr_queue_board_t *board;
+    kvr_queue_shared_t *shared;
     kvr_queue_t        waiting[KVQ_WORKERS];
     unsigned           ticking[KVQ_WORKERS];
     uint8_t            tenant[KVQ_STREAMS];

@@ -92,7 +92,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
     n = q->conf->replicas;
 
     rq->rather = 0;
-    rq->gated = kvr_queue_long(q->board, n, kvq_ms(q));
+    rq->gated = kvr_queue_long(q->shared, n, kvq_ms(q));
 
     bytes = rq->gated ? rq->bytes : 0;
 
@@ -113,8 +113,8 @@ kvq_room(void *data, kvr_queue_item_t *item)
     for (i = 0; i < n; i++) {
 
         sum = kvr_load_get(q->load, i);
-        sum.pending = kvr_pace_left(&q->registry->peer[i].pace, sum.pending,
-                                    kvq_ms(q));
+        sum.pending = kvr_prefill_left(&q->registry->peer[i].prefill,
+                                       sum.pending, kvq_ms(q));
 
         held = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES, rq->bytes);
 
@@ -134,7 +134,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
 
         if (cost < best) {
             best = cost;
-            rate = kvr_get(&q->registry->peer[i].pace.rate) / KVR_PACE_RATE;
+            rate = kvr_get(&q->registry->peer[i].prefill.rate) / KVR_PREFILL_RATE;
         }
 
         most = kvr_max(most, held);
@@ -149,7 +149,7 @@ kvq_room(void *data, kvr_queue_item_t *item)
 
     if ((rq->taste == KVQ_WARM && here + KVR_SCORE_FLOOR < most)
         || (rq->taste == KVQ_CHEAP && best < least
-            && kvr_queue_young(&rq->item, kvq_ms(q), rate)))
+            && kvr_queue_may_wait(&rq->item, kvq_ms(q), rate)))
     {
         rq->rather = 1;
         return 0;
@@ -186,14 +186,14 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
         c->effective_weight = 1;
         c->active = sum.active;
         c->pending = sum.pending;
-        c->delay = kvr_pace_delay(&q->registry->peer[i].pace, kvq_ms(q));
+        c->delay = kvr_prefill_delay(&q->registry->peer[i].prefill, kvq_ms(q));
         c->turnover = kvr_index_turnover(q->index, i, kvq_ms(q));
 
         sum = kvr_load_get(q->load, kvr_registry_resident(i));
         c->unanswered = sum.active;
         c->resident = sum.pending;
 
-        rq->rate = kvr_max(rq->rate, kvr_get(&q->registry->peer[i].pace.rate));
+        rq->rate = kvr_max(rq->rate, kvr_get(&q->registry->peer[i].prefill.rate));
 
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
@@ -233,15 +233,15 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     rq->given = q->now;
     rq->hit = d.matched;
 
-    rq->ahead = kvr_pace_give(&q->registry->peer[i].pace, bytes,
-                              kvr_load_get(q->load, i).pending, kvq_ms(q));
+    rq->ahead = kvr_prefill_give(&q->registry->peer[i].prefill, bytes,
+                                 kvr_load_get(q->load, i).pending, kvq_ms(q));
 
     kvq_count(q, rq, i, 1, 1, (int64_t) bytes);
 
     q->last[i] = ++q->given;
 
-    kvr_index_learn(q->index, q->entry, n, rq->units, i, matched[i],
-                    &rq->lesson);
+    kvr_index_insert(q->index, q->entry, n, rq->units, i, matched[i],
+                     &rq->undo);
 
     if (q->now >= q->conf->window && q->now < q->conf->length) {
         q->res->stream[rq->stream].window_work += rq->item.work;
@@ -313,7 +313,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
         rq = (kvq_request_t *) near[i];
         rq->taste = KVQ_WARM;
 
-        if (kvr_queue_admit(q->board, worker, w, near[i], kvq_ms(q), kvq_room,
+        if (kvr_queue_admit(q->shared, worker, w, near[i], kvq_ms(q), kvq_room,
                             rq)
             == KVR_OK)
         {
@@ -328,7 +328,7 @@ kvq_next(kvq_t *q, uint32_t worker, kvr_queue_item_t *item)
     rq = (kvq_request_t *) item;
     rq->taste = KVQ_CHEAP;
 
-    return kvr_queue_admit(q->board, worker, w, item, kvq_ms(q), kvq_room, rq)
+    return kvr_queue_admit(q->shared, worker, w, item, kvq_ms(q), kvq_room, rq)
            == KVR_OK ? item : NULL;
 }
 
@@ -342,10 +342,10 @@ kvq_worker_run(kvq_t *q, uint32_t worker)
 
     w = &q->waiting[worker];
 
-    kvr_queue_publish(q->board, worker, w, kvq_ms(q));
+    kvr_queue_publish(q->shared, worker, w, kvq_ms(q));
 
     for ( ;; ) {
-        item = kvr_queue_first(w, q->board, &key);
+        item = kvr_queue_first(w, q->shared, &key);
 
         if (item) {
             item = kvq_next(q, worker, item);
@@ -394,17 +394,17 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         return;
     }
 
-    rq->taste = kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now)
+    rq->taste = kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now)
                 < q->conf->max ? KVQ_CHEAP : KVQ_ANY;
 
-    if (kvr_queue_admit(q->board, rq->worker, w, &rq->item, now, kvq_room, rq)
+    if (kvr_queue_admit(q->shared, rq->worker, w, &rq->item, now, kvq_room, rq)
         == KVR_OK)
     {
         kvq_give(q, rq);
         return;
     }
 
-    if (kvr_queue_depth(q->board, KVR_QUEUE_CLASSES - 1, now) >= q->conf->max)
+    if (kvr_queue_depth(q->shared, KVR_QUEUE_CLASSES - 1, now) >= q->conf->max)
     {
         item = kvr_queue_last(w, s->class);
         item = item ? item : kvr_queue_rival(w, &rq->item);
@@ -425,8 +425,8 @@ kvq_enter(kvq_t *q, kvq_request_t *rq)
         wait = kvr_min(wait, s->deadline);
     }
 
-    kvr_queue_insert(w, q->board, &rq->item);
-    kvr_queue_publish(q->board, rq->worker, w, now);
+    kvr_queue_insert(w, q->shared, &rq->item);
+    kvr_queue_publish(q->shared, rq->worker, w, now);
 
     kvq_push(q, q->now + wait / 1000.0, KVQ_TIMEOUT, rq);
 

@@ -2,7 +2,7 @@
  * The shipped router: core/ linked, not copied, and used as the glue does it
  * in ngx_http_kvroute_upstream.c and _attempt.c.  Look up the chain, offer all
  * that are up, let the policy pick, count it in, teach the index; at the first
- * event release what was pending; at the end count it out, and take the lesson
+ * event release what was pending; at the end count it out, and take the insert
  * back if there was no first event.
  */
 
@@ -32,7 +32,7 @@ kvs_router_ring(kvs_router_t *ro)
     uint32_t         i;
     kvr_ring_peer_t  peer[KVS_REPLICAS];
 
-    ro->hot = kvs_router_memory(sizeof(kvr_hot_t));
+    ro->hot = kvs_router_memory(sizeof(kvr_sketch_t));
 
     for (i = 0; i < ro->sim->n; i++) {
         peer[i].hash = kvr_mix(i + 1, 0x70656572);
@@ -299,14 +299,15 @@ static void
 kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
     kvr_candidate_t *cand, const uint32_t *id, uint32_t n, double now)
 {
-    uint32_t  i, entry, entries, peer, life;
+    uint32_t  i, entry, entries, peer, generation;
 
     if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_SESSION) {
 
         req->keyed = 1;
         req->key = rq->key_session;
 
-        peer = kvr_index_bound(ro->index, req->key, (uint32_t) now, &life);
+        peer = kvr_index_bound(ro->index, req->key, (uint32_t) now,
+                               &generation);
 
         for (i = 0; i < n; i++) {
             cand[i].bound = (id[i] == peer);
@@ -321,7 +322,7 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
         return;
     }
 
-    kvr_hot_add(ro->hot, ro->chain, entries);
+    kvr_sketch_add(ro->hot, ro->chain, entries);
 
     if (req->conf && req->conf->length) {
         entry = kvr_chain_entries(kvr_max(req->conf->length / KVS_UNIT_BYTES,
@@ -329,7 +330,7 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvr_policy_request_t *req,
         entry = kvr_min(entry, entries) - 1;
 
     } else {
-        entry = kvr_hot_entry(ro->hot, ro->chain, entries, 0.5 / ro->sim->n);
+        entry = kvr_sketch_entry(ro->hot, ro->chain, entries, 0.5 / ro->sim->n);
     }
 
     req->key = ro->chain[entry];
@@ -394,7 +395,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
         }
 
         c->pending = sum.pending;
-        c->delay = kvr_pace_delay(&ro->pace[i], kvs_router_ms(now));
+        c->delay = kvr_prefill_delay(&ro->pace[i], kvs_router_ms(now));
         rq->rate = kvr_max(rq->rate, kvr_get(&ro->pace[i].rate));
         c->matched = kvr_min((uint64_t) matched[i] * KVS_UNIT_BYTES,
                              rq->bytes);
@@ -448,13 +449,13 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->charge = row;
     rq->given = now;
     rq->depth = 0;
-    rq->young = 0;
-    rq->timed = kvr_timing_give(&ro->timing[i], rq->pending,
-                                ro->prefilling[i] != 0);
+    rq->speculative = 0;
+    rq->timed = kvr_ttft_give(&ro->ttft[i], rq->pending,
+                              ro->prefilling[i] != 0);
 
-    rq->ahead = kvr_pace_give(&ro->pace[i], rq->pending,
-                              kvr_load_get(ro->load, i).pending,
-                              kvs_router_ms(now));
+    rq->ahead = kvr_prefill_give(&ro->pace[i], rq->pending,
+                                 kvr_load_get(ro->load, i).pending,
+                                 kvs_router_ms(now));
 
     kvr_load_add(ro->load, row, i, 1, (int64_t) rq->pending);
 
@@ -479,7 +480,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
         if (ro->coming) {
             kvs_prefix_hold(ro->coming, rq->chain, rq->units, i);
-            rq->taught = 1;
+            rq->inserted = 1;
         }
     }
 
@@ -494,8 +495,8 @@ kvs_router_admitted(void *data, kvs_request_t *rq, double now)
 
     (void) now;
 
-    if (ro->coming && rq->taught) {
-        rq->taught = 0;
+    if (ro->coming && rq->inserted) {
+        rq->inserted = 0;
         kvs_prefix_drop(ro->coming, rq->chain, rq->units, rq->replica);
     }
 }
@@ -521,13 +522,13 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
-    uint64_t     ms;
-    kvr_pace_t  *pace;
+    uint64_t        ms;
+    kvr_prefill_t  *pace;
 
     kvr_load_add(ro->load, rq->charge, rq->replica, 0, -(int64_t) rq->pending);
 
     rq->pending = 0;
-    rq->lesson.valid = 0;
+    rq->undo.valid = 0;
 
     if (kvr_policy_needs(ro->conf.policy) & KVR_NEEDS_SCORE) {
         kvr_popular_add(ro->popular, &rq->counted, kvs_router_ms(now));
@@ -536,17 +537,18 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
     pace = &ro->pace[rq->replica];
     ms = (uint64_t) (1000 * (now - rq->given));
 
-    kvr_pace_first(pace, rq->ahead, ms, kvs_router_ms(now));
-    kvr_pace_waited(pace, rq->ahead, (uint64_t) rq->matched * KVS_TOKEN_BYTES,
-                    ms, rq->rate, kvs_router_ms(now));
+    kvr_prefill_first(pace, rq->ahead, ms, kvs_router_ms(now));
+    kvr_prefill_waited(pace, rq->ahead, (uint64_t) rq->matched
+                       * KVS_TOKEN_BYTES, ms, rq->rate, kvs_router_ms(now));
 
     if (ro->conf.timed) {
         kvs_router_timed(ro, rq, now);
     }
 
     if (ro->conf.usage || ro->conf.timed) {
-        kvr_inflight_answered(&ro->loop[rq->replica].inflight, rq->awaited);
-        rq->awaited = 0;
+        kvr_inflight_answered(&ro->feedback[rq->replica].inflight,
+                              rq->inflight);
+        rq->inflight = 0;
     }
 
     ro->prefilling[rq->replica]--;
@@ -590,19 +592,20 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     ro->prefilling[rq->replica] -= !rq->started;
 
     if (ro->conf.usage || ro->conf.timed) {
-        kvr_inflight_answered(&ro->loop[rq->replica].inflight, rq->awaited);
-        rq->awaited = 0;
+        kvr_inflight_answered(&ro->feedback[rq->replica].inflight,
+                              rq->inflight);
+        rq->inflight = 0;
 
         if (ro->conf.usage && ok && rq->started && rq->units) {
             kvs_router_settle(ro, rq, now);
         }
     }
 
-    if (rq->lesson.valid) {
-        rq->lesson.valid = 0;
+    if (rq->undo.valid) {
+        rq->undo.valid = 0;
 
         n = kvs_router_chain(ro, rq->chain, rq->units);
-        kvr_index_forget(ro->index, ro->chain, n, &rq->lesson);
+        kvr_index_undo(ro->index, ro->chain, n, &rq->undo);
         return;
     }
 

@@ -45,17 +45,17 @@ typedef struct {
 
     /* what replies told */
 
-    kvr_loop_t            loop[KVS_REPLICAS];
-    kvr_timing_t          timing[KVS_REPLICAS];
-    kvr_timing_pace_t     prefill;
+    kvr_feedback_t        feedback[KVS_REPLICAS];
+    kvr_ttft_t            ttft[KVS_REPLICAS];
+    kvr_ttft_prefill_t    prefill;
     uint32_t              assumed;              /* units */
 
     kvr_popular_t        *popular;
-    kvr_pace_t            pace[KVS_REPLICAS];
+    kvr_prefill_t         pace[KVS_REPLICAS];
 
     /* policy prefix */
 
-    kvr_hot_t            *hot;
+    kvr_sketch_t         *hot;
     kvr_ring_t            ring;
 
     /* other states than the index */

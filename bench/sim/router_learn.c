@@ -5,22 +5,23 @@
 #include "router_int.h"
 
 
-/* what a reply will be held against, before the lesson is taught */
+/* what a reply will be held against, before the insert is taught */
 static void
 kvs_router_predict(kvs_router_t *ro, kvs_request_t *rq, uint32_t n,
     uint32_t matched)
 {
-    uint32_t     k;
-    kvr_loop_t  *loop;
+    uint32_t         k;
+    kvr_feedback_t  *feedback;
 
-    loop = &ro->loop[rq->replica];
+    feedback = &ro->feedback[rq->replica];
     k = kvr_min(kvr_chain_entries(matched), n);
 
     rq->clock = kvr_index_clock(ro->index, rq->replica);
-    rq->depth = kvr_index_taught(ro->index, ro->chain, n, rq->replica, matched,
-                                 &rq->age);
-    rq->young = k && kvr_inflight_any(&loop->inflight, ro->chain, k);
-    rq->awaited = k < n ? kvr_inflight_add(&loop->inflight, ro->chain, k) : 0;
+    rq->depth = kvr_index_inserted(ro->index, ro->chain, n, rq->replica,
+                                   matched, &rq->age);
+    rq->speculative = k && kvr_inflight_any(&feedback->inflight, ro->chain, k);
+    rq->inflight = k < n ? kvr_inflight_add(&feedback->inflight, ro->chain,
+                                            k) : 0;
 }
 
 
@@ -31,15 +32,15 @@ static void kvs_router_capacity(kvs_router_t *ro, uint32_t i);
 void
 kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
 {
-    int                  found;
-    uint32_t             n, k, i, cached;
-    uint64_t             clock;
-    kvr_loop_t          *loop;
-    kvr_lesson_t         lesson;
-    kvr_loop_response_t  r;
+    int                      found;
+    uint32_t                 n, k, i, cached;
+    uint64_t                 clock;
+    kvr_feedback_t          *feedback;
+    kvr_index_undo_t         undo;
+    kvr_feedback_response_t  r;
 
     i = rq->replica;
-    loop = &ro->loop[i];
+    feedback = &ro->feedback[i];
     cached = rq->req.cached_tokens / KVS_UNIT_TOKENS;
 
     n = kvs_router_chain(ro, rq->chain, rq->units);
@@ -55,20 +56,20 @@ kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
     r.clock = rq->clock;
     r.block = KVS_UNIT_BYTES;
     r.capacity = ro->conf.reported ? kvr_get(&ro->index->peer[i].capacity) : 0;
-    r.young = rq->young;
+    r.speculative = rq->speculative;
 
-    r.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
+    r.inserted = (uint64_t) rq->depth * KVS_UNIT_BYTES;
     r.age = rq->age;
 
-    found = kvr_loop_take(loop, &r, (uint32_t) now, &clock);
+    found = kvr_feedback_take(feedback, &r, (uint32_t) now, &clock);
 
-    if (found & KVR_LOOP_FORGOT) {
+    if (found & KVR_FEEDBACK_FORGOT) {
         kvr_index_floor(ro->index, i, clock);
     }
 
-    if (found & KVR_LOOP_MISSED) {
-        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, cached,
-                        &lesson);
+    if (found & KVR_FEEDBACK_MISSED) {
+        kvr_index_insert(ro->index, ro->chain, n, rq->units, i, cached,
+                         &undo);
     }
 
     kvs_router_capacity(ro, i);
@@ -79,16 +80,16 @@ kvs_router_settle(kvs_router_t *ro, kvs_request_t *rq, double now)
 static void
 kvs_router_capacity(kvs_router_t *ro, uint32_t i)
 {
-    uint32_t       k, units;
-    kvr_horizon_t  sum;
+    uint32_t         k, units;
+    kvr_retention_t  sum;
 
-    memset((void *) &sum, 0, sizeof(kvr_horizon_t));
+    memset((void *) &sum, 0, sizeof(kvr_retention_t));
 
     for (k = 0; k < ro->sim->n; k++) {
-        kvr_horizon_add(&sum, &ro->loop[k].horizon);
+        kvr_retention_add(&sum, &ro->feedback[k].retention);
     }
 
-    units = kvr_loop_horizon(&ro->loop[i], &sum);
+    units = kvr_feedback_retention(&ro->feedback[i], &sum);
     units = units ? kvr_min(units, ro->assumed) : ro->assumed;
     kvr_index_capacity(ro->index, i, units, 0);
 }
@@ -100,28 +101,28 @@ kvs_router_timed(kvs_router_t *ro, kvs_request_t *rq, double now)
 {
     int                 found;
     uint32_t            i, n;
-    kvr_lesson_t        lesson;
-    kvr_timing_first_t  f;
+    kvr_index_undo_t    undo;
+    kvr_ttft_first_t    f;
 
     i = rq->replica;
 
     f.bytes = rq->bytes;
-    f.taught = (uint64_t) rq->depth * KVS_UNIT_BYTES;
+    f.inserted = (uint64_t) rq->depth * KVS_UNIT_BYTES;
     f.reply = 0;
     f.ms = (uint64_t) (1000 * (now - rq->given));
-    f.given = rq->young ? 0 : rq->timed;
+    f.given = rq->speculative ? 0 : rq->timed;
 
-    found = kvr_timing_first(&ro->timing[i], &ro->prefill, &f);
+    found = kvr_ttft_first(&ro->ttft[i], &ro->prefill, &f);
 
-    if (found == KVR_TIMING_NOTHING) {
+    if (found == KVR_TTFT_NOTHING) {
         return;
     }
 
-    kvr_loop_timed(&ro->loop[i], rq->age, found == KVR_TIMING_HELD);
+    kvr_feedback_timed(&ro->feedback[i], rq->age, found == KVR_TTFT_HELD);
 
-    if (found == KVR_TIMING_LOST && rq->matched) {
+    if (found == KVR_TTFT_LOST && rq->matched) {
         n = kvs_router_chain(ro, rq->chain, rq->units);
-        kvr_index_learn(ro->index, ro->chain, n, rq->units, i, 0, &lesson);
+        kvr_index_insert(ro->index, ro->chain, n, rq->units, i, 0, &undo);
     }
 
     kvs_router_capacity(ro, i);
@@ -132,8 +133,8 @@ void
 kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
     const uint64_t *chain, uint32_t units, uint32_t matched)
 {
-    uint32_t      n;
-    kvr_lesson_t  lesson;
+    uint32_t          n;
+    kvr_index_undo_t  undo;
 
     if (ro->lru) {
         kvs_prefix_insert(ro->lru, chain, units, rq->replica, now);
@@ -149,12 +150,12 @@ kvs_router_teach(kvs_router_t *ro, kvs_request_t *rq, double now,
         return;
     }
 
-    if (rq->started || rq->young) {
-        kvr_index_learn(ro->index, ro->chain, n, units, rq->replica, matched,
-                        rq->started ? &lesson : &rq->lesson);
+    if (rq->started || rq->speculative) {
+        kvr_index_insert(ro->index, ro->chain, n, units, rq->replica, matched,
+                         rq->started ? &undo : &rq->undo);
 
     } else {
-        kvr_index_repeat(ro->index, ro->chain, n, units, rq->replica, matched,
-                         &rq->lesson);
+        kvr_index_refresh(ro->index, ro->chain, n, units, rq->replica, matched,
+                          &rq->undo);
     }
 }

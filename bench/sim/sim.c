@@ -541,7 +541,7 @@ kvs_sim_send(kvs_sim_t *sim, kvs_request_t *rq)
     rq->pending = 0;
     rq->matched = 0;
     rq->best = 0;
-    rq->taught = 0;
+    rq->inserted = 0;
 
     i = sim->policy->pick(sim->state[rq->router], rq, sim->now);
 

@@ -85,7 +85,7 @@ struct kvs_request_s {
 
     /* the policy's receipt */
 
-    kvr_lesson_t      lesson;
+    kvr_index_undo_t  undo;
     uint64_t          pending;
     uint32_t          matched;
     uint32_t          best;
@@ -93,14 +93,14 @@ struct kvs_request_s {
     uint32_t          depth;        /* units it had been taught */
     uint32_t          age;          /* of the deepest */
     uint64_t          clock;
-    uint64_t          awaited;
+    uint64_t          inflight;
     uint64_t          timed;
     kvr_popular_keys_t  counted;
     uint64_t          ahead;
     uint32_t          rate;         /* of the fastest */
     double            given;        /* s, to this replica */
-    unsigned          young:1;
-    unsigned          taught:1;
+    unsigned          speculative:1;
+    unsigned          inserted:1;
 };
 
 

@@ -30,7 +30,7 @@ static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
 static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
     unsigned stream);
-static void ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
+static void ngx_http_kvroute_attempt_state(kvr_member_t *member,
     ngx_http_upstream_state_t *state);
 
 
@@ -114,8 +114,8 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 static void
 ngx_http_kvroute_attempt_insert_chunks(ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t       i;
-    kvr_chunks_t  *chunks;
+    uint32_t          i;
+    kvr_documents_t  *chunks;
 
     chunks = ngx_http_kvroute_request_chunks(at->ctx->request, at->ctx,
                                              at->conf->zone);
@@ -203,7 +203,7 @@ ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
 {
     uint32_t       peer;
     uint64_t       now;
-    kvr_signal_t  *s;
+    kvr_engine_t  *s;
 
     peer = at->core.reservation.peer;
 
@@ -224,20 +224,20 @@ static void
 ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
 {
     uint64_t                   ttft;
-    kvr_seat_t                *seat;
+    kvr_member_t              *member;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = at->conf->zone->sh;
     ttft = at->ctx->ttft;
 
-    seat = &sh->registry->seat[at->core.reservation.seat];
-    upstream = &sh->registry->upstream[seat->upstream];
+    member = &sh->registry->member[at->core.reservation.member];
+    upstream = &sh->registry->upstream[member->upstream];
 
     /* what is no stream begins when all of it is there: it is counted apart */
 
-    kvr_add(&seat->firsts[at->stream], 1);
-    kvr_add(&seat->ttft[at->stream], ttft);
+    kvr_add(&member->firsts[at->stream], 1);
+    kvr_add(&member->ttft[at->stream], ttft);
 
     kvr_stats_observe(&upstream->stats,
                       at->stream ? KVR_STATS_TTFT : KVR_STATS_TTFT_WHOLE,
@@ -277,8 +277,8 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
 
     if (at->watched) {
         at->watched = 0;
-        kvr_usage_end(&ctx->usage, ctx->reply ? kvr_reply_part : NULL,
-                      ctx->reply);
+        kvr_response_end(&ctx->usage, ctx->reply ? kvr_reply_part : NULL,
+                         ctx->reply);
     }
 
     if (at->core.started) {
@@ -318,7 +318,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 
     ngx_http_kvroute_attempt_extend(at);
 
-    kvr_usage_tokens(&ctx->usage, &settle.tokens);
+    kvr_response_tokens(&ctx->usage, &settle.tokens);
 
     if (settle.tokens.prompt <= 0) {
         return;
@@ -330,10 +330,10 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.odd = ctx->odd;
 
     if (ctx->model.len && !ctx->odd) {
-        kvr_models_take(&at->conf->zone->core.registry->models,
-                        kvr_metrics_lora(ctx->model.data, ctx->model.len),
-                        ctx->model.data, ctx->model.len, ctx->bytes,
-                        settle.tokens.prompt);
+        kvr_model_take(&at->conf->zone->core.registry->models,
+                       kvr_metrics_lora(ctx->model.data, ctx->model.len),
+                       ctx->model.data, ctx->model.len, ctx->bytes,
+                       settle.tokens.prompt);
     }
 
     rc = kvr_attempt_settle(&at->core, &at->conf->zone->core, &at->conf->pool,
@@ -360,7 +360,7 @@ ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
     reply = at->ctx->reply;
 
     if (reply == NULL || reply->bad || reply->n == 0
-        || at->ctx->usage.mode != KVR_USAGE_REPLY)
+        || at->ctx->usage.mode != KVR_RESPONSE_REPLY)
     {
         return;
     }
@@ -404,7 +404,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state)
 {
     ngx_uint_t                    status;
-    kvr_seat_t                   *seat;
+    kvr_member_t                 *member;
     ngx_http_upstream_t          *u;
     ngx_http_upstream_rr_peer_t  *peer;
 
@@ -414,18 +414,18 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    seat = &at->conf->zone->sh->registry->seat[at->core.reservation.seat];
+    member = &at->conf->zone->sh->registry->member[at->core.reservation.member];
 
     if (state & NGX_PEER_FAILED) {
-        kvr_add(&seat->fails, 1);
+        kvr_add(&member->fails, 1);
 
         /* this one is too many: when it is back it will be warmed up */
 
         peer = at->rrp.current;
 
         if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
-            kvr_add(&seat->unavail, peer->fails + 1 == peer->max_fails);
-            kvr_set(&seat->lost, 1);
+            kvr_add(&member->unavail, peer->fails + 1 == peer->max_fails);
+            kvr_set(&member->lost, 1);
         }
     }
 
@@ -433,32 +433,32 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     status = ngx_http_kvroute_attempt_status(at);
 
     if (status >= 100 && status < 100 * (KVR_STATUS_CLASSES + 1)) {
-        kvr_add(&seat->responses[status / 100 - 1], 1);
+        kvr_add(&member->responses[status / 100 - 1], 1);
     }
 
     if (u->state) {
-        ngx_http_kvroute_attempt_state(seat, u->state);
+        ngx_http_kvroute_attempt_state(member, u->state);
     }
 }
 
 
 /* nginx's own measures; a time of -1 has not come */
 static void
-ngx_http_kvroute_attempt_state(kvr_seat_t *seat,
+ngx_http_kvroute_attempt_state(kvr_member_t *member,
     ngx_http_upstream_state_t *state)
 {
-    kvr_add(&seat->sent, (uint64_t) ngx_max(state->bytes_sent, 0));
-    kvr_add(&seat->received, (uint64_t) ngx_max(state->bytes_received, 0));
+    kvr_add(&member->sent, (uint64_t) ngx_max(state->bytes_sent, 0));
+    kvr_add(&member->received, (uint64_t) ngx_max(state->bytes_received, 0));
 
     if (state->header_time == (ngx_msec_t) -1) {
         return;
     }
 
-    kvr_add(&seat->headers, 1);
-    kvr_add(&seat->header_ms, state->header_time);
+    kvr_add(&member->headers, 1);
+    kvr_add(&member->header_ms, state->header_time);
 
     if (state->response_time != (ngx_msec_t) -1) {
-        kvr_add(&seat->ends, 1);
-        kvr_add(&seat->end_ms, state->response_time);
+        kvr_add(&member->ends, 1);
+        kvr_add(&member->end_ms, state->response_time);
     }
 }

@@ -141,7 +141,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     uint32_t                       id;
     uintptr_t                      m;
     ngx_uint_t                     i, n, count, hinted, named;
-    kvr_seat_t                    *seat;
+    kvr_member_t                  *member;
     kvr_begin_t                    begin;
     kvr_candidate_t               *c;
     kvr_policy_request_t           req;
@@ -180,13 +180,13 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
-        seat = (list->seat[i] != KVR_REGISTRY_NONE)
-               ? &sh->registry->seat[list->seat[i]] : NULL;
+        member = (list->member[i] != KVR_REGISTRY_NONE)
+               ? &sh->registry->member[list->member[i]] : NULL;
 
         if (peer->down && !(hinted && ngx_http_kvroute_draining_only(peer))) {
 
-            if (seat && !kvr_get(&seat->lost)) {
-                kvr_set(&seat->lost, 1);
+            if (member && !kvr_get(&member->lost)) {
+                kvr_set(&member->lost, 1);
             }
 
             continue;
@@ -211,7 +211,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         id = list->id[i];
 
         if (peer->max_conns && !at->over
-            && ngx_http_kvroute_full(conf, peer, list->seat[i], ctx->wait))
+            && ngx_http_kvroute_full(conf, peer, list->member[i], ctx->wait))
         {
             /* this request goes elsewhere, the session does not */
 
@@ -221,14 +221,15 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
         /* back from failures, or put back */
 
-        if (seat && kvr_get(&seat->lost)) {
-            kvr_set(&seat->lost, 0);
-            kvr_set(&seat->since, (uint32_t) now);
+        if (member && kvr_get(&member->lost)) {
+            kvr_set(&member->lost, 0);
+            kvr_set(&member->since, (uint32_t) now);
         }
 
         c = &ngx_http_kvroute_candidate[count];
 
-        kvr_candidate_init(&view, c, id, list->seat[i], (uint32_t) peer->conns);
+        kvr_candidate_init(&view, c, id, list->member[i],
+                           (uint32_t) peer->conns);
 
         c->weight = (uint32_t) peer->weight;
         c->current_weight = peer->current_weight;
@@ -296,7 +297,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     id = list->id[i];
 
     begin.peer = id;
-    begin.seat = list->seat[i];
+    begin.member = list->member[i];
     begin.matched = d->matched;
     begin.pending = req.bytes - ngx_min(d->matched, req.bytes);
     begin.rate = view.rate;
@@ -347,7 +348,7 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
     v->now = (uint64_t) ngx_current_msec;
     v->seconds = (uint32_t) ngx_time();
 
-    kvr_view_init(v);
+    kvr_candidate_view(v);
 }
 
 
@@ -357,7 +358,7 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
  */
 ngx_uint_t
 ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t seat,
+    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
     ngx_http_kvroute_wait_t *own)
 {
     kvr_load_t  *load;
@@ -369,16 +370,16 @@ ngx_http_kvroute_full(ngx_http_kvroute_srv_conf_t *conf,
 
     conns = peer->conns;
 
-    if (seat != KVR_REGISTRY_NONE) {
+    if (member != KVR_REGISTRY_NONE) {
         load = conf->zone->sh->load;
-        active = kvr_load_get(load, kvr_registry_column(seat)).active;
+        active = kvr_load_get(load, kvr_registry_column(member)).active;
 
         if (conf->queue) {
-            active += kvr_load_get(load, kvr_registry_reserved(seat)).active;
+            active += kvr_load_get(load, kvr_registry_reserved(member)).active;
         }
 
         if (own && own->reserved.held && own->conf == conf
-            && own->reserved.seat == seat)
+            && own->reserved.member == member)
         {
             active -= ngx_min(1, active);
         }

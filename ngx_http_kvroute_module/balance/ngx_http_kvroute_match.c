@@ -192,8 +192,8 @@ ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
 {
     uint32_t                   i, id;
     uint64_t                   set, has, unit;
-    kvr_chunk_t               *chunk;
-    kvr_chunks_t              *chunks;
+    kvr_document_t            *chunk;
+    kvr_documents_t           *chunks;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = at->conf->zone->sh;
@@ -274,7 +274,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
     int              has;
     uint32_t         id;
     uint64_t         set, lora, loaded;
-    kvr_signal_t    *s;
+    kvr_engine_t    *s;
     kvr_registry_t  *registry;
 
     if (at->conf->probe == NULL || at->ctx->model.len == 0) {
@@ -292,14 +292,14 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
         s = &registry->peer[id].signal;
 
         if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
-            || kvr_signal_worth(s, ngx_current_msec,
+            || kvr_engine_worth(s, ngx_current_msec,
                                 at->conf->probe->interval)
                < 0.5)
         {
             continue;
         }
 
-        has = kvr_signal_lora(s, lora);
+        has = kvr_engine_lora(s, lora);
 
         if (has == 1) {
             loaded |= (uint64_t) 1 << id;
@@ -346,7 +346,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         return;
     }
 
-    kvr_hot_add(sh->hot, chain, n);
+    kvr_sketch_add(sh->hot, chain, n);
 
     unit = sh->unit * KVR_BLOCK;
     length = at->policy->conf.length;
@@ -357,7 +357,7 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
 
         /* a key that most requests have spreads nothing: say so */
 
-        share = kvr_hot_share(sh->hot, chain[entry]);
+        share = kvr_sketch_share(sh->hot, chain[entry]);
 
         if (share > 0.5) {
             upstream = &sh->registry->upstream[at->conf->number];
@@ -365,8 +365,8 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
         }
 
     } else {
-        entry = kvr_hot_entry(sh->hot, chain, n,
-                              0.5 / ngx_max(at->conf->list[0].number, 1));
+        entry = kvr_sketch_entry(sh->hot, chain, n,
+                                 0.5 / ngx_max(at->conf->list[0].number, 1));
     }
 
     at->key = chain[entry];

@@ -356,7 +356,7 @@ retry:
         n = i / (8 * sizeof(uintptr_t));
         m = (uintptr_t) 1 << i % (8 * sizeof(uintptr_t));
 
-        if (ngx_http_kvroute_full(conf, peer, list->seat[i], at->ctx->wait)) {
+        if (ngx_http_kvroute_full(conf, peer, list->member[i], at->ctx->wait)) {
             tried[n] |= m & ~at->rrp.tried[n];
 
         } else if (!(at->rrp.tried[n] & m)
@@ -436,7 +436,7 @@ retry:
             ngx_memzero(&begin, sizeof(kvr_begin_t));
 
             begin.peer = list->id[i];
-            begin.seat = list->seat[i];
+            begin.member = list->member[i];
             begin.pending = at->ctx->bytes;
 
             ngx_http_kvroute_attempt_begin(at, &begin);
@@ -458,7 +458,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
 {
     ngx_time_t                *tp;
-    kvr_seat_t                *seat;
+    kvr_member_t              *member;
     kvr_receipt_t              receipt;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_ctx_t    *ctx;
@@ -474,7 +474,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ctx->cost = d->cost;
     ctx->ttft_set = 0;
 
-    kvr_usage_init(&ctx->usage, KVR_USAGE_FIRST, 0);
+    kvr_response_init(&ctx->usage, KVR_RESPONSE_FIRST, 0);
 
     at->tries++;
 
@@ -502,17 +502,17 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     }
 
     sh = at->conf->zone->sh;
-    seat = &sh->registry->seat[at->core.reservation.seat];
-    upstream = &sh->registry->upstream[seat->upstream];
+    member = &sh->registry->member[at->core.reservation.member];
+    upstream = &sh->registry->upstream[member->upstream];
 
-    kvr_add(&seat->requests, 1);
-    kvr_add(&seat->reason[d->reason], 1);
-    kvr_set(&seat->selected, (uint64_t) ngx_time());
+    kvr_add(&member->requests, 1);
+    kvr_add(&member->reason[d->reason], 1);
+    kvr_set(&member->selected, (uint64_t) ngx_time());
 
     if (ctx->parsed) {
-        kvr_add(&seat->prompt, ctx->bytes);
-        kvr_add(&seat->matched, d->matched);
-        kvr_add(&seat->best, d->best);
+        kvr_add(&member->prompt, ctx->bytes);
+        kvr_add(&member->matched, d->matched);
+        kvr_add(&member->best, d->best);
 
         kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
                           ctx->bytes ? ngx_min(d->matched, ctx->bytes)
@@ -528,7 +528,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.prompt = ctx->bytes;
     receipt.matched = d->matched;
     receipt.best = d->best;
-    receipt.upstream = (uint8_t) seat->upstream;
+    receipt.upstream = (uint8_t) member->upstream;
     receipt.peer = (uint8_t) at->core.reservation.peer;
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
@@ -573,7 +573,8 @@ ngx_http_kvroute_free_peer(ngx_peer_connection_t *pc, void *data,
 
     /* nor for what is the client's fault, though it may be tried elsewhere */
 
-    if (at->core.reservation.held && ngx_http_kvroute_attempt_status(at) / 100 == 4) {
+    if (at->core.reservation.held && ngx_http_kvroute_attempt_status(at) / 100
+        == 4) {
         state &= ~NGX_PEER_FAILED;
     }
 

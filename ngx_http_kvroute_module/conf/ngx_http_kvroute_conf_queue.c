@@ -10,7 +10,7 @@
 #include "ngx_http_kvroute.h"
 
 
-/* the board's layout is in the zone's name: another one is another zone */
+/* the layout of the shared state is in the zone's name: a zone for each layout */
 #define NGX_HTTP_KVROUTE_QUEUE_NAME  "kvroute_queue."
 
 
@@ -21,7 +21,7 @@ static ngx_int_t ngx_http_kvroute_queue_value(ngx_conf_t *cf, ngx_str_t *value,
 
 
 static const size_t  ngx_http_kvroute_queue_parts[] = {
-    sizeof(kvr_queue_board_t),
+    sizeof(kvr_queue_shared_t),
     sizeof(kvr_queue_stats_t),
     sizeof(kvr_queue_tenant_t),
     sizeof(kvr_queue_row_t),
@@ -163,7 +163,7 @@ ngx_http_kvroute_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     /* the slab allocator's own and a page for each of its tables, amply */
 
-    size = sizeof(kvr_queue_board_t) + KVR_CACHE_LINE;
+    size = sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE;
     size = ngx_align(size, ngx_pagesize) + 8 * ngx_pagesize;
 
     queue->shm_zone = ngx_shared_memory_add(cf, &name, size,
@@ -244,7 +244,7 @@ ngx_http_kvroute_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_OK;
     }
 
-    p = ngx_slab_calloc(shpool, sizeof(kvr_queue_board_t) + KVR_CACHE_LINE);
+    p = ngx_slab_calloc(shpool, sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE);
     if (p == NULL) {
         return NGX_ERROR;
     }

@@ -31,10 +31,10 @@ ngx_http_kvroute_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
     peer = &zone->sh->registry->peer[id];
 
     kvr_index_flush(zone->sh->index, id);
-    kvr_loop_restart(&peer->loop);
+    kvr_feedback_restart(&peer->feedback);
 
     if (why == NGX_HTTP_KVROUTE_FLUSH_PROBE) {
-        kvr_add(&peer->loop.by_probe, 1);
+        kvr_add(&peer->feedback.by_probe, 1);
     }
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
@@ -57,9 +57,9 @@ ngx_http_kvroute_pressed(kvr_peer_t *peer, time_t seconds)
 
 /*
  * Whether a response with 429 or 503 asks to be left alone: it must then not
- * count as a failure.  It says so by Retry-After.  Engines that have too much to
- * do name no time, but their errors are JSON, which those of a proxy in front of
- * one that is gone are not.  One that was found ill is not believed.
+ * count as a failure. It says so by Retry-After. Engines that have too much to
+ * do name no time, but their errors are JSON, which those of a proxy in front
+ * of one that is gone are not. One that was found ill is not believed.
  */
 ngx_uint_t
 ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
@@ -73,7 +73,8 @@ ngx_http_kvroute_busy(ngx_http_kvroute_attempt_t *at)
     u = at->ctx->request->upstream;
     status = ngx_http_kvroute_attempt_status(at);
 
-    if (at->core.reservation.peer == KVR_REGISTRY_NONE || (status != 429 && status != 503)) {
+    if (at->core.reservation.peer == KVR_REGISTRY_NONE
+        || (status != 429 && status != 503)) {
         return 0;
     }
 
@@ -146,7 +147,7 @@ ngx_http_kvroute_orca(ngx_http_kvroute_attempt_t *at, ngx_str_t *value)
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
     if (kvr_metrics_orca(&m, value->data, value->len)) {
-        kvr_signal_orca(&at->conf->zone->sh->registry->peer[at->core.reservation.peer].signal,
+        kvr_engine_orca(&at->conf->zone->sh->registry->peer[at->core.reservation.peer].signal,
                         &m, (uint64_t) ngx_current_msec);
     }
 }

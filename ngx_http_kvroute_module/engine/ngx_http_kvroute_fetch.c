@@ -42,7 +42,7 @@ ngx_http_kvroute_check_start(ngx_http_kvroute_check_t *check, ngx_str_t *path)
     check->received = 0;
     check->busy = 1;
 
-    ngx_memzero(&check->chunked, sizeof(kvr_chunked_t));
+    ngx_memzero(&check->chunked, sizeof(kvr_framing_t));
     ngx_memzero(&check->pc, sizeof(ngx_peer_connection_t));
 
     check->pc.sockaddr = &check->sockaddr.sockaddr;
@@ -261,7 +261,7 @@ ngx_http_kvroute_check_chunks(ngx_http_kvroute_check_t *check, u_char *data,
     end = data + len;
 
     for ( ;; ) {
-        rc = kvr_chunked_read(&check->chunked, &p, end, &piece, &n);
+        rc = kvr_framing_read(&check->chunked, &p, end, &piece, &n);
 
         if (rc != KVR_OK) {
             return rc == KVR_DECLINED ? NGX_OK

@@ -54,7 +54,7 @@ struct ngx_http_kvroute_check_s {
     ngx_msec_t                       end;
     off_t                            length;       /* of the body, or -1 */
     off_t                            received;     /* of it, framing too */
-    kvr_chunked_t                    chunked;
+    kvr_framing_t                    chunked;
     size_t                           sent;
     size_t                           request_len;
     size_t                           head_len;

@@ -258,17 +258,17 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log)
 {
     u_char                    *p;
-    uint32_t                   life;
+    uint32_t                   generation;
     ngx_http_kvroute_slot_t   *slot;
     ngx_http_kvroute_check_t  *check;
 
-    life = conf->zone->sh->registry->peer[id].life;
+    generation = conf->zone->sh->registry->peer[id].generation;
 
     for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
 
         /* an engine of two upstreams is asked once, if in the same way */
 
-        if (slot->id == id && slot->life == life
+        if (slot->id == id && slot->generation == generation
             && slot->health == health
             && slot->conf->zone == conf->zone
             && (slot->probe == probe
@@ -303,7 +303,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     slot->health = health;
     slot->interval = probe->interval;
     slot->id = id;
-    slot->life = life;
+    slot->generation = generation;
     slot->seen = 1;
 
     check = &slot->check;
@@ -493,7 +493,7 @@ ngx_http_kvroute_probe_done(ngx_http_kvroute_check_t *check, ngx_int_t rc)
 
     i = ngx_http_kvroute_probe_reader(slot);
 
-    if (slot->life == slot->conf->zone->sh->registry->peer[slot->id].life) {
+    if (slot->generation == slot->conf->zone->sh->registry->peer[slot->id].generation) {
 
         if (slot->health) {
             ngx_http_kvroute_probe_health(slot, rc);

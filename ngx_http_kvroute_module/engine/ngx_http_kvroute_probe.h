@@ -27,7 +27,7 @@ struct ngx_http_kvroute_slot_s {
     ngx_http_kvroute_srv_conf_t     *conf;
     ngx_http_kvroute_probe_conf_t   *probe;
     uint32_t                         id;
-    uint32_t                         life;
+    uint32_t                         generation;
     uint64_t                         asked;   /* when, ms */
     uint32_t                         before;  /* requests there were then */
     ngx_uint_t                       path;    /* the one that may be right */

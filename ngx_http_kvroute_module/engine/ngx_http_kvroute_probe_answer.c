@@ -23,7 +23,7 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
 {
     uint32_t                   after;
     unsigned                   found;
-    kvr_signal_t              *s;
+    kvr_engine_t              *s;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = slot->conf->zone->sh;
@@ -60,9 +60,9 @@ ngx_http_kvroute_probe_metrics(ngx_http_kvroute_slot_t *slot,
 
     after = kvr_load_get(sh->load, slot->id).active;
 
-    found = kvr_signal_take(s, &r->m, slot->before, after, ngx_current_msec);
+    found = kvr_engine_take(s, &r->m, slot->before, after, ngx_current_msec);
 
-    if (found & KVR_SIGNAL_RESTARTED) {
+    if (found & KVR_ENGINE_RESTARTED) {
         ngx_http_kvroute_flush(slot->conf->zone, slot->id,
                                NGX_HTTP_KVROUTE_FLUSH_PROBE,
                                slot->event.log);
@@ -82,7 +82,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     kvr_peer_t                     *peer;
     kvr_check_e                     result;
     kvr_health_e                    was, health;
-    kvr_signal_t                   *s;
+    kvr_engine_t                   *s;
     ngx_http_kvroute_probe_conf_t  *conf;
 
     conf = slot->probe;
@@ -127,14 +127,14 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     ngx_http_kvroute_probe_refused(slot, rc);
 
     if (result == KVR_CHECK_PASS
-        && kvr_signal_back(s, (uint64_t) ngx_current_msec))
+        && kvr_engine_back(s, (uint64_t) ngx_current_msec))
     {
         ngx_http_kvroute_flush(slot->conf->zone, slot->id,
                                NGX_HTTP_KVROUTE_FLUSH_PROBE,
                                slot->event.log);
     }
 
-    if (kvr_signal_check(s, result, conf->fails, conf->passes, conf->interval,
+    if (kvr_engine_check(s, result, conf->fails, conf->passes, conf->interval,
                          ngx_current_msec))
     {
         /* it is warmed up */
@@ -147,7 +147,7 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
     if (was != health) {
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
                       "kvroute peer %V is %s", &slot->check.name,
-                      kvr_health_name(health));
+                      kvr_engine_health_name(health));
     }
 }
 
@@ -159,13 +159,13 @@ ngx_http_kvroute_probe_health(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 static void
 ngx_http_kvroute_probe_refused(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
 {
-    kvr_signal_t  *s;
+    kvr_engine_t  *s;
 
     s = &slot->conf->zone->sh->registry->peer[slot->id].signal;
 
     if (rc == NGX_DECLINED && slot->probe->port == 0
         && slot->probe->addr == NULL)
     {
-        kvr_signal_gone(s, slot->asked);
+        kvr_engine_gone(s, slot->asked);
     }
 }

@@ -231,7 +231,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_msec_t                    now;
     ngx_uint_t                    class;
     kvr_queue_stats_t            *stats;
-    kvr_queue_board_t            *board;
+    kvr_queue_shared_t           *shared;
     kvr_queue_item_t             *item;
     ngx_http_cleanup_t           *cln;
     ngx_http_kvroute_wait_t      *w;
@@ -274,16 +274,16 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_queue_own(r, w, policy);
 
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     class = w->item.class;
-    stats = &board->stats[class];
+    stats = &shared->stats[class];
     now = ngx_current_msec;
 
     if (w->strict) {
 
         /* those that wait come before it, wherever they will go */
 
-        if (kvr_queue_depth(board, class, now) == 0
+        if (kvr_queue_depth(shared, class, now) == 0
             && ngx_http_kvroute_queue_room(w, &w->item))
         {
             goto passed;
@@ -299,7 +299,7 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
             w->wish = KVR_ADMISSION_CHEAP;
         }
 
-        if (kvr_queue_admit(board, ngx_http_kvroute_queue_row(conf),
+        if (kvr_queue_admit(shared, ngx_http_kvroute_queue_row(conf),
                             &queue->waiting, &w->item, now,
                             ngx_http_kvroute_queue_room, w)
             == KVR_OK)
@@ -323,14 +323,14 @@ ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
         }
 
         if (item) {
-            kvr_add(&board->stats[item->class].shed, 1);
+            kvr_add(&shared->stats[item->class].shed, 1);
             ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
                                          NGX_HTTP_KVROUTE_QUEUE_SHED);
             continue;
         }
 
         if ((queue->max_bytes && w->item.bytes > queue->max_bytes)
-            || kvr_queue_want(board, class, now) != KVR_OK)
+            || kvr_queue_want(shared, class, now) != KVR_OK)
         {
             w->state = NGX_HTTP_KVROUTE_QUEUE_FULL;
             kvr_add(&stats->full, 1);
@@ -424,7 +424,7 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 {
     ngx_connection_t              *c;
     kvr_queue_stats_t             *stats;
-    kvr_queue_board_t             *board;
+    kvr_queue_shared_t            *shared;
     ngx_http_request_t            *r;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_queue_state_e state;
@@ -444,8 +444,8 @@ ngx_http_kvroute_queue_event(ngx_event_t *ev)
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
 
-        board = w->conf->queue->shm_zone->data;
-        stats = &board->stats[w->item.class];
+        shared = w->conf->queue->shm_zone->data;
+        stats = &shared->stats[w->item.class];
 
         state = NGX_HTTP_KVROUTE_QUEUE_TIMEOUT;
 
@@ -522,12 +522,12 @@ ngx_http_kvroute_queue_leave(ngx_http_kvroute_wait_t *w,
 static void
 ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w)
 {
-    kvr_queue_board_t  *board;
+    kvr_queue_shared_t  *shared;
 
     if (w->state == NGX_HTTP_KVROUTE_QUEUE_WAITING) {
-        board = w->conf->queue->shm_zone->data;
+        shared = w->conf->queue->shm_zone->data;
 
-        kvr_add(&board->stats[w->item.class].gone, 1);
+        kvr_add(&shared->stats[w->item.class].gone, 1);
 
         ngx_http_kvroute_queue_leave(w, NGX_HTTP_KVROUTE_QUEUE_ABORTED);
     }

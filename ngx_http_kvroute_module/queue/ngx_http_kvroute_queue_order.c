@@ -35,14 +35,14 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
     uint64_t                      work, hash;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
-    kvr_queue_board_t            *board;
+    kvr_queue_shared_t           *shared;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_queue_t     *queue;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     ctx = w->ctx;
     queue = w->conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
@@ -74,7 +74,7 @@ ngx_http_kvroute_queue_item(ngx_http_request_t *r, ngx_http_kvroute_wait_t *w)
         hash = kvr_text_ops()->digest(w->conf->zone->sh->secret, value.data,
                                       value.len);
 
-        tenant = kvr_queue_tenant(board, hash, w->start);
+        tenant = kvr_queue_tenant(shared, hash, w->start);
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->weight, &value) == NGX_OK) {

@@ -48,7 +48,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     conf = w->conf;
 
     if (item == NULL) {
-        kvr_release(&conf->zone->core, &w->reserved);
+        kvr_reservation_release(&conf->zone->core, &w->reserved);
         return 1;
     }
 
@@ -121,7 +121,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     /* get() will see */
 
     w->reserved.peer = KVR_REGISTRY_NONE;
-    w->reserved.seat = KVR_REGISTRY_NONE;
+    w->reserved.member = KVR_REGISTRY_NONE;
     w->reserved.queued = 1;
     w->reserved.held = 1;
 
@@ -158,10 +158,10 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
     view.owner = KVR_INDEX_PEERS;
     view.now = (uint64_t) ngx_current_msec;
 
-    kvr_view_init(&view);
+    kvr_candidate_view(&view);
 
     a.view = &view;
-    a.board = conf->queue->shm_zone->data;
+    a.shared = conf->queue->shm_zone->data;
     a.item = &w->item;
     a.bytes = w->ctx->bytes + w->ctx->extra;
     a.resident = ngx_http_kvroute_attempt_resident(w->ctx);
@@ -191,7 +191,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w,
 
         if (rc == KVR_ADMISSION_ROOM) {
             w->reserved.queued = 1;
-            kvr_reserve(&conf->zone->core, &w->reserved);
+            kvr_reservation_take(&conf->zone->core, &w->reserved);
         }
     }
 
@@ -267,10 +267,10 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
         offer = &ngx_http_kvroute_queue_offer[n++];
 
         offer->peer = list->id[i];
-        offer->seat = list->seat[i];
+        offer->member = list->member[i];
         offer->weight = (uint32_t) peer->weight;
         offer->conns = (uint32_t) peer->conns;
-        offer->taken = ngx_http_kvroute_full(w->conf, peer, list->seat[i],
+        offer->taken = ngx_http_kvroute_full(w->conf, peer, list->member[i],
                                              NULL);
     }
 
@@ -341,7 +341,7 @@ void
 ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
 {
     if (w->reserved.held) {
-        kvr_release(&w->conf->zone->core, &w->reserved);
+        kvr_reservation_release(&w->conf->zone->core, &w->reserved);
         ngx_http_kvroute_queue_freed(w->conf);
     }
 }

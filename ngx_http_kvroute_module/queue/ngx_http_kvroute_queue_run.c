@@ -99,19 +99,19 @@ ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
     uint64_t bytes)
 {
     ngx_msec_t                 now;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_queue_t  *queue;
 
     now = ngx_current_msec;
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
 
-    if (kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
+    if (kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1, now) + n > queue->max) {
         return 1;
     }
 
     return queue->max_bytes
-           && kvr_queue_bytes(board, now) + bytes > queue->max_bytes;
+           && kvr_queue_bytes(shared, now) + bytes > queue->max_bytes;
 }
 
 
@@ -192,17 +192,17 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
     ngx_queue_t               *q;
     kvr_queue_key_t            key;
     kvr_queue_item_t          *item;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_wait_t   *w;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     now = ngx_current_msec;
 
     (void) ngx_http_kvroute_peers_current(conf, 0, ngx_cycle->log);
 
-    kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf), &queue->waiting,
+    kvr_queue_publish(shared, ngx_http_kvroute_queue_row(conf), &queue->waiting,
                       now);
 
     ngx_http_kvroute_queue_shed(conf);
@@ -212,11 +212,11 @@ ngx_http_kvroute_queue_run(ngx_http_kvroute_srv_conf_t *conf)
          q = ngx_queue_next(q))
     {
         w = ngx_queue_data(q, ngx_http_kvroute_wait_t, link);
-        kvr_queue_claim(board, w->own, &w->item, now);
+        kvr_queue_claim(shared, w->own, &w->item, now);
     }
 
     for (n = 0; n < NGX_HTTP_KVROUTE_QUEUE_RUN; n++) {
-        item = kvr_queue_first(&queue->waiting, board, &key);
+        item = kvr_queue_first(&queue->waiting, shared, &key);
 
         if (item) {
             item = ngx_http_kvroute_queue_next(conf, item, now);
@@ -248,12 +248,12 @@ ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
     ngx_msec_t                 now;
     ngx_uint_t                 n;
     ngx_queue_t               *q, *next;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_wait_t   *w;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     now = ngx_current_msec;
 
     n = 0;
@@ -268,7 +268,7 @@ ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
 
         /* whose turn it is not there is not worth a look at the peers */
 
-        if (!kvr_queue_claimed(board, w->own, &w->item, now)
+        if (!kvr_queue_claimed(shared, w->own, &w->item, now)
             && ngx_http_kvroute_queue_room(w, &w->item))
         {
             ngx_http_kvroute_queue_apart(w, 0);
@@ -278,7 +278,7 @@ ngx_http_kvroute_queue_run_strict(ngx_http_kvroute_srv_conf_t *conf)
     }
 
     if (n) {
-        kvr_queue_publish(board, ngx_http_kvroute_queue_row(conf),
+        kvr_queue_publish(shared, ngx_http_kvroute_queue_row(conf),
                           &queue->waiting, now);
     }
 
@@ -296,12 +296,12 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 {
     uint32_t                   i, n, row;
     kvr_queue_item_t          *near[KVR_QUEUE_NEAR];
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_wait_t   *w;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = conf->queue;
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     row = ngx_http_kvroute_queue_row(conf);
 
     n = 0;
@@ -314,7 +314,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
         w = (ngx_http_kvroute_wait_t *) near[i];
         w->wish = KVR_ADMISSION_WARM;
 
-        if (kvr_queue_admit(board, row, &queue->waiting, &w->item, now,
+        if (kvr_queue_admit(shared, row, &queue->waiting, &w->item, now,
                             ngx_http_kvroute_queue_room, w)
             == KVR_OK)
         {
@@ -330,7 +330,7 @@ ngx_http_kvroute_queue_next(ngx_http_kvroute_srv_conf_t *conf,
 
     w->wish = n ? KVR_ADMISSION_CHEAP : KVR_ADMISSION_ANY;
 
-    return kvr_queue_admit(board, row, &queue->waiting, item, now,
+    return kvr_queue_admit(shared, row, &queue->waiting, item, now,
                            ngx_http_kvroute_queue_room, w)
            == KVR_OK ? item : NULL;
 }
@@ -348,30 +348,30 @@ ngx_http_kvroute_queue_choosy(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 {
-    ngx_uint_t          class;
-    kvr_queue_item_t   *item;
-    kvr_queue_board_t  *board;
+    ngx_uint_t           class;
+    kvr_queue_item_t    *item;
+    kvr_queue_shared_t  *shared;
 
-    board = conf->queue->shm_zone->data;
+    shared = conf->queue->shm_zone->data;
 
     for (class = 0; class < KVR_QUEUE_CLASSES; class++) {
 
-        while (kvr_get(&board->wanted[class])) {
+        while (kvr_get(&shared->wanted[class])) {
 
             /* others have left by themselves, or who wanted it has died */
 
             if (!ngx_http_kvroute_queue_over(conf, 0, 0)) {
-                (void) kvr_queue_take(board, class);
+                (void) kvr_queue_take(shared, class);
                 continue;
             }
 
             item = kvr_queue_last(&conf->queue->waiting, class);
 
-            if (item == NULL || kvr_queue_take(board, class) != KVR_OK) {
+            if (item == NULL || kvr_queue_take(shared, class) != KVR_OK) {
                 break;
             }
 
-            kvr_add(&board->stats[item->class].shed, 1);
+            kvr_add(&shared->stats[item->class].shed, 1);
 
             ngx_http_kvroute_queue_leave((ngx_http_kvroute_wait_t *) item,
                                          NGX_HTTP_KVROUTE_QUEUE_SHED);
@@ -384,12 +384,12 @@ ngx_http_kvroute_queue_shed(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w)
 {
-    kvr_upstream_t     *upstream;
-    kvr_queue_stats_t  *stats;
-    kvr_queue_board_t  *board;
+    kvr_upstream_t      *upstream;
+    kvr_queue_stats_t   *stats;
+    kvr_queue_shared_t  *shared;
 
-    board = w->conf->queue->shm_zone->data;
-    stats = &board->stats[w->item.class];
+    shared = w->conf->queue->shm_zone->data;
+    stats = &shared->stats[w->item.class];
     upstream = &w->conf->zone->sh->registry->upstream[w->conf->number];
 
     w->state = NGX_HTTP_KVROUTE_QUEUE_WAITED;

@@ -32,7 +32,7 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
     uint32_t                   i, depth, above;
     uint64_t                   now, n;
     kvr_queue_stats_t         *s;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_queue_t  *queue;
 
     queue = conf->queue;
@@ -41,33 +41,33 @@ ngx_http_kvroute_queue_json(ngx_http_kvroute_srv_conf_t *conf)
         return NULL;
     }
 
-    board = queue->shm_zone->data;
+    shared = queue->shm_zone->data;
     now = ngx_current_msec;
 
     json = cJSON_CreateObject();
 
     cJSON_AddNumberToObject(json, "size",
-                            kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1,
+                            kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1,
                                             now));
     cJSON_AddNumberToObject(json, "max_size", (double) queue->max);
 
     for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
-        n += kvr_get(&board->stats[i].full);
+        n += kvr_get(&shared->stats[i].full);
     }
 
     cJSON_AddNumberToObject(json, "overflows", (double) n);
     cJSON_AddNumberToObject(json, "bytes",
-                            (double) kvr_queue_bytes(board, now));
+                            (double) kvr_queue_bytes(shared, now));
     cJSON_AddNumberToObject(json, "rate",
-                            (double) kvr_queue_rate(board, now) / 1000);
+                            (double) kvr_queue_rate(shared, now) / 1000);
 
     list = cJSON_AddArrayToObject(json, "classes");
 
     above = 0;
 
     for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
-        depth = kvr_queue_depth(board, i, now);
-        s = &board->stats[i];
+        depth = kvr_queue_depth(shared, i, now);
+        s = &shared->stats[i];
 
         item = cJSON_CreateObject();
 
@@ -103,7 +103,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
 {
     ngx_uint_t                 i;
     ngx_table_elt_t           *h;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_err_page_t       *page;
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -111,7 +111,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    board = w->conf->queue->shm_zone->data;
+    shared = w->conf->queue->shm_zone->data;
 
     h = ngx_list_push(&r->headers_out.headers);
     if (h == NULL) {
@@ -128,7 +128,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     }
 
     h->value.len = ngx_sprintf(h->value.data, "%uD",
-                               kvr_queue_retry_after(board, ngx_current_msec))
+                               kvr_queue_retry_after(shared, ngx_current_msec))
                    - h->value.data;
 
     ngx_http_kvroute_header_end(h);

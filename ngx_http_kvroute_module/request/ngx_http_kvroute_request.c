@@ -11,7 +11,7 @@
  * Chains of hashes are not kept with requests, which may be open for minutes
  * by the thousand: they are made in this worker's scratch memory when a
  * decision is due, and made again in the rare case that one attempt has failed
- * and its lesson must be taken back or a second one taught.  A copy is kept,
+ * and its insert must be taken back or a second one taught.  A copy is kept,
  * up to the first event of the response, only of those that could not be made
  * again: nginx closes the file of a body when the response begins, and does
  * not keep at all what it passes on unbuffered.  And of those that wait in the
@@ -46,7 +46,7 @@ static size_t                   ngx_http_kvroute_max_digests;
 static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
-static kvr_chunks_t            *ngx_http_kvroute_chunks;
+static kvr_documents_t         *ngx_http_kvroute_chunks;
 static ngx_uint_t               ngx_http_kvroute_want_chunks;
 
 /* whose chain it is; the context's address alone might be used again */
@@ -152,7 +152,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
 
     ctx->moved = 0;
 
-    /* it may still have to take its lesson back */
+    /* it may still have to take its insert back */
 
     if (ctx->attempt) {
         ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
@@ -416,11 +416,11 @@ ngx_http_kvroute_request_chain(ngx_http_request_t *r,
  * The chunks of a request that was read, after a second reading: they are for
  * the few upstreams whose prompts are made up of shared documents.
  */
-kvr_chunks_t *
+kvr_documents_t *
 ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
-    kvr_chunks_t  *chunks;
+    kvr_documents_t  *chunks;
 
     if (ngx_http_kvroute_chunks_owner == ctx) {
         return ngx_http_kvroute_chunks;
@@ -433,7 +433,7 @@ ngx_http_kvroute_request_chunks(ngx_http_request_t *r,
     }
 
     if (ngx_http_kvroute_chunks == NULL) {
-        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_chunks_t),
+        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_documents_t),
                                             r->connection->log);
         if (ngx_http_kvroute_chunks == NULL) {
             return NULL;

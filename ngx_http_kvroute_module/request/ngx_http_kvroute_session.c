@@ -196,7 +196,7 @@ ngx_http_kvroute_session_hash(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
 static void
 ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
 {
-    uint32_t                   peer, life;
+    uint32_t                   peer, generation;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = at->conf->zone->sh;
@@ -204,9 +204,11 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_attempt_t *at, ngx_str_t *key)
     at->key = ngx_http_kvroute_session_hash(at, key);
     at->keyed = 1;
 
-    peer = kvr_index_bound(sh->index, at->key, (uint32_t) ngx_time(), &life);
+    peer = kvr_index_bound(sh->index, at->key, (uint32_t) ngx_time(),
+                           &generation);
 
-    if (peer == KVR_INDEX_PEERS || life != sh->registry->peer[peer].life) {
+    if (peer == KVR_INDEX_PEERS || generation
+        != sh->registry->peer[peer].generation) {
         peer = NGX_HTTP_KVROUTE_UNSET_PEER;
     }
 
@@ -232,7 +234,8 @@ ngx_http_kvroute_session_keep(ngx_http_kvroute_attempt_t *at,
 
     sh = at->conf->zone->sh;
 
-    kvr_index_bind(sh->index, at->key, at->core.reservation.peer, sh->registry->peer[at->core.reservation.peer].life,
+    kvr_index_bind(sh->index, at->key, at->core.reservation.peer,
+                   sh->registry->peer[at->core.reservation.peer].generation,
                    (uint32_t) ngx_time() + at->policy->conf.timeout);
 }
 
@@ -310,6 +313,6 @@ ngx_http_kvroute_session_response(ngx_http_kvroute_attempt_t *at, uint64_t key,
 
     sh = at->conf->zone->sh;
 
-    kvr_index_bind(sh->index, key, id, sh->registry->peer[id].life,
+    kvr_index_bind(sh->index, key, id, sh->registry->peer[id].generation,
                    (uint32_t) ngx_time() + NGX_HTTP_KVROUTE_RESPONSE_TIME);
 }

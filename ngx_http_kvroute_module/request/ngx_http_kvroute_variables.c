@@ -268,7 +268,7 @@ ngx_http_kvroute_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
         kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
         kmcf->tokens = NGX_HTTP_KVROUTE_TOKENS_YES;
 
-        kvr_usage_tokens(&ctx->usage, &tokens);
+        kvr_response_tokens(&ctx->usage, &tokens);
 
         told = (data == NGX_HTTP_KVROUTE_VAR_TOKENS) ? tokens.prompt
                : (data == NGX_HTTP_KVROUTE_VAR_CACHED) ? tokens.cached

@@ -20,7 +20,7 @@ typedef struct {
     const char          *state;
 
     uint32_t             id;        /* KVR_REGISTRY_NONE: has no counters */
-    uint32_t             seat;
+    uint32_t             member;
 
     ngx_uint_t           backup;
     ngx_uint_t           weight;
@@ -50,14 +50,14 @@ typedef struct {
     uint64_t             sent;
     uint64_t             received;
 
-    kvr_pace_load_t      pace;
+    kvr_prefill_load_t   prefill;
 
     uint64_t             capacity;  /* bytes */
     ngx_uint_t           reported;  /* by the engine itself */
 
     ngx_http_kvroute_srv_conf_t  *conf;
-    kvr_signal_t        *signal;    /* in the zone */
-    kvr_loop_t          *loop;
+    kvr_engine_t        *signal;    /* in the zone */
+    kvr_feedback_t      *feedback;
 } ngx_http_kvroute_fleet_peer_t;
 
 

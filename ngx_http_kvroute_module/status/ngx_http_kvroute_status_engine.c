@@ -26,19 +26,19 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
 {
     cJSON *json = data;
 
-    cJSON         *item;
-    uint32_t       set;
-    uint64_t       now, time;
-    kvr_loop_t    *l;
-    kvr_signal_t  *s;
+    cJSON           *item;
+    uint32_t         set;
+    uint64_t         now, time;
+    kvr_feedback_t  *l;
+    kvr_engine_t    *s;
 
     now = (uint64_t) ngx_current_msec;
     s = &conf->zone->sh->registry->peer[id].signal;
-    l = &conf->zone->sh->registry->peer[id].loop;
+    l = &conf->zone->sh->registry->peer[id].feedback;
 
     if (conf->health) {
         cJSON_AddStringToObject(json, "health",
-                                kvr_health_name(kvr_get(&s->health)));
+                                kvr_engine_health_name(kvr_get(&s->health)));
 
         item = cJSON_AddObjectToObject(json, "health_checks");
 
@@ -58,7 +58,7 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
 
     /* what the engine says; nothing of it if it has not said anything */
 
-    set = kvr_signal_said(s, &time);
+    set = kvr_engine_said(s, &time);
 
     if (conf->probe || time) {
         item = cJSON_AddObjectToObject(json, "engine");
@@ -140,8 +140,8 @@ ngx_http_kvroute_signal_status(void *data, ngx_http_kvroute_srv_conf_t *conf,
                                    kvr_get(&l->by_usage));
     ngx_http_kvroute_signal_number(item, "flushes_probe",
                                    kvr_get(&l->by_probe));
-    cJSON_AddNumberToObject(item, "bytes_per_token", kvr_loop_bytes(l));
-    cJSON_AddNumberToObject(item, "capacity_factor", kvr_loop_factor(l));
+    cJSON_AddNumberToObject(item, "bytes_per_token", kvr_feedback_bytes(l));
+    cJSON_AddNumberToObject(item, "capacity_factor", kvr_feedback_factor(l));
 }
 
 

@@ -526,15 +526,15 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_fleet_peer_t *p)
 
     item = cJSON_AddObjectToObject(json, "load");
 
-    if (p->pace.rate > 0) {
-        cJSON_AddNumberToObject(item, "prefill_rate", p->pace.rate);
-        cJSON_AddNumberToObject(item, "utilization", p->pace.utilization);
+    if (p->prefill.rate > 0) {
+        cJSON_AddNumberToObject(item, "prefill_rate", p->prefill.rate);
+        cJSON_AddNumberToObject(item, "utilization", p->prefill.utilization);
     }
 
-    cJSON_AddNumberToObject(item, "rate", p->pace.ends);
-    cJSON_AddNumberToObject(item, "latency", p->pace.latency);
-    cJSON_AddNumberToObject(item, "active", p->pace.active);
-    cJSON_AddNumberToObject(item, "active_expected", p->pace.expected);
+    cJSON_AddNumberToObject(item, "rate", p->prefill.ends);
+    cJSON_AddNumberToObject(item, "latency", p->prefill.latency);
+    cJSON_AddNumberToObject(item, "active", p->prefill.active);
+    cJSON_AddNumberToObject(item, "active_expected", p->prefill.expected);
 
     ngx_http_kvroute_json_number(json, "capacity_bytes", p->capacity);
     cJSON_AddBoolToObject(json, "capacity_reported", p->reported != 0);

@@ -107,15 +107,15 @@ static ngx_http_kvroute_prom_peer_t  ngx_http_kvroute_prom_metrics[] = {
 
     { "utilization_ratio", "gauge",
       "Prompt bytes given of late to those it can prefill; 0: not known.",
-      ngx_http_kvroute_prom_at(pace.utilization), 1 },
+      ngx_http_kvroute_prom_at(prefill.utilization), 1 },
 
     { "active_mean_requests", "gauge",
       "Requests in flight, mean of late.",
-      ngx_http_kvroute_prom_at(pace.active), 1 },
+      ngx_http_kvroute_prom_at(prefill.active), 1 },
 
     { "active_expected_requests", "gauge",
       "The same by Little's law: requests ended a second by their time.",
-      ngx_http_kvroute_prom_at(pace.expected), 1 },
+      ngx_http_kvroute_prom_at(prefill.expected), 1 },
 
     { NULL, NULL, NULL, 0, 0 }
 };

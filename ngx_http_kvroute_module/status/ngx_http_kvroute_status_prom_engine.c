@@ -15,8 +15,8 @@
 
 /* where a number is */
 typedef enum {
-    NGX_HTTP_KVROUTE_PROM_ANSWERS = 0,      /* kvr_loop_t */
-    NGX_HTTP_KVROUTE_PROM_PROBE,            /* kvr_signal_t, if asked */
+    NGX_HTTP_KVROUTE_PROM_ANSWERS = 0,      /* kvr_feedback_t */
+    NGX_HTTP_KVROUTE_PROM_PROBE,            /* kvr_engine_t, if asked */
     NGX_HTTP_KVROUTE_PROM_HEALTH,           /* the same, if checked */
     NGX_HTTP_KVROUTE_PROM_ENGINE,           /* the same, if it said so */
     NGX_HTTP_KVROUTE_PROM_FLUSHES,          /* put together of several */
@@ -61,22 +61,22 @@ static ngx_http_kvroute_prom_signal_t  ngx_http_kvroute_prom_list[] = {
     { "kvroute_peer_prompt_tokens_total", "counter",
       "Tokens of prompts, in responses that tell of cached ones.",
       NGX_HTTP_KVROUTE_PROM_ANSWERS,
-      ngx_http_kvroute_prom_in(kvr_loop_t, prompt), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_feedback_t, prompt), 0, 1 },
 
     { "kvroute_peer_predicted_tokens_total", "counter",
       "Of these, tokens that were predicted to be cached.",
       NGX_HTTP_KVROUTE_PROM_ANSWERS,
-      ngx_http_kvroute_prom_in(kvr_loop_t, predicted), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_feedback_t, predicted), 0, 1 },
 
     { "kvroute_peer_delivered_tokens_total", "counter",
       "Of these, tokens that the engine had cached.",
       NGX_HTTP_KVROUTE_PROM_ANSWERS,
-      ngx_http_kvroute_prom_in(kvr_loop_t, delivered), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_feedback_t, delivered), 0, 1 },
 
     { "kvroute_peer_completion_tokens_total", "counter",
       "Tokens of answers, as engines count them.",
       NGX_HTTP_KVROUTE_PROM_ANSWERS,
-      ngx_http_kvroute_prom_in(kvr_loop_t, completion), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_feedback_t, completion), 0, 1 },
 
     { "kvroute_peer_flushes_total", "counter",
       "Times the peer was found to have forgotten what it held.",
@@ -89,27 +89,27 @@ static ngx_http_kvroute_prom_signal_t  ngx_http_kvroute_prom_list[] = {
     { "kvroute_peer_probes_total", "counter",
       "Times the engine was asked.",
       NGX_HTTP_KVROUTE_PROM_PROBE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, asked), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, asked), 0, 1 },
 
     { "kvroute_peer_probes_failed_total", "counter",
       "Times it gave no useful answer.",
       NGX_HTTP_KVROUTE_PROM_PROBE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, failed), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, failed), 0, 1 },
 
     { "kvroute_peer_health_checks_total", "counter",
       "Checks of health.",
       NGX_HTTP_KVROUTE_PROM_HEALTH,
-      ngx_http_kvroute_prom_in(kvr_signal_t, checks), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, checks), 0, 1 },
 
     { "kvroute_peer_health_checks_failed_total", "counter",
       "Checks of health that failed.",
       NGX_HTTP_KVROUTE_PROM_HEALTH,
-      ngx_http_kvroute_prom_in(kvr_signal_t, checks_failed), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, checks_failed), 0, 1 },
 
     { "kvroute_peer_unhealthy_total", "counter",
       "Times the peer was found down by checks.",
       NGX_HTTP_KVROUTE_PROM_HEALTH,
-      ngx_http_kvroute_prom_in(kvr_signal_t, unhealthy), 0, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, unhealthy), 0, 1 },
 
     { "kvroute_peer_engine_age_seconds", "gauge",
       "Time since the engine last said something.",
@@ -118,28 +118,28 @@ static ngx_http_kvroute_prom_signal_t  ngx_http_kvroute_prom_list[] = {
     { "kvroute_peer_engine_running_requests", "gauge",
       "Requests running in the engine, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, running), KVR_METRICS_RUNNING, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, running), KVR_METRICS_RUNNING, 1 },
 
     { "kvroute_peer_engine_waiting_requests", "gauge",
       "Requests waiting in the engine, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, waiting), KVR_METRICS_WAITING, 1 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, waiting), KVR_METRICS_WAITING, 1 },
 
     { "kvroute_peer_engine_kv_usage_ratio", "gauge",
       "Share of the engine's KV memory in use, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, kv), KVR_METRICS_KV, 10000 },
+      ngx_http_kvroute_prom_in(kvr_engine_t, kv), KVR_METRICS_KV, 10000 },
 
     { "kvroute_peer_engine_capacity_tokens", "gauge",
       "Tokens that the engine's KV memory holds, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, capacity),
+      ngx_http_kvroute_prom_in(kvr_engine_t, capacity),
       KVR_METRICS_CAPACITY, 1 },
 
     { "kvroute_peer_engine_preemptions_total", "counter",
       "Requests that the engine had to start anew, by its own word.",
       NGX_HTTP_KVROUTE_PROM_ENGINE,
-      ngx_http_kvroute_prom_in(kvr_signal_t, preemptions),
+      ngx_http_kvroute_prom_in(kvr_engine_t, preemptions),
       KVR_METRICS_PREEMPTIONS, 1 },
 
     { NULL, NULL, NULL, 0, 0, 0, 0, 0 }
@@ -194,13 +194,13 @@ ngx_http_kvroute_prom_value(ngx_http_kvroute_prom_signal_t *m,
     uint64_t   now, time;
 
     now = (uint64_t) ngx_current_msec;
-    set = kvr_signal_said(p->signal, &time);
+    set = kvr_engine_said(p->signal, &time);
 
     switch (m->where) {
 
     case NGX_HTTP_KVROUTE_PROM_FLUSHES:
-        *value = (double) kvr_get(&p->loop->by_usage)
-                 + (double) kvr_get(&p->loop->by_probe);
+        *value = (double) kvr_get(&p->feedback->by_usage)
+                 + (double) kvr_get(&p->feedback->by_probe);
         return NGX_OK;
 
     case NGX_HTTP_KVROUTE_PROM_PRESSED:
@@ -236,7 +236,7 @@ ngx_http_kvroute_prom_value(ngx_http_kvroute_prom_signal_t *m,
         break;
     }
 
-    base = m->where == NGX_HTTP_KVROUTE_PROM_ANSWERS ? (u_char *) p->loop
+    base = m->where == NGX_HTTP_KVROUTE_PROM_ANSWERS ? (u_char *) p->feedback
                                                      : (u_char *) p->signal;
     base += m->offset;
 
@@ -272,7 +272,8 @@ ngx_http_kvroute_prom_health(ngx_http_kvroute_prom_t *prom, ngx_str_t *labels)
             for (n = 0; n < KVR_HEALTH_MAX; n++) {
                 ngx_http_kvroute_prom_add(prom, "kvroute_peer_health{%V,"
                                           "health=\"%s\"} %d\n", l,
-                                          kvr_health_name(n), n == health);
+                                          kvr_engine_health_name(n),
+                                          n == health);
             }
         }
     }
@@ -285,7 +286,7 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
     uint32_t                         depth, above;
     uint64_t                         now;
     ngx_uint_t                       i, k;
-    kvr_queue_board_t               *board;
+    kvr_queue_shared_t              *shared;
     ngx_http_kvroute_queue_t        *queue;
     ngx_http_kvroute_prom_reject_t  *r;
 
@@ -307,8 +308,8 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
         queue = prom->fleet[i].conf->queue;
 
         for (k = 0, above = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
-            board = queue->shm_zone->data;
-            depth = kvr_queue_depth(board, k, now);
+            shared = queue->shm_zone->data;
+            depth = kvr_queue_depth(shared, k, now);
 
             ngx_http_kvroute_prom_add(prom, "kvroute_queue_requests"
                                       "{upstream=\"%V\",class=\"%ui\"} %uD\n",
@@ -338,12 +339,12 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
         queue = prom->fleet[i].conf->queue;
 
         if (queue) {
-            board = queue->shm_zone->data;
+            shared = queue->shm_zone->data;
 
             ngx_http_kvroute_prom_add(prom, "kvroute_queue_bytes"
                                       "{upstream=\"%V\"} %uL\n",
                                       &prom->names[i],
-                                      kvr_queue_bytes(board, now));
+                                      kvr_queue_bytes(shared, now));
         }
     }
 
@@ -361,7 +362,7 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
         queue = prom->fleet[i].conf->queue;
 
         for (k = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
-            board = queue->shm_zone->data;
+            shared = queue->shm_zone->data;
 
             for (r = rejects; r->reason; r++) {
                 ngx_http_kvroute_prom_add(prom, "kvroute_queue_rejected_total"
@@ -369,7 +370,7 @@ ngx_http_kvroute_prom_queues(ngx_http_kvroute_prom_t *prom)
                                           "reason=\"%s\"} %uL\n",
                                           &prom->names[i], k, r->reason,
                                           kvr_get((_Atomic uint64_t *)
-                                                  ((u_char *) &board->stats[k]
+                                                  ((u_char *) &shared->stats[k]
                                                    + r->offset)));
             }
         }
@@ -388,7 +389,7 @@ ngx_http_kvroute_prom_classes(ngx_http_kvroute_prom_t *prom, const char *name,
     const char *help, size_t offset)
 {
     ngx_uint_t                 i, k;
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     ngx_http_kvroute_queue_t  *queue;
 
     ngx_http_kvroute_prom_head(prom, name, "counter", help);
@@ -397,13 +398,13 @@ ngx_http_kvroute_prom_classes(ngx_http_kvroute_prom_t *prom, const char *name,
         queue = prom->fleet[i].conf->queue;
 
         for (k = 0; k < KVR_QUEUE_CLASSES && queue; k++) {
-            board = queue->shm_zone->data;
+            shared = queue->shm_zone->data;
 
             ngx_http_kvroute_prom_add(prom, "%s{upstream=\"%V\","
                                       "class=\"%ui\"} %uL\n", name,
                                       &prom->names[i], k,
                                       kvr_get((_Atomic uint64_t *)
-                                              ((u_char *) &board->stats[k]
+                                              ((u_char *) &shared->stats[k]
                                                + offset)));
         }
     }

@@ -127,7 +127,7 @@ ngx_http_kvroute_fleet_upstream(ngx_http_request_t *r,
             names += len;
 
             p->id = list->id[i];
-            p->seat = list->seat[i];
+            p->member = list->member[i];
             p->backup = k;
 
             ngx_http_kvroute_fleet_peer(conf, peer, p);
@@ -184,17 +184,17 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_fleet_peer_t *p)
 {
     ngx_uint_t                 i;
-    kvr_seat_t                *s;
+    kvr_member_t              *s;
     kvr_load_sum_t             own, reserved;
     kvr_index_peer_t          *ip;
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = conf->zone->sh;
-    s = &sh->registry->seat[p->seat];
+    s = &sh->registry->member[p->member];
     ip = &sh->index->peer[p->id];
 
-    own = kvr_load_get(sh->load, kvr_registry_column(p->seat));
-    reserved = kvr_load_get(sh->load, kvr_registry_reserved(p->seat));
+    own = kvr_load_get(sh->load, kvr_registry_column(p->member));
+    reserved = kvr_load_get(sh->load, kvr_registry_reserved(p->member));
     p->active = own.active + reserved.active;
     p->pending = own.pending + reserved.pending;
     p->all = kvr_load_get(sh->load, p->id);
@@ -230,12 +230,12 @@ ngx_http_kvroute_fleet_counters(ngx_http_kvroute_srv_conf_t *conf,
     p->capacity = (uint64_t) kvr_get(&ip->capacity) * sh->unit * KVR_BLOCK;
     p->reported = kvr_get(&ip->reported);
 
-    kvr_pace_load(&sh->registry->peer[p->id].pace,
-                  (uint64_t) ngx_current_msec, &p->pace);
+    kvr_prefill_load(&sh->registry->peer[p->id].prefill,
+                     (uint64_t) ngx_current_msec, &p->prefill);
 
     p->conf = conf;
     p->signal = &sh->registry->peer[p->id].signal;
-    p->loop = &sh->registry->peer[p->id].loop;
+    p->feedback = &sh->registry->peer[p->id].feedback;
 }
 
 

@@ -5,7 +5,7 @@
 
 
 /*
- * The peers of this configuration's upstreams: their numbers and seats in the
+ * The peers of this configuration's upstreams: their numbers and members in the
  * zone, found once per worker and again when nginx has changed the list, also
  * in the middle of a request.
  */
@@ -69,7 +69,7 @@ static const char  *ngx_http_kvroute_limits[] = {
 
 _Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
                "limits of a zone");
-_Static_assert(KVR_INDEX_PEERS == 64 && KVR_REGISTRY_SEATS == 128
+_Static_assert(KVR_INDEX_PEERS == 64 && KVR_REGISTRY_MEMBERS == 128
                && KVR_REGISTRY_UPSTREAMS == 64
                && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
                "what is said of them");
@@ -244,7 +244,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
         return NGX_ERROR;
     }
 
-    list->seat = list->id + n;
+    list->member = list->id + n;
     list->number = n;
 
     ngx_http_kvroute_peers_number(conf, list, names, 0);
@@ -253,7 +253,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* gives numbers and seats to all of a list, or again to those that have none */
+/* gives numbers and members to all of a list, or to those that have none yet */
 static void
 ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
@@ -261,7 +261,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     size_t                     len;
-    uint32_t                   id, seat;
+    uint32_t                   id, member;
     uint64_t                   units;
     ngx_str_t                 *host;
     ngx_uint_t                 i, new;
@@ -297,25 +297,25 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             list->peer[i].hash = ngx_http_kvroute_peers_hash(p, len);
         }
 
-        seat = KVR_REGISTRY_NONE;
+        member = KVR_REGISTRY_NONE;
         new = (kvr_registry_find_peer(sh->registry, p, len)
                == KVR_REGISTRY_NONE);
-        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row, sh->index,
-                               p, len, units);
+        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row,
+                               sh->index, p, len, units);
 
         if (id != KVR_REGISTRY_NONE) {
-            seat = kvr_registry_seat(sh->registry, sh->load, zone->core.row, id,
-                                     host->data, host->len);
+            member = kvr_registry_member(sh->registry, sh->load, zone->core.row,
+                                         id, host->data, host->len);
         }
 
-        if (seat == KVR_REGISTRY_NONE) {
+        if (member == KVR_REGISTRY_NONE) {
             id = KVR_REGISTRY_NONE;
             conf->limit = kvr_registry_limit(sh->registry, p, len, host->data,
                                              host->len);
         }
 
         list->id[i] = id;
-        list->seat[i] = seat;
+        list->member[i] = member;
 
         if (id == KVR_REGISTRY_NONE) {
             continue;
@@ -327,7 +327,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             kvr_set(&sh->registry->peer[id].since, (uint32_t) ngx_time());
         }
 
-        conf->number = sh->registry->seat[seat].upstream;
+        conf->number = sh->registry->member[member].upstream;
         conf->doubled |= conf->set >> id & 1;
         conf->set |= (uint64_t) 1 << id;
     }
@@ -529,7 +529,7 @@ static void
 ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 {
     uint32_t                  i;
-    kvr_seat_t               *seat;
+    kvr_member_t             *member;
     ngx_http_kvroute_zone_t  *zone;
 
     zone = conf->zone;
@@ -540,13 +540,13 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &zone->sh->registry->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        member = &zone->sh->registry->member[i];
 
-        if (kvr_get(&seat->used) && seat->upstream == conf->number
-            && !(conf->set >> seat->peer & 1))
+        if (kvr_get(&member->used) && member->upstream == conf->number
+            && !(conf->set >> member->peer & 1))
         {
-            kvr_set(&seat->lost, 1);
+            kvr_set(&member->lost, 1);
         }
     }
 
@@ -554,7 +554,7 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 }
 
 
-/* says which peers and seats this process's configuration has by now */
+/* says which peers and members this process's configuration has by now */
 static void
 ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
 {
@@ -597,7 +597,7 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
                 column = list->id[n];
                 names[column / 64] |= (uint64_t) 1 << column % 64;
 
-                column = kvr_registry_column(list->seat[n]);
+                column = kvr_registry_column(list->member[n]);
                 names[column / 64] |= (uint64_t) 1 << column % 64;
             }
         }

@@ -54,10 +54,10 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(ngx_http_kvroute_shm_t),
     sizeof(kvr_receipts_t),
     sizeof(kvr_registry_t),
-    sizeof(kvr_seat_t),
+    sizeof(kvr_member_t),
     sizeof(kvr_peer_t),
     sizeof(kvr_upstream_t),
-    sizeof(kvr_hot_t),
+    sizeof(kvr_sketch_t),
     sizeof(kvr_popular_t),
     sizeof(kvr_load_t),
     sizeof(kvr_load_row_t),
@@ -141,7 +141,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
     hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
-    popular = hot + ngx_align(sizeof(kvr_hot_t), KVR_CACHE_LINE);
+    popular = hot + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
     load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
 
     index = load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
@@ -230,7 +230,7 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
 
     sh->registry = (kvr_registry_t *) (p + shm->registry);
     sh->load = (kvr_load_t *) (p + shm->load);
-    sh->hot = (kvr_hot_t *) (p + shm->hot);
+    sh->hot = (kvr_sketch_t *) (p + shm->hot);
     sh->popular = (kvr_popular_t *) (p + shm->popular);
     sh->index = (kvr_index_t *) (p + shm->index);
     sh->receipts = &shm->receipts;
@@ -651,8 +651,8 @@ ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone)
 
     for (i = 0; i < registry->max_peers; i++) {
         if (kvr_get(&registry->peer[i].len)) {
-            kvr_pace_sample(&registry->peer[i].pace,
-                            kvr_load_get(zone->sh->load, i).active);
+            kvr_prefill_sample(&registry->peer[i].prefill,
+                               kvr_load_get(zone->sh->load, i).active);
         }
     }
 }

@@ -193,7 +193,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     ngx_http_kvroute_sweep_t *sweep = data;
 
     ngx_uint_t                     n, conns;
-    kvr_seat_t                    *seat;
+    kvr_member_t                  *member;
     kvr_peer_t                    *peer;
     kvr_registry_t                *registry;
     ngx_http_kvroute_zone_t       *zone;
@@ -205,17 +205,17 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     registry = zone->sh->registry;
 
     if (column < kvr_registry_column(0)
-        || column >= kvr_registry_column(KVR_REGISTRY_SEATS)
+        || column >= kvr_registry_column(KVR_REGISTRY_MEMBERS)
         || kvr_get(&row->generation) != zone->generation)
     {
         return KVR_OK;
     }
 
-    seat = &registry->seat[column - kvr_registry_column(0)];
-    peer = &registry->peer[seat->peer];
+    member = &registry->member[column - kvr_registry_column(0)];
+    peer = &registry->peer[member->peer];
 
     kscf = ngx_http_kvroute_zone_upstream(zone,
-                                          &registry->upstream[seat->upstream]);
+                                          &registry->upstream[member->upstream]);
     if (kscf == NULL) {
         return KVR_OK;
     }

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 
 static void
-part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
+part(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 {
     uint64_t *sum = data;
 
@@ -32,7 +32,7 @@ part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
 
 /* pieces of one string are told one by one: only their bytes must be equal */
 static void
-text(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
+text(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 {
     util_buf_t *b = data;
 
@@ -48,41 +48,41 @@ text(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    int           more;
-    size_t        n, off;
-    uint64_t      sum;
-    unsigned      mode, stream;
-    util_rng_t    r;
-    kvr_usage_t   u, v;
-    kvr_tokens_t  t, w;
+    int             more;
+    size_t          n, off;
+    uint64_t        sum;
+    unsigned        mode, stream;
+    util_rng_t      r;
+    kvr_response_t  u, v;
+    kvr_tokens_t    t, w;
 
     static util_buf_t  whole, pieces;
 
     r.state = util_digest(data, size);
     stream = size && (data[0] == ':' || (data[0] >= 'a' && data[0] <= 'z'));
 
-    for (mode = 0; mode <= KVR_USAGE_REPLY; mode++) {
+    for (mode = 0; mode <= KVR_RESPONSE_REPLY; mode++) {
 
         whole.len = 0;
         pieces.len = 0;
         sum = 0;
 
-        kvr_usage_init(&u, (kvr_usage_mode_e) mode, stream);
-        (void) kvr_usage_read(&u, data, size, text, &whole);
-        kvr_usage_end(&u, text, &whole);
+        kvr_response_init(&u, (kvr_response_mode_e) mode, stream);
+        (void) kvr_response_read(&u, data, size, text, &whole);
+        kvr_response_end(&u, text, &whole);
 
-        kvr_usage_init(&v, (kvr_usage_mode_e) mode, stream);
+        kvr_response_init(&v, (kvr_response_mode_e) mode, stream);
         more = 1;
 
         for (off = 0; off < size && more; off += n) {
             n = 1 + util_below(&r, (unsigned) kvr_min(size - off, 40));
-            more = kvr_usage_read(&v, data + off, n, text, &pieces);
+            more = kvr_response_read(&v, data + off, n, text, &pieces);
         }
 
-        kvr_usage_end(&v, text, &pieces);
+        kvr_response_end(&v, text, &pieces);
 
-        kvr_usage_tokens(&u, &t);
-        kvr_usage_tokens(&v, &w);
+        kvr_response_tokens(&u, &t);
+        kvr_response_tokens(&v, &w);
 
         util_check(u.first == v.first, "first, mode %u", mode);
         util_check(memcmp(&t, &w, sizeof(t)) == 0, "tokens, mode %u", mode);
@@ -94,8 +94,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                        || memcmp(whole.p, pieces.p, whole.len) == 0),
                    "reply");
 
-        kvr_usage_init(&u, (kvr_usage_mode_e) mode, !stream);
-        (void) kvr_usage_read(&u, data, size, part, &sum);
+        kvr_response_init(&u, (kvr_response_mode_e) mode, !stream);
+        (void) kvr_response_read(&u, data, size, part, &sum);
     }
 
     return 0;

@@ -8,11 +8,11 @@
 
 
 /* start times are told in seconds, by some rounded */
-#define KVR_SIGNAL_START_SLACK  2000
+#define KVR_ENGINE_START_SLACK  2000
 
 /* ms; how long it is doubted that a process is the same; longest interval */
-#define KVR_SIGNAL_DOUBT        60000
-#define KVR_SIGNAL_SOON         3000
+#define KVR_ENGINE_DOUBT        60000
+#define KVR_ENGINE_SOON         3000
 
 
 static const char *const  kvr_healths[] = { "up", "starting", "down" };
@@ -20,26 +20,26 @@ static const char *const  kvr_healths[] = { "up", "starting", "down" };
 _Static_assert(kvr_nelts(kvr_healths) == KVR_HEALTH_MAX, "kvr_healths");
 
 
-static int kvr_signal_restarted(const kvr_signal_t *s,
+static int kvr_engine_restarted(const kvr_engine_t *s,
     const kvr_metrics_t *m);
-static int kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m);
-static double kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval);
-static int kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new);
-static void kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
+static int kvr_engine_fallen(const kvr_engine_t *s, const kvr_metrics_t *m);
+static double kvr_engine_aged(uint64_t time, uint64_t now, uint64_t interval);
+static int kvr_engine_fell(_Atomic uint64_t const *old, uint64_t new);
+static void kvr_engine_preempted(kvr_engine_t *s, const kvr_metrics_t *m,
     unsigned restarted);
-static void kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m,
+static void kvr_engine_foreign(kvr_engine_t *s, const kvr_metrics_t *m,
     uint32_t own);
 
 
 void
-kvr_signal_reset(kvr_signal_t *s)
+kvr_engine_reset(kvr_engine_t *s)
 {
-    memset((void *) s, 0, sizeof(kvr_signal_t));
+    memset((void *) s, 0, sizeof(kvr_engine_t));
 }
 
 
 void
-kvr_signal_reset_counters(kvr_signal_t *s)
+kvr_engine_reset_counters(kvr_engine_t *s)
 {
     kvr_set(&s->asked, 0);
     kvr_set(&s->failed, 0);
@@ -50,29 +50,29 @@ kvr_signal_reset_counters(kvr_signal_t *s)
 
 
 unsigned
-kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
+kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
     uint32_t after, uint64_t now)
 {
     unsigned  i, found;
 
     found = 0;
 
-    if (kvr_signal_back(s, now)) {
-        found |= KVR_SIGNAL_RESTARTED;
+    if (kvr_engine_back(s, now)) {
+        found |= KVR_ENGINE_RESTARTED;
 
-    } else if (kvr_signal_restarted(s, m)) {
-        found |= KVR_SIGNAL_RESTARTED;
-        kvr_signal_renew(s, now);
+    } else if (kvr_engine_restarted(s, m)) {
+        found |= KVR_ENGINE_RESTARTED;
+        kvr_engine_renew(s, now);
 
-    } else if (kvr_signal_fallen(s, m)) {
+    } else if (kvr_engine_fallen(s, m)) {
         kvr_set(&s->fell, kvr_max(now, 1));
     }
 
-    kvr_signal_preempted(s, m, found);
+    kvr_engine_preempted(s, m, found);
 
     /* a request may have come or gone while the engine was being asked */
 
-    kvr_signal_foreign(s, m, kvr_max(before, after));
+    kvr_engine_foreign(s, m, kvr_max(before, after));
 
     if (m->set & KVR_METRICS_CAPACITY) {
         kvr_set(&s->capacity, m->capacity);
@@ -121,7 +121,7 @@ kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t before,
 
 /* the process is another one, or has counted from the beginning */
 static int
-kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
+kvr_engine_restarted(const kvr_engine_t *s, const kvr_metrics_t *m)
 {
     uint64_t  start, old;
 
@@ -133,25 +133,25 @@ kvr_signal_restarted(const kvr_signal_t *s, const kvr_metrics_t *m)
         start = (uint64_t) (m->start * 1000);
         old = kvr_get(&s->start);
 
-        return start > old + KVR_SIGNAL_START_SLACK;
+        return start > old + KVR_ENGINE_START_SLACK;
     }
 
-    return kvr_signal_fallen(s, m);
+    return kvr_engine_fallen(s, m);
 }
 
 
 static int
-kvr_signal_fallen(const kvr_signal_t *s, const kvr_metrics_t *m)
+kvr_engine_fallen(const kvr_engine_t *s, const kvr_metrics_t *m)
 {
     return (m->set & KVR_METRICS_QUERIES
-            && kvr_signal_fell(&s->queries, m->queries))
+            && kvr_engine_fell(&s->queries, m->queries))
            || (m->set & KVR_METRICS_HITS
-               && kvr_signal_fell(&s->hits, m->hits));
+               && kvr_engine_fell(&s->hits, m->hits));
 }
 
 
 void
-kvr_signal_renew(kvr_signal_t *s, uint64_t now)
+kvr_engine_renew(kvr_engine_t *s, uint64_t now)
 {
     kvr_set(&s->gone, 0);
     kvr_set(&s->foreign_last, 0);
@@ -165,7 +165,7 @@ kvr_signal_renew(kvr_signal_t *s, uint64_t now)
 
 
 void
-kvr_signal_gone(kvr_signal_t *s, uint64_t asked)
+kvr_engine_gone(kvr_engine_t *s, uint64_t asked)
 {
     if (asked > kvr_get(&s->renewed)) {
         kvr_set(&s->gone, 1);
@@ -174,13 +174,13 @@ kvr_signal_gone(kvr_signal_t *s, uint64_t asked)
 
 
 int
-kvr_signal_back(kvr_signal_t *s, uint64_t now)
+kvr_engine_back(kvr_engine_t *s, uint64_t now)
 {
     if (!kvr_get(&s->gone)) {
         return 0;
     }
 
-    kvr_signal_renew(s, now);
+    kvr_engine_renew(s, now);
 
     /* all that may have taken turns are gone; a clock may have been wrong */
 
@@ -192,7 +192,7 @@ kvr_signal_back(kvr_signal_t *s, uint64_t now)
 
 /* by half at least: the sum of several processes may vary a little */
 static int
-kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new)
+kvr_engine_fell(_Atomic uint64_t const *old, uint64_t new)
 {
     return new < kvr_get(old) / 2;
 }
@@ -203,7 +203,7 @@ kvr_signal_fell(_Atomic uint64_t const *old, uint64_t new)
  * them: down to three quarters of what runs there, then up again slowly.
  */
 static void
-kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
+kvr_engine_preempted(kvr_engine_t *s, const kvr_metrics_t *m,
     unsigned restarted)
 {
     uint32_t  cap;
@@ -231,7 +231,7 @@ kvr_signal_preempted(kvr_signal_t *s, const kvr_metrics_t *m,
 
 /* the lesser of two answers: what was there only once has come and gone */
 static void
-kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t own)
+kvr_engine_foreign(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t own)
 {
     uint32_t  there, foreign;
 
@@ -248,7 +248,7 @@ kvr_signal_foreign(kvr_signal_t *s, const kvr_metrics_t *m, uint32_t own)
 
 
 void
-kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now)
+kvr_engine_orca(kvr_engine_t *s, const kvr_metrics_t *m, uint64_t now)
 {
     if (m->set & KVR_METRICS_WAITING) {
         kvr_set(&s->waiting, m->waiting);
@@ -264,17 +264,17 @@ kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now)
 
 
 uint32_t
-kvr_signal_fresh(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+kvr_engine_fresh(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {
     uint32_t  set;
 
     set = 0;
 
-    if (kvr_signal_aged(kvr_get(&s->time), now, interval) > 0.5) {
+    if (kvr_engine_aged(kvr_get(&s->time), now, interval) > 0.5) {
         set |= kvr_get(&s->set) & (KVR_METRICS_WAITING|KVR_METRICS_KV);
     }
 
-    if (kvr_signal_aged(kvr_get(&s->orca), now, interval) > 0.5) {
+    if (kvr_engine_aged(kvr_get(&s->orca), now, interval) > 0.5) {
         set |= kvr_get(&s->orca_set);
     }
 
@@ -283,7 +283,7 @@ kvr_signal_fresh(const kvr_signal_t *s, uint64_t now, uint64_t interval)
 
 
 uint32_t
-kvr_signal_said(const kvr_signal_t *s, uint64_t *time)
+kvr_engine_said(const kvr_engine_t *s, uint64_t *time)
 {
     *time = kvr_max(kvr_get(&s->time), kvr_get(&s->orca));
 
@@ -292,30 +292,30 @@ kvr_signal_said(const kvr_signal_t *s, uint64_t *time)
 
 
 double
-kvr_signal_worth(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+kvr_engine_worth(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {
-    return kvr_signal_aged(kvr_get(&s->time), now, interval);
+    return kvr_engine_aged(kvr_get(&s->time), now, interval);
 }
 
 
 int
-kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval)
+kvr_engine_same(const kvr_engine_t *s, uint64_t now, uint64_t interval)
 {
     uint64_t  fell;
 
-    interval = kvr_min(interval, KVR_SIGNAL_SOON);
+    interval = kvr_min(interval, KVR_ENGINE_SOON);
     fell = kvr_get(&s->fell);
 
     return kvr_get(&s->set) & (KVR_METRICS_START|KVR_METRICS_QUERIES
                                |KVR_METRICS_HITS)
            && !kvr_get(&s->gone)
-           && (fell == 0 || now > fell + KVR_SIGNAL_DOUBT)
-           && kvr_signal_worth(s, now, interval) > 0.5;
+           && (fell == 0 || now > fell + KVR_ENGINE_DOUBT)
+           && kvr_engine_worth(s, now, interval) > 0.5;
 }
 
 
 static double
-kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval)
+kvr_engine_aged(uint64_t time, uint64_t now, uint64_t interval)
 {
     uint64_t  age;
 
@@ -338,7 +338,7 @@ kvr_signal_aged(uint64_t time, uint64_t now, uint64_t interval)
 
 
 int
-kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
+kvr_engine_check(kvr_engine_t *s, kvr_check_e result, uint32_t fails,
     uint32_t passes, uint64_t interval, uint64_t now)
 {
     uint32_t  n;
@@ -395,7 +395,7 @@ kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
 
 
 int
-kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
+kvr_engine_lora(const kvr_engine_t *s, uint64_t lora)
 {
     uint32_t  i, n, max;
 
@@ -413,7 +413,7 @@ kvr_signal_lora(const kvr_signal_t *s, uint64_t lora)
 
 
 const char *
-kvr_health_name(kvr_health_e health)
+kvr_engine_health_name(kvr_health_e health)
 {
     return (unsigned) health < KVR_HEALTH_MAX ? kvr_healths[health] : NULL;
 }

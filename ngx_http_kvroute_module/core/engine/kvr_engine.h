@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_SIGNAL_H_INCLUDED_
-#define _KVR_SIGNAL_H_INCLUDED_
+#ifndef _KVR_ENGINE_H_INCLUDED_
+#define _KVR_ENGINE_H_INCLUDED_
 
 
 /*
@@ -25,8 +25,8 @@
 #include "core/engine/kvr_metrics.h"
 
 
-/* what kvr_signal_take() has found out */
-#define KVR_SIGNAL_RESTARTED  1
+/* what kvr_engine_take() has found out */
+#define KVR_ENGINE_RESTARTED  1
 
 typedef enum {
     KVR_HEALTH_UP = 0,
@@ -85,49 +85,49 @@ typedef struct {
     _Atomic uint32_t   max_loras;
     _Atomic uint32_t   loras;
     _Atomic uint64_t   lora[KVR_METRICS_LORAS];
-} kvr_signal_t;
+} kvr_engine_t;
 
 
 /* nothing is known: of a new peer */
-void kvr_signal_reset(kvr_signal_t *s);
+void kvr_engine_reset(kvr_engine_t *s);
 
 /* counters of probes and checks from zero; what an engine has counted stays */
-void kvr_signal_reset_counters(kvr_signal_t *s);
+void kvr_engine_reset_counters(kvr_engine_t *s);
 
 /*
  * Takes what an engine told.  before and after are the requests that we had
  * there when it was asked and when it answered.  Returns KVR_SIGNAL_... bits.
  */
-unsigned kvr_signal_take(kvr_signal_t *s, const kvr_metrics_t *m,
+unsigned kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m,
     uint32_t before, uint32_t after, uint64_t now);
 
 /*
  * How much the last answer is worth, 1 .. 0: all of it for two intervals, then
  * less, after five none.
  */
-double kvr_signal_worth(const kvr_signal_t *s, uint64_t now,
+double kvr_engine_worth(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
 /*
  * Whether there is recent word by probes of a kind that would tell a restart:
- * since it does not, the process is the same.  Word is recent for ten seconds at
- * most, however seldom it is asked for.  It is doubted for a minute when
+ * since it does not, the process is the same. Word is recent for ten seconds at
+ * most, however seldom it is asked for. It is doubted for a minute when
  * counters have fallen all the same: what gives them may not be the engine.
  */
-int kvr_signal_same(const kvr_signal_t *s, uint64_t now, uint64_t interval);
+int kvr_engine_same(const kvr_engine_t *s, uint64_t now, uint64_t interval);
 
 /* takes what a header of a response told */
-void kvr_signal_orca(kvr_signal_t *s, const kvr_metrics_t *m, uint64_t now);
+void kvr_engine_orca(kvr_engine_t *s, const kvr_metrics_t *m, uint64_t now);
 
 /*
  * KVR_METRICS_... of waiting and KV, as far as there is recent word of them: by
  * a probe or by a header.
  */
-uint32_t kvr_signal_fresh(const kvr_signal_t *s, uint64_t now,
+uint32_t kvr_engine_fresh(const kvr_engine_t *s, uint64_t now,
     uint64_t interval);
 
 /* all of KVR_METRICS_... ever said, and when the last word came, 0 if never */
-uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
+uint32_t kvr_engine_said(const kvr_engine_t *s, uint64_t *time);
 
 /*
  * It was found restarted, by whatever means: what the process before has
@@ -136,29 +136,29 @@ uint32_t kvr_signal_said(const kvr_signal_t *s, uint64_t *time);
  * Should it be restarted a second time before its next answer, that is missed,
  * unless nobody was listening in between.
  */
-void kvr_signal_renew(kvr_signal_t *s, uint64_t now);
+void kvr_engine_renew(kvr_engine_t *s, uint64_t now);
 
 /*
  * Nobody was listening when it was asked at that time.  What was asked before
  * it was last found restarted tells nothing new.
  */
-void kvr_signal_gone(kvr_signal_t *s, uint64_t asked);
+void kvr_engine_gone(kvr_engine_t *s, uint64_t asked);
 
 /*
  * Somebody is listening again.  Returns 1 if nobody was before: it was
  * restarted, which its next answer will not say a second time.
  */
-int kvr_signal_back(kvr_signal_t *s, uint64_t now);
+int kvr_engine_back(kvr_engine_t *s, uint64_t now);
 
 /* takes the end of a check; returns 1 if the peer is back */
-int kvr_signal_check(kvr_signal_t *s, kvr_check_e result, uint32_t fails,
+int kvr_engine_check(kvr_engine_t *s, kvr_check_e result, uint32_t fails,
     uint32_t passes, uint64_t interval, uint64_t now);
 
 /* as the status has it; NULL: no such number */
-const char *kvr_health_name(kvr_health_e health);
+const char *kvr_engine_health_name(kvr_health_e health);
 
 /* whether it has this adapter loaded: 1; 0: no; -1: and all its slots taken */
-int kvr_signal_lora(const kvr_signal_t *s, uint64_t lora);
+int kvr_engine_lora(const kvr_engine_t *s, uint64_t lora);
 
 
-#endif /* _KVR_SIGNAL_H_INCLUDED_ */
+#endif /* _KVR_ENGINE_H_INCLUDED_ */

@@ -7,23 +7,23 @@
 #include "core/engine/kvr_framing.h"
 
 
-static int kvr_chunked_digit(uint8_t ch);
+static int kvr_framing_digit(uint8_t ch);
 
 
 int
-kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
+kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
     const uint8_t **data, size_t *len)
 {
     int      n;
     uint8_t  ch;
 
-    while (c->state != KVR_CHUNKED_DONE) {
+    while (c->state != KVR_FRAMING_DONE) {
 
         if (*p == end) {
             return KVR_AGAIN;
         }
 
-        if (c->state == KVR_CHUNKED_DATA) {
+        if (c->state == KVR_FRAMING_DATA) {
             *data = *p;
             *len = (size_t) kvr_min(c->left, (uint64_t) (end - *p));
 
@@ -31,7 +31,7 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
             c->left -= *len;
 
             if (c->left == 0) {
-                c->state = KVR_CHUNKED_AFTER;
+                c->state = KVR_FRAMING_AFTER;
             }
 
             return KVR_OK;
@@ -41,11 +41,11 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
 
         switch (c->state) {
 
-        case KVR_CHUNKED_SIZE:
-            n = kvr_chunked_digit(ch);
+        case KVR_FRAMING_SIZE:
+            n = kvr_framing_digit(ch);
 
             if (n >= 0) {
-                if (c->seen++ == KVR_CHUNKED_DIGITS || c->left >> 56) {
+                if (c->seen++ == KVR_FRAMING_DIGITS || c->left >> 56) {
                     return KVR_ERROR;
                 }
 
@@ -60,25 +60,25 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
                 return KVR_ERROR;
             }
 
-            c->state = KVR_CHUNKED_REST;
+            c->state = KVR_FRAMING_REST;
             c->seen = 0;
 
             /* fall through */
 
-        case KVR_CHUNKED_REST:
+        case KVR_FRAMING_REST:
             if (ch == '\n') {
-                c->state = c->left ? KVR_CHUNKED_DATA : KVR_CHUNKED_TRAILER;
+                c->state = c->left ? KVR_FRAMING_DATA : KVR_FRAMING_TRAILER;
                 c->seen = 0;
 
-            } else if (++c->seen > KVR_CHUNKED_LINE) {
+            } else if (++c->seen > KVR_FRAMING_LINE) {
                 return KVR_ERROR;
             }
 
             break;
 
-        case KVR_CHUNKED_AFTER:
+        case KVR_FRAMING_AFTER:
             if (ch == '\n') {
-                c->state = KVR_CHUNKED_SIZE;
+                c->state = KVR_FRAMING_SIZE;
 
             } else if (ch != '\r') {
                 return KVR_ERROR;
@@ -86,15 +86,15 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
 
             break;
 
-        default: /* KVR_CHUNKED_TRAILER, up to an empty line */
+        default: /* KVR_FRAMING_TRAILER, up to an empty line */
 
-            if (++c->left > KVR_CHUNKED_LINE) {
+            if (++c->left > KVR_FRAMING_LINE) {
                 return KVR_ERROR;
             }
 
             if (ch == '\n') {
                 if (c->seen == 0) {
-                    c->state = KVR_CHUNKED_DONE;
+                    c->state = KVR_FRAMING_DONE;
                 }
 
                 c->seen = 0;
@@ -110,7 +110,7 @@ kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
 
 
 static int
-kvr_chunked_digit(uint8_t ch)
+kvr_framing_digit(uint8_t ch)
 {
     if (ch >= '0' && ch <= '9') {
         return ch - '0';

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_CHUNKED_H_INCLUDED_
-#define _KVR_CHUNKED_H_INCLUDED_
+#ifndef _KVR_FRAMING_H_INCLUDED_
+#define _KVR_FRAMING_H_INCLUDED_
 
 
 /*
@@ -19,27 +19,27 @@
 
 
 /* digits of a size at most, zeroes too: they could go on for ever */
-#define KVR_CHUNKED_DIGITS  16
+#define KVR_FRAMING_DIGITS  16
 
 /* what stands behind a size at most, and in all trailers */
-#define KVR_CHUNKED_LINE    4096
+#define KVR_FRAMING_LINE    4096
 
 
 typedef enum {
-    KVR_CHUNKED_SIZE = 0,          /* where a reader of zeroes begins */
-    KVR_CHUNKED_REST,              /* of the line of a size */
-    KVR_CHUNKED_DATA,
-    KVR_CHUNKED_AFTER,             /* the line end behind data */
-    KVR_CHUNKED_TRAILER,
-    KVR_CHUNKED_DONE
-} kvr_chunked_e;
+    KVR_FRAMING_SIZE = 0,          /* where a reader of zeroes begins */
+    KVR_FRAMING_REST,              /* of the line of a size */
+    KVR_FRAMING_DATA,
+    KVR_FRAMING_AFTER,             /* the line end behind data */
+    KVR_FRAMING_TRAILER,
+    KVR_FRAMING_DONE
+} kvr_framing_e;
 
 
 typedef struct {
-    kvr_chunked_e      state;
+    kvr_framing_e      state;
     uint32_t           seen;       /* digits of a size, bytes of a line */
     uint64_t           left;       /* bytes of the chunk; read of trailers */
-} kvr_chunked_t;
+} kvr_framing_t;
 
 
 /*
@@ -50,8 +50,8 @@ typedef struct {
  * and more, a size has too many digits, or a line is too long.  There may be
  * very much framing to little data: it is up to the caller to bound both.
  */
-int kvr_chunked_read(kvr_chunked_t *c, const uint8_t **p, const uint8_t *end,
+int kvr_framing_read(kvr_framing_t *c, const uint8_t **p, const uint8_t *end,
     const uint8_t **data, size_t *len);
 
 
-#endif /* _KVR_CHUNKED_H_INCLUDED_ */
+#endif /* _KVR_FRAMING_H_INCLUDED_ */

@@ -49,9 +49,9 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines)
 
     ix->nlines = nlines;
     ix->nbuckets = nlines / KVR_INDEX_WAYS;
-    ix->epoch = KVR_HINT_SHIFT;
+    ix->epoch = KVR_TAG_SHIFT;
 
-    while (ix->epoch < KVR_HINT_SHIFT_MAX && nlines >> ix->epoch >= 8) {
+    while (ix->epoch < KVR_TAG_SHIFT_MAX && nlines >> ix->epoch >= 8) {
         ix->epoch++;
     }
 
@@ -194,7 +194,7 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 
     if (line) {
         kvr_line_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
-        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
+        kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
 
     } else {
         evicted = 0;
@@ -206,7 +206,8 @@ kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 
 
 uint32_t
-kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
+kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
+    uint32_t *generation)
 {
     uint32_t           peer, expires;
     kvr_index_line_t  *line;
@@ -222,7 +223,7 @@ kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
 
     peer = kvr_index_id(kvr_get(&line->ids), 0);
     expires = kvr_get(&line->stamp[0]);
-    *life = kvr_get(&line->stamp[1]);
+    *generation = kvr_get(&line->stamp[1]);
 
     atomic_thread_fence(memory_order_acquire);
 
@@ -235,8 +236,8 @@ kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now, uint32_t *life)
 
 
 void
-kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
-    uint32_t expires)
+kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
+    uint32_t generation, uint32_t expires)
 {
     uint32_t           now, evicted;
     uint64_t           ids;
@@ -271,15 +272,15 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t life,
         kvr_set(&line->touched, now);
         kvr_set(&line->stamp[0], expires);
 
-        kvr_hint_touch(kvr_hint_line(ix, line), kvr_hint_epoch(ix, now));
+        kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
     }
 
-    atomic_store_explicit(&line->stamp[1], life, memory_order_release);
+    atomic_store_explicit(&line->stamp[1], generation, memory_order_release);
 
     /* the line may have been given to another block, whose slot this is not */
 
     if (kvr_unlikely(kvr_get(&line->key) != key)) {
-        (void) atomic_compare_exchange_strong(&line->stamp[1], &life, 0);
+        (void) atomic_compare_exchange_strong(&line->stamp[1], &generation, 0);
     }
 }
 

@@ -111,7 +111,7 @@ typedef struct {
     kvr_index_peer_t   peer[KVR_INDEX_PEERS];
 
     _Alignas(KVR_CACHE_LINE)
-    kvr_index_line_t   line[];       /* and a hint for each behind them */
+    kvr_index_line_t   line[];       /* and a tag for each behind them */
 } kvr_index_t;
 
 
@@ -121,12 +121,12 @@ typedef struct {
     uint32_t           matched;      /* units known before */
     uint8_t            peer;
     uint8_t            valid;
-} kvr_lesson_t;
+} kvr_index_undo_t;
 
 
 /*
- * The size of a table in bytes, 66 a line; and the reverse, the largest number of
- * lines for a size, 0 if there is no room for any.
+ * The size of a table in bytes, 66 a line; and the reverse, the largest number
+ * of lines for a size, 0 if there is no room for any.
  */
 size_t kvr_index_size(uint64_t nlines);
 uint64_t kvr_index_lines(size_t size);
@@ -168,32 +168,33 @@ uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  * whether or not they still count; *age is the age of the deepest, in units.
  * The first matched units are known to count.  0: none, or the age is unknown.
  */
-uint32_t kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+uint32_t kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     unsigned peer, uint32_t matched, uint32_t *age);
 
 /*
- * Of the units that kvr_index_taught() told, how many were inserted by a prompt,
- * not only by a reply.  A reply is at most the last "most" entries.  An engine
- * may not have kept a reply, or its template may write it in another way.  If
- * the reply is left out, *age becomes the age of the deepest unit before it.
+ * Of the units that kvr_index_inserted() told, how many were inserted by a
+ * prompt, not only by a reply. A reply is at most the last "most" entries. An
+ * engine may not have kept a reply, or its template may write it in another
+ * way. If the reply is left out, *age becomes the age of the deepest unit
+ * before it.
  */
 uint32_t kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain,
-    uint32_t taught, unsigned peer, uint32_t most, uint32_t *age);
+    uint32_t inserted, unsigned peer, uint32_t most, uint32_t *age);
 
 /*
  * A peer is about to compute a prompt of so many units, of which it holds the
  * first matched ones.
  */
-void kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+void kvr_index_insert(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo);
 
 /*
  * The same for a prompt of which the peer has matched units already: entries
  * inserted a short while ago are left as they are, but for the last ones.  Not
  * for units of an insert that may still be undone.
  */
-void kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson);
+void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo);
 
 /*
  * The peer has gone on to compute what n entries of the chain stand for, from
@@ -203,8 +204,8 @@ void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
 /* the peer did not compute it: undoes what still has the stamps of the insert */
-void kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    const kvr_lesson_t *lesson);
+void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    const kvr_index_undo_t *undo);
 
 /* which peers of a set hold what this key stands for: a model, a chunk */
 uint64_t kvr_index_holds(kvr_index_t *ix, uint64_t key, uint64_t set);
@@ -221,21 +222,21 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
 
 /* the peer, and which life of it; KVR_INDEX_PEERS if there is none */
 uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
-    uint32_t *life);
+    uint32_t *generation);
 
 /* binds, binds again, or refreshes */
 void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
-    uint32_t life, uint32_t expires);
+    uint32_t generation, uint32_t expires);
 
 /* estimates the share of lines in use, 0 .. 1, from a sample of them */
 double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
 
 
 /*
- * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 + t)
- * where t is in how many seconds it computes as much as it can hold, by what it
- * did in the last one to two minutes.  0 for one that rests.  now: ms, of a
- * clock that all share.  It is reckoned anew once a second, if it is asked for,
+ * How soon what a peer holds and nobody uses goes for what is new: 60 / (60 +
+ * t) where t is in how many seconds it computes as much as it can hold, by what
+ * it did in the last one to two minutes. 0 for one that rests. now: ms, of a
+ * clock that all share. It is reckoned anew once a second, if it is asked for,
  * and in steps of 1/64: peers that have little to do are to be alike, or one of
  * them would be the best for a second.
  */

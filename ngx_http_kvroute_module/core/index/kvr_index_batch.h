@@ -4,54 +4,54 @@
  */
 
 
-#ifndef _KVR_GROUP_H_INCLUDED_
-#define _KVR_GROUP_H_INCLUDED_
+#ifndef _KVR_BATCH_H_INCLUDED_
+#define _KVR_BATCH_H_INCLUDED_
 
 
 /*
- * Entries of a chain, some at a time: so that the hints of the next ones come
+ * Entries of a chain, some at a time: so that the tags of the next ones come
  * from memory, and the lines behind those, while these are worked at.  To be
- * called with all m entries that are left; a group takes KVR_GROUP of them.
+ * called with all m entries that are left; a group takes KVR_BATCH of them.
  */
 
 
 #include "core/index/kvr_index_line.h"
 
 
-#define KVR_GROUP  32
+#define KVR_BATCH  32
 
 
 typedef struct {
-    uint64_t           key[KVR_GROUP];
+    uint64_t           key[KVR_BATCH];
 
     union {
-        uint64_t           bucket[KVR_GROUP];
-        kvr_index_line_t  *line[KVR_GROUP];  /* by kvr_group_lines() */
+        uint64_t           bucket[KVR_BATCH];
+        kvr_index_line_t  *line[KVR_BATCH];  /* by kvr_batch_lines() */
     };
 
     uint32_t           absent;           /* bits: a line would be put there */
-} kvr_group_t;
+} kvr_batch_t;
 
 
-/* finds out where the hints are, and has them fetched */
+/* finds out where the tags are, and has them fetched */
 static inline void
-kvr_group_hints(kvr_index_t *ix, kvr_group_t *g, const uint64_t *chain,
+kvr_batch_tags(kvr_index_t *ix, kvr_batch_t *g, const uint64_t *chain,
     uint32_t m)
 {
     uint32_t     k;
     uint64_t     n, key, nbuckets;
-    kvr_hint_t  *hints;
+    kvr_tag_t   *tags;
 
-    m = kvr_min(m, KVR_GROUP);
+    m = kvr_min(m, KVR_BATCH);
 
     nbuckets = ix->nbuckets;
-    hints = kvr_hint_bucket(ix, 0);
+    tags = kvr_tag_bucket(ix, 0);
 
     for (k = 0; k < m; k++) {
         key = kvr_index_key(chain[k]);
         n = kvr_reduce(key, nbuckets);
 
-        __builtin_prefetch(&hints[n]);
+        __builtin_prefetch(&tags[n]);
 
         g->key[k] = key;
         g->bucket[k] = n;
@@ -61,16 +61,16 @@ kvr_group_hints(kvr_index_t *ix, kvr_group_t *g, const uint64_t *chain,
 
 /* which lines these are, or take the place of, and has them fetched */
 static inline void
-kvr_group_lines(kvr_index_t *ix, kvr_group_t *g, uint32_t m, unsigned epoch)
+kvr_batch_lines(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, unsigned epoch)
 {
     uint32_t           k, absent;
     uint64_t           n, word, match;
-    kvr_hint_t        *hints;
+    kvr_tag_t         *tags;
     kvr_index_line_t  *line;
 
-    m = kvr_min(m, KVR_GROUP);
+    m = kvr_min(m, KVR_BATCH);
 
-    hints = kvr_hint_bucket(ix, 0);
+    tags = kvr_tag_bucket(ix, 0);
     absent = 0;
 
     for (k = 0; k < m; k++) {
@@ -78,14 +78,14 @@ kvr_group_lines(kvr_index_t *ix, kvr_group_t *g, uint32_t m, unsigned epoch)
         n = g->bucket[k];
         line = &ix->line[n * KVR_INDEX_WAYS];
 
-        word = kvr_get(&hints[n].word);
-        match = kvr_hint_match(word, kvr_hint_tag(g->key[k]));
+        word = kvr_get(&tags[n].word);
+        match = kvr_tag_match(word, kvr_tag_key(g->key[k]));
 
         if (match) {
-            line += kvr_hint_way(match);
+            line += kvr_tag_way(match);
 
         } else {
-            line += kvr_hint_victim(word, epoch);
+            line += kvr_tag_victim(word, epoch);
             absent |= 1U << k;
         }
 
@@ -100,21 +100,21 @@ kvr_group_lines(kvr_index_t *ix, kvr_group_t *g, uint32_t m, unsigned epoch)
 
 /* has the line fetched in which an entry may be */
 static inline void
-kvr_group_near(kvr_index_t *ix, uint64_t h)
+kvr_batch_near(kvr_index_t *ix, uint64_t h)
 {
     uint64_t  key, n, match;
 
     key = kvr_index_key(h);
     n = kvr_reduce(key, ix->nbuckets);
 
-    match = kvr_hint_match(kvr_get(&kvr_hint_bucket(ix, n)->word),
-                           kvr_hint_tag(key));
+    match = kvr_tag_match(kvr_get(&kvr_tag_bucket(ix, n)->word),
+                          kvr_tag_key(key));
 
     if (match) {
         __builtin_prefetch(&ix->line[n * KVR_INDEX_WAYS
-                                     + kvr_hint_way(match)]);
+                                     + kvr_tag_way(match)]);
     }
 }
 
 
-#endif /* _KVR_GROUP_H_INCLUDED_ */
+#endif /* _KVR_BATCH_H_INCLUDED_ */

@@ -7,17 +7,17 @@
 #include "core/index/kvr_index_batch.h"
 
 
-#define KVR_LESSON_STEP    8        /* entries of a lesson at a time */
-#define KVR_LESSON_AHEAD   32       /* whose lines are fetched before */
-#define KVR_LESSON_HINTS   48       /* and their hints before that */
-#define KVR_LESSON_RING    8        /* steps that are on their way */
-#define KVR_LESSON_TAIL    34       /* entries written again in any case */
-#define KVR_LESSON_RECENT  32       /* part of a capacity, about */
-#define KVR_LESSON_ASSUMED 16       /* units, if that is only assumed */
-#define KVR_LESSON_LOST    4        /* lines in a row, as a rule fewer */
+#define KVR_INSERT_STEP    8        /* entries of an insert at a time */
+#define KVR_INSERT_AHEAD   32       /* whose lines are fetched before */
+#define KVR_INSERT_TAGS    48       /* and their tags before that */
+#define KVR_INSERT_RING    8        /* steps that are on their way */
+#define KVR_INSERT_TAIL    34       /* entries written again in any case */
+#define KVR_INSERT_RECENT  32       /* part of a capacity, about */
+#define KVR_INSERT_ASSUMED 16       /* units, if that is only assumed */
+#define KVR_INSERT_LOST    4        /* lines in a row, as a rule fewer */
 
 
-/* a lesson on its way along the prompt */
+/* an insert on its way along the prompt */
 typedef struct {
     kvr_index_t       *ix;
     const uint64_t    *chain;
@@ -34,52 +34,52 @@ typedef struct {
     uint64_t           ids;          /* of the last line */
     uint64_t           own;          /* those of one that nobody else has */
     kvr_index_line_t  *last;         /* there was, before or by now */
-} kvr_teach_t;
+} kvr_insert_walk_t;
 
 
-static void kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain,
+static void kvr_insert_give(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched, int repeat,
-    kvr_lesson_t *lesson);
-static inline void kvr_lesson_begin(kvr_teach_t *t);
-static inline void kvr_lesson_end(kvr_teach_t *t);
-static uint32_t kvr_lesson_recent(kvr_teach_t *t, uint32_t matched);
-static int kvr_lesson_written(kvr_teach_t *t, uint32_t k);
-static void kvr_lesson_teach(kvr_teach_t *t);
-static inline void kvr_lesson_put(kvr_teach_t *t,
+    kvr_index_undo_t *undo);
+static inline void kvr_insert_begin(kvr_insert_walk_t *t);
+static inline void kvr_insert_end(kvr_insert_walk_t *t);
+static uint32_t kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched);
+static int kvr_insert_written(kvr_insert_walk_t *t, uint32_t k);
+static void kvr_insert_lines(kvr_insert_walk_t *t);
+static inline void kvr_insert_put(kvr_insert_walk_t *t,
     kvr_index_line_t *line);
-static void kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line);
-static uint64_t kvr_lesson_other(kvr_teach_t *t, uint32_t k,
+static void kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line);
+static uint64_t kvr_insert_other(kvr_insert_walk_t *t, uint32_t k,
     uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
-static void kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids);
-static uint32_t kvr_lesson_advance(kvr_index_t *ix, const uint64_t *chain,
+static void kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids);
+static uint32_t kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
 
 
 void
-kvr_index_learn(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
+kvr_index_insert(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo)
 {
-    kvr_lesson_give(ix, chain, n, units, peer, matched, 0, lesson);
+    kvr_insert_give(ix, chain, n, units, peer, matched, 0, undo);
 }
 
 
 void
-kvr_index_repeat(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    uint32_t units, unsigned peer, uint32_t matched, kvr_lesson_t *lesson)
+kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    uint32_t units, unsigned peer, uint32_t matched, kvr_index_undo_t *undo)
 {
-    kvr_lesson_give(ix, chain, n, units, peer, matched, 1, lesson);
+    kvr_insert_give(ix, chain, n, units, peer, matched, 1, undo);
 }
 
 
 static void
-kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, int repeat,
-    kvr_lesson_t *lesson)
+    kvr_index_undo_t *undo)
 {
     uint32_t           fresh;
     uint64_t           moved;
-    kvr_teach_t  t;
+    kvr_insert_walk_t  t;
 
     matched = kvr_min(matched, units);
     fresh = units - matched;
@@ -90,24 +90,24 @@ kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     t.first = 0;
     t.peer = peer;
 
-    t.clock = kvr_lesson_advance(ix, chain, n, units, peer, matched, &moved);
+    t.clock = kvr_insert_advance(ix, chain, n, units, peer, matched, &moved);
     t.now = (uint32_t) (kvr_add(&ix->clock, fresh) + fresh);
 
-    lesson->clock = t.clock;
-    lesson->matched = matched;
-    lesson->peer = (uint8_t) peer;
-    lesson->valid = 1;
+    undo->clock = t.clock;
+    undo->matched = matched;
+    undo->peer = (uint8_t) peer;
+    undo->valid = 1;
 
-    kvr_lesson_begin(&t);
+    kvr_insert_begin(&t);
 
     if (repeat) {
-        t.first = kvr_lesson_recent(&t, matched);
+        t.first = kvr_insert_recent(&t, matched);
         t.chain += t.first;
         t.n -= t.first;
     }
 
-    kvr_lesson_teach(&t);
-    kvr_lesson_end(&t);
+    kvr_insert_lines(&t);
+    kvr_insert_end(&t);
 
     kvr_line_sweep(ix, moved / 4 + 1);
 }
@@ -119,15 +119,15 @@ kvr_lesson_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
  *
  * Clocks are cut into equal parts.  If a line was written in this part, so were
  * all lines before it: the same insert wrote them, or left them out because a
- * later line was of this part.  Reply lines are newer than the prompt's.  So the
- * line that is probed is KVR_LESSON_TAIL entries before the end, which no reply
- * reaches, or the first line.  If the prompt goes on, lines behind the probe
- * are written again in any case.  A prompt that relies on the lines of a reply
- * may lose them sooner, by one part and the units of the reply; and
+ * later line was of this part. Reply lines are newer than the prompt's. So the
+ * line that is probed is KVR_INSERT_TAIL entries before the end, which no reply
+ * reaches, or the first line. If the prompt goes on, lines behind the probe are
+ * written again in any case. A prompt that relies on the lines of a reply may
+ * lose them sooner, by one part and the units of the reply; and
  * kvr_index_prompted() does not see where the older lines end.
  */
 static uint32_t
-kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
+kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched)
 {
     uint32_t  k, head;
 
@@ -137,28 +137,28 @@ kvr_lesson_recent(kvr_teach_t *t, uint32_t matched)
         return 0;
     }
 
-    if (k >= KVR_LESSON_TAIL + KVR_LESSON_STEP) {
-        head = (k - KVR_LESSON_TAIL) / KVR_LESSON_STEP * KVR_LESSON_STEP;
+    if (k >= KVR_INSERT_TAIL + KVR_INSERT_STEP) {
+        head = (k - KVR_INSERT_TAIL) / KVR_INSERT_STEP * KVR_INSERT_STEP;
 
-        if (!kvr_lesson_written(t, head - 1)) {
+        if (!kvr_insert_written(t, head - 1)) {
             return 0;
         }
 
     } else {
         head = 0;
 
-        if (k != t->n || !kvr_lesson_written(t, 0)) {
+        if (k != t->n || !kvr_insert_written(t, 0)) {
             return 0;
         }
     }
 
-    return k == t->n && kvr_lesson_written(t, k - 1) ? k : head;
+    return k == t->n && kvr_insert_written(t, k - 1) ? k : head;
 }
 
 
-/* the k-th line was in this part; then the lesson is as if it came from it */
+/* the k-th line was in this part; then the insert is as if it came from it */
 static int
-kvr_lesson_written(kvr_teach_t *t, uint32_t k)
+kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 {
     unsigned           s;
     uint32_t           part, depth, stamp, before;
@@ -170,12 +170,12 @@ kvr_lesson_written(kvr_teach_t *t, uint32_t k)
     ix = t->ix;
     p = &ix->peer[t->peer];
 
-    part = kvr_get(&p->capacity) / KVR_LESSON_RECENT;
+    part = kvr_get(&p->capacity) / KVR_INSERT_RECENT;
 
     /* capacities are learned from ages: they must be right in small caches */
 
     if (!kvr_get(&p->reported)) {
-        part = kvr_min(part, KVR_LESSON_ASSUMED);
+        part = kvr_min(part, KVR_INSERT_ASSUMED);
     }
 
     line = kvr_line_find(ix, t->chain[k]);
@@ -222,7 +222,7 @@ kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
 {
     uint32_t           i;
     uint64_t           add;
-    kvr_teach_t  t;
+    kvr_insert_walk_t  t;
 
     add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
 
@@ -233,19 +233,19 @@ kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
                           >> KVR_INDEX_FRACTION);
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
-    kvr_lesson_begin(&t);
+    kvr_insert_begin(&t);
 
     /* a group must not have entries that are further apart than others */
 
     for (i = 0; i < n; i += t.n) {
         t.chain = &value[i];
         t.first = first + i;
-        t.n = kvr_min(n - i, KVR_GROUP - t.first % KVR_GROUP);
+        t.n = kvr_min(n - i, KVR_BATCH - t.first % KVR_BATCH);
 
-        kvr_lesson_teach(&t);
+        kvr_insert_lines(&t);
     }
 
-    kvr_lesson_end(&t);
+    kvr_insert_end(&t);
 
     kvr_line_sweep(ix, units / 4 + 1);
 }
@@ -253,24 +253,24 @@ kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
 
 /* a step of entries, from the i-th on */
 static inline void
-kvr_lesson_hints(kvr_teach_t *t, kvr_group_t *group, uint32_t i)
+kvr_insert_tags(kvr_insert_walk_t *t, kvr_batch_t *batch, uint32_t i)
 {
-    kvr_group_hints(t->ix, &group[i / KVR_LESSON_STEP % KVR_LESSON_RING],
-                    &t->chain[i], kvr_min(t->n - i, KVR_LESSON_STEP));
+    kvr_batch_tags(t->ix, &batch[i / KVR_INSERT_STEP % KVR_INSERT_RING],
+                   &t->chain[i], kvr_min(t->n - i, KVR_INSERT_STEP));
 }
 
 
 static inline void
-kvr_lesson_fetch(kvr_teach_t *t, kvr_group_t *group, uint32_t i,
+kvr_insert_fetch(kvr_insert_walk_t *t, kvr_batch_t *batch, uint32_t i,
     unsigned epoch)
 {
-    kvr_group_lines(t->ix, &group[i / KVR_LESSON_STEP % KVR_LESSON_RING],
-                    kvr_min(t->n - i, KVR_LESSON_STEP), epoch);
+    kvr_batch_lines(t->ix, &batch[i / KVR_INSERT_STEP % KVR_INSERT_RING],
+                    kvr_min(t->n - i, KVR_INSERT_STEP), epoch);
 }
 
 
 static inline void
-kvr_lesson_begin(kvr_teach_t *t)
+kvr_insert_begin(kvr_insert_walk_t *t)
 {
     t->slot = 0;
     t->evicted = 0;
@@ -283,12 +283,12 @@ kvr_lesson_begin(kvr_teach_t *t)
 
 
 static inline void
-kvr_lesson_end(kvr_teach_t *t)
+kvr_insert_end(kvr_insert_walk_t *t)
 {
     /* others may go on from here */
 
     if (t->last) {
-        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        kvr_tag_mark(kvr_tag_line(t->ix, t->last));
     }
 
     if (t->evicted) {
@@ -299,14 +299,14 @@ kvr_lesson_end(kvr_teach_t *t)
 
 /* makes a peer the holder of what a chain stands for */
 static void
-kvr_lesson_teach(kvr_teach_t *t)
+kvr_insert_lines(kvr_insert_walk_t *t)
 {
     unsigned           epoch, shift, peer, slot;
     uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
     uint64_t           ids, key, same;
-    kvr_group_t        group[KVR_LESSON_RING], *g;
+    kvr_batch_t        batch[KVR_INSERT_RING], *g;
     kvr_index_t       *ix;
-    _Atomic uint16_t  *hints;
+    _Atomic uint16_t  *tags;
     kvr_index_line_t  *lines, *line;
 
     ix = t->ix;
@@ -318,33 +318,33 @@ kvr_lesson_teach(kvr_teach_t *t)
     same = t->absent ? KVR_INDEX_TAG : t->ids;
 
     lines = ix->line;
-    hints = kvr_hint_bucket(ix, 0)->way;
+    tags = kvr_tag_bucket(ix, 0)->way;
 
     shift = ix->epoch;
-    epoch = kvr_hint_epoch(ix, t->now);
+    epoch = kvr_tag_epoch(ix, t->now);
 
-    for (i = 0; i < t->n && i < KVR_LESSON_HINTS; i += KVR_LESSON_STEP) {
-        kvr_lesson_hints(t, group, i);
+    for (i = 0; i < t->n && i < KVR_INSERT_TAGS; i += KVR_INSERT_STEP) {
+        kvr_insert_tags(t, batch, i);
     }
 
-    for (i = 0; i < t->n && i < KVR_LESSON_AHEAD; i += KVR_LESSON_STEP) {
-        kvr_lesson_fetch(t, group, i, epoch);
+    for (i = 0; i < t->n && i < KVR_INSERT_AHEAD; i += KVR_INSERT_STEP) {
+        kvr_insert_fetch(t, batch, i, epoch);
     }
 
-    for (i = 0; i < t->n; i += KVR_LESSON_STEP) {
+    for (i = 0; i < t->n; i += KVR_INSERT_STEP) {
 
         /* few at a time, so that memory and processor work together */
 
-        if (t->n - i > KVR_LESSON_HINTS) {
-            kvr_lesson_hints(t, group, i + KVR_LESSON_HINTS);
+        if (t->n - i > KVR_INSERT_TAGS) {
+            kvr_insert_tags(t, batch, i + KVR_INSERT_TAGS);
         }
 
-        if (t->n - i > KVR_LESSON_AHEAD) {
-            kvr_lesson_fetch(t, group, i + KVR_LESSON_AHEAD, epoch);
+        if (t->n - i > KVR_INSERT_AHEAD) {
+            kvr_insert_fetch(t, batch, i + KVR_INSERT_AHEAD, epoch);
         }
 
-        g = &group[i / KVR_LESSON_STEP % KVR_LESSON_RING];
-        m = kvr_min(t->n - i, KVR_LESSON_STEP);
+        g = &batch[i / KVR_INSERT_STEP % KVR_INSERT_RING];
+        m = kvr_min(t->n - i, KVR_INSERT_STEP);
 
         per = kvr_chain_step(t->first + i);
         depth = kvr_chain_depth(t->first + i) - per;
@@ -368,7 +368,7 @@ kvr_lesson_teach(kvr_teach_t *t)
                                && kvr_get(&line->stamp[slot])))
                 {
                     if (kvr_line_touch(line, touched) >> shift) {
-                        kvr_hint_touch(&hints[line - lines], epoch);
+                        kvr_tag_touch(&tags[line - lines], epoch);
                     }
 
                     kvr_line_stamp(line, key, ids, peer, slot, stamp);
@@ -377,14 +377,14 @@ kvr_lesson_teach(kvr_teach_t *t)
                 }
 
             } else if (g->absent >> k & 1) {
-                line = kvr_line_put(ix, line, &hints[line - lines], key, peer,
+                line = kvr_line_put(ix, line, &tags[line - lines], key, peer,
                                     stamp, touched, epoch, &t->evicted);
-                kvr_lesson_put(t, line);
+                kvr_insert_put(t, line);
                 same = KVR_INDEX_TAG;
                 continue;
             }
 
-            same = kvr_lesson_other(t, i + k, key, stamp, touched, epoch);
+            same = kvr_insert_other(t, i + k, key, stamp, touched, epoch);
             slot = t->slot;
         }
     }
@@ -396,7 +396,7 @@ kvr_lesson_teach(kvr_teach_t *t)
  * before.  Returns what the next one may name, TAG if nothing is known of that.
  */
 static __attribute__ ((noinline)) uint64_t
-kvr_lesson_other(kvr_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
+kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
     uint32_t touched, unsigned epoch)
 {
     uint64_t           ids;
@@ -407,19 +407,19 @@ kvr_lesson_other(kvr_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
     if (line == NULL) {
         line = kvr_line_insert(t->ix, key, t->peer, stamp, touched,
                                &t->evicted);
-        kvr_lesson_put(t, line);
+        kvr_insert_put(t, line);
         return KVR_INDEX_TAG;
     }
 
     t->slot = kvr_line_add(t->ix, line, key, t->peer, stamp, touched)
               % KVR_INDEX_HOLDERS;
 
-    kvr_hint_touch(kvr_hint_line(t->ix, line), epoch);
+    kvr_tag_touch(kvr_tag_line(t->ix, line), epoch);
 
     ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
 
     if (ids != t->ids || t->absent) {
-        kvr_lesson_differ(t, k, ids);
+        kvr_insert_differ(t, k, ids);
     }
 
     t->last = line;
@@ -430,10 +430,10 @@ kvr_lesson_other(kvr_teach_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 
 /* an entry was not there: a line was put there, or not */
 static inline void
-kvr_lesson_put(kvr_teach_t *t, kvr_index_line_t *line)
+kvr_insert_put(kvr_insert_walk_t *t, kvr_index_line_t *line)
 {
-    if (kvr_unlikely(t->absent++ < KVR_LESSON_LOST)) {
-        kvr_lesson_lost(t, line);
+    if (kvr_unlikely(t->absent++ < KVR_INSERT_LOST)) {
+        kvr_insert_lost(t, line);
     }
 
     if (kvr_likely(line)) {
@@ -444,7 +444,7 @@ kvr_lesson_put(kvr_teach_t *t, kvr_index_line_t *line)
 
 /* the first ones that were not there */
 static __attribute__ ((noinline)) void
-kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line)
+kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line)
 {
     /* holders of the line before may have gone on elsewhere */
 
@@ -452,14 +452,14 @@ kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line)
         t->behind = (t->last != NULL);
 
         if (t->last) {
-            kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+            kvr_tag_mark(kvr_tag_line(t->ix, t->last));
         }
     }
 
     /* and these may have been lost, behind which others have gone on */
 
     if (line && t->behind) {
-        kvr_hint_mark(kvr_hint_line(t->ix, line));
+        kvr_tag_mark(kvr_tag_line(t->ix, line));
     }
 
     t->ids = t->own;
@@ -468,7 +468,7 @@ kvr_lesson_lost(kvr_teach_t *t, kvr_index_line_t *line)
 
 /* the k-th line names others than the one before, or that one was lost */
 static void
-kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids)
+kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids)
 {
     uint32_t           i;
     kvr_index_line_t  *line;
@@ -480,12 +480,12 @@ kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids)
         line = kvr_line_find(t->ix, t->chain[i]);
 
         if (line) {
-            kvr_hint_mark(kvr_hint_line(t->ix, line));
+            kvr_tag_mark(kvr_tag_line(t->ix, line));
         }
     }
 
     if (t->last && (kvr_line_named(t->ids) & ~kvr_line_named(ids))) {
-        kvr_hint_mark(kvr_hint_line(t->ix, t->last));
+        kvr_tag_mark(kvr_tag_line(t->ix, t->last));
     }
 
     t->absent = 0;
@@ -497,10 +497,10 @@ kvr_lesson_differ(kvr_teach_t *t, uint32_t k, uint64_t ids)
  * Moves a peer's clock on by what it must compute: new units, and for what it
  * holds the share of its other blocks that a hit at that age puts further back
  * in an LRU: age / capacity, which is only known if the engine said so.  By one
- * unit at least, so that no two lessons on a prompt have the same stamps.
+ * unit at least, so that no two inserts on a prompt have the same stamps.
  */
 static uint32_t
-kvr_lesson_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, uint64_t *moved)
 {
     uint32_t           capacity, age, k;
@@ -542,8 +542,8 @@ kvr_lesson_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 void
-kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    const kvr_lesson_t *lesson)
+kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+    const kvr_index_undo_t *undo)
 {
     unsigned           s;
     uint32_t           i, depth, stamp;
@@ -554,7 +554,7 @@ kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         depth = kvr_chain_depth(i);
 
-        if (depth <= lesson->matched) {
+        if (depth <= undo->matched) {
             continue;
         }
 
@@ -568,9 +568,9 @@ kvr_index_forget(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
 
-            stamp = kvr_index_stamp(lesson->clock, depth);
+            stamp = kvr_index_stamp(undo->clock, depth);
 
-            if (kvr_index_id(ids, s) == lesson->peer
+            if (kvr_index_id(ids, s) == undo->peer
                 && atomic_compare_exchange_strong_explicit(&line->stamp[s],
                                                            &stamp, 0,
                                                          memory_order_relaxed,

@@ -27,7 +27,7 @@ static void kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line,
 static void kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line,
     uint32_t now, kvr_line_view_t *view);
 static inline uint16_t kvr_line_correct(kvr_index_t *ix,
-    kvr_index_line_t *line, _Atomic uint16_t *hint, uint16_t h, uint64_t key,
+    kvr_index_line_t *line, _Atomic uint16_t *tag, uint16_t h, uint64_t key,
     uint32_t now);
 
 
@@ -168,16 +168,16 @@ kvr_line_insert(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t stamp,
 {
     uint64_t     n;
     unsigned     way, epoch;
-    kvr_hint_t  *hint;
+    kvr_tag_t   *tag;
 
     n = kvr_reduce(key, ix->nbuckets);
-    hint = kvr_hint_bucket(ix, n);
+    tag = kvr_tag_bucket(ix, n);
 
-    epoch = kvr_hint_epoch(ix, touched);
-    way = kvr_hint_victim(kvr_get(&hint->word), epoch);
+    epoch = kvr_tag_epoch(ix, touched);
+    way = kvr_tag_victim(kvr_get(&tag->word), epoch);
 
     return kvr_line_put(ix, &ix->line[n * KVR_INDEX_WAYS + way],
-                        &hint->way[way], key, peer, stamp, touched, epoch,
+                        &tag->way[way], key, peer, stamp, touched, epoch,
                         evicted);
 }
 
@@ -437,7 +437,7 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
                               memory_order_release);
     }
 
-    kvr_hint_mark(kvr_hint_line(ix, line));
+    kvr_tag_mark(kvr_tag_line(ix, line));
 
     kvr_add(&ix->masks, 1);
 }
@@ -471,7 +471,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
 
     for ( /* void */ ; first != last; first++) {
 
-        kvr_hint_renew(kvr_hint_bucket(ix, bucket), kvr_hint_epoch(ix, now));
+        kvr_tag_renew(kvr_tag_bucket(ix, bucket), kvr_tag_epoch(ix, now));
 
         if (((turn + bucket / KVR_LINE_RUN) & (turns - 1)) == 0) {
             kvr_line_clean(ix, &ix->line[bucket * KVR_INDEX_WAYS], now, &view);
@@ -494,18 +494,18 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
     uint16_t           h;
     uint32_t           stamp;
     uint64_t           ids, mask, key;
-    _Atomic uint16_t  *hint;
+    _Atomic uint16_t  *tag;
 
-    hint = kvr_hint_line(ix, line);
+    tag = kvr_tag_line(ix, line);
 
-    for (n = 0; n < KVR_INDEX_WAYS; n++, line++, hint++) {
+    for (n = 0; n < KVR_INDEX_WAYS; n++, line++, tag++) {
 
-        /* in this order, or a new line might lose its hint for long */
+        /* in this order, or a new line might lose its tag for long */
 
-        h = kvr_get(hint);
+        h = kvr_get(tag);
         key = atomic_load_explicit(&line->key, memory_order_acquire);
 
-        h = kvr_line_correct(ix, line, hint, h, key, now);
+        h = kvr_line_correct(ix, line, tag, h, key, now);
 
         if (key == 0) {
             continue;
@@ -603,16 +603,16 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
                                                     memory_order_relaxed,
                                                     memory_order_relaxed))
         {
-            kvr_hint_change(hint, h, 0);
+            kvr_tag_change(tag, h, 0);
         }
     }
 }
 
 
-/* makes a hint what it should be, and returns that */
+/* makes a tag what it should be, and returns that */
 static inline uint16_t
 kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
-    _Atomic uint16_t *hint, uint16_t h, uint64_t key, uint32_t now)
+    _Atomic uint16_t *tag, uint16_t h, uint64_t key, uint32_t now)
 {
     uint16_t  right;
     uint32_t  age, oldest;
@@ -625,23 +625,23 @@ kvr_line_correct(kvr_index_t *ix, kvr_index_line_t *line,
         /* epochs come round again, which no line may live to see */
 
         age = now - kvr_get(&line->touched);
-        oldest = (uint32_t) KVR_HINT_OLD << ix->epoch;
+        oldest = (uint32_t) KVR_TAG_OLD << ix->epoch;
 
         if ((int32_t) age > (int32_t) oldest) {
             age = oldest;
         }
 
-        right = (uint16_t) (kvr_hint_tag(key) << KVR_HINT_TAG
-                            | kvr_hint_epoch(ix, now - age));
+        right = (uint16_t) (kvr_tag_key(key) << KVR_TAG_KEY
+                            | kvr_tag_epoch(ix, now - age));
 
-        /* nothing is known of a line whose hint was another's */
+        /* nothing is known of a line whose tag was another's */
 
-        right |= ((h ^ right) >> KVR_HINT_TAG ? KVR_HINT_MARK
-                                              : h & KVR_HINT_MARK);
+        right |= ((h ^ right) >> KVR_TAG_KEY ? KVR_TAG_MARK
+                                              : h & KVR_TAG_MARK);
     }
 
     if (kvr_unlikely(h != right)) {
-        kvr_hint_change(hint, h, right);
+        kvr_tag_change(tag, h, right);
     }
 
     return right;

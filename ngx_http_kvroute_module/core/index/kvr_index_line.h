@@ -73,7 +73,7 @@ void kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint64_t moved);
 
 /*
- * Passes over the next count lines.  Each time it is seen to it that no hint
+ * Passes over the next count lines.  Each time it is seen to it that no tag
  * grows too old; one time in kvr_line_turns() the line is read as well, slots
  * cleared whose holders have forgotten the block, and lines without any freed:
  * or stamps would come round again after 2^32 units and claims of killed
@@ -157,11 +157,11 @@ kvr_line_find_key(kvr_index_t *ix, uint64_t key)
 
     n = kvr_reduce(key, ix->nbuckets);
 
-    match = kvr_hint_match(kvr_get(&kvr_hint_bucket(ix, n)->word),
-                           kvr_hint_tag(key));
+    match = kvr_tag_match(kvr_get(&kvr_tag_bucket(ix, n)->word),
+                          kvr_tag_key(key));
 
     for ( /* void */ ; match; match &= match - 1) {
-        line = &ix->line[n * KVR_INDEX_WAYS + kvr_hint_way(match)];
+        line = &ix->line[n * KVR_INDEX_WAYS + kvr_tag_way(match)];
 
         if (atomic_load_explicit(&line->key, memory_order_acquire) == key) {
             return line;
@@ -181,11 +181,11 @@ kvr_line_find(kvr_index_t *ix, uint64_t h)
 
 
 /*
- * The same in the place of a line that hints say is the oldest.  epoch is that
+ * The same in the place of a line that tags say is the oldest.  epoch is that
  * of touched, or near it.
  */
 static inline kvr_index_line_t *
-kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
+kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
     uint64_t key, unsigned peer, uint32_t stamp, uint32_t touched,
     unsigned epoch, uint32_t *evicted)
 {
@@ -193,25 +193,25 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
     uint64_t  old;
     unsigned  i;
 
-    h = kvr_get(hint);
+    h = kvr_get(tag);
     old = kvr_get(&victim->key);
 
     /* taken meanwhile, another one's claim, a session, or as young as this */
 
     if (kvr_unlikely(h == 0 ? old
                      : old <= KVR_INDEX_CLAIMED || (old & 1)
-                       || kvr_hint_age(h, epoch) < KVR_HINT_SLACK + 2))
+                       || kvr_tag_age(h, epoch) < KVR_TAG_SLACK + 2))
     {
         i = (victim - ix->line) % KVR_INDEX_WAYS;
 
-        hint -= i;
+        tag -= i;
         victim = kvr_line_oldest(ix, victim - i, touched, &old);
 
         if (victim == NULL) {
             return NULL;
         }
 
-        hint += (victim - ix->line) % KVR_INDEX_WAYS;
+        tag += (victim - ix->line) % KVR_INDEX_WAYS;
     }
 
     if (kvr_unlikely(!atomic_compare_exchange_strong_explicit(&victim->key,
@@ -244,7 +244,7 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *hint,
 
     atomic_store_explicit(&victim->key, key, memory_order_release);
 
-    kvr_set(hint, (uint16_t) (kvr_hint_tag(key) << KVR_HINT_TAG | epoch));
+    kvr_set(tag, (uint16_t) (kvr_tag_key(key) << KVR_TAG_KEY | epoch));
 
     *evicted += (old != 0);
 

@@ -22,7 +22,7 @@ typedef struct {
 
 static uint32_t kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
     uint32_t count, kvr_lookup_t *f, uint32_t *gap);
-static uint32_t kvr_lookup_gap(kvr_index_t *ix, kvr_group_t *g, uint32_t m,
+static uint32_t kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m,
     uint64_t *absent, uint32_t *gap);
 static uint32_t kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
     uint32_t i, uint32_t n, kvr_lookup_t *f, kvr_line_view_t *view,
@@ -90,22 +90,22 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 {
     uint32_t      i, k, m, end;
     uint64_t      n, word, match, found, marked, absent, bit;
-    kvr_hint_t   *hints;
-    kvr_group_t   group[2], *g;
+    kvr_tag_t    *tags;
+    kvr_batch_t   batch[2], *g;
 
-    hints = kvr_hint_bucket(ix, 0);
+    tags = kvr_tag_bucket(ix, 0);
 
-    kvr_group_hints(ix, &group[0], chain, count);
+    kvr_batch_tags(ix, &batch[0], chain, count);
 
-    for (i = 0; i < count; i += KVR_GROUP) {
+    for (i = 0; i < count; i += KVR_BATCH) {
 
-        g = &group[i / KVR_GROUP % 2];
-        m = kvr_min(count - i, KVR_GROUP);
+        g = &batch[i / KVR_BATCH % 2];
+        m = kvr_min(count - i, KVR_BATCH);
 
-        if (count - i > KVR_GROUP) {
-            kvr_group_hints(ix, &group[i / KVR_GROUP % 2 ^ 1],
-                            &chain[i + KVR_GROUP],
-                            count - i - KVR_GROUP);
+        if (count - i > KVR_BATCH) {
+            kvr_batch_tags(ix, &batch[i / KVR_BATCH % 2 ^ 1],
+                           &chain[i + KVR_BATCH],
+                           count - i - KVR_BATCH);
         }
 
         absent = 0;
@@ -115,20 +115,20 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
 
             n = g->bucket[k];
 
-            word = kvr_get(&hints[n].word);
-            match = kvr_hint_match(word, kvr_hint_tag(g->key[k]));
+            word = kvr_get(&tags[n].word);
+            match = kvr_tag_match(word, kvr_tag_key(g->key[k]));
 
             if (kvr_unlikely(match == 0)) {
                 absent |= bit;
 
                 if (k && !(absent & bit >> 1)) {
-                    kvr_group_near(ix, chain[i + k - 1]);
+                    kvr_batch_near(ix, chain[i + k - 1]);
                 }
 
-            } else if (kvr_unlikely(kvr_hint_marked(word, match))) {
+            } else if (kvr_unlikely(kvr_tag_marked(word, match))) {
                 marked |= bit;
                 __builtin_prefetch(&ix->line[n * KVR_INDEX_WAYS
-                                             + kvr_hint_way(match)]);
+                                             + kvr_tag_way(match)]);
             }
         }
 
@@ -166,7 +166,7 @@ kvr_lookup_find(kvr_index_t *ix, const uint64_t *chain,
  * gap unless a line says so too.
  */
 static uint32_t
-kvr_lookup_gap(kvr_index_t *ix, kvr_group_t *g, uint32_t m, uint64_t *absent,
+kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, uint64_t *absent,
     uint32_t *gap)
 {
     uint32_t  i, k, n;
@@ -251,7 +251,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
             line = kvr_line_find_key(ix, key);
 
             if (each && k >= KVR_LOOKUP_NEAR) {
-                kvr_group_near(ix, chain[k - KVR_LOOKUP_NEAR]);
+                kvr_batch_near(ix, chain[k - KVR_LOOKUP_NEAR]);
             }
 
             if (kvr_unlikely(line == NULL)) {
@@ -289,7 +289,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 
 
 uint32_t
-kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
+kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     unsigned peer, uint32_t matched, uint32_t *age)
 {
     uint32_t           i, k, a, most, depth;
@@ -327,24 +327,24 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 
 /*
- * A prompt's insert goes over all of it: so the clocks of the lessons, going
+ * A prompt's insert goes over all of it: so the clocks of the inserts, going
  * deeper, are the same or earlier, but where a reply's begins.
  */
 uint32_t
-kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
+kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t inserted,
     unsigned peer, uint32_t most, uint32_t *age)
 {
     uint32_t           i, n, a, clock, depth, insert, last;
     kvr_index_line_t  *line;
 
-    n = kvr_chain_entries(taught);
+    n = kvr_chain_entries(inserted);
 
     if (n < 2) {
-        return taught;
+        return inserted;
     }
 
     clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
-    last = taught - *age;
+    last = inserted - *age;
 
     /* nearly always it is all of one insert */
 
@@ -354,7 +354,7 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
     if (line && kvr_line_age(line, peer, clock, &a)
         && kvr_chain_depth(i) - a == last)
     {
-        return taught;
+        return inserted;
     }
 
     for (i = n - 1; i > 0 && i + most >= n; i--) {
@@ -376,7 +376,7 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t taught,
         last = insert;
     }
 
-    return taught;
+    return inserted;
 }
 
 

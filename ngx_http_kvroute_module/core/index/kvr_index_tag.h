@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_HINT_H_INCLUDED_
-#define _KVR_HINT_H_INCLUDED_
+#ifndef _KVR_TAG_H_INCLUDED_
+#define _KVR_TAG_H_INCLUDED_
 
 
 /*
@@ -19,7 +19,7 @@
  *     epoch, 6 bits   when it was used last, in coarse steps of the table's
  *                     clock
  *
- * All are 0 if the line is free.  A line's own words decide: a hint that is
+ * All are 0 if the line is free.  A line's own words decide: a tag that is
  * wrong, since a process was overtaken or killed, costs a line that is not
  * found, or one that is looked at in vain, until the sweep puts it right.  So
  * all of this is relaxed.
@@ -29,85 +29,85 @@
 #include "core/index/kvr_index.h"
 
 
-#define KVR_HINT_ONES   0x0001000100010001ULL  /* one in each of a word */
+#define KVR_TAG_ONES    0x0001000100010001ULL  /* one in each of a word */
 
-#define KVR_HINT_TAG    7            /* the tag's lowest bit */
-#define KVR_HINT_TAGS   0x1ffULL
-#define KVR_HINT_MARK   0x40
-#define KVR_HINT_EPOCH  0x3f
+#define KVR_TAG_KEY     7            /* the tag's lowest bit */
+#define KVR_TAG_KEYS    0x1ffULL
+#define KVR_TAG_MARK    0x40
+#define KVR_TAG_EPOCH   0x3f
 
 /* a clock read by another process may lag by this many epochs */
-#define KVR_HINT_SLACK  4
+#define KVR_TAG_SLACK   4
 
 /* the sweep ages a line to this many epochs; it comes again before 32 */
-#define KVR_HINT_OLD    24
+#define KVR_TAG_OLD     24
 
 /* an epoch is a quarter of the table, in units, or a little less */
-#define KVR_HINT_SHIFT      10       /* but 1024 at least */
-#define KVR_HINT_SHIFT_MAX  26
+#define KVR_TAG_SHIFT       10       /* but 1024 at least */
+#define KVR_TAG_SHIFT_MAX   26
 
 
 typedef union {
     _Atomic uint64_t   word;
     _Atomic uint16_t   way[KVR_INDEX_WAYS];
-} kvr_hint_t;
+} kvr_tag_t;
 
-_Static_assert(sizeof(kvr_hint_t) == sizeof(uint64_t), "hints of a bucket");
+_Static_assert(sizeof(kvr_tag_t) == sizeof(uint64_t), "hints of a bucket");
 
 
-static inline kvr_hint_t *
-kvr_hint_bucket(kvr_index_t *ix, uint64_t bucket)
+static inline kvr_tag_t *
+kvr_tag_bucket(kvr_index_t *ix, uint64_t bucket)
 {
-    return (kvr_hint_t *) (void *) &ix->line[ix->nlines] + bucket;
+    return (kvr_tag_t *) (void *) &ix->line[ix->nlines] + bucket;
 }
 
 
 static inline _Atomic uint16_t *
-kvr_hint_line(kvr_index_t *ix, kvr_index_line_t *line)
+kvr_tag_line(kvr_index_t *ix, kvr_index_line_t *line)
 {
-    return kvr_hint_bucket(ix, 0)->way + (line - ix->line);
+    return kvr_tag_bucket(ix, 0)->way + (line - ix->line);
 }
 
 
 static inline unsigned
-kvr_hint_tag(uint64_t key)
+kvr_tag_key(uint64_t key)
 {
-    return key >> 1 & KVR_HINT_TAGS;
+    return key >> 1 & KVR_TAG_KEYS;
 }
 
 
 /* the epoch of a time of the table's clock */
 static inline unsigned
-kvr_hint_epoch(kvr_index_t *ix, uint32_t touched)
+kvr_tag_epoch(kvr_index_t *ix, uint32_t touched)
 {
-    return touched >> ix->epoch & KVR_HINT_EPOCH;
+    return touched >> ix->epoch & KVR_TAG_EPOCH;
 }
 
 
 /* the ways with a tag: bit 9 of each; exact, as no carry leaves its way */
 static inline uint64_t
-kvr_hint_match(uint64_t word, unsigned tag)
+kvr_tag_match(uint64_t word, unsigned tag)
 {
     uint64_t  ones, differ;
 
-    ones = KVR_HINT_ONES;
+    ones = KVR_TAG_ONES;
 
     /* a multiplication, which gcc would make many shifts of */
 
     __asm__("" : "+r" (ones));
 
-    differ = (word >> KVR_HINT_TAG & KVR_HINT_TAGS * KVR_HINT_ONES)
+    differ = (word >> KVR_TAG_KEY & KVR_TAG_KEYS * KVR_TAG_ONES)
              ^ tag * ones;
 
-    differ += KVR_HINT_TAGS * KVR_HINT_ONES;
+    differ += KVR_TAG_KEYS * KVR_TAG_ONES;
 
-    return ~differ & (KVR_HINT_TAGS + 1) * KVR_HINT_ONES;
+    return ~differ & (KVR_TAG_KEYS + 1) * KVR_TAG_ONES;
 }
 
 
 /* the lowest of these */
 static inline unsigned
-kvr_hint_way(uint64_t match)
+kvr_tag_way(uint64_t match)
 {
     return (unsigned) __builtin_ctzll(match) / 16;
 }
@@ -115,7 +115,7 @@ kvr_hint_way(uint64_t match)
 
 /* whether any of these is marked */
 static inline unsigned
-kvr_hint_marked(uint64_t word, uint64_t match)
+kvr_tag_marked(uint64_t word, uint64_t match)
 {
     return (word & match >> 3) != 0;
 }
@@ -123,29 +123,29 @@ kvr_hint_marked(uint64_t word, uint64_t match)
 
 /* how many epochs ago a line was used, and the slack */
 static inline unsigned
-kvr_hint_age(uint16_t hint, unsigned epoch)
+kvr_tag_age(uint16_t tag, unsigned epoch)
 {
-    return (epoch + KVR_HINT_SLACK - hint) & KVR_HINT_EPOCH;
+    return (epoch + KVR_TAG_SLACK - tag) & KVR_TAG_EPOCH;
 }
 
 
 /* which way a new line goes to: a free one or the oldest */
 static inline unsigned
-kvr_hint_victim(uint64_t word, unsigned epoch)
+kvr_tag_victim(uint64_t word, unsigned epoch)
 {
     uint64_t  free, ages, a, b;
 
     /* the lowest is exact */
 
-    free = (word - KVR_HINT_ONES) & ~word & 0x8000 * KVR_HINT_ONES;
+    free = (word - KVR_TAG_ONES) & ~word & 0x8000 * KVR_TAG_ONES;
 
     if (free) {
-        return kvr_hint_way(free);
+        return kvr_tag_way(free);
     }
 
-    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
-           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
-    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+    ages = (epoch + KVR_TAG_SLACK + KVR_TAG_EPOCH + 1) * KVR_TAG_ONES
+           - (word & KVR_TAG_EPOCH * KVR_TAG_ONES);
+    ages &= KVR_TAG_EPOCH * KVR_TAG_ONES;
 
     /* with the number of the way below: the greatest of four */
 
@@ -159,9 +159,9 @@ kvr_hint_victim(uint64_t word, unsigned epoch)
 
 
 static inline void
-kvr_hint_change(_Atomic uint16_t *hint, uint16_t old, uint16_t new)
+kvr_tag_change(_Atomic uint16_t *tag, uint16_t old, uint16_t new)
 {
-    (void) atomic_compare_exchange_strong_explicit(hint, &old, new,
+    (void) atomic_compare_exchange_strong_explicit(tag, &old, new,
                                                    memory_order_relaxed,
                                                    memory_order_relaxed);
 }
@@ -169,36 +169,36 @@ kvr_hint_change(_Atomic uint16_t *hint, uint16_t old, uint16_t new)
 
 /* a line was used in this epoch */
 static inline void
-kvr_hint_touch(_Atomic uint16_t *hint, unsigned epoch)
+kvr_tag_touch(_Atomic uint16_t *tag, unsigned epoch)
 {
     uint16_t  h;
 
-    h = kvr_get(hint);
+    h = kvr_get(tag);
 
-    if (kvr_unlikely((h ^ epoch) & KVR_HINT_EPOCH)) {
-        kvr_hint_change(hint, h, (uint16_t) ((h & ~KVR_HINT_EPOCH) | epoch));
+    if (kvr_unlikely((h ^ epoch) & KVR_TAG_EPOCH)) {
+        kvr_tag_change(tag, h, (uint16_t) ((h & ~KVR_TAG_EPOCH) | epoch));
     }
 }
 
 
 /* epochs come round again, which no line may live to see */
 static inline void
-kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
+kvr_tag_renew(kvr_tag_t *tags, unsigned epoch)
 {
     uint64_t  word, new, ages, old;
 
-    word = kvr_get(&hints->word);
+    word = kvr_get(&tags->word);
 
-    ages = (epoch + KVR_HINT_SLACK + KVR_HINT_EPOCH + 1) * KVR_HINT_ONES
-           - (word & KVR_HINT_EPOCH * KVR_HINT_ONES);
-    ages &= KVR_HINT_EPOCH * KVR_HINT_ONES;
+    ages = (epoch + KVR_TAG_SLACK + KVR_TAG_EPOCH + 1) * KVR_TAG_ONES
+           - (word & KVR_TAG_EPOCH * KVR_TAG_ONES);
+    ages &= KVR_TAG_EPOCH * KVR_TAG_ONES;
 
     /* bit 6 of those that are too old, and then of those in use */
 
-    old = ages + (KVR_HINT_EPOCH - KVR_HINT_SLACK - KVR_HINT_OLD)
-                 * KVR_HINT_ONES;
-    old &= (((word & 0x7fff * KVR_HINT_ONES) + 0x7fff * KVR_HINT_ONES) | word)
-           >> 9 & (KVR_HINT_EPOCH + 1) * KVR_HINT_ONES;
+    old = ages + (KVR_TAG_EPOCH - KVR_TAG_SLACK - KVR_TAG_OLD)
+                 * KVR_TAG_ONES;
+    old &= (((word & 0x7fff * KVR_TAG_ONES) + 0x7fff * KVR_TAG_ONES) | word)
+           >> 9 & (KVR_TAG_EPOCH + 1) * KVR_TAG_ONES;
 
     if (kvr_likely(old == 0)) {
         return;
@@ -208,9 +208,9 @@ kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
 
     old = old - (old >> 6);
     new = (word & ~old)
-          | (((epoch - KVR_HINT_OLD) & KVR_HINT_EPOCH) * KVR_HINT_ONES & old);
+          | (((epoch - KVR_TAG_OLD) & KVR_TAG_EPOCH) * KVR_TAG_ONES & old);
 
-    (void) atomic_compare_exchange_strong_explicit(&hints->word, &word, new,
+    (void) atomic_compare_exchange_strong_explicit(&tags->word, &word, new,
                                                    memory_order_relaxed,
                                                    memory_order_relaxed);
 }
@@ -218,12 +218,12 @@ kvr_hint_renew(kvr_hint_t *hints, unsigned epoch)
 
 /* says that a line must be looked at */
 static inline void
-kvr_hint_mark(_Atomic uint16_t *hint)
+kvr_tag_mark(_Atomic uint16_t *tag)
 {
-    if (!(kvr_get(hint) & KVR_HINT_MARK)) {
-        (void) atomic_fetch_or(hint, KVR_HINT_MARK);
+    if (!(kvr_get(tag) & KVR_TAG_MARK)) {
+        (void) atomic_fetch_or(tag, KVR_TAG_MARK);
     }
 }
 
 
-#endif /* _KVR_HINT_H_INCLUDED_ */
+#endif /* _KVR_TAG_H_INCLUDED_ */

@@ -7,31 +7,31 @@
 #include "core/learn/kvr_feedback.h"
 
 
-#define KVR_LOOP_FACTOR_MAX  (2 * KVR_LOOP_ONE)
-#define KVR_LOOP_FACTOR_MIN  (KVR_LOOP_ONE / 4)
+#define KVR_FEEDBACK_FACTOR_MAX  (2 * KVR_FEEDBACK_ONE)
+#define KVR_FEEDBACK_FACTOR_MIN  (KVR_FEEDBACK_ONE / 4)
 
 /* of what is told; replies are those of all that the engine is asked for */
-#define KVR_LOOP_USABLE_MAX  1.25
-#define KVR_LOOP_REPLY_MAX   (1U << 20)
+#define KVR_FEEDBACK_USABLE_MAX  1.25
+#define KVR_FEEDBACK_REPLY_MAX   (1U << 20)
 
 
-static void kvr_loop_output(kvr_loop_t *l, uint64_t tokens);
-static int kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r,
-    uint32_t now, uint64_t *clock);
-static void kvr_loop_correct(kvr_loop_t *l, int step);
+static void kvr_feedback_output(kvr_feedback_t *l, uint64_t tokens);
+static int kvr_feedback_missed(kvr_feedback_t *l,
+    const kvr_feedback_response_t *r, uint32_t now, uint64_t *clock);
+static void kvr_feedback_correct(kvr_feedback_t *l, int step);
 
 
 int
-kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
-    uint64_t *clock)
+kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
+    uint32_t now, uint64_t *clock)
 {
     int64_t   cached;
-    uint32_t  kind, horizon;
+    uint32_t  kind, retention;
     uint64_t  matched, delivered, margin;
 
     if (r->completion > 0) {
         kvr_add(&l->completion, (uint64_t) r->completion);
-        kvr_loop_output(l, (uint64_t) r->completion);
+        kvr_feedback_output(l, (uint64_t) r->completion);
     }
 
     if (r->prompt <= 0 || r->bytes == 0) {
@@ -63,39 +63,40 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 
     matched = kvr_min(r->matched, r->bytes);
     delivered = (uint64_t) cached * r->bytes / (uint64_t) r->prompt;
-    margin = (uint64_t) KVR_LOOP_BLOCKS * r->block;
+    margin = (uint64_t) KVR_FEEDBACK_BLOCKS * r->block;
 
     kvr_add(&l->responses, 1);
     kvr_add(&l->prompt, (uint64_t) r->prompt);
     kvr_add(&l->delivered, (uint64_t) cached);
     kvr_add(&l->predicted, matched * (uint64_t) r->prompt / r->bytes);
 
-    horizon = r->capacity ? r->capacity : kvr_horizon_get(&l->horizon);
+    retention = r->capacity ? r->capacity : kvr_retention_get(&l->retention);
 
-    if (r->taught && !r->young) {
-        kvr_horizon_note(&l->horizon, r->age, delivered + margin >= r->taught);
+    if (r->inserted && !r->speculative) {
+        kvr_retention_note(&l->retention, r->age,
+                           delivered + margin >= r->inserted);
     }
 
     if (delivered * 2 < matched && matched >= delivered + margin) {
 
         kvr_add(&l->missed, 1);
 
-        if (r->young) {
-            return KVR_LOOP_MISSED;
+        if (r->speculative) {
+            return KVR_FEEDBACK_MISSED;
         }
 
         /* what is old is lost in the course of things: no reason to forget */
 
-        if (horizon && r->age >= horizon / 2) {
+        if (retention && r->age >= retention / 2) {
 
             if (r->capacity) {
-                kvr_loop_correct(l, -1);
+                kvr_feedback_correct(l, -1);
             }
 
-            return KVR_LOOP_MISSED;
+            return KVR_FEEDBACK_MISSED;
         }
 
-        return kvr_loop_missed(l, r, now, clock);
+        return kvr_feedback_missed(l, r, now, clock);
     }
 
     if (delivered >= margin) {
@@ -109,10 +110,10 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     }
 
     if (matched * 2 < delivered && delivered >= matched + margin) {
-        kvr_loop_correct(l, 1);
+        kvr_feedback_correct(l, 1);
 
     } else if (matched >= margin) {
-        kvr_loop_correct(l, 0);
+        kvr_feedback_correct(l, 0);
     }
 
     return 0;
@@ -120,11 +121,12 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
 
 
 static void
-kvr_loop_output(kvr_loop_t *l, uint64_t tokens)
+kvr_feedback_output(kvr_feedback_t *l, uint64_t tokens)
 {
     uint32_t  x, old;
 
-    x = (uint32_t) kvr_min(tokens, KVR_LOOP_REPLY_MAX) * KVR_LOOP_OUTPUT;
+    x = (uint32_t) kvr_min(tokens, KVR_FEEDBACK_REPLY_MAX)
+        * KVR_FEEDBACK_OUTPUT;
     old = kvr_get(&l->output);
 
     kvr_set(&l->output, old ? kvr_max(old - old / 32 + x / 32, 1) : x);
@@ -132,20 +134,20 @@ kvr_loop_output(kvr_loop_t *l, uint64_t tokens)
 
 
 static int
-kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
-    uint64_t *clock)
+kvr_feedback_missed(kvr_feedback_t *l, const kvr_feedback_response_t *r,
+    uint32_t now, uint64_t *clock)
 {
     uint32_t  i, n;
 
-    n = kvr_min(kvr_get(&l->misses), KVR_LOOP_CHAINS - 1);
+    n = kvr_min(kvr_get(&l->misses), KVR_FEEDBACK_CHAINS - 1);
 
     for (i = 0; i < n; i++) {
         if (kvr_get(&l->key[i]) == r->key) {
-            return KVR_LOOP_MISSED;
+            return KVR_FEEDBACK_MISSED;
         }
     }
 
-    kvr_loop_correct(l, -1);
+    kvr_feedback_correct(l, -1);
 
     if (n == 0) {
         kvr_set(&l->clock, r->clock);
@@ -154,38 +156,38 @@ kvr_loop_missed(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
     kvr_set(&l->key[n], r->key);
     kvr_set(&l->misses, n + 1);
 
-    if (n + 1 == KVR_LOOP_CHAINS && r->alive) {
+    if (n + 1 == KVR_FEEDBACK_CHAINS && r->alive) {
         kvr_set(&l->misses, 0);
-        return KVR_LOOP_MISSED;
+        return KVR_FEEDBACK_MISSED;
     }
 
-    if (n + 1 < KVR_LOOP_CHAINS || !kvr_get(&l->hits)
+    if (n + 1 < KVR_FEEDBACK_CHAINS || !kvr_get(&l->hits)
         || (kvr_get(&l->flushed) && now - kvr_get(&l->flushed)
-                                    < KVR_LOOP_PAUSE))
+                                    < KVR_FEEDBACK_PAUSE))
     {
-        return KVR_LOOP_MISSED;
+        return KVR_FEEDBACK_MISSED;
     }
 
     *clock = kvr_get(&l->clock);
 
-    kvr_loop_restart(l);
+    kvr_feedback_restart(l);
 
     kvr_set(&l->flushed, kvr_max(now, 1));
     kvr_add(&l->by_usage, 1);
 
-    return KVR_LOOP_MISSED|KVR_LOOP_FORGOT;
+    return KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT;
 }
 
 
 int
-kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held)
+kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held)
 {
     if (kvr_get(&l->told)) {
         return 0;
     }
 
     kvr_add(held ? &l->timed_held : &l->timed_lost, 1);
-    kvr_horizon_note(&l->horizon, age, held);
+    kvr_retention_note(&l->retention, age, held);
 
     return 1;
 }
@@ -193,12 +195,12 @@ kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held)
 
 /* one percent or three a step, and back to 1 while all is well */
 static void
-kvr_loop_correct(kvr_loop_t *l, int step)
+kvr_feedback_correct(kvr_feedback_t *l, int step)
 {
     uint32_t  f;
 
     f = kvr_get(&l->factor);
-    f = f ? f : KVR_LOOP_ONE;
+    f = f ? f : KVR_FEEDBACK_ONE;
 
     if (step < 0) {
         f -= f / 32;
@@ -206,22 +208,22 @@ kvr_loop_correct(kvr_loop_t *l, int step)
     } else if (step > 0) {
         f += f / 64 + 1;
 
-    } else if (f < KVR_LOOP_ONE) {
-        f += (KVR_LOOP_ONE - f) / 256;
+    } else if (f < KVR_FEEDBACK_ONE) {
+        f += (KVR_FEEDBACK_ONE - f) / 256;
 
     } else {
-        f -= (f - KVR_LOOP_ONE) / 256;
+        f -= (f - KVR_FEEDBACK_ONE) / 256;
     }
 
-    f = kvr_max(f, KVR_LOOP_FACTOR_MIN);
-    f = kvr_min(f, KVR_LOOP_FACTOR_MAX);
+    f = kvr_max(f, KVR_FEEDBACK_FACTOR_MIN);
+    f = kvr_min(f, KVR_FEEDBACK_FACTOR_MAX);
 
     kvr_set(&l->factor, f);
 }
 
 
 void
-kvr_loop_restart(kvr_loop_t *l)
+kvr_feedback_restart(kvr_feedback_t *l)
 {
     kvr_set(&l->misses, 0);
     kvr_set(&l->hits, 0);
@@ -230,7 +232,7 @@ kvr_loop_restart(kvr_loop_t *l)
 
 
 void
-kvr_loop_reset_counters(kvr_loop_t *l)
+kvr_feedback_reset_counters(kvr_feedback_t *l)
 {
     kvr_set(&l->responses, 0);
     kvr_set(&l->prompt, 0);
@@ -246,7 +248,7 @@ kvr_loop_reset_counters(kvr_loop_t *l)
 
 
 double
-kvr_loop_bytes(const kvr_loop_t *l)
+kvr_feedback_bytes(const kvr_feedback_t *l)
 {
     double  bytes;
 
@@ -257,31 +259,31 @@ kvr_loop_bytes(const kvr_loop_t *l)
 
 
 double
-kvr_loop_factor(const kvr_loop_t *l)
+kvr_feedback_factor(const kvr_feedback_t *l)
 {
     uint32_t  f;
 
     f = kvr_get(&l->factor);
 
-    return f ? (double) f / KVR_LOOP_ONE : 1;
+    return f ? (double) f / KVR_FEEDBACK_ONE : 1;
 }
 
 
 double
-kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens, uint32_t replies)
+kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens, uint32_t replies)
 {
     double  all, taken;
 
     all = (double) tokens;
-    taken = (double) replies * kvr_get(&l->output) / KVR_LOOP_OUTPUT / 2;
+    taken = (double) replies * kvr_get(&l->output) / KVR_FEEDBACK_OUTPUT / 2;
 
     return (all - kvr_min(taken, all / 2))
-           * kvr_min(kvr_loop_factor(l), KVR_LOOP_USABLE_MAX);
+           * kvr_min(kvr_feedback_factor(l), KVR_FEEDBACK_USABLE_MAX);
 }
 
 
 uint32_t
-kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum)
+kvr_feedback_retention(const kvr_feedback_t *l, const kvr_retention_t *sum)
 {
-    return kvr_horizon_among(&l->horizon, sum);
+    return kvr_retention_among(&l->retention, sum);
 }

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_LOOP_H_INCLUDED_
-#define _KVR_LOOP_H_INCLUDED_
+#ifndef _KVR_FEEDBACK_H_INCLUDED_
+#define _KVR_FEEDBACK_H_INCLUDED_
 
 
 /*
@@ -36,11 +36,11 @@
 #include "core/learn/kvr_ratio.h"
 
 
-#define KVR_LOOP_CHAINS    3     /* in a row: it forgot */
-#define KVR_LOOP_PAUSE     60    /* s, from one such finding to the next */
-#define KVR_LOOP_BLOCKS    4     /* less than this is no miss */
-#define KVR_LOOP_ONE       1024  /* of what is kept as a fixed-point number */
-#define KVR_LOOP_OUTPUT    16    /* likewise */
+#define KVR_FEEDBACK_CHAINS  3   /* in a row: it forgot */
+#define KVR_FEEDBACK_PAUSE   60  /* s, from one such finding to the next */
+#define KVR_FEEDBACK_BLOCKS  4   /* less than this is no miss */
+#define KVR_FEEDBACK_ONE     1024  /* of what is kept as a fixed-point number */
+#define KVR_FEEDBACK_OUTPUT  16  /* likewise */
 
 
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
     _Atomic uint64_t   by_probe;
 
     _Atomic uint64_t   clock;        /* peer's, before the first of the three */
-    _Atomic uint64_t   key[KVR_LOOP_CHAINS];
+    _Atomic uint64_t   key[KVR_FEEDBACK_CHAINS];
     _Atomic uint32_t   misses;       /* in a row */
     _Atomic uint32_t   hits;         /* it has delivered some */
     _Atomic uint32_t   told;         /* kinds of responses with the field */
@@ -67,13 +67,13 @@ typedef struct {
 
     kvr_ratio_t        bytes;        /* of prompt a token */
     _Atomic uint32_t   output;       /* tokens of a reply, a running mean, x
-                                        KVR_LOOP_OUTPUT; 0: not known */
+                                        KVR_FEEDBACK_OUTPUT; 0: not known */
     _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
 
     kvr_inflight_t     inflight;
 
-    kvr_horizon_t      horizon;
-} kvr_loop_t;
+    kvr_retention_t    retention;
+} kvr_feedback_t;
 
 
 /* one response */
@@ -85,42 +85,42 @@ typedef struct {
     int64_t            completion;
     uint64_t           key;          /* of what was predicted, 0: nothing */
     uint64_t           clock;        /* the peer's, before it was taught this */
-    uint64_t           taught;       /* bytes, by kvr_index_prompted() */
+    uint64_t           inserted;     /* bytes, by kvr_index_prompted() */
     uint32_t           age;          /* of the deepest of these, units */
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
     uint32_t           block;        /* bytes */
     uint32_t           capacity;     /* units, the engine's word; 0: none */
-    uint32_t           young;        /* predicted by what had no answer yet */
+    uint32_t           speculative;  /* predicted by what had no answer yet */
     uint32_t           odd;          /* its bytes tell nothing of its tokens */
     uint32_t           alive;        /* a restart would be told by probes */
-} kvr_loop_response_t;
+} kvr_feedback_response_t;
 
 
-/* what kvr_loop_take() has found out */
-#define KVR_LOOP_MISSED  1       /* it had not got what was predicted */
-#define KVR_LOOP_FORGOT  2       /* nor anything that it held at *clock */
+/* what kvr_feedback_take() has found out */
+#define KVR_FEEDBACK_MISSED  1   /* it had not got what was predicted */
+#define KVR_FEEDBACK_FORGOT  2   /* nor anything that it held at *clock */
 
 
 /* takes a response; now in seconds; returns KVR_LOOP_... bits */
-int kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
-    uint64_t *clock);
+int kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
+    uint32_t now, uint64_t *clock);
 
 /*
  * The time of a first token told that what the peer had been taught, of this
  * age, was held or not.  Counts only while its responses tell nothing; returns
  * whether it did.
  */
-int kvr_loop_timed(kvr_loop_t *l, uint32_t age, int held);
+int kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held);
 
 /* the peer was restarted */
-void kvr_loop_restart(kvr_loop_t *l);
+void kvr_feedback_restart(kvr_feedback_t *l);
 
 /* counters from zero; what was learned stays */
-void kvr_loop_reset_counters(kvr_loop_t *l);
+void kvr_feedback_reset_counters(kvr_feedback_t *l);
 
 /* bytes a token, four while none was seen; what counts of what it told */
-double kvr_loop_bytes(const kvr_loop_t *l);
-double kvr_loop_factor(const kvr_loop_t *l);
+double kvr_feedback_bytes(const kvr_feedback_t *l);
+double kvr_feedback_factor(const kvr_feedback_t *l);
 
 /*
  * Of so many tokens that the engine said it can hold, what is cache while it is
@@ -128,14 +128,15 @@ double kvr_loop_factor(const kvr_loop_t *l);
  * As they may be at any point, half of what a reply comes to; at most half of
  * all.  By the factor a quarter more at most.
  */
-double kvr_loop_usable(const kvr_loop_t *l, uint64_t tokens,
+double kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens,
     uint32_t replies);
 
 /*
  * What its cache holds, in units, if it did not tell; 0: not known.  sum: what
- * was seen of all that are likely to be alike, by kvr_horizon_add().
+ * was seen of all that are likely to be alike, by kvr_retention_add().
  */
-uint32_t kvr_loop_horizon(const kvr_loop_t *l, const kvr_horizon_t *sum);
+uint32_t kvr_feedback_retention(const kvr_feedback_t *l,
+    const kvr_retention_t *sum);
 
 
-#endif /* _KVR_LOOP_H_INCLUDED_ */
+#endif /* _KVR_FEEDBACK_H_INCLUDED_ */

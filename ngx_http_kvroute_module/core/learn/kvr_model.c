@@ -12,7 +12,7 @@ static kvr_model_t *kvr_models_claim(kvr_models_t *models, uint64_t key);
 
 
 void
-kvr_models_take(kvr_models_t *models, uint64_t key, const void *name,
+kvr_model_take(kvr_models_t *models, uint64_t key, const void *name,
     size_t len, uint64_t bytes, int64_t tokens)
 {
     size_t          i;
@@ -117,7 +117,7 @@ kvr_model_bytes(const kvr_model_t *model)
 
 
 double
-kvr_models_bytes(const kvr_models_t *models)
+kvr_model_busiest(const kvr_models_t *models)
 {
     unsigned            i;
     uint64_t            n, most;
@@ -144,7 +144,7 @@ kvr_models_bytes(const kvr_models_t *models)
 
 
 void
-kvr_models_reset_counters(kvr_models_t *models)
+kvr_model_reset_counters(kvr_models_t *models)
 {
     unsigned  i;
 

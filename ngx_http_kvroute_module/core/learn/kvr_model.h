@@ -47,7 +47,7 @@ typedef struct {
  * of the model's name, not 0; of a long name only the beginning is kept, and
  * what is no printable ASCII is kept as "?".  Short prompts do not count.
  */
-void kvr_models_take(kvr_models_t *models, uint64_t key, const void *name,
+void kvr_model_take(kvr_models_t *models, uint64_t key, const void *name,
     size_t len, uint64_t bytes, int64_t tokens);
 
 /* copies the name, KVR_MODEL_NAME_LEN bytes at most; returns its length */
@@ -57,10 +57,10 @@ size_t kvr_model_name(const kvr_model_t *model, void *name);
 double kvr_model_bytes(const kvr_model_t *model);
 
 /* the same of the model with the most responses; 0: there were none */
-double kvr_models_bytes(const kvr_models_t *models);
+double kvr_model_busiest(const kvr_models_t *models);
 
 /* responses of each model from zero; the means stay */
-void kvr_models_reset_counters(kvr_models_t *models);
+void kvr_model_reset_counters(kvr_models_t *models);
 
 
 #endif /* _KVR_MODEL_H_INCLUDED_ */

@@ -8,37 +8,37 @@
 
 
 /* bytes that take longer to compute than the rest of a request */
-#define KVR_PACE_RATE_MIN  8192
+#define KVR_PREFILL_RATE_MIN  8192
 
 /* samples after which a rate moves down as slowly as it does in the long run */
-#define KVR_PACE_NEW       32
+#define KVR_PREFILL_NEW    32
 
 /* a window that has just begun: of a second, in 1/1000000 of all of it */
-#define KVR_PACE_BEGUN     (1000000 * 1000 / KVR_PACE_WINDOW)
+#define KVR_PREFILL_BEGUN  (1000000 * 1000 / KVR_PREFILL_WINDOW)
 
 /* of a delay the upper bits: when, in units of 1024 ms */
-#define KVR_PACE_DELAY_AT     40
-#define KVR_PACE_DELAY_SHIFT  10
-#define KVR_PACE_DELAY_MASK   0xffffff
-#define KVR_PACE_DELAY_HALF   7
+#define KVR_PREFILL_DELAY_AT     40
+#define KVR_PREFILL_DELAY_SHIFT  10
+#define KVR_PREFILL_DELAY_MASK   0xffffff
+#define KVR_PREFILL_DELAY_HALF   7
 
 /* less than this, in ms, is noise of timers and networks */
-#define KVR_PACE_DELAY_NOISE  16
+#define KVR_PREFILL_DELAY_NOISE  16
 
 /* a first event that took longer than this tells of no queue, ms */
-#define KVR_PACE_DELAY_MAX    600000
+#define KVR_PREFILL_DELAY_MAX  600000
 
 /* the largest prompt is forgotten by a part of it with each one */
-#define KVR_PACE_FADE      16
+#define KVR_PREFILL_FADE   16
 
 
-static uint64_t kvr_pace_average(uint64_t average, uint64_t value,
+static uint64_t kvr_prefill_average(uint64_t average, uint64_t value,
     uint32_t gap);
-static uint32_t kvr_pace_since(_Atomic uint64_t *moment, uint64_t now);
+static uint32_t kvr_prefill_since(_Atomic uint64_t *moment, uint64_t now);
 
 
 void
-kvr_pace_reset(kvr_pace_t *p)
+kvr_prefill_reset(kvr_prefill_t *p)
 {
     kvr_set(&p->rate, 0);
     kvr_set(&p->moved, 0);
@@ -59,7 +59,8 @@ kvr_pace_reset(kvr_pace_t *p)
 
 
 uint64_t
-kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
+kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
+    uint64_t now)
 {
     uint32_t  gap, largest;
     uint64_t  left;
@@ -72,20 +73,20 @@ kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
 
     /* of the one under way half is done, while no rate says how much */
 
-    left = kvr_get(&p->rate) ? kvr_pace_left(p, pending, now)
+    left = kvr_get(&p->rate) ? kvr_prefill_left(p, pending, now)
                              : pending - kvr_min(pending, largest) / 2;
 
-    largest -= largest / KVR_PACE_FADE;
+    largest -= largest / KVR_PREFILL_FADE;
 
     kvr_set(&p->largest, (uint32_t) kvr_max(largest,
                                             kvr_min(bytes, INT32_MAX)));
 
-    gap = kvr_pace_since(&p->given, now);
+    gap = kvr_prefill_since(&p->given, now);
 
-    kvr_set(&p->bytes, kvr_pace_average(kvr_get(&p->bytes), 1000 * bytes,
-                                        gap));
-    kvr_set(&p->given_full, kvr_pace_average(kvr_get(&p->given_full),
-                                             1000000ULL * gap, gap));
+    kvr_set(&p->bytes, kvr_prefill_average(kvr_get(&p->bytes), 1000 * bytes,
+                                           gap));
+    kvr_set(&p->given_full, kvr_prefill_average(kvr_get(&p->given_full),
+                                                1000000ULL * gap, gap));
     kvr_set(&p->given, now);
 
     if (kvr_get(&p->ended) == 0) {
@@ -97,17 +98,17 @@ kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending, uint64_t now)
 
 
 void
-kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
+kvr_prefill_first(kvr_prefill_t *p, uint64_t left, uint64_t ms, uint64_t now)
 {
     uint32_t  rate, sample, n;
 
     kvr_set(&p->moved, now);
 
-    if (left < KVR_PACE_RATE_MIN) {
+    if (left < KVR_PREFILL_RATE_MIN) {
         return;
     }
 
-    left = kvr_min(left * KVR_PACE_RATE / kvr_max(ms, 1), INT32_MAX);
+    left = kvr_min(left * KVR_PREFILL_RATE / kvr_max(ms, 1), INT32_MAX);
 
     sample = (uint32_t) left;
     rate = kvr_get(&p->rate);
@@ -117,10 +118,10 @@ kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
         rate = rate ? rate + (sample - rate) / 8 : sample;
 
     } else {
-        rate -= (rate - sample) / (n < KVR_PACE_NEW ? 8 : 64);
+        rate -= (rate - sample) / (n < KVR_PREFILL_NEW ? 8 : 64);
     }
 
-    if (n < KVR_PACE_NEW) {
+    if (n < KVR_PREFILL_NEW) {
         kvr_set(&p->samples, n + 1);
     }
 
@@ -129,7 +130,7 @@ kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now)
 
 
 void
-kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
+kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held, uint64_t ms,
     uint32_t rate, uint64_t now)
 {
     int64_t  base, took, delay, miss;
@@ -140,7 +141,7 @@ kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
 
     /* 1/256 ms */
 
-    took = (int64_t) (kvr_min(ms, KVR_PACE_DELAY_MAX) * 256);
+    took = (int64_t) (kvr_min(ms, KVR_PREFILL_DELAY_MAX) * 256);
     base = kvr_get(&p->base);
 
     if (base == 0 || took < base) {
@@ -157,7 +158,7 @@ kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
     held = kvr_min(held, INT64_MAX / 256);
 
     took = (took - base) / 16 - (int64_t) (left * 256 / rate)
-           - KVR_PACE_DELAY_NOISE * KVR_PACE_RATE;
+           - KVR_PREFILL_DELAY_NOISE * KVR_PREFILL_RATE;
     took = kvr_max(took, 0);
     miss = (int64_t) (held * 256 / rate);
 
@@ -169,67 +170,67 @@ kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
         }
     }
 
-    delay = kvr_pace_delay(p, now);
+    delay = kvr_prefill_delay(p, now);
     delay += (took - delay) / 8;
 
-    kvr_set(&p->delay, (now >> KVR_PACE_DELAY_SHIFT & KVR_PACE_DELAY_MASK)
-                       << KVR_PACE_DELAY_AT | (uint64_t) delay);
+    kvr_set(&p->delay, (now >> KVR_PREFILL_DELAY_SHIFT & KVR_PREFILL_DELAY_MASK)
+                       << KVR_PREFILL_DELAY_AT | (uint64_t) delay);
 }
 
 
 uint32_t
-kvr_pace_faded(uint64_t word, uint64_t now)
+kvr_prefill_faded(uint64_t word, uint64_t now)
 {
     uint32_t  delay, time;
 
     delay = (uint32_t) word;
-    time = (uint32_t) ((now >> KVR_PACE_DELAY_SHIFT)
-                       - (word >> KVR_PACE_DELAY_AT))
-           & KVR_PACE_DELAY_MASK;
+    time = (uint32_t) ((now >> KVR_PREFILL_DELAY_SHIFT)
+                       - (word >> KVR_PREFILL_DELAY_AT))
+           & KVR_PREFILL_DELAY_MASK;
 
-    if (time == 0 || time > KVR_PACE_DELAY_MASK / 2) {
+    if (time == 0 || time > KVR_PREFILL_DELAY_MASK / 2) {
         return delay;
     }
 
-    if (time >= 32 * KVR_PACE_DELAY_HALF) {
+    if (time >= 32 * KVR_PREFILL_DELAY_HALF) {
         return 0;
     }
 
     /* a straight line from one half to the next */
 
-    return (delay - (uint32_t) ((uint64_t) delay * (time % KVR_PACE_DELAY_HALF)
-                                / (2 * KVR_PACE_DELAY_HALF)))
-           >> time / KVR_PACE_DELAY_HALF;
+    return (delay - (uint32_t) ((uint64_t) delay * (time % KVR_PREFILL_DELAY_HALF)
+                                / (2 * KVR_PREFILL_DELAY_HALF)))
+           >> time / KVR_PREFILL_DELAY_HALF;
 }
 
 
 void
-kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now)
+kvr_prefill_end(kvr_prefill_t *p, uint64_t ms, uint64_t now)
 {
     uint32_t  gap;
 
-    gap = kvr_pace_since(&p->ended, now);
+    gap = kvr_prefill_since(&p->ended, now);
 
-    kvr_set(&p->ends, kvr_pace_average(kvr_get(&p->ends), 1000000000,
-                                       gap));
-    kvr_set(&p->time, kvr_pace_average(kvr_get(&p->time),
-                                       1000000 * kvr_min(ms, INT32_MAX),
-                                       gap));
-    kvr_set(&p->ended_full, kvr_pace_average(kvr_get(&p->ended_full),
-                                             1000000ULL * gap, gap));
+    kvr_set(&p->ends, kvr_prefill_average(kvr_get(&p->ends), 1000000000,
+                                          gap));
+    kvr_set(&p->time, kvr_prefill_average(kvr_get(&p->time),
+                                          1000000 * kvr_min(ms, INT32_MAX),
+                                          gap));
+    kvr_set(&p->ended_full, kvr_prefill_average(kvr_get(&p->ended_full),
+                                                1000000ULL * gap, gap));
     kvr_set(&p->ended, now);
 }
 
 
 void
-kvr_pace_sample(kvr_pace_t *p, uint32_t active)
+kvr_prefill_sample(kvr_prefill_t *p, uint32_t active)
 {
     uint32_t  n;
     uint64_t  mean;
 
     /* of all of them, until they are a window full */
 
-    n = kvr_min(kvr_get(&p->looks) + 1, KVR_PACE_WINDOW / 1000);
+    n = kvr_min(kvr_get(&p->looks) + 1, KVR_PREFILL_WINDOW / 1000);
 
     mean = (kvr_get(&p->active) * (uint64_t) (n - 1) + 1000ULL * active) / n;
 
@@ -239,12 +240,12 @@ kvr_pace_sample(kvr_pace_t *p, uint32_t active)
 
 
 uint64_t
-kvr_pace_left(kvr_pace_t *p, uint64_t pending, uint64_t now)
+kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now)
 {
     uint64_t  done;
 
-    done = (uint64_t) kvr_get(&p->rate) * kvr_pace_since(&p->moved, now)
-           / KVR_PACE_RATE;
+    done = (uint64_t) kvr_get(&p->rate) * kvr_prefill_since(&p->moved, now)
+           / KVR_PREFILL_RATE;
 
     done = kvr_min(done, kvr_get(&p->largest));
 
@@ -253,47 +254,48 @@ kvr_pace_left(kvr_pace_t *p, uint64_t pending, uint64_t now)
 
 
 int
-kvr_pace_full(kvr_pace_t *p, uint64_t target, uint64_t pending, uint64_t now)
+kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
+    uint64_t now)
 {
     uint64_t  cap;
 
-    cap = kvr_get(&p->rate) * target / KVR_PACE_RATE / 2;
+    cap = kvr_get(&p->rate) * target / KVR_PREFILL_RATE / 2;
 
-    return cap && kvr_pace_left(p, pending, now) >= cap;
+    return cap && kvr_prefill_left(p, pending, now) >= cap;
 }
 
 
 void
-kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
+kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load)
 {
     double    bytes, ends, time, given, ended;
     uint32_t  gap;
 
-    gap = kvr_pace_since(&p->given, now);
-    given = (double) kvr_pace_average(kvr_get(&p->given_full),
-                                      1000000ULL * gap, gap);
+    gap = kvr_prefill_since(&p->given, now);
+    given = (double) kvr_prefill_average(kvr_get(&p->given_full),
+                                         1000000ULL * gap, gap);
 
-    gap = kvr_pace_since(&p->ended, now);
-    ended = (double) kvr_pace_average(kvr_get(&p->ended_full),
-                                      1000000ULL * gap, gap);
+    gap = kvr_prefill_since(&p->ended, now);
+    ended = (double) kvr_prefill_average(kvr_get(&p->ended_full),
+                                         1000000ULL * gap, gap);
 
     /* the part of a window that there has been yet */
 
-    given = kvr_max(given, KVR_PACE_BEGUN) / 1000000;
-    ended = kvr_max(ended, KVR_PACE_BEGUN) / 1000000;
+    given = kvr_max(given, KVR_PREFILL_BEGUN) / 1000000;
+    ended = kvr_max(ended, KVR_PREFILL_BEGUN) / 1000000;
 
-    bytes = (double) kvr_pace_average(kvr_get(&p->bytes), 0,
-                                      kvr_pace_since(&p->given, now));
-    ends = (double) kvr_pace_average(kvr_get(&p->ends), 0,
-                                     kvr_pace_since(&p->ended, now));
-    time = (double) kvr_pace_average(kvr_get(&p->time), 0,
-                                     kvr_pace_since(&p->ended, now));
+    bytes = (double) kvr_prefill_average(kvr_get(&p->bytes), 0,
+                                         kvr_prefill_since(&p->given, now));
+    ends = (double) kvr_prefill_average(kvr_get(&p->ends), 0,
+                                        kvr_prefill_since(&p->ended, now));
+    time = (double) kvr_prefill_average(kvr_get(&p->time), 0,
+                                        kvr_prefill_since(&p->ended, now));
 
     bytes /= given;
     ends /= ended;
     time /= ended;
 
-    load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PACE_RATE;
+    load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PREFILL_RATE;
     load->utilization = load->rate > 0 ? bytes / load->rate : 0;
     load->ends = ends / 1000000;
     load->latency = ends > 0 ? time / ends : 0;
@@ -307,10 +309,11 @@ kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load)
  * comes evenly is found as it is.
  */
 static uint64_t
-kvr_pace_average(uint64_t average, uint64_t value, uint32_t gap)
+kvr_prefill_average(uint64_t average, uint64_t value, uint32_t gap)
 {
-    return (uint64_t) (((double) average + (double) value / KVR_PACE_WINDOW)
-                       * KVR_PACE_WINDOW / ((double) KVR_PACE_WINDOW + gap));
+    return (uint64_t) (((double) average + (double) value / KVR_PREFILL_WINDOW)
+                       * KVR_PREFILL_WINDOW / ((double) KVR_PREFILL_WINDOW
+                                               + gap));
 }
 
 
@@ -319,7 +322,7 @@ kvr_pace_average(uint64_t average, uint64_t value, uint32_t gap)
  * be to come
  */
 static uint32_t
-kvr_pace_since(_Atomic uint64_t *moment, uint64_t now)
+kvr_prefill_since(_Atomic uint64_t *moment, uint64_t now)
 {
     uint64_t  then;
 

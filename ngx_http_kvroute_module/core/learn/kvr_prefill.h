@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_PACE_H_INCLUDED_
-#define _KVR_PACE_H_INCLUDED_
+#ifndef _KVR_PREFILL_H_INCLUDED_
+#define _KVR_PREFILL_H_INCLUDED_
 
 
 /*
@@ -18,7 +18,7 @@
  * than the largest prompt of late, so that one that is stuck does not seem to
  * go on.
  *
- * The load of the last KVR_PACE_WINDOW is kept in three averages that fade:
+ * The load of the last KVR_PREFILL_WINDOW is kept in three averages that fade:
  * bytes given, requests ended, and the time that those took.  How much of a
  * window there has been is kept as well, or a peer would seem to have little to
  * do for a minute after its start.  Bytes over the
@@ -40,8 +40,8 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_PACE_RATE    16      /* of a rate: one byte a ms */
-#define KVR_PACE_WINDOW  30000   /* ms */
+#define KVR_PREFILL_RATE    16   /* of a rate: one byte a ms */
+#define KVR_PREFILL_WINDOW  30000  /* ms */
 
 
 typedef struct {
@@ -61,7 +61,7 @@ typedef struct {
     _Atomic uint64_t   time;         /* of those, 1/1000000 s a second */
     _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
     _Atomic uint64_t   ended_full;   /* likewise, of ends and time */
-} kvr_pace_t;
+} kvr_prefill_t;
 
 
 typedef struct {
@@ -71,17 +71,17 @@ typedef struct {
     double             latency;      /* s */
     double             active;       /* seen */
     double             expected;     /* ends * latency */
-} kvr_pace_load_t;
+} kvr_prefill_load_t;
 
 
 /* forgets all: the peer is another */
-void kvr_pace_reset(kvr_pace_t *p);
+void kvr_prefill_reset(kvr_prefill_t *p);
 
 /*
  * Tells that a peer was given a prompt of so many bytes to prefill, with so
  * many pending there before.  Returns how many it has left now.
  */
-uint64_t kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending,
+uint64_t kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
     uint64_t now);
 
 /*
@@ -90,52 +90,53 @@ uint64_t kvr_pace_give(kvr_pace_t *p, uint64_t bytes, uint64_t pending,
  * what is seen: small prompts take longer than their bytes.  It comes down
  * faster while it is new.
  */
-void kvr_pace_first(kvr_pace_t *p, uint64_t left, uint64_t ms, uint64_t now);
+void kvr_prefill_first(kvr_prefill_t *p, uint64_t left, uint64_t ms,
+    uint64_t now);
 
 /*
  * Tells that a stream had its first event ms after it was given, with so many
  * bytes left then, its own included, and so many of its prompt held, at a rate
  * of prefill that the fastest of the peers has: what is longer than that, the
- * least time of late and a little for noise is the delay.  But not what is explained by held
- * bytes that were not there after all.
+ * least time of late and a little for noise is the delay. But not what is
+ * explained by held bytes that were not there after all.
  */
-void kvr_pace_waited(kvr_pace_t *p, uint64_t left, uint64_t held, uint64_t ms,
-    uint32_t rate, uint64_t now);
+void kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held,
+    uint64_t ms, uint32_t rate, uint64_t now);
 
 /* what is left by now of the delay that a word of it tells */
-uint32_t kvr_pace_faded(uint64_t word, uint64_t now);
+uint32_t kvr_prefill_faded(uint64_t word, uint64_t now);
 
 /* tells that a request ended, ms after it was given */
-void kvr_pace_end(kvr_pace_t *p, uint64_t ms, uint64_t now);
+void kvr_prefill_end(kvr_prefill_t *p, uint64_t ms, uint64_t now);
 
 /* tells how many are in flight; to be called once a second */
-void kvr_pace_sample(kvr_pace_t *p, uint32_t active);
+void kvr_prefill_sample(kvr_prefill_t *p, uint32_t active);
 
 /* how much of what is pending is left to prefill, in bytes */
-uint64_t kvr_pace_left(kvr_pace_t *p, uint64_t pending, uint64_t now);
+uint64_t kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now);
 
 /*
  * Whether a peer has as much left as it should have, for an answer within
  * target ms: more than it prefills in half of that, so that as much is left for
  * the prompt to come.  0 if its rate is not known.
  */
-int kvr_pace_full(kvr_pace_t *p, uint64_t target, uint64_t pending,
+int kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
     uint64_t now);
 
 /* the load of late */
-void kvr_pace_load(kvr_pace_t *p, uint64_t now, kvr_pace_load_t *load);
+void kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load);
 
 
 /* the delay of late, in 1/KVR_PACE_RATE ms: here, as each decision asks */
 static inline uint32_t
-kvr_pace_delay(kvr_pace_t *p, uint64_t now)
+kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 {
     uint64_t  word;
 
     word = kvr_get(&p->delay);
 
-    return (uint32_t) word ? kvr_pace_faded(word, now) : 0;
+    return (uint32_t) word ? kvr_prefill_faded(word, now) : 0;
 }
 
 
-#endif /* _KVR_PACE_H_INCLUDED_ */
+#endif /* _KVR_PREFILL_H_INCLUDED_ */

@@ -7,29 +7,30 @@
 #include "core/learn/kvr_retention.h"
 
 
-#define KVR_HORIZON_FULL   64        /* observations of a class: then halved */
+#define KVR_RETENTION_FULL  64       /* observations of a class: then halved */
 
-#define kvr_horizon_delivered(x)  ((int32_t) ((x) & 0xffff))
-#define kvr_horizon_lost(x)       ((int32_t) ((x) >> 16))
+#define kvr_retention_delivered(x)  ((int32_t) ((x) & 0xffff))
+#define kvr_retention_lost(x)     ((int32_t) ((x) >> 16))
 
 
-static int32_t kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class);
-static int32_t kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at);
-static uint32_t kvr_horizon_class(uint32_t age);
-static uint32_t kvr_horizon_age(uint32_t class);
+static int32_t kvr_retention_worth(const kvr_retention_t *h, uint32_t class);
+static int32_t kvr_retention_best(const kvr_retention_t *h, uint32_t *at);
+static uint32_t kvr_retention_class(uint32_t age);
+static uint32_t kvr_retention_age(uint32_t class);
 
 
 void
-kvr_horizon_note(kvr_horizon_t *h, uint32_t age, int delivered)
+kvr_retention_note(kvr_retention_t *h, uint32_t age, int delivered)
 {
     uint32_t           x;
     _Atomic uint32_t  *seen;
 
-    seen = &h->seen[kvr_horizon_class(age)];
+    seen = &h->seen[kvr_retention_class(age)];
 
     x = kvr_get(seen);
 
-    if (kvr_horizon_delivered(x) + kvr_horizon_lost(x) >= KVR_HORIZON_FULL) {
+    if (kvr_retention_delivered(x) + kvr_retention_lost(x)
+        >= KVR_RETENTION_FULL) {
         x = x >> 1 & 0x7fff7fff;
     }
 
@@ -38,52 +39,52 @@ kvr_horizon_note(kvr_horizon_t *h, uint32_t age, int delivered)
 
 
 uint32_t
-kvr_horizon_get(const kvr_horizon_t *h)
+kvr_retention_get(const kvr_retention_t *h)
 {
     int32_t   best;
     uint32_t  at;
 
-    best = kvr_horizon_best(h, &at);
+    best = kvr_retention_best(h, &at);
 
     /* nothing was delivered; or what was lost from there on may be chance */
 
     if (best == 0
-        || best - kvr_horizon_worth(h, KVR_HORIZON_CLASSES)
-           < KVR_HORIZON_ENOUGH)
+        || best - kvr_retention_worth(h, KVR_RETENTION_CLASSES)
+           < KVR_RETENTION_ENOUGH)
     {
         return 0;
     }
 
-    return kvr_horizon_age(at);
+    return kvr_retention_age(at);
 }
 
 
-/* 64 peers at KVR_HORIZON_FULL each do not run over */
+/* 64 peers at KVR_RETENTION_FULL each do not run over */
 void
-kvr_horizon_add(kvr_horizon_t *sum, const kvr_horizon_t *h)
+kvr_retention_add(kvr_retention_t *sum, const kvr_retention_t *h)
 {
     uint32_t  i;
 
-    for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
+    for (i = 0; i < KVR_RETENTION_CLASSES; i++) {
         kvr_set(&sum->seen[i], kvr_get(&sum->seen[i]) + kvr_get(&h->seen[i]));
     }
 }
 
 
 uint32_t
-kvr_horizon_among(const kvr_horizon_t *h, const kvr_horizon_t *sum)
+kvr_retention_among(const kvr_retention_t *h, const kvr_retention_t *sum)
 {
     int32_t   best;
     uint32_t  age, at;
 
-    age = kvr_horizon_get(sum);
-    best = kvr_horizon_best(h, &at);
+    age = kvr_retention_get(sum);
+    best = kvr_retention_best(h, &at);
 
     if (age == 0
-        || best - kvr_horizon_worth(h, kvr_horizon_class(age))
-           >= KVR_HORIZON_ENOUGH)
+        || best - kvr_retention_worth(h, kvr_retention_class(age))
+           >= KVR_RETENTION_ENOUGH)
     {
-        return kvr_horizon_get(h);
+        return kvr_retention_get(h);
     }
 
     return age;
@@ -92,7 +93,7 @@ kvr_horizon_among(const kvr_horizon_t *h, const kvr_horizon_t *sum)
 
 /* what was delivered before a class, less what was lost */
 static int32_t
-kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class)
+kvr_retention_worth(const kvr_retention_t *h, uint32_t class)
 {
     int32_t   sum;
     uint32_t  i, x;
@@ -101,7 +102,7 @@ kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class)
 
     for (i = 0; i < class; i++) {
         x = kvr_get(&h->seen[i]);
-        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
+        sum += kvr_retention_delivered(x) - kvr_retention_lost(x);
     }
 
     return sum;
@@ -113,7 +114,7 @@ kvr_horizon_worth(const kvr_horizon_t *h, uint32_t class)
  * delivered, from it on those that were lost.  Of equal ones the last.
  */
 static int32_t
-kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at)
+kvr_retention_best(const kvr_retention_t *h, uint32_t *at)
 {
     int32_t   sum, best;
     uint32_t  i, x;
@@ -122,9 +123,9 @@ kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at)
     best = 0;
     *at = 0;
 
-    for (i = 0; i < KVR_HORIZON_CLASSES; i++) {
+    for (i = 0; i < KVR_RETENTION_CLASSES; i++) {
         x = kvr_get(&h->seen[i]);
-        sum += kvr_horizon_delivered(x) - kvr_horizon_lost(x);
+        sum += kvr_retention_delivered(x) - kvr_retention_lost(x);
 
         if (sum >= best) {
             best = sum;
@@ -138,29 +139,29 @@ kvr_horizon_best(const kvr_horizon_t *h, uint32_t *at)
 
 /* four to a doubling, in even steps within it */
 static uint32_t
-kvr_horizon_class(uint32_t age)
+kvr_retention_class(uint32_t age)
 {
     uint32_t  log, class;
 
-    if (age < (1U << KVR_HORIZON_FIRST)) {
+    if (age < (1U << KVR_RETENTION_FIRST)) {
         return 0;
     }
 
     log = 31 - (uint32_t) __builtin_clz(age);
 
-    class = (log - KVR_HORIZON_FIRST) * 4 + (age >> (log - 2) & 3);
+    class = (log - KVR_RETENTION_FIRST) * 4 + (age >> (log - 2) & 3);
 
-    return kvr_min(class, KVR_HORIZON_CLASSES - 1);
+    return kvr_min(class, KVR_RETENTION_CLASSES - 1);
 }
 
 
 /* where a class begins */
 static uint32_t
-kvr_horizon_age(uint32_t class)
+kvr_retention_age(uint32_t class)
 {
     uint32_t  log;
 
-    log = KVR_HORIZON_FIRST + class / 4;
+    log = KVR_RETENTION_FIRST + class / 4;
 
     return (4 + class % 4) << (log - 2);
 }

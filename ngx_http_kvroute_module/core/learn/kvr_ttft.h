@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_TIMING_H_INCLUDED_
-#define _KVR_TIMING_H_INCLUDED_
+#ifndef _KVR_TTFT_H_INCLUDED_
+#define _KVR_TTFT_H_INCLUDED_
 
 
 /*
@@ -37,60 +37,60 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_TIMING_SEEN   16     /* prompts that the pace is taken from */
-#define KVR_TIMING_LEAST  4      /* of these: less say nothing */
+#define KVR_TTFT_SEEN     16     /* prompts that the pace is taken from */
+#define KVR_TTFT_LEAST    4      /* of these: less say nothing */
 
 
 /* prompts that were mostly new: ms, less the base, << 32 | bytes */
 typedef struct {
     _Atomic uint32_t   hand;
-    _Atomic uint64_t   seen[KVR_TIMING_SEEN];
-} kvr_timing_pace_t;
+    _Atomic uint64_t   seen[KVR_TTFT_SEEN];
+} kvr_ttft_prefill_t;
 
 
 typedef struct {
-    _Atomic uint32_t   base;         /* x 256; 0: not known yet */
-    _Atomic uint64_t   given;        /* bytes to compute, ever, as predicted */
-    kvr_timing_pace_t  pace;
-} kvr_timing_t;
+    _Atomic uint32_t    base;        /* x 256; 0: not known yet */
+    _Atomic uint64_t    given;       /* bytes to compute, ever, as predicted */
+    kvr_ttft_prefill_t  prefill;
+} kvr_ttft_t;
 
 
 /* a first token */
 typedef struct {
     uint64_t           bytes;        /* of the prompt */
-    uint64_t           taught;       /* of these, by kvr_index_taught() */
+    uint64_t           inserted;     /* of these, by kvr_index_inserted() */
     uint64_t           reply;        /* of these, by none but a reply */
     uint64_t           ms;           /* since it was given */
-    uint64_t           given;        /* what kvr_timing_give() returned */
-} kvr_timing_first_t;
+    uint64_t           given;        /* what kvr_ttft_give() returned */
+} kvr_ttft_first_t;
 
 
-/* what kvr_timing_first() has found out */
-#define KVR_TIMING_NOTHING  0
-#define KVR_TIMING_HELD     1
-#define KVR_TIMING_LOST     2
+/* what kvr_ttft_first() has found out */
+#define KVR_TTFT_NOTHING    0
+#define KVR_TTFT_HELD       1
+#define KVR_TTFT_LOST       2
 
 
 /* forgets all: the peer, or the upstream, is another */
-void kvr_timing_reset(kvr_timing_t *t);
-void kvr_timing_pace_reset(kvr_timing_pace_t *p);
+void kvr_ttft_reset(kvr_ttft_t *t);
+void kvr_ttft_prefill_reset(kvr_ttft_prefill_t *p);
 
 /*
  * Tells that the peer is given a request, whatever it is, with so many bytes to
  * compute.  busy: others have had no answer of it yet.  Returns what
- * kvr_timing_first() wants to know; 0: this one is not to be timed.
+ * kvr_ttft_first() wants to know; 0: this one is not to be timed.
  */
-uint64_t kvr_timing_give(kvr_timing_t *t, uint64_t bytes, int busy);
+uint64_t kvr_ttft_give(kvr_ttft_t *t, uint64_t bytes, int busy);
 
 /*
  * Tells the time of a first token of a stream.  all: the pace of all peers that
  * are likely to be of its kind, or NULL.  Returns KVR_TIMING_...
  */
-int kvr_timing_first(kvr_timing_t *t, kvr_timing_pace_t *all,
-    const kvr_timing_first_t *f);
+int kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
+    const kvr_ttft_first_t *f);
 
 /* ms a byte, 0 if it is not known */
-double kvr_timing_pace(const kvr_timing_pace_t *p);
+double kvr_ttft_prefill(const kvr_ttft_prefill_t *p);
 
 
-#endif /* _KVR_TIMING_H_INCLUDED_ */
+#endif /* _KVR_TTFT_H_INCLUDED_ */

@@ -33,7 +33,7 @@ static const kvr_policy_conf_t  kvr_policy_defaults = {
 
 /* flags that leave a candidate out, or choose it beforehand */
 static const kvr_candidate_t  kvr_policy_special = {
-    .full = 1, .draining = 1, .cold = 1, .sick = 1, .pressed = 1,
+    .full = 1, .draining = 1, .cold = 1, .unhealthy = 1, .throttled = 1,
     .pinned = 1, .owner = 1
 };
 
@@ -169,48 +169,48 @@ static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, roomy, steady, warm, well, calm;
+    uint32_t          i, free, staying, warm, healthy, willing;
     kvr_candidate_t  *c;
 
     /* those in health, of these those not pressed, of these those with room */
 
-    well = 0;
-    calm = 0;
-    roomy = 0;
+    healthy = 0;
+    willing = 0;
+    free = 0;
 
     for (i = 0; i < n; i++) {
-        well += !cand[i].sick;
+        healthy += !cand[i].unhealthy;
     }
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        c->out = (well && c->sick);
-        calm += (!c->out && !c->pressed);
+        c->out = (healthy && c->unhealthy);
+        willing += (!c->out && !c->throttled);
     }
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        c->out |= (calm && c->pressed);
-        roomy += (!c->out && !c->full);
+        c->out |= (willing && c->throttled);
+        free += (!c->out && !c->full);
     }
 
     for (i = 0; i < n; i++) {
-        cand[i].out |= (roomy && cand[i].full);
+        cand[i].out |= (free && cand[i].full);
     }
 
     /* those that a drain or a warm-up does not concern, among the rest */
 
-    steady = 0;
+    staying = 0;
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
-        steady += (!c->out && !c->draining);
+        staying += (!c->out && !c->draining);
     }
 
-    for (i = 0; i < n && steady; i++) {
+    for (i = 0; i < n && staying; i++) {
         c = &cand[i];
 
         c->out |= (c->draining && !kvr_policy_own(req, c));
@@ -228,7 +228,7 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         c->out |= (c->cold && !kvr_policy_own(req, c));
     }
 
-    return roomy == 0;
+    return free == 0;
 }
 
 

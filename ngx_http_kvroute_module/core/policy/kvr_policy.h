@@ -104,7 +104,7 @@ typedef enum {
     KVR_CHUNKS_TIE,
     KVR_CHUNKS_CREDIT,
     KVR_CHUNKS_MAX
-} kvr_chunks_e;
+} kvr_documents_e;
 
 
 /* a policy and its parameters, as configured */
@@ -119,7 +119,7 @@ typedef struct {
     uint32_t         balance_abs;
     double           balance_rel;
     uint32_t         balance_any;  /* 1: above one bound is enough */
-    uint32_t         chunks;     /* kvr_chunks_e */
+    uint32_t         chunks;     /* kvr_documents_e */
 
     /* prefix */
     uint32_t         length;     /* bytes, 0: auto */
@@ -147,8 +147,8 @@ typedef struct {
             unsigned     pinned:1;   /* by this request */
             unsigned     owner:1;    /* made the response it refers to */
             unsigned     other:1;    /* has not this model, it seems */
-            unsigned     sick:1;     /* not in health: only if all are */
-            unsigned     pressed:1;  /* asked to be left alone, likewise */
+            unsigned     unhealthy:1;  /* not in health: only if all are */
+            unsigned     throttled:1;  /* asked to be left alone, likewise */
             unsigned     evicts:1;   /* and would have to unload another */
             unsigned     fresh:1;    /* kv and waiting: the engine's word */
 
@@ -166,7 +166,7 @@ typedef struct {
     float            turnover;   /* of its cache, see kvr_index_turnover() */
     uint64_t         resident;   /* bytes of context of what is running */
 
-    uint32_t         delay;      /* of its first tokens, kvr_pace_delay() */
+    uint32_t         delay;      /* of its first tokens, kvr_prefill_delay() */
     uint32_t         place;      /* on the ring */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
 

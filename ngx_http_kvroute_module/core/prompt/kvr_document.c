@@ -34,25 +34,26 @@
     kvr_gear_16(i), kvr_gear_16((i) + 16), kvr_gear_16((i) + 32),             \
     kvr_gear_16((i) + 48)
 
-static const uint64_t  kvr_chunk_gear[] = {
+static const uint64_t  kvr_document_gear[] = {
     kvr_gear_64(1), kvr_gear_64(65), kvr_gear_64(129), kvr_gear_64(193)
 };
 
-_Static_assert(kvr_nelts(kvr_chunk_gear) == 256, "kvr_chunk_gear");
+_Static_assert(kvr_nelts(kvr_document_gear) == 256, "kvr_chunk_gear");
 
 
 /* one place in so many is an end: chunks of about 1.5 KB on the average */
-#define KVR_CHUNK_MASK   0x3ffULL
+#define KVR_DOCUMENT_MASK  0x3ffULL
 
 /* what is shorter is found by accident */
-#define KVR_CHUNK_LEAST  64
+#define KVR_DOCUMENT_LEAST  64
 
 
-static void kvr_chunk_end(kvr_chunks_t *c);
+static void kvr_document_end(kvr_documents_t *c);
 
 
 void
-kvr_chunk_init(kvr_chunks_t *c, const uint8_t *secret, kvr_digest_pt digest)
+kvr_document_init(kvr_documents_t *c, const uint8_t *secret,
+    kvr_digest_pt digest)
 {
     c->secret = secret;
     c->digest = digest;
@@ -64,18 +65,18 @@ kvr_chunk_init(kvr_chunks_t *c, const uint8_t *secret, kvr_digest_pt digest)
 
 
 void
-kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
+kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len)
 {
     uint8_t          ch;
     uint64_t         hash;
     const uint8_t   *end;
     const uint64_t  *gear;
 
-    if (c->n == KVR_CHUNK_COUNT) {
+    if (c->n == KVR_DOCUMENT_COUNT) {
         return;
     }
 
-    gear = kvr_chunk_gear;
+    gear = kvr_document_gear;
     hash = c->hash;
 
     for (end = data + len; data < end; data++) {
@@ -84,29 +85,29 @@ kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
         if (kvr_unlikely(ch == KVR_CANON_MESSAGE || ch == KVR_CANON_PART)
             && c->fill)
         {
-            kvr_chunk_end(c);
+            kvr_document_end(c);
             hash = 0;
         }
 
         c->text[c->fill++] = ch;
 
-        if (c->fill < KVR_CHUNK_MIN - 64) {
+        if (c->fill < KVR_DOCUMENT_MIN - 64) {
             continue;
         }
 
         hash = (hash << 1) + gear[ch];
 
-        if (c->fill < KVR_CHUNK_MIN) {
+        if (c->fill < KVR_DOCUMENT_MIN) {
             continue;
         }
 
         /* a blank line is written as an escape here, as in JSON */
 
-        if ((hash >> 54 & KVR_CHUNK_MASK) == 0
-            || c->fill == KVR_CHUNK_MAX
+        if ((hash >> 54 & KVR_DOCUMENT_MASK) == 0
+            || c->fill == KVR_DOCUMENT_MAX
             || (ch == 'n' && memcmp(&c->text[c->fill - 4], "\\n\\n", 4) == 0))
         {
-            kvr_chunk_end(c);
+            kvr_document_end(c);
             hash = 0;
         }
     }
@@ -116,22 +117,22 @@ kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len)
 
 
 void
-kvr_chunk_finish(kvr_chunks_t *c)
+kvr_document_finish(kvr_documents_t *c)
 {
-    kvr_chunk_end(c);
+    kvr_document_end(c);
     c->hash = 0;
 }
 
 
 void
-kvr_chunk_tap(void *data, const uint8_t *p, size_t len)
+kvr_document_tap(void *data, const uint8_t *p, size_t len)
 {
-    kvr_chunk_put(data, p, len);
+    kvr_document_put(data, p, len);
 }
 
 
 void
-kvr_chunk_place(kvr_chunks_t *c, uint64_t root, uint64_t offset)
+kvr_document_place(kvr_documents_t *c, uint64_t root, uint64_t offset)
 {
     uint32_t  i;
 
@@ -143,11 +144,11 @@ kvr_chunk_place(kvr_chunks_t *c, uint64_t root, uint64_t offset)
 
 
 static void
-kvr_chunk_end(kvr_chunks_t *c)
+kvr_document_end(kvr_documents_t *c)
 {
-    kvr_chunk_t  *chunk;
+    kvr_document_t  *chunk;
 
-    if (c->fill >= KVR_CHUNK_LEAST && c->n < KVR_CHUNK_COUNT) {
+    if (c->fill >= KVR_DOCUMENT_LEAST && c->n < KVR_DOCUMENT_COUNT) {
 
         chunk = &c->chunk[c->n++];
 

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_CHUNK_H_INCLUDED_
-#define _KVR_CHUNK_H_INCLUDED_
+#ifndef _KVR_DOCUMENT_H_INCLUDED_
+#define _KVR_DOCUMENT_H_INCLUDED_
 
 
 /*
@@ -21,16 +21,16 @@
 #include "core/hash/kvr_block.h"
 
 
-#define KVR_CHUNK_MIN    512
-#define KVR_CHUNK_MAX    8192
-#define KVR_CHUNK_COUNT  1024      /* of a prompt; the rest is not cut */
+#define KVR_DOCUMENT_MIN    512
+#define KVR_DOCUMENT_MAX    8192
+#define KVR_DOCUMENT_COUNT  1024   /* of a prompt; the rest is not cut */
 
 
 typedef struct {
     uint64_t           digest;     /* keyed */
     uint64_t           start;      /* byte of the stream where it begins */
     uint32_t           len;
-} kvr_chunk_t;
+} kvr_document_t;
 
 
 typedef struct {
@@ -42,29 +42,29 @@ typedef struct {
     uint32_t           fill;       /* bytes of the chunk in hand */
     uint32_t           n;
 
-    kvr_chunk_t        chunk[KVR_CHUNK_COUNT];
-    uint8_t            text[KVR_CHUNK_MAX];
-} kvr_chunks_t;
+    kvr_document_t     chunk[KVR_DOCUMENT_COUNT];
+    uint8_t            text[KVR_DOCUMENT_MAX];
+} kvr_documents_t;
 
 
 /* starts a stream; the secret is that of the blocks */
-void kvr_chunk_init(kvr_chunks_t *c, const uint8_t *secret,
+void kvr_document_init(kvr_documents_t *c, const uint8_t *secret,
     kvr_digest_pt digest);
 
 /* reads on */
-void kvr_chunk_put(kvr_chunks_t *c, const uint8_t *data, size_t len);
+void kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len);
 
 /* the end of the stream ends a chunk */
-void kvr_chunk_finish(kvr_chunks_t *c);
+void kvr_document_finish(kvr_documents_t *c);
 
-/* kvr_chunk_put() as a tap of a stream of blocks */
-void kvr_chunk_tap(void *data, const uint8_t *p, size_t len);
+/* kvr_document_put() as a tap of a stream of blocks */
+void kvr_document_tap(void *data, const uint8_t *p, size_t len);
 
 /*
  * Says where in the prompt the stream stands, and turns the digests into keys
  * for the index, which other models and tenants do not share: by their root.
  */
-void kvr_chunk_place(kvr_chunks_t *c, uint64_t root, uint64_t offset);
+void kvr_document_place(kvr_documents_t *c, uint64_t root, uint64_t offset);
 
 
-#endif /* _KVR_CHUNK_H_INCLUDED_ */
+#endif /* _KVR_DOCUMENT_H_INCLUDED_ */

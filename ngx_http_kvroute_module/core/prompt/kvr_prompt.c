@@ -474,8 +474,8 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES && !ctx->walk.cut);
 
     if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
-        kvr_chunk_place(ctx->conf->chunks, pr->model_root,
-                        pr->bytes - ctx->section[ctx->prompt].bytes);
+        kvr_document_place(ctx->conf->chunks, pr->model_root,
+                           pr->bytes - ctx->section[ctx->prompt].bytes);
     }
 }
 

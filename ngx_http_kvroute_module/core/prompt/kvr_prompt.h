@@ -71,7 +71,7 @@ typedef struct {
     size_t              max_digests;
     uint64_t           *chain;   /* result */
     size_t              max_chain;
-    kvr_chunks_t       *chunks;  /* result, or NULL: not wanted */
+    kvr_documents_t    *chunks;  /* result, or NULL: not wanted */
 } kvr_prompt_conf_t;
 
 

@@ -12,21 +12,21 @@
 #define KVR_QUEUE_RATE_MS   10000    /* that the rate looks back */
 
 
-static kvr_queue_key_t kvr_queue_key(kvr_queue_board_t *board,
+static kvr_queue_key_t kvr_queue_key(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item);
-static void kvr_queue_enter(kvr_queue_board_t *board,
+static void kvr_queue_enter(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item);
 static int kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b);
-static int kvr_queue_others(kvr_queue_board_t *board, uint32_t row,
+static int kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row,
     unsigned class, kvr_queue_key_t key, uint64_t now);
-static uint32_t kvr_queue_sum(kvr_queue_board_t *board, unsigned class,
+static uint32_t kvr_queue_sum(kvr_queue_shared_t *shared, unsigned class,
     unsigned apart, uint64_t now);
-static void kvr_queue_charge(kvr_queue_board_t *board,
+static void kvr_queue_charge(kvr_queue_shared_t *shared,
     kvr_queue_item_t *item, uint64_t now);
 
 
 uint8_t
-kvr_queue_tenant(kvr_queue_board_t *board, uint64_t hash, uint64_t now)
+kvr_queue_tenant(kvr_queue_shared_t *shared, uint64_t hash, uint64_t now)
 {
     unsigned             i, k;
     uint64_t             old;
@@ -37,7 +37,7 @@ kvr_queue_tenant(kvr_queue_board_t *board, uint64_t hash, uint64_t now)
     for (i = 0; i < KVR_QUEUE_TENANTS - 1; i++) {
         k = (unsigned) kvr_reduce(hash, KVR_QUEUE_TENANTS - 1) + i;
         k %= KVR_QUEUE_TENANTS - 1;
-        t = &board->tenant[k];
+        t = &shared->tenant[k];
 
         old = kvr_get(&t->hash);
 
@@ -86,7 +86,7 @@ kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
 
 
 void
-kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
+kvr_queue_insert(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_item_t *item)
 {
     kvr_queue_item_t  **heap;
@@ -94,7 +94,7 @@ kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
     heap = &q->heap[item->class][item->tenant];
 
     if (*heap == NULL) {
-        kvr_queue_enter(board, item);
+        kvr_queue_enter(shared, item);
     }
 
     item->child = NULL;
@@ -157,7 +157,7 @@ kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item)
 
 
 kvr_queue_item_t *
-kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
+kvr_queue_first(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_key_t *key)
 {
     unsigned           class;
@@ -170,7 +170,7 @@ kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
 
         for (set = q->tenants[class]; set; set &= set - 1) {
             item = q->heap[class][__builtin_ctzll(set)];
-            k = kvr_queue_key(board, item);
+            k = kvr_queue_key(shared, item);
 
             if (first == NULL || kvr_queue_before(k, *key)) {
                 first = item;
@@ -276,7 +276,7 @@ kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item)
 
 
 void
-kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
+kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     uint64_t now)
 {
     unsigned           class, changed;
@@ -286,13 +286,13 @@ kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     kvr_queue_row_t   *r;
     kvr_queue_item_t  *item;
 
-    r = &board->row[row];
+    r = &shared->row[row];
     changed = 0;
 
-    rows = kvr_get(&board->rows);
+    rows = kvr_get(&shared->rows);
 
     while (rows <= row
-           && !atomic_compare_exchange_weak(&board->rows, &rows, row + 1))
+           && !atomic_compare_exchange_weak(&shared->rows, &rows, row + 1))
     {
         /* void */
     }
@@ -302,7 +302,7 @@ kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
         item = NULL;
 
         for (set = q->tenants[class]; set; set &= set - 1) {
-            k = kvr_queue_key(board, q->heap[class][__builtin_ctzll(set)]);
+            k = kvr_queue_key(shared, q->heap[class][__builtin_ctzll(set)]);
 
             if (item == NULL || kvr_queue_before(k, key)) {
                 item = q->heap[class][__builtin_ctzll(set)];
@@ -328,13 +328,13 @@ kvr_queue_publish(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     /* whoever compared the rows before must do it again */
 
     if (changed) {
-        atomic_fetch_add(&board->sequence, 1);
+        atomic_fetch_add(&shared->sequence, 1);
     }
 }
 
 
 int
-kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
+kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data)
 {
     unsigned           i, mine;
@@ -347,22 +347,22 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
     /* a process that was busy for long must not take itself for dead */
 
     if (q->n) {
-        kvr_set(&board->row[row].seen, now);
+        kvr_set(&shared->row[row].seen, now);
     }
 
     if (!mine && q->heap[item->class][item->tenant] == NULL) {
-        kvr_queue_enter(board, item);
+        kvr_queue_enter(shared, item);
     }
 
     for (i = 0; i < KVR_QUEUE_RETRIES; i++) {
 
-        sequence = atomic_load(&board->sequence);
+        sequence = atomic_load(&shared->sequence);
 
-        key = kvr_queue_key(board, mine ? q->heap[item->class][item->tenant]
+        key = kvr_queue_key(shared, mine ? q->heap[item->class][item->tenant]
                                         : item);
 
         if (!mine) {
-            first = kvr_queue_first(q, board, &k);
+            first = kvr_queue_first(q, shared, &k);
 
             if (first
                 && (first->class < item->class
@@ -373,20 +373,20 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
             }
         }
 
-        if (kvr_queue_others(board, row, item->class, key, now)
+        if (kvr_queue_others(shared, row, item->class, key, now)
             || !room(data, item))
         {
             return KVR_DECLINED;
         }
 
-        if (atomic_compare_exchange_strong(&board->sequence, &sequence,
+        if (atomic_compare_exchange_strong(&shared->sequence, &sequence,
                                            sequence + 1))
         {
             kvr_queue_remove(q, item);
-            kvr_queue_charge(board, item, now);
+            kvr_queue_charge(shared, item, now);
 
             if (mine) {
-                kvr_queue_publish(board, row, q, now);
+                kvr_queue_publish(shared, row, q, now);
             }
 
             return KVR_OK;
@@ -400,14 +400,14 @@ kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
 
 
 uint32_t
-kvr_queue_depth(kvr_queue_board_t *board, unsigned class, uint64_t now)
+kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 {
-    return kvr_queue_sum(board, class, 1, now);
+    return kvr_queue_sum(shared, class, 1, now);
 }
 
 
 static uint32_t
-kvr_queue_sum(kvr_queue_board_t *board, unsigned class, unsigned apart,
+kvr_queue_sum(kvr_queue_shared_t *shared, unsigned class, unsigned apart,
     uint64_t now)
 {
     unsigned          c;
@@ -415,10 +415,10 @@ kvr_queue_sum(kvr_queue_board_t *board, unsigned class, unsigned apart,
     kvr_queue_row_t  *r;
 
     n = 0;
-    rows = kvr_min(kvr_get(&board->rows), KVR_QUEUE_ROWS);
+    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
 
     for (i = 0; i < rows; i++) {
-        r = &board->row[i];
+        r = &shared->row[i];
 
         if ((int64_t) (now - kvr_get(&r->seen)) > KVR_QUEUE_STALE) {
             continue;
@@ -435,22 +435,22 @@ kvr_queue_sum(kvr_queue_board_t *board, unsigned class, unsigned apart,
 
 
 int
-kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now)
+kvr_queue_long(kvr_queue_shared_t *shared, uint32_t peers, uint64_t now)
 {
     int       more;
     uint32_t  depth;
     uint64_t  gap, share;
 
-    depth = kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now);
+    depth = kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1, now);
     more = depth > peers;
-    share = kvr_get(&board->share);
+    share = kvr_get(&shared->share);
 
     if (!more && share == 0) {
-        kvr_set(&board->looked, now);
+        kvr_set(&shared->looked, now);
         return 0;
     }
 
-    gap = kvr_max((int64_t) (now - kvr_get(&board->looked)), 0);
+    gap = kvr_max((int64_t) (now - kvr_get(&shared->looked)), 0);
     gap = kvr_min(gap, UINT32_MAX);
 
     share = (share * KVR_QUEUE_LONG + (more ? 1000000 * gap : 0))
@@ -459,8 +459,8 @@ kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now)
     /* not for each of those that come at once: parts would be lost */
 
     if (gap) {
-        kvr_set(&board->looked, now);
-        kvr_set(&board->share, share);
+        kvr_set(&shared->looked, now);
+        kvr_set(&shared->share, share);
     }
 
     return depth > KVR_QUEUE_DEEP * peers || (more && share > 500000);
@@ -468,33 +468,33 @@ kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now)
 
 
 int
-kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now)
+kvr_queue_want(kvr_queue_shared_t *shared, unsigned class, uint64_t now)
 {
     uint32_t  all, upto, wanted;
 
-    all = kvr_queue_sum(board, KVR_QUEUE_CLASSES - 1, 0, now);
-    upto = kvr_queue_sum(board, class, 0, now);
-    wanted = kvr_get(&board->wanted[class]);
+    all = kvr_queue_sum(shared, KVR_QUEUE_CLASSES - 1, 0, now);
+    upto = kvr_queue_sum(shared, class, 0, now);
+    wanted = kvr_get(&shared->wanted[class]);
 
     if (all <= upto || wanted >= all - upto) {
         return KVR_DECLINED;
     }
 
-    kvr_add(&board->wanted[class], 1);
+    kvr_add(&shared->wanted[class], 1);
 
     return KVR_OK;
 }
 
 
 int
-kvr_queue_take(kvr_queue_board_t *board, unsigned class)
+kvr_queue_take(kvr_queue_shared_t *shared, unsigned class)
 {
     uint32_t  wanted;
 
-    wanted = kvr_get(&board->wanted[class]);
+    wanted = kvr_get(&shared->wanted[class]);
 
     while (wanted) {
-        if (atomic_compare_exchange_weak(&board->wanted[class], &wanted,
+        if (atomic_compare_exchange_weak(&shared->wanted[class], &wanted,
                                          wanted - 1))
         {
             return KVR_OK;
@@ -506,17 +506,17 @@ kvr_queue_take(kvr_queue_board_t *board, unsigned class)
 
 
 uint64_t
-kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
+kvr_queue_bytes(kvr_queue_shared_t *shared, uint64_t now)
 {
     uint32_t          i, rows;
     uint64_t          n;
     kvr_queue_row_t  *r;
 
     n = 0;
-    rows = kvr_min(kvr_get(&board->rows), KVR_QUEUE_ROWS);
+    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
 
     for (i = 0; i < rows; i++) {
-        r = &board->row[i];
+        r = &shared->row[i];
 
         if ((int64_t) (now - kvr_get(&r->seen)) <= KVR_QUEUE_STALE) {
             n += kvr_get(&r->bytes);
@@ -528,13 +528,13 @@ kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now)
 
 
 void
-kvr_queue_reset_counters(kvr_queue_board_t *board)
+kvr_queue_reset_counters(kvr_queue_shared_t *shared)
 {
     uint32_t            c;
     kvr_queue_stats_t  *s;
 
     for (c = 0; c < KVR_QUEUE_CLASSES; c++) {
-        s = &board->stats[c];
+        s = &shared->stats[c];
 
         kvr_set(&s->passed, 0);
         kvr_set(&s->waited, 0);
@@ -549,25 +549,25 @@ kvr_queue_reset_counters(kvr_queue_board_t *board)
 
 
 uint64_t
-kvr_queue_rate(kvr_queue_board_t *board, uint64_t now)
+kvr_queue_rate(kvr_queue_shared_t *shared, uint64_t now)
 {
     uint64_t  gap;
 
-    gap = kvr_max((int64_t) (now - kvr_get(&board->last)), 0);
+    gap = kvr_max((int64_t) (now - kvr_get(&shared->last)), 0);
 
-    return kvr_get(&board->rate) * KVR_QUEUE_RATE_MS
+    return kvr_get(&shared->rate) * KVR_QUEUE_RATE_MS
            / (KVR_QUEUE_RATE_MS + kvr_min(gap, UINT32_MAX));
 }
 
 
 uint32_t
-kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
+kvr_queue_retry_after(kvr_queue_shared_t *shared, uint64_t now)
 {
     uint64_t  rate, s;
 
-    rate = kvr_max(kvr_queue_rate(board, now), 1);
+    rate = kvr_max(kvr_queue_rate(shared, now), 1);
 
-    s = 1000ULL * kvr_queue_depth(board, KVR_QUEUE_CLASSES - 1, now) / rate;
+    s = 1000ULL * kvr_queue_depth(shared, KVR_QUEUE_CLASSES - 1, now) / rate;
     s = kvr_max(s, 1);
 
     return (uint32_t) kvr_min(s, KVR_QUEUE_RETRY_MAX);
@@ -576,14 +576,14 @@ kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now)
 
 /* whoever had nothing waiting has saved up nothing */
 static void
-kvr_queue_enter(kvr_queue_board_t *board, kvr_queue_item_t *item)
+kvr_queue_enter(kvr_queue_shared_t *shared, kvr_queue_item_t *item)
 {
     uint64_t           turn, now;
     _Atomic uint64_t  *t;
 
-    t = &board->tenant[item->tenant].turn[item->class];
+    t = &shared->tenant[item->tenant].turn[item->class];
 
-    now = kvr_get(&board->turn[item->class]);
+    now = kvr_get(&shared->turn[item->class]);
     turn = kvr_get(t);
 
     while (turn < now
@@ -595,11 +595,11 @@ kvr_queue_enter(kvr_queue_board_t *board, kvr_queue_item_t *item)
 
 
 static kvr_queue_key_t
-kvr_queue_key(kvr_queue_board_t *board, kvr_queue_item_t *item)
+kvr_queue_key(kvr_queue_shared_t *shared, kvr_queue_item_t *item)
 {
     uint64_t  key;
 
-    key = kvr_get(&board->tenant[item->tenant].turn[item->class]);
+    key = kvr_get(&shared->tenant[item->tenant].turn[item->class]);
 
     return key << 32 | item->due;
 }
@@ -618,17 +618,17 @@ kvr_queue_before(kvr_queue_key_t a, kvr_queue_key_t b)
 
 /* whether one that waits in another process comes first */
 static int
-kvr_queue_others(kvr_queue_board_t *board, uint32_t row, unsigned class,
+kvr_queue_others(kvr_queue_shared_t *shared, uint32_t row, unsigned class,
     kvr_queue_key_t key, uint64_t now)
 {
     unsigned          c;
     uint32_t          i, rows;
     kvr_queue_row_t  *r;
 
-    rows = kvr_min(kvr_get(&board->rows), KVR_QUEUE_ROWS);
+    rows = kvr_min(kvr_get(&shared->rows), KVR_QUEUE_ROWS);
 
     for (i = 0; i < rows; i++) {
-        r = &board->row[i];
+        r = &shared->row[i];
 
         /* clocks of processes differ a little: now may be the smaller */
 
@@ -654,13 +654,13 @@ kvr_queue_others(kvr_queue_board_t *board, uint32_t row, unsigned class,
 
 /* what is let in counts for its tenant, and for how fast the queue drains */
 static void
-kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
+kvr_queue_charge(kvr_queue_shared_t *shared, kvr_queue_item_t *item,
     uint64_t now)
 {
     uint64_t             turn, was, step, last, rate, gap;
     kvr_queue_tenant_t  *t;
 
-    t = &board->tenant[item->tenant];
+    t = &shared->tenant[item->tenant];
 
     step = item->work / item->weight / KVR_QUEUE_UNIT;
     step = kvr_max(step, 1);
@@ -668,26 +668,26 @@ kvr_queue_charge(kvr_queue_board_t *board, kvr_queue_item_t *item,
 
     turn = kvr_add(&t->turn[item->class], step);
 
-    was = kvr_get(&board->turn[item->class]);
+    was = kvr_get(&shared->turn[item->class]);
 
     while (turn > was
-           && !atomic_compare_exchange_weak(&board->turn[item->class], &was,
+           && !atomic_compare_exchange_weak(&shared->turn[item->class], &was,
                                             turn))
     {
         /* void */
     }
 
-    last = kvr_get(&board->last);
-    kvr_set(&board->last, now);
+    last = kvr_get(&shared->last);
+    kvr_set(&shared->last, now);
 
     gap = kvr_max((int64_t) (now - last), 0);
     gap = kvr_min(gap, UINT32_MAX);
-    rate = kvr_get(&board->rate);
+    rate = kvr_get(&shared->rate);
 
     /* what was seen fades, each one adds its share, in 1/1000 a second */
 
     rate = rate * KVR_QUEUE_RATE_MS / (KVR_QUEUE_RATE_MS + gap)
            + 1000000 / KVR_QUEUE_RATE_MS;
 
-    kvr_set(&board->rate, rate);
+    kvr_set(&shared->rate, rate);
 }

@@ -35,17 +35,18 @@
  * long run that is what deficit round robin gives, without a round to keep.
  *
  * Ownership.  Each process has its own waiting requests, in heaps that nobody
- * else sees (kvr_queue_t).  The processes share a board (kvr_queue_board_t): a
- * row for each, written by its owner only, says what would come first there,
- * and how many wait.  A row that has not been written for KVR_QUEUE_STALE is
- * one of a process that is gone or stuck, and holds up nobody.
+ * else sees (kvr_queue_t). The processes share a shared state
+ * (kvr_queue_shared_t): a row for each, written by its owner only, says what
+ * would come first there, and how many wait. A row that has not been written
+ * for KVR_QUEUE_STALE is one of a process that is gone or stuck, and holds up
+ * nobody.
  *
- * Who lets a request in reserves room for it first, then moves the board's
- * sequence on by compare and swap, from the value that it had before the rows
- * were compared; if another was faster it takes the reservation back and looks
- * again.  So of two processes that see the same room only one takes it, and the
- * one whose head comes first.  There is no lock, and nothing that a process
- * killed anywhere in between leaves for others to mend.
+ * Who lets a request in reserves room for it first, then moves the shared
+ * state's sequence on by compare and swap, from the value that it had before
+ * the rows were compared; if another was faster it takes the reservation back
+ * and looks again. So of two processes that see the same room only one takes
+ * it, and the one whose head comes first. There is no lock, and nothing that a
+ * process killed anywhere in between leaves for others to mend.
  */
 
 
@@ -121,7 +122,7 @@ typedef struct {
 } kvr_queue_tenant_t;
 
 
-/* counters, since the board was made */
+/* counters, since the shared state was made */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t    passed;      /* did not have to wait */
@@ -149,7 +150,7 @@ typedef struct {
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];
     kvr_queue_tenant_t  tenant[KVR_QUEUE_TENANTS];
     kvr_queue_row_t     row[KVR_QUEUE_ROWS];
-} kvr_queue_board_t;
+} kvr_queue_shared_t;
 
 _Static_assert(KVR_QUEUE_CLASSES <= 256 && KVR_QUEUE_TENANTS <= 64,
                "a byte of an item, a word of sets of tenants");
@@ -162,8 +163,8 @@ _Static_assert(KVR_QUEUE_CLASSES <= 256 && KVR_QUEUE_TENANTS <= 64,
 typedef int (*kvr_queue_room_pt)(void *data, kvr_queue_item_t *item);
 
 
-/* the place of a tenant on the board, by a hash of its name */
-uint8_t kvr_queue_tenant(kvr_queue_board_t *board, uint64_t hash,
+/* the place of a tenant on the shared state, by a hash of its name */
+uint8_t kvr_queue_tenant(kvr_queue_shared_t *shared, uint64_t hash,
     uint64_t now);
 
 /*
@@ -175,12 +176,12 @@ void kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     uint8_t tenant, uint32_t weight, uint64_t work, uint32_t deadline);
 
 /* enters an item with those that wait, and takes it out again */
-void kvr_queue_insert(kvr_queue_t *q, kvr_queue_board_t *board,
+void kvr_queue_insert(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_item_t *item);
 void kvr_queue_remove(kvr_queue_t *q, kvr_queue_item_t *item);
 
 /* the first of them, or NULL */
-kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_board_t *board,
+kvr_queue_item_t *kvr_queue_first(kvr_queue_t *q, kvr_queue_shared_t *shared,
     kvr_queue_key_t *key);
 
 /* ms by which those may be due later that are let in before an item */
@@ -209,7 +210,7 @@ uint32_t kvr_queue_near(kvr_queue_item_t *item, uint64_t now,
  * lets others pass it.  rate: bytes a ms of the better place, 0 if not known.
  */
 static inline int
-kvr_queue_young(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
+kvr_queue_may_wait(const kvr_queue_item_t *item, uint64_t now, uint64_t rate)
 {
     return (uint32_t) now - item->arrival
            < 2 * item->work / kvr_max(rate, KVR_QUEUE_AGING);
@@ -226,8 +227,8 @@ kvr_queue_item_t *kvr_queue_last(kvr_queue_t *q, unsigned class);
  */
 kvr_queue_item_t *kvr_queue_rival(kvr_queue_t *q, kvr_queue_item_t *item);
 
-/* tells the board of this process's queue; to be called every few ms */
-void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
+/* tells the shared state of this process's queue; to be called every few ms */
+void kvr_queue_publish(kvr_queue_shared_t *shared, uint32_t row,
     kvr_queue_t *q, uint64_t now);
 
 /*
@@ -236,7 +237,7 @@ void kvr_queue_publish(kvr_queue_board_t *board, uint32_t row,
  * out then, or have just arrived.  One that waits is taken for the first of its
  * class and tenant: kvr_queue_near() says which others may stand for it.
  */
-int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
+int kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
     kvr_queue_item_t *item, uint64_t now, kvr_queue_room_pt room, void *data);
 
 /*
@@ -245,17 +246,17 @@ int kvr_queue_admit(kvr_queue_board_t *board, uint32_t row, kvr_queue_t *q,
  * its peer: whoever comes after it in that order does not take room there.  A
  * claim is a hint, and to be renewed every few ms.
  */
-void kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
+void kvr_queue_claim(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now);
-void kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
+void kvr_queue_unclaim(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item);
-int kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
+int kvr_queue_claimed(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now);
 
 /* how many wait in all processes, of classes up to this one, and their bytes */
-uint32_t kvr_queue_depth(kvr_queue_board_t *board, unsigned class,
+uint32_t kvr_queue_depth(kvr_queue_shared_t *shared, unsigned class,
     uint64_t now);
-uint64_t kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now);
+uint64_t kvr_queue_bytes(kvr_queue_shared_t *shared, uint64_t now);
 
 /*
  * Whether it is past the knee, where engines' caches are full: more than
@@ -263,25 +264,25 @@ uint64_t kvr_queue_bytes(kvr_queue_board_t *board, uint64_t now);
  * about the last KVR_QUEUE_LONG.  A burst below the knee is soon over, and not
  * worth to be held up for room in the caches.
  */
-int kvr_queue_long(kvr_queue_board_t *board, uint32_t peers, uint64_t now);
+int kvr_queue_long(kvr_queue_shared_t *shared, uint32_t peers, uint64_t now);
 
 /*
  * Asks for one of a lower class to be turned away in whatever process has one;
  * KVR_DECLINED if none has.
  */
-int kvr_queue_want(kvr_queue_board_t *board, unsigned class, uint64_t now);
+int kvr_queue_want(kvr_queue_shared_t *shared, unsigned class, uint64_t now);
 
 /* takes such a wish on; KVR_DECLINED if another was faster */
-int kvr_queue_take(kvr_queue_board_t *board, unsigned class);
+int kvr_queue_take(kvr_queue_shared_t *shared, unsigned class);
 
 /* counters of all classes from zero; those that wait stay counted */
-void kvr_queue_reset_counters(kvr_queue_board_t *board);
+void kvr_queue_reset_counters(kvr_queue_shared_t *shared);
 
 /* how many were let in of late, 1/1000 a second; it fades when none are */
-uint64_t kvr_queue_rate(kvr_queue_board_t *board, uint64_t now);
+uint64_t kvr_queue_rate(kvr_queue_shared_t *shared, uint64_t now);
 
 /* seconds after which one turned away now may try again, from 1 */
-uint32_t kvr_queue_retry_after(kvr_queue_board_t *board, uint64_t now);
+uint32_t kvr_queue_retry_after(kvr_queue_shared_t *shared, uint64_t now);
 
 
 #endif /* _KVR_QUEUE_H_INCLUDED_ */

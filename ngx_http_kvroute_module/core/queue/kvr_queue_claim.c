@@ -21,7 +21,7 @@ static int kvr_queue_claim_before(uint64_t claim, uint64_t word,
 
 
 void
-kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
+kvr_queue_claim(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now)
 {
     uint64_t           word, claim;
@@ -31,7 +31,7 @@ kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
         return;
     }
 
-    c = &board->claim[peer];
+    c = &shared->claim[peer];
     word = kvr_queue_claim_word(item);
     claim = kvr_get(c);
 
@@ -43,7 +43,7 @@ kvr_queue_claim(kvr_queue_board_t *board, uint32_t peer,
 
 
 void
-kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
+kvr_queue_unclaim(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item)
 {
     uint64_t           claim;
@@ -53,7 +53,7 @@ kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
         return;
     }
 
-    c = &board->claim[peer];
+    c = &shared->claim[peer];
     claim = kvr_get(c);
 
     if ((claim & ~KVR_QUEUE_SEEN_MASK) == kvr_queue_claim_word(item)) {
@@ -63,11 +63,11 @@ kvr_queue_unclaim(kvr_queue_board_t *board, uint32_t peer,
 
 
 int
-kvr_queue_claimed(kvr_queue_board_t *board, uint32_t peer,
+kvr_queue_claimed(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now)
 {
     return peer < KVR_QUEUE_PEERS
-           && kvr_queue_claim_before(kvr_get(&board->claim[peer]),
+           && kvr_queue_claim_before(kvr_get(&shared->claim[peer]),
                                      kvr_queue_claim_word(item), now);
 }
 

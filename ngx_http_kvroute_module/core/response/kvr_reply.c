@@ -7,7 +7,7 @@
 #include "core/response/kvr_reply.h"
 
 
-static void kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part);
+static void kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part);
 static void kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len);
 static size_t kvr_reply_plain(const uint8_t *p, size_t len);
 static size_t kvr_reply_escape(kvr_reply_t *r, const uint8_t *p, size_t len);
@@ -44,7 +44,8 @@ kvr_reply_init(kvr_reply_t *r, const kvr_prompt_t *pr, const uint8_t *secret,
 
 
 void
-kvr_reply_part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
+kvr_reply_part(void *data, kvr_response_part_e part, const uint8_t *p,
+    size_t len)
 {
     kvr_reply_t *r = data;
 
@@ -52,11 +53,11 @@ kvr_reply_part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
         return;
     }
 
-    if (part == KVR_USAGE_REASONING && len == 0) {
+    if (part == KVR_RESPONSE_REASONING && len == 0) {
         return;
     }
 
-    if (part == KVR_USAGE_REASONING || part == KVR_USAGE_OTHER) {
+    if (part == KVR_RESPONSE_REASONING || part == KVR_RESPONSE_OTHER) {
         r->bad = 1;
         return;
     }
@@ -75,7 +76,7 @@ kvr_reply_part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
 
         /* "content":"" says nothing, the name of a call is complete */
 
-        if (part == KVR_USAGE_CALL) {
+        if (part == KVR_RESPONSE_CALL) {
             r->called = 1;
             r->argued = 0;
         }
@@ -93,7 +94,7 @@ kvr_reply_part(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
 
 /* a run of pieces of a string begins: what separates it from those before */
 static void
-kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
+kvr_reply_begin(kvr_reply_t *r, kvr_response_part_e part)
 {
     unsigned  again;
 
@@ -106,14 +107,14 @@ kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
         kvr_reply_put(r, head, sizeof(head) - 1);
 
     } else if (r->parts && !again
-               && (part == KVR_USAGE_CALL || part == KVR_USAGE_CONTENT))
+               && (part == KVR_RESPONSE_CALL || part == KVR_RESPONSE_CONTENT))
     {
         kvr_reply_byte(r, KVR_CANON_PART);
 
-    } else if (r->parts && part == KVR_USAGE_CALL) {
+    } else if (r->parts && part == KVR_RESPONSE_CALL) {
         kvr_reply_byte(r, KVR_CANON_PART);
 
-    } else if (!r->parts && part == KVR_USAGE_CONTENT && r->called) {
+    } else if (!r->parts && part == KVR_RESPONSE_CONTENT && r->called) {
 
         /* text after a call will stand before it */
 
@@ -123,12 +124,12 @@ kvr_reply_begin(kvr_reply_t *r, kvr_usage_part_e part)
     r->open = 1;
     r->part = (uint8_t) part;
 
-    if (part == KVR_USAGE_CALL) {
+    if (part == KVR_RESPONSE_CALL) {
         kvr_reply_byte(r, KVR_CANON_CALL);
         r->called = 0;
         r->argued = 0;
 
-    } else if (part != KVR_USAGE_CONTENT && !r->argued) {
+    } else if (part != KVR_RESPONSE_CONTENT && !r->argued) {
         kvr_reply_byte(r, KVR_CANON_ARGUMENTS);
         r->argued = 1;
         r->quoted = 0;
@@ -151,7 +152,7 @@ kvr_reply_text(kvr_reply_t *r, const uint8_t *p, size_t len)
 
         } else {
 
-            if (r->part == KVR_USAGE_INPUT) {
+            if (r->part == KVR_RESPONSE_INPUT) {
                 q = memchr(p, '\\', len);
                 n = q ? (size_t) (q - p) : len;
                 kvr_reply_input(r, p, n);
@@ -270,14 +271,14 @@ kvr_reply_decode(kvr_reply_t *r, size_t len)
 
     do {
         n = 0;
-        rc = kvr_json_escape(&j, dst, &n, r->part != KVR_USAGE_INPUT);
+        rc = kvr_json_escape(&j, dst, &n, r->part != KVR_RESPONSE_INPUT);
 
         if (rc != KVR_OK) {
             r->bad = 1;
             return;
         }
 
-        if (r->part == KVR_USAGE_INPUT) {
+        if (r->part == KVR_RESPONSE_INPUT) {
             kvr_reply_input(r, dst, n);
 
         } else {

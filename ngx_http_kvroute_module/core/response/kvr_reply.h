@@ -34,7 +34,7 @@ typedef struct {
     uint32_t           n;        /* how many there are */
     uint32_t           start;    /* blocks of the prompt */
     uint16_t           fill;
-    uint8_t            part;     /* kvr_usage_part_e */
+    uint8_t            part;     /* kvr_response_part_e */
     uint8_t            escape_len;
 
     unsigned           begun:1;
@@ -62,8 +62,8 @@ typedef struct {
 int kvr_reply_init(kvr_reply_t *r, const kvr_prompt_t *pr,
     const uint8_t *secret, unsigned unit, unsigned parts);
 
-/* takes a piece of the reply; a kvr_usage_part_pt */
-void kvr_reply_part(void *data, kvr_usage_part_e part, const uint8_t *p,
+/* takes a piece of the reply; a kvr_response_part_pt */
+void kvr_reply_part(void *data, kvr_response_part_e part, const uint8_t *p,
     size_t len);
 
 

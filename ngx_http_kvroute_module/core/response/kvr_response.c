@@ -8,56 +8,56 @@
 
 
 typedef enum {
-    KVR_USAGE_LINE = 0,          /* at the start of a line */
-    KVR_USAGE_NAME,              /* of a field */
-    KVR_USAGE_SPACE,             /* after its colon */
-    KVR_USAGE_EVENT,             /* its value */
-    KVR_USAGE_DATA,
-    KVR_USAGE_SKIP,              /* to the end of the line */
-    KVR_USAGE_JSON,              /* no stream: all of it */
-    KVR_USAGE_DONE
-} kvr_usage_state_e;
+    KVR_RESPONSE_LINE = 0,       /* at the start of a line */
+    KVR_RESPONSE_NAME,           /* of a field */
+    KVR_RESPONSE_SPACE,          /* after its colon */
+    KVR_RESPONSE_EVENT,          /* its value */
+    KVR_RESPONSE_DATA,
+    KVR_RESPONSE_SKIP,           /* to the end of the line */
+    KVR_RESPONSE_JSON,           /* no stream: all of it */
+    KVR_RESPONSE_DONE
+} kvr_response_state_e;
 
 
-static const uint8_t *kvr_usage_whole(kvr_usage_t *u, const uint8_t *data,
-    const uint8_t *end, kvr_usage_sink_t *sink);
-static int kvr_usage_matters(const uint8_t *data, size_t len);
-static int kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink);
-static void kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink);
-static uint64_t kvr_usage_around(const uint8_t *a, size_t alen,
+static const uint8_t *kvr_response_whole(kvr_response_t *u, const uint8_t *data,
+    const uint8_t *end, kvr_response_sink_t *sink);
+static int kvr_response_matters(const uint8_t *data, size_t len);
+static int kvr_response_again(kvr_response_t *u, const uint8_t *data,
+    size_t len, kvr_response_sink_t *sink);
+static void kvr_response_learn(kvr_response_t *u, const uint8_t *data,
+    size_t len, kvr_response_sink_t *sink);
+static uint64_t kvr_response_around(const uint8_t *a, size_t alen,
     const uint8_t *b, size_t blen);
-static uint64_t kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len);
-static void kvr_usage_name(kvr_usage_t *u);
-static void kvr_usage_line_start(kvr_usage_t *u);
-static void kvr_usage_line_end(kvr_usage_t *u);
-static void kvr_usage_event_end(kvr_usage_t *u);
-static void kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink);
+static uint64_t kvr_response_sum(uint64_t h, const uint8_t *p, size_t len);
+static void kvr_response_name(kvr_response_t *u);
+static void kvr_response_line_start(kvr_response_t *u);
+static void kvr_response_line_end(kvr_response_t *u);
+static void kvr_response_event_end(kvr_response_t *u);
+static void kvr_response_data(kvr_response_t *u, const uint8_t *data,
+    size_t len, kvr_response_sink_t *sink);
 
 
 void
-kvr_usage_init(kvr_usage_t *u, kvr_usage_mode_e mode, unsigned stream)
+kvr_response_init(kvr_response_t *u, kvr_response_mode_e mode, unsigned stream)
 {
-    memset(u, 0, offsetof(kvr_usage_t, word));
+    memset(u, 0, offsetof(kvr_response_t, word));
 
     u->mode = (uint8_t) mode;
     u->stream = stream;
-    u->state = stream ? KVR_USAGE_LINE : KVR_USAGE_JSON;
-    u->left = stream ? UINT64_MAX : KVR_USAGE_MAX;
+    u->state = stream ? KVR_RESPONSE_LINE : KVR_RESPONSE_JSON;
+    u->left = stream ? UINT64_MAX : KVR_RESPONSE_MAX;
 
     kvr_push_init(&u->json, mode);
 }
 
 
 int
-kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_part_pt part, void *ctx)
+kvr_response_read(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_part_pt part, void *ctx)
 {
-    uint8_t            c;
-    const uint8_t     *end, *p;
-    kvr_usage_sink_t   sink;
+    uint8_t              c;
+    const uint8_t       *end, *p;
+    kvr_response_sink_t  sink;
 
     sink.u = u;
     sink.part = part;
@@ -69,23 +69,23 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
 
     end = data + len;
 
-    if (u->state == KVR_USAGE_JSON) {
+    if (u->state == KVR_RESPONSE_JSON) {
 
         while (!u->first && data < end) {
             u->first = (*data > ' ');
             data += !u->first;
         }
 
-        if (u->mode == KVR_USAGE_FIRST) {
+        if (u->mode == KVR_RESPONSE_FIRST) {
             return !u->first;
         }
 
         len = (size_t) (end - data);
 
         if (len > u->left
-            || kvr_usage_feed(u, data, len, &sink) != KVR_AGAIN)
+            || kvr_response_feed(u, data, len, &sink) != KVR_AGAIN)
         {
-            u->state = KVR_USAGE_DONE;
+            u->state = KVR_RESPONSE_DONE;
             return 0;
         }
 
@@ -97,16 +97,16 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
 
         switch (u->state) {
 
-        case KVR_USAGE_LINE:
+        case KVR_RESPONSE_LINE:
 
-            if (u->mode == KVR_USAGE_FIRST && u->first) {
-                u->state = KVR_USAGE_DONE;
+            if (u->mode == KVR_RESPONSE_FIRST && u->first) {
+                u->state = KVR_RESPONSE_DONE;
                 return 0;
             }
 
             /* a line that is here in one piece, as they nearly all are */
 
-            p = kvr_usage_whole(u, data, end, &sink);
+            p = kvr_response_whole(u, data, end, &sink);
 
             if (p) {
                 data = p;
@@ -114,11 +114,11 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
             }
 
             u->word_len = 0;
-            u->state = KVR_USAGE_NAME;
+            u->state = KVR_RESPONSE_NAME;
 
             /* fall through */
 
-        case KVR_USAGE_NAME:
+        case KVR_RESPONSE_NAME:
 
             c = *data++;
 
@@ -127,24 +127,24 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
                 if (u->word_len == 0
                     || (u->word_len == 1 && u->word[0] == '\r'))
                 {
-                    kvr_usage_event_end(u);
+                    kvr_response_event_end(u);
                 }
 
-                u->state = KVR_USAGE_LINE;
+                u->state = KVR_RESPONSE_LINE;
 
             } else if (c == ':') {
-                kvr_usage_name(u);
+                kvr_response_name(u);
 
             } else {
-                kvr_usage_word(u, &c, 1);
+                kvr_response_word(u, &c, 1);
             }
 
             break;
 
-        case KVR_USAGE_SPACE:
+        case KVR_RESPONSE_SPACE:
 
             data += (*data == ' ');
-            u->state = KVR_USAGE_EVENT;
+            u->state = KVR_RESPONSE_EVENT;
             break;
 
         default:
@@ -152,13 +152,13 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
             p = memchr(data, '\n', (size_t) (end - data));
             len = (size_t) ((p ? p : end) - data);
 
-            if (u->state == KVR_USAGE_DATA) {
-                kvr_usage_data(u, data, len, &sink);
+            if (u->state == KVR_RESPONSE_DATA) {
+                kvr_response_data(u, data, len, &sink);
 
-            } else if (u->state == KVR_USAGE_EVENT) {
-                kvr_usage_word(u, data, len);
+            } else if (u->state == KVR_RESPONSE_EVENT) {
+                kvr_response_word(u, data, len);
 
-            } else if (u->state == KVR_USAGE_DONE) {
+            } else if (u->state == KVR_RESPONSE_DONE) {
                 return 0;
             }
 
@@ -166,24 +166,24 @@ kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
                 return 1;
             }
 
-            kvr_usage_line_end(u);
+            kvr_response_line_end(u);
             data += len + 1;
             break;
         }
     }
 
-    if (u->mode == KVR_USAGE_FIRST && u->first) {
-        u->state = KVR_USAGE_DONE;
+    if (u->mode == KVR_RESPONSE_FIRST && u->first) {
+        u->state = KVR_RESPONSE_DONE;
     }
 
-    return u->state != KVR_USAGE_DONE;
+    return u->state != KVR_RESPONSE_DONE;
 }
 
 
 /* reads a line if it ends here; returns what follows it, or NULL */
 static const uint8_t *
-kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
-    kvr_usage_sink_t *sink)
+kvr_response_whole(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
+    kvr_response_sink_t *sink)
 {
     size_t          len;
     const uint8_t  *p, *value;
@@ -197,7 +197,7 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
     len = (size_t) (p - data);
 
     if (len == 0 || (len == 1 && data[0] == '\r')) {
-        kvr_usage_event_end(u);
+        kvr_response_event_end(u);
         return p + 1;
     }
 
@@ -206,13 +206,13 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
         value = data + 5;
         len -= 5;
 
-        if (u->first && u->mode != KVR_USAGE_REPLY
-            && !kvr_usage_matters(value, len))
+        if (u->first && u->mode != KVR_RESPONSE_REPLY
+            && !kvr_response_matters(value, len))
         {
             return p + 1;
         }
 
-        if (kvr_usage_again(u, value, len, sink)) {
+        if (kvr_response_again(u, value, len, sink)) {
             return p + 1;
         }
 
@@ -220,19 +220,19 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
         sink->texts = 0;
         sink->other = 0;
 
-        kvr_usage_line_start(u);
-        kvr_usage_data(u, value, len, sink);
+        kvr_response_line_start(u);
+        kvr_response_data(u, value, len, sink);
 
-        if (u->mode == KVR_USAGE_REPLY) {
-            kvr_usage_learn(u, value, len, sink);
+        if (u->mode == KVR_RESPONSE_REPLY) {
+            kvr_response_learn(u, value, len, sink);
         }
 
-        kvr_usage_line_end(u);
+        kvr_response_line_end(u);
 
         return p + 1;
     }
 
-    if ((!u->first || u->mode == KVR_USAGE_REPLY)
+    if ((!u->first || u->mode == KVR_RESPONSE_REPLY)
         && len >= 6 && memcmp(data, "event:", 6) == 0)
     {
 
@@ -240,9 +240,9 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
         value += (*value == ' ');
 
         u->word_len = 0;
-        kvr_usage_word(u, value, (size_t) (p - value));
-        u->state = KVR_USAGE_EVENT;
-        kvr_usage_line_end(u);
+        kvr_response_word(u, value, (size_t) (p - value));
+        u->state = KVR_RESPONSE_EVENT;
+        kvr_response_line_end(u);
     }
 
     return p + 1;
@@ -255,7 +255,7 @@ kvr_usage_whole(kvr_usage_t *u, const uint8_t *data, const uint8_t *end,
  * end in "_n".
  */
 static int
-kvr_usage_matters(const uint8_t *data, size_t len)
+kvr_response_matters(const uint8_t *data, size_t len)
 {
     const uint8_t  *p, *end;
 
@@ -281,8 +281,8 @@ kvr_usage_matters(const uint8_t *data, size_t len)
  * read again.
  */
 static int
-kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink)
+kvr_response_again(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_sink_t *sink)
 {
     size_t          n;
     const uint8_t  *p;
@@ -297,17 +297,17 @@ kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
     n = len - u->before - u->after;
 
     if (memchr(p, '"', n) || memchr(p, '\\', n)
-        || kvr_usage_around(data, u->before, p + n, u->after) != u->around)
+        || kvr_response_around(data, u->before, p + n, u->after) != u->around)
     {
         return 0;
     }
 
     if (sink->part) {
         if (n) {
-            sink->part(sink->ctx, KVR_USAGE_CONTENT, p, n);
+            sink->part(sink->ctx, KVR_RESPONSE_CONTENT, p, n);
         }
 
-        sink->part(sink->ctx, KVR_USAGE_CONTENT, NULL, 0);
+        sink->part(sink->ctx, KVR_RESPONSE_CONTENT, NULL, 0);
     }
 
     return 1;
@@ -316,8 +316,8 @@ kvr_usage_again(kvr_usage_t *u, const uint8_t *data, size_t len,
 
 /* the line was read: whether there was nothing in it but text */
 static void
-kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink)
+kvr_response_learn(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_sink_t *sink)
 {
     size_t  before, after;
 
@@ -333,18 +333,19 @@ kvr_usage_learn(kvr_usage_t *u, const uint8_t *data, size_t len,
     if (before <= UINT16_MAX && after <= UINT16_MAX) {
         u->before = (uint16_t) before;
         u->after = (uint16_t) after;
-        u->around = kvr_usage_around(data, before, sink->to, after);
+        u->around = kvr_response_around(data, before, sink->to, after);
     }
 }
 
 
 static uint64_t
-kvr_usage_around(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
+kvr_response_around(const uint8_t *a, size_t alen, const uint8_t *b,
+    size_t blen)
 {
     uint64_t  h;
 
-    h = kvr_usage_sum(alen, a, alen);
-    h = kvr_usage_sum(h, b, blen);
+    h = kvr_response_sum(alen, a, alen);
+    h = kvr_response_sum(h, b, blen);
 
     return h ? h : 1;
 }
@@ -352,7 +353,7 @@ kvr_usage_around(const uint8_t *a, size_t alen, const uint8_t *b, size_t blen)
 
 /* no digest: a reply that is taken for another one is learned wrongly */
 static uint64_t
-kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len)
+kvr_response_sum(uint64_t h, const uint8_t *p, size_t len)
 {
     size_t    left;
     uint64_t  a, b;
@@ -386,15 +387,15 @@ kvr_usage_sum(uint64_t h, const uint8_t *p, size_t len)
 
 /* the name of a field of a line that comes in pieces */
 static void
-kvr_usage_name(kvr_usage_t *u)
+kvr_response_name(kvr_response_t *u)
 {
-    u->state = KVR_USAGE_SKIP;
+    u->state = KVR_RESPONSE_SKIP;
 
     if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
-        kvr_usage_line_start(u);
+        kvr_response_line_start(u);
 
     } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
-        u->state = KVR_USAGE_SPACE;
+        u->state = KVR_RESPONSE_SPACE;
     }
 
     u->word_len = 0;
@@ -403,11 +404,11 @@ kvr_usage_name(kvr_usage_t *u)
 
 /* of data; nothing that the last one broke off goes on in it */
 static void
-kvr_usage_line_start(kvr_usage_t *u)
+kvr_response_line_start(kvr_response_t *u)
 {
     kvr_push_init(&u->json, u->mode);
 
-    u->state = KVR_USAGE_DATA;
+    u->state = KVR_RESPONSE_DATA;
     u->word_len = 0;
     u->id_len *= u->id_done;
     u->counted = 0;
@@ -415,19 +416,19 @@ kvr_usage_line_start(kvr_usage_t *u)
 
 
 static void
-kvr_usage_line_end(kvr_usage_t *u)
+kvr_response_line_end(kvr_response_t *u)
 {
-    if (u->state == KVR_USAGE_EVENT) {
+    if (u->state == KVR_RESPONSE_EVENT) {
 
-        if (u->word_len && u->word_len <= KVR_USAGE_WORD_LEN
+        if (u->word_len && u->word_len <= KVR_RESPONSE_WORD_LEN
             && u->word[u->word_len - 1] == '\r')
         {
             u->word_len--;
         }
 
-        kvr_usage_kind(u);
+        kvr_response_kind(u);
 
-    } else if (u->state == KVR_USAGE_DATA) {
+    } else if (u->state == KVR_RESPONSE_DATA) {
 
         /* the event counts from the end of its line: it has a single one */
 
@@ -436,12 +437,12 @@ kvr_usage_line_end(kvr_usage_t *u)
         }
     }
 
-    u->state = KVR_USAGE_LINE;
+    u->state = KVR_RESPONSE_LINE;
 }
 
 
 static void
-kvr_usage_event_end(kvr_usage_t *u)
+kvr_response_event_end(kvr_response_t *u)
 {
     u->kind = 0;
     u->early = 0;
@@ -449,8 +450,8 @@ kvr_usage_event_end(kvr_usage_t *u)
 
 
 static void
-kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink)
+kvr_response_data(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_sink_t *sink)
 {
     size_t  n;
 
@@ -463,20 +464,20 @@ kvr_usage_data(kvr_usage_t *u, const uint8_t *data, size_t len,
         u->early = (n < len && data[n] == '[');
     }
 
-    (void) kvr_usage_feed(u, data, len, sink);
+    (void) kvr_response_feed(u, data, len, sink);
 }
 
 
 void
-kvr_usage_end(kvr_usage_t *u, kvr_usage_part_pt part, void *ctx)
+kvr_response_end(kvr_response_t *u, kvr_response_part_pt part, void *ctx)
 {
     static const uint8_t  lf = '\n';
 
-    if (u->stream && u->state != KVR_USAGE_DONE) {
-        (void) kvr_usage_read(u, &lf, 1, part, ctx);
+    if (u->stream && u->state != KVR_RESPONSE_DONE) {
+        (void) kvr_response_read(u, &lf, 1, part, ctx);
     }
 
-    u->state = KVR_USAGE_DONE;
+    u->state = KVR_RESPONSE_DONE;
 
     /* half an id is none */
 

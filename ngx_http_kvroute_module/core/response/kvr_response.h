@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_USAGE_H_INCLUDED_
-#define _KVR_USAGE_H_INCLUDED_
+#ifndef _KVR_RESPONSE_H_INCLUDED_
+#define _KVR_RESPONSE_H_INCLUDED_
 
 
 /*
@@ -30,56 +30,56 @@
 #include "core/text/kvr_json_push.h"
 
 
-#define KVR_USAGE_ID_LEN    64
-#define KVR_USAGE_WORD_LEN  40
+#define KVR_RESPONSE_ID_LEN    64
+#define KVR_RESPONSE_WORD_LEN  40
 
 /* a plain reply longer than this is not read to its end */
-#define KVR_USAGE_MAX       (4 * 1024 * 1024)
+#define KVR_RESPONSE_MAX    (4 * 1024 * 1024)
 
 
 typedef enum {
-    KVR_USAGE_FIRST = 0,         /* only its first event is of interest */
-    KVR_USAGE_TOKENS,
-    KVR_USAGE_REPLY              /* the text too, for kvr_usage_part_pt */
-} kvr_usage_mode_e;
+    KVR_RESPONSE_FIRST = 0,      /* only its first event is of interest */
+    KVR_RESPONSE_TOKENS,
+    KVR_RESPONSE_REPLY           /* the text too, for kvr_response_part_pt */
+} kvr_response_mode_e;
 
 
 /* parts of a reply, in the order in which they come */
 typedef enum {
-    KVR_USAGE_CONTENT = 0,
-    KVR_USAGE_REASONING,
-    KVR_USAGE_CALL,              /* begins a call: a piece of its name */
-    KVR_USAGE_ARGUMENTS,         /* as a string */
-    KVR_USAGE_INPUT,             /* of a call, as JSON in a string */
-    KVR_USAGE_OTHER              /* there is more than one reply, or media */
-} kvr_usage_part_e;
+    KVR_RESPONSE_CONTENT = 0,
+    KVR_RESPONSE_REASONING,
+    KVR_RESPONSE_CALL,           /* begins a call: a piece of its name */
+    KVR_RESPONSE_ARGUMENTS,      /* as a string */
+    KVR_RESPONSE_INPUT,          /* of a call, as JSON in a string */
+    KVR_RESPONSE_OTHER           /* there is more than one reply, or media */
+} kvr_response_part_e;
 
 
 /*
  * Is given the pieces of the reply, as they are written in JSON strings; a
  * piece may end within an escape.  NULL ends a run of pieces of one string.
  */
-typedef void (*kvr_usage_part_pt)(void *data, kvr_usage_part_e part,
+typedef void (*kvr_response_part_pt)(void *data, kvr_response_part_e part,
     const uint8_t *p, size_t len);
 
 
 /* which of the numbers have been seen */
-#define KVR_USAGE_PROMPT        0x01
-#define KVR_USAGE_CACHED        0x02
-#define KVR_USAGE_COMPLETION    0x04
-#define KVR_USAGE_CACHE_READ    0x08  /* of Anthropic's, apart from input */
-#define KVR_USAGE_CACHE_WRITE   0x10
-#define KVR_USAGE_COMPUTED      0x20  /* of llama.cpp's timings */
+#define KVR_RESPONSE_PROMPT       0x01
+#define KVR_RESPONSE_CACHED       0x02
+#define KVR_RESPONSE_COMPLETION   0x04
+#define KVR_RESPONSE_CACHE_READ   0x08  /* of Anthropic's, apart from input */
+#define KVR_RESPONSE_CACHE_WRITE  0x10
+#define KVR_RESPONSE_COMPUTED     0x20  /* of llama.cpp's timings */
 
 
 typedef struct {
     kvr_push_t     json;
 
     uint8_t        mode;
-    uint8_t        state;        /* kvr_usage_state_e */
+    uint8_t        state;        /* kvr_response_state_e */
     uint8_t        seen;         /* numbers, as above */
     uint8_t        word_len;
-    uint8_t        id_len;       /* KVR_USAGE_ID_LEN + 1: too long */
+    uint8_t        id_len;       /* KVR_RESPONSE_ID_LEN + 1: too long */
     uint8_t        kind;         /* what the event is */
 
     unsigned       stream:1;
@@ -101,11 +101,11 @@ typedef struct {
     uint16_t       before;       /* bytes of it */
     uint16_t       after;
 
-    uint8_t        word[KVR_USAGE_WORD_LEN];
-    uint8_t        id[KVR_USAGE_ID_LEN];
-} kvr_usage_t;
+    uint8_t        word[KVR_RESPONSE_WORD_LEN];
+    uint8_t        id[KVR_RESPONSE_ID_LEN];
+} kvr_response_t;
 
-_Static_assert(sizeof(kvr_usage_t) <= 224, "kvr_usage_t");
+_Static_assert(sizeof(kvr_response_t) <= 224, "kvr_usage_t");
 
 
 /* tokens; -1: not told */
@@ -117,27 +117,28 @@ typedef struct {
 
 
 /* starts reading; stream says that the body is a text/event-stream */
-void kvr_usage_init(kvr_usage_t *u, kvr_usage_mode_e mode, unsigned stream);
+void kvr_response_init(kvr_response_t *u, kvr_response_mode_e mode,
+    unsigned stream);
 
 /*
  * Looks at the next bytes; part may be NULL.  Returns 1 as long as there is
  * more to be learned from what follows.
  */
-int kvr_usage_read(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_part_pt part, void *ctx);
+int kvr_response_read(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_part_pt part, void *ctx);
 
 /* the body is over */
-void kvr_usage_end(kvr_usage_t *u, kvr_usage_part_pt part, void *ctx);
+void kvr_response_end(kvr_response_t *u, kvr_response_part_pt part, void *ctx);
 
 /*
  * Takes a header of the response, where TGI tells its tokens; the name in
  * lower case.
  */
-void kvr_usage_header(kvr_usage_t *u, const uint8_t *name, size_t len,
+void kvr_response_header(kvr_response_t *u, const uint8_t *name, size_t len,
     const uint8_t *value, size_t value_len);
 
 /* what is known by now */
-void kvr_usage_tokens(const kvr_usage_t *u, kvr_tokens_t *t);
+void kvr_response_tokens(const kvr_response_t *u, kvr_tokens_t *t);
 
 
-#endif /* _KVR_USAGE_H_INCLUDED_ */
+#endif /* _KVR_RESPONSE_H_INCLUDED_ */

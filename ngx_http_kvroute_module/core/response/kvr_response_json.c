@@ -71,7 +71,7 @@ typedef enum {
 #define S  KVR_PUSH_STRING
 #define O  KVR_PUSH_OBJECT
 #define A  KVR_PUSH_ARRAY
-#define R  KVR_USAGE_REPLY
+#define R  KVR_RESPONSE_REPLY
 
 
 /*
@@ -79,7 +79,7 @@ typedef enum {
  * beginning: what comes in each event is the first.
  */
 
-#define kvr_usage_root(_)                                                     \
+#define kvr_response_root(_)                                                  \
     _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
     _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
     _("id", S, 0, KVR_LEAF_ID, 1)                                             \
@@ -98,12 +98,12 @@ typedef enum {
     _("delta", O|S, KVR_NODE_BLOCK, KVR_LEAF_DELTA, R)                        \
     _("item", O, KVR_NODE_ITEM, 0, R)
 
-#define kvr_usage_inner(_)                                                    \
+#define kvr_response_inner(_)                                                 \
     _("id", S, 0, KVR_LEAF_ID, 1)                                             \
     _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
     _("timings", O, KVR_NODE_TIMINGS, 0, 1)
 
-#define kvr_usage_usage(_)                                                    \
+#define kvr_response_usage(_)                                                 \
     _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
     _("input_tokens", N, 0, KVR_LEAF_PROMPT, 1)                               \
     _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)                      \
@@ -113,34 +113,34 @@ typedef enum {
     _("cache_read_input_tokens", N, 0, KVR_LEAF_CACHE_READ, 1)                \
     _("cache_creation_input_tokens", N, 0, KVR_LEAF_CACHE_WRITE, 1)
 
-#define kvr_usage_details(_)                                                  \
+#define kvr_response_details(_)                                               \
     _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)
 
-#define kvr_usage_timings(_)                                                  \
+#define kvr_response_timings(_)                                               \
     _("cache_n", N, 0, KVR_LEAF_CACHED, 1)                                    \
     _("prompt_n", N, 0, KVR_LEAF_COMPUTED, 1)                                 \
     _("predicted_n", N, 0, KVR_LEAF_COMPLETION, 1)
 
-#define kvr_usage_progress(_)                                                 \
+#define kvr_response_progress(_)                                              \
     _("total", N, 0, KVR_LEAF_TOTAL, 1)                                       \
     _("cache", N, 0, KVR_LEAF_CACHE, 1)
 
-#define kvr_usage_meta(_)                                                     \
+#define kvr_response_meta(_)                                                  \
     _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
     _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)                              \
     _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)
 
-#define kvr_usage_tgi(_)                                                      \
+#define kvr_response_tgi(_)                                                   \
     _("generated_tokens", N, 0, KVR_LEAF_GENERATED, 1)                        \
     _("input_length", N, 0, KVR_LEAF_LENGTH, 1)
 
-#define kvr_usage_choice(_)                                                   \
+#define kvr_response_choice(_)                                                \
     _("index", N, 0, KVR_LEAF_INDEX, R)                                       \
     _("delta", O, KVR_NODE_DELTA, 0, R)                                       \
     _("message", O, KVR_NODE_DELTA, 0, R)                                     \
     _("text", S, 0, KVR_LEAF_OTHER, R)
 
-#define kvr_usage_delta(_)                                                    \
+#define kvr_response_delta(_)                                                 \
     _("content", S, 0, KVR_LEAF_CONTENT, R)                                   \
     _("reasoning_content", S, 0, KVR_LEAF_REASONING, R)                       \
     _("reasoning", S, 0, KVR_LEAF_REASONING, R)                               \
@@ -148,45 +148,46 @@ typedef enum {
     _("refusal", S, 0, KVR_LEAF_OTHER, R)                                     \
     _("tool_calls", A, KVR_NODE_CALL, 0, R)
 
-#define kvr_usage_call(_)                                                     \
+#define kvr_response_call(_)                                                  \
     _("function", O, KVR_NODE_FUNCTION, 0, R)
 
-#define kvr_usage_function(_)                                                 \
+#define kvr_response_function(_)                                              \
     _("name", S, 0, KVR_LEAF_CALL, R)                                         \
     _("arguments", S, 0, KVR_LEAF_ARGUMENTS, R)
 
-#define kvr_usage_block(_)                                                    \
+#define kvr_response_block(_)                                                 \
     _("name", S, 0, KVR_LEAF_CALL, R)                                         \
     _("text", S, 0, KVR_LEAF_CONTENT, R)                                      \
     _("thinking", S, 0, KVR_LEAF_REASONING, R)                                \
     _("data", S, 0, KVR_LEAF_REASONING, R)                                    \
     _("partial_json", S, 0, KVR_LEAF_INPUT, R)
 
-#define kvr_usage_item(_)                                                     \
+#define kvr_response_item(_)                                                  \
     _("name", S, 0, KVR_LEAF_CALL, R)
 
-#define kvr_usage_nothing(_)
+#define kvr_response_nothing(_)
 
 
-static const kvr_push_node_t  kvr_usage_table[] = {
-    [KVR_NODE_ROOT]     = kvr_push_node(kvr_usage_root),
-    [KVR_NODE_INNER]    = kvr_push_node(kvr_usage_inner),
-    [KVR_NODE_USAGE]    = kvr_push_node(kvr_usage_usage),
-    [KVR_NODE_DETAILS]  = kvr_push_node(kvr_usage_details),
-    [KVR_NODE_TIMINGS]  = kvr_push_node(kvr_usage_timings),
-    [KVR_NODE_PROGRESS] = kvr_push_node(kvr_usage_progress),
-    [KVR_NODE_META]     = kvr_push_node(kvr_usage_meta),
-    [KVR_NODE_TGI]      = kvr_push_node(kvr_usage_tgi),
-    [KVR_NODE_CHOICE]   = kvr_push_node(kvr_usage_choice),
-    [KVR_NODE_DELTA]    = kvr_push_node(kvr_usage_delta),
-    [KVR_NODE_CALL]     = kvr_push_node(kvr_usage_call),
-    [KVR_NODE_FUNCTION] = kvr_push_node(kvr_usage_function),
-    [KVR_NODE_BLOCK]    = kvr_push_node(kvr_usage_block),
-    [KVR_NODE_ITEM]     = kvr_push_node(kvr_usage_item),
-    [KVR_NODE_NOTHING]  = kvr_push_node(kvr_usage_nothing)
+static const kvr_push_node_t  kvr_response_table[] = {
+    [KVR_NODE_ROOT]     = kvr_push_node(kvr_response_root),
+    [KVR_NODE_INNER]    = kvr_push_node(kvr_response_inner),
+    [KVR_NODE_USAGE]    = kvr_push_node(kvr_response_usage),
+    [KVR_NODE_DETAILS]  = kvr_push_node(kvr_response_details),
+    [KVR_NODE_TIMINGS]  = kvr_push_node(kvr_response_timings),
+    [KVR_NODE_PROGRESS] = kvr_push_node(kvr_response_progress),
+    [KVR_NODE_META]     = kvr_push_node(kvr_response_meta),
+    [KVR_NODE_TGI]      = kvr_push_node(kvr_response_tgi),
+    [KVR_NODE_CHOICE]   = kvr_push_node(kvr_response_choice),
+    [KVR_NODE_DELTA]    = kvr_push_node(kvr_response_delta),
+    [KVR_NODE_CALL]     = kvr_push_node(kvr_response_call),
+    [KVR_NODE_FUNCTION] = kvr_push_node(kvr_response_function),
+    [KVR_NODE_BLOCK]    = kvr_push_node(kvr_response_block),
+    [KVR_NODE_ITEM]     = kvr_push_node(kvr_response_item),
+    [KVR_NODE_NOTHING]  = kvr_push_node(kvr_response_nothing)
 };
 
-_Static_assert(kvr_nelts(kvr_usage_table) == KVR_NODES, "a list for each node");
+_Static_assert(kvr_nelts(kvr_response_table) == KVR_NODES,
+    "a list for each node");
 
 #undef N
 #undef S
@@ -199,7 +200,7 @@ static const struct {
     const char  *name;
     size_t       len;
     kvr_event_e  kind;
-} kvr_usage_events[] = {
+} kvr_response_events[] = {
     { "response.output_text.delta", 26, KVR_EVENT_TEXT },
     { "response.output_item.added", 26, KVR_EVENT_ITEM },
     { "ping", 4, KVR_EVENT_EARLY },
@@ -214,37 +215,37 @@ static const struct {
 };
 
 
-static void kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what,
+static void kvr_response_leaf(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
-static void kvr_usage_text(kvr_usage_sink_t *sink, unsigned leaf,
+static void kvr_response_text(kvr_response_sink_t *sink, unsigned leaf,
     kvr_push_e what, const uint8_t *p, size_t len);
-static void kvr_usage_part(kvr_usage_sink_t *sink, kvr_usage_part_e part,
-    kvr_push_e what, const uint8_t *p, size_t len);
-static void kvr_usage_id(kvr_usage_t *u, kvr_push_e what, const uint8_t *p,
-    size_t len);
-static void kvr_usage_set(kvr_usage_t *u, unsigned seen, uint32_t *to,
+static void kvr_response_part(kvr_response_sink_t *sink,
+    kvr_response_part_e part, kvr_push_e what, const uint8_t *p, size_t len);
+static void kvr_response_id(kvr_response_t *u, kvr_push_e what,
+    const uint8_t *p, size_t len);
+static void kvr_response_set(kvr_response_t *u, unsigned seen, uint32_t *to,
     uint64_t number);
 
 
 int
-kvr_usage_feed(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink)
+kvr_response_feed(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_sink_t *sink)
 {
-    return kvr_push_feed(&u->json, kvr_usage_table, data, len, kvr_usage_leaf,
-                         sink);
+    return kvr_push_feed(&u->json, kvr_response_table, data, len,
+                         kvr_response_leaf, sink);
 }
 
 
 void
-kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len)
+kvr_response_word(kvr_response_t *u, const uint8_t *p, size_t len)
 {
     for ( /* void */ ; len; len--, p++) {
 
-        if (u->word_len < KVR_USAGE_WORD_LEN) {
+        if (u->word_len < KVR_RESPONSE_WORD_LEN) {
             u->word[u->word_len++] = *p;
 
         } else {
-            u->word_len = KVR_USAGE_WORD_LEN + 1;
+            u->word_len = KVR_RESPONSE_WORD_LEN + 1;
         }
     }
 }
@@ -252,16 +253,16 @@ kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len)
 
 /* by the name of the event, or the type in its data */
 unsigned
-kvr_usage_kind(kvr_usage_t *u)
+kvr_response_kind(kvr_response_t *u)
 {
     unsigned  i;
 
-    for (i = 0; kvr_usage_events[i].name; i++) {
+    for (i = 0; kvr_response_events[i].name; i++) {
 
-        if (kvr_usage_events[i].len == u->word_len
-            && memcmp(kvr_usage_events[i].name, u->word, u->word_len) == 0)
+        if (kvr_response_events[i].len == u->word_len
+            && memcmp(kvr_response_events[i].name, u->word, u->word_len) == 0)
         {
-            u->kind = (uint8_t) kvr_usage_events[i].kind;
+            u->kind = (uint8_t) kvr_response_events[i].kind;
             u->early |= (u->kind == KVR_EVENT_EARLY);
             return 1;
         }
@@ -272,13 +273,13 @@ kvr_usage_kind(kvr_usage_t *u)
 
 
 static void
-kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
+kvr_response_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
     size_t len, uint64_t number)
 {
-    kvr_usage_sink_t *sink = data;
+    kvr_response_sink_t *sink = data;
 
-    unsigned      late;
-    kvr_usage_t  *u;
+    unsigned         late;
+    kvr_response_t  *u;
 
     u = sink->u;
     late = u->stream && u->first;
@@ -317,10 +318,10 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
     case KVR_LEAF_TYPE:
 
         if (what == KVR_PUSH_TEXT) {
-            kvr_usage_word(u, p, len);
+            kvr_response_word(u, p, len);
 
         } else {
-            sink->other |= kvr_usage_kind(u);
+            sink->other |= kvr_response_kind(u);
             u->word_len = 0;
         }
 
@@ -333,7 +334,7 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
     case KVR_LEAF_ID:
 
         if (!late) {
-            kvr_usage_id(u, what, p, len);
+            kvr_response_id(u, what, p, len);
         }
 
         return;
@@ -341,7 +342,7 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
     case KVR_LEAF_TOTAL:
 
         if (!late) {
-            kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+            kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
         }
 
         return;
@@ -349,7 +350,7 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
     case KVR_LEAF_CACHE:
 
         if (!late) {
-            kvr_usage_set(u, KVR_USAGE_CACHED, &u->cached, number);
+            kvr_response_set(u, KVR_RESPONSE_CACHED, &u->cached, number);
         }
 
         return;
@@ -359,83 +360,83 @@ kvr_usage_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
         /* TGI writes it behind what it generated */
 
         if (!late || u->counted) {
-            kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+            kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
         }
 
         return;
 
     case KVR_LEAF_GENERATED:
         u->counted = 1;
-        kvr_usage_set(u, KVR_USAGE_COMPLETION, &u->completion, number);
+        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
         return;
 
     case KVR_LEAF_PROMPT:
-        kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+        kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
         return;
 
     case KVR_LEAF_COMPLETION:
-        kvr_usage_set(u, KVR_USAGE_COMPLETION, &u->completion, number);
+        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
         return;
 
     case KVR_LEAF_CACHED:
-        kvr_usage_set(u, KVR_USAGE_CACHED, &u->cached, number);
+        kvr_response_set(u, KVR_RESPONSE_CACHED, &u->cached, number);
         return;
 
     case KVR_LEAF_CACHE_READ:
-        kvr_usage_set(u, KVR_USAGE_CACHE_READ, &u->cache_read, number);
+        kvr_response_set(u, KVR_RESPONSE_CACHE_READ, &u->cache_read, number);
         return;
 
     case KVR_LEAF_CACHE_WRITE:
-        kvr_usage_set(u, KVR_USAGE_CACHE_WRITE, &u->cache_write, number);
+        kvr_response_set(u, KVR_RESPONSE_CACHE_WRITE, &u->cache_write, number);
         return;
 
     case KVR_LEAF_COMPUTED:
-        kvr_usage_set(u, KVR_USAGE_COMPUTED, &u->computed, number);
+        kvr_response_set(u, KVR_RESPONSE_COMPUTED, &u->computed, number);
         return;
 
     case KVR_LEAF_INDEX:
 
         if (number && sink->part) {
-            sink->part(sink->ctx, KVR_USAGE_OTHER, NULL, 0);
+            sink->part(sink->ctx, KVR_RESPONSE_OTHER, NULL, 0);
         }
 
         return;
     }
 
     if (sink->part) {
-        kvr_usage_text(sink, leaf, what, p, len);
+        kvr_response_text(sink, leaf, what, p, len);
     }
 }
 
 
 static void
-kvr_usage_text(kvr_usage_sink_t *sink, unsigned leaf, kvr_push_e what,
+kvr_response_text(kvr_response_sink_t *sink, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len)
 {
-    kvr_usage_part_e  part;
+    kvr_response_part_e  part;
 
-    part = KVR_USAGE_OTHER;
+    part = KVR_RESPONSE_OTHER;
 
     switch (leaf) {
 
     case KVR_LEAF_CONTENT:
-        part = KVR_USAGE_CONTENT;
+        part = KVR_RESPONSE_CONTENT;
         break;
 
     case KVR_LEAF_REASONING:
-        part = KVR_USAGE_REASONING;
+        part = KVR_RESPONSE_REASONING;
         break;
 
     case KVR_LEAF_CALL:
-        part = KVR_USAGE_CALL;
+        part = KVR_RESPONSE_CALL;
         break;
 
     case KVR_LEAF_ARGUMENTS:
-        part = KVR_USAGE_ARGUMENTS;
+        part = KVR_RESPONSE_ARGUMENTS;
         break;
 
     case KVR_LEAF_INPUT:
-        part = KVR_USAGE_INPUT;
+        part = KVR_RESPONSE_INPUT;
         break;
 
     case KVR_LEAF_DELTA:
@@ -449,15 +450,15 @@ kvr_usage_text(kvr_usage_sink_t *sink, unsigned leaf, kvr_push_e what,
         switch (sink->u->kind) {
 
         case KVR_EVENT_TEXT:
-            part = KVR_USAGE_CONTENT;
+            part = KVR_RESPONSE_CONTENT;
             break;
 
         case KVR_EVENT_REASONING:
-            part = KVR_USAGE_REASONING;
+            part = KVR_RESPONSE_REASONING;
             break;
 
         case KVR_EVENT_ARGUMENTS:
-            part = KVR_USAGE_ARGUMENTS;
+            part = KVR_RESPONSE_ARGUMENTS;
             break;
 
         default:
@@ -467,13 +468,13 @@ kvr_usage_text(kvr_usage_sink_t *sink, unsigned leaf, kvr_push_e what,
         break;
     }
 
-    kvr_usage_part(sink, part, what, p, len);
+    kvr_response_part(sink, part, what, p, len);
 }
 
 
 static void
-kvr_usage_part(kvr_usage_sink_t *sink, kvr_usage_part_e part, kvr_push_e what,
-    const uint8_t *p, size_t len)
+kvr_response_part(kvr_response_sink_t *sink, kvr_response_part_e part,
+    kvr_push_e what, const uint8_t *p, size_t len)
 {
     if (what == KVR_PUSH_TEXT) {
         sink->part(sink->ctx, part, p, len);
@@ -486,21 +487,22 @@ kvr_usage_part(kvr_usage_sink_t *sink, kvr_usage_part_e part, kvr_push_e what,
 
 /* only those of Responses are referred to */
 static void
-kvr_usage_id(kvr_usage_t *u, kvr_push_e what, const uint8_t *p, size_t len)
+kvr_response_id(kvr_response_t *u, kvr_push_e what, const uint8_t *p,
+    size_t len)
 {
     if (u->id_done) {
         return;
     }
 
     if (what != KVR_PUSH_TEXT) {
-        u->id_done = (u->id_len > 5 && u->id_len <= KVR_USAGE_ID_LEN
+        u->id_done = (u->id_len > 5 && u->id_len <= KVR_RESPONSE_ID_LEN
                       && memcmp(u->id, "resp_", 5) == 0);
         u->id_len *= u->id_done;
         return;
     }
 
-    if (u->id_len + len > KVR_USAGE_ID_LEN) {
-        u->id_len = KVR_USAGE_ID_LEN + 1;
+    if (u->id_len + len > KVR_RESPONSE_ID_LEN) {
+        u->id_len = KVR_RESPONSE_ID_LEN + 1;
         return;
     }
 
@@ -510,7 +512,8 @@ kvr_usage_id(kvr_usage_t *u, kvr_push_e what, const uint8_t *p, size_t len)
 
 
 static void
-kvr_usage_set(kvr_usage_t *u, unsigned seen, uint32_t *to, uint64_t number)
+kvr_response_set(kvr_response_t *u, unsigned seen, uint32_t *to,
+    uint64_t number)
 {
     if (number <= INT32_MAX) {
         u->seen |= (uint8_t) seen;
@@ -520,7 +523,7 @@ kvr_usage_set(kvr_usage_t *u, unsigned seen, uint32_t *to, uint64_t number)
 
 
 void
-kvr_usage_header(kvr_usage_t *u, const uint8_t *name, size_t len,
+kvr_response_header(kvr_response_t *u, const uint8_t *name, size_t len,
     const uint8_t *value, size_t value_len)
 {
     size_t    i;
@@ -542,44 +545,44 @@ kvr_usage_header(kvr_usage_t *u, const uint8_t *name, size_t len,
     }
 
     if (len == 15 && memcmp(name, "x-prompt-tokens", 15) == 0) {
-        kvr_usage_set(u, KVR_USAGE_PROMPT, &u->prompt, number);
+        kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
 
     } else if (len == 18 && memcmp(name, "x-generated-tokens", 18) == 0) {
-        kvr_usage_set(u, KVR_USAGE_COMPLETION, &u->completion, number);
+        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
     }
 }
 
 
 void
-kvr_usage_tokens(const kvr_usage_t *u, kvr_tokens_t *t)
+kvr_response_tokens(const kvr_response_t *u, kvr_tokens_t *t)
 {
     t->prompt = -1;
     t->cached = -1;
     t->completion = -1;
 
-    if (u->seen & KVR_USAGE_COMPLETION) {
+    if (u->seen & KVR_RESPONSE_COMPLETION) {
         t->completion = u->completion;
     }
 
-    if (u->seen & KVR_USAGE_CACHED) {
+    if (u->seen & KVR_RESPONSE_CACHED) {
         t->cached = u->cached;
     }
 
-    if (u->seen & KVR_USAGE_CACHE_READ) {
+    if (u->seen & KVR_RESPONSE_CACHE_READ) {
         t->cached = u->cache_read;
     }
 
-    if (u->seen & KVR_USAGE_PROMPT) {
+    if (u->seen & KVR_RESPONSE_PROMPT) {
         t->prompt = u->prompt;
 
         /* Anthropic's input is what was neither read nor written */
 
-        if (u->seen & (KVR_USAGE_CACHE_READ|KVR_USAGE_CACHE_WRITE)) {
+        if (u->seen & (KVR_RESPONSE_CACHE_READ|KVR_RESPONSE_CACHE_WRITE)) {
             t->prompt += u->cache_read;
             t->prompt += u->cache_write;
         }
 
-    } else if (u->seen & KVR_USAGE_COMPUTED) {
+    } else if (u->seen & KVR_RESPONSE_COMPUTED) {
         t->prompt = (int64_t) u->computed + u->cached;
     }
 

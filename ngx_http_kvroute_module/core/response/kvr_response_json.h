@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_USAGE_JSON_H_INCLUDED_
-#define _KVR_USAGE_JSON_H_INCLUDED_
+#ifndef _KVR_RESPONSE_JSON_H_INCLUDED_
+#define _KVR_RESPONSE_JSON_H_INCLUDED_
 
 
 /*
@@ -20,9 +20,9 @@
 /* a handler's context: the state, and where the reply goes */
 
 typedef struct {
-    kvr_usage_t        *u;
-    kvr_usage_part_pt   part;
-    void               *ctx;
+    kvr_response_t       *u;
+    kvr_response_part_pt  part;
+    void                 *ctx;
 
     /* of the line that is read: the text in it, and what else matters */
 
@@ -30,21 +30,21 @@ typedef struct {
     const uint8_t      *to;
     unsigned            texts;
     unsigned            other;
-} kvr_usage_sink_t;
+} kvr_response_sink_t;
 
 
-/* feeds what is in a line of data, or all of a plain body, as kvr_push_feed() */
-int kvr_usage_feed(kvr_usage_t *u, const uint8_t *data, size_t len,
-    kvr_usage_sink_t *sink);
+/* feeds a line of data, or all of a plain body, as kvr_push_feed() does */
+int kvr_response_feed(kvr_response_t *u, const uint8_t *data, size_t len,
+    kvr_response_sink_t *sink);
 
 /* takes a piece of the name of an event, or of the type in its data */
-void kvr_usage_word(kvr_usage_t *u, const uint8_t *p, size_t len);
+void kvr_response_word(kvr_response_t *u, const uint8_t *p, size_t len);
 
 /*
  * The name is complete: what kind of event it is.  Returns whether it is of any
  * kind that matters.
  */
-unsigned kvr_usage_kind(kvr_usage_t *u);
+unsigned kvr_response_kind(kvr_response_t *u);
 
 
-#endif /* _KVR_USAGE_JSON_H_INCLUDED_ */
+#endif /* _KVR_RESPONSE_JSON_H_INCLUDED_ */

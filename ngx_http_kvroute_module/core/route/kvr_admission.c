@@ -103,7 +103,7 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
             here = held;
 
             r->peer = offer[i].peer;
-            r->seat = offer[i].seat;
+            r->member = offer[i].member;
             r->pending = a->bytes - held;
             r->resident = a->resident;
             r->unanswered = !a->light;
@@ -119,7 +119,7 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
     }
 
     if (a->wish == KVR_ADMISSION_CHEAP && best < least
-        && kvr_queue_young(a->item, a->view->now, rate))
+        && kvr_queue_may_wait(a->item, a->view->now, rate))
     {
         return KVR_ADMISSION_LATER;
     }
@@ -142,9 +142,10 @@ kvr_admission_offered(const kvr_admission_t *a, const kvr_offer_t *offer,
     /* an engine that turns all away always has room */
 
     spared = kvr_candidate_draining(a->view->zone, offer->peer)
-             || kvr_candidate_pressed(a->view->zone, offer->peer, a->view->now)
-             || kvr_candidate_sick(a->view->zone, a->view->pool, offer->peer,
-                                   a->view->now);
+             || kvr_candidate_throttled(a->view->zone, offer->peer,
+                                        a->view->now)
+             || kvr_candidate_unhealthy(a->view->zone, a->view->pool,
+                                        offer->peer, a->view->now);
 
     return spared == last;
 }
@@ -155,7 +156,7 @@ kvr_admission_capped(const kvr_admission_t *a, uint32_t peer)
 {
     return kvr_candidate_capped(a->view->zone, a->view->pool, peer,
                                 a->view->fit, NULL, a->view->now)
-           || kvr_queue_claimed(a->board, peer, a->item, a->view->now);
+           || kvr_queue_claimed(a->shared, peer, a->item, a->view->now);
 }
 
 
@@ -164,9 +165,9 @@ static double
 kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
     uint64_t *held)
 {
-    kvr_score_t      s;
-    kvr_view_t      *v;
-    kvr_peer_load_t  load;
+    kvr_score_t             s;
+    kvr_view_t             *v;
+    kvr_reservation_load_t  load;
 
     v = a->view;
 
@@ -178,13 +179,13 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
     *held = 0;
 
     if (offer->peer != KVR_REGISTRY_NONE) {
-        load = kvr_peer_load(&v->load, offer->peer, NULL);
+        load = kvr_reservation_load(&v->load, offer->peer, NULL);
 
         s.active = load.active;
         s.waiting = load.unanswered;
         s.resident = load.resident;
-        s.pending = kvr_pace_left(&v->zone->registry->peer[offer->peer].pace,
-                                  load.pending, v->now);
+        s.pending = kvr_prefill_left(&v->zone->registry->peer[offer->peer].prefill,
+                                     load.pending, v->now);
 
         if (v->matched) {
             *held = kvr_min(v->matched[offer->peer] * v->zone->unit, a->bytes);
@@ -212,6 +213,6 @@ kvr_admission_rate(const kvr_admission_t *a, uint32_t peer)
         return 0;
     }
 
-    return kvr_get(&a->view->zone->registry->peer[peer].pace.rate)
-           / KVR_PACE_RATE;
+    return kvr_get(&a->view->zone->registry->peer[peer].prefill.rate)
+           / KVR_PREFILL_RATE;
 }

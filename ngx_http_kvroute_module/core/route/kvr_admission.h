@@ -12,8 +12,8 @@
  * Whether a peer has room for a request that waits, and which one it goes to.
  *
  * The cost is that of the choice (kvr_score.h), but with what is left of
- * prefills under way: pending bytes fall when a prompt is done, all at once, and
- * against them a peer would be closed for as long as a large one takes.
+ * prefills under way: pending bytes fall when a prompt is done, all at once,
+ * and against them a peer would be closed for as long as a large one takes.
  */
 
 
@@ -42,7 +42,7 @@ typedef enum {
 /* a peer that nginx would offer */
 typedef struct {
     uint32_t                   peer;     /* or KVR_REGISTRY_NONE */
-    uint32_t                   seat;
+    uint32_t                   member;
     uint32_t                   weight;
     uint32_t                   conns;    /* by the caller's count */
     unsigned                   taken:1;  /* at its max_conns */
@@ -52,7 +52,7 @@ typedef struct {
 /* a request that waits, all set by the caller */
 typedef struct {
     kvr_view_t                *view;     /* matched may be NULL */
-    kvr_queue_board_t         *board;
+    kvr_queue_shared_t        *shared;
     kvr_queue_item_t          *item;
     uint64_t                   bytes;    /* of the prompt, all that counts */
     uint64_t                   resident; /* bytes of context it comes to */

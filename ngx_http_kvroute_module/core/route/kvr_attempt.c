@@ -52,7 +52,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     r = &a->reservation;
 
     r->peer = b->peer;
-    r->seat = b->seat;
+    r->member = b->member;
     r->pending = b->pending;
     r->resident = b->resident;
     r->unanswered = !b->light;
@@ -64,10 +64,10 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
         kvr_reservation_sent(zone, r);
 
     } else {
-        kvr_reserve(zone, r);
+        kvr_reservation_take(zone, r);
 
         if (reserved) {
-            kvr_release(zone, reserved);
+            kvr_reservation_release(zone, reserved);
         }
     }
 
@@ -82,13 +82,13 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     before = kvr_load_get(zone->load, b->peer).pending;
     before -= kvr_min(before, b->pending);
 
-    a->ahead = kvr_pace_give(&peer->pace, b->pending, before, now);
+    a->ahead = kvr_prefill_give(&peer->prefill, b->pending, before, now);
 
     /* its own is counted already */
 
     waiting = kvr_load_get(zone->load, kvr_registry_resident(b->peer)).active;
 
-    a->timed = kvr_timing_give(&peer->timing, b->pending, waiting > 1);
+    a->timed = kvr_ttft_give(&peer->ttft, b->pending, waiting > 1);
 }
 
 
@@ -96,8 +96,8 @@ void
 kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_insert_t *in)
 {
-    uint32_t     k, id;
-    kvr_loop_t  *loop;
+    uint32_t         k, id;
+    kvr_feedback_t  *feedback;
 
     id = a->reservation.peer;
 
@@ -105,7 +105,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
         return;
     }
 
-    loop = &zone->registry->peer[id].loop;
+    feedback = &zone->registry->peer[id].feedback;
     k = kvr_min(kvr_chain_entries(in->held), in->entries);
 
     a->entries = in->entries;
@@ -116,7 +116,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (k) {
         a->predicted = in->chain[k - 1];
-        a->young = kvr_inflight_any(&loop->inflight, in->chain, k);
+        a->speculative = kvr_inflight_any(&feedback->inflight, in->chain, k);
     }
 
     /*
@@ -126,26 +126,26 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
      */
 
     if (!in->skips) {
-        a->taught = kvr_index_taught(zone->index, in->chain, in->entries, id,
-                                     in->held, &a->age);
+        a->inserted = kvr_index_inserted(zone->index, in->chain, in->entries,
+                                         id, in->held, &a->age);
 
-        a->prompted = kvr_index_prompted(zone->index, in->chain, a->taught,
+        a->prompted = kvr_index_prompted(zone->index, in->chain, a->inserted,
                                          id, KVR_REPLY_VALUES, &a->age);
     }
 
     if (k < in->entries) {
-        a->awaited = kvr_inflight_add(&loop->inflight, in->chain, k);
+        a->inflight = kvr_inflight_add(&feedback->inflight, in->chain, k);
     }
 
     /* what another attempt may still undo gets stamps of this one as well */
 
-    if (a->young) {
-        kvr_index_learn(zone->index, in->chain, in->entries, in->units, id,
-                        in->held, &a->lesson);
+    if (a->speculative) {
+        kvr_index_insert(zone->index, in->chain, in->entries, in->units, id,
+                         in->held, &a->undo);
 
     } else {
-        kvr_index_repeat(zone->index, in->chain, in->entries, in->units, id,
-                         in->held, &a->lesson);
+        kvr_index_refresh(zone->index, in->chain, in->entries, in->units, id,
+                          in->held, &a->undo);
     }
 }
 
@@ -174,7 +174,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
         return 0;
     }
 
-    a->lesson.valid = 0;
+    a->undo.valid = 0;
 
     if (a->reservation.peer == KVR_REGISTRY_NONE) {
         return 0;
@@ -200,10 +200,11 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
         rc = kvr_attempt_timed(a, zone, pool, ms);
     }
 
-    kvr_pace_first(&peer->pace, a->ahead, ms, now);
+    kvr_prefill_first(&peer->prefill, a->ahead, ms, now);
 
     if (f->stream) {
-        kvr_pace_waited(&peer->pace, a->ahead, a->matched, ms, a->rate, now);
+        kvr_prefill_waited(&peer->prefill, a->ahead, a->matched, ms, a->rate,
+                           now);
     }
 
     return rc;
@@ -222,50 +223,50 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     uint32_t             id;
     kvr_peer_t          *peer;
     kvr_upstream_t      *upstream;
-    kvr_timing_first_t   first;
+    kvr_ttft_first_t     first;
 
     id = a->reservation.peer;
     peer = &zone->registry->peer[id];
 
-    if (a->timed == 0 || a->young) {
+    if (a->timed == 0 || a->speculative) {
         return 0;
     }
 
     /* others' requests take time as well */
 
     if (kvr_get(&zone->index->peer[id].reported)
-        || kvr_get(&peer->loop.told)
+        || kvr_get(&peer->feedback.told)
         || kvr_get(&peer->signal.foreign))
     {
         return 0;
     }
 
     upstream = &zone->registry->upstream[
-                        zone->registry->seat[a->reservation.seat].upstream];
+                        zone->registry->member[a->reservation.member].upstream];
 
     first.bytes = a->bytes;
-    first.taught = (uint64_t) a->taught * zone->unit;
-    first.reply = (uint64_t) (a->taught - a->prompted) * zone->unit;
+    first.inserted = (uint64_t) a->inserted * zone->unit;
+    first.reply = (uint64_t) (a->inserted - a->prompted) * zone->unit;
     first.ms = ms;
     first.given = a->timed;
 
-    found = kvr_timing_first(&peer->timing, &upstream->pace, &first);
+    found = kvr_ttft_first(&peer->ttft, &upstream->prefill, &first);
 
-    if (found == KVR_TIMING_NOTHING
-        || !kvr_loop_timed(&peer->loop, a->age, found == KVR_TIMING_HELD))
+    if (found == KVR_TTFT_NOTHING
+        || !kvr_feedback_timed(&peer->feedback, a->age, found == KVR_TTFT_HELD))
     {
         return 0;
     }
 
-    if (found == KVR_TIMING_LOST
-        || kvr_get(&peer->loop.timed_held) % KVR_ATTEMPT_LOOK == 1)
+    if (found == KVR_TTFT_LOST
+        || kvr_get(&peer->feedback.timed_held) % KVR_ATTEMPT_LOOK == 1)
     {
         kvr_capacity_update(zone, pool, id);
     }
 
     a->found = 0;
 
-    return found == KVR_TIMING_LOST && a->matched ? KVR_ATTEMPT_REINSERT : 0;
+    return found == KVR_TTFT_LOST && a->matched ? KVR_ATTEMPT_REINSERT : 0;
 }
 
 
@@ -276,7 +277,7 @@ kvr_attempt_release(kvr_attempt_t *a, const kvr_zone_t *zone)
         return 0;
     }
 
-    kvr_release(zone, &a->reservation);
+    kvr_reservation_release(zone, &a->reservation);
 
     return 1;
 }
@@ -286,13 +287,13 @@ unsigned
 kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_settle_t *s, uint64_t now)
 {
-    int                   found;
-    uint32_t              id;
-    unsigned              rc;
-    uint64_t              clock, cached;
-    kvr_peer_t           *peer;
-    kvr_index_peer_t     *p;
-    kvr_loop_response_t   r;
+    int                      found;
+    uint32_t                 id;
+    unsigned                 rc;
+    uint64_t                 clock, cached;
+    kvr_peer_t              *peer;
+    kvr_index_peer_t        *p;
+    kvr_feedback_response_t  r;
 
     id = a->reservation.peer;
 
@@ -303,7 +304,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     peer = &zone->registry->peer[id];
     p = &zone->index->peer[id];
 
-    memset(&r, 0, sizeof(kvr_loop_response_t));
+    memset(&r, 0, sizeof(kvr_feedback_response_t));
 
     r.bytes = a->bytes;
     r.matched = a->matched;
@@ -315,27 +316,27 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.kind = s->kind;
     r.block = (uint32_t) zone->unit;
     r.capacity = kvr_get(&p->reported) ? kvr_get(&p->capacity) : 0;
-    r.young = a->young;
-    r.taught = (uint64_t) a->prompted * zone->unit;
+    r.speculative = a->speculative;
+    r.inserted = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
     r.odd = s->odd;
-    r.alive = pool->probe && kvr_signal_same(&peer->signal, now, pool->probe);
+    r.alive = pool->probe && kvr_engine_same(&peer->signal, now, pool->probe);
 
-    found = kvr_loop_take(&peer->loop, &r, s->seconds, &clock);
+    found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);
 
     rc = 0;
 
-    if (found & KVR_LOOP_FORGOT) {
+    if (found & KVR_FEEDBACK_FORGOT) {
         kvr_index_floor(zone->index, id, clock);
 
         /* the next probe is not to tell the same again */
 
-        kvr_signal_renew(&peer->signal, now);
+        kvr_engine_renew(&peer->signal, now);
 
         rc |= KVR_ATTEMPT_FORGOT;
     }
 
-    if (found & KVR_LOOP_MISSED) {
+    if (found & KVR_FEEDBACK_MISSED) {
         cached = (uint64_t) kvr_max(s->tokens.cached, 0);
 
         a->found = (uint32_t) (a->units * cached
@@ -346,8 +347,8 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* tokens of the capacity are bytes to us, and how many becomes clear */
 
-    if (found & KVR_LOOP_MISSED
-        || kvr_get(&peer->loop.responses) % KVR_ATTEMPT_LOOK == 1)
+    if (found & KVR_FEEDBACK_MISSED
+        || kvr_get(&peer->feedback.responses) % KVR_ATTEMPT_LOOK == 1)
     {
         kvr_capacity_update(zone, pool, id);
     }
@@ -369,9 +370,9 @@ kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t now)
         return 0;
     }
 
-    kvr_pace_end(&zone->registry->peer[id].pace, now - a->start, now);
+    kvr_prefill_end(&zone->registry->peer[id].prefill, now - a->start, now);
 
-    return a->lesson.valid ? KVR_ATTEMPT_UNDO : 0;
+    return a->undo.valid ? KVR_ATTEMPT_UNDO : 0;
 }
 
 
@@ -381,10 +382,10 @@ kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
 {
     kvr_peer_t  *peer;
 
-    if (a->awaited) {
+    if (a->inflight) {
         peer = &zone->registry->peer[a->reservation.peer];
-        kvr_inflight_answered(&peer->loop.inflight, a->awaited);
-        a->awaited = 0;
+        kvr_inflight_answered(&peer->feedback.inflight, a->inflight);
+        a->inflight = 0;
     }
 }
 
@@ -393,10 +394,10 @@ void
 kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain)
 {
-    kvr_lesson_t  lesson;
+    kvr_index_undo_t  undo;
 
-    kvr_index_learn(zone->index, chain, a->entries, a->units,
-                    a->reservation.peer, a->found, &lesson);
+    kvr_index_insert(zone->index, chain, a->entries, a->units,
+                     a->reservation.peer, a->found, &undo);
 }
 
 
@@ -404,8 +405,8 @@ void
 kvr_attempt_undo(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain)
 {
-    if (a->lesson.valid) {
-        a->lesson.valid = 0;
-        kvr_index_forget(zone->index, chain, a->entries, &a->lesson);
+    if (a->undo.valid) {
+        a->undo.valid = 0;
+        kvr_index_undo(zone->index, chain, a->entries, &a->undo);
     }
 }

@@ -49,7 +49,7 @@ typedef struct {
 
     uint64_t             start;      /* ms */
     uint64_t             ahead;      /* bytes to prefill then, its own too */
-    uint64_t             timed;      /* of kvr_timing_give() */
+    uint64_t             timed;      /* of kvr_ttft_give() */
 
     /* of the insert */
 
@@ -57,25 +57,25 @@ typedef struct {
     uint64_t             matched;    /* bytes of it that the pick counted on */
     uint64_t             predicted;  /* key of the deepest of these, or 0 */
     uint64_t             clock;      /* the peer's, before */
-    uint64_t             awaited;    /* of kvr_inflight_add() */
+    uint64_t             inflight;   /* of kvr_inflight_add() */
     uint32_t             entries;
     uint32_t             units;
-    uint32_t             taught;     /* units inserted there before */
+    uint32_t             inserted;   /* units inserted there before */
     uint32_t             prompted;   /* of these, not by a reply only */
     uint32_t             age;        /* units, of the deepest of these */
     uint32_t             rate;       /* the fastest peer's, kvr_pace.h */
     uint32_t             found;      /* units that reinsert() leaves out */
-    kvr_lesson_t         lesson;
+    kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             young:1;    /* predicted by one without an answer */
+    unsigned             speculative:1;  /* predicted by one without an answer */
 } kvr_attempt_t;
 
 
 /* where a request goes, and what it brings */
 typedef struct {
     uint32_t             peer;       /* KVR_REGISTRY_NONE: has no number */
-    uint32_t             seat;
+    uint32_t             member;
     uint64_t             bytes;      /* of the prompt */
     uint64_t             matched;    /* bytes of it that the peer holds */
     uint64_t             pending;    /* bytes to prefill */

@@ -17,12 +17,12 @@
 #define KVR_CANDIDATE_WARM   16
 
 
-static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_signal_t *s,
+static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now);
 
 
 void
-kvr_view_init(kvr_view_t *v)
+kvr_candidate_view(kvr_view_t *v)
 {
     const kvr_pool_t  *pool;
 
@@ -76,7 +76,7 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 
 
 void
-kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
+kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 {
     double             worth;
     uint32_t           cap, set;
@@ -86,7 +86,7 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
 
     if (v->by == KVR_BY_KV || v->by == KVR_BY_WAITING) {
 
-        set = kvr_signal_fresh(s, v->now, pool->probe ? pool->probe
+        set = kvr_engine_fresh(s, v->now, pool->probe ? pool->probe
                                                       : KVR_CANDIDATE_ORCA);
 
         c->fresh = (set & (v->by == KVR_BY_KV ? KVR_METRICS_KV
@@ -100,7 +100,7 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
         return;
     }
 
-    worth = kvr_signal_worth(s, v->now, pool->probe);
+    worth = kvr_engine_worth(s, v->now, pool->probe);
 
     c->active += (uint32_t) (kvr_get(&s->foreign) * worth);
 
@@ -113,7 +113,7 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_signal_t *s)
 
 
 int
-kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t seat)
+kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member)
 {
     uint32_t         since, age, slow;
     kvr_registry_t  *registry;
@@ -121,7 +121,7 @@ kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t seat)
     registry = v->zone->registry;
     slow = v->pool->slow_start;
 
-    since = kvr_get(&registry->seat[seat].since);
+    since = kvr_get(&registry->member[member].since);
     since = kvr_max(kvr_get(&registry->peer[peer].since), since);
 
     if (since == 0) {
@@ -143,7 +143,7 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     int            fresh;
     uint64_t       pending;
     kvr_peer_t    *known;
-    kvr_signal_t  *s;
+    kvr_engine_t  *s;
 
     if (peer == KVR_REGISTRY_NONE) {
         return 0;
@@ -188,19 +188,19 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
 /* whether what the engine said last still counts */
 static int
-kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_signal_t *s,
+kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now)
 {
     return pool->probe
-           && kvr_signal_worth(s, now, pool->probe) > KVR_CANDIDATE_FRESH;
+           && kvr_engine_worth(s, now, pool->probe) > KVR_CANDIDATE_FRESH;
 }
 
 
 int
-kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
+kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now)
 {
-    kvr_signal_t  *s;
+    kvr_engine_t  *s;
 
     if (peer == KVR_REGISTRY_NONE) {
         return 0;
@@ -213,7 +213,7 @@ kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
     }
 
     return pool->mandatory && pool->probe
-           && kvr_signal_worth(s, now, pool->probe) == 0;
+           && kvr_engine_worth(s, now, pool->probe) == 0;
 }
 
 

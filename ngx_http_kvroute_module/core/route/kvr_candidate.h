@@ -51,7 +51,7 @@ typedef struct {
 
     uint32_t                   rate;
 
-    /* of kvr_view_init() */
+    /* of kvr_candidate_view() */
 
     kvr_load_view_t            load;
     uint64_t                   special;  /* set: not like the others */
@@ -65,7 +65,7 @@ typedef struct {
 
 
 /* finds out what is the same for all peers */
-void kvr_view_init(kvr_view_t *v);
+void kvr_candidate_view(kvr_view_t *v);
 
 /* parts of kvr_candidate_init(), for peers and upstreams that need them */
 
@@ -75,10 +75,10 @@ void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
 
 /* what engines said of themselves */
 void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
-    kvr_signal_t *s);
+    kvr_engine_t *s);
 
 /* whether this decision is not for a peer that warms up */
-int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t seat);
+int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member);
 
 /*
  * Whether a peer has all the work that it may have.  fit: bytes that must find
@@ -88,7 +88,7 @@ int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t fit, const kvr_reservation_t *own, uint64_t now);
 
 /* whether a peer is out of health: it gets work only if all are */
-int kvr_candidate_sick(const kvr_zone_t *zone, const kvr_pool_t *pool,
+int kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 
 /* whether the operator drains a peer */
@@ -97,7 +97,7 @@ int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 
 /* whether a peer has asked to be left alone, and the time is not over */
 static inline int
-kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
+kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
 {
     return peer != KVR_REGISTRY_NONE
            && kvr_get(&zone->registry->peer[peer].signal.pressure) > now;
@@ -112,11 +112,11 @@ kvr_candidate_pressed(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
  */
 static inline void
 kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
-    uint32_t seat, uint32_t conns)
+    uint32_t member, uint32_t conns)
 {
-    uint32_t          units, rate;
-    kvr_peer_t       *known;
-    kvr_peer_load_t   load;
+    uint32_t                units, rate;
+    kvr_peer_t             *known;
+    kvr_reservation_load_t  load;
 
     /* one by one: gcc would clear so many by an instruction that is slow */
 
@@ -140,16 +140,16 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     }
 
     known = &v->zone->registry->peer[peer];
-    load = kvr_peer_load(&v->load, peer, v->own);
+    load = kvr_reservation_load(&v->load, peer, v->own);
 
     c->active = load.active;
     c->pending = load.pending;
     c->unanswered = load.unanswered;
     c->resident = load.resident;
     c->idle = v->given - kvr_get(&known->given);
-    c->delay = kvr_pace_delay(&known->pace, v->now);
+    c->delay = kvr_prefill_delay(&known->prefill, v->now);
 
-    rate = kvr_get(&known->pace.rate);
+    rate = kvr_get(&known->prefill.rate);
     v->rate = kvr_max(v->rate, rate);
 
     if (v->matched) {
@@ -185,7 +185,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     }
 
     if (kvr_unlikely(kvr_get(&known->signal.pressure) > v->now)) {
-        c->pressed = 1;
+        c->throttled = 1;
     }
 
     if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,
@@ -196,10 +196,10 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
     if (v->signals) {
         kvr_candidate_signals(v, c, &known->signal);
-        c->sick = kvr_candidate_sick(v->zone, v->pool, peer, v->now);
+        c->unhealthy = kvr_candidate_unhealthy(v->zone, v->pool, peer, v->now);
     }
 
-    if (v->pool->slow_start && kvr_candidate_cold(v, peer, seat)) {
+    if (v->pool->slow_start && kvr_candidate_cold(v, peer, member)) {
         c->cold = 1;
     }
 }

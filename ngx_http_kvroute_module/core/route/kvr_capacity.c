@@ -33,14 +33,14 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
 
     /* a new peer's tokens are taken to be as long as those of the others */
 
-    bytes = kvr_ratio_get(&peer->loop.bytes);
+    bytes = kvr_ratio_get(&peer->feedback.bytes);
 
     if (bytes == 0) {
-        bytes = kvr_models_bytes(&zone->registry->models);
+        bytes = kvr_model_busiest(&zone->registry->models);
     }
 
     if (bytes == 0) {
-        bytes = kvr_loop_bytes(&peer->loop);
+        bytes = kvr_feedback_bytes(&peer->feedback);
     }
 
     /* those that are answered: prompts are in the index, replies are not */
@@ -48,8 +48,8 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
     active = kvr_load_get(zone->load, id).active;
     waiting = kvr_load_get(zone->load, kvr_registry_resident(id)).active;
 
-    units = kvr_loop_usable(&peer->loop, tokens,
-                            active - kvr_min(waiting, active))
+    units = kvr_feedback_usable(&peer->feedback, tokens,
+                                active - kvr_min(waiting, active))
             * bytes / (double) zone->unit;
 
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
@@ -75,20 +75,20 @@ static void
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    uint64_t        set, units, learned;
-    kvr_peer_t     *peer;
-    kvr_horizon_t   sum;
+    uint64_t         set, units, learned;
+    kvr_peer_t      *peer;
+    kvr_retention_t  sum;
 
     peer = zone->registry->peer;
 
-    memset((void *) &sum, 0, sizeof(kvr_horizon_t));
+    memset((void *) &sum, 0, sizeof(kvr_retention_t));
 
     for (set = pool->set | (uint64_t) 1 << id; set; set &= set - 1) {
-        kvr_horizon_add(&sum, &peer[__builtin_ctzll(set)].loop.horizon);
+        kvr_retention_add(&sum, &peer[__builtin_ctzll(set)].feedback.retention);
     }
 
     units = pool->capacity / zone->unit;
-    learned = kvr_loop_horizon(&peer[id].loop, &sum);
+    learned = kvr_feedback_retention(&peer[id].feedback, &sum);
 
     kvr_index_capacity(zone->index, id,
                        learned ? kvr_min(learned, units) : units, 0);

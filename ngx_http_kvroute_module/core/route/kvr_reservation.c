@@ -13,7 +13,7 @@ static void kvr_reservation_count(const kvr_zone_t *zone,
 
 
 void
-kvr_reserve(const kvr_zone_t *zone, kvr_reservation_t *r)
+kvr_reservation_take(const kvr_zone_t *zone, kvr_reservation_t *r)
 {
     r->held = 1;
 
@@ -34,9 +34,9 @@ kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r)
         return;
     }
 
-    kvr_load_add(zone->load, zone->row, kvr_registry_column(r->seat), 1,
+    kvr_load_add(zone->load, zone->row, kvr_registry_column(r->member), 1,
                  (int64_t) r->pending);
-    kvr_load_add(zone->load, zone->row, kvr_registry_reserved(r->seat), -1,
+    kvr_load_add(zone->load, zone->row, kvr_registry_reserved(r->member), -1,
                  -(int64_t) r->pending);
 }
 
@@ -57,7 +57,7 @@ kvr_reservation_answered(const kvr_zone_t *zone, kvr_reservation_t *r)
 
 
 void
-kvr_release(const kvr_zone_t *zone, kvr_reservation_t *r)
+kvr_reservation_release(const kvr_zone_t *zone, kvr_reservation_t *r)
 {
     if (!r->held) {
         return;
@@ -83,8 +83,8 @@ kvr_reservation_count(const kvr_zone_t *zone, const kvr_reservation_t *r,
 
     kvr_load_add(zone->load, zone->row, r->peer, active, pending);
     kvr_load_add(zone->load, zone->row,
-                 r->queued ? kvr_registry_reserved(r->seat)
-                           : kvr_registry_column(r->seat),
+                 r->queued ? kvr_registry_reserved(r->member)
+                           : kvr_registry_column(r->member),
                  active, pending);
 
     /* its context, and what it may become, for as long as it is there */

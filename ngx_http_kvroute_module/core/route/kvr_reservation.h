@@ -12,10 +12,10 @@
  * What one request counts for at a peer, in the row of the process that has
  * the request.
  *
- * Ownership.  Whoever holds a reservation gives it back once: kvr_release() of
- * one that is not held does nothing.  It may be handed on by assignment, if
- * the one that was assigned from is then no longer held.  A process that dies
- * gives nothing back: its row is swept (kvr_load.h).
+ * Ownership. Whoever holds a reservation gives it back once:
+ * kvr_reservation_release() of one that is not held does nothing. It may be
+ * handed on by assignment, if the one that was assigned from is then no longer
+ * held. A process that dies gives nothing back: its row is swept (kvr_load.h).
  */
 
 
@@ -24,7 +24,7 @@
 
 typedef struct {
     uint32_t           peer;         /* KVR_REGISTRY_NONE: counted nowhere */
-    uint32_t           seat;
+    uint32_t           member;
     uint64_t           pending;      /* bytes to prefill */
     uint64_t           resident;     /* bytes of context that it comes to */
     unsigned           unanswered:1; /* its prefill is not over */
@@ -35,7 +35,7 @@ typedef struct {
 
 
 /* counts a request in: as active, pending, resident and, if so, unanswered */
-void kvr_reserve(const kvr_zone_t *zone, kvr_reservation_t *r);
+void kvr_reservation_take(const kvr_zone_t *zone, kvr_reservation_t *r);
 
 /* a queued one is sent: from now on nginx has a connection as well */
 void kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r);
@@ -44,14 +44,14 @@ void kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r);
 void kvr_reservation_answered(const kvr_zone_t *zone, kvr_reservation_t *r);
 
 /* counts out all that is left of it */
-void kvr_release(const kvr_zone_t *zone, kvr_reservation_t *r);
+void kvr_reservation_release(const kvr_zone_t *zone, kvr_reservation_t *r);
 
 
 /* whether the two count the same at the same place */
 static inline int
 kvr_reservation_same(const kvr_reservation_t *a, const kvr_reservation_t *b)
 {
-    return a->peer == b->peer && a->seat == b->seat
+    return a->peer == b->peer && a->member == b->member
            && a->pending == b->pending && a->resident == b->resident
            && a->unanswered == b->unanswered;
 }
@@ -66,15 +66,15 @@ typedef struct {
     uint32_t           unanswered;
     uint64_t           pending;
     uint64_t           resident;
-} kvr_peer_load_t;
+} kvr_reservation_load_t;
 
 
-static inline kvr_peer_load_t
-kvr_peer_load(const kvr_load_view_t *view, uint32_t peer,
+static inline kvr_reservation_load_t
+kvr_reservation_load(const kvr_load_view_t *view, uint32_t peer,
     const kvr_reservation_t *own)
 {
-    kvr_load_sum_t   sum, resident;
-    kvr_peer_load_t  load;
+    kvr_load_sum_t          sum, resident;
+    kvr_reservation_load_t  load;
 
     sum = kvr_load_both(view, peer, kvr_registry_resident(peer), &resident);
 

@@ -16,8 +16,8 @@
 
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
-static int kvr_registry_seat_used(kvr_load_t *load, uint32_t seat);
-static int kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load,
+static int kvr_registry_member_used(kvr_load_t *load, uint32_t member);
+static int kvr_registry_joined(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t upstream);
 static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
     const void *name, size_t len);
@@ -98,11 +98,11 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     peer = &reg->peer[n];
 
-    /* seats of the old name must not be found under the new one */
+    /* members of the old name must not be found under the new one */
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        if (atomic_load(&reg->seat[i].used) && reg->seat[i].peer == n) {
-            atomic_store(&reg->seat[i].used, 0);
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        if (atomic_load(&reg->member[i].used) && reg->member[i].peer == n) {
+            atomic_store(&reg->member[i].used, 0);
         }
     }
 
@@ -113,14 +113,14 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     kvr_set(&peer->assumed, capacity);
 
     atomic_store(&peer->given, given);
-    atomic_fetch_add(&peer->life, 1);
+    atomic_fetch_add(&peer->generation, 1);
     atomic_store(&peer->since, 0);
     atomic_store(&peer->draining, 0);
 
-    kvr_signal_reset(&peer->signal);
-    kvr_pace_reset(&peer->pace);
-    kvr_timing_reset(&peer->timing);
-    memset((void *) &peer->loop, 0, sizeof(kvr_loop_t));
+    kvr_engine_reset(&peer->signal);
+    kvr_prefill_reset(&peer->prefill);
+    kvr_ttft_reset(&peer->ttft);
+    memset((void *) &peer->feedback, 0, sizeof(kvr_feedback_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);
 
@@ -131,11 +131,11 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
 
 uint32_t
-kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     uint32_t peer, const void *upstream, size_t len)
 {
-    uint32_t     i, n, u;
-    kvr_seat_t  *seat;
+    uint32_t       i, n, u;
+    kvr_member_t  *member;
 
     u = kvr_registry_upstream(reg, load, upstream, len);
 
@@ -145,12 +145,12 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     n = KVR_REGISTRY_NONE;
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &reg->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        member = &reg->member[i];
 
-        if (!atomic_load(&seat->used)) {
+        if (!atomic_load(&member->used)) {
             if (n == KVR_REGISTRY_NONE
-                || atomic_load(&reg->seat[n].used))
+                || atomic_load(&reg->member[n].used))
             {
                 n = i;
             }
@@ -158,13 +158,13 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
             continue;
         }
 
-        if (seat->upstream == u && seat->peer == peer) {
+        if (member->upstream == u && member->peer == peer) {
             kvr_load_name(load, row, kvr_registry_column(i));
             return i;
         }
 
         if (n == KVR_REGISTRY_NONE
-            && !kvr_registry_seat_used(load, i))
+            && !kvr_registry_member_used(load, i))
         {
             n = i;
         }
@@ -174,15 +174,15 @@ kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
         return n;
     }
 
-    seat = &reg->seat[n];
+    member = &reg->member[n];
 
-    atomic_store(&seat->used, 0);
+    atomic_store(&member->used, 0);
 
-    memset((void *) seat, 0, sizeof(kvr_seat_t));
-    seat->upstream = u;
-    seat->peer = peer;
+    memset((void *) member, 0, sizeof(kvr_member_t));
+    member->upstream = u;
+    member->peer = peer;
 
-    atomic_store(&seat->used, 1);
+    atomic_store(&member->used, 1);
 
     kvr_load_name(load, row, kvr_registry_column(n));
 
@@ -213,7 +213,7 @@ kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
         u = &reg->upstream[i];
 
         if (kvr_registry_is(&u->len, u->name, upstream, upstream_len)) {
-            return KVR_REGISTRY_LIMIT_SEATS;
+            return KVR_REGISTRY_LIMIT_MEMBERS;
         }
     }
 
@@ -224,50 +224,50 @@ kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
 void
 kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
 {
-    uint32_t     i, n;
-    kvr_seat_t  *seat;
+    uint32_t       i, n;
+    kvr_member_t  *member;
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &reg->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        member = &reg->member[i];
 
-        if (!atomic_load(&seat->used)
-            || (peer != KVR_REGISTRY_NONE && seat->peer != peer))
+        if (!atomic_load(&member->used)
+            || (peer != KVR_REGISTRY_NONE && member->peer != peer))
         {
             continue;
         }
 
-        kvr_set(&seat->requests, 0);
-        kvr_set(&seat->fails, 0);
-        kvr_set(&seat->prompt, 0);
-        kvr_set(&seat->matched, 0);
-        kvr_set(&seat->best, 0);
-        kvr_set(&seat->selected, 0);
-        kvr_set(&seat->unavail, 0);
-        kvr_set(&seat->headers, 0);
-        kvr_set(&seat->header_ms, 0);
-        kvr_set(&seat->ends, 0);
-        kvr_set(&seat->end_ms, 0);
-        kvr_set(&seat->sent, 0);
-        kvr_set(&seat->received, 0);
+        kvr_set(&member->requests, 0);
+        kvr_set(&member->fails, 0);
+        kvr_set(&member->prompt, 0);
+        kvr_set(&member->matched, 0);
+        kvr_set(&member->best, 0);
+        kvr_set(&member->selected, 0);
+        kvr_set(&member->unavail, 0);
+        kvr_set(&member->headers, 0);
+        kvr_set(&member->header_ms, 0);
+        kvr_set(&member->ends, 0);
+        kvr_set(&member->end_ms, 0);
+        kvr_set(&member->sent, 0);
+        kvr_set(&member->received, 0);
 
         for (n = 0; n < 2; n++) {
-            kvr_set(&seat->firsts[n], 0);
-            kvr_set(&seat->ttft[n], 0);
+            kvr_set(&member->firsts[n], 0);
+            kvr_set(&member->ttft[n], 0);
         }
 
         for (n = 0; n < KVR_STATUS_CLASSES; n++) {
-            kvr_set(&seat->responses[n], 0);
+            kvr_set(&member->responses[n], 0);
         }
 
         for (n = 0; n < KVR_REASON_MAX; n++) {
-            kvr_set(&seat->reason[n], 0);
+            kvr_set(&member->reason[n], 0);
         }
     }
 
     for (i = 0; i < KVR_INDEX_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
-            kvr_signal_reset_counters(&reg->peer[i].signal);
-            kvr_loop_reset_counters(&reg->peer[i].loop);
+            kvr_engine_reset_counters(&reg->peer[i].signal);
+            kvr_feedback_reset_counters(&reg->peer[i].feedback);
         }
     }
 
@@ -280,7 +280,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_stats_reset(&reg->upstream[i].stats);
     }
 
-    kvr_models_reset_counters(&reg->models);
+    kvr_model_reset_counters(&reg->models);
 }
 
 
@@ -312,7 +312,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     }
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS && n == KVR_REGISTRY_NONE; i++) {
-        if (!kvr_registry_seated(reg, load, i)) {
+        if (!kvr_registry_joined(reg, load, i)) {
             n = i;
         }
     }
@@ -323,43 +323,43 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     u = &reg->upstream[n];
 
-    /* as above, seats of the old name */
+    /* as above, members of the old name */
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        if (atomic_load(&reg->seat[i].used) && reg->seat[i].upstream == n) {
-            atomic_store(&reg->seat[i].used, 0);
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        if (atomic_load(&reg->member[i].used) && reg->member[i].upstream == n) {
+            atomic_store(&reg->member[i].used, 0);
         }
     }
 
     kvr_stats_reset(&u->stats);
-    kvr_timing_pace_reset(&u->pace);
+    kvr_ttft_prefill_reset(&u->prefill);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;
 }
 
 
-/* what is reserved at a seat is no part of its own column */
+/* what is reserved at a member is no part of its own column */
 static int
-kvr_registry_seat_used(kvr_load_t *load, uint32_t seat)
+kvr_registry_member_used(kvr_load_t *load, uint32_t member)
 {
-    return kvr_load_used(load, kvr_registry_column(seat))
-           || kvr_load_used(load, kvr_registry_reserved(seat));
+    return kvr_load_used(load, kvr_registry_column(member))
+           || kvr_load_used(load, kvr_registry_reserved(member));
 }
 
 
-/* whether any seat of an upstream is named or counts anything */
+/* whether any member of an upstream is named or counts anything */
 static int
-kvr_registry_seated(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
+kvr_registry_joined(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
 {
-    uint32_t     i;
-    kvr_seat_t  *seat;
+    uint32_t       i;
+    kvr_member_t  *member;
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &reg->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        member = &reg->member[i];
 
-        if (atomic_load(&seat->used) && seat->upstream == upstream
-            && kvr_registry_seat_used(load, i))
+        if (atomic_load(&member->used) && member->upstream == upstream
+            && kvr_registry_member_used(load, i))
         {
             return 1;
         }
@@ -393,7 +393,7 @@ kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
 {
     double  context, used;
 
-    if (kvr_pace_full(&peer->pace, target, pending, now)) {
+    if (kvr_prefill_full(&peer->prefill, target, pending, now)) {
         return 1;
     }
 
@@ -404,7 +404,7 @@ kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
     }
 
     context = (double) kvr_get(&peer->signal.capacity)
-              * kvr_loop_bytes(&peer->loop);
+              * kvr_feedback_bytes(&peer->feedback);
 
     /* of what is pending the cached part takes room as well */
 

@@ -9,10 +9,10 @@
 
 
 /*
- * Who is who in a zone: peers by address, upstreams by name, and seats: a peer
- * in an upstream.  An engine that serves two upstreams is one peer with two
- * seats.  A peer's number is its bit in the index and its column in the load
- * table; a seat's column comes after those of the peers.
+ * Who is who in a zone: peers by address, upstreams by name, and members: a
+ * peer in an upstream. An engine that serves two upstreams is one peer with two
+ * members. A peer's number is its bit in the index and its column in the load
+ * table; a member's column comes after those of the peers.
  *
  * Numbers stay with their names for as long as there is room: a peer that is
  * taken out and put back finds what the index knew of it.  A number is given
@@ -37,17 +37,17 @@
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
 #define KVR_REGISTRY_TITLE_LEN  252      /* made up of host names, often */
 #define KVR_REGISTRY_UPSTREAMS  64
-#define KVR_REGISTRY_SEATS      128
+#define KVR_REGISTRY_MEMBERS    128
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
 #define KVR_STATUS_CLASSES      5        /* 1xx .. 5xx */
 
 
-/* why a server of an upstream has no number, or no seat */
+/* why a server of an upstream has no number, or no member */
 typedef enum {
     KVR_REGISTRY_LIMIT_PEERS = 0,
-    KVR_REGISTRY_LIMIT_SEATS,
+    KVR_REGISTRY_LIMIT_MEMBERS,
     KVR_REGISTRY_LIMIT_UPSTREAMS,
     KVR_REGISTRY_LIMIT_NAME,     /* the address is too long */
     KVR_REGISTRY_LIMIT_TITLE,    /* the name of the upstream is */
@@ -59,20 +59,20 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint32_t   len;
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
-    _Atomic uint32_t   life;         /* which name has this number, from 1 */
+    _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint32_t   draining;
     _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
-    kvr_signal_t       signal;
-    kvr_loop_t         loop;
-    kvr_pace_t         pace;
-    kvr_timing_t       timing;
+    kvr_engine_t       signal;
+    kvr_feedback_t     feedback;
+    kvr_prefill_t      prefill;
+    kvr_ttft_t         ttft;
 } kvr_peer_t;
 
 
-/* a seat's counters, since it was given out */
+/* a member's counters, since it was given out */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint32_t   used;
@@ -99,17 +99,17 @@ typedef struct {
     _Atomic uint64_t   end_ms;
     _Atomic uint64_t   sent;         /* bytes, with headers */
     _Atomic uint64_t   received;
-} kvr_seat_t;
+} kvr_member_t;
 
 
 typedef struct {
-    _Atomic uint64_t   model;        /* root of the last one seen */
-    _Atomic uint32_t   models;       /* there have been several */
-    _Atomic uint64_t   shared;       /* picks by a prefix that most have */
-    kvr_timing_pace_t  pace;         /* of all its peers */
-    kvr_stats_t        stats;
-    _Atomic uint32_t   len;
-    uint8_t            name[KVR_REGISTRY_TITLE_LEN];
+    _Atomic uint64_t    model;       /* root of the last one seen */
+    _Atomic uint32_t    models;      /* there have been several */
+    _Atomic uint64_t    shared;      /* picks by a prefix that most have */
+    kvr_ttft_prefill_t  prefill;     /* of all its peers */
+    kvr_stats_t         stats;
+    _Atomic uint32_t    len;
+    uint8_t             name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;
 
 
@@ -118,26 +118,26 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks */
 
     kvr_peer_t         peer[KVR_INDEX_PEERS];
-    kvr_seat_t         seat[KVR_REGISTRY_SEATS];
+    kvr_member_t       member[KVR_REGISTRY_MEMBERS];
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_models_t       models;
 } kvr_registry_t;
 
 
 static inline uint32_t
-kvr_registry_column(uint32_t seat)
+kvr_registry_column(uint32_t member)
 {
-    return KVR_INDEX_PEERS + seat;
+    return KVR_INDEX_PEERS + member;
 }
 
 
 /*
  * Whether a peer has as much as it should have, with max_pending=auto.  That is
- * what kvr_pace_full() says.  And, by the word of its engine if that is fresh,
- * what still fits in its cache: past that requests wait inside, in no order,
- * until others have ended.  pending: bytes not prefilled; bytes: of all of the
- * prompt to come, 0 if the cache does not matter.  What is not known holds up
- * nobody.
+ * what kvr_prefill_full() says. And, by the word of its engine if that is
+ * fresh, what still fits in its cache: past that requests wait inside, in no
+ * order, until others have ended. pending: bytes not prefilled; bytes: of all
+ * of the prompt to come, 0 if the cache does not matter. What is not known
+ * holds up nobody.
  */
 int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
     uint64_t bytes, int fresh, uint64_t now);
@@ -150,22 +150,22 @@ int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
 static inline uint32_t
 kvr_registry_resident(uint32_t peer)
 {
-    return KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + peer;
+    return KVR_INDEX_PEERS + KVR_REGISTRY_MEMBERS + peer;
 }
 
 
 /*
- * What is reserved at a seat for requests that are let in and not yet sent: it
- * is not in the seat's own column, since nginx has not counted them.
+ * What is reserved at a member for requests that are let in and not yet sent:
+ * it is not in the member's own column, since nginx has not counted them.
  */
 static inline uint32_t
-kvr_registry_reserved(uint32_t seat)
+kvr_registry_reserved(uint32_t member)
 {
-    return 2 * KVR_INDEX_PEERS + KVR_REGISTRY_SEATS + seat;
+    return 2 * KVR_INDEX_PEERS + KVR_REGISTRY_MEMBERS + member;
 }
 
 
-#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + 2 * KVR_REGISTRY_SEATS)
+#define KVR_REGISTRY_COLUMNS  (2 * KVR_INDEX_PEERS + 2 * KVR_REGISTRY_MEMBERS)
 
 _Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
 _Static_assert(KVR_INDEX_PEERS <= 64, "sets of peers are words of 64 bits");
@@ -175,17 +175,17 @@ _Static_assert(KVR_INDEX_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
 
 /*
  * The number of the peer of this address, which it gets if it has none yet,
- * with a clean slate in the index.  If the capacity given is not the one before,
- * it has this from now on, unless the engine has reported one.  It is named in
- * the row of the process that asks.  KVR_REGISTRY_NONE if there is no number to
+ * with a clean slate in the index. If the capacity given is not the one before,
+ * it has this from now on, unless the engine has reported one. It is named in
+ * the row of the process that asks. KVR_REGISTRY_NONE if there is no number to
  * be had, or the address is too long.
  */
 uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, kvr_index_t *ix, const void *name, size_t len,
     uint64_t capacity);
 
-/* the same for its seat in the upstream of this name */
-uint32_t kvr_registry_seat(kvr_registry_t *reg, kvr_load_t *load,
+/* the same for its member in the upstream of this name */
+uint32_t kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, uint32_t peer, const void *upstream, size_t len);
 
 /* only looks up; KVR_REGISTRY_NONE if unknown */
@@ -193,7 +193,7 @@ uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
 
 
-/* which limit keeps a peer of an upstream from its number, or its seat */
+/* which limit keeps a peer of an upstream from its number, or its member */
 kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
     size_t len, const void *upstream, size_t upstream_len);
 

@@ -8,69 +8,70 @@
 
 
 /* so few requests tell nothing */
-#define KVR_HOT_FEW  32
+#define KVR_SKETCH_FEW  32
 
 
-static void kvr_hot_halve(kvr_hot_t *hot);
+static void kvr_sketch_halve(kvr_sketch_t *sketch);
 
 
 static inline _Atomic uint32_t *
-kvr_hot_count(kvr_hot_t *hot, uint64_t value)
+kvr_sketch_count(kvr_sketch_t *sketch, uint64_t value)
 {
-    return &hot->count[kvr_reduce(value, KVR_HOT_COUNTERS)];
+    return &sketch->count[kvr_reduce(value, KVR_SKETCH_COUNTERS)];
 }
 
 
 /* the entry at the i-th depth */
 static inline uint32_t
-kvr_hot_index(uint32_t i)
+kvr_sketch_index(uint32_t i)
 {
     return (1U << i) - 1;
 }
 
 
 void
-kvr_hot_add(kvr_hot_t *hot, const uint64_t *chain, uint32_t n)
+kvr_sketch_add(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n)
 {
     uint32_t  i;
 
-    for (i = 0; i < KVR_HOT_DEPTHS && kvr_hot_index(i) < n; i++) {
-        kvr_add(kvr_hot_count(hot, chain[kvr_hot_index(i)]), 1);
+    for (i = 0; i < KVR_SKETCH_DEPTHS && kvr_sketch_index(i) < n; i++) {
+        kvr_add(kvr_sketch_count(sketch, chain[kvr_sketch_index(i)]), 1);
     }
 
-    if ((kvr_add(&hot->total, 1) + 1) % KVR_HOT_WINDOW == 0) {
-        kvr_hot_halve(hot);
+    if ((kvr_add(&sketch->total, 1) + 1) % KVR_SKETCH_WINDOW == 0) {
+        kvr_sketch_halve(sketch);
     }
 }
 
 
 /* who crosses the window does it; what others add meanwhile may be lost */
 static void
-kvr_hot_halve(kvr_hot_t *hot)
+kvr_sketch_halve(kvr_sketch_t *sketch)
 {
     uint32_t  i;
 
-    for (i = 0; i < KVR_HOT_COUNTERS; i++) {
-        kvr_set(&hot->count[i], kvr_get(&hot->count[i]) / 2);
+    for (i = 0; i < KVR_SKETCH_COUNTERS; i++) {
+        kvr_set(&sketch->count[i], kvr_get(&sketch->count[i]) / 2);
     }
 
-    kvr_set(&hot->total, KVR_HOT_WINDOW / 2);
+    kvr_set(&sketch->total, KVR_SKETCH_WINDOW / 2);
 }
 
 
 double
-kvr_hot_share(kvr_hot_t *hot, uint64_t value)
+kvr_sketch_share(kvr_sketch_t *sketch, uint64_t value)
 {
     uint32_t  total;
 
-    total = kvr_max(kvr_get(&hot->total), KVR_HOT_FEW);
+    total = kvr_max(kvr_get(&sketch->total), KVR_SKETCH_FEW);
 
-    return (double) kvr_get(kvr_hot_count(hot, value)) / total;
+    return (double) kvr_get(kvr_sketch_count(sketch, value)) / total;
 }
 
 
 uint32_t
-kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n, double share)
+kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n,
+    double share)
 {
     double    top, have;
     uint32_t  i, entry, branch;
@@ -78,10 +79,10 @@ kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n, double share)
     top = 0;
     branch = n;
 
-    for (i = 0; i < KVR_HOT_DEPTHS && kvr_hot_index(i) < n; i++) {
+    for (i = 0; i < KVR_SKETCH_DEPTHS && kvr_sketch_index(i) < n; i++) {
 
-        entry = kvr_hot_index(i);
-        have = kvr_hot_share(hot, chain[entry]);
+        entry = kvr_sketch_index(i);
+        have = kvr_sketch_share(sketch, chain[entry]);
 
         if (have <= share) {
             return entry;

@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_HOT_H_INCLUDED_
-#define _KVR_HOT_H_INCLUDED_
+#ifndef _KVR_SKETCH_H_INCLUDED_
+#define _KVR_SKETCH_H_INCLUDED_
 
 
 /*
@@ -22,33 +22,33 @@
 #include "core/base/kvr_chain.h"
 
 
-#define KVR_HOT_COUNTERS  4096
-#define KVR_HOT_DEPTHS    11
+#define KVR_SKETCH_COUNTERS  4096
+#define KVR_SKETCH_DEPTHS    11
 
 /* requests counted before all counts are halved */
-#define KVR_HOT_WINDOW    32768
+#define KVR_SKETCH_WINDOW  32768
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint32_t   total;
-    _Atomic uint32_t   count[KVR_HOT_COUNTERS];
-} kvr_hot_t;
+    _Atomic uint32_t   count[KVR_SKETCH_COUNTERS];
+} kvr_sketch_t;
 
 
 /* counts the prefixes of a request */
-void kvr_hot_add(kvr_hot_t *hot, const uint64_t *chain, uint32_t n);
+void kvr_sketch_add(kvr_sketch_t *sketch, const uint64_t *chain, uint32_t n);
 
 /* the share of requests, 0 .. 1, that have this prefix; high when unsure */
-double kvr_hot_share(kvr_hot_t *hot, uint64_t value);
+double kvr_sketch_share(kvr_sketch_t *sketch, uint64_t value);
 
 /*
  * The entry of a chain to spread requests by: the first of the depths counted
  * whose prefix no more than a share of all requests have, else the deepest.
  * n from 1.
  */
-uint32_t kvr_hot_entry(kvr_hot_t *hot, const uint64_t *chain, uint32_t n,
-    double share);
+uint32_t kvr_sketch_entry(kvr_sketch_t *sketch, const uint64_t *chain,
+    uint32_t n, double share);
 
 
-#endif /* _KVR_HOT_H_INCLUDED_ */
+#endif /* _KVR_SKETCH_H_INCLUDED_ */

@@ -13,14 +13,14 @@
 #include "core/engine/kvr_engine.h"
 
 
-static kvr_signal_t   sig;
+static kvr_engine_t   sig;
 static kvr_metrics_t  m;
 
 
 static void
 fresh(void)
 {
-    kvr_signal_reset(&sig);
+    kvr_engine_reset(&sig);
     memset(&m, 0, sizeof(m));
 }
 
@@ -34,39 +34,39 @@ START_TEST(test_signal_restart)
     m.hits = 500;
     m.capacity = 64;
 
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 1) == 0, "first");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 1) == 0, "first");
     util_check(sig.capacity == 64, "the capacity");
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 2) == 0, "the same");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 2) == 0, "the same");
 
     /* the sum of several processes varies */
 
     m.queries = 900;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 3) == 0, "a little less");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "a little less");
 
     m.queries = 10;
     m.hits = 0;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 4) == KVR_SIGNAL_RESTARTED,
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == KVR_ENGINE_RESTARTED,
                "from the beginning");
 
     /* where there is a time of start it decides */
 
     m.set |= KVR_METRICS_START;
     m.start = 1.7e9;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 5) == 0, "a new field");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 5) == 0, "a new field");
     m.queries = 0;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == 0, "the same process");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == 0, "the same process");
     m.start = 1.7e9 + 1;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == 0, "rounded");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == 0, "rounded");
     m.start = 1.7e9 + 60;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == KVR_SIGNAL_RESTARTED,
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
                "another one");
 
     /* two that take turns behind one address are no restarts */
 
     m.start = 1.7e9;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 7) == 0, "an older one");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 7) == 0, "an older one");
     m.start = 1.7e9 + 60;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 8) == 0, "the later one again");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 8) == 0, "the later one again");
 }
 END_TEST
 
@@ -76,34 +76,34 @@ START_TEST(test_signal_same)
 {
     fresh();
 
-    util_check(!kvr_signal_same(&sig, 1000, 1000), "no word yet");
+    util_check(!kvr_engine_same(&sig, 1000, 1000), "no word yet");
 
     m.set = KVR_METRICS_RUNNING|KVR_METRICS_CAPACITY;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1000);
-    util_check(!kvr_signal_same(&sig, 1000, 1000), "no word of that kind");
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1000);
+    util_check(!kvr_engine_same(&sig, 1000, 1000), "no word of that kind");
 
     m.set |= KVR_METRICS_START|KVR_METRICS_QUERIES;
     m.start = 1.7e9;
     m.queries = 1000;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 2000);
-    util_check(kvr_signal_same(&sig, 2000, 1000), "told");
-    util_check(kvr_signal_same(&sig, 5000, 1000), "still");
-    util_check(!kvr_signal_same(&sig, 6000, 1000), "that was long ago");
-    util_check(kvr_signal_same(&sig, 12000, 3600000), "asked seldom");
-    util_check(!kvr_signal_same(&sig, 13000, 3600000), "too seldom");
+    (void) kvr_engine_take(&sig, &m, 0, 0, 2000);
+    util_check(kvr_engine_same(&sig, 2000, 1000), "told");
+    util_check(kvr_engine_same(&sig, 5000, 1000), "still");
+    util_check(!kvr_engine_same(&sig, 6000, 1000), "that was long ago");
+    util_check(kvr_engine_same(&sig, 12000, 3600000), "asked seldom");
+    util_check(!kvr_engine_same(&sig, 13000, 3600000), "too seldom");
 
-    kvr_signal_gone(&sig, 3000);
-    util_check(!kvr_signal_same(&sig, 3000, 1000), "nobody is there");
-    (void) kvr_signal_take(&sig, &m, 0, 0, 4000);
-    util_check(kvr_signal_same(&sig, 4000, 1000), "somebody is");
+    kvr_engine_gone(&sig, 3000);
+    util_check(!kvr_engine_same(&sig, 3000, 1000), "nobody is there");
+    (void) kvr_engine_take(&sig, &m, 0, 0, 4000);
+    util_check(kvr_engine_same(&sig, 4000, 1000), "somebody is");
 
     m.queries = 10;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 5000) == 0
-               && !kvr_signal_same(&sig, 5000, 1000), "what has counted?");
-    (void) kvr_signal_take(&sig, &m, 0, 0, 64000);
-    util_check(!kvr_signal_same(&sig, 64000, 1000), "a minute of doubt");
-    (void) kvr_signal_take(&sig, &m, 0, 0, 66000);
-    util_check(kvr_signal_same(&sig, 66000, 1000), "and no more");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 5000) == 0
+               && !kvr_engine_same(&sig, 5000, 1000), "what has counted?");
+    (void) kvr_engine_take(&sig, &m, 0, 0, 64000);
+    util_check(!kvr_engine_same(&sig, 64000, 1000), "a minute of doubt");
+    (void) kvr_engine_take(&sig, &m, 0, 0, 66000);
+    util_check(kvr_engine_same(&sig, 66000, 1000), "and no more");
 }
 END_TEST
 
@@ -117,50 +117,50 @@ START_TEST(test_signal_once)
     m.queries = 1000;
     m.hits = 500;
     m.start = 1.7e9;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
     /* a counter that is told of only when it counts something */
 
     m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
     m.queries = 2;
     m.start = 1.7e9 + 60;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 2) == KVR_SIGNAL_RESTARTED,
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 2) == KVR_ENGINE_RESTARTED,
                "by its start");
     m.set = KVR_METRICS_QUERIES|KVR_METRICS_HITS;
     m.queries = 3;
     m.hits = 1;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 3) == 0, "not by its hits");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 3) == 0, "not by its hits");
     m.set |= KVR_METRICS_START;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 4) == 0, "nor its start");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 4) == 0, "nor its start");
 
     /* nobody was listening: who hears of it first tells, the other does not */
 
     m.queries = 1000;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 5);
 
-    util_check(!kvr_signal_back(&sig, 6), "was not gone");
-    kvr_signal_gone(&sig, 6);
-    util_check(kvr_signal_back(&sig, 7), "is back");
-    util_check(!kvr_signal_back(&sig, 8), "told once");
+    util_check(!kvr_engine_back(&sig, 6), "was not gone");
+    kvr_engine_gone(&sig, 6);
+    util_check(kvr_engine_back(&sig, 7), "is back");
+    util_check(!kvr_engine_back(&sig, 8), "told once");
 
     m.queries = 0;
     m.hits = 0;
     m.start = 1.7e9 + 120;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 9) == 0, "told already");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 9) == 0, "told already");
 
     /* asked before it was found out, refused only now */
 
-    kvr_signal_gone(&sig, 7);
-    util_check(!kvr_signal_back(&sig, 10), "old news");
+    kvr_engine_gone(&sig, 7);
+    util_check(!kvr_engine_back(&sig, 10), "old news");
 
-    kvr_signal_gone(&sig, 11);
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 12) == KVR_SIGNAL_RESTARTED,
+    kvr_engine_gone(&sig, 11);
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 12) == KVR_ENGINE_RESTARTED,
                "gone");
-    util_check(!kvr_signal_back(&sig, 13), "told once");
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 14) == 0, "told once");
+    util_check(!kvr_engine_back(&sig, 13), "told once");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 14) == 0, "told once");
 
     m.start = 1.7e9 + 180;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 15) == KVR_SIGNAL_RESTARTED,
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 15) == KVR_ENGINE_RESTARTED,
                "the next restart");
 
     /* its responses have told it first, before or after nobody listened */
@@ -170,27 +170,27 @@ START_TEST(test_signal_once)
     m.hits = 500;
     m.preemptions = 1;
     m.running = 8;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 16);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 16);
 
-    kvr_signal_gone(&sig, 17);
-    kvr_signal_renew(&sig, 18);
-    util_check(!kvr_signal_back(&sig, 19), "told already");
+    kvr_engine_gone(&sig, 17);
+    kvr_engine_renew(&sig, 18);
+    util_check(!kvr_engine_back(&sig, 19), "told already");
     m.start = 1.7e9 + 240;
     m.queries = 20;
     m.hits = 10;
     m.preemptions = 5;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 20) == 0, "told already");
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 20) == 0, "told already");
     util_check(sig.cap == 0, "all of them may be old: %u", sig.cap);
 
     m.queries = 0;
     m.hits = 0;
     m.start = 1.7e9 + 300;
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 21) == KVR_SIGNAL_RESTARTED,
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 21) == KVR_ENGINE_RESTARTED,
                "the next restart");
 
-    kvr_signal_renew(&sig, 22);
-    kvr_signal_gone(&sig, 23);
-    util_check(kvr_signal_take(&sig, &m, 0, 0, 24) == KVR_SIGNAL_RESTARTED,
+    kvr_engine_renew(&sig, 22);
+    kvr_engine_gone(&sig, 23);
+    util_check(kvr_engine_take(&sig, &m, 0, 0, 24) == KVR_ENGINE_RESTARTED,
                "gone since it was told");
 }
 END_TEST
@@ -207,21 +207,21 @@ START_TEST(test_signal_clock)
         m.set = KVR_METRICS_QUERIES|KVR_METRICS_START;
         m.queries = 1000;
         m.start = 4e9;
-        (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+        (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-        kvr_signal_gone(&sig, 2);
+        kvr_engine_gone(&sig, 2);
 
         if (i) {
-            util_check(kvr_signal_back(&sig, 3), "is back");
+            util_check(kvr_engine_back(&sig, 3), "is back");
         }
 
         m.start = 1.7e9;
-        util_check(kvr_signal_take(&sig, &m, 0, 0, 4)
-                   == (i ? 0 : KVR_SIGNAL_RESTARTED), "nobody listened");
-        util_check(kvr_signal_take(&sig, &m, 0, 0, 5) == 0, "told");
+        util_check(kvr_engine_take(&sig, &m, 0, 0, 4)
+                   == (i ? 0 : KVR_ENGINE_RESTARTED), "nobody listened");
+        util_check(kvr_engine_take(&sig, &m, 0, 0, 5) == 0, "told");
 
         m.start = 1.7e9 + 60;
-        util_check(kvr_signal_take(&sig, &m, 0, 0, 6) == KVR_SIGNAL_RESTARTED,
+        util_check(kvr_engine_take(&sig, &m, 0, 0, 6) == KVR_ENGINE_RESTARTED,
                    "the next one, %u", i);
     }
 }
@@ -236,18 +236,18 @@ START_TEST(test_signal_foreign)
     m.running = 5;
     m.waiting = 4;
 
-    (void) kvr_signal_take(&sig, &m, 2, 1, 1);
+    (void) kvr_engine_take(&sig, &m, 2, 1, 1);
     util_check(sig.foreign == 0, "once is nothing");
 
-    (void) kvr_signal_take(&sig, &m, 1, 3, 2);
+    (void) kvr_engine_take(&sig, &m, 1, 3, 2);
     util_check(sig.foreign == 6, "%u", sig.foreign);
 
-    (void) kvr_signal_take(&sig, &m, 9, 12, 3);
+    (void) kvr_engine_take(&sig, &m, 9, 12, 3);
     util_check(sig.foreign == 0, "all ours");
 
     m.set = 0;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 4);
-    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 4);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 5);
     util_check(sig.foreign == 0, "nothing told is nothing there");
 }
 END_TEST
@@ -257,15 +257,15 @@ START_TEST(test_signal_worth)
 {
     fresh();
 
-    util_check(kvr_signal_worth(&sig, 5000, 1000) == 0, "never told");
+    util_check(kvr_engine_worth(&sig, 5000, 1000) == 0, "never told");
 
-    (void) kvr_signal_take(&sig, &m, 0, 0, 10000);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 10000);
 
-    util_check(kvr_signal_worth(&sig, 9000, 1000) == 1, "clock put back");
-    util_check(kvr_signal_worth(&sig, 12000, 1000) == 1, "new");
-    util_check(kvr_signal_worth(&sig, 13500, 1000) == 0.5, "older");
-    util_check(kvr_signal_worth(&sig, 15000, 1000) == 0, "old");
-    util_check(kvr_signal_worth(&sig, UINT64_MAX, 1000) == 0, "very old");
+    util_check(kvr_engine_worth(&sig, 9000, 1000) == 1, "clock put back");
+    util_check(kvr_engine_worth(&sig, 12000, 1000) == 1, "new");
+    util_check(kvr_engine_worth(&sig, 13500, 1000) == 0.5, "older");
+    util_check(kvr_engine_worth(&sig, 15000, 1000) == 0, "old");
+    util_check(kvr_engine_worth(&sig, UINT64_MAX, 1000) == 0, "very old");
 }
 END_TEST
 
@@ -281,17 +281,17 @@ START_TEST(test_signal_preemptions)
     m.running = 40;
     m.preemptions = 7;
 
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1);
     util_check(sig.cap == 0, "what was before");
 
     m.preemptions = 9;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 2);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 2);
     util_check(sig.cap == 30, "%u", sig.cap);
 
     cap = 30;
 
     for (i = 0; i < 100 && sig.cap; i++) {
-        (void) kvr_signal_take(&sig, &m, 0, 0, 3);
+        (void) kvr_engine_take(&sig, &m, 0, 0, 3);
         util_check(sig.cap == 0 || sig.cap > cap, "%u", sig.cap);
         cap = sig.cap;
     }
@@ -302,10 +302,10 @@ START_TEST(test_signal_preemptions)
 
     m.set |= KVR_METRICS_QUERIES;
     m.queries = 1000;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 4);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 4);
     m.queries = 0;
     m.preemptions = 20;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 5);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 5);
     util_check(sig.cap == 0, "restarted");
 }
 END_TEST
@@ -317,7 +317,7 @@ START_TEST(test_signal_health)
 
     fresh();
 
-#define check(result, now)  kvr_signal_check(&sig, result, 2, 2, 1000, now)
+#define check(result, now)  kvr_engine_check(&sig, result, 2, 2, 1000, now)
 
     rc = check(KVR_CHECK_FAIL, 1);
     util_check(rc == 0 && sig.health == KVR_HEALTH_UP, "one");
@@ -363,22 +363,22 @@ START_TEST(test_signal_orca)
     m.set = KVR_METRICS_RUNNING|KVR_METRICS_WAITING;
     m.running = 9;
     m.waiting = 1;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1000);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1000);
 
-    util_check(kvr_signal_fresh(&sig, 1000, 100) == KVR_METRICS_WAITING,
+    util_check(kvr_engine_fresh(&sig, 1000, 100) == KVR_METRICS_WAITING,
                "by a probe");
-    util_check(kvr_signal_fresh(&sig, 2000, 100) == 0, "old");
+    util_check(kvr_engine_fresh(&sig, 2000, 100) == 0, "old");
 
     memset(&orca, 0, sizeof(orca));
     orca.set = KVR_METRICS_KV;
     orca.kv = 0.25;
-    kvr_signal_orca(&sig, &orca, 2000);
+    kvr_engine_orca(&sig, &orca, 2000);
 
-    util_check(kvr_signal_fresh(&sig, 2000, 100) == KVR_METRICS_KV,
+    util_check(kvr_engine_fresh(&sig, 2000, 100) == KVR_METRICS_KV,
                "by a header");
     util_check(sig.kv == 2500 && sig.waiting == 1, "what it has told");
-    util_check(kvr_signal_worth(&sig, 2000, 100) == 0, "probes are old");
-    util_check(kvr_signal_fresh(&sig, 2600, 100) == 0, "old too");
+    util_check(kvr_engine_worth(&sig, 2000, 100) == 0, "probes are old");
+    util_check(kvr_engine_fresh(&sig, 2600, 100) == 0, "old too");
 }
 END_TEST
 
@@ -391,21 +391,21 @@ START_TEST(test_signal_lora)
     m.max_loras = 2;
     m.loras = 1;
     m.lora[0] = kvr_metrics_lora("a", 1);
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("a", 1)) == 1, "has");
-    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == 0, "room");
+    util_check(kvr_engine_lora(&sig, kvr_metrics_lora("a", 1)) == 1, "has");
+    util_check(kvr_engine_lora(&sig, kvr_metrics_lora("b", 1)) == 0, "room");
 
     m.loras = 2;
     m.lora[1] = kvr_metrics_lora("c", 1);
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1);
 
-    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("c", 1)) == 1, "has");
-    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == -1, "full");
+    util_check(kvr_engine_lora(&sig, kvr_metrics_lora("c", 1)) == 1, "has");
+    util_check(kvr_engine_lora(&sig, kvr_metrics_lora("b", 1)) == -1, "full");
 
     m.max_loras = 0;
-    (void) kvr_signal_take(&sig, &m, 0, 0, 1);
-    util_check(kvr_signal_lora(&sig, kvr_metrics_lora("b", 1)) == 0,
+    (void) kvr_engine_take(&sig, &m, 0, 0, 1);
+    util_check(kvr_engine_lora(&sig, kvr_metrics_lora("b", 1)) == 0,
                "nobody knows how many fit");
 }
 END_TEST

@@ -19,9 +19,9 @@ take(const char *text, size_t len, size_t n, char *out)
     char           *buf;
     size_t          i, m, size;
     const uint8_t  *p, *end, *data;
-    kvr_chunked_t   c;
+    kvr_framing_t   c;
 
-    memset(&c, 0, sizeof(kvr_chunked_t));
+    memset(&c, 0, sizeof(kvr_framing_t));
     rc = KVR_AGAIN;
 
     for (i = 0; i < len && rc == KVR_AGAIN; i += m) {
@@ -35,7 +35,7 @@ take(const char *text, size_t len, size_t n, char *out)
         p = (uint8_t *) buf;
         end = p + m;
 
-        while ((rc = kvr_chunked_read(&c, &p, end, &data, &size)) == KVR_OK) {
+        while ((rc = kvr_framing_read(&c, &p, end, &data, &size)) == KVR_OK) {
             memcpy(out, data, size);
             out += size;
         }
@@ -95,7 +95,7 @@ END_TEST
 
 START_TEST(test_chunked_long)
 {
-    char  text[2 * KVR_CHUNKED_LINE], out[8];
+    char  text[2 * KVR_FRAMING_LINE], out[8];
 
     /* lines that do not end */
 

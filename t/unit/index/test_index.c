@@ -94,15 +94,15 @@ chain(uint64_t *out, uint64_t name, uint32_t from, uint32_t n)
 }
 
 
-static kvr_lesson_t
+static kvr_index_undo_t
 learn(const uint64_t *c, uint32_t n, unsigned peer, uint32_t known)
 {
-    kvr_lesson_t  lesson;
+    kvr_index_undo_t  undo;
 
-    kvr_index_learn(ix, c, n, n ? kvr_chain_depth(n - 1) : 0, peer, known,
-                    &lesson);
+    kvr_index_insert(ix, c, n, n ? kvr_chain_depth(n - 1) : 0, peer, known,
+                     &undo);
 
-    return lesson;
+    return undo;
 }
 
 
@@ -119,16 +119,16 @@ lookup(const uint64_t *c, uint32_t n, unsigned peer)
 static void
 compute(unsigned peer, uint64_t units)
 {
-    uint32_t        n;
-    uint64_t        c[1];
-    kvr_lesson_t    lesson;
+    uint32_t          n;
+    uint64_t          c[1];
+    kvr_index_undo_t  undo;
 
     static uint64_t  name = 1ULL << 60;
 
     for ( /* void */ ; units; units -= n) {
         n = (uint32_t) kvr_min(units, 1000);
         c[0] = value(name++, 0);
-        kvr_index_learn(ix, c, 1, n, peer, 0, &lesson);
+        kvr_index_insert(ix, c, 1, n, peer, 0, &undo);
     }
 }
 
@@ -168,7 +168,7 @@ static void
 lose(kvr_index_line_t *line)
 {
     line->key = 0;
-    atomic_store(kvr_hint_line(ix, line), 0);
+    atomic_store(kvr_tag_line(ix, line), 0);
 }
 
 
@@ -252,7 +252,7 @@ START_TEST(test_index_basics)
     /* a prompt's end that is no entry counts as computed all the same */
 
     i = (uint32_t) (ix->peer[0].clock >> FRACTION);
-    kvr_index_learn(ix, c, 1, 5, 0, 1, &(kvr_lesson_t) { 0 });
+    kvr_index_insert(ix, c, 1, 5, 0, 1, &(kvr_index_undo_t) { 0 });
     util_check((ix->peer[0].clock >> FRACTION) - i == 4, "units");
 
     /* more known than there is */
@@ -385,7 +385,8 @@ START_TEST(test_index_holes)
         for (k = 0; k < n; k++) {
             line = &ix->line[kvr_reduce(c[k], ix->nbuckets) * KVR_INDEX_WAYS];
 
-            for (w = 0; w < KVR_INDEX_WAYS && line->key != (c[k] & ~1ULL); w++) {
+            for (w = 0; w < KVR_INDEX_WAYS && line->key
+                 != (c[k] & ~1ULL); w++) {
                 line++;
             }
 
@@ -615,35 +616,35 @@ START_TEST(test_index_taught)
     chain(c, 8, 0, 100);
     chain(d, 9, 0, 100);
 
-    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 0, "nothing");
+    util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "nothing");
 
     (void) learn(c, 60, 0, 0);
-    util_check(kvr_index_taught(ix, c, 100, 0, 60, &age) == 60
+    util_check(kvr_index_inserted(ix, c, 100, 0, 60, &age) == 60
                && age == 59, "age %u", age);
 
     /* it no longer counts, and is known all the same */
 
     compute(0, 300);
     util_check(lookup(c, 100, 0) == 0, "expired");
-    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 60
+    util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 60
                && age == 359, "age %u", age);
-    util_check(kvr_index_taught(ix, d, 100, 0, 0, &age) == 0, "another");
-    util_check(kvr_index_taught(ix, c, 100, 1, 0, &age) == 0, "another peer");
+    util_check(kvr_index_inserted(ix, d, 100, 0, 0, &age) == 0, "another");
+    util_check(kvr_index_inserted(ix, c, 100, 1, 0, &age) == 0, "another peer");
 
     /* but not what was before the peer's restart */
 
     kvr_index_flush(ix, 0);
-    util_check(kvr_index_taught(ix, c, 100, 0, 0, &age) == 0, "flushed");
+    util_check(kvr_index_inserted(ix, c, 100, 0, 0, &age) == 0, "flushed");
 }
 END_TEST
 
 
 static uint32_t
-prompted(const uint64_t *c, uint32_t *taught, uint32_t *age)
+prompted(const uint64_t *c, uint32_t *inserted, uint32_t *age)
 {
-    *taught = kvr_index_taught(ix, c, 100, 0, 0, age);
+    *inserted = kvr_index_inserted(ix, c, 100, 0, 0, age);
 
-    return kvr_index_prompted(ix, c, *taught, 0, 32, age);
+    return kvr_index_prompted(ix, c, *inserted, 0, 32, age);
 }
 
 
@@ -957,9 +958,9 @@ END_TEST
 
 START_TEST(test_index_forget)
 {
-    uint32_t      i, got;
-    uint64_t      c[200], d[200];
-    kvr_lesson_t  one, two;
+    uint32_t          i, got;
+    uint64_t          c[200], d[200];
+    kvr_index_undo_t  one, two;
 
     table(65536, 16, LARGE);
     chain(c, 1, 0, 200);
@@ -968,7 +969,7 @@ START_TEST(test_index_forget)
 
     one = learn(c, 200, 0, 0);
     util_check(one.valid && one.peer == 0 && one.matched == 0, "lesson");
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check(lookup(c, 200, 0) == 0, "all");
 
     /* not what it held before */
@@ -976,14 +977,14 @@ START_TEST(test_index_forget)
     (void) learn(c, 50, 0, 0);
     one = learn(c, 200, 0, 50);
     util_check(lookup(c, 200, 0) == 272, "learned");
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 50, "%u", got);
 
     /* nor another peer's */
 
     (void) learn(c, 200, 1, 0);
     one = learn(c, 200, 0, 50);
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check(lookup(c, 200, 1) == 272 && matched[0] == 50, "%u %u",
                matched[1], matched[0]);
 
@@ -991,17 +992,17 @@ START_TEST(test_index_forget)
 
     one = learn(c, 200, 0, 50);
     two = learn(c, 120, 0, 120);
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
 
     /* even if it had nothing to compute; whose end takes nothing it held */
 
-    kvr_index_forget(ix, c, 120, &two);
+    kvr_index_undo(ix, c, 120, &two);
     util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
 
     /* twice is as once */
 
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 120, "%u", got);
 
     /* a tail only, of a longer prompt with the same head */
@@ -1009,7 +1010,7 @@ START_TEST(test_index_forget)
     memcpy(d, c, sizeof(d));
     chain(d, 2, 100, 200);
     two = learn(d, 200, 0, 100);
-    kvr_index_forget(ix, d, 200, &two);
+    kvr_index_undo(ix, d, 200, &two);
     util_check(lookup(d, 200, 0) == 100 && lookup(c, 200, 0) == 120, "tail");
 
     /* after a restart there is nothing to take */
@@ -1017,7 +1018,7 @@ START_TEST(test_index_forget)
     one = learn(c, 200, 0, 120);
     kvr_index_flush(ix, 0);
     (void) learn(c, 30, 0, 0);
-    kvr_index_forget(ix, c, 200, &one);
+    kvr_index_undo(ix, c, 200, &one);
     util_check((got = lookup(c, 200, 0)) == 30, "%u", got);
 
     /* a line that is full of holders, and one that has gone */
@@ -1028,7 +1029,7 @@ START_TEST(test_index_forget)
 
     one = learn(d, 200, 9, 100);
     lose(find(d[150]));
-    kvr_index_forget(ix, d, 200, &one);
+    kvr_index_undo(ix, d, 200, &one);
     util_check((got = lookup(d, 200, 9)) == 100, "%u", got);
 }
 END_TEST
@@ -1201,15 +1202,15 @@ model_check(model_t *m, unsigned prompt, uint32_t n)
 
 START_TEST(test_index_model)
 {
-    model_t       *m;
-    uint32_t       k, n, known, units, from;
-    uint64_t       c[MODEL_ENTRIES], name, start, all;
-    unsigned       i, step, peer, prompt, kept, id;
-    util_rng_t     r;
-    kvr_lesson_t   lesson[4];
-    uint32_t       lesson_n[4];
-    unsigned       lesson_prompt[4];
-    uint64_t       lesson_clock[4];
+    model_t          *m;
+    uint32_t          k, n, known, units, from;
+    uint64_t          c[MODEL_ENTRIES], name, start, all;
+    unsigned          i, step, peer, prompt, kept, id;
+    util_rng_t        r;
+    kvr_index_undo_t  undo[4];
+    uint32_t          lesson_n[4];
+    unsigned          lesson_prompt[4];
+    uint64_t          lesson_clock[4];
 
     /* where 32 bits wrap, as signed numbers and as they are, and beyond */
 
@@ -1281,10 +1282,10 @@ START_TEST(test_index_model)
 
                 k = util_below(&r, 4);
                 prompt = lesson_prompt[k];
-                peer = lesson[k].peer;
+                peer = undo[k].peer;
                 model_chain(c, name, prompt);
 
-                kvr_index_forget(ix, c, lesson_n[k], &lesson[k]);
+                kvr_index_undo(ix, c, lesson_n[k], &undo[k]);
 
                 for (from = 0;
                      from < lesson_n[k] && from < MODEL_ENTRIES;
@@ -1292,7 +1293,7 @@ START_TEST(test_index_model)
                 {
                     id = model_id(prompt, from);
 
-                    if (kvr_chain_depth(from) > lesson[k].matched
+                    if (kvr_chain_depth(from) > undo[k].matched
                         && m->stamp[peer][id][from]
                            == model_stamp(lesson_clock[k], from))
                     {
@@ -1313,7 +1314,7 @@ START_TEST(test_index_model)
                 units += util_below(&r, kvr_chain_depth(n) - units);
 
                 k = util_below(&r, 4);
-                kvr_index_learn(ix, c, n, units, peer, known, &lesson[k]);
+                kvr_index_insert(ix, c, n, units, peer, known, &undo[k]);
 
                 m->clock[peer] += kvr_max(units - known, 1);
 
@@ -1435,7 +1436,7 @@ END_TEST
 START_TEST(test_index_placement)
 {
     double      share[2];
-    uint64_t    n, taught, found, *c;
+    uint64_t    n, inserted, found, *c;
     unsigned    k, i, prompts, len, cut;
 
     static const unsigned  lens[] = { 1024, 128 };
@@ -1449,7 +1450,7 @@ START_TEST(test_index_placement)
         table(n, 1, LARGE);
 
         prompts = (unsigned) (n / 2 / len);
-        taught = 0;
+        inserted = 0;
         found = 0;
 
         for (i = 0; i < prompts; i++) {
@@ -1459,11 +1460,11 @@ START_TEST(test_index_placement)
 
         for (i = 0; i < prompts; i++) {
             chain(c, i, 0, len);
-            taught += kvr_chain_depth(len - 1);
+            inserted += kvr_chain_depth(len - 1);
             found += lookup(c, len, 0);
         }
 
-        share[k] = (double) found / (double) taught;
+        share[k] = (double) found / (double) inserted;
         cut = (unsigned) (100 * kvr_index_fill(ix, 1));
 
         util_check(cut > 42 && cut < 55, "%u %% full", cut);
@@ -1665,7 +1666,7 @@ START_TEST(test_index_sweep)
                    "kind %u", k);
     }
 
-    /* a bucket of claims only: the lesson is lost, no more */
+    /* a bucket of claims only: the insert is lost, no more */
 
     table(4, 2, LARGE);
 
@@ -1702,11 +1703,11 @@ START_TEST(test_index_old)
     util_check(line != NULL, "learned");
 
     for (passed = 0; passed < 400; passed++) {
-        epoch = kvr_hint_epoch(ix, (uint32_t) ix->clock);
-        age = kvr_hint_age(atomic_load(kvr_hint_line(ix, line)), epoch);
+        epoch = kvr_tag_epoch(ix, (uint32_t) ix->clock);
+        age = kvr_tag_age(atomic_load(kvr_tag_line(ix, line)), epoch);
 
         util_check(line->key == (c[0] & ~1ULL), "evicted");
-        util_check(age + 1 >= KVR_HINT_SLACK + kvr_min(passed, KVR_HINT_OLD),
+        util_check(age + 1 >= KVR_TAG_SLACK + kvr_min(passed, KVR_TAG_OLD),
                    "after %u epochs it looks like %u", passed, age);
 
         compute(1, 1U << ix->epoch);
@@ -1745,10 +1746,10 @@ START_TEST(test_index_hand)
     util_check(4 * (ix->hand - hand)
                >= (ix->peer[0].clock - before) >> FRACTION, "too slow");
 
-    /* one lesson passes over the table once at the most */
+    /* one insert passes over the table once at the most */
 
     hand = ix->hand;
-    kvr_index_learn(ix, c, 100, 1U << 20, 1, 0, &(kvr_lesson_t) { 0 });
+    kvr_index_insert(ix, c, 100, 1U << 20, 1, 0, &(kvr_index_undo_t) { 0 });
     util_check(ix->hand - hand == 1000, "%llu",
                (unsigned long long) (ix->hand - hand));
 }

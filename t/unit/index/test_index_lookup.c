@@ -92,10 +92,10 @@ chains(void)
 
 START_TEST(test_lookup_same)
 {
-    unsigned      i, peers, round, cases;
-    uint32_t      n, best, a[KVR_INDEX_PEERS], b[KVR_INDEX_PEERS];
-    uint64_t      set;
-    kvr_lesson_t  lesson;
+    unsigned          i, peers, round, cases;
+    uint32_t          n, best, a[KVR_INDEX_PEERS], b[KVR_INDEX_PEERS];
+    uint64_t          set;
+    kvr_index_undo_t  undo;
 
     kvr_index_line_t  *line;
 
@@ -122,8 +122,8 @@ START_TEST(test_lookup_same)
             i = (unsigned) util_below(&rng, CHAINS);
             n = 1 + (uint32_t) util_below(&rng, LENGTH);
 
-            kvr_index_learn(ix, chain[i], n, kvr_chain_depth(n - 1),
-                            (unsigned) util_below(&rng, peers), 0, &lesson);
+            kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1),
+                             (unsigned) util_below(&rng, peers), 0, &undo);
 
             if (util_below(&rng, 8) == 0) {
                 kvr_index_flush(ix, (unsigned) util_below(&rng, peers));
@@ -134,7 +134,7 @@ START_TEST(test_lookup_same)
             for (n = (uint32_t) util_below(&rng, 60); n; n--) {
                 line = &ix->line[util_below(&rng, LINES)];
                 atomic_store(&line->key, 0);
-                atomic_store(kvr_hint_line(ix, line), 0);
+                atomic_store(kvr_tag_line(ix, line), 0);
             }
 
             if (round % 4) {

@@ -44,7 +44,7 @@
 typedef struct {
     _Atomic uint64_t   ops;
     _Atomic uint64_t   credits;
-    _Atomic uint64_t   hints;    /* wrong credits */
+    _Atomic uint64_t   tags;     /* wrong credits */
     _Atomic uint64_t   stay;     /* those found again at once */
 } tally_t;
 
@@ -173,12 +173,12 @@ wrong(unsigned prompt, const uint32_t *matched, unsigned *credits)
 static void
 hammer(unsigned self, uint64_t seed, uint64_t ops)
 {
-    tally_t       *t;
-    uint64_t       c[ENTRIES], set, i;
-    uint32_t       n, matched[PEERS];
-    unsigned       prompt, p, credits;
-    util_rng_t     r;
-    kvr_lesson_t   lesson;
+    tally_t          *t;
+    uint64_t          c[ENTRIES], set, i;
+    uint32_t          n, matched[PEERS];
+    unsigned          prompt, p, credits;
+    util_rng_t        r;
+    kvr_index_undo_t  undo;
 
     util_seed(&r, "index process", seed);
     t = &shared->tally[self];
@@ -201,7 +201,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         kvr_add(&t->credits, credits);
 
         if (set) {
-            kvr_add(&t->hints, (unsigned) __builtin_popcountll(set));
+            kvr_add(&t->tags, (unsigned) __builtin_popcountll(set));
 
             (void) kvr_index_lookup(ix, c, n, (1 << PEERS) - 1, matched);
             set &= wrong(prompt, matched, &credits);
@@ -234,11 +234,11 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
             break;
 
         default:
-            kvr_index_learn(ix, c, n, n, p,
-                            util_below(&r, 4) ? matched[p] : 0, &lesson);
+            kvr_index_insert(ix, c, n, n, p,
+                             util_below(&r, 4) ? matched[p] : 0, &undo);
 
             if (util_below(&r, 8) == 0) {
-                kvr_index_forget(ix, c, n, &lesson);
+                kvr_index_undo(ix, c, n, &undo);
             }
         }
     }
@@ -273,10 +273,10 @@ settle(pid_t *pid, const char *what)
 {
     int       status;
     unsigned  i;
-    uint64_t  credits, hints, stay;
+    uint64_t  credits, tags, stay;
 
     credits = 0;
-    hints = 0;
+    tags = 0;
     stay = 0;
 
     for (i = 0; i < PROCESSES; i++) {
@@ -285,7 +285,7 @@ settle(pid_t *pid, const char *what)
                    "process %u: %x", i, status);
 
         credits += shared->tally[i].credits;
-        hints += shared->tally[i].hints;
+        tags += shared->tally[i].tags;
         stay += shared->tally[i].stay;
 
         util_check(shared->tally[i].ops, "process %u did nothing", i);
@@ -293,12 +293,12 @@ settle(pid_t *pid, const char *what)
 
     if (getenv("KVR_TEST_RATES")) {
         fprintf(stderr, "%s: %llu credits, %llu wrong, %llu twice\n", what,
-                (unsigned long long) credits, (unsigned long long) hints,
+                (unsigned long long) credits, (unsigned long long) tags,
                 (unsigned long long) stay);
     }
 
-    util_check((double) hints <= 1 + (double) credits * HINT_RATE,
-               "%llu of %llu credits are wrong", (unsigned long long) hints,
+    util_check((double) tags <= 1 + (double) credits * HINT_RATE,
+               "%llu of %llu credits are wrong", (unsigned long long) tags,
                (unsigned long long) credits);
 }
 
@@ -307,10 +307,10 @@ settle(pid_t *pid, const char *what)
 static void
 check_table(void)
 {
-    uint64_t           i, h, c[ENTRIES], claims, hints;
+    uint64_t           i, h, c[ENTRIES], claims, tags;
     uint32_t           k, matched[PEERS];
     unsigned           prompt, p, s, credits;
-    kvr_lesson_t       lesson;
+    kvr_index_undo_t   undo;
     kvr_index_line_t  *line;
 
     /* claims of the dead, one of each at the most */
@@ -346,25 +346,25 @@ check_table(void)
 
     /* peers that were never taught what the table says */
 
-    hints = 0;
+    tags = 0;
 
     for (prompt = 0; prompt < prompts; prompt++) {
         chain(c, prompt);
         for (k = 1; k <= ENTRIES; k++) {
             (void) kvr_index_lookup(ix, c, k, (1 << PEERS) - 1, matched);
-            hints += (wrong(prompt, matched, &credits) != 0);
+            tags += (wrong(prompt, matched, &credits) != 0);
         }
     }
 
-    util_check(hints <= 1, "%llu wrong hints are left",
-               (unsigned long long) hints);
+    util_check(tags <= 1, "%llu wrong hints are left",
+               (unsigned long long) tags);
 
     /* claims are taken back in time */
 
     ix->clock += 2 * CLAIM;
 
     for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
-        kvr_index_learn(ix, c, 0, 1000, 0, 0, &lesson);
+        kvr_index_insert(ix, c, 0, 1000, 0, 0, &undo);
     }
 
     for (i = 0; i < ix->nlines; i++) {
@@ -381,7 +381,7 @@ check_table(void)
     }
 
     for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
-        kvr_index_learn(ix, c, 0, 1000, 0, 0, &lesson);
+        kvr_index_insert(ix, c, 0, 1000, 0, 0, &undo);
     }
 
     for (i = 0; i < ix->nlines; i++) {
@@ -395,7 +395,7 @@ check_table(void)
         kvr_index_capacity(ix, p, 1000000, 0);
 
         chain(c, p);
-        kvr_index_learn(ix, c, 3, 3, p, 0, &lesson);
+        kvr_index_insert(ix, c, 3, 3, p, 0, &undo);
 
         (void) kvr_index_lookup(ix, c, 3, 1U << p, matched);
         util_check(matched[p] == 3, "peer %u: %u", p, matched[p]);

@@ -5,7 +5,7 @@
 
 
 /*
- * A lesson that leaves out what was taught a short while ago, beside one that
+ * An insert that leaves out what was taught a short while ago, beside one that
  * writes all again: what is credited may be forgotten two parts of the capacity
  * and one reply sooner, and never later.
  */
@@ -79,18 +79,18 @@ chains(void)
 static void
 teach(const uint64_t *c, uint32_t n, unsigned peer, uint32_t matched)
 {
-    unsigned      t;
-    uint32_t      units;
-    kvr_lesson_t  lesson;
+    unsigned          t;
+    uint32_t          units;
+    kvr_index_undo_t  undo;
 
     units = n ? kvr_chain_depth(n - 1) : 0;
 
     for (t = 0; t < TABLES; t++) {
         if (t == REPEAT) {
-            kvr_index_repeat(table[t], c, n, units, peer, matched, &lesson);
+            kvr_index_refresh(table[t], c, n, units, peer, matched, &undo);
 
         } else {
-            kvr_index_learn(table[t], c, n, units, peer, matched, &lesson);
+            kvr_index_insert(table[t], c, n, units, peer, matched, &undo);
         }
     }
 }
@@ -100,11 +100,11 @@ teach(const uint64_t *c, uint32_t n, unsigned peer, uint32_t matched)
 static void
 compute(unsigned peer, uint32_t units)
 {
-    unsigned      t;
-    kvr_lesson_t  lesson;
+    unsigned          t;
+    kvr_index_undo_t  undo;
 
     for (t = 0; t < TABLES; t++) {
-        kvr_index_learn(table[t], NULL, 0, units, peer, 0, &lesson);
+        kvr_index_insert(table[t], NULL, 0, units, peer, 0, &undo);
     }
 }
 

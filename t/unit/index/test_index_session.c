@@ -48,68 +48,68 @@ key(uint64_t n)
 static void
 learn(kvr_index_t *ix, unsigned peer, uint64_t seed, uint32_t units)
 {
-    uint32_t      i;
-    uint64_t      chain[64];
-    kvr_lesson_t  lesson;
+    uint32_t          i;
+    uint64_t          chain[64];
+    kvr_index_undo_t  undo;
 
     for (i = 0; i < units; i++) {
         chain[i] = util_mix(seed, i + 1);
     }
 
-    kvr_index_learn(ix, chain, units, units, peer, 0, &lesson);
+    kvr_index_insert(ix, chain, units, units, peer, 0, &undo);
 }
 
 
 START_TEST(test_session_bind)
 {
-    uint32_t      life;
+    uint32_t      generation;
     kvr_index_t  *ix;
 
     ix = make(4096, 4, 1000);
 
-    util_check(kvr_index_bound(ix, key(1), 100, &life) == KVR_INDEX_PEERS,
+    util_check(kvr_index_bound(ix, key(1), 100, &generation) == KVR_INDEX_PEERS,
                "nobody yet");
 
     kvr_index_bind(ix, key(1), 2, 7, 200);
 
-    util_check(kvr_index_bound(ix, key(1), 100, &life) == 2 && life == 7,
-               "bound");
-    util_check(kvr_index_bound(ix, key(2), 100, &life) == KVR_INDEX_PEERS,
+    util_check(kvr_index_bound(ix, key(1), 100, &generation) == 2 && generation
+               == 7, "bound");
+    util_check(kvr_index_bound(ix, key(2), 100, &generation) == KVR_INDEX_PEERS,
                "another one");
 
     /* to the second */
 
-    util_check(kvr_index_bound(ix, key(1), 199, &life) == 2, "still");
-    util_check(kvr_index_bound(ix, key(1), 200, &life) == KVR_INDEX_PEERS,
+    util_check(kvr_index_bound(ix, key(1), 199, &generation) == 2, "still");
+    util_check(kvr_index_bound(ix, key(1), 200, &generation) == KVR_INDEX_PEERS,
                "no more");
 
     /* refreshed, bound again, in another life */
 
     kvr_index_bind(ix, key(1), 2, 7, 300);
-    util_check(kvr_index_bound(ix, key(1), 250, &life) == 2, "refreshed");
+    util_check(kvr_index_bound(ix, key(1), 250, &generation) == 2, "refreshed");
 
     kvr_index_bind(ix, key(1), 3, 9, 300);
-    util_check(kvr_index_bound(ix, key(1), 250, &life) == 3 && life == 9,
-               "bound again");
+    util_check(kvr_index_bound(ix, key(1), 250, &generation) == 3 && generation
+               == 9, "bound again");
 
     kvr_index_bind(ix, key(1), 0, 1, 400);
-    util_check(kvr_index_bound(ix, key(1), 250, &life) == 0 && life == 1,
-               "to peer 0");
+    util_check(kvr_index_bound(ix, key(1), 250, &generation) == 0 && generation
+               == 1, "to peer 0");
 
     /* a prompt of the same hash is no session, and the reverse */
 
     util_check(kvr_index_holds(ix, key(1), 15) == 0, "a prompt");
     kvr_index_note(ix, key(5), 1);
-    util_check(kvr_index_bound(ix, key(5), 1, &life) == KVR_INDEX_PEERS,
+    util_check(kvr_index_bound(ix, key(5), 1, &generation) == KVR_INDEX_PEERS,
                "a session");
 
     /* across the wrap of 32 bits of seconds */
 
     kvr_index_bind(ix, key(6), 1, 1, 50);
-    util_check(kvr_index_bound(ix, key(6), UINT32_MAX - 5, &life) == 1,
+    util_check(kvr_index_bound(ix, key(6), UINT32_MAX - 5, &generation) == 1,
                "before the wrap");
-    util_check(kvr_index_bound(ix, key(6), 49, &life) == 1, "after it");
-    util_check(kvr_index_bound(ix, key(6), 51, &life) == KVR_INDEX_PEERS,
+    util_check(kvr_index_bound(ix, key(6), 49, &generation) == 1, "after it");
+    util_check(kvr_index_bound(ix, key(6), 51, &generation) == KVR_INDEX_PEERS,
                "expired");
 
     free(ix);
@@ -120,7 +120,7 @@ END_TEST
 /* what a peer computes, or that it restarts, is no matter */
 START_TEST(test_session_work)
 {
-    uint32_t      i, life, kept;
+    uint32_t      i, generation, kept;
     kvr_index_t  *ix;
 
     ix = make(1 << 14, 4, 500);
@@ -139,7 +139,7 @@ START_TEST(test_session_work)
     kept = 0;
 
     for (i = 0; i < 200; i++) {
-        kept += (kvr_index_bound(ix, key(i), 999, &life) == i % 4);
+        kept += (kvr_index_bound(ix, key(i), 999, &generation) == i % 4);
         util_check(kvr_index_holds(ix, key(10000 + i), 15) == 0,
                    "a model is forgotten with what came before");
     }
@@ -148,7 +148,7 @@ START_TEST(test_session_work)
 
     kvr_index_flush(ix, 1);
 
-    util_check(kvr_index_bound(ix, key(1), 999, &life) == 1,
+    util_check(kvr_index_bound(ix, key(1), 999, &generation) == 1,
                "after a restart");
 
     free(ix);
@@ -159,7 +159,7 @@ END_TEST
 /* a full table: sessions in use stay, those unused for longest go */
 START_TEST(test_session_full)
 {
-    uint32_t      i, k, life, kept;
+    uint32_t      i, k, generation, kept;
     kvr_index_t  *ix;
 
     ix = make(4096, 4, 1 << 20);
@@ -184,7 +184,7 @@ START_TEST(test_session_full)
     kept = 0;
 
     for (i = 0; i < 50; i++) {
-        kept += (kvr_index_bound(ix, key(i), 1, &life) == i % 4);
+        kept += (kvr_index_bound(ix, key(i), 1, &generation) == i % 4);
     }
 
     util_check(kept >= 48, "%u of 50 in use are bound", kept);
@@ -230,12 +230,12 @@ END_TEST
 /* against a plain table, with room for all */
 START_TEST(test_session_model)
 {
-    uint32_t      i, n, now, life, peer;
+    uint32_t      i, n, now, generation, peer;
     util_rng_t    r;
     kvr_index_t  *ix;
 
     struct {
-        uint32_t  peer, life, expires;
+        uint32_t  peer, generation, expires;
     } model[300];
 
     ix = make(1 << 14, 8, 1000);
@@ -248,21 +248,21 @@ START_TEST(test_session_model)
         n = util_below(&r, 300);
         now += util_below(&r, 20) == 0;
 
-        peer = kvr_index_bound(ix, key(n), now, &life);
+        peer = kvr_index_bound(ix, key(n), now, &generation);
 
         if (model[n].expires > now) {
-            util_check(peer == model[n].peer && life == model[n].life,
-                       "session %u: peer %u", n, peer);
+            util_check(peer == model[n].peer && generation
+                       == model[n].generation, "session %u: peer %u", n, peer);
         } else {
             util_check(peer == KVR_INDEX_PEERS, "session %u: %u", n, peer);
         }
 
         if (util_below(&r, 2)) {
             model[n].peer = util_below(&r, 8);
-            model[n].life = 1 + util_below(&r, 3);
+            model[n].generation = 1 + util_below(&r, 3);
             model[n].expires = now + 1 + util_below(&r, 50);
 
-            kvr_index_bind(ix, key(n), model[n].peer, model[n].life,
+            kvr_index_bind(ix, key(n), model[n].peer, model[n].generation,
                            model[n].expires);
         }
 

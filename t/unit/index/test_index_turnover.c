@@ -46,8 +46,8 @@ teardown(void)
 static uint64_t
 compute(unsigned seconds, unsigned units, uint64_t now)
 {
-    unsigned      i, k;
-    kvr_lesson_t  lesson;
+    unsigned          i, k;
+    kvr_index_undo_t  undo;
 
     for (i = 0; i < seconds; i++) {
 
@@ -58,7 +58,7 @@ compute(unsigned seconds, unsigned units, uint64_t now)
         }
 
         if (units) {
-            kvr_index_learn(ix, chain, units, units, 3, 0, &lesson);
+            kvr_index_insert(ix, chain, units, units, 3, 0, &undo);
         }
 
         now += 1024;

@@ -14,8 +14,8 @@
 #include "core/learn/kvr_feedback.h"
 
 
-static kvr_loop_t  loop;
-static unsigned    young;
+static kvr_feedback_t  feedback;
+static unsigned    speculative;
 
 
 #define CAPACITY  1000
@@ -32,7 +32,7 @@ static int
 take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     uint32_t now, uint64_t *floor)
 {
-    kvr_loop_response_t  r;
+    kvr_feedback_response_t  r;
 
     memset(&r, 0, sizeof(r));
 
@@ -46,27 +46,27 @@ take(uint64_t matched, int64_t cached, uint64_t key, uint64_t clock,
     r.kind = 3;
     r.block = 256;
     r.capacity = reported ? CAPACITY : 0;
-    r.young = young;
+    r.speculative = speculative;
     r.alive = alive;
     r.odd = odd;
-    r.taught = age ? matched : 0;
+    r.inserted = age ? matched : 0;
     r.age = age;
 
-    return kvr_loop_take(&loop, &r, now, floor);
+    return kvr_feedback_take(&feedback, &r, now, floor);
 }
 
 
 static void
 fresh(void)
 {
-    memset((void *) &loop, 0, sizeof(loop));
+    memset((void *) &feedback, 0, sizeof(feedback));
 }
 
 
 static uint32_t
-horizon(void)
+retention(void)
 {
-    return kvr_loop_horizon(&loop, &loop.horizon);
+    return kvr_feedback_retention(&feedback, &feedback.retention);
 }
 
 
@@ -79,36 +79,36 @@ START_TEST(test_loop_forgot)
 
     fresh();
 
-    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_LOOP_MISSED, "1");
-    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_LOOP_MISSED, "2");
-    util_check(take(20000, 0, 3, 12, 100, &floor) == KVR_LOOP_MISSED, "3");
+    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
+    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
+    util_check(take(20000, 0, 3, 12, 100, &floor) == KVR_FEEDBACK_MISSED, "3");
 
     fresh();
 
     util_check(take(20000, 5000, 9, 5, 100, &floor) == 0, "a hit");
-    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_LOOP_MISSED, "1");
-    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_LOOP_MISSED, "2");
+    util_check(take(20000, 0, 1, 10, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
+    util_check(take(20000, 0, 2, 11, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
 
     /* the same again is no further proof, nor a prompt nobody knew */
 
-    util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_LOOP_MISSED, "1");
-    util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_LOOP_MISSED, "2");
+    util_check(take(20000, 0, 1, 12, 100, &floor) == KVR_FEEDBACK_MISSED, "1");
+    util_check(take(20000, 0, 2, 13, 100, &floor) == KVR_FEEDBACK_MISSED, "2");
     util_check(take(0, 0, 7, 13, 100, &floor) == 0, "cold");
     util_check(take(0, 4000, 7, 13, 100, &floor) == 0, "surprise");
 
     rc = take(20000, 2000, 3, 14, 100, &floor);
-    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 10,
+    util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 10,
                "%d %lu", rc, (unsigned long) floor);
-    util_check(loop.by_usage == 1 && loop.missed == 5, "counts");
+    util_check(feedback.by_usage == 1 && feedback.missed == 5, "counts");
 
     /* not within a minute, and not before another hit */
 
     util_check(take(20000, 5000, 9, 20, 110, &floor) == 0, "a hit");
-    util_check(take(20000, 0, 1, 21, 120, &floor) == KVR_LOOP_MISSED, "1");
-    util_check(take(20000, 0, 2, 22, 130, &floor) == KVR_LOOP_MISSED, "2");
-    util_check(take(20000, 0, 3, 23, 159, &floor) == KVR_LOOP_MISSED, "3");
+    util_check(take(20000, 0, 1, 21, 120, &floor) == KVR_FEEDBACK_MISSED, "1");
+    util_check(take(20000, 0, 2, 22, 130, &floor) == KVR_FEEDBACK_MISSED, "2");
+    util_check(take(20000, 0, 3, 23, 159, &floor) == KVR_FEEDBACK_MISSED, "3");
     rc = take(20000, 0, 4, 24, 161, &floor);
-    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 21,
+    util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 21,
                "%d %lu", rc, (unsigned long) floor);
 
     /* a hit in between starts anew */
@@ -117,12 +117,14 @@ START_TEST(test_loop_forgot)
     (void) take(20000, 0, 1, 31, 300, &floor);
     (void) take(20000, 0, 2, 32, 300, &floor);
     (void) take(20000, 4990, 3, 33, 300, &floor);
-    util_check(take(20000, 0, 4, 34, 300, &floor) == KVR_LOOP_MISSED, "one");
+    util_check(take(20000, 0, 4, 34, 300, &floor) == KVR_FEEDBACK_MISSED,
+               "one");
 
     /* less than four blocks are none */
 
     util_check(take(1000, 0, 5, 35, 300, &floor) == 0, "short");
-    util_check(take(1024, 0, 5, 35, 300, &floor) == KVR_LOOP_MISSED, "four");
+    util_check(take(1024, 0, 5, 35, 300, &floor) == KVR_FEEDBACK_MISSED,
+               "four");
 
     /* half of it is enough */
 
@@ -139,13 +141,13 @@ START_TEST(test_loop_absent)
     fresh();
 
     util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "never told");
-    util_check(loop.responses == 0, "not counted");
+    util_check(feedback.responses == 0, "not counted");
 
     util_check(take(20000, 5000, 1, 1, 1, &floor) == 0, "told");
-    util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_LOOP_MISSED, "none");
-    util_check(loop.responses == 2, "counted");
+    util_check(take(20000, -1, 1, 1, 1, &floor) == KVR_FEEDBACK_MISSED, "none");
+    util_check(feedback.responses == 2, "counted");
 
-    kvr_loop_restart(&loop);
+    kvr_feedback_restart(&feedback);
 
     util_check(take(20000, -1, 1, 1, 1, &floor) == 0, "restarted");
 }
@@ -157,27 +159,29 @@ START_TEST(test_loop_young)
 {
     uint64_t  floor, chain[4] = { 0x1111000, 0x2222000, 0x3333000, 0x4444000 };
     uint64_t  other[4] = { 0x1111000, 0x2222000, 0x5555000, 0x6666000 };
-    uint64_t  awaited, again;
+    uint64_t  inflight, again;
     unsigned  i;
 
     static uint64_t  deep[4096];
 
     fresh();
 
-    awaited = kvr_inflight_add(&loop.inflight, chain, 1);
+    inflight = kvr_inflight_add(&feedback.inflight, chain, 1);
 
-    util_check(kvr_inflight_any(&loop.inflight, chain, 4), "its own");
-    util_check(kvr_inflight_any(&loop.inflight, other, 2), "a sibling's");
-    util_check(!kvr_inflight_any(&loop.inflight, other, 1), "what was there before");
-    util_check(!kvr_inflight_any(&loop.inflight, other + 1, 3), "at another place");
+    util_check(kvr_inflight_any(&feedback.inflight, chain, 4), "its own");
+    util_check(kvr_inflight_any(&feedback.inflight, other, 2), "a sibling's");
+    util_check(!kvr_inflight_any(&feedback.inflight, other, 1),
+               "what was there before");
+    util_check(!kvr_inflight_any(&feedback.inflight, other + 1, 3),
+               "at another place");
 
-    again = kvr_inflight_add(&loop.inflight, other, 2);
-    kvr_inflight_answered(&loop.inflight, awaited);
-    util_check(!kvr_inflight_any(&loop.inflight, chain, 4), "answered");
-    util_check(kvr_inflight_any(&loop.inflight, other, 4), "not yet");
-    kvr_inflight_answered(&loop.inflight, again);
-    kvr_inflight_answered(&loop.inflight, 0);
-    util_check(!kvr_inflight_any(&loop.inflight, other, 4), "answered");
+    again = kvr_inflight_add(&feedback.inflight, other, 2);
+    kvr_inflight_answered(&feedback.inflight, inflight);
+    util_check(!kvr_inflight_any(&feedback.inflight, chain, 4), "answered");
+    util_check(kvr_inflight_any(&feedback.inflight, other, 4), "not yet");
+    kvr_inflight_answered(&feedback.inflight, again);
+    kvr_inflight_answered(&feedback.inflight, 0);
+    util_check(!kvr_inflight_any(&feedback.inflight, other, 4), "answered");
 
     /* prompts of many megabytes have more entries than places are told apart */
 
@@ -186,28 +190,32 @@ START_TEST(test_loop_young)
     }
 
     for (i = 2040; i < 4096; i++) {
-        awaited = kvr_inflight_add(&loop.inflight, deep, i);
-        util_check(kvr_inflight_any(&loop.inflight, deep, i + 1), "deep: %u", i);
-        util_check(!kvr_inflight_any(&loop.inflight, deep, 2000), "before: %u", i);
-        kvr_inflight_answered(&loop.inflight, awaited);
-        util_check(!kvr_inflight_any(&loop.inflight, deep, i + 1), "answered: %u", i);
+        inflight = kvr_inflight_add(&feedback.inflight, deep, i);
+        util_check(kvr_inflight_any(&feedback.inflight, deep, i + 1),
+                   "deep: %u", i);
+        util_check(!kvr_inflight_any(&feedback.inflight, deep, 2000),
+                   "before: %u", i);
+        kvr_inflight_answered(&feedback.inflight, inflight);
+        util_check(!kvr_inflight_any(&feedback.inflight, deep, i + 1),
+                   "answered: %u", i);
     }
 
     /* they are no proof, and change no capacity */
 
     (void) take(20000, 5000, 9, 5, 100, &floor);
 
-    young = 1;
+    speculative = 1;
 
     for (i = 0; i < 10; i++) {
-        util_check(take(20000, 0, i, 10 + i, 100, &floor) == KVR_LOOP_MISSED,
-                   "young");
+        util_check(take(20000, 0, i, 10 + i, 100, &floor)
+                   == KVR_FEEDBACK_MISSED, "young");
     }
 
-    young = 0;
+    speculative = 0;
 
-    util_check(loop.missed == 10 && loop.misses == 0, "no proof");
-    util_check(kvr_loop_factor(&loop) == 1, "%f", kvr_loop_factor(&loop));
+    util_check(feedback.missed == 10 && feedback.misses == 0, "no proof");
+    util_check(kvr_feedback_factor(&feedback) == 1, "%f",
+               kvr_feedback_factor(&feedback));
 }
 END_TEST
 
@@ -220,14 +228,15 @@ START_TEST(test_loop_numbers)
 
     fresh();
 
-    util_check(kvr_loop_bytes(&loop) == 4 && kvr_loop_factor(&loop) == 1,
-               "to begin with");
+    util_check(kvr_feedback_bytes(&feedback) == 4
+               && kvr_feedback_factor(&feedback) == 1, "to begin with");
 
     (void) take(20000, 5000, 1, 1, 1, &floor);
 
-    util_check(kvr_loop_bytes(&loop) == 4, "%f", kvr_loop_bytes(&loop));
-    util_check(loop.predicted == 5000 && loop.delivered == 5000
-               && loop.prompt == 10000, "tokens");
+    util_check(kvr_feedback_bytes(&feedback) == 4, "%f",
+               kvr_feedback_bytes(&feedback));
+    util_check(feedback.predicted == 5000 && feedback.delivered == 5000
+               && feedback.prompt == 10000, "tokens");
 
     /* within bounds, whatever comes */
 
@@ -235,21 +244,21 @@ START_TEST(test_loop_numbers)
         (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
     }
 
-    f = kvr_loop_factor(&loop);
+    f = kvr_feedback_factor(&feedback);
     util_check(f == 0.25, "%f", f);
 
     for (i = 0; i < 2000; i++) {
         (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
     }
 
-    f = kvr_loop_factor(&loop);
+    f = kvr_feedback_factor(&feedback);
     util_check(f == 2, "%f", f);
 
     for (i = 0; i < 4000; i++) {
         (void) take(20000, 5000, (uint64_t) i, 1, 1, &floor);
     }
 
-    f = kvr_loop_factor(&loop);
+    f = kvr_feedback_factor(&feedback);
     util_check(f > 0.95 && f < 1.3, "%f", f);
 }
 END_TEST
@@ -268,21 +277,22 @@ START_TEST(test_loop_alive)
 
     for (i = 0; i < 50; i++) {
         rc = take(20000, 0, (uint64_t) i, 10, 1000, &floor);
-        util_check(rc == KVR_LOOP_MISSED, "%d: %d", i, rc);
+        util_check(rc == KVR_FEEDBACK_MISSED, "%d: %d", i, rc);
     }
 
-    util_check(loop.by_usage == 0 && loop.missed == 50, "counts");
-    util_check(kvr_loop_factor(&loop) < 0.8, "%f", kvr_loop_factor(&loop));
+    util_check(feedback.by_usage == 0 && feedback.missed == 50, "counts");
+    util_check(kvr_feedback_factor(&feedback) < 0.8, "%f",
+               kvr_feedback_factor(&feedback));
 
     /* when they tell nothing more it takes three again */
 
     (void) take(20000, 0, 100, 10, 1000, &floor);
     alive = 0;
     rc = take(20000, 0, 101, 11, 1000, &floor);
-    util_check(rc == KVR_LOOP_MISSED, "%d", rc);
+    util_check(rc == KVR_FEEDBACK_MISSED, "%d", rc);
     rc |= take(20000, 0, 102, 12, 1000, &floor);
     rc |= take(20000, 0, 103, 13, 1000, &floor);
-    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT), "%d", rc);
+    util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT), "%d", rc);
 }
 END_TEST
 
@@ -301,11 +311,11 @@ START_TEST(test_loop_old)
 
     for (i = 0; i < 20; i++) {
         rc = take(20000, 0, (uint64_t) i, 10, 1000, &floor);
-        util_check(rc == KVR_LOOP_MISSED, "%d: %d", i, rc);
+        util_check(rc == KVR_FEEDBACK_MISSED, "%d: %d", i, rc);
     }
 
-    util_check(kvr_loop_factor(&loop) < 0.8, "it is held to be smaller: %f",
-               kvr_loop_factor(&loop));
+    util_check(kvr_feedback_factor(&feedback) < 0.8,
+               "it is held to be smaller: %f", kvr_feedback_factor(&feedback));
 
     age = CAPACITY / 2 - 1;
     rc = 0;
@@ -314,7 +324,7 @@ START_TEST(test_loop_old)
         rc |= take(20000, 0, 50 + (uint64_t) i, 10, 1000, &floor);
     }
 
-    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT), "%d", rc);
+    util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT), "%d", rc);
 }
 END_TEST
 
@@ -334,33 +344,33 @@ START_TEST(test_loop_bytes)
         (void) take(0, 0, 1, 1, 1, &floor);
     }
 
-    was = kvr_loop_bytes(&loop);
+    was = kvr_feedback_bytes(&feedback);
     util_check(was > 3.85 && was < 3.95, "%f", was);
 
     /* one that is odd, by much or by very much */
 
     bytes = 2150000;
     (void) take(0, 0, 1, 1, 1, &floor);
-    is = kvr_loop_bytes(&loop);
+    is = kvr_feedback_bytes(&feedback);
     util_check(is > was && is < 1.01 * was, "%f, %f", was, is);
 
     bytes = 1000;
     (void) take(0, 0, 1, 1, 1, &floor);
-    util_check(kvr_loop_bytes(&loop) > 0.99 * was, "%f",
-               kvr_loop_bytes(&loop));
+    util_check(kvr_feedback_bytes(&feedback) > 0.99 * was, "%f",
+               kvr_feedback_bytes(&feedback));
 
     bytes = INT64_MAX;
     (void) take(0, 0, 1, 1, 1, &floor);
-    util_check(kvr_loop_bytes(&loop) < 1.01 * was, "%f",
-               kvr_loop_bytes(&loop));
+    util_check(kvr_feedback_bytes(&feedback) < 1.01 * was, "%f",
+               kvr_feedback_bytes(&feedback));
 
     /* and one that is known to be */
 
-    is = kvr_loop_bytes(&loop);
+    is = kvr_feedback_bytes(&feedback);
     odd = 1;
     (void) take(0, 0, 1, 1, 1, &floor);
     odd = 0;
-    util_check(kvr_loop_bytes(&loop) == is, "left out");
+    util_check(kvr_feedback_bytes(&feedback) == is, "left out");
 
     /* a new kind of prompts is another mean before long */
 
@@ -370,7 +380,7 @@ START_TEST(test_loop_bytes)
         (void) take(0, 0, 1, 1, 1, &floor);
     }
 
-    is = kvr_loop_bytes(&loop);
+    is = kvr_feedback_bytes(&feedback);
     util_check(is > 1.95 && is < 2.1, "%f", is);
 
     /* the first may be the odd one */
@@ -378,7 +388,8 @@ START_TEST(test_loop_bytes)
     fresh();
     bytes = 2150000;
     (void) take(0, 0, 1, 1, 1, &floor);
-    util_check(kvr_loop_bytes(&loop) <= 8, "%f", kvr_loop_bytes(&loop));
+    util_check(kvr_feedback_bytes(&feedback) <= 8, "%f",
+               kvr_feedback_bytes(&feedback));
 
     bytes = 40000;
 
@@ -386,7 +397,7 @@ START_TEST(test_loop_bytes)
         (void) take(0, 0, 1, 1, 1, &floor);
     }
 
-    is = kvr_loop_bytes(&loop);
+    is = kvr_feedback_bytes(&feedback);
     util_check(is < 4.4, "%f", is);
 
     /* or the only kind there is */
@@ -394,7 +405,8 @@ START_TEST(test_loop_bytes)
     fresh();
     bytes = 10000;
     (void) take(0, 0, 1, 1, 1, &floor);
-    util_check(kvr_loop_bytes(&loop) == 1, "%f", kvr_loop_bytes(&loop));
+    util_check(kvr_feedback_bytes(&feedback) == 1, "%f",
+               kvr_feedback_bytes(&feedback));
 }
 END_TEST
 
@@ -407,8 +419,10 @@ START_TEST(test_loop_usable)
 
     fresh();
 
-    util_check(kvr_loop_usable(&loop, 32768, 0) == 32768, "all, no more");
-    util_check(kvr_loop_usable(&loop, 32768, 64) == 32768, "nothing known");
+    util_check(kvr_feedback_usable(&feedback, 32768, 0) == 32768,
+               "all, no more");
+    util_check(kvr_feedback_usable(&feedback, 32768, 64) == 32768,
+               "nothing known");
 
     completion = 200;
 
@@ -416,9 +430,10 @@ START_TEST(test_loop_usable)
         (void) take(20000, 5000, 1, 1, 1, &floor);
     }
 
-    n = kvr_loop_usable(&loop, 32768, 64);
+    n = kvr_feedback_usable(&feedback, 32768, 64);
     util_check(n > 32768 - 6600 && n < 32768 - 6200, "64 half written: %f", n);
-    util_check(kvr_loop_usable(&loop, 32768, 100000) == 16384, "half at most");
+    util_check(kvr_feedback_usable(&feedback, 32768, 100000) == 16384,
+               "half at most");
 
     /* what is told again and again corrects it, within bounds */
 
@@ -426,20 +441,22 @@ START_TEST(test_loop_usable)
         (void) take(2000, 9000, (uint64_t) i, 1, 1, &floor);
     }
 
-    util_check(kvr_loop_usable(&loop, 32768, 0) == 1.25 * 32768, "more");
+    util_check(kvr_feedback_usable(&feedback, 32768, 0) == 1.25 * 32768,
+               "more");
 
     for (i = 0; i < 1000; i++) {
         (void) take(20000, 0, (uint64_t) i, 1, 1, &floor);
     }
 
-    util_check(kvr_loop_usable(&loop, 32768, 0) == 8192, "less");
+    util_check(kvr_feedback_usable(&feedback, 32768, 0) == 8192, "less");
 
     /* the longest replies */
 
     fresh();
     completion = INT64_MAX;
     (void) take(20000, 5000, 1, 1, 1, &floor);
-    util_check(kvr_loop_usable(&loop, 32768, UINT32_MAX) == 16384, "bounded");
+    util_check(kvr_feedback_usable(&feedback, 32768, UINT32_MAX) == 16384,
+               "bounded");
 }
 END_TEST
 
@@ -461,8 +478,9 @@ START_TEST(test_loop_horizon)
         (void) take(20000, 0, 100 + i, 1, 1, &floor);
     }
 
-    util_check(horizon() > 900 && horizon() <= 1500, "%u", horizon());
-    util_check(kvr_loop_factor(&loop) >= 0.25, "%f", kvr_loop_factor(&loop));
+    util_check(retention() > 900 && retention() <= 1500, "%u", retention());
+    util_check(kvr_feedback_factor(&feedback) >= 0.25, "%f",
+               kvr_feedback_factor(&feedback));
 
     /* the old are lost as they must be: it has forgotten nothing else */
 
@@ -472,7 +490,7 @@ START_TEST(test_loop_horizon)
         rc |= take(20000, 0, 200 + i, 5, 1000, &floor);
     }
 
-    util_check(rc == KVR_LOOP_MISSED, "%d", rc);
+    util_check(rc == KVR_FEEDBACK_MISSED, "%d", rc);
 
     /* the young are not */
 
@@ -481,26 +499,27 @@ START_TEST(test_loop_horizon)
     (void) take(20000, 0, 301, 7, 2000, &floor);
     (void) take(20000, 0, 302, 8, 2000, &floor);
     rc = take(20000, 0, 303, 9, 2000, &floor);
-    util_check(rc == (KVR_LOOP_MISSED|KVR_LOOP_FORGOT) && floor == 7, "%d", rc);
+    util_check(rc == (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_FORGOT) && floor == 7,
+               "%d", rc);
 
     /* zeros only, and siblings' misses, teach nothing */
 
     fresh();
-    young = 1;
+    speculative = 1;
     age = 1500;
 
     for (i = 0; i < 50; i++) {
         (void) take(20000, 0, i, 1, 1, &floor);
     }
 
-    util_check(loop.horizon.seen[0] == 0 && horizon() == 0, "young");
-    young = 0;
+    util_check(feedback.retention.seen[0] == 0 && retention() == 0, "young");
+    speculative = 0;
 
     for (i = 0; i < 50; i++) {
         (void) take(20000, 0, i, 1, 1, &floor);
     }
 
-    util_check(horizon() == 0, "zeros");
+    util_check(retention() == 0, "zeros");
 
     reported = 1;
     age = 0;
@@ -518,16 +537,17 @@ START_TEST(test_loop_timed)
 
     for (i = 0; i < 20; i++) {
         (void) take(20000, -1, i, 1, 1, &floor);
-        util_check(kvr_loop_timed(&loop, 900, 1), "held");
-        util_check(kvr_loop_timed(&loop, 1500, 0), "lost");
+        util_check(kvr_feedback_timed(&feedback, 900, 1), "held");
+        util_check(kvr_feedback_timed(&feedback, 1500, 0), "lost");
     }
 
-    util_check(horizon() > 900 && horizon() <= 1500, "%u", horizon());
-    util_check(loop.timed_held == 20 && loop.timed_lost == 20, "counted");
+    util_check(retention() > 900 && retention() <= 1500, "%u", retention());
+    util_check(feedback.timed_held == 20 && feedback.timed_lost == 20,
+               "counted");
 
     (void) take(20000, 5000, 1, 1, 1, &floor);
-    util_check(!kvr_loop_timed(&loop, 100, 0) && loop.timed_lost == 20,
-               "it tells");
+    util_check(!kvr_feedback_timed(&feedback, 100, 0) && feedback.timed_lost
+               == 20, "it tells");
 }
 END_TEST
 

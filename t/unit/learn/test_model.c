@@ -21,7 +21,7 @@ static kvr_models_t  models;
 static void
 take(uint64_t key, const char *name, uint64_t bytes, int64_t tokens)
 {
-    kvr_models_take(&models, key, name, strlen(name), bytes, tokens);
+    kvr_model_take(&models, key, name, strlen(name), bytes, tokens);
 }
 
 
@@ -47,7 +47,7 @@ START_TEST(test_model_mean)
 
     memset((void *) &models, 0, sizeof(models));
 
-    util_check(kvr_models_bytes(&models) == 0, "none");
+    util_check(kvr_model_busiest(&models) == 0, "none");
 
     take(1, "one", 4000, 1000);
     take(2, "two", 6000, 2000);
@@ -55,7 +55,7 @@ START_TEST(test_model_mean)
 
     util_check(kvr_model_bytes(find(1)) == 4, "%f", kvr_model_bytes(find(1)));
     util_check(kvr_model_bytes(find(2)) == 3, "%f", kvr_model_bytes(find(2)));
-    util_check(kvr_models_bytes(&models) == 3, "the one used most");
+    util_check(kvr_model_busiest(&models) == 3, "the one used most");
     util_check(kvr_model_name(find(1), name) == 3
                && memcmp(name, "one", 3) == 0, "its name");
 
@@ -85,13 +85,13 @@ START_TEST(test_model_mean)
 
     /* counters from zero: what was learned is there for a new peer as before */
 
-    kvr_models_reset_counters(&models);
+    kvr_model_reset_counters(&models);
     util_check(find(1)->responses == 0 && find(2)->responses == 0, "reset");
     util_check(kvr_model_bytes(find(2)) == 3, "its mean stays");
-    util_check(kvr_models_bytes(&models) > 0, "some mean is still known");
+    util_check(kvr_model_busiest(&models) > 0, "some mean is still known");
 
     take(2, "two", 6000, 2000);
-    util_check(kvr_models_bytes(&models) == 3, "the one used most since then");
+    util_check(kvr_model_busiest(&models) == 3, "the one used most since then");
 }
 END_TEST
 
@@ -117,7 +117,7 @@ START_TEST(test_model_many)
                && memcmp(kept, "m999", 4) == 0, "under the new name");
 
     memset(name, 'x', sizeof(name));
-    kvr_models_take(&models, 5, name, sizeof(name), 4000, 1000);
+    kvr_model_take(&models, 5, name, sizeof(name), 4000, 1000);
     util_check(kvr_model_name(find(5), kept) == KVR_MODEL_NAME_LEN, "long");
 
     take(6, "a\"\xff\nb", 4000, 1000);

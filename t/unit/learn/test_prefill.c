@@ -14,13 +14,13 @@
 #define START   4294960000ULL      /* 32 bits of ms wrap in between */
 
 
-static kvr_pace_t  pace;
+static kvr_prefill_t  prefill;
 
 
 static void
 setup(void)
 {
-    memset((void *) &pace, 0, sizeof(kvr_pace_t));
+    memset((void *) &prefill, 0, sizeof(kvr_prefill_t));
 }
 
 
@@ -39,12 +39,12 @@ steady(unsigned seconds, uint64_t now)
     uint64_t  left;
 
     for (i = 0; i < seconds; i++) {
-        left = kvr_pace_give(&pace, 50000, 0, now);
+        left = kvr_prefill_give(&prefill, 50000, 0, now);
         util_check(left == 50000, "left %u", (unsigned) left);
 
-        kvr_pace_first(&pace, left, 500, now + 500);
-        kvr_pace_sample(&pace, 3);
-        kvr_pace_end(&pace, 3000, now + 600);
+        kvr_prefill_first(&prefill, left, 500, now + 500);
+        kvr_prefill_sample(&prefill, 3);
+        kvr_prefill_end(&prefill, 3000, now + 600);
 
         now += 1000;
     }
@@ -55,20 +55,20 @@ steady(unsigned seconds, uint64_t now)
 
 START_TEST(test_pace_unknown)
 {
-    kvr_pace_load_t  load;
+    kvr_prefill_load_t  load;
 
-    util_check(kvr_pace_left(&pace, 1000, START) == 1000, "left");
-    util_check(!kvr_pace_full(&pace, 1000, 1ULL << 30, START), "full");
+    util_check(kvr_prefill_left(&prefill, 1000, START) == 1000, "left");
+    util_check(!kvr_prefill_full(&prefill, 1000, 1ULL << 30, START), "full");
 
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_load(&prefill, START, &load);
 
     util_check(load.rate == 0 && load.utilization == 0 && load.latency == 0
                && load.expected == 0, "load");
 
     /* too small to tell a rate */
 
-    kvr_pace_first(&pace, 8000, 10, START);
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_first(&prefill, 8000, 10, START);
+    kvr_prefill_load(&prefill, START, &load);
     util_check(load.rate == 0, "rate %f", load.rate);
 }
 END_TEST
@@ -76,11 +76,11 @@ END_TEST
 
 START_TEST(test_pace_rate)
 {
-    unsigned         i;
-    kvr_pace_load_t  load;
+    unsigned            i;
+    kvr_prefill_load_t  load;
 
-    kvr_pace_first(&pace, 100000, 1000, START);
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_first(&prefill, 100000, 1000, START);
+    kvr_prefill_load(&prefill, START, &load);
     util_check(near(load.rate, 100000, 0.01), "first %f", load.rate);
 
     /* slower ones pull it down less than faster ones up */
@@ -88,22 +88,22 @@ START_TEST(test_pace_rate)
     /* it is known after some */
 
     for (unsigned i = 0; i < 31; i++) {
-        kvr_pace_first(&pace, 100000, 1000, START);
+        kvr_prefill_first(&prefill, 100000, 1000, START);
     }
 
-    kvr_pace_first(&pace, 50000, 1000, START);
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_first(&prefill, 50000, 1000, START);
+    kvr_prefill_load(&prefill, START, &load);
     util_check(load.rate > 98000 && load.rate < 100000, "down %f", load.rate);
 
     for (i = 0; i < 50; i++) {
-        kvr_pace_first(&pace, 200000, 1000, START);
+        kvr_prefill_first(&prefill, 200000, 1000, START);
     }
 
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_load(&prefill, START, &load);
     util_check(near(load.rate, 200000, 0.01), "up %f", load.rate);
 
-    kvr_pace_reset(&pace);
-    kvr_pace_load(&pace, START, &load);
+    kvr_prefill_reset(&prefill);
+    kvr_prefill_load(&prefill, START, &load);
     util_check(load.rate == 0, "reset %f", load.rate);
 }
 END_TEST
@@ -113,37 +113,38 @@ START_TEST(test_pace_left)
 {
     uint64_t  left;
 
-    kvr_pace_first(&pace, 100000, 1000, START);     /* 100 bytes a ms */
+    kvr_prefill_first(&prefill, 100000, 1000, START);  /* 100 bytes a ms */
 
-    left = kvr_pace_give(&pace, 60000, 0, START);
+    left = kvr_prefill_give(&prefill, 60000, 0, START);
     util_check(left == 60000, "its own: %u", (unsigned) left);
 
-    left = kvr_pace_left(&pace, 60000, START + 200);
+    left = kvr_prefill_left(&prefill, 60000, START + 200);
     util_check(left == 40000, "after 200 ms: %u", (unsigned) left);
 
     /* the next one finds the rest of it */
 
-    left = kvr_pace_give(&pace, 30000, 60000, START + 200);
+    left = kvr_prefill_give(&prefill, 30000, 60000, START + 200);
     util_check(left == 70000, "both: %u", (unsigned) left);
 
     /* stuck: no more than the largest, as it fades, is taken to be done */
 
-    left = kvr_pace_left(&pace, 90000, START + 600000);
+    left = kvr_prefill_left(&prefill, 90000, START + 600000);
     util_check(left == 90000 - (60000 - 60000 / 16), "stuck: %u",
                (unsigned) left);
 
     /* it goes on */
 
-    kvr_pace_first(&pace, 60000, 600, START + 600);
-    left = kvr_pace_left(&pace, 30000, START + 700);
+    kvr_prefill_first(&prefill, 60000, 600, START + 600);
+    left = kvr_prefill_left(&prefill, 30000, START + 700);
     util_check(left == 20000, "the second: %u", (unsigned) left);
 
     /* another process's clock is ahead */
 
-    left = kvr_pace_left(&pace, 30000, START + 590);
+    left = kvr_prefill_left(&prefill, 30000, START + 590);
     util_check(left == 30000, "before: %u", (unsigned) left);
 
-    util_check(kvr_pace_left(&pace, 100, START + 900) == 0, "none is left");
+    util_check(kvr_prefill_left(&prefill, 100, START + 900) == 0,
+               "none is left");
 }
 END_TEST
 
@@ -151,37 +152,37 @@ END_TEST
 /* what comes while one is under way tells a rate that is not too high */
 START_TEST(test_pace_new)
 {
-    uint64_t         left, now;
-    unsigned         i;
-    kvr_pace_load_t  load;
+    uint64_t            left, now;
+    unsigned            i;
+    kvr_prefill_load_t  load;
 
-    kvr_pace_give(&pace, 100000, 0, START);
-    left = kvr_pace_give(&pace, 100000, 100000, START + 500);
+    kvr_prefill_give(&prefill, 100000, 0, START);
+    left = kvr_prefill_give(&prefill, 100000, 100000, START + 500);
     util_check(left == 150000, "half of the first: %u", (unsigned) left);
 
-    kvr_pace_first(&pace, left, 1500, START + 2000);
-    kvr_pace_load(&pace, START + 2000, &load);
+    kvr_prefill_first(&prefill, left, 1500, START + 2000);
+    kvr_prefill_load(&prefill, START + 2000, &load);
     util_check(near(load.rate, 100000, 0.01), "rate %f", load.rate);
 
     /* a rate that began too high is down soon, and later moves slowly */
 
     setup();
-    kvr_pace_first(&pace, 200000, 1000, START);
+    kvr_prefill_first(&prefill, 200000, 1000, START);
     now = START;
 
     for (i = 0; i < 31; i++) {
         now += 1000;
-        kvr_pace_first(&pace, 100000, 1000, now);
+        kvr_prefill_first(&prefill, 100000, 1000, now);
     }
 
-    kvr_pace_load(&pace, now, &load);
+    kvr_prefill_load(&prefill, now, &load);
     util_check(near(load.rate, 100000, 0.03), "new: %f", load.rate);
 
     for (i = 0; i < 8; i++) {
-        kvr_pace_first(&pace, 50000, 1000, now);
+        kvr_prefill_first(&prefill, 50000, 1000, now);
     }
 
-    kvr_pace_load(&pace, now, &load);
+    kvr_prefill_load(&prefill, now, &load);
     util_check(load.rate > 90000, "known: %f", load.rate);
 }
 END_TEST
@@ -189,31 +190,33 @@ END_TEST
 
 START_TEST(test_pace_full)
 {
-    kvr_pace_first(&pace, 100000, 1000, START);
-    kvr_pace_give(&pace, 120000, 0, START);
+    kvr_prefill_first(&prefill, 100000, 1000, START);
+    kvr_prefill_give(&prefill, 120000, 0, START);
 
     /* for 1 s: until there are 500 ms left, 50 KB */
 
-    util_check(kvr_pace_full(&pace, 1000, 120000, START), "at first");
-    util_check(kvr_pace_full(&pace, 1000, 120000, START + 690), "690 ms");
-    util_check(!kvr_pace_full(&pace, 1000, 120000, START + 710), "710 ms");
-    util_check(!kvr_pace_full(&pace, 3000, 120000, START), "for 3 s");
+    util_check(kvr_prefill_full(&prefill, 1000, 120000, START), "at first");
+    util_check(kvr_prefill_full(&prefill, 1000, 120000, START + 690), "690 ms");
+    util_check(!kvr_prefill_full(&prefill, 1000, 120000, START + 710),
+               "710 ms");
+    util_check(!kvr_prefill_full(&prefill, 3000, 120000, START), "for 3 s");
 
     /* however long it is stuck, a second one closes it */
 
-    kvr_pace_give(&pace, 120000, 120000, START + 710);
-    util_check(kvr_pace_full(&pace, 1000, 240000, START + 900000), "stuck");
+    kvr_prefill_give(&prefill, 120000, 120000, START + 710);
+    util_check(kvr_prefill_full(&prefill, 1000, 240000, START + 900000),
+               "stuck");
 }
 END_TEST
 
 
 START_TEST(test_pace_little)
 {
-    uint64_t         now;
-    kvr_pace_load_t  load;
+    uint64_t            now;
+    kvr_prefill_load_t  load;
 
     now = steady(300, START);
-    kvr_pace_load(&pace, now - 400, &load);
+    kvr_prefill_load(&prefill, now - 400, &load);
 
     util_check(near(load.rate, 100000, 0.01), "rate %f", load.rate);
     util_check(near(load.utilization, 0.5, 0.05), "utilization %f",
@@ -230,7 +233,7 @@ START_TEST(test_pace_little)
 
     setup();
     now = steady(8, START);
-    kvr_pace_load(&pace, now - 400, &load);
+    kvr_prefill_load(&prefill, now - 400, &load);
 
     util_check(near(load.utilization, 0.5, 0.2), "new: utilization %f",
                load.utilization);
@@ -245,10 +248,10 @@ START_TEST(test_pace_little)
     /* counted, but nothing ends: what is expected fades, what is seen stays */
 
     for (unsigned i = 0; i < 300; i++) {
-        kvr_pace_sample(&pace, 3);
+        kvr_prefill_sample(&prefill, 3);
     }
 
-    kvr_pace_load(&pace, now + 300000, &load);
+    kvr_prefill_load(&prefill, now + 300000, &load);
     util_check(load.expected < 0.1 * load.active, "leak: %f of %f",
                load.expected, load.active);
     util_check(load.utilization < 0.06, "idle: %f", load.utilization);
@@ -256,14 +259,14 @@ START_TEST(test_pace_little)
     /* and after any time: 32 bits of ms are 25 days, or 50 */
 
     now += 26ULL * 24 * 3600 * 1000;
-    kvr_pace_load(&pace, now, &load);
+    kvr_prefill_load(&prefill, now, &load);
     util_check(load.utilization < 0.001, "26 days: %f", load.utilization);
-    util_check(kvr_pace_left(&pace, 50000, now) < 50000, "26 days");
+    util_check(kvr_prefill_left(&prefill, 50000, now) < 50000, "26 days");
 
     now += 24ULL * 24 * 3600 * 1000;
-    kvr_pace_load(&pace, now, &load);
+    kvr_prefill_load(&prefill, now, &load);
     util_check(load.expected < 0.001, "50 days: %f", load.expected);
-    util_check(kvr_pace_left(&pace, 50000, now) < 50000, "50 days");
+    util_check(kvr_prefill_left(&prefill, 50000, now) < 50000, "50 days");
 }
 END_TEST
 
@@ -278,31 +281,31 @@ START_TEST(test_pace_delay)
 
     setup();
 
-    rate = 100 * KVR_PACE_RATE;
+    rate = 100 * KVR_PREFILL_RATE;
     now = START;
 
-    kvr_pace_waited(&pace, 0, 0, 5000, 0, now);
-    util_check(kvr_pace_delay(&pace, now) == 0, "no rate, no reckoning");
+    kvr_prefill_waited(&prefill, 0, 0, 5000, 0, now);
+    util_check(kvr_prefill_delay(&prefill, now) == 0, "no rate, no reckoning");
 
     /* as long as it takes to compute what is there */
 
     for (i = 0, base = 20; i < 50; i++) {
-        kvr_pace_waited(&pace, 1000 * i, 0, 20 + 10 * i, rate, now);
+        kvr_prefill_waited(&prefill, 1000 * i, 0, 20 + 10 * i, rate, now);
         base += (20 + 10 * i - base) / 256;
     }
 
-    util_check(kvr_pace_delay(&pace, now) <= KVR_PACE_RATE, "%u",
-               kvr_pace_delay(&pace, now));
+    util_check(kvr_prefill_delay(&prefill, now) <= KVR_PREFILL_RATE, "%u",
+               kvr_prefill_delay(&prefill, now));
 
     /* 800 ms more: an eighth of the way with each, less as it gets usual */
 
-    want = kvr_pace_delay(&pace, now) / (double) KVR_PACE_RATE;
+    want = kvr_prefill_delay(&prefill, now) / (double) KVR_PREFILL_RATE;
 
     for (i = 0; i < 40; i++) {
-        kvr_pace_waited(&pace, 1000, 0, 830, rate, now);
+        kvr_prefill_waited(&prefill, 1000, 0, 830, rate, now);
         base += (830 - base) / 256;
         want += (820 - 16 - base - want) / 8;
-        have = kvr_pace_delay(&pace, now) / (double) KVR_PACE_RATE;
+        have = kvr_prefill_delay(&prefill, now) / (double) KVR_PREFILL_RATE;
 
         util_check(near(have, want, 0.02), "%u: %.1f, not %.1f", i, have,
                    want);
@@ -310,47 +313,50 @@ START_TEST(test_pace_delay)
 
     /* half of it in seven seconds, nothing in the end */
 
-    have = kvr_pace_delay(&pace, now);
+    have = kvr_prefill_delay(&prefill, now);
 
     for (i = 0; i < 20; i++) {
         want = have * exp2(-(double) i / 7);
 
-        util_check(near(kvr_pace_delay(&pace, now + 1024 * i), want, 0.07),
+        util_check(near(kvr_prefill_delay(&prefill, now + 1024 * i), want,
+                        0.07),
                    "after %u s: %u, not %.1f", i,
-                   kvr_pace_delay(&pace, now + 1024 * i), want);
+                   kvr_prefill_delay(&prefill, now + 1024 * i), want);
     }
 
-    util_check(kvr_pace_delay(&pace, now + 1000000) == 0, "forgotten");
-    util_check(kvr_pace_delay(&pace, now - 3000) == have, "a clock behind");
+    util_check(kvr_prefill_delay(&prefill, now + 1000000) == 0, "forgotten");
+    util_check(kvr_prefill_delay(&prefill, now - 3000) == have,
+               "a clock behind");
 
     /* what was believed to be there and was not is no delay */
 
     setup();
 
     for (i = 0; i < 20; i++) {
-        kvr_pace_waited(&pace, 1000, 0, 30, rate, now);
+        kvr_prefill_waited(&prefill, 1000, 0, 30, rate, now);
     }
 
     for (i = 0; i < 20; i++) {
-        kvr_pace_waited(&pace, 1000, 80000, 830, rate, now);
-        kvr_pace_waited(&pace, 1000, 80000, 600, rate, now);
+        kvr_prefill_waited(&prefill, 1000, 80000, 830, rate, now);
+        kvr_prefill_waited(&prefill, 1000, 80000, 600, rate, now);
     }
 
-    util_check(kvr_pace_delay(&pace, now) <= 2 * KVR_PACE_RATE, "%u",
-               kvr_pace_delay(&pace, now));
+    util_check(kvr_prefill_delay(&prefill, now) <= 2 * KVR_PREFILL_RATE, "%u",
+               kvr_prefill_delay(&prefill, now));
 
     /* a request that hung for ever does not count as such */
 
     for (i = 0; i < 200; i++) {
-        kvr_pace_waited(&pace, UINT64_MAX, UINT64_MAX, UINT64_MAX, rate, now);
-        kvr_pace_waited(&pace, 0, 0, UINT64_MAX, rate, now);
+        kvr_prefill_waited(&prefill, UINT64_MAX, UINT64_MAX, UINT64_MAX, rate,
+                           now);
+        kvr_prefill_waited(&prefill, 0, 0, UINT64_MAX, rate, now);
     }
 
-    util_check(kvr_pace_delay(&pace, now) <= 600000U * KVR_PACE_RATE, "%u",
-               kvr_pace_delay(&pace, now));
+    util_check(kvr_prefill_delay(&prefill, now) <= 600000U * KVR_PREFILL_RATE,
+               "%u", kvr_prefill_delay(&prefill, now));
 
-    kvr_pace_reset(&pace);
-    util_check(kvr_pace_delay(&pace, now) == 0, "another peer");
+    kvr_prefill_reset(&prefill);
+    util_check(kvr_prefill_delay(&prefill, now) == 0, "another peer");
 }
 END_TEST
 

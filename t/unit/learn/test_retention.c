@@ -11,7 +11,7 @@
 #include "core/learn/kvr_retention.h"
 
 
-static kvr_horizon_t  h;
+static kvr_retention_t  h;
 
 
 static void
@@ -25,7 +25,7 @@ static void
 note(uint32_t age, int delivered, uint32_t times)
 {
     while (times--) {
-        kvr_horizon_note(&h, age, delivered);
+        kvr_retention_note(&h, age, delivered);
     }
 }
 
@@ -33,17 +33,17 @@ note(uint32_t age, int delivered, uint32_t times)
 START_TEST(test_horizon_little)
 {
     fresh();
-    util_check(kvr_horizon_get(&h) == 0, "nothing seen");
+    util_check(kvr_retention_get(&h) == 0, "nothing seen");
 
     note(1000, 1, 50);
-    util_check(kvr_horizon_get(&h) == 0, "nothing lost");
+    util_check(kvr_retention_get(&h) == 0, "nothing lost");
 
-    note(50000, 0, KVR_HORIZON_ENOUGH - 1);
-    util_check(kvr_horizon_get(&h) == 0, "may be chance");
+    note(50000, 0, KVR_RETENTION_ENOUGH - 1);
+    util_check(kvr_retention_get(&h) == 0, "may be chance");
 
     note(50000, 0, 1);
-    util_check(kvr_horizon_get(&h) > 1000 && kvr_horizon_get(&h) <= 50000,
-               "%u", kvr_horizon_get(&h));
+    util_check(kvr_retention_get(&h) > 1000 && kvr_retention_get(&h) <= 50000,
+               "%u", kvr_retention_get(&h));
 }
 END_TEST
 
@@ -61,7 +61,7 @@ START_TEST(test_horizon_zeros)
         note(util_below(&r, 1 << 24), 0, 1);
     }
 
-    util_check(kvr_horizon_get(&h) == 0, "%u", kvr_horizon_get(&h));
+    util_check(kvr_retention_get(&h) == 0, "%u", kvr_retention_get(&h));
 }
 END_TEST
 
@@ -85,7 +85,7 @@ START_TEST(test_horizon_finds)
                                               : age < size, 1);
         }
 
-        got = kvr_horizon_get(&h);
+        got = kvr_retention_get(&h);
 
         /* a class is a quarter of a doubling wide */
 
@@ -108,7 +108,7 @@ START_TEST(test_horizon_changes)
         note(5000, 0, 1);
     }
 
-    got = kvr_horizon_get(&h);
+    got = kvr_retention_get(&h);
     util_check(got > 1000 && got <= 5000, "%u", got);
 
     /* what is older is still asked for now and then, and is there */
@@ -118,7 +118,7 @@ START_TEST(test_horizon_changes)
         note(20000, 0, 1);
     }
 
-    got = kvr_horizon_get(&h);
+    got = kvr_retention_get(&h);
     util_check(got > 5000 && got <= 20000, "%u", got);
 
     for (i = 0; i < 200; i++) {
@@ -127,7 +127,7 @@ START_TEST(test_horizon_changes)
         note(5000, 0, 1);
     }
 
-    got = kvr_horizon_get(&h);
+    got = kvr_retention_get(&h);
     util_check(got > 300 && got <= 1000, "%u", got);
 }
 END_TEST
@@ -148,7 +148,7 @@ START_TEST(test_horizon_restart)
     note(1500, 0, 2);
     note(2800, 0, 3);
 
-    got = kvr_horizon_get(&h);
+    got = kvr_retention_get(&h);
     util_check(got == 0 || got > 2000, "%u", got);
 }
 END_TEST
@@ -162,7 +162,7 @@ START_TEST(test_horizon_edges)
     fresh();
     note(0, 1, 100000);
     note(UINT32_MAX, 0, 100000);
-    util_check(kvr_horizon_get(&h) > 0, "%u", kvr_horizon_get(&h));
+    util_check(kvr_retention_get(&h) > 0, "%u", kvr_retention_get(&h));
 
     last = 0;
 
@@ -171,7 +171,7 @@ START_TEST(test_horizon_edges)
         note(age, 1, 2);
         note(UINT32_MAX, 0, 100);
 
-        got = kvr_horizon_get(&h);
+        got = kvr_retention_get(&h);
         util_check(got > age && got >= last, "%u of %u", got, age);
         last = got;
     }
@@ -182,8 +182,8 @@ END_TEST
 /* peers that are alike learn from each other, and one that is not does not */
 START_TEST(test_horizon_among)
 {
-    uint32_t       i, k;
-    kvr_horizon_t  sum, peer[3];
+    uint32_t         i, k;
+    kvr_retention_t  sum, peer[3];
 
     memset((void *) peer, 0, sizeof(peer));
     memset((void *) &sum, 0, sizeof(sum));
@@ -192,44 +192,44 @@ START_TEST(test_horizon_among)
 
     for (i = 0; i < 3; i++) {
         for (k = 0; k < 10; k++) {
-            kvr_horizon_note(&peer[i], 1000, 1);
+            kvr_retention_note(&peer[i], 1000, 1);
         }
 
-        kvr_horizon_note(&peer[i], 5000, 0);
-        kvr_horizon_note(&peer[i], 5000, 0);
-        kvr_horizon_note(&peer[i], 7000, 0);
-        util_check(kvr_horizon_get(&peer[i]) == 0, "alone");
+        kvr_retention_note(&peer[i], 5000, 0);
+        kvr_retention_note(&peer[i], 5000, 0);
+        kvr_retention_note(&peer[i], 7000, 0);
+        util_check(kvr_retention_get(&peer[i]) == 0, "alone");
 
-        kvr_horizon_add(&sum, &peer[i]);
+        kvr_retention_add(&sum, &peer[i]);
     }
 
     for (i = 0; i < 3; i++) {
-        k = kvr_horizon_among(&peer[i], &sum);
+        k = kvr_retention_among(&peer[i], &sum);
         util_check(k > 1000 && k <= 5000, "%u", k);
     }
 
     /* one that was never seen; nothing was seen at all */
 
     fresh();
-    util_check(kvr_horizon_among(&h, &sum) == kvr_horizon_get(&sum), "new");
-    util_check(kvr_horizon_among(&peer[0], &h) == 0, "of none");
+    util_check(kvr_retention_among(&h, &sum) == kvr_retention_get(&sum), "new");
+    util_check(kvr_retention_among(&peer[0], &h) == 0, "of none");
 
     /* a larger one: it has held what is older, and lost none */
 
     note(6000, 1, 4);
-    kvr_horizon_add(&sum, &h);
-    k = kvr_horizon_get(&sum);
+    kvr_retention_add(&sum, &h);
+    k = kvr_retention_get(&sum);
     util_check(k > 1000 && k <= 5000, "%u", k);
-    util_check(kvr_horizon_among(&h, &sum) == 0, "larger");
+    util_check(kvr_retention_among(&h, &sum) == 0, "larger");
 
     /* a smaller one */
 
     fresh();
     note(300, 1, 3);
     note(600, 0, 5);
-    kvr_horizon_add(&sum, &h);
-    util_check(kvr_horizon_get(&sum) > 1000, "%u", kvr_horizon_get(&sum));
-    k = kvr_horizon_among(&h, &sum);
+    kvr_retention_add(&sum, &h);
+    util_check(kvr_retention_get(&sum) > 1000, "%u", kvr_retention_get(&sum));
+    k = kvr_retention_among(&h, &sum);
     util_check(k > 300 && k <= 600, "%u", k);
 
     /* 64 of them at most, each full */
@@ -243,11 +243,11 @@ START_TEST(test_horizon_among)
     }
 
     for (i = 0; i < 64; i++) {
-        kvr_horizon_add(&sum, &h);
+        kvr_retention_add(&sum, &h);
     }
 
-    util_check(kvr_horizon_get(&sum) == kvr_horizon_get(&h), "%u",
-               kvr_horizon_get(&sum));
+    util_check(kvr_retention_get(&sum) == kvr_retention_get(&h), "%u",
+               kvr_retention_get(&sum));
 }
 END_TEST
 

@@ -14,13 +14,13 @@
 #include "core/learn/kvr_ttft.h"
 
 
-#define NO  KVR_TIMING_NOTHING
+#define NO  KVR_TTFT_NOTHING
 
 
-static kvr_timing_t       t;
-static kvr_timing_pace_t  all;
+static kvr_ttft_t         t;
+static kvr_ttft_prefill_t  all;
 static util_rng_t         rng;
-static double             base, pace;     /* ms, ms a KB: what the engine has */
+static double             base, prefill;  /* ms, ms a KB: what the engine has */
 static uint64_t           reply;          /* KB of what is taught */
 
 
@@ -30,24 +30,24 @@ fresh(void)
     memset((void *) &t, 0, sizeof(t));
     memset((void *) &all, 0, sizeof(all));
     base = 25;
-    pace = 7;
+    prefill = 7;
     reply = 0;
 }
 
 
 /* a prompt of so many KB, taught, really computed, in so many times the time */
 static int
-one(uint64_t bytes, uint64_t taught, uint64_t computed, double factor)
+one(uint64_t bytes, uint64_t inserted, uint64_t computed, double factor)
 {
-    kvr_timing_first_t  f;
+    kvr_ttft_first_t    f;
 
     f.bytes = bytes * 1024;
-    f.taught = taught * 1024;
+    f.inserted = inserted * 1024;
     f.reply = reply * 1024;
-    f.ms = (uint64_t) ((base + pace * (double) computed) * factor);
-    f.given = kvr_timing_give(&t, (bytes - taught) * 1024, 0);
+    f.ms = (uint64_t) ((base + prefill * (double) computed) * factor);
+    f.given = kvr_ttft_give(&t, (bytes - inserted) * 1024, 0);
 
-    return kvr_timing_first(&t, &all, &f);
+    return kvr_ttft_first(&t, &all, &f);
 }
 
 
@@ -66,19 +66,19 @@ START_TEST(test_timing_tells)
 {
     fresh();
 
-    new(KVR_TIMING_LEAST - 1);
-    util_check(kvr_timing_pace(&t.pace) == 0, "too few");
+    new(KVR_TTFT_LEAST - 1);
+    util_check(kvr_ttft_prefill(&t.prefill) == 0, "too few");
     util_check(one(64, 60, 4, 1) == NO && one(64, 60, 64, 1) == NO, "yet");
 
-    new(KVR_TIMING_LEAST);
-    util_check(fabs(kvr_timing_pace(&t.pace) * 1024 - 7) < 0.7, "%f",
-               kvr_timing_pace(&t.pace) * 1024);
+    new(KVR_TTFT_LEAST);
+    util_check(fabs(kvr_ttft_prefill(&t.prefill) * 1024 - 7) < 0.7, "%f",
+               kvr_ttft_prefill(&t.prefill) * 1024);
 
-    util_check(one(64, 60, 4, 1) == KVR_TIMING_HELD, "held");
-    util_check(one(64, 60, 4, 1.5) == KVR_TIMING_HELD, "held, slowly");
-    util_check(one(64, 60, 64, 1) == KVR_TIMING_LOST, "lost");
-    util_check(one(64, 60, 64, 1.4) == KVR_TIMING_LOST, "lost, slowly");
-    util_check(one(64, 60, 44, 1) == KVR_TIMING_LOST, "a good part lost");
+    util_check(one(64, 60, 4, 1) == KVR_TTFT_HELD, "held");
+    util_check(one(64, 60, 4, 1.5) == KVR_TTFT_HELD, "held, slowly");
+    util_check(one(64, 60, 64, 1) == KVR_TTFT_LOST, "lost");
+    util_check(one(64, 60, 64, 1.4) == KVR_TTFT_LOST, "lost, slowly");
+    util_check(one(64, 60, 44, 1) == KVR_TTFT_LOST, "a good part lost");
 
     /* neither the one nor the other; what far too long took; what tells not */
 
@@ -103,9 +103,9 @@ START_TEST(test_timing_replies)
     reply = 8;
     util_check(one(10, 9, 9, 1) == NO, "mostly a reply");
     util_check(one(18, 17, 9, 1) == NO, "half of it");
-    util_check(one(64, 63, 9, 1) == KVR_TIMING_HELD, "before it, held");
-    util_check(one(64, 63, 1, 1) == KVR_TIMING_HELD, "all of it");
-    util_check(one(64, 63, 64, 1) == KVR_TIMING_LOST, "nothing");
+    util_check(one(64, 63, 9, 1) == KVR_TTFT_HELD, "before it, held");
+    util_check(one(64, 63, 1, 1) == KVR_TTFT_HELD, "all of it");
+    util_check(one(64, 63, 64, 1) == KVR_TTFT_LOST, "nothing");
 
     /* nor is it known what was computed then */
 
@@ -114,8 +114,8 @@ START_TEST(test_timing_replies)
         (void) one(20, 10, 18, 1);
     }
 
-    util_check(fabs(kvr_timing_pace(&t.pace) * 1024 - 7) < 0.7, "%f",
-               kvr_timing_pace(&t.pace) * 1024);
+    util_check(fabs(kvr_ttft_prefill(&t.prefill) * 1024 - 7) < 0.7, "%f",
+               kvr_ttft_prefill(&t.prefill) * 1024);
 }
 END_TEST
 
@@ -123,41 +123,41 @@ END_TEST
 /* others there before, or later, may be what it waited for */
 START_TEST(test_timing_others)
 {
-    kvr_timing_first_t  f;
+    kvr_ttft_first_t    f;
 
     fresh();
     new(8);
 
     f.bytes = 64 << 10;
-    f.taught = 60 << 10;
+    f.inserted = 60 << 10;
     f.reply = 0;
     f.ms = 25 + 7 * 64;
 
-    f.given = kvr_timing_give(&t, 4096, 1);
-    util_check(f.given == 0 && kvr_timing_first(&t, &all, &f) == NO, "before");
+    f.given = kvr_ttft_give(&t, 4096, 1);
+    util_check(f.given == 0 && kvr_ttft_first(&t, &all, &f) == NO, "before");
 
-    f.given = kvr_timing_give(&t, 4096, 0);
-    (void) kvr_timing_give(&t, 4096, 1);
-    util_check(kvr_timing_first(&t, &all, &f) == KVR_TIMING_LOST, "a little");
+    f.given = kvr_ttft_give(&t, 4096, 0);
+    (void) kvr_ttft_give(&t, 4096, 1);
+    util_check(kvr_ttft_first(&t, &all, &f) == KVR_TTFT_LOST, "a little");
 
-    (void) kvr_timing_give(&t, 20 << 10, 1);
+    (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (4 + 20 + 15);
-    util_check(kvr_timing_first(&t, &all, &f) == NO, "that may be it");
+    util_check(kvr_ttft_first(&t, &all, &f) == NO, "that may be it");
 
-    (void) kvr_timing_give(&t, 20 << 10, 1);
+    (void) kvr_ttft_give(&t, 20 << 10, 1);
     f.ms = 25 + 7 * (64 + 28);
-    util_check(kvr_timing_first(&t, &all, &f) == NO, "much");
+    util_check(kvr_ttft_first(&t, &all, &f) == NO, "much");
 
     /* at once is at once, whoever comes */
 
     f.ms = 60;
-    util_check(kvr_timing_first(&t, &all, &f) == KVR_TIMING_HELD, "held");
+    util_check(kvr_ttft_first(&t, &all, &f) == KVR_TTFT_HELD, "held");
 
     /* nor do they count for the pace, or the base */
 
-    f.taught = 0;
+    f.inserted = 0;
     f.ms = 5;
-    util_check(kvr_timing_first(&t, &all, &f) == NO
+    util_check(kvr_ttft_first(&t, &all, &f) == NO
                && kvr_get(&t.base) > 20 * 256, "base %u", kvr_get(&t.base));
 }
 END_TEST
@@ -175,7 +175,8 @@ START_TEST(test_timing_uneven)
         (void) one(16, 0, 16, 0.3 + util_below(&rng, 40) / 10.0);
     }
 
-    util_check(kvr_timing_pace(&t.pace) == 0, "%f", kvr_timing_pace(&t.pace));
+    util_check(kvr_ttft_prefill(&t.prefill) == 0, "%f",
+               kvr_ttft_prefill(&t.prefill));
 
     /* it streams before it computes, or holds what nobody knows of */
 
@@ -184,7 +185,7 @@ START_TEST(test_timing_uneven)
     for (i = 0; i < 100; i++) {
         util_check(one(4 + util_below(&rng, 100), 0, 0,
                        1 + util_below(&rng, 10) / 20.0) == NO, "new");
-        util_check(one(64, 63, 1, 1) != KVR_TIMING_LOST, "held");
+        util_check(one(64, 63, 1, 1) != KVR_TTFT_LOST, "held");
     }
 }
 END_TEST
@@ -201,21 +202,21 @@ START_TEST(test_timing_all)
     for (i = 0; i < 2; i++) {
         memset((void *) &t, 0, sizeof(t));
         base = i ? 50 : 25;
-        pace = i ? 14 : 7;
+        prefill = i ? 14 : 7;
 
         (void) one(1, 1, 0, 1);
-        util_check(kvr_timing_pace(&t.pace) == 0, "own");
-        util_check(one(64, 62, 2, 1) == KVR_TIMING_HELD, "held, %u", i);
-        util_check(one(64, 62, 64, 1) == (i ? NO : KVR_TIMING_LOST), "lost");
-        util_check(one(24, 20, 4, 1) != KVR_TIMING_LOST, "close, %u", i);
+        util_check(kvr_ttft_prefill(&t.prefill) == 0, "own");
+        util_check(one(64, 62, 2, 1) == KVR_TTFT_HELD, "held, %u", i);
+        util_check(one(64, 62, 64, 1) == (i ? NO : KVR_TTFT_LOST), "lost");
+        util_check(one(24, 20, 4, 1) != KVR_TTFT_LOST, "close, %u", i);
     }
 
     new(8);
-    util_check(one(64, 62, 64, 1) == KVR_TIMING_LOST, "its own");
+    util_check(one(64, 62, 64, 1) == KVR_TTFT_LOST, "its own");
 
-    kvr_timing_reset(&t);
-    kvr_timing_pace_reset(&all);
-    util_check(kvr_timing_pace(&t.pace) == 0 && kvr_timing_pace(&all) == 0
+    kvr_ttft_reset(&t);
+    kvr_ttft_prefill_reset(&all);
+    util_check(kvr_ttft_prefill(&t.prefill) == 0 && kvr_ttft_prefill(&all) == 0
                && one(64, 62, 64, 1) == NO, "another peer");
 }
 END_TEST
@@ -224,11 +225,11 @@ END_TEST
 /* a large cache at an uneven pace: nothing was lost, and nothing is learned */
 START_TEST(test_timing_noise)
 {
-    int            found;
-    double         factor;
-    unsigned       i, k, n, lost;
-    uint32_t       age, got;
-    kvr_horizon_t  h;
+    int              found;
+    double           factor;
+    unsigned         i, k, n, lost;
+    uint32_t         age, got;
+    kvr_retention_t  h;
 
     lost = 0;
     n = util_cases(500);
@@ -256,11 +257,11 @@ START_TEST(test_timing_noise)
             found = one(66, 64, 2, factor);
 
             if (found != NO) {
-                kvr_horizon_note(&h, age, found == KVR_TIMING_HELD);
-                lost += found == KVR_TIMING_LOST;
+                kvr_retention_note(&h, age, found == KVR_TTFT_HELD);
+                lost += found == KVR_TTFT_LOST;
             }
 
-            got = kvr_horizon_get(&h);
+            got = kvr_retention_get(&h);
             util_check(got == 0 || got >= 1 << 15, "%u, case %u", got, i);
         }
     }

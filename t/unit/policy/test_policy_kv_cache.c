@@ -39,7 +39,7 @@ plainly(const kvr_policy_request_t *req, const kvr_candidate_t *c, uint32_t n,
 
     for (i = 0; i < n; i++) {
 
-        if (c[i].sick) {
+        if (c[i].unhealthy) {
             continue;
         }
 
@@ -115,7 +115,7 @@ START_TEST(test_choose_same)
 {
     double                cost[MOST];
     uint32_t              i, k, n, pick;
-    unsigned              kinds, weights, others, sick;
+    unsigned              kinds, weights, others, unhealthy;
     uint64_t              best;
     unsigned              rate;
     kvr_decision_t        d;
@@ -133,7 +133,7 @@ START_TEST(test_choose_same)
         kinds = util_below(&rng, 2) ? 1 + (unsigned) util_below(&rng, 5) : 0;
         weights = util_below(&rng, 3) ? 1 : 3;
         others = util_below(&rng, 4) == 0;
-        sick = util_below(&rng, 4) == 0;
+        unhealthy = util_below(&rng, 4) == 0;
 
         req.policy = KVR_POLICY_KV_CACHE;
         req.parsed = 1;
@@ -155,7 +155,7 @@ START_TEST(test_choose_same)
             c[k].idle = (uint32_t) some(1000, kinds);
             c[k].other = others && util_below(&rng, 2);
             c[k].evicts = c[k].other && util_below(&rng, 2);
-            c[k].sick = sick && k && util_below(&rng, 2);
+            c[k].unhealthy = unhealthy && k && util_below(&rng, 2);
             c[k].out = util_below(&rng, 2);      /* of a decision before */
             c[k].cost = (double) util_below(&rng, 1000);
 

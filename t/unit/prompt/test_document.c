@@ -17,7 +17,7 @@
 #define DOCS  12
 
 
-static kvr_chunks_t  a, b;
+static kvr_documents_t  a, b;
 
 /* documents may have blank lines, or nothing but their words to cut by */
 
@@ -34,12 +34,12 @@ digest(const uint8_t *secret, const uint8_t *p, size_t len)
 
 
 static void
-cut(kvr_chunks_t *c, const util_buf_t *text, uint64_t root)
+cut(kvr_documents_t *c, const util_buf_t *text, uint64_t root)
 {
-    kvr_chunk_init(c, util_secret, digest);
-    kvr_chunk_put(c, text->p, text->len);
-    kvr_chunk_finish(c);
-    kvr_chunk_place(c, root, 0);
+    kvr_document_init(c, util_secret, digest);
+    kvr_document_put(c, text->p, text->len);
+    kvr_document_finish(c);
+    kvr_document_place(c, root, 0);
 }
 
 
@@ -61,7 +61,7 @@ document(util_buf_t *text, unsigned n, size_t len)
 
 /* bytes of c that d has too */
 static uint64_t
-common(const kvr_chunks_t *c, const kvr_chunks_t *d)
+common(const kvr_documents_t *c, const kvr_documents_t *d)
 {
     uint32_t  i, k;
     uint64_t  bytes;
@@ -174,7 +174,7 @@ shifted(unsigned lines)
         cut(&b, &moved, 1);
         found = common(&a, &b);
 
-        util_check(found + 2 * KVR_CHUNK_MAX > text.len
+        util_check(found + 2 * KVR_DOCUMENT_MAX > text.len
                    && found > text.len * 8 / 10,
                    "shifted by %zu: %llu of %zu", shifts[k],
                    (unsigned long long) found, text.len);
@@ -217,7 +217,8 @@ START_TEST(test_chunk_edited)
         found = common(&a, &b);
 
         util_check(found < text.len, "an edit that nobody sees, at %zu", at);
-        util_check(found + 2 * KVR_CHUNK_MAX > text.len, "at %zu: %llu of %zu",
+        util_check(found + 2 * KVR_DOCUMENT_MAX > text.len,
+                   "at %zu: %llu of %zu",
                    at, (unsigned long long) found, text.len);
     }
 
@@ -246,7 +247,7 @@ START_TEST(test_chunk_pieces)
     cut(&a, &text, 7);
 
     for (i = 0; i < a.n; i++) {
-        util_check(a.chunk[i].len >= 64 && a.chunk[i].len <= KVR_CHUNK_MAX,
+        util_check(a.chunk[i].len >= 64 && a.chunk[i].len <= KVR_DOCUMENT_MAX,
                    "chunk %u: %u bytes", i, a.chunk[i].len);
         util_check(a.chunk[i].digest
                    == kvr_mix(8, util_digest(text.p + a.chunk[i].start,
@@ -259,19 +260,19 @@ START_TEST(test_chunk_pieces)
     for (k = 0; k < util_cases(50); k++) {
 
         util_seed(&r, "chunk pieces", k);
-        kvr_chunk_init(&b, util_secret, digest);
+        kvr_document_init(&b, util_secret, digest);
 
         for (off = 0; off < text.len; off += n) {
             n = 1 + util_below(&r, k % 2 ? 20 : 3000);
             n = kvr_min(n, text.len - off);
-            kvr_chunk_tap(&b, text.p + off, n);
+            kvr_document_tap(&b, text.p + off, n);
         }
 
-        kvr_chunk_finish(&b);
-        kvr_chunk_place(&b, 7, 0);
+        kvr_document_finish(&b);
+        kvr_document_place(&b, 7, 0);
 
         util_check(b.n == a.n && memcmp(a.chunk, b.chunk,
-                                        a.n * sizeof(kvr_chunk_t)) == 0,
+                                        a.n * sizeof(kvr_document_t)) == 0,
                    "%u chunks, not %u", b.n, a.n);
     }
 
@@ -280,7 +281,7 @@ START_TEST(test_chunk_pieces)
     cut(&b, &text, 8);
     util_check(b.n == a.n && common(&a, &b) == 0, "another root");
 
-    kvr_chunk_place(&b, 8, 1000);
+    kvr_document_place(&b, 8, 1000);
     util_check(b.chunk[0].start == 1000, "moved by 1000");
 
     util_drop(&text);
@@ -306,7 +307,7 @@ START_TEST(test_chunk_limits)
 
     text.len = 0;
 
-    for (i = 0; i < 5 * KVR_CHUNK_MAX; i++) {
+    for (i = 0; i < 5 * KVR_DOCUMENT_MAX; i++) {
         util_byte(&text, 'a');
     }
 
@@ -317,17 +318,17 @@ START_TEST(test_chunk_limits)
 
     text.len = 0;
 
-    for (i = 0; i < 2 * KVR_CHUNK_COUNT; i++) {
+    for (i = 0; i < 2 * KVR_DOCUMENT_COUNT; i++) {
         util_byte(&text, 1);
         util_printf(&text, "%0100zu", i);
     }
 
     cut(&a, &text, 1);
-    util_check(a.n == KVR_CHUNK_COUNT, "%u chunks", a.n);
+    util_check(a.n == KVR_DOCUMENT_COUNT, "%u chunks", a.n);
 
-    kvr_chunk_put(&a, text.p, text.len);
-    kvr_chunk_finish(&a);
-    util_check(a.n == KVR_CHUNK_COUNT, "%u chunks", a.n);
+    kvr_document_put(&a, text.p, text.len);
+    kvr_document_finish(&a);
+    util_check(a.n == KVR_DOCUMENT_COUNT, "%u chunks", a.n);
 
     util_drop(&text);
 }

@@ -6,7 +6,7 @@
 
 /*
  * kvr_queue: the order against a plain sort, fairness, and processes that let
- * in from one board while some of them are killed.
+ * in from one shared state while some of them are killed.
  */
 
 
@@ -27,22 +27,22 @@
 #define ROOM        6
 
 
-static kvr_queue_board_t  *board;
+static kvr_queue_shared_t  *shared;
 
 
 static void
 setup(void)
 {
-    board = mmap(NULL, sizeof(kvr_queue_board_t), PROT_READ|PROT_WRITE,
-                 MAP_SHARED|MAP_ANONYMOUS, -1, 0);
-    util_check(board != MAP_FAILED, "mmap: %d", errno);
+    shared = mmap(NULL, sizeof(kvr_queue_shared_t), PROT_READ|PROT_WRITE,
+                  MAP_SHARED|MAP_ANONYMOUS, -1, 0);
+    util_check(shared != MAP_FAILED, "mmap: %d", errno);
 }
 
 
 static void
 teardown(void)
 {
-    munmap(board, sizeof(kvr_queue_board_t));
+    munmap(shared, sizeof(kvr_queue_shared_t));
 }
 
 
@@ -74,7 +74,7 @@ admit(kvr_queue_t *q, kvr_queue_item_t *item, uint64_t now)
 
     left = 1;
 
-    return kvr_queue_admit(board, 0, q, item, now, room, &left);
+    return kvr_queue_admit(shared, 0, q, item, now, room, &left);
 }
 
 
@@ -99,7 +99,7 @@ START_TEST(test_queue_order)
                            util_below(&r, KVR_QUEUE_CLASSES), 0, 1,
                            util_below(&r, 1000000),
                            util_below(&r, 4) ? 0 : 1 + util_below(&r, 5000));
-            kvr_queue_insert(&q, board, &item[i]);
+            kvr_queue_insert(&q, shared, &item[i]);
         }
 
         /* some leave from the middle */
@@ -114,7 +114,7 @@ START_TEST(test_queue_order)
         seq = q.n;
 
         for (i = 0; i < seq; i++) {
-            first = kvr_queue_first(&q, board, &key);
+            first = kvr_queue_first(&q, shared, &key);
 
             util_check(first != NULL, "lost one of %u", seq);
             util_check(first->class >= class, "class %u", first->class);
@@ -130,7 +130,7 @@ START_TEST(test_queue_order)
         }
 
         util_check(q.n == 0, "%u left", q.n);
-        util_check(kvr_queue_first(&q, board, &key) == NULL, "one too many");
+        util_check(kvr_queue_first(&q, shared, &key) == NULL, "one too many");
 
         for (i = 0; i < KVR_QUEUE_CLASSES; i++) {
             util_check(q.tenants[i] == 0 && q.depth[i] == 0, "class %u", i);
@@ -156,14 +156,14 @@ START_TEST(test_queue_aging)
     kvr_queue_item(&small, 1000 + bound - 1, 3, 0, 1, 0, 0);
     kvr_queue_item(&late, 1000 + bound + 1, 3, 0, 1, 0, 0);
 
-    kvr_queue_insert(&q, board, &giant);
-    kvr_queue_insert(&q, board, &small);
-    kvr_queue_insert(&q, board, &late);
+    kvr_queue_insert(&q, shared, &giant);
+    kvr_queue_insert(&q, shared, &small);
+    kvr_queue_insert(&q, shared, &late);
 
-    util_check(kvr_queue_first(&q, board, &key) == &small, "small");
+    util_check(kvr_queue_first(&q, shared, &key) == &small, "small");
     kvr_queue_remove(&q, &small);
 
-    util_check(kvr_queue_first(&q, board, &key) == &giant, "giant");
+    util_check(kvr_queue_first(&q, shared, &key) == &giant, "giant");
     kvr_queue_remove(&q, &giant);
     kvr_queue_remove(&q, &late);
 }
@@ -190,9 +190,9 @@ START_TEST(test_queue_tenants)
     memset(given, 0, sizeof(given));
 
     for (t = 0; t < 3; t++) {
-        k = kvr_queue_tenant(board, 77 * t + 5, 1);
+        k = kvr_queue_tenant(shared, 77 * t + 5, 1);
 
-        util_check(k == kvr_queue_tenant(board, 77 * t + 5, 2), "same place");
+        util_check(k == kvr_queue_tenant(shared, 77 * t + 5, 2), "same place");
 
         for (i = 0; i < ITEMS; i++) {
             kvr_queue_item(&item[t][i], 1000 + i, 3, (uint8_t) k, weight[t],
@@ -201,12 +201,12 @@ START_TEST(test_queue_tenants)
     }
 
     for (i = 0; i < ITEMS; i++) {
-        kvr_queue_insert(&q, board, &item[0][i]);
-        kvr_queue_insert(&q, board, &item[1][i]);
+        kvr_queue_insert(&q, shared, &item[0][i]);
+        kvr_queue_insert(&q, shared, &item[1][i]);
     }
 
     for (let = 0; let < ITEMS; let++) {
-        first = kvr_queue_first(&q, board, &key);
+        first = kvr_queue_first(&q, shared, &key);
         util_check(admit(&q, first, 2000) == KVR_OK, "admitted");
         given[first >= item[1] ? 1 : 0] += first->work;
     }
@@ -219,11 +219,11 @@ START_TEST(test_queue_tenants)
     memset(given, 0, sizeof(given));
 
     for (i = 0; i < ITEMS; i++) {
-        kvr_queue_insert(&q, board, &item[2][i]);
+        kvr_queue_insert(&q, shared, &item[2][i]);
     }
 
     for (let = 0; let < 200; let++) {
-        first = kvr_queue_first(&q, board, &key);
+        first = kvr_queue_first(&q, shared, &key);
         util_check(admit(&q, first, 2000) == KVR_OK, "admitted");
         given[first >= item[2] ? 2 : first >= item[1] ? 1 : 0] += first->work;
     }
@@ -247,17 +247,17 @@ START_TEST(test_queue_arrivals)
 
     kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
 
-    util_check(kvr_queue_admit(board, 0, &q, &a, 1000, room, &none)
+    util_check(kvr_queue_admit(shared, 0, &q, &a, 1000, room, &none)
                == KVR_DECLINED, "no room");
     util_check(admit(&q, &a, 1000) == KVR_OK, "room and nobody waits");
 
     kvr_queue_item(&a, 1000, 3, 0, 1, 5000, 0);
-    kvr_queue_insert(&q, board, &a);
-    kvr_queue_publish(board, 0, &q, 1000);
+    kvr_queue_insert(&q, shared, &a);
+    kvr_queue_publish(shared, 0, &q, 1000);
 
-    util_check(kvr_queue_depth(board, 7, 1000) == 1, "depth");
-    util_check(kvr_queue_depth(board, 2, 1000) == 0, "depth above");
-    util_check(kvr_queue_depth(board, 7, 1001 + KVR_QUEUE_STALE) == 0, "old");
+    util_check(kvr_queue_depth(shared, 7, 1000) == 1, "depth");
+    util_check(kvr_queue_depth(shared, 2, 1000) == 0, "depth above");
+    util_check(kvr_queue_depth(shared, 7, 1001 + KVR_QUEUE_STALE) == 0, "old");
 
     /* nobody of the same class passes it, a higher class does */
 
@@ -273,10 +273,10 @@ START_TEST(test_queue_arrivals)
     /* the same seen from another process */
 
     kvr_queue_remove(&q, &a);
-    board->row[1].seen = 1001;
-    board->row[1].depth[3] = 1;
-    board->row[1].key[3] = 1;
-    board->rows = 2;
+    shared->row[1].seen = 1001;
+    shared->row[1].depth[3] = 1;
+    shared->row[1].key[3] = 1;
+    shared->rows = 2;
 
     util_check(admit(&q, &b, 1001) == KVR_DECLINED, "passed another's");
 
@@ -308,10 +308,10 @@ START_TEST(test_queue_comes_back)
 
         kvr_queue_item(&a, 1000, 3, 1, 1, 1000, 0);
         kvr_queue_item(&b, 1000, 3, 2, 1, 1000, 0);
-        kvr_queue_insert(&q, board, &a);
-        kvr_queue_insert(&q, board, &b);
+        kvr_queue_insert(&q, shared, &a);
+        kvr_queue_insert(&q, shared, &b);
 
-        util_check(kvr_queue_first(&q, board, &key) == &a, "after %u", i);
+        util_check(kvr_queue_first(&q, shared, &key) == &a, "after %u", i);
 
         kvr_queue_remove(&q, &a);
         kvr_queue_remove(&q, &b);
@@ -339,21 +339,21 @@ START_TEST(test_queue_retry_after)
 
     for (i = 0; i < 200; i++) {
         kvr_queue_item(&waiting[i], 61000, 3, 0, 1, 0, 0);
-        kvr_queue_insert(&q, board, &waiting[i]);
+        kvr_queue_insert(&q, shared, &waiting[i]);
     }
 
-    kvr_queue_publish(board, 0, &q, 61000);
-    s = kvr_queue_retry_after(board, 61000);
+    kvr_queue_publish(shared, 0, &q, 61000);
+    s = kvr_queue_retry_after(shared, 61000);
 
     util_check(s >= 16 && s <= 24, "%u s for 200 at 10/s", s);
 
-    kvr_queue_publish(board, 0, &q, 71000);
-    pause = kvr_queue_retry_after(board, 71000);
+    kvr_queue_publish(shared, 0, &q, 71000);
+    pause = kvr_queue_retry_after(shared, 71000);
 
     util_check(pause > s, "%u s after a pause", pause);
 
-    util_check(kvr_queue_rate(board, 71000) * 2
-               <= kvr_queue_rate(board, 61000) + 500, "the rate fades");
+    util_check(kvr_queue_rate(shared, 71000) * 2
+               <= kvr_queue_rate(shared, 61000) + 500, "the rate fades");
 }
 END_TEST
 
@@ -367,22 +367,23 @@ START_TEST(test_queue_claims)
     kvr_queue_item(&b, 1010, 3, 0, 1, 0, 0);
     kvr_queue_item(&c, 1010, 2, 0, 1, 0, 0);
 
-    kvr_queue_claim(board, 5, &b, 1010);
-    util_check(!kvr_queue_claimed(board, 5, &b, 1010), "its own");
-    util_check(!kvr_queue_claimed(board, 5, &a, 1010), "an earlier one");
+    kvr_queue_claim(shared, 5, &b, 1010);
+    util_check(!kvr_queue_claimed(shared, 5, &b, 1010), "its own");
+    util_check(!kvr_queue_claimed(shared, 5, &a, 1010), "an earlier one");
 
-    kvr_queue_claim(board, 5, &a, 1010);
-    kvr_queue_claim(board, 5, &b, 1010);
-    util_check(kvr_queue_claimed(board, 5, &b, 1009), "a later one");
-    util_check(!kvr_queue_claimed(board, 5, &c, 1010), "a higher class");
-    util_check(!kvr_queue_claimed(board, 4, &b, 1010), "another peer");
-    util_check(!kvr_queue_claimed(board, 5, &b, 1011 + KVR_QUEUE_STALE), "old");
+    kvr_queue_claim(shared, 5, &a, 1010);
+    kvr_queue_claim(shared, 5, &b, 1010);
+    util_check(kvr_queue_claimed(shared, 5, &b, 1009), "a later one");
+    util_check(!kvr_queue_claimed(shared, 5, &c, 1010), "a higher class");
+    util_check(!kvr_queue_claimed(shared, 4, &b, 1010), "another peer");
+    util_check(!kvr_queue_claimed(shared, 5, &b, 1011 + KVR_QUEUE_STALE),
+               "old");
 
-    kvr_queue_unclaim(board, 5, &b);
-    util_check(kvr_queue_claimed(board, 5, &b, 1010), "not its own");
+    kvr_queue_unclaim(shared, 5, &b);
+    util_check(kvr_queue_claimed(shared, 5, &b, 1010), "not its own");
 
-    kvr_queue_unclaim(board, 5, &a);
-    util_check(!kvr_queue_claimed(board, 5, &b, 1010), "given up");
+    kvr_queue_unclaim(shared, 5, &a);
+    util_check(!kvr_queue_claimed(shared, 5, &b, 1010), "given up");
 }
 END_TEST
 
@@ -400,18 +401,18 @@ typedef struct {
 
 typedef struct {
     tally_t           *t;
-    int                life;
-} life_t;
+    int                generation;
+} generation_t;
 
 
 static int
 shared_room(void *data, kvr_queue_item_t *item)
 {
     int      i, sum;
-    life_t  *l = data;
+    generation_t  *l = data;
 
     if (item == NULL) {
-        l->t->inside[l->life]--;
+        l->t->inside[l->generation]--;
         return 1;
     }
 
@@ -425,7 +426,7 @@ shared_room(void *data, kvr_queue_item_t *item)
         return 0;
     }
 
-    l->t->inside[l->life]++;
+    l->t->inside[l->generation]++;
 
     return 1;
 }
@@ -443,20 +444,20 @@ clock_ms(void)
 
 
 static void
-worker(tally_t *t, int life, unsigned row)
+worker(tally_t *t, int generation, unsigned row)
 {
     int                i, in;
-    life_t             l;
+    generation_t       l;
     util_rng_t         r;
     kvr_queue_t        q;
     kvr_queue_key_t    key;
     kvr_queue_item_t   item[64], *first;
 
-    util_seed(&r, "queue worker", life);
+    util_seed(&r, "queue worker", generation);
     memset(&q, 0, sizeof(q));
 
     l.t = t;
-    l.life = life;
+    l.generation = generation;
     in = 0;
 
     for (i = 0; i < 64; i++) {
@@ -470,15 +471,15 @@ worker(tally_t *t, int life, unsigned row)
             kvr_queue_item(&item[i], clock_ms(), util_below(&r, 8),
                            (uint8_t) util_below(&r, 4), 1,
                            util_below(&r, 10000), 0);
-            kvr_queue_insert(&q, board, &item[i]);
+            kvr_queue_insert(&q, shared, &item[i]);
         }
 
-        kvr_queue_publish(board, row, &q, clock_ms());
+        kvr_queue_publish(shared, row, &q, clock_ms());
 
-        first = kvr_queue_first(&q, board, &key);
+        first = kvr_queue_first(&q, shared, &key);
 
         if (first
-            && kvr_queue_admit(board, row, &q, first, clock_ms(), shared_room,
+            && kvr_queue_admit(shared, row, &q, first, clock_ms(), shared_room,
                                &l)
                == KVR_OK)
         {
@@ -487,7 +488,7 @@ worker(tally_t *t, int life, unsigned row)
         }
 
         if (in && util_below(&r, 2)) {
-            t->inside[life]--;
+            t->inside[generation]--;
             in--;
         }
     }
@@ -496,7 +497,7 @@ worker(tally_t *t, int life, unsigned row)
 
 START_TEST(test_queue_processes)
 {
-    int        i, k, life, sum, max;
+    int        i, k, generation, sum, max;
     pid_t      pid[PROCESSES];
     tally_t   *t;
     uint64_t   let, rounds;
@@ -505,7 +506,7 @@ START_TEST(test_queue_processes)
              MAP_SHARED|MAP_ANONYMOUS, -1, 0);
     util_check(t != MAP_FAILED, "mmap: %d", errno);
 
-    life = 0;
+    generation = 0;
     let = 0;
     max = 0;
 
@@ -513,10 +514,10 @@ START_TEST(test_queue_processes)
         pid[i] = fork();
 
         if (pid[i] == 0) {
-            worker(t, life, i);
+            worker(t, generation, i);
         }
 
-        life++;
+        generation++;
     }
 
     for (k = 0; k < 12; k++) {
@@ -581,14 +582,14 @@ START_TEST(test_queue_near)
     for (i = 0; i < ITEMS; i++) {
         kvr_queue_item(&item[i], 1000 + util_below(&r, 20000), 3, 0, 1,
                        util_below(&r, 100000), 0);
-        kvr_queue_insert(&q, board, &item[i]);
+        kvr_queue_insert(&q, shared, &item[i]);
     }
 
     now = 30000;
     late = 0;
 
     for (k = 0; k < ITEMS; k++) {
-        first = kvr_queue_first(&q, board, &key);
+        first = kvr_queue_first(&q, shared, &key);
         n = kvr_queue_near(first, now, near, KVR_QUEUE_NEAR);
 
         util_check(n >= 1 && n <= KVR_QUEUE_NEAR, "%u of them", n);
@@ -606,7 +607,7 @@ START_TEST(test_queue_near)
         late += n > 1;
         left = 1;
 
-        util_check(kvr_queue_admit(board, 0, &q, near[n - 1], now, room, &left)
+        util_check(kvr_queue_admit(shared, 0, &q, near[n - 1], now, room, &left)
                    == KVR_OK, "admitted");
         util_check(!near[n - 1]->waiting, "it waits no more");
     }
@@ -618,32 +619,32 @@ START_TEST(test_queue_near)
 
     kvr_queue_item(&item[0], 1000, 3, 0, 1, 0, 0);
     kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);
-    kvr_queue_insert(&q, board, &item[0]);
-    kvr_queue_insert(&q, board, &item[1]);
+    kvr_queue_insert(&q, shared, &item[0]);
+    kvr_queue_insert(&q, shared, &item[1]);
 
-    first = kvr_queue_first(&q, board, &key);
+    first = kvr_queue_first(&q, shared, &key);
     util_check(first == &item[0], "the first of two");
 
-    kvr_set(&board->rows, 2);
-    kvr_set(&board->row[1].seen, now);
-    kvr_set(&board->row[1].key[3], (key & ~0xffffffffULL) | 1200);
-    kvr_set(&board->row[1].depth[3], 1);
+    kvr_set(&shared->rows, 2);
+    kvr_set(&shared->row[1].seen, now);
+    kvr_set(&shared->row[1].key[3], (key & ~0xffffffffULL) | 1200);
+    kvr_set(&shared->row[1].depth[3], 1);
     left = 1;
 
-    util_check(kvr_queue_admit(board, 0, &q, &item[1], now, room, &left)
+    util_check(kvr_queue_admit(shared, 0, &q, &item[1], now, room, &left)
                == KVR_OK, "the first is before the other");
-    util_check(kvr_queue_admit(board, 0, &q, &item[0], now, room, &left)
+    util_check(kvr_queue_admit(shared, 0, &q, &item[0], now, room, &left)
                == KVR_DECLINED, "no room");
 
     left = 1;
     kvr_queue_remove(&q, &item[0]);
     kvr_queue_item(&item[1], 1500, 3, 0, 1, 0, 0);
-    kvr_queue_insert(&q, board, &item[1]);
+    kvr_queue_insert(&q, shared, &item[1]);
 
-    (void) kvr_queue_first(&q, board, &key);
-    kvr_set(&board->row[1].key[3], (key & ~0xffffffffULL) | 1200);
+    (void) kvr_queue_first(&q, shared, &key);
+    kvr_set(&shared->row[1].key[3], (key & ~0xffffffffULL) | 1200);
 
-    util_check(kvr_queue_admit(board, 0, &q, &item[1], now, room, &left)
+    util_check(kvr_queue_admit(shared, 0, &q, &item[1], now, room, &left)
                == KVR_DECLINED, "the other's is before it");
     kvr_queue_remove(&q, &item[1]);
 }

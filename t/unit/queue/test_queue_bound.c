@@ -14,22 +14,22 @@
 #include "core/queue/kvr_queue.h"
 
 
-static kvr_queue_board_t  *board;
+static kvr_queue_shared_t  *shared;
 
 
 static void
 setup(void)
 {
-    board = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_queue_board_t));
-    util_check(board != NULL, "no memory");
-    memset((void *) board, 0, sizeof(kvr_queue_board_t));
+    shared = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_queue_shared_t));
+    util_check(shared != NULL, "no memory");
+    memset((void *) shared, 0, sizeof(kvr_queue_shared_t));
 }
 
 
 static void
 teardown(void)
 {
-    free(board);
+    free(shared);
 }
 
 
@@ -44,7 +44,7 @@ START_TEST(test_queue_bound)
     memset(&q, 0, sizeof(q));
 
     kvr_queue_item(&first, 1000, 3, 0, 1, 64000, 0);
-    kvr_queue_insert(&q, board, &first);
+    kvr_queue_insert(&q, shared, &first);
 
     util_check(kvr_queue_pass(&first, 1000) == 2000, "at first");
     util_check(kvr_queue_pass(&first, 11000) == 7000, "after 10 s");
@@ -56,7 +56,7 @@ START_TEST(test_queue_bound)
 
     for (i = 0; i < 8; i++) {
         kvr_queue_item(&item[i], 28000 + 1000 * i, 3, 0, 1, 0, 0);
-        kvr_queue_insert(&q, board, &item[i]);
+        kvr_queue_insert(&q, shared, &item[i]);
     }
 
     now = 3600000;
@@ -85,16 +85,16 @@ START_TEST(test_queue_long)
 
     for (i = 0; i < 9; i++) {
         kvr_queue_item(&item[i], now, 3, 0, 1, 0, 0);
-        kvr_queue_insert(&q, board, &item[i]);
+        kvr_queue_insert(&q, shared, &item[i]);
     }
 
-    kvr_queue_publish(board, 0, &q, now);
-    util_check(!kvr_queue_long(board, 9, now), "one for each of them");
-    util_check(kvr_queue_long(board, 2, now), "nine for two");
+    kvr_queue_publish(shared, 0, &q, now);
+    util_check(!kvr_queue_long(shared, 9, now), "one for each of them");
+    util_check(kvr_queue_long(shared, 2, now), "nine for two");
 
-    for (n = 0; !kvr_queue_long(board, 8, now); n++) {
+    for (n = 0; !kvr_queue_long(shared, 8, now); n++) {
         now += 100;
-        kvr_queue_publish(board, 0, &q, now);
+        kvr_queue_publish(shared, 0, &q, now);
         util_check(n < 600, "it is never long");
     }
 
@@ -102,16 +102,16 @@ START_TEST(test_queue_long)
 
     /* a moment with none does not change it, a minute does */
 
-    util_check(!kvr_queue_long(board, 9, now), "not now");
-    util_check(kvr_queue_long(board, 8, now), "it goes on");
+    util_check(!kvr_queue_long(shared, 9, now), "not now");
+    util_check(kvr_queue_long(shared, 8, now), "it goes on");
 
     for (i = 0; i < 600; i++) {
         now += 100;
-        kvr_queue_publish(board, 0, &q, now);
-        (void) kvr_queue_long(board, 9, now);
+        kvr_queue_publish(shared, 0, &q, now);
+        (void) kvr_queue_long(shared, 9, now);
     }
 
-    util_check(!kvr_queue_long(board, 8, now), "anew");
+    util_check(!kvr_queue_long(shared, 8, now), "anew");
 }
 END_TEST
 
@@ -122,22 +122,23 @@ START_TEST(test_queue_young)
 
     kvr_queue_item(&item, 1000, 3, 0, 1, 64 * 500, 60000);
 
-    util_check(kvr_queue_young(&item, 1000, 0), "at first");
-    util_check(kvr_queue_young(&item, 1999, 0), "for a second");
-    util_check(!kvr_queue_young(&item, 2000, 0), "no longer");
+    util_check(kvr_queue_may_wait(&item, 1000, 0), "at first");
+    util_check(kvr_queue_may_wait(&item, 1999, 0), "for a second");
+    util_check(!kvr_queue_may_wait(&item, 2000, 0), "no longer");
 
     /* a place that does 128 bytes a ms is waited for half as long */
 
-    util_check(kvr_queue_young(&item, 1499, 128), "half a second");
-    util_check(!kvr_queue_young(&item, 1500, 128), "at a fast one no longer");
+    util_check(kvr_queue_may_wait(&item, 1499, 128), "half a second");
+    util_check(!kvr_queue_may_wait(&item, 1500, 128),
+               "at a fast one no longer");
 
     /* a slow one is not waited for any longer */
 
-    util_check(kvr_queue_young(&item, 1999, 1), "at a slow one");
-    util_check(!kvr_queue_young(&item, 2000, 1), "at a slow one no longer");
+    util_check(kvr_queue_may_wait(&item, 1999, 1), "at a slow one");
+    util_check(!kvr_queue_may_wait(&item, 2000, 1), "at a slow one no longer");
 
     kvr_queue_item(&item, 1000, 3, 0, 1, 0, 0);
-    util_check(!kvr_queue_young(&item, 1000, 0), "with no work not at all");
+    util_check(!kvr_queue_may_wait(&item, 1000, 0), "with no work not at all");
 }
 END_TEST
 

@@ -68,7 +68,7 @@ words(util_buf_t *a, util_buf_t *b, util_rng_t *r, unsigned n)
 
 
 static void
-feed(kvr_reply_t *rep, kvr_usage_part_e part, const util_buf_t *b,
+feed(kvr_reply_t *rep, kvr_response_part_e part, const util_buf_t *b,
     util_rng_t *r)
 {
     size_t  n, off;
@@ -79,7 +79,8 @@ feed(kvr_reply_t *rep, kvr_usage_part_e part, const util_buf_t *b,
 
         /* an event ends between strings, never in an escape */
 
-        if (part != KVR_USAGE_CALL && util_below(r, 4) == 0 && off + n < b->len
+        if (part != KVR_RESPONSE_CALL && util_below(r, 4) == 0 && off + n
+            < b->len
             && rep->escape_len == 0)
         {
             kvr_reply_part(rep, part, NULL, 0);
@@ -139,7 +140,7 @@ START_TEST(test_reply_random)
         util_puts(&b, "Well, ");
         words(&a, &b, &r, n);
         util_put(&next, b.p, b.len);
-        feed(&rep, KVR_USAGE_CONTENT, &a, &r);
+        feed(&rep, KVR_RESPONSE_CONTENT, &a, &r);
 
         util_puts(&next, parts ? "\"}" : "\"");
 
@@ -151,14 +152,14 @@ START_TEST(test_reply_random)
 
             a.len = b.len = 0;
             util_puts(&a, "ls");
-            feed(&rep, KVR_USAGE_CALL, &a, &r);
+            feed(&rep, KVR_RESPONSE_CALL, &a, &r);
 
             a.len = 0;
 
             if (parts) {
                 util_puts(&a, "{\\\"x y\\\": [1 , {\\\"z\\\" : \\\"\\\\\\\"  "
                               "s\\\"}]}");
-                feed(&rep, KVR_USAGE_INPUT, &a, &r);
+                feed(&rep, KVR_RESPONSE_INPUT, &a, &r);
                 util_puts(&next, ",{\"type\":\"tool_use\",\"id\":\"t\","
                                  "\"name\":\"ls\",\"input\":{\"x y\":[1,"
                                  "{\"z\":\"\\\"  s\"}] }}");
@@ -168,7 +169,7 @@ START_TEST(test_reply_random)
                 words(&a, &b, &r, util_below(&r, 30));
                 util_puts(&a, "\\\"}");
                 util_puts(&b, "\\\"}");
-                feed(&rep, KVR_USAGE_ARGUMENTS, &a, &r);
+                feed(&rep, KVR_RESPONSE_ARGUMENTS, &a, &r);
                 util_puts(&next, k ? "," : "");
                 util_puts(&next, "{\"id\":\"c\",\"type\":\"function\","
                                  "\"function\":{\"name\":\"ls\","
@@ -199,7 +200,8 @@ START_TEST(test_reply_random)
         for (k = 0; k < rep.n; k++) {
             util_check(rep.value[k] == later[pr.n + k],
                        "entry %u of %u, unit %u, parts %u, calls %u: %.*s", k,
-                       rep.n, unit, parts, calls, (int) kvr_min(next.len - first.len, 900),
+                       rep.n, unit, parts, calls,
+                       (int) kvr_min(next.len - first.len, 900),
                        next.p + first.len - 2);
         }
 
@@ -231,24 +233,24 @@ START_TEST(test_reply_bad)
     kvr_reply_part(&rep, part, (const uint8_t *) s, sizeof(s) - 1)
 
     kvr_reply_init(&rep, &pr, util_secret, 1, 0);
-    piece(KVR_USAGE_REASONING, "hm");
+    piece(KVR_RESPONSE_REASONING, "hm");
     util_check(rep.bad, "reasoning");
 
     kvr_reply_init(&rep, &pr, util_secret, 1, 0);
-    kvr_reply_part(&rep, KVR_USAGE_REASONING, NULL, 0);
+    kvr_reply_part(&rep, KVR_RESPONSE_REASONING, NULL, 0);
     util_check(!rep.bad, "reasoning that is empty");
 
     kvr_reply_init(&rep, &pr, util_secret, 1, 0);
-    kvr_reply_part(&rep, KVR_USAGE_OTHER, NULL, 0);
+    kvr_reply_part(&rep, KVR_RESPONSE_OTHER, NULL, 0);
     util_check(rep.bad, "another choice");
 
     kvr_reply_init(&rep, &pr, util_secret, 1, 0);
-    piece(KVR_USAGE_CONTENT, "a\\x");
+    piece(KVR_RESPONSE_CONTENT, "a\\x");
     util_check(rep.bad, "no such escape");
 
     kvr_reply_init(&rep, &pr, util_secret, 1, 0);
-    piece(KVR_USAGE_CONTENT, "a\\u00");
-    kvr_reply_part(&rep, KVR_USAGE_CONTENT, NULL, 0);
+    piece(KVR_RESPONSE_CONTENT, "a\\u00");
+    kvr_reply_part(&rep, KVR_RESPONSE_CONTENT, NULL, 0);
     util_check(rep.bad, "half an escape");
 
     b.len = 0;

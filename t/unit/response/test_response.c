@@ -276,7 +276,7 @@ typedef struct {
 
 /* writes parts as "C(text)", whatever the pieces */
 static void
-sink(void *data, kvr_usage_part_e part, const uint8_t *p, size_t len)
+sink(void *data, kvr_response_part_e part, const uint8_t *p, size_t len)
 {
     reply_t *r = data;
 
@@ -322,31 +322,32 @@ text(const char *s, uint8_t *out, size_t *len)
 
 /* feeds a copy of the exact size, to see what is read beyond it */
 static void
-feed(kvr_usage_t *u, const uint8_t *p, size_t len, reply_t *r)
+feed(kvr_response_t *u, const uint8_t *p, size_t len, reply_t *r)
 {
     uint8_t  *copy;
 
     copy = malloc(len ? len : 1);
     memcpy(copy, p, len);
 
-    (void) kvr_usage_read(u, copy, len, r ? sink : NULL, r);
+    (void) kvr_response_read(u, copy, len, r ? sink : NULL, r);
     free(copy);
 }
 
 
 static void
-check(const sample_t *s, kvr_usage_t *u, kvr_usage_mode_e mode, reply_t *r)
+check(const sample_t *s, kvr_response_t *u, kvr_response_mode_e mode,
+    reply_t *r)
 {
     kvr_tokens_t  t;
 
-    kvr_usage_tokens(u, &t);
+    kvr_response_tokens(u, &t);
 
     util_check(u->first == (strchr(s->text, '|') != NULL
                             || (s->stream && strcmp(s->name, "no line end")
                                              == 0)),
                "%s: first", s->name);
 
-    if (mode == KVR_USAGE_FIRST) {
+    if (mode == KVR_RESPONSE_FIRST) {
         return;
     }
 
@@ -360,7 +361,7 @@ check(const sample_t *s, kvr_usage_t *u, kvr_usage_mode_e mode, reply_t *r)
                && memcmp(u->id, s->id, u->id_len) == 0,
                "%s: id \"%.*s\"", s->name, u->id_len, u->id);
 
-    if (mode == KVR_USAGE_REPLY) {
+    if (mode == KVR_RESPONSE_REPLY) {
         util_byte(&r->text, 0);
         r->text.len--;
 
@@ -373,11 +374,11 @@ check(const sample_t *s, kvr_usage_t *u, kvr_usage_mode_e mode, reply_t *r)
 /* every sample, byte by byte, and cut in three at every place */
 START_TEST(test_usage_split)
 {
-    size_t       i, a, b, at, len, step;
-    reply_t      r;
-    uint8_t      data[4096];
-    unsigned     mode;
-    kvr_usage_t  u;
+    size_t          i, a, b, at, len, step;
+    reply_t         r;
+    uint8_t         data[4096];
+    unsigned        mode;
+    kvr_response_t  u;
 
     memset(&r, 0, sizeof(r));
 
@@ -385,20 +386,20 @@ START_TEST(test_usage_split)
 
         at = text(samples[i].text, data, &len);
 
-        for (mode = 0; mode <= KVR_USAGE_REPLY; mode++) {
+        for (mode = 0; mode <= KVR_RESPONSE_REPLY; mode++) {
 
-            kvr_usage_init(&u, mode, samples[i].stream);
+            kvr_response_init(&u, mode, samples[i].stream);
             r.text.len = 0;
             r.open = 0;
 
             for (a = 0; a < len; a++) {
-                feed(&u, data + a, 1, mode == KVR_USAGE_REPLY ? &r : NULL);
+                feed(&u, data + a, 1, mode == KVR_RESPONSE_REPLY ? &r : NULL);
 
                 util_check(u.first == (a + 1 >= at), "%s: first at %zu",
                            samples[i].name, a);
             }
 
-            kvr_usage_end(&u, mode == KVR_USAGE_REPLY ? sink : NULL, &r);
+            kvr_response_end(&u, mode == KVR_RESPONSE_REPLY ? sink : NULL, &r);
             check(&samples[i], &u, mode, &r);
 
             step = len > 400 ? 37 : 11;
@@ -406,21 +407,21 @@ START_TEST(test_usage_split)
             for (a = 0; a <= len; a++) {
                 for (b = a; b <= len; b += step) {
 
-                    kvr_usage_init(&u, mode, samples[i].stream);
+                    kvr_response_init(&u, mode, samples[i].stream);
                     r.text.len = 0;
                     r.open = 0;
 
-                    feed(&u, data, a, mode == KVR_USAGE_REPLY ? &r : NULL);
+                    feed(&u, data, a, mode == KVR_RESPONSE_REPLY ? &r : NULL);
                     util_check(u.first == (a >= at), "%s: %zu",
                                samples[i].name, a);
 
                     feed(&u, data + a, b - a,
-                         mode == KVR_USAGE_REPLY ? &r : NULL);
+                         mode == KVR_RESPONSE_REPLY ? &r : NULL);
                     feed(&u, data + b, len - b,
-                         mode == KVR_USAGE_REPLY ? &r : NULL);
+                         mode == KVR_RESPONSE_REPLY ? &r : NULL);
 
-                    kvr_usage_end(&u, mode == KVR_USAGE_REPLY ? sink : NULL,
-                                  &r);
+                    kvr_response_end(&u, mode == KVR_RESPONSE_REPLY ? sink
+                                     : NULL, &r);
                     check(&samples[i], &u, mode, &r);
                 }
             }
@@ -435,13 +436,13 @@ END_TEST
 /* several samples one after another in one stream, in random pieces */
 START_TEST(test_usage_random)
 {
-    size_t        off, n, len;
-    uint8_t       data[4096];
-    unsigned      i, k;
-    reply_t       whole, pieces;
-    util_rng_t    r;
-    util_buf_t    b;
-    kvr_usage_t   u, v;
+    size_t          off, n, len;
+    uint8_t         data[4096];
+    unsigned        i, k;
+    reply_t         whole, pieces;
+    util_rng_t      r;
+    util_buf_t      b;
+    kvr_response_t  u, v;
 
     memset(&b, 0, sizeof(b));
     memset(&whole, 0, sizeof(whole));
@@ -467,18 +468,18 @@ START_TEST(test_usage_random)
         whole.text.len = pieces.text.len = 0;
         whole.open = pieces.open = 0;
 
-        kvr_usage_init(&u, KVR_USAGE_REPLY, i & 1);
+        kvr_response_init(&u, KVR_RESPONSE_REPLY, i & 1);
         feed(&u, b.p, b.len, &whole);
-        kvr_usage_end(&u, sink, &whole);
+        kvr_response_end(&u, sink, &whole);
 
-        kvr_usage_init(&v, KVR_USAGE_REPLY, i & 1);
+        kvr_response_init(&v, KVR_RESPONSE_REPLY, i & 1);
 
         for (off = 0; off < b.len; off += n) {
             n = 1 + util_below(&r, (unsigned) kvr_min(b.len - off, 90));
             feed(&v, b.p + off, n, &pieces);
         }
 
-        kvr_usage_end(&v, sink, &pieces);
+        kvr_response_end(&v, sink, &pieces);
 
         util_check(u.first == v.first && u.seen == v.seen
                    && u.prompt == v.prompt && u.cached == v.cached
@@ -503,10 +504,10 @@ END_TEST
 /* lines that differ in their text only are not parsed again: nor otherwise */
 START_TEST(test_usage_again)
 {
-    size_t       len, i;
-    unsigned     n, seed, mode;
-    reply_t      a, b;
-    kvr_usage_t  u, v;
+    size_t          len, i;
+    unsigned        n, seed, mode;
+    reply_t         a, b;
+    kvr_response_t  u, v;
 
     static char        stream[65536];
     static const char *const  bits[] = {
@@ -541,13 +542,13 @@ START_TEST(test_usage_again)
             len += (size_t) sprintf(stream + len, "%s", bits[i]);
         }
 
-        for (mode = KVR_USAGE_TOKENS; mode <= KVR_USAGE_REPLY; mode++) {
+        for (mode = KVR_RESPONSE_TOKENS; mode <= KVR_RESPONSE_REPLY; mode++) {
 
             memset(&a, 0, sizeof(a));
             memset(&b, 0, sizeof(b));
 
-            kvr_usage_init(&u, mode, 1);
-            kvr_usage_init(&v, mode, 1);
+            kvr_response_init(&u, mode, 1);
+            kvr_response_init(&v, mode, 1);
 
             feed(&u, (uint8_t *) stream, len, &a);
 
@@ -573,34 +574,34 @@ END_TEST
 
 START_TEST(test_usage_long)
 {
-    int            rc;
-    size_t         n;
-    uint8_t        piece[4096];
-    kvr_usage_t    u;
-    kvr_tokens_t   t;
+    int             rc;
+    size_t          n;
+    uint8_t         piece[4096];
+    kvr_response_t  u;
+    kvr_tokens_t    t;
 
     memset(piece, 'x', sizeof(piece));
 
-    kvr_usage_init(&u, KVR_USAGE_TOKENS, 0);
-    rc = kvr_usage_read(&u, (const uint8_t *) "{\"a\":\"", 6, NULL, NULL);
+    kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
+    rc = kvr_response_read(&u, (const uint8_t *) "{\"a\":\"", 6, NULL, NULL);
 
     for (n = 0; rc; n += sizeof(piece)) {
-        rc = kvr_usage_read(&u, piece, sizeof(piece), NULL, NULL);
-        util_check(n <= KVR_USAGE_MAX, "%zu", n);
+        rc = kvr_response_read(&u, piece, sizeof(piece), NULL, NULL);
+        util_check(n <= KVR_RESPONSE_MAX, "%zu", n);
     }
 
-    util_check(n > KVR_USAGE_MAX - 2 * sizeof(piece), "%zu", n);
+    util_check(n > KVR_RESPONSE_MAX - 2 * sizeof(piece), "%zu", n);
 
     /* deep nesting ends it too */
 
     memset(piece, '[', sizeof(piece));
-    kvr_usage_init(&u, KVR_USAGE_TOKENS, 0);
+    kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
 
-    for (n = 0; kvr_usage_read(&u, piece, sizeof(piece), NULL, NULL); n++) {
+    for (n = 0; kvr_response_read(&u, piece, sizeof(piece), NULL, NULL); n++) {
         util_check(n < 4, "%zu", n);
     }
 
-    kvr_usage_tokens(&u, &t);
+    kvr_response_tokens(&u, &t);
     util_check(t.prompt == -1, "nothing");
 }
 END_TEST
@@ -608,25 +609,25 @@ END_TEST
 
 START_TEST(test_usage_header)
 {
-    kvr_usage_t   u;
-    kvr_tokens_t  t;
+    kvr_response_t  u;
+    kvr_tokens_t    t;
 
 #define header(n, v)                                                          \
-    kvr_usage_header(&u, (const uint8_t *) n, sizeof(n) - 1,                  \
-                     (const uint8_t *) v, sizeof(v) - 1)
+    kvr_response_header(&u, (const uint8_t *) n, sizeof(n) - 1,               \
+                        (const uint8_t *) v, sizeof(v) - 1)
 
-    kvr_usage_init(&u, KVR_USAGE_TOKENS, 0);
+    kvr_response_init(&u, KVR_RESPONSE_TOKENS, 0);
 
     header("x-prompt-tokens", "12x");
     header("x-prompt-tokens", "");
     header("x-prompt-tokens", "99999999999");
     header("x-prompt-token", "5");
-    kvr_usage_tokens(&u, &t);
+    kvr_response_tokens(&u, &t);
     util_check(t.prompt == -1, "%ld", (long) t.prompt);
 
     header("x-prompt-tokens", "12");
     header("x-generated-tokens", "3");
-    kvr_usage_tokens(&u, &t);
+    kvr_response_tokens(&u, &t);
     util_check(t.prompt == 12 && t.completion == 3 && t.cached == -1, "TGI");
 }
 END_TEST

@@ -25,7 +25,7 @@ typedef struct {
     kvr_pool_t      pool;
     kvr_attempt_t   at;
     uint32_t        peer;
-    uint32_t        seat;
+    uint32_t        member;
     uint64_t        chain[UNITS];
     uint64_t        now;
 } scene_t;
@@ -72,7 +72,8 @@ setup(void)
 
     s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
                                "a:1", 3, 1 << 20);
-    s.seat = kvr_registry_seat(z->registry, z->load, z->row, s.peer, "u", 1);
+    s.member = kvr_registry_member(z->registry, z->load, z->row, s.peer, "u",
+                                   1);
 
     s.pool.set = 1ULL << s.peer;
     s.pool.capacity = (uint64_t) UNIT << 20;
@@ -104,7 +105,7 @@ begin(uint64_t matched, kvr_reservation_t *reserved)
     memset(&b, 0, sizeof(kvr_begin_t));
 
     b.peer = s.peer;
-    b.seat = s.seat;
+    b.member = s.member;
     b.bytes = UNITS * UNIT;
     b.matched = matched;
     b.pending = b.bytes - matched;
@@ -185,21 +186,21 @@ held(void)
 }
 
 
-static kvr_peer_load_t
+static kvr_reservation_load_t
 load(void)
 {
     kvr_load_view_t  view;
 
     view = kvr_load_view(s.zone.load);
 
-    return kvr_peer_load(&view, s.peer, NULL);
+    return kvr_reservation_load(&view, s.peer, NULL);
 }
 
 
 static void
 idle(void)
 {
-    kvr_peer_load_t  l;
+    kvr_reservation_load_t  l;
 
     l = load();
 
@@ -213,7 +214,7 @@ idle(void)
 /* begin, insert, first, settle, end: counted, held, counted out */
 START_TEST(test_attempt_good)
 {
-    kvr_peer_load_t  l;
+    kvr_reservation_load_t  l;
 
     setup();
 
@@ -290,12 +291,12 @@ reserved(uint64_t pending)
     memset(&r, 0, sizeof(kvr_reservation_t));
 
     r.peer = s.peer;
-    r.seat = s.seat;
+    r.member = s.member;
     r.pending = pending;
     r.resident = kvr_attempt_resident(UNITS * UNIT, 0);
     r.unanswered = 1;
 
-    kvr_reserve(&s.zone, &r);
+    kvr_reservation_take(&s.zone, &r);
     ck_assert_uint_eq(load().active, 1);
 
     begin(0, &r);
@@ -304,7 +305,7 @@ reserved(uint64_t pending)
     ck_assert_uint_eq(load().active, 1);
     ck_assert_uint_eq(load().pending, UNITS * UNIT);
 
-    kvr_release(&s.zone, &r);
+    kvr_reservation_release(&s.zone, &r);
     ck_assert_uint_eq(load().active, 1);
 
     (void) end();

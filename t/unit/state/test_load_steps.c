@@ -222,18 +222,18 @@ typedef struct {
 static kvr_index_t  *ix;
 static uint64_t      keys[KEYS];
 static uint8_t       given[KEYS][PEERS];
-static uint32_t      taught[KEYS][PEERS];  /* how often, to see changes */
+static uint32_t      inserted[KEYS][PEERS];  /* how often, to see changes */
 static lesson_t      flying[THREADS];      /* being taught: n is not 0 */
 
 static uint64_t      credits;
-static uint64_t      hints;                /* wrong ones */
+static uint64_t      tags;                 /* wrong ones */
 
 
 static void
 index_start(unsigned prompts)
 {
-    unsigned       i, k, p;
-    kvr_lesson_t   lesson;
+    unsigned          i, k, p;
+    kvr_index_undo_t  undo;
 
     static size_t  size;
 
@@ -264,7 +264,7 @@ index_start(unsigned prompts)
         p = util_below(&rng, PEERS);
 
         given[k][p] = 1;
-        kvr_index_learn(ix, &keys[k], 1, 1, p, 0, &lesson);
+        kvr_index_insert(ix, &keys[k], 1, 1, p, 0, &undo);
     }
 }
 
@@ -272,10 +272,10 @@ index_start(unsigned prompts)
 static void
 index_learn(unsigned self)
 {
-    unsigned      i, k;
-    uint64_t      chain[2];
-    lesson_t     *l;
-    kvr_lesson_t  lesson;
+    unsigned          i, k;
+    uint64_t          chain[2];
+    lesson_t         *l;
+    kvr_index_undo_t  undo;
 
     l = &flying[self];
 
@@ -289,13 +289,13 @@ index_learn(unsigned self)
         chain[i] = keys[k];
 
         given[k][l->peer] = 1;
-        taught[k][l->peer]++;
+        inserted[k][l->peer]++;
     }
 
-    kvr_index_learn(ix, chain, l->n, l->n, l->peer, 0, &lesson);
+    kvr_index_insert(ix, chain, l->n, l->n, l->peer, 0, &undo);
 
     if (util_below(&rng, 4) == 0) {
-        kvr_index_forget(ix, chain, l->n, &lesson);
+        kvr_index_undo(ix, chain, l->n, &undo);
     }
 
     l->n = 0;
@@ -320,13 +320,13 @@ index_flush(void)
     }
 
     for (k = 0; k < KEYS; k++) {
-        before[k] = taught[k][peer];
+        before[k] = inserted[k][peer];
     }
 
     kvr_index_flush(ix, peer);
 
     for (k = 0; k < KEYS; k++) {
-        if (!fly[k] && before[k] == taught[k][peer]) {
+        if (!fly[k] && before[k] == inserted[k][peer]) {
             given[k][peer] = 0;
         }
     }
@@ -341,14 +341,14 @@ index_look(unsigned k)
     unsigned  p;
 
     memcpy(before, given[k], sizeof(before));
-    memcpy(count, taught[k], sizeof(count));
+    memcpy(count, inserted[k], sizeof(count));
 
     kvr_index_lookup(ix, &keys[k], 1, (1U << PEERS) - 1, matched);
 
     for (p = 0; p < PEERS; p++) {
         if (matched[p]) {
             credits++;
-            hints += (!before[p] && count[p] == taught[k][p]);
+            tags += (!before[p] && count[p] == inserted[k][p]);
         }
     }
 }
@@ -387,11 +387,11 @@ index_check(void)
     unsigned           i, s, k;
     uint32_t           matched[PEERS];
     uint64_t           before;
-    kvr_lesson_t       lesson;
+    kvr_index_undo_t   undo;
     kvr_index_line_t  *line;
 
     memset(flying, 0, sizeof(flying));
-    before = hints;
+    before = tags;
 
     for (k = 0; k < KEYS; k++) {
         index_look(k);
@@ -418,16 +418,16 @@ index_check(void)
         }
     }
 
-    util_check(kill_rate || hints == before,
+    util_check(kill_rate || tags == before,
                "%llu wrong hints are left though nobody was killed",
-               (unsigned long long) (hints - before));
+               (unsigned long long) (tags - before));
 
     /* claims of the dead go, then there is room for anything */
 
     ix->clock += 2 * KVR_INDEX_CLAIM;
 
     for (k = 0; k < 5; k++) {
-        kvr_index_learn(ix, keys, 0, 4 * LINES, PEERS, 0, &lesson);
+        kvr_index_insert(ix, keys, 0, 4 * LINES, PEERS, 0, &undo);
     }
 
     for (i = 0; i < LINES; i++) {
@@ -436,7 +436,7 @@ index_check(void)
                    "line %u is lost for ever", i);
     }
 
-    kvr_index_learn(ix, keys, 1, 1, 3, 0, &lesson);
+    kvr_index_insert(ix, keys, 1, 1, 3, 0, &undo);
     (void) kvr_index_lookup(ix, keys, 1, 1U << 3, matched);
     util_check(matched[3] == 1, "a lesson was not taken");
 }
@@ -452,7 +452,7 @@ index_schedules(const char *name, unsigned cases, unsigned turns,
     kill_rate = kills;
     stop_at = 0;
     credits = 0;
-    hints = 0;
+    tags = 0;
 
     for (i = 0; i < cases; i++) {
 
@@ -472,12 +472,12 @@ index_schedules(const char *name, unsigned cases, unsigned turns,
 START_TEST(test_steps_index)
 {
     index_schedules("index steps, often", util_cases(30000), 4, 0);
-    util_check(hints == 0, "%llu wrong hints of %llu",
-               (unsigned long long) hints, (unsigned long long) credits);
+    util_check(tags == 0, "%llu wrong hints of %llu",
+               (unsigned long long) tags, (unsigned long long) credits);
 
     index_schedules("index steps, seldom", util_cases(30000), 20, 0);
-    util_check(hints == 0, "%llu wrong hints of %llu",
-               (unsigned long long) hints, (unsigned long long) credits);
+    util_check(tags == 0, "%llu wrong hints of %llu",
+               (unsigned long long) tags, (unsigned long long) credits);
 }
 END_TEST
 
@@ -489,8 +489,8 @@ END_TEST
 START_TEST(test_steps_index_kills)
 {
     index_schedules("index steps, kills", util_cases(50000), 4, 4);
-    util_check(hints <= 1, "%llu wrong hints of %llu",
-               (unsigned long long) hints, (unsigned long long) credits);
+    util_check(tags <= 1, "%llu wrong hints of %llu",
+               (unsigned long long) tags, (unsigned long long) credits);
 }
 END_TEST
 
@@ -530,7 +530,7 @@ START_TEST(test_steps_index_each)
     unsigned  i, k, dies, most;
 
     credits = 0;
-    hints = 0;
+    tags = 0;
     turn_rate = 0;
     most = 0;
 
@@ -578,8 +578,8 @@ START_TEST(test_steps_index_each)
     }
 
     util_check(most > 20 && most < 1000, "%u steps", most);
-    util_check(hints == 0, "%llu wrong hints of %llu",
-               (unsigned long long) hints, (unsigned long long) credits);
+    util_check(tags == 0, "%llu wrong hints of %llu",
+               (unsigned long long) tags, (unsigned long long) credits);
 }
 END_TEST
 
@@ -894,8 +894,8 @@ reg_enter(uint32_t row, unsigned name, unsigned upstream)
                            strlen(reg_name[name]), CAPACITY);
 
     if (id != KVR_REGISTRY_NONE) {
-        (void) kvr_registry_seat(reg, load, row, id, reg_upstream[upstream],
-                                 strlen(reg_upstream[upstream]));
+        (void) kvr_registry_member(reg, load, row, id, reg_upstream[upstream],
+                                   strlen(reg_upstream[upstream]));
     }
 
     return id;
@@ -913,12 +913,12 @@ reg_thread(unsigned self)
 }
 
 
-/* a name has one number, a number one name, a seat one peer and upstream */
+/* a name has one number, a number one name, a member one peer and upstream */
 static void
 reg_check(void)
 {
-    uint32_t     i, k, n;
-    kvr_seat_t  *s, *t;
+    uint32_t       i, k, n;
+    kvr_member_t  *s, *t;
 
     for (i = 0; i < 8; i++) {
         n = 0;
@@ -949,8 +949,8 @@ reg_check(void)
         util_check(i < 8, "peer %u has a strange name", k);
     }
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        s = &reg->seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        s = &reg->member[i];
 
         if (!s->used) {
             continue;
@@ -960,7 +960,7 @@ reg_check(void)
                    && reg->upstream[s->upstream].len, "seat %u", i);
 
         for (k = 0; k < i; k++) {
-            t = &reg->seat[k];
+            t = &reg->member[k];
 
             util_check(!t->used || t->peer != s->peer
                        || t->upstream != s->upstream, "seats %u and %u", i, k);
@@ -971,11 +971,11 @@ reg_check(void)
 
 START_TEST(test_steps_registry)
 {
-    size_t        size;
-    uint32_t      matched[KVR_INDEX_PEERS], id, found;
-    uint64_t      block, names[KVR_LOAD_COLUMNS / 64];
-    unsigned      i, k, p, most;
-    kvr_lesson_t  lesson;
+    size_t            size;
+    uint32_t          matched[KVR_INDEX_PEERS], id, found;
+    uint64_t          block, names[KVR_LOAD_COLUMNS / 64];
+    unsigned          i, k, p, most;
+    kvr_index_undo_t  undo;
 
     for (i = 0; i < 8; i++) {
         sprintf(reg_name[i], "p%u:80", i * 11);
@@ -1013,7 +1013,7 @@ START_TEST(test_steps_registry)
                 util_check(reg_enter(0, p, p) == p, "%u", p);
 
                 block = (1ULL << 40) + p;
-                kvr_index_learn(ix, &block, 1, 1, p, 0, &lesson);
+                kvr_index_insert(ix, &block, 1, 1, p, 0, &undo);
             }
 
             memset(names, 0, sizeof(names));

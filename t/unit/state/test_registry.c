@@ -76,10 +76,10 @@ peer(zone_t *z, uint32_t row, const char *name)
 
 
 static uint32_t
-seat(zone_t *z, uint32_t row, uint32_t id, const char *upstream)
+member(zone_t *z, uint32_t row, uint32_t id, const char *upstream)
 {
-    return kvr_registry_seat(z->reg, z->load, row, id, upstream,
-                             strlen(upstream));
+    return kvr_registry_member(z->reg, z->load, row, id, upstream,
+                               strlen(upstream));
 }
 
 
@@ -105,9 +105,9 @@ unname(zone_t *z, uint32_t row)
 static void
 teach(zone_t *z, uint32_t id, uint64_t block)
 {
-    kvr_lesson_t  lesson;
+    kvr_index_undo_t  undo;
 
-    kvr_index_learn(z->ix, &block, 1, 1, id, 0, &lesson);
+    kvr_index_insert(z->ix, &block, 1, 1, id, 0, &undo);
 }
 
 
@@ -235,16 +235,16 @@ START_TEST(test_registry_names)
 
     memset(name, 'u', sizeof(name));
 
-    a = kvr_registry_seat(z.reg, z.load, 0, b, name, KVR_REGISTRY_TITLE_LEN);
+    a = kvr_registry_member(z.reg, z.load, 0, b, name, KVR_REGISTRY_TITLE_LEN);
     name[KVR_REGISTRY_TITLE_LEN - 1] = 'v';
     util_check(a != NONE
-               && kvr_registry_seat(z.reg, z.load, 0, b, name,
-                                    KVR_REGISTRY_TITLE_LEN) != a,
+               && kvr_registry_member(z.reg, z.load, 0, b, name,
+                                      KVR_REGISTRY_TITLE_LEN) != a,
                "told apart");
-    util_check(kvr_registry_seat(z.reg, z.load, 0, b, name,
-                                 KVR_REGISTRY_TITLE_LEN + 1) == NONE,
+    util_check(kvr_registry_member(z.reg, z.load, 0, b, name,
+                                   KVR_REGISTRY_TITLE_LEN + 1) == NONE,
                "too long");
-    util_check(kvr_registry_seat(z.reg, z.load, 0, b, name, 0) == NONE,
+    util_check(kvr_registry_member(z.reg, z.load, 0, b, name, 0) == NONE,
                "no name");
 
     zone_free(&z);
@@ -263,35 +263,35 @@ START_TEST(test_registry_seats)
     a = peer(&z, 0, "a:1");
     b = peer(&z, 0, "b:1");
 
-    s[0] = seat(&z, 0, a, "one");
-    s[1] = seat(&z, 0, b, "one");
-    s[2] = seat(&z, 0, a, "two");
-    s[3] = seat(&z, 1, b, "two");
+    s[0] = member(&z, 0, a, "one");
+    s[1] = member(&z, 0, b, "one");
+    s[2] = member(&z, 0, a, "two");
+    s[3] = member(&z, 1, b, "two");
 
     for (i = 0; i < 4; i++) {
-        util_check(s[i] < KVR_REGISTRY_SEATS, "seat %u", s[i]);
+        util_check(s[i] < KVR_REGISTRY_MEMBERS, "seat %u", s[i]);
         util_check(i == 0 || s[i] != s[i - 1], "the same");
-        util_check(z.reg->seat[s[i]].peer == (i & 1 ? b : a), "peer");
+        util_check(z.reg->member[s[i]].peer == (i & 1 ? b : a), "peer");
         util_check(kvr_registry_column(s[i]) >= KVR_INDEX_PEERS
                    && kvr_registry_column(s[i]) < KVR_REGISTRY_COLUMNS,
                    "column");
         util_check(kvr_load_used(z.load, kvr_registry_column(s[i])), "named");
     }
 
-    util_check(seat(&z, 1, a, "one") == s[0], "another process's");
-    util_check(seat(&z, 0, b, "two") == s[3], "again");
+    util_check(member(&z, 1, a, "one") == s[0], "another process's");
+    util_check(member(&z, 0, b, "two") == s[3], "again");
 
-    util_check(z.reg->seat[s[0]].upstream == z.reg->seat[s[1]].upstream
-               && z.reg->seat[s[2]].upstream != z.reg->seat[s[0]].upstream,
+    util_check(z.reg->member[s[0]].upstream == z.reg->member[s[1]].upstream
+               && z.reg->member[s[2]].upstream != z.reg->member[s[0]].upstream,
                "upstreams");
 
     /* what was counted there is kept while the name is */
 
-    kvr_add(&z.reg->seat[s[0]].requests, 5);
+    kvr_add(&z.reg->member[s[0]].requests, 5);
     unname(&z, 0);
     unname(&z, 1);
-    util_check(seat(&z, 0, a, "one") == s[0]
-               && z.reg->seat[s[0]].requests == 5, "counters");
+    util_check(member(&z, 0, a, "one") == s[0]
+               && z.reg->member[s[0]].requests == 5, "counters");
 
     /* those given up are used again, but only when there are no others */
 
@@ -300,15 +300,15 @@ START_TEST(test_registry_seats)
     for (i = 4; i < 2 * KVR_REGISTRY_UPSTREAMS + 4; i++) {
         sprintf(name, "upstream%u", i / 2);
 
-        util_check(seat(&z, 0, i & 1 ? a : b, name) != NONE, "%u", i);
+        util_check(member(&z, 0, i & 1 ? a : b, name) != NONE, "%u", i);
 
-        util_check(i >= KVR_REGISTRY_SEATS
-                   || z.reg->seat[s[0]].requests == 5, "too early: %u", i);
+        util_check(i >= KVR_REGISTRY_MEMBERS
+                   || z.reg->member[s[0]].requests == 5, "too early: %u", i);
     }
 
     /* the first four are not named by any row: they went to others, clean */
 
-    util_check(z.reg->seat[s[0]].requests == 0, "requests of another");
+    util_check(z.reg->member[s[0]].requests == 0, "requests of another");
 
     zone_free(&z);
 }
@@ -324,32 +324,32 @@ START_TEST(test_registry_reserved)
     zone_make(&z, 64);
 
     a = peer(&z, 0, "a:1");
-    s = seat(&z, 0, a, "one");
+    s = member(&z, 0, a, "one");
 
     /* a request that is let in, and not sent yet */
 
     kvr_load_add(z.load, 1, kvr_registry_reserved(s), 1, 0);
     unname(&z, 0);
 
-    for (i = 0; i < 2 * KVR_REGISTRY_SEATS; i++) {
+    for (i = 0; i < 2 * KVR_REGISTRY_MEMBERS; i++) {
         sprintf(name, "upstream%u", i);
-        util_check(seat(&z, 0, a, name) != s, "%u", i);
+        util_check(member(&z, 0, a, name) != s, "%u", i);
         unname(&z, 0);
     }
 
     kvr_load_add(z.load, 1, kvr_registry_reserved(s), -1, 0);
 
-    for (i = 0; i < 2 * KVR_REGISTRY_SEATS; i++) {
+    for (i = 0; i < 2 * KVR_REGISTRY_MEMBERS; i++) {
         sprintf(name, "upstream%u", i);
 
-        if (seat(&z, 0, a, name) == s) {
+        if (member(&z, 0, a, name) == s) {
             break;
         }
 
         unname(&z, 0);
     }
 
-    util_check(i < 2 * KVR_REGISTRY_SEATS, "it is never used again");
+    util_check(i < 2 * KVR_REGISTRY_MEMBERS, "it is never used again");
 
     zone_free(&z);
 }
@@ -379,7 +379,7 @@ START_TEST(test_registry_reuse)
     }
 
     z.reg->given = 4;
-    s = seat(&z, 0, id[2], "up");
+    s = member(&z, 0, id[2], "up");
 
     /* all are named: no room, and nothing is changed */
 
@@ -420,7 +420,7 @@ START_TEST(test_registry_reuse)
     util_check(z.ix->peer[n].capacity == CAPACITY && !z.ix->peer[n].reported,
                "c's capacity");
     util_check(z.reg->peer[n].given == 100, "c's rest");
-    util_check(!z.reg->seat[s].used, "c's seat");
+    util_check(!z.reg->member[s].used, "c's seat");
     util_check(kvr_load_used(z.load, n), "not named");
 
     /* the others are what they were */
@@ -510,21 +510,21 @@ START_TEST(test_registry_limit)
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         sprintf(name, "u%u", i);
-        util_check(seat(&z, 0, a, name) != NONE, "%u", i);
+        util_check(member(&z, 0, a, name) != NONE, "%u", i);
     }
 
-    util_check(seat(&z, 0, a, "more") == NONE, "an upstream too many");
+    util_check(member(&z, 0, a, "more") == NONE, "an upstream too many");
     util_check(kvr_registry_limit(z.reg, "p0", 2, "more", 4)
                == KVR_REGISTRY_LIMIT_UPSTREAMS, "upstreams");
 
-    for (i = KVR_REGISTRY_UPSTREAMS; i < KVR_REGISTRY_SEATS; i++) {
+    for (i = KVR_REGISTRY_UPSTREAMS; i < KVR_REGISTRY_MEMBERS; i++) {
         sprintf(name, "u%u", i - KVR_REGISTRY_UPSTREAMS);
-        util_check(seat(&z, 0, 1, name) != NONE, "%u", i);
+        util_check(member(&z, 0, 1, name) != NONE, "%u", i);
     }
 
-    util_check(seat(&z, 0, 2, "u0") == NONE, "a seat too many");
+    util_check(member(&z, 0, 2, "u0") == NONE, "a seat too many");
     util_check(kvr_registry_limit(z.reg, "p2", 2, "u0", 2)
-               == KVR_REGISTRY_LIMIT_SEATS, "seats");
+               == KVR_REGISTRY_LIMIT_MEMBERS, "seats");
 
     zone_free(&z);
 }
@@ -541,22 +541,22 @@ START_TEST(test_registry_upstreams)
     zone_make(&z, 64);
 
     a = peer(&z, 0, "a:1");
-    first = seat(&z, 1, a, "stays");
+    first = member(&z, 1, a, "stays");
 
     for (i = 0; i < 1000; i++) {
         unname(&z, 0);
         sprintf(name, "app-%u", i);
 
-        s = seat(&z, 0, peer(&z, 0, "a:1"), name);
+        s = member(&z, 0, peer(&z, 0, "a:1"), name);
 
         util_check(s != NONE && s != first, "%u: no seat", i);
-        util_check(z.reg->seat[s].requests == 0, "%u: not clean", i);
-        kvr_add(&z.reg->seat[s].requests, 1);
+        util_check(z.reg->member[s].requests == 0, "%u: not clean", i);
+        kvr_add(&z.reg->member[s].requests, 1);
 
-        util_check(seat(&z, 0, a, name) == s, "%u: another seat", i);
+        util_check(member(&z, 0, a, name) == s, "%u: another seat", i);
     }
 
-    util_check(seat(&z, 0, a, "stays") == first, "the named one was lost");
+    util_check(member(&z, 0, a, "stays") == first, "the named one was lost");
 
     /* as many as can be named at once */
 
@@ -564,7 +564,7 @@ START_TEST(test_registry_upstreams)
 
     for (i = 0; i < KVR_REGISTRY_UPSTREAMS; i++) {
         sprintf(name, "now-%u", i);
-        s = seat(&z, 0, a, name);
+        s = member(&z, 0, a, name);
 
         util_check((s == NONE) == (i == KVR_REGISTRY_UPSTREAMS - 1), "%u", i);
     }
@@ -593,31 +593,31 @@ START_TEST(test_registry_halfway)
     /* given away, and killed before the new name was complete */
 
     teach(&z, a, 5000000000ULL);
-    s = seat(&z, 0, a, "up");
+    s = member(&z, 0, a, "up");
     unname(&z, 0);
 
-    z.reg->seat[s].used = 0;
+    z.reg->member[s].used = 0;
     z.reg->peer[a].len = 0;
 
     util_check(find(&z, "a:1") == NONE, "the old name");
     util_check(peer(&z, 0, "c:1") == a, "the number is free");
     util_check(knows(&z, a, 5000000000ULL) == 0, "flushed");
 
-    /* a seat half written, an upstream half written */
+    /* a member half written, an upstream half written */
 
-    z.reg->seat[s].peer = 99;
-    z.reg->seat[s].requests = 8;
+    z.reg->member[s].peer = 99;
+    z.reg->member[s].requests = 8;
     memcpy(z.reg->upstream[1].name, "xy", 2);
 
-    s = seat(&z, 0, a, "other");
-    util_check(s != NONE && z.reg->seat[s].peer == a
-               && z.reg->seat[s].requests == 0, "seat");
+    s = member(&z, 0, a, "other");
+    util_check(s != NONE && z.reg->member[s].peer == a
+               && z.reg->member[s].requests == 0, "seat");
 
     /* complete but for being named: found by the next one who asks */
 
     unname(&z, 0);
     util_check(peer(&z, 0, "c:1") == a && kvr_load_used(z.load, a), "named");
-    util_check(seat(&z, 0, a, "other") == s, "seat");
+    util_check(member(&z, 0, a, "other") == s, "seat");
 
     zone_free(&z);
 }

@@ -17,7 +17,7 @@
 #define MAX_UNITS  1500
 
 
-static kvr_hot_t  hot;
+static kvr_sketch_t  hot;
 static uint64_t   chain[MAX_UNITS];
 
 
@@ -28,37 +28,37 @@ START_TEST(test_hot_share)
 
     memset(&hot, 0, sizeof(hot));
     util_chain(chain, 1, 0, 1, 10);
-    util_check(kvr_hot_share(&hot, chain[0]) == 0, "nothing yet");
+    util_check(kvr_sketch_share(&hot, chain[0]) == 0, "nothing yet");
 
     /* few requests tell nothing */
 
-    kvr_hot_add(&hot, chain, 10);
-    util_check(kvr_hot_share(&hot, chain[0]) < 0.05, "one request");
+    kvr_sketch_add(&hot, chain, 10);
+    util_check(kvr_sketch_share(&hot, chain[0]) < 0.05, "one request");
 
     memset(&hot, 0, sizeof(hot));
 
     for (i = 0; i < 2000; i++) {
         util_chain(chain, 1, 4, i % 50, 10);
-        kvr_hot_add(&hot, chain, 10);
+        kvr_sketch_add(&hot, chain, 10);
     }
 
     util_chain(chain, 1, 4, 3, 10);
-    util_check(kvr_hot_share(&hot, chain[0]) == 1, "all begin so");
-    util_check(kvr_hot_share(&hot, chain[3]) == 1, "up to the 4th");
+    util_check(kvr_sketch_share(&hot, chain[0]) == 1, "all begin so");
+    util_check(kvr_sketch_share(&hot, chain[3]) == 1, "up to the 4th");
 
-    share = kvr_hot_share(&hot, chain[7]);
+    share = kvr_sketch_share(&hot, chain[7]);
     util_check(share >= 0.02 && share < 0.07, "one of 50: %.3f", share);
 
     /* what changes is forgotten by and by */
 
-    for (i = 0; i < 4 * KVR_HOT_WINDOW; i++) {
+    for (i = 0; i < 4 * KVR_SKETCH_WINDOW; i++) {
         util_chain(chain, 2, 4, i % 50, 10);
-        kvr_hot_add(&hot, chain, 10);
+        kvr_sketch_add(&hot, chain, 10);
     }
 
-    util_check(kvr_hot_share(&hot, chain[0]) > 0.8, "the new one");
+    util_check(kvr_sketch_share(&hot, chain[0]) > 0.8, "the new one");
     util_chain(chain, 1, 4, 3, 10);
-    util_check(kvr_hot_share(&hot, chain[0]) < 0.2, "the old one");
+    util_check(kvr_sketch_share(&hot, chain[0]) < 0.2, "the old one");
 }
 END_TEST
 
@@ -95,13 +95,13 @@ START_TEST(test_hot_entry)
         for (i = 0; i < 3000; i++) {
             util_chain(chain, 1, cases[k].shared, i % cases[k].sessions,
                     cases[k].units);
-            kvr_hot_add(&hot, chain, cases[k].units);
+            kvr_sketch_add(&hot, chain, cases[k].units);
         }
 
         for (i = 0; i < cases[k].sessions; i++) {
             util_chain(chain, 1, cases[k].shared, i, cases[k].units);
 
-            entry = kvr_hot_entry(&hot, chain, cases[k].units, 0.125);
+            entry = kvr_sketch_entry(&hot, chain, cases[k].units, 0.125);
 
             util_check(entry >= cases[k].first && entry <= cases[k].last,
                        "%s: entry %u", cases[k].what, entry);
@@ -114,9 +114,9 @@ START_TEST(test_hot_entry)
 
     for (i = 0; i < 400; i++) {
         util_chain(chain, 1, 6, i % 8, 12 + i / 8);
-        kvr_hot_add(&hot, chain, 12 + i / 8);
+        kvr_sketch_add(&hot, chain, 12 + i / 8);
 
-        entry = kvr_hot_entry(&hot, chain, 12 + i / 8, 0.125);
+        entry = kvr_sketch_entry(&hot, chain, 12 + i / 8, 0.125);
 
         util_check(i < 80 || (entry >= 7 && entry <= 15),
                    "request %u: entry %u", i, entry);
@@ -125,7 +125,7 @@ START_TEST(test_hot_entry)
     /* a single unit is all there is */
 
     util_chain(chain, 1, 0, 1, 1);
-    util_check(kvr_hot_entry(&hot, chain, 1, 0.125) == 0, "one unit");
+    util_check(kvr_sketch_entry(&hot, chain, 1, 0.125) == 0, "one unit");
 }
 END_TEST
 
