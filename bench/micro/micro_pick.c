@@ -9,7 +9,7 @@
 
 #include "micro_cases.h"
 #include "micro_run.h"
-#include "core/state/kvr_popular.h"
+#include "core/popular/kvr_popular.h"
 
 
 #define MICRO_CANDIDATES  256

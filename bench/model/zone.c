@@ -116,7 +116,7 @@ kvs_zone_probed(kvs_zone_t *z, uint32_t i, const kve_stats_t *st,
         & KVR_ENGINE_RESTARTED)
     {
         kvr_index_flush(z->core.index, i);
-        kvr_feedback_restart(&z->core.registry->peer[i].loop);
+        kvr_feedback_restart(&z->core.registry->peer[i].feedback);
     }
 
     if (capacity) {

@@ -4,7 +4,7 @@
  * which router has the request, which key it goes by, what engines tell.
  */
 
-#include "core/state/kvr_sketch.h"
+#include "core/popular/kvr_sketch.h"
 
 #include "bench/model/prefix.h"
 #include "bench/model/route.h"

@@ -15,10 +15,10 @@
  */
 
 
-#include "core/state/kvr_popular.h"
+#include "core/popular/kvr_popular.h"
 #include "core/state/kvr_receipt.h"
 #include "core/state/kvr_registry.h"
-#include "core/state/kvr_sketch.h"
+#include "core/popular/kvr_sketch.h"
 
 
 typedef struct {

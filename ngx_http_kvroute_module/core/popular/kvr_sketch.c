@@ -4,7 +4,7 @@
  */
 
 
-#include "core/state/kvr_sketch.h"
+#include "core/popular/kvr_sketch.h"
 
 
 /* so few requests tell nothing */

@@ -11,7 +11,7 @@
 
 
 #include "util.h"
-#include "core/state/kvr_popular.h"
+#include "core/popular/kvr_popular.h"
 
 #include <math.h>
 #include <pthread.h>

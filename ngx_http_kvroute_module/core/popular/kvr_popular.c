@@ -4,7 +4,7 @@
  */
 
 
-#include "core/state/kvr_popular.h"
+#include "core/popular/kvr_popular.h"
 
 
 /* a word: 20 bits of the key, 20 of time, 24 of count with 8 of fraction */
