@@ -111,7 +111,7 @@ kvs_zone_probed(kvs_zone_t *z, uint32_t i, const kve_stats_t *st,
 
     own = kvr_load_get(z->core.load, i).active;
 
-    if (kvr_engine_take(&z->core.registry->peer[i].signal, &m, own, own,
+    if (kvr_engine_take(&z->core.registry->peer[i].engine, &m, own, own,
                         kvs_zone_ms(now))
         & KVR_ENGINE_RESTARTED)
     {

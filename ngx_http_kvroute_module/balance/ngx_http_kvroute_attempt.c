@@ -202,7 +202,7 @@ ngx_http_kvroute_attempt_alive(ngx_http_kvroute_attempt_t *at)
     }
 
     now = (uint64_t) ngx_current_msec;
-    s = &at->conf->zone->sh->registry->peer[peer].signal;
+    s = &at->conf->zone->sh->registry->peer[peer].engine;
 
     if (now - kvr_get(&s->success) >= NGX_HTTP_KVROUTE_ALIVE) {
         kvr_set(&s->success, now);

@@ -201,7 +201,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
 
     for (set = at->conf->set; kvr_set_next(&set, &id); /* void */ ) {
 
-        s = &registry->peer[id].signal;
+        s = &registry->peer[id].engine;
 
         if (!(kvr_get(&s->set) & KVR_METRICS_LORA)
             || kvr_engine_worth(s, ngx_current_msec,

@@ -46,7 +46,7 @@ ngx_http_kvroute_engine_throttle(kvr_peer_t *peer, time_t seconds)
     seconds = ngx_max(seconds, 1);
     seconds = ngx_min(seconds, NGX_HTTP_KVROUTE_MAX_PRESSURE);
 
-    kvr_set(&peer->signal.pressure,
+    kvr_set(&peer->engine.pressure,
             (uint64_t) ngx_current_msec + 1000 * (uint64_t) seconds);
 }
 
@@ -86,7 +86,7 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     if (h == NULL || h->value.len < 16
         || ngx_strncasecmp(h->value.data, (u_char *) "application/json", 16)
            != 0
-        || (conf->health && kvr_get(&peer->signal.health) != KVR_HEALTH_UP))
+        || (conf->health && kvr_get(&peer->engine.health) != KVR_HEALTH_UP))
     {
         return 0;
     }
@@ -107,7 +107,7 @@ ngx_http_kvroute_engine_orca(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     ngx_memzero(&m, sizeof(kvr_metrics_t));
 
     if (kvr_orca_read(&m, value->data, value->len)) {
-        kvr_engine_orca(&conf->zone->sh->registry->peer[id].signal, &m,
+        kvr_engine_orca(&conf->zone->sh->registry->peer[id].engine, &m,
                         (uint64_t) ngx_current_msec);
     }
 }

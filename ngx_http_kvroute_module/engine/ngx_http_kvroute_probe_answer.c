@@ -29,7 +29,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_http_kvroute_shctx_t  *sh;
 
     sh = slot->conf->zone->sh;
-    s = &sh->registry->peer[slot->id].signal;
+    s = &sh->registry->peer[slot->id].engine;
 
     kvr_add(&s->asked, 1);
 
@@ -89,7 +89,7 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     conf = slot->probe;
     peer = &slot->conf->zone->sh->registry->peer[slot->id];
-    s = &peer->signal;
+    s = &peer->engine;
     status = slot->fetch.status;
 
     was = (kvr_health_e) kvr_get(&s->health);
@@ -163,7 +163,7 @@ ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
 {
     kvr_engine_t  *s;
 
-    s = &slot->conf->zone->sh->registry->peer[slot->id].signal;
+    s = &slot->conf->zone->sh->registry->peer[slot->id].engine;
 
     if (rc == NGX_DECLINED && slot->probe->port == 0
         && slot->probe->addr == NULL)

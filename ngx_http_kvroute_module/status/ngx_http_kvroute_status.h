@@ -50,7 +50,7 @@ typedef struct {
 
     kvr_snapshot_t                now;
     kvr_member_t                 *counted;  /* a copy; zeros without a number */
-    kvr_engine_t                 *signal;   /* in the zone, or NULL */
+    kvr_engine_t                 *engine;   /* in the zone, or NULL */
     kvr_feedback_t               *feedback;
 
     uint32_t                      set;      /* KVR_COUNTER_... that hold */

@@ -399,7 +399,7 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
     cJSON         *item;
     kvr_engine_t  *s;
 
-    s = p->signal;
+    s = p->engine;
 
     if (p->conf->health) {
         cJSON_AddStringToObject(json, "health",

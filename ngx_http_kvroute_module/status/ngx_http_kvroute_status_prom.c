@@ -351,13 +351,13 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
 
     for (i = 0; i < targets->nelts; i++) {
 
-        if (t[i].peer == NULL || t[i].peer->signal == NULL
+        if (t[i].peer == NULL || t[i].peer->engine == NULL
             || !(t[i].set & KVR_COUNTER_CHECKED))
         {
             continue;
         }
 
-        health = kvr_get(&t[i].peer->signal->health);
+        health = kvr_get(&t[i].peer->engine->health);
 
         for (n = 0; n < KVR_HEALTH_MAX; n++) {
             ngx_http_kvroute_status_prom_add(prom, "kvroute_peer_health{%V,"

@@ -155,8 +155,8 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         p->base[KVR_COUNTER_SEAT] = p->counted;
         p->base[KVR_COUNTER_LOAD] = &p->now.load;
         p->base[KVR_COUNTER_CACHE] = p->feedback;
-        p->base[KVR_COUNTER_HEALTH] = p->signal;
-        p->base[KVR_COUNTER_ENGINE] = p->signal;
+        p->base[KVR_COUNTER_HEALTH] = p->engine;
+        p->base[KVR_COUNTER_ENGINE] = p->engine;
     }
 
     upstream = &conf->zone->sh->registry->upstream[conf->number];
@@ -202,7 +202,7 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
     kvr_counter_copy(p->counted, &zone->registry->member[p->member],
                      sizeof(kvr_member_t));
 
-    p->signal = &peer->signal;
+    p->engine = &peer->engine;
     p->feedback = &peer->feedback;
     p->set = p->now.set;
 
@@ -251,7 +251,7 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
 
     if (conf->health && id != KVR_REGISTRY_NONE) {
 
-        switch (kvr_get(&conf->zone->sh->registry->peer[id].signal.health)) {
+        switch (kvr_get(&conf->zone->sh->registry->peer[id].engine.health)) {
 
         case KVR_HEALTH_DOWN:
             return "unhealthy";

@@ -293,20 +293,20 @@ victim_engine(util_rng_t *rng)
         m.kv = 0.5;
         m.capacity = 100000;
         m.loras = 2;
-        (void) kvr_signal_take(&peer->signal, &m, 1, 1, now);
+        (void) kvr_engine_take(&peer->engine, &m, 1, 1, now);
         break;
 
     case 4:
-        (void) kvr_signal_check(&peer->signal,
+        (void) kvr_engine_check(&peer->engine,
                                 util_below(rng, 2) ? KVR_CHECK_FAIL
                                                    : KVR_CHECK_PASS,
                                 1, 1, 1000, now);
         break;
 
     case 5:
-        kvr_signal_renew(&peer->signal, now);
-        kvr_signal_gone(&peer->signal, now);
-        (void) kvr_signal_back(&peer->signal, now);
+        kvr_engine_renew(&peer->engine, now);
+        kvr_engine_gone(&peer->engine, now);
+        (void) kvr_engine_back(&peer->engine, now);
         break;
 
     default:

@@ -420,7 +420,7 @@ check_registry(void)
                        "numbers %u and %u are of one server", i, k);
         }
 
-        util_check(peer->signal.health < KVR_HEALTH_MAX, "health");
+        util_check(peer->engine.health < KVR_HEALTH_MAX, "health");
         util_check(peer->draining <= 1, "draining");
     }
 

@@ -93,7 +93,7 @@ void kvr_engine_reset(kvr_engine_t *s);
 
 /*
  * Takes what an engine told.  before and after are the requests that we had
- * there when it was asked and when it answered.  Returns KVR_SIGNAL_... bits.
+ * there when it was asked and when it answered.  Returns KVR_ENGINE_... bits.
  */
 unsigned kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m,
     uint32_t before, uint32_t after, uint64_t now);

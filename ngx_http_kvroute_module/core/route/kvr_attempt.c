@@ -182,7 +182,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     peer = &zone->registry->peer[a->reservation.peer];
 
-    kvr_set(&peer->signal.success, now);
+    kvr_set(&peer->engine.success, now);
 
     if (light) {
         return 0;
@@ -236,7 +236,7 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (kvr_get(&zone->index->peer[id].reported)
         || kvr_get(&peer->feedback.told)
-        || kvr_get(&peer->signal.foreign))
+        || kvr_get(&peer->engine.foreign))
     {
         return 0;
     }
@@ -320,7 +320,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.inserted = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
     r.odd = s->odd;
-    r.alive = pool->probe && kvr_engine_same(&peer->signal, now, pool->probe);
+    r.alive = pool->probe && kvr_engine_same(&peer->engine, now, pool->probe);
 
     found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);
 
@@ -331,7 +331,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
         /* the next probe is not to tell the same again */
 
-        kvr_engine_renew(&peer->signal, now);
+        kvr_engine_renew(&peer->engine, now);
 
         rc |= KVR_ATTEMPT_FORGOT;
     }

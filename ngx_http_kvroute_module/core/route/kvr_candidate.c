@@ -166,7 +166,7 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
     }
 
     known = &zone->registry->peer[peer];
-    s = &known->signal;
+    s = &known->engine;
 
     fresh = kvr_candidate_fresh(pool, s, now);
 
@@ -222,7 +222,7 @@ kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return 0;
     }
 
-    s = &zone->registry->peer[peer].signal;
+    s = &zone->registry->peer[peer].engine;
 
     if (pool->health && kvr_get(&s->health) != KVR_HEALTH_UP) {
         return 1;

@@ -110,7 +110,7 @@ static inline int
 kvr_candidate_throttled(const kvr_zone_t *zone, uint32_t peer, uint64_t now)
 {
     return peer != KVR_REGISTRY_NONE
-           && kvr_get(&zone->registry->peer[peer].signal.pressure) > now;
+           && kvr_get(&zone->registry->peer[peer].engine.pressure) > now;
 }
 
 
@@ -200,7 +200,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->draining = 1;
     }
 
-    if (kvr_unlikely(kvr_get(&known->signal.pressure) > v->now)) {
+    if (kvr_unlikely(kvr_get(&known->engine.pressure) > v->now)) {
         c->throttled = 1;
     }
 
@@ -211,7 +211,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     }
 
     if (v->signals) {
-        kvr_candidate_signals(v, c, &known->signal);
+        kvr_candidate_signals(v, c, &known->engine);
         c->unhealthy = kvr_candidate_unhealthy(v->zone, v->pool, peer, v->now);
     }
 

@@ -20,9 +20,9 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
     kvr_peer_t  *peer;
 
     peer = &zone->registry->peer[id];
-    tokens = kvr_get(&peer->signal.capacity);
+    tokens = kvr_get(&peer->engine.capacity);
 
-    if (kvr_get(&peer->signal.set) & KVR_METRICS_NO_CACHE) {
+    if (kvr_get(&peer->engine.set) & KVR_METRICS_NO_CACHE) {
         kvr_index_capacity(zone->index, id, 1, 1);
         return;
     }

@@ -118,7 +118,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->since, 0);
     atomic_store(&peer->draining, 0);
 
-    kvr_engine_reset(&peer->signal);
+    kvr_engine_reset(&peer->engine);
     kvr_prefill_reset(&peer->prefill);
     kvr_ttft_reset(&peer->ttft);
     memset((void *) &peer->feedback, 0, sizeof(kvr_feedback_t));
@@ -243,8 +243,8 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
     for (i = 0; i < KVR_PEERS; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
             kvr_counter_reset(KVR_COUNTER_CACHE, &reg->peer[i].feedback);
-            kvr_counter_reset(KVR_COUNTER_HEALTH, &reg->peer[i].signal);
-            kvr_counter_reset(KVR_COUNTER_ENGINE, &reg->peer[i].signal);
+            kvr_counter_reset(KVR_COUNTER_HEALTH, &reg->peer[i].engine);
+            kvr_counter_reset(KVR_COUNTER_ENGINE, &reg->peer[i].engine);
         }
     }
 
@@ -374,13 +374,13 @@ kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
         return 1;
     }
 
-    used = kvr_get(&peer->signal.kv) / 10000.0;
+    used = kvr_get(&peer->engine.kv) / 10000.0;
 
     if (!fresh || bytes == 0 || used < KVR_REGISTRY_USED_MIN) {
         return 0;
     }
 
-    context = (double) kvr_get(&peer->signal.capacity)
+    context = (double) kvr_get(&peer->engine.capacity)
               * kvr_feedback_bytes(&peer->feedback);
 
     /* of what is pending the cached part takes room as well */

@@ -65,7 +65,7 @@ typedef struct {
     _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
-    kvr_engine_t       signal;
+    kvr_engine_t       engine;
     kvr_feedback_t     feedback;
     kvr_prefill_t      prefill;
     kvr_ttft_t         ttft;

@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_signal: restarts, load of others, preemptions, age, health.
+ * kvr_engine: restarts, load of others, preemptions, age, health.
  */
 
 
@@ -25,7 +25,7 @@ fresh(void)
 }
 
 
-START_TEST(test_signal_restart)
+START_TEST(test_engine_restart)
 {
     fresh();
 
@@ -72,7 +72,7 @@ END_TEST
 
 
 /* whether it would have been told if the process were another one */
-START_TEST(test_signal_same)
+START_TEST(test_engine_same)
 {
     fresh();
 
@@ -109,7 +109,7 @@ END_TEST
 
 
 /* the same restart, seen by several means and more than once */
-START_TEST(test_signal_once)
+START_TEST(test_engine_once)
 {
     fresh();
 
@@ -197,7 +197,7 @@ END_TEST
 
 
 /* a clock that was ahead, until it was set and the engine started anew */
-START_TEST(test_signal_clock)
+START_TEST(test_engine_clock)
 {
     unsigned  i;
 
@@ -228,7 +228,7 @@ START_TEST(test_signal_clock)
 END_TEST
 
 
-START_TEST(test_signal_foreign)
+START_TEST(test_engine_foreign)
 {
     fresh();
 
@@ -253,7 +253,7 @@ START_TEST(test_signal_foreign)
 END_TEST
 
 
-START_TEST(test_signal_worth)
+START_TEST(test_engine_worth)
 {
     fresh();
 
@@ -270,7 +270,7 @@ START_TEST(test_signal_worth)
 END_TEST
 
 
-START_TEST(test_signal_preemptions)
+START_TEST(test_engine_preemptions)
 {
     int       i;
     uint32_t  cap;
@@ -311,7 +311,7 @@ START_TEST(test_signal_preemptions)
 END_TEST
 
 
-START_TEST(test_signal_health)
+START_TEST(test_engine_health)
 {
     int  rc;
 
@@ -354,7 +354,7 @@ END_TEST
 
 
 /* headers make nothing younger that probes have told */
-START_TEST(test_signal_orca)
+START_TEST(test_engine_orca)
 {
     kvr_metrics_t  orca;
 
@@ -383,7 +383,7 @@ START_TEST(test_signal_orca)
 END_TEST
 
 
-START_TEST(test_signal_lora)
+START_TEST(test_engine_lora)
 {
     fresh();
 
@@ -416,18 +416,18 @@ main(void)
 {
     Suite  *s;
 
-    s = suite_create("signal");
+    s = suite_create("engine");
 
-    util_add(s, "restart", test_signal_restart);
-    util_add(s, "same", test_signal_same);
-    util_add(s, "once", test_signal_once);
-    util_add(s, "clock", test_signal_clock);
-    util_add(s, "foreign", test_signal_foreign);
-    util_add(s, "worth", test_signal_worth);
-    util_add(s, "preemptions", test_signal_preemptions);
-    util_add(s, "health", test_signal_health);
-    util_add(s, "orca", test_signal_orca);
-    util_add(s, "lora", test_signal_lora);
+    util_add(s, "restart", test_engine_restart);
+    util_add(s, "same", test_engine_same);
+    util_add(s, "once", test_engine_once);
+    util_add(s, "clock", test_engine_clock);
+    util_add(s, "foreign", test_engine_foreign);
+    util_add(s, "worth", test_engine_worth);
+    util_add(s, "preemptions", test_engine_preemptions);
+    util_add(s, "health", test_engine_health);
+    util_add(s, "orca", test_engine_orca);
+    util_add(s, "lora", test_engine_lora);
 
     return util_run(s);
 }

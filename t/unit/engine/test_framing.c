@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_chunked: the framing of a chunked body, cut anywhere. */
+/* kvr_framing: the framing of a chunked body, cut anywhere. */
 
 
 #include "util.h"
@@ -49,7 +49,7 @@ take(const char *text, size_t len, size_t n, char *out)
 }
 
 
-START_TEST(test_chunked_read)
+START_TEST(test_framing_read)
 {
     char      out[128];
     size_t    n;
@@ -93,7 +93,7 @@ START_TEST(test_chunked_read)
 END_TEST
 
 
-START_TEST(test_chunked_long)
+START_TEST(test_framing_long)
 {
     char  text[2 * KVR_FRAMING_LINE], out[8];
 
@@ -115,10 +115,10 @@ main(void)
 {
     Suite  *s;
 
-    s = suite_create("chunked");
+    s = suite_create("framing");
 
-    util_add(s, "read", test_chunked_read);
-    util_add(s, "long", test_chunked_long);
+    util_add(s, "read", test_framing_read);
+    util_add(s, "long", test_framing_long);
 
     return util_run(s);
 }
