@@ -178,7 +178,7 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
 # between what is counted here and there: what a request taught is taken back
 # when it is no longer counted
 
-die_at('kvr_index_forget', sub {
+die_at('kvr_index_undo', sub {
     $t->post('/', chat(text(20_000, rand 1e9)), headers => {
         map { $_ => 'status 500' } qw(X-B0 X-B1) });
 });
