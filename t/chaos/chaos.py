@@ -2,7 +2,7 @@
 """Does to nginx what operators, kernels, engines and clients do, at random
 instants, and asks after each batch of it whether all is as it must be.
 
-    MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py         (make chaos)
+    MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py FILE         (make chaos)
 
 A seed is one life of nginx, with 1, 2 or 4 workers: batches of acts under
 load, each followed by a pause in which nothing may be counted any more.  Seeds
@@ -10,7 +10,8 @@ go up from SEED until the time is over.  All choices follow from the seed; what
 the scheduler of the machine does in between does not, so that a seed which
 failed may have to be run a few times: SEED=17 SEEDS=1.
 
-Writes build/chaos.json.  MODULE and NGINX_BIN may name other builds.
+Writes what there was to FILE, as JSON; logs of a seed that failed are in
+build/chaos.  MODULE and NGINX_BIN may name other builds.
 """
 
 import asyncio
@@ -618,6 +619,9 @@ def listening(port):
 
 
 async def main():
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: chaos.py FILE")
+
     minutes = float(os.environ.get("MINUTES") or 8)
     seed = first = int(os.environ.get("SEED") or 1)
     seeds = int(os.environ.get("SEEDS") or 0)
@@ -660,8 +664,7 @@ async def main():
     result.update(rss_growth_kb=memory, fds_growth=files,
                   failures=judge.failures)
 
-    os.makedirs(BUILD, exist_ok=True)
-    with open(os.path.join(BUILD, "chaos.json"), "w") as f:
+    with open(sys.argv[1], "w") as f:
         json.dump(result, f, indent=2)
         f.write("\n")
 
