@@ -166,11 +166,11 @@ $(BUILD)/promtool:
 test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 	@$(MAKE) -s promtool || echo "metrics are not checked by promtool"
 	@$(MAKE) -s -j$(NPROC) build engine engine-tests unit-build \
-		fuzz-build $(BUILD)/bench/sim/rivals_test
+		fuzz-build step-build $(BUILD)/bench/sim/rivals_test
 	@$(MAKE) -s -j$(NPROC) SAN=1 unit-build
 	@t/sanitize.sh $(BUILD)/sanitize
 	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
-		KVROUTE_SKIP="stress docs house page workers" STRESS_SECONDS=12 \
+		KVROUTE_SKIP="stress docs house hunt page workers" STRESS_SECONDS=12 \
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 
@@ -281,8 +281,10 @@ include t/engine/Makefile.inc
 include t/unit/Makefile.inc
 include t/fuzz/Makefile.inc
 include t/step/Makefile.inc
+include t/chaos/Makefile.inc
 include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
+include bench/soak/Makefile.inc
 include bench/sim/Makefile.inc
 include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc

@@ -9,7 +9,9 @@
  * instant.  To be preloaded.  Each worker that wakes up looks whether there is
  * a file KVROUTE_DIE; the one that can remove it puts a trap at the beginning
  * of the function that the file names, in its own copy of the code.  Instead of
- * a function there may be a number, if t/step/trap.c is linked with this.
+ * a function there may be a number, if t/step/trap.c is linked with this; or
+ * "stop": whoever wakes up while the file is there, as a worker does before it
+ * is set up, stops as by SIGSTOP.
  */
 
 
@@ -17,6 +19,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,8 +108,16 @@ epoll_wait(int fd, struct epoll_event *events, int n, int timeout)
     f = die_file ? fopen(die_file, "r") : NULL;
 
     if (f) {
-        if (fgets(name, sizeof(name), f) && unlink(die_file) == 0) {
-            name[strcspn(name, "\n")] = '\0';
+        if (fgets(name, sizeof(name), f) == NULL) {
+            name[0] = '\0';
+        }
+
+        name[strcspn(name, "\n")] = '\0';
+
+        if (strcmp(name, "stop") == 0) {
+            (void) raise(SIGSTOP);
+
+        } else if (name[0] && unlink(die_file) == 0) {
 
             if (die_after && name[0] >= '0' && name[0] <= '9') {
                 die_after(strtoull(name, NULL, 10));

@@ -22,6 +22,8 @@ typedef struct {
 
 
 static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
+static ngx_uint_t ngx_http_kvroute_zone_younger(
+    ngx_http_kvroute_sweep_t *sweep, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
     uint32_t column, _Atomic uint64_t *word);
@@ -135,6 +137,19 @@ ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
 }
 
 
+/*
+ * A process that exits slowly has the servers of its own configuration, and
+ * cannot put right those of a later one.  Of the latest there is always a
+ * process that can: the dead one's successor.
+ */
+static ngx_uint_t
+ngx_http_kvroute_zone_younger(ngx_http_kvroute_sweep_t *sweep,
+    kvr_load_row_t *row)
+{
+    return kvr_get(&row->generation) > sweep->zone->generation;
+}
+
+
 /* those of another configuration have locks that are not to be seen here */
 static int
 ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
@@ -145,6 +160,10 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
     uint64_t                       owner;
     kvr_load_t                    *load;
     ngx_http_upstream_srv_conf_t  *uscf;
+
+    if (ngx_http_kvroute_zone_younger(sweep, row)) {
+        return KVR_AGAIN;
+    }
 
     if (kvr_get(&row->generation) == sweep->zone->generation) {
 
@@ -200,6 +219,10 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_upstream_rr_peer_t   *p;
     ngx_http_upstream_rr_peers_t  *peers;
+
+    if (ngx_http_kvroute_zone_younger(sweep, row)) {
+        return KVR_AGAIN;
+    }
 
     zone = sweep->zone;
     registry = zone->sh->registry;

@@ -2,7 +2,7 @@
 """Does to nginx what operators, kernels, engines and clients do, at random
 instants, and asks after each batch of it whether all is as it must be.
 
-    MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py         (make chaos)
+    MINUTES=8 SEED=1 [STEPS=1] t/chaos/chaos.py FILE         (make chaos)
 
 A seed is one life of nginx, with 1, 2 or 4 workers: batches of acts under
 load, each followed by a pause in which nothing may be counted any more.  Seeds
@@ -10,7 +10,8 @@ go up from SEED until the time is over.  All choices follow from the seed; what
 the scheduler of the machine does in between does not, so that a seed which
 failed may have to be run a few times: SEED=17 SEEDS=1.
 
-Writes build/chaos.json.  MODULE and NGINX_BIN may name other builds.
+Writes what there was to FILE, as JSON; logs of a seed that failed are in
+build/chaos.  MODULE and NGINX_BIN may name other builds.
 """
 
 import asyncio
@@ -105,7 +106,7 @@ class Life:
         self.reloads = 0
         self.die = os.path.join(self.dir, "die")
         self.env = {}
-        self.tasks = []
+        self.tasks, self.helpers = [], []
         self.gate = asyncio.Event()
         self.bank = load.Bank(random.Random("bank"))
         self.held = []
@@ -172,7 +173,8 @@ class Life:
         await self.quiet("at the start")
 
         if self.env:
-            self.reaper = asyncio.create_task(self.reap())
+            self.helpers = [asyncio.create_task(self.reap()),
+                            asyncio.create_task(self.watch())]
 
         for i in range(CLIENTS):
             rng = random.Random("client %d %d" % (self.seed, i))
@@ -195,8 +197,8 @@ class Life:
             self.judge.fail("stuck", "nginx does not quit: %s, %s" % (
                 self.tree.state(self.nginx.pid), self.tree.workers()))
 
-        if self.env:
-            self.reaper.cancel()
+        for task in self.helpers:
+            task.cancel()
 
         self.judge.log(self.lines("error.log"), self.killed)
         self.clean()
@@ -326,12 +328,15 @@ class Life:
                     self.kill_pid(pid)
                     self.judge.count["step_kills"] += 1
 
-    async def remedy(self, left):
+    async def watch(self):
+        """Workers that hang are helped."""
+        while True:
+            if await self.hangs():
+                await self.remedy()
+
+    async def remedy(self):
         """What docs/operations.md says of a lock that is not let go: a worker
         killed between lock and note, which is one store of many, leaves one."""
-        if not self.env or not await left():
-            return
-
         old = self.tree.workers()
         self.nginx.send_signal(signal.SIGHUP)
         await until(lambda: len(self.tree.workers().keys() - old.keys())
@@ -344,10 +349,10 @@ class Life:
         self.judge.count["remedies"] += 1
 
     async def hangs(self):
-        """Whether a worker runs, and waits for nothing, for a second."""
+        """Whether a worker runs, and waits for nothing, for two seconds."""
         hot = set(self.tree.workers())
 
-        for _ in range(20):
+        for _ in range(40):
             await asyncio.sleep(.05)
             hot = {pid for pid in hot if self.tree.state(pid) == "R"}
             if not hot:
@@ -507,9 +512,6 @@ class Life:
         if os.path.exists(self.die):
             os.unlink(self.die)
 
-        if not await until(lambda: not judge.open, 2):
-            await self.remedy(self.hangs)
-
         if not await until(lambda: not judge.open, 2 * load.PATIENCE):
             for r in list(judge.open):
                 judge.fail("stuck", r)
@@ -524,7 +526,8 @@ class Life:
                 did, {pid: (out, tree.state(pid))
                       for pid, out in tree.workers().items()}, self.workers))
 
-        await self.remedy(self.locked)
+        if self.env and await self.locked():
+            await self.remedy()
 
         start = time.monotonic()
         left = rows = "no status"
@@ -618,6 +621,9 @@ def listening(port):
 
 
 async def main():
+    if len(sys.argv) != 2:
+        raise SystemExit("usage: chaos.py FILE")
+
     minutes = float(os.environ.get("MINUTES") or 8)
     seed = first = int(os.environ.get("SEED") or 1)
     seeds = int(os.environ.get("SEEDS") or 0)
@@ -660,8 +666,7 @@ async def main():
     result.update(rss_growth_kb=memory, fds_growth=files,
                   failures=judge.failures)
 
-    os.makedirs(BUILD, exist_ok=True)
-    with open(os.path.join(BUILD, "chaos.json"), "w") as f:
+    with open(sys.argv[1], "w") as f:
         json.dump(result, f, indent=2)
         f.write("\n")
 

@@ -1,0 +1,60 @@
+#!/usr/bin/perl
+
+# The machines that hunt for defects work, and find none in some seconds: one
+# life of nginx under chaos (make chaos), and a kill at each store to shared
+# memory that a dozen calls make (make step-kill).
+
+use strict;
+use warnings;
+
+use FindBin;
+use File::Basename qw(dirname);
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Kvroute;
+
+my $t = Kvroute->new();
+my $build = dirname(dirname($t->{engine}));
+
+plan(skip_all => 'chaos starts one nginx, by its name') if @{$t->{bin}} != 1;
+plan(skip_all => 'no python3') unless Kvroute::which('python3');
+
+my $file = "$t->{dir}/result.json";
+my $log = "$t->{dir}/hunt.log";
+
+sub hunt {
+    my ($what, @command) = @_;
+
+    unlink $file;
+
+    my $pid = $t->spawn($log, @command);
+    waitpid($pid, 0);
+
+    is($?, 0, "$what has found nothing") or diag(Kvroute::slurp($log));
+
+    return eval { decode_json(Kvroute::slurp($file)) } || {};
+}
+
+{
+    local %ENV = (%ENV, BUILD => $build, MODULE => $t->{module},
+                  NGINX_BIN => $t->{bin}[0], SEED => 1, SEEDS => 1,
+                  BATCHES => 2, CLIENTS => 6, STEPS => '');
+
+    my $r = hunt('chaos', "$FindBin::Bin/chaos/chaos.py", $file);
+
+    cmp_ok($r->{$_}, '>', 0, "some $_") for qw(kills reloads answered);
+    is($r->{$_}, 0, "no $_") for qw(lost stuck wrong_counts wrong_index alerts);
+}
+
+SKIP: {
+    my $step = "$build/t/step/step";
+
+    skip("no $step: make step-build", 3) unless -x $step;
+
+    my $r = hunt('step', $step, $file, 0);
+
+    cmp_ok($r->{kills}, '>', 100, 'kills');
+    is($r->{kills}, $r->{stores}, 'one at each store');
+}
+
+done_testing();

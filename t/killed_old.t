@@ -1,0 +1,148 @@
+#!/usr/bin/perl
+
+# A worker dies inside nginx's lock of the servers, with requests in flight, and
+# the first to look is a worker of an older configuration, which has other
+# servers and other locks: it leaves what it cannot put right to the dead
+# worker's successor, which here comes late.  (make chaos found that.)
+
+use strict;
+use warnings;
+
+use FindBin;
+use File::Basename qw(dirname);
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new(workers => 1);
+my $trap = dirname($t->{engine}) . '/die.so';
+
+plan(skip_all => "no $trap: make engine") unless -e $trap;
+
+$t->backend("B$_") for 0 .. 1;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    access_log off;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://u; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+my $die = "$t->{dir}/die";
+
+{
+    local $ENV{LD_PRELOAD} = $trap;
+    local $ENV{KVROUTE_DIE} = $die;
+    local $ENV{ASAN_OPTIONS} = join ':', grep { $_ }
+        $ENV{ASAN_OPTIONS}, 'verify_asan_link_order=0';
+
+    $t->run();
+}
+
+$t->expect_log(qr/worker process \d+ exited on signal/);
+
+sub state_is {
+    my ($state, @pids) = @_;
+
+    wait_for(sub {
+        !grep { Kvroute::slurp("/proc/$_/stat") !~ /\) $state/ } @pids;
+    }) or die "no process is in state $state\n";
+}
+
+# what the next worker that wakes up finds
+
+sub trap {
+    my ($what) = @_;
+
+    Kvroute::write_file("$die.new", "$what\n");
+    rename "$die.new", $die;
+}
+
+my $counted = 0;
+
+sub hold {
+    my $s = $t->start('POST /', chat(text(3000, ++$counted)),
+                      headers => { map { $_ => 'wait go' } qw(X-B0 X-B1) });
+
+    wait_for(sub { (($t->load())[3] // 0) == $counted })
+        or die "it is not counted\n";
+
+    return $s;
+}
+
+# three configurations, each with a worker that has a request
+
+my ($first) = $t->workers();
+my $of_first = hold();
+my ($second) = $t->reload();
+my $of_second = hold();
+my ($third) = $t->reload();
+my $of_third = hold();
+
+# the youngest dies in the lock, the oldest anywhere, and nobody sees it yet
+
+kill 'STOP', $t->{master}, $first, $second;
+state_is('T', $t->{master}, $first, $second);
+
+trap('ngx_http_kvroute_queue_consume');
+my $fatal = $t->start('POST /', chat(text(3000, 100)));
+kill 'KILL', $first;
+state_is('Z', $first, $third);
+
+# its successor stops before it does anything
+
+trap('stop');
+kill 'CONT', $t->{master};
+
+my $next;
+
+wait_for(sub {
+    ($next) = grep { $_ != $first && $_ != $second && $_ != $third }
+              $t->workers();
+    return $next;
+}) or die "there is no successor\n";
+
+state_is('T', $next);
+unlink $die;
+
+# the second one finds two that are dead
+
+kill 'CONT', $second;
+
+my $looked = qr/$second: kvroute_zone "z": counters of (\d) dead processes/;
+
+wait_for(sub { $t->log() =~ $looked }) or die "the second one does not look\n";
+
+$t->log() =~ $looked;
+is($1, 1, 'what is of an older configuration is taken back');
+
+kill 'CONT', $next;
+
+ok(wait_for(sub {
+    $t->log() =~ /"u" was let go: process $third was killed inside it/;
+}), 'the successor lets go the lock');
+
+is($t->post('/', chat(text(3000, 200)))->{status}, 200, 'requests are served');
+
+$t->step('go');
+is($t->finish($of_second)->{status}, 200, 'the one in flight as well');
+
+ok($t->idle(), 'nothing is counted any more');
+is(($t->load())[2], 0, 'nor by nginx');
+
+close $_ for $of_first, $of_third, $fatal;
+
+$t->done();
