@@ -42,6 +42,10 @@ kvr_loop_take(kvr_loop_t *l, const kvr_loop_response_t *r, uint32_t now,
         kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
     }
 
+    if (r->sampled) {
+        return 0;
+    }
+
     kind = 1U << (r->kind & 31);
     cached = r->cached;
 

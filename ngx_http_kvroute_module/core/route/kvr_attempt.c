@@ -319,6 +319,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.taught = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
     r.odd = s->odd;
+    r.sampled = s->sampled;
     r.alive = pool->probe && kvr_signal_same(&peer->signal, now, pool->probe);
 
     found = kvr_loop_take(&peer->loop, &r, s->seconds, &clock);
