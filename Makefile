@@ -202,6 +202,13 @@ musl: test-deps ## unit and integration tests with musl, as on Alpine (build/mus
 		t/run prove:1
 
 
+.PHONY: test-vllm
+test-vllm: DEPS += python3-venv binutils libnuma1 libgomp1
+test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.6 GB once (12 minutes; TESTS=...)
+	@$(MAKE) -s build
+	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run
+
+
 .PHONY: demo
 demo: deps      ## real engines behind nginx: the policies compared (README)
 	@$(MAKE) -s build

@@ -17,7 +17,7 @@ my $dir = $t->{dir};
 
 my @e = $t->engines(3, '--hardware', 'none', '--model', 'm');
 my @over = $t->engines(2, '--model', 'm', '--max-num-seqs', 1,
-                       '--max-num-queued-reqs', 0);
+                       '--max-num-queued-reqs', 1);
 
 # a proxy whose engine is gone
 

@@ -203,6 +203,28 @@ for my $case ([ '/v1/completions', prompt_logprobs => 0 ],
 
 is(missed(), 0, 'and what was said to be held was');
 
+# --- Several replies of one prompt: the last one finds what the first has computed, and
+# says so.  That tells nothing of what was there before.
+
+sub counts { return join ' ', map { peer()->{cache}{$_} } qw(responses delivered_tokens); }
+
+for my $case ([ '/v1/chat/completions', n => 2 ],
+              [ '/v1/completions', n => 2 ])
+{
+    my ($path, @more) = @$case;
+    my $before = counts();
+    my $text = text(8000, 650 + $n);
+    my $r = $t->post("$path?n=" . ++$n, $path =~ /chat/
+                     ? chat($text, @more)
+                     : JSON::PP::encode_json({ model => 'm', prompt => $text,
+                                               max_tokens => 2, @more }));
+
+    like($r->{body}, qr/"cached_tokens":[12]\d\d\d\b/, "$path, n of 2: found by the second");
+    $t->receipt($n);
+    ok($t->idle(), "$path, n of 2: over");
+    is(counts(), $before, "$path, n of 2: not counted");
+}
+
 # --- what is cut to its last tokens has other bytes a token, and no prefix
 
 {

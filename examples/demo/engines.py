@@ -189,7 +189,8 @@ class Engine:
 
     patience = 60       # seconds until it must answer
 
-    def __init__(self, folder, log, port=None, slots=SLOTS, detach=False):
+    def __init__(self, folder, log, port=None, slots=SLOTS, detach=False,
+                 more=()):
         self.port = port or free_port()
         self.log = log
         command, cwd = program(folder)
@@ -211,7 +212,7 @@ class Engine:
             # another's for the sake of the system prompt they share.
 
             "--slot-prompt-similarity", "0.5",
-            "--metrics",
+            "--metrics", *more,
         ]
 
         with open(log, "ab") as f:
@@ -336,16 +337,26 @@ def options(parser):
 
 def main(kind):
     parser = argparse.ArgumentParser(
-        description="Real LLM engines for demos and tests.")
+        description="Real LLM engines for demos and tests.",
+        epilog="What stands behind -- goes to the engines.")
     parser.add_argument("action", choices=["get", "start"])
     parser.add_argument("--count", type=int, default=3)
     parser.add_argument("--port", type=int, default=9101,
-                        help="of the first engine, the others follow")
+                        help="of the first engine, the others follow; "
+                        "0: any")
     parser.add_argument("--folder", default=kind.FOLDER,
                         help="where the engine is kept (%(default)s)")
     parser.add_argument("--logs", help="folder of the engines' logs")
     names = kind.options(parser)
-    args = parser.parse_args()
+
+    own = sys.argv[1:]
+    more = []
+
+    if "--" in own:
+        more = own[own.index("--") + 1:]
+        own = own[:own.index("--")]
+
+    args = parser.parse_args(own)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
@@ -357,9 +368,10 @@ def main(kind):
         if args.action == "get":
             return
 
-        ports = range(args.port, args.port + args.count)
+        ports = args.port and range(args.port, args.port + args.count)
         engines = kind.start(args.count, folder, args.logs or folder, ports,
-                             **{name: getattr(args, name) for name in names})
+                             more=more, **{name: getattr(args, name)
+                                           for name in names})
 
         print("ready", *(e.address for e in engines), flush=True)
 

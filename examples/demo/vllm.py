@@ -107,10 +107,8 @@ def options(parser):
     """Options of "start" that others do not have, as start() knows them."""
     parser.add_argument("--tokens", type=int, default=TOKENS,
                         help="that the KV cache holds (%(default)s)")
-    parser.add_argument("more", nargs="*", metavar="-- OPTION",
-                        help="for vllm serve")
 
-    return "tokens", "more"
+    return "tokens",
 
 
 if __name__ == "__main__":

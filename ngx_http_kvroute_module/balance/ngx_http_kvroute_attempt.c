@@ -318,6 +318,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
                                                 ctx->usage.stream);
     settle.seconds = (uint32_t) ngx_time();
     settle.odd = ctx->odd;
+    settle.sampled = ctx->sampled;
 
     if (ctx->model.len && !ctx->odd) {
         kvr_model_take(&at->conf->zone->core.registry->models,

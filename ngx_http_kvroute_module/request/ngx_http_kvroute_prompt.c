@@ -95,6 +95,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ctx->extra = pr->extra;
     ctx->skips = pr->skips;
     ctx->odd = pr->odd;
+    ctx->sampled = pr->sampled;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {

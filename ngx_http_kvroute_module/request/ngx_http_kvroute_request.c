@@ -131,6 +131,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->parsed = 0;
     ctx->skips = 0;
     ctx->odd = 0;
+    ctx->sampled = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;
 

@@ -118,6 +118,7 @@ typedef struct {
                                                stays in the KV cache */
     unsigned                     skips:1;   /* see kvr_prompt_t */
     unsigned                     odd:1;
+    unsigned                     sampled:1;
     unsigned                     passing:1; /* it cannot be read again */
     unsigned                     decided:1;
     unsigned                     ttft_set:1;

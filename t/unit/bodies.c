@@ -857,6 +857,15 @@ add_others(style_t *y, object_t *o)
                   : "{\"truncate\":90,\"truncate\":null}");
     }
 
+    if (util_below(y->r, 12) == 0) {
+        put_number(y, add(o, "n"));
+    }
+
+    if (util_below(y->r, 12) == 0) {
+        util_puts(add(o, "sampling_params"), util_below(y->r, 2)
+                  ? "{\"n\": 8}" : "{\"n\":4,\"n\":1}");
+    }
+
     if (util_below(y->r, 6) == 0) {
         add_string(y, o, "tool_choice", util_below(y->r, 2) ? "none" : "auto");
     }

@@ -271,6 +271,35 @@ limit(oracle_t *o, node_t *body)
 }
 
 
+/* several replies, by whichever number comes last */
+static int
+sampled(oracle_t *o, node_t *body)
+{
+    int64_t   n;
+    node_t   *v, *item;
+
+    n = 0;
+
+    for (v = body->child; v; v = v->next) {
+
+        if (node_is(v, "n") && !integer(v, &n)) {
+            n = 0;
+        }
+
+        if (node_is(v, "sampling_params") && v->kind == '{' && node_open(o, v))
+        {
+            for (item = v->child; item; item = item->next) {
+                if (node_is(item, "n") && !integer(item, &n)) {
+                    n = 0;
+                }
+            }
+        }
+    }
+
+    return n > 1;
+}
+
+
 /* is there an entry of the index for this unit of the chain, from 1? */
 static int
 entry(uint64_t unit)
@@ -354,6 +383,7 @@ fields(oracle_t *o, node_t *body, const kvr_prompt_conf_t *conf,
     v = node_get(body, "priority");
     pr->priority_set = integer(v, &pr->priority);
     pr->max_tokens = limit(o, body);
+    pr->sampled = sampled(o, body);
 }
 
 

@@ -458,6 +458,7 @@ oracle_same(const oracle_result_t *a, const oracle_result_t *b,
 
     same(pr.skips);
     same(pr.odd);
+    same(pr.sampled);
     same(pr.priority_set);
 
     if (a->pr.priority_set) {

@@ -42,6 +42,10 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
         kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
     }
 
+    if (r->sampled) {
+        return 0;
+    }
+
     kind = 1U << (r->kind & 31);
     cached = r->cached;
 

@@ -34,6 +34,11 @@ static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
 
 /* the keys of a body, by length, so that a look-up compares one or two */
 
+static const kvr_prompt_key_t  kvr_prompt_keys_1[] = {
+    { "n", kvr_prompt_samples, 0 },
+    { NULL, NULL, 0 }
+};
+
 static const kvr_prompt_key_t  kvr_prompt_keys_4[] = {
     { "text", kvr_prompt_text, KVR_SECTION_TEXT },
     { "echo", kvr_prompt_skip, KVR_SKIP_ECHO },
@@ -159,6 +164,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_22[] = {
 };
 
 static const kvr_prompt_key_t *const  kvr_prompt_keys[] = {
+    [1] = kvr_prompt_keys_1,
     [4] = kvr_prompt_keys_4,
     [5] = kvr_prompt_keys_5,
     [6] = kvr_prompt_keys_6,
@@ -207,6 +213,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->model_hash = 0;
     pr->skips = 0;
     pr->odd = 0;
+    pr->sampled = 0;
     pr->tailed = 0;
     pr->tail_len = 0;
     pr->last = 0;

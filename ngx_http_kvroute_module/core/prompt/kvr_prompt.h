@@ -95,6 +95,9 @@ typedef struct {
     unsigned            skips:1;     /* the engine looks up none of it */
     unsigned            odd:1;       /* bytes do not go with tokens: not all of
                                         the prompt counts, or is here */
+    unsigned            sampled:1;   /* several replies are asked for: what is
+                                        told as cached is what a later one
+                                        found of the first one's prompt */
     unsigned            priority_set:1;
 
     int64_t             priority;

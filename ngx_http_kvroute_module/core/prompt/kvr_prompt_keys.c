@@ -136,6 +136,11 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
         {
             rc = kvr_prompt_truncate(ctx, key);
 
+        } else if (key->arg == KVR_LIMIT_SAMPLING
+                   && j->key_len == 1 && j->key[0] == 'n')
+        {
+            rc = kvr_prompt_samples(ctx, key);
+
         } else if ((j->key_len == 14
                     && memcmp(j->key, "max_new_tokens", 14) == 0)
                    || (j->key_len == 11
@@ -176,6 +181,22 @@ kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
     (void) key;
 
     return kvr_prompt_tokens(ctx, &ctx->left);
+}
+
+
+/* so many replies */
+int
+kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int      rc;
+    int64_t  n;
+
+    (void) key;
+
+    rc = kvr_prompt_tokens(ctx, &n);
+    ctx->pr->sampled = (n > 1);
+
+    return rc;
 }
 
 

@@ -320,6 +320,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.inserted = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
     r.odd = s->odd;
+    r.sampled = s->sampled;
     r.alive = pool->probe && kvr_engine_same(&peer->engine, now, pool->probe);
 
     found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);

@@ -113,6 +113,7 @@ typedef struct {
     uint32_t             kind;       /* of endpoint and mode, 0 .. 31 */
     uint32_t             seconds;    /* of a clock that all share */
     unsigned             odd:1;      /* bytes tell nothing of its tokens */
+    unsigned             sampled:1;  /* see kvr_prompt_t */
 } kvr_settle_t;
 
 

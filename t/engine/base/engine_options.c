@@ -74,7 +74,7 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("max-waiting-queue-length", KVE_OPT_INT, max_waiting,
             "429 beyond (no limit)"),
     KVE_OPT("max-num-queued-reqs", KVE_OPT_INT, max_queued,
-            "vLLM: 503 beyond, with no Retry-After (no limit)"),
+            "vLLM: 503 beyond so many that run or wait (no limit)"),
     KVE_OPT("enable-prefix-caching", KVE_OPT_FLAG, caching, "(true)"),
     KVE_OPT("chunk-reuse", KVE_OPT_FLAG, chunk_reuse,
             "blocks hit wherever they stand in a prompt"),

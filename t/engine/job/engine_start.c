@@ -264,8 +264,9 @@ kve_job_check(kve_job_t *job)
 
     /* vLLM names no time */
 
-    if (opt->max_queued >= 0 && st.waiting >= (uint32_t) opt->max_queued
-        && st.running >= kve_replica_config(job->server->model)->max_seqs)
+    if (opt->max_queued >= 0
+        && st.running + st.waiting + (uint32_t) job->parsed.n
+           > (uint32_t) opt->max_queued)
     {
         job->server->counters.rejected++;
         kve_job_error(job, 503, "Service Unavailable",

@@ -183,11 +183,19 @@ kve_reply_prompt_tokens(const kve_job_t *job)
 }
 
 
+/*
+ * vLLM tells what the last of several replies found, which may be the prompt that
+ * the first one has computed.
+ */
 uint32_t
 kve_reply_cached_tokens(const kve_job_t *job)
 {
     int       i;
     uint32_t  n;
+
+    if (job->server->engine->opt.dialect == KVE_VLLM) {
+        return job->subs[job->nsubs - 1].req.cached_tokens;
+    }
 
     for (i = 0, n = 0; i < job->nsubs; i += job->parsed.n) {
         n += job->subs[i].req.cached_tokens;

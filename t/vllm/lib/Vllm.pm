@@ -17,6 +17,7 @@ use Exporter qw(import);
 use FindBin;
 use JSON::PP;
 use Kvroute;
+use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(time);
 
 our @ISA = qw(Kvroute);
@@ -89,10 +90,18 @@ sub server {
 sub ready {
     my ($t, $port) = @_;
 
-    wait_for(sub { Kvroute::slurp("$t->{dir}/vllm-$port.log") =~ /^ready/m }, 600)
-        or die "vLLM does not start: "
-               . Kvroute::slurp("$t->{dir}/vllm-$port.log")
-               . Kvroute::slurp("$t->{dir}/engine1.log");
+    my $log = "$t->{dir}/vllm-$port.log";
+    my $ended;
+
+    wait_for(sub {
+        return 1 if Kvroute::slurp($log) =~ /^ready/m;
+        $ended = waitpid($t->{server}{$port}, WNOHANG) != 0;
+        return $ended;
+    }, 600);
+
+    die "vLLM does not start: " . Kvroute::slurp($log)
+        . Kvroute::slurp("$t->{dir}/engine1.log")
+        if $ended || Kvroute::slurp($log) !~ /^ready/m;
 }
 
 
