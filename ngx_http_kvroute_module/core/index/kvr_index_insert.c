@@ -498,8 +498,11 @@ kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids)
 /*
  * Moves a peer's clock on by what it must compute: new units, and for what it
  * holds the share of its other blocks that a hit at that age puts further back
- * in an LRU: age / capacity, which is only known if the engine said so.  By one
- * unit at least, so that no two inserts on a prompt have the same stamps.
+ * in an LRU: age / capacity, which is only known if the engine said so.  Half
+ * of it: all is right where prompts are asked for at random, but a hit moves
+ * only what is younger, and of sessions that come back soon or never the old
+ * blocks are moved by few.  By one unit at least, so that no two
+ * inserts on a prompt have the same stamps.
  */
 static uint32_t
 kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -534,7 +537,7 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
         age -= kvr_min(age, matched / 2);
 
-        add += ((uint64_t) matched * age << KVR_INDEX_FRACTION) / capacity;
+        add += ((uint64_t) matched * age << KVR_INDEX_FRACTION) / capacity / 2;
     }
 
     *moved = add >> KVR_INDEX_FRACTION;

@@ -578,7 +578,7 @@ START_TEST(test_index_hits)
     (void) learn(c, 100, 0, 100);
     util_check(ix->peer[0].clock == before + (1 << FRACTION), "assumed");
 
-    /* reported: 100 units of age 500 of 1000 are 50 */
+    /* reported: 100 units of age 500 of 1000 are half of 50 */
 
     compute(0, 499);
     kvr_index_capacity(ix, 0, 1000, 1);
@@ -586,7 +586,7 @@ START_TEST(test_index_hits)
     before = ix->peer[0].clock;
     (void) learn(c, 100, 0, 100);
     moved = (ix->peer[0].clock - before) * 100 >> FRACTION;
-    util_check(moved > 4500 && moved < 6000, "%llu / 100 units",
+    util_check(moved > 2250 && moved < 3000, "%llu / 100 units",
                (unsigned long long) moved);
 
     /* again at once: nothing, but for half of its own length */
@@ -594,7 +594,7 @@ START_TEST(test_index_hits)
     before = ix->peer[0].clock;
     (void) learn(c, 100, 0, 100);
     moved = (ix->peer[0].clock - before) * 100 >> FRACTION;
-    util_check(moved <= 600, "%llu / 100 units", (unsigned long long) moved);
+    util_check(moved <= 350, "%llu / 100 units", (unsigned long long) moved);
 
     /* new ones count whole, and age not beyond the capacity */
 
@@ -603,7 +603,7 @@ START_TEST(test_index_hits)
     before = ix->peer[0].clock;
     (void) learn(c, 100, 0, 60);
     moved = (ix->peer[0].clock - before) >> FRACTION;
-    util_check(moved >= 40 && moved <= 100, "%llu units",
+    util_check(moved >= 40 && moved <= 70, "%llu units",
                (unsigned long long) moved);
 }
 END_TEST
@@ -1932,8 +1932,8 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
 
 /*
- * With the engine's own capacity and hits that age, it is true to a few percent
- * both ways.  Without, hits age nobody: it says too much, the more so the less
+ * With the engine's own capacity and hits that age half as much as they would
+ * here, it says a little too much, and never too little.  Without, hits age nobody: it says too much, the more so the less
  * there is in the head of the distribution, but never too little; nor does it
  * with a quarter added.
  */
@@ -1950,13 +1950,13 @@ START_TEST(test_index_lru)
         double    over;
         double    under;
     } rule[] = {
-        { 0.6, 1, 1.00, 0.02, 0.02 },
-        { 0.8, 1, 1.00, 0.02, 0.02 },
-        { 1.0, 1, 1.00, 0.02, 0.02 },
-        { 1.2, 1, 1.00, 0.02, 0.02 },
+        { 0.6, 1, 1.00, 0.09, 0.001 },
+        { 0.8, 1, 1.00, 0.09, 0.001 },
+        { 1.0, 1, 1.00, 0.09, 0.001 },
+        { 1.2, 1, 1.00, 0.09, 0.001 },
 
-        { 0.6, 1, 1.25, 0.19, 0.001 },
-        { 1.0, 1, 1.25, 0.09, 0.001 },
+        { 0.6, 1, 1.25, 0.23, 0.001 },
+        { 1.0, 1, 1.25, 0.13, 0.001 },
 
         { 0.6, 0, 1.00, 0.28, 0.001 },
         { 0.8, 0, 1.00, 0.24, 0.001 },
