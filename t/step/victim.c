@@ -53,7 +53,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
                             matched);
 
     b.peer = peer;
-    b.seat = peer;
+    b.member = peer;
     b.bytes = UNITS * UNIT;
     b.matched = (uint64_t) matched[peer] * UNIT;
     b.pending = b.bytes - b.matched;
@@ -124,19 +124,19 @@ victim_room(void *data, kvr_queue_item_t *item)
     util_rng_t  *rng = data;
 
     if (item == NULL) {
-        kvr_release(&victim, &reserved);
+        kvr_reservation_release(&victim, &reserved);
         return 0;
     }
 
     memset(&reserved, 0, sizeof(reserved));
     reserved.peer = util_below(rng, PEERS);
-    reserved.seat = reserved.peer;
+    reserved.member = reserved.peer;
     reserved.pending = item->work;
     reserved.resident = item->work;
     reserved.unanswered = 1;
     reserved.queued = 1;
 
-    kvr_reserve(&victim, &reserved);
+    kvr_reservation_take(&victim, &reserved);
 
     return 1;
 }
@@ -223,7 +223,7 @@ victim_servers(util_rng_t *rng)
                              1 + util_below(rng, 1 << 20));
 
     if (peer != KVR_REGISTRY_NONE) {
-        (void) kvr_registry_seat(victim.registry, victim.load, victim.row,
+        (void) kvr_registry_member(victim.registry, victim.load, victim.row,
                                  peer, util_below(rng, 2) ? "u" : "w", 1);
     }
 }
@@ -352,7 +352,7 @@ victim_told(util_rng_t *rng)
     begun.observed++;
     kvr_stats_observe(&world->stats, KVR_STATS_TTFT, util_below(rng, 1 << 24));
 
-    kvr_models_take(&world->registry.models, 1 + util_below(rng, 30),
+    kvr_model_take(&world->registry.models, 1 + util_below(rng, 30),
                     "a model", 7, 40000, 10000);
 }
 

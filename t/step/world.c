@@ -93,7 +93,7 @@ world_begin(kvr_attempt_t *at, unsigned peer, unsigned prompt)
     memset(&in, 0, sizeof(in));
 
     b.peer = peer;
-    b.seat = peer;
+    b.member = peer;
     b.bytes = UNITS * UNIT;
     b.pending = b.bytes;
     b.resident = kvr_attempt_resident(b.bytes, 0);
@@ -136,13 +136,13 @@ world_peers(kvr_zone_t *zone, unsigned n)
         name = world_name(i);
         peer = kvr_registry_peer(zone->registry, zone->load, zone->row,
                                  zone->index, name, strlen(name), 1 << 20);
-        seat = kvr_registry_seat(zone->registry, zone->load, zone->row, peer,
+        seat = kvr_registry_member(zone->registry, zone->load, zone->row, peer,
                                  "u", 1);
 
         util_check(i >= PEERS || (peer == i && seat == i),
                    "server %u has number %u and seat %u", i, peer, seat);
-        util_check(peer < NUMBERS && seat < KVR_REGISTRY_SEATS
-                   && world->registry.seat[seat].peer == peer,
+        util_check(peer < NUMBERS && seat < KVR_REGISTRY_MEMBERS
+                   && world->registry.member[seat].peer == peer,
                    "server %u has number %u and seat %u", i, peer, seat);
     }
 }
@@ -153,7 +153,7 @@ world_init(util_rng_t *rng, unsigned full)
 {
     unsigned       i, k;
     kvr_zone_t     dead;
-    kvr_lesson_t   lesson;
+    kvr_index_undo_t   lesson;
     kvr_receipt_t  receipt;
 
     world_place();
@@ -196,14 +196,14 @@ world_init(util_rng_t *rng, unsigned full)
     memset(&begun, 0, sizeof(begun));
 
     for (k = PEERS; k < NUMBERS; k++) {
-        kvr_index_learn(living.index, chain[KEPT + 1], UNITS, UNITS, k, 0,
+        kvr_index_insert(living.index, chain[KEPT + 1], UNITS, UNITS, k, 0,
                         &lesson);
         begun.units[KEPT + 1][k] = UNITS;
     }
 
     for (i = 0; i < KEPT; i++) {
         for (k = 0; k < HELD_BY; k++) {
-            kvr_index_learn(living.index, chain[i], UNITS, UNITS, k, 0,
+            kvr_index_insert(living.index, chain[i], UNITS, UNITS, k, 0,
                             &lesson);
             begun.units[i][k] = UNITS;
         }
@@ -254,7 +254,7 @@ check_load(void)
     kvr_load_t        *load;
     kvr_load_sum_t     sum, own;
     kvr_load_view_t    view;
-    kvr_peer_load_t    at;
+    kvr_reservation_load_t    at;
     _Atomic uint64_t  *word;
 
     load = living.load;
@@ -281,7 +281,7 @@ check_load(void)
     }
 
     view = kvr_load_view(load);
-    at = kvr_peer_load(&view, 1, NULL);
+    at = kvr_reservation_load(&view, 1, NULL);
     util_check(at.active == 1 && at.unanswered == 1
                && at.pending == UNITS * UNIT, "the one in flight: %u %u",
                at.active, at.unanswered);
@@ -294,7 +294,7 @@ check_lines(void)
     uint64_t           i;
     uint32_t           k, p;
     kvr_index_t       *ix;
-    kvr_lesson_t       lesson;
+    kvr_index_undo_t       lesson;
     kvr_index_line_t  *line;
 
     ix = living.index;
@@ -327,7 +327,7 @@ check_lines(void)
     ix->clock += 2 * KVR_INDEX_CLAIM;
 
     for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
-        kvr_index_learn(ix, chain[0], 0, 1000, NUMBERS, 0, &lesson);
+        kvr_index_insert(ix, chain[0], 0, 1000, NUMBERS, 0, &lesson);
     }
 
     for (i = 0; i < ix->nlines; i++) {
@@ -344,7 +344,7 @@ check_index(void)
 {
     unsigned       i, n, p;
     uint32_t       matched[KVR_PEERS];
-    kvr_lesson_t   lesson;
+    kvr_index_undo_t   lesson;
 
     for (i = 0; i < PROMPTS; i++) {
         memset(matched, 0, sizeof(matched));
@@ -381,7 +381,7 @@ check_index(void)
     n = table_full ? 1 : UNITS;
 
     for (p = 0; p < PEERS; p++) {
-        kvr_index_learn(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
+        kvr_index_insert(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
         (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, kvr_set_of(p),
                                 matched);
         util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
@@ -395,10 +395,10 @@ check_registry(void)
 {
     unsigned     i, k, found;
     kvr_peer_t  *peer;
-    kvr_seat_t  *seat;
+    kvr_member_t  *seat;
 
-    for (i = 0; i < KVR_REGISTRY_SEATS; i++) {
-        seat = &world->registry.seat[i];
+    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        seat = &world->registry.member[i];
         util_check(!seat->used || world->registry.peer[seat->peer].len,
                    "seat %u is of no server", i);
     }
@@ -503,7 +503,7 @@ check_queue(void)
     uint32_t            n;
     uint64_t            now;
     unsigned            i;
-    kvr_queue_board_t  *board;
+    kvr_queue_shared_t  *board;
 
     board = &world->board;
     now = NOW + KVR_QUEUE_STALE + 100;
@@ -545,7 +545,7 @@ check_attempt(void)
     kvr_first_t      f;
     kvr_settle_t     e;
     kvr_load_view_t  view;
-    kvr_peer_load_t  at;
+    kvr_reservation_load_t  at;
 
     memset(&f, 0, sizeof(f));
     memset(&e, 0, sizeof(e));
@@ -565,7 +565,7 @@ check_attempt(void)
     view = kvr_load_view(living.load);
 
     for (i = 0; i < NUMBERS; i++) {
-        at = kvr_peer_load(&view, i, NULL);
+        at = kvr_reservation_load(&view, i, NULL);
         util_check(at.active == 0 && at.pending == 0 && at.resident == 0
                    && at.unanswered == 0, "server %u: %u %u %llu %llu", i,
                    at.active, at.unanswered, (unsigned long long) at.pending,

@@ -42,7 +42,7 @@ typedef struct {
     kvr_registry_t      registry;
     kvr_popular_t       popular;
     kvr_receipts_t      receipts;
-    kvr_queue_board_t   board;
+    kvr_queue_shared_t   board;
     kvr_stats_t         stats;
 } world_shared_t;
 
