@@ -76,7 +76,7 @@ for my $seed (1 .. 6) {
 }
 
 my $c = cache('a', $e[0]);
-is($c->{responses}, 17, 'responses that tell of cached tokens');
+is($c->{responses}, 18, 'responses that tell of cached tokens');
 cmp_ok($c->{delivered_tokens}, '>', 0.95 * $c->{predicted_tokens},
        'what was predicted is delivered');
 cmp_ok($c->{delivered_tokens}, '<', 1.05 * $c->{predicted_tokens},

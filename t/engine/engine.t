@@ -341,7 +341,7 @@ is($r->{headers}{'x-request-id'}, 'r1', 'request id comes back');
 is($r->{json}{usage}{completion_tokens}, 8, 'max_tokens');
 is($r->{json}{choices}[0]{finish_reason}, 'length', 'finish reason');
 is(length $r->{json}{choices}[0]{message}{content}, 32, '4 bytes a token');
-is($r->{json}{usage}{prompt_tokens_details}, undef, 'no details at 0');
+is($r->{json}{usage}{prompt_tokens_details}{cached_tokens}, 0, 'nothing cached');
 
 my $content = $r->{json}{choices}[0]{message}{content};
 my $prompt = $r->{json}{usage}{prompt_tokens};
@@ -352,7 +352,7 @@ is($r->{json}{usage}{prompt_tokens_details}{cached_tokens},
    int(($prompt - 1) / 16) * 16, 'cached tokens, the last one is computed');
 
 $r = post($e, '/v1/chat/completions', chat('one'), {}, 1);
-is($r->{json}{usage}{prompt_tokens_details}, undef,
+is($r->{json}{usage}{prompt_tokens_details}{cached_tokens}, 0,
    'the other replica has its own cache');
 
 $r = post($e, '/v1/chat/completions',
@@ -361,7 +361,8 @@ is($r->{json}{usage}{prompt_tokens}, $prompt, 'parts are the same prompt');
 ok($r->{json}{usage}{prompt_tokens_details}{cached_tokens}, 'and cached');
 
 $r = post($e, '/v1/chat/completions', chat('one', cache_salt => 'x'));
-is($r->{json}{usage}{prompt_tokens_details}, undef, 'a salt of its own');
+is($r->{json}{usage}{prompt_tokens_details}{cached_tokens}, 0,
+   'a salt of its own');
 
 is(post($e, '/v1/chat/completions', chat('one', model => 'x'))->{status},
    404, 'unknown model');
@@ -830,12 +831,12 @@ ok(value($metrics, 'process_start_time_seconds') > $old, 'start time');
 is(value($metrics, 'vllm:prompt_tokens_total{engine="0",'
                    . 'model_name="emulated"}'), 0, 'counters');
 is(post($e, '/v1/chat/completions', chat('warm'))
-   ->{json}{usage}{prompt_tokens_details}, undef, 'cold');
+   ->{json}{usage}{prompt_tokens_details}{cached_tokens}, 0, 'cold');
 
 post($e, '/v1/chat/completions', chat('warm'));
 is(post($e, '/reset_prefix_cache', '')->{status}, 200, 'reset the cache');
 is(post($e, '/v1/chat/completions', chat('warm'))
-   ->{json}{usage}{prompt_tokens_details}, undef, 'cold again');
+   ->{json}{usage}{prompt_tokens_details}{cached_tokens}, 0, 'cold again');
 
 is(post($e, '/control?replica=1', { down => \1 })->{json}{down}, 1, 'down');
 is(get($e, '/health', 1)->{end}, 'refused', 'refuses connections');
@@ -1004,11 +1005,15 @@ is(get($e, '/metrics')->{json}[0]{kvCacheStats}{tokensPerBlock}, 32,
 is_deeply(get($e, '/metrics')->{json}, [], 'are gone once read');
 stop($e);
 
-$e = engine(1, '--engine', 'vllm-old', '--hardware', 'none');
+$e = engine(1, '--engine', 'vllm-old', '--hardware', 'none',
+            '--enable-prompt-tokens-details');
+
 $metrics = get($e, '/metrics')->{body};
 is(value($metrics, "vllm:$_" . '{model_name="emulated"}'), 0, $_)
     for qw(gpu_cache_usage_perc num_requests_swapped
            gpu_prefix_cache_queries_total gpu_prefix_cache_hit_rate);
+is(post($e, '/v1/chat/completions', chat('one'))
+   ->{json}{usage}{prompt_tokens_details}, undef, 'vllm-old: no details at 0');
 stop($e);
 
 $e = engine(1, '--hardware', 'none', '--served-model-name', 'one', 'two',

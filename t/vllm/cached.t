@@ -111,7 +111,7 @@ sub counted {
 my @runs = (
     [ 'plain', sessions => 12, at_once => 6, turns => 5,
       prompt => 4000, more => 1000, reply => 24 ],
-    [ 'evicting', sessions => 36, at_once => 9, turns => 5,
+    [ 'evicting', sessions => 48, at_once => 12, turns => 5,
       prompt => 8000, more => 1500, reply => 24 ],
     [ 'preempting', sessions => 64, at_once => 64, turns => 3,
       prompt => 4000, more => 1000, reply => 200 ],

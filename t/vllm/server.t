@@ -48,7 +48,7 @@ sub request_of {
 # fails.
 
 $t->front(<<'EOF', <<'EOF');
-kvroute_probe interval=200ms timeout=2s;
+kvroute_probe timeout=2s;
         kvroute_health interval=200ms timeout=2s;
 EOF
 proxy_next_upstream error timeout http_502 http_503 non_idempotent;
@@ -188,7 +188,8 @@ ok(wait_for(sub { mine()->{health} eq 'down' }), 'it is down');
 
 my $flushed = mine()->{cache}{flushes_probe};
 
-$t->server($port, \@flags);
+$t->server($port, [ @flags, '--no-enable-prompt-tokens-details',
+                    '--enable-force-include-usage' ]);
 
 ok(wait_for(sub { $t->connect($port) }, 600), 'it listens again');
 my $begun = time();
@@ -199,5 +200,76 @@ my $ms = int(1000 * (time() - $begun));
 Vllm::figure(restart_ms => $ms);
 ok(wait_for(sub { mine()->{health} eq 'up' }), 'it is up');
 is(mine()->{cache}{flushes_probe}, $flushed + 1, 'told once');
+
+
+# now without --enable-prompt-tokens-details: two dialects do not tell what was cached
+
+$t->ready($port);
+
+my %tells = (
+    '/v1/chat/completions' => [ 0, request_of(4000) ],
+    '/v1/completions' => [ 0, { model => 'm', prompt => words(4000, ++$seed),
+                                max_tokens => 2 } ],
+    '/v1/messages' => [ 1, request_of(4000) ],
+    '/v1/responses' => [ 1, { model => 'm', input => words(4000, ++$seed),
+                              max_output_tokens => 2 } ],
+);
+
+for my $uri (sort keys %tells) {
+    my ($tells, $body) = @{$tells{$uri}};
+
+    $t->ask($uri, $body, @here);
+    $r = $t->ask($uri, $body, @here);
+
+    cmp_ok($r->{logged}{prompt}, '>', 500, "$uri: tokens of the prompt");
+    is(($r->{logged}{cached} // 0) > 500 ? 1 : 0, $tells,
+       "$uri: cached ones " . ($tells ? 'as well' : 'are not told'));
+}
+
+# and with --enable-force-include-usage streams tell of tokens unasked
+
+$r = $t->ask('/v1/chat/completions', request_of(4000, stream => $yes), @here);
+cmp_ok($r->{logged}{prompt}, '>', 500, 'a stream that was not asked for its usage');
+
+$r = $t->ask('/v1/chat/completions', request_of(4000, stream => $yes),
+             headers => { 'X-Peer' => "127.0.0.1:$other" });
+is($r->{logged}{prompt}, undef, 'the other one tells nothing in such a stream');
+
+
+# a cache that is switched off
+
+sub again {
+    $t->end($port);
+    wait_for(sub { mine()->{health} eq 'down' });
+    $t->server($port, [ @_ ]);
+    $t->ready($port);
+    wait_for(sub { mine()->{health} eq 'up' });
+}
+
+again('--no-enable-prefix-caching');
+
+ok(wait_for(sub { mine()->{capacity_reported} && mine()->{capacity_bytes} == 0 }),
+   'no prefix caching: it holds nothing')
+    or diag(JSON::PP->new->canonical->encode(mine()));
+
+my $body = request_of(4000);
+
+$t->ask('/v1/chat/completions', $body, @here);
+is($t->ask('/v1/chat/completions', $body, @here)->{receipt}{matched}, 0,
+   'and nothing is expected there');
+
+
+# metrics that are switched off
+
+again('--disable-log-stats');
+
+unlike($t->get('/metrics', port => $port)->{body}, qr/^vllm:/m,
+       '--disable-log-stats: no metrics of vLLM');
+
+my $failed = mine()->{engine}{failed};
+
+ok(wait_for(sub { mine()->{engine}{failed} > $failed }), 'a probe without a useful answer');
+is($t->ask('/v1/chat/completions', request_of(400), @here)->{status}, 200,
+   'and it is in use');
 
 $t->done();

@@ -297,7 +297,7 @@ kve_metrics_vllm(kve_scrape_t *m)
         kve_metrics_head(m, "vllm:admission_rejections_total", "counter",
                          "Count of requests that were not admitted.");
         kve_metrics_series(m, "vllm:admission_rejections_total", "", 0,
-                           "reason=\"num_queued_reqs\"",
+                           "reason=\"max_num_queued_reqs\"",
                            s->counters.rejected);
     }
 

@@ -242,6 +242,9 @@ kve_reply_usage(kve_buf_t *b, kve_job_t *job)
     switch (opt->dialect) {
 
     case KVE_VLLM:
+        details = opt->prompt_tokens_details;
+        break;
+
     case KVE_VLLM_OLD:
         details = opt->prompt_tokens_details && cached;
         break;
