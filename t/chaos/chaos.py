@@ -275,6 +275,7 @@ class Life:
             self.tree.stopped(pid)
             for port in self.tree.clients(pid):
                 self.judge.killed(port)
+            self.judge.cut += self.tree.reset
             self.killed.add(pid)
             self.judge.does("SIGKILL %d" % pid)
             os.kill(pid, signal.SIGKILL)

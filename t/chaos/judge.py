@@ -163,8 +163,9 @@ class Judge:
                              line):
                 continue
 
-            found = re.search(r"worker process (\d+) exited on signal 9", line)
-            if found and int(found[1]) in killed:
+            found = re.search(r"worker process (\d+) exited on signal 9|"
+                              r"shared memory zone .* was locked by (\d+)", line)
+            if found and int(found[1] or found[2]) in killed:
                 continue
 
             self.fail("alerts", line.strip())
@@ -175,6 +176,7 @@ class Processes:
 
     def __init__(self, master, port):
         self.master, self.port = master, port
+        self.reset = 0
 
     def children(self):
         """Workers, and what will be one and has not said so yet."""
@@ -227,14 +229,18 @@ class Processes:
             return []
 
         ports = []
+        left = set(have)
 
         with open("/proc/net/tcp") as f:
             next(f)
             for line in f:
                 field = line.split()
+                left.discard(field[9])
                 if (field[9] in have and field[3] != LISTEN
                         and int(field[1].split(":")[1], 16) == self.port):
                     ports.append(int(field[2].split(":")[1], 16))
+
+        self.reset = len(left)      # by clients, and no longer in the table
 
         return ports
 
