@@ -176,9 +176,11 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
                        "kvroute peers changed: %ui %ui", config,
                        at->rrp.config);
 
-        if (config != conf->config
-            && (ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK
-                || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK))
+        /* a probe or the status may have seen it first: they make no room */
+
+        if ((config != conf->config
+             && ngx_http_kvroute_peers_find(conf, 1, pc->log) != NGX_OK)
+            || ngx_http_kvroute_choose_init(conf, pc->log) != NGX_OK)
         {
             break;
         }
