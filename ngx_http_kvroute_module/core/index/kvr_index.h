@@ -203,7 +203,7 @@ void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
-/* the peer did not compute it: undoes what still has the stamps of the insert */
+/* the peer did not compute it: undoes what still has the insert's stamps */
 void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_index_undo_t *undo);
 

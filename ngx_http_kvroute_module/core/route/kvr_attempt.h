@@ -68,7 +68,7 @@ typedef struct {
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             speculative:1;  /* predicted by one without an answer */
+    unsigned             speculative:1;  /* predicted by an unanswered one */
 } kvr_attempt_t;
 
 
