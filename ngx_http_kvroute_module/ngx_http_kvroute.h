@@ -33,7 +33,7 @@ typedef struct {
 
     size_t                       max_body;  /* largest of all locations */
     ngx_uint_t                   queues;    /* there are any */
-    ngx_uint_t                   tokens;    /* somebody asks for them: _TOKENS_ */
+    ngx_uint_t                   tokens;    /* whether asked for: _TOKENS_... */
 } ngx_http_kvroute_main_conf_t;
 
 

@@ -112,10 +112,11 @@ $files->{"$status/ngx_http_kvroute_status_page.c"} =
     `sh $root/$status/embed /dev/null`;
 
 sub check {
-    my ($files, $rooms) = @_;
+    my ($files, $rooms, $rule) = @_;
 
     return Kvroute::House::check({ rooms => $rooms, files => $files,
-                                   home => $home, sequence => \@sequence });
+                                   home => $home, sequence => \@sequence,
+                                   rule => $rule });
 }
 
 
@@ -145,7 +146,7 @@ sub found {
     my ($rule, %change) = @_;
 
     return grep { $_->[0] eq $rule && !$before{"@$_"} }
-           @{check({ %$files, %change }, \@module)->{found}};
+           @{check({ %$files, %change }, \@module, $rule)->{found}};
 }
 
 sub broken {

@@ -32,6 +32,10 @@ $t->backend($name{$_}, addr => $_, port => $port) for sort keys %name;
 $t->{vars}{DNS} = dns("$t->{dir}/records");
 $t->{vars}{ENGINES} = $port;
 
+# one that is everywhere
+
+$t->{vars}{MANY} = $t->backend('M', addr => '0.0.0.0');
+
 sub dns {
     my ($file) = @_;
 
@@ -97,6 +101,7 @@ $t->conf(<<'EOC')->run();
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
     access_log off;
     add_header X-Receipt "$kvroute_reason $kvroute_matched_bytes";
 
@@ -116,8 +121,18 @@ http {
         server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;
     }
 
+    upstream many {
+        zone many 256k;
+        kvroute kv_cache zone=y;
+        server many.test:%%MANY%% resolve max_fails=0;
+    }
+
     server {
         listen 127.0.0.1:%%PORT%%;
+        location /many/ {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://many;
+        }
         location / {
             proxy_http_version 1.1;
             proxy_set_header Connection "";
@@ -283,6 +298,30 @@ for my $n (1 .. 3) {
     $t->reload();
     wait_for(sub { servers() eq '127.0.0.3 127.0.0.6' });
     is(served(), $at, 'affinity survives a reload');
+}
+
+# between two tries the list becomes longer than any before it, and something
+# else, here the status, is the first to see it
+
+{
+    my @more = at(2 .. 41);
+
+    records(at(2, 3));
+    wait_for(sub { servers('many') eq '127.0.0.2 127.0.0.3' });
+
+    my ($worker) = $t->workers();
+    my $s = $t->start('POST /many/', $body, headers => { 'X-M' => 'lose many' });
+    wait_for(sub { $t->backend_log('M') });
+
+    records(@more);
+    ok(wait_for(sub { servers('many') eq join ' ', sort @more }),
+       'the list is longer than any before it');
+
+    $t->step('many');
+    $t->finish($s);
+
+    is($t->post('/many/', $body)->{status}, 200, 'served by a long list');
+    is(($t->workers())[0], $worker, 'by the same worker');
 }
 
 $t->done();

@@ -35,7 +35,8 @@ static const char *const  bench_lines[] = {
     "\\tif (strcmp(name, \\\"", "value\\\") == 0) {\\n",
     "\\t\\tprintf(\\\"%s: %d\\\\n\\\", name, ",
     "\\t\\treturn -1;\\n\\t}\\n\\n", "\\tfor (i = 0; i < n; i++) {\\n",
-    "\\t\\tpath = \\\"C:\\\\\\\\temp\\\\\\\\", "\\t}\\n\\n\\treturn 0;\\n}\\n\\n",
+    "\\t\\tpath = \\\"C:\\\\\\\\temp\\\\\\\\",
+    "\\t}\\n\\n\\treturn 0;\\n}\\n\\n",
     "item[i].count += 1;\\n", "\\tassert(\\\"", "\\\" != NULL);\\n"
 };
 

@@ -6,10 +6,10 @@
 
 /*
  * Bodies in the shapes that cost most, each beside a usual body of the same
- * length: a coding agent's, of calls and short results, or where escapes are the
- * shape, one of text that a client has written in escapes.  They are read as
- * nginx's buffers are, in one piece or in chunks.  What costs too much is given
- * up, which is part of the cost that is measured.
+ * length: a coding agent's, of calls and short results, or where escapes are
+ * the shape, one of text that a client has written in escapes.  They are read
+ * as nginx's buffers are, in one piece or in chunks.  What costs too much is
+ * given up, which is part of the cost that is measured.
  */
 
 

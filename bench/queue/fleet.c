@@ -60,8 +60,9 @@ kvq_arrive(kvq_t *q, uint32_t k)
     kvq_enter(q, rq);
 
     if (q->now < q->conf->length) {
-        kvs_events_push(&q->events, q->now + kvs_rng_exp(&q->rng_of[k], 1 / s->rate),
-                 KVQ_ARRIVE, (void *) (uintptr_t) k, 0);
+        kvs_events_push(&q->events,
+                        q->now + kvs_rng_exp(&q->rng_of[k], 1 / s->rate),
+                        KVQ_ARRIVE, (void *) (uintptr_t) k, 0);
     }
 }
 

@@ -42,7 +42,7 @@ struct kvq_request_s {
     kvr_admission_wish_e  wish;
     uint64_t          fit;           /* bytes, if the queue is long */
 
-    unsigned          later:1;       /* there is room, and soon a better place */
+    unsigned          later:1;       /* there is room, soon a better place */
     unsigned          measured:1;
     unsigned          out:1;         /* turned away */
 };

@@ -14,10 +14,10 @@
  * rate=R starts R requests a second whatever the answers do (open loop), and
  * latency counts from when a request was due.  stamps=1 tells besides what of
  * it passed between them and the upstream: from the sending of a request to
- * when the kernel had its response, less what the upstream took.  hold=1 waits with all
- * connections open, once each has had the first bytes of its answer, until
- * standard input is closed.  unique=1 makes each request another prompt, by
- * numbers from "first" on.  Requests have a head of exactly LOAD_HEAD bytes.
+ * when the kernel had its response, less what the upstream took.  hold=1 waits
+ * with all connections open, once each has had the first bytes of its answer,
+ * until standard input is closed.  unique=1 makes each request another prompt,
+ * by numbers from "first" on.  Requests have a head of exactly LOAD_HEAD bytes.
  */
 
 

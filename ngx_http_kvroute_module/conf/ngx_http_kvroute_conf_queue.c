@@ -10,7 +10,7 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* the shared state's layout is in the zone's name: another one is another zone */
+/* with the shared state's layout in its name: another one is another zone */
 #define NGX_HTTP_KVROUTE_CONF_QUEUE_NAME  "kvroute_queue."
 
 

@@ -463,13 +463,15 @@ static void
 ngx_http_kvroute_probe_done(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
 {
     ngx_uint_t                i;
+    kvr_registry_t           *registry;
     ngx_http_kvroute_slot_t  *slot;
 
     slot = fetch->data;
+    registry = slot->conf->zone->sh->registry;
 
     i = ngx_http_kvroute_probe_reader(slot);
 
-    if (slot->generation == slot->conf->zone->sh->registry->peer[slot->id].generation) {
+    if (slot->generation == registry->peer[slot->id].generation) {
 
         if (slot->health) {
             ngx_http_kvroute_probe_answer_health(slot, rc);

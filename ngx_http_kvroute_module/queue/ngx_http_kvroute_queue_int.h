@@ -43,7 +43,7 @@ struct ngx_http_kvroute_wait_s {
     ngx_msec_t                   time;      /* that it waited, in the end */
 
     uint32_t                     only;      /* the peer of a strict one */
-    ngx_uint_t                   uri_changes;  /* of the request, when it came */
+    ngx_uint_t                   uri_changes;  /* the request's, when it came */
 
     kvr_reservation_t            reserved;
     uint64_t                     bytes;     /* that must fit in the peer's

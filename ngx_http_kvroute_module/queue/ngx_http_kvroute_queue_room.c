@@ -91,7 +91,8 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
             /* it is looked up if there is any room, the peers read again */
 
-            ngx_http_kvroute_queue_held(&view, ngx_http_kvroute_queue_lookup(w));
+            l = ngx_http_kvroute_queue_lookup(w);
+            ngx_http_kvroute_queue_held(&view, l);
             known = 1;
 
             rc = ngx_http_kvroute_queue_look(w, &a, peers, i, known);

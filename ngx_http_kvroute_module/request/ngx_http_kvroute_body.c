@@ -6,7 +6,8 @@
 
 /*
  * A request's body, as the reader of core/ wants it: buffers as they are, or
- * gathered in windows where they are small or in a file (core/text/kvr_window.h).
+ * gathered in windows (core/text/kvr_window.h) where they are small or in a
+ * file.
  */
 
 

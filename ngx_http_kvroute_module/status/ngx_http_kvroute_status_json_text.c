@@ -134,7 +134,7 @@ void
 ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
     const u_char *data, size_t len)
 {
-    char    buf[KVR_REGISTRY_TITLE_LEN + 4];
+    char  buf[KVR_REGISTRY_TITLE_LEN + 4];
 
     len = ngx_min(len, sizeof(buf) - 1);
 

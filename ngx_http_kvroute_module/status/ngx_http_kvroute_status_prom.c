@@ -362,7 +362,8 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
         for (n = 0; n < KVR_HEALTH_MAX; n++) {
             ngx_http_kvroute_status_prom_add(prom, "kvroute_peer_health{%V,"
                                              "health=\"%s\"} %d\n",
-                                             &t[i].labels, kvr_engine_health_name(n),
+                                             &t[i].labels,
+                                             kvr_engine_health_name(n),
                                              n == health);
         }
     }

@@ -249,7 +249,7 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-/* gives numbers and members to all of a list, or again to those that have none */
+/* gives numbers and members to a whole list, or again to those without */
 static void
 ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,

@@ -464,9 +464,8 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
     zone = kmcf->zones.elts;
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
-        zone[i]->generation = ngx_atomic_fetch_add(&zone[i]->sh->shm->generation,
-                                                   1)
-                              + 1;
+        zone[i]->generation = 1 + ngx_atomic_fetch_add(
+                                          &zone[i]->sh->shm->generation, 1);
     }
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);

@@ -238,7 +238,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     peer = &registry->peer[member->peer];
 
     kscf = ngx_http_kvroute_zone_upstream(zone,
-                                          &registry->upstream[member->upstream]);
+                                       &registry->upstream[member->upstream]);
     if (kscf == NULL) {
         return KVR_OK;
     }

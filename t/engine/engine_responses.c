@@ -67,7 +67,8 @@ kve_responses_handle(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
     kve_stored_t          *r;
     enum evhttp_cmd_type   method;
 
-    if (strncmp(path, KVE_RESPONSES_PATH, sizeof(KVE_RESPONSES_PATH) - 1) != 0) {
+    if (strncmp(path, KVE_RESPONSES_PATH, sizeof(KVE_RESPONSES_PATH) - 1) != 0)
+    {
         return 0;
     }
 

@@ -178,7 +178,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             break;
 
         case 6:
-            item = kvr_queue_first(&pr->queue, &shared, &(kvr_queue_key_t) { 0 });
+            item = kvr_queue_first(&pr->queue, &shared,
+                                   &(kvr_queue_key_t) { 0 });
 
             if (item) {
                 k = kvr_queue_near(item, now, near, KVR_QUEUE_NEAR);
@@ -199,7 +200,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         default:
             left = (int) (take(&data, end, 1) % 3);
-            item = kvr_queue_first(&pr->queue, &shared, &(kvr_queue_key_t) { 0 });
+            item = kvr_queue_first(&pr->queue, &shared,
+                                   &(kvr_queue_key_t) { 0 });
 
             if (item
                 && kvr_queue_admit(&shared, op & 1, &pr->queue, item, now, room,

@@ -49,8 +49,8 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     memset(&e, 0, sizeof(e));
     memset(&in, 0, sizeof(in));
 
-    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS, kvr_set_of(peer),
-                            matched);
+    (void) kvr_index_lookup(victim.index, chain[prompt], UNITS,
+                            kvr_set_of(peer), matched);
 
     b.peer = peer;
     b.member = peer;

@@ -382,8 +382,8 @@ check_index(void)
 
     for (p = 0; p < PEERS; p++) {
         kvr_index_insert(living.index, chain[PROMPTS - 1], n, n, p, 0, &lesson);
-        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n, kvr_set_of(p),
-                                matched);
+        (void) kvr_index_lookup(living.index, chain[PROMPTS - 1], n,
+                                kvr_set_of(p), matched);
         util_check(matched[p] == n, "a lesson was not taken: %u", matched[p]);
     }
 }

@@ -80,7 +80,7 @@ const char *victim_op(unsigned n);
 void victim_begin(void);
 void victim_do(unsigned op, util_rng_t *rng);
 
-/* what must hold when the victim was killed, anywhere; fails with util_check() */
+/* what must hold when the victim was killed, anywhere; or util_check() fails */
 void world_check(util_rng_t *rng);
 
 /* a receipt that can be told from one half written */

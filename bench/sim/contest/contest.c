@@ -19,7 +19,7 @@
 #define KVS_SPANS    5
 #define KVS_REPLIES  40
 
-/* s: and of hot beginnings at least, as shares count from the first minute on */
+/* s, of hot beginnings at least: shares count from the first minute on */
 #define KVS_LONG     180
 #define KVS_CLOSED   1500
 

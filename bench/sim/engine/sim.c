@@ -5,7 +5,7 @@
 
 
 #define KVS_PATIENCE   40       /* lengths of a run before it is given up */
-#define KVS_SETTLED    60       /* s until every replica should have its share */
+#define KVS_SETTLED    60       /* s until each replica should have its share */
 
 
 static void kvs_sim_create(kvs_sim_t *sim);

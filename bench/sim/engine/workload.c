@@ -245,8 +245,9 @@ kvs_session_due(kvs_session_t *s, const kvs_sim_t *sim)
 
         t += step->pause;
         step->due = t;
-        t += kvs_session_nominal(&sim->hw, step->prompt - kvr_min(known, step->prompt),
-                             step->output);
+        t += kvs_session_nominal(&sim->hw,
+                                 step->prompt - kvr_min(known, step->prompt),
+                                 step->output);
         known = step->prompt + step->output;
     }
 }

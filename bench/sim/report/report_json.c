@@ -283,7 +283,7 @@ kvs_json_more(const kvs_contest_t *c, const char *policy, const char *name,
 
 /*
  * The hot beginnings: each policy's ratios to the best rival of each point, and
- * the shares of its busiest and its least busy replica once a minute has passed.
+ * the shares of its busiest and its least busy replica after the first minute.
  */
 static void
 kvs_json_hot(const kvs_contest_t *c, cJSON *json)

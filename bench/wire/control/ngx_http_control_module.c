@@ -4,7 +4,7 @@
  * It stands where kvroute stands, around another balancer:
  *
  *     upstream u { least_conn; control none; ... }    is called, does nothing
- *     upstream u { least_conn; control xxh3; ... }    one XXH3 pass over the body
+ *     upstream u { least_conn; control xxh3; ... }    one XXH3 pass over it
  *
  * On x86 the pass is AVX2's, as most of kvroute's reader is.
  */

@@ -15,8 +15,9 @@
  * whoever gets responses.  All words stand for themselves: a reader that sees
  * some old and some new ones is misled no more than by a late answer.
  *
- * Every signal has an age.  An old one fades: foreign load to none, the rest
- * to what this side knows by itself; never to "saturated".
+ * What an engine said has an age, and counts less the older it is: foreign load
+ * fades to none, the rest to what this side knows by itself.  Nothing fades to
+ * "saturated".
  *
  * Times are in milliseconds of a clock that all processes share.
  */

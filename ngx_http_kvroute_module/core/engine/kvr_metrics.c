@@ -254,10 +254,10 @@ static void
 kvr_metrics_adapters(kvr_metrics_reader_t *r, const kvr_dialect_t *dialect,
     const char *labels, double value)
 {
-    double         max;
-    size_t         len, n;
-    unsigned       i;
-    const char    *p;
+    double       max;
+    size_t       len, n;
+    unsigned     i;
+    const char  *p;
 
     if (value <= r->newest) {
         return;

@@ -262,7 +262,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     } else {
         ids = kvr_get(&line->ids);
 
-        /* a new peer is none until its life is known */
+        /* there is no peer until its generation is known */
 
         if (kvr_index_id(ids, 0) != peer) {
             kvr_set(&line->stamp[1], 0);

@@ -36,7 +36,7 @@
  * stamp, changing ids, storing the new stamp.  A writer may be overtaken at any
  * point: its line claimed for another block, its slot given away.  Then either
  * a compare and swap fails (ids has some bits of the key in it for that), or
- * the stamp falls to a holder that has been taught the block itself, and in any
+ * the stamp falls to a holder that the block was inserted for as well, and in any
  * case the writer sees in the end that the key has changed and takes back what
  * it did.  What remains are windows of a few instructions, in which it must be
  * overtaken and killed as well, for a peer to be credited with a block that it
@@ -105,7 +105,6 @@ typedef struct {
     _Atomic uint64_t   clock;        /* units computed by all peers */
     _Atomic uint64_t   hand;         /* next line to be swept */
     _Atomic uint64_t   evicted;      /* lines that others took, ever */
-    _Atomic uint64_t   masks;        /* holders moved to a mask, ever */
     _Atomic uint32_t   time;         /* seconds, when last told */
 
     kvr_index_peer_t   peer[KVR_PEERS];
@@ -203,7 +202,7 @@ void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
-/* the peer did not compute it: undoes what still has the stamps of the insert */
+/* the peer did not compute it: undoes what still has the insert's stamps */
 void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_index_undo_t *undo);
 
@@ -216,11 +215,11 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
 /*
  * Sessions: a key that is bound to a peer until a time, in seconds, whatever
  * the peer computes meanwhile; only a table that is full of much younger lines
- * forgets it before.  The peer's life is told back, so that a number that was
- * given to another peer binds nobody; it is not 0.
+ * forgets it before.  The peer's generation is told back, so that a number which
+ * was given to another peer binds nobody; a generation is not 0.
  */
 
-/* the peer, and which life of it; KVR_PEERS if there is none */
+/* the peer, and its generation; KVR_PEERS if there is none */
 uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
     uint32_t *generation);
 

@@ -435,8 +435,6 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
     }
 
     kvr_tag_mark(kvr_tag_line(ix, line));
-
-    kvr_add(&ix->masks, 1);
 }
 
 

@@ -52,7 +52,7 @@ typedef union {
     _Atomic uint16_t   way[KVR_INDEX_WAYS];
 } kvr_tag_t;
 
-_Static_assert(sizeof(kvr_tag_t) == sizeof(uint64_t), "hints of a bucket");
+_Static_assert(sizeof(kvr_tag_t) == sizeof(uint64_t), "tags of a bucket");
 
 
 static inline kvr_tag_t *

@@ -129,7 +129,8 @@ kvr_feedback_output(kvr_feedback_t *l, uint64_t tokens)
 {
     uint32_t  x, old;
 
-    x = (uint32_t) kvr_min(tokens, KVR_FEEDBACK_REPLY_MAX) * KVR_FEEDBACK_OUTPUT;
+    x = (uint32_t) kvr_min(tokens, KVR_FEEDBACK_REPLY_MAX)
+        * KVR_FEEDBACK_OUTPUT;
     old = kvr_get(&l->output);
 
     kvr_set(&l->output, old ? kvr_max(old - old / 32 + x / 32, 1) : x);

@@ -84,7 +84,7 @@ typedef struct {
     int64_t            cached;       /* tokens; -1: no such field */
     int64_t            completion;
     uint64_t           key;          /* of what was predicted, 0: nothing */
-    uint64_t           clock;        /* the peer's, before it was taught this */
+    uint64_t           clock;        /* the peer's, before the insert */
     uint64_t           inserted;     /* bytes, by kvr_index_prompted() */
     uint32_t           age;          /* of the deepest of these, units */
     uint32_t           kind;         /* of endpoint and mode, 0 .. 31 */
@@ -102,14 +102,14 @@ typedef struct {
 #define KVR_FEEDBACK_FORGOT  2   /* nor anything that it held at *clock */
 
 
-/* takes a response; now in seconds; returns KVR_LOOP_... bits */
+/* takes a response; now in seconds; returns KVR_FEEDBACK_... bits */
 int kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     uint32_t now, uint64_t *clock);
 
 /*
- * The time of a first token told that what the peer had been taught, of this
- * age, was held or not.  Counts only while its responses tell nothing; returns
- * whether it did.
+ * The time of a first token told whether the peer held what was inserted for
+ * it, of this age in units.  Counts only while the peer's responses tell
+ * nothing; returns whether it did.
  */
 int kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held);
 

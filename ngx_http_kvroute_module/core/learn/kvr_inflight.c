@@ -7,7 +7,7 @@
 #include "core/learn/kvr_inflight.h"
 
 
-/* low bits of a place: the entry's number from 1; deeper entries have the last */
+/* low bits of a place: the entry's number, from 1; deeper ones have the last */
 #define KVR_INFLIGHT_ENTRY  2047
 
 

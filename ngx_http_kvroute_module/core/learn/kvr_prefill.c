@@ -198,7 +198,8 @@ kvr_prefill_faded(uint64_t word, uint64_t now)
 
     /* a straight line from one half to the next */
 
-    return (delay - (uint32_t) ((uint64_t) delay * (time % KVR_PREFILL_DELAY_HALF)
+    return (delay - (uint32_t) ((uint64_t) delay
+                                * (time % KVR_PREFILL_DELAY_HALF)
                                 / (2 * KVR_PREFILL_DELAY_HALF)))
            >> time / KVR_PREFILL_DELAY_HALF;
 }

@@ -9,23 +9,23 @@
 
 
 /*
- * How old what a peer was taught may be until it is no longer delivered: the
- * capacity of its cache, in units of its clock, as its responses tell it.
+ * How old a block may be before a peer no longer delivers it: the capacity of
+ * its cache, in units of its clock, as its responses tell it.
  *
- * Each response whose prompt the peer had been taught is one observation: the
- * deepest block had this age, and was delivered or not.  They are counted by
- * age, four classes to a doubling; the retention is the age that divides them
- * best: as many as can be were delivered before it and lost after it.  Few
- * observations say nothing, nor does an engine that has never delivered
- * anything: it may put a 0 there whatever it has.  What was assumed then
- * stands.
+ * Each response to a prompt that was inserted for the peer before is one
+ * observation: the deepest block had this age, and was delivered or not.  The
+ * observations are counted by age, four classes to a doubling.  The retention
+ * is the age that divides them best: as many as can be were delivered below it
+ * and lost above it.  Few observations say nothing.  Nor does an engine that
+ * has never delivered anything: it may write a 0 whatever it has.  In both cases
+ * the assumed capacity stands.
  *
- * Peers of one upstream are alike, mostly, and each sees little: so they are
- * counted together.  But where what one of them has seen is divided better, by
- * as much as proves something, at another age, that is its own.
+ * The peers of an upstream are mostly alike, and each sees little: so they are
+ * counted together.  A peer has a retention of its own where another age
+ * divides its own observations better, by as much as proves something.
  *
- * What no longer counts as held is observed as well, as long as its line is
- * there: so the retention can also move out again.
+ * A block that no longer counts as held is observed as well, as long as its
+ * line is there: so the retention can also grow again.
  *
  * In shared memory, one for each peer; a word for each class, so that what two
  * processes note at once may be lost, and nothing else.

@@ -13,10 +13,10 @@
  * tell nothing: a long prompt that comes at once was there, one that takes as
  * long as computing it was not.
  *
- *     T(held) = base + pace * fresh,  T(lost) = T(held) + pace * taught
+ *     T(held) = base + pace * fresh,  T(lost) = T(held) + pace * inserted
  *
- * base is the least time of a first token, pace the ms that a byte takes.  It
- * is the median of the last few prompts that were mostly new to the peer, and
+ * base is the least time of a first token, pace the ms that a byte takes: the
+ * median of the last few prompts that were mostly new to the peer.  The pace is
  * known if nearly all of them are near it: so an engine with an uneven pace, or
  * one that begins to stream before it computes, tells nothing.  While a peer
  * has had too few of them, the upstream's are taken.
@@ -27,8 +27,9 @@
  * at least, without what others that came later may have cost, and not much
  * longer than T(lost): that had other reasons.
  *
- * What only a reply has taught proves nothing, whether or not it is held: the
- * engine may not keep replies, or its template may write them otherwise.
+ * Blocks that only a reply has put into the index prove nothing, whether or not
+ * the peer holds them: the engine may not keep replies, or its template may
+ * write them otherwise.
  *
  * In shared memory, words that stand for themselves.  Times are in ms.
  */
@@ -84,7 +85,7 @@ uint64_t kvr_ttft_give(kvr_ttft_t *t, uint64_t bytes, int busy);
 
 /*
  * Tells the time of a first token of a stream.  all: the pace of all peers that
- * are likely to be of its kind, or NULL.  Returns KVR_TIMING_...
+ * are likely to be of its kind, or NULL.  Returns KVR_TTFT_...
  */
 int kvr_ttft_first(kvr_ttft_t *t, kvr_ttft_prefill_t *all,
     const kvr_ttft_first_t *f);

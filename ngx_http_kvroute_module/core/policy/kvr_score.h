@@ -26,10 +26,11 @@
  *
  * pending is what must be prefilled before it.  delay is what first tokens took
  * there of late beyond that: work that is not ours, or a slower card.  For a
- * prompt that nobody holds it counts in full, for one that a peer holds whole a
- * fifth: a delay passes, and what was held is computed anew.  A request in flight slows the
- * others down, and the more the longer its context is, which each step reads:
- * resident is the context of all of them.
+ * prompt that nobody holds delay counts in full, for one that a peer holds
+ * whole a fifth of it: a delay passes, but what is held there would have to be
+ * computed anew elsewhere.  A request in flight slows the others down, the more
+ * the longer its context is, as each step reads that: resident is the context
+ * of all of them.
  *
  * Its own uncached part delays itself once, and those that share the engine's
  * steps by a part of it: prefill chunks and decode steps take turns.  A prompt
@@ -46,11 +47,11 @@
  * requests.
  *
  * A beginning that n requests of the last minute had will be asked for again:
- * to compute it at a further peer is an investment, of which this request bears
- * 1 / (1 + n / (2 * (1 + active))).  The rest is shared.  A peer that is idle is
- * a good place for it, a busy one only if very many ask for it.  One that has
- * had no work for m minutes has seen m times as many pass by: n counts 1 + m
- * times, or a fleet with little to do would leave it empty for good.
+ * to compute it at a further peer is an investment.  This request bears
+ * 1 / (1 + n / (2 * (1 + active))) of it, the rest is shared.  An idle peer is
+ * a good place for the beginning, a busy one only if very many ask for it.  A
+ * peer without work for m minutes has seen m times as many pass by: n counts
+ * 1 + m times, or a fleet with little to do would leave that peer empty.
  *
  * What goes from a cache for this prompt may be asked for again, the more
  * likely the shorter ago it was used: turnover is 60 / (60 + t) for a peer that

@@ -20,10 +20,10 @@
  * prompts which nobody repeats take no room.
  *
  * A chain is counted where what peers held of it ended: for new sessions with
- * one system prompt that is the end of the system prompt.  And, as far as it was
- * held, at its first, 4th, 16th .. 1024th entry, for those that end elsewhere.  A
- * block between two of these counts as often as the deeper one: too little
- * rather than too much.
+ * one system prompt that is the end of the system prompt.  For chains that end
+ * elsewhere it is counted at its first, 4th, 16th .. 1024th entry as well, as
+ * far as it was held.  A block between two of these counts as often as the
+ * deeper one: too little rather than too much.
  *
  * The counts are words of a fixed table, in buckets of four: a part of the
  * key, the time of the last change in seconds, the count then.  A beginning

@@ -35,9 +35,6 @@ typedef struct {
 /* reads the array of messages that is next */
 int kvr_message_list(kvr_walk_t *w);
 
-/* reads one message, or item of the Responses API, with a mark of its own */
-int kvr_message(kvr_walk_t *w);
-
 /* kvr_message.c */
 
 /*

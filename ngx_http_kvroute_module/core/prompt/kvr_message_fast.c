@@ -47,15 +47,6 @@ kvr_message_list(kvr_walk_t *w)
 }
 
 
-int
-kvr_message(kvr_walk_t *w)
-{
-    w->quick = KVR_MESSAGE_QUICK;
-
-    return kvr_message_item(w);
-}
-
-
 static inline __attribute__ ((always_inline)) int
 kvr_message_item(kvr_walk_t *w)
 {

@@ -243,7 +243,7 @@ int kvr_queue_admit(kvr_queue_shared_t *shared, uint32_t row, kvr_queue_t *q,
  * Some can only be let in at one peer, and so cannot be in the order of all.
  * They are counted in apart[], and the first of them, by class and due, claims
  * its peer: whoever comes after it in that order does not take room there.  A
- * claim is a hint, and to be renewed every few ms.
+ * claim binds nobody, and has to be renewed every few ms.
  */
 void kvr_queue_claim(kvr_queue_shared_t *shared, uint32_t peer,
     kvr_queue_item_t *item, uint64_t now);

@@ -105,7 +105,7 @@ typedef struct {
     uint8_t        id[KVR_RESPONSE_ID_LEN];
 } kvr_response_t;
 
-_Static_assert(sizeof(kvr_response_t) <= 224, "kvr_usage_t");
+_Static_assert(sizeof(kvr_response_t) <= 224, "kvr_response_t");
 
 
 /* tokens; -1: not told */

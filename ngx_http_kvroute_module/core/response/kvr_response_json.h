@@ -33,7 +33,7 @@ typedef struct {
 } kvr_response_sink_t;
 
 
-/* feeds what is in a line of data, or all of a plain body, as kvr_push_feed() */
+/* feeds a line's data, or all of a plain body, as kvr_push_feed() does */
 int kvr_response_feed(kvr_response_t *u, const uint8_t *data, size_t len,
     kvr_response_sink_t *sink);
 

@@ -63,12 +63,12 @@ typedef struct {
     uint32_t             inserted;   /* units inserted there before */
     uint32_t             prompted;   /* of these, not by a reply only */
     uint32_t             age;        /* units, of the deepest of these */
-    uint32_t             rate;       /* the fastest peer's, kvr_pace.h */
+    uint32_t             rate;       /* the fastest peer's, kvr_prefill.h */
     uint32_t             found;      /* units that reinsert() leaves out */
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             speculative:1;  /* predicted by one without an answer */
+    unsigned             speculative:1;  /* predicted by an unanswered one */
 } kvr_attempt_t;
 
 
@@ -80,7 +80,7 @@ typedef struct {
     uint64_t             matched;    /* bytes of it that the peer holds */
     uint64_t             pending;    /* bytes to prefill */
     uint64_t             resident;   /* bytes of context that it comes to */
-    uint32_t             rate;       /* the fastest candidate's, kvr_pace.h */
+    uint32_t             rate;       /* the fastest one's, kvr_prefill.h */
     unsigned             light:1;    /* computes nothing: no prefill */
 } kvr_begin_t;
 

@@ -10,7 +10,7 @@
 /* ms; by it what headers told ages where nobody is asked */
 #define KVR_CANDIDATE_ORCA   1000
 
-/* a signal counts for caps for as long as it is worth more than this */
+/* what an engine said counts for caps while it is worth more than this */
 #define KVR_CANDIDATE_FRESH  0.5
 
 /* the least share of decisions, 1 / so many, of a peer that warms up */

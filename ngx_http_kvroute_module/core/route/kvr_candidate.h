@@ -47,7 +47,7 @@ typedef struct {
     uint64_t                   now;      /* ms */
     uint32_t                   seconds;
 
-    /* out: bytes a ms, of the fastest peer so far, as in kvr_pace.h */
+    /* out: bytes a ms, of the fastest peer so far, as in kvr_prefill.h */
 
     uint32_t                   rate;
 

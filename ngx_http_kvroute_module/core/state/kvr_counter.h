@@ -61,7 +61,6 @@ typedef enum {
 #define KVR_COUNTER_HEARD    0x080000  /* it has told anything, ever */
 #define KVR_COUNTER_RATED    0x100000  /* its prefill rate is known */
 #define KVR_COUNTER_QUEUED   0x200000  /* the upstream has a queue */
-#define KVR_COUNTER_ALL      0xffffffff
 
 
 typedef struct {

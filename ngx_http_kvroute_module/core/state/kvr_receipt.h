@@ -9,9 +9,9 @@
 
 
 /*
- * Receipts: what was decided, and why.  The last of a zone are kept in a ring in
- * shared memory, which any process writes to without a lock.  A receipt holds
- * hashes and sizes, never text.
+ * Receipts: what was decided, and why.  The last of a zone are kept in a ring
+ * in shared memory, which any process writes to without a lock.  A receipt
+ * holds hashes and sizes, never text.
  */
 
 
@@ -22,8 +22,8 @@
 
 
 /*
- * An entry of the ring.  A reader takes it only if the number is the same before
- * and after; while the entry is written its number is 0.
+ * An entry of the ring.  A reader takes it only if the number is the same
+ * before and after; while the entry is written its number is 0.
  */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)

@@ -33,7 +33,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->capacity = kvr_get(&ip->capacity) * zone->unit;
     s->reported = kvr_get(&ip->reported);
     s->throttled = kvr_get(&p->engine.pressure) > now;
-    s->flushes = kvr_get(&p->feedback.by_usage) + kvr_get(&p->feedback.by_probe);
+    s->flushes = kvr_get(&p->feedback.by_usage)
+                 + kvr_get(&p->feedback.by_probe);
 
     s->set = kvr_engine_said(&p->engine, &time) | KVR_COUNTER_KNOWN;
     s->age = now > time ? now - time : 0;

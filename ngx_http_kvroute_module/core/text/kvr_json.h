@@ -106,8 +106,8 @@ int kvr_json_seek(kvr_json_t *j, uint64_t offset);
 int kvr_json_cut(kvr_json_t *j, uint64_t offset);
 
 /*
- * Counts n steps; KVR_JSON_COSTLY: these are too many.  Who walks an object or an
- * array counts what there may be any number of.
+ * Counts n steps; KVR_JSON_COSTLY: these are too many.  Who walks an object or
+ * an array counts what there may be any number of.
  */
 static inline int kvr_json_spend(kvr_json_t *j, int n);
 int kvr_json_grant(kvr_json_t *j);

@@ -203,7 +203,8 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
             }
 
             p->state = KVR_PUSH_AFTER;
-            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT_END, NULL, 0, 0);
+            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT_END, NULL, 0,
+                    0);
             break;
 
         case KVR_PUSH_TEXT_ESCAPE:

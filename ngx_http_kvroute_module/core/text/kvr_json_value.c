@@ -402,9 +402,9 @@ kvr_json_skip_scalar(kvr_json_t *j)
 int
 kvr_json_escape(kvr_json_t *j, uint8_t *dst, size_t *len, int canonical)
 {
-    int         c, rc;
-    unsigned    u, low;
-    uint64_t    offset;
+    int       c, rc;
+    unsigned  u, low;
+    uint64_t  offset;
 
     static const char  hex[] = "0123456789abcdef";
 

@@ -35,7 +35,7 @@
 /* so many are kept: the window that was used last, and the one before */
 #define KVR_WINDOWS      2
 
-/* a piece of so many bytes is a large one; places are remembered so far apart */
+/* bytes of a large piece; places in a text are remembered so far apart */
 #define KVR_WINDOW_NEAR  4096
 
 

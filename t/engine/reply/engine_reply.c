@@ -184,8 +184,8 @@ kve_reply_prompt_tokens(const kve_job_t *job)
 
 
 /*
- * vLLM tells what the last of several replies found, which may be the prompt that
- * the first one has computed.
+ * vLLM tells what the last of several replies found, which may be the prompt
+ * that the first one has computed.
  */
 uint32_t
 kve_reply_cached_tokens(const kve_job_t *job)

@@ -108,12 +108,26 @@ sub reach {
 }
 
 
+# Which steps find what breaks a rule, beside place(), which comes first.
+
+my %STEPS = (
+    room => [\&sizes], lines => [\&sizes], basename => [],
+    face => [\&includes], include => [\&includes],
+    upward => [\&includes, \&uses], sequence => [\&includes, \&uses],
+    circle => [\&includes, \&uses, \&circular],
+    header => [\&exported], name => [\&exported],
+    nginx => [\&core], libc => [\&core], static => [\&core],
+    enum => [\&includes, \&counted],
+);
+
+
 # What breaks a rule: [rule, where, what].  A house is made of
 #
 #     rooms      the table
 #     files      the text of each file by its path
 #     home       the room which alone may use the functions of the sequence
 #     sequence   their names
+#     rule       the only rule that is asked for; by default all are
 #
 # and gets what is found out about it beside these.
 
@@ -121,14 +135,12 @@ sub check {
     my ($house) = @_;
     my $h = { %$house, found => [], count => {}, room => {}, f => {} };
 
+    my @steps = $h->{rule} ? @{$STEPS{$h->{rule}} || die "no rule $h->{rule}"}
+                : (\&includes, \&uses, \&circular, \&exported, \&core, \&counted,
+                   \&sizes);
+
     place($h);
-    includes($h);
-    uses($h);
-    circular($h);
-    exported($h);
-    core($h);
-    counted($h);
-    sizes($h);
+    $_->($h) for @steps;
 
     return $h;
 }
@@ -200,6 +212,9 @@ sub place {
 
         next if $path =~ /\.c$/;
         push @{$h->{declared}{$_}}, $path for keys %{$h->{f}{$path}{protos}};
+
+        next if $path !~ /\.h$/;
+        push @{$h->{headers}{$h->{room}{$path}}}, last_of(unit($path));
     }
 }
 
@@ -351,9 +366,8 @@ sub family {
     my ($h, $path) = @_;
     my $base = last_of(unit($path));
 
-    return grep { $base eq $_ || $base =~ /^\Q$_\E_/ }
-           map { last_of(unit($_)) }
-           grep { /\.h$/ && $h->{room}{$_} == $h->{room}{$path} } @{$h->{paths}};
+    return grep { $base eq $_ || index($base, "${_}_") == 0 }
+           @{$h->{headers}{$h->{room}{$path}} || []};
 }
 
 

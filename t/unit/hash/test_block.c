@@ -202,7 +202,7 @@ START_TEST(test_block_random)
 
                 kvr_block_rewind(&b, &mark);
 
-                /* once, or twice to the same mark as kvr_message() may */
+                /* once, or twice to the same mark as a message may */
 
                 marked = (int) util_below(&r, 2);
 

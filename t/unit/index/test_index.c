@@ -561,7 +561,7 @@ START_TEST(test_index_capacity)
 END_TEST
 
 
-/* a hit puts others back by its own age, if the capacity is the engine's word */
+/* a hit puts others back by its own age, if the engine told its capacity */
 START_TEST(test_index_hits)
 {
     uint64_t  before, moved, c[100];
@@ -1933,9 +1933,9 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
 
 /*
  * With the engine's own capacity and hits that age half as much as they would
- * here, it says a little too much, and never too little.  Without, hits age nobody: it says too much, the more so the less
- * there is in the head of the distribution, but never too little; nor does it
- * with a quarter added.
+ * here, it says a little too much, and never too little.  Without, hits age
+ * nobody: it says too much, the more so the less there is in the head of the
+ * distribution, but never too little; nor does it with a quarter added.
  */
 START_TEST(test_index_lru)
 {

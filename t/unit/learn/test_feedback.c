@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_loop: when a peer has forgotten, when it has not, and what becomes of
+ * kvr_feedback: when a peer has forgotten, when it has not, and what becomes of
  * its capacity and its bytes per token.
  */
 

@@ -345,8 +345,8 @@ START_TEST(test_policy_random)
 
         for (k = 0; k < n; k++) {
             util_check(!better(&c[k], &c[d.pick],
-                               req.policy == KVR_POLICY_KV_CACHE), "%u is better than %u", k,
-                       d.pick);
+                               req.policy == KVR_POLICY_KV_CACHE),
+                       "%u is better than %u", k, d.pick);
         }
     }
 }

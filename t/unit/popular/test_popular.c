@@ -326,7 +326,8 @@ START_TEST(test_popular_view)
     util_check(v.n == 1 && v.depth[0] == 80, "%u, %u", v.n, v.depth[0]);
     util_check(kvr_popular_shared(&v, 0, 0, 0) == 80 * KVR_BLOCK / 2, "%u",
                (unsigned) kvr_popular_shared(&v, 0, 0, 0));
-    util_check(kvr_popular_shared(&v, 79, 0, 0) == KVR_BLOCK / 2, "the last one");
+    util_check(kvr_popular_shared(&v, 79, 0, 0) == KVR_BLOCK / 2,
+               "the last one");
     util_check(kvr_popular_shared(&v, 80, 0, 0) == 0, "held whole");
     util_check(kvr_popular_shared(&v, 5000, 0, 0) == 0, "and more");
 

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_window: texts in pieces of any sizes, in memory and in files; and how much
- * work it is to read the worst of bodies so, counted in pieces and bytes.
+ * kvr_window: texts in pieces of any sizes, in memory and in files; and how
+ * much work it is to read the worst of bodies so, counted in pieces and bytes.
  */
 
 
