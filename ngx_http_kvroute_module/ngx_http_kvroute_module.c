@@ -109,7 +109,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
     { ngx_string("kvroute_policy"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_HTTP_LIF_CONF
                         |NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_policy,
+      ngx_http_kvroute_conf_location,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
@@ -208,6 +208,8 @@ ngx_module_t  ngx_http_kvroute_module = {
 static ngx_int_t
 ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 {
+    ngx_http_kvroute_conf_check_init(cf);
+
     if (ngx_http_kvroute_variables_init(cf) != NGX_OK) {
         return NGX_ERROR;
     }
@@ -319,13 +321,17 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
         if (kscf->zone == NULL) {
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "kvroute zone \"%V\" is unknown in upstream \"%V\" "
-                          "in %s:%ui", &kscf->shm_zone->shm.name,
-                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+                          "in %s:%ui: declare \"kvroute_zone zone=%V:16m;\" in "
+                          "http", &kscf->shm_zone->shm.name, &uscf[i]->host,
+                          uscf[i]->file_name, uscf[i]->line,
+                          &kscf->shm_zone->shm.name);
             return NGX_CONF_ERROR;
         }
 
         ngx_http_kvroute_conf_queue_check(cf, uscf[i], kscf);
     }
+
+    ngx_http_kvroute_conf_check_zones(cf, kmcf);
 
     return NGX_CONF_OK;
 }
@@ -403,6 +409,8 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
+    ngx_http_kvroute_conf_check_location(cf, conf);
+
     ngx_conf_merge_size_value(conf->max_body, prev->max_body,
                               NGX_HTTP_KVROUTE_MAX_BODY);
 
@@ -473,7 +481,8 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         } else if (ngx_strcmp(value[1].data, "write=off") != 0) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid parameter \"%V\"", &value[1]);
+                               "invalid parameter \"%V\": known are "
+                               "\"write=on\" and \"write=off\"", &value[1]);
             return NGX_CONF_ERROR;
         }
     }
@@ -532,7 +541,8 @@ ngx_http_kvroute_status(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
         } else {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "unknown format \"%V\"", &value[1]);
+                               "unknown format \"%V\": known are json, "
+                               "prometheus and html", &value[1]);
             return NGX_CONF_ERROR;
         }
 

@@ -16,13 +16,19 @@
  *     _conf_key          its key_file=
  *     _conf_attach     kvroute, kvroute_upstream: getting into upstreams
  *     _conf_upstream     their parameters
- *     _conf_policy     kvroute_policy
+ *     _conf_location   kvroute_policy
+ *     _conf_policy       a policy, as in it and in kvroute
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
  *     _conf_probe      kvroute_probe, kvroute_health
+ *     _conf_check      what is accepted, and does nothing
  */
 
 
 #include "ngx_http_kvroute.h"
+
+
+/* a parameter, as a row of a table: see _conf_param */
+typedef struct ngx_http_kvroute_conf_param_s  ngx_http_kvroute_conf_param_t;
 
 
 /* a "kvroute_upstream": the words of it are applied to each that matches */
@@ -55,12 +61,22 @@ char *ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf);
 
-char *ngx_http_kvroute_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd,
+/* the parameter of "kvroute" that a word is, if it is none of a policy */
+const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_upstream_param(
+    ngx_str_t *word);
+
+char *ngx_http_kvroute_conf_location(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
 ngx_int_t ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
 ngx_int_t ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value);
+
+/* the parameters of a policy, for an ngx_http_kvroute_policy_t, or NULL */
+const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_policy_rows(
+    ngx_conf_t *cf, kvr_policy_e policy);
+
 ngx_int_t ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy);
 
@@ -82,6 +98,21 @@ char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+/* before a configuration is read: which modules pass requests on */
+void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);
+
+/* the upstream that a location passes to, if that is literal, or NULL */
+ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
+    void **loc_conf);
+
+/* warns of what a location has, and its upstream has no use for */
+void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
+    ngx_http_kvroute_loc_conf_t *klcf);
+
+/* warns of zones that no upstream uses */
+void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_CONF_H_INCLUDED_ */

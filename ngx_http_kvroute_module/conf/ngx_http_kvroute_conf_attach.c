@@ -211,6 +211,7 @@ ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
     ngx_http_kvroute_main_conf_t  *kmcf = conf;
 
     ngx_str_t                      *value, *words;
+    ngx_uint_t                      i;
     ngx_http_kvroute_srv_conf_t     kscf;
     ngx_http_kvroute_conf_named_t  *named;
 #if (NGX_PCRE)
@@ -228,6 +229,23 @@ ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
 #endif
 
     value = cf->args->elts;
+
+    /* the first that matches counts: the second one never would */
+
+    named = kmcf->named.elts;
+
+    for (i = 0; i < kmcf->named.nelts; i++) {
+        if (named[i].name.len == value[1].len
+            && ngx_strncmp(named[i].name.data, value[1].data, value[1].len)
+               == 0)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "duplicate \"%V\" of \"%V\", the other one is "
+                               "in %s:%ui", &cmd->name, &value[1],
+                               named[i].file, named[i].line);
+            return NGX_CONF_ERROR;
+        }
+    }
 
     named = ngx_array_push(&kmcf->named);
     if (named == NULL) {

@@ -7,8 +7,37 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
+/* letters of a name that is held against another one */
+#define NGX_HTTP_KVROUTE_CONF_PARAM_NAME  24
+
+
 static ngx_int_t ngx_http_kvroute_conf_param_store(
     const ngx_http_kvroute_conf_param_t *param, int64_t n, void *field);
+static u_char *ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
+    const ngx_http_kvroute_conf_param_t *params);
+static ngx_uint_t ngx_http_kvroute_conf_param_differ(const ngx_str_t *word,
+    const ngx_str_t *name);
+
+
+const ngx_http_kvroute_conf_param_t *
+ngx_http_kvroute_conf_param_find(const ngx_http_kvroute_conf_param_t *params,
+    ngx_str_t *word)
+{
+    const ngx_http_kvroute_conf_param_t  *param;
+
+    for (param = params; param->name.len; param++) {
+
+        if (word->len >= param->name.len
+            && ngx_strncmp(word->data, param->name.data, param->name.len) == 0
+            && (word->len == param->name.len
+                || param->name.data[param->name.len - 1] == '='))
+        {
+            return param;
+        }
+    }
+
+    return NULL;
+}
 
 
 ngx_int_t
@@ -19,22 +48,14 @@ ngx_http_kvroute_conf_param(ngx_conf_t *cf,
     ngx_str_t                             value;
     const ngx_http_kvroute_conf_param_t  *param;
 
-    for (param = params; param->name.len; param++) {
+    param = ngx_http_kvroute_conf_param_find(params, word);
 
-        value.data = word->data + param->name.len;
-        value.len = word->len - param->name.len;
-
-        if (word->len >= param->name.len
-            && ngx_strncmp(word->data, param->name.data, param->name.len) == 0
-            && (value.len == 0 || value.data[-1] == '='))
-        {
-            break;
-        }
-    }
-
-    if (param->name.len == 0) {
+    if (param == NULL) {
         return NGX_DECLINED;
     }
+
+    value.data = word->data + param->name.len;
+    value.len = word->len - param->name.len;
 
     rc = param->set(cf, param, &value, (u_char *) conf + param->offset);
 
@@ -72,7 +93,8 @@ ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
         rc = ngx_http_kvroute_conf_param(cf, params, &value[i], conf);
 
         if (rc == NGX_DECLINED) {
-            return ngx_http_kvroute_conf_param_unknown(cf, &value[i]);
+            return ngx_http_kvroute_conf_param_unknown(cf, &value[i], params,
+                                                       NULL);
         }
 
         if (rc != NGX_OK) {
@@ -85,11 +107,111 @@ ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
 
 
 ngx_int_t
-ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word)
+ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
+    const ngx_http_kvroute_conf_param_t *params,
+    const ngx_http_kvroute_conf_param_t *more)
 {
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, "invalid parameter \"%V\"", word);
+    u_char                               *p, *last;
+    u_char                                text[NGX_MAX_CONF_ERRSTR];
+    ngx_uint_t                            i, n, least;
+    const ngx_http_kvroute_conf_param_t  *param, *like, *lists[2];
+
+    lists[0] = params;
+    lists[1] = more;
+
+    p = text;
+    last = text + sizeof(text) - 1;
+
+    like = NULL;
+    least = 3;
+
+    for (i = 0; i < 2; i++) {
+
+        for (param = lists[i]; param && param->name.len; param++) {
+            n = ngx_http_kvroute_conf_param_differ(word, &param->name);
+
+            if (n < least) {
+                least = n;
+                like = param;
+            }
+        }
+
+        if (lists[i] && lists[i]->name.len) {
+            p = ngx_http_kvroute_conf_param_list(p, last, lists[i]);
+        }
+    }
+
+    *p = '\0';
+
+    if (like) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\", did you mean \"%V\"? "
+                           "known are%s", word, &like->name, text);
+
+    } else {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\": known are%s", word, text);
+    }
 
     return NGX_ERROR;
+}
+
+
+/* names with what their values must be */
+static u_char *
+ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
+    const ngx_http_kvroute_conf_param_t *params)
+{
+    const ngx_http_kvroute_conf_param_t  *param;
+
+    for (param = params; param->name.len; param++) {
+        p = ngx_slprintf(p, last, " \"%V\" (%s%s)", &param->name,
+                         param->set == ngx_http_kvroute_conf_param_choice
+                         ? "one of " : "", param->must);
+    }
+
+    return p;
+}
+
+
+/*
+ * Letters to be put in, left out or changed to make one name of the other: of a
+ * parameter, up to its "=".  What is too long differs in all.
+ */
+static ngx_uint_t
+ngx_http_kvroute_conf_param_differ(const ngx_str_t *word, const ngx_str_t *name)
+{
+    size_t      i, k, n, m;
+    ngx_uint_t  above, left, row[NGX_HTTP_KVROUTE_CONF_PARAM_NAME + 1];
+
+    for (n = 0; n < word->len && word->data[n] != '='; n++) { /* void */ }
+    for (m = 0; m < name->len && name->data[m] != '='; m++) { /* void */ }
+
+    if (n > NGX_HTTP_KVROUTE_CONF_PARAM_NAME
+        || m > NGX_HTTP_KVROUTE_CONF_PARAM_NAME)
+    {
+        return NGX_HTTP_KVROUTE_CONF_PARAM_NAME;
+    }
+
+    for (k = 0; k <= m; k++) {
+        row[k] = k;
+    }
+
+    for (i = 1; i <= n; i++) {
+        left = row[0];
+        row[0] = i;
+
+        for (k = 1; k <= m; k++) {
+            above = row[k];
+            row[k] = ngx_min(ngx_min(above, row[k - 1]) + 1,
+                             left + (word->data[i - 1] != name->data[k - 1]));
+            left = above;
+        }
+    }
+
+    /* of a short name two other letters make any other */
+
+    return row[m] * 3 <= m ? row[m] : NGX_HTTP_KVROUTE_CONF_PARAM_NAME;
 }
 
 
@@ -276,6 +398,13 @@ ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
     ngx_str_t  *path = field;
 
     size_t  i;
+
+    if (path->len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate parameter \"%V%V\": \"path=\" and "
+                           "\"uri=\" are the same", &param->name, value);
+        return NGX_ERROR;
+    }
 
     if (value->len == 0 || value->data[0] != '/'
         || (int64_t) value->len > param->max)

@@ -18,8 +18,6 @@
 #include "conf/ngx_http_kvroute_conf.h"
 
 
-typedef struct ngx_http_kvroute_conf_param_s  ngx_http_kvroute_conf_param_t;
-
 /*
  * Sets a field from what follows the "=", which ends in '\0'.  NGX_DECLINED:
  * the value is wrong; NGX_ABORT: it is out of bounds; NGX_ERROR: it is wrong
@@ -63,7 +61,17 @@ ngx_int_t ngx_http_kvroute_conf_param_all(ngx_conf_t *cf,
  */
 ngx_int_t ngx_http_kvroute_conf_param_once(ngx_conf_t *cf, ngx_uint_t first);
 
-ngx_int_t ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word);
+/* the row that a word is for, or NULL */
+const ngx_http_kvroute_conf_param_t *ngx_http_kvroute_conf_param_find(
+    const ngx_http_kvroute_conf_param_t *params, ngx_str_t *word);
+
+/*
+ * Logs that a word is no parameter, and which there are: those of one table or
+ * two, more may be NULL.
+ */
+ngx_int_t ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
+    const ngx_http_kvroute_conf_param_t *params,
+    const ngx_http_kvroute_conf_param_t *more);
 
 
 /* setters; bounds are in units of the field */

@@ -13,6 +13,10 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
+/* bytes of what the value of a parameter must be, in words */
+#define NGX_HTTP_KVROUTE_CONF_POLICY_MUST  128
+
+
 static void ngx_http_kvroute_conf_policy_kind(const kvr_policy_param_t *param,
     ngx_http_kvroute_conf_param_t *row, char *text, size_t size);
 static ngx_int_t ngx_http_kvroute_conf_policy_size(ngx_conf_t *cf,
@@ -21,62 +25,31 @@ static ngx_int_t ngx_http_kvroute_conf_policy_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
 
-char *
-ngx_http_kvroute_conf_policy(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_kvroute_loc_conf_t  *klcf = conf;
-
-    ngx_int_t    rc;
-    ngx_str_t   *value;
-    ngx_uint_t   i;
-
-    if (klcf->policy) {
-        return "is duplicate";
-    }
-
-    if (ngx_http_kvroute_conf_param_once(cf, 2) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    value = cf->args->elts;
-
-    klcf->policy = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_policy_t));
-    if (klcf->policy == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    rc = ngx_http_kvroute_conf_policy_name(cf, klcf->policy, &value[1]);
-
-    for (i = 2; i < cf->args->nelts && rc == NGX_OK; i++) {
-        rc = ngx_http_kvroute_conf_policy_param(cf, klcf->policy, &value[i]);
-
-        if (rc == NGX_DECLINED) {
-            rc = ngx_http_kvroute_conf_param_unknown(cf, &value[i]);
-        }
-    }
-
-    if (rc != NGX_OK
-        || ngx_http_kvroute_conf_policy_check(cf, klcf->policy) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 /* reads the name of a policy and sets the defaults of its parameters */
 ngx_int_t
 ngx_http_kvroute_conf_policy_name(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *value)
 {
+    u_char       *p;
+    u_char        text[256];
+    ngx_uint_t    i;
     kvr_policy_e  name;
 
     name = kvr_policy_by_name(value->data, value->len);
 
     if (name == KVR_POLICIES) {
+
+        p = text;
+
+        for (i = KVR_POLICY_OFF + 1; i < KVR_POLICIES; i++) {
+            p = ngx_slprintf(p, text + sizeof(text) - 1, " %s",
+                             kvr_policy_name((kvr_policy_e) i));
+        }
+
+        *p = '\0';
+
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "unknown policy \"%V\"", value);
+                           "unknown policy \"%V\": known are%s", value, text);
         return NGX_ERROR;
     }
 
@@ -92,43 +65,82 @@ ngx_int_t
 ngx_http_kvroute_conf_policy_param(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy, ngx_str_t *word)
 {
-    char                            must[128];
-    ngx_uint_t                      i;
-    const kvr_policy_param_t       *param;
-    ngx_http_kvroute_conf_param_t   row[2];
+    ngx_int_t                             rc;
+    ngx_uint_t                            i;
+    const ngx_http_kvroute_conf_param_t  *rows;
 
-    param = kvr_policy_param(policy->conf.policy, word->data, word->len);
-
-    if (param == NULL) {
-
-        for (i = 0; i < KVR_POLICIES; i++) {
-            if (kvr_policy_param((kvr_policy_e) i, word->data, word->len)) {
-                break;
-            }
-        }
-
-        if (i == KVR_POLICIES) {
-            return NGX_DECLINED;
-        }
-
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "parameter \"%V\" is not one of policy \"%s\"",
-                           word, kvr_policy_name(policy->conf.policy));
+    rows = ngx_http_kvroute_conf_policy_rows(cf, policy->conf.policy);
+    if (rows == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_memzero(row, sizeof(row));
+    rc = ngx_http_kvroute_conf_param(cf, rows, word, policy);
 
-    row[0].name.data = word->data;
-    row[0].name.len = ngx_strlen(param->name) + 1;
-    row[0].size = sizeof(uint32_t);
-    row[0].min = param->min;
-    row[0].max = param->max;
-    row[0].offset = offsetof(ngx_http_kvroute_policy_t, conf) + param->offset;
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
 
-    ngx_http_kvroute_conf_policy_kind(param, &row[0], must, sizeof(must));
+    for (i = 0; i < KVR_POLICIES; i++) {
 
-    return ngx_http_kvroute_conf_param(cf, row, word, policy);
+        if (kvr_policy_param((kvr_policy_e) i, word->data, word->len) == NULL) {
+            continue;
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "parameter \"%V\" is not one of policy \"%s\", but "
+                           "of \"%s\"", word,
+                           kvr_policy_name(policy->conf.policy),
+                           kvr_policy_name((kvr_policy_e) i));
+        return NGX_ERROR;
+    }
+
+    return NGX_DECLINED;
+}
+
+
+const ngx_http_kvroute_conf_param_t *
+ngx_http_kvroute_conf_policy_rows(ngx_conf_t *cf, kvr_policy_e policy)
+{
+    char                           *must;
+    size_t                          n, len;
+    const kvr_policy_param_t       *param, *params;
+    ngx_http_kvroute_conf_param_t  *rows, *row;
+
+    params = kvr_policy_table[policy]->params;
+
+    for (n = 0; params && params[n].name; n++) { /* void */ }
+
+    rows = ngx_pcalloc(cf->pool,
+                       (n + 1) * sizeof(ngx_http_kvroute_conf_param_t));
+    if (rows == NULL) {
+        return NULL;
+    }
+
+    for (param = params, row = rows; n; n--, param++, row++) {
+
+        len = ngx_strlen(param->name) + 1;
+
+        row->name.data = ngx_pnalloc(cf->pool,
+                                     len + NGX_HTTP_KVROUTE_CONF_POLICY_MUST);
+        if (row->name.data == NULL) {
+            return NULL;
+        }
+
+        row->name.len = len;
+        *ngx_cpymem(row->name.data, param->name, len - 1) = '=';
+
+        must = (char *) row->name.data + len;
+
+        row->size = sizeof(uint32_t);
+        row->min = param->min;
+        row->max = param->max;
+        row->offset = offsetof(ngx_http_kvroute_policy_t, conf) + param->offset;
+
+        ngx_http_kvroute_conf_policy_kind(param, row, must,
+                                          NGX_HTTP_KVROUTE_CONF_POLICY_MUST);
+    }
+
+    return rows;
 }
 
 
@@ -138,6 +150,12 @@ ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
     ngx_http_kvroute_policy_t *policy)
 {
     ngx_str_t  value;
+
+    if (policy->conf.balance_rel != 0 && policy->conf.balance_abs == 0) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"balance_rel=\" without \"balance_abs=\" leaves a "
+                           "server for one request in flight: set both");
+    }
 
     if (!(kvr_policy_needs(policy->conf.policy) & KVR_NEEDS_SESSION)
         || policy->key)

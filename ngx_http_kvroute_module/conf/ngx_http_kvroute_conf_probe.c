@@ -37,8 +37,13 @@ static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
                                                                               \
     { ngx_string("port="), ngx_http_kvroute_conf_param_number,                \
       ngx_http_kvroute_conf_probe_field(port),                                \
-      1, 65535, "between 1 and 65535" }
+      1, 65535, "between 1 and 65535" },                                      \
+                                                                              \
+    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                \
+                                                                              \
+    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH }
 
+/* one thing by two names: either is the other's in some other software */
 #define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
     ngx_http_kvroute_conf_param_path,                                         \
     ngx_http_kvroute_conf_probe_field(path),                                  \
@@ -48,8 +53,6 @@ static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 {
     NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
-
-    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
 
     { ngx_string("engine="), ngx_http_kvroute_conf_probe_engine,
       ngx_http_kvroute_conf_probe_field(engine), 0, 0,
@@ -70,8 +73,6 @@ static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_probe_health_list[] =
 {
     NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
-
-    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
 
     { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_probe_field(fails),
@@ -145,6 +146,15 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
 
     if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK) {
         return NULL;
+    }
+
+    /* the default is nobody's mistake */
+
+    if (probe->timeout > probe->interval && probe->timeout != timeout) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"timeout=\" is longer than \"interval=\": a "
+                           "server that does not answer is asked less often, "
+                           "each %Mms", probe->timeout);
     }
 
     return probe;

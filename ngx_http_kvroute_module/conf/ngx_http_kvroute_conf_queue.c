@@ -13,11 +13,19 @@
 /* with the shared state's layout in its name: another one is another zone */
 #define NGX_HTTP_KVROUTE_CONF_QUEUE_NAME  "kvroute_queue."
 
+#define NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES                                   \
+    "critical, high, interactive, normal, low, batch, background, a number "  \
+    "from 0, or a variable"
+
 
 static ngx_int_t ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
     ngx_http_kvroute_queue_t *queue);
 static ngx_int_t ngx_http_kvroute_conf_queue_zone_init(
     ngx_shm_zone_t *shm_zone, void *data);
+static ngx_int_t ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_queue_weight(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static char *ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf,
     const ngx_http_kvroute_conf_param_t *params);
@@ -64,9 +72,9 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_queue_list[] =
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_queue_priority_list[] =
 {
-    { ngx_string("max="), ngx_http_kvroute_conf_param_complex,
+    { ngx_string("max="), ngx_http_kvroute_conf_queue_level,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, priority_max),
-      0, 0, "a class, or a variable" },
+      0, 0, NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -75,7 +83,7 @@ static const ngx_http_kvroute_conf_param_t
 static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_queue_tenant_list[] =
 {
-    { ngx_string("weight="), ngx_http_kvroute_conf_param_complex,
+    { ngx_string("weight="), ngx_http_kvroute_conf_queue_weight,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, weight),
       0, 0, "a number, or a variable" },
 
@@ -118,7 +126,8 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (queue->max == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must have \"max\" parameter", &cmd->name);
+                           "\"%V\" must have \"max\" parameter: \"max=\" and a "
+                           "number of requests", &cmd->name);
         return NGX_CONF_ERROR;
     }
 
@@ -245,6 +254,20 @@ char *
 ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
+    ngx_str_t  *value;
+
+    value = cf->args->elts;
+
+    if (ngx_http_script_variables_count(&value[1]) == 0
+        && ngx_http_kvroute_conf_queue_class(&value[1]) == NGX_ERROR)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must be "
+                           NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES
+                           ": invalid value \"%V\"", &cmd->name, &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
     return ngx_http_kvroute_conf_queue_value(cf, cmd, conf,
                                    ngx_http_kvroute_conf_queue_priority_list);
 }
@@ -282,6 +305,35 @@ ngx_http_kvroute_conf_queue_value(ngx_conf_t *cf, ngx_command_t *cmd,
     }
 
     return NGX_CONF_OK;
+}
+
+
+/* a class; what has variables is known when it is asked for */
+static ngx_int_t
+ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    if (ngx_http_script_variables_count(value) == 0
+        && ngx_http_kvroute_conf_queue_class(value) == NGX_ERROR)
+    {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_queue_weight(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    if (ngx_http_script_variables_count(value) == 0
+        && ngx_atoi(value->data, value->len) < 1)
+    {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
 }
 
 

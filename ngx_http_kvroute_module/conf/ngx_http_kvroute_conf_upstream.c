@@ -55,9 +55,10 @@ ngx_int_t
 ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first)
 {
-    ngx_int_t    rc;
-    ngx_str_t   *value;
-    ngx_uint_t   i;
+    ngx_int_t                             rc;
+    ngx_str_t                            *value;
+    ngx_uint_t                            i;
+    const ngx_http_kvroute_conf_param_t  *rows;
 
     if (ngx_http_kvroute_conf_param_once(cf, first) != NGX_OK) {
         return NGX_ERROR;
@@ -96,8 +97,20 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
                                                     &value[i]);
         }
 
+        if (rc == NGX_DECLINED
+            && kvr_policy_by_name(value[i].data, value[i].len) != KVR_POLICIES)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid parameter \"%V\": there is one policy, "
+                               "and it comes first", &value[i]);
+            return NGX_ERROR;
+        }
+
         if (rc == NGX_DECLINED) {
-            return ngx_http_kvroute_conf_param_unknown(cf, &value[i]);
+            rows = ngx_http_kvroute_conf_policy_rows(cf,
+                                                     kscf->policy.conf.policy);
+            return ngx_http_kvroute_conf_param_unknown(cf, &value[i],
+                                     ngx_http_kvroute_conf_upstream_list, rows);
         }
 
         if (rc != NGX_OK) {
@@ -107,7 +120,8 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
 
     if (kscf->shm_zone == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must have \"zone\" parameter", &value[0]);
+                           "\"%V\" must have \"zone\" parameter: \"zone=\" and "
+                           "the name of a \"kvroute_zone\"", &value[0]);
         return NGX_ERROR;
     }
 
@@ -120,11 +134,23 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
             kscf->target_ttft = NGX_HTTP_KVROUTE_CONF_TARGET;
         }
 
-    } else {
+    } else if (kscf->target_ttft) {
+        ngx_conf_log_error(NGX_LOG_WARN, cf, 0,
+                           "\"target_ttft=\" has no effect without "
+                           "\"max_pending=auto\"");
+
         kscf->target_ttft = 0;
     }
 
     return ngx_http_kvroute_conf_policy_check(cf, &kscf->policy);
+}
+
+
+const ngx_http_kvroute_conf_param_t *
+ngx_http_kvroute_conf_upstream_param(ngx_str_t *word)
+{
+    return ngx_http_kvroute_conf_param_find(ngx_http_kvroute_conf_upstream_list,
+                                            word);
 }
 
 

@@ -11,6 +11,7 @@
 /* a zone, and what only nginx's own part of it needs */
 typedef struct {
     ngx_http_kvroute_zone_t      zone;
+    ngx_str_t                    text;      /* NAME:SIZE */
     ngx_str_t                    name;
     ssize_t                      size;
 } ngx_http_kvroute_conf_zone_t;
@@ -31,7 +32,7 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
 
     { ngx_string("block="), ngx_http_kvroute_conf_zone_block,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, unit),
-      KVR_BLOCK, 4096, "between 256 and 4096" },
+      KVR_BLOCK, 4096, "a power of two, between 256 and 4k" },
 
     { ngx_string("max_peers="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, max_peers),
@@ -53,6 +54,7 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_main_conf_t  *kmcf = conf;
 
+    size_t                         min;
     ngx_http_kvroute_zone_t       *zone, **zonep;
     ngx_http_kvroute_conf_zone_t  *z;
 
@@ -76,8 +78,8 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (z->name.len == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"%V\" must have \"zone\" parameter",
-                           &cmd->name);
+                           "\"%V\" must have \"zone\" parameter: "
+                           "\"zone=NAME:SIZE\"", &cmd->name);
         return NGX_CONF_ERROR;
     }
 
@@ -88,6 +90,15 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     (void) ngx_cpystrn(zone->name.data, z->name.data, z->name.len + 1);
+
+    min = ngx_http_kvroute_zone_size_min(zone);
+
+    if (z->size < (ssize_t) min) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone \"zone=%V\" is too small, it needs %uzk at "
+                           "least", &z->text, min / 1024);
+        return NGX_CONF_ERROR;
+    }
 
     if (ngx_http_kvroute_zone_add(cf, zone, &z->name, z->size) != NGX_OK) {
         return NGX_CONF_ERROR;
@@ -113,6 +124,8 @@ ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
     u_char     *p;
     ngx_str_t   s;
 
+    z->text = *value;
+
     p = (u_char *) ngx_strchr(value->data, ':');
 
     if (p) {
@@ -126,15 +139,8 @@ ngx_http_kvroute_conf_zone_name(ngx_conf_t *cf,
 
     if (z->name.len == 0 || z->size == NGX_ERROR) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "\"zone=\" must be NAME:SIZE: invalid zone size "
-                           "\"zone=%V\"", value);
-        return NGX_ERROR;
-    }
-
-    if (z->size < (ssize_t) (128 * ngx_pagesize)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "a zone has %uzk at least: zone \"zone=%V\" is too "
-                           "small", 128 * ngx_pagesize / 1024, value);
+                           "\"zone=\" must be NAME:SIZE, a size ends in k or "
+                           "m: invalid zone size \"zone=%V\"", value);
         return NGX_ERROR;
     }
 
@@ -148,22 +154,19 @@ ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
 {
     ngx_uint_t  *unit = field;
 
-    ngx_int_t  rc;
+    ssize_t  size;
 
-    rc = ngx_http_kvroute_conf_param_number(cf, param, value, field);
+    size = ngx_parse_size(value);
 
-    if (rc != NGX_OK) {
-        return rc;
+    if (size == NGX_ERROR) {
+        return NGX_DECLINED;
     }
 
-    if (*unit & (*unit - 1)) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "value of parameter \"block=%V\" must be a power of "
-                           "two", value);
-        return NGX_ERROR;
+    if (size < param->min || size > param->max || (size & (size - 1))) {
+        return NGX_ABORT;
     }
 
-    *unit /= KVR_BLOCK;
+    *unit = (ngx_uint_t) size / KVR_BLOCK;
 
     return NGX_OK;
 }

@@ -8,6 +8,7 @@
 
 
 #include "queue/ngx_http_kvroute_queue_int.h"
+#include "conf/ngx_http_kvroute_conf.h"
 
 
 static ngx_int_t ngx_http_kvroute_queue_handler(ngx_http_request_t *r);
@@ -25,45 +26,11 @@ static void ngx_http_kvroute_queue_unpark(ngx_http_kvroute_wait_t *w);
 static void ngx_http_kvroute_queue_cleanup(void *data);
 
 
-/* modules that pass requests on, and their index if they are there */
-
-static struct {
-    const char  *name;
-    ngx_uint_t   index;
-} ngx_http_kvroute_queue_modules[] = {
-    { "ngx_http_proxy_module", 0 },
-    { "ngx_http_grpc_module", 0 },
-    { "ngx_http_fastcgi_module", 0 },
-    { "ngx_http_uwsgi_module", 0 },
-    { "ngx_http_scgi_module", 0 },
-    { NULL, 0 }
-};
-
-
 ngx_int_t
 ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 {
-    ngx_uint_t                  i, k;
-    ngx_module_t              **modules;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
-
-    modules = cf->cycle->modules;
-
-    for (i = 0; ngx_http_kvroute_queue_modules[i].name; i++) {
-
-        ngx_http_kvroute_queue_modules[i].index = NGX_MODULE_UNSET_INDEX;
-
-        for (k = 0; modules[k]; k++) {
-
-            if (ngx_strcmp(modules[k]->name,
-                           ngx_http_kvroute_queue_modules[i].name) == 0)
-            {
-                ngx_http_kvroute_queue_modules[i].index
-                                                       = modules[k]->ctx_index;
-            }
-        }
-    }
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
 
@@ -163,15 +130,13 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
 
 /*
  * The upstream that the request will be passed to: with a literal "proxy_pass"
- * it is known, as the configuration of each module that passes requests begins
- * with that of the upstream; else kvroute_queue_for tells.
+ * it is known, else kvroute_queue_for tells.
  */
 static ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_queue_upstream(ngx_http_request_t *r)
 {
     ngx_str_t                       name;
-    ngx_uint_t                      i, index;
-    ngx_http_upstream_conf_t       *ucf;
+    ngx_uint_t                      i;
     ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
     ngx_http_kvroute_loc_conf_t    *klcf;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -182,20 +147,10 @@ ngx_http_kvroute_queue_upstream(ngx_http_request_t *r)
         return NULL;
     }
 
-    for (i = 0; ngx_http_kvroute_queue_modules[i].name; i++) {
-        index = ngx_http_kvroute_queue_modules[i].index;
+    uscf = ngx_http_kvroute_conf_check_pass(r->loc_conf);
 
-        if (index == NGX_MODULE_UNSET_INDEX) {
-            continue;
-        }
-
-        ucf = r->loc_conf[index];
-        uscf = ucf ? ucf->upstream : NULL;
-
-        if (uscf && uscf != NGX_CONF_UNSET_PTR && uscf->srv_conf) {
-            return ngx_http_conf_upstream_srv_conf(uscf,
-                                                   ngx_http_kvroute_module);
-        }
+    if (uscf && uscf->srv_conf) {
+        return ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);

@@ -23,11 +23,6 @@
 
 #define NGX_HTTP_KVROUTE_SWEEP_TIME    1000
 
-/* rows by default: for a few configurations alive at a time, and some more */
-#define NGX_HTTP_KVROUTE_PROCESSES     128
-#define NGX_HTTP_KVROUTE_LIVES         4
-#define NGX_HTTP_KVROUTE_SPARE         16
-
 
 static ngx_int_t ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
@@ -37,8 +32,6 @@ static ngx_int_t ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
     ngx_http_kvroute_zone_t *zone, ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
-static ngx_uint_t ngx_http_kvroute_zone_processes(
-    ngx_http_kvroute_zone_t *zone, size_t size);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone);
@@ -136,7 +129,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     size = shpool->pfree * ngx_pagesize;
 
     if (zone->processes == 0) {
-        zone->processes = ngx_http_kvroute_zone_processes(zone, size);
+        zone->processes = ngx_http_kvroute_zone_size_processes(zone, size);
     }
 
     registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
@@ -144,15 +137,17 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     popular = hot + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
     load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
 
-    index = load + kvr_load_size(zone->processes, KVR_REGISTRY_COLUMNS);
-    index = ngx_align(index, KVR_CACHE_LINE);
+    index = ngx_http_kvroute_zone_size_index(zone->processes);
 
     lines = (size > index) ? kvr_index_lines(size - index) : 0;
 
-    if (lines < 1024) {
+    /* "worker_processes" may have come after the zone */
+
+    if (lines < NGX_HTTP_KVROUTE_LINES) {
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "kvroute_zone \"%V\" is too small",
-                      &shm_zone->shm.name);
+                      "kvroute_zone \"%V\" is too small, it needs %uzk at "
+                      "least", &shm_zone->shm.name,
+                      ngx_http_kvroute_zone_size_min(zone) / 1024);
         return NGX_ERROR;
     }
 
@@ -280,8 +275,8 @@ ngx_http_kvroute_zone_reuse(ngx_shm_zone_t *shm_zone,
 
         /* by default: what it has, whatever it would get now */
 
-        processes = ngx_http_kvroute_zone_processes(zone,
-                                                    shm_zone->shm.size);
+        processes = ngx_http_kvroute_zone_size_processes(zone,
+                                                         shm_zone->shm.size);
 
         if (shm->processes < processes) {
             ngx_log_error(NGX_LOG_WARN, shm_zone->shm.log, 0,
@@ -346,30 +341,6 @@ ngx_http_kvroute_zone_reuse_key(ngx_shm_zone_t *shm_zone,
     }
 
     return NGX_OK;
-}
-
-
-/* by default as many as there may be workers, but not most of a small zone */
-static ngx_uint_t
-ngx_http_kvroute_zone_processes(ngx_http_kvroute_zone_t *zone, size_t size)
-{
-    size_t            fit;
-    ngx_uint_t        n;
-    ngx_core_conf_t  *ccf;
-
-    ccf = (ngx_core_conf_t *) ngx_get_conf(zone->cycle->conf_ctx,
-                                           ngx_core_module);
-
-    n = NGX_HTTP_KVROUTE_LIVES * ccf->worker_processes
-        + NGX_HTTP_KVROUTE_SPARE;
-
-    fit = size / 4 / (kvr_load_size(1, KVR_REGISTRY_COLUMNS)
-                      - kvr_load_size(0, KVR_REGISTRY_COLUMNS));
-
-    n = ngx_min(n, fit);
-    n = ngx_min(n, KVR_ROWS);
-
-    return ngx_max(n, NGX_HTTP_KVROUTE_PROCESSES);
 }
 
 

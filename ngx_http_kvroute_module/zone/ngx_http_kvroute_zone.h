@@ -12,6 +12,7 @@
  * The shared memory of a zone, and the peers of upstreams in it.
  *
  *     _zone       its layout, its life over reloads, the row of this process
+ *     _zone_size  what it has room for, and what it needs
  *     _zone_heal  what processes leave behind that were killed
  *     _peers      numbers and members of peers
  *     _lock       nginx's lock of an upstream's peers
@@ -55,9 +56,23 @@ struct ngx_http_kvroute_shm_s {
 
 ngx_int_t ngx_http_kvroute_zone_add(ngx_conf_t *cf,
     ngx_http_kvroute_zone_t *zone, ngx_str_t *name, size_t size);
+
 ngx_int_t ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle);
 ngx_int_t ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle);
 void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
+
+/* _zone_size: lines of the index, at least */
+#define NGX_HTTP_KVROUTE_LINES  1024
+
+/* bytes that a zone needs, by what is configured */
+size_t ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone);
+
+/* where its index begins */
+size_t ngx_http_kvroute_zone_size_index(ngx_uint_t processes);
+
+/* rows by default: for all workers that may be, but not most of its bytes */
+ngx_uint_t ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone,
+    size_t size);
 
 /* _zone_heal: takes back what dead processes have counted */
 void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,

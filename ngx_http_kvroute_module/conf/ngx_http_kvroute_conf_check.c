@@ -1,0 +1,173 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What is accepted, and does nothing where it is: warnings.  Each names the
+ * directive, the place and what it needs there.
+ */
+
+
+#include "conf/ngx_http_kvroute_conf.h"
+
+
+/* modules that pass requests on, and their index if they are there */
+
+static struct {
+    const char  *name;
+    ngx_uint_t   index;
+} ngx_http_kvroute_conf_check_modules[] = {
+    { "ngx_http_proxy_module", 0 },
+    { "ngx_http_grpc_module", 0 },
+    { "ngx_http_fastcgi_module", 0 },
+    { "ngx_http_uwsgi_module", 0 },
+    { "ngx_http_scgi_module", 0 },
+    { NULL, 0 }
+};
+
+
+void
+ngx_http_kvroute_conf_check_init(ngx_conf_t *cf)
+{
+    ngx_uint_t      i, k;
+    ngx_module_t  **modules;
+
+    modules = cf->cycle->modules;
+
+    for (i = 0; ngx_http_kvroute_conf_check_modules[i].name; i++) {
+
+        ngx_http_kvroute_conf_check_modules[i].index = NGX_MODULE_UNSET_INDEX;
+
+        for (k = 0; modules[k]; k++) {
+
+            if (ngx_strcmp(modules[k]->name,
+                           ngx_http_kvroute_conf_check_modules[i].name) == 0)
+            {
+                ngx_http_kvroute_conf_check_modules[i].index
+                                                       = modules[k]->ctx_index;
+            }
+        }
+    }
+}
+
+
+/* a module's configuration of a location begins with that of the upstream */
+ngx_http_upstream_srv_conf_t *
+ngx_http_kvroute_conf_check_pass(void **loc_conf)
+{
+    ngx_uint_t                     i, index;
+    ngx_http_upstream_conf_t      *ucf;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    for (i = 0; ngx_http_kvroute_conf_check_modules[i].name; i++) {
+        index = ngx_http_kvroute_conf_check_modules[i].index;
+
+        if (index == NGX_MODULE_UNSET_INDEX) {
+            continue;
+        }
+
+        ucf = loc_conf[index];
+        uscf = ucf ? ucf->upstream : NULL;
+
+        if (uscf && uscf != NGX_CONF_UNSET_PTR) {
+            return uscf;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* called before it is merged: only what it says itself is its mistake */
+void
+ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
+    ngx_http_kvroute_loc_conf_t *klcf)
+{
+    u_char                         port[sizeof(":65535")];
+    ngx_uint_t                     i;
+    ngx_http_conf_ctx_t           *ctx;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_kvroute_srv_conf_t   *kscf;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    struct {
+        ngx_uint_t   there;
+        const char  *directive;
+        ngx_uint_t   queue;
+    } has[] = {
+        { klcf->policy != NULL, "kvroute_policy", 0 },
+        { klcf->pin != NGX_CONF_UNSET_PTR, "kvroute_pin", 0 },
+        { klcf->bypass != NGX_CONF_UNSET_PTR, "kvroute_bypass", 0 },
+        { klcf->priority != NGX_CONF_UNSET_PTR, "kvroute_priority", 1 },
+        { klcf->tenant != NGX_CONF_UNSET_PTR, "kvroute_tenant", 1 },
+        { klcf->deadline != NGX_CONF_UNSET_PTR, "kvroute_deadline", 1 }
+    };
+
+    ctx = cf->ctx;
+    uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
+
+    if (uscf == NULL) {
+        return;
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    kscf = uscf->srv_conf
+           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
+           : NULL;
+
+    port[0] = '\0';
+
+    if (uscf->port) {
+        (void) ngx_sprintf(port, ":%ui%Z", (ngx_uint_t) uscf->port);
+    }
+
+    for (i = 0; i < sizeof(has) / sizeof(has[0]); i++) {
+
+        if (!has[i].there
+            || (kscf && kscf->zone && (!has[i].queue || kscf->queue)))
+        {
+            continue;
+        }
+
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"%s\" in location \"%V\" has no effect: it passes to "
+                      "\"%V%s\", which has no \"%s\"", has[i].directive,
+                      &clcf->name, &uscf->host, port,
+                      has[i].queue ? "kvroute_queue" : "kvroute");
+    }
+}
+
+
+void
+ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf)
+{
+    ngx_uint_t                      i, k;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_upstream_srv_conf_t  **uscf;
+
+    zone = kmcf->zones.elts;
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        for (k = 0; k < kmcf->upstreams.nelts; k++) {
+            kscf = ngx_http_conf_upstream_srv_conf(uscf[k],
+                                                   ngx_http_kvroute_module);
+            if (kscf->zone == zone[i]) {
+                break;
+            }
+        }
+
+        if (k == kmcf->upstreams.nelts) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_zone zone=%V\" is used by no upstream: "
+                          "write \"kvroute zone=%V;\" in one",
+                          &zone[i]->name, &zone[i]->name);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+#!/usr/bin/perl
+
+# Wrong configurations, as operators write them, and the words with which
+# "nginx -t" must answer: what is wrong, where, and what to write instead.
+#
+# A row of the table: the place, what is written there, "refused" or "warned",
+# and words that must be there, "..." standing for any others.  The place is
+# what the text replaces in a configuration that is good:
+#
+#     zone        kvroute_zone zone=llm:1m;
+#     upstream    kvroute zone=llm;
+#     location    nothing; the location has proxy_pass http://llm;
+#     instead     all of the location
+#     http        nothing
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+use JSON::PP;
+
+my $table = <<'EOT';
+
+zone     | kvroute_zone;                               | refused | invalid number of arguments
+zone     | kvroute_zone llm:16m;                       | refused | invalid parameter "llm:16m": known are "zone=" (NAME:SIZE)
+zone     | kvroute_zone name=llm size=16m;             | refused | invalid parameter "name=llm": known are "zone=" (NAME:SIZE)
+zone     | kvroute_zone zone=llm;                      | refused | "zone=" must be NAME:SIZE
+zone     | kvroute_zone zone=:16m;                     | refused | "zone=" must be NAME:SIZE
+zone     | kvroute_zone zone=llm:64k;                  | refused | "zone=llm:64k" is too small, it needs ...k at least
+zone     | kvroute_zone zone=llm:512k;                 | refused | "zone=llm:512k" is too small, it needs ...k at least
+zone     | kvroute_zone zone=llm:1m processes=1024;    | refused | "zone=llm:1m" is too small, it needs ...k at least
+zone     | kvroute_zone zone=llm:64g;                  | refused | a size ends in k or m: invalid zone size "zone=llm:64g"
+zone     | kvroute_zone zone=llm:16MB;                 | refused | a size ends in k or m: invalid zone size "zone=llm:16MB"
+zone     | kvroute_zone zone=llm:big;                  | refused | a size ends in k or m: invalid zone size "zone=llm:big"
+zone     | kvroute_zone zone=llm:1m zone=two:1m;       | refused | duplicate parameter "zone=two:1m"
+zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:2m; | refused | "llm"
+zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | duplicate kvroute_zone "llm"
+zone     | kvroute_zone zone=llm:1m block=1000;        | refused | "block=1000" must be a power of two, between 256 and 4k
+zone     | kvroute_zone zone=llm:1m block=1m;          | refused | "block=1m" must be a power of two, between 256 and 4k
+zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must be a power of two, between 256 and 4k
+zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="? known are "zone="
+zone     | kvroute_zone zone=llm:1m max_peers=100;     | refused | "max_peers=100" must be between 1 and 64
+zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file" must name a file
+zone     | kvroute_zone zone=llm:1m key_file=/no/such; | refused | key_file "/no/such": open() failed
+zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=old:1m; | warned | "kvroute_zone zone=old" is used by no upstream: write "kvroute zone=old;" in one
+
+upstream | kvroute;                                    | refused | invalid number of arguments
+upstream | kvroute kv_cache;                           | refused | must have "zone" parameter: "zone=" and the name of a "kvroute_zone"
+upstream | kvroute roundrobin zone=llm;                | refused | unknown policy "roundrobin": known are kv_cache least_request round_robin random prefix sticky
+upstream | kvroute cache_aware zone=llm;               | refused | unknown policy "cache_aware": known are kv_cache
+upstream | kvroute off zone=llm;                       | refused | policy "off" is for locations
+upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": there is one policy, and it comes first
+upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
+upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
+upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="? known are "zone=" ... "capacity=" (a size such as 64m ... "threshold=" (between 0 and 1)
+upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
+upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least: invalid value in parameter "capacity=lots"
+upstream | kvroute zone=llm capacity=64g;              | refused | "capacity=" must be a size such as 64m
+upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, or auto
+upstream | kvroute zone=llm target_ttft=500ms;         | warned  | "target_ttft=" has no effect without "max_pending=auto"
+upstream | kvroute zone=llm max_pending=1m target_ttft=500ms; | warned | "target_ttft=" has no effect without "max_pending=auto"
+upstream | kvroute zone=llm max_waiting=8;             | warned  | "max_waiting" in upstream "llm" ... needs "kvroute_probe"
+upstream | kvroute zone=llm slow_start=soon;           | refused | "slow_start=" must be a time such as 30s
+upstream | kvroute kv_cache zone=llm by=work;          | refused | "by=work" is not one of policy "kv_cache", but of "least_request"
+upstream | kvroute kv_cache zone=llm length=1k;        | refused | "length=1k" is not one of policy "kv_cache", but of "prefix"
+upstream | kvroute least_request by=tokens zone=llm;   | refused | "by=" must be one of "active pending work kv waiting"
+upstream | kvroute kv_cache zone=llm threshold=30%;    | refused | "threshold=" must be between 0 and 1: invalid value in parameter "threshold=30%"
+upstream | kvroute kv_cache zone=llm threshold=30;     | refused | "threshold=30" must be between 0 and 1
+upstream | kvroute kv_cache zone=llm balance_rel=1.5;  | warned  | "balance_rel=" without "balance_abs=" ...: set both
+upstream | kvroute random zone=llm seed=4;             | refused | invalid parameter "seed=4": known are "zone="
+upstream | kvroute zone=llm; kvroute zone=llm;         | refused | "kvroute" directive is duplicate
+upstream | kvroute zone=llm; least_conn;               | refused | is replaced by a load balancing method after it: remove that one
+upstream | kvroute zone=llm; ip_hash;                  | refused | is replaced by a load balancing method after it: remove that one
+upstream | kvroute zone=llm; hash $uri;                | refused | is replaced by a load balancing method after it: remove that one
+upstream | kvroute zone=llm; random;                   | refused | is replaced by a load balancing method after it: remove that one
+upstream | least_conn; kvroute zone=llm;               | warned  | "kvroute" takes the place of the one before it, remove that one
+upstream | keepalive 8; kvroute zone=llm;              | warned  | "keepalive" before "kvroute" has no effect: write it after "kvroute"
+upstream | kvroute zone=llm; kvroute_policy sticky;    | refused | "kvroute_policy" directive is not allowed here
+http     | kvroute kv_cache zone=llm;                  | refused | "kvroute" directive is not allowed here
+
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | refused | "order=" must be one of "priority fifo"
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are ... "timeout=" (between 1ms and 24h)
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | refused | "status=200" must be between 400 and 599
+upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
+upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
+
+upstream | kvroute_probe;                              | warned  | "kvroute_probe" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute_health;                             | warned  | "kvroute_health" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
+upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
+upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="? known are
+upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
+upstream | kvroute zone=llm; kvroute_probe path=/a uri=/b; | refused | duplicate parameter "uri=/b": "path=" and "uri=" are the same
+upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3", did you mean "fails="? known are
+upstream | kvroute zone=llm; kvroute_health port=http; | refused | "port=" must be between 1 and 65535
+
+location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
+location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
+location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
+location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h", did you mean "timeout="? known are "key="
+location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
+location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
+location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"
+location | kvroute_priority $http_x_class max=top;     | refused | "max=" must be critical, high, interactive, ...: invalid value in parameter "max=top"
+location | kvroute_tenant $http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
+location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid parameter "$arg_a": known are "weight="
+location | kvroute_priority $http_x_class;             | warned  | "kvroute_priority" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
+location | kvroute_tenant $http_x_tenant;              | warned  | "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
+location | kvroute_inspect yes;                        | refused | it must be "on" or "off"
+instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
+instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
+instead  | location /kv { kvroute_api write=true; }    | refused | invalid parameter "write=true": known are "write=on" and "write=off"
+instead  | location /a/ { kvroute_policy sticky; proxy_pass http://127.0.0.1:8000; } | warned | "kvroute_policy" in location "/a/" has no effect: it passes to "127.0.0.1:8000", which has no "kvroute"
+instead  | location /b/ { kvroute_pin $arg_p; proxy_pass http://plain; } | warned | "kvroute_pin" in location "/b/" has no effect: it passes to "plain", which has no "kvroute"
+instead  | location /c/ { kvroute_bypass $arg_p; proxy_pass http://plain; } | warned | "kvroute_bypass" in location "/c/" has no effect: it passes to "plain", which has no "kvroute"
+EOT
+
+# what is right, though it was not always
+my $good = <<'EOT';
+
+zone     | kvroute_zone zone=llm:1m block=1k;
+zone     | kvroute_zone block=4k zone=llm:1m;
+upstream | kvroute zone=llm max_pending=auto target_ttft=500ms;
+upstream | kvroute zone=llm; keepalive 8;
+upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
+upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/live;
+upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
+upstream | kvroute zone=llm; kvroute_health interval=1s;
+location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
+instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }
+instead  | location / { kvroute_policy random; return 204; }
+http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
+EOT
+
+my @rows = map { [ split /\s*\|\s*/, $_, 4 ] } grep { /\|/ } split /\n/, $table;
+my @good = map { [ split /\s*\|\s*/ ] } grep { /\|/ } split /\n/, $good;
+
+
+
+sub conf {
+    my ($t, $place, $text) = @_;
+
+    my %at = (zone => 'kvroute_zone zone=llm:1m;',
+              upstream => 'kvroute zone=llm;', location => '', http => '');
+
+    my $location = $place eq 'instead'
+                   ? $text : 'location / { %LOCATION% proxy_pass http://llm; }';
+
+    $at{$place} = $text;
+    $location =~ s/%LOCATION%/$at{location}/;
+
+    $t->conf(<<"END");
+http {
+%%TEMP%%
+    access_log off;
+    $at{zone}
+    upstream llm {
+        zone llm_peers 64k;
+        $at{upstream}
+        server 127.0.0.1:8001;
+        server 127.0.0.1:8002;
+    }
+    upstream plain {
+        server 127.0.0.1:8003;
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $location
+    }
+    $at{http}
+}
+END
+}
+
+
+# what nginx says to each row: every second row is another process's
+
+my @said;
+
+for my $job (0, 1) {
+    my $t = Kvroute->new();
+
+    $t->expect_log(qr/\[emerg\]/);
+
+    my $pid = open my $pipe, '-|';
+    die "fork: $!" unless defined $pid;
+
+    if (!$pid) {
+        my @out;
+
+        for my $row (grep { $_ % 2 == $job } 0 .. @rows + @good - 1) {
+            conf($t, @{($rows[$row] || $good[$row - @rows])}[0, 1]);
+            push @out, [$row, $t->check()];
+        }
+
+        print encode_json(\@out);
+        close STDOUT;
+        POSIX::_exit(0);
+    }
+
+    push @said, [$t, $pipe];
+}
+
+for my $job (@said) {
+    my ($t, $pipe) = @$job;
+
+    for my $answer (@{decode_json(join '', <$pipe>)}) {
+        my ($row, $ok, $out) = @$answer;
+
+        if ($row >= @rows) {
+            my (undef, $text) = @{$good[$row - @rows]};
+            ok($ok && $out !~ /\[warn\]/, "good: $text") or diag($out);
+            next;
+        }
+
+        my (undef, $text, $verdict, $words) = @{$rows[$row]};
+        my $re = join '.*', map { quotemeta } split /\s*\.\.\.\s*/, $words;
+        my $level = $verdict eq 'refused' ? 'emerg' : 'warn';
+
+        ok(!!$ok eq !!($verdict eq 'warned')
+           && $out =~ /^nginx: \[$level\] .*$re/m
+           && $out =~ /^nginx: \[$level\] .*(?:nginx\.conf:\d|location "|zone=)/m,
+           "$verdict: $text")
+            or diag("must have: $words\n$out");
+    }
+}
+
+cmp_ok(scalar @rows, '>=', 81, 'as many as the operators have tried');
+
+# the least size is one: with it nginx starts, with a page less it does not
+
+{
+    my $t = $said[0][0];
+
+    conf($t, zone => 'kvroute_zone zone=llm:64k;');
+    my ($least) = ($t->check())[1] =~ /needs (\d+)k at least/;
+
+    conf($t, zone => "kvroute_zone zone=llm:${least}k;");
+    ok(($t->check())[0], "zone=llm:${least}k is enough");
+
+    conf($t, zone => 'kvroute_zone zone=llm:' . ($least - 4) . 'k;');
+    ok(!($t->check())[0], 'a page less is not');
+}
+
+$said[0][0]->quit();
+$said[1][0]->done();
