@@ -96,6 +96,13 @@ sub sum {
 }
 
 
+# requests to each server
+
+sub each_server {
+    return map { $t->peer('vllm', $_)->{requests} } @e;
+}
+
+
 # what vLLM itself has counted, all servers together
 
 sub counted {
@@ -125,6 +132,7 @@ for my $run (@runs) {
     my $before = $t->cache();
     my $preempted = counted('num_preemptions_total');
     my $hits = counted('prefix_cache_hits_total');
+    my @sent = each_server();
     my $begun = time();
     my @rows = play(%arg);
 
@@ -136,6 +144,7 @@ for my $run (@runs) {
 
     my %figures = (
         requests => scalar @rows,
+        per_server => [ map { $_ - shift @sent } each_server() ],
         errors => scalar(grep { $_->[0] != 200 } @rows),
         prompt_tokens => sum(1, @rows),
         cached_tokens => sum(2, @rows),

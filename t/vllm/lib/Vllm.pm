@@ -155,7 +155,7 @@ sub front {
                   sort grep { /^E\d+$/ } keys %{$t->{vars}};
 
     $t->{vars}{TOKENS} = join '|', '$arg_n', map { "\$kvroute_$_" } qw(
-        prompt_tokens cached_tokens completion_tokens ttft matched_bytes);
+        prompt_tokens cached_tokens completion_tokens);
     $t->{vars}{SERVERS} = "@servers";
     $t->{vars}{UPSTREAM} = $upstream // '';
     $t->{vars}{LOCATION} = $location // '';
@@ -230,8 +230,8 @@ sub ask {
 
     $body = JSON::PP->new->canonical->latin1->encode($body) if ref $body;
 
-    my $r = $t->request(($arg{method} // 'POST') . " $uri?n=$n", $body,
-                        timeout => 300, headers => $arg{headers});
+    my $r = $t->post("$uri?n=$n", $body, timeout => 300,
+                     headers => $arg{headers});
 
     $t->idle() or die "$uri: a request was not taken off its peer\n";
 
@@ -248,7 +248,6 @@ sub ask {
     $r->{said} = usage($r->{body});
     $r->{receipt} = $t->receipt($n);
     $r->{logged} = { prompt => $v[0], cached => $v[1], reply => $v[2] };
-    $r->{ttft} = $v[3];
     $r->{predicted} = $after->{predicted_tokens} - $before->{predicted_tokens};
 
     return $r;
