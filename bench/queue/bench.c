@@ -45,6 +45,7 @@ kvb_mixed(kvq_conf_t *c, const char *hardware, double rate, double requests,
     c->length = requests / rate;
     c->window = c->length / 6;
     c->seed = seed;
+    c->probed = kvb_probed;
     c->max = 1000000;
     c->timeout = 100000000;
 
@@ -87,7 +88,6 @@ static void
 kvb_queue(kvq_conf_t *c)
 {
     c->queue = 1;
-    c->probed = kvb_probed;
     c->target = kvb_target;
 }
 
