@@ -25,7 +25,8 @@ my $t = Kvroute->new();
 # their caches is the same.  The routed one is two peers, to be chosen from.
 
 $t->engines(2, '--model', 'm', '--hardware', 'none', '--output-tokens', 24,
-            '--enable-prompt-tokens-details', '--host', '0.0.0.0');
+            '--enable-prompt-tokens-details', '--host', '0.0.0.0',
+            '--keepalive-timeout', 600);
 
 $t->{vars}{$_} = $t->port() for qw(PLAIN H2 PLAIN2 H3 PLAIN3);
 
