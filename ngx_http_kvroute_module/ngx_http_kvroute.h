@@ -92,6 +92,7 @@ typedef struct {
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     ngx_int_t                    max_waiting;  /* in the engine, or UNSET */
     time_t                       slow_start;
+    kvr_outlier_conf_t           eject;
     ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
@@ -110,6 +111,7 @@ typedef struct {
     unsigned                     crowded:1; /* some have no number */
     unsigned                     stuck:2;   /* sweeps that found it locked */
     unsigned                     ready:1;
+    unsigned                     eject_set:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     doubled:1; /* an address is listed twice */
 } ngx_http_kvroute_srv_conf_t;

@@ -262,7 +262,11 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
             if (!at->core.started) {
                 ngx_http_kvroute_attempt_first(at);
 
-            } else if (at->conf->health) {
+            } else {
+                kvr_attempt_heard(&at->core, &at->conf->zone->core);
+            }
+
+            if (at->core.started && at->conf->health) {
                 ngx_http_kvroute_attempt_alive(at);
             }
         }

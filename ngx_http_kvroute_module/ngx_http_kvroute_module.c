@@ -163,6 +163,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
+    { ngx_string("kvroute_eject"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_eject,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_status"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_kvroute_status,
@@ -361,6 +368,8 @@ ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
 
     conf->capacity = NGX_HTTP_KVROUTE_CAPACITY;
     conf->max_waiting = NGX_CONF_UNSET;
+
+    ngx_http_kvroute_conf_eject_init(&conf->eject);
 
     return conf;
 }

@@ -50,6 +50,9 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     begin->bytes = at->ctx->bytes;
     begin->resident = ngx_http_kvroute_request_resident(at->ctx);
     begin->light = at->ctx->light;
+    begin->pool = &conf->pool;
+
+    ngx_http_kvroute_eject_retries(at, begin->member);
 
     /* what it holds in another upstream's queue is no part of this */
 
@@ -170,6 +173,8 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     if (!first.ok) {
         return;
     }
+
+    ngx_http_kvroute_eject_log(at, at->core.reservation.member, rc);
 
     ctx->ttft = ngx_current_msec - (ngx_msec_t) at->core.start;
     ctx->ttft_set = 1;

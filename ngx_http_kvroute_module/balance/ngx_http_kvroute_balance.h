@@ -17,6 +17,7 @@
  *     _choose    the peers put before the policy
  *     _receipt   what was decided, and why
  *     _attempt   one peer in use by one request
+ *     _eject     what its end tells of the server, retries
  */
 
 
@@ -62,6 +63,8 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     stale:1;   /* one stale connection forgiven */
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
+    unsigned                     denied:1;  /* it is the last try: budget */
+    uint32_t                     silent;    /* member that was put out */
 };
 
 

@@ -91,5 +91,24 @@ ngx_uint_t ngx_http_kvroute_attempt_status(ngx_http_kvroute_attempt_t *at);
 void ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t state);
 
+/*
+ * _eject: called under the peers' lock: counts a request, or its retry, against
+ * the budget of retries; if that is spent, this try is the last one
+ */
+void ngx_http_kvroute_eject_retries(ngx_http_kvroute_attempt_t *at,
+    uint32_t member);
+
+/* the attempt has ended so; before free() of nginx's own */
+void ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, kvr_outlier_e reason, ngx_uint_t state);
+
+/* what the engine is to blame for, by the status of its answer; 0: none */
+kvr_outlier_e ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, ngx_uint_t state, ngx_uint_t status);
+
+/* says what KVR_EJECT_... bits tell of a member */
+void ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at,
+    uint32_t member, unsigned bits);
+
 
 #endif /* _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_ */

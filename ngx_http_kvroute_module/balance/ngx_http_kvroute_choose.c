@@ -230,6 +230,12 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
 
+    if (view.silent != KVR_REGISTRY_NONE
+        && kvr_eject_silent(view.zone, view.pool, view.silent, view.now))
+    {
+        at->silent = view.silent + 1;
+    }
+
     if (count == 0
         || !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
     {

@@ -7,7 +7,7 @@
 /*
  * Requests without a body, and those that are to bypass us, are nginx's own
  * round robin's, whose distribution users know.  It is told of servers that are
- * full or being drained by marking them as tried: those that are drained only
+ * full, being drained or ejected by marking them as tried: the latter two only
  * as long as there are others.  The marks are taken off again: should this try
  * fail, one of those may be all that is left.
  */
@@ -22,6 +22,9 @@ static ngx_int_t ngx_http_kvroute_native_try(ngx_peer_connection_t *pc,
 static void ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list,
     uintptr_t *tried);
+static ngx_uint_t ngx_http_kvroute_native_spared(
+    ngx_http_kvroute_attempt_t *at, ngx_http_kvroute_list_t *list,
+    ngx_uint_t i);
 static void ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at);
 
 
@@ -147,12 +150,10 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
 {
     time_t                         now;
     uintptr_t                      m;
-    kvr_zone_t                    *zone;
     ngx_uint_t                     i, n, left;
     kvr_reservation_t             *own;
     ngx_http_upstream_rr_peer_t   *peer;
 
-    zone = &at->conf->zone->core;
     own = ngx_http_kvroute_queue_reserved(at->ctx, at->conf);
     now = ngx_time();
     left = 0;
@@ -171,7 +172,7 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
                    && !peer->down
                    && !ngx_http_kvroute_peers_failed(peers, peer, now))
         {
-            left += !kvr_candidate_draining(zone, list->id[i]);
+            left += !ngx_http_kvroute_native_spared(at, list, i);
         }
     }
 
@@ -179,12 +180,28 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
         n = ngx_http_kvroute_tried_word(i);
         m = ngx_http_kvroute_tried_bit(i);
 
-        if (left && kvr_candidate_draining(zone, list->id[i])) {
+        if (left && ngx_http_kvroute_native_spared(at, list, i)) {
             tried[n] |= m & ~at->rrp.tried[n];
         }
 
         at->rrp.tried[n] |= tried[n];
     }
+}
+
+
+/* whether a peer is for when there are no others */
+static ngx_uint_t
+ngx_http_kvroute_native_spared(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i)
+{
+    const kvr_zone_t  *zone;
+
+    zone = &at->conf->zone->core;
+
+    return kvr_candidate_draining(zone, list->id[i])
+           || (at->conf->eject.on
+               && kvr_eject_sick(zone, list->member[i],
+                                 (uint64_t) ngx_current_msec));
 }
 
 

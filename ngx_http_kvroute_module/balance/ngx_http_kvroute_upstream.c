@@ -244,6 +244,11 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 
     ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
+    if (at->silent) {
+        ngx_http_kvroute_eject_log(at, at->silent - 1, KVR_EJECT_OUT);
+        at->silent = 0;
+    }
+
     ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 
@@ -325,7 +330,9 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
 {
     ngx_http_kvroute_attempt_t  *at = data;
 
-    ngx_uint_t  status;
+    uint32_t       member;
+    ngx_uint_t     status, busy;
+    kvr_outlier_e  reason;
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "free kvroute peer %ui %ui", pc->tries, state);
@@ -340,14 +347,29 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
      */
 
     if (at->core.reservation.held) {
+        member = at->core.reservation.member;
         status = ngx_http_kvroute_attempt_status(at);
+        reason = ngx_http_kvroute_eject_reason(at, pc, state, status);
+        busy = 0;
 
         if (ngx_http_kvroute_engine_busy(at->conf, at->core.reservation.peer,
-                                         at->ctx->request->upstream, status)
-            || status / 100 == 4)
+                                         at->ctx->request->upstream, status))
         {
+            reason = KVR_OUTLIER_NONE;
+            busy = 1;
+        }
+
+        ngx_http_kvroute_eject_final(at, pc, reason, state);
+
+        if (busy || status / 100 == 4) {
             state &= ~NGX_PEER_FAILED;
         }
+
+        ngx_http_kvroute_eject_log(at, member,
+                               kvr_attempt_judge(&at->core,
+                                                 &at->conf->zone->core,
+                                                 &at->conf->pool, reason,
+                                                 (uint64_t) ngx_current_msec));
     }
 
     ngx_http_kvroute_attempt_result(at, state);

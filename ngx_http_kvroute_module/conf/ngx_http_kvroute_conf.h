@@ -21,6 +21,7 @@
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
  *     _conf_probe      kvroute_probe, kvroute_health
  *     _conf_check      what is accepted, and does nothing
+ *     _conf_eject      kvroute_eject
  */
 
 
@@ -113,6 +114,11 @@ void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
 /* warns of zones that no upstream uses */
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
+
+/* the defaults, for upstreams without the directive too */
+void ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject);
+char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_CONF_H_INCLUDED_ */

@@ -380,6 +380,14 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     ngx_http_kvroute_json_group(json, KVR_COUNTER_SEAT, p);
     ngx_http_kvroute_json_ttft(json, p->counted);
 
+    if (p->conf->eject.on && p->now.ejected) {
+        item = cJSON_AddObjectToObject(json, "ejected");
+
+        cJSON_AddStringToObject(item, "reason",
+                                kvr_outlier_name((kvr_outlier_e) p->now.why));
+        cJSON_AddNumberToObject(item, "for", (double) p->now.until / 1e3);
+    }
+
     item = cJSON_AddObjectToObject(json, "load");
     ngx_http_kvroute_json_group(item, KVR_COUNTER_LOAD, p);
 

@@ -28,11 +28,12 @@ static void ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src,
     size_t max);
 static const char *ngx_http_kvroute_status_state(
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_upstream_rr_peer_t *peer,
-    uint32_t id);
+    uint32_t id, uint32_t member);
 
 
 const char  *ngx_http_kvroute_status_states[] = {
-    "up", "unavail", "draining", "down", "unhealthy", "checking", NULL
+    "up", "unavail", "draining", "down", "unhealthy", "checking", "ejected",
+    "probed", NULL
 };
 
 
@@ -180,7 +181,7 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_status_copy(&p->server, &peer->server,
                                 NGX_HTTP_KVROUTE_SERVER_LEN);
 
-    p->state = ngx_http_kvroute_status_state(conf, peer, p->id);
+    p->state = ngx_http_kvroute_status_state(conf, peer, p->id, p->member);
     p->weight = (ngx_uint_t) peer->weight;
     p->max_conns = peer->max_conns;
     p->conns = peer->conns;
@@ -226,8 +227,10 @@ ngx_http_kvroute_status_copy(ngx_str_t *dst, ngx_str_t *src, size_t max)
 
 static const char *
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t id)
+    ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t member)
 {
+    uint64_t  state;
+
     if (ngx_http_kvroute_draining_only(peer)) {
         return "draining";
     }
@@ -261,6 +264,16 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
 
         default:
             break;
+        }
+    }
+
+    if (conf->eject.on && member != KVR_REGISTRY_NONE) {
+        state = kvr_get(&conf->zone->sh->registry->member[member]
+                        .outlier.state);
+
+        if (kvr_outlier_out(state)) {
+            return kvr_outlier_sick(state, (uint64_t) ngx_current_msec)
+                   ? "ejected" : "probed";
         }
     }
 

@@ -336,6 +336,8 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     conf->pool.target_ttft = conf->target_ttft;
     conf->pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
                              : conf->max_waiting;
+    conf->pool.upstream = conf->number;
+    conf->pool.eject = conf->eject;
     conf->pool.probe = conf->probe ? conf->probe->interval : 0;
     conf->pool.slow_start = (uint32_t) conf->slow_start;
     conf->pool.mandatory = conf->probe && conf->probe->mandatory;

@@ -33,7 +33,8 @@ static const kvr_policy_conf_t  kvr_policy_defaults = {
 
 /* flags that leave a candidate out, or choose it beforehand */
 static const kvr_candidate_t  kvr_policy_special = {
-    .full = 1, .draining = 1, .cold = 1, .unhealthy = 1, .throttled = 1,
+    .full = 1, .draining = 1, .cold = 1, .unhealthy = 1, .sick = 1,
+    .throttled = 1,
     .pinned = 1, .owner = 1
 };
 
@@ -169,12 +170,16 @@ static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, free, staying, warm, healthy, willing;
+    uint32_t          i, free, staying, warm, healthy, well, willing;
     kvr_candidate_t  *c;
 
-    /* those in health, of these those not pressed, of these those with room */
+    /*
+     * those in health, of these those not ejected, of these those not pressed,
+     * of these those with room
+     */
 
     healthy = 0;
+    well = 0;
     willing = 0;
     free = 0;
 
@@ -186,6 +191,13 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         c = &cand[i];
 
         c->out = (healthy && c->unhealthy);
+        well += (!c->out && !c->sick);
+    }
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        c->out |= (well && c->sick);
         willing += (!c->out && !c->throttled);
     }
 

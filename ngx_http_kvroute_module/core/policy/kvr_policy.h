@@ -148,6 +148,7 @@ typedef struct {
             unsigned     owner:1;    /* made the response it refers to */
             unsigned     other:1;    /* has not this model, it seems */
             unsigned     unhealthy:1;  /* not in health: only if all are */
+            unsigned     sick:1;     /* ejected, likewise */
             unsigned     throttled:1;  /* asked to be left alone, likewise */
             unsigned     evicts:1;   /* and would have to unload another */
             unsigned     fresh:1;    /* kv and waiting: the engine's word */

@@ -71,6 +71,10 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
         }
     }
 
+    a->eject.member = b->member;
+
+    kvr_eject_begin(&a->eject, zone, b->pool, now);
+
     /* what is no prompt tells nothing of how fast prompts are computed */
 
     if (b->peer == KVR_REGISTRY_NONE || b->light) {
@@ -83,6 +87,7 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     before -= kvr_min(before, b->pending);
 
     a->ahead = kvr_prefill_give(&peer->prefill, b->pending, before, now);
+    a->eject.bytes = a->ahead;
 
     /* its own is counted already */
 
@@ -184,11 +189,12 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_set(&peer->engine.success, now);
 
-    if (light) {
-        return 0;
-    }
+    rc = kvr_eject_first(&a->eject, zone, pool, f->stream && f->plain && !light,
+                         now);
 
-    rc = 0;
+    if (light) {
+        return rc;
+    }
 
     if (f->popular) {
         kvr_popular_add(zone->popular, f->popular, now);
@@ -197,7 +203,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     /* what is no stream begins when all of it is there */
 
     if (f->stream && f->plain) {
-        rc = kvr_attempt_timed(a, zone, pool, ms);
+        rc |= kvr_attempt_timed(a, zone, pool, ms);
     }
 
     kvr_prefill_first(&peer->prefill, a->ahead, ms, now);
@@ -267,6 +273,19 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     a->found = 0;
 
     return found == KVR_TTFT_LOST && a->matched ? KVR_ATTEMPT_REINSERT : 0;
+}
+
+
+unsigned
+kvr_attempt_judge(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, uint64_t now)
+{
+    if (!a->reservation.held || a->reservation.peer == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    return kvr_eject_end(&a->eject, zone, pool, reason,
+                         a->started && !a->undo.valid, now);
 }
 
 

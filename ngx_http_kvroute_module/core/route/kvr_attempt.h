@@ -14,6 +14,7 @@
  *     begin     the peer is picked: the request is counted there
  *     insert    the index takes the peer to hold the prompt from now on
  *     first     the first event of the response: the prefill is over
+ *     judge     how the answer ended, if the engine is to blame
  *     release   the request is counted out
  *     settle    what was predicted is held against what was delivered
  *     end       what did not come true is undone
@@ -34,11 +35,12 @@
  */
 
 
+#include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
 #include "core/response/kvr_response.h"
 
 
-/* what first(), settle() and end() return */
+/* what first(), settle() and end() return; KVR_EJECT_... of first(), judge() */
 #define KVR_ATTEMPT_UNDO      1    /* the insert did not come true: undo() */
 #define KVR_ATTEMPT_REINSERT  2    /* it was computed again: reinsert() */
 #define KVR_ATTEMPT_FORGOT    4    /* the peer has lost all that it held */
@@ -46,6 +48,7 @@
 
 typedef struct {
     kvr_reservation_t    reservation;
+    kvr_eject_t          eject;
 
     uint64_t             start;      /* ms */
     uint64_t             ahead;      /* bytes to prefill then, its own too */
@@ -81,6 +84,7 @@ typedef struct {
     uint64_t             pending;    /* bytes to prefill */
     uint64_t             resident;   /* bytes of context that it comes to */
     uint32_t             rate;       /* the fastest one's, kvr_prefill.h */
+    const kvr_pool_t    *pool;       /* NULL: nobody is ejected */
     unsigned             light:1;    /* computes nothing: no prefill */
 } kvr_begin_t;
 
@@ -135,9 +139,27 @@ void kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 void kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_insert_t *in);
 
-/* returns KVR_ATTEMPT_REINSERT or 0 */
+/* returns KVR_ATTEMPT_REINSERT, KVR_EJECT_... or 0 */
 unsigned kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_first_t *f, uint64_t now);
+
+/* more of the answer has come */
+static inline void
+kvr_attempt_heard(kvr_attempt_t *a, const kvr_zone_t *zone)
+{
+    if (a->reservation.member != KVR_REGISTRY_NONE) {
+        kvr_outlier_heard(&zone->registry->member[a->reservation.member]
+                           .outlier);
+    }
+}
+
+
+/*
+ * How the answer ended: what the engine is to blame for, else KVR_OUTLIER_NONE.
+ * Returns KVR_EJECT_OUT or 0; does nothing after release().
+ */
+unsigned kvr_attempt_judge(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, uint64_t now);
 
 /* counts the request out; returns 0 if that was done before */
 int kvr_attempt_release(kvr_attempt_t *a, const kvr_zone_t *zone);

@@ -39,6 +39,12 @@ kvr_candidate_view(kvr_view_t *v)
     v->capped = pool->max_pending || pool->target_ttft
                 || pool->max_waiting >= 0;
 
+    v->silent = KVR_REGISTRY_NONE;
+    v->quiet = pool->eject.on
+               ? kvr_outlier_quiet(&v->zone->registry
+                                   ->upstream[pool->upstream].fleet, v->now)
+               : 0;
+
     v->signals = pool->health || pool->probe
                  || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
 

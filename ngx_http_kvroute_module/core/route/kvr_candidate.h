@@ -17,6 +17,7 @@
  */
 
 
+#include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
 #include "core/policy/kvr_policy.h"
 
@@ -51,10 +52,15 @@ typedef struct {
 
     uint32_t                   rate;
 
+    uint32_t                   silent;   /* member that seems to be, or
+                                            KVR_REGISTRY_NONE */
+
     /* of kvr_candidate_view() */
 
     kvr_load_view_t            load;
     kvr_set_t                  special;  /* not like the others */
+    uint64_t                   quiet;    /* ms: who owes an answer since before
+                                            is silent; 0: nobody is */
     uint64_t                   shared;   /* by who is like these three */
     uint32_t                   units;
     uint32_t                   active;
@@ -126,6 +132,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 {
     uint32_t                units, rate, rest;
     kvr_peer_t             *known;
+    kvr_outlier_t          *o;
     kvr_reservation_load_t  load;
 
     /* one by one: gcc would clear so many by an instruction that is slow */
@@ -202,6 +209,17 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 
     if (kvr_unlikely(kvr_get(&known->engine.pressure) > v->now)) {
         c->throttled = 1;
+    }
+
+    if (v->pool->eject.on) {
+        o = &v->zone->registry->member[member].outlier;
+
+        if (kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))) {
+            c->sick = kvr_outlier_sick(kvr_get(&o->state), v->now);
+
+        } else if (kvr_unlikely(kvr_get(&o->asked) - 1 < v->quiet)) {
+            v->silent = member;
+        }
     }
 
     if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,

@@ -78,6 +78,15 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_shared_prefix_decisions_total",
         .help = "Decisions on prompts whose matched part most prompts have."),
 
+    kvr_counter_upstream(COUNT, retries,
+        .json = "retries", .metric = "kvroute_retries_total",
+        .help = "Attempts after the first one of a request."),
+
+    kvr_counter_upstream(COUNT, denied,
+        .json = "retries_denied", .metric = "kvroute_retries_denied_total",
+        .help = "Failures that were final since the budget of retries was "
+                "spent."),
+
     kvr_counter_stats(COUNT, policy,
         .json = "policies", .metric = "kvroute_policy_decisions_total",
         .help = "Decisions by policy.",
@@ -162,6 +171,11 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_peer_pressed",
         .help = "1 while the engine is taken to be overloaded."),
 
+    kvr_counter_at(GAUGE, ejected,
+        .needs = KVR_COUNTER_KNOWN,
+        .metric = "kvroute_peer_ejected",
+        .help = "1 while the peer is out since it does worse than others."),
+
     kvr_counter_at(COUNT, flushes,
         .needs = KVR_COUNTER_KNOWN,
         .metric = "kvroute_peer_flushes_total",
@@ -199,6 +213,10 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_seat(COUNT, unavail,
         .json = "unavail", .metric = "kvroute_peer_unavailable_total",
         .help = "Times the peer was given up after failures."),
+
+    kvr_counter_seat(COUNT, ejections,
+        .json = "ejections", .metric = "kvroute_peer_ejections_total",
+        .help = "Times the peer was ejected, since it did worse than others."),
 
     kvr_counter_seat(STAMP, selected,
         .json = "selected",

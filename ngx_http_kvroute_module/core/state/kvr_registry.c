@@ -310,6 +310,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
     kvr_ttft_prefill_reset(&u->prefill);
+    memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;

@@ -30,6 +30,7 @@
 #include "core/learn/kvr_model.h"
 #include "core/learn/kvr_prefill.h"
 #include "core/engine/kvr_engine.h"
+#include "core/engine/kvr_outlier.h"
 #include "core/state/kvr_stats.h"
 #include "core/learn/kvr_ttft.h"
 
@@ -82,6 +83,8 @@ typedef struct {
     _Atomic uint32_t   lost;         /* it was given up, or taken out */
     _Atomic uint32_t   since;        /* when it came back from that, s */
 
+    kvr_outlier_t      outlier;
+
     _Atomic uint64_t   requests;
     _Atomic uint64_t   fails;        /* attempts that came to nothing */
     _Atomic uint64_t   responses[KVR_STATUS_CLASSES];
@@ -91,6 +94,7 @@ typedef struct {
     _Atomic uint64_t   reason[KVR_REASON_MAX];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
     _Atomic uint64_t   unavail;      /* times it was given up for a while */
+    _Atomic uint64_t   ejections;    /* times it was put out as an outlier */
     _Atomic uint64_t   firsts[2];    /* answers that began: wholes, streams */
     _Atomic uint64_t   ttft[2];      /* ms, of those together */
     _Atomic uint64_t   headers;      /* answers whose header has come */
@@ -106,6 +110,9 @@ typedef struct {
     _Atomic uint64_t    model;       /* root of the last one seen */
     _Atomic uint32_t    models;      /* there have been several */
     _Atomic uint64_t    shared;      /* picks by a prefix that most have */
+    _Atomic uint64_t    retries;     /* attempts after the first one */
+    _Atomic uint64_t    denied;      /* that the budget did not allow */
+    kvr_outlier_fleet_t  fleet;
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_stats_t         stats;
     _Atomic uint32_t    len;

@@ -11,8 +11,9 @@ void
 kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     uint64_t now, kvr_snapshot_t *s)
 {
-    uint64_t           time;
+    uint64_t           time, state;
     kvr_peer_t        *p;
+    kvr_outlier_t     *o;
     kvr_load_sum_t     own, reserved, all;
     kvr_index_peer_t  *ip;
 
@@ -33,6 +34,13 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->capacity = kvr_get(&ip->capacity) * zone->unit;
     s->reported = kvr_get(&ip->reported);
     s->throttled = kvr_get(&p->engine.pressure) > now;
+    o = &zone->registry->member[member].outlier;
+    state = kvr_get(&o->state);
+
+    s->ejected = (uint64_t) kvr_outlier_out(state);
+    s->probed = s->ejected && !kvr_outlier_sick(state, now);
+    s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
+    s->why = kvr_get(&o->reason);
     s->flushes = kvr_get(&p->feedback.by_usage)
                  + kvr_get(&p->feedback.by_probe);
 

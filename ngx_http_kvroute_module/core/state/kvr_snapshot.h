@@ -25,6 +25,10 @@ typedef struct {
     uint64_t              capacity;  /* bytes */
     uint64_t              reported;  /* 1: by the engine itself */
     uint64_t              throttled;  /* 1: it asked to be left alone */
+    uint64_t              ejected;   /* 1: it is out as an outlier */
+    uint64_t              probed;    /* 1: and may be tried */
+    uint64_t              until;     /* ms, to the next try */
+    uint64_t              why;       /* kvr_outlier_e */
     uint64_t              flushes;   /* times it had forgotten, all reasons */
     uint64_t              age;       /* ms since the engine told something */
     uint32_t              set;       /* bits of needs */

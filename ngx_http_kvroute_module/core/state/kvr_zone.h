@@ -40,6 +40,8 @@ typedef struct {
     int64_t            max_waiting;  /* inside the engine; -1: no cap */
     uint64_t           probe;        /* ms from probe to probe; 0: no probes */
     uint32_t           slow_start;   /* s */
+    uint32_t           upstream;     /* its number */
+    kvr_outlier_conf_t eject;
     unsigned           mandatory:1;  /* no fresh probe: no choice */
     unsigned           health:1;     /* health is checked */
 } kvr_pool_t;

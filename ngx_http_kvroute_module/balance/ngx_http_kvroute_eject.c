@@ -1,0 +1,199 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What the end of an answer tells of the server, by what nginx knows of it; and
+ * how many requests may be tried once more.
+ *
+ * The budget is asked twice.  When a peer is picked: if it is spent, nginx is
+ * told that this is the last try, and passes the engine's own error on.  And
+ * when the attempt has failed, as many may fail at a time.
+ */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+
+
+static ngx_uint_t ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
+    ngx_http_upstream_t *u);
+
+
+void
+ngx_http_kvroute_eject_retries(ngx_http_kvroute_attempt_t *at,
+    uint32_t member)
+{
+    uint64_t                      now;
+    kvr_upstream_t               *upstream;
+    kvr_registry_t               *registry;
+    ngx_peer_connection_t        *pc;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (member == KVR_REGISTRY_NONE
+        || (conf->eject.budget == 0 && at->tries == 0))
+    {
+        return;
+    }
+
+    registry = conf->zone->core.registry;
+    upstream = &registry->upstream[registry->member[member].upstream];
+
+    if (at->tries) {
+        kvr_add(&upstream->retries, 1);
+    }
+
+    if (conf->eject.budget == 0) {
+        return;
+    }
+
+    now = (uint64_t) ngx_current_msec;
+    pc = &at->ctx->request->upstream->peer;
+
+    kvr_outlier_sent(&upstream->fleet, at->tries != 0, now);
+
+    at->denied = (pc->tries > 1
+                  && !kvr_outlier_may_retry(&upstream->fleet, &conf->eject,
+                                            now));
+
+    if (at->denied) {
+        pc->tries = 1;
+    }
+}
+
+
+void
+ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, kvr_outlier_e reason, ngx_uint_t state)
+{
+    uint32_t         member;
+    kvr_upstream_t  *upstream;
+    kvr_registry_t  *registry;
+
+    member = at->core.reservation.member;
+
+    if (at->conf->eject.budget == 0
+        || at->core.reservation.peer == KVR_REGISTRY_NONE)
+    {
+        return;
+    }
+
+    registry = at->conf->zone->core.registry;
+    upstream = &registry->upstream[registry->member[member].upstream];
+
+    /* round robin's free() takes one off */
+
+    if (state & NGX_PEER_FAILED && pc->tries > 1
+        && !kvr_outlier_may_retry(&upstream->fleet, &at->conf->eject,
+                                  (uint64_t) ngx_current_msec))
+    {
+        pc->tries = 1;
+        at->denied = 1;
+    }
+
+    if (at->denied && (reason != KVR_OUTLIER_NONE || state & NGX_PEER_FAILED)) {
+        kvr_add(&upstream->denied, 1);
+    }
+
+    at->denied = 0;
+}
+
+
+kvr_outlier_e
+ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
+    ngx_peer_connection_t *pc, ngx_uint_t state, ngx_uint_t status)
+{
+    ngx_connection_t  *c;
+
+    if (status / 100 == 5) {
+        return KVR_OUTLIER_STATUS;
+    }
+
+    if (status == NGX_HTTP_NOT_FOUND && at->ctx->parsed) {
+        return KVR_OUTLIER_MISSING;
+    }
+
+    /* other errors are the client's, and so is an end without a failure */
+
+    if (status == 0 && state & NGX_PEER_FAILED) {
+        c = pc->connection;
+
+        return c && (c->read->timedout || c->write->timedout)
+               ? KVR_OUTLIER_TIMEOUT : KVR_OUTLIER_RESET;
+    }
+
+    return status / 100 == 2
+           && ngx_http_kvroute_eject_broken(pc, at->ctx->request->upstream)
+           ? KVR_OUTLIER_BROKEN : KVR_OUTLIER_NONE;
+}
+
+
+/* whether the engine has let an answer break off, by nginx's own rules */
+static ngx_uint_t
+ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
+    ngx_http_upstream_t *u)
+{
+    ngx_event_t       *rev;
+    ngx_event_pipe_t  *p;
+
+    if (u->upgrade || pc->connection == NULL) {
+        return 0;
+    }
+
+    p = u->pipe;
+
+    if (u->buffering && p) {
+        return p->upstream_error
+               || (p->upstream_eof && !p->upstream_done && p->length != -1
+                   && p->length != 0);
+    }
+
+    rev = pc->connection->read;
+
+    return rev->error || rev->timedout
+           || (rev->eof && u->length != -1 && u->length != 0);
+}
+
+
+void
+ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, uint32_t member,
+    unsigned bits)
+{
+    ngx_log_t       *log;
+    uint64_t         state, now;
+    kvr_peer_t      *peer;
+    kvr_member_t    *m;
+    kvr_registry_t  *registry;
+
+    if (!(bits & (KVR_EJECT_OUT | KVR_EJECT_BACK))) {
+        return;
+    }
+
+    log = at->ctx->request->connection->log;
+    registry = at->conf->zone->core.registry;
+    m = &registry->member[member];
+    peer = &registry->peer[m->peer];
+
+    if (bits & KVR_EJECT_BACK) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "kvroute peer %*s of upstream \"%V\" is back: it answers "
+                      "again",
+                      (size_t) peer->len, peer->name,
+                      &at->conf->upstream->host);
+        return;
+    }
+
+    now = (uint64_t) ngx_current_msec;
+    state = kvr_get(&m->outlier.state);
+
+    ngx_log_error(NGX_LOG_WARN, log, 0,
+                  "kvroute peer %*s of upstream \"%V\" is ejected for %.1fs: "
+                  "it does worse than the others, the last was \"%s\"",
+                  (size_t) peer->len, peer->name, &at->conf->upstream->host,
+                  kvr_outlier_sick(state, now)
+                  ? (double) (KVR_OUTLIER_TIME(state) - now) / 1000 : 0.0,
+                  kvr_outlier_name(kvr_get(&m->outlier.reason)));
+}

@@ -1,0 +1,124 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* The directive kvroute_eject. */
+
+
+#include "conf/ngx_http_kvroute_conf_param.h"
+
+
+static ngx_int_t ngx_http_kvroute_conf_eject_percent(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_eject_off(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
+
+#define ngx_http_kvroute_conf_eject_field(name)                               \
+    ngx_http_kvroute_conf_field(kvr_outlier_conf_t, name)
+
+
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_eject_list[] =
+{
+    { ngx_string("off"), ngx_http_kvroute_conf_eject_off,
+      ngx_http_kvroute_conf_eject_field(on), 0, 0, "without a value" },
+
+    { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_eject_field(fails),
+      1, 1000, "between 1 and 1000" },
+
+    { ngx_string("share="), ngx_http_kvroute_conf_eject_percent,
+      ngx_http_kvroute_conf_eject_field(share),
+      1, 100, "between 1% and 100%" },
+
+    { ngx_string("window="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_eject_field(window),
+      1000, 3600 * 1000, "between 1s and 1h" },
+
+    { ngx_string("slow="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_eject_field(slow),
+      2, 1000, "between 2 and 1000" },
+
+    { ngx_string("time="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_eject_field(time),
+      100, 3600 * 1000, "between 100ms and 1h" },
+
+    { ngx_string("max="), ngx_http_kvroute_conf_eject_percent,
+      ngx_http_kvroute_conf_eject_field(max),
+      1, 100, "between 1% and 100%" },
+
+    { ngx_string("retry_budget="), ngx_http_kvroute_conf_eject_percent,
+      ngx_http_kvroute_conf_eject_field(budget),
+      1, 100, "between 1% and 100%" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+void
+ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject)
+{
+    eject->on = 1;
+    eject->fails = 5;
+    eject->share = 50;
+    eject->window = 30 * 1000;
+    eject->slow = 6;
+    eject->time = 10 * 1000;
+    eject->max = 50;
+    eject->budget = 0;
+}
+
+
+char *
+ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+
+    if (kscf->eject_set) {
+        return "is duplicate";
+    }
+
+    kscf->eject_set = 1;
+
+    return ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_eject_list,
+                                           1, &kscf->eject) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_eject_percent(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    uint32_t  *percent = field;
+
+    ngx_int_t  n;
+
+    if (value->len < 2 || value->data[value->len - 1] != '%') {
+        return NGX_DECLINED;
+    }
+
+    n = ngx_atoi(value->data, value->len - 1);
+
+    if (n == NGX_ERROR || n < param->min || n > param->max) {
+        return NGX_DECLINED;
+    }
+
+    *percent = (uint32_t) n;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_eject_off(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    uint32_t  *on = field;
+
+    *on = 0;
+
+    return NGX_OK;
+}

@@ -1,0 +1,387 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/engine/kvr_outlier.h"
+
+
+/* of a window's word: its slot, what was good, what was bad */
+#define KVR_OUTLIER_BITS      24
+#define KVR_OUTLIER_MASK      ((1ULL << KVR_OUTLIER_BITS) - 1)
+
+/* a unit of work: bytes to prefill, and what each request takes besides */
+#define KVR_OUTLIER_WORK      1024
+#define KVR_OUTLIER_EACH      8
+#define KVR_OUTLIER_PACE      256
+
+
+/* answers of late: fewer count the longer they are past */
+typedef struct {
+    uint64_t           good;
+    uint64_t           bad;
+} kvr_outlier_count_t;
+
+
+static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
+    int bad, uint64_t now);
+static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
+    uint64_t now);
+static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
+    uint32_t level);
+static uint64_t kvr_outlier_state(uint64_t time, uint32_t level,
+    uint32_t passed, int out);
+static void kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value,
+    uint32_t up, uint32_t down);
+
+
+int
+kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    uint64_t now)
+{
+    uint32_t  level;
+    uint64_t  state, none;
+
+    if (kvr_get(&o->asked) == 0) {
+        none = 0;
+        atomic_compare_exchange_strong(&o->asked, &none, now);
+    }
+
+    state = kvr_get(&o->state);
+
+    if (!kvr_outlier_out(state) || kvr_outlier_sick(state, now)) {
+        return 0;
+    }
+
+    /* it has failed, for all that is known, and so is out for longer */
+
+    level = kvr_min(KVR_OUTLIER_LEVEL(state) + 1, KVR_OUTLIER_DOUBLES);
+
+    return atomic_compare_exchange_strong(&o->state, &state,
+                     kvr_outlier_state(now + kvr_outlier_span(conf, level),
+                                       level, KVR_OUTLIER_PASSED(state), 1));
+}
+
+
+/*
+ * A quantile by steps: up by so many 256ths if the value is above, down by so
+ * many if it is below.  What is far off moves it no more than what is near.
+ */
+static void
+kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value, uint32_t up,
+    uint32_t down)
+{
+    uint64_t  q;
+
+    q = kvr_get(word);
+
+    if (q == 0) {
+        q = value;
+
+    } else if (value > q) {
+        q = kvr_min(value, q + q * up / 256 + 1);
+
+    } else {
+        q = kvr_max(value, q - q * down / 256);
+    }
+
+    q = kvr_max(q, 1);
+
+    kvr_set(word, (uint32_t) kvr_min(q, UINT32_MAX / 2));
+}
+
+
+int
+kvr_outlier_slow(kvr_outlier_fleet_t *fleet, const kvr_outlier_conf_t *conf,
+    uint64_t bytes, uint64_t ms)
+{
+    int       slow;
+    uint64_t  pace;
+
+    pace = ms * KVR_OUTLIER_PACE / (bytes / KVR_OUTLIER_WORK
+                                    + KVR_OUTLIER_EACH);
+
+    slow = kvr_get(&fleet->samples) >= KVR_OUTLIER_SAMPLES
+           && ms >= KVR_OUTLIER_FLOOR
+           && pace > (uint64_t) conf->slow * kvr_get(&fleet->pace);
+
+    kvr_outlier_quantile(&fleet->pace, pace, 8, 8);
+
+    return slow;
+}
+
+
+void
+kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms)
+{
+    kvr_outlier_quantile(&fleet->first, ms, 76, 4);
+
+    if (kvr_get(&fleet->samples) < KVR_OUTLIER_SAMPLES) {
+        kvr_add(&fleet->samples, 1);
+    }
+}
+
+
+int
+kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    uint64_t given, uint64_t now)
+{
+    int       back;
+    uint32_t  level, passed;
+    uint64_t  state, next;
+
+    kvr_outlier_heard(o);
+
+    if (kvr_get(&o->row[0])) {
+        kvr_set(&o->row[0], 0);
+    }
+
+    kvr_outlier_add(&o->window, conf->window, 1, 0, now);
+
+    state = kvr_get(&o->state);
+
+    /* what was given before proves nothing */
+
+    if (!kvr_outlier_out(state) || given < kvr_get(&o->since)) {
+        return 0;
+    }
+
+    passed = KVR_OUTLIER_PASSED(state) + 1;
+    back = passed >= KVR_OUTLIER_PASSES;
+
+    level = KVR_OUTLIER_LEVEL(state);
+    level -= kvr_min(level, 1);
+
+    next = kvr_outlier_state(now, level, back ? 0 : passed, !back);
+
+    if (!atomic_compare_exchange_strong(&o->state, &state, next) || !back) {
+        return 0;
+    }
+
+    /* it begins anew */
+
+    kvr_set(&o->window, 0);
+    kvr_set(&o->row[1], 0);
+
+    return 1;
+}
+
+
+void
+kvr_outlier_end(kvr_outlier_t *o)
+{
+    if (kvr_get(&o->row[1])) {
+        kvr_set(&o->row[1], 0);
+    }
+}
+
+
+int
+kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, int late, int probe, uint64_t now)
+{
+    uint64_t             state, own;
+    kvr_outlier_count_t  c;
+
+    kvr_outlier_heard(o);
+    kvr_set(&o->last, reason);
+
+    /* what began well was counted as good */
+
+    kvr_outlier_add(&o->window, conf->window, -late, 1, now);
+
+    state = kvr_get(&o->state);
+
+    if (kvr_outlier_out(state)) {
+
+        /* the way for the next one may be open by what began well */
+
+        if (probe || late) {
+            atomic_compare_exchange_strong(&o->state, &state,
+                     kvr_outlier_state(now + kvr_outlier_span(conf,
+                                                  KVR_OUTLIER_LEVEL(state)),
+                                       KVR_OUTLIER_LEVEL(state), 0, 1));
+        }
+
+        return 0;
+    }
+
+    /* a 404 may well be the client's fault: only the share tells */
+
+    if (reason != KVR_OUTLIER_MISSING
+        && kvr_add(&o->row[late], 1) + 1 >= conf->fails)
+    {
+        return 1;
+    }
+
+    c = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
+    own = c.good + c.bad;
+
+    return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * conf->share;
+}
+
+
+int
+kvr_outlier_better(const kvr_outlier_t *other, const kvr_outlier_t *o,
+    const kvr_outlier_conf_t *conf, uint64_t now)
+{
+    kvr_outlier_count_t  a, b;
+
+    a = kvr_outlier_count(kvr_get(&other->window), conf->window, now);
+    b = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
+
+    if (a.good + a.bad == 0) {
+        return -1;
+    }
+
+    return 2 * a.bad * (b.good + b.bad) <= b.bad * (a.good + a.bad);
+}
+
+
+uint64_t
+kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, uint64_t now)
+{
+    uint32_t  level;
+    uint64_t  state, span;
+
+    state = kvr_get(&o->state);
+
+    if (kvr_outlier_out(state)) {
+        return 0;
+    }
+
+    /* who was in for as long as out before begins anew */
+
+    level = KVR_OUTLIER_LEVEL(state);
+
+    if (state == 0
+        || now - KVR_OUTLIER_TIME(state) >= kvr_outlier_span(conf, level))
+    {
+        level = 0;
+
+    } else {
+        level = kvr_min(level + 1, KVR_OUTLIER_DOUBLES);
+    }
+
+    span = kvr_outlier_span(conf, level);
+
+    if (!atomic_compare_exchange_strong(&o->state, &state,
+                                 kvr_outlier_state(now + span, level, 0, 1)))
+    {
+        return 0;
+    }
+
+    kvr_set(&o->since, now);
+    kvr_set(&o->reason, reason);
+    kvr_set(&o->row[0], 0);
+    kvr_set(&o->row[1], 0);
+    kvr_set(&o->asked, 0);
+
+    return span;
+}
+
+
+void
+kvr_outlier_spare(kvr_outlier_t *o, uint64_t now)
+{
+    kvr_set(&o->state, 0);
+    kvr_set(&o->since, now);
+}
+
+
+int
+kvr_outlier_may_retry(kvr_outlier_fleet_t *fleet,
+    const kvr_outlier_conf_t *conf, uint64_t now)
+{
+    kvr_outlier_count_t  sent;
+
+    if (conf->budget == 0) {
+        return 1;
+    }
+
+    sent = kvr_outlier_count(kvr_get(&fleet->sent), KVR_OUTLIER_RETRIES, now);
+
+    return 100 * sent.bad < 100 * KVR_OUTLIER_RESERVE
+                            + conf->budget * sent.good;
+}
+
+
+void
+kvr_outlier_sent(kvr_outlier_fleet_t *fleet, int retry, uint64_t now)
+{
+    kvr_outlier_add(&fleet->sent, KVR_OUTLIER_RETRIES, !retry, retry, now);
+}
+
+
+static uint64_t
+kvr_outlier_span(const kvr_outlier_conf_t *conf, uint32_t level)
+{
+    return (uint64_t) conf->time << kvr_min(level, KVR_OUTLIER_DOUBLES);
+}
+
+
+static uint64_t
+kvr_outlier_state(uint64_t time, uint32_t level, uint32_t passed, int out)
+{
+    return time << 16 | (out ? KVR_OUTLIER_OUT : 0) | level << 8 | passed;
+}
+
+
+/*
+ * A window is halved each half of its time, so that what is older than the
+ * window counts less than a quarter.
+ */
+static kvr_outlier_count_t
+kvr_outlier_count(uint64_t word, uint64_t ms, uint64_t now)
+{
+    uint32_t             past;
+    kvr_outlier_count_t  c;
+
+    past = (uint16_t) (now / (ms / 2 + 1))
+           - (uint16_t) (word >> 2 * KVR_OUTLIER_BITS);
+    past = kvr_min((uint16_t) past, KVR_OUTLIER_BITS);
+
+    c.good = (word >> KVR_OUTLIER_BITS & KVR_OUTLIER_MASK) >> past;
+    c.bad = (word & KVR_OUTLIER_MASK) >> past;
+
+    return c;
+}
+
+
+static void
+kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good, int bad,
+    uint64_t now)
+{
+    uint64_t             old, next;
+    kvr_outlier_count_t  c;
+
+    old = kvr_get(word);
+
+    do {
+        c = kvr_outlier_count(old, ms, now);
+
+        c.good = good < 0 ? c.good - kvr_min(c.good, 1)
+                          : kvr_min(c.good + (uint64_t) good, KVR_OUTLIER_MASK);
+        c.bad = kvr_min(c.bad + (uint64_t) bad, KVR_OUTLIER_MASK);
+
+        next = (uint64_t) (uint16_t) (now / (ms / 2 + 1))
+               << 2 * KVR_OUTLIER_BITS
+               | c.good << KVR_OUTLIER_BITS | c.bad;
+
+    } while (!atomic_compare_exchange_weak(word, &old, next));
+}
+
+
+const char *
+kvr_outlier_name(kvr_outlier_e reason)
+{
+    static const char *const  names[] = {
+        "none", "5xx", "reset", "timeout", "broken", "404", "slow", "silent"
+    };
+
+    _Static_assert(kvr_nelts(names) == KVR_OUTLIER_REASONS, "reasons");
+
+    return (unsigned) reason < KVR_OUTLIER_REASONS ? names[reason] : NULL;
+}

@@ -1,0 +1,219 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_OUTLIER_H_INCLUDED_
+#define _KVR_OUTLIER_H_INCLUDED_
+
+
+/*
+ * Outlier detection: whether a server of an upstream does worse than the
+ * others, by what its answers were, and for how long it gets no choice then.
+ *
+ *     in       it is chosen as any other
+ *     out      it gets no choice, up to a time
+ *     probed   after that time it gets one request, and is out for a longer
+ *              time at once: a probe has failed until it has succeeded
+ *
+ * Some answers in time bring it back in, each of which opens the way for the
+ * next probe.  A probe that is never answered, or whose process was killed,
+ * needs nobody to notice.
+ *
+ * Bad answers are counted in a row, early ones (before the first event) apart
+ * from late ones: an answer that has begun well may still break off.  They are
+ * also counted over a window, beside those of the others: if none of them does
+ * better it is no server's fault, but the clients' or the fleet's.
+ *
+ * An answer is slow if its first event took many times longer than the median
+ * of the fleet for as many bytes to prefill.  A server is silent if it owes
+ * answers for longer than nearly all first events take.
+ *
+ * All is in shared memory, of fixed size, in words that stand for themselves; a
+ * state is one word.  An observation may be lost where two processes write at
+ * a time.  Times are in ms of a clock that all processes share.
+ */
+
+
+#include "core/base/kvr_core.h"
+
+
+/* what was wrong with an answer; kept in shared memory */
+typedef enum {
+    KVR_OUTLIER_NONE = 0,        /* nothing */
+    KVR_OUTLIER_STATUS,          /* 5xx */
+    KVR_OUTLIER_RESET,           /* no connection, or closed without answer */
+    KVR_OUTLIER_TIMEOUT,         /* no answer in nginx's time */
+    KVR_OUTLIER_BROKEN,          /* it broke off, or was no HTTP */
+    KVR_OUTLIER_MISSING,         /* 404: no such model, it seems */
+    KVR_OUTLIER_SLOW,
+    KVR_OUTLIER_SILENT,
+    KVR_OUTLIER_REASONS
+} kvr_outlier_e;
+
+
+/* as configured */
+typedef struct {
+    uint32_t           fails;    /* bad answers in a row */
+    uint32_t           share;    /* of bad answers in a window, % */
+    uint32_t           window;   /* ms */
+    uint32_t           slow;     /* times the median of the fleet */
+    uint32_t           time;     /* ms out, at first */
+    uint32_t           max;      /* of the servers out at once, % */
+    uint32_t           budget;   /* of requests that may be retries, %; 0: all */
+    uint32_t           on;       /* 0: nobody is ever out */
+} kvr_outlier_conf_t;
+
+
+/* of a server in an upstream */
+typedef struct {
+    _Atomic uint64_t   state;    /* of kvr_outlier_...() below; 0: in */
+    _Atomic uint64_t   asked;    /* since when it owes an answer; 0: it does
+                                    not */
+    _Atomic uint64_t   window;   /* answers of late: kvr_outlier_count() */
+    _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
+    _Atomic uint64_t   since;    /* when it was put out last */
+    _Atomic uint32_t   reason;   /* why; kvr_outlier_e */
+    _Atomic uint32_t   last;     /* what was wrong last */
+} kvr_outlier_t;
+
+
+/* of all servers of an upstream */
+typedef struct {
+    _Atomic uint64_t   sent;     /* requests and retries of late, as above */
+    _Atomic uint32_t   pace;     /* median ms of first events, for a unit of
+                                    work, in 1/KVR_OUTLIER_PACE */
+    _Atomic uint32_t   first;    /* nearly all first events come in so many ms */
+    _Atomic uint32_t   samples;  /* of these two */
+} kvr_outlier_fleet_t;
+
+
+/* shares are told of so many answers at least */
+#define KVR_OUTLIER_LEAST     10
+
+/* nothing is slow or silent before so many first events */
+#define KVR_OUTLIER_SAMPLES   32
+
+/* nothing is slow below, ms; nothing silent below, ms */
+#define KVR_OUTLIER_FLOOR     500
+#define KVR_OUTLIER_SILENCE   5000
+
+/* good answers that bring a server back */
+#define KVR_OUTLIER_PASSES    3
+
+/* the time out doubles so often at most */
+#define KVR_OUTLIER_DOUBLES   5
+
+/* retries that are always allowed in KVR_OUTLIER_RETRIES ms */
+#define KVR_OUTLIER_RESERVE   10
+#define KVR_OUTLIER_RETRIES   10000
+
+/* of the state: the upper 48 bits are a time */
+#define KVR_OUTLIER_OUT       0x8000
+#define KVR_OUTLIER_LEVEL(s)  ((uint32_t) ((s) >> 8) & 0x7f)
+#define KVR_OUTLIER_PASSED(s) ((uint32_t) (s) & 0xff)
+#define KVR_OUTLIER_TIME(s)   ((s) >> 16)
+
+
+/* whether it is out, probed or not */
+static inline int
+kvr_outlier_out(uint64_t state)
+{
+    return (state & KVR_OUTLIER_OUT) != 0;
+}
+
+
+/* whether it gets no choice now */
+static inline int
+kvr_outlier_sick(uint64_t state, uint64_t now)
+{
+    return (state & KVR_OUTLIER_OUT) && KVR_OUTLIER_TIME(state) > now;
+}
+
+
+/*
+ * Who owes an answer since before this time may be silent, which is worth
+ * another look; 0: that is not known.
+ */
+static inline uint64_t
+kvr_outlier_quiet(kvr_outlier_fleet_t *fleet, uint64_t now)
+{
+    uint64_t  limit;
+
+    limit = 2 * (uint64_t) kvr_get(&fleet->first);
+    limit = kvr_max(limit, KVR_OUTLIER_SILENCE);
+
+    return kvr_get(&fleet->samples) >= KVR_OUTLIER_SAMPLES && now > limit
+           ? now - limit : 0;
+}
+
+
+/* a request is given to it; 1: it is a probe */
+int kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    uint64_t now);
+
+/* it said something, which it no longer owes */
+static inline void
+kvr_outlier_heard(kvr_outlier_t *o)
+{
+    if (kvr_get(&o->asked)) {
+        kvr_set(&o->asked, 0);
+    }
+}
+
+
+/*
+ * Whether the first event of a stream, ms after it was given with so many bytes
+ * to prefill, was slow; the fleet's median learns of it.
+ */
+int kvr_outlier_slow(kvr_outlier_fleet_t *fleet,
+    const kvr_outlier_conf_t *conf, uint64_t bytes, uint64_t ms);
+
+/* any first event, ms after it was given */
+void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
+
+/*
+ * An answer that was given at that time has begun well.  Returns 1 if it
+ * brought the server back.
+ */
+int kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    uint64_t given, uint64_t now);
+
+/* an answer that has begun well came to its end */
+void kvr_outlier_end(kvr_outlier_t *o);
+
+/*
+ * An answer was bad; late: it had begun well.  Returns 1 if the server should
+ * be put out, if others do better.
+ */
+int kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, int late, int probe, uint64_t now);
+
+/*
+ * Whether another server has at most half of this one's share of bad answers.
+ * -1: it had no answers of late.
+ */
+int kvr_outlier_better(const kvr_outlier_t *other, const kvr_outlier_t *o,
+    const kvr_outlier_conf_t *conf, uint64_t now);
+
+/* puts it out; returns for how many ms, or 0: it was out */
+uint64_t kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, uint64_t now);
+
+/* takes that back, since too many are out */
+void kvr_outlier_spare(kvr_outlier_t *o, uint64_t now);
+
+/*
+ * Whether a request may be tried once more, by the share that is given to
+ * retries.  kvr_outlier_sent() tells of each request, and of each retry.
+ */
+int kvr_outlier_may_retry(kvr_outlier_fleet_t *fleet,
+    const kvr_outlier_conf_t *conf, uint64_t now);
+void kvr_outlier_sent(kvr_outlier_fleet_t *fleet, int retry, uint64_t now);
+
+/* as in the status; NULL: no such number */
+const char *kvr_outlier_name(kvr_outlier_e reason);
+
+
+#endif /* _KVR_OUTLIER_H_INCLUDED_ */

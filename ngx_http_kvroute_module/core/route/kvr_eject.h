@@ -1,0 +1,70 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_EJECT_H_INCLUDED_
+#define _KVR_EJECT_H_INCLUDED_
+
+
+/*
+ * Servers that do worse than the others of their upstream get no choice for a
+ * while (core/engine/kvr_outlier.h), but never more than a set share of them at
+ * once: the rest would have to bear it all.
+ *
+ * A process that puts a server out counts those that are out afterwards, and
+ * takes its own back if there are too many.  So two that do it at once may both
+ * take it back, and the next bad answer does it again; but more than the share
+ * are never out for longer than that takes.
+ */
+
+
+#include "core/state/kvr_zone.h"
+
+
+/* what kvr_eject_first() and kvr_eject_end() return */
+#define KVR_EJECT_OUT   8        /* the server was put out */
+#define KVR_EJECT_BACK  16       /* it is back */
+
+
+/* one request at a server of an upstream */
+typedef struct {
+    uint32_t           member;
+    uint64_t           given;    /* ms, when it was picked */
+    uint64_t           bytes;    /* left to prefill there then */
+    unsigned           probe:1;
+    unsigned           counted:1;  /* as a bad one */
+} kvr_eject_t;
+
+
+/* it is picked */
+void kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, uint64_t now);
+
+/* the first event of a 2xx answer has come; stream: it is one of a stream */
+unsigned kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, int stream, uint64_t now);
+
+/*
+ * It has ended; begun: a first event had come.  KVR_OUTLIER_NONE: well, or by
+ * no fault of the server's.
+ */
+unsigned kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, int begun, uint64_t now);
+
+/*
+ * Puts out a server that may be silent, if it has more than one
+ * request in flight; returns KVR_EJECT_OUT or 0.
+ */
+unsigned kvr_eject_silent(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t member, uint64_t now);
+
+/* the fleet that a member is in */
+kvr_outlier_fleet_t *kvr_eject_fleet(const kvr_zone_t *zone, uint32_t member);
+
+/* whether a member gets no choice now */
+int kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now);
+
+
+#endif /* _KVR_EJECT_H_INCLUDED_ */

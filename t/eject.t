@@ -1,0 +1,223 @@
+#!/usr/bin/perl
+
+# Servers that do worse than the others: each way of being sick with the
+# emulated engine, beside round robin, and how many retries an outage gets.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my @e = $t->engines(4, '--hardware', 'none', '--model', 'm');
+my $servers = join "\n        ",
+              map { "server 127.0.0.1:%%E$_%% max_fails=0;" } 0 .. 3;
+
+my %upstreams = (
+    plain  => '',
+    rr     => undef,
+    off    => 'kvroute_eject off;',
+    retry  => '',
+    short  => 'kvroute_eject time=200ms;',
+    few    => 'kvroute_eject max=25%;',
+    some   => 'kvroute_eject fails=1000 share=40%;',
+    budget => 'kvroute_eject off retry_budget=20%;',
+);
+
+my ($upstreams, $locations) = ('', '');
+
+for my $name (sort keys %upstreams) {
+    my $eject = $upstreams{$name};
+    my $kvroute = defined $eject ? "kvroute kv_cache zone=z; $eject" : '';
+
+    $upstreams .= <<"EOF";
+    upstream $name {
+        zone $name 64k;
+        $kvroute
+        $servers
+    }
+EOF
+
+    my $next = $name eq 'retry' || $name eq 'budget'
+        ? 'error timeout http_500 http_502 http_503 non_idempotent'
+        : 'off';
+
+    $locations .= <<"EOF";
+        location /$name/ {
+            proxy_pass http://$name/;
+            proxy_next_upstream $next;
+            proxy_next_upstream_tries 2;
+            proxy_read_timeout 300ms;
+            proxy_http_version 1.1;
+        }
+EOF
+}
+
+$t->conf(<<"EOF");
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+$upstreams
+    server {
+        listen 127.0.0.1:%%PORT%%;
+$locations
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+
+sub sick {
+    my ($i, $fault) = @_;
+    $t->control($e[$i], { fault => $fault, fault_count => -1 });
+}
+
+sub cure { sick($_, 'none') for 0 .. 3; }
+sub got { return $t->control($e[$_[0]])->{generate_requests}; }
+sub state { return $t->peer($_[0], $e[$_[1]])->{state}; }
+
+# requests one by one, each of a prompt of its own; how many were not answered
+# whole
+
+my $seed = 0;
+
+sub send_some {
+    my ($upstream, $n, %arg) = @_;
+    my $bad = 0;
+
+    for (1 .. $n) {
+        my $r = $t->post("/$upstream/v1/chat/completions",
+                         chat(text(400, ++$seed), %arg));
+        $bad++ unless $r && $r->{status} && $r->{status} == 200
+                      && (!$arg{stream} || $r->{body} =~ /\[DONE\]/);
+    }
+
+    return $bad;
+}
+
+
+# an engine that answers 500 at once
+
+sick(0, 'status=500');
+
+my $rr = send_some('rr', 200);
+is($rr, 50, 'round robin gives it its share');
+
+my $off = send_some('off', 100);
+cmp_ok($off, '>=', 20, "switched off: $off of 100 fail");
+
+my $bad = send_some('plain', 200);
+cmp_ok($bad, '<=', $rr / 4, "$bad of 200 fail");
+cmp_ok($bad, '>=', 5, 'the first ones do');
+
+my $p = $t->peer('plain', $e[0]);
+is($p->{state}, 'ejected', 'its state');
+is($p->{ejected}{reason}, '5xx', 'the reason');
+cmp_ok($p->{ejected}{for}, '<=', 10, 'for how long');
+is($p->{ejections}, 1, 'counted');
+is(state('plain', 1), 'up', 'the others are up');
+is(state('off', 0), 'up', 'switched off: nobody is ejected');
+
+like($t->log(), qr/\[warn\].*peer 127.0.0.1:$e[0] of upstream "plain" is (?#
+     )ejected for 10.0s:.*"5xx"/, 'and the log');
+
+my $metrics = $t->get('/kvroute/metrics')->{body};
+my $labels = qr/\{upstream="plain",peer="127.0.0.1:$e[0]"\}/;
+like($metrics, qr/^kvroute_peer_ejected$labels 1$/m, 'a metric');
+like($metrics, qr/^kvroute_peer_ejections_total$labels 1$/m, 'and a counter');
+
+# with retries nobody sees it, and it is not asked again and again
+
+is(send_some('retry', 20), 0, 'with retries none fails');
+my $before = got(0);
+is(send_some('retry', 80), 0, 'nor later');
+cmp_ok(got(0) - $before, '<=', 2, 'and they are few');
+
+# comes back by probes
+
+cmp_ok(send_some('short', 20), '>=', 5, 'the first ones fail');
+cure();
+ok(wait_for(sub { send_some('short', 4); state('short', 0) eq 'up' }, 20),
+   'back again');
+
+# never more than a share of them
+
+sick($_, 'status=500') for 0 .. 2;
+send_some('few', 60);
+is(scalar(grep { state('few', $_) ne 'up' } 0 .. 3), 1, 'one of four at most');
+cure();
+
+# not every time, but too often: not so many in a row
+
+$t->control($e[1], { fault => 'status=500', fault_rate => 0.7,
+                     fault_count => -1 });
+send_some('some', 150);
+is(state('some', 1), 'ejected', 'a share of failures');
+$t->control($e[1], { fault => 'none', fault_rate => 1 });
+
+# what is the client's
+
+for my $status (400, 401, 413, 422) {
+    sick(3, "status=$status");
+    send_some('plain', 40);
+    is(state('plain', 3), 'up', "$status is no failure");
+}
+
+cure();
+
+# each in its own way
+
+my %ways = (
+    'reset-before-headers' => 'reset',
+    'close-before-headers' => 'reset',
+    'truncate=1' => 'broken',
+    'reset-after-headers' => 'broken',
+    'reset-mid-stream=1' => 'broken',
+    'status=404' => '404',
+    'hang' => 'timeout',
+);
+
+for my $way (sort keys %ways) {
+    sick(2, $way);
+
+    my $n = $t->peer('short', $e[2])->{ejections};
+
+    ok(wait_for(sub {
+        send_some('short', 1, stream => JSON::PP::true);
+        return $t->peer('short', $e[2])->{ejections} > $n;
+    }), "$way: ejected");
+    is($t->peer('short', $e[2])->{ejected}{reason}, $ways{$way}, 'why');
+
+    cure();
+    ok(wait_for(sub { send_some('short', 4); state('short', 2) eq 'up' }, 30),
+       "$way: back again");
+}
+
+# an outage is not doubled
+
+sick($_, 'status=500') for 0 .. 3;
+$before = 0;
+$before += got($_) for 0 .. 3;
+is(send_some('budget', 200), 200, 'an outage');
+my $after = 0;
+$after += got($_) for 0 .. 3;
+my $retries = $after - $before - 200;
+cmp_ok($retries, '<=', 200 * 0.2 + 11, "$retries retries of 200 requests");
+cmp_ok($retries, '>=', 10, 'but some');
+
+my $u = $t->status()->{upstreams}{budget};
+is($u->{retries}, $retries, 'counted');
+cmp_ok($u->{retries_denied}, '>=', 200 - $retries - 1,
+       'with those that were denied');
+my $r = $t->post('/budget/v1/chat/completions', chat('x'));
+like($r->{body}, qr/\{.*error/s, "the engine's own error is passed on");
+cure();
+
+is(send_some('budget', 1), 0, 'it is over');
+
+$t->done();

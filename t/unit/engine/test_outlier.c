@@ -1,0 +1,492 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_outlier: in, out, probed */
+
+
+#include "util.h"
+#include "core/engine/kvr_outlier.h"
+
+
+#define START   4294960000ULL      /* 32 bits of ms wrap in between */
+
+
+static kvr_outlier_t        o;
+static kvr_outlier_fleet_t  fleet;
+static uint64_t             now;
+
+static const kvr_outlier_conf_t  conf = {
+    .fails = 5, .share = 50, .window = 30000, .slow = 6, .time = 10000,
+    .max = 50, .budget = 20, .on = 1
+};
+
+
+static void
+setup(void)
+{
+    memset((void *) &o, 0, sizeof(kvr_outlier_t));
+    memset((void *) &fleet, 0, sizeof(kvr_outlier_fleet_t));
+    now = START;
+}
+
+
+static int
+bad(kvr_outlier_e reason, int late, int probe)
+{
+    return kvr_outlier_bad(&o, &conf, reason, late, probe, now);
+}
+
+
+static int
+good(void)
+{
+    return kvr_outlier_good(&o, &conf, now, now);
+}
+
+
+static int
+sick(void)
+{
+    return kvr_outlier_sick(kvr_get(&o.state), now);
+}
+
+
+START_TEST(test_outlier_row)
+{
+    int  i;
+
+    setup();
+
+    for (i = 0; i < 20; i++) {
+        (void) good();
+    }
+
+    for (i = 0; i < 4; i++) {
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "bad %d", i);
+    }
+
+    (void) good();
+
+    for (i = 0; i < 4; i++) {
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "again %d", i);
+    }
+
+    util_check(bad(KVR_OUTLIER_RESET, 0, 0), "the fifth");
+}
+END_TEST
+
+
+/* an answer that begins well and breaks off is as bad */
+START_TEST(test_outlier_late)
+{
+    int  i;
+
+    setup();
+
+    for (i = 0; i < 20; i++) {
+        (void) good();
+        kvr_outlier_end(&o);
+    }
+
+    for (i = 0; i < 4; i++) {
+        (void) good();
+        util_check(!bad(KVR_OUTLIER_BROKEN, 1, 0), "late %d", i);
+    }
+
+    (void) good();
+    kvr_outlier_end(&o);
+
+    for (i = 0; i < 5; i++) {
+        (void) good();
+        util_check(bad(KVR_OUTLIER_BROKEN, 1, 0) == (i == 4), "again %d", i);
+    }
+}
+END_TEST
+
+
+START_TEST(test_outlier_share)
+{
+    int  i, out;
+
+    setup();
+
+    /* two of three, never five in a row */
+
+    for (i = 0, out = 0; i < 20 && !out; i++) {
+        out = i % 3 ? bad(KVR_OUTLIER_STATUS, 0, 0) : good();
+    }
+
+    util_check(out && i >= KVR_OUTLIER_LEAST, "after %d", i);
+
+    /* less than the share, ever */
+
+    setup();
+
+    for (i = 0; i < 1000; i++) {
+        util_check(!(i % 3 == 0 ? bad(KVR_OUTLIER_STATUS, 0, 0) : good()),
+                   "after %d", i);
+    }
+}
+END_TEST
+
+
+/* 404s are no failures in a row, but a model that the others have is one */
+START_TEST(test_outlier_missing)
+{
+    int  i, out;
+
+    setup();
+
+    for (i = 0, out = 0; i < 100 && !out; i++) {
+        out = bad(KVR_OUTLIER_MISSING, 0, 0);
+    }
+
+    util_check(i == KVR_OUTLIER_LEAST, "after %d", i);
+}
+END_TEST
+
+
+START_TEST(test_outlier_better)
+{
+    int            i;
+    kvr_outlier_t  other;
+
+    setup();
+    memset((void *) &other, 0, sizeof(kvr_outlier_t));
+
+    for (i = 0; i < 10; i++) {
+        (void) bad(KVR_OUTLIER_STATUS, 0, 0);
+    }
+
+    util_check(kvr_outlier_better(&other, &o, &conf, now) == -1, "unknown");
+
+    for (i = 0; i < 10; i++) {
+        (void) kvr_outlier_bad(&other, &conf, KVR_OUTLIER_STATUS, 0, 0, now);
+    }
+
+    util_check(kvr_outlier_better(&other, &o, &conf, now) == 0, "as bad");
+
+    for (i = 0; i < 9; i++) {
+        (void) kvr_outlier_good(&other, &conf, now, now);
+    }
+
+    util_check(kvr_outlier_better(&other, &o, &conf, now) == 0, "not by half");
+
+    (void) kvr_outlier_good(&other, &conf, now, now);
+
+    util_check(kvr_outlier_better(&other, &o, &conf, now) == 1, "by half");
+
+    now += 20 * conf.window;
+
+    util_check(kvr_outlier_better(&other, &o, &conf, now) == -1, "long ago");
+}
+END_TEST
+
+
+START_TEST(test_outlier_window)
+{
+    int  i;
+
+    setup();
+
+    for (i = 0; i < KVR_OUTLIER_LEAST - 1; i++) {
+        util_check(!bad(KVR_OUTLIER_MISSING, 0, 0), "bad %d", i);
+    }
+
+    /* forgotten */
+
+    now += 10 * conf.window;
+
+    for (i = 0; i < KVR_OUTLIER_LEAST - 1; i++) {
+        util_check(!bad(KVR_OUTLIER_MISSING, 0, 0), "later %d", i);
+    }
+
+    util_check(bad(KVR_OUTLIER_MISSING, 0, 0), "the tenth");
+}
+END_TEST
+
+
+START_TEST(test_outlier_doubling)
+{
+    int       i, probe;
+    uint64_t  span;
+
+    setup();
+
+    util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now)
+               == conf.time, "out");
+    util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now) == 0,
+               "once");
+    util_check(o.reason == KVR_OUTLIER_STATUS, "why");
+
+    span = conf.time;
+
+    for (i = 0; i < 8; i++) {
+        now += span - 1;
+        util_check(sick(), "out for %u", (unsigned) span);
+        util_check(!kvr_outlier_begin(&o, &conf, now), "no probe");
+
+        now += 1;
+        util_check(!sick(), "to be probed");
+
+        probe = kvr_outlier_begin(&o, &conf, now);
+
+        /* one is enough, and it has failed until it has not */
+
+        util_check(probe && sick(), "probed");
+        util_check(!kvr_outlier_begin(&o, &conf, now), "one at a time");
+
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 1), "it is out already");
+
+        span *= i < KVR_OUTLIER_DOUBLES ? 2 : 1;
+    }
+
+    util_check(span == (uint64_t) conf.time << KVR_OUTLIER_DOUBLES, "bounded");
+}
+END_TEST
+
+
+START_TEST(test_outlier_trickle)
+{
+    int  i;
+
+    setup();
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+
+    /* what was given before proves nothing */
+
+    now += 5;
+    util_check(!kvr_outlier_good(&o, &conf, now - 10, now), "before");
+    util_check(sick(), "still out");
+
+    now += conf.time;
+
+    for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
+        util_check(!sick(), "probe %d", i);
+        util_check(kvr_outlier_begin(&o, &conf, now), "probe %d", i);
+        util_check(sick(), "no other meanwhile");
+        now += 100;
+        util_check(good() == (i == KVR_OUTLIER_PASSES - 1), "answer %d", i);
+    }
+
+    util_check(!kvr_outlier_out(kvr_get(&o.state)), "back");
+
+    /* out again soon after: for longer */
+
+    now += conf.time / 2;
+    util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now)
+               == 2 * conf.time, "doubled");
+
+    /* in for long: it begins anew */
+
+    setup();
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+    now += conf.time;
+
+    for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
+        (void) kvr_outlier_begin(&o, &conf, now);
+        (void) good();
+    }
+
+    now += 2 * conf.time;
+    util_check(kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now)
+               == conf.time, "anew");
+}
+END_TEST
+
+
+/* a probe fails after others have passed: they count no more */
+START_TEST(test_outlier_relapse)
+{
+    int  i;
+
+    setup();
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+    now += conf.time;
+
+    (void) kvr_outlier_begin(&o, &conf, now);
+    (void) good();
+    util_check(kvr_outlier_begin(&o, &conf, now), "the next");
+    (void) bad(KVR_OUTLIER_STATUS, 0, 1);
+    util_check(sick(), "failed");
+
+    now += 100 * conf.time;
+
+    for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
+        util_check(kvr_outlier_begin(&o, &conf, now), "probe %d", i);
+        util_check(good() == (i == KVR_OUTLIER_PASSES - 1), "answer %d", i);
+    }
+}
+END_TEST
+
+
+/* whoever has the probe may be killed at any time: the next one comes */
+START_TEST(test_outlier_killed)
+{
+    int  i;
+
+    setup();
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+
+    for (i = 0; i < 100; i++) {
+        now += (uint64_t) conf.time << KVR_OUTLIER_DOUBLES;
+        util_check(!sick() && kvr_outlier_begin(&o, &conf, now), "probe %d", i);
+    }
+}
+END_TEST
+
+
+START_TEST(test_outlier_slow)
+{
+    int  i;
+
+    setup();
+
+    for (i = 0; i < KVR_OUTLIER_SAMPLES; i++) {
+        util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 60000), "unknown");
+        kvr_outlier_first(&fleet, 60000);
+    }
+
+    setup();
+
+    for (i = 0; i < 100; i++) {
+        util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 200), "usual");
+        kvr_outlier_first(&fleet, 200);
+    }
+
+    /* the same work in ten times the time, and ten times the work */
+
+    util_check(kvr_outlier_slow(&fleet, &conf, 8192, 2000), "slow");
+    util_check(!kvr_outlier_slow(&fleet, &conf, 20 * 8192, 2000), "much");
+    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 900), "somewhat");
+
+    /* one of four that is slow does not move the median far */
+
+    for (i = 0; i < 1000; i++) {
+        (void) kvr_outlier_slow(&fleet, &conf, 8192, i % 4 ? 200 : 100000);
+    }
+
+    util_check(kvr_outlier_slow(&fleet, &conf, 8192, 2000), "still slow");
+
+    /* what is slow everywhere is the way it is */
+
+    for (i = 0; i < 200; i++) {
+        (void) kvr_outlier_slow(&fleet, &conf, 8192, 2000);
+    }
+
+    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, 2000), "usual now");
+
+    /* quick enough for anybody */
+
+    setup();
+
+    for (i = 0; i < 100; i++) {
+        (void) kvr_outlier_slow(&fleet, &conf, 8192, 10);
+        kvr_outlier_first(&fleet, 10);
+    }
+
+    util_check(!kvr_outlier_slow(&fleet, &conf, 8192, KVR_OUTLIER_FLOOR - 1),
+               "nobody minds");
+}
+END_TEST
+
+
+START_TEST(test_outlier_silent)
+{
+    int  i;
+
+    setup();
+
+    util_check(kvr_outlier_quiet(&fleet, now) == 0, "unknown");
+
+    for (i = 0; i < 1000; i++) {
+        kvr_outlier_first(&fleet, i % 50 ? 100 : 4000);
+    }
+
+    util_check(kvr_outlier_quiet(&fleet, now) <= now - KVR_OUTLIER_SILENCE,
+               "not at once");
+
+    for (i = 0; i < 1000; i++) {
+        kvr_outlier_first(&fleet, i % 5 ? 100 : 60000);
+    }
+
+    util_check(kvr_outlier_quiet(&fleet, now) < now - 60000,
+               "one in five takes a minute");
+
+    (void) kvr_outlier_begin(&o, &conf, now);
+    (void) kvr_outlier_begin(&o, &conf, now + 10);
+    util_check(o.asked == now, "since the first");
+    kvr_outlier_heard(&o);
+    util_check(o.asked == 0, "answered");
+}
+END_TEST
+
+
+START_TEST(test_outlier_budget)
+{
+    int                 i, n;
+    kvr_outlier_conf_t  none;
+
+    setup();
+
+    for (i = 0; i < 1000; i++) {
+        kvr_outlier_sent(&fleet, 0, now);
+    }
+
+    for (n = 0; n < 1000 && kvr_outlier_may_retry(&fleet, &conf, now); n++) {
+        kvr_outlier_sent(&fleet, 1, now);
+    }
+
+    util_check(n == 200 + KVR_OUTLIER_RESERVE, "%d of 1000", n);
+
+    none = conf;
+    none.budget = 0;
+    util_check(kvr_outlier_may_retry(&fleet, &none, now), "all");
+
+    now += 20 * KVR_OUTLIER_RETRIES;
+    util_check(kvr_outlier_may_retry(&fleet, &conf, now), "later");
+}
+END_TEST
+
+
+START_TEST(test_outlier_spare)
+{
+    setup();
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+    kvr_outlier_spare(&o, now);
+    util_check(!sick() && !kvr_outlier_out(kvr_get(&o.state)), "taken back");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("outlier");
+
+    util_add(s, "row", test_outlier_row);
+    util_add(s, "late", test_outlier_late);
+    util_add(s, "share", test_outlier_share);
+    util_add(s, "missing", test_outlier_missing);
+    util_add(s, "better", test_outlier_better);
+    util_add(s, "window", test_outlier_window);
+    util_add(s, "doubling", test_outlier_doubling);
+    util_add(s, "trickle", test_outlier_trickle);
+    util_add(s, "relapse", test_outlier_relapse);
+    util_add(s, "killed", test_outlier_killed);
+    util_add(s, "slow", test_outlier_slow);
+    util_add(s, "silent", test_outlier_silent);
+    util_add(s, "budget", test_outlier_budget);
+    util_add(s, "spare", test_outlier_spare);
+
+    return util_run(s);
+}

@@ -1,0 +1,362 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_eject: the servers of an upstream, and how many are out at once */
+
+
+#include "util.h"
+#include "core/route/kvr_route.h"
+
+
+#define SERVERS  8
+#define ROWS     2
+#define LINES    256
+
+
+static kvr_zone_t   zone;
+static kvr_pool_t   pool;
+static uint32_t     peer[SERVERS];
+static uint32_t     member[SERVERS];
+static uint64_t     now;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    p = aligned_alloc(KVR_CACHE_LINE,
+                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+setup(void)
+{
+    char      name[8];
+    uint32_t  i;
+
+    memset(&pool, 0, sizeof(kvr_pool_t));
+
+    zone.registry = zeroed(sizeof(kvr_registry_t));
+    zone.registry->max_peers = SERVERS;
+    zone.load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
+    kvr_load_init(zone.load, ROWS, KVR_REGISTRY_COLUMNS);
+    zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
+    zone.index = zeroed(kvr_index_size(LINES));
+    kvr_index_init(zone.index, LINES);
+    zone.popular = zeroed(sizeof(kvr_popular_t));
+    zone.unit = 256;
+
+    for (i = 0; i < SERVERS; i++) {
+        snprintf(name, sizeof(name), "a:%u", i);
+        peer[i] = kvr_registry_peer(zone.registry, zone.load, zone.row,
+                                    zone.index, name, strlen(name), 1 << 20);
+        member[i] = kvr_registry_member(zone.registry, zone.load, zone.row,
+                                        peer[i], "u", 1);
+        kvr_set_add(&pool.set, peer[i]);
+    }
+
+    pool.max_waiting = -1;
+    pool.upstream = zone.registry->member[member[0]].upstream;
+    pool.eject = (kvr_outlier_conf_t) {
+        .fails = 5, .share = 50, .window = 30000, .slow = 6, .time = 10000,
+        .max = 50, .on = 1
+    };
+
+    now = 1000000;
+}
+
+
+static void
+teardown(void)
+{
+    free(zone.registry);
+    free(zone.load);
+    free(zone.index);
+    free(zone.popular);
+}
+
+
+static kvr_attempt_t
+begin(uint32_t i)
+{
+    kvr_begin_t    b;
+    kvr_attempt_t  at;
+
+    memset(&b, 0, sizeof(kvr_begin_t));
+
+    b.peer = peer[i];
+    b.member = member[i];
+    b.bytes = 8192;
+    b.pending = 8192;
+    b.pool = &pool;
+
+    kvr_attempt_begin(&at, &zone, &b, NULL, now);
+
+    return at;
+}
+
+
+static unsigned
+end(kvr_attempt_t *at, kvr_outlier_e reason)
+{
+    unsigned  rc;
+
+    rc = kvr_attempt_judge(at, &zone, &pool, reason, now);
+    (void) kvr_attempt_release(at, &zone);
+    (void) kvr_attempt_end(at, &zone, now);
+
+    return rc;
+}
+
+
+static unsigned
+good(uint32_t i, uint64_t ms)
+{
+    unsigned       rc;
+    kvr_first_t    f;
+    kvr_attempt_t  at;
+
+    memset(&f, 0, sizeof(kvr_first_t));
+
+    f.ok = 1;
+    f.stream = 1;
+    f.plain = 1;
+
+    at = begin(i);
+    rc = kvr_attempt_first(&at, &zone, &pool, &f, now + ms);
+
+    return rc | end(&at, KVR_OUTLIER_NONE);
+}
+
+
+static unsigned
+bad(uint32_t i)
+{
+    kvr_attempt_t  at;
+
+    at = begin(i);
+
+    return end(&at, KVR_OUTLIER_STATUS);
+}
+
+
+static int
+sick(uint32_t i)
+{
+    kvr_view_t       v;
+    kvr_candidate_t  c;
+
+    memset(&v, 0, sizeof(kvr_view_t));
+
+    v.zone = &zone;
+    v.pool = &pool;
+    v.bound = v.pin = v.owner = KVR_PEERS;
+    v.now = now;
+
+    kvr_candidate_view(&v);
+    kvr_candidate_init(&v, &c, peer[i], member[i], 0);
+
+    if (v.silent != KVR_REGISTRY_NONE) {
+        (void) kvr_eject_silent(&zone, &pool, v.silent, now);
+        kvr_candidate_init(&v, &c, peer[i], member[i], 0);
+    }
+
+    return c.sick;
+}
+
+
+START_TEST(test_eject_share)
+{
+    uint32_t  i, k, out;
+
+    setup();
+
+    (void) good(SERVERS - 1, 100);
+
+    for (i = 0, out = 0; i < SERVERS - 1; i++) {
+        for (k = 0; k < 20; k++) {
+            (void) bad(i);
+        }
+
+        out += (uint32_t) sick(i);
+    }
+
+    util_check(out == SERVERS / 2, "%u out", out);
+    util_check(!sick(SERVERS - 1), "the good one");
+
+    /* switched off: those that are out are so no more */
+
+    pool.eject.on = 0;
+    util_check(!sick(0), "off");
+
+    teardown();
+}
+END_TEST
+
+
+/* all of them fail: nobody does better, but for who was first */
+START_TEST(test_eject_all)
+{
+    uint32_t  i, k, out;
+
+    setup();
+
+    for (k = 0; k < 50; k++) {
+        for (i = 0; i < SERVERS; i++) {
+            (void) bad(i);
+        }
+    }
+
+    for (i = 0, out = 0; i < SERVERS; i++) {
+        out += (uint32_t) sick(i);
+    }
+
+    util_check(out == 0, "%u out", out);
+
+    /* the last one of two is never put out */
+
+    pool.set = kvr_set_of(peer[0]);
+
+    for (k = 0; k < 50; k++) {
+        (void) bad(0);
+    }
+
+    util_check(!sick(0), "alone");
+
+    teardown();
+}
+END_TEST
+
+
+START_TEST(test_eject_back)
+{
+    uint32_t  k;
+    unsigned  rc;
+
+    setup();
+
+    (void) good(1, 100);
+
+    for (k = 0, rc = 0; k < 5; k++) {
+        util_check(rc == 0 && !sick(0), "bad %u", k);
+        rc = bad(0);
+    }
+
+    util_check(rc == KVR_EJECT_OUT && sick(0), "out");
+    util_check(kvr_get(&zone.registry->member[member[0]].ejections) == 1,
+               "counted");
+
+    now += pool.eject.time;
+
+    for (k = 0, rc = 0; k < KVR_OUTLIER_PASSES; k++) {
+        util_check(rc == 0 && !sick(0), "probe %u", k);
+        rc = good(0, 100);
+        now += 200;
+    }
+
+    util_check(rc & KVR_EJECT_BACK, "back");
+    util_check(kvr_get(&zone.registry->member[member[0]].lost), "warmed up");
+
+    teardown();
+}
+END_TEST
+
+
+START_TEST(test_eject_slow)
+{
+    uint32_t  i, k;
+
+    setup();
+
+    for (k = 0; k < 20; k++) {
+        for (i = 1; i < SERVERS; i++) {
+            (void) good(i, 100);
+        }
+    }
+
+    for (k = 0; k < 5; k++) {
+        util_check(!sick(0), "slow %u", k);
+        (void) good(0, 5000);
+    }
+
+    util_check(sick(0), "out");
+
+    teardown();
+}
+END_TEST
+
+
+/* accepts, and never answers */
+START_TEST(test_eject_silent)
+{
+    uint32_t       i, k;
+    kvr_attempt_t  a, b;
+
+    setup();
+
+    for (k = 0; k < 20; k++) {
+        for (i = 1; i < SERVERS; i++) {
+            (void) good(i, 100);
+        }
+    }
+
+    a = begin(0);
+    now += 2 * KVR_OUTLIER_SILENCE;
+    util_check(!sick(0), "one proves nothing");
+
+    b = begin(0);
+    util_check(sick(0), "two do");
+
+    (void) end(&a, KVR_OUTLIER_NONE);
+    (void) end(&b, KVR_OUTLIER_NONE);
+    teardown();
+
+    /* whoever was waiting was killed, or has given up */
+
+    setup();
+
+    for (k = 0; k < 20; k++) {
+        (void) good(1, 100);
+        (void) good(2, 100);
+    }
+
+    a = begin(0);
+    b = begin(0);
+    (void) kvr_attempt_release(&a, &zone);
+    (void) kvr_attempt_release(&b, &zone);
+
+    now += 100 * KVR_OUTLIER_SILENCE;
+    util_check(!sick(0), "nobody waits");
+
+    a = begin(0);
+    b = begin(0);
+    util_check(!sick(0), "nor since then");
+
+    teardown();
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("eject");
+
+    util_add(s, "share", test_eject_share);
+    util_add(s, "all", test_eject_all);
+    util_add(s, "back", test_eject_back);
+    util_add(s, "slow", test_eject_slow);
+    util_add(s, "silent", test_eject_silent);
+
+    return util_run(s);
+}
