@@ -242,8 +242,8 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
 
 
 /*
- * Ends an attempt, here and in nginx's own balancer, if pc is not NULL.  The two
- * are one right after the other, as a worker may be killed in between.  The
+ * Ends an attempt, here and in nginx's own balancer, if pc is not NULL.  The
+ * two are one right after the other, as a worker may be killed in between.  The
  * insert is undone afterwards, since to hash the body again takes time.
  */
 void

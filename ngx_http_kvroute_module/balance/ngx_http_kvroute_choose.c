@@ -218,13 +218,13 @@ ngx_http_upstream_rr_peer_t *
 ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     ngx_uint_t *offered, kvr_decision_t *d)
 {
-    uint32_t                   id;
-    kvr_view_t                 view;
-    ngx_uint_t                 i, count, named;
-    kvr_begin_t                begin;
-    kvr_registry_t            *registry;
-    ngx_http_kvroute_list_t   *list;
-    ngx_http_kvroute_offer_t  *offer;
+    uint32_t                     id;
+    kvr_view_t                   view;
+    ngx_uint_t                   i, count, named;
+    kvr_begin_t                  begin;
+    kvr_registry_t              *registry;
+    ngx_http_kvroute_list_t     *list;
+    ngx_http_kvroute_offer_t    *offer;
 
     ngx_http_kvroute_choose_view(at, &view);
 

@@ -36,11 +36,11 @@
  * stamp, changing ids, storing the new stamp.  A writer may be overtaken at any
  * point: its line claimed for another block, its slot given away.  Then either
  * a compare and swap fails (ids has some bits of the key in it for that), or
- * the stamp falls to a holder that the block was inserted for as well, and in any
- * case the writer sees in the end that the key has changed and takes back what
- * it did.  What remains are windows of a few instructions, in which it must be
- * overtaken and killed as well, for a peer to be credited with a block that it
- * never had: a wrong guess, which costs one request some prefill.
+ * the stamp falls to a holder that the block was inserted for as well, and in
+ * any case the writer sees in the end that the key has changed and takes back
+ * what it did.  What remains are windows of a few instructions, in which it
+ * must be overtaken and killed as well, for a peer to be credited with a block
+ * that it never had: a wrong guess, which costs one request some prefill.
  */
 
 
@@ -215,8 +215,8 @@ void kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer);
 /*
  * Sessions: a key that is bound to a peer until a time, in seconds, whatever
  * the peer computes meanwhile; only a table that is full of much younger lines
- * forgets it before.  The peer's generation is told back, so that a number which
- * was given to another peer binds nobody; a generation is not 0.
+ * forgets it before.  The peer's generation is told back, so that a number
+ * which was given to another peer binds nobody; a generation is not 0.
  */
 
 /* the peer, and its generation; KVR_PEERS if there is none */

@@ -10,7 +10,7 @@
 #define KVR_FEEDBACK_FACTOR_MAX  (2 * KVR_FEEDBACK_ONE)
 #define KVR_FEEDBACK_FACTOR_MIN  (KVR_FEEDBACK_ONE / 4)
 
-/* of what is told; replies are those of all that the engine is asked for */
+/* of the capacity that was told; tokens of one reply */
 #define KVR_FEEDBACK_USABLE_MAX  1.25
 #define KVR_FEEDBACK_REPLY_MAX   (1U << 20)
 
@@ -56,7 +56,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
 
     } else {
 
-        /* engines leave the field out at 0, those that have it at all */
+        /* engines that have the field leave it out when it is 0 */
 
         if (!(kvr_get(&l->told) & kind)) {
             return 0;
@@ -89,7 +89,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
             return KVR_FEEDBACK_MISSED;
         }
 
-        /* what is old is lost in the course of things: no reason to forget */
+        /* old blocks are evicted as a matter of course: nothing was reset */
 
         if (retention && r->age >= retention / 2) {
 
@@ -107,7 +107,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
         kvr_set(&l->hits, 1);
     }
 
-    /* what was not predicted does not say that anything is still there */
+    /* a hit that was not predicted does not prove that the rest is there */
 
     if (matched >= margin) {
         kvr_set(&l->misses, 0);

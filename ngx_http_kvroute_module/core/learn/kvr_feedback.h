@@ -12,22 +12,24 @@
  * What was predicted of a peer's cache against what its responses told: in
  * shared memory, one for each peer.
  *
- * A peer that has delivered hits and then, for three distinct prefixes in a
- * row, less than half of what was predicted has forgotten: it was restarted,
- * or its cache was reset.  One prefix alone proves nothing, and after a restart
- * only the first request of several with a common beginning finds nothing.
+ * A peer has forgotten all (it was restarted, or its cache was reset) if it has
+ * delivered hits before and then, for three distinct prefixes in a row, less
+ * than half of what was predicted.  One prefix alone proves nothing; and after
+ * a restart only the first of several requests with a common beginning finds
+ * nothing.
  *
- * Nor do any misses prove it of an engine whose probes would tell a restart: it
- * runs more than it can hold, or its cache was emptied by hand.  Either is made
- * good prompt by prompt.
+ * Misses prove nothing where probes would tell a restart: then the engine runs
+ * more than it can hold, or its cache was emptied by hand.  Either is put right
+ * prompt by prompt.
  *
- * Siblings come before the first one's answer: what they were predicted to
- * find may not be computed yet.  A miss of theirs proves nothing.
+ * Siblings of a burst come before the first one's answer: what they were
+ * predicted to find may not be computed yet.  So their misses prove nothing.
  *
- * Predictions are not scaled by how well they did: what is predicted less is
- * sent there less and then delivered less.  Only the capacity is corrected: one
- * that the engine told slowly and within bounds; one that was merely assumed is
- * learned from the age of what was delivered and of what was not.
+ * Predictions are not scaled by how well they did: a peer with lower
+ * predictions is sent less, and then delivers less.  Only the capacity is
+ * corrected.  One that the engine told is corrected slowly and within bounds;
+ * one that was only assumed is learned from the age of what was delivered and
+ * of what was not (kvr_retention.h).
  */
 
 
@@ -62,7 +64,8 @@ typedef struct {
     _Atomic uint64_t   key[KVR_FEEDBACK_CHAINS];
     _Atomic uint32_t   misses;       /* in a row */
     _Atomic uint32_t   hits;         /* it has delivered some */
-    _Atomic uint32_t   told;         /* kinds of responses with the field */
+    _Atomic uint32_t   told;         /* kinds of responses with the field,
+                                        1 << kind each */
     _Atomic uint32_t   flushed;      /* s */
 
     kvr_ratio_t        bytes;        /* of prompt a token */
@@ -98,8 +101,8 @@ typedef struct {
 
 
 /* what kvr_feedback_take() has found out */
-#define KVR_FEEDBACK_MISSED  1   /* it had not got what was predicted */
-#define KVR_FEEDBACK_FORGOT  2   /* nor anything that it held at *clock */
+#define KVR_FEEDBACK_MISSED  1   /* less than half of what was predicted */
+#define KVR_FEEDBACK_FORGOT  2   /* all is lost that it held at *clock */
 
 
 /* takes a response; now in seconds; returns KVR_FEEDBACK_... bits */
@@ -116,22 +119,23 @@ int kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held);
 /* the peer was restarted */
 void kvr_feedback_restart(kvr_feedback_t *l);
 
-/* bytes a token, four while none was seen; what counts of what it told */
+/* bytes a token, four while none was seen; the factor of its capacity */
 double kvr_feedback_bytes(const kvr_feedback_t *l);
 double kvr_feedback_factor(const kvr_feedback_t *l);
 
 /*
- * Of so many tokens that the engine said it can hold, what is cache while it is
- * writing so many replies: their blocks are no cache before they are complete.
- * As they may be at any point, half of what a reply comes to; at most half of
- * all.  By the factor a quarter more at most.
+ * How many of the tokens that the engine said it can hold are cache, while it
+ * writes so many replies.  A block of a reply is no cache before the reply is
+ * complete.  A reply may be at any point, so half of its mean length is taken
+ * off for each, at most half of all tokens.  The factor adds a quarter at most.
  */
 double kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens,
     uint32_t replies);
 
 /*
- * What its cache holds, in units, if it did not tell; 0: not known.  sum: what
- * was seen of all that are likely to be alike, by kvr_retention_add().
+ * What the peer's cache holds, in units, by its responses; 0: not known.  sum
+ * is what was seen of all peers that are likely to be alike
+ * (kvr_retention_add()).
  */
 uint32_t kvr_feedback_retention(const kvr_feedback_t *l,
     const kvr_retention_t *sum);

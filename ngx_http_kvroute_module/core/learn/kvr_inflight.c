@@ -27,7 +27,7 @@ kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain, uint32_t entry)
 }
 
 
-/* of two that are alike one may be taken for the other */
+/* two entries with equal words may be taken for one another */
 void
 kvr_inflight_answered(kvr_inflight_t *f, uint64_t place)
 {

@@ -13,10 +13,10 @@
 /* samples after which a rate moves down as slowly as it does in the long run */
 #define KVR_PREFILL_NEW    32
 
-/* a window that has just begun: of a second, in 1/1000000 of all of it */
+/* the part of a window, in 1/1000000, that one second is */
 #define KVR_PREFILL_BEGUN  (1000000 * 1000 / KVR_PREFILL_WINDOW)
 
-/* of a delay the upper bits: when, in units of 1024 ms */
+/* the upper bits of a delay's word are its time, in units of 1024 ms */
 #define KVR_PREFILL_DELAY_AT     40
 #define KVR_PREFILL_DELAY_SHIFT  10
 #define KVR_PREFILL_DELAY_MASK   0xffffff
@@ -25,10 +25,10 @@
 /* less than this, in ms, is noise of timers and networks */
 #define KVR_PREFILL_DELAY_NOISE  16
 
-/* a first event that took longer than this tells of no queue, ms */
+/* ms; a first event that took longer had other reasons than a queue */
 #define KVR_PREFILL_DELAY_MAX  600000
 
-/* the largest prompt is forgotten by a part of it with each one */
+/* with each prompt the largest one is forgotten by this part of it */
 #define KVR_PREFILL_FADE   16
 
 
@@ -306,8 +306,8 @@ kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load)
 
 
 /*
- * An average over time that fades, of a value that comes after a gap: what
- * comes evenly is found as it is.
+ * Adds a value, which comes "gap" ms after the one before, to an average over
+ * time that fades: of values that come evenly it is the rate.
  */
 static uint64_t
 kvr_prefill_average(uint64_t average, uint64_t value, uint32_t gap)
@@ -319,8 +319,8 @@ kvr_prefill_average(uint64_t average, uint64_t value, uint32_t gap)
 
 
 /*
- * ms since, 0 if it never was; clocks of processes differ a little, and it may
- * be to come
+ * ms since a moment; 0 if there was none.  It may be in the future, as another
+ * process may be ahead by a little.
  */
 static uint32_t
 kvr_prefill_since(_Atomic uint64_t *moment, uint64_t now)

@@ -12,28 +12,29 @@
  * How fast a peer prefills, how much it has left to do, and how busy that
  * keeps it.
  *
- * What is counted as pending is taken off when a prompt has its first event,
- * all at once.  In between the peer has done a part of it: what it does in the
- * time since the last such event, at the rate that it is known for, but no more
- * than the largest prompt of late, so that one that is stuck does not seem to
- * go on.
+ * The pending bytes of a prompt are taken off all at once, at its first event.
+ * Before that the peer has already done a part of them.  That part is reckoned:
+ * the time since the last first event, at the peer's rate, but no more than the
+ * largest prompt of late, so that a peer that is stuck does not seem to go on.
  *
  * The load of the last KVR_PREFILL_WINDOW is kept in three averages that fade:
- * bytes given, requests ended, and the time that those took.  How much of a
- * window there has been is kept as well, or a peer would seem to have little to
- * do for a minute after its start.  Bytes over the
- * rate are the utilisation, 1 at the knee if prefill is what it has least of.
- * By Little's law requests a second times seconds are the requests in flight;
- * they are also looked at once a second: if the two differ for long, something
+ * bytes given, requests ended, and the time that these requests took.  How much
+ * of a window there has been is kept as well: else a peer would seem to have
+ * little to do for a minute after its start.  Bytes a second over the rate are
+ * the utilisation: 1 at the knee, if prefill is the peer's bottleneck.  By
+ * Little's law requests a second times seconds are the requests in flight.
+ * Those are also sampled once a second: if the two differ for long, something
  * is counted that is not there.
  *
- * What first tokens take beyond what was reckoned is the delay: somebody else's
- * requests, a card that is slower than the others, a cache without room for
- * those that run.  It is an average over the last few, which is halved every
- * seven seconds, as a peer that is avoided for it tells nothing new.
+ * The delay is what first tokens take beyond what was reckoned: because of
+ * somebody else's requests, a card that is slower than the others, a cache
+ * without room for the requests that run.  It is an average over the last few,
+ * and is halved every seven seconds, as a peer that is avoided for its delay
+ * tells nothing new.
  *
  * Words stand for themselves; processes that write at the same time may lose an
- * observation.  Times are in ms from any moment but their own; 0 is never.
+ * observation.  Times are in ms of a clock that all processes share; 0 is
+ * never.
  */
 
 
@@ -58,9 +59,9 @@ typedef struct {
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
     _Atomic uint64_t   given;        /* when it was given work last, or seen */
     _Atomic uint64_t   ended;        /* when a request ended last */
-    _Atomic uint64_t   bytes;        /* a second */
-    _Atomic uint64_t   ends;         /* 1/1000000 a second */
-    _Atomic uint64_t   time;         /* of those, 1/1000000 s a second */
+    _Atomic uint64_t   bytes;        /* given a second */
+    _Atomic uint64_t   ends;         /* 1/1000000 requests a second */
+    _Atomic uint64_t   time;         /* that they took, us a second */
     _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
     _Atomic uint64_t   ended_full;   /* likewise, of ends and time */
 } kvr_prefill_t;
@@ -80,32 +81,33 @@ typedef struct {
 void kvr_prefill_reset(kvr_prefill_t *p);
 
 /*
- * Tells that a peer was given a prompt of so many bytes to prefill, with so
- * many pending there before.  Returns how many it has left now.
+ * Tells that a peer was given a prompt with so many bytes to prefill, while
+ * "pending" bytes were pending there.  Returns the bytes that it has left now,
+ * the new ones included.
  */
 uint64_t kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
     uint64_t now);
 
 /*
- * Tells that a prompt had its first event ms after it was given, with so many
- * bytes left then, its own included.  The rate kept is near the upper end of
- * what is seen: small prompts take longer than their bytes.  It comes down
- * faster while it is new.
+ * Tells that a prompt had its first event, ms after it was given.  left is what
+ * kvr_prefill_give() returned for it.  The rate that is kept is near the upper
+ * end of what is seen, as small prompts take longer than their bytes.  It comes
+ * down faster while it is new.
  */
 void kvr_prefill_first(kvr_prefill_t *p, uint64_t left, uint64_t ms,
     uint64_t now);
 
 /*
- * Tells that a stream had its first event ms after it was given, with so many
- * bytes left then, its own included, and so many of its prompt held, at a rate
- * of prefill that the fastest of the peers has: what is longer than that, the
- * least time of late and a little for noise is the delay. But not what is
- * explained by held bytes that were not there after all.
+ * Tells that a stream had its first event, ms after it was given.  left is what
+ * kvr_prefill_give() returned for it, held the bytes of its prompt that the
+ * pick counted on, rate that of the fastest peer (as in kvr_prefill_t).  What
+ * ms has beyond left / rate, the least time of late and a little for noise is
+ * delay; but not what held bytes explain that were not there after all.
  */
 void kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held,
     uint64_t ms, uint32_t rate, uint64_t now);
 
-/* what is left by now of the delay that a word of it tells */
+/* how much of a delay is left by now; word: kvr_prefill_t's */
 uint32_t kvr_prefill_faded(uint64_t word, uint64_t now);
 
 /* tells that a request ended, ms after it was given */
@@ -118,9 +120,8 @@ void kvr_prefill_sample(kvr_prefill_t *p, uint32_t active);
 uint64_t kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now);
 
 /*
- * Whether a peer has as much left as it should have, for an answer within
- * target ms: more than it prefills in half of that, so that as much is left for
- * the prompt to come.  0 if its rate is not known.
+ * Whether a peer has more left than it prefills in half of target ms: the other
+ * half is for the prompt to come.  0 if the peer's rate is not known.
  */
 int kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
     uint64_t now);
@@ -129,7 +130,7 @@ int kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
 void kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load);
 
 
-/* the delay of late, in 1/KVR_PACE_RATE ms: here, as each decision asks */
+/* the delay of late, in 1/16 ms; inline, as each decision asks each peer */
 static inline uint32_t
 kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 {
@@ -143,7 +144,7 @@ kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 
 /*
  * For how many whole minutes a peer was given no work, at most
- * KVR_PREFILL_REST. One that is new rests from when it is first asked about.
+ * KVR_PREFILL_REST.  A new peer rests from when it is first asked about.
  */
 static inline uint32_t
 kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)

@@ -46,7 +46,7 @@ kvr_retention_get(const kvr_retention_t *h)
 
     best = kvr_retention_best(h, &at);
 
-    /* nothing was delivered; or what was lost from there on may be chance */
+    /* nothing was delivered, or the few losses may be chance */
 
     if (best == 0
         || best - kvr_retention_worth(h, KVR_RETENTION_CLASSES)

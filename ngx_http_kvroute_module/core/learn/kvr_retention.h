@@ -17,8 +17,8 @@
  * observations are counted by age, four classes to a doubling.  The retention
  * is the age that divides them best: as many as can be were delivered below it
  * and lost above it.  Few observations say nothing.  Nor does an engine that
- * has never delivered anything: it may write a 0 whatever it has.  In both cases
- * the assumed capacity stands.
+ * has never delivered anything: it may write a 0 whatever it has.  In both
+ * cases the assumed capacity stands.
  *
  * The peers of an upstream are mostly alike, and each sees little: so they are
  * counted together.  A peer has a retention of its own where another age

@@ -185,7 +185,7 @@ typedef struct {
 
     uint64_t         bytes;      /* of the prompt */
     uint64_t         random;
-    uint32_t         rate;       /* of prefill, the fastest peer's kvr_prefill_t */
+    uint32_t         rate;       /* the fastest peer's, of kvr_prefill_t */
     unsigned         parsed:1;   /* there is a prompt to speak of */
     unsigned         light:1;    /* there could be none */
     unsigned         retry:1;

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_horizon: what is learned of a cache's size, and what must not be */
+/* kvr_retention: what is learned of a cache's size, and what must not be */
 
 
 #include "util.h"

@@ -4,7 +4,7 @@
  */
 
 
-/* kvr_timing: what first tokens tell of a cache, and what must not be told */
+/* kvr_ttft: what first tokens tell of a cache, and what must not be told */
 
 
 #include <math.h>

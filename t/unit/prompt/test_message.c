@@ -160,10 +160,21 @@ read_is(int (*fn)(kvr_walk_t *w), const char *json, int rc, const char *want,
 }
 
 
+/* a message, in a list of its own */
 static void
 message_is(const char *json, const char *want)
 {
-    read_is(kvr_message, json, KVR_OK, want, 0);
+    util_buf_t  list;
+
+    memset(&list, 0, sizeof(list));
+
+    util_byte(&list, '[');
+    util_put(&list, json, strlen(json));
+    util_put(&list, "]", 2);
+
+    read_is(kvr_message_list, (char *) list.p, KVR_OK, want, 0);
+
+    util_drop(&list);
 }
 
 
@@ -229,9 +240,9 @@ START_TEST(test_message_text)
     message_is("{'role':'a role of more bytes than thirty-two','content':''}",
                "^1a role of more bytes than thirty^2");
 
-    read_is(kvr_message, "'a string'", KVR_OK, "", 0);
-    read_is(kvr_message, "[1,{'role':'user'}]", KVR_OK, "", 0);
-    read_is(kvr_message, "null ", KVR_OK, "", 0);
+    message_is("'a string'", "");
+    message_is("[1,{'role':'user'}]", "");
+    message_is("null ", "");
 }
 END_TEST
 
