@@ -349,13 +349,13 @@ sub figure {
 }
 
 
-# ends the servers too
+# servers first: who starts them ends all of their processes
 
-sub done {
+sub cleanup {
     my ($t) = @_;
 
     $t->end($_) for keys %{$t->{server}};
-    $t->SUPER::done();
+    $t->SUPER::cleanup();
 }
 
 
