@@ -113,7 +113,7 @@ kvq_give(kvq_t *q, kvq_request_t *rq)
     kvs_route_insert(&q->zone, &rq->route, q->choice.matched[i]);
 
     if (q->now >= q->conf->window && q->now < q->conf->length) {
-        q->res->stream[rq->stream].window_work += rq->item.work;
+        q->res->stream[rq->stream].window_work += rq->item.charge;
     }
 
     kve_replica_submit(q->replica[i], &rq->req, q->now);

@@ -75,6 +75,7 @@ kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     item->tenant = tenant;
     item->weight = kvr_max(weight, 1);
     item->work = work;
+    item->charge = work;
     item->bytes = 0;
     item->arrival = (uint32_t) now;
     item->due = (uint32_t) (now + wait);
@@ -641,7 +642,7 @@ kvr_queue_charge(kvr_queue_shared_t *shared, kvr_queue_item_t *item,
 
     t = &shared->tenant[item->tenant];
 
-    step = item->work / item->weight / KVR_QUEUE_UNIT;
+    step = item->charge / item->weight / KVR_QUEUE_UNIT;
     step = kvr_max(step, 1);
     step = kvr_min(step, INT32_MAX / 16);
 

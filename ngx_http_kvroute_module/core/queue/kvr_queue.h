@@ -30,9 +30,12 @@
  * whoever is first (bench/queue: a tenth of the throughput).
  *
  * Turns are virtual time, as in start-time fair queueing (Goyal, Vin, Cheng:
- * SIGCOMM 96): what a tenant is given moves its turn on by work / weight, and
+ * SIGCOMM 96): what a tenant is given moves its turn on by charge / weight, and
  * one that comes back from being idle begins where the class is now.  In the
  * long run that is what deficit round robin gives, without a round to keep.
+ * The charge is what is left to compute when the item is let in.  Work is what
+ * was left at arrival: past the knee caches lose much of it while it waits, and
+ * a tenant whose requests wait long would pay for less than it gets.
  *
  * Ownership.  Each process has its own waiting requests, in heaps that nobody
  * else sees (kvr_queue_t). The processes share a shared state
@@ -75,6 +78,7 @@ struct kvr_queue_item_s {
     uint32_t            due;         /* ms */
     uint32_t            arrival;     /* ms */
     uint64_t            work;        /* bytes */
+    uint64_t            charge;      /* bytes that its tenant pays for */
     uint64_t            bytes;       /* that it keeps while it waits */
     uint32_t            weight;      /* of the tenant, from 1 */
     uint8_t             class;
@@ -169,7 +173,8 @@ uint8_t kvr_queue_tenant(kvr_queue_shared_t *shared, uint64_t hash,
 /*
  * Sets up an item that arrives now.  class 0 .. KVR_QUEUE_CLASSES - 1; weight
  * from 1; deadline in ms from now, 0 for none.  The caller may change due and
- * set bytes before the item is entered.
+ * set bytes before the item is entered.  The charge is work, until room() knows
+ * better.
  */
 void kvr_queue_item(kvr_queue_item_t *item, uint64_t now, unsigned class,
     uint8_t tenant, uint32_t weight, uint64_t work, uint32_t deadline);

@@ -124,6 +124,8 @@ kvr_admission_choose(const kvr_admission_t *a, const kvr_offer_t *offer,
         return KVR_ADMISSION_LATER;
     }
 
+    a->item->charge = r->pending;
+
     return rc;
 }
 

@@ -73,7 +73,7 @@ kvr_admission_e kvr_admission_any(const kvr_admission_t *a,
 
 /*
  * The peer with room that costs least; if there is one, r says what is to be
- * reserved there.  Those that are drained, out of health, or have asked to be
+ * reserved there, and the item's charge is what it computes there.  Those that are drained, out of health, or have asked to be
  * left alone are for when there are no others.
  */
 kvr_admission_e kvr_admission_choose(const kvr_admission_t *a,

@@ -6,7 +6,7 @@
 
 /*
  * kvr_queue: how far a request may be passed, how long it may wait for a better
- * place, and when it is past the knee.
+ * place, when it is past the knee, and what its tenant is charged.
  */
 
 
@@ -143,6 +143,49 @@ START_TEST(test_queue_young)
 END_TEST
 
 
+/* what one tenant's prompts had in caches is gone when they are let in */
+static int
+room(void *data, kvr_queue_item_t *item)
+{
+    (void) data;
+
+    if (item) {
+        item->charge = item->work * (item->tenant ? 1 : 2);
+    }
+
+    return 1;
+}
+
+
+START_TEST(test_queue_charge)
+{
+    unsigned           i, given[2];
+    kvr_queue_t        q;
+    kvr_queue_key_t    key;
+    kvr_queue_item_t   item[400], *first;
+
+    memset(&q, 0, sizeof(q));
+    memset(given, 0, sizeof(given));
+
+    for (i = 0; i < 400; i++) {
+        kvr_queue_item(&item[i], 1000, 3, i % 2, 1, 64000, 0);
+        kvr_queue_insert(&q, shared, &item[i]);
+    }
+
+    for (i = 0; i < 200; i++) {
+        first = kvr_queue_first(&q, shared, &key);
+        given[first->tenant]++;
+
+        util_check(kvr_queue_admit(shared, 0, &q, first, 2000, room, NULL)
+                   == KVR_OK, "admitted");
+    }
+
+    util_check(given[0] >= 66 && given[0] <= 68,
+               "%u and %u, not one to two", given[0], given[1]);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -156,6 +199,7 @@ main(void)
     tcase_add_test(tc, test_queue_bound);
     tcase_add_test(tc, test_queue_long);
     tcase_add_test(tc, test_queue_young);
+    tcase_add_test(tc, test_queue_charge);
     suite_add_tcase(s, tc);
 
     return util_run(s);

@@ -5,8 +5,8 @@
 
 
 /*
- * kvr_attempt, kvr_reservation: the sequence of the router, played without
- * nginx.
+ * kvr_attempt, kvr_reservation, kvr_admission: the sequence of the router,
+ * played without nginx.
  */
 
 
@@ -380,6 +380,74 @@ START_TEST(test_attempt_nobody)
 END_TEST
 
 
+/* of a request that came when 48 of its 64 units were held */
+static void
+admitted(uint32_t held, unsigned taken, kvr_admission_e rc, uint64_t charge)
+{
+    uint32_t            matched[KVR_PEERS] = { 0 };
+    kvr_view_t          v;
+    kvr_offer_t         offer;
+    kvr_admission_t     a;
+    kvr_queue_item_t    item;
+    kvr_reservation_t   reserved;
+
+    static kvr_queue_shared_t  shared;
+
+    memset(&v, 0, sizeof(kvr_view_t));
+    memset(&a, 0, sizeof(kvr_admission_t));
+    memset(&offer, 0, sizeof(kvr_offer_t));
+
+    kvr_queue_item(&item, s.now, 3, 0, 1, 16 * UNIT, 0);
+
+    matched[s.peer] = held;
+
+    v.zone = &s.zone;
+    v.pool = &s.pool;
+    v.matched = matched;
+    v.bound = v.pin = v.owner = KVR_PEERS;
+    v.now = s.now;
+
+    kvr_candidate_view(&v);
+
+    offer.peer = s.peer;
+    offer.member = s.member;
+    offer.weight = 1;
+    offer.taken = taken;
+
+    a.view = &v;
+    a.shared = &shared;
+    a.item = &item;
+    a.bytes = UNITS * UNIT;
+    a.only = KVR_PEERS;
+
+    ck_assert_int_eq(kvr_admission_choose(&a, &offer, 1, &reserved), rc);
+    ck_assert_uint_eq(item.charge, charge);
+
+    /* the order, and how long it may wait, are settled at arrival */
+
+    ck_assert_uint_eq(item.work, 16 * UNIT);
+    ck_assert_uint_eq(item.due, s.now + 16 * UNIT / KVR_QUEUE_AGING);
+}
+
+
+/* a tenant pays for what is left to compute when its request is let in */
+START_TEST(test_attempt_charge)
+{
+    setup();
+
+    admitted(8, 0, KVR_ADMISSION_ROOM, 56 * UNIT);
+    admitted(60, 0, KVR_ADMISSION_ROOM, 4 * UNIT);
+    admitted(0, 0, KVR_ADMISSION_ROOM, UNITS * UNIT);
+
+    /* nothing was let in, nothing is known better */
+
+    admitted(0, 1, KVR_ADMISSION_TAKEN, 16 * UNIT);
+
+    teardown();
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -392,6 +460,7 @@ main(void)
     util_add(suite, "reserved", test_attempt_reserved);
     util_add(suite, "missed", test_attempt_missed);
     util_add(suite, "nobody", test_attempt_nobody);
+    util_add(suite, "charge", test_attempt_charge);
 
     return util_run(suite);
 }
