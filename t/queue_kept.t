@@ -58,6 +58,7 @@ $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    kvroute_zone zone=y:2m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
     log_format q '$request_uri $status $kvroute_queue_status '
@@ -88,6 +89,12 @@ http {
         kvroute_queue max=40 timeout=60s;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
+    upstream other {
+        zone other 64k;
+        kvroute kv_cache zone=y;
+        kvroute_queue max=40 timeout=60s order=fifo;
+        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
+    }
     upstream large {
         zone large 64k;
         kvroute kv_cache zone=z;
@@ -104,6 +111,10 @@ http {
             client_body_buffer_size 1k;
             proxy_buffering off;
             proxy_pass http://one;
+        }
+        location /other/ {
+            client_body_buffer_size 1k;
+            proxy_pass http://other;
         }
         location /cached/ {
             proxy_cache c;
@@ -266,6 +277,24 @@ sub files {
 
     close $s;
     ok($t->idle(), 'cache: nothing is counted any more');
+}
+
+# Bodies are read before their upstream is known, by the first zone's hashes.
+# Who waits at another zone's upstream in no order but its own was not looked up
+# there: then the chain is made for that zone, and kept once (the sanitizer of
+# leaks says so).
+
+{
+    my @s = held('/other/0', 'o0', 30_000);
+    ok(wait_for(sub { $t->backend_log('B0')
+                      && ($t->backend_log('B0'))[-1] eq '/other/0' }),
+       'another zone: one is inside');
+
+    push @s, map { held("/other/$_", 'o0', 30_000) } 1 .. 3;
+    ok(waiting(3, 'other'), 'another zone: three wait');
+
+    $t->step('o0');
+    is($t->finish($_)->{status}, 200, 'another zone: served') for @s;
 }
 
 # These names have one crc32 and, but for its lowest bit, one murmur2; if places

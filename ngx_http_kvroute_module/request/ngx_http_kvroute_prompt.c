@@ -279,7 +279,9 @@ ngx_http_kvroute_prompt_keep_chain(ngx_http_request_t *r,
 
     chain = ngx_http_kvroute_prompt_chain(r, ctx, zone);
 
-    if (chain && chain != ctx->chain) {
+    /* of a body that cannot be read again it is kept by now */
+
+    if (chain && ctx->chain == NULL) {
         (void) ngx_http_kvroute_prompt_copy_chain(r, ctx);
     }
 }
