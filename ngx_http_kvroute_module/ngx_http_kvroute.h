@@ -14,6 +14,7 @@
 #include "core/state/kvr_zone.h"
 #include "core/policy/kvr_policy.h"
 #include "core/queue/kvr_queue.h"
+#include "core/watch/kvr_history.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
@@ -97,6 +98,9 @@ typedef struct {
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
 
+    ngx_str_t                    api;       /* of server {}: where actions are
+                                               taken, if anywhere */
+
     /* per worker, made anew when the configuration of the peers changes */
 
     ngx_http_upstream_srv_conf_t  *upstream;
@@ -159,6 +163,7 @@ typedef struct {
     kvr_popular_t               *popular;
     kvr_index_t                 *index;
     kvr_receipts_t              *receipts;
+    kvr_history_t               *history;
 } ngx_http_kvroute_shctx_t;
 
 

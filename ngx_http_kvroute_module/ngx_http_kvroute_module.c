@@ -472,8 +472,9 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_loc_conf_t  *klcf = conf;
 
-    ngx_str_t                 *value;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_str_t                    *value;
+    ngx_http_core_loc_conf_t     *clcf;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     if (klcf->api) {
         return "is duplicate";
@@ -500,6 +501,14 @@ ngx_http_kvroute_api(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     klcf->prefix = ngx_http_kvroute_is_prefix(clcf);
     clcf->handler = ngx_http_kvroute_api_handler;
+
+    /* the page may offer actions: it has to know where */
+
+    kscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_kvroute_module);
+
+    if (klcf->write && klcf->prefix && kscf->api.len == 0) {
+        kscf->api = clcf->name;
+    }
 
     return NGX_CONF_OK;
 }

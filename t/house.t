@@ -59,6 +59,7 @@ my $table = <<'END';
  4 core/response  kvr_response.h kvr_reply.h || core root
  4 core/state     kvr_zone.h kvr_snapshot.h ||              core root
  5 core/route     kvr_route.h   | kvr_route_  | core root
+ 5 core/watch     kvr_history.h kvr_verdict.h || core root
  6 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
  7 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
  7 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root

@@ -90,7 +90,8 @@ my $gauge = qr{^(?:
                    |max_processes|generation|models/\d+/bytes_per_token)
   | upstreams/[^/]+/(?:max_pending|queue/(?:size|max_size|bytes|rate)
                        |queue/classes/\d+/(?:class|size))
-  | upstreams/[^/]+/peers/\d+/(?:
+  | upstreams/[^/]+/(?:history/.*|saved/\w+)
+  | upstreams/[^/]+/peers/\d+/(?:minute/\w+|
         id|weight|active|max_conns|conns|pending|active_all|pending_all
         |unanswered_all|capacity_bytes|load/\w+
         |cache/(?:bytes_per_token|capacity_factor)

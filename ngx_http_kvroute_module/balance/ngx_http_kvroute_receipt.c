@@ -13,6 +13,10 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static void ngx_http_kvroute_receipt_trace(ngx_http_request_t *r,
+    kvr_receipt_t *receipt);
+
+
 void
 ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
@@ -73,6 +77,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
         kvr_add(&member->prompt, ctx->bytes);
         kvr_add(&member->matched, d->matched);
         kvr_add(&member->best, d->best);
+        kvr_add(&member->mean, d->mean);
 
         kvr_stats_observe(&upstream->stats, KVR_STATS_MATCHED,
                           ctx->bytes ? ngx_min(d->matched, ctx->bytes)
@@ -93,10 +98,31 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
 
+    ngx_http_kvroute_receipt_trace(ctx->request, &receipt);
+
     at->receipt = kvr_receipt_put(sh->receipts, &receipt);
 
     kvr_stats_observe(&upstream->stats, KVR_STATS_DECISION,
                       ngx_http_kvroute_receipt_clock() - at->began);
+}
+
+
+/* the header goes on to the engine as it came: here it is only looked at */
+static void
+ngx_http_kvroute_receipt_trace(ngx_http_request_t *r, kvr_receipt_t *receipt)
+{
+    ngx_table_elt_t  *h;
+
+    static ngx_str_t  name = ngx_string("traceparent");
+
+    receipt->trace[0] = 0;
+    receipt->trace[1] = 0;
+
+    h = ngx_http_kvroute_headers_find(&r->headers_in.headers, &name);
+
+    if (h) {
+        (void) kvr_receipt_trace(h->value.data, h->value.len, receipt->trace);
+    }
 }
 
 

@@ -14,6 +14,7 @@
  *
  *     _status            which format a request is for
  *     _status_snapshot   what there is to say, read in one place
+ *     _status_health     is it working, and why not; saved; the last minutes
  *     _status_json       as JSON
  *     _status_json_text    its members
  *     _status_queue        of queues
@@ -29,6 +30,7 @@
 #include "zone/ngx_http_kvroute_zone.h"
 #include "request/ngx_http_kvroute_request.h"
 #include "core/state/kvr_snapshot.h"
+#include "core/watch/kvr_verdict.h"
 
 #include <cjson/cJSON.h>
 
@@ -49,6 +51,7 @@ typedef struct {
     ngx_uint_t                    conns;
 
     kvr_snapshot_t                now;
+    kvr_history_minute_t          minute;   /* the last one */
     kvr_member_t                 *counted;  /* a copy; zeros without a number */
     kvr_engine_t                 *engine;   /* in the zone, or NULL */
     kvr_feedback_t               *feedback;
@@ -68,6 +71,7 @@ typedef struct {
     ngx_uint_t                       locked;  /* and so not all are here */
     kvr_upstream_t                  *shared;  /* NULL: it has no counters */
     uint32_t                         set;     /* KVR_COUNTER_... that hold */
+    kvr_verdict_t                   *verdict;
 } ngx_http_kvroute_status_upstream_t;
 
 
@@ -111,6 +115,25 @@ void ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
     const u_char *data, size_t len);
 void ngx_http_kvroute_status_json_time(cJSON *json, const char *name,
     uint64_t ms);
+
+/* decides how an upstream is: once all else of it is known */
+ngx_int_t ngx_http_kvroute_status_health(ngx_pool_t *pool,
+    ngx_http_kvroute_status_upstream_t *u);
+
+/*
+ * Members: "health" of one and of all; "minute" of a server; "saved" and
+ * "history" of an upstream
+ */
+void ngx_http_kvroute_status_json_health(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u);
+void ngx_http_kvroute_status_json_healths(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u, ngx_uint_t n);
+void ngx_http_kvroute_status_json_minute(cJSON *json,
+    ngx_http_kvroute_status_peer_t *p);
+void ngx_http_kvroute_status_json_saved(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u);
+void ngx_http_kvroute_status_json_history(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u);
 
 /* the queue of an upstream; NULL: it has none */
 cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);

@@ -132,6 +132,7 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     ngx_time_t                     *tp;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_status_upstream_t  *u;
+    ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
     u = ngx_http_kvroute_status_snapshot(r);
@@ -150,6 +151,15 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
     cJSON_AddNumberToObject(json, "pid", ngx_pid);
     ngx_http_kvroute_status_json_time(json, "timestamp",
                                       (uint64_t) tp->sec * 1000 + tp->msec);
+
+    ngx_http_kvroute_status_json_healths(json, u, kmcf->upstreams.nelts);
+
+    conf = ngx_http_get_module_srv_conf(r, ngx_http_kvroute_module);
+
+    if (conf->api.len) {
+        ngx_http_kvroute_status_json_string(json, "api", conf->api.data,
+                                            conf->api.len);
+    }
 
     zones = cJSON_AddObjectToObject(json, "zones");
     zone = kmcf->zones.elts;
@@ -235,7 +245,7 @@ ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models)
 static void
 ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
 {
-    char             hash[17];
+    char             hash[33];
     cJSON           *json;
     uint64_t         last, n;
     kvr_peer_t      *peer;
@@ -268,6 +278,12 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
                                 kvr_policy_name((kvr_policy_e) rc.policy));
         cJSON_AddStringToObject(json, "reason",
                                 kvr_reason_name((kvr_reason_e) rc.reason));
+
+        if (rc.trace[0] || rc.trace[1]) {
+            (void) ngx_sprintf((u_char *) hash, "%016xL%016xL%Z", rc.trace[0],
+                               rc.trace[1]);
+            cJSON_AddStringToObject(json, "trace_id", hash);
+        }
 
         (void) ngx_sprintf((u_char *) hash, "%016xL%Z", rc.hash);
 
@@ -305,6 +321,8 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     cJSON_AddStringToObject(json, "policy",
                             kvr_policy_name(u->conf->policy.conf.policy));
     cJSON_AddNumberToObject(json, "max_pending", u->conf->max_pending);
+    ngx_http_kvroute_status_json_health(json, u);
+    ngx_http_kvroute_status_json_saved(json, u);
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_UPSTREAM, u->shared,
                                       u->set);
 
@@ -332,6 +350,8 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
 
         cJSON_AddNumberToObject(item, kvr_reason_name((kvr_reason_e) i), n);
     }
+
+    ngx_http_kvroute_status_json_history(json, u);
 
     if (u->shared == NULL) {
         return json;
@@ -379,6 +399,7 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     ngx_http_kvroute_json_group(json, KVR_COUNTER_NOW, p);
     ngx_http_kvroute_json_group(json, KVR_COUNTER_SEAT, p);
     ngx_http_kvroute_json_ttft(json, p->counted);
+    ngx_http_kvroute_status_json_minute(json, p);
 
     if (p->conf->eject.on && p->now.ejected) {
         item = cJSON_AddObjectToObject(json, "ejected");

@@ -23,6 +23,7 @@ typedef struct {
 
     ngx_http_kvroute_queue_t            *queue;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *peer;   /* or NULL */
+    kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
 } ngx_http_kvroute_prom_target_t;
 
 
@@ -161,6 +162,7 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
 
     t->set = u->set;
     t->queue = u->conf->queue;
+    t->verdict = u->verdict;
     labels = t->labels;
 
     for (i = 0; i < KVR_QUEUE_CLASSES && u->conf->queue; i++) {
@@ -343,6 +345,18 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
                                       ngx_http_kvroute_status_states[n],
                                       t[i].peer->state
                                       == ngx_http_kvroute_status_states[n]);
+        }
+    }
+
+    ngx_http_kvroute_status_prom_head(prom, "kvroute_upstream_health", "gauge",
+                              "1 for how the upstream is: green, amber, red.");
+
+    for (i = 0; i < targets->nelts; i++) {
+        for (n = 0; t[i].verdict && n < KVR_VERDICT_STATES; n++) {
+            ngx_http_kvroute_status_prom_add(prom, "kvroute_upstream_health"
+                                             "{%V,state=\"%s\"} %d\n",
+                                             &t[i].labels, kvr_verdict_name(n),
+                                             n == t[i].verdict->state);
         }
     }
 

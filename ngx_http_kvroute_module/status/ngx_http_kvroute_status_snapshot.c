@@ -74,7 +74,6 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     ngx_int_t                       rc;
     ngx_uint_t                      i, k, n;
     kvr_member_t                   *counted;
-    kvr_upstream_t                 *upstream;
     ngx_http_kvroute_list_t        *list;
     ngx_http_kvroute_srv_conf_t    *conf;
     ngx_http_upstream_rr_peer_t    *peer;
@@ -160,15 +159,9 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         p->base[KVR_COUNTER_ENGINE] = p->engine;
     }
 
-    upstream = &conf->zone->sh->registry->upstream[conf->number];
+    u->shared = ngx_http_kvroute_zone_upstream(uscf);
 
-    if (upstream->len == uscf->host.len
-        && ngx_memcmp(upstream->name, uscf->host.data, uscf->host.len) == 0)
-    {
-        u->shared = upstream;
-    }
-
-    return NGX_OK;
+    return ngx_http_kvroute_status_health(r->pool, u);
 }
 
 

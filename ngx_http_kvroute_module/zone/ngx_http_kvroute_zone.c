@@ -46,6 +46,8 @@ static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
 static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(ngx_http_kvroute_shm_t),
     sizeof(kvr_receipts_t),
+    sizeof(kvr_history_t),
+    sizeof(kvr_history_member_t),
     sizeof(kvr_registry_t),
     sizeof(kvr_member_t),
     sizeof(kvr_peer_t),
@@ -229,6 +231,7 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     sh->popular = (kvr_popular_t *) (p + shm->popular);
     sh->index = (kvr_index_t *) (p + shm->index);
     sh->receipts = &shm->receipts;
+    sh->history = &shm->history;
 
     zone->core.registry = sh->registry;
     zone->core.load = sh->load;
@@ -604,6 +607,7 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
     for (i = 0; i < kmcf->zones.nelts; i++) {
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
         ngx_http_kvroute_zone_sample(zone[i]);
+        ngx_http_kvroute_zone_look(zone[i]);
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);

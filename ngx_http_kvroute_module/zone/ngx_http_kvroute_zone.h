@@ -14,6 +14,7 @@
  *     _zone       its layout, its life over reloads, the row of this process
  *     _zone_size  what it has room for, and what it needs
  *     _zone_heal  what processes leave behind that were killed
+ *     _zone_history  what upstreams did in the last minutes
  *     _peers      numbers and members of peers
  *     _lock       nginx's lock of an upstream's peers
  */
@@ -49,6 +50,7 @@ struct ngx_http_kvroute_shm_s {
     uint64_t                     index;
 
     kvr_receipts_t               receipts;
+    kvr_history_t                history;
 };
 
 
@@ -73,6 +75,16 @@ size_t ngx_http_kvroute_zone_size_index(ngx_uint_t processes);
 /* rows by default: for all workers that may be, but not most of its bytes */
 ngx_uint_t ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone,
     size_t size);
+
+/*
+ * _zone_history: looks at all upstreams of a zone, if it is time; what an
+ * upstream has in its zone, NULL if nothing; how many requests its queue has
+ * rejected so far, but for those whose client left
+ */
+void ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone);
+kvr_upstream_t *ngx_http_kvroute_zone_upstream(
+    ngx_http_upstream_srv_conf_t *uscf);
+uint64_t ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf);
 
 /* _zone_heal: takes back what dead processes have counted */
 void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,

@@ -27,7 +27,7 @@ static ngx_uint_t ngx_http_kvroute_zone_younger(
 static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row,
     uint32_t column, _Atomic uint64_t *word);
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_zone_upstream(
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_zone_conf(
     ngx_http_kvroute_zone_t *zone, kvr_upstream_t *upstream);
 static void ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone,
     ngx_uint_t healed, ngx_log_t *log);
@@ -237,7 +237,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     member = &registry->member[column - kvr_registry_column(0)];
     peer = &registry->peer[member->peer];
 
-    kscf = ngx_http_kvroute_zone_upstream(zone,
+    kscf = ngx_http_kvroute_zone_conf(zone,
                                        &registry->upstream[member->upstream]);
     if (kscf == NULL) {
         return KVR_OK;
@@ -281,7 +281,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
 
 
 static ngx_http_kvroute_srv_conf_t *
-ngx_http_kvroute_zone_upstream(ngx_http_kvroute_zone_t *zone,
+ngx_http_kvroute_zone_conf(ngx_http_kvroute_zone_t *zone,
     kvr_upstream_t *upstream)
 {
     ngx_uint_t                      i;

@@ -48,7 +48,7 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 {
     int                     full;
     uint32_t                i, flags, special;
-    uint64_t                best;
+    uint64_t                best, held;
     kvr_candidate_t        *c, *chosen;
     const kvr_policy_t     *policy;
     kvr_policy_request_t    r;
@@ -63,16 +63,19 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     d->reason = KVR_REASON_NONE;
 
     best = 0;
+    held = 0;
     flags = 0;
 
     for (i = 0; i < n; i++) {
         c = &cand[i];
 
         best = kvr_max(best, c->matched);
+        held += c->matched;
         flags |= c->flags;
     }
 
     d->best = best;
+    d->mean = held / n;
 
     /* what is left of a decision before, if the caller has not cleared it */
 

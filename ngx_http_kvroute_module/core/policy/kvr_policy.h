@@ -210,6 +210,7 @@ typedef struct {
     kvr_reason_e     reason;
     uint64_t         matched;    /* bytes held by the pick */
     uint64_t         best;       /* bytes held by the best of all */
+    uint64_t         mean;       /* bytes held by all, to each */
     double           cost;
 } kvr_decision_t;
 

@@ -251,6 +251,11 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "best_bytes", .metric = "kvroute_peer_best_bytes_total",
         .help = "Bytes of these that the best peer held; the rest is regret."),
 
+    kvr_counter_seat(COUNT, mean,
+        .json = "mean_bytes", .metric = "kvroute_peer_mean_bytes_total",
+        .help = "Bytes of these that peers held in the mean: what a choice "
+                "without a look at them had found."),
+
     kvr_counter_seat(SUMMARY, firsts[1],
         .sum = offsetof(kvr_member_t, ttft[1]),
         .metric = "kvroute_peer_ttft_seconds",

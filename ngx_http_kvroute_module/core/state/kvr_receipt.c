@@ -7,6 +7,9 @@
 #include "core/state/kvr_receipt.h"
 
 
+#define KVR_RECEIPT_TRACEPARENT  55      /* 00-..32..-..16..-01 */
+
+
 uint64_t
 kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
 {
@@ -33,6 +36,8 @@ kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt)
     kvr_set(&e->peer, receipt->peer);
     kvr_set(&e->policy, receipt->policy);
     kvr_set(&e->reason, receipt->reason);
+    kvr_set(&e->trace[0], receipt->trace[0]);
+    kvr_set(&e->trace[1], receipt->trace[1]);
 
     atomic_store_explicit(&e->number, number, memory_order_release);
 
@@ -82,8 +87,73 @@ kvr_receipt_get(kvr_receipts_t *ring, uint64_t number, kvr_receipt_t *receipt)
     receipt->policy = kvr_get(&e->policy);
     receipt->reason = kvr_get(&e->reason);
     receipt->stream = kvr_get(&e->stream);
+    receipt->trace[0] = kvr_get(&e->trace[0]);
+    receipt->trace[1] = kvr_get(&e->trace[1]);
 
     atomic_thread_fence(memory_order_acquire);
 
     return kvr_get(&e->number) == number ? KVR_OK : KVR_DECLINED;
+}
+
+
+int
+kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2])
+{
+    size_t    i;
+    uint8_t   c, digit;
+    uint64_t  part[3];      /* the span's id is looked at, and not kept */
+
+    trace[0] = 0;
+    trace[1] = 0;
+
+    /* a later version may have more behind a further dash */
+
+    if (len < KVR_RECEIPT_TRACEPARENT
+        || (len > KVR_RECEIPT_TRACEPARENT
+            && (memcmp(value, "00", 2) == 0
+                || value[KVR_RECEIPT_TRACEPARENT] != '-'))
+        || memcmp(value, "ff", 2) == 0)
+    {
+        return KVR_DECLINED;
+    }
+
+    part[0] = part[1] = part[2] = 0;
+
+    for (i = 0; i < KVR_RECEIPT_TRACEPARENT; i++) {
+        c = value[i];
+
+        if (i == 2 || i == 35 || i == 52) {
+            if (c != '-') {
+                return KVR_DECLINED;
+            }
+
+            continue;
+        }
+
+        /* lower case only, as the specification has it */
+
+        if (c >= '0' && c <= '9') {
+            digit = (uint8_t) (c - '0');
+
+        } else if (c >= 'a' && c <= 'f') {
+            digit = (uint8_t) (c - 'a' + 10);
+
+        } else {
+            return KVR_DECLINED;
+        }
+
+        if (i > 2 && i < 52) {
+            part[i < 19 ? 0 : i < 35 ? 1 : 2] =
+                part[i < 19 ? 0 : i < 35 ? 1 : 2] << 4 | digit;
+        }
+    }
+
+    if ((part[0] == 0 && part[1] == 0) || part[2] == 0) {
+        return KVR_DECLINED;
+    }
+
+    trace[0] = part[0];
+    trace[1] = part[1];
+
+    return KVR_OK;
 }

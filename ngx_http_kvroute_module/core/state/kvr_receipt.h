@@ -9,9 +9,10 @@
 
 
 /*
- * Receipts: what was decided, and why.  The last of a zone are kept in a ring
- * in shared memory, which any process writes to without a lock.  A receipt
- * holds hashes and sizes, never text.
+ * Receipts: what was decided, and why.  The last of a zone are kept in a ring in
+ * shared memory, which any process writes to without a lock.  A receipt holds
+ * hashes and sizes, never text; of the client's own it has the trace id alone,
+ * as a number.
  */
 
 
@@ -39,9 +40,10 @@ typedef struct {
     _Atomic uint8_t    policy;
     _Atomic uint8_t    reason;
     _Atomic uint8_t    stream;      /* of ttft */
+    _Atomic uint64_t   trace[2];
 } kvr_receipt_entry_t;
 
-_Static_assert(sizeof(kvr_receipt_entry_t) == KVR_CACHE_LINE, "receipt");
+_Static_assert(sizeof(kvr_receipt_entry_t) == 2 * KVR_CACHE_LINE, "receipt");
 
 _Static_assert(KVR_POLICIES <= 256 && KVR_REASON_MAX <= 256,
                "bytes of a receipt");
@@ -61,6 +63,7 @@ typedef struct {
     uint8_t            policy;
     uint8_t            reason;
     uint8_t            stream;
+    uint64_t           trace[2];    /* id of the trace, 0 0: none */
 } kvr_receipt_t;
 
 
@@ -72,6 +75,13 @@ typedef struct {
 
 /* writes a receipt, all but its number, ttft, stream; returns the number */
 uint64_t kvr_receipt_put(kvr_receipts_t *ring, const kvr_receipt_t *receipt);
+
+/*
+ * The trace id in the value of a header "traceparent", of W3C's Trace Context:
+ * version, 32 hex digits, 16 hex digits, flags.  KVR_DECLINED, and zeros, if the
+ * value is not as it has to be; of a later version only the beginning is read.
+ */
+int kvr_receipt_trace(const uint8_t *value, size_t len, uint64_t trace[2]);
 
 /*
  * Fills in what was not known at the decision, if it is still there: the time

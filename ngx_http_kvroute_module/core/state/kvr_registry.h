@@ -91,6 +91,7 @@ typedef struct {
     _Atomic uint64_t   prompt;       /* bytes */
     _Atomic uint64_t   matched;      /* bytes */
     _Atomic uint64_t   best;         /* bytes matched on the best peer */
+    _Atomic uint64_t   mean;         /* bytes matched on all, to each */
     _Atomic uint64_t   reason[KVR_REASON_MAX];
     _Atomic uint64_t   selected;     /* time of the last pick, s */
     _Atomic uint64_t   unavail;      /* times it was given up for a while */

@@ -217,6 +217,48 @@ START_TEST(test_stats_readers)
 END_TEST
 
 
+START_TEST(test_stats_trace)
+{
+    size_t    i;
+    uint64_t  trace[2];
+
+    static const char  good[] =
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    static const char *const  bad[] = {
+        "",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-011",
+        "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-011",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e473g-00f067aa0ba902b7-01",
+        "00_4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7_01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01"
+    };
+
+    util_check(kvr_receipt_trace((const uint8_t *) good, sizeof(good) - 1,
+                                 trace) == KVR_OK
+               && trace[0] == 0x4bf92f3577b34da6
+               && trace[1] == 0xa3ce929d0e0e4736, "%lx %lx", trace[0],
+               trace[1]);
+
+    for (i = 0; i < kvr_nelts(bad); i++) {
+        util_check(kvr_receipt_trace((const uint8_t *) bad[i], strlen(bad[i]),
+                                     trace) == KVR_DECLINED
+                   && trace[0] == 0 && trace[1] == 0, "%s", bad[i]);
+    }
+
+    util_check(kvr_receipt_trace((const uint8_t *)
+                   "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-x",
+                   57, trace) == KVR_OK, "a later version");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -228,6 +270,7 @@ main(void)
     util_add(s, "observe", test_stats_observe);
     util_add(s, "receipts", test_stats_receipts);
     util_add(s, "readers", test_stats_readers);
+    util_add(s, "trace", test_stats_trace);
 
     return util_run(s);
 }

@@ -1,0 +1,355 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/watch/kvr_verdict.h"
+
+
+/* what servers may have in common */
+typedef int (*kvr_verdict_pt)(const kvr_verdict_server_t *s);
+
+
+static kvr_verdict_why_t *kvr_verdict_say(kvr_verdict_t *v,
+    kvr_verdict_e state, kvr_verdict_reason_e reason);
+static uint64_t kvr_verdict_which(const kvr_verdict_server_t *server,
+    uint32_t n, kvr_verdict_pt which, kvr_verdict_why_t *why);
+static void kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_pt which, kvr_verdict_reason_e reason, kvr_verdict_t *v);
+static void kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
+static void kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
+static void kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
+    const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v);
+static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
+static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
+static int kvr_verdict_lost(const kvr_verdict_server_t *s);
+static int kvr_verdict_planned(const kvr_verdict_server_t *s);
+static int kvr_verdict_stale(const kvr_verdict_server_t *s);
+static int kvr_verdict_uncounted(const kvr_verdict_server_t *s);
+
+
+void
+kvr_verdict(const kvr_verdict_upstream_t *u,
+    const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v)
+{
+    v->state = KVR_VERDICT_GREEN;
+    v->n = 0;
+
+    if (u->locked) {
+        (void) kvr_verdict_say(v, KVR_VERDICT_RED, KVR_VERDICT_LOCKED);
+    }
+
+    /* first what loses requests */
+
+    kvr_verdict_states(server, n, v);
+    kvr_verdict_errors(server, n, v);
+    kvr_verdict_rejects(u, server, n, v);
+
+    kvr_verdict_slow(server, n, v);
+    kvr_verdict_hot(server, n, v);
+
+    kvr_verdict_common(server, n, kvr_verdict_stale, KVR_VERDICT_STALE, v);
+    kvr_verdict_common(server, n, kvr_verdict_planned, KVR_VERDICT_PLANNED, v);
+    kvr_verdict_common(server, n, kvr_verdict_uncounted,
+                       KVR_VERDICT_UNCOUNTED, v);
+}
+
+
+const char *
+kvr_verdict_name(kvr_verdict_e state)
+{
+    static const char *const  names[] = { "green", "amber", "red" };
+
+    _Static_assert(kvr_nelts(names) == KVR_VERDICT_STATES, "names");
+
+    return names[state];
+}
+
+
+/* the last place is written over by what there is no room for */
+static kvr_verdict_why_t *
+kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
+    kvr_verdict_reason_e reason)
+{
+    kvr_verdict_why_t  *why;
+
+    v->state = kvr_max(v->state, state);
+    v->n = kvr_min(v->n + 1, KVR_VERDICT_WHY);
+
+    why = &v->why[v->n - 1];
+
+    memset(why, 0, sizeof(kvr_verdict_why_t));
+    why->reason = reason;
+
+    return why;
+}
+
+
+/* how many; why has the first of them */
+static uint64_t
+kvr_verdict_which(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_pt which, kvr_verdict_why_t *why)
+{
+    uint32_t  i;
+    uint64_t  k;
+
+    for (i = 0, k = 0; i < n; i++) {
+
+        if (which(&server[i])) {
+            if (k < KVR_VERDICT_NAMES && why) {
+                why->server[why->servers++] = i;
+            }
+
+            k++;
+        }
+    }
+
+    return k;
+}
+
+
+static void
+kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_pt which, kvr_verdict_reason_e reason, kvr_verdict_t *v)
+{
+    kvr_verdict_why_t  *why;
+
+    if (kvr_verdict_which(server, n, which, NULL)) {
+        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, reason);
+        why->n = kvr_verdict_which(server, n, which, why);
+        why->all = n;
+    }
+}
+
+
+static void
+kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t            i, up;
+    uint64_t            lost;
+    kvr_verdict_why_t  *why;
+
+    for (i = 0, up = 0; i < n; i++) {
+        up += server[i].up;
+    }
+
+    lost = kvr_verdict_which(server, n, kvr_verdict_lost, NULL);
+
+    if (n && up == 0) {
+        why = kvr_verdict_say(v, KVR_VERDICT_RED, KVR_VERDICT_NONE_UP);
+
+    } else if (lost) {
+        why = kvr_verdict_say(v, 2 * lost >= n ? KVR_VERDICT_RED
+                                               : KVR_VERDICT_AMBER,
+                              KVR_VERDICT_LOST);
+
+    } else {
+        return;
+    }
+
+    why->n = kvr_verdict_which(server, n, kvr_verdict_lost, why);
+    why->all = n;
+}
+
+
+/* red if it is that many of all requests, and not of one server's alone */
+static void
+kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t                     i;
+    uint64_t                     requests, errors;
+    kvr_verdict_e                state;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s;
+
+    for (i = 0, requests = 0, errors = 0; i < n; i++) {
+        requests += server[i].requests;
+        errors += server[i].errors;
+    }
+
+    state = (errors * 100 >= requests * KVR_VERDICT_ERRORS)
+            ? KVR_VERDICT_RED : KVR_VERDICT_AMBER;
+
+    for (i = 0; i < n; i++) {
+        s = &server[i];
+
+        if (s->errors < KVR_VERDICT_FEW
+            || s->errors * 100 < s->requests * KVR_VERDICT_ERRORS)
+        {
+            continue;
+        }
+
+        why = kvr_verdict_say(v, state, KVR_VERDICT_FAILS);
+
+        why->server[why->servers++] = i;
+        why->n = s->requests;
+        why->all = requests;
+
+        /* an error may be of a request that was counted before the minute */
+
+        why->percent = (uint32_t) (kvr_min(s->errors, s->requests) * 100
+                                   / kvr_max(s->requests, 1));
+        why->of_all = (uint32_t) (kvr_min(s->errors, requests) * 100
+                                  / kvr_max(requests, 1));
+    }
+}
+
+
+static void
+kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
+    const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v)
+{
+    uint32_t            i;
+    uint64_t            all;
+    kvr_verdict_why_t  *why;
+
+    if (u->rejects == 0) {
+        return;
+    }
+
+    for (i = 0, all = u->rejects; i < n; i++) {
+        all += server[i].requests;
+    }
+
+    why = kvr_verdict_say(v, u->rejects * 100 >= all * KVR_VERDICT_REJECTS
+                             ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
+                          KVR_VERDICT_REJECTED);
+
+    why->n = u->rejects;
+    why->all = all;
+    why->percent = (uint32_t) (u->rejects * 100 / all);
+}
+
+
+/* the slowest, against all the others together */
+static void
+kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t                     i, k;
+    uint64_t                     firsts, ttft, mine, theirs;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s, *slow;
+
+    slow = NULL;
+    firsts = ttft = 0;
+    k = 0;
+
+    for (i = 0; i < n; i++) {
+        s = &server[i];
+        firsts += s->firsts;
+        ttft += s->ttft;
+
+        if (s->firsts >= KVR_VERDICT_FIRSTS
+            && (slow == NULL || s->ttft * slow->firsts
+                                > slow->ttft * s->firsts))
+        {
+            slow = s;
+            k = i;
+        }
+    }
+
+    if (slow == NULL || firsts - slow->firsts < KVR_VERDICT_FIRSTS) {
+        return;
+    }
+
+    mine = slow->ttft / slow->firsts;
+    theirs = (ttft - slow->ttft) / (firsts - slow->firsts);
+
+    if (mine < KVR_VERDICT_TIMES * theirs || mine < theirs + KVR_VERDICT_LATER)
+    {
+        return;
+    }
+
+    why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_SLOW);
+
+    why->server[why->servers++] = k;
+    why->n = mine;
+    why->all = theirs;
+}
+
+
+/* the busiest now, against the mean of the others that are up */
+static void
+kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t                     i, k, up;
+    uint64_t                     all, others;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s, *hot;
+
+    hot = NULL;
+    all = 0;
+    up = 0;
+    k = 0;
+
+    for (i = 0; i < n; i++) {
+        s = &server[i];
+
+        if (!s->up || s->backup) {
+            continue;
+        }
+
+        up++;
+        all += s->active;
+
+        if (hot == NULL || s->active > hot->active) {
+            hot = s;
+            k = i;
+        }
+    }
+
+    if (up < 2) {
+        return;
+    }
+
+    others = (all - hot->active) / (up - 1);
+
+    if (hot->active < KVR_VERDICT_BUSY * others
+        || hot->active < others + KVR_VERDICT_ACTIVE)
+    {
+        return;
+    }
+
+    why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_HOT);
+
+    why->server[why->servers++] = k;
+    why->n = hot->active;
+    why->all = all;
+}
+
+
+static int
+kvr_verdict_lost(const kvr_verdict_server_t *s)
+{
+    return !s->up && !s->planned;
+}
+
+
+static int
+kvr_verdict_planned(const kvr_verdict_server_t *s)
+{
+    return !s->up && s->planned;
+}
+
+
+static int
+kvr_verdict_stale(const kvr_verdict_server_t *s)
+{
+    return s->up && s->stale;
+}
+
+
+static int
+kvr_verdict_uncounted(const kvr_verdict_server_t *s)
+{
+    return s->uncounted;
+}

@@ -1,0 +1,89 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* The history of a zone's upstreams: who looks, and at what. */
+
+
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+/* called once a second; by the latest configuration, which has all of them */
+void
+ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
+{
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (zone->generation != zone->sh->shm->generation
+        || !kvr_history_step(zone->sh->history, (uint64_t) ngx_current_msec))
+    {
+        return;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->zone == zone && ngx_http_kvroute_zone_upstream(uscf[i])) {
+            kvr_history_look(zone->sh->history, &zone->core, kscf->number,
+                             ngx_http_kvroute_zone_rejects(kscf),
+                             (uint32_t) ngx_time());
+        }
+    }
+}
+
+
+kvr_upstream_t *
+ngx_http_kvroute_zone_upstream(ngx_http_upstream_srv_conf_t *uscf)
+{
+    kvr_upstream_t               *upstream;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+
+    upstream = &kscf->zone->sh->registry->upstream[kscf->number];
+
+    if (upstream->len == uscf->host.len
+        && ngx_memcmp(upstream->name, uscf->host.data, uscf->host.len) == 0)
+    {
+        return upstream;
+    }
+
+    return NULL;
+}
+
+
+uint64_t
+ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf)
+{
+    uint64_t             n;
+    ngx_uint_t           i;
+    kvr_queue_stats_t   *s;
+    kvr_queue_shared_t  *shared;
+
+    if (kscf->queue == NULL) {
+        return 0;
+    }
+
+    shared = kscf->queue->shm_zone->data;
+
+    for (i = 0, n = 0; i < KVR_QUEUE_CLASSES; i++) {
+        s = &shared->stats[i];
+
+        n += kvr_get(&s->full) + kvr_get(&s->timeouts) + kvr_get(&s->late)
+             + kvr_get(&s->shed);
+    }
+
+    return n;
+}

@@ -1,0 +1,260 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* kvr_verdict: what colour an upstream has in an incident, and by which reason */
+
+
+#include "util.h"
+#include "core/watch/kvr_verdict.h"
+
+
+#define SERVERS  8
+
+
+static kvr_verdict_server_t    server[SERVERS];
+static kvr_verdict_upstream_t  upstream;
+static kvr_verdict_t           v;
+
+
+/* a good day */
+static void
+day(void)
+{
+    uint32_t  i;
+
+    memset(&upstream, 0, sizeof(upstream));
+    memset(server, 0, sizeof(server));
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].up = 1;
+        server[i].requests = 100;
+        server[i].firsts = 90;
+        server[i].ttft = 90 * 300;
+        server[i].active = 3 + i % 3;
+    }
+}
+
+
+static kvr_verdict_why_t *
+is(kvr_verdict_e state, kvr_verdict_reason_e reason)
+{
+    kvr_verdict(&upstream, server, SERVERS, &v);
+
+    util_check(v.state == state, "state: %s", kvr_verdict_name(v.state));
+    util_check(v.n >= 1 && v.why[0].reason == reason, "reason: %u",
+               v.why[0].reason);
+
+    return &v.why[0];
+}
+
+
+static void
+good(void)
+{
+    kvr_verdict(&upstream, server, SERVERS, &v);
+    util_check(v.state == KVR_VERDICT_GREEN && v.n == 0, "%s, %u",
+               kvr_verdict_name(v.state), v.n ? v.why[0].reason : 0);
+}
+
+
+START_TEST(test_verdict_green)
+{
+    day();
+    good();
+
+    /* little proves nothing */
+
+    server[1].errors = KVR_VERDICT_FEW - 1;
+    server[1].requests = KVR_VERDICT_FEW - 1;
+    server[2].firsts = KVR_VERDICT_FIRSTS - 1;
+    server[2].ttft = server[2].firsts * 60000;
+    good();
+
+    /* no requests at all, as after a start */
+
+    memset(server, 0, sizeof(server));
+    kvr_verdict(&upstream, server, 0, &v);
+    util_check(v.state == KVR_VERDICT_GREEN, "no servers yet");
+}
+END_TEST
+
+
+START_TEST(test_verdict_fails)
+{
+    kvr_verdict_why_t  *why;
+
+    /* one fails, but few go there: somebody should look */
+
+    day();
+    server[7].errors = 20;
+    server[7].requests = 25;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_FAILS);
+    util_check(why->server[0] == 7 && why->percent == 80 && why->n == 25
+               && why->of_all == 2, "%u%% %u%%", why->percent, why->of_all);
+
+    /* it swallows the fleet */
+
+    server[7].errors = server[7].requests = 1800;
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_FAILS);
+    util_check(why->percent == 100 && why->of_all == 72, "%u%%", why->of_all);
+
+    /* a minute's errors may be of requests from before it */
+
+    server[7].requests = 0;
+    server[7].errors = 50;
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_FAILS);
+    util_check(why->percent <= 100 && why->of_all <= 100, "%u%%", why->percent);
+}
+END_TEST
+
+
+START_TEST(test_verdict_states)
+{
+    uint32_t            i;
+    kvr_verdict_why_t  *why;
+
+    day();
+    server[2].up = 0;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_LOST);
+    util_check(why->n == 1 && why->all == SERVERS && why->server[0] == 2, "%lu",
+               why->n);
+
+    for (i = 0; i < SERVERS / 2; i++) {
+        server[i].up = 0;
+    }
+
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_LOST);
+    util_check(why->n == SERVERS / 2 && why->servers == KVR_VERDICT_NAMES,
+               "%u named", why->servers);
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].up = 0;
+    }
+
+    (void) is(KVR_VERDICT_RED, KVR_VERDICT_NONE_UP);
+
+    /* by hand */
+
+    day();
+    server[3].up = 0;
+    server[3].planned = 1;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_PLANNED);
+    util_check(v.n == 1 && why->server[0] == 3, "%u reasons", v.n);
+
+    day();
+    upstream.locked = 1;
+    kvr_verdict(&upstream, server, 0, &v);
+    util_check(v.state == KVR_VERDICT_RED
+               && v.why[0].reason == KVR_VERDICT_LOCKED, "locked");
+
+    day();
+    server[5].stale = 1;
+    (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_STALE);
+
+    day();
+    server[5].uncounted = 1;
+    (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_UNCOUNTED);
+}
+END_TEST
+
+
+START_TEST(test_verdict_rejected)
+{
+    kvr_verdict_why_t  *why;
+
+    day();
+    upstream.rejects = 19200;
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_REJECTED);
+    util_check(why->percent == 96 && why->n == 19200, "%u%%", why->percent);
+
+    upstream.rejects = 1;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_REJECTED);
+}
+END_TEST
+
+
+START_TEST(test_verdict_slow)
+{
+    kvr_verdict_why_t  *why;
+
+    day();
+    server[6].ttft = server[6].firsts * 1900;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_SLOW);
+    util_check(why->server[0] == 6 && why->n == 1900 && why->all == 300,
+               "%lu ms, %lu ms", why->n, why->all);
+
+    /* three times of next to nothing is nothing */
+
+    day();
+    server[6].ttft = server[6].firsts * 200;
+    server[5].ttft = server[4].ttft = server[3].ttft = server[2].ttft = 90;
+    server[1].ttft = server[0].ttft = server[7].ttft = 90;
+    good();
+}
+END_TEST
+
+
+START_TEST(test_verdict_hot)
+{
+    kvr_verdict_why_t  *why;
+
+    day();
+    server[4].active = 40;
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_HOT);
+    util_check(why->server[0] == 4 && why->n == 40, "%lu", why->n);
+
+    /* one of one is not hot, nor is a backup that waits */
+
+    day();
+    server[4].active = 5;
+    kvr_verdict(&upstream, &server[4], 1, &v);
+    util_check(v.n == 0, "one of one");
+}
+END_TEST
+
+
+/* whatever happens at once, what fits is told, and the state is the worst */
+START_TEST(test_verdict_all)
+{
+    uint32_t  i;
+
+    day();
+    upstream.locked = 1;
+    upstream.rejects = 50;
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].errors = 50;
+        server[i].stale = 1;
+        server[i].uncounted = 1;
+    }
+
+    server[0].up = 0;
+    server[1].up = 0;
+    server[1].planned = 1;
+
+    kvr_verdict(&upstream, server, SERVERS, &v);
+    util_check(v.state == KVR_VERDICT_RED && v.n == KVR_VERDICT_WHY, "%u", v.n);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("verdict");
+
+    util_add(s, "green", test_verdict_green);
+    util_add(s, "fails", test_verdict_fails);
+    util_add(s, "states", test_verdict_states);
+    util_add(s, "rejected", test_verdict_rejected);
+    util_add(s, "slow", test_verdict_slow);
+    util_add(s, "hot", test_verdict_hot);
+    util_add(s, "all", test_verdict_all);
+
+    return util_run(s);
+}

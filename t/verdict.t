@@ -1,0 +1,137 @@
+#!/usr/bin/perl
+
+# What the status says of an upstream in one colour and in words; what it keeps
+# of the last minutes over a reload; trace ids of receipts; where the API is.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->engines(3, '--hardware', 'none', '--model', 'm');
+$t->backend('B');
+
+$t->conf(<<'EOC')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    access_log off;
+
+    upstream llm {
+        zone llm 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%% max_fails=0;
+        server 127.0.0.1:%%E1%% max_fails=0;
+        server 127.0.0.1:%%E2%% max_fails=0;
+    }
+    upstream busy {
+        zone busy 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=1 timeout=20s;
+        server 127.0.0.1:%%B%% max_conns=1 max_fails=0;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /v1/ { kvroute_pin $http_x_pin; proxy_pass http://llm; }
+        location /busy/ { proxy_pass http://busy; }
+        location /kvroute/ { kvroute_status; }
+        location /look/ { kvroute_api; }
+        location /act/ { kvroute_api write=on; }
+    }
+}
+EOC
+
+sub health {
+    my $s = $t->status();
+    return ($_[0] ? $s->{upstreams}{$_[0]} : $s)->{health};
+}
+
+is_deeply(health(), { state => 'green', why => [] }, 'nothing is wrong');
+is_deeply(health('llm'), { state => 'green', why => [] }, 'with llm');
+
+is($t->status()->{api}, '/act/', 'where actions are taken');
+# --- traces
+
+my $id = '4bf92f3577b34da6a3ce929d0e0e4736';
+my $body = chat(text(4000, 1));
+
+sub trace {
+    my ($value) = @_;
+
+    is($t->post('/v1/chat/completions', $body,
+                headers => { traceparent => $value })->{status}, 200, 'served');
+
+    return $t->status()->{receipts}[0]{trace_id};
+}
+
+is(trace("00-$id-00f067aa0ba902b7-01"), $id, 'the id of the trace');
+is(trace("00-$id-00f067aa0ba902b7-01<b>"), undef, 'nothing else of a client');
+is(trace('x' x 4000), undef, 'nor this');
+
+# --- one fails, fast
+
+my @peers = map { "127.0.0.1:$t->{vars}{\"E$_\"}" } 0 .. 2;
+
+$t->control($t->{vars}{E1}, { fault => 'status=500' });
+
+is($t->post('/v1/chat/completions', $body,
+            headers => { 'X-Pin' => $peers[1] })->{status}, 500, 'it fails')
+    for 1 .. 6;
+
+my $h = health('llm');
+is($h->{state}, 'red', 'red');
+is($h->{why}[0], "$peers[1] fails: 100% of its 6 requests in the last minute, "
+   . '66% of all requests', 'and who it is');
+is(health()->{state}, 'red', 'so are all together');
+is(health()->{why}[0], "llm: $h->{why}[0]", 'with the name of the upstream');
+is(health('busy')->{state}, 'green', 'but not the other upstream');
+
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_upstream_health\{upstream="llm",state="red"\} 1$/m, 'metric');
+is($t->peer('llm', $t->{vars}{E1})->{minute}{errors}, 6, 'errors of a minute');
+
+# --- ten minutes, over a reload
+
+sub history { return @{$t->status()->{upstreams}{llm}{history}} }
+
+ok(wait_for(sub { grep { $_->{errors} == 6 } history() }, 30), 'history')
+    or diag(explain([history()]));
+
+my ($before) = grep { $_->{errors} == 6 } history();
+is($before->{requests}, 9, 'requests of the step') if history() == 1;
+
+$t->reload();
+is_deeply((grep { $_->{time} eq $before->{time} } history())[0], $before,
+          'is there after a reload');
+is(health('llm')->{state}, 'red', 'and so is what is wrong');
+
+# --- taken out by hand
+
+$t->post("/act/drain?peer=$peers[2]", '');
+is((grep { /by hand/ } @{health('llm')->{why}})[0],
+   "1 of 3 servers taken out by hand: $peers[2] (draining)", 'drained');
+
+# --- more than the server can do
+
+my @held = ($t->start('POST /busy/', chat('a'),
+                      headers => { 'X-B' => 'wait one' }));
+ok(wait_for(sub { $t->peer('busy', $t->{vars}{B})->{active} == 1 }), 'at work');
+push @held, $t->start('POST /busy/', chat('b'));
+ok(wait_for(sub { $t->status()->{upstreams}{busy}{queue}{size} == 1 }),
+   'one waits');
+is($t->post('/busy/', chat('c'))->{status}, 429, 'one is rejected') for 1 .. 4;
+
+$h = health('busy');
+is($h->{state}, 'red', 'red');
+is($h->{why}[0], '80% of requests rejected in the last minute (4): more than '
+   . 'the servers can do', 'why');
+
+$t->step('one');
+$t->finish($_) for @held;
+
+$t->done();
