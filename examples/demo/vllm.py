@@ -86,7 +86,11 @@ class Engine(engines.Engine):
             "--max-model-len", str(min(CONTEXT, tokens - BLOCK)),
             "--block-size", str(BLOCK),
             "--kv-cache-memory-bytes", str(tokens * BYTES),
-            "--enable-prompt-tokens-details", *more,
+            "--enable-prompt-tokens-details",
+
+            # without them tools are refused, though the model calls none
+
+            "--enable-auto-tool-choice", "--tool-call-parser", "hermes", *more,
         ]
 
         environment = {**os.environ, **ENVIRONMENT,

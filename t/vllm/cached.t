@@ -24,26 +24,39 @@ my $system = words(3000, ++$seed);
 
 
 # Plays conversations, so many at a time; each prompt begins with the system prompt and
-# what the conversation had before, with the model's replies.
+# what the conversation had before, with the model's replies.  Returns for each request
+# its status, tokens of the prompt, how many of them were cached, and how many of them the
+# conversation had sent or got before.
 #
 #     sessions, at_once, turns     how many
 #     prompt, more                 bytes of the first and of each further user's message
 #     reply                        tokens
+#     away                         others have their turns between two of one, so that
+#                                  it comes back when caches have been used for more
 
 sub play {
     my (%arg) = @_;
 
-    my @sessions = map { [ $_, ($seed += $arg{turns} + 1) ] } 1 .. $arg{sessions};
+    my @sessions = map { {
+        turn => 0,
+        known => 0,
+        words => ($seed += $arg{turns} + 1),
+        messages => [ { role => 'system', content => $system } ],
+    } } 1 .. $arg{sessions};
+
     my @pipes;
 
-    for my $n (1 .. $arg{at_once}) {
-        my @mine = grep { $_->[0] % $arg{at_once} == $n % $arg{at_once} } @sessions;
+    for my $n (0 .. $arg{at_once} - 1) {
+        my @mine = @sessions[grep { $_ % $arg{at_once} == $n } 0 .. $#sessions];
+        my @turns = $arg{away} ? (@mine) x $arg{turns}
+                               : map { ($_) x $arg{turns} } @mine;
+
         my $pid = open my $pipe, '-|';
 
         die "fork: $!" unless defined $pid;
 
         if ($pid == 0) {
-            print encode_json([ map { session($_->[1], %arg) } @mine ]);
+            print encode_json([ map { turn($_, %arg) } @turns ]);
             close STDOUT;
             POSIX::_exit(0);
         }
@@ -55,34 +68,27 @@ sub play {
 }
 
 
-# one conversation; returns for each turn status, tokens of the prompt, how many of
-# them were cached, and how many it had sent or got before
+sub turn {
+    my ($s, %arg) = @_;
 
-sub session {
-    my ($first, %arg) = @_;
+    my $turn = $s->{turn}++;
 
-    my @messages = ({ role => 'system', content => $system },
-                    { role => 'user', content => words($arg{prompt}, $first) });
-    my ($known, @turns) = (0);
+    push @{$s->{messages}}, {
+        role => 'user',
+        content => words($turn ? $arg{more} : $arg{prompt}, $s->{words} + $turn)
+    };
 
-    for my $turn (1 .. $arg{turns}) {
-        my $r = $t->post('/v1/chat/completions', Kvroute::chat(
-            \@messages, max_tokens => $arg{reply}, stream => $JSON::PP::true,
-            stream_options => { include_usage => $JSON::PP::true }),
-            timeout => 600);
-        my $said = usage($r->{body});
+    my $r = $t->post('/v1/chat/completions', Kvroute::chat(
+        $s->{messages}, max_tokens => $arg{reply}, stream => $JSON::PP::true,
+        stream_options => { include_usage => $JSON::PP::true }), timeout => 600);
 
-        push @turns, [ $r->{status}, $said->{prompt}, $said->{cached}, $known ];
-        last if !$said->{prompt};
+    my $said = usage($r->{body});
+    my $row = [ $r->{status}, $said->{prompt}, $said->{cached}, $s->{known} ];
 
-        $known = $said->{prompt} + $said->{reply};
+    $s->{known} = ($said->{prompt} // 0) + ($said->{reply} // 0);
+    push @{$s->{messages}}, { role => 'assistant', content => $said->{text} };
 
-        push @messages, { role => 'assistant', content => $said->{text} },
-                        { role => 'user',
-                          content => words($arg{more}, $first + $turn) };
-    }
-
-    return @turns;
+    return $row;
 }
 
 
@@ -118,7 +124,7 @@ sub counted {
 my @runs = (
     [ 'plain', sessions => 12, at_once => 6, turns => 5,
       prompt => 4000, more => 1000, reply => 24 ],
-    [ 'evicting', sessions => 48, at_once => 12, turns => 5,
+    [ 'evicting', sessions => 48, at_once => 12, turns => 4, away => 1,
       prompt => 8000, more => 1500, reply => 24 ],
     [ 'preempting', sessions => 64, at_once => 64, turns => 3,
       prompt => 4000, more => 1000, reply => 200 ],

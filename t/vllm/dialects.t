@@ -51,7 +51,7 @@ my %dialect = (
     'chat, content in parts' => [ '/v1/chat/completions', sub {
         return (messages => parts(messages(@_))) } ],
     'chat, tools' => [ '/v1/chat/completions', sub {
-        return (messages => messages(@_), tool_choice => 'none',
+        return (messages => messages(@_),
                 tools => [ { type => 'function', function => $tool } ]) } ],
     'chat, n of 2' => [ '/v1/chat/completions', sub {
         return (messages => messages(@_), n => 2, temperature => 1) } ],
