@@ -257,9 +257,11 @@ ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
         return NULL;
     }
 
-    /* another zone has other units and hashes */
+    /* another zone has other units and hashes; the reply may have begun */
 
-    if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {
+    if (ctx->zone != zone
+        && ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK)
+    {
         return NULL;
     }
 
