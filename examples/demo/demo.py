@@ -182,7 +182,7 @@ def run(policy, seed, folder, given, think):
     return results, tokens
 
 
-def conclude(runs, told, seeds, count, began):
+def conclude(runs, told, seeds, count, began, compared):
     """Prints the table and the checks, writes result.json."""
     policies = {policy: report.figures(results, range(count))
                 for policy, results in runs.items()}
@@ -191,7 +191,7 @@ def conclude(runs, told, seeds, count, began):
         f["predicted_tokens"], f["delivered_tokens"] = map(
             sum, zip(*told[policy]))
 
-    found = report.checks(policies)
+    found = report.checks(policies, compared)
 
     with open(os.path.join(OUT, "error.log")) as f:
         severe = [line.rstrip() for line in f
@@ -373,7 +373,8 @@ def compare(policies, seeds, folder, given, began):
             runs[policy].append(results)
             told[policy].append(tokens)
 
-    return conclude(runs, told, seeds, len(given) or COUNT, began)
+    return conclude(runs, told, seeds, len(given) or COUNT, began,
+                    compared=not given)
 
 
 if __name__ == "__main__":
