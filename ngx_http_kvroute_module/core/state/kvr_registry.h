@@ -24,7 +24,6 @@
  */
 
 
-#include "core/engine/kvr_drain.h"
 #include "core/state/kvr_load.h"
 #include "core/index/kvr_index.h"
 #include "core/learn/kvr_feedback.h"
