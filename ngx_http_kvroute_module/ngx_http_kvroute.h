@@ -21,6 +21,9 @@
 
 #define NGX_HTTP_KVROUTE_UNSET_PEER   ((uint32_t) -1)
 
+/* bytes of the lines that probes send beside their own */
+#define NGX_HTTP_KVROUTE_PROBE_HEADER  2048
+
 
 typedef struct ngx_http_kvroute_zone_s  ngx_http_kvroute_zone_t;
 typedef struct ngx_http_kvroute_shm_s   ngx_http_kvroute_shm_t;
@@ -58,7 +61,16 @@ typedef struct {
     uint32_t                     engine;    /* a dialect */
     uint32_t                     fails;     /* of health */
     uint32_t                     passes;
+    uint32_t                     first;     /* status that is in health, */
+    uint32_t                     last;      /* up to this one */
+    ngx_str_t                    header;    /* lines to be sent, each with its
+                                               end */
+    ngx_str_t                    name;      /* of the host; empty: none */
+    ngx_str_t                    trusted;   /* file of certificates */
+    void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
+    uint32_t                     verify;
     unsigned                     mandatory:1;
+    unsigned                     secure:1;  /* TLS is asked for */
 } ngx_http_kvroute_probe_conf_t;
 
 

@@ -76,6 +76,15 @@ http {
         kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=200ms;
     }
 
+    kvroute_zone zone=namedz:1m;
+
+    upstream named {
+        zone named 64k;
+        kvroute least_request zone=namedz;
+        server 127.0.0.1:%%E0%%;
+        kvroute_health interval=50ms fails=2 passes=2 status=404;
+    }
+
     upstream both {
         zone both 64k;
         kvroute least_request zone=y;
@@ -200,13 +209,20 @@ $t->control($e[0], { health_status => 200 });
 becomes($e[0], 'up', 'a recovered engine');
 ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }, 20), 'is used again');
 
-# what a client would have done wrong is no failure of the engine
+# only what "status=" says is health
 
+$t->control($e[0], { health_status => 400 });
+becomes($e[0], 'down', '400 is no health');
+$t->control($e[0], { health_status => 204 });
+becomes($e[0], 'up', '204 is');
+
+ok(wait_for(sub { $t->peer('named', $e[0])->{health} eq 'down' }),
+   '204 is none where another status is named');
 $t->control($e[0], { health_status => 404 });
-my $c = $t->control($e[0])->{connections};
-wait_for(sub { $t->control($e[0])->{connections} > $c + 10 });
-is(state($e[0]), 'up', '404 is no failure');
+ok(wait_for(sub { $t->peer('named', $e[0])->{health} eq 'up' }),
+   'and that one is');
 $t->control($e[0], { health_status => 200 });
+becomes($e[0], 'up', 'a recovered engine');
 
 # loading: at once, without any failures to be counted
 

@@ -229,7 +229,15 @@ sub read_metrics {
     return join "\n", @bad;
 }
 
+# a server that is drained has series of that
+
+my $drained = "drain?peer=" . $t->peer("u_kv_cache", $t->{vars}{E0})->{name};
+
+is($t->post("/api/$drained&timeout=1h", '')->{status}, 200, 'drained');
+
 my $text = $t->get('/kvroute/metrics')->{body};
+
+is($t->post("/api/un$drained", '')->{status}, 200, 'and no more');
 
 is(read_metrics($text), '', 'keeps to the format');
 ok(keys %type > 40, 'there is a lot of it');

@@ -65,6 +65,59 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 }
 
 
+/*
+ * A conversation without a key is told by what follows the beginning that
+ * others hold as well.
+ */
+void
+ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at)
+{
+    uint32_t           i, k, id, others;
+    uint64_t          *chain, key;
+    kvr_zone_t        *zone;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+    id = at->core.reservation.peer;
+    zone = &at->conf->zone->core;
+
+    if (id == KVR_REGISTRY_NONE || !kvr_candidate_draining(zone, id)) {
+        return;
+    }
+
+    if (at->session.keyed) {
+        key = at->session.key;
+
+    } else if (at->matched) {
+        others = 0;
+
+        for (i = 0; i < zone->registry->max_peers; i++) {
+            if (kvr_set_test(at->conf->set, i)
+                && !kvr_candidate_draining(zone, i))
+            {
+                others = ngx_max(others, at->matched[i]);
+            }
+        }
+
+        k = kvr_chain_entries(others);
+
+        chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx,
+                                              at->conf->zone);
+        if (chain == NULL || k >= ctx->entries) {
+            return;
+        }
+
+        key = chain[k];
+
+    } else {
+        return;
+    }
+
+    kvr_drain_session(&zone->registry->peer[id].drain, key,
+                      (uint64_t) ngx_current_msec);
+}
+
+
 void
 ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 {

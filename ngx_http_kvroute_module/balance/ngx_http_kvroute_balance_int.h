@@ -77,6 +77,9 @@ uint64_t ngx_http_kvroute_receipt_clock(void);
 void ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     kvr_begin_t *begin);
 
+/* of a peer that is drained: counts the session that still goes there */
+void ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at);
+
 /* the index learns at the pick: siblings of a burst follow the first one */
 void ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at);
 

@@ -249,6 +249,7 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
         at->silent = 0;
     }
 
+    ngx_http_kvroute_attempt_drain(at);
     ngx_http_kvroute_attempt_insert(at);
     ngx_http_kvroute_receipt(pc, at, &d);
 

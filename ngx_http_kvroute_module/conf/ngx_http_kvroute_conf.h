@@ -51,6 +51,13 @@ char *ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_kvroute_conf_key(ngx_conf_t *cf,
     ngx_http_kvroute_zone_t *zone, ngx_str_t *file);
 
+/*
+ * Reads a file that others must not see, no more than max bytes, to text->data;
+ * name: the parameter that names it.
+ */
+ngx_int_t ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, const char *name,
+    ngx_str_t *file, ngx_str_t *text, size_t max);
+
 /* sets kscf from the words of the directive, from first on */
 ngx_int_t ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);

@@ -26,8 +26,6 @@
 #define NGX_HTTP_KVROUTE_KEY_VALUES  96
 
 
-static ngx_int_t ngx_http_kvroute_conf_key_read(ngx_conf_t *cf,
-    ngx_str_t *file, ngx_str_t *text);
 static ngx_uint_t ngx_http_kvroute_conf_key_weak(const u_char *key);
 
 
@@ -47,14 +45,11 @@ ngx_http_kvroute_conf_key(ngx_conf_t *cf, ngx_http_kvroute_zone_t *zone,
         return NGX_ERROR;
     }
 
-    if (ngx_conf_full_name(cf->cycle, file, 1) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     text.data = buf;
     key.data = bytes;
 
-    rc = ngx_http_kvroute_conf_key_read(cf, file, &text);
+    rc = ngx_http_kvroute_conf_key_read(cf, "key_file", file, &text,
+                                        sizeof(buf));
 
     if (rc != NGX_OK) {
         goto done;
@@ -106,15 +101,18 @@ done:
 }
 
 
-/* no more than NGX_HTTP_KVROUTE_KEY_FILE bytes, to text->data */
-static ngx_int_t
-ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, ngx_str_t *file,
-    ngx_str_t *text)
+ngx_int_t
+ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, const char *name,
+    ngx_str_t *file, ngx_str_t *text, size_t max)
 {
     ssize_t          n;
     ngx_fd_t         fd;
     ngx_int_t        rc;
     ngx_file_info_t  fi;
+
+    if (ngx_conf_full_name(cf->cycle, file, 1) != NGX_OK) {
+        return NGX_ERROR;
+    }
 
     /* a FIFO without a writer must not hold nginx up */
 
@@ -123,7 +121,7 @@ ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, ngx_str_t *file,
 
     if (fd == NGX_INVALID_FILE) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           "key_file \"%V\": " ngx_open_file_n " failed", file);
+                           "%s \"%V\": " ngx_open_file_n " failed", name, file);
         return NGX_ERROR;
     }
 
@@ -131,34 +129,33 @@ ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, ngx_str_t *file,
 
     if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                           "key_file \"%V\": " ngx_fd_info_n " failed", file);
+                           "%s \"%V\": " ngx_fd_info_n " failed", name, file);
         goto done;
     }
 
     if (!ngx_is_file(&fi)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "key_file \"%V\" is not a regular file", file);
+                           "%s \"%V\" is not a regular file", name, file);
         goto done;
     }
 
     if (ngx_file_access(&fi) & 0007) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "key_file \"%V\" is open to all users, "
-                           "use \"chmod o= %V\"", file, file);
+                           "%s \"%V\" is open to all users, "
+                           "use \"chmod o= %V\"", name, file, file);
         goto done;
     }
 
     text->len = 0;
 
-    while (text->len < NGX_HTTP_KVROUTE_KEY_FILE) {
+    while (text->len < max) {
 
-        n = ngx_read_fd(fd, text->data + text->len,
-                        NGX_HTTP_KVROUTE_KEY_FILE - text->len);
+        n = ngx_read_fd(fd, text->data + text->len, max - text->len);
 
         if (n == -1) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, ngx_errno,
-                               "key_file \"%V\": " ngx_read_fd_n " failed",
-                               file);
+                               "%s \"%V\": " ngx_read_fd_n " failed",
+                               name, file);
             goto done;
         }
 

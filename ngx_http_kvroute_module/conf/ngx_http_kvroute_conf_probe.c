@@ -12,6 +12,10 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
+/* certificates between that of an engine and one that is trusted */
+#define NGX_HTTP_KVROUTE_CONF_PROBE_DEPTH  4
+
+
 static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_conf_probe_read(
     ngx_conf_t *cf, const ngx_http_kvroute_conf_param_t *params,
     ngx_msec_t interval, ngx_msec_t timeout);
@@ -21,6 +25,18 @@ static ngx_int_t ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_secure(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_name(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_header_file(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_status(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
+    ngx_http_kvroute_probe_conf_t *probe);
 
 
 #define ngx_http_kvroute_conf_probe_field(name)                               \
@@ -41,7 +57,29 @@ static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
                                                                               \
     { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                \
                                                                               \
-    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH }
+    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                 \
+                                                                              \
+    { ngx_string("ssl"), ngx_http_kvroute_conf_probe_secure,                  \
+      0, 0, 0, 0, "without a value" },                                        \
+                                                                              \
+    { ngx_string("name="), ngx_http_kvroute_conf_probe_name,                  \
+      ngx_http_kvroute_conf_probe_field(name),                                \
+      0, 255, "the name of a host" },                                         \
+                                                                              \
+    { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,              \
+      ngx_http_kvroute_conf_probe_field(verify), 0, 1, "off on" },            \
+                                                                              \
+    { ngx_string("trusted="), ngx_http_kvroute_conf_probe_name,               \
+      ngx_http_kvroute_conf_probe_field(trusted),                             \
+      0, 4096, "a file of certificates" },                                    \
+                                                                              \
+    { ngx_string("header="), ngx_http_kvroute_conf_probe_header,              \
+      ngx_http_kvroute_conf_probe_field(header),                              \
+      0, 0, "as in \"Authorization: Bearer KEY\"" },                          \
+                                                                              \
+    { ngx_string("header_file="), ngx_http_kvroute_conf_probe_header_file,    \
+      ngx_http_kvroute_conf_probe_field(header),                              \
+      0, 0, "a file with lines as \"Authorization: Bearer KEY\"" }
 
 /* one thing by two names: either is the other's in some other software */
 #define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
@@ -77,6 +115,9 @@ static const ngx_http_kvroute_conf_param_t
     { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_probe_field(fails),
       1, 1000, "between 1 and 1000" },
+
+    { ngx_string("status="), ngx_http_kvroute_conf_probe_status,
+      0, 0, 0, 0, "a status or a range of them, as 200-299" },
 
     { ngx_string("passes="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_probe_field(passes),
@@ -143,8 +184,12 @@ ngx_http_kvroute_conf_probe_read(ngx_conf_t *cf,
     probe->timeout = timeout;
     probe->fails = 3;
     probe->passes = 2;
+    probe->first = 200;
+    probe->last = 299;
 
-    if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK) {
+    if (ngx_http_kvroute_conf_param_all(cf, params, 1, probe) != NGX_OK
+        || ngx_http_kvroute_conf_probe_ssl(cf, probe) != NGX_OK)
+    {
         return NULL;
     }
 
@@ -207,4 +252,233 @@ ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
     probe->mandatory = 1;
 
     return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_probe_secure(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_probe_conf_t  *probe = field;
+
+    probe->secure = 1;
+
+    return NGX_OK;
+}
+
+
+/* a word of at most max bytes, which goes into requests or is a file */
+static ngx_int_t
+ngx_http_kvroute_conf_probe_name(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *name = field;
+
+    size_t  i;
+
+    if (value->len == 0 || (int64_t) value->len > param->max) {
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < value->len; i++) {
+        if (value->data[i] <= ' ') {
+            return NGX_DECLINED;
+        }
+    }
+
+    *name = *value;
+
+    return NGX_OK;
+}
+
+
+/* lines of "Name: value", as they are sent */
+static ngx_int_t
+ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *header = field;
+
+    u_char  *p, *last, *dst, *name;
+
+    /* "header=" and "header_file=" set the same */
+
+    if (header->len || value->len == 0) {
+        return NGX_DECLINED;
+    }
+
+    header->data = ngx_pnalloc(cf->pool, 2 * value->len + 2);
+    if (header->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    dst = header->data;
+    p = value->data;
+    last = p + value->len;
+
+    while (p < last) {
+
+        name = p;
+
+        while (p < last && (isalnum(*p) || *p == '-' || *p == '_')) {
+            p++;
+        }
+
+        if (p == name || p == last || *p != ':') {
+            return NGX_DECLINED;
+        }
+
+        while (p < last && *p != LF && *p != CR) {
+
+            if (*p < ' ' || *p == 0x7f) {
+                return NGX_DECLINED;
+            }
+
+            p++;
+        }
+
+        dst = ngx_cpymem(dst, name, p - name);
+        *dst++ = CR;
+        *dst++ = LF;
+
+        while (p < last && (*p == LF || *p == CR)) {
+            p++;
+        }
+    }
+
+    header->len = dst - header->data;
+
+    return header->len <= NGX_HTTP_KVROUTE_PROBE_HEADER ? NGX_OK : NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_probe_header_file(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_int_t  rc;
+    ngx_str_t  text;
+    u_char     buf[NGX_HTTP_KVROUTE_PROBE_HEADER];
+
+    if (value->len == 0) {
+        return NGX_DECLINED;
+    }
+
+    text.data = buf;
+
+    rc = ngx_http_kvroute_conf_key_read(cf, "header_file", value, &text,
+                                        sizeof(buf));
+    if (rc == NGX_OK) {
+        rc = ngx_http_kvroute_conf_probe_header(cf, param, &text, field);
+    }
+
+    ngx_explicit_memzero(buf, sizeof(buf));
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_probe_status(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_probe_conf_t  *probe = field;
+
+    ngx_int_t  first, last;
+
+    first = ngx_atoi(value->data, ngx_min(value->len, 3));
+    last = first;
+
+    if (value->len == 7 && value->data[3] == '-') {
+        last = ngx_atoi(value->data + 4, 3);
+
+    } else if (value->len != 3) {
+        return NGX_DECLINED;
+    }
+
+    if (first < 200 || last > 599 || first > last) {
+        return NGX_DECLINED;
+    }
+
+    probe->first = (uint32_t) first;
+    probe->last = (uint32_t) last;
+
+    return NGX_OK;
+}
+
+
+/* what the parameters of TLS come to, once all are known */
+static ngx_int_t
+ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
+    ngx_http_kvroute_probe_conf_t *probe)
+{
+#if (NGX_HTTP_SSL)
+    ngx_ssl_t           *ssl;
+    ngx_pool_cleanup_t  *cln;
+#endif
+
+    if (!probe->secure) {
+
+        if (probe->verify || probe->trusted.len) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"verify=\" and \"trusted=\" need \"ssl\"");
+            return NGX_ERROR;
+        }
+
+        return NGX_OK;
+    }
+
+    if (probe->verify && (probe->trusted.len == 0 || probe->name.len == 0)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"verify=on\" needs \"trusted=\", a file of "
+                           "certificates, and \"name=\", the host that they "
+                           "are to be of");
+        return NGX_ERROR;
+    }
+
+#if (NGX_HTTP_SSL)
+
+    ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
+    if (ssl == NULL) {
+        return NGX_ERROR;
+    }
+
+    ssl->log = cf->log;
+
+    if (ngx_ssl_create(ssl, NGX_SSL_TLSv1_2|NGX_SSL_TLSv1_3, NULL) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+    if (cln == NULL) {
+        ngx_ssl_cleanup_ctx(ssl);
+        return NGX_ERROR;
+    }
+
+    cln->handler = ngx_ssl_cleanup_ctx;
+    cln->data = ssl;
+
+    if (probe->trusted.len
+        && ngx_ssl_trusted_certificate(cf, ssl, &probe->trusted,
+                                       NGX_HTTP_KVROUTE_CONF_PROBE_DEPTH)
+           != NGX_OK)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"trusted=\" must be a file of certificates: "
+                           "\"%V\" is none", &probe->trusted);
+        return NGX_ERROR;
+    }
+
+    probe->ssl = ssl;
+
+    return NGX_OK;
+
+#else
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "\"ssl\" needs an nginx with its ssl module");
+
+    return NGX_ERROR;
+
+#endif
 }

@@ -8,6 +8,8 @@
 
 
 static void ngx_http_kvroute_fetch_write(ngx_event_t *ev);
+static void ngx_http_kvroute_fetch_secured(ngx_http_kvroute_fetch_t *fetch,
+    ngx_int_t rc);
 static void ngx_http_kvroute_fetch_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_fetch_data(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
@@ -29,13 +31,17 @@ ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch, ngx_str_t *path)
     p = ngx_snprintf(fetch->request, sizeof(fetch->request),
                      "GET %V HTTP/1.0" CRLF "Host: %V" CRLF
                      "User-Agent: kvroute/" NGX_HTTP_KVROUTE_VERSION CRLF
-                     "Connection: close" CRLF CRLF, path, &fetch->name);
+                     "%VConnection: close" CRLF CRLF, path,
+                     fetch->conf->name.len ? &fetch->conf->name : &fetch->name,
+                     &fetch->conf->header);
 
     fetch->request_len = p - fetch->request;
     fetch->sent = 0;
     fetch->head_len = 0;
     fetch->headed = 0;
     fetch->framed = 0;
+    fetch->why = NULL;
+    fetch->secured = 0;
     fetch->status = 0;
     fetch->retry_after = -1;
     fetch->length = -1;
@@ -88,6 +94,7 @@ ngx_http_kvroute_fetch_write(ngx_event_t *ev)
 {
     int                        err;
     ssize_t                    n;
+    ngx_int_t                  rc;
     socklen_t                  len;
     ngx_connection_t          *c;
     ngx_http_kvroute_fetch_t  *fetch;
@@ -112,6 +119,16 @@ ngx_http_kvroute_fetch_write(ngx_event_t *ev)
         }
     }
 
+    if (fetch->conf->secure && !fetch->secured) {
+        rc = ngx_http_kvroute_fetch_ssl(fetch, ngx_http_kvroute_fetch_secured);
+
+        if (rc != NGX_AGAIN) {
+            ngx_http_kvroute_fetch_secured(fetch, rc);
+        }
+
+        return;
+    }
+
     while (fetch->sent < fetch->request_len) {
 
         n = c->send(c, fetch->request + fetch->sent,
@@ -132,6 +149,28 @@ ngx_http_kvroute_fetch_write(ngx_event_t *ev)
     if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
         ngx_http_kvroute_fetch_end(fetch, NGX_ERROR);
     }
+}
+
+
+/* TLS is set up, or has failed */
+static void
+ngx_http_kvroute_fetch_secured(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
+{
+    ngx_connection_t  *c;
+
+    if (rc != NGX_OK) {
+        ngx_http_kvroute_fetch_end(fetch, rc);
+        return;
+    }
+
+    fetch->secured = 1;
+
+    c = fetch->pc.connection;
+
+    c->read->handler = ngx_http_kvroute_fetch_read;
+    c->write->handler = ngx_http_kvroute_fetch_write;
+
+    ngx_http_kvroute_fetch_write(c->write);
 }
 
 
@@ -349,6 +388,7 @@ ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch)
     fetch->busy = 0;
 
     if (fetch->pc.connection) {
+        ngx_http_kvroute_fetch_ssl_stop(fetch);
         ngx_close_connection(fetch->pc.connection);
         fetch->pc.connection = NULL;
     }

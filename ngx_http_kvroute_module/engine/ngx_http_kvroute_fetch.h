@@ -43,11 +43,13 @@ struct ngx_http_kvroute_fetch_s {
     ngx_log_t                       *log;
     ngx_msec_t                       timeout;
     off_t                            max;          /* bytes of the body */
+    ngx_http_kvroute_probe_conf_t   *conf;         /* TLS and header */
 
     ngx_http_kvroute_fetch_body_pt   body;
     ngx_http_kvroute_fetch_done_pt   done;
     void                            *data;
 
+    const char                      *why;          /* TLS failed; or NULL */
     ngx_uint_t                       status;
     time_t                           retry_after;  /* s; -1: not given */
 
@@ -61,8 +63,10 @@ struct ngx_http_kvroute_fetch_s {
     unsigned                         headed:1;     /* the head is complete */
     unsigned                         framed:1;     /* the body is chunked */
     unsigned                         busy:1;
+    unsigned                         secured:1;    /* TLS is set up */
 
-    u_char                           request[512];
+    u_char                           request[1024
+                                             + NGX_HTTP_KVROUTE_PROBE_HEADER];
     u_char                           head[NGX_HTTP_KVROUTE_FETCH_HEAD];
 };
 
@@ -70,6 +74,16 @@ struct ngx_http_kvroute_fetch_s {
 /* starts a request for a path; done() may be called before it returns */
 void ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch,
     ngx_str_t *path);
+
+/*
+ * _fetch_ssl: begins TLS on a connection that is there.  NGX_AGAIN: next() is
+ * called when it is set up; NGX_ERROR: fetch->why says what has failed.
+ */
+ngx_int_t ngx_http_kvroute_fetch_ssl(ngx_http_kvroute_fetch_t *fetch,
+    void (*next)(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc));
+
+/* lets go of TLS, if there is any */
+void ngx_http_kvroute_fetch_ssl_stop(ngx_http_kvroute_fetch_t *fetch);
 
 /* breaks it off; done() is not called */
 void ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch);

@@ -268,7 +268,11 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
                     && slot->probe->addr == probe->addr
                     && slot->probe->path.len == probe->path.len
                     && ngx_strncmp(slot->probe->path.data, probe->path.data,
-                                   probe->path.len) == 0)))
+                                   probe->path.len) == 0
+                    && slot->probe->first == probe->first
+                    && slot->probe->last == probe->last
+                    && !slot->probe->secure && !probe->secure
+                    && !slot->probe->header.len && !probe->header.len)))
         {
             /* as often as the one that asks for more wants it */
 
@@ -326,6 +330,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     fetch->log = &ngx_http_kvroute_probe_log;
+    fetch->conf = probe;
     fetch->timeout = probe->timeout;
     fetch->max = health ? NGX_HTTP_KVROUTE_HEALTH_MAX
                         : NGX_HTTP_KVROUTE_PROBE_MAX;

@@ -35,6 +35,10 @@ struct ngx_http_kvroute_slot_s {
     unsigned                         health:1;
     unsigned                         seen:1;  /* still among the peers */
 
+    ngx_uint_t                       bad;     /* failures in a row */
+    time_t                           warned;  /* of them, s; 0: never */
+    unsigned                         good:1;  /* there was a good answer */
+
     size_t                           body_len;
     u_char                           body[NGX_HTTP_KVROUTE_PROBE_BODY];
 };

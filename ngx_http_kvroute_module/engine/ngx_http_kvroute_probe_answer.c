@@ -15,6 +15,17 @@
 #include "core/route/kvr_route.h"
 
 
+/* failures before it is said that a probe has never worked */
+#define NGX_HTTP_KVROUTE_PROBE_BAD   5
+
+/* s */
+#define NGX_HTTP_KVROUTE_PROBE_WARN  60
+
+
+static void ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot,
+    ngx_int_t rc, ngx_uint_t good);
+static const char *ngx_http_kvroute_probe_answer_why(
+    ngx_http_kvroute_slot_t *slot, ngx_int_t rc);
 static void ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc);
 
@@ -38,6 +49,7 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     if (rc != NGX_OK || slot->fetch.status != 200 || r == NULL) {
         slot->path += (rc == NGX_OK && slot->fetch.status == 404);
         kvr_add(&s->failed, 1);
+        ngx_http_kvroute_probe_answer_warn(slot, rc, 0);
         return;
     }
 
@@ -56,9 +68,12 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
         kvr_add(&s->failed, 1);
 
         if (r->m.set == 0) {
+            ngx_http_kvroute_probe_answer_warn(slot, rc, 0);
             return;
         }
     }
+
+    ngx_http_kvroute_probe_answer_warn(slot, rc, 1);
 
     after = kvr_load_get(sh->load, slot->id).active;
 
@@ -102,9 +117,8 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
 
     } else {
 
-        /* what the client did wrong, as with a path that is not there */
-
-        result = (status < 500) ? KVR_CHECK_PASS : KVR_CHECK_FAIL;
+        result = (status >= conf->first && status <= conf->last)
+                 ? KVR_CHECK_PASS : KVR_CHECK_FAIL;
 
         if (status == 503) {
 
@@ -127,6 +141,9 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
     }
 
     ngx_http_kvroute_probe_answer_refused(slot, rc);
+    ngx_http_kvroute_probe_answer_warn(slot, rc, result == KVR_CHECK_PASS
+                                                 || result
+                                                    == KVR_CHECK_LOADING);
 
     if (result == KVR_CHECK_PASS
         && kvr_engine_back(s, (uint64_t) ngx_current_msec))
@@ -149,6 +166,86 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
         ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
                       "kvroute peer %V is %s", &slot->fetch.name,
                       kvr_engine_health_name(health));
+    }
+}
+
+
+/*
+ * What has never worked is a mistake in the configuration as a rule: that is
+ * said once, after some failures; and of TLS once a minute.
+ */
+static void
+ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot, ngx_int_t rc,
+    ngx_uint_t good)
+{
+    time_t  now;
+
+    if (good) {
+        slot->bad = 0;
+        slot->good = 1;
+        return;
+    }
+
+    now = ngx_time();
+
+    if (slot->fetch.why) {
+
+        if (slot->warned && now - slot->warned < NGX_HTTP_KVROUTE_PROBE_WARN) {
+            return;
+        }
+
+    } else if (slot->good || slot->warned
+               || ++slot->bad < NGX_HTTP_KVROUTE_PROBE_BAD)
+    {
+        return;
+    }
+
+    slot->warned = now;
+
+    ngx_log_error(NGX_LOG_WARN, slot->event.log, 0,
+                  "kvroute %s of %V %s: %s",
+                  slot->health ? "health check" : "probe", &slot->fetch.name,
+                  slot->good ? "failed" : "has never worked",
+                  ngx_http_kvroute_probe_answer_why(slot, rc));
+}
+
+
+/* the likely reason of a failure */
+static const char *
+ngx_http_kvroute_probe_answer_why(ngx_http_kvroute_slot_t *slot, ngx_int_t rc)
+{
+    if (slot->fetch.why) {
+        return slot->fetch.why;
+    }
+
+    if (rc == NGX_DECLINED) {
+        return "nobody listens there";
+    }
+
+    if (rc == NGX_HTTP_KVROUTE_FETCH_TIMEOUT) {
+        return "there was no answer in time";
+    }
+
+    switch (slot->fetch.status) {
+
+    case 0:
+        return slot->probe->secure ? "what came is not HTTP"
+               : "what came is not HTTP: is this a TLS port, without \"ssl\"?";
+
+    case 400:
+        return slot->probe->secure ? "it answers 400"
+               : "it answers 400: is this a TLS port, without \"ssl\"?";
+
+    case 401:
+    case 403:
+        return "it wants a key: write it to \"header_file\"";
+
+    case 404:
+        return "it does not know this path";
+
+    default:
+        return rc == NGX_OK ? "its answer is not as it should be"
+                            : "its answer has no end, or is too long";
     }
 }
 

@@ -176,8 +176,13 @@ ngx_http_kvroute_session_bound(ngx_http_kvroute_ctx_t *ctx,
     peer = kvr_index_bound(sh->index, s->key, (uint32_t) ngx_time(),
                            &generation);
 
-    if (peer == KVR_PEERS || generation
-        != sh->registry->peer[peer].generation) {
+    /* nor is anybody bound to a peer whose time to be drained is over */
+
+    if (peer == KVR_PEERS
+        || generation != sh->registry->peer[peer].generation
+        || kvr_drain_over(&sh->registry->peer[peer].drain,
+                          (uint64_t) ngx_current_msec))
+    {
         peer = NGX_HTTP_KVROUTE_UNSET_PEER;
     }
 

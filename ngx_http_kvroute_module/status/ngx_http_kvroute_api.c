@@ -8,7 +8,8 @@
  * The control API: what can be done without a reload, mostly to a peer by its
  * address.
  *
- *     POST .../drain?peer=ADDRESS      no new sessions and prompts
+ *     POST .../drain?peer=ADDRESS      no new sessions and prompts; with
+ *                    &timeout=TIME     after that time nothing at all
  *     POST .../undrain?peer=ADDRESS
  *     POST .../flush?peer=ADDRESS      forgets what the peer holds
  *     POST .../capacity?peer=ADDRESS&size=SIZE|default
@@ -38,11 +39,13 @@ struct ngx_http_kvroute_action_s {
     ngx_http_kvroute_action_pt   act;
     ngx_uint_t                   needs;     /* arguments */
     uint64_t                     size;      /* given, 0: default */
+    ngx_msec_t                   timeout;   /* given, 0: none */
 };
 
 
 #define NGX_HTTP_KVROUTE_NEEDS_PEER  1
 #define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
+#define NGX_HTTP_KVROUTE_HAS_TIMEOUT 4
 
 
 static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
@@ -76,20 +79,20 @@ static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
 static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 
     { ngx_string("drain"), ngx_http_kvroute_api_drain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT, 0, 0 },
 
     { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
 
     { ngx_string("flush"), ngx_http_kvroute_api_flush,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
 
     { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0 },
 
-    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0 },
+    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0 },
 
-    { ngx_null_string, NULL, 0, 0 }
+    { ngx_null_string, NULL, 0, 0, 0 }
 };
 
 
@@ -97,7 +100,7 @@ ngx_int_t
 ngx_http_kvroute_api_handler(ngx_http_request_t *r)
 {
     ssize_t                       size;
-    ngx_int_t                     rc;
+    ngx_int_t                     rc, timeout;
     ngx_str_t                     peer, value;
     const char                   *why;
     ngx_http_kvroute_action_t    *known, action;
@@ -185,6 +188,29 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
 
             action.size = (uint64_t) size;
         }
+    }
+
+    rc = ngx_http_kvroute_api_arg(r, "timeout", &value);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_OK) {
+
+        if (!(action.needs & NGX_HTTP_KVROUTE_HAS_TIMEOUT)) {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                      "argument \"timeout\" is for \"drain\"");
+        }
+
+        timeout = ngx_parse_time(&value, 0);
+
+        if (timeout == NGX_ERROR || timeout == 0) {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                             "argument \"timeout\" is no time, as 10m or 90s");
+        }
+
+        action.timeout = (ngx_msec_t) timeout;
     }
 
     return ngx_http_kvroute_api_act(r, &action, &peer);
@@ -432,6 +458,11 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
                       "kvroute: %V of peer \"%V\" is %uL", &action->name, peer,
                       action->size);
 
+    } else if (action->timeout) {
+        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                      "kvroute: %V of peer \"%V\", timeout %Mms",
+                      &action->name, peer, action->timeout);
+
     } else {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
                       "kvroute: %V of peer \"%V\"", &action->name, peer);
@@ -445,7 +476,8 @@ static void
 ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_set(&zone->sh->registry->peer[peer].draining, 1);
+    kvr_drain_begin(&zone->sh->registry->peer[peer].drain,
+                    (uint64_t) action->timeout, (uint64_t) ngx_current_msec);
 }
 
 
@@ -457,8 +489,7 @@ ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
 
     p = &zone->sh->registry->peer[peer];
 
-    if (kvr_get(&p->draining)) {
-        kvr_set(&p->draining, 0);
+    if (kvr_drain_end(&p->drain)) {
 
         /* it is warmed up */
 
@@ -625,7 +656,7 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         item = cJSON_AddObjectToObject(json, name);
 
         cJSON_AddNumberToObject(item, "id", i);
-        cJSON_AddBoolToObject(item, "draining", kvr_get(&peer->draining));
+        cJSON_AddBoolToObject(item, "draining", kvr_drain_on(&peer->drain));
         cJSON_AddNumberToObject(item, "active", load.active);
         cJSON_AddNumberToObject(item, "pending", (double) load.pending);
         cJSON_AddNumberToObject(item, "capacity_bytes",

@@ -412,6 +412,11 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     item = cJSON_AddObjectToObject(json, "load");
     ngx_http_kvroute_json_group(item, KVR_COUNTER_LOAD, p);
 
+    if (p->set & KVR_COUNTER_DRAINED) {
+        item = cJSON_AddObjectToObject(json, "drain");
+        ngx_http_kvroute_json_group(item, KVR_COUNTER_DRAIN, p);
+    }
+
     cJSON_AddNumberToObject(json, "capacity_bytes", p->now.capacity);
     cJSON_AddBoolToObject(json, "capacity_reported", p->now.reported != 0);
 

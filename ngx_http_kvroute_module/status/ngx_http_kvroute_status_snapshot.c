@@ -32,8 +32,8 @@ static const char *ngx_http_kvroute_status_state(
 
 
 const char  *ngx_http_kvroute_status_states[] = {
-    "up", "unavail", "draining", "down", "unhealthy", "checking", "ejected",
-    "probed", NULL
+    "up", "unavail", "draining", "drained", "down", "unhealthy", "checking",
+    "ejected", "probed", NULL
 };
 
 
@@ -152,6 +152,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         }
 
         p->base[KVR_COUNTER_NOW] = &p->now;
+        p->base[KVR_COUNTER_DRAIN] = &p->now;
         p->base[KVR_COUNTER_SEAT] = p->counted;
         p->base[KVR_COUNTER_LOAD] = &p->now.load;
         p->base[KVR_COUNTER_CACHE] = p->feedback;
@@ -222,7 +223,8 @@ static const char *
 ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t id, uint32_t member)
 {
-    uint64_t  state;
+    uint64_t                   state;
+    ngx_http_kvroute_shctx_t  *sh;
 
     if (ngx_http_kvroute_draining_only(peer)) {
         return "draining";
@@ -239,10 +241,22 @@ ngx_http_kvroute_status_state(ngx_http_kvroute_srv_conf_t *conf,
         return "unavail";
     }
 
-    if (id != KVR_REGISTRY_NONE
-        && kvr_get(&conf->zone->sh->registry->peer[id].draining))
-    {
-        return "draining";
+    if (id != KVR_REGISTRY_NONE) {
+        sh = conf->zone->sh;
+
+        switch (kvr_drain_state(&sh->registry->peer[id].drain,
+                                kvr_load_get(sh->load, id).active,
+                                (uint64_t) ngx_current_msec))
+        {
+        case KVR_DRAIN_ON:
+            return "draining";
+
+        case KVR_DRAIN_EMPTY:
+            return "drained";
+
+        default:
+            break;
+        }
     }
 
     if (conf->health && id != KVR_REGISTRY_NONE) {

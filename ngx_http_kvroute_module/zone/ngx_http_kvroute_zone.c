@@ -34,7 +34,8 @@ static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
-static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
 
 
@@ -606,7 +607,7 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
-        ngx_http_kvroute_zone_sample(zone[i]);
+        ngx_http_kvroute_zone_sample(zone[i], ev->log);
         ngx_http_kvroute_zone_look(zone[i]);
     }
 
@@ -614,19 +615,34 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
 }
 
 
-/* how much is in flight, to be held against what it should be */
+/*
+ * How much is in flight, to be held against what it should be, and whether
+ * there is nothing at a peer that is drained.
+ */
 static void
-ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 {
-    uint32_t         i;
+    uint32_t         i, active;
+    kvr_peer_t      *peer;
     kvr_registry_t  *registry;
 
     registry = zone->sh->registry;
 
     for (i = 0; i < registry->max_peers; i++) {
-        if (kvr_get(&registry->peer[i].len)) {
-            kvr_prefill_sample(&registry->peer[i].prefill,
-                               kvr_load_get(zone->sh->load, i).active);
+        peer = &registry->peer[i];
+
+        if (kvr_get(&peer->len) == 0) {
+            continue;
+        }
+
+        active = kvr_load_get(zone->sh->load, i).active;
+
+        kvr_prefill_sample(&peer->prefill, active);
+
+        if (kvr_drain_tell(&peer->drain, active, (uint64_t) ngx_current_msec)) {
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                          "kvroute peer %*s is drained: nothing is left there",
+                          (size_t) peer->len, peer->name);
         }
     }
 }

@@ -289,7 +289,7 @@ const main = async () => {
   }
 
   const peer = u.peers[0].name;
-  for (const [action, state] of [["drain", "draining"], ["undrain", "up"]]) {
+  for (const [action, state] of [["drain", "draining: 0 sessions"], ["undrain", "up"]]) {
     await fetch(`${base}/api/${action}?peer=${peer}`, { method: "POST" });
     is(await until(() => cell(page, peer, "state"), (v) => v === state), state,
        `state: ${state}`);

@@ -282,7 +282,7 @@ victim_engine(util_rng_t *rng)
 
     case 2:
         (void) kvr_index_turnover(victim.index, PEERS - 1, now);
-        kvr_set(&peer->draining, util_below(rng, 2));
+        kvr_set(&peer->drain.on, util_below(rng, 2));
         break;
 
     case 3:

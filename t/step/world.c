@@ -424,7 +424,7 @@ check_registry(void)
         }
 
         util_check(peer->engine.health < KVR_HEALTH_MAX, "health");
-        util_check(peer->draining <= 1, "draining");
+        util_check(peer->drain.on <= 1, "draining");
     }
 
     world_peers(&living, NUMBERS);

@@ -11,6 +11,8 @@ static kvr_candidate_t *kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n,
     kvr_decision_t *d);
 static int kvr_policy_leave_out(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n);
+static void kvr_policy_spare(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n, kvr_candidate_t flag);
 
 
 const kvr_policy_t  kvr_policy_off = { .name = "off" };
@@ -156,15 +158,21 @@ kvr_policy_chosen(kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d)
 
 
 /*
- * A beginning that all prompts share makes none of them a peer's own.  Nor does
- * what is held where sessions decide: a new one stays away.
+ * Whether a request belongs to a peer that gets no others: its session is bound
+ * there, or the prompt is the peer's own.  That is, of what the others would
+ * have to compute it holds at least half; others: bytes that the best of them
+ * holds.  A beginning that all of them hold counts for nothing by that.  Nor
+ * does one that the peer alone holds, if many requests go on from there: these
+ * are new sessions.  Where sessions decide nothing else does.
  */
 static inline int
-kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c)
+kvr_policy_own(const kvr_policy_request_t *req, const kvr_candidate_t *c,
+    uint64_t others)
 {
     return c->bound
            || (!(kvr_policy_needs(req->policy) & KVR_NEEDS_SESSION)
-               && c->matched && c->matched * 2 >= req->bytes);
+               && !c->common && c->matched > others
+               && (c->matched - others) * 2 + others >= req->bytes);
 }
 
 
@@ -173,7 +181,7 @@ static int
 kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     uint32_t n)
 {
-    uint32_t          i, free, staying, warm, healthy, well, willing;
+    uint32_t          i, free, open, healthy, well, willing;
     kvr_candidate_t  *c;
 
     /*
@@ -215,35 +223,54 @@ kvr_policy_leave_out(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         cand[i].out |= (free && cand[i].full);
     }
 
-    /* those that a drain or a warm-up does not concern, among the rest */
+    /* of the rest those whose drain is not over */
 
-    staying = 0;
-
-    for (i = 0; i < n; i++) {
-        c = &cand[i];
-
-        staying += (!c->out && !c->draining);
-    }
-
-    for (i = 0; i < n && staying; i++) {
-        c = &cand[i];
-
-        c->out |= (c->draining && !kvr_policy_own(req, c));
-    }
-
-    warm = 0;
+    open = 0;
 
     for (i = 0; i < n; i++) {
-        warm += (!cand[i].out && !cand[i].cold);
+        open += (!cand[i].out && !cand[i].ended);
     }
 
-    for (i = 0; i < n && warm; i++) {
-        c = &cand[i];
-
-        c->out |= (c->cold && !kvr_policy_own(req, c));
+    for (i = 0; i < n; i++) {
+        cand[i].out |= (open && cand[i].ended);
     }
+
+    kvr_policy_spare(req, cand, n, (kvr_candidate_t) { .draining = 1 });
+    kvr_policy_spare(req, cand, n, (kvr_candidate_t) { .cold = 1 });
 
     return free == 0;
+}
+
+
+/*
+ * Leaves out those with a flag, but for what is theirs, if there are others
+ * among the rest.
+ */
+static void
+kvr_policy_spare(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n, kvr_candidate_t flag)
+{
+    uint32_t          i, others;
+    uint64_t          best;
+    kvr_candidate_t  *c;
+
+    others = 0;
+    best = 0;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        if (!c->out && !(c->flags & flag.flags)) {
+            best = kvr_max(best, c->matched);
+            others++;
+        }
+    }
+
+    for (i = 0; i < n && others; i++) {
+        c = &cand[i];
+
+        c->out |= (c->flags & flag.flags) && !kvr_policy_own(req, c, best);
+    }
 }
 
 

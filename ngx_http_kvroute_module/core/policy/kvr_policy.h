@@ -17,8 +17,9 @@
  * Before any policy is asked, peers are left out that should get nothing now,
  * as long as there are others: those over their cap of pending work, those
  * being drained, those that are warming up and whose turn it is not.  A peer
- * that is bound to the session, or holds most of the prompt, is not left out
- * for draining or warming up.
+ * is not left out for draining or warming up if the session is bound to it, or
+ * the prompt is its own: see kvr_policy_own().  One whose time to be drained is
+ * over is left out whatever it holds.
  *
  * A policy is a file, kvr_policy_NAME.c, with a descriptor of that name, and a
  * line of the table below.  Nobody else asks which policy it is: the descriptor
@@ -142,6 +143,9 @@ typedef struct {
         struct {
             unsigned     full:1;     /* over its cap of pending work */
             unsigned     draining:1;
+            unsigned     ended:1;    /* and its time for that is over */
+            unsigned     common:1;   /* and new sessions begin with what it
+                                        holds */
             unsigned     cold:1;     /* warming up, and not its turn */
             unsigned     bound:1;    /* to this session */
             unsigned     pinned:1;   /* by this request */

@@ -43,6 +43,7 @@
 #define KVR_POPULAR_WAYS     4
 #define KVR_POPULAR_BUCKETS  1024
 #define KVR_POPULAR_POINTS   7       /* 1, 4 .. 1024, and the end */
+#define KVR_POPULAR_COMMON   2       /* requests that make a place common */
 
 
 typedef struct {
@@ -113,6 +114,24 @@ kvr_popular_shared(const kvr_popular_view_t *view, uint32_t units,
     }
 
     return (uint64_t) (int64_t) (shared * view->unit);
+}
+
+
+/*
+ * Whether so many units of the prompt are all that several requests of the last
+ * minute had in common with what peers held, as with a system prompt that new
+ * sessions begin with.  A conversation goes on from another place each time.
+ */
+static inline int
+kvr_popular_common(const kvr_popular_view_t *view, uint32_t units)
+{
+    uint32_t  entries;
+
+    entries = kvr_chain_entries(units);
+
+    return entries && view->n
+           && view->depth[0] >= kvr_chain_depth(entries - 1)
+           && view->count[0] >= KVR_POPULAR_COMMON;
 }
 
 

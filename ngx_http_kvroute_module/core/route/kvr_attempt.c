@@ -75,13 +75,19 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_eject_begin(&a->eject, zone, b->pool, now);
 
-    /* what is no prompt tells nothing of how fast prompts are computed */
-
-    if (b->peer == KVR_REGISTRY_NONE || b->light) {
+    if (b->peer == KVR_REGISTRY_NONE) {
         return;
     }
 
     peer = &zone->registry->peer[b->peer];
+
+    kvr_drain_given(&peer->drain, now);
+
+    /* what is no prompt tells nothing of how fast prompts are computed */
+
+    if (b->light) {
+        return;
+    }
 
     before = kvr_load_get(zone->load, b->peer).pending;
     before -= kvr_min(before, b->pending);

@@ -243,5 +243,5 @@ int
 kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer)
 {
     return peer != KVR_REGISTRY_NONE
-           && kvr_get(&zone->registry->peer[peer].draining);
+           && kvr_drain_on(&zone->registry->peer[peer].drain);
 }

@@ -107,7 +107,7 @@ int kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
 int kvr_candidate_unhealthy(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t peer, uint64_t now);
 
-/* whether the operator drains a peer */
+/* whether a peer is being drained */
 int kvr_candidate_draining(const kvr_zone_t *zone, uint32_t peer);
 
 
@@ -203,8 +203,13 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         kvr_candidate_special(v, c, peer);
     }
 
-    if (kvr_unlikely(kvr_get(&known->draining))) {
+    if (kvr_unlikely(kvr_drain_on(&known->drain))) {
         c->draining = 1;
+        c->ended = kvr_drain_over(&known->drain, v->now);
+        c->common = v->popular
+                    && kvr_popular_common(v->popular,
+                                          (uint32_t) (c->matched
+                                                      / v->zone->unit));
     }
 
     if (kvr_unlikely(kvr_get(&known->engine.pressure) > v->now)) {

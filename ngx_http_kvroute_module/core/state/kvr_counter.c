@@ -30,6 +30,9 @@ static const char *kvr_counter_policy(uint32_t place);
     kvr_counter(QUEUE, COUNT, kvr_queue_stats_t, field, __VA_ARGS__)
 #define kvr_counter_at(t, field, ...)                                         \
     kvr_counter(NOW, t, kvr_snapshot_t, field, __VA_ARGS__)
+#define kvr_counter_drain(t, needs_, field, ...)                              \
+    kvr_counter(DRAIN, t, kvr_snapshot_t, field,                              \
+                .needs = KVR_COUNTER_DRAINED | (needs_), __VA_ARGS__)
 #define kvr_counter_seat(t, field, ...)                                       \
     kvr_counter(SEAT, t, kvr_member_t, field, __VA_ARGS__)
 #define kvr_counter_load(field, ...)                                          \
@@ -185,6 +188,22 @@ const kvr_counter_t  kvr_counter_table[] = {
         .needs = KVR_COUNTER_HEARD,
         .metric = "kvroute_peer_engine_age_seconds", .scale = 1e3,
         .help = "Time since the engine last said something."),
+
+    /* while it is drained */
+
+    kvr_counter_drain(GAUGE, 0, drain_requests,
+        .json = "requests", .metric = "kvroute_peer_drain_requests",
+        .help = "Requests given to a peer since it is drained."),
+
+    kvr_counter_drain(GAUGE, 0, drain_sessions,
+        .json = "sessions", .metric = "kvroute_peer_drain_sessions",
+        .help = "Sessions with requests to a drained peer in this or the last "
+                "minute, about."),
+
+    kvr_counter_drain(GAUGE, KVR_COUNTER_UNTIL, drain_left,
+        .json = "left", .metric = "kvroute_peer_drain_left_seconds",
+        .scale = 1e3,
+        .help = "Time until nothing at all is given to a drained peer."),
 
     /* what was counted at it for this upstream */
 

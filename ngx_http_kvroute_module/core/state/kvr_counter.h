@@ -30,6 +30,7 @@ typedef enum {
     KVR_COUNTER_STATS,           /* kvr_stats_t of an upstream */
     KVR_COUNTER_QUEUE,           /* kvr_queue_stats_t of a class */
     KVR_COUNTER_NOW,             /* kvr_snapshot_t of a member */
+    KVR_COUNTER_DRAIN,           /* the same, while it is drained */
     KVR_COUNTER_SEAT,            /* kvr_member_t */
     KVR_COUNTER_LOAD,            /* kvr_prefill_load_t */
     KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
@@ -61,6 +62,8 @@ typedef enum {
 #define KVR_COUNTER_HEARD    0x080000  /* it has told anything, ever */
 #define KVR_COUNTER_RATED    0x100000  /* its prefill rate is known */
 #define KVR_COUNTER_QUEUED   0x200000  /* the upstream has a queue */
+#define KVR_COUNTER_DRAINED  0x400000  /* it is being drained */
+#define KVR_COUNTER_UNTIL    0x800000  /* and for how long is known */
 
 
 typedef struct {

@@ -116,7 +116,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->generation, 1);
     atomic_store(&peer->since, 0);
-    atomic_store(&peer->draining, 0);
+    (void) kvr_drain_end(&peer->drain);
 
     kvr_engine_reset(&peer->engine);
     kvr_prefill_reset(&peer->prefill);

@@ -62,10 +62,10 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
     _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
-    _Atomic uint32_t   draining;
     _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
+    kvr_drain_t        drain;
     kvr_engine_t       engine;
     kvr_feedback_t     feedback;
     kvr_prefill_t      prefill;

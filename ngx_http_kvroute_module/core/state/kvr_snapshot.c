@@ -51,6 +51,16 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
         s->set |= KVR_COUNTER_HEARD;
     }
 
+    s->drain = kvr_drain_state(&p->drain, all.active, now);
+
+    if (s->drain != KVR_DRAIN_NO) {
+        s->drain_requests = kvr_get(&p->drain.requests);
+        s->drain_sessions = kvr_drain_sessions(&p->drain, now);
+        s->drain_left = kvr_drain_left(&p->drain, now);
+        s->set |= KVR_COUNTER_DRAINED
+                  | (kvr_get(&p->drain.until) ? KVR_COUNTER_UNTIL : 0);
+    }
+
     kvr_prefill_load(&p->prefill, now, &s->load);
 
     if (s->load.rate > 0) {

@@ -31,6 +31,10 @@ typedef struct {
     uint64_t              why;       /* kvr_outlier_e */
     uint64_t              flushes;   /* times it had forgotten, all reasons */
     uint64_t              age;       /* ms since the engine told something */
+    uint64_t              drain_requests;  /* since it is drained */
+    uint64_t              drain_sessions;  /* of this and the last minute */
+    uint64_t              drain_left;  /* ms until its sessions leave, too */
+    kvr_drain_e           drain;
     uint32_t              set;       /* bits of needs */
     kvr_prefill_load_t    load;
 } kvr_snapshot_t;

@@ -26,7 +26,8 @@
 
 
 /* flags of a candidate */
-enum { F = 1, D = 2, C = 4, B = 8, P = 16, O = 32, FRESH = 64 };
+enum { F = 1, D = 2, C = 4, B = 8, P = 16, O = 32, FRESH = 64, E = 128,
+       COMMON = 256 };
 
 
 typedef struct {
@@ -98,6 +99,36 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 4999, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
     { "draining: for half of it", { KV }, 10000, 0, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 0, 0, 0 } } },
+    { "draining: not for what others hold too", { KV }, 10000, 1,
+      KVR_REASON_SPILL, 3,
+      { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8500, 0, 0 },
+        { 1, 9, 0, 0, 0, 0 } } },
+    { "draining: for half of what they would compute", { KV }, 10000, 0,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
+    { "draining: and not less", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 8999, 9, D }, { 1, 0, 0, 8000, 0, 0 } } },
+    { "draining: who is left out holds nothing", { KV }, 10000, 0,
+      KVR_REASON_AFFINITY, 3,
+      { { 1, 0, 0, 9000, 9, D }, { 1, 0, 0, 9000, 0, F }, { 1, 0, 0, 0 } } },
+    { "draining: of two the one that holds it", { KV }, 10000, 1,
+      KVR_REASON_AFFINITY, 3,
+      { { 1, 0, 0, 5000, 9, D }, { 1, 0, 0, 9000, 0, D }, { 1, 0, 0, 0 } } },
+    { "draining: not for a common beginning", { KV }, 10000, 1,
+      KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 9000, 9, D | COMMON }, { 1, 0, 0, 0, 0, 0 } } },
+    { "draining: bound, and a common beginning", { STICKY }, 10000, 0,
+      KVR_REASON_SESSION, 2,
+      { { 1, 0, 0, 9000, 9, D | B | COMMON }, { 1, 0, 0, 0, 0, 0 } },
+      .keyed = 1 },
+    { "ended: not even its own", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
+      { { 1, 0, 0, 9000, 9, D | E }, { 1, 9, 0, 0, 0, 0 } } },
+    { "ended: rather one that drains", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 0, 0, 0, 0, D | E }, { 1, 9, 0, 0, 0, D } } },
+    { "ended: all others are full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
+      { { 1, 9, 0, 0, 0, D | E }, { 1, 0, 0, 0, 0, F } } },
+    { "ended: all are", { LR }, 0, 1, KVR_REASON_LOAD, 2,
+      { { 1, 9, 0, 0, 0, D | E }, { 1, 1, 0, 0, 0, D | E } } },
     { "draining: if all others are full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 9, 0, 0, 0, D }, { 1, 0, 0, 0, 0, F } } },
     { "draining: all are", { LR }, 0, 1, KVR_REASON_LOAD, 2,
@@ -115,6 +146,9 @@ static const case_t  cases[] = {
       { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
     { "cold: not for a small part", { KV }, 10000, 1, KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 4999, 9, C }, { 1, 0, 0, 0, 0, 0 } } },
+    { "cold: not for what others hold too", { KV }, 10000, 1,
+      KVR_REASON_AFFINITY, 2,
+      { { 1, 0, 0, 9000, 9, C }, { 1, 0, 0, 9000, 0, 0 } } },
     { "cold: all are", { LR }, 0, 0, KVR_REASON_LOAD, 2,
       { { 1, 0, 0, 0, 9, C }, { 1, 7, 0, 0, 0, C } } },
     { "cold: the other one is full", { LR }, 0, 0, KVR_REASON_LOAD, 2,
@@ -377,6 +411,8 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].delay = p[i].delay;
         c[i].full = (p[i].flags & F) != 0;
         c[i].draining = (p[i].flags & D) != 0;
+        c[i].ended = (p[i].flags & E) != 0;
+        c[i].common = (p[i].flags & COMMON) != 0;
         c[i].cold = (p[i].flags & C) != 0;
         c[i].bound = (p[i].flags & B) != 0;
         c[i].pinned = (p[i].flags & P) != 0;
@@ -475,6 +511,8 @@ START_TEST(test_pick_any)
             c[k].idle = util_below(&r, 9);
             c[k].full = util_below(&r, 3) == 0;
             c[k].draining = util_below(&r, 4) == 0;
+            c[k].ended = c[k].draining && util_below(&r, 2) == 0;
+            c[k].common = util_below(&r, 4) == 0;
             c[k].cold = util_below(&r, 4) == 0;
             c[k].bound = util_below(&r, 9) == 0;
             c[k].other = util_below(&r, 4) == 0;
@@ -512,8 +550,12 @@ START_TEST(test_pick_any)
         }
 
         if (able && c[d.pick].draining && !c[d.pick].bound) {
-            util_check(c[d.pick].matched >= 5000, "draining, policy %u",
-                       conf.policy);
+            util_check(c[d.pick].matched >= 5000 && !c[d.pick].common,
+                       "draining, policy %u", conf.policy);
+        }
+
+        if (able && c[d.pick].ended) {
+            util_fail(__FILE__, __LINE__, "ended", "policy %u", conf.policy);
         }
 
         if (able && c[d.pick].cold && !c[d.pick].bound) {

@@ -1,0 +1,204 @@
+#!/usr/bin/perl
+
+# A server that is drained gets empty, though all prompts begin alike: what
+# others hold as well makes no prompt its own, and after timeout= nothing does.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+$t->backend("B$_") for 0 .. 3;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    %%LOG%%
+    kvroute_zone zone=z:4m;
+
+    upstream kv {
+        zone kv 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+        server 127.0.0.1:%%B2%%;
+        server 127.0.0.1:%%B3%%;
+    }
+    upstream sticky {
+        zone sticky 64k;
+        kvroute sticky zone=z key=$http_x_session_id strict=on;
+        server 127.0.0.1:%%B0%%;
+        server 127.0.0.1:%%B1%%;
+        server 127.0.0.1:%%B2%%;
+        server 127.0.0.1:%%B3%%;
+    }
+
+    kvroute_pin $http_x_pin;
+    client_body_buffer_size 1m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://kv; }
+        location /sticky/ { proxy_pass http://sticky; }
+        location /kvroute/ { kvroute_status; access_log off; }
+        location /api/ { kvroute_api write=on; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+my $seed = 100;
+
+sub address { return "127.0.0.1:$t->{vars}{$_[0]}" }
+
+sub act {
+    my ($action, $name, $more) = @_;
+
+    return $t->post("/api/$action?peer=" . address($name) . ($more // ''), '');
+}
+
+sub drained { return $t->peer('kv', $t->{vars}{$_[0]}) }
+
+# a conversation: what has been said so far, and one turn more
+
+sub turn {
+    my ($said, %headers) = @_;
+
+    push @$said, { role => 'user', content => text(1500, $seed++) };
+
+    my $r = $t->post('/', chat($said), headers => \%headers);
+
+    push @$said, { role => 'assistant', content => text(300, $seed++) };
+
+    return $t->from($r);
+}
+
+sub talk { return [ { role => 'system', content => text(6000, $_[0]) } ] }
+
+sub session {
+    my ($key) = @_;
+
+    return $t->from($t->post('/sticky/', chat('x'),
+                             headers => { 'X-Session-Id' => $key }));
+}
+
+
+# all hold the system prompt, and B1 has conversations
+
+turn(talk(1), 'X-Pin' => address("B$_")) for 0 .. 3;
+
+my @talks = map { talk(1) } 1 .. 3;
+
+for my $said (@talks) {
+    turn($said, 'X-Pin' => address('B1')) for 1 .. 3;
+    is(turn($said), 'B1', 'a conversation is at home at B1');
+}
+
+my %bound = map { ("s$_" => session("s$_")) } 1 .. 8;
+my ($mine) = grep { $bound{$_} eq 'B1' } sort keys %bound;
+
+# a system prompt that B1 alone has, and that many ask for
+
+turn(talk(2), 'X-Pin' => address('B1')) for 1 .. 5;
+
+is(act('drain', 'B1', '&timeout=soon')->{status}, 400, 'timeout=: no time');
+is(drained('B1')->{state}, 'up', 'which does nothing');
+is(act('undrain', 'B1', '&timeout=1m')->{status}, 400,
+   'nor has what knows no timeout one');
+is(act('drain', 'B1', '&timeout=1h')->{status}, 200, 'drained, for an hour');
+
+my $p = drained('B1');
+is($p->{state}, 'draining', 'its state');
+is($p->{drain}{requests}, 0, 'nothing since');
+is($p->{drain}{sessions}, 0, 'no session');
+cmp_ok($p->{drain}{left}, '>', 3000, 'time that is left');
+
+# new sessions go elsewhere, all of them; conversations stay
+
+my @new = map { turn(talk(1)) } 1 .. 40;
+is($t->tally(@new)->{B1} // 0, 0, 'no new session, though it holds the half');
+
+@new = map { turn(talk(2)) } 1 .. 5;
+is($t->tally(@new)->{B1} // 0, 0, 'nor one by what it alone holds for many');
+
+my @to = map { turn($_) } @talks, @talks;
+is("@to", join(' ', ('B1') x 6), 'conversations stay');
+
+is(session($mine), 'B1', 'a bound session stays');
+@new = map { session("n$_") } 1 .. 12;
+is($t->tally(@new)->{B1} // 0, 0, 'new ones go elsewhere');
+
+$p = drained('B1');
+is($p->{drain}{requests}, 7, 'what it was given since');
+is($p->{drain}{sessions}, 4, 'of so many sessions');
+is($p->{state}, 'draining', 'sessions may come back');
+
+my $labels = qq(upstream="kv",peer="@{[ address('B1') ]}");
+my $m = $t->get('/kvroute/metrics')->{body};
+like($m, qr/^kvroute_peer_drain_requests\{\Q$labels\E\} 7$/m, 'the metric');
+like($m, qr/^kvroute_peer_drain_sessions\{\Q$labels\E\} 4$/m, 'of sessions');
+unlike($m, qr/^kvroute_peer_drain_requests\{[^}]*\Q:$t->{vars}{B0}\E/m,
+       'no series of others');
+
+# a reload keeps all of that
+
+$t->reload();
+is(drained('B1')->{drain}{requests}, 7, 'kept over a reload');
+cmp_ok(drained('B1')->{drain}{left}, '>', 3000, 'and its time');
+
+# what runs is waited for; then it is empty
+
+my $end = $t->hold(1, '/', chat($talks[0]));
+my ($held) = grep { drained($_)->{active} } qw(B0 B1 B2 B3);
+is($held, 'B1', 'a request runs');
+
+is(act('drain', 'B1', '&timeout=10ms')->{status}, 200, 'no more time');
+ok(wait_for(sub { drained('B1')->{drain}{left} == 0 }), 'it is over');
+is(drained('B1')->{state}, 'draining', 'but one runs');
+
+@to = map { turn($_) } @talks;
+is($t->tally(@to)->{B1} // 0, 0, 'conversations go elsewhere');
+isnt(session($mine), 'B1', 'and sessions, strict ones too');
+
+$end->();
+ok(wait_for(sub { drained('B1')->{state} eq 'drained' }), 'it is empty');
+ok(wait_for(sub { $t->log() =~ /\[notice\].*is drained/ }), 'the log says so');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_state\{\Q$labels\E,state="drained"\} 1$/m, 'the metric');
+
+# all are: as if none were; but rather one with time left
+
+act('drain', $_) for qw(B0 B2);
+@to = map { turn(talk(3)) } 1 .. 8;
+is($t->tally(@to)->{B3}, 8, 'the last one that is not drained');
+
+act('drain', 'B3');
+@to = map { turn(talk(3 + $_)) } 1 .. 12;
+is($t->tally(@to)->{B1} // 0, 0, 'not where time is over');
+is(scalar(grep { $t->tally(@to)->{$_} } qw(B0 B2 B3)), 3, 'all of the others');
+
+act('drain', $_, '&timeout=10ms') for qw(B0 B2 B3);
+ok(wait_for(sub { !grep { drained($_)->{drain}{left} } qw(B0 B2 B3) }),
+   'all are over');
+@to = map { turn(talk(20 + $_)) } 1 .. 12;
+is(scalar(grep { $t->tally(@to)->{$_} } qw(B0 B1 B2 B3)), 4, 'all are used');
+
+# back again
+
+act('undrain', $_) for qw(B0 B1 B2 B3);
+is(drained('B1')->{state}, 'up', 'undrained');
+ok(!drained('B1')->{drain}, 'and nothing said of it');
+
+act('drain', 'B1');
+$p = drained('B1');
+is("$p->{drain}{requests} $p->{drain}{sessions}", '0 0', 'counted anew');
+ok(!exists $p->{drain}{left}, 'without an end');
+
+$t->done();

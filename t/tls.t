@@ -1,0 +1,195 @@
+#!/usr/bin/perl
+
+# Probes and health checks over TLS and with a key: what is checked of the
+# certificate, what is said when it fails, and that what is no health is not
+# taken for it.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+my $dir = $t->{dir};
+
+plan(skip_all => 'nginx has no ssl module')
+    if `@{$t->{bin}} -V 2>&1` !~ /http_ssl_module/;
+plan(skip_all => 'no openssl') if system('openssl version >/dev/null 2>&1');
+
+for my $name (qw(engine other)) {
+    system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$name"
+           . " -addext subjectAltName=DNS:$name.test -keyout $dir/$name.key"
+           . " -out $dir/$name.pem 2>/dev/null") == 0 or die 'openssl';
+}
+
+Kvroute::write_file("$dir/header", "Authorization: Bearer k\nX-Two: 2\n");
+chmod 0600, "$dir/header";
+
+my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
+                      '--kv-cache-size', 2048, '--block-size', 16);
+
+($t->{vars}{TLS}) = $t->ports(1);
+
+# accepts, and says nothing
+
+$t->serve('S', sub {
+    my ($c) = @_;
+    1 while sysread($c, my $data, 4096);
+});
+
+my @cases = (
+    [ 'good', 'TLS', 'ssl name=engine.test verify=on trusted=%%DIR%%/engine.pem'
+                     . ' header_file=%%DIR%%/header' ],
+    [ 'loose', 'TLS', 'ssl header="Authorization: Bearer k"' ],
+    [ 'plain', 'TLS', '', qr/it answers 400: is this a TLS port/ ],
+    [ 'taken', 'TLS', 'status=400' ],
+    [ 'untrusted', 'TLS', 'ssl name=engine.test verify=on'
+                     . ' trusted=%%DIR%%/other.pem', qr/self.signed cert/ ],
+    [ 'name', 'TLS', 'ssl name=other.test verify=on'
+                     . ' trusted=%%DIR%%/engine.pem', qr/not of the host/ ],
+    [ 'key', 'TLS', 'ssl', qr/it wants a key/ ],
+    [ 'notls', 'E0', 'ssl', qr/TLS handshake failed/ ],
+    [ 'silent', 'S', 'ssl', qr/TLS handshake failed/ ]
+);
+
+my ($upstreams, $locations) = ('', '');
+
+for my $case (@cases) {
+    my ($name, $port, $params) = @$case;
+
+    # "header=" holds a space, and so the whole word is quoted
+
+    $params =~ s/header="(.*?)"/"header=$1"/;
+    (my $probe = $params) =~ s/status=\S+//;
+
+    $upstreams .= <<"EOF";
+    kvroute_zone zone=$name:1m;
+    upstream $name {
+        zone u_$name 64k;
+        kvroute kv_cache zone=$name;
+        server 127.0.0.1:%%$port%%;
+        kvroute_probe interval=50ms timeout=300ms path=/metrics $probe;
+        kvroute_health interval=50ms timeout=300ms fails=2 passes=1 $params;
+    }
+EOF
+}
+
+my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r;
+http {
+%%TEMP%%
+    log_format tls '$ssl_server_name|$http_host|$http_x_two|$status';
+    access_log %%DIR%%/tls.log tls;
+
+UPSTREAMS
+    server {
+        listen 127.0.0.1:%%TLS%% ssl;
+        ssl_certificate %%DIR%%/engine.pem;
+        ssl_certificate_key %%DIR%%/engine.key;
+
+        location / {
+            if ($http_authorization != "Bearer k") {
+                return 401;
+            }
+            proxy_pass http://127.0.0.1:%%E0%%;
+        }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        access_log off;
+        location / {
+            proxy_pass https://good;
+            proxy_set_header Authorization "Bearer k";
+        }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->conf($conf);
+$t->run();
+$t->expect_log(qr{\[emerg\]});
+
+sub peer {
+    my ($name) = @_;
+
+    return $t->status()->{upstreams}{$name}{peers}[0];
+}
+
+for my $case (@cases) {
+    my ($name, undef, undef, $warned) = @$case;
+
+    if (!$warned) {
+        ok(wait_for(sub { my $p = peer($name);
+                          $p->{health_checks}{checks} > 2
+                          && $p->{engine}{probes} > 2 }), "$name: asked");
+        is(peer($name)->{health}, 'up', "$name: in health");
+        is(peer($name)->{health_checks}{fails}, 0, "$name: always");
+
+        is(peer($name)->{engine}{failed}, 0, "$name: and probed")
+            if $name ne 'taken';
+        next;
+    }
+
+    ok(wait_for(sub { peer($name)->{health} eq 'down' }), "$name: not in health");
+    ok(wait_for(sub { peer($name)->{engine}{failed} > 1 }), "$name: nor probed");
+
+    my $p = peer($name)->{engine};
+    is($p->{failed}, $p->{probes}, "$name: ever");
+
+    ok(wait_for(sub { $t->log() =~ /\[warn\].*health check of \S+ has never worked: .*$warned/ }),
+       "$name: said why");
+    ok(wait_for(sub { $t->log() =~ /\[warn\].*probe of \S+ has never worked: .*$warned/ }),
+       "$name: of probes, too");
+}
+
+cmp_ok(peer('good')->{engine}{capacity_tokens}, '>', 0, 'a capacity is told');
+is($t->post('/v1/chat/completions', chat('x'))->{status}, 200, 'it serves');
+
+my $log = Kvroute::slurp("$dir/tls.log");
+
+like($log, qr/^engine\.test\|engine\.test\|2\|200$/m, 'SNI, Host, two lines');
+like($log, qr/^-\|127\.0\.0\.1:$t->{vars}{TLS}\|-\|200$/m, 'no name: neither');
+unlike($log, qr/\|200\n.*Bearer/, 'no key in a log');
+unlike($t->log(), qr/Bearer/, 'of errors neither');
+
+# once a minute, however often it fails
+
+ok(wait_for(sub { peer('name')->{health_checks}{fails} > 12 }), 'fails again');
+my $said = () = $t->log() =~ /health check of \S+ has never worked: the cert/g;
+is($said, 1, 'is said once');
+
+# a reload, and the end, in the middle of handshakes
+
+$t->reload();
+ok(wait_for(sub { peer('good')->{health} eq 'up' }), 'up after a reload');
+
+# what is wrong in the configuration
+
+for my $case ([ 'ssl=on', qr/invalid parameter "ssl=on"|"ssl" must be without/ ],
+              [ 'verify=on', qr/"verify=" and "trusted=" need "ssl"/ ],
+              [ 'ssl verify=yes', qr/"verify=" must be one of "off on"/ ],
+              [ 'ssl verify=on name=a', qr/"verify=on" needs "trusted="/ ],
+              [ "ssl verify=on trusted=$dir/engine.pem",
+                qr/"verify=on" needs .* and "name="/ ],
+              [ 'ssl trusted=/none', qr{"trusted=" must be .* "/none"} ],
+              [ 'ssl name=', qr/"name=" must be the name of a host/ ],
+              [ 'header=x', qr/"header=" must be as in "Auth/ ],
+              [ '"header=A: b" header_file=' . "$dir/header",
+                qr/"header_file=" must be a file with/ ],
+              [ 'header_file=/none', qr{header_file "/none"} ],
+              [ "header_file=$dir/engine.pem", qr/is open to all users/ ],
+              [ 'status=2xx', qr/"status=" must be a status or a range/ ],
+              [ 'status=299-200', qr/"status=" must be/ ])
+{
+    my ($params, $re) = @$case;
+
+    $t->conf($conf =~ s/(kvroute_health [^;]*) ?;/kvroute_health $params;/r);
+    my ($ok, $out) = $t->check();
+    ok(!$ok, "$params: not taken");
+    like($out, $re, 'and why');
+}
+
+$t->done();
