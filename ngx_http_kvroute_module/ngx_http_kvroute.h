@@ -27,6 +27,7 @@
 
 typedef struct ngx_http_kvroute_zone_s  ngx_http_kvroute_zone_t;
 typedef struct ngx_http_kvroute_shm_s   ngx_http_kvroute_shm_t;
+typedef struct ngx_http_kvroute_snapshot_s  ngx_http_kvroute_snapshot_t;
 
 
 typedef struct {
@@ -190,6 +191,7 @@ struct ngx_http_kvroute_zone_s {
     ngx_uint_t                   max_peers;
     ngx_uint_t                   processes; /* 0: by worker_processes */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
+    ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */
     ngx_cycle_t                 *cycle;
 
     kvr_zone_t                   core;      /* for core, with this process's

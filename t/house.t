@@ -48,7 +48,7 @@ my $table = <<'END';
 [ngx_http_kvroute_module]
  0 core/base      kvr_core.h kvr_chain.h kvr_pages.h kvr_set.h kvr_reason.h | kvr_ | core root
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
- 1 core/index     kvr_index.h   | kvr_index_  | core root
+ 1 core/index     kvr_index.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any
  1 core/learn     kvr_feedback.h kvr_inflight.h kvr_retention.h kvr_prefill.h kvr_ttft.h kvr_model.h || core root
  1 core/queue     kvr_queue.h   | kvr_queue_  | core root
@@ -57,7 +57,7 @@ my $table = <<'END';
  2 core/popular   kvr_popular.h kvr_sketch.h || core root
  3 core/engine    kvr_engine.h kvr_outlier.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
- 4 core/state     kvr_zone.h kvr_snapshot.h ||              core root
+ 4 core/state     kvr_zone.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
  5 core/route     kvr_route.h   | kvr_route_  | core root
  5 core/watch     kvr_history.h kvr_verdict.h || core root
  6 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root

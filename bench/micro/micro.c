@@ -45,6 +45,7 @@ main(int argc, char **argv)
     micro_run_all(results);
     micro_procs(results);
     micro_kept(results);
+    micro_snapshot(results);
 
     cJSON_AddStringToObject(results, "kernel", kvr_text_ops()->name);
 

@@ -24,6 +24,7 @@ void micro_pick(void);
 /* measured apart from the others */
 void micro_procs(cJSON *results);
 void micro_kept(cJSON *results);
+void micro_snapshot(cJSON *results);
 
 
 #endif /* _MICRO_CASES_H_INCLUDED_ */

@@ -116,6 +116,12 @@ def main():
     print('table %.0f%% full: %.2f%% of matched bytes kept, %.1f bytes a line'
           % (kept['fill'] * 100, kept['matched_share'] * 100,
              kept['bytes_a_line']))
+    snap = results['snapshot']
+    print('snapshot of a zone of %d MB: %.1f MB, %d entries, written in %d ms, '
+          'in %d slices of %d us at most, read in %d ms'
+          % (snap['zone_bytes'] >> 20, snap['bytes'] / 1e6, snap['lines'],
+             snap['write_ms'], snap['slices'], snap['slice_max_us'],
+             snap['read_ms']))
     print('shmem_enabled: %s, %d MB in large pages'
           % (results['shmem_enabled'], results['large_pages_mb']))
     print('text kernel: %s; instructions by %s'

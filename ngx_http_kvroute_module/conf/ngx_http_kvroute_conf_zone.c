@@ -14,6 +14,8 @@ typedef struct {
     ngx_str_t                    text;      /* NAME:SIZE */
     ngx_str_t                    name;
     ssize_t                      size;
+    ngx_str_t                    snapshot;
+    ngx_msec_t                   snapshot_interval;
 } ngx_http_kvroute_conf_zone_t;
 
 
@@ -23,6 +25,10 @@ static ngx_int_t ngx_http_kvroute_conf_zone_block(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_conf_zone_t *z);
 
 
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
@@ -44,6 +50,15 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
 
     { ngx_string("key_file="), ngx_http_kvroute_conf_zone_key,
       0, 0, 0, 0, "the name of a file" },
+
+    { ngx_string("snapshot="), ngx_http_kvroute_conf_zone_file,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_conf_zone_t, snapshot),
+      0, 0, "the name of a file" },
+
+    { ngx_string("snapshot_interval="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_conf_zone_t,
+                                  snapshot_interval),
+      1000, 3600000, "a time from 1s to 1h" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -97,6 +112,10 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "zone \"zone=%V\" is too small, it needs %uzk at "
                            "least", &z->text, min / 1024);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_http_kvroute_conf_zone_snapshot(cf, kmcf, z) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -177,4 +196,90 @@ ngx_http_kvroute_conf_zone_key(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     return ngx_http_kvroute_conf_key(cf, field, value);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_zone_file(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *file = field;
+
+    if (value->len == 0) {
+        return NGX_DECLINED;
+    }
+
+    *file = *value;
+
+    /* relative to nginx's prefix, as what else nginx writes */
+
+    return ngx_conf_full_name(cf->cycle, file, 0);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_zone_snapshot(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_conf_zone_t *z)
+{
+    ngx_uint_t                     i;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_snapshot_t   *snapshot;
+
+    if (z->snapshot.len == 0) {
+
+        if (z->snapshot_interval) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"snapshot_interval\" has no effect without "
+                               "\"snapshot=FILE\"");
+            return NGX_ERROR;
+        }
+
+        return NGX_OK;
+    }
+
+    if (z->zone.key == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"snapshot\" needs \"key_file=FILE\": without it "
+                           "each start makes another key, by which nothing of "
+                           "the snapshot is found");
+        return NGX_ERROR;
+    }
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        snapshot = zone[i]->snapshot;
+
+        if (snapshot && snapshot->file.len == z->snapshot.len
+            && ngx_memcmp(snapshot->file.data, z->snapshot.data,
+                          z->snapshot.len)
+               == 0)
+        {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "snapshot \"%V\" is that of kvroute_zone "
+                               "\"%V\" already, each zone needs a file of its "
+                               "own", &z->snapshot, &zone[i]->name);
+            return NGX_ERROR;
+        }
+    }
+
+    snapshot = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_snapshot_t));
+    if (snapshot == NULL) {
+        return NGX_ERROR;
+    }
+
+    snapshot->file = z->snapshot;
+    snapshot->interval = z->snapshot_interval ? z->snapshot_interval : 60000;
+
+    snapshot->temp.len = z->snapshot.len + sizeof(".tmp") - 1;
+    snapshot->temp.data = ngx_pnalloc(cf->pool, snapshot->temp.len + 1);
+    if (snapshot->temp.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_sprintf(snapshot->temp.data, "%V.tmp%Z", &snapshot->file);
+
+    z->zone.snapshot = snapshot;
+
+    return NGX_OK;
 }

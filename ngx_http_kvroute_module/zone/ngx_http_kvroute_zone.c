@@ -203,6 +203,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     shpool->data = shm;
 
+    if (zone->snapshot && !ngx_test_config) {
+        ngx_http_kvroute_zone_snapshot_read(zone, shm_zone->shm.log);
+    }
+
     return NGX_OK;
 }
 
@@ -549,6 +553,8 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
 
+    ngx_http_kvroute_zone_snapshot_start(cycle);
+
     return NGX_OK;
 }
 
@@ -567,6 +573,8 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
     if (kmcf == NULL) {
         return;
     }
+
+    ngx_http_kvroute_zone_snapshot_exit(cycle);
 
     zone = kmcf->zones.elts;
 

@@ -15,6 +15,7 @@
  *     _zone_size  what it has room for, and what it needs
  *     _zone_heal  what processes leave behind that were killed
  *     _zone_history  what upstreams did in the last minutes
+ *     _zone_snapshot  the file that it is kept in over a restart
  *     _peers      numbers and members of peers
  *     _lock       nginx's lock of an upstream's peers
  */
@@ -23,6 +24,7 @@
 #include "ngx_http_kvroute.h"
 #include "zone/ngx_http_kvroute_lock.h"
 #include "zone/ngx_http_kvroute_peers.h"
+#include "zone/ngx_http_kvroute_zone_snapshot.h"
 
 
 /*

@@ -112,20 +112,25 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
 static int
 kvr_engine_restarted(const kvr_engine_t *s, const kvr_metrics_t *m)
 {
+    uint32_t  set;
     uint64_t  start, old;
 
+    old = kvr_get(&s->start);
+    set = kvr_get(&s->set);
+
+    /* of a peer that came by a snapshot its start may be known, and no more */
+
     if (kvr_get(&s->time) == 0) {
-        return 0;
+        set = old ? KVR_METRICS_START : 0;
     }
 
-    if (m->set & kvr_get(&s->set) & KVR_METRICS_START) {
+    if (m->set & set & KVR_METRICS_START) {
         start = (uint64_t) (m->start * 1000);
-        old = kvr_get(&s->start);
 
         return start > old + KVR_ENGINE_START_SLACK;
     }
 
-    return kvr_engine_fallen(s, m);
+    return kvr_get(&s->time) != 0 && kvr_engine_fallen(s, m);
 }
 
 

@@ -65,7 +65,8 @@ kvr_tag_bucket(kvr_index_t *ix, uint64_t bucket)
 static inline _Atomic uint16_t *
 kvr_tag_line(kvr_index_t *ix, kvr_index_line_t *line)
 {
-    return kvr_tag_bucket(ix, 0)->way + (line - ix->line);
+    return (_Atomic uint16_t *) (void *) kvr_tag_bucket(ix, 0)
+           + (line - ix->line);
 }
 
 

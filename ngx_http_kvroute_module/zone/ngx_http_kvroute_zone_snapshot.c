@@ -1,0 +1,520 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The file that a zone is kept in over a restart (snapshot=).
+ *
+ * Worker 0 writes it, in slices, one a turn of the event loop, so that no
+ * request waits for more than one of them; at a clean exit it writes all at
+ * once, as nobody waits any more.  It writes to FILE.tmp, which then becomes
+ * FILE: whoever is killed meanwhile leaves the old file.  There is no fsync(),
+ * which would hold up the worker: after a power failure the file may be
+ * damaged, which its digest tells, and nginx starts cold.
+ *
+ * Two may want to write at a time, as the workers of two binaries during an
+ * upgrade.  Who has FILE.tmp locked writes it, the other tries again later.  A
+ * lock ends with its process.
+ *
+ * The master reads the file when the zone's memory is new, and never at a
+ * reload that keeps it.
+ */
+
+
+#include "zone/ngx_http_kvroute_zone.h"
+#include "core/state/kvr_zone_snapshot.h"
+
+#include <sys/file.h>
+
+
+/* ms from slice to slice; and from look to look whether a snapshot is due */
+#define NGX_HTTP_KVROUTE_SNAPSHOT_SLICE  5
+#define NGX_HTTP_KVROUTE_SNAPSHOT_LOOK   200
+
+
+/* the one that is being written; one at a time */
+typedef struct {
+    ngx_http_kvroute_zone_t  *zone;         /* NULL: none */
+    ngx_fd_t                  fd;
+    kvr_zone_snapshot_t       core;
+    u_char                    buf[KVR_ZONE_SNAPSHOT_SLICE];
+} ngx_http_kvroute_zone_writer_t;
+
+
+static ngx_int_t ngx_http_kvroute_zone_snapshot_load(
+    ngx_http_kvroute_zone_t *zone, ngx_fd_t fd, ngx_log_t *log);
+static void ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev);
+static ngx_http_kvroute_zone_t *ngx_http_kvroute_zone_snapshot_due(
+    ngx_cycle_t *cycle);
+static ngx_int_t ngx_http_kvroute_zone_snapshot_open(
+    ngx_http_kvroute_zone_t *zone, ngx_log_t *log);
+static ngx_int_t ngx_http_kvroute_zone_snapshot_mine(
+    ngx_http_kvroute_snapshot_t *snapshot, ngx_log_t *log);
+static ngx_int_t ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log);
+static void ngx_http_kvroute_zone_snapshot_close(void);
+static ngx_int_t ngx_http_kvroute_zone_snapshot_failed(
+    ngx_http_kvroute_snapshot_t *snapshot, ngx_log_t *log, ngx_err_t err,
+    const char *what, ngx_str_t *name);
+
+
+static ngx_http_kvroute_zone_writer_t  ngx_http_kvroute_zone_writer;
+
+static ngx_event_t       ngx_http_kvroute_zone_snapshot_event;
+static ngx_connection_t  ngx_http_kvroute_zone_snapshot_dummy;
+static ngx_uint_t        ngx_http_kvroute_zone_snapshot_started;
+
+
+void
+ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log)
+{
+    ngx_fd_t                      fd;
+    ngx_err_t                     err;
+    ngx_http_kvroute_snapshot_t  *snapshot;
+
+    snapshot = zone->snapshot;
+
+    /* a FIFO without a writer must not hold nginx up */
+
+    fd = ngx_open_file(snapshot->file.data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
+
+    if (fd == NGX_INVALID_FILE) {
+        err = ngx_errno;
+
+        if (err == NGX_ENOENT) {
+            ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                          "kvroute_zone \"%V\" starts empty, there is no "
+                          "snapshot \"%V\" yet",
+                          &zone->name, &snapshot->file);
+            return;
+        }
+
+        ngx_log_error(NGX_LOG_WARN, log, err,
+                      "kvroute_zone \"%V\" starts empty: " ngx_open_file_n
+                      " \"%V\" failed", &zone->name, &snapshot->file);
+        return;
+    }
+
+    if (ngx_http_kvroute_zone_snapshot_load(zone, fd, log) != NGX_OK) {
+        ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
+                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" could "
+                      "not be read", &zone->name, &snapshot->file);
+    }
+
+    if (ngx_close_file(fd) == NGX_FILE_ERROR) {
+        ngx_log_error(NGX_LOG_ALERT, log, ngx_errno,
+                      ngx_close_file_n " \"%V\" failed", &snapshot->file);
+    }
+}
+
+
+/* NGX_ERROR: the system would not have it; all else is logged */
+static ngx_int_t
+ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
+    ngx_log_t *log)
+{
+    size_t                        size, len;
+    u_char                       *p;
+    ssize_t                       n;
+    ngx_file_info_t               fi;
+    kvr_zone_snapshot_e           rc;
+    kvr_zone_snapshot_read_t      r;
+    ngx_http_kvroute_snapshot_t  *snapshot;
+
+    snapshot = zone->snapshot;
+
+    if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR) {
+        return NGX_ERROR;
+    }
+
+    /* that of a larger zone may be larger than this one, but what for */
+
+    if (!ngx_is_file(&fi)
+        || ngx_file_size(&fi) > (off_t) (2 * zone->shm_zone->shm.size))
+    {
+        ngx_log_error(NGX_LOG_WARN, log, 0,
+                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
+                      "no file, or larger than twice the zone",
+                      &zone->name, &snapshot->file);
+        return NGX_OK;
+    }
+
+    size = (size_t) ngx_file_size(&fi);
+
+    p = ngx_alloc(size + 1, log);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (len = 0; len < size; len += (size_t) n) {
+
+        n = ngx_read_fd(fd, p + len, size - len);
+
+        if (n == -1) {
+            ngx_free(p);
+            return NGX_ERROR;
+        }
+
+        if (n == 0) {
+            break;
+        }
+    }
+
+    rc = kvr_zone_snapshot_read(&zone->core, zone->sh->secret, p, len,
+                                (uint64_t) ngx_time(), &r);
+
+    ngx_free(p);
+
+    if (rc != KVR_ZONE_SNAPSHOT_OK) {
+        ngx_log_error(NGX_LOG_WARN, log, 0,
+                      "kvroute_zone \"%V\" starts empty: snapshot \"%V\" is "
+                      "not used, %s",
+                      &zone->name, &snapshot->file, kvr_zone_snapshot_why(rc));
+        return NGX_OK;
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                  "kvroute_zone \"%V\" starts with %uL entries of %uD servers "
+                  "from snapshot \"%V\", written %uL s ago",
+                  &zone->name, r.lines, r.peers, &snapshot->file, r.age);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_zone_snapshot_start(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i, n;
+    ngx_event_t                    *ev;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0, n = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->snapshot) {
+            zone[i]->snapshot->last = ngx_current_msec;
+            n++;
+        }
+    }
+
+    if (n == 0) {
+        return;
+    }
+
+    ngx_http_kvroute_zone_snapshot_started = 1;
+    ngx_http_kvroute_zone_snapshot_dummy.fd = (ngx_socket_t) -1;
+
+    ev = &ngx_http_kvroute_zone_snapshot_event;
+
+    ev->handler = ngx_http_kvroute_zone_snapshot_timer;
+    ev->data = &ngx_http_kvroute_zone_snapshot_dummy;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_SNAPSHOT_LOOK);
+}
+
+
+/*
+ * A worker that has a successor leaves the file to it.  Without one this is the
+ * end of nginx, or of this binary.
+ */
+void
+ngx_http_kvroute_zone_snapshot_exit(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (!ngx_http_kvroute_zone_snapshot_started) {
+        return;
+    }
+
+    ngx_http_kvroute_zone_snapshot_close();
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        if (zone[i]->snapshot == NULL
+            || zone[i]->sh->shm->generation != zone[i]->generation)
+        {
+            continue;
+        }
+
+        if (ngx_http_kvroute_zone_snapshot_open(zone[i], cycle->log)
+            != NGX_OK)
+        {
+            continue;
+        }
+
+        while (ngx_http_kvroute_zone_snapshot_step(cycle->log) == NGX_AGAIN) {
+            /* void */
+        }
+    }
+}
+
+
+static void
+ngx_http_kvroute_zone_snapshot_timer(ngx_event_t *ev)
+{
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_zone_writer_t  *w;
+
+    w = &ngx_http_kvroute_zone_writer;
+
+    /* what is left is written at the exit, if it is not for a successor to do */
+
+    if (ngx_exiting || ngx_quit || ngx_terminate) {
+        ngx_http_kvroute_zone_snapshot_close();
+        return;
+    }
+
+    if (w->zone && w->zone->cycle != (ngx_cycle_t *) ngx_cycle) {
+        ngx_http_kvroute_zone_snapshot_close();
+    }
+
+    if (w->zone == NULL) {
+        zone = ngx_http_kvroute_zone_snapshot_due((ngx_cycle_t *) ngx_cycle);
+
+        if (zone) {
+            zone->snapshot->last = ngx_current_msec;
+            (void) ngx_http_kvroute_zone_snapshot_open(zone, ev->log);
+        }
+
+    } else {
+        (void) ngx_http_kvroute_zone_snapshot_step(ev->log);
+    }
+
+    ngx_add_timer(ev, w->zone ? NGX_HTTP_KVROUTE_SNAPSHOT_SLICE
+                              : NGX_HTTP_KVROUTE_SNAPSHOT_LOOK);
+}
+
+
+static ngx_http_kvroute_zone_t *
+ngx_http_kvroute_zone_snapshot_due(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_snapshot_t    *snapshot;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        snapshot = zone[i]->snapshot;
+
+        if (snapshot && ngx_current_msec - snapshot->last >= snapshot->interval)
+        {
+            return zone[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* NGX_DECLINED: somebody else is writing it */
+static ngx_int_t
+ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
+    ngx_log_t *log)
+{
+    ngx_fd_t                         fd;
+    ngx_int_t                        rc;
+    ngx_file_info_t                  fi, named;
+    ngx_http_kvroute_snapshot_t     *snapshot;
+    ngx_http_kvroute_zone_writer_t  *w;
+
+    w = &ngx_http_kvroute_zone_writer;
+    snapshot = zone->snapshot;
+
+    rc = ngx_http_kvroute_zone_snapshot_mine(snapshot, log);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    fd = open((const char *) snapshot->temp.data,
+              O_WRONLY|O_CREAT|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK, 0600);
+
+    if (fd == NGX_INVALID_FILE) {
+        return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+                                                     ngx_open_file_n,
+                                                     &snapshot->temp);
+    }
+
+    /* it may have been renamed by who had it locked */
+
+    if (flock(fd, LOCK_EX|LOCK_NB) == -1
+        || ngx_fd_info(fd, &fi) == NGX_FILE_ERROR
+        || lstat((const char *) snapshot->temp.data, &named) == -1
+        || fi.st_ino != named.st_ino || fi.st_dev != named.st_dev
+        || !ngx_is_file(&fi))
+    {
+        (void) ngx_close_file(fd);
+        return NGX_DECLINED;
+    }
+
+    if (ftruncate(fd, 0) == -1) {
+        rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+                                                   "ftruncate()",
+                                                   &snapshot->temp);
+        (void) ngx_close_file(fd);
+        return rc;
+    }
+
+    w->zone = zone;
+    w->fd = fd;
+
+    kvr_zone_snapshot_begin(&w->core, &zone->core, zone->sh->secret);
+
+    return NGX_OK;
+}
+
+
+/* what is no snapshot is not written over */
+static ngx_int_t
+ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_snapshot_t *snapshot,
+    ngx_log_t *log)
+{
+    u_char     magic[8];
+    ssize_t    n;
+    ngx_fd_t   fd;
+    ngx_err_t  err;
+
+    fd = ngx_open_file(snapshot->file.data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
+
+    if (fd == NGX_INVALID_FILE) {
+        err = ngx_errno;
+
+        if (err == NGX_ENOENT) {
+            return NGX_OK;
+        }
+
+        return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, err,
+                                                     ngx_open_file_n,
+                                                     &snapshot->file);
+    }
+
+    n = ngx_read_fd(fd, magic, sizeof(magic));
+
+    (void) ngx_close_file(fd);
+
+    /* an empty one may be what a power failure has left */
+
+    if (n == 0 || (n > 0 && kvr_zone_snapshot_is(magic, (size_t) n))) {
+        return NGX_OK;
+    }
+
+    return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, 0,
+                                                 "another file is there:",
+                                                 &snapshot->file);
+}
+
+
+/* NGX_AGAIN: a slice was written, and there are more */
+static ngx_int_t
+ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
+{
+    size_t                           len, done;
+    ssize_t                          n;
+    ngx_int_t                        rc;
+    ngx_http_kvroute_snapshot_t     *snapshot;
+    ngx_http_kvroute_zone_writer_t  *w;
+
+    w = &ngx_http_kvroute_zone_writer;
+    snapshot = w->zone->snapshot;
+
+    len = kvr_zone_snapshot_next(&w->core, (uint64_t) ngx_time(), w->buf);
+
+    for (done = 0; done < len; done += (size_t) n) {
+
+        n = ngx_write_fd(w->fd, w->buf + done, len - done);
+
+        if (n == -1 && ngx_errno == NGX_EINTR) {
+            n = 0;
+        }
+
+        if (n == -1) {
+            rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log,
+                                                       ngx_errno,
+                                                       ngx_write_fd_n,
+                                                       &snapshot->temp);
+
+            /* a disk that is full is given back what was written */
+
+            (void) ngx_delete_file(snapshot->temp.data);
+            ngx_http_kvroute_zone_snapshot_close();
+
+            return rc;
+        }
+    }
+
+    if (!w->core.done) {
+        return NGX_AGAIN;
+    }
+
+    if (ngx_rename_file(snapshot->temp.data, snapshot->file.data)
+        == NGX_FILE_ERROR)
+    {
+        rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+                                                   ngx_rename_file_n,
+                                                   &snapshot->file);
+
+    } else {
+        rc = NGX_OK;
+        snapshot->failed = 0;
+
+        ngx_log_error(NGX_LOG_INFO, log, 0,
+                      "kvroute_zone \"%V\": snapshot \"%V\" was written, "
+                      "%uL bytes of entries",
+                      &w->zone->name, &snapshot->file, w->core.bytes);
+    }
+
+    ngx_http_kvroute_zone_snapshot_close();
+
+    return rc;
+}
+
+
+static void
+ngx_http_kvroute_zone_snapshot_close(void)
+{
+    ngx_http_kvroute_zone_writer_t  *w;
+
+    w = &ngx_http_kvroute_zone_writer;
+
+    if (w->zone) {
+        (void) ngx_close_file(w->fd);
+        w->zone = NULL;
+    }
+}
+
+
+/* once, until it can be written again */
+static ngx_int_t
+ngx_http_kvroute_zone_snapshot_failed(ngx_http_kvroute_snapshot_t *snapshot,
+    ngx_log_t *log, ngx_err_t err, const char *what, ngx_str_t *name)
+{
+    if (!snapshot->failed) {
+        snapshot->failed = 1;
+
+        ngx_log_error(NGX_LOG_ERR, log, err,
+                      "snapshot of a zone cannot be written, a restart will "
+                      "start cold: %s \"%V\"", what, name);
+    }
+
+    return NGX_ERROR;
+}

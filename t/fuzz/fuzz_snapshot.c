@@ -1,0 +1,175 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The input is the file of a zone without its head: lines, peers with their
+ * clocks, lengths.  A second time its length and its digest are made right, as
+ * somebody could who has the key.  Whatever was believed of it can be looked up
+ * and written again, and what is written is read.
+ */
+
+
+#include "util.h"
+#include "core/state/kvr_zone_snapshot.h"
+
+
+#define LINES  256
+#define HEAD   24
+#define NOW    1700000000ULL
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+static uint8_t     secret[KVR_SECRET_LEN];
+static uint8_t     slice[KVR_ZONE_SNAPSHOT_SLICE];
+static kvr_zone_t  zone[2];
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+
+    if (p == NULL) {
+        exit(1);
+    }
+
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+/* empty, in the memory that it has */
+static void
+clear(kvr_zone_t *z)
+{
+    if (z->index == NULL) {
+        z->registry = zeroed(sizeof(kvr_registry_t));
+        z->index = zeroed(kvr_index_size(LINES));
+    }
+
+    memset((void *) z->registry, 0, sizeof(kvr_registry_t));
+    memset((void *) z->index, 0, kvr_index_size(LINES));
+
+    z->unit = 256;
+    z->registry->max_peers = KVR_PEERS;
+    kvr_index_init(z->index, LINES);
+}
+
+
+static void
+save(kvr_zone_t *z, util_buf_t *file)
+{
+    size_t               n;
+    kvr_zone_snapshot_t  s;
+
+    kvr_zone_snapshot_begin(&s, z, secret);
+
+    while (!s.done) {
+        n = kvr_zone_snapshot_next(&s, NOW, slice);
+        util_put(file, slice, n);
+    }
+}
+
+
+static void
+try(const util_buf_t *file)
+{
+    uint32_t                  i, generation, matched[KVR_PEERS];
+    uint64_t                  chain[8];
+    util_buf_t                again;
+    kvr_zone_snapshot_read_t  r;
+
+    clear(&zone[0]);
+
+    if (kvr_zone_snapshot_read(&zone[0], secret, file->p, file->len, NOW, &r)
+        != KVR_ZONE_SNAPSHOT_OK)
+    {
+        for (i = 0; i < LINES; i++) {
+            util_check(kvr_get(&zone[0].index->line[i].key) == 0, "line %u", i);
+        }
+
+        return;
+    }
+
+    util_check(r.lines <= LINES * 4 || r.lines <= file->len, "lines");
+
+    for (i = 0; i < LINES; i += 8) {
+        chain[0] = kvr_get(&zone[0].index->line[i].key);
+        chain[1] = kvr_get(&zone[0].index->line[i + 1].key);
+
+        (void) kvr_index_lookup(zone[0].index, chain, 2, util_set(UINT64_MAX),
+                                matched);
+        (void) kvr_index_bound(zone[0].index, chain[0], NOW, &generation);
+        kvr_index_note(zone[0].index, chain[0] + 2, i % KVR_PEERS);
+    }
+
+    memset(&again, 0, sizeof(again));
+    save(&zone[0], &again);
+    clear(&zone[1]);
+
+    util_check(kvr_zone_snapshot_read(&zone[1], secret, again.p, again.len,
+                                      NOW, &r)
+               == KVR_ZONE_SNAPSHOT_OK, "what was written is read");
+
+    util_drop(&again);
+}
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t      i, tail;
+    uint64_t    word;
+    util_buf_t  empty, file;
+
+    for (i = 0; i < KVR_SECRET_LEN; i++) {
+        secret[i] = (uint8_t) (i * 167 + 13);
+    }
+
+    clear(&zone[0]);
+    memset(&empty, 0, sizeof(empty));
+    save(&zone[0], &empty);
+
+    /* as it is, behind a good head */
+
+    memset(&file, 0, sizeof(file));
+    util_put(&file, empty.p, HEAD);
+    util_put(&file, data, size);
+    try(&file);
+
+    /* what is too short for a tail is lines, without peers */
+
+    tail = empty.len - HEAD;
+
+    if (size < tail) {
+        util_put(&file, empty.p + HEAD, tail);
+    }
+
+    word = NOW;
+    memcpy(file.p + file.len - 32, &word, 8);
+    word = file.len - HEAD - tail;
+    memcpy(file.p + file.len - 16, &word, 8);
+    word = XXH3_64bits_withSecret(file.p, file.len - 8, secret,
+                                  KVR_SECRET_LEN);
+    memcpy(file.p + file.len - 8, &word, 8);
+
+    try(&file);
+
+    util_drop(&file);
+    util_drop(&empty);
+
+    return 0;
+}
+
+
+#include "main.h"

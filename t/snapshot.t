@@ -1,0 +1,298 @@
+#!/usr/bin/perl
+
+# The file of a zone: a restart finds what was known; a file that is no good is
+# refused with a line in the log, and nginx starts cold; nothing else is ever
+# written over.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+use MIME::Base64;
+
+my $t = Kvroute->new();
+my $dir = $t->{dir};
+my $file = "$dir/snap/k";
+
+$t->backend("B$_") for 0 .. 3;
+
+mkdir "$dir/snap";
+
+for my $name ('key', 'other') {
+    Kvroute::write_file("$dir/$name", encode_base64(join '',
+                        map { chr int rand 256 } 1 .. 192));
+    chmod 0600, "$dir/$name";
+}
+
+sub conf {
+    my (%arg) = @_;
+
+    my $more = $arg{more} // '';
+    my $zone = $arg{zone} // 'zone=k:4m key_file=key snapshot=snap/k '
+                             . 'snapshot_interval=1h';
+    my $servers = join "\n", map { "server 127.0.0.1:%%B$_%%;" }
+                  @{$arg{servers} || [0 .. 3]};
+
+    $t->conf(<<"EOC");
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone $zone;
+    $more
+
+    upstream k {
+        zone pk 64k;
+        kvroute kv_cache zone=k;
+        $servers
+    }
+    upstream s {
+        zone ps 64k;
+        kvroute sticky zone=k;
+        $servers
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        add_header X-Matched \$kvroute_matched_bytes;
+        location /k/ { proxy_pass http://k; }
+        location /s/ { proxy_pass http://s; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+}
+
+my @prompts = map { chat(text(4000, $_)) } 1 .. 100;
+
+# the backends of all prompts, and how many of them were found there
+
+sub ask {
+    my (%of, $found);
+
+    $found = 0;
+
+    for my $i (0 .. $#prompts) {
+        my $r = $t->post('/k/', $prompts[$i]);
+        $of{$i} = $t->from($r);
+        $found++ if ($r->{headers}{'x-matched'} || 0) > 2000;
+    }
+
+    return (\%of, $found);
+}
+
+sub session {
+    return map {
+        $t->to('/s/', chat('hello'), 'X-Session-Id' => "s$_")
+    } 1 .. 20;
+}
+
+my $seen = 0;
+
+# what the log says since it was last asked
+
+sub said {
+    my $log = $t->log();
+    my $new = substr $log, $seen;
+
+    $seen = length $log;
+
+    return join "\n", grep { /snapshot/ } split /\n/, $new;
+}
+
+
+# the first start
+
+conf();
+my ($ok, $out) = $t->check();
+ok($ok && !-e $file, 'nginx -t neither reads nor writes a file');
+unlike($out, qr/snapshot/, 'nor does it speak of it');
+
+$t->run();
+like(said(), qr/"k" starts empty, there is no snapshot ".*snap\/k" yet/,
+     'there is no file yet');
+
+my ($before, $cold) = ask();
+my (undef, $warm) = ask();
+my @sessions = session();
+
+cmp_ok($cold, '<', 10, "cold: $cold of 100 prompts are found");
+cmp_ok($warm, '>=', 95, "warm: $warm");
+
+$t->stop();
+
+like(said(), qr/snapshot ".*" was written, [1-9]\d+ bytes/, 'an exit writes it');
+is((stat $file)[2] & 07777, 0600, 'for its owner only');
+ok(!-e "$file.tmp", 'under its own name');
+
+my $good = Kvroute::slurp($file);
+unlike($good, qr/user|content|hello/, 'no word of a prompt is in it');
+
+
+# servers in another order
+
+conf(servers => [3, 1, 0, 2]);
+$t->run();
+like(said(), qr/"k" starts with \d+ entries of 4 servers from snapshot/,
+     'a restart reads it');
+
+my ($after, $found) = ask();
+cmp_ok($found, '>=', 0.95 * $warm, "$found prompts are found after a restart");
+is(scalar(grep { $after->{$_} eq $before->{$_} } 0 .. 99), 100,
+   'each at its server');
+is_deeply([session()], \@sessions, 'sessions stay');
+
+$t->reload();
+is(said(), '', 'a reload neither reads nor writes it');
+(undef, $found) = ask();
+cmp_ok($found, '>=', 95, 'and forgets nothing');
+
+
+# what a killed worker has begun is not taken for the file
+
+Kvroute::write_file("$file.tmp", substr($good, 0, 5000));
+
+my @pids = $t->workers();
+kill 'KILL', $t->{master};
+waitpid $t->{master}, 0;
+kill 'KILL', @pids;
+Kvroute::wait_for(sub { !grep { kill 0, $_ } @pids });
+$t->{children} = [ grep { $_ != $t->{master} } @{$t->{children}} ];
+delete $t->{master};
+unlink "$dir/nginx.pid";
+said();
+
+conf(servers => [0 .. 2]);
+$t->run();
+like(said(), qr/starts with \d+ entries/, 'kill -9 leaves the old file');
+
+($after, $found) = ask();
+cmp_ok($found, '>=', scalar(grep { $_ ne 'B3' } values %$before) * 0.9,
+       "one server gone: $found are found");
+is(scalar(grep { $_ eq 'B3' } values %$after), 0, 'at those that are left');
+
+$t->stop();
+ok(!-e "$file.tmp", 'what was left is used up');
+
+
+# files that are no good: refused, the log says why, nginx serves
+
+conf();
+
+my @bad = (
+    [ 'empty', sub { '' }, 'no snapshot' ],
+    [ 'random', sub { join '', map { chr int rand 256 } 1 .. 30000 },
+      'no snapshot' ],
+    [ 'the head only', sub { substr $_[0], 0, 24 }, 'cut short' ],
+    [ 'truncated', sub { substr $_[0], 0, length($_[0]) - 1 }, 'cut short' ],
+    [ 'half', sub { substr $_[0], 0, length($_[0]) / 2 }, 'cut short' ],
+    [ 'longer', sub { $_[0] . 'x' }, 'cut short' ],
+    [ 'another version', sub { substr $_[0], 8, 1, chr 99; $_[0] },
+      'another version' ],
+    [ 'a bit in a line', sub { substr($_[0], 300, 1) ^= "\1"; $_[0] },
+      'damaged' ],
+    [ 'a bit in a name', sub { substr($_[0], -2000, 1) ^= "\1"; $_[0] },
+      'damaged' ],
+    [ 'a length', sub { substr($_[0], -16, 1) ^= "\1"; $_[0] }, 'cut short' ],
+    [ 'too large', sub { $_[0] x 500 }, 'larger than twice the zone' ],
+);
+
+for my $case (@bad) {
+    my ($name, $change, $why) = @$case;
+    my $copy = $good;
+
+    unlink $file;
+    Kvroute::write_file($file, $change->($copy));
+    said();
+
+    $t->run();
+    like(said(), qr/\[warn\].*"k" starts empty: snapshot ".*\Q$why\E/,
+         "$name: refused");
+    is($t->post('/k/', $prompts[0])->{status}, 200, "$name: nginx serves");
+
+    $t->expect_log(qr/another file is there/) if $name eq 'random';
+    my $random = Kvroute::slurp($file);
+    $t->stop();
+
+    next unless $name eq 'random';
+
+    is(Kvroute::slurp($file), $random, 'what is no snapshot is left alone');
+    like(said(), qr/\[error\].*another file is there: ".*snap\/k"/,
+         'and the log says so');
+}
+
+for my $case (
+    [ 'another block', 'block=512 key_file=key', qr/another "block"/ ],
+    [ 'another key', 'key_file=other', qr/with another key/ ],
+) {
+    my ($name, $zone, $why) = @$case;
+
+    Kvroute::write_file($file, $good);
+    conf(zone => "zone=k:4m $zone snapshot=$file");
+    said();
+    $t->run();
+    like(said(), qr/"k" starts empty: snapshot.*$why/, "$name: refused");
+    (undef, $found) = ask();
+    cmp_ok($found, '<', 10, "$name: nothing is found");
+    $t->stop();
+}
+
+
+# a zone of another size
+
+Kvroute::write_file($file, $good);
+conf(zone => 'zone=k:8m key_file=key snapshot=snap/k');
+$t->run();
+(undef, $found) = ask();
+cmp_ok($found, '>=', 0.95 * $warm, "a larger zone: $found are found");
+$t->stop();
+
+
+# by time, while nginx serves
+
+unlink $file;
+conf(zone => 'zone=k:4m key_file=key snapshot=snap/k snapshot_interval=1s');
+$t->run();
+ask();
+ok(Kvroute::wait_for(sub { -s $file }), 'it is written while nginx runs');
+
+# a folder that is gone, and there again
+
+rename "$dir/snap", "$dir/gone";
+$t->expect_log(qr/snapshot of a zone cannot be written/);
+ok(Kvroute::wait_for(sub {
+    $t->log() =~ /will start cold: open\(\) ".*snap\/k.tmp" \(2: No such/
+}), 'no folder: the log names the file');
+is($t->post('/k/', $prompts[0])->{status}, 200, 'no folder: nginx serves');
+
+rename "$dir/gone", "$dir/snap";
+unlink $file;
+ok(Kvroute::wait_for(sub { -s $file }), 'the folder is back: it is written');
+
+$t->stop();
+
+
+# what nginx -t refuses
+
+for my $case (
+    [ 'no key', qr/"snapshot" needs "key_file=FILE"/, 'zone=k:4m snapshot=x' ],
+    [ 'interval alone', qr/"snapshot_interval" has no effect without/,
+      'zone=k:4m snapshot_interval=5s' ],
+    [ 'no name', qr/"snapshot/, 'zone=k:4m key_file=key snapshot=' ],
+    [ 'too often', qr/snapshot_interval.*from 1s to 1h/,
+      'zone=k:4m key_file=key snapshot=x snapshot_interval=10ms' ],
+    [ 'one file for two', qr/is that of kvroute_zone "k" already/,
+      'zone=k:4m key_file=key snapshot=x',
+      'kvroute_zone zone=l:4m key_file=key snapshot=x;' ],
+) {
+    my ($name, $why, $zone, $more) = @$case;
+
+    conf(zone => $zone, more => $more);
+    $t->expect_log(qr/\[emerg\].*$why/);
+    ($ok, $out) = $t->check();
+    ok(!$ok, "$name: refused");
+    like($out, $why, "$name: and why");
+}
+
+$t->done();
