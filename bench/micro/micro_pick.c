@@ -9,10 +9,11 @@
 
 #include "micro_cases.h"
 #include "micro_run.h"
-#include "core/popular/kvr_popular.h"
+#include "core/state/kvr_zone.h"
 
 
 #define MICRO_CANDIDATES  256
+#define MICRO_SHARED      64     /* peers */
 #define MICRO_WHOLE       8      /* peers */
 
 
@@ -34,30 +35,42 @@ typedef struct {
     kvr_popular_t        popular;
     kvr_popular_keys_t   keys;
     kvr_popular_view_t   view;
+    kvr_peer_t           peer[MICRO_SHARED];
 } micro_popular_t;
 
 
-/* a system prompt of 16 KB, of which each peer holds some, 0 .. 7 in flight */
+/*
+ * A system prompt of 16 KB, of which each peer holds some, 0 .. 7 in flight,
+ * without work for 0 .. 3 minutes.  No peer is like the one before, which
+ * kvr_candidate_init() would take over.
+ */
 static uint64_t
 micro_shared(micro_case_t *c, unsigned n)
 {
     unsigned          i;
-    uint64_t          sum;
+    uint64_t          sum, now;
     micro_popular_t  *p;
 
     p = c->data;
     sum = 0;
 
     while (n--) {
-        c->state++;
+        now = ++c->state << 4;
+        i = c->state % c->size;
 
-        kvr_popular_add(&p->popular, &p->keys, c->state << 4);
-        kvr_popular_view(&p->popular, &p->keys, KVR_BLOCK, c->state << 4,
-                         &p->view);
+        /* one gets work, or got it some minutes ago */
+
+        kvr_set(&p->peer[i].prefill.given,
+                now - ((uint64_t) (i >> 1 & 3) << KVR_PREFILL_MINUTE));
+
+        kvr_popular_add(&p->popular, &p->keys, now);
+        kvr_popular_view(&p->popular, &p->keys, KVR_BLOCK, now, &p->view);
 
         for (i = 0; i < c->size; i++) {
             sum += kvr_popular_shared(&p->view, i % 4 ? 0 : 64,
-                                      (uint32_t) (i & 7), 0);
+                                      (uint32_t) (i & 7),
+                                      kvr_prefill_rest(&p->peer[i].prefill,
+                                                       now));
         }
     }
 
@@ -208,9 +221,10 @@ micro_pick(void)
 
     kvr_popular_keys(chain, 64, &p->keys);
 
-    for (i = 8; i <= 64; i *= 8) {
+    for (i = 8; i <= MICRO_SHARED; i *= 8) {
         c = micro_add(micro_shared, p, "peer", i, "popular for %u", i);
         c->size = i;
+        c->state = 1 << 20;
     }
 
     lines = kvr_index_lines(64 << 20);
