@@ -61,6 +61,7 @@ typedef enum {
 #define KVR_COUNTER_HEARD    0x080000  /* it has told anything, ever */
 #define KVR_COUNTER_RATED    0x100000  /* its prefill rate is known */
 #define KVR_COUNTER_QUEUED   0x200000  /* the upstream has a queue */
+#define KVR_COUNTER_SHADOWED 0x400000  /* another balancer routes */
 
 
 typedef struct {
