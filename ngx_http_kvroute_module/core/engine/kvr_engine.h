@@ -23,7 +23,7 @@
  */
 
 
-#include "core/engine/kvr_drain.h"
+#include "core/health/kvr_drain.h"
 #include "core/engine/kvr_metrics.h"
 
 

@@ -10,7 +10,7 @@
 
 /*
  * Servers that do worse than the others of their upstream get no choice for a
- * while (core/engine/kvr_outlier.h), but never more than a set share of them at
+ * while (core/health/kvr_outlier.h), but never more than a set share of them at
  * once: the rest would have to bear it all.
  *
  * A process that puts a server out counts those that are out afterwards, and

@@ -30,7 +30,7 @@
 #include "core/learn/kvr_model.h"
 #include "core/learn/kvr_prefill.h"
 #include "core/engine/kvr_engine.h"
-#include "core/engine/kvr_outlier.h"
+#include "core/health/kvr_outlier.h"
 #include "core/state/kvr_stats.h"
 #include "core/learn/kvr_ttft.h"
 

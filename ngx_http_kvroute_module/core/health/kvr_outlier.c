@@ -4,7 +4,7 @@
  */
 
 
-#include "core/engine/kvr_outlier.h"
+#include "core/health/kvr_outlier.h"
 
 
 /* of a window's word: its slot, what was good, what was bad */

@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "core/engine/kvr_outlier.h"
+#include "core/health/kvr_outlier.h"
 
 
 #define START   4294960000ULL      /* 32 bits of ms wrap in between */
