@@ -114,6 +114,11 @@ typedef struct {
     ngx_str_t                    api;       /* of server {}: where actions are
                                                taken, if anywhere */
 
+    /* of a shadow: the balancer's own */
+
+    ngx_http_upstream_init_pt    real_upstream;
+    ngx_http_upstream_init_peer_pt  real_peer;
+
     /* per worker, made anew when the configuration of the peers changes */
 
     ngx_http_upstream_srv_conf_t  *upstream;
@@ -131,6 +136,7 @@ typedef struct {
     unsigned                     eject_set:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     doubled:1; /* an address is listed twice */
+    unsigned                     shadow:1;  /* another balancer routes */
 } ngx_http_kvroute_srv_conf_t;
 
 

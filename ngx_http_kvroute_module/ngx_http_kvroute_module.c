@@ -50,6 +50,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
+    { ngx_string("kvroute_shadow"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_attach_shadow,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_upstream"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_2MORE,
       ngx_http_kvroute_conf_attach_named,
@@ -336,6 +343,10 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
         }
 
         ngx_http_kvroute_conf_queue_check(cf, uscf[i], kscf);
+
+        if (kscf->shadow) {
+            ngx_http_kvroute_shadow_add(uscf[i], kscf);
+        }
     }
 
     ngx_http_kvroute_conf_check_zones(cf, kmcf);
@@ -364,6 +375,9 @@ ngx_http_kvroute_create_srv_conf(ngx_conf_t *cf)
      *     conf->max_pending = 0;
      *     conf->slow_start = 0;
      *     conf->ready = 0;
+     *     conf->shadow = 0;
+     *     conf->real_upstream = NULL;
+     *     conf->real_peer = NULL;
      */
 
     conf->capacity = NGX_HTTP_KVROUTE_CAPACITY;

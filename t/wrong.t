@@ -81,6 +81,13 @@ upstream | keepalive 8; kvroute zone=llm;              | warned  | "keepalive" b
 upstream | kvroute zone=llm; kvroute_policy sticky;    | refused | "kvroute_policy" directive is not allowed here
 http     | kvroute kv_cache zone=llm;                  | refused | "kvroute" directive is not allowed here
 
+upstream | kvroute zone=llm; kvroute_shadow zone=llm;  | refused | "kvroute_shadow" directive cannot be in one upstream with the other one: "kvroute" routes, "kvroute_shadow" only counts
+upstream | kvroute_shadow zone=llm; least_conn; kvroute zone=llm; | refused | "kvroute" directive cannot be in one upstream with the other one
+upstream | kvroute_shadow zone=llm; kvroute_shadow zone=llm; | refused | "kvroute_shadow" directive is duplicate
+upstream | kvroute_shadow least_conn;                  | refused | "kvroute_shadow" must have "zone" parameter
+upstream | kvroute_shadow sticky zone=llm;             | refused | policy "sticky" is not for "kvroute_shadow": sessions stay where another method has put them
+upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_queue" directive needs "kvroute": beside "kvroute_shadow" nobody waits
+
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | refused | "order=" must be one of "priority fifo"
@@ -91,6 +98,10 @@ upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody 
 
 upstream | kvroute_probe;                              | warned  | "kvroute_probe" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_health;                             | warned  | "kvroute_health" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute_eject fails=3;                      | warned  | "kvroute_eject" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute_shadow zone=llm; kvroute_eject fails=3; | warned  | "kvroute_eject" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="? known are
+upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
 upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="? known are
@@ -127,6 +138,8 @@ zone     | kvroute_zone zone=llm:1m block=1k;
 zone     | kvroute_zone block=4k zone=llm:1m;
 upstream | kvroute zone=llm max_pending=auto target_ttft=500ms;
 upstream | kvroute zone=llm; keepalive 8;
+upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
+upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
 upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/live;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;

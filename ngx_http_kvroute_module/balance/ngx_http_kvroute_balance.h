@@ -12,6 +12,7 @@
  * The balancer: what nginx calls for an upstream and for each request on it.
  *
  *     _upstream  init, get and free
+ *     _shadow    beside another balancer, routing nothing
  *     _native    what is left to nginx's own round robin
  *     _match     what a request has to do with which peer
  *     _choose    the peers put before the policy
@@ -72,6 +73,10 @@ struct ngx_http_kvroute_attempt_s {
 
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
+
+/* _shadow: wraps what an upstream has; before nginx sets upstreams up */
+void ngx_http_kvroute_shadow_add(ngx_http_upstream_srv_conf_t *us,
+    ngx_http_kvroute_srv_conf_t *kscf);
 
 /* _choose: gives this worker's memory back */
 void ngx_http_kvroute_choose_exit(void);

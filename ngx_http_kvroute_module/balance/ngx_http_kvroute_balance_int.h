@@ -66,6 +66,14 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 
+/*
+ * The same without taking the peer, nor anything else that another balancer
+ * would notice.  Returns the number of the peer, UNSET if there is none, or the
+ * list was changed meanwhile.
+ */
+uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
+    kvr_decision_t *d, uint32_t *rate);
+
 /* _receipt: what was decided and why, for variables, status and log */
 void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);

@@ -275,6 +275,46 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 }
 
 
+uint32_t
+ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
+    kvr_decision_t *d, uint32_t *rate)
+{
+    uint32_t                       id;
+    kvr_view_t                     view;
+    ngx_uint_t                     count, named, offered;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    conf = at->conf;
+    peers = conf->upstream->peer.data;
+    at->rrp.peers = peers;
+
+    id = NGX_HTTP_KVROUTE_UNSET_PEER;
+
+    ngx_http_kvroute_lock_read(conf->zone, peers);
+
+    if (ngx_http_kvroute_peers_config(peers) == conf->config
+        && at->rrp.config == conf->config)
+    {
+        ngx_http_kvroute_choose_view(at, &view);
+
+        count = ngx_http_kvroute_choose_offer(at, &view, &named, &offered);
+
+        if (count
+            && ngx_http_kvroute_choose_ask(at, &view, count, named, offered, d))
+        {
+            id = conf->list[0].id[ngx_http_kvroute_offer[d->pick].index];
+        }
+
+        *rate = view.rate;
+    }
+
+    ngx_http_kvroute_lock_release(conf->zone, peers);
+
+    return id;
+}
+
+
 /*
  * Makes candidates of all peers that may be had.  named: one of them is the one
  * that the request wants; offered: one is that of its session.
@@ -432,7 +472,9 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
         return 0;
     }
 
-    if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS) {
+    /* whose turn it is, the balancer that routes says */
+
+    if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS && !at->conf->shadow) {
         for (n = 0; n < count; n++) {
             c = &ngx_http_kvroute_candidate[n];
             peer = ngx_http_kvroute_offer[n].peer;

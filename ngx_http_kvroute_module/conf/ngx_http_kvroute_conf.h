@@ -14,7 +14,7 @@
  *
  *     _conf_zone       kvroute_zone
  *     _conf_key          its key_file=
- *     _conf_attach     kvroute, kvroute_upstream: getting into upstreams
+ *     _conf_attach     kvroute, _shadow, _upstream: getting into upstreams
  *     _conf_upstream     their parameters
  *     _conf_location   kvroute_policy
  *     _conf_policy       a policy, as in it and in kvroute
@@ -63,6 +63,8 @@ ngx_int_t ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
 
 char *ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_attach_named(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -24,6 +24,10 @@
 
 #define NGX_HTTP_KVROUTE_ATTACH_VERSION  1029007
 
+#define NGX_HTTP_KVROUTE_ATTACH_BOTH                                          \
+    "cannot be in one upstream with the other one: \"kvroute\" routes, "      \
+    "\"kvroute_shadow\" only counts"
+
 
 static ngx_int_t ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf);
@@ -31,6 +35,8 @@ static void ngx_http_kvroute_conf_attach_replace(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf);
 static ngx_uint_t ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, const char *module);
+static void ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *directive);
 static ngx_int_t ngx_http_kvroute_conf_attach_matches(ngx_conf_t *cf,
     ngx_http_kvroute_conf_named_t *named, ngx_str_t *name);
 
@@ -43,7 +49,7 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
-        return "is duplicate";
+        return kscf->shadow ? NGX_HTTP_KVROUTE_ATTACH_BOTH : "is duplicate";
     }
 
     if (ngx_http_kvroute_conf_upstream_params(cf, kscf, 1) != NGX_OK) {
@@ -65,6 +71,50 @@ ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/* beside whatever method the upstream has, which is not touched */
+char *
+ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+
+    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (kscf->shm_zone) {
+        return kscf->shadow ? "is duplicate" : NGX_HTTP_KVROUTE_ATTACH_BOTH;
+    }
+
+    if (ngx_http_kvroute_conf_upstream_params(cf, kscf, 1) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (kvr_policy_needs(kscf->policy.conf.policy) & KVR_NEEDS_SESSION) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "policy \"%s\" is not for \"%V\": sessions stay "
+                           "where another method has put them",
+                           kvr_policy_name(kscf->policy.conf.policy),
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    uscfp = ngx_array_push(&kmcf->upstreams);
+    if (uscfp == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *uscfp = uscf;
+
+    kscf->upstream = uscf;
+    kscf->shadow = 1;
+
+    return NGX_CONF_OK;
 }
 
 
@@ -388,11 +438,12 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
         }
 
         if (kscf->shm_zone == NULL && (kscf->probe || kscf->health)) {
-            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                          "\"%s\" in upstream \"%V\" in %s:%ui does nothing "
-                          "without \"kvroute\"",
-                          kscf->probe ? "kvroute_probe" : "kvroute_health",
-                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], kscf->probe
+                                            ? "kvroute_probe" : "kvroute_health");
+        }
+
+        if ((kscf->shm_zone == NULL || kscf->shadow) && kscf->eject_set) {
+            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_eject");
         }
     }
 
@@ -407,6 +458,17 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
     }
 
     return NGX_OK;
+}
+
+
+static void
+ngx_http_kvroute_conf_attach_idle(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, const char *directive)
+{
+    ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                  "\"%s\" in upstream \"%V\" in %s:%ui does nothing without "
+                  "\"kvroute\"", directive, &uscf->host, uscf->file_name,
+                  uscf->line);
 }
 
 

@@ -103,6 +103,10 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "is duplicate";
     }
 
+    if (kscf->shadow) {
+        return "needs \"kvroute\": beside \"kvroute_shadow\" nobody waits";
+    }
+
     if (kscf->shm_zone == NULL) {
         return "must come after \"kvroute\"";
     }

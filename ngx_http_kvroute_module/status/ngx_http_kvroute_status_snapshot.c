@@ -95,7 +95,8 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     u->name = uscf->host;
     u->conf = conf;
-    u->set = conf->queue ? KVR_COUNTER_QUEUED : 0;
+    u->set = (conf->queue ? KVR_COUNTER_QUEUED : 0)
+             | (conf->shadow ? KVR_COUNTER_SHADOWED : 0);
 
     n = conf->list[0].number + conf->list[1].number;
     len = KVR_REGISTRY_NAME_LEN + NGX_HTTP_KVROUTE_SERVER_LEN;

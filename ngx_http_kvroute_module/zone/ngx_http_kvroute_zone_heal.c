@@ -239,7 +239,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
 
     kscf = ngx_http_kvroute_zone_conf(zone,
                                        &registry->upstream[member->upstream]);
-    if (kscf == NULL) {
+    if (kscf == NULL || kscf->shadow) {
         return KVR_OK;
     }
 

@@ -11,7 +11,8 @@
 static const char *const  kvr_reasons[] = {
     "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
-    "retry", "unparsed", "bodyless", "bypass", "hot"
+    "retry", "unparsed", "bodyless", "bypass", "hot",
+    "shadow"
 };
 
 _Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");

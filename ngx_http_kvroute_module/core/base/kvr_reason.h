@@ -36,6 +36,7 @@ typedef enum {
     KVR_REASON_BODYLESS,         /* no body: nginx's own round robin */
     KVR_REASON_BYPASS,           /* switched off for this request */
     KVR_REASON_HOT,              /* many have what it computes once more */
+    KVR_REASON_SHADOW,           /* another balancer's, see kvroute_shadow */
     KVR_REASON_MAX
 } kvr_reason_e;
 

@@ -90,6 +90,34 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "Failures that were final since the budget of retries was "
                 "spent."),
 
+    kvr_counter_upstream(COUNT, shadow,
+        .needs = KVR_COUNTER_SHADOWED,
+        .json = "shadow_requests", .metric = "kvroute_shadow_requests_total",
+        .help = "Another balancer's picks, held against those of the policy."),
+
+    kvr_counter_upstream(COUNT, same,
+        .needs = KVR_COUNTER_SHADOWED,
+        .json = "shadow_same", .metric = "kvroute_shadow_same_total",
+        .help = "Of these, picks of the same server."),
+
+    kvr_counter_upstream(COUNT, asked,
+        .needs = KVR_COUNTER_SHADOWED,
+        .json = "shadow_prompt_bytes",
+        .metric = "kvroute_shadow_prompt_bytes_total",
+        .help = "Bytes of their prompts."),
+
+    kvr_counter_upstream(COUNT, found,
+        .needs = KVR_COUNTER_SHADOWED,
+        .json = "shadow_found_bytes",
+        .metric = "kvroute_shadow_found_bytes_total",
+        .help = "Bytes of these that the servers picked held."),
+
+    kvr_counter_upstream(COUNT, would,
+        .needs = KVR_COUNTER_SHADOWED,
+        .json = "shadow_would_bytes",
+        .metric = "kvroute_shadow_would_bytes_total",
+        .help = "Bytes of these that the policy's picks held."),
+
     kvr_counter_stats(COUNT, policy,
         .json = "policies", .metric = "kvroute_policy_decisions_total",
         .help = "Decisions by policy.",

@@ -64,6 +64,7 @@ typedef enum {
 #define KVR_COUNTER_QUEUED   0x200000  /* the upstream has a queue */
 #define KVR_COUNTER_DRAINED  0x400000  /* it is being drained */
 #define KVR_COUNTER_UNTIL    0x800000  /* and for how long is known */
+#define KVR_COUNTER_SHADOWED 0x1000000 /* another balancer routes */
 
 
 typedef struct {

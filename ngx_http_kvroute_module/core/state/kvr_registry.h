@@ -114,6 +114,12 @@ typedef struct {
     _Atomic uint64_t    retries;     /* attempts after the first one */
     _Atomic uint64_t    denied;      /* that the budget did not allow */
     kvr_outlier_fleet_t  fleet;
+    _Atomic uint64_t    shadow;      /* another balancer's picks, held against
+                                        those there would have been */
+    _Atomic uint64_t    same;        /* of them, at the same peer */
+    _Atomic uint64_t    asked;       /* bytes of their prompts */
+    _Atomic uint64_t    found;       /* of these, held by the peers picked */
+    _Atomic uint64_t    would;       /* held by those that would have been */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_stats_t         stats;
     _Atomic uint32_t    len;

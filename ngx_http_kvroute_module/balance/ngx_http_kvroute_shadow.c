@@ -1,0 +1,474 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Beside another balancer: it routes, this decides and counts.
+ *
+ * The functions of the other one are called as they would be without this, with
+ * its own data, and what they return is returned.  Nothing of a request is
+ * changed, and nothing here can fail it.  Before get() the policy is asked what
+ * it would have picked; after it the request is counted at the peer that was
+ * taken, and the index learns that this one holds the prompt, since engines
+ * hold what they have computed.
+ *
+ * So what is compared are two picks over the same caches: those that the other
+ * balancer has filled.  With the policy's own picks the caches would be others.
+ *
+ * nginx's own counts are left alone: after a worker was killed they are as wrong
+ * as they would be without this.
+ */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+#include "engine/ngx_http_kvroute_engine.h"
+
+
+typedef struct {
+    /* what is seen of it elsewhere must be first */
+    ngx_http_kvroute_attempt_t     at;
+
+    uint32_t                       peer;   /* that would have been picked */
+    uint32_t                       rate;
+    kvr_decision_t                 decision;
+
+    /* of the other balancer */
+
+    void                          *data;
+    ngx_event_get_peer_pt          get;
+    ngx_event_free_peer_pt         free;
+#if (NGX_SSL || NGX_COMPAT)
+    ngx_event_set_peer_session_pt  set_session;
+    ngx_event_save_peer_session_pt save_session;
+#endif
+} ngx_http_kvroute_shadow_t;
+
+
+static ngx_int_t ngx_http_kvroute_shadow_init(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_http_kvroute_shadow_prepare(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static ngx_int_t ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc,
+    void *data);
+static ngx_uint_t ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, kvr_begin_t *begin);
+static void ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_shadow_t *s);
+static void ngx_http_kvroute_shadow_free(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state);
+static void ngx_http_kvroute_shadow_end(void *data);
+#if (NGX_SSL || NGX_COMPAT)
+static ngx_int_t ngx_http_kvroute_shadow_set_session(ngx_peer_connection_t *pc,
+    void *data);
+static void ngx_http_kvroute_shadow_save_session(ngx_peer_connection_t *pc,
+    void *data);
+#endif
+
+
+void
+ngx_http_kvroute_shadow_add(ngx_http_upstream_srv_conf_t *us,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    kscf->real_upstream = us->peer.init_upstream
+                          ? us->peer.init_upstream
+                          : ngx_http_upstream_init_round_robin;
+
+    us->peer.init_upstream = ngx_http_kvroute_shadow_init;
+
+    /* to put servers out, and to end retries, would be to route */
+
+    kscf->eject.on = 0;
+    kscf->eject.budget = 0;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_shadow_init(ngx_conf_t *cf, ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_int_t                     rc;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
+
+    rc = kscf->real_upstream(cf, us);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    kscf->real_peer = us->peer.init;
+    kscf->in_use = 1;
+
+    us->peer.init = ngx_http_kvroute_shadow_init_peer;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us)
+{
+    ngx_int_t                     rc;
+    ngx_peer_connection_t        *pc;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_shadow_t    *s;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = ngx_http_conf_upstream_srv_conf(us, ngx_http_kvroute_module);
+
+    rc = kscf->real_peer(r, us);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    ctx = ngx_http_kvroute_request_create_ctx(r);
+    s = ngx_pcalloc(r->pool, sizeof(ngx_http_kvroute_shadow_t));
+
+    if (ctx == NULL || s == NULL) {
+        return NGX_OK;
+    }
+
+    s->at.ctx = ctx;
+    s->at.conf = kscf;
+    s->at.began = ngx_http_kvroute_receipt_clock();
+
+    if (ngx_http_kvroute_shadow_prepare(r, &s->at) != NGX_OK) {
+        return NGX_OK;
+    }
+
+    /* an attempt on another upstream before an internal redirect is over */
+
+    if (ctx->attempt) {
+        ngx_http_kvroute_attempt_end(ctx->attempt, NULL, 0);
+    }
+
+    ngx_http_kvroute_request_enter(ctx);
+
+    ctx->attempt = &s->at;
+    ctx->end = ngx_http_kvroute_shadow_end;
+    ctx->decided = 0;
+    ngx_str_null(&ctx->peer);
+
+    pc = &r->upstream->peer;
+
+    s->data = pc->data;
+    s->get = pc->get;
+    s->free = pc->free;
+
+    pc->data = s;
+    pc->get = ngx_http_kvroute_shadow_get;
+    pc->free = ngx_http_kvroute_shadow_free;
+
+#if (NGX_SSL || NGX_COMPAT)
+
+    s->set_session = pc->set_session;
+    s->save_session = pc->save_session;
+
+    if (pc->set_session) {
+        pc->set_session = ngx_http_kvroute_shadow_set_session;
+    }
+
+    if (pc->save_session) {
+        pc->save_session = ngx_http_kvroute_shadow_save_session;
+    }
+
+#endif
+
+    ngx_http_kvroute_shadow_read(r, &s->at);
+
+    return NGX_OK;
+}
+
+
+/* all that may fail */
+static ngx_int_t
+ngx_http_kvroute_shadow_prepare(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                    n;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
+        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    n = ngx_http_kvroute_tried_words(conf->list[0].number);
+
+    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
+    if (at->rrp.tried == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->rrp.peers = conf->upstream->peer.data;
+    at->rrp.config = conf->config;
+
+    return NGX_OK;
+}
+
+
+/* as for a request that is routed, but for sessions, which are not bound */
+static void
+ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                    body, bypass;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    ctx = at->ctx;
+    conf = at->conf;
+
+    ngx_http_kvroute_match_init(at);
+
+    body = ngx_http_kvroute_request_weigh(r, ctx);
+
+    at->policy = ngx_http_kvroute_request_policy(r, conf, &bypass);
+
+    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_SESSION) {
+        at->policy = &conf->policy;
+    }
+
+    if (bypass) {
+        at->native = NGX_HTTP_KVROUTE_BYPASS;
+        return;
+    }
+
+    if (!body || ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
+        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+        return;
+    }
+
+    /* by whatever policy: what is compared is what peers hold */
+
+    ngx_http_kvroute_request_read(r, ctx, conf->zone);
+    ngx_http_kvroute_match(r, at);
+    ngx_http_kvroute_choose_prepare(at, r->connection->log);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_http_kvroute_shadow_t  *s = data;
+
+    ngx_int_t  rc;
+
+    if (s->at.tries) {
+        s->at.began = ngx_http_kvroute_receipt_clock();
+    }
+
+    s->peer = NGX_HTTP_KVROUTE_UNSET_PEER;
+    s->rate = 0;
+
+    /* of what there is before the other one changes it */
+
+    if (!s->at.native) {
+        s->peer = ngx_http_kvroute_choose_shadow(&s->at, &s->decision,
+                                                 &s->rate);
+    }
+
+    rc = s->get(pc, s->data);
+
+    if (rc == NGX_OK || rc == NGX_DONE) {
+        ngx_http_kvroute_shadow_begin(pc, s);
+    }
+
+    return rc;
+}
+
+
+/* where the other balancer has gone */
+static ngx_uint_t
+ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_attempt_t *at, kvr_begin_t *begin)
+{
+    ngx_uint_t                     i, k, found;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_srv_conf_t   *conf;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    conf = at->conf;
+    peers = conf->upstream->peer.data;
+
+    for (k = 0, found = 0; peers && k < 2 && !found; peers = peers->next, k++) {
+
+        list = &conf->list[k];
+
+        ngx_http_kvroute_lock_read(conf->zone, peers);
+
+        /* the list is the one that was matched, or its numbers are others */
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number
+             && ngx_http_kvroute_peers_config(peers) == at->rrp.config
+             && at->rrp.config == conf->config;
+             peer = peer->next, i++)
+        {
+            if (pc->name != &peer->name) {
+                continue;
+            }
+
+            begin->peer = list->id[i];
+            begin->member = list->member[i];
+
+            at->rrp.peers = peers;
+            at->rrp.current = peer;
+
+            if (k == 0) {
+                at->rrp.tried[ngx_http_kvroute_tried_word(i)]
+                    |= ngx_http_kvroute_tried_bit(i);
+            }
+
+            found = 1;
+            break;
+        }
+
+        ngx_http_kvroute_lock_release(conf->zone, peers);
+    }
+
+    return found;
+}
+
+
+/* the request is at that peer, and is counted there */
+static void
+ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
+    ngx_http_kvroute_shadow_t *s)
+{
+    kvr_begin_t                  begin;
+    kvr_registry_t              *registry;
+    kvr_upstream_t              *upstream;
+    kvr_decision_t               d;
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_kvroute_attempt_t  *at;
+
+    at = &s->at;
+    ctx = at->ctx;
+    registry = at->conf->zone->core.registry;
+
+    ngx_memzero(&begin, sizeof(kvr_begin_t));
+
+    if (!ngx_http_kvroute_shadow_find(pc, at, &begin)) {
+        return;
+    }
+
+    if (at->matched && begin.peer != KVR_REGISTRY_NONE) {
+        begin.matched = ngx_min(at->matched[begin.peer]
+                                * at->conf->zone->core.unit, ctx->bytes);
+    }
+
+    begin.pending = ctx->bytes + ctx->extra;
+    begin.pending -= ngx_min(begin.matched, begin.pending);
+    begin.rate = s->rate;
+
+    ngx_http_kvroute_attempt_begin(at, &begin);
+
+    if (begin.peer != KVR_REGISTRY_NONE) {
+        registry->peer[begin.peer].given = ++registry->given;
+    }
+
+    if (!at->native) {
+        ngx_http_kvroute_attempt_insert(at);
+    }
+
+    ngx_memzero(&d, sizeof(kvr_decision_t));
+
+    d.reason = KVR_REASON_SHADOW;
+    d.matched = begin.matched;
+    d.best = begin.matched;
+
+    if (s->peer != NGX_HTTP_KVROUTE_UNSET_PEER) {
+        d.best = ngx_max(d.best, s->decision.best);
+    }
+
+    ngx_http_kvroute_receipt(pc, at, &d);
+
+    if (s->peer == NGX_HTTP_KVROUTE_UNSET_PEER || !ctx->parsed
+        || begin.member == KVR_REGISTRY_NONE)
+    {
+        return;
+    }
+
+    upstream = &registry->upstream[registry->member[begin.member].upstream];
+
+    kvr_add(&upstream->shadow, 1);
+    kvr_add(&upstream->same, s->peer == begin.peer);
+    kvr_add(&upstream->asked, ctx->bytes);
+    kvr_add(&upstream->found, begin.matched);
+    kvr_add(&upstream->would, s->decision.matched);
+}
+
+
+static void
+ngx_http_kvroute_shadow_free(ngx_peer_connection_t *pc, void *data,
+    ngx_uint_t state)
+{
+    ngx_http_kvroute_shadow_t  *s = data;
+
+    ngx_uint_t                   status, result;
+    ngx_http_kvroute_attempt_t  *at;
+
+    at = &s->at;
+    result = state;
+
+    if (at->core.reservation.held) {
+        status = ngx_http_kvroute_attempt_status(at);
+
+        if (ngx_http_kvroute_engine_busy(at->conf, at->core.reservation.peer,
+                                         at->ctx->request->upstream, status)
+            || status / 100 == 4)
+        {
+            result &= ~NGX_PEER_FAILED;
+        }
+    }
+
+    ngx_http_kvroute_attempt_result(at, result);
+    ngx_http_kvroute_attempt_end(at, NULL, 0);
+
+    /* the peer may be gone after this */
+
+    s->free(pc, s->data, state);
+}
+
+
+/* the request ends, or what was read of its body is no longer there */
+static void
+ngx_http_kvroute_shadow_end(void *data)
+{
+    ngx_http_kvroute_attempt_end(data, NULL, 0);
+}
+
+
+#if (NGX_SSL || NGX_COMPAT)
+
+static ngx_int_t
+ngx_http_kvroute_shadow_set_session(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_http_kvroute_shadow_t  *s = data;
+
+    return s->set_session(pc, s->data);
+}
+
+
+static void
+ngx_http_kvroute_shadow_save_session(ngx_peer_connection_t *pc, void *data)
+{
+    ngx_http_kvroute_shadow_t  *s = data;
+
+    s->save_session(pc, s->data);
+}
+
+#endif

@@ -1,0 +1,235 @@
+#!/usr/bin/perl
+
+# kvroute_shadow: beside another method nothing is routed, failed or changed,
+# and what the policy would have found is counted.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new(workers => 1);
+
+$t->backend("B$_") for 0 .. 2;
+$t->{vars}{DEAD} = $t->port();
+
+# each method alone, and with a shadow
+
+my %method = (rr => '', least => 'least_conn;', hash => 'hash $arg_k consistent;',
+              ip => 'ip_hash;', kept => 'keepalive 4;',
+              leastkept => 'least_conn; keepalive 4;',
+              turns => '', random => 'random two least_conn;');
+
+my %policy = (turns => 'round_robin', ip => 'least_request', hash => 'prefix');
+
+my $upstreams = '';
+
+for my $m (sort keys %method) {
+    my $shadow = 'kvroute_shadow ' . ($policy{$m} || 'kv_cache') . ' zone=z;';
+
+    # it may come before a method as well as after it
+
+    my %is = (plain => $method{$m},
+              shadow => $m eq 'least' ? "$shadow $method{$m}"
+                                      : "$method{$m} $shadow");
+
+    $upstreams .= <<"EOF" for qw(plain shadow);
+    upstream ${_}_$m {
+        zone ${_}_$m 64k;
+        $is{$_}
+        server 127.0.0.1:%%B0%% weight=2 max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+        server 127.0.0.1:%%B2%% max_fails=0;
+    }
+EOF
+}
+
+$t->conf(<<"EOF");
+http {
+%%TEMP%%
+    kvroute_zone zone=z:2m;
+    log_format kv '\$arg_n \$upstream_addr \$kvroute_peer \$kvroute_reason '
+                  '\$kvroute_matched_bytes \$kvroute_best_bytes';
+    access_log %%DIR%%/access.log kv;
+
+$upstreams
+    upstream counted {
+        zone counted 64k;
+        kvroute_shadow zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+        server 127.0.0.1:%%B2%% max_fails=0;
+    }
+    upstream backed {
+        zone backed 64k;
+        kvroute_shadow zone=z;
+        server 127.0.0.1:%%DEAD%%;
+        server 127.0.0.1:%%B1%% backup;
+    }
+    upstream plain_dead { server 127.0.0.1:%%DEAD%%; server 127.0.0.1:%%DEAD%%; }
+    upstream shadow_dead {
+        kvroute_shadow zone=z;
+        server 127.0.0.1:%%DEAD%%;
+        server 127.0.0.1:%%DEAD%%;
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        proxy_http_version 1.1;
+        proxy_set_header Connection "";
+        proxy_next_upstream error timeout http_503 non_idempotent;
+@{[ map { "        location /$_/ { proxy_pass http://" . tr{/}{_}r . "; }\n" }
+    map { ("plain/$_", "shadow/$_") } sort(keys %method), 'dead' ]}
+        location /counted { proxy_pass http://counted; }
+        location /bypassed { kvroute_bypass 1; proxy_pass http://counted; }
+        location /backed { proxy_pass http://backed; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+my ($ok, $out) = $t->check();
+ok($ok, 'accepted');
+is(join('', grep { /\[warn\].*kvroute/ } split /^/, $out), '', 'without a warning');
+
+$t->run();
+
+my @bodies = map { chat(text(4000, $_)) } 1 .. 4;
+
+
+# what both answer to the same requests: some wait, one is retried
+
+my $held = 0;
+
+sub answers {
+    my ($uri) = @_;
+    my ($file, @s, @answers) = ('hold' . ++$held);
+
+    for my $n (1, 2) {
+        push @s, $t->start("POST $uri?k=h$n", $bodies[$n],
+                     headers => { map { ("X-B$_" => "wait $file") } 0 .. 2 });
+        wait_for(sub {
+            $n == grep { /k=h\d$/ && /^\Q$uri/ }
+                  map { $t->backend_log("B$_") } 0 .. 2;
+        });
+    }
+
+    for my $i (1 .. 8) {
+        push @answers, $t->post("$uri?k=$i", $bodies[$i % 4],
+            headers => $i == 4 ? { 'X-B0' => 'close' }
+                     : $i == 6 ? { 'X-B1' => 'status 503' } : {});
+    }
+
+    push @answers, $t->get("$uri?k=get");
+
+    $t->step($file);
+
+    return map { "$_->{status} " . ($_->{headers}{'x-backend'} // '') }
+           (map { $t->finish($_) } @s), @answers;
+}
+
+for my $m (sort keys %method) {
+    my @plain = answers("/plain/$m/");
+    my @shadow = answers("/shadow/$m/");
+
+    if ($m eq 'random') {
+        s/ .*// for @plain, @shadow;
+    }
+
+    is_deeply(\@shadow, \@plain, "$m: routed as without a shadow");
+}
+
+is($t->post("/$_/dead/", $bodies[0])->{status}, 502, "$_: a failure stays one")
+    for qw(plain shadow);
+
+
+# what is counted
+
+sub counts { return $t->status()->{upstreams}{counted} }
+
+sub logged {
+    my ($id) = @_;
+    my @f;
+
+    wait_for(sub { @f = $t->access_log() =~ /^$id (.*) (\S+) (\S+) (\S+) (\S+)$/m });
+
+    return { addr => $f[0], peer => $f[1], reason => $f[2], matched => $f[3],
+             best => $f[4] };
+}
+
+my $body = chat(text(6000, 51));
+my $id = 0;
+my @log = map { $t->post('/counted?n=c' . ++$id, $body); logged("c$id") } 1 .. 6;
+
+is(join(' ', map { $_->{reason} } @log), join(' ', ('shadow') x 6), 'the reason');
+is(join(' ', map { $_->{peer} } @log), join(' ', map { $_->{addr} } @log),
+   'the server is the one that was taken');
+is(join(' ', map { $_->{matched} > 5000 ? 1 : 0 } @log), '0 0 0 1 1 1',
+   'what it holds, it has from there');
+is(join(' ', map { $_->{best} > 5000 ? 1 : 0 } @log), '0 1 1 1 1 1',
+   'and what another one holds is told');
+
+my $c = counts();
+
+is($c->{shadow_requests}, 6, 'requests');
+cmp_ok($c->{shadow_same}, '<=', 4, 'not always the same server');
+cmp_ok($c->{shadow_prompt_bytes}, '>', 6 * 6000, 'prompts');
+is($c->{shadow_found_bytes}, $log[3]{matched} + $log[4]{matched}
+                             + $log[5]{matched}, 'found where they went');
+is($c->{shadow_would_bytes}, 5 * $log[3]{matched}, 'would have been found');
+is($c->{decisions}{shadow}, 6, 'decisions');
+
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_shadow_would_bytes_total\{[^}]*upstream="counted"[^}]*\} $c->{shadow_would_bytes}$/m,
+     'as metrics');
+
+$t->post('/bypassed', $body);
+$t->get('/counted');
+is(counts()->{shadow_requests}, 6, 'without a prompt there is nothing to compare');
+is($t->post('/backed', $body)->{headers}{'x-backend'}, 'B1', 'a backup server');
+ok($t->idle(), 'nothing is counted any more');
+
+
+# aborts, retries, reloads and kills leave nothing, and teach nothing wrong
+
+my $lost = chat(text(6000, 52));
+
+sub all { return headers => { map { ("X-B$_" => $_[0]) } 0 .. 2 } }
+
+{
+    my $s = $t->start('POST /counted?n=gone', $lost, all('stall'));
+    ok(wait_for(sub { ($t->load())[0] == 1 }), 'it is seen');
+    close $s;
+    ok($t->idle(), 'an abort leaves nothing');
+}
+
+$t->post('/counted?n=r', $lost, all('close'));
+ok($t->idle(), 'nor do retries');
+is($t->post('/counted?n=cold', $lost)->{status}, 200, 'it comes again');
+is(logged('cold')->{best}, 0, 'nobody has learned what was not answered');
+
+{
+    my @s = map { $t->start('POST /counted', $body, all('wait reload')) } 1 .. 3;
+    wait_for(sub { ($t->load())[0] == 3 });
+    $t->reload();
+    is(($t->load())[0], 3, 'seen over a reload');
+    $t->step('reload');
+    is(scalar(grep { $t->finish($_)->{status} == 200 } @s), 3, 'and served');
+    ok($t->idle(), 'then nothing is left');
+}
+
+$t->post('/counted?n=after', $body);
+cmp_ok(logged('after')->{matched}, '>', 5000, 'what was learned stays');
+
+{
+    my @s = map { $t->start('POST /counted', $body, all('stall')) } 1, 2;
+    wait_for(sub { ($t->load())[0] == 2 });
+    $t->kill_worker($_) for $t->active_workers();
+    wait_for(sub { $t->active_workers() == 1 });
+    ok($t->idle(), 'nor does a worker that is killed');
+    is(($t->load())[2], 2, 'but nginx counts as it does without us');
+}
+
+$t->done();
