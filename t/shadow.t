@@ -22,12 +22,18 @@ my %method = (rr => '', least => 'least_conn;', hash => 'hash $arg_k consistent;
               leastkept => 'least_conn; keepalive 4;',
               turns => '', random => 'random two least_conn;');
 
+# what would put servers out, and end retries, is warned of
+
+my $eject = 'kvroute_eject fails=1 retry_budget=1%;';
+
 my %policy = (turns => 'round_robin', ip => 'least_request', hash => 'prefix');
 
 my $upstreams = '';
 
 for my $m (sort keys %method) {
     my $shadow = 'kvroute_shadow ' . ($policy{$m} || 'kv_cache') . ' zone=z;';
+
+    $shadow .= " $eject" if $m eq 'leastkept';
 
     # it may come before a method as well as after it
 
@@ -92,7 +98,9 @@ EOF
 
 my ($ok, $out) = $t->check();
 ok($ok, 'accepted');
-is(join('', grep { /\[warn\].*kvroute/ } split /^/, $out), '', 'without a warning');
+is_deeply([ map { /\[warn\] (.*) in \/nginx/ } grep { /kvroute/ } split /^/, $out ],
+          [ '"kvroute_eject" in upstream "shadow_leastkept"' ],
+          'with no other warning');
 
 $t->run();
 
@@ -140,6 +148,14 @@ for my $m (sort keys %method) {
 
     is_deeply(\@shadow, \@plain, "$m: routed as without a shadow");
 }
+
+# more retries than the budget would allow
+
+is(scalar(grep {
+        $t->post("/shadow/leastkept/?k=$_", $bodies[0], headers =>
+                 { 'X-B0' => 'status 503', 'X-B1' => 'status 503' })->{status}
+        == 200
+    } 1 .. 16), 16, 'no retry is ended');
 
 is($t->post("/$_/dead/", $bodies[0])->{status}, 502, "$_: a failure stays one")
     for qw(plain shadow);

@@ -430,6 +430,7 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
     ngx_core_conf_t                 *ccf;
     ngx_http_kvroute_zone_t        **zone;
     ngx_http_upstream_srv_conf_t   **uscf;
+    ngx_http_kvroute_srv_conf_t     *kscf;
     ngx_http_kvroute_main_conf_t    *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
@@ -459,7 +460,10 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
         }
 #endif
 
-        if (ccf->worker_processes > 1) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (ccf->worker_processes > 1 && !kscf->shadow) {
             /* as for other warnings of the configuration: nginx -t shows it */
 
             ngx_log_error(NGX_LOG_WARN, ngx_cycle->log, 0,
