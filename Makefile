@@ -35,6 +35,7 @@ BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
 PAGE       := ngx_http_kvroute_module/status/page.html \
+              ngx_http_kvroute_module/status/page.js \
               ngx_http_kvroute_module/status/embed
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])

@@ -89,6 +89,10 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://llm; }
+        location /pinned/ {
+            kvroute_pin $http_x_pin;
+            proxy_pass http://llm/;
+        }
         location /bare/ { proxy_pass http://bare/; }
         location /mixed/ {
             kvroute_pin $http_x_pin;
@@ -125,7 +129,8 @@ EOC
 }
 
 
-my $page = Kvroute::slurp("$dir/status/page.html");
+my $page = Kvroute::slurp("$dir/status/page.html")
+    =~ s{^\@include (\S+)\n}{Kvroute::slurp("$dir/status/$1")}mger;
 
 unlike($page, qr{(?:src|href)\s*=|https?://|\@import}, 'nothing from elsewhere');
 unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,

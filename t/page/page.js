@@ -54,6 +54,9 @@ const until = async (what, want, tries = 300) => {
   return got;
 };
 
+const state_of = async (page, name) =>
+  (await cell(page, name, "state")).match(/^\w+/)[0];
+
 const main = async () => {
   mkdirSync(shots, { recursive: true });
 
@@ -92,9 +95,14 @@ const main = async () => {
   is(await page.locator("#peers tbody tr").count(), u.peers.length,
      "a row for each peer");
   is(await page.title(), "kvroute", "title");
+  ok(/^working: 3 of 3 servers up, /.test(await page.textContent("#verdict")),
+     "it works", await page.textContent("#verdict"));
+  is(await page.getAttribute("#health", "class"), "green", "green");
+  is(await page.textContent('#tiles .tile[data-title="not computed"] b'),
+     some(u.saved.tokens) + " tokens", "saved");
 
   for (const p of u.peers) {
-    is(await cell(page, p.name, "state"), p.state, `${p.name}: state`);
+    is((await cell(page, p.name, "state")).split(" ")[0], p.state, `${p.name}: state`);
     is(await cell(page, p.name, "active"), String(p.active),
        `${p.name}: active`);
     is(await cell(page, p.name, "fails"), String(p.fails), `${p.name}: fails`);
@@ -279,21 +287,93 @@ const main = async () => {
 
   /* states */
 
-  const sick = (status, port) => fetch(`http://${port}/control`, {
-    method: "POST", body: JSON.stringify({ health_status: status }) });
+  const control = (port, what) => fetch(`http://${port}/control`, {
+    method: "POST", body: JSON.stringify(what) });
+  const sick = (status, port) => control(port, { health_status: status });
   const second = u.peers[1].name;
   for (const [status, state] of [[500, "unhealthy"], [200, "up"]]) {
     await sick(status, second);
-    is(await until(() => cell(page, second, "state"), (v) => v === state),
+    is(await until(() => state_of(page, second), (v) => v === state),
        state, `state: ${state}`);
   }
 
   const peer = u.peers[0].name;
-  for (const [action, state] of [["drain", "draining: 0 sessions"], ["undrain", "up"]]) {
+  for (const [action, state] of [["drain", "draining"], ["undrain", "up"]]) {
     await fetch(`${base}/api/${action}?peer=${peer}`, { method: "POST" });
-    is(await until(() => cell(page, peer, "state"), (v) => v === state), state,
+    is(await until(() => state_of(page, peer), (v) => v === state), state,
        `state: ${state}`);
   }
+
+  /* one fails, fast: red, by name, on top, and alone among the problems */
+
+  const verdict = () => page.textContent("#verdict");
+
+  await control(second, { fault: "status=500" });
+  for (let i = 0; i < 60; i++)
+    await send(long(5), "/pinned/v1/chat/completions", { "X-Pin": second });
+  const fails = await until(verdict, (v) => v.includes(`${second} fails: `));
+  ok(/fails: \d+% of its \d+ requests in the last minute/.test(fails),
+     "one fails: the sentence", fails);
+  is(await page.getAttribute("#health", "class"), "red", "red");
+  ok((await page.title()).startsWith("red: "), "in the title",
+     await page.title());
+  is(await page.getAttribute("#peers tbody tr", "data-name"), second,
+     "what is wrong is on top");
+  await page.check("#problems");
+  is(await page.locator("#peers tbody tr").count(), 1, "only problems");
+  await page.uncheck("#problems");
+  await page.fill("#search", second);
+  is(await page.locator("#peers tbody tr").count(), 1, "search");
+  await page.fill("#search", "");
+  await control(second, { fault: "" });
+
+  /* drained and back, by the page: who says no does nothing */
+
+  const third = u.peers[2].name;
+  const press = (yes) => {
+    page.once("dialog", (d) => yes ? d.accept() : d.dismiss());
+    return page.click(`#peers tr[data-name="${third}"] button`);
+  };
+  const was = async () => (await json()).upstreams.llm.peers[2].state;
+  await press(false);
+  is(await was(), "up", "not confirmed");
+  await press(true);
+  is(await until(was, (v) => v === "draining"), "draining", "drained");
+  await until(() => page.textContent(`#peers tr[data-name="${third}"] button`),
+              (v) => v === "undrain");
+  ok(/taken out by hand/.test(await page.textContent("#health")), "and said");
+  await press(true);
+  is(await until(was, (v) => v === "up"), "up", "and back");
+
+  /* the others, as the JSON would tell: no poll comes between */
+
+  for (const [name, state, why] of [
+    ["one is slow", "amber", `${second} is slow: first tokens after 1.90 s, `
+      + "elsewhere after 0.30 s"],
+    ["one is gone", "amber", `1 of 8 servers not up: ${second} (unhealthy)`],
+    ["most are rejected", "red", "96% of requests rejected in the last minute "
+      + "(19200): more than the servers can do"],
+    ["a hot prefix", "amber", `${second} is hot: 40 of 62 requests in flight`],
+    ["no markup", "red", "<img src=x onerror=alert(1)>"],
+  ]) {
+    const seen = await page.evaluate(([state, why]) => {
+      const s = structuredClone(last);
+      s.upstreams.llm.health = { state, why: [why, "and more"] };
+      take(s);
+      draw();
+      return [$("verdict").textContent, $("health").className,
+              $("why").textContent].join();
+    }, [state, why]);
+    is(seen, [why, state, "and more"].join(), name);
+  }
+
+  /* ten minutes are kept by nginx */
+
+  const kept = await until(async () =>
+    (await json()).upstreams.llm.history.length, (v) => v > 0);
+  ok(kept > 0, "history");
+  ok(/\d+ steps?; /.test(await until(() => page.textContent("#span"),
+     (v) => /; /.test(v))), "is shown");
 
   /* pause, by keyboard */
 
@@ -302,6 +382,7 @@ const main = async () => {
   const at = await page.textContent("#state");
   await page.waitForTimeout(1500);
   is(await page.textContent("#state"), at, "nothing moves");
+  is(await page.textContent("#pause"), "resume", "resume");
   await page.keyboard.press("p");
   ok(await until(() => page.textContent("#state"), (v) => v !== at) !== at,
      "and goes on");
@@ -322,12 +403,13 @@ const main = async () => {
     ok(at.seen || reached.has(at.what), `focus is seen: ${at.what}`);
     reached.add(at.what);
   }
-  for (const what of ["upstream", "pause", "peers", "receipts", "state"])
+  for (const what of ["upstream", "pause", "servers", "receipts", "problems", "search", "state"])
     ok(reached.has(what), `Tab comes to ${what}`);
 
   /* sorting, by keyboard: each heading is a button */
 
-  await page.locator("#peers th button", { hasText: "peer" }).focus();
+  await page.locator("#peers th button", { hasText: "server" }).focus();
+  await page.keyboard.press("Enter");
   await page.keyboard.press("Enter");
   is(await page.getAttribute("#peers th >> nth=0", "aria-sort"), "descending",
      "sorted downwards");
@@ -370,7 +452,7 @@ const main = async () => {
     document.documentElement.scrollWidth - innerWidth);
   ok(wide <= 0, "nothing is wider than a phone", wide);
   const cut = () => phone.evaluate(() => {
-    const e = document.querySelector('[aria-label="peers"]');
+    const e = document.querySelector('[aria-label="servers"]');
     return e.scrollWidth - e.clientWidth;
   });
   ok(await cut() <= 0, "no value of a peer is cut off", await cut());
@@ -402,8 +484,9 @@ const main = async () => {
   /* nothing from elsewhere */
 
   const other = [...requested].filter((p) =>
-    !["/kvroute/", "/kvroute/json", "/favicon.ico"].includes(p));
-  is(other.join(), "", "asks for its JSON only");
+    !["/kvroute/", "/kvroute/json", "/favicon.ico", "/api/drain",
+     "/api/undrain"].includes(p));
+  is(other.join(), "", "asks for its JSON and what was pressed only");
 
   await browser.close();
   console.log(`1..${n}`);

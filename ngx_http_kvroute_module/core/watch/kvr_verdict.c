@@ -46,8 +46,8 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
 
     /* first what loses requests */
 
-    kvr_verdict_states(server, n, v);
     kvr_verdict_errors(server, n, v);
+    kvr_verdict_states(server, n, v);
     kvr_verdict_rejects(u, server, n, v);
 
     kvr_verdict_slow(server, n, v);
