@@ -234,6 +234,11 @@ deb-test: deb   ## installs, upgrades, removes it in a fresh Debian (root)
 		$(DEB_DIR)/chroot $(SUITE) || test $$? = 77
 
 
+.PHONY: bench-sick
+bench-sick: deps ## one of eight engines is sick, in each way there is (7 minutes; KINDS=...)
+	@$(MAKE) -s build engine
+	@$(BENCH_ENV) python3 bench/sick/sick.py
+
 .PHONY: bench-hot
 bench-hot: deps ## hot beginnings: bursts, a shared system prompt, agents (14 minutes; PARTS=...)
 	@$(MAKE) -s build engine

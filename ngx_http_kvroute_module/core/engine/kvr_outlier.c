@@ -28,6 +28,7 @@ static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
     int bad, uint64_t now);
 static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
+static int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
     uint32_t level);
 static uint64_t kvr_outlier_state(uint64_t time, uint32_t level,
@@ -127,10 +128,6 @@ int
 kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t given, uint64_t now)
 {
-    int       back;
-    uint32_t  level, passed;
-    uint64_t  state, next;
-
     kvr_outlier_heard(o);
 
     if (kvr_get(&o->row[0])) {
@@ -138,6 +135,33 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     }
 
     kvr_outlier_add(&o->window, conf->window, 1, 0, now);
+
+    /* what has broken off before has to come to its end */
+
+    return kvr_get(&o->reason) == KVR_OUTLIER_BROKEN
+           ? 0 : kvr_outlier_pass(o, given, now);
+}
+
+
+int
+kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
+{
+    if (kvr_get(&o->row[1])) {
+        kvr_set(&o->row[1], 0);
+    }
+
+    return kvr_get(&o->reason) == KVR_OUTLIER_BROKEN
+           ? kvr_outlier_pass(o, given, now) : 0;
+}
+
+
+/* an answer was good: if it is out it is nearer to being back */
+static int
+kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now)
+{
+    int       back;
+    uint32_t  level, passed;
+    uint64_t  state, next;
 
     state = kvr_get(&o->state);
 
@@ -165,15 +189,6 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_set(&o->row[1], 0);
 
     return 1;
-}
-
-
-void
-kvr_outlier_end(kvr_outlier_t *o)
-{
-    if (kvr_get(&o->row[1])) {
-        kvr_set(&o->row[1], 0);
-    }
 }
 
 

@@ -180,8 +180,8 @@ void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
 int kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t given, uint64_t now);
 
-/* an answer that has begun well came to its end */
-void kvr_outlier_end(kvr_outlier_t *o);
+/* an answer that has begun well came to its end; returns as that */
+int kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now);
 
 /*
  * An answer was bad; late: it had begun well.  Returns 1 if the server should

@@ -13,6 +13,7 @@
 
 static unsigned kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, kvr_outlier_e reason, uint64_t now);
+static unsigned kvr_eject_back(kvr_member_t *member);
 static int kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *own,
     kvr_member_t *m);
 
@@ -77,15 +78,8 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
         return kvr_eject_end(e, zone, pool, KVR_OUTLIER_SLOW, 0, now);
     }
 
-    if (!kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)) {
-        return 0;
-    }
-
-    /* it will be warmed up */
-
-    kvr_set(&member->lost, 1);
-
-    return KVR_EJECT_BACK;
+    return kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)
+           ? kvr_eject_back(member) : 0;
 }
 
 
@@ -103,9 +97,11 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
 
     if (reason == KVR_OUTLIER_NONE) {
         if (begun) {
-            kvr_outlier_end(o);
+            return kvr_outlier_end(o, e->given, now)
+                   ? kvr_eject_back(&zone->registry->member[e->member]) : 0;
+        }
 
-        } else if (kvr_get(&o->asked) == e->given) {
+        if (kvr_get(&o->asked) == e->given) {
             kvr_outlier_heard(o);
         }
 
@@ -202,6 +198,17 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     kvr_add(&own->ejections, 1);
 
     return KVR_EJECT_OUT;
+}
+
+
+static unsigned
+kvr_eject_back(kvr_member_t *member)
+{
+    /* it will be warmed up */
+
+    kvr_set(&member->lost, 1);
+
+    return KVR_EJECT_BACK;
 }
 
 

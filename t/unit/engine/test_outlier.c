@@ -88,7 +88,7 @@ START_TEST(test_outlier_late)
 
     for (i = 0; i < 20; i++) {
         (void) good();
-        kvr_outlier_end(&o);
+        (void) kvr_outlier_end(&o, now, now);
     }
 
     for (i = 0; i < 4; i++) {
@@ -97,7 +97,7 @@ START_TEST(test_outlier_late)
     }
 
     (void) good();
-    kvr_outlier_end(&o);
+    (void) kvr_outlier_end(&o, now, now);
 
     for (i = 0; i < 5; i++) {
         (void) good();
@@ -325,6 +325,26 @@ START_TEST(test_outlier_relapse)
 END_TEST
 
 
+/* who was out since answers broke off must bring them to their end */
+START_TEST(test_outlier_unbroken)
+{
+    int  i;
+
+    setup();
+
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_BROKEN, now);
+
+    for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
+        now += 100 * conf.time;
+        (void) kvr_outlier_begin(&o, &conf, now);
+        util_check(!good(), "it begins");
+        util_check(kvr_outlier_end(&o, now, now)
+                   == (i == KVR_OUTLIER_PASSES - 1), "it ends");
+    }
+}
+END_TEST
+
+
 /* whoever has the probe may be killed at any time: the next one comes */
 START_TEST(test_outlier_killed)
 {
@@ -482,6 +502,7 @@ main(void)
     util_add(s, "doubling", test_outlier_doubling);
     util_add(s, "trickle", test_outlier_trickle);
     util_add(s, "relapse", test_outlier_relapse);
+    util_add(s, "unbroken", test_outlier_unbroken);
     util_add(s, "killed", test_outlier_killed);
     util_add(s, "slow", test_outlier_slow);
     util_add(s, "silent", test_outlier_silent);

@@ -1,0 +1,278 @@
+"""make bench-sick: one of eight engines is sick, in each way there is.
+
+The same requests at a rate go through kvroute, round robin and least_conn at
+the same time, each with engines of its own (t/engine, in real time).  After a
+while in health one engine falls sick.  From then on a request has suffered if
+it failed, or took over twice the P95 of those before.  No request is tried
+again (proxy_next_upstream off): what is shown is the choice.  Then the engine
+that answers 500 at once again, with the settings that docs/setup.md has for
+retries.
+
+Prints a table, with each row's aim: at most a quarter of round robin's; and 0
+failed with retries, but for the first 20 that the sick engine gets.  Writes
+build/bench/sick.json.
+
+    KINDS="fail-fast stalled"   these only
+    RATE=16 SECONDS=30          requests a second, seconds of sickness
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import select
+import socket
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../common"))
+
+from rig import RESULTS, Engines, Nginx, quantile, request, save  # noqa: E402
+
+ENGINES = 8
+HARDWARE = "devstral-24b-fp8-h100"
+TOKENS, SYSTEM, OWN = 32, 2048, 4096
+HEALTHY = 10                    # seconds before
+TIMEOUT = 5                     # proxy_read_timeout
+GIVE_UP = 15                    # of a client
+
+RATE = float(os.environ.get("RATE") or 16)
+SECONDS = float(os.environ.get("SECONDS") or 30)
+
+POLICIES = {
+    "kvroute": "kvroute kv_cache zone=llm;",
+    "round_robin": "",
+    "least_conn": "least_conn;",
+}
+
+NEXT = {
+    "off": "proxy_next_upstream off;",
+    "on": "proxy_next_upstream error timeout http_500 http_502 http_503"
+          " non_idempotent; proxy_next_upstream_tries 2;",
+}
+
+# what is told to the engine; a list: one after the other, 3 seconds each
+KINDS = {
+    "fail-fast": {"fault": "status=500"},
+    "reset": {"fault": "reset-before-headers"},
+    "slow": {"replica_speed": 0.1},
+    "stalled": {"fault": "stall=3"},
+    "flapping": [{"fault": "status=500"}, {"fault": "none"}],
+    "half-open": {"fault": "hang"},
+    "wrong model": {"fault": "status=404"},
+    "truncating": {"fault": "truncate=3"},
+}
+
+HTTP = """
+    @zone@
+
+    upstream llm {
+        zone llm_peers 256k;
+        @balancer@
+        @servers@
+    }
+    server {
+        listen 127.0.0.1:@port@ backlog=256;
+        location / {
+            proxy_pass http://llm;
+            proxy_buffering off;
+            proxy_read_timeout @timeout@s;
+            @next@
+        }
+        location /kvroute/ { kvroute_status; }
+    }
+"""
+
+
+def text(seed, size):
+    words = random.Random(seed)
+    return " ".join("%x" % words.getrandbits(32)
+                    for _ in range(size // 8))[:size]
+
+
+def requests(kind):
+    """(seconds, body) of each: a system prompt that all share, and its own."""
+    r = random.Random(kind)
+    at, due = 0, []
+
+    while True:
+        at += r.expovariate(RATE)
+        if at > HEALTHY + SECONDS:
+            return due
+        due.append((at, json.dumps({
+            "model": "emulated", "stream": True, "max_tokens": TOKENS,
+            "ignore_eos": True,
+            "messages": [
+                {"role": "system", "content": text("system", SYSTEM)},
+                {"role": "user",
+                 "content": text("%s %d" % (kind, len(due)), OWN)}],
+        }).encode()))
+
+
+class Request:
+    """One that is read from time to time."""
+
+    def __init__(self, port, data, due):
+        self.due = due
+        self.start = time.monotonic()
+        self.end = None
+        self.got = b""
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\n"
+            b"Content-Type: application/json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        self.socket.setblocking(False)
+
+    def read(self, now):
+        """Takes what has come; whether that was all, or took too long."""
+        try:
+            part = self.socket.recv(1 << 18)
+            self.got += part
+            if part:
+                return False
+        except BlockingIOError:
+            if now - self.start < GIVE_UP:
+                return False
+        except OSError:
+            pass
+
+        self.end = time.monotonic()
+        self.socket.close()
+        return True
+
+    def good(self):
+        return self.got.startswith(b"HTTP/1.1 200") and b"[DONE]" in self.got
+
+    def took(self):
+        return self.end - self.start
+
+
+def play(port, due):
+    begin = time.monotonic()
+    made, opened = [], []
+
+    while len(made) < len(due) or opened:
+        now = time.monotonic()
+
+        while len(made) < len(due) and due[len(made)][0] <= now - begin:
+            made.append(Request(port, due[len(made)][1], due[len(made)][0]))
+            opened.append(made[-1])
+
+        opened = [r for r in opened if not r.read(now)]
+        select.select([r.socket for r in opened], [], [], 0.005)
+
+    return made
+
+
+def fall_sick(port, what, over):
+    time.sleep(HEALTHY)
+    parts = what if isinstance(what, list) else [what]
+    n = 0
+
+    while not over.is_set():
+        request(port, "POST", "/control", parts[n % len(parts)])
+        n += 1
+        over.wait(3 if len(parts) > 1 else None)
+
+
+def run(policy, kind, following, results):
+    engines = Engines(ENGINES, "--hardware", HARDWARE)
+    nginx = Nginx(HTTP, workers=2, connections=1024, timeout=TIMEOUT,
+                  balancer=POLICIES[policy], servers=engines.servers(),
+                  next=NEXT[following],
+                  zone="kvroute_zone zone=llm:16m;"
+                       if "kvroute" in POLICIES[policy] else "")
+
+    over = threading.Event()
+    sick = threading.Thread(target=fall_sick,
+                            args=(engines.port, KINDS[kind], over))
+    sick.start()
+
+    made = play(nginx.port, requests(kind))
+
+    over.set()
+    sick.join()
+
+    before = [r for r in made if r.due < HEALTHY - 1 and r.good()]
+    after = [r for r in made if r.due >= HEALTHY]
+    usual = quantile([r.took() for r in before], 0.95)
+    failed = [r for r in after if not r.good()]
+    late = [r for r in after if r.good() and r.took() > 2 * usual]
+
+    row = {"policy": policy, "requests": len(after), "failed": len(failed),
+           "late": len(late), "healthy_p95_s": round(usual, 4),
+           "share": round((len(failed) + len(late)) / len(after), 4)}
+
+    if policy == "kvroute":
+        peer = nginx.peers("llm")[0]
+        row["ejections"] = peer["ejections"]
+        row["reason"] = peer.get("ejected", {}).get("reason")
+
+    nginx.stop()
+    engines.stop()
+    results.put((policy, row))
+
+
+def together(kind, following):
+    results = multiprocessing.Queue()
+    processes = [multiprocessing.Process(target=run, args=(
+        policy, kind, following, results)) for policy in POLICIES]
+
+    for process in processes:
+        process.start()
+
+    found = dict(results.get(timeout=HEALTHY + SECONDS + 120)
+                 for _ in processes)
+
+    for process in processes:
+        process.join()
+
+    return [dict(found[policy], kind=kind, retries=following)
+            for policy in POLICIES]
+
+
+def main():
+    kinds = [k for k in KINDS if k in os.environ["KINDS"]] \
+        if os.environ.get("KINDS") else list(KINDS)
+
+    rows, aims = [], {}
+
+    head = "%-12s %-8s %9s   %s"
+    print("one of %d engines is sick; share of %.0f requests that failed or "
+          "took over 2 x the healthy P95\n" % (ENGINES, RATE * SECONDS))
+    print(head % ("kind", "retries", "", "  ".join("%-18s" % p
+                                                   for p in POLICIES)))
+
+    for kind, following in [(k, "off") for k in kinds] \
+            + [("fail-fast", "on")] * ("fail-fast" in kinds):
+        part = together(kind, following)
+        rows += part
+
+        print(head % (kind, following, "", "  ".join(
+            "%-18s" % ("%5.1f %% (%d+%d late)"
+                       % (100 * r["share"], r["failed"], r["late"]))
+            for r in part)))
+        sys.stdout.flush()
+
+        if following == "off":
+            aims[kind] = [round(part[1]["share"] / 4, 4), part[0]["share"]]
+        else:
+            aims["failed with retries"] = [0, part[0]["failed"]]
+
+    print("\n%-20s %9s %9s" % ("", "aim", "measured"))
+
+    for key, (aim, have) in aims.items():
+        print("%-20s %9g %9g%s" % (key, aim, have,
+                                   "" if have <= aim else "  missed"))
+
+    path = os.path.join(RESULTS, "sick.json")
+    save(path, {"engines": ENGINES, "rate": RATE, "seconds": SECONDS,
+                "rows": rows, "aims": aims})
+    print("\n%s" % os.path.relpath(path))
+
+
+if __name__ == "__main__":
+    main()
