@@ -4,7 +4,8 @@ The same requests at a rate go through kvroute, round robin and least_conn at
 the same time, each with engines of its own (t/engine, in real time).  After a
 while in health one engine falls sick.  From then on a request has suffered if
 it failed, or took over twice the P95 of those before.  No request is tried
-again (proxy_next_upstream off): what is shown is the choice.  Then the engine
+again (proxy_next_upstream off), and nginx gives nobody up (max_fails=0): what
+is shown is the choice.  Then the engine
 that answers 500 at once again, with the settings that docs/setup.md has for
 retries.
 
@@ -181,7 +182,7 @@ def fall_sick(port, what, over):
 def run(policy, kind, following, results):
     engines = Engines(ENGINES, "--hardware", HARDWARE)
     nginx = Nginx(HTTP, workers=2, connections=1024, timeout=TIMEOUT,
-                  balancer=POLICIES[policy], servers=engines.servers(),
+                  balancer=POLICIES[policy], servers=engines.servers("max_fails=0"),
                   next=NEXT[following],
                   zone="kvroute_zone zone=llm:16m;"
                        if "kvroute" in POLICIES[policy] else "")

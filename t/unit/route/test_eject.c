@@ -173,6 +173,43 @@ sick(uint32_t i)
 }
 
 
+/* of two, the first of which is ejected, and the second if all are */
+static uint32_t
+pick(kvr_policy_e policy, unsigned all)
+{
+    uint32_t              by_place[2];
+    uint64_t              seen[1];
+    kvr_ring_t            ring;
+    kvr_decision_t        d;
+    kvr_candidate_t       c[2];
+    kvr_policy_request_t  req;
+
+    memset(c, 0, sizeof(c));
+    memset(&req, 0, sizeof(kvr_policy_request_t));
+    memset(&ring, 0, sizeof(kvr_ring_t));
+
+    c[0].sick = 1;
+    c[1].sick = all;
+    c[0].weight = c[1].weight = 1;
+    c[0].effective_weight = c[1].effective_weight = 1;
+    c[0].matched = 8192;
+    c[1].active = 10;
+    c[1].place = 1;
+
+    req.policy = policy;
+    req.bytes = 8192;
+    req.parsed = 1;
+    req.ring = &ring;
+    req.places = 2;
+    req.by_place = by_place;
+    req.seen = seen;
+
+    kvr_policy_pick(&req, c, 2, &d);
+
+    return d.pick;
+}
+
+
 START_TEST(test_eject_share)
 {
     uint32_t  i, k, out;
@@ -191,6 +228,13 @@ START_TEST(test_eject_share)
 
     util_check(out == SERVERS / 2, "%u out", out);
     util_check(!sick(SERVERS - 1), "the good one");
+
+    /* and gets no choice while there are others, whatever the policy */
+
+    for (i = 1; i < KVR_POLICIES; i++) {
+        util_check(pick((kvr_policy_e) i, 0) == 1, "policy %u", i);
+        util_check(pick((kvr_policy_e) i, 1) < 2, "policy %u: all", i);
+    }
 
     /* switched off: those that are out are so no more */
 
