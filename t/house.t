@@ -22,7 +22,7 @@
 #     nginx, libc, static     core has no ngx_, no memory, clock, log or
 #               descriptor of its own, and no variable
 #     lines     700 a file
-#     room      4 to 14 files a room, each file in one; faces exist
+#     room      4 to 15 files a room, each file in one; faces exist
 #     enum      an array that an enum counts is asserted to be as long
 #     sequence  who inserts and undoes predictions is core/route, and nobody
 #

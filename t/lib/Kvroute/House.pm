@@ -519,8 +519,8 @@ sub sizes {
                 unless $h->{f}{"$room->{name}/$face"};
         }
 
-        wrong($h, 'room', $room->{name}, "has $n files, not 4 to 14")
-            if ($n < 4 || $n > 14) && !$room->{loose} && !$room->{flags}{any};
+        wrong($h, 'room', $room->{name}, "has $n files, not 4 to 15")
+            if ($n < 4 || $n > 15) && !$room->{loose} && !$room->{flags}{any};
     }
 }
 
