@@ -24,6 +24,7 @@ http {
     upstream llm {
         zone llm 64k;
         kvroute kv_cache zone=z;
+        kvroute_eject off;
         server 127.0.0.1:%%E0%% max_fails=0;
         server 127.0.0.1:%%E1%% max_fails=0;
         server 127.0.0.1:%%E2%% max_fails=0;
