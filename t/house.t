@@ -46,7 +46,7 @@ use Kvroute::House;
 
 my $table = <<'END';
 [ngx_http_kvroute_module]
- 0 core/base      kvr_core.h kvr_chain.h kvr_pages.h kvr_set.h kvr_reason.h | kvr_ | core root
+ 0 core/base      kvr_core.h kvr_chain.h kvr_pages.h kvr_set.h kvr_reason.h kvr_drain.h | kvr_ | core root
  1 core/hash      kvr_block.h kvr_block_vec.h kvr_vec.h || core root
  1 core/index     kvr_index.h kvr_index_snapshot.h | kvr_index_  | core root
  1 core/policy    kvr_policy.h  | kvr_policy_ | core root any

@@ -23,7 +23,6 @@
  */
 
 
-#include "core/engine/kvr_drain.h"
 #include "core/engine/kvr_metrics.h"
 
 

@@ -24,6 +24,7 @@
  */
 
 
+#include "core/base/kvr_drain.h"
 #include "core/state/kvr_load.h"
 #include "core/index/kvr_index.h"
 #include "core/learn/kvr_feedback.h"

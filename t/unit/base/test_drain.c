@@ -8,7 +8,7 @@
 
 
 #include "util.h"
-#include "core/engine/kvr_drain.h"
+#include "core/base/kvr_drain.h"
 
 
 #define NOW  (1000 * 60000ULL)

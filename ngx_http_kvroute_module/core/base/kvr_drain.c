@@ -4,7 +4,7 @@
  */
 
 
-#include "core/engine/kvr_drain.h"
+#include "core/base/kvr_drain.h"
 
 
 /* a map: the minute's number above, one bit for each key below */
