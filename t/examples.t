@@ -227,6 +227,7 @@ for my $file (sort glob "$root/docs/*.md") {
 
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
+        $block =~ s/\s(?:verify=on|trusted=[^\s;]+|header_file=[^\s;]+)//g;
         $block =~ s!/etc/nginx/!$t->{dir}/!g;
         $block =~ s/listen \S+;/listen 127.0.0.1:%%PORT%%;/;
 
