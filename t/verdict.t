@@ -58,6 +58,7 @@ is_deeply(health('llm'), { state => 'green', why => [] }, 'with llm');
 is($t->status()->{api}, '/act/', 'where actions are taken');
 # --- traces
 
+my @peers = map { "127.0.0.1:$t->{vars}{\"E$_\"}" } 0 .. 2;
 my $id = '4bf92f3577b34da6a3ce929d0e0e4736';
 my $body = chat(text(4000, 1));
 
@@ -65,7 +66,8 @@ sub trace {
     my ($value) = @_;
 
     is($t->post('/v1/chat/completions', $body,
-                headers => { traceparent => $value })->{status}, 200, 'served');
+                headers => { traceparent => $value,
+                             'X-Pin' => $peers[0] })->{status}, 200, 'served');
 
     return $t->status()->{receipts}[0]{trace_id};
 }
@@ -75,8 +77,6 @@ is(trace("00-$id-00f067aa0ba902b7-01<b>"), undef, 'nothing else of a client');
 is(trace('x' x 4000), undef, 'nor this');
 
 # --- one fails, fast
-
-my @peers = map { "127.0.0.1:$t->{vars}{\"E$_\"}" } 0 .. 2;
 
 $t->control($t->{vars}{E1}, { fault => 'status=500' });
 
