@@ -50,10 +50,16 @@ http {
         kvroute 'zone=odd"z';
         server 127.0.0.1:%%E0%%;
     }
+    upstream shadowed {
+        zone shadowed 64k;
+        kvroute_shadow zone=z;
+        server 127.0.0.1:%%E0%%;
+    }
 
     server {
         listen 127.0.0.1:%%PORT%%;
         %%LOCATIONS%%
+        location /shadowed/ { proxy_pass http://shadowed/; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
     }
@@ -65,6 +71,9 @@ for my $p (@policies) {
                 chat(text(3_000, $_ % 2), max_tokens => 2))->{status},
        200, "$p: served") for 1 .. 3;
 }
+
+is($t->post('/shadowed/v1/chat/completions',
+            chat(text(3_000, 0), max_tokens => 2))->{status}, 200, 'shadowed');
 
 $t->get('/kv_cache/v1/models');
 is($t->post('/kv_cache/nothing', '{}')->{status}, 404, 'not found');
