@@ -60,6 +60,7 @@ $t->conf(<<"EOF");
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
+    access_log off;
 $upstreams
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -309,6 +309,32 @@ entry(uint64_t unit)
 }
 
 
+/* a response by its id, at the end of the path or before what is asked of it */
+static int
+of_response(const char *path)
+{
+    size_t       len;
+    const char  *id, *end;
+
+    id = NULL;
+
+    for (end = path; (end = strstr(end, "/responses/resp_")) != NULL; end++) {
+        id = end + sizeof("/responses/") - 1;
+    }
+
+    if (id == NULL) {
+        return 0;
+    }
+
+    end = strchr(id, '/');
+    len = end ? (size_t) (end - id) : strlen(id);
+
+    return len > 5 && len <= KVR_ENDPOINT_ID_LEN
+           && (end == NULL || strcmp(end, "/cancel") == 0
+               || strcmp(end, "/input_items") == 0);
+}
+
+
 static int
 by_load(const kvr_prompt_conf_t *conf)
 {
@@ -325,7 +351,7 @@ by_load(const kvr_prompt_conf_t *conf)
     memcpy(path, conf->path, conf->path_len);
     path[conf->path_len] = '\0';
 
-    if (strstr(path, "/responses/resp_")) {
+    if (of_response(path)) {
         return 1;
     }
 
