@@ -109,6 +109,9 @@ UPSTREAMS
 EOF
 
 $t->conf($conf);
+
+plan(skip_all => 'the module was built for an nginx without ssl')
+    if ($t->check())[1] =~ /needs an nginx with its ssl module/;
 $t->run();
 $t->expect_log(qr{\[emerg\]});
 

@@ -150,6 +150,11 @@ instead  | location / { kvroute_policy random; return 204; }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT
 
+# since 1.29.7 nginx keeps connections whatever the order
+
+$table =~ s/^upstream \| keepalive 8; kvroute .*\n//m
+    if Kvroute->new()->version() ge '001029007';
+
 my @rows = map { [ split /\s*\|\s*/, $_, 4 ] } grep { /\|/ } split /\n/, $table;
 my @good = map { [ split /\s*\|\s*/ ] } grep { /\|/ } split /\n/, $good;
 
