@@ -70,8 +70,8 @@ typedef struct {
     ngx_str_t                    trusted;   /* file of certificates */
     void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
     uint32_t                     verify;
-    unsigned                     mandatory:1;
-    unsigned                     secure:1;  /* TLS is asked for */
+    uint32_t                     mandatory;
+    uint32_t                     secure;    /* TLS is asked for */
 } ngx_http_kvroute_probe_conf_t;
 
 

@@ -370,6 +370,14 @@ ngx_http_kvroute_conf_param_choice(ngx_conf_t *cf,
 
 
 ngx_int_t
+ngx_http_kvroute_conf_param_flag(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    return ngx_http_kvroute_conf_param_store(param, 1, field);
+}
+
+
+ngx_int_t
 ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
@@ -392,23 +400,14 @@ ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
 
 
 ngx_int_t
-ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
+ngx_http_kvroute_conf_param_word(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_str_t  *path = field;
+    ngx_str_t  *word = field;
 
     size_t  i;
 
-    if (path->len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "duplicate parameter \"%V%V\": \"path=\" and "
-                           "\"uri=\" are the same", &param->name, value);
-        return NGX_ERROR;
-    }
-
-    if (value->len == 0 || value->data[0] != '/'
-        || (int64_t) value->len > param->max)
-    {
+    if (value->len == 0 || (int64_t) value->len > param->max) {
         return NGX_DECLINED;
     }
 
@@ -418,7 +417,28 @@ ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
         }
     }
 
-    *path = *value;
+    *word = *value;
 
     return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *path = field;
+
+    if (path->len) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate parameter \"%V%V\": \"path=\" and "
+                           "\"uri=\" are the same", &param->name, value);
+        return NGX_ERROR;
+    }
+
+    if (value->len == 0 || value->data[0] != '/') {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_kvroute_conf_param_word(cf, param, value, field);
 }

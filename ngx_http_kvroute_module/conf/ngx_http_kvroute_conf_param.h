@@ -94,11 +94,17 @@ ngx_int_t ngx_http_kvroute_conf_param_decimal(ngx_conf_t *cf,
 ngx_int_t ngx_http_kvroute_conf_param_choice(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
+/* an integer: 1, for a word without a value */
+ngx_int_t ngx_http_kvroute_conf_param_flag(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+
 /* a pointer to a compiled ngx_http_complex_value_t */
 ngx_int_t ngx_http_kvroute_conf_param_complex(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
-/* an ngx_str_t */
+/* an ngx_str_t: a word of at most max bytes; a path begins with "/" */
+ngx_int_t ngx_http_kvroute_conf_param_word(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 ngx_int_t ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 

@@ -23,12 +23,6 @@ static ngx_int_t ngx_http_kvroute_conf_probe_engine(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_secure(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_probe_name(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_header(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_probe_header_file(ngx_conf_t *cf,
@@ -59,17 +53,18 @@ static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
                                                                               \
     { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                 \
                                                                               \
-    { ngx_string("ssl"), ngx_http_kvroute_conf_probe_secure,                  \
-      0, 0, 0, 0, "without a value" },                                        \
+    { ngx_string("ssl"), ngx_http_kvroute_conf_param_flag,                    \
+      ngx_http_kvroute_conf_probe_field(secure),                              \
+      0, 0, "without a value" },                                              \
                                                                               \
-    { ngx_string("name="), ngx_http_kvroute_conf_probe_name,                  \
+    { ngx_string("name="), ngx_http_kvroute_conf_param_word,                  \
       ngx_http_kvroute_conf_probe_field(name),                                \
       0, 255, "the name of a host" },                                         \
                                                                               \
     { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,              \
       ngx_http_kvroute_conf_probe_field(verify), 0, 1, "off on" },            \
                                                                               \
-    { ngx_string("trusted="), ngx_http_kvroute_conf_probe_name,               \
+    { ngx_string("trusted="), ngx_http_kvroute_conf_param_word,               \
       ngx_http_kvroute_conf_probe_field(trusted),                             \
       0, 4096, "a file of certificates" },                                    \
                                                                               \
@@ -100,8 +95,8 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
       ngx_http_kvroute_conf_probe_field(addr), 0, 0,
       "an address, with a port or without" },
 
-    { ngx_string("mandatory"), ngx_http_kvroute_conf_probe_mandatory,
-      0, 0, 0, 0, "without a value" },
+    { ngx_string("mandatory"), ngx_http_kvroute_conf_param_flag,
+      ngx_http_kvroute_conf_probe_field(mandatory), 0, 0, "without a value" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -238,55 +233,6 @@ ngx_http_kvroute_conf_probe_addr(ngx_conf_t *cf,
     }
 
     *addr = &u.addrs[0];
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_probe_mandatory(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_http_kvroute_probe_conf_t  *probe = field;
-
-    probe->mandatory = 1;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_probe_secure(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_http_kvroute_probe_conf_t  *probe = field;
-
-    probe->secure = 1;
-
-    return NGX_OK;
-}
-
-
-/* a word of at most max bytes, which goes into requests or is a file */
-static ngx_int_t
-ngx_http_kvroute_conf_probe_name(ngx_conf_t *cf,
-    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
-{
-    ngx_str_t  *name = field;
-
-    size_t  i;
-
-    if (value->len == 0 || (int64_t) value->len > param->max) {
-        return NGX_DECLINED;
-    }
-
-    for (i = 0; i < value->len; i++) {
-        if (value->data[i] <= ' ') {
-            return NGX_DECLINED;
-        }
-    }
-
-    *name = *value;
 
     return NGX_OK;
 }
