@@ -85,8 +85,9 @@ $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE) $(PAGE)
 	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
-# Debian's nginx-dev says in conf_flags how its nginx was configured; a git
-# checkout has configure in auto/.  $(1) is where to build, $(2) the module
+# Debian's nginx-dev says in conf_flags how its nginx was configured; where that
+# is not, what changes the module is told by nginx itself; a git checkout has
+# configure in auto/.  $(1) is where to build, $(2) the module
 
 define configure
 	@test -f $(NGINX_SRC)/configure || test -f $(NGINX_SRC)/auto/configure \
@@ -95,6 +96,10 @@ define configure
 	@mkdir -p $(1)
 	@cd $(NGINX_SRC) && bash -ec '\
 		NGX_CONF_FLAGS=(--with-compat); \
+		ssl=--with-http_ssl_module; \
+		case "$$($(NGINX_BIN) -V 2>&1)" in \
+			*$$ssl*) NGX_CONF_FLAGS+=($$ssl) ;; \
+		esac; \
 		test ! -f conf_flags || . ./conf_flags; \
 		configure=./configure; \
 		test -f $$configure || configure=auto/configure; \

@@ -150,6 +150,7 @@ typedef struct {
     ngx_http_complex_value_t    *priority_max;
     ngx_http_complex_value_t    *tenant;
     ngx_http_complex_value_t    *weight;    /* of the tenant */
+    ngx_http_complex_value_t    *title;     /* that the status has for it */
     ngx_http_complex_value_t    *deadline;
     ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;

@@ -86,7 +86,7 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       NULL },
 
     { ngx_string("kvroute_tenant"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE123,
       ngx_http_kvroute_conf_queue_tenant,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_kvroute_loc_conf_t, tenant),
@@ -466,6 +466,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (conf->tenant == NGX_CONF_UNSET_PTR) {
         conf->weight = prev->weight;
+        conf->title = prev->title;
     }
 
     ngx_conf_merge_ptr_value(conf->priority, prev->priority, NULL);

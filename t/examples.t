@@ -47,6 +47,7 @@ sub local_servers {
 }
 
 my $version = $t->version();
+my $ssl = `@{$t->{bin}} -V 2>&1` =~ /--with-http_ssl_module/;
 
 # --- nginx's own
 
@@ -225,6 +226,8 @@ for my $file (sort glob "$root/docs/*.md") {
         $n++;
         next if $block =~ /^load_module/m;
 
+        next if !$ssl && $block =~ /^ *kvroute_(?:probe|health) .*\bssl\b/m;
+
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
         $block =~ s/\s(?:verify=on|trusted=[^\s;]+|header_file=[^\s;]+)//g;
@@ -383,8 +386,14 @@ for my $file (glob "$dir/docker/Dockerfile.*") {
     is($build =~ /\bapk add\b/ ? 'musl' : 'glibc',
        $name =~ /^(?:alpine|ngf)$/ ? 'musl' : 'glibc',
        "$name: built with the library that it runs with");
-    unlike($build, qr/nginx-dev/, "$name: no headers of Debian's nginx")
-        if $name ne 'debian12';
+
+    # probes and checks speak TLS in each image
+
+    if ($name ne 'debian12') {
+        unlike($build, qr/nginx-dev/, "$name: no headers of Debian's nginx");
+        like($build, qr/--with-http_ssl_module/, "$name: built with TLS");
+        like($build, qr/\b(?:libssl|openssl)-dev\b/, "$name: and what it needs");
+    }
 
     my ($user) = $final =~ /.*^USER (\S+)$/ms;
     isnt($user, 'root', "$name: not as root");

@@ -119,9 +119,9 @@ location | kvroute_policy sticky strict=yes;           | refused | "strict=" mus
 location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"
 location | kvroute_priority $http_x_class max=top;     | refused | "max=" must be critical, high, interactive, ...: invalid value in parameter "max=top"
 location | kvroute_tenant $http_x_tenant weight=much;  | refused | "weight=" must be a number, or a variable
-location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid parameter "$arg_a": known are "weight="
+location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid parameter "$arg_a": known are "weight=" (a number, or a variable) "name=" (a string)
 location | kvroute_priority $http_x_class;             | warned  | "kvroute_priority" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
-location | kvroute_tenant $http_x_tenant;              | warned  | "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
+location | kvroute_tenant $http_x_tenant weight=2;     | warned  | "weight=" of "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_inspect yes;                        | refused | it must be "on" or "off"
 instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html

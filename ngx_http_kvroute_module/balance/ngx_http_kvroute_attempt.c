@@ -30,6 +30,8 @@ static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
 static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
     unsigned stream);
+static void ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t status, ngx_uint_t state);
 static void ngx_http_kvroute_attempt_state(kvr_member_t *member,
     ngx_http_upstream_state_t *state);
 
@@ -487,6 +489,41 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
     if (u->state) {
         ngx_http_kvroute_attempt_state(member, u->state);
     }
+
+    ngx_http_kvroute_attempt_tally(at, status, state);
+}
+
+
+/* a request is over at a peer: what it was, for its model and its tenant */
+static void
+ngx_http_kvroute_attempt_tally(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t status, ngx_uint_t state)
+{
+    kvr_registry_t          *registry;
+    kvr_tally_counts_t       counts;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+    registry = at->conf->zone->sh->registry;
+
+    ngx_memzero((void *) &counts, sizeof(kvr_tally_counts_t));
+
+    counts.requests = 1;
+    counts.errors = (status / 100 == 5 || state & NGX_PEER_FAILED);
+
+    if (ctx->parsed) {
+        counts.prompt = ctx->bytes;
+        counts.matched = ctx->matched;
+    }
+
+    if (ctx->ttft_set && at->stream && !ctx->light) {
+        counts.firsts = 1;
+        counts.ttft = ctx->ttft;
+    }
+
+    ngx_http_kvroute_tally(ctx, at->conf->zone,
+                 registry->member[at->core.reservation.member].upstream,
+                 &counts, status / 100 == 2);
 }
 
 

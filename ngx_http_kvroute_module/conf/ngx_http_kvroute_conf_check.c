@@ -101,7 +101,8 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
         { klcf->pin != NGX_CONF_UNSET_PTR, "kvroute_pin", 0 },
         { klcf->bypass != NGX_CONF_UNSET_PTR, "kvroute_bypass", 0 },
         { klcf->priority != NGX_CONF_UNSET_PTR, "kvroute_priority", 1 },
-        { klcf->tenant != NGX_CONF_UNSET_PTR, "kvroute_tenant", 1 },
+        { klcf->tenant != NGX_CONF_UNSET_PTR, "kvroute_tenant", 0 },
+        { klcf->weight != NULL, "weight=\" of \"kvroute_tenant", 1 },
         { klcf->deadline != NGX_CONF_UNSET_PTR, "kvroute_deadline", 1 }
     };
 

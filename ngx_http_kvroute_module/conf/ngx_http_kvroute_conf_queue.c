@@ -87,6 +87,10 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, weight),
       0, 0, "a number, or a variable" },
 
+    { ngx_string("name="), ngx_http_kvroute_conf_param_complex,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_loc_conf_t, title),
+      0, 0, "a string" },
+
     ngx_http_kvroute_conf_param_null
 };
 

@@ -30,7 +30,7 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
     off_t                         bytes;
     uint8_t                       tenant;
     uint32_t                      deadline;
-    uint64_t                      work, hash;
+    uint64_t                      work;
     ngx_int_t                     class, n, weight;
     ngx_str_t                     value;
     kvr_queue_shared_t           *shared;
@@ -69,13 +69,8 @@ ngx_http_kvroute_queue_item(ngx_http_kvroute_wait_t *w)
         class = (n == NGX_ERROR) ? class : ngx_max(class, n);
     }
 
-    if (ngx_http_kvroute_queue_string(r, klcf->tenant, &value) == NGX_OK) {
-        /* keyed: nobody shall be able to choose whose place it is */
-
-        hash = kvr_text_ops()->digest(w->conf->zone->sh->secret, value.data,
-                                      value.len);
-
-        tenant = kvr_queue_tenant(shared, hash, w->start);
+    if (ngx_http_kvroute_tally_tenant(ctx, w->conf->zone) == NGX_OK) {
+        tenant = kvr_queue_tenant(shared, ctx->tenant_hash, w->start);
     }
 
     if (ngx_http_kvroute_queue_string(r, klcf->weight, &value) == NGX_OK) {

@@ -50,6 +50,7 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
 {
     ngx_uint_t                 i;
     ngx_table_elt_t           *h;
+    kvr_tally_counts_t         counts;
     kvr_queue_shared_t        *shared;
     ngx_http_err_page_t       *page;
     ngx_http_core_loc_conf_t  *clcf;
@@ -57,6 +58,12 @@ ngx_http_kvroute_queue_refuse(ngx_http_request_t *r,
     if (w->again) {
         return NGX_OK;
     }
+
+    ngx_memzero((void *) &counts, sizeof(kvr_tally_counts_t));
+    counts.rejects = 1;
+
+    ngx_http_kvroute_tally(w->ctx, w->conf->zone,
+                           (uint32_t) w->conf->number, &counts, 0);
 
     shared = w->conf->queue->shm_zone->data;
 

@@ -127,6 +127,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     }
 
     ctx->salted = 0;
+    ctx->tenanted = 0;
     ctx->read = 0;
     ctx->parsed = 0;
     ctx->skips = 0;
@@ -144,6 +145,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ngx_str_null(&ctx->salt);
     ngx_str_null(&ctx->model);
     ngx_str_null(&ctx->session);
+    ngx_str_null(&ctx->tenant);
 
     for (i = 0; i < KVR_PROMPT_FIELDS; i++) {
         ngx_str_null(&ctx->hint[i]);

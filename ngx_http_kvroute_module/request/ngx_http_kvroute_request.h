@@ -18,6 +18,7 @@
  *     _inspect    the body read before the content phase
  *     _lookup     what peers hold of its prompt
  *     _session    what names its session, and where that is bound
+ *     _tally      whom it is counted for: its model and its tenant
  *     _variables  its context, for access logs
  *     _send       answers of our own
  */
@@ -82,7 +83,10 @@ typedef struct {
     ngx_str_t                    salt;
     ngx_str_t                    model;
     ngx_str_t                    session;
+    ngx_str_t                    tenant;    /* what the status calls it */
     ngx_str_t                    peer;
+
+    uint64_t                     tenant_hash;
 
     uint64_t                     model_root;
     uint64_t                     hash;      /* of all of the prompt */
@@ -112,6 +116,7 @@ typedef struct {
     unsigned                     inspected:2;
     unsigned                     moved:1;   /* to another location */
     unsigned                     salted:1;
+    unsigned                     tenanted:1;
     unsigned                     read:1;    /* the body was looked at */
     unsigned                     parsed:1;  /* and gave a prompt */
     unsigned                     light:1;   /* nothing is computed for it that
@@ -219,6 +224,22 @@ uint32_t ngx_http_kvroute_session_owner(ngx_http_kvroute_ctx_t *ctx,
 /* the response has told by which id it may be referred to */
 void ngx_http_kvroute_session_name(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, uint32_t peer, u_char *id, size_t len);
+
+/*
+ * _tally: finds the tenant, once in a location; NGX_DECLINED: there is none.
+ * Its hash is keyed by the zone's secret: nobody shall be able to choose whose
+ * place it is.
+ */
+ngx_int_t ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_zone_t *zone);
+
+/*
+ * Adds counts to those of the request's model and tenant in an upstream, by its
+ * number.  ok: it was answered with success, so that its names may be kept.
+ */
+void ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_zone_t *zone, uint32_t upstream,
+    const kvr_tally_counts_t *counts, ngx_uint_t ok);
 
 /* _variables */
 

@@ -70,6 +70,11 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
       offsetof(ngx_http_kvroute_ctx_t, session),
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
+    { ngx_string("kvroute_tenant"), NULL,
+      ngx_http_kvroute_variables_text,
+      offsetof(ngx_http_kvroute_ctx_t, tenant),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
     { ngx_string("kvroute_service_tier"), NULL,
       ngx_http_kvroute_variables_text,
       offsetof(ngx_http_kvroute_ctx_t,

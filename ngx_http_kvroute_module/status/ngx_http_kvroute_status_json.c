@@ -21,6 +21,10 @@ static cJSON *ngx_http_kvroute_json_all(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_json_find(cJSON *json, ngx_str_t *path);
 static cJSON *ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models);
+static void ngx_http_kvroute_json_tally(cJSON *json,
+    ngx_http_kvroute_status_upstream_t *u, kvr_tally_kind_e kind);
+static void ngx_http_kvroute_json_tally_one(cJSON *list, const char *name,
+    size_t len, const kvr_tally_counts_t *counts);
 static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
 static cJSON *ngx_http_kvroute_json_upstream(
@@ -241,6 +245,72 @@ ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models)
 }
 
 
+/* what was counted by model, or by tenant; what has no name of its own last */
+static void
+ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
+    kvr_tally_kind_e kind)
+{
+    cJSON               *list;
+    uint32_t             i;
+    kvr_tally_t         *tally;
+    kvr_tally_view_t     view;
+    kvr_tally_counts_t  *other;
+
+    list = cJSON_AddArrayToObject(json, kind == KVR_TALLY_MODEL ? "models"
+                                                                : "tenants");
+    if (u->shared == NULL) {
+        return;
+    }
+
+    tally = &u->conf->zone->sh->registry->tally;
+
+    for (i = 0; i < KVR_TALLY_ENTRIES; i++) {
+        if (kvr_tally_get(tally, kind, i, u->conf->number, &view)) {
+            ngx_http_kvroute_json_tally_one(list, view.name, view.len,
+                                            &view.counts);
+        }
+    }
+
+    other = &tally->other[kind][u->conf->number];
+
+    if (kvr_get(&other->requests) || kvr_get(&other->rejects)) {
+        ngx_http_kvroute_json_tally_one(list, NULL, 0, other);
+    }
+}
+
+
+static void
+ngx_http_kvroute_json_tally_one(cJSON *list, const char *name, size_t len,
+    const kvr_tally_counts_t *counts)
+{
+    cJSON     *item;
+    uint64_t   n;
+
+    item = cJSON_CreateObject();
+    cJSON_AddItemToArray(list, item);
+
+    if (name) {
+        ngx_http_kvroute_status_json_string(item, "name", (u_char *) name, len);
+
+    } else {
+        cJSON_AddBoolToObject(item, "other", 1);
+    }
+
+    ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_TALLY, counts, 0);
+
+    n = kvr_get(&counts->firsts);
+
+    cJSON_AddNumberToObject(item, "ttft_stream_sum",
+                            (double) kvr_get(&counts->ttft) / 1e3);
+
+    if (n) {
+        cJSON_AddNumberToObject(item, "ttft_stream",
+                                (double) kvr_get(&counts->ttft) / (double) n
+                                / 1e3);
+    }
+}
+
+
 /* the youngest first */
 static void
 ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
@@ -352,6 +422,9 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     }
 
     ngx_http_kvroute_status_json_history(json, u);
+
+    ngx_http_kvroute_json_tally(json, u, KVR_TALLY_MODEL);
+    ngx_http_kvroute_json_tally(json, u, KVR_TALLY_TENANT);
 
     if (u->shared == NULL) {
         return json;

@@ -41,6 +41,7 @@ http {
     kvroute_zone zone=@zone@;
 
     log_format chaos '$up $remote_port $status $upstream_addr';
+    access_log off;
     log_subrequest off;
     client_max_body_size 16m;
     client_body_buffer_size @buffer@;

@@ -42,6 +42,8 @@ static const char *kvr_counter_policy(uint32_t place);
 #define kvr_counter_health(field, ...)                                        \
     kvr_counter(HEALTH, COUNT, kvr_engine_t, field,                           \
                 .needs = KVR_COUNTER_CHECKED, __VA_ARGS__)
+#define kvr_counter_tally(field, ...)                                         \
+    kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
 
@@ -437,7 +439,16 @@ const kvr_counter_t  kvr_counter_table[] = {
         .needs = KVR_METRICS_LORA, .json = "adapters"),
 
     kvr_counter_engine(GAUGE, max_loras,
-        .needs = KVR_METRICS_LORA, .json = "max_adapters")
+        .needs = KVR_METRICS_LORA, .json = "max_adapters"),
+
+    /* a model or a tenant: in JSON only, as their names may come from clients */
+
+    kvr_counter_tally(requests, .json = "requests"),
+    kvr_counter_tally(errors, .json = "errors"),
+    kvr_counter_tally(rejects, .json = "rejects"),
+    kvr_counter_tally(prompt, .json = "prompt_bytes"),
+    kvr_counter_tally(matched, .json = "matched_bytes"),
+    kvr_counter_tally(firsts, .json = "streams")
 };
 
 

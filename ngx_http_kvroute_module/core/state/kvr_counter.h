@@ -36,6 +36,7 @@ typedef enum {
     KVR_COUNTER_CACHE,           /* kvr_feedback_t of a peer */
     KVR_COUNTER_HEALTH,          /* kvr_engine_t of a peer: health checks */
     KVR_COUNTER_ENGINE,          /* the same: what the engine told */
+    KVR_COUNTER_TALLY,           /* kvr_tally_counts_t of a model or tenant */
     KVR_COUNTER_GROUPS
 } kvr_counter_group_e;
 

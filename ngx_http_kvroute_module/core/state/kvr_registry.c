@@ -258,6 +258,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
     }
 
     kvr_model_reset_counters(&reg->models);
+    kvr_tally_reset(&reg->tally);
 }
 
 
@@ -310,6 +311,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
     kvr_ttft_prefill_reset(&u->prefill);
+    kvr_tally_forget(&reg->tally, n);
     memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
     kvr_registry_set(&u->len, u->name, name, len);
 

@@ -32,6 +32,7 @@
 #include "core/engine/kvr_engine.h"
 #include "core/health/kvr_outlier.h"
 #include "core/state/kvr_stats.h"
+#include "core/state/kvr_tally.h"
 #include "core/learn/kvr_ttft.h"
 
 
@@ -135,6 +136,7 @@ typedef struct {
     kvr_member_t       member[KVR_REGISTRY_MEMBERS];
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_models_t       models;
+    kvr_tally_t        tally;
 } kvr_registry_t;
 
 
@@ -182,6 +184,8 @@ kvr_registry_reserved(uint32_t member)
 #define KVR_REGISTRY_COLUMNS  (2 * KVR_PEERS + 2 * KVR_REGISTRY_MEMBERS)
 
 _Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
+_Static_assert(KVR_REGISTRY_UPSTREAMS == KVR_TALLY_UPSTREAMS,
+               "upstreams of a tally");
 _Static_assert(KVR_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
                "bytes of a receipt");
 
@@ -213,7 +217,8 @@ kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
 
 /*
  * Sets to zero what was counted for a peer in all upstreams; if it is
- * KVR_REGISTRY_NONE, for all peers, with the counters of upstreams and models.
+ * KVR_REGISTRY_NONE, for all peers, with the counters of upstreams, models and
+ * tenants.
  * What is in flight stays counted, and what was learned is kept.
  */
 void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);

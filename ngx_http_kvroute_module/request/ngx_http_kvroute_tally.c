@@ -1,0 +1,101 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Whom a request is counted for: its model, by the body, and its tenant, by
+ * "kvroute_tenant".  What names a tenant may be a secret, such as a key.  So the
+ * status and the log have "name=" of that directive for it, or else digits of
+ * its hash.
+ */
+
+
+#include "request/ngx_http_kvroute_request.h"
+
+
+ngx_int_t
+ngx_http_kvroute_tally_tenant(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_zone_t *zone)
+{
+    ngx_str_t                     value;
+    ngx_http_request_t           *r;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (ctx->tenanted) {
+        return ctx->tenant.len ? NGX_OK : NGX_DECLINED;
+    }
+
+    ctx->tenanted = 1;
+    ngx_str_null(&ctx->tenant);
+
+    r = ctx->request;
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->tenant == NULL
+        || ngx_http_complex_value(r, klcf->tenant, &value) != NGX_OK
+        || value.len == 0)
+    {
+        return NGX_DECLINED;
+    }
+
+    ctx->tenant_hash = kvr_text_ops()->digest(zone->sh->secret, value.data,
+                                              value.len);
+
+    if (klcf->title
+        && ngx_http_complex_value(r, klcf->title, &ctx->tenant) == NGX_OK
+        && ctx->tenant.len)
+    {
+        return NGX_OK;
+    }
+
+    ctx->tenant.data = ngx_pnalloc(r->pool, 8);
+
+    if (ctx->tenant.data == NULL) {
+        ngx_str_null(&ctx->tenant);
+        return NGX_DECLINED;
+    }
+
+    ctx->tenant.len = ngx_sprintf(ctx->tenant.data, "%08xD",
+                                  (uint32_t) ctx->tenant_hash)
+                      - ctx->tenant.data;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_zone_t *zone, uint32_t upstream,
+    const kvr_tally_counts_t *counts, ngx_uint_t ok)
+{
+    kvr_tally_t      *tally;
+    kvr_tally_who_t   who;
+
+    tally = &zone->sh->registry->tally;
+
+    who.upstream = upstream;
+
+    who.kind = KVR_TALLY_MODEL;
+    who.hash = 0;
+    who.name = ctx->model.data;
+    who.len = ctx->model.len;
+
+    if (who.len) {
+        who.hash = kvr_text_ops()->digest(zone->sh->secret, who.name, who.len);
+    }
+
+    kvr_tally_take(tally, &who, counts, ok != 0, (uint64_t) ngx_time());
+
+    if (ngx_http_kvroute_tally_tenant(ctx, zone) != NGX_OK) {
+        return;
+    }
+
+    who.kind = KVR_TALLY_TENANT;
+    who.hash = ctx->tenant_hash;
+    who.name = ctx->tenant.data;
+    who.len = ctx->tenant.len;
+
+    kvr_tally_take(tally, &who, counts, ok != 0, (uint64_t) ngx_time());
+}
