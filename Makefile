@@ -19,7 +19,7 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 # what the product, its demo and its tests need, all of it from Debian
 
 DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
-              check pkg-config libevent-dev perl python3 curl \
+              check pkg-config libevent-dev libzmq3-dev perl python3 curl \
               dpkg-dev patch
 
 # and what tests look at documentation and examples with

@@ -77,6 +77,7 @@ my $table = <<'END';
  2 body      * | kve_ | root
  3 reply     * | kve_ | root
  4 metrics   * | kve_ | root
+ 4 events    * | kve_ | root
  5 job       * | kve_ | root
  6 .         * | kve_ | root
 

@@ -12,6 +12,7 @@
 #include "base/engine_store.h"
 #include "engine_restart.h"
 #include "engine_route.h"
+#include "events/engine_events.h"
 #include "job/engine_job.h"
 #include "job/engine_run.h"
 #include "metrics/engine_metrics.h"
@@ -26,6 +27,7 @@
  * reply/     replies, in each API's words and framing
  * metrics/   /metrics, as each engine has them
  * job/       a request's life, from its arrival to its end
+ * events/    KV events: what the cache stores and drops, published
  *
  * The files beside this one answer all other paths.
  */
@@ -113,6 +115,12 @@ kve_server_init(kve_engine_t *e, int i)
 
     kve_http_setup(s, kve_route);
 
+    if (kve_events_create(s) != 0) {
+        fprintf(stderr, "engine: cannot publish at %s:%d\n", e->opt.host,
+                e->opt.kv_events + i);
+        return -1;
+    }
+
     if (kve_server_listen(s) != 0) {
         fprintf(stderr, "engine: cannot listen on %s:%d\n", e->opt.host,
                 s->port);
@@ -136,6 +144,7 @@ kve_server_free(kve_server_t *s)
         event_free(s->up);
     }
 
+    kve_events_free(s);
     kve_replica_destroy(s->model);
     kve_metrics_free(s);
     kve_store_free(s);

@@ -6,6 +6,7 @@
 #include "base/engine_http.h"
 #include "engine_control.h"
 #include "engine_restart.h"
+#include "events/engine_events.h"
 #include "metrics/engine_metrics.h"
 
 
@@ -50,6 +51,11 @@ static const kve_ctl_t  kve_ctls[] = {
     KVE_CTL(output_spread, KVE_CTL_NUM),
     KVE_CTL(tool_call_rate, KVE_CTL_NUM),
     KVE_CTL(reasoning_tokens, KVE_CTL_INT),
+    KVE_CTL(kv_late_ms, KVE_CTL_NUM),
+    KVE_CTL(kv_lose, KVE_CTL_INT),
+    KVE_CTL(kv_double, KVE_CTL_INT),
+    KVE_CTL(kv_swap, KVE_CTL_INT),
+    KVE_CTL(kv_replay_silent, KVE_CTL_INT),
     { NULL, KVE_CTL_NUM, 0 }
 };
 
@@ -136,6 +142,11 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
     now = kve_virtual(s->engine);
 
     n = kve_control_set(set, v);
+    if (n) {
+        return n < 0;
+    }
+
+    n = kve_events_control(s, v);
     if (n) {
         return n < 0;
     }
@@ -338,6 +349,8 @@ kve_control_show(kve_buf_t *b, kve_server_t *s, int with_log)
                    n->drift_n ? n->drift_sum / n->drift_n * 1000 : 0,
                    n->drift_max * 1000, (unsigned long long) n->drift_over,
                    (unsigned long long) n->drift_n);
+
+    kve_events_show(b, s);
 
     if (with_log) {
         kve_control_log(b, s);

@@ -9,6 +9,7 @@
 #include "base/engine_http.h"
 #include "body/engine_parse.h"
 #include "engine_info.h"
+#include "events/engine_events.h"
 #include "reply/engine_request.h"
 
 
@@ -476,6 +477,17 @@ kve_info_reset(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 }
 
 
+static void
+kve_info_sources(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
+{
+    kve_buf_t  b;
+
+    memset(&b, 0, sizeof(kve_buf_t));
+    kve_events_sources(&b, s);
+    kve_http_json(req, c, 200, &b);
+}
+
+
 static const kve_info_t  kve_info[] = {
     { "/v1/models", kve_info_models },
     { "/models", kve_info_models },
@@ -491,6 +503,7 @@ static const kve_info_t  kve_info[] = {
     { "/get_server_info", kve_info_server },
     { "/slots", kve_info_slots },
     { "/props", kve_info_props },
+    { "/kv_event_sources", kve_info_sources },
     { "/reset_prefix_cache", kve_info_reset },
     { "/flush_cache", kve_info_reset },
     { NULL, NULL }

@@ -139,6 +139,19 @@ static const kve_opt_t  kve_opts[] = {
     KVE_SET("delay", KVE_OPT_NUM, delay_ms,
             "ms before a request is looked at (0)"),
 
+    KVE_OPT("kv-events", KVE_OPT_INT, kv_events,
+            "first port of KV events, one for each replica (none)"),
+    KVE_OPT("kv-replay", KVE_OPT_INT, kv_replay,
+            "first port of their replay (none)"),
+    KVE_OPT("kv-encoding", KVE_OPT_STR, kv_encoding_name,
+            "vllm-map, vllm-array, vllm-bytes, sglang or trtllm (the "
+            "engine's)"),
+    KVE_OPT("kv-topic", KVE_OPT_STR, kv_topic, "of KV events (kv)"),
+    KVE_OPT("kv-buffer", KVE_OPT_INT, kv_buffer,
+            "messages kept for a replay (10000)"),
+    KVE_SET("kv-late", KVE_OPT_NUM, kv_late_ms,
+            "ms that KV events are late (0)"),
+
     KVE_OPT("request-log", KVE_OPT_INT, request_log,
             "requests to remember for /control (0)"),
     KVE_OPT("seed", KVE_OPT_INT, seed, "of rates and ids (1)"),
@@ -287,6 +300,8 @@ kve_options_defaults(kve_options_t *opt)
     opt->max_queued = -1;
     opt->metrics_engines = 1;
     opt->seed = 1;
+    opt->kv_topic = "kv";
+    opt->kv_buffer = 10000;
     opt->ttft = -1;
     opt->prefill_overhead = -1;
     opt->prefill_per_token = -1;
@@ -414,7 +429,10 @@ kve_options_check(kve_options_t *opt)
 
     if (opt->count < 1 || opt->port < 1 || opt->port + opt->count > 65536
         || opt->speed <= 0 || opt->bytes_per_token < 1
-        || opt->metrics_engines < 1 || opt->request_log < 0)
+        || opt->metrics_engines < 1 || opt->request_log < 0
+        || opt->kv_events < 0 || opt->kv_events + opt->count > 65536
+        || opt->kv_replay < 0 || opt->kv_replay + opt->count > 65536
+        || opt->kv_buffer < 1)
     {
         fprintf(stderr, "engine: value out of range\n");
         return -1;

@@ -50,6 +50,12 @@ typedef struct {
     double              output_spread;      /* fraction of the mean */
     double              tool_call_rate;
     int                 reasoning_tokens;
+
+    double              kv_late_ms;         /* of KV events */
+    int                 kv_lose;            /* messages to come */
+    int                 kv_double;
+    int                 kv_swap;
+    int                 kv_replay_silent;
 } kve_settings_t;
 
 
@@ -88,6 +94,12 @@ typedef struct {
     double              loading;            /* s of 503 after the start */
     int                 metrics_engines;    /* series per gauge */
     int                 request_log;        /* entries */
+    int                 kv_events;          /* first port, 0: none */
+    int                 kv_replay;
+    const char         *kv_encoding_name;
+    int                 kv_encoding;        /* events/engine_encode.h */
+    const char         *kv_topic;
+    int                 kv_buffer;          /* messages */
     int                 seed;
 
     double              ttft;               /* s, llm-d's latencies */

@@ -22,6 +22,7 @@ typedef struct kve_engine_s  kve_engine_t;
 typedef struct kve_server_s  kve_server_t;
 typedef struct kve_conn_s    kve_conn_t;
 typedef struct kve_job_s     kve_job_t;
+typedef struct kve_events_s  kve_events_t;
 
 /* what answers a request; it may do so later */
 
@@ -122,6 +123,8 @@ struct kve_server_s {
     kve_stored_t        stored[KVE_STORED];
     uint32_t            nstored;
 
+    kve_events_t       *events;             /* NULL: nothing is published */
+
     kve_log_entry_t    *log;
     uint64_t            nlog;
 };
@@ -145,9 +148,6 @@ double kve_virtual(kve_engine_t *e);
 /* the models are looked at in so many seconds, unless that is far off */
 void kve_engine_arm(kve_engine_t *e, double seconds);
 void kve_engine_wake(kve_engine_t *e);
-
-int kve_server_listen(kve_server_t *s);
-void kve_server_deafen(kve_server_t *s, double seconds);
 
 void kve_log_free(kve_server_t *s);
 

@@ -116,6 +116,7 @@ kve_job_end(kve_job_t *job, int status, const char *how)
     kve_buf_free(&job->tail);
     free(job->subs);
     free(job->request_id);
+    free(job->session);
     free(job);
 }
 

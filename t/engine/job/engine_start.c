@@ -189,6 +189,10 @@ kve_job_create(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req,
              kve_job_prefix(job), (unsigned long long) kve_random(&s->random),
              (unsigned long long) kve_random(&s->random));
 
+    v = kve_json_str(job->parsed.body, "session_id");
+    v = v ? v : kve_http_header(req, "X-Session-ID");
+    job->session = v ? strdup(v) : NULL;
+
     delay = kve_job_header(job, "X-Engine-Delay-Ms", s->settings.delay_ms);
 
     if (delay > 0) {

@@ -225,18 +225,30 @@ kve_replica_leave(kve_replica_t *r, kve_req_t *req)
 static void
 kve_replica_name(kve_replica_t *r, kve_req_t *req, uint32_t upto)
 {
-    uint32_t  i;
+    int       new;
+    uint32_t  i, n;
+
+    n = 0;
 
     while (req->named < upto) {
         i = req->named++;
 
-        if (r->cf.no_cache || i >= req->nhashes) {
+        new = !r->cf.no_cache && i < req->nhashes
+              && kve_blocks_name(r->blocks, req->blocks[i] & ~KVE_COPIED,
+                                 req->hashes[i],
+                                 req->digests ? &req->digests[i] : NULL);
+
+        if (r->watch == NULL) {
             continue;
         }
 
-        kve_blocks_name(r->blocks, req->blocks[i] & ~KVE_COPIED,
-                        req->hashes[i],
-                        req->digests ? &req->digests[i] : NULL);
+        n += new;
+
+        if (n && (!new || req->named == upto)) {
+            r->watch->stored(r->watch->data, req, i + new - n, n);
+            r->told = 1;
+            n = 0;
+        }
     }
 }
 

@@ -38,6 +38,8 @@ struct kve_blocks_s {
     uint32_t            head;       /* next victim */
     uint32_t            tail;       /* most recently used */
     uint32_t            retired;    /* singly linked by "next" */
+    kve_blocks_removed_pt  removed;
+    void               *data;
 };
 
 
@@ -100,6 +102,14 @@ kve_blocks_destroy(kve_blocks_t *b)
     free(b->bucket);
     free(b->dbucket);
     free(b);
+}
+
+
+void
+kve_blocks_watch(kve_blocks_t *b, kve_blocks_removed_pt removed, void *data)
+{
+    b->removed = removed;
+    b->data = data;
 }
 
 
@@ -299,7 +309,7 @@ kve_blocks_alloc(kve_blocks_t *b)
 }
 
 
-void
+int
 kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
     const uint64_t *digest)
 {
@@ -309,7 +319,7 @@ kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
     block = &b->block[id];
 
     if (block->flags & KVE_BLOCK_HASHED) {
-        return;
+        return 0;
     }
 
     slot = kve_blocks_slot(b, hash);
@@ -319,7 +329,7 @@ kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
          other = b->block[other].chain)
     {
         if (b->block[other].hash == hash) {
-            return;
+            return 0;
         }
     }
 
@@ -335,6 +345,8 @@ kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
         b->digest[id].chain = b->dbucket[slot];
         b->dbucket[slot] = id;
     }
+
+    return 1;
 }
 
 
@@ -354,6 +366,10 @@ kve_blocks_forget(kve_blocks_t *b, uint32_t id)
         }
 
         *link = block->chain;
+
+        if (b->removed) {
+            b->removed(b->data, block->hash);
+        }
     }
 
     if (block->flags & KVE_BLOCK_DIGEST) {

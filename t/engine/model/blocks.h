@@ -19,10 +19,16 @@
 
 typedef struct kve_blocks_s  kve_blocks_t;
 
+/* a name is nobody's any more, as its block was wanted for something else */
+typedef void (*kve_blocks_removed_pt)(void *data, uint64_t hash);
+
 
 /* with_digests: blocks also get a second, position independent name */
 kve_blocks_t *kve_blocks_create(uint32_t total, int with_digests);
 void kve_blocks_destroy(kve_blocks_t *b);
+
+void kve_blocks_watch(kve_blocks_t *b, kve_blocks_removed_pt removed,
+    void *data);
 
 /* every name is forgotten; held blocks stay held */
 void kve_blocks_clear(kve_blocks_t *b);
@@ -37,8 +43,8 @@ int kve_blocks_is_held(const kve_blocks_t *b, uint32_t id);
 /* a nameless held block, the least recently used one's place */
 uint32_t kve_blocks_alloc(kve_blocks_t *b);
 
-/* a hash that another block bears already is not given twice */
-void kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
+/* a hash that another block bears already is not given twice: 0 */
+int kve_blocks_name(kve_blocks_t *b, uint32_t id, uint64_t hash,
     const uint64_t *digest);
 
 void kve_blocks_hold(kve_blocks_t *b, uint32_t id);

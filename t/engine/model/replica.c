@@ -103,6 +103,25 @@ kve_replica_destroy(kve_replica_t *r)
 }
 
 
+static void
+kve_replica_removed(void *data, uint64_t hash)
+{
+    kve_replica_t  *r;
+
+    r = data;
+    r->told = 1;
+    r->watch->removed(r->watch->data, hash);
+}
+
+
+void
+kve_replica_watch(kve_replica_t *r, const kve_watch_t *watch)
+{
+    r->watch = watch;
+    kve_blocks_watch(r->blocks, watch ? kve_replica_removed : NULL, r);
+}
+
+
 void
 kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t)
 {
@@ -244,6 +263,7 @@ kve_replica_restart(kve_replica_t *r, double t, const kve_event_t **events)
     kve_blocks_clear(r->blocks);
     memset(&r->st, 0, sizeof(kve_stats_t));
     r->active = 0;
+    r->told = 0;
 
     return kve_replica_return(r, events);
 }
@@ -259,6 +279,11 @@ kve_replica_reset_cache(kve_replica_t *r, double t)
     }
 
     kve_blocks_clear(r->blocks);
+
+    if (r->watch) {
+        r->watch->cleared(r->watch->data);
+        r->told = 1;
+    }
 
     return 1;
 }

@@ -148,11 +148,31 @@ typedef struct {
 } kve_stats_t;
 
 
+/*
+ * What the cache tells, if anybody wants to know; an engine's KV events are
+ * made of it.  Blocks [first, first + n) of a request have got a name; a
+ * name is gone; all are gone, as they were reset.  A restart is not told: the
+ * process is another one.  step: all that was told since the last time is of
+ * a step that was over at t, which may be in the past by then.
+ */
+typedef struct {
+    void              (*stored)(void *data, const kve_req_t *req,
+                                uint32_t first, uint32_t n);
+    void              (*removed)(void *data, uint64_t hash);
+    void              (*cleared)(void *data);
+    void              (*step)(void *data, double t);
+    void               *data;
+} kve_watch_t;
+
+
 /* all of hw's defaults; the caller changes what it wants */
 void kve_config_init(kve_config_t *cf, const kve_hw_t *hw);
 
 kve_replica_t *kve_replica_create(const kve_config_t *cf);
 void kve_replica_destroy(kve_replica_t *r);
+
+/* all of its functions are there; it stays where it is */
+void kve_replica_watch(kve_replica_t *r, const kve_watch_t *watch);
 
 void kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t);
 

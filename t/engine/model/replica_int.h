@@ -85,6 +85,9 @@ struct kve_replica_s {
     size_t              returned_size;
 
     kve_stats_t         st;
+
+    const kve_watch_t  *watch;          /* or NULL */
+    unsigned            told;           /* something, since the last step */
 };
 
 

@@ -1022,6 +1022,113 @@ kve_test_random(uint64_t *state)
 }
 
 
+/* the names in a cache by what it tells, and a sum of all it has told */
+
+typedef struct {
+    uint64_t     name[512];
+    uint32_t     n;
+    uint64_t     sum;
+    double       step;
+} kve_mirror_t;
+
+
+static uint32_t
+kve_mirror_find(const kve_mirror_t *m, uint64_t name)
+{
+    uint32_t  i;
+
+    for (i = 0; i < m->n && m->name[i] != name; i++) {
+        /* void */
+    }
+
+    return i;
+}
+
+
+static void
+kve_mirror_sum(kve_mirror_t *m, uint64_t x)
+{
+    m->sum ^= x;
+    kve_test_random(&m->sum);
+}
+
+
+static void
+kve_mirror_stored(void *data, const kve_req_t *req, uint32_t first, uint32_t n)
+{
+    uint32_t       i;
+    kve_mirror_t  *m;
+
+    m = data;
+    ck_assert_uint_gt(n, 0);
+
+    for (i = first; i < first + n; i++) {
+        ck_assert_uint_eq(kve_mirror_find(m, req->hashes[i]), m->n);
+        m->name[m->n++] = req->hashes[i];
+        kve_mirror_sum(m, req->hashes[i]);
+    }
+}
+
+
+static void
+kve_mirror_removed(void *data, uint64_t hash)
+{
+    uint32_t       i;
+    kve_mirror_t  *m;
+
+    m = data;
+    i = kve_mirror_find(m, hash);
+    ck_assert_uint_lt(i, m->n);
+    m->name[i] = m->name[--m->n];
+    kve_mirror_sum(m, ~hash);
+}
+
+
+static void
+kve_mirror_cleared(void *data)
+{
+    kve_mirror_t  *m;
+
+    m = data;
+    m->n = 0;
+    kve_mirror_sum(m, 1);
+}
+
+
+static void
+kve_mirror_step(void *data, double t)
+{
+    kve_mirror_t  *m;
+
+    m = data;
+    ck_assert(t > m->step - EPS);
+    m->step = t;
+    kve_mirror_sum(m, 2);
+}
+
+
+static void
+kve_mirror_check(const kve_mirror_t *m, const kve_replica_t *r)
+{
+    uint64_t               hash;
+    uint32_t               i, named;
+    const kve_blocks_t    *b;
+
+    b = kve_replica_blocks(r);
+    named = 0;
+
+    for (i = 0; i < kve_blocks_total(b); i++) {
+        named += kve_blocks_hash(b, i, &hash);
+    }
+
+    for (i = 0; i < m->n; i++) {
+        ck_assert_uint_ne(kve_blocks_find(b, m->name[i]), KVE_BLOCK_NONE);
+    }
+
+    ck_assert_uint_le(named, m->n);
+}
+
+
 static void
 kve_test_events(kve_replica_t *r, double t, kve_life_t *lives)
 {
@@ -1071,7 +1178,7 @@ kve_test_events(kve_replica_t *r, double t, kve_life_t *lives)
 }
 
 
-static void
+static uint64_t
 kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     int upheaval)
 {
@@ -1081,8 +1188,17 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     uint32_t            j, prefix;
     kve_life_t         *l;
     kve_config_t        cf;
+    kve_watch_t         watch;
+    kve_mirror_t        mirror;
     kve_replica_t      *r;
     const kve_event_t  *ev;
+
+    memset(&mirror, 0, sizeof(kve_mirror_t));
+    watch.stored = kve_mirror_stored;
+    watch.removed = kve_mirror_removed;
+    watch.cleared = kve_mirror_cleared;
+    watch.step = kve_mirror_step;
+    watch.data = &mirror;
 
     cf = kve_test_config(120);
     cf.hw.attention = 1e-9;
@@ -1093,6 +1209,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
     cf.max_run = max_run;
     cf.chunk_reuse = seed & 1;
     r = kve_replica_create(&cf);
+    kve_replica_watch(r, &watch);
 
     memset(lives, 0, KVE_LIVES * sizeof(kve_life_t));
     state = seed;
@@ -1108,6 +1225,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
             }
 
             kve_test_events(r, next, lives);
+            kve_mirror_check(&mirror, r);
         }
 
         if (upheaval) {
@@ -1131,6 +1249,7 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
                 if (kve_test_random(&state) % 8 == 0) {
                     kve_test_events(r, t, lives);
                     n = kve_replica_restart(r, t, &ev);
+                    mirror.n = 0;
                     while (n) {
                         n--;
                         l = (kve_life_t *) ev[n].req->data;
@@ -1174,8 +1293,17 @@ kve_test_life(kve_life_t *lives, uint64_t seed, uint32_t max_run, int often,
         ck_assert(!lives[i].live);
     }
 
+    kve_mirror_check(&mirror, r);
+
+    /* and it may be emptied: told with the next step */
+
     ck_assert_uint_eq(kve_blocks_held(kve_replica_blocks(r)), 0);
+    ck_assert(kve_replica_reset_cache(r, t));
+    ck_assert_uint_eq(mirror.n, 0);
+
     kve_replica_destroy(r);
+
+    return mirror.sum;
 }
 
 
@@ -1204,16 +1332,17 @@ kve_test_same(const kve_life_t *a, const kve_life_t *b, double tolerance)
 
 START_TEST(bulk_is_step_by_step)
 {
+    uint64_t     told;
     kve_life_t  *bulk, *steps;
 
     bulk = malloc(KVE_LIVES * sizeof(kve_life_t));
     steps = malloc(KVE_LIVES * sizeof(kve_life_t));
 
-    kve_test_life(bulk, _i, 0, 0, 0);
-    kve_test_life(steps, _i, 1, 0, 0);
+    told = kve_test_life(bulk, _i, 0, 0, 0);
+    ck_assert_uint_eq(told, kve_test_life(steps, _i, 1, 0, 0));
     kve_test_same(bulk, steps, 1e-9);
 
-    kve_test_life(steps, _i, 7, 1, 0);
+    ck_assert_uint_eq(told, kve_test_life(steps, _i, 7, 1, 0));
     kve_test_same(bulk, steps, 1e-9);
 
     free(bulk);

@@ -15,6 +15,18 @@ kve_run_time(const kve_run_t *run, uint64_t k)
 }
 
 
+/* the end of a step: what it has stored and removed is told by now */
+
+static void
+kve_replica_told(kve_replica_t *r, double t)
+{
+    if (r->told) {
+        r->told = 0;
+        r->watch->step(r->watch->data, t);
+    }
+}
+
+
 /* how many of the run's steps are over at t */
 
 static uint64_t
@@ -59,7 +71,12 @@ kve_replica_settle(kve_replica_t *r, uint64_t k)
     done = r->run.step + k - r->step;
 
     while (r->begun < k) {
+        kve_replica_told(r, kve_run_time(&r->run, r->begun));
         kve_replica_begin(r, r->run.step + r->begun++);
+    }
+
+    if (r->begun == k && k < r->run.n) {
+        kve_replica_told(r, kve_run_time(&r->run, k));
     }
 
     r->step += done;
@@ -146,6 +163,8 @@ kve_replica_run_end(kve_replica_t *r)
             }
         }
     }
+
+    kve_replica_told(r, t);
 }
 
 

@@ -76,6 +76,7 @@ struct kve_job_s {
 
     char                id[48];
     char               *request_id;         /* X-Request-Id */
+    char               *session;            /* X-Session-ID, for KV events */
     const char         *path;
     uint64_t            body_bytes;
     time_t              created;

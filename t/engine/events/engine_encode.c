@@ -1,0 +1,274 @@
+#include <string.h>
+
+#include "events/engine_encode.h"
+#include "events/engine_msgpack.h"
+
+
+static const char  *kve_encodings[] = {
+    "vllm-map", "vllm-array", "vllm-bytes", "sglang", "trtllm", NULL
+};
+
+
+int
+kve_encoding(const char *name)
+{
+    int  i;
+
+    for (i = 0; kve_encodings[i]; i++) {
+        if (strcmp(kve_encodings[i], name) == 0) {
+            return i;
+        }
+    }
+
+    return -1;
+}
+
+
+static int
+kve_encode_is_map(kve_kv_encoding_e encoding)
+{
+    return encoding == KVE_KV_VLLM_MAP || encoding == KVE_KV_TRTLLM;
+}
+
+
+static void
+kve_encode_hash(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
+{
+    int            i;
+    unsigned char  bytes[32];
+
+    switch (encoding) {
+
+    case KVE_KV_VLLM_BYTES:
+
+        /* who wants 64 bits of it takes the last ones */
+
+        memset(bytes, 0x5a, sizeof(bytes));
+
+        for (i = 0; i < 8; i++) {
+            bytes[31 - i] = hash >> (8 * i);
+        }
+
+        kve_pack_bin(b, bytes, sizeof(bytes));
+        return;
+
+    case KVE_KV_SGLANG:
+    case KVE_KV_TRTLLM:
+        kve_pack_int(b, (int64_t) hash);
+        return;
+
+    default:
+        kve_pack_uint(b, hash);
+        return;
+    }
+}
+
+
+/* no text stands behind a hash, but the same tokens always do */
+
+static void
+kve_encode_tokens(kve_buf_t *b, const kve_stored_event_t *ev)
+{
+    uint32_t  i, k;
+
+    kve_pack_array(b, ev->n * ev->block_size);
+
+    for (i = 0; i < ev->n; i++) {
+        for (k = 0; k < ev->block_size; k++) {
+            kve_pack_uint(b, kve_mix(ev->hashes[i] + k) % 32768);
+        }
+    }
+}
+
+
+static void
+kve_encode_lora_id(kve_buf_t *b, const kve_stored_event_t *ev)
+{
+    if (ev->lora < 0) {
+        kve_pack_nil(b);
+
+    } else {
+        kve_pack_uint(b, ev->lora + 1);
+    }
+}
+
+
+/* the five fields that all have, in this order; with their names in a map */
+
+static void
+kve_encode_common(kve_buf_t *b, kve_kv_encoding_e encoding,
+    const kve_stored_event_t *ev)
+{
+    int       named;
+    uint32_t  i;
+
+    named = kve_encode_is_map(encoding);
+
+    if (named) {
+        kve_pack_str(b, "block_hashes");
+    }
+
+    kve_pack_array(b, ev->n);
+
+    for (i = 0; i < ev->n; i++) {
+        kve_encode_hash(b, encoding, ev->hashes[i]);
+    }
+
+    if (named) {
+        kve_pack_str(b, "parent_block_hash");
+    }
+
+    if (ev->parent) {
+        kve_encode_hash(b, encoding, *ev->parent);
+
+    } else {
+        kve_pack_nil(b);
+    }
+
+    if (named) {
+        kve_pack_str(b, "token_ids");
+    }
+
+    kve_encode_tokens(b, ev);
+
+    if (named) {
+        kve_pack_str(b, "block_size");
+    }
+
+    kve_pack_uint(b, ev->block_size);
+
+    if (named) {
+        kve_pack_str(b, "lora_id");
+    }
+
+    kve_encode_lora_id(b, ev);
+}
+
+
+static void
+kve_encode_map(kve_buf_t *b, kve_kv_encoding_e encoding,
+    const kve_stored_event_t *ev)
+{
+    uint32_t  i;
+
+    if (encoding == KVE_KV_TRTLLM) {
+        kve_pack_map(b, 8);
+
+    } else {
+        kve_pack_map(b, 11 + (ev->session != NULL));
+    }
+
+    kve_pack_str(b, "type");
+    kve_pack_str(b, "BlockStored");
+
+    kve_encode_common(b, encoding, ev);
+
+    kve_pack_str(b, "medium");
+    kve_pack_str(b, "GPU");
+
+    if (encoding == KVE_KV_TRTLLM) {
+        kve_pack_str(b, "locality");
+        kve_pack_str(b, "LOCAL");
+        return;
+    }
+
+    kve_pack_str(b, "lora_name");
+    kve_pack_str(b, ev->lora_name);
+
+    kve_pack_str(b, "extra_keys");
+    kve_pack_array(b, ev->n);
+
+    for (i = 0; i < ev->n; i++) {
+        if (ev->lora_name) {
+            kve_pack_array(b, 1);
+        }
+
+        kve_pack_str(b, ev->lora_name);
+    }
+
+    kve_pack_str(b, "group_idx");
+    kve_pack_uint(b, 0);
+    kve_pack_str(b, "kv_cache_spec_kind");
+    kve_pack_str(b, "full_attention");
+
+    if (ev->session) {
+        kve_pack_str(b, "session_id");
+        kve_pack_str(b, ev->session);
+    }
+}
+
+
+void
+kve_encode_stored(kve_buf_t *b, kve_kv_encoding_e encoding,
+    const kve_stored_event_t *ev)
+{
+    if (kve_encode_is_map(encoding)) {
+        kve_encode_map(b, encoding, ev);
+        return;
+    }
+
+    kve_pack_array(b, encoding == KVE_KV_SGLANG ? 7 : 8);
+    kve_pack_str(b, "BlockStored");
+    kve_encode_common(b, encoding, ev);
+    kve_pack_str(b, "GPU");
+
+    if (encoding != KVE_KV_SGLANG) {
+        kve_pack_str(b, ev->lora_name);
+    }
+}
+
+
+void
+kve_encode_removed(kve_buf_t *b, kve_kv_encoding_e encoding, uint64_t hash)
+{
+    if (kve_encode_is_map(encoding)) {
+        kve_pack_map(b, encoding == KVE_KV_TRTLLM ? 3 : 4);
+        kve_pack_str(b, "type");
+        kve_pack_str(b, "BlockRemoved");
+        kve_pack_str(b, "block_hashes");
+        kve_pack_array(b, 1);
+        kve_encode_hash(b, encoding, hash);
+        kve_pack_str(b, "medium");
+        kve_pack_str(b, "GPU");
+
+        if (encoding == KVE_KV_VLLM_MAP) {
+            kve_pack_str(b, "group_idx");
+            kve_pack_uint(b, 0);
+        }
+
+        return;
+    }
+
+    kve_pack_array(b, 3);
+    kve_pack_str(b, "BlockRemoved");
+    kve_pack_array(b, 1);
+    kve_encode_hash(b, encoding, hash);
+    kve_pack_str(b, "GPU");
+}
+
+
+void
+kve_encode_cleared(kve_buf_t *b, kve_kv_encoding_e encoding)
+{
+    if (kve_encode_is_map(encoding)) {
+        kve_pack_map(b, 1);
+        kve_pack_str(b, "type");
+
+    } else {
+        kve_pack_array(b, 1);
+    }
+
+    kve_pack_str(b, "AllBlocksCleared");
+}
+
+
+void
+kve_encode_batch(kve_buf_t *b, double time, const kve_buf_t *events,
+    uint32_t n, int rank)
+{
+    kve_pack_array(b, 3);
+    kve_pack_double(b, time);
+    kve_pack_array(b, n);
+    kve_buf_add(b, events->data, events->len);
+    kve_pack_uint(b, rank);
+}

@@ -1,0 +1,428 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "events/engine_encode.h"
+#include "events/engine_events.h"
+#include "events/engine_publish.h"
+#include "reply/engine_request.h"
+
+
+/*
+ * The model tells what its cache does, and when a step is over: then all that
+ * was told of it is one message, as with vLLM.  A flood is blocks that no
+ * request has: each is stored once, and removed when so many others were as
+ * the cache has room for.
+ */
+
+
+#define KVE_FLOOD_TICK   10000      /* us */
+#define KVE_FLOOD_RUN    32         /* blocks in an event */
+#define KVE_FLOOD_BATCH  256        /* in a message */
+
+
+struct kve_events_s {
+    kve_server_t       *server;
+    kve_publisher_t    *publisher;
+    kve_watch_t         watch;
+
+    kve_buf_t           told;               /* events of this step */
+    uint32_t            ntold;
+
+    uint64_t            stored;             /* blocks */
+    uint64_t            removed;
+    uint64_t            cleared;
+
+    struct event       *flood;
+    double              rate;               /* blocks a second */
+    double              begun;
+    uint64_t            flooded;            /* since then */
+    uint64_t            next;               /* block, of all floods */
+};
+
+
+static void
+kve_events_stored(void *data, const kve_req_t *req, uint32_t first, uint32_t n)
+{
+    kve_sub_t           *sub;
+    kve_events_t        *e;
+    kve_options_t       *opt;
+    kve_stored_event_t   ev;
+
+    e = data;
+    sub = req->data;
+    opt = &e->server->engine->opt;
+
+    ev.hashes = &req->hashes[first];
+    ev.n = n;
+    ev.parent = first ? &req->hashes[first - 1] : NULL;
+    ev.block_size = kve_replica_config(e->server->model)->block_size;
+    ev.lora = sub->job->lora;
+    ev.lora_name = ev.lora < 0 ? NULL : opt->lora[ev.lora];
+    ev.session = sub->job->session;
+
+    kve_encode_stored(&e->told, opt->kv_encoding, &ev);
+    e->ntold++;
+    e->stored += n;
+}
+
+
+static void
+kve_events_removed(void *data, uint64_t hash)
+{
+    kve_events_t  *e;
+
+    e = data;
+    kve_encode_removed(&e->told, e->server->engine->opt.kv_encoding, hash);
+    e->ntold++;
+    e->removed++;
+}
+
+
+static void
+kve_events_cleared(void *data)
+{
+    kve_events_t  *e;
+
+    e = data;
+    kve_encode_cleared(&e->told, e->server->engine->opt.kv_encoding);
+    e->ntold++;
+    e->cleared++;
+}
+
+
+static void
+kve_events_step(void *data, double t)
+{
+    kve_buf_t      b;
+    kve_events_t  *e;
+
+    (void) t;
+
+    e = data;
+
+    memset(&b, 0, sizeof(kve_buf_t));
+    kve_encode_batch(&b, kve_wall(), &e->told, e->ntold, 0);
+    e->told.len = 0;
+    e->ntold = 0;
+
+    kve_publisher_send(e->publisher, &b);
+}
+
+
+static uint64_t
+kve_events_flood_hash(kve_events_t *e, uint64_t block)
+{
+    return kve_mix(block ^ (uint64_t) e->server->port << 40);
+}
+
+
+static void
+kve_events_flood_run(kve_events_t *e, uint32_t n)
+{
+    uint32_t            i;
+    uint64_t            room, hashes[KVE_FLOOD_RUN];
+    kve_kv_encoding_e   encoding;
+    kve_stored_event_t  ev;
+
+    room = kve_blocks_total(kve_replica_blocks(e->server->model));
+    encoding = e->server->engine->opt.kv_encoding;
+
+    for (i = 0; i < n; i++) {
+        hashes[i] = kve_events_flood_hash(e, e->next);
+
+        if (e->next >= room) {
+            kve_encode_removed(&e->told, encoding,
+                               kve_events_flood_hash(e, e->next - room));
+            e->ntold++;
+            e->removed++;
+        }
+
+        e->next++;
+    }
+
+    memset(&ev, 0, sizeof(kve_stored_event_t));
+    ev.hashes = hashes;
+    ev.n = n;
+    ev.block_size = kve_replica_config(e->server->model)->block_size;
+    ev.lora = -1;
+
+    kve_encode_stored(&e->told, encoding, &ev);
+    e->ntold++;
+    e->stored += n;
+}
+
+
+static void
+kve_events_flood(evutil_socket_t fd, short what, void *data)
+{
+    uint64_t       due;
+    uint32_t       n, batch;
+    kve_events_t  *e;
+
+    (void) fd;
+    (void) what;
+
+    e = data;
+    due = (uint64_t) (e->rate * (kve_now() - e->begun));
+    batch = 0;
+
+    while (e->flooded < due) {
+        n = fmin(due - e->flooded, KVE_FLOOD_RUN);
+        kve_events_flood_run(e, n);
+        e->flooded += n;
+        batch += n;
+
+        if (batch >= KVE_FLOOD_BATCH || e->flooded == due) {
+            kve_events_step(e, 0);
+            batch = 0;
+        }
+    }
+}
+
+
+static void
+kve_events_flood_set(kve_events_t *e, double rate)
+{
+    struct timeval  tv = { 0, KVE_FLOOD_TICK };
+
+    event_del(e->flood);
+
+    e->rate = rate;
+    e->begun = kve_now();
+    e->flooded = 0;
+
+    if (rate > 0) {
+        event_add(e->flood, &tv);
+    }
+}
+
+
+static int
+kve_events_encoding(const kve_options_t *opt)
+{
+    int  n;
+
+    if (opt->kv_encoding_name == NULL) {
+        return opt->dialect == KVE_SGLANG ? KVE_KV_SGLANG
+               : opt->dialect == KVE_TRTLLM ? KVE_KV_TRTLLM : KVE_KV_VLLM_MAP;
+    }
+
+    n = kve_encoding(opt->kv_encoding_name);
+
+    if (n < 0) {
+        fprintf(stderr, "engine: unknown encoding \"%s\"\n",
+                opt->kv_encoding_name);
+    }
+
+    return n;
+}
+
+
+int
+kve_events_create(kve_server_t *s)
+{
+    int            encoding;
+    kve_events_t  *e;
+
+    if (s->engine->opt.kv_events == 0) {
+        return 0;
+    }
+
+    encoding = kve_events_encoding(&s->engine->opt);
+
+    if (encoding < 0) {
+        return -1;
+    }
+
+    s->engine->opt.kv_encoding = encoding;
+
+    e = calloc(1, sizeof(kve_events_t));
+    if (e == NULL) {
+        return -1;
+    }
+
+    s->events = e;
+    e->server = s;
+    e->publisher = kve_publisher_create(s);
+    e->flood = event_new(s->engine->base, -1, EV_PERSIST, kve_events_flood,
+                         e);
+
+    e->watch.stored = kve_events_stored;
+    e->watch.removed = kve_events_removed;
+    e->watch.cleared = kve_events_cleared;
+    e->watch.step = kve_events_step;
+    e->watch.data = e;
+
+    kve_replica_watch(s->model, &e->watch);
+
+    return kve_publisher_open(e->publisher);
+}
+
+
+void
+kve_events_free(kve_server_t *s)
+{
+    kve_events_t  *e;
+
+    e = s->events;
+
+    if (e) {
+        kve_replica_watch(s->model, NULL);
+        event_free(e->flood);
+        kve_publisher_free(e->publisher);
+        kve_buf_free(&e->told);
+        free(e);
+    }
+}
+
+
+void
+kve_events_restart(kve_server_t *s)
+{
+    kve_events_t  *e;
+
+    e = s->events;
+
+    if (e) {
+        kve_publisher_close(e->publisher);
+        kve_publisher_renumber(e->publisher);
+        (void) kve_publisher_open(e->publisher);
+
+        e->told.len = 0;
+        e->ntold = 0;
+        e->stored = 0;
+        e->removed = 0;
+        e->cleared = 0;
+    }
+}
+
+
+void
+kve_events_down(kve_server_t *s)
+{
+    if (s->events) {
+        kve_publisher_close(s->events->publisher);
+    }
+}
+
+
+int
+kve_events_up(kve_server_t *s)
+{
+    return s->events ? kve_publisher_open(s->events->publisher) : 0;
+}
+
+
+int
+kve_events_control(kve_server_t *s, const cJSON *v)
+{
+    const char    *name;
+    kve_events_t  *e;
+
+    static const char  *names[] = {
+        "kv_restart", "kv_garbage", "kv_flood", "kv_mute", NULL
+    };
+    int  i;
+
+    e = s->events;
+    name = v->string;
+
+    for (i = 0; names[i] && strcmp(names[i], name) != 0; i++) {
+        /* void */
+    }
+
+    if (names[i] == NULL) {
+        return 0;
+    }
+
+    if (e == NULL || (!cJSON_IsNumber(v) && !cJSON_IsBool(v))) {
+        return -1;
+    }
+
+    switch (i) {
+
+    case 0:
+        kve_publisher_renumber(e->publisher);
+        break;
+
+    case 1:
+        kve_publisher_garbage(e->publisher, v->valueint);
+        break;
+
+    case 2:
+        kve_events_flood_set(e, v->valuedouble);
+        break;
+
+    case 3:
+        if (cJSON_IsTrue(v)) {
+            kve_events_down(s);
+            break;
+        }
+
+        return kve_events_up(s) == 0 ? 1 : -1;
+    }
+
+    return 1;
+}
+
+
+void
+kve_events_show(kve_buf_t *b, kve_server_t *s)
+{
+    kve_events_t     *e;
+    kve_published_t   told;
+
+    e = s->events;
+
+    if (e == NULL) {
+        return;
+    }
+
+    kve_publisher_told(e->publisher, &told);
+
+    kve_buf_printf(b, ",\"kv_events\":{\"open\":%s,\"subscribers\":%d,"
+                   "\"messages\":%llu,\"sent\":%llu,\"replays\":%llu,"
+                   "\"replayed\":%llu,\"stored\":%llu,\"removed\":%llu,"
+                   "\"cleared\":%llu}",
+                   kve_publisher_is_open(e->publisher) ? "true" : "false",
+                   told.subscribers, (unsigned long long) told.messages,
+                   (unsigned long long) told.sent,
+                   (unsigned long long) told.replays,
+                   (unsigned long long) told.replayed,
+                   (unsigned long long) e->stored,
+                   (unsigned long long) e->removed,
+                   (unsigned long long) e->cleared);
+}
+
+
+void
+kve_events_sources(kve_buf_t *b, kve_server_t *s)
+{
+    kve_options_t  *opt;
+
+    opt = &s->engine->opt;
+
+    if (s->events == NULL) {
+        kve_buf_str(b, "{}");
+        return;
+    }
+
+    kve_buf_printf(b, "{\"0\":{\"enable_kv_cache_events\":true,"
+                   "\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:%d\",",
+                   opt->kv_events + s->index);
+
+    if (opt->kv_replay) {
+        kve_buf_printf(b, "\"replay_endpoint\":\"tcp://*:%d\",",
+                       opt->kv_replay + s->index);
+
+    } else {
+        kve_buf_str(b, "\"replay_endpoint\":null,");
+    }
+
+    kve_buf_printf(b, "\"buffer_steps\":%d,\"hwm\":100000,"
+                   "\"max_queue_size\":100000,\"topic\":", opt->kv_buffer);
+    kve_buf_quote(b, opt->kv_topic);
+    kve_buf_str(b, "}}");
+}
