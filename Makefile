@@ -34,8 +34,7 @@ BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
              BUILD="$(BUILD_DIR)"
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
-PAGE       := ngx_http_kvroute_module/status/page.html \
-              ngx_http_kvroute_module/status/page.js \
+PAGE       := $(wildcard ngx_http_kvroute_module/status/page*) \
               ngx_http_kvroute_module/status/embed
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])
