@@ -239,6 +239,13 @@ deb-test: deb   ## installs, upgrades, removes it in a fresh Debian (root)
 		$(DEB_DIR)/chroot $(SUITE) || test $$? = 77
 
 
+.PHONY: first-steps
+first-steps: DEPS := mmdebstrap
+first-steps: deps ## docs/first-steps.md in a fresh Debian: seconds to the first routed request (root)
+	@mkdir -p $(BUILD)
+	@packaging/first-steps $(BUILD)/first-steps $(SUITE) || test $$? = 77
+
+
 .PHONY: bench-sick
 bench-sick: deps ## one of eight engines is sick, in each way there is (7 minutes; KINDS=...)
 	@$(MAKE) -s build engine

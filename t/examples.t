@@ -226,7 +226,8 @@ for my $file (sort glob "$root/docs/*.md") {
         $n++;
         next if $block =~ /^load_module/m;
 
-        next if !$ssl && $block =~ /^ *kvroute_(?:probe|health) .*\bssl\b/m;
+        next if !$ssl
+                && $block =~ m{^ *kvroute_(?:probe|health) .*\bssl\b|https://}m;
 
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;

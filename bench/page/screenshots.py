@@ -2,7 +2,7 @@
 """Pictures of the status page, for the documentation: docs/img/page.png, a good
 day with eight emulated engines, and docs/img/page-SCENE.png of each incident.
 
-    make screenshots [SCENES="page fails slow gone rejected hot"] [LOOK=45]
+    make screenshots [SCENES="page fails slow gone rejected"] [LOOK=45]
 
 Each scene has engines and an nginx of its own, and LOOK seconds of chats before
 the page is looked at, in Debian's chromium by playwright-core.  There is no
@@ -66,7 +66,6 @@ SCENES = {
              r" is slow: first tokens after \S+ s, elsewhere after \S+ s$"),
     "gone": (24, 1.0, {"down": True}, "", NOT_UP % "unhealthy"),
     "rejected": (64, 0.0, None, QUEUE, r"^9\d% of requests rejected "),
-    "hot": (24, 1.0, None, "", r" is hot: \d+ of \d+ requests in flight$"),
 }
 
 

@@ -439,9 +439,9 @@ const main = async () => {
 
   /* all are at the server that holds what they share */
 
-  const hot = Array.from({ length: 7 }, () => stream("/hot/v1/chat/completions",
+  const hot = Array.from({ length: 14 }, () => stream("/hot/v1/chat/completions",
     { "X-Pin": peer, "X-Engine-Fault": "slow=300" }, 8));
-  await incident("hot", new RegExp(`^${name(peer)} is hot: \\d of \\d `
+  await incident("hot", new RegExp(`^${name(peer)} is hot: \\d+ of \\d+ `
     + "requests in flight$"), "amber");
   await Promise.all(hot);
   await page.selectOption("#upstream", "llm");
