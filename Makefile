@@ -34,8 +34,7 @@ BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
              BUILD="$(BUILD_DIR)"
 
 CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
-PAGE       := ngx_http_kvroute_module/status/page.html \
-              ngx_http_kvroute_module/status/page.js \
+PAGE       := $(wildcard ngx_http_kvroute_module/status/page*) \
               ngx_http_kvroute_module/status/embed
 GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
               ngx_http_kvroute_module/*/*.[ch])
@@ -238,6 +237,13 @@ deb: deps       ## the Debian package, checked by lintian (SUITE=trixie ...)
 deb-test: deb   ## installs, upgrades, removes it in a fresh Debian (root)
 	@packaging/test-deb $$(ls $(DEB_DIR)/libnginx-mod-http-kvroute_*.deb) \
 		$(DEB_DIR)/chroot $(SUITE) || test $$? = 77
+
+
+.PHONY: first-steps
+first-steps: DEPS := mmdebstrap
+first-steps: deps ## docs/first-steps.md in a fresh Debian: seconds to the first routed request (root)
+	@mkdir -p $(BUILD)
+	@packaging/first-steps $(BUILD)/first-steps $(SUITE) || test $$? = 77
 
 
 .PHONY: bench-sick

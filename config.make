@@ -4,7 +4,7 @@
 
 cat << END                                                    >> $NGX_MAKEFILE
 
-$kvr_page:	$kvr/status/page.html $kvr/status/page.js $kvr/status/embed
+$kvr_page:	`echo $kvr/status/page*` $kvr/status/embed
 	sh $kvr/status/embed $kvr/status/page.html > \$@.new
 	mv \$@.new \$@
 

@@ -108,6 +108,30 @@ for my $file (grep { m{^\Q$root\E/(?:README\.md$|docs/|examples/[^/]+/README\.md
     is(join(' ', @bad), '', "$name: terms are linked where they are used first");
 }
 
+# the page of the status: the glossary has its words as it explains them, and
+# there is none that is not explained
+
+{
+    my $page = "$root/ngx_http_kvroute_module/status/page";
+    my ($words) = slurp("${page}_words.js") =~ /const words = \{(.*?)^\};/ms;
+    my %said = ($words =~ s/"\n\s*\+ "//gr) =~ /"([^"]+)": "([^"]+)"/g;
+    my ($rows) = $glossary =~ /^## Words of the page\n(.*?)^## /ms;
+    my %row = $rows =~ /^\| ([^|]+) \| ([^|]+) \|$/mg;
+
+    delete $row{$_} for grep { /^-+$/ } keys %row;
+    is_deeply(\%row, \%said, 'the glossary has the words of the page');
+
+    my $shown = slurp("$page.html") . join '', map { slurp($_) } glob "$page*.js";
+    my @shown = ($shown =~ /\btitle: "([^"]+)"/g,
+                 $shown =~ /^    \["([^"]+)",/mg,
+                 $shown =~ /\$\{name\}: (\w+)`/g,
+                 $shown =~ /<th\b[^>]*>([^<]+)</g);
+
+    ok(@shown > 40, 'they are found');
+    is(join(' ', grep { !$said{$_} && $_ ne 'time' } @shown), '',
+       'each word of the page is explained');
+}
+
 # a page without code, headings and links, but for marks where the glossary is
 # linked
 

@@ -226,7 +226,8 @@ for my $file (sort glob "$root/docs/*.md") {
         $n++;
         next if $block =~ /^load_module/m;
 
-        next if !$ssl && $block =~ /^ *kvroute_(?:probe|health) .*\bssl\b/m;
+        next if !$ssl
+                && $block =~ m{^ *kvroute_(?:probe|health) .*\bssl\b|https://}m;
 
         $block =~ s!/var/log/nginx/!$t->{dir}/!g;
         $block =~ s/^.*proxy_ssl_(?:verify|trusted_certificate) .*\n//mg;
@@ -317,14 +318,35 @@ for my $file (sort glob "$root/docs/*.md") {
 
 SKIP: {
     my $yamllint = which('yamllint') or skip 'yamllint is not installed', 1;
-    is(`$yamllint $dir/kubernetes $dir/prometheus 2>&1`, '', 'yamllint');
+    is(`$yamllint $dir/kubernetes $dir/prometheus $root/t/prometheus 2>&1`, '',
+       'yamllint');
 }
 
 SKIP: {
     my $promtool = which('promtool')
-        or skip 'promtool is not here (make promtool)', 1;
+        or skip 'promtool is not here (make promtool)', 3;
     my $out = `$promtool check rules $dir/prometheus/alerts.yaml 2>&1`;
     is($?, 0, 'alert rules') or diag($out);
+
+    # what they say in incidents, and of what is none
+
+    system('cp', "$dir/prometheus/alerts.yaml",
+           "$root/t/prometheus/alerts.test.yaml", $t->{dir});
+    $out = `cd $t->{dir} && $promtool test rules alerts.test.yaml 2>&1`;
+    is($?, 0, 'alerts') or diag($out);
+
+    # the dashboard's expressions, as rules
+
+    my $n = 0;
+    my $dashboard = decode_json(Kvroute::slurp("$dir/prometheus/grafana.json"));
+
+    Kvroute::write_file("$t->{dir}/dashboard.yaml", "groups:\n- name: d\n  rules:\n"
+        . join '', map { my $e = $_->{expr} =~ s/\$__rate_interval/1m/gr
+                                          =~ s/\$upstream/.*/gr;
+                         $n++; "  - {record: 'e:$n', expr: '$e'}\n" }
+                   map { @{$_->{targets}} } @{$dashboard->{panels}});
+    $out = `$promtool check rules $t->{dir}/dashboard.yaml 2>&1`;
+    is($?, 0, "the dashboard's expressions") or diag($out);
 }
 
 {
@@ -352,6 +374,24 @@ SKIP: {
 
     my %ids = map { $_->{id} => 1 } @{$dashboard->{panels}};
     is(scalar keys %ids, scalar @{$dashboard->{panels}}, 'panels have ids');
+
+    # a row of figures on top, each with its limits; none covers another
+
+    my @stat = grep { $_->{type} eq 'stat' } @{$dashboard->{panels}};
+    my %place;
+
+    cmp_ok(scalar @stat, '>=', 5, 'figures');
+    is(scalar(grep { $_->{gridPos}{y} == 0
+                     && @{$_->{fieldConfig}{defaults}{thresholds}{steps}} > 1 }
+                   @stat), scalar @stat, 'with thresholds');
+
+    for my $g (map { $_->{gridPos} } @{$dashboard->{panels}}) {
+        $place{join ',', $_ % $g->{w} + $g->{x}, int($_ / $g->{w}) + $g->{y}}++
+            for 0 .. $g->{w} * $g->{h} - 1;
+    }
+
+    is(join(' ', grep { $place{$_} > 1 || /^(\d+)/ && $1 > 23 } sort keys %place),
+       '', 'panels have places of their own');
 }
 
 {

@@ -43,7 +43,7 @@ sub browser {
 
     $t->engines(3, '--model', 'm', '--speed', 100,
                 '--enable-prompt-tokens-details');
-    $t->engines(1, '--model', 'm', '--speed', 100);
+    $t->engines(2, '--model', 'm', '--speed', 100);
     $t->{vars}{MANY} = join "\n", map { "server 127.0.1.$_:9;" } 1 .. 64;
 
     $t->conf(<<'EOC')->run();
@@ -80,6 +80,36 @@ http {
         server 127.0.0.1:%%E3%% max_conns=1;
     }
     kvroute_priority $http_x_class;
+
+    # for an incident each, as what was wrong is told for a minute
+
+    upstream slow {
+        zone slow 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+    }
+    upstream gone {
+        zone gone 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        server 127.0.0.1:%%E4%%;
+        kvroute_health interval=100ms;
+    }
+    upstream hot {
+        zone hot 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+    }
+    upstream beside {
+        zone beside 64k;
+        kvroute_shadow zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+    }
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -99,6 +129,16 @@ http {
             proxy_pass http://mixed/;
         }
         location /busy/ { proxy_pass http://busy/; }
+        location /slow/ {
+            kvroute_pin $http_x_pin;
+            proxy_pass http://slow/;
+        }
+        location /hot/ {
+            kvroute_pin $http_x_pin;
+            kvroute_tenant $http_x_tenant name=$http_x_tenant;
+            proxy_pass http://hot/;
+        }
+        location /beside/ { proxy_pass http://beside/; }
         location /many/ { proxy_pass http://many; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
@@ -132,7 +172,8 @@ EOC
 my $page = Kvroute::slurp("$dir/status/page.html")
     =~ s{^\@include (\S+)\n}{Kvroute::slurp("$dir/status/$1")}mger;
 
-unlike($page, qr{(?:src|href)\s*=|https?://|\@import}, 'nothing from elsewhere');
+unlike($page, qr{(?:src|href)\s*=(?!"data:,")|https?://|\@import},
+       'nothing from elsewhere');
 unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,
        'no text becomes markup');
 

@@ -115,7 +115,12 @@ is(health('llm')->{state}, 'red', 'and so is what is wrong');
 
 $t->post("/act/drain?peer=$peers[2]", '');
 is((grep { /by hand/ } @{health('llm')->{why}})[0],
-   "1 of 3 servers taken out by hand: $peers[2] (draining)", 'drained');
+   "1 of 3 servers taken out by hand: $peers[2] (draining)", 'is drained');
+
+$t->post("/act/drain?peer=$peers[2]&timeout=1s", '');
+wait_for(sub { $t->peer('llm', $t->{vars}{E2})->{state} eq 'drained' });
+is(join('; ', grep { /\Q$peers[2]\E/ } @{health('llm')->{why}}),
+   "1 of 3 servers taken out by hand: $peers[2] (drained)", 'has been');
 
 # --- more than the server can do
 

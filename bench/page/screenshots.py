@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Pictures of the status page, for the documentation: docs/img/page.png, a good
-day with eight emulated engines, and in build/bench/page one of each incident.
+day with eight emulated engines, and docs/img/page-SCENE.png of each incident.
 
     make screenshots [SCENES="page fails slow gone rejected"] [LOOK=45]
 
 Each scene has engines and an nginx of its own, and LOOK seconds of chats before
-the page is looked at, in Debian's chromium by playwright-core.
+the page is looked at, in Debian's chromium by playwright-core.  There is no
+picture, and an error, if the page does not say what has befallen it.
 Environment: MODULE, NGINX_BIN, CHROMIUM, NODE_PATH.
 """
 
@@ -24,7 +25,7 @@ for folder in ("hot", "common"):
 
 from clients import ask, body, text  # noqa: E402
 from places import ROOT  # noqa: E402
-from rig import RESULTS, Engines, Nginx, request  # noqa: E402
+from rig import Engines, Nginx, request  # noqa: E402
 
 LOOK = float(os.environ.get("LOOK") or 45)
 ENGINES = 8
@@ -38,7 +39,7 @@ HTTP = """
         @servers@
         kvroute_probe;
         kvroute_health interval=1s;
-        @queue@
+        @more@
     }
     server {
         listen 127.0.0.1:@port@;
@@ -52,15 +53,19 @@ HTTP = """
     }
 """
 
-# scene: clients, seconds between the turns of one, what befalls the last
-# engine, and whether there is a queue before two engines
+# scene: clients, seconds between the turns of one, what befalls the last engine,
+# what there is in the upstream besides, and what the page says
+
+QUEUE = "kvroute_queue max=40 timeout=3s;"
+NOT_UP = r"^1 of 8 servers not up: \S+ \(%s\)$"
 
 SCENES = {
-    "page": (24, 1.0, None, False),
-    "fails": (24, 1.0, {"fault": "status=500"}, False),
-    "slow": (24, 1.0, {"replica_speed": 0.15}, False),
-    "gone": (24, 1.0, {"down": True}, False),
-    "rejected": (64, 0.0, None, True),
+    "page": (24, 1.0, None, "", r"^working: 8 of 8 servers up, "),
+    "fails": (24, 1.0, {"fault": "status=500"}, "", NOT_UP % "ejected"),
+    "slow": (24, 1.0, {"delay_ms": 2500}, "kvroute_eject off;",
+             r" is slow: first tokens after \S+ s, elsewhere after \S+ s$"),
+    "gone": (24, 1.0, {"down": True}, "", NOT_UP % "unhealthy"),
+    "rejected": (64, 0.0, None, QUEUE, r"^9\d% of requests rejected "),
 }
 
 
@@ -100,14 +105,15 @@ class Chats(threading.Thread):
 
 
 def scene(name):
-    clients, pause, fault, queue = SCENES[name]
+    clients, pause, fault, more, says = SCENES[name]
+    queue = more == QUEUE
 
     engines = Engines(2 if queue else ENGINES, "--model", "emulated",
                       "--enable-prompt-tokens-details",
                       "--hardware", "devstral-24b-fp8-h100")
     server = engines.servers(*(["max_conns=4"] if queue else []))
     nginx = Nginx(HTTP, workers=2, servers=server, expected=None,
-                  queue="kvroute_queue max=40 timeout=3s;" if queue else "")
+                  more=more)
     end = threading.Event()
 
     try:
@@ -121,14 +127,12 @@ def scene(name):
         if fault:
             request(engines.ports[-1], "POST", "/control", fault)
 
-        shot = (os.path.join(ROOT, "docs", "img", "page.png")
-                if name == "page"
-                else os.path.join(RESULTS, "page", name + ".png"))
-        os.makedirs(os.path.dirname(shot), exist_ok=True)
+        shot = os.path.join(ROOT, "docs", "img", "page.png" if name == "page"
+                            else "page-%s.png" % name)
 
         subprocess.run(["node", os.path.join(HERE, "shot.js"),
                         "http://127.0.0.1:%d/kvroute/" % nginx.port, shot,
-                        str(LOOK * 2 / 3)], check=True)
+                        str(LOOK * 2 / 3), says], check=True)
         print("%s: %d requests" % (os.path.relpath(shot, ROOT),
                                    sum(p["requests"]
                                        for p in nginx.peers("llm"))))

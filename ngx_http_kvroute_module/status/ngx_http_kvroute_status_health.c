@@ -73,6 +73,7 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     s->backup = (p->backup != 0);
     s->up = (ngx_strcmp(p->state, "up") == 0);
     s->planned = (ngx_strcmp(p->state, "draining") == 0
+                  || ngx_strcmp(p->state, "drained") == 0
                   || ngx_strcmp(p->state, "down") == 0);
     s->uncounted = (p->id == KVR_REGISTRY_NONE);
 

@@ -1,79 +1,3 @@
-"use strict";
-
-/* where the JSON is: beside the page, unless ?json=/path says otherwise */
-
-const source = (() => {
-  const asked = new URLSearchParams(location.search).get("json");
-  const url = new URL(asked || "json", location.href);
-  return url.origin === location.origin ? url.href : "json";
-})();
-
-const keep = 120;                       /* seconds of history */
-const past = new Map();                 /* by upstream: [{t, u}] */
-let last = null, paused = false, sort = { key: "wrong", down: true };
-
-const $ = (id) => document.getElementById(id);
-
-const make = (name, text, cls) => {
-  const e = document.createElement(name);
-  if (text !== undefined) e.textContent = text;
-  if (cls) e.className = cls;
-  return e;
-};
-
-const set = (e, text) => { if (e.textContent !== text) e.textContent = text; };
-
-/* --- numbers for people */
-
-const bytes = (n) => {
-  if (!(n >= 0)) return "–";
-  for (const u of ["B", "KB", "MB", "GB", "TB"]) {
-    if (n < 1000 || u === "TB")
-      return (u === "B" || n >= 100 ? n.toFixed(0) : n.toFixed(1)) + " " + u;
-    n /= 1024;
-  }
-};
-
-const count = (n) => n >= 1e6 ? (n / 1e6).toFixed(1) + " M"
-                   : n >= 1e4 ? (n / 1e3).toFixed(1) + " k" : String(n);
-
-const rate = (n) => n === null ? "–" : n >= 10 ? n.toFixed(0) : n.toFixed(1);
-
-const share = (a, b) => b > 0 ? (100 * a / b).toFixed(1) + "%" : "–";
-
-const time = (s) => s === null || s === undefined ? "–"
-                  : s >= 10 ? s.toFixed(1) + " s"
-                  : s >= 1 ? s.toFixed(2) + " s"
-                  : s >= 1e-3 ? (s * 1e3).toFixed(0) + " ms"
-                  : (s * 1e6).toFixed(0) + " µs";
-
-/* counters may be reset: what goes down starts anew */
-
-const delta = (now, then) => now >= then ? now - then : now;
-
-const total = (u, key) => u.peers.reduce((n, p) => n + (p[key] || 0), 0);
-
-/* the value below which a share q of a histogram's new observations lies */
-
-const quantile = (now, then, q) => {
-  if (!now) return null;
-  const old = then && then.count <= now.count ? then : { count: 0, buckets: {} };
-  const all = now.count - old.count;
-  if (all <= 0) return null;
-  const bounds = Object.keys(now.buckets).filter((k) => k !== "+Inf")
-    .map(Number).sort((a, b) => a - b);
-  let low = 0, before = 0;
-  for (const b of bounds) {
-    const n = now.buckets[b] - (old.buckets[b] || 0);
-    if (n >= q * all)
-      return n > before ? low + (b - low) * (q * all - before) / (n - before)
-                        : b;
-    low = b;
-    before = n;
-  }
-  return low;
-};
-
 /* --- servers */
 
 /* errors of the last minute, as a share of its requests */
@@ -83,7 +7,8 @@ const errors = (p) => p.minute && p.minute.errors
 
 /* how much is wrong with a server: what is worst comes first */
 
-const wrong = (p) => (p.state === "up" ? 0 : p.state === "draining" ? 1 : 4)
+const wrong = (p) => (p.state === "up" ? 0
+    : p.state === "draining" || p.state === "drained" ? 1 : 4)
   + (errors(p) >= .05 ? 2 + errors(p) : 0)
   + (last && health(last).why.some((w) => w.startsWith(p.name + " ")) ? 1 : 0);
 
@@ -92,20 +17,37 @@ const health = (s) => {
   return u && u.health ? u.health : { state: "green", why: [] };
 };
 
+/* what an engine has said some time ago is shown with its age */
+
+const told = (text, p) => p.engine.age_ms > 10000
+  ? `${text} (${time(Math.round(p.engine.age_ms / 1000))} ago)` : text;
+
 const columns = [
   { key: "name", title: "server", get: (p) => p.name },
   { key: "state", title: "state", get: (p) => p.state, state: true,
     show: (v, p) => v === "draining" && p.drain
       ? `draining: ${p.drain.sessions} sessions` : p.ejected
       ? `${v}: ${p.ejected.reason}, ${Math.ceil(p.ejected.for)} s` : v },
-  { key: "active", title: "active", get: (p) => p.active, bar: String },
-  { key: "pending", title: "pending", get: (p) => p.pending || 0, bar: bytes },
+  { key: "errors", title: "errors / min", num: true, get: errors,
+    show: (v, p) => v ? `${count(p.minute.errors)} (${share(v, 1)})` : "0",
+    bad: (v) => v >= .05 },
+  { key: "5xx", title: "5xx", num: true,
+    get: (p) => p.responses ? p.responses["5xx"] : 0, show: count },
+  { key: "fails", title: "fails", num: true, get: (p) => p.fails || 0,
+    show: count },
+  { key: "active", title: "active", get: (p) => p.active, bar: String,
+    least: 8 },
+  { key: "pending", title: "pending", get: (p) => p.pending || 0, bar: bytes,
+    least: 1 << 18 },
   { key: "load", title: "load", num: true,
     get: (p) => p.load && p.load.utilization !== undefined
       ? p.load.utilization : null,
     show: (v) => v === null ? "–" : share(v, 1) },
-  { key: "rate", title: "req/s", num: true, get: (p, o, s) =>
+  { key: "rate", title: "requests / s", num: true, get: (p, o, s) =>
       o ? delta(p.requests || 0, o.requests || 0) / s : null, show: rate },
+  { key: "ttft", title: "TTFT", num: true,
+    get: (p) => p.ttft_stream === undefined ? null : p.ttft_stream,
+    show: time },
   { key: "cached", title: "cached share", num: true,
     get: (p) => p.prompt_bytes ? p.matched_bytes / p.prompt_bytes : null,
     show: (v, p) => share(p.matched_bytes, p.prompt_bytes) },
@@ -113,32 +55,20 @@ const columns = [
     get: (p) => p.prompt_bytes
       ? (p.best_bytes - p.matched_bytes) / p.prompt_bytes : null,
     show: (v, p) => share(p.best_bytes - p.matched_bytes, p.prompt_bytes) },
-  { key: "delivered", title: "delivered of predicted", num: true,
-    get: (p) => p.cache && p.cache.predicted_tokens
-      ? p.cache.delivered_tokens / p.cache.predicted_tokens : null,
-    show: (v, p) => v === null ? "–"
-      : share(p.cache.delivered_tokens, p.cache.predicted_tokens)
-        + " of " + count(p.cache.predicted_tokens) },
   { key: "kv", title: "KV use", num: true,
     get: (p) => p.engine && p.engine.kv_usage !== undefined
       ? p.engine.kv_usage : null,
-    show: (v) => v === null ? "–" : share(v, 1) },
-  { key: "engine", title: "runs / waits", num: true,
+    show: (v, p) => v === null ? "–" : told(share(v, 1), p) },
+  { key: "engine", title: "running / waiting", num: true,
     get: (p) => p.engine && p.engine.running !== undefined
       ? p.engine.running + (p.engine.waiting || 0) : null,
-    show: (v, p) => v === null ? "–" : p.engine.waiting === undefined
+    show: (v, p) => v === null ? "–" : told(p.engine.waiting === undefined
       ? String(p.engine.running)
-      : p.engine.running + " / " + p.engine.waiting },
-  { key: "ttft", title: "TTFT", num: true,
-    get: (p) => p.ttft_stream === undefined ? null : p.ttft_stream,
-    show: time },
-  { key: "errors", title: "errors / min", num: true, get: errors,
-    show: (v, p) => v ? `${count(p.minute.errors)} (${share(v, 1)})` : "0",
-    bad: (v) => v >= .05 },
-  { key: "5xx", title: "5xx", num: true,
-    get: (p) => p.responses ? p.responses["5xx"] : 0, show: count },
-  { key: "fails", title: "fails", num: true, get: (p) => p.fails || 0,
-    show: count }
+      : p.engine.running + " / " + p.engine.waiting, p) },
+  { key: "delivered", title: "cache hits as predicted", num: true,
+    get: (p) => p.cache && p.cache.predicted_tokens
+      ? p.cache.delivered_tokens / p.cache.predicted_tokens : null,
+    show: (v) => v === null ? "–" : share(v, 1) }
 ];
 
 const rows = new Map();
@@ -149,6 +79,7 @@ const drawHead = () => {
     const th = make("th", undefined, c.num ? "num" : "");
     const b = make("button", c.title);
     th.scope = "col";
+    explain(th, c.title);
     b.addEventListener("click", () => {
       sort = { key: c.key, down: sort.key === c.key ? !sort.down : !!c.num };
       if (last) draw();
@@ -214,7 +145,7 @@ const drawPeers = (u, then, seconds) => {
   const at = columns.indexOf(col);
   const asked = $("search").value.trim().toLowerCase();
   const max = columns.map((c, k) =>
-    c.bar ? Math.max(1, ...list.map((x) => x.v[k])) : 0);
+    c.bar ? Math.max(c.least, ...list.map((x) => x.v[k])) : 0);
 
   const all = list.length;
   const left = list.filter((x) => x.p.name.toLowerCase().includes(asked)
@@ -281,16 +212,16 @@ const tiles = (box, list) => {
     set(e.children[1], value);
     set(e.children[2], more || "");
     e.dataset.title = title;
+    explain(e, title.replace(/^.*: /, ""));
   });
 };
 
-const drawFleet = (u, prev, first, seconds, window) => {
+const drawFleet = (u, prev, first, seconds, span) => {
   const states = {};
   for (const p of u.peers) states[p.state] = (states[p.state] || 0) + 1;
   const d = (key) => first ? delta(total(u, key), total(first, key))
                            : total(u, key);
   const prompt = d("prompt_bytes"), matched = d("matched_bytes");
-  const span = first ? `the last ${Math.round(window)} s` : "since start";
   const base = first || null;
   const load = u.peers.filter((p) => p.load && p.load.utilization !== undefined)
     .map((p) => p.load.utilization);
@@ -323,280 +254,6 @@ const drawFleet = (u, prev, first, seconds, window) => {
   ]);
 };
 
-/* as kvroute_priority has them */
-
-const classes = ["critical", "high", "interactive", "normal", "", "low", "batch",
-                 "background"];
-
-const drawQueue = (u, base) => {
-  $("waiting").hidden = !u.queue;
-  if (!u.queue) return;
-
-  const q = (x) => quantile(u.queue_time, base && base.queue_time, x);
-  const sum = (key) => u.queue.classes.reduce((n, c) => n + c[key], 0);
-  const lost = sum("full") + sum("timeouts") + sum("late") + sum("shed");
-
-  tiles($("queue"), [
-    ["waiting", `${u.queue.size} / ${u.queue.max_size}`,
-     bytes(u.queue.bytes)],
-    ["admitted / s", rate(u.queue.rate), count(sum("waited")) + " have waited"],
-    ["wait median", time(q(.5)), "P95 " + time(q(.95))],
-    ["rejected", count(lost), count(sum("passed")) + " passed at once"]
-  ]);
-
-  /* classes that were ever used */
-
-  const body = $("classes").tBodies[0];
-  const keys = ["size", "passed", "waited", "wait_time_mean", "full",
-                "timeouts", "late", "shed", "gone"];
-  const list = u.queue.classes.filter((c) => keys.some((k) => c[k] > 0));
-
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((c, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      tr.append(make("td"), ...keys.map(() => make("td", "", "num")));
-      body.append(tr);
-    }
-    tr.dataset.class = c.class;
-    set(tr.cells[0], classes[c.class] || String(c.class));
-    keys.forEach((k, n) => set(tr.cells[n + 1], k === "wait_time_mean"
-      ? time(c.waited ? c[k] / 1000 : null) : count(c[k])));
-  });
-};
-
-const drawZones = (s, u) => {
-  tiles($("zones"), Object.entries(s.zones).flatMap(([name, z]) => [
-    [`${name}: fill`, share(z.fill, 1), `${count(z.lines)} lines`],
-    [`${name}: evicted`, count(z.evicted), "lines, while in use"],
-    [`${name}: servers`, `${z.peers} / ${z.max_peers}`, ""],
-    [`${name}: processes`, `${z.processes} / ${z.max_processes}`, ""]]));
-};
-
-/* --- decisions over time */
-
-const reasons = () => {
-  const list = past.get($("upstream").value) || [];
-  const names = new Map();
-  for (let i = 1; i < list.length; i++)
-    for (const [k, n] of Object.entries(list[i].u.decisions))
-      if (n) names.set(k, (names.get(k) || 0)
-                          + delta(n, list[i - 1].u.decisions[k] || 0));
-  return [...names].sort((a, b) => a[0] < b[0] ? -1 : 1);
-};
-
-const colour = new Map();
-const colourOf = (name) => {
-  if (!colour.has(name)) colour.set(name, colour.size % 8);
-  return getComputedStyle(document.documentElement)
-    .getPropertyValue("--c" + colour.get(name)).trim();
-};
-
-const drawChart = (u) => {
-  const list = past.get($("upstream").value) || [];
-  const names = reasons();
-  const canvas = $("chart"), ctx = canvas.getContext("2d");
-  const dpr = devicePixelRatio || 1;
-  const w = canvas.clientWidth, h = canvas.clientHeight;
-
-  if (canvas.width !== w * dpr || canvas.height !== h * dpr) {
-    canvas.width = w * dpr;
-    canvas.height = h * dpr;
-  }
-  ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
-  ctx.clearRect(0, 0, w, h);
-
-  const bars = [];
-  let max = 1;
-  for (let i = 1; i < list.length; i++) {
-    const s = Math.max(.001, (list[i].t - list[i - 1].t) / 1000);
-    const v = names.map(([k]) => delta(list[i].u.decisions[k] || 0,
-                                       list[i - 1].u.decisions[k] || 0) / s);
-    max = Math.max(max, v.reduce((a, b) => a + b, 0));
-    bars.push({ t: list[i].t, v });
-  }
-
-  const end = list.length ? list[list.length - 1].t : 0;
-  const step = w / keep;
-  for (const b of bars) {
-    let y = h;
-    const x = w - (end - b.t) / 1000 * step - step;
-    b.v.forEach((v, k) => {
-      const dy = v / max * (h - 14);
-      ctx.fillStyle = colourOf(names[k][0]);
-      ctx.fillRect(x, y - dy, Math.max(1, step - .5), dy);
-      y -= dy;
-    });
-  }
-  ctx.fillStyle = getComputedStyle(document.body).color;
-  ctx.font = "11px system-ui, sans-serif";
-  ctx.fillText(rate(max) + " / s", 4, 11);
-
-  const box = $("legend"), all = names.reduce((n, [, v]) => n + v, 0);
-  const want = names.length ? names
-    : Object.entries(u.decisions).filter(([, n]) => n);
-  const sum = names.length ? all : want.reduce((n, [, v]) => n + v, 0);
-  while (box.children.length > want.length) box.lastChild.remove();
-  want.forEach(([k, n], i) => {
-    let e = box.children[i];
-    if (!e) {
-      e = make("span");
-      e.append(make("i"), make("span"));
-      box.append(e);
-    }
-    e.dataset.reason = k;
-    e.children[0].style.background = colourOf(k);
-    set(e.children[1], `${k} ${share(n, sum)} (${count(u.decisions[k])})`);
-  });
-};
-
-/* --- what nginx kept: the same for all who look */
-
-const drawHistory = (u) => {
-  const list = u.history || [];
-  const canvas = $("history"), ctx = canvas.getContext("2d");
-  const dpr = devicePixelRatio || 1;
-  const w = canvas.clientWidth, h = canvas.clientHeight;
-  const style = getComputedStyle(document.documentElement);
-
-  canvas.width = w * dpr;
-  canvas.height = h * dpr;
-  ctx.setTransform(dpr, 0, 0, dpr, 0, 0);
-
-  const max = Math.max(1, ...list.map((x) => x.requests + x.rejects));
-  const end = Date.parse(last.timestamp), step = w / 61;
-
-  for (const x of list) {
-    const at = w - (end - Date.parse(x.time)) / 10000 * step - step;
-    let y = h;
-    const bad = Math.min(x.errors, x.requests);
-    for (const [n, c] of [[bad, "--bad"], [x.rejects, "--warn"],
-                          [x.requests - bad, "--accent"]]) {
-      const dy = n / max * (h - 14);
-      ctx.fillStyle = style.getPropertyValue(c).trim();
-      ctx.fillRect(at, y - dy, Math.max(1, step - 1), dy);
-      y -= dy;
-    }
-  }
-  ctx.fillStyle = getComputedStyle(document.body).color;
-  ctx.font = "11px system-ui, sans-serif";
-  ctx.fillText(rate(max / 10) + " / s", 4, 11);
-
-  const now = list[list.length - 1];
-  set($("span"), !now ? "the first step takes 10 s" : `${list.length} steps; `
-    + `in the last one ${now.requests} requests, ${now.errors} errors, `
-    + `${now.rejects} rejected, TTFT median ${time(now.ttft_p50)}, P95 `
-    + time(now.ttft_p95));
-};
-
-const drawHealth = (u) => {
-  const v = health(last), sum = (k) => u.peers.reduce((n, p) =>
-    n + (p.minute ? p.minute[k] : 0), 0);
-  const up = u.peers.filter((p) => p.state === "up").length;
-
-  $("health").className = v.state;
-  set($("verdict"), v.why.length ? v.why[0]
-    : `working: ${up} of ${u.peers.length} servers up, `
-      + `${count(sum("requests"))} requests in the last minute, `
-      + `${count(sum("errors"))} errors`);
-  document.title = v.state === "green" ? "kvroute"
-                                       : `${v.state}: ${v.why[0]} – kvroute`;
-
-  const box = $("why"), more = v.why.slice(1);
-  while (box.children.length > more.length) box.lastChild.remove();
-  more.forEach((text, i) =>
-    set(box.children[i] || box.appendChild(make("li")), text));
-};
-
-/* --- receipts */
-
-const drawReceipts = (s, name) => {
-  const body = $("receipts").tBodies[0];
-  const list = s.receipts.filter((r) => r.upstream === name).slice(0, 24);
-  while (body.rows.length > list.length) body.lastChild.remove();
-  list.forEach((r, i) => {
-    let tr = body.rows[i];
-    if (!tr) {
-      tr = make("tr");
-      for (let k = 0; k < 10; k++)
-        tr.append(make("td", "", k >= 4 && k <= 8 ? "num" : ""));
-      tr.lastChild.append(make("code"));
-      body.append(tr);
-    }
-    tr.dataset.number = r.number;
-    [r.time.slice(11, 23), r.peer, r.reason, r.policy, bytes(r.prompt_bytes),
-     bytes(r.matched_bytes), bytes(r.best_bytes),
-     r.best_bytes > r.matched_bytes
-       ? bytes(r.best_bytes - r.matched_bytes) : "0",
-     r.ttft === undefined || r.stream ? time(r.ttft)
-       : time(r.ttft) + " (whole)"].forEach((v, k) => set(tr.cells[k], v));
-    set(tr.cells[9].firstChild, r.prompt || "–");
-  });
-};
-
-/* --- what is not known, and what would make it known */
-
-const who = (some, all) => some.length === all.length ? "any engine"
-  : some.length <= 3 ? some.map((p) => p.name).join(", ")
-  : `${some.length} of ${all.length} servers`;
-
-const drawSignals = (s, u) => {
-  const list = [];
-
-  /* vLLM says nothing of none: who has been asked for nothing that it was
-     thought to hold may be silent, if others are not */
-
-  const known = u.peers.filter((p) => p.requests > 0);
-  const mute = known.filter((p) => !(p.cache && p.cache.responses > 0));
-  const silent = mute.length === known.length ? mute
-    : mute.filter((p) => p.matched_bytes > 0);
-  const unread = u.peers.filter((p) => !(p.engine
-                                         && p.engine.kv_usage !== undefined));
-
-  if (silent.length)
-    list.push(["delivered", `Cached tokens, as engines deliver them: `
-      + `none reported by ${who(silent, known)}. vLLM says so with `
-      + "--enable-prompt-tokens-details, SGLang with --enable-cache-report; "
-      + "llama.cpp, TGI and TensorRT-LLM need no flag; in streams of chat and "
-      + "completions only if clients ask for usage (stream_options). Without "
-      + "it predictions cannot be checked."]);
-  if (unread.length)
-    list.push(["kv", `KV use and capacity: not told by `
-      + `${who(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
-      + "/metrics as it is, SGLang needs --enable-metrics, llama.cpp "
-      + "--metrics. Without it the cache of each server is taken to be "
-      + bytes(unread[0].capacity_bytes) + "."]);
-  for (const p of u.peers.filter((x) => x.engine && x.engine.probes > 0
-                                        && x.engine.age_ms === undefined))
-    list.push(["probe " + p.name, `${p.name} has been asked `
-      + `${count(p.engine.probes)} times and has said nothing of use: see `
-      + "engine= and path= of kvroute_probe, and the flags above."]);
-  if (u.decisions.unparsed > 0)
-    list.push(["unparsed", `${count(u.decisions.unparsed)} requests had a `
-      + "body that is no prompt known here, was compressed, or was larger "
-      + "than kvroute_max_body: they went by load."]);
-  if (u.peers.some((p) => p.id === undefined))
-    list.push(["crowded", "Some servers have no counters, since the zone is "
-      + "full: the error log says what it has too few of."]);
-  if (u.locked)
-    list.push(["locked", "The lock of the servers is held, if for long by a "
-      + "process that was killed: see the error log."]);
-  for (const [name, z] of Object.entries(s.zones))
-    if (name === u.zone && z.evicted > 0 && z.fill > .9)
-      list.push(["full", `The index of zone ${name} is full and forgets what `
-        + "engines may still hold: a larger zone would remember more."]);
-
-  const box = $("signals");
-  $("missing").hidden = list.length === 0;
-  while (box.children.length > list.length) box.lastChild.remove();
-  list.forEach(([id, text], i) => {
-    const e = box.children[i] || box.appendChild(make("li"));
-    e.dataset.signal = id;
-    set(e, text);
-  });
-};
-
 /* --- all of it */
 
 const draw = () => {
@@ -606,13 +263,17 @@ const draw = () => {
   const now = list[list.length - 1], prev = list[list.length - 2];
   const first = list.length > 1 ? list[Math.max(0, list.length - 61)] : null;
   const seconds = prev ? Math.max(.001, (now.t - prev.t) / 1000) : 1;
-  const window_ = first ? (now.t - first.t) / 1000 : 0;
+  const span = first ? `the last ${Math.round((now.t - first.t) / 1000)} s`
+                     : "since start";
 
-  set($("about"), `${u.policy}, nginx ${s.nginx_version}, `
+  set($("about"), (u.shadow_requests === undefined ? "" : "shadow: ")
+    + `${u.policy}, nginx ${s.nginx_version}, `
     + `kvroute ${s.version}`);
   drawHealth(u);
-  drawFleet(u, prev && prev.u, first && first.u, seconds, window_);
+  drawFleet(u, prev && prev.u, first && first.u, seconds, span);
   drawPeers(u, prev && prev.u, seconds);
+  drawShadow(u, first && first.u, span);
+  drawTally(u, first && first.u, span);
   drawQueue(u, first && first.u);
   drawHistory(u);
   drawChart(u);
@@ -677,9 +338,10 @@ document.addEventListener("keydown", (e) => {
     return;
   if (e.key === "p") pause();
 });
-for (const id of ["problems", "search"])
+for (const id of ["problems", "search", "by"])
   $(id).addEventListener("input", () => { if (last) draw(); });
 addEventListener("resize", () => { if (last) draw(); });
 
+document.querySelectorAll("th").forEach((th) => explain(th, th.textContent));
 drawHead();
 poll();

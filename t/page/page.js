@@ -140,7 +140,7 @@ const main = async () => {
   for (const p of told)
     is(await cell(page, p.name, "delivered"),
        (100 * p.cache.delivered_tokens / p.cache.predicted_tokens).toFixed(1)
-       + "% of " + some(p.cache.predicted_tokens), `${p.name}: delivered`);
+       + "%", `${p.name}: delivered`);
 
   for (const p of u.peers) {
     is(await until(() => cell(page, p.name, "kv"), (v) => v !== "–"),
@@ -258,7 +258,54 @@ const main = async () => {
     is(await page.textContent(`#classes tr[data-class="${c.class}"] >> `
        + "td >> nth=3"), String(c.waited), `class ${c.class}: waited`);
 
+  /* a shadow: of the same long prompt in turn, round robin finds less */
+
+  ok(!await page.isVisible("#beside"), "no shadow");
+  for (let i = 0; i < 5; i++)
+    is((await send(long(6), "/beside/v1/chat/completions")).status, 200,
+       "beside another method");
+  await page.selectOption("#upstream", "beside");
+  const beside = (name) => page.textContent(
+    `#shadow .tile[data-title="${name}"] b`);
+  const shade = (await json()).upstreams.beside;
+  const part = (n) => (100 * n / shade.shadow_prompt_bytes).toFixed(1) + "%";
+  const found = part(shade.shadow_found_bytes);
+  const would = part(shade.shadow_would_bytes);
+  ok(parseFloat(would) > parseFloat(found) && found !== "0.0%",
+     "it would have found more", shade);
+  is(await until(() => beside("found"), (v) => v === found), found,
+     "what was found");
+  is(await beside("would be found"), would, "and what would have been");
+  ok((await page.textContent("#about")).startsWith("shadow: kv_cache"),
+     "who does not route");
+
+  /* by model and by tenant: who fails is on top */
+
+  const as = (who, fault) => send(long(7), "/hot/v1/chat/completions",
+    { "X-Tenant": who, "X-Engine-Fault": fault });
+  for (const who of ["acme", "acme", "acme", "beta"])
+    is((await as(who, "none")).status, 200, who);
+  is((await as("beta", "status=500")).status, 500, "beta fails");
+  await page.selectOption("#upstream", "hot");
+  const tally = async () => (await page.locator("#tally tbody tr")
+    .evaluateAll((l) => l.map((tr) => [...tr.cells].slice(0, 4)
+      .map((td) => td.textContent).join())))
+    .join(" ");
+  is(await until(tally, (v) => v === "m,5,1 (20.0%),0"), "m,5,1 (20.0%),0",
+     "by model");
+  await page.selectOption("#by", "tenants");
+  const tenants = "beta,2,1 (50.0%),0 acme,3,0,0";
+  is(await until(tally, (v) => v === tenants), tenants, "by tenant");
+  is(await page.textContent("#who"), "tenant", "which is said");
+
   await page.selectOption("#upstream", "llm");
+
+  /* each word is explained */
+
+  const unsaid = await page.evaluate(() =>
+    [...document.querySelectorAll("th, .tile")].filter((e) => !e.title)
+      .map((e) => e.dataset.title || e.textContent));
+  is(unsaid.join(), "time", "what a word means is told by its title");
 
   /* it is live */
 
@@ -345,27 +392,78 @@ const main = async () => {
   await press(true);
   is(await until(was, (v) => v === "up"), "up", "and back");
 
-  /* the others, as the JSON would tell: no poll comes between */
+  /* one is slow, as to its first tokens */
 
-  for (const [name, state, why] of [
-    ["one is slow", "amber", `${second} is slow: first tokens after 1.90 s, `
-      + "elsewhere after 0.30 s"],
-    ["one is gone", "amber", `1 of 8 servers not up: ${second} (unhealthy)`],
-    ["most are rejected", "red", "96% of requests rejected in the last minute "
-      + "(19200): more than the servers can do"],
-    ["a hot prefix", "amber", `${second} is hot: 40 of 62 requests in flight`],
-    ["no markup", "red", "<img src=x onerror=alert(1)>"],
-  ]) {
-    const seen = await page.evaluate(([state, why]) => {
-      const s = structuredClone(last);
-      s.upstreams.llm.health = { state, why: [why, "and more"] };
-      take(s);
-      draw();
-      return [$("verdict").textContent, $("health").className,
-              $("why").textContent].join();
-    }, [state, why]);
-    is(seen, [why, state, "and more"].join(), name);
-  }
+  const stream = (path, headers, words = 2) => fetch(base + path, {
+    method: "POST", headers: { "Content-Type": "application/json",
+      "X-Engine-Output-Tokens": String(words), ...headers },
+    body: JSON.stringify({ model: "m", max_tokens: words, stream: true,
+      messages: [{ role: "user", content: long(8) }] }) })
+    .then(async (x) => ({ status: x.status, text: await x.text() }));
+
+  const incident = async (upstream, said, state) => {
+    await page.selectOption("#upstream", upstream);
+    const got = await until(verdict, (v) => said.test(v));
+    ok(said.test(got), `${upstream}: the sentence`, got);
+    is(await page.getAttribute("#health", "class"), state, state);
+  };
+  const name = (s) => s.replace(/\./g, "\\.");
+
+  const pinned = (who, more) => Promise.all(Array.from({ length: 6 }, () =>
+    stream("/slow/v1/chat/completions", { "X-Pin": who, ...more })));
+  await pinned(peer, {});
+  await pinned(second, { "X-Engine-Delay-Ms": "900" });
+  await incident("slow", new RegExp(`^${name(second)} is slow: first tokens `
+    + "after [\\d.]+ s, elsewhere after [\\d.]+ s$"), "amber");
+  is(await page.getAttribute("#peers tbody tr", "data-name"), second,
+     "it is on top");
+
+  /* one is gone */
+
+  const fourth = (await json()).upstreams.gone.peers[2].name;
+  await control(fourth, { down: true });
+  await incident("gone", new RegExp("^1 of 3 servers not up: "
+    + `${name(fourth)} \\(unhealthy\\)$`), "amber");
+  is(await page.getAttribute("#peers tbody tr", "data-name"), fourth,
+     "it is on top");
+
+  /* more than the servers can do: nine have a place, the others have not */
+
+  const crowd = await Promise.all(Array.from({ length: 240 }, () =>
+    stream("/busy/v1/chat/completions", { "X-Engine-Fault": "slow=20" }, 8)
+      .then((x) => x.status)));
+  const rejected = crowd.filter((x) => x === 429).length;
+  is(crowd.filter((x) => x === 200).length, 240 - rejected, "all were answered");
+  await incident("busy", /^9\d% of requests rejected in the last minute \(\d+\): more than the servers can do$/,
+                 "red");
+
+  /* all are at the server that holds what they share */
+
+  const hot = Array.from({ length: 14 }, () => stream("/hot/v1/chat/completions",
+    { "X-Pin": peer, "X-Engine-Fault": "slow=300" }, 8));
+  await incident("hot", new RegExp(`^${name(peer)} is hot: \\d+ of \\d+ `
+    + "requests in flight$"), "amber");
+  await Promise.all(hot);
+  await page.selectOption("#upstream", "llm");
+
+  /* what is said is no markup */
+
+  const seen = await page.evaluate(() => {
+    const s = structuredClone(last);
+    s.upstreams.llm.health = { state: "red",
+      why: ["<img src=x onerror=alert(1)>", "<b>more"] };
+    s.upstreams.llm.models = [{ name: "<i>m", requests: 1, errors: 0,
+      rejects: 0, prompt_bytes: 0, matched_bytes: 0, streams: 0,
+      ttft_stream_sum: 0 }];
+    s.upstreams.llm.tenants = [];
+    $("by").value = "models";
+    take(s);
+    draw();
+    return [$("verdict").textContent, $("health").className,
+            $("why").textContent, $("tally").tBodies[0].textContent].join();
+  });
+  ok(seen.startsWith("<img src=x onerror=alert(1)>,red,<b>more,<i>m1"),
+     "no markup", seen);
 
   /* ten minutes are kept by nginx */
 

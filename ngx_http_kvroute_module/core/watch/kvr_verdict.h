@@ -33,7 +33,7 @@
 #define KVR_VERDICT_TIMES    3       /* times as long as elsewhere */
 #define KVR_VERDICT_LATER    250     /* ms, and as much longer at least */
 #define KVR_VERDICT_BUSY     3       /* times as many in flight as elsewhere */
-#define KVR_VERDICT_ACTIVE   4       /* and so many more, at least */
+#define KVR_VERDICT_ACTIVE   12      /* and so many more, at least */
 
 
 typedef enum {

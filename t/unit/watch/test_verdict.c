@@ -216,6 +216,39 @@ START_TEST(test_verdict_hot)
 END_TEST
 
 
+/* a good day: requests go anywhere, and some server has more of them by chance */
+START_TEST(test_verdict_chance)
+{
+    uint32_t  i, k, n, hot;
+    uint64_t  x;
+
+    x = 1;
+    hot = 0;
+
+    for (n = 1; n <= 4 * SERVERS; n++) {
+
+        for (i = 0; i < 1000; i++) {
+            day();
+
+            for (k = 0; k < SERVERS; k++) {
+                server[k].active = 0;
+            }
+
+            for (k = 0; k < n; k++) {
+                x = x * 6364136223846793005 + 1442695040888963407;
+                server[(x >> 33) % SERVERS].active++;
+            }
+
+            kvr_verdict(&upstream, server, SERVERS, &v);
+            hot += (v.state != KVR_VERDICT_GREEN);
+        }
+    }
+
+    util_check(hot == 0, "%u of %u looks", hot, 4000 * SERVERS);
+}
+END_TEST
+
+
 /* whatever happens at once, what fits is told, and the state is the worst */
 START_TEST(test_verdict_all)
 {
@@ -254,6 +287,7 @@ main(void)
     util_add(s, "rejected", test_verdict_rejected);
     util_add(s, "slow", test_verdict_slow);
     util_add(s, "hot", test_verdict_hot);
+    util_add(s, "chance", test_verdict_chance);
     util_add(s, "all", test_verdict_all);
 
     return util_run(s);

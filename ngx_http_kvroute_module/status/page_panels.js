@@ -1,0 +1,212 @@
+/* --- what kvroute would have found beside another method */
+
+const drawShadow = (u, base, span) => {
+  $("beside").hidden = u.shadow_requests === undefined;
+  if ($("beside").hidden) return;
+
+  const d = (key) => delta(u["shadow_" + key], base
+    && base["shadow_" + key] !== undefined ? base["shadow_" + key] : 0);
+  const asked = d("prompt_bytes"), n = d("requests");
+
+  tiles($("shadow"), [
+    ["found", share(d("found_bytes"), asked), span],
+    ["would be found", share(d("would_bytes"), asked), `by ${u.policy}, ${span}`],
+    ["same server", share(d("same"), n), `of ${count(n)} requests`]
+  ]);
+};
+
+/* --- by model and by tenant: who has most errors comes first, then who asks
+   for most */
+
+const drawTally = (u, base, span) => {
+  const kind = $("by").value;
+  const named = (k) => u[k].some((x) => x.name !== undefined);
+
+  $("asked").hidden = !named("models") && !named("tenants");
+  if ($("asked").hidden) return;
+
+  const then = new Map((base ? base[kind] : []).map((x) => [x.name, x]));
+  const list = u[kind].map((x) => {
+    const old = then.get(x.name);
+    const d = (key) => delta(x[key], old ? old[key] : 0);
+    return { name: x.name, requests: d("requests"), errors: d("errors"),
+      rejects: d("rejects"), prompt: d("prompt_bytes"),
+      matched: d("matched_bytes"), streams: d("streams"),
+      ttft: d("ttft_stream_sum") };
+  });
+  const bad = (x) => (x.errors + x.rejects)
+    / Math.max(1, x.requests + x.rejects);
+  const level = (x) => bad(x) >= .05 ? bad(x) : 0;
+
+  list.sort((a, b) => level(b) - level(a) || b.requests - a.requests
+    || (a.name || "").localeCompare(b.name || ""));
+
+  set($("who"), kind === "models" ? "model" : "tenant");
+  explain($("who"), $("who").textContent);
+  set($("window"), list.length ? `ended in ${span}`
+    : "no tenant was served: set kvroute_tenant");
+
+  const body = $("tally").tBodies[0];
+  while (body.rows.length > list.length) body.lastChild.remove();
+  list.forEach((x, i) => {
+    let tr = body.rows[i];
+    if (!tr) {
+      tr = make("tr");
+      for (let k = 0; k < 7; k++) tr.append(make("td", "", k ? "num" : ""));
+      body.append(tr);
+    }
+    tr.dataset.name = x.name === undefined ? "" : x.name;
+    [x.name === undefined ? "all others" : x.name, count(x.requests),
+     x.errors ? `${count(x.errors)} (${share(x.errors, x.requests)})` : "0",
+     count(x.rejects), bytes(x.prompt), share(x.matched, x.prompt),
+     time(x.streams ? x.ttft / x.streams : null)]
+      .forEach((v, k) => set(tr.cells[k], v));
+    tr.cells[2].classList.toggle("wrong", x.errors >= .05 * x.requests
+                                          && x.errors > 0);
+    tr.cells[3].classList.toggle("wrong", x.rejects
+                                          >= .05 * (x.requests + x.rejects)
+                                          && x.rejects > 0);
+  });
+};
+
+/* --- the queue, the index */
+
+/* as kvroute_priority has them */
+
+const classes = ["critical", "high", "interactive", "normal", "", "low", "batch",
+                 "background"];
+
+const drawQueue = (u, base) => {
+  $("waiting").hidden = !u.queue;
+  if (!u.queue) return;
+
+  const q = (x) => quantile(u.queue_time, base && base.queue_time, x);
+  const sum = (key) => u.queue.classes.reduce((n, c) => n + c[key], 0);
+  const lost = sum("full") + sum("timeouts") + sum("late") + sum("shed");
+
+  tiles($("queue"), [
+    ["waiting", `${u.queue.size} / ${u.queue.max_size}`,
+     bytes(u.queue.bytes)],
+    ["admitted / s", rate(u.queue.rate), count(sum("waited")) + " have waited"],
+    ["wait median", time(q(.5)), "P95 " + time(q(.95))],
+    ["rejected", count(lost), count(sum("passed")) + " passed at once"]
+  ]);
+
+  /* classes that were ever used */
+
+  const body = $("classes").tBodies[0];
+  const keys = ["size", "passed", "waited", "wait_time_mean", "full",
+                "timeouts", "late", "shed", "gone"];
+  const list = u.queue.classes.filter((c) => keys.some((k) => c[k] > 0));
+
+  while (body.rows.length > list.length) body.lastChild.remove();
+  list.forEach((c, i) => {
+    let tr = body.rows[i];
+    if (!tr) {
+      tr = make("tr");
+      tr.append(make("td"), ...keys.map(() => make("td", "", "num")));
+      body.append(tr);
+    }
+    tr.dataset.class = c.class;
+    set(tr.cells[0], classes[c.class] || String(c.class));
+    keys.forEach((k, n) => set(tr.cells[n + 1], k === "wait_time_mean"
+      ? time(c.waited ? c[k] / 1000 : null) : count(c[k])));
+  });
+};
+
+const drawZones = (s, u) => {
+  tiles($("zones"), Object.entries(s.zones).flatMap(([name, z]) => [
+    [`${name}: fill`, share(z.fill, 1), `${count(z.lines)} lines`],
+    [`${name}: evicted`, count(z.evicted), "lines, while in use"],
+    [`${name}: servers`, `${z.peers} / ${z.max_peers}`, ""],
+    [`${name}: processes`, `${z.processes} / ${z.max_processes}`, ""]]));
+};
+
+/* --- receipts */
+
+const drawReceipts = (s, name) => {
+  const body = $("receipts").tBodies[0];
+  const list = s.receipts.filter((r) => r.upstream === name).slice(0, 12);
+  while (body.rows.length > list.length) body.lastChild.remove();
+  list.forEach((r, i) => {
+    let tr = body.rows[i];
+    if (!tr) {
+      tr = make("tr");
+      for (let k = 0; k < 10; k++)
+        tr.append(make("td", "", k >= 4 && k <= 8 ? "num" : ""));
+      tr.lastChild.append(make("code"));
+      body.append(tr);
+    }
+    tr.dataset.number = r.number;
+    [r.time.slice(11, 23), r.peer, r.reason, r.policy, bytes(r.prompt_bytes),
+     bytes(r.matched_bytes), bytes(r.best_bytes),
+     r.best_bytes > r.matched_bytes
+       ? bytes(r.best_bytes - r.matched_bytes) : "0",
+     r.ttft === undefined || r.stream ? time(r.ttft)
+       : time(r.ttft) + " (whole)"].forEach((v, k) => set(tr.cells[k], v));
+    set(tr.cells[9].firstChild, r.prompt || "–");
+  });
+};
+
+/* --- what is not known, and what would make it known */
+
+const who = (some, all) => some.length === all.length ? "any engine"
+  : some.length <= 3 ? some.map((p) => p.name).join(", ")
+  : `${some.length} of ${all.length} servers`;
+
+const drawSignals = (s, u) => {
+  const list = [];
+
+  /* vLLM says nothing of none: who has been asked for nothing that it was
+     thought to hold may be silent, if others are not */
+
+  const known = u.peers.filter((p) => p.requests > 0);
+  const mute = known.filter((p) => !(p.cache && p.cache.responses > 0));
+  const silent = mute.length === known.length ? mute
+    : mute.filter((p) => p.matched_bytes > 0);
+  const unread = u.peers.filter((p) => !(p.engine
+                                         && p.engine.kv_usage !== undefined));
+
+  if (silent.length)
+    list.push(["delivered", `Cached tokens, as engines deliver them: `
+      + `none reported by ${who(silent, known)}. vLLM says so with `
+      + "--enable-prompt-tokens-details, SGLang with --enable-cache-report; "
+      + "llama.cpp, TGI and TensorRT-LLM need no flag; in streams of chat and "
+      + "completions only if clients ask for usage (stream_options). Without "
+      + "it predictions cannot be checked."]);
+  if (unread.length)
+    list.push(["kv", `KV use and capacity: not told by `
+      + `${who(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
+      + "/metrics as it is, SGLang needs --enable-metrics, llama.cpp "
+      + "--metrics. Without it the cache of each server is taken to be "
+      + bytes(unread[0].capacity_bytes) + "."]);
+  for (const p of u.peers.filter((x) => x.engine && x.engine.probes > 0
+                                        && x.engine.age_ms === undefined))
+    list.push(["probe " + p.name, `${p.name} has been asked `
+      + `${count(p.engine.probes)} times and has said nothing of use: see `
+      + "engine= and path= of kvroute_probe, and the flags above."]);
+  if (u.decisions.unparsed > 0)
+    list.push(["unparsed", `${count(u.decisions.unparsed)} requests had a `
+      + "body that is no prompt known here, was compressed, or was larger "
+      + "than kvroute_max_body: they went by load."]);
+  if (u.peers.some((p) => p.id === undefined))
+    list.push(["crowded", "Some servers have no counters, since the zone is "
+      + "full: the error log says what it has too few of."]);
+  if (u.locked)
+    list.push(["locked", "The lock of the servers is held, if for long by a "
+      + "process that was killed: see the error log."]);
+  for (const [name, z] of Object.entries(s.zones))
+    if (name === u.zone && z.evicted > 0 && z.fill > .9)
+      list.push(["full", `The index of zone ${name} is full and forgets what `
+        + "engines may still hold: a larger zone would remember more."]);
+
+  const box = $("signals");
+  $("missing").hidden = list.length === 0;
+  while (box.children.length > list.length) box.lastChild.remove();
+  list.forEach(([id, text], i) => {
+    const e = box.children[i] || box.appendChild(make("li"));
+    e.dataset.signal = id;
+    set(e, text);
+  });
+};
+

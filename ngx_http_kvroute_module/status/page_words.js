@@ -1,0 +1,66 @@
+/* what the words of the page mean: docs/glossary.md has the same (t/docs.t) */
+
+const words = {
+  "server": "an engine as nginx knows it, by its address",
+  "servers": "how many there are, and in which states",
+  "state": "whether it gets requests, and if not, why",
+  "active": "requests in flight",
+  "pending": "bytes of prompts that were sent there and are not computed yet",
+  "load": "bytes of prompts it was given of late to those it can compute: "
+    + "near 1 it has all it can do",
+  "requests / s": "requests sent to it, in the last second",
+  "cached share": "of the bytes of prompts, the part that the chosen server "
+    + "held",
+  "regret": "of the bytes of prompts, the part computed again although "
+    + "another server held it",
+  "cache hits as predicted": "cached tokens that engines reported, to those "
+    + "that were expected",
+  "KV use": "share of its KV cache in use, by the engine's own metrics",
+  "running / waiting": "requests inside the engine, by its own metrics",
+  "TTFT": "mean time to the first token, of streams",
+  "TTFT median": "median time to the first token, of streams",
+  "errors / min": "answers of 5xx, and none at all, in the last minute",
+  "5xx": "answers of 500 to 599, since the counters began",
+  "fails": "attempts that nginx counts as failed (max_fails)",
+  "not computed": "tokens of prompts that were in the cache of the chosen "
+    + "server",
+  "prefill saved": "time that an engine would have taken to compute these",
+  "hottest server": "the one with the most requests in flight",
+  "decision P99": "99 of 100 decisions took less, with reading the body",
+  "found": "share of the prompts that the servers held which the other "
+    + "method has chosen",
+  "would be found": "share of the prompts that the servers held which kvroute "
+    + "would have chosen",
+  "same server": "requests for which both have chosen the same server",
+  "model": "the model that the body names",
+  "tenant": "whoever kvroute_tenant tells apart",
+  "requests": "requests that have ended at a server",
+  "errors": "of these, answers of 5xx, and none at all",
+  "rejected": "requests that the queue has refused",
+  "prompts": "bytes of prompts",
+  "class": "of the queue, by kvroute_priority",
+  "waiting": "requests in the queue, and how many may be",
+  "admitted / s": "requests that leave the queue for a server",
+  "wait median": "median time in the queue, of those that were let in",
+  "passed": "requests that did not have to wait",
+  "waited": "requests that were let in after waiting",
+  "mean wait": "mean time in the queue, of those that were let in",
+  "full": "refused: no place in the queue",
+  "timeout": "refused: waited too long",
+  "deadline": "refused: its deadline has passed",
+  "shed": "refused: gave its place to a better one",
+  "aborted": "the client left while it waited",
+  "reason": "why this server was chosen",
+  "policy": "the policy that chose it",
+  "prompt": "bytes of the prompt",
+  "matched": "bytes of it that the chosen server held",
+  "best": "bytes of it that the server held which has most of it",
+  "hash": "keyed hash of the prompt: the same for equal prompts",
+  "fill": "share of the index in use",
+  "evicted": "entries of the index that went for others while in use",
+  "processes": "worker processes that count in the zone, and how many may"
+};
+
+const explain = (e, word) => {
+  if (Object.hasOwn(words, word)) e.title = words[word];
+};
