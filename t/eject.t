@@ -22,6 +22,7 @@ my %upstreams = (
     off    => 'kvroute_eject off;',
     retry  => '',
     short  => 'kvroute_eject time=200ms;',
+    quick  => 'kvroute_eject time=200ms;',
     few    => 'kvroute_eject max=25%;',
     some   => 'kvroute_eject fails=1000 share=40%;',
     budget => 'kvroute_eject off retry_budget=20%;',
@@ -45,9 +46,12 @@ EOF
         ? 'error timeout http_500 http_502 http_503 non_idempotent'
         : 'off';
 
+    my $buffering = $name eq 'quick' ? 'off' : 'on';
+
     $locations .= <<"EOF";
         location /$name/ {
             proxy_pass http://$name/;
+            proxy_buffering $buffering;
             proxy_next_upstream $next;
             proxy_next_upstream_tries 2;
             proxy_read_timeout 300ms;
@@ -169,6 +173,12 @@ for my $status (400, 401, 413, 422) {
     is(state('plain', 3), 'up', "$status is no failure");
 }
 
+for my $k (0, 1) {
+    sick(3, "client-error-in-stream=$k");
+    send_some('plain', 60, stream => JSON::PP::true);
+    is(state('plain', 3), 'up', "nor is an error of 400 after $k tokens");
+}
+
 cure();
 
 # each in its own way
@@ -181,22 +191,33 @@ my %ways = (
     'reset-mid-stream=1' => 'broken',
     'status=404' => '404',
     'hang' => 'timeout',
+    'error-in-stream=0' => 'error',
+    'error-in-stream=1' => 'error',
+    'error-in-body' => 'error',
+    'bare-error-in-stream=0' => 'unclear',
+    'empty-stream' => 'unclear',
 );
 
-for my $way (sort keys %ways) {
+for my $case ((map { [short => $_] } sort keys %ways),
+              (map { [quick => $_] } 'error-in-stream=1', 'empty-stream'))
+{
+    my ($upstream, $way) = @$case;
+
     sick(2, $way);
 
-    my $n = $t->peer('short', $e[2])->{ejections};
+    my $n = $t->peer($upstream, $e[2])->{ejections};
 
     ok(wait_for(sub {
-        send_some('short', 1, stream => JSON::PP::true);
-        return $t->peer('short', $e[2])->{ejections} > $n;
-    }), "$way: ejected");
-    is($t->peer('short', $e[2])->{ejected}{reason}, $ways{$way}, 'why');
+        send_some($upstream, 1, stream => JSON::PP::true);
+        return $t->peer($upstream, $e[2])->{ejections} > $n;
+    }), "$upstream, $way: ejected");
+    is($t->peer($upstream, $e[2])->{ejected}{reason}, $ways{$way}, 'why');
 
     cure();
-    ok(wait_for(sub { send_some('short', 4); state('short', 2) eq 'up' }, 30),
-       "$way: back again");
+    ok(wait_for(sub {
+        send_some($upstream, 4);
+        return state($upstream, 2) eq 'up';
+    }, 30), "$upstream, $way: back again");
 }
 
 # an outage is not doubled

@@ -64,6 +64,7 @@ KINDS = {
     "half-open": {"fault": "hang"},
     "wrong model": {"fault": "status=404"},
     "truncating": {"fault": "truncate=3"},
+    "error in 200": {"fault": "error-in-stream=3"},
 }
 
 HTTP = """
@@ -145,7 +146,8 @@ class Request:
         return True
 
     def good(self):
-        return self.got.startswith(b"HTTP/1.1 200") and b"[DONE]" in self.got
+        return (self.got.startswith(b"HTTP/1.1 200") and b"[DONE]" in self.got
+                and b'{"error"' not in self.got)
 
     def took(self):
         return self.end - self.start
@@ -241,7 +243,7 @@ def main():
 
     rows, aims = [], {}
 
-    head = "%-12s %-8s %9s   %s"
+    head = "%-13s %-8s %9s   %s"
     print("one of %d engines is sick; share of %.0f requests that failed or "
           "took over 2 x the healthy P95\n" % (ENGINES, RATE * SECONDS))
     print(head % ("kind", "retries", "", "  ".join("%-18s" % p

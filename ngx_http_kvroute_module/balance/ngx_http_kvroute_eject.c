@@ -17,6 +17,8 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static kvr_outlier_e ngx_http_kvroute_eject_answer(
+    ngx_http_kvroute_attempt_t *at, ngx_http_upstream_t *u);
 static ngx_uint_t ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
     ngx_http_upstream_t *u);
 
@@ -106,7 +108,8 @@ kvr_outlier_e
 ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, ngx_uint_t state, ngx_uint_t status)
 {
-    ngx_connection_t  *c;
+    ngx_connection_t     *c;
+    ngx_http_upstream_t  *u;
 
     if (status / 100 == 5) {
         return KVR_OUTLIER_STATUS;
@@ -125,9 +128,47 @@ ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
                ? KVR_OUTLIER_TIMEOUT : KVR_OUTLIER_RESET;
     }
 
-    return status / 100 == 2
-           && ngx_http_kvroute_eject_broken(pc, at->ctx->request->upstream)
-           ? KVR_OUTLIER_BROKEN : KVR_OUTLIER_NONE;
+    if (status / 100 != 2) {
+        return KVR_OUTLIER_NONE;
+    }
+
+    u = at->ctx->request->upstream;
+
+    return ngx_http_kvroute_eject_broken(pc, u)
+           ? KVR_OUTLIER_BROKEN : ngx_http_kvroute_eject_answer(at, u);
+}
+
+
+/* what the text of an answer of 2xx tells, which did not break off */
+static kvr_outlier_e
+ngx_http_kvroute_eject_answer(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_t *u)
+{
+    ngx_uint_t               ended;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    switch (ctx->usage.error) {
+
+    case KVR_RESPONSE_SERVER:
+        return KVR_OUTLIER_ERROR;
+
+    case KVR_RESPONSE_UNCLEAR:
+        return KVR_OUTLIER_UNCLEAR;
+
+    case KVR_RESPONSE_CLIENT:
+        return KVR_OUTLIER_NONE;
+    }
+
+    /* a stream that came to its end without an event */
+
+    ended = u->buffering && u->pipe
+            ? u->pipe->upstream_done || u->pipe->upstream_eof
+            : u->length == 0;
+
+    return ended && ctx->usage.stream && ctx->parsed && !at->core.started
+           ? KVR_OUTLIER_UNCLEAR : KVR_OUTLIER_NONE;
 }
 
 

@@ -728,6 +728,15 @@ $r = fault('error-in-stream=2', $long);
 like($r->{body}, qr/data: \{"error":.*\n\ndata: \[DONE\]\n\n$/s,
      'an error in a stream');
 is($r->{end}, 'complete', 'which ends well');
+like(fault('client-error-in-stream=2', $long)->{body},
+     qr/data: \{"error":.*"code":400/, "the client's");
+unlike(fault('bare-error-in-stream=2', $long)->{body}, qr/"code"/, 'nobody\'s');
+$r = fault('error-in-body', chat('f'));
+is($r->{status}, 200, '200');
+is($r->{json}{error}{code}, 500, 'with nothing but an error');
+$r = fault('empty-stream', $long);
+is("$r->{status} $r->{end}", '200 complete', 'a stream');
+unlike($r->{body}, qr/choices/, 'of nothing');
 
 $r = fault('stall=3', $long, 'X-Engine-Stall-Ms' => 30);
 is($r->{end}, 'complete', 'a stall that passes');

@@ -28,6 +28,7 @@ static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
     int bad, uint64_t now);
 static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
+static int kvr_outlier_late(kvr_outlier_t *o);
 static int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
     uint32_t level);
@@ -136,10 +137,7 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     kvr_outlier_add(&o->window, conf->window, 1, 0, now);
 
-    /* what has broken off before has to come to its end */
-
-    return kvr_get(&o->reason) == KVR_OUTLIER_BROKEN
-           ? 0 : kvr_outlier_pass(o, given, now);
+    return kvr_outlier_late(o) ? 0 : kvr_outlier_pass(o, given, now);
 }
 
 
@@ -150,8 +148,20 @@ kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
         kvr_set(&o->row[1], 0);
     }
 
-    return kvr_get(&o->reason) == KVR_OUTLIER_BROKEN
-           ? kvr_outlier_pass(o, given, now) : 0;
+    return kvr_outlier_late(o) ? kvr_outlier_pass(o, given, now) : 0;
+}
+
+
+/* what has broken off before has to come to its end */
+static int
+kvr_outlier_late(kvr_outlier_t *o)
+{
+    uint32_t  reason;
+
+    reason = kvr_get(&o->reason);
+
+    return reason == KVR_OUTLIER_BROKEN || reason == KVR_OUTLIER_ERROR
+           || reason == KVR_OUTLIER_UNCLEAR;
 }
 
 
@@ -222,9 +232,9 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         return 0;
     }
 
-    /* a 404 may well be the client's fault: only the share tells */
+    /* what may well be the client's fault: only the share tells */
 
-    if (reason != KVR_OUTLIER_MISSING
+    if (reason != KVR_OUTLIER_MISSING && reason != KVR_OUTLIER_UNCLEAR
         && kvr_add(&o->row[late], 1) + 1 >= conf->fails)
     {
         return 1;
@@ -393,7 +403,8 @@ const char *
 kvr_outlier_name(kvr_outlier_e reason)
 {
     static const char *const  names[] = {
-        "none", "5xx", "reset", "timeout", "broken", "404", "slow", "silent"
+        "none", "5xx", "reset", "timeout", "broken", "404", "slow", "silent",
+        "error", "unclear"
     };
 
     _Static_assert(kvr_nelts(names) == KVR_OUTLIER_REASONS, "reasons");

@@ -49,6 +49,9 @@ typedef enum {
     KVR_OUTLIER_MISSING,         /* 404: no such model, it seems */
     KVR_OUTLIER_SLOW,
     KVR_OUTLIER_SILENT,
+    KVR_OUTLIER_ERROR,           /* of 5xx, in an answer of 2xx */
+    KVR_OUTLIER_UNCLEAR,         /* an error that does not say whose fault it is
+                                    in one of 2xx, or nothing at all */
     KVR_OUTLIER_REASONS
 } kvr_outlier_e;
 

@@ -22,6 +22,8 @@ typedef enum {
 static const uint8_t *kvr_response_whole(kvr_response_t *u, const uint8_t *data,
     const uint8_t *end, kvr_response_sink_t *sink);
 static int kvr_response_matters(const uint8_t *data, size_t len);
+static int kvr_response_odd(const uint8_t *data, size_t len);
+static const uint8_t *kvr_response_past(const uint8_t *p, const uint8_t *end);
 static int kvr_response_again(kvr_response_t *u, const uint8_t *data,
     size_t len, kvr_response_sink_t *sink);
 static void kvr_response_learn(kvr_response_t *u, const uint8_t *data,
@@ -207,6 +209,7 @@ kvr_response_whole(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
         len -= 5;
 
         if (u->first && u->mode != KVR_RESPONSE_REPLY
+            && !kvr_response_odd(value, len)
             && !kvr_response_matters(value, len))
         {
             return p + 1;
@@ -227,6 +230,15 @@ kvr_response_whole(kvr_response_t *u, const uint8_t *data, const uint8_t *end,
             kvr_response_learn(u, value, len, sink);
         }
 
+        kvr_response_line_end(u);
+
+        return p + 1;
+    }
+
+    if (len >= 6 && memcmp(data, "error:", 6) == 0) {
+        kvr_response_line_start(u);
+        kvr_response_failed(u);
+        kvr_response_data(u, data + 6, len - 6, sink);
         kvr_response_line_end(u);
 
         return p + 1;
@@ -272,6 +284,42 @@ kvr_response_matters(const uint8_t *data, size_t len)
     }
 
     return 0;
+}
+
+
+/*
+ * Whether it may be an error.  Engines write what says so first: "error", or a
+ * "type" of "error" or "response.failed".
+ */
+static int
+kvr_response_odd(const uint8_t *data, size_t len)
+{
+    const uint8_t  *p, *end;
+
+    end = data + len;
+
+    p = kvr_response_past(data, end);
+
+    if (end - p < 8 || memcmp(p, "\"type\"", 6) != 0) {
+        return end - p >= 8 && memcmp(p, "\"error\"", 7) == 0;
+    }
+
+    p = kvr_response_past(p + 6, end);
+
+    return (end - p > 7 && memcmp(p, "\"error\"", 7) == 0)
+           || (end - p > 17 && memcmp(p, "\"response.failed\"", 17) == 0);
+}
+
+
+/* past what may stand before the quote of a key, or of its value */
+static const uint8_t *
+kvr_response_past(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && (*p == ' ' || *p == '{' || *p == ':')) {
+        p++;
+    }
+
+    return p;
 }
 
 
@@ -393,6 +441,10 @@ kvr_response_name(kvr_response_t *u)
 
     if (u->word_len == 4 && memcmp(u->word, "data", 4) == 0) {
         kvr_response_line_start(u);
+
+    } else if (u->word_len == 5 && memcmp(u->word, "error", 5) == 0) {
+        kvr_response_line_start(u);
+        kvr_response_failed(u);
 
     } else if (u->word_len == 5 && memcmp(u->word, "event", 5) == 0) {
         u->state = KVR_RESPONSE_SPACE;

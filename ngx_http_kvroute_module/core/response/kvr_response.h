@@ -21,6 +21,11 @@
  * Responses, llama.cpp's progress.  None of these is a first event, and an
  * error is none either.
  *
+ * An error may come in a response of 200, as its status has gone out long ago.
+ * It is one if "error" is an object or a text, if the event is of that name, or
+ * if the line is, which older llama.cpp has instead of "data".  Its code says
+ * whose fault it is: 4xx is the client's.
+ *
  * Once the first event was seen, only numbers and the reply are looked for, and
  * without the reply an event that cannot have a number costs one search for a
  * word; it is not parsed.
@@ -63,6 +68,15 @@ typedef void (*kvr_response_part_pt)(void *data, kvr_response_part_e part,
     const uint8_t *p, size_t len);
 
 
+/* whose error came in the response */
+typedef enum {
+    KVR_RESPONSE_NO_ERROR = 0,
+    KVR_RESPONSE_UNCLEAR,        /* it has no code */
+    KVR_RESPONSE_CLIENT,
+    KVR_RESPONSE_SERVER
+} kvr_response_error_e;
+
+
 /* which of the numbers have been seen */
 #define KVR_RESPONSE_PROMPT       0x01
 #define KVR_RESPONSE_CACHED       0x02
@@ -87,6 +101,7 @@ typedef struct {
     unsigned       early:1;      /* this event comes before the prefill */
     unsigned       counted:1;    /* this line tells what was generated */
     unsigned       id_done:1;
+    unsigned       error:2;      /* kvr_response_error_e */
 
     uint32_t       prompt;
     uint32_t       cached;

@@ -12,6 +12,7 @@
 typedef enum {
     KVR_EVENT_NONE = 0,
     KVR_EVENT_EARLY,             /* comes before the prefill */
+    KVR_EVENT_ERROR,
     KVR_EVENT_TEXT,              /* "delta" is text */
     KVR_EVENT_REASONING,
     KVR_EVENT_ARGUMENTS,
@@ -35,6 +36,7 @@ typedef enum {
     KVR_NODE_FUNCTION,
     KVR_NODE_BLOCK,              /* Anthropic's */
     KVR_NODE_ITEM,               /* of Responses */
+    KVR_NODE_ERROR,
     KVR_NODES
 } kvr_node_e;
 
@@ -46,6 +48,8 @@ typedef enum {
     KVR_LEAF_TYPE,
     KVR_LEAF_ID,
     KVR_LEAF_EARLY,
+    KVR_LEAF_ERROR,
+    KVR_LEAF_CODE,
     KVR_LEAF_PROMPT,
     KVR_LEAF_COMPLETION,
     KVR_LEAF_GENERATED,
@@ -83,7 +87,8 @@ typedef enum {
     _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
     _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
     _("id", S, 0, KVR_LEAF_ID, 1)                                             \
-    _("error", O|S, KVR_NODE_NOTHING, KVR_LEAF_EARLY, 0)                      \
+    _("error", O|S, KVR_NODE_ERROR, KVR_LEAF_ERROR, 0)                        \
+    _("code", N, 0, KVR_LEAF_CODE, 0)                                         \
     _("prompt_progress", O, KVR_NODE_PROGRESS, KVR_LEAF_EARLY, 0)             \
     _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
     _("response", O, KVR_NODE_INNER, 0, 1)                                    \
@@ -165,6 +170,10 @@ typedef enum {
 #define kvr_response_item(_)                                                  \
     _("name", S, 0, KVR_LEAF_CALL, R)
 
+#define kvr_response_error(_)                                                 \
+    _("code", N, 0, KVR_LEAF_CODE, 0)                                         \
+    _("http_status_code", N, 0, KVR_LEAF_CODE, 0)
+
 #define kvr_response_nothing(_)
 
 
@@ -183,6 +192,7 @@ static const kvr_push_node_t  kvr_response_table[] = {
     [KVR_NODE_FUNCTION] = kvr_push_node(kvr_response_function),
     [KVR_NODE_BLOCK]    = kvr_push_node(kvr_response_block),
     [KVR_NODE_ITEM]     = kvr_push_node(kvr_response_item),
+    [KVR_NODE_ERROR]    = kvr_push_node(kvr_response_error),
     [KVR_NODE_NOTHING]  = kvr_push_node(kvr_response_nothing)
 };
 
@@ -204,11 +214,11 @@ static const struct {
     { "response.output_text.delta", 26, KVR_EVENT_TEXT },
     { "response.output_item.added", 26, KVR_EVENT_ITEM },
     { "ping", 4, KVR_EVENT_EARLY },
-    { "error", 5, KVR_EVENT_EARLY },
+    { "error", 5, KVR_EVENT_ERROR },
     { "response.created", 16, KVR_EVENT_EARLY },
     { "response.in_progress", 20, KVR_EVENT_EARLY },
     { "response.queued", 15, KVR_EVENT_EARLY },
-    { "response.failed", 15, KVR_EVENT_EARLY },
+    { "response.failed", 15, KVR_EVENT_ERROR },
     { "response.reasoning_text.delta", 29, KVR_EVENT_REASONING },
     { "response.function_call_arguments.delta", 38, KVR_EVENT_ARGUMENTS },
     { NULL, 0, KVR_EVENT_NONE }
@@ -264,11 +274,27 @@ kvr_response_kind(kvr_response_t *u)
         {
             u->kind = (uint8_t) kvr_response_events[i].kind;
             u->early |= (u->kind == KVR_EVENT_EARLY);
+
+            if (u->kind == KVR_EVENT_ERROR) {
+                kvr_response_failed(u);
+            }
+
             return 1;
         }
     }
 
     return 0;
+}
+
+
+void
+kvr_response_failed(kvr_response_t *u)
+{
+    u->early = 1;
+
+    if (u->error == KVR_RESPONSE_NO_ERROR) {
+        u->error = KVR_RESPONSE_UNCLEAR;
+    }
 }
 
 
@@ -329,6 +355,25 @@ kvr_response_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
 
     case KVR_LEAF_EARLY:
         u->early = 1;
+        return;
+
+    case KVR_LEAF_ERROR:
+
+        if (what != KVR_PUSH_TEXT_END) {
+            kvr_response_failed(u);
+        }
+
+        return;
+
+    case KVR_LEAF_CODE:
+
+        if (u->error && number / 100 == 4) {
+            u->error = KVR_RESPONSE_CLIENT;
+
+        } else if (u->error && number / 100 == 5) {
+            u->error = KVR_RESPONSE_SERVER;
+        }
+
         return;
 
     case KVR_LEAF_ID:

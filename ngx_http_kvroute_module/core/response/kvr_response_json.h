@@ -46,5 +46,8 @@ void kvr_response_word(kvr_response_t *u, const uint8_t *p, size_t len);
  */
 unsigned kvr_response_kind(kvr_response_t *u);
 
+/* this event is an error, of nobody knows whom yet */
+void kvr_response_failed(kvr_response_t *u);
+
 
 #endif /* _KVR_RESPONSE_JSON_H_INCLUDED_ */

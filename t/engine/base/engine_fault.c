@@ -30,6 +30,10 @@ static const kve_fault_name_t  kve_fault_names[] = {
     { "stall", KVE_FAULT_STALL, 3 },
     { "slow", KVE_FAULT_SLOW, 100 },
     { "error-in-stream", KVE_FAULT_ERROR_STREAM, 3 },
+    { "client-error-in-stream", KVE_FAULT_CLIENT_ERROR_STREAM, 3 },
+    { "bare-error-in-stream", KVE_FAULT_BARE_ERROR_STREAM, 3 },
+    { "error-in-body", KVE_FAULT_ERROR_BODY, 0 },
+    { "empty-stream", KVE_FAULT_EMPTY_STREAM, 0 },
     { NULL, KVE_FAULT_INVALID, 0 }
 };
 

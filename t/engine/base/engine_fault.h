@@ -23,6 +23,10 @@ typedef enum {
     KVE_FAULT_STALL,
     KVE_FAULT_SLOW,
     KVE_FAULT_ERROR_STREAM,
+    KVE_FAULT_CLIENT_ERROR_STREAM,          /* its code is 400 */
+    KVE_FAULT_BARE_ERROR_STREAM,            /* it has no code */
+    KVE_FAULT_ERROR_BODY,                   /* 200, and JSON of an error */
+    KVE_FAULT_EMPTY_STREAM,                 /* 200, and no event */
     KVE_FAULT_INVALID                       /* unknown name */
 } kve_fault_e;
 

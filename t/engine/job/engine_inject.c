@@ -179,25 +179,35 @@ kve_inject_garbage(kve_job_t *job)
 }
 
 
-static void
-kve_inject_garbage_body(kve_job_t *job)
-{
-    const char  *s;
+/* a reply of 200 that is none */
 
-    if (job->parsed.stream) {
+static void
+kve_inject_body(kve_job_t *job)
+{
+    const char  *s, *type;
+
+    type = job->parsed.stream ? "text/event-stream" : "application/json";
+
+    if (job->fault == KVE_FAULT_ERROR_BODY) {
+        type = "application/json";
+        s = "{\"error\":{\"message\":\"EngineCore encountered an issue.\","
+            "\"type\":\"InternalServerError\",\"param\":null,\"code\":500}}";
+
+    } else if (job->fault == KVE_FAULT_EMPTY_STREAM) {
+        s = job->parsed.stream ? ": nothing\n\ndata: [DONE]\n\n" : "";
+
+    } else if (job->parsed.stream) {
         s = "data: {\"choices\":[{\"delta\":{\"content\":\n\n"
             "event\ndata\n: \ndata: [1,2\ndata: ]]}\n\ndata:\x01\x02\xff\n\n"
             "data: {\"usage\":{\"prompt_tokens\":-1,\"prompt_tokens_details\""
             ":{\"cached_tokens\":1e99}}}\n\nretry: x\n\ndata: [DONE";
-        kve_http_reply(job->http, job->conn, 200, "text/event-stream", s,
-                       strlen(s));
+
     } else {
         s = "{\"id\":\"\\ud800\",\"usage\":{\"prompt_tokens\":\"many\","
             "\"prompt_tokens_details\":[[[[,\"cached_tokens\":-7}";
-        kve_http_reply(job->http, job->conn, 200, "application/json", s,
-                       strlen(s));
     }
 
+    kve_http_reply(job->http, job->conn, 200, type, s, strlen(s));
     kve_job_end(job, 200, "fault");
 }
 
@@ -234,7 +244,9 @@ kve_inject_at_start(kve_job_t *job)
         return 1;
 
     case KVE_FAULT_GARBAGE_BODY:
-        kve_inject_garbage_body(job);
+    case KVE_FAULT_ERROR_BODY:
+    case KVE_FAULT_EMPTY_STREAM:
+        kve_inject_body(job);
         return 1;
 
     case KVE_FAULT_ERROR_STREAM:
@@ -297,11 +309,16 @@ kve_inject_at_token(kve_job_t *job, kve_sub_t *sub, double now, double *until)
         return 1;
 
     case KVE_FAULT_ERROR_STREAM:
-        if (n < job->fault_n) {
+    case KVE_FAULT_CLIENT_ERROR_STREAM:
+    case KVE_FAULT_BARE_ERROR_STREAM:
+        if (!job->parsed.stream || n < job->fault_n) {
             return 0;
         }
 
-        kve_stream_error(job, "EngineCore encountered an issue.");
+        kve_stream_error(job, job->fault == KVE_FAULT_ERROR_STREAM ? 500
+                         : job->fault == KVE_FAULT_CLIENT_ERROR_STREAM ? 400
+                                                                       : 0,
+                         "EngineCore encountered an issue.");
         kve_send_flush(job);
         kve_send_end(job);
         kve_job_end(job, 200, "fault");

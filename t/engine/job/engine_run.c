@@ -251,7 +251,7 @@ kve_job_pump(kve_job_t *job, double now, double real, double *due)
         if (job->subs[i].failed) {
 
             if (job->started) {
-                kve_stream_error(job, "The request was aborted.");
+                kve_stream_error(job, 500, "The request was aborted.");
                 kve_send_flush(job);
                 kve_send_end(job);
                 kve_job_end(job, 200, "error");

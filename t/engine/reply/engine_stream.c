@@ -669,10 +669,10 @@ kve_stream_close(kve_job_t *job)
 }
 
 
-/* an engine's error once the 200 is out */
+/* an engine's error once the 200 is out; code 0: SGLang's own, without one */
 
 void
-kve_stream_error(kve_job_t *job, const char *message)
+kve_stream_error(kve_job_t *job, int code, const char *message)
 {
     if (job->parsed.api == KVE_MESSAGES) {
         kve_buf_printf(&job->out, "event: error\ndata: {\"type\":\"error\","
@@ -681,7 +681,14 @@ kve_stream_error(kve_job_t *job, const char *message)
         return;
     }
 
-    kve_buf_printf(&job->out, "data: {\"error\":{\"message\":\"%s\","
-                   "\"type\":\"InternalServerError\",\"param\":null,"
-                   "\"code\":500}}\n\ndata: [DONE]\n\n", message);
+    kve_buf_printf(&job->out, "data: {\"error\":{\"message\":\"%s\"", message);
+
+    if (code) {
+        kve_buf_printf(&job->out, ",\"type\":\"%s\",\"param\":null,"
+                       "\"code\":%d",
+                       code < 500 ? "BadRequestError" : "InternalServerError",
+                       code);
+    }
+
+    kve_buf_str(&job->out, "}}\n\ndata: [DONE]\n\n");
 }

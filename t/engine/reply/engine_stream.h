@@ -15,7 +15,7 @@ void kve_stream_first(kve_job_t *job, kve_sub_t *sub);
 void kve_stream_token(kve_job_t *job, kve_sub_t *sub, uint32_t n);
 void kve_stream_finish(kve_job_t *job, kve_sub_t *sub);
 void kve_stream_close(kve_job_t *job);
-void kve_stream_error(kve_job_t *job, const char *message);
+void kve_stream_error(kve_job_t *job, int code, const char *message);
 
 
 #endif

@@ -500,6 +500,94 @@ START_TEST(test_usage_random)
 END_TEST
 
 
+/* whose error it is, early and late */
+
+static const struct {
+    const char            *text;
+    unsigned               stream;
+    kvr_response_error_e   error;
+} errors[] = {
+    { "data: {\"error\":{\"message\":\"no\",\"code\":500}}\n\n"
+      "data: [DONE]\n\n", 1, KVR_RESPONSE_SERVER },
+    { "data: {\"error\": {\"message\": \"no\", \"type\": \"BadRequestError\","
+      " \"param\": null, \"code\": 400}}\n\ndata: [DONE]\n\n", 1,
+      KVR_RESPONSE_CLIENT },
+    { "data: {\"error\":{\"message\":\"too long\"}}\n\ndata: [DONE]\n\n", 1,
+      KVR_RESPONSE_UNCLEAR },
+
+    /* older llama.cpp's, TGI's, Anthropic's, of Responses */
+
+    { "error: {\"code\":500,\"message\":\"no\",\"type\":\"server_error\"}\n\n",
+      1, KVR_RESPONSE_SERVER },
+    { "data:{\"error\":{\"message\":\"no\",\"http_status_code\":424}}\n\n", 1,
+      KVR_RESPONSE_CLIENT },
+    { "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"
+      "\"overloaded_error\"}}\n\n", 1, KVR_RESPONSE_UNCLEAR },
+    { "event: response.failed\ndata: {\"type\":\"response.failed\","
+      "\"response\":{\"id\":\"r\",\"error\":{\"code\":\"server_error\"}}}\n\n",
+      1, KVR_RESPONSE_UNCLEAR },
+
+    { "{\"error\":{\"message\":\"no\",\"code\":503}}", 0,
+      KVR_RESPONSE_SERVER },
+    { "{\"error\":\"no\",\"error_type\":\"generation\"}", 0,
+      KVR_RESPONSE_UNCLEAR },
+
+    /* none */
+
+    { "data: {\"error\":\"\",\"code\":500}\n\n", 1, KVR_RESPONSE_NO_ERROR },
+    { "data: {\"error\":null,\"code\":500}\n\n", 1, KVR_RESPONSE_NO_ERROR },
+    { "{\"id\":\"resp_1\",\"error\":null,\"code\":500}", 0,
+      KVR_RESPONSE_NO_ERROR },
+};
+
+
+START_TEST(test_usage_error)
+{
+    size_t          i, n, len, step;
+    unsigned        mode, late;
+    util_buf_t      b;
+    kvr_response_t  u;
+
+    memset(&b, 0, sizeof(b));
+
+    for (i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+
+        for (late = 0; late <= errors[i].stream; late++) {
+
+            b.len = 0;
+            util_puts(&b, late ? CHUNK "\"a\"}}]}\n\n" : "");
+            util_puts(&b, errors[i].text);
+            len = b.len;
+
+            mode = late ? KVR_RESPONSE_TOKENS : KVR_RESPONSE_FIRST;
+            mode += !errors[i].stream;
+
+            for ( /* void */ ; mode <= KVR_RESPONSE_REPLY; mode++) {
+                for (step = 1; step <= len; step++) {
+
+                    kvr_response_init(&u, mode, errors[i].stream);
+
+                    for (n = 0; n < len; n += step) {
+                        feed(&u, b.p + n, kvr_min(step, len - n), NULL);
+                    }
+
+                    kvr_response_end(&u, NULL, NULL);
+
+                    util_check(u.error == errors[i].error,
+                               "%s: mode %u, late %u, step %zu: %u",
+                               errors[i].text, mode, late, step, u.error);
+                    util_check(!errors[i].stream || late || !u.error
+                               || !u.first, "%s: first", errors[i].text);
+                }
+            }
+        }
+    }
+
+    util_drop(&b);
+}
+END_TEST
+
+
 /* what is long is not read to its end */
 /* lines that differ in their text only are not parsed again: nor otherwise */
 START_TEST(test_usage_again)
@@ -642,6 +730,7 @@ main(void)
 
     util_add(s, "split", test_usage_split);
     util_add(s, "random", test_usage_random);
+    util_add(s, "error", test_usage_error);
     util_add(s, "again", test_usage_again);
     util_add(s, "long", test_usage_long);
     util_add(s, "header", test_usage_header);
