@@ -1,0 +1,491 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/events/kvr_kvevent.h"
+
+
+#define KVR_KVEVENT_GROUP_MAX  1024
+#define KVR_KVEVENT_BLOCK_MAX  65536     /* tokens */
+
+
+typedef enum {
+    KVR_KVEVENT_IN_BATCH = 0,
+    KVR_KVEVENT_IN_ITEM,                 /* of the batch */
+    KVR_KVEVENT_IN_EVENT,
+    KVR_KVEVENT_IN_FIELD,
+    KVR_KVEVENT_IN_HASHES,
+    KVR_KVEVENT_IN_END
+} kvr_kvevent_state_e;
+
+
+typedef enum {
+    KVR_KVEVENT_OTHER = 0,
+    KVR_KVEVENT_EVENTS,
+    KVR_KVEVENT_TYPE,
+    KVR_KVEVENT_BLOCKS,
+    KVR_KVEVENT_PARENT,
+    KVR_KVEVENT_TOKENS,
+    KVR_KVEVENT_SIZE,
+    KVR_KVEVENT_MEDIUM,
+    KVR_KVEVENT_GROUP,
+    KVR_KVEVENT_KIND
+} kvr_kvevent_field_e;
+
+
+/* fields by their names, in small letters */
+static const struct {
+    const char  *name;
+    uint8_t      field;
+} kvr_kvevent_names[] = {
+    { "events",             KVR_KVEVENT_EVENTS },
+    { "type",               KVR_KVEVENT_TYPE },
+    { "block_hashes",       KVR_KVEVENT_BLOCKS },
+    { "parent_block_hash",  KVR_KVEVENT_PARENT },
+    { "token_ids",          KVR_KVEVENT_TOKENS },
+    { "block_size",         KVR_KVEVENT_SIZE },
+    { "medium",             KVR_KVEVENT_MEDIUM },
+    { "group_idx",          KVR_KVEVENT_GROUP },
+    { "kv_cache_spec_kind", KVR_KVEVENT_KIND }
+};
+
+
+/* and by their places, behind the type */
+
+static const uint8_t  kvr_kvevent_stored[] = {
+    KVR_KVEVENT_TYPE, KVR_KVEVENT_BLOCKS, KVR_KVEVENT_PARENT,
+    KVR_KVEVENT_TOKENS, KVR_KVEVENT_SIZE, KVR_KVEVENT_OTHER,
+    KVR_KVEVENT_MEDIUM, KVR_KVEVENT_OTHER, KVR_KVEVENT_OTHER,
+    KVR_KVEVENT_GROUP, KVR_KVEVENT_KIND
+};
+
+static const uint8_t  kvr_kvevent_removed[] = {
+    KVR_KVEVENT_TYPE, KVR_KVEVENT_BLOCKS, KVR_KVEVENT_MEDIUM,
+    KVR_KVEVENT_GROUP
+};
+
+
+static const struct {
+    const char          *name;
+    kvr_kvevent_type_e   type;
+} kvr_kvevent_types[] = {
+    { "blockstored",      KVR_KVEVENT_STORED },
+    { "blockremoved",     KVR_KVEVENT_REMOVED },
+    { "allblockscleared", KVR_KVEVENT_CLEARED }
+};
+
+
+/* layers whose blocks say nothing of how long a prompt is kept */
+static const char *const  kvr_kvevent_parts[] = {
+    "sliding", "chunked", "mamba", "cross", "encoder", "linear"
+};
+
+
+static kvr_kvevent_e kvr_kvevent_batch(kvr_kvevent_reader_t *r,
+    kvr_msgpack_e kind);
+static kvr_kvevent_e kvr_kvevent_item(kvr_kvevent_reader_t *r,
+    kvr_msgpack_e kind);
+static kvr_kvevent_e kvr_kvevent_event(kvr_kvevent_reader_t *r,
+    kvr_msgpack_e kind);
+static kvr_kvevent_e kvr_kvevent_field(kvr_kvevent_reader_t *r,
+    kvr_msgpack_e kind);
+static uint8_t kvr_kvevent_named(const kvr_msgpack_t *m);
+static uint8_t kvr_kvevent_placed(const kvr_kvevent_reader_t *r);
+static void kvr_kvevent_typed(kvr_kvevent_reader_t *r, kvr_msgpack_e kind);
+static void kvr_kvevent_scalar(kvr_kvevent_reader_t *r, kvr_msgpack_e kind);
+static void kvr_kvevent_pass(kvr_kvevent_reader_t *r, kvr_msgpack_e kind);
+static void kvr_kvevent_hash(kvr_kvevent_t *e, const kvr_msgpack_t *m,
+    kvr_msgpack_e kind);
+
+
+void
+kvr_kvevent_begin(kvr_kvevent_reader_t *r)
+{
+    memset(r, 0, offsetof(kvr_kvevent_reader_t, event));
+    kvr_msgpack_init(&r->msgpack);
+}
+
+
+kvr_kvevent_e
+kvr_kvevent_read(kvr_kvevent_reader_t *r, const uint8_t **p,
+    const uint8_t *end)
+{
+    int            rc;
+    kvr_kvevent_e  found;
+    kvr_msgpack_e  kind;
+
+    for ( ;; ) {
+
+        if (r->skipping) {
+            rc = kvr_msgpack_skip(&r->msgpack, p, end);
+
+            if (rc != KVR_OK) {
+                return rc == KVR_AGAIN ? KVR_KVEVENT_AGAIN
+                                       : KVR_KVEVENT_GARBLED;
+            }
+
+            r->skipping = 0;
+        }
+
+        /* what has no items left is over */
+
+        if (r->state == KVR_KVEVENT_IN_HASHES && r->hashes == 0) {
+            r->state = KVR_KVEVENT_IN_FIELD;
+        }
+
+        if (r->state == KVR_KVEVENT_IN_FIELD && r->fields == 0) {
+            r->state = KVR_KVEVENT_IN_EVENT;
+            return KVR_KVEVENT_FOUND;
+        }
+
+        if (r->state == KVR_KVEVENT_IN_EVENT && r->events == 0) {
+            r->state = KVR_KVEVENT_IN_ITEM;
+        }
+
+        if (r->state == KVR_KVEVENT_IN_ITEM && r->items == 0) {
+            r->state = KVR_KVEVENT_IN_END;
+        }
+
+        if (r->state == KVR_KVEVENT_IN_END) {
+            return *p == end ? KVR_KVEVENT_DONE : KVR_KVEVENT_GARBLED;
+        }
+
+        kind = kvr_msgpack_next(&r->msgpack, p, end);
+
+        if (kind == KVR_MSGPACK_AGAIN) {
+            return KVR_KVEVENT_AGAIN;
+        }
+
+        if (kind == KVR_MSGPACK_ERROR) {
+            return KVR_KVEVENT_GARBLED;
+        }
+
+        switch (r->state) {
+
+        case KVR_KVEVENT_IN_BATCH:
+            found = kvr_kvevent_batch(r, kind);
+            break;
+
+        case KVR_KVEVENT_IN_ITEM:
+            found = kvr_kvevent_item(r, kind);
+            break;
+
+        case KVR_KVEVENT_IN_EVENT:
+            found = kvr_kvevent_event(r, kind);
+            break;
+
+        case KVR_KVEVENT_IN_FIELD:
+            found = kvr_kvevent_field(r, kind);
+            break;
+
+        default: /* KVR_KVEVENT_IN_HASHES */
+
+            r->hashes--;
+            kvr_kvevent_hash(&r->event, &r->msgpack, kind);
+            kvr_kvevent_pass(r, kind);
+
+            found = KVR_KVEVENT_AGAIN;
+            break;
+        }
+
+        if (found != KVR_KVEVENT_AGAIN) {
+            return found;
+        }
+    }
+}
+
+
+static kvr_kvevent_e
+kvr_kvevent_batch(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    if (kind != KVR_MSGPACK_ARRAY && kind != KVR_MSGPACK_MAP) {
+        return KVR_KVEVENT_GARBLED;
+    }
+
+    r->map = (kind == KVR_MSGPACK_MAP);
+    r->items = r->msgpack.number;
+    r->place = 0;
+    r->state = KVR_KVEVENT_IN_ITEM;
+
+    return KVR_KVEVENT_AGAIN;
+}
+
+
+/* an item of the batch: of an array the second one are the events */
+static kvr_kvevent_e
+kvr_kvevent_item(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    if (r->map && !r->value) {
+        r->value = 1;
+        r->field = KVR_KVEVENT_OTHER;
+
+        if (kind == KVR_MSGPACK_STR) {
+            r->field = kvr_kvevent_named(&r->msgpack);
+        }
+
+        kvr_kvevent_pass(r, kind);
+        return KVR_KVEVENT_AGAIN;
+    }
+
+    if (!r->map) {
+        r->field = r->place++ == 1 ? KVR_KVEVENT_EVENTS : KVR_KVEVENT_OTHER;
+    }
+
+    r->value = 0;
+    r->items--;
+
+    if (r->field == KVR_KVEVENT_EVENTS && kind == KVR_MSGPACK_ARRAY) {
+        r->events = r->msgpack.number;
+        r->state = KVR_KVEVENT_IN_EVENT;
+        return KVR_KVEVENT_AGAIN;
+    }
+
+    kvr_kvevent_pass(r, kind);
+
+    return KVR_KVEVENT_AGAIN;
+}
+
+
+static kvr_kvevent_e
+kvr_kvevent_event(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    if (kind != KVR_MSGPACK_ARRAY && kind != KVR_MSGPACK_MAP) {
+        return KVR_KVEVENT_GARBLED;
+    }
+
+    memset(&r->event, 0, offsetof(kvr_kvevent_t, hash));
+    r->event.rooted = 1;
+
+    r->events--;
+    r->event_map = (kind == KVR_MSGPACK_MAP);
+    r->fields = r->msgpack.number;
+    r->place = 0;
+    r->state = KVR_KVEVENT_IN_FIELD;
+
+    return KVR_KVEVENT_AGAIN;
+}
+
+
+static kvr_kvevent_e
+kvr_kvevent_field(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    if (r->event_map && !r->value) {
+        r->value = 1;
+        r->field = KVR_KVEVENT_OTHER;
+
+        if (kind == KVR_MSGPACK_STR) {
+            r->field = kvr_kvevent_named(&r->msgpack);
+        }
+
+        kvr_kvevent_pass(r, kind);
+        return KVR_KVEVENT_AGAIN;
+    }
+
+    if (!r->event_map) {
+        r->field = kvr_kvevent_placed(r);
+        r->place++;
+    }
+
+    r->value = 0;
+    r->fields--;
+
+    switch (r->field) {
+
+    case KVR_KVEVENT_TYPE:
+        kvr_kvevent_typed(r, kind);
+        break;
+
+    case KVR_KVEVENT_BLOCKS:
+
+        if (kind == KVR_MSGPACK_ARRAY) {
+            r->hashes = r->msgpack.number;
+            r->state = KVR_KVEVENT_IN_HASHES;
+            return KVR_KVEVENT_AGAIN;
+        }
+
+        break;
+
+    case KVR_KVEVENT_TOKENS:
+
+        if (kind == KVR_MSGPACK_ARRAY) {
+            r->event.tokens = r->msgpack.number;
+        }
+
+        break;
+
+    default:
+        kvr_kvevent_scalar(r, kind);
+        break;
+    }
+
+    kvr_kvevent_pass(r, kind);
+
+    return KVR_KVEVENT_AGAIN;
+}
+
+
+static uint8_t
+kvr_kvevent_named(const kvr_msgpack_t *m)
+{
+    unsigned  i;
+
+    for (i = 0; i < kvr_nelts(kvr_kvevent_names); i++) {
+        if (kvr_msgpack_is(m, kvr_kvevent_names[i].name)) {
+            return kvr_kvevent_names[i].field;
+        }
+    }
+
+    return KVR_KVEVENT_OTHER;
+}
+
+
+static uint8_t
+kvr_kvevent_placed(const kvr_kvevent_reader_t *r)
+{
+    if (r->place == 0) {
+        return KVR_KVEVENT_TYPE;
+    }
+
+    if (r->event.type == KVR_KVEVENT_STORED
+        && r->place < kvr_nelts(kvr_kvevent_stored))
+    {
+        return kvr_kvevent_stored[r->place];
+    }
+
+    if (r->event.type == KVR_KVEVENT_REMOVED
+        && r->place < kvr_nelts(kvr_kvevent_removed))
+    {
+        return kvr_kvevent_removed[r->place];
+    }
+
+    return KVR_KVEVENT_OTHER;
+}
+
+
+static void
+kvr_kvevent_typed(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    unsigned  i;
+
+    if (kind != KVR_MSGPACK_STR) {
+        return;
+    }
+
+    for (i = 0; i < kvr_nelts(kvr_kvevent_types); i++) {
+        if (kvr_msgpack_is(&r->msgpack, kvr_kvevent_types[i].name)) {
+            r->event.type = kvr_kvevent_types[i].type;
+        }
+    }
+}
+
+
+/* fields of one value each */
+static void
+kvr_kvevent_scalar(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    unsigned        i;
+    kvr_kvevent_t  *e;
+    kvr_msgpack_t  *m;
+
+    e = &r->event;
+    m = &r->msgpack;
+
+    switch (r->field) {
+
+    case KVR_KVEVENT_PARENT:
+
+        if (kind == KVR_MSGPACK_INT) {
+            e->parent = m->number;
+            e->rooted = 0;
+
+        } else if (kind == KVR_MSGPACK_BIN || kind == KVR_MSGPACK_STR) {
+            e->parent = m->tail;
+            e->rooted = 0;
+        }
+
+        break;
+
+    case KVR_KVEVENT_SIZE:
+
+        if (kind == KVR_MSGPACK_INT && m->number <= KVR_KVEVENT_BLOCK_MAX) {
+            e->block = (uint32_t) m->number;
+        }
+
+        break;
+
+    case KVR_KVEVENT_MEDIUM:
+
+        if (kind == KVR_MSGPACK_STR) {
+            e->elsewhere = !kvr_msgpack_is(m, "gpu")
+                           && !kvr_msgpack_is(m, "device");
+        }
+
+        break;
+
+    case KVR_KVEVENT_GROUP:
+
+        if (kind == KVR_MSGPACK_INT && m->number <= KVR_KVEVENT_GROUP_MAX) {
+            e->group = (uint32_t) m->number;
+        }
+
+        break;
+
+    case KVR_KVEVENT_KIND:
+
+        for (i = 0; i < kvr_nelts(kvr_kvevent_parts); i++) {
+            if (kind == KVR_MSGPACK_STR
+                && kvr_msgpack_begins(m, kvr_kvevent_parts[i]))
+            {
+                e->part = 1;
+            }
+        }
+
+        break;
+
+    default:
+        break;
+    }
+}
+
+
+/* what is in a value that was read, and is not looked at */
+static void
+kvr_kvevent_pass(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    if (kind == KVR_MSGPACK_ARRAY || kind == KVR_MSGPACK_MAP) {
+        r->msgpack.values = r->msgpack.number
+                            << (kind == KVR_MSGPACK_MAP ? 1 : 0);
+        r->skipping = 1;
+    }
+}
+
+
+static void
+kvr_kvevent_hash(kvr_kvevent_t *e, const kvr_msgpack_t *m, kvr_msgpack_e kind)
+{
+    uint64_t  hash;
+
+    switch (kind) {
+
+    case KVR_MSGPACK_INT:
+        hash = m->number;
+        break;
+
+    case KVR_MSGPACK_BIN:
+    case KVR_MSGPACK_STR:
+        hash = m->tail;
+        break;
+
+    default:
+        return;
+    }
+
+    if (e->blocks < KVR_KVEVENT_HASHES) {
+        e->hash[e->blocks] = hash;
+    }
+
+    e->blocks++;
+    e->last = hash;
+}

@@ -1,0 +1,422 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/events/kvr_zmtp.h"
+
+#include <strings.h>
+
+
+#define KVR_ZMTP_GREETING   64
+#define KVR_ZMTP_VERSION    10        /* where these are in a greeting */
+#define KVR_ZMTP_MINOR      11
+#define KVR_ZMTP_MECHANISM  12
+#define KVR_ZMTP_SERVER     32
+
+#define KVR_ZMTP_MORE       0x01
+#define KVR_ZMTP_LONG       0x02
+#define KVR_ZMTP_COMMAND    0x04
+
+#define KVR_ZMTP_HANDSHAKE  8         /* commands of it at most */
+#define KVR_ZMTP_CONTEXT    16        /* bytes of a PING that come back */
+
+
+typedef enum {
+    KVR_ZMTP_IN_GREETING = 0,
+    KVR_ZMTP_IN_FLAGS,
+    KVR_ZMTP_IN_SIZE,
+    KVR_ZMTP_IN_FRAME,
+    KVR_ZMTP_IN_COMMAND
+} kvr_zmtp_state_e;
+
+
+static kvr_zmtp_e kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte);
+static kvr_zmtp_e kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p,
+    const uint8_t *end);
+static kvr_zmtp_e kvr_zmtp_command(kvr_zmtp_t *z);
+static kvr_zmtp_e kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p,
+    const uint8_t *last);
+static int kvr_zmtp_named(const kvr_zmtp_t *z, const char *name);
+static void kvr_zmtp_put(kvr_zmtp_t *z, const void *data, size_t len);
+
+
+static kvr_zmtp_e
+kvr_zmtp_fail(kvr_zmtp_t *z, const char *error)
+{
+    z->error = error;
+
+    return KVR_ZMTP_FAILED;
+}
+
+
+void
+kvr_zmtp_init(kvr_zmtp_t *z, kvr_zmtp_role_e role, const void *topic,
+    size_t len)
+{
+    uint8_t  greeting[KVR_ZMTP_GREETING];
+
+    memset(z, 0, offsetof(kvr_zmtp_t, command));
+
+    z->role = role;
+    z->topic_len = (uint8_t) kvr_min(len, KVR_ZMTP_TOPIC);
+    z->left_commands = KVR_ZMTP_HANDSHAKE;
+
+    if (z->topic_len) {
+        memcpy(z->topic, topic, z->topic_len);
+    }
+
+    memset(greeting, 0, KVR_ZMTP_GREETING);
+
+    greeting[0] = 0xff;
+    greeting[9] = 0x7f;
+    greeting[KVR_ZMTP_VERSION] = 3;
+    greeting[KVR_ZMTP_MINOR] = 1;
+    memcpy(&greeting[KVR_ZMTP_MECHANISM], "NULL", 4);
+
+    kvr_zmtp_put(z, greeting, KVR_ZMTP_GREETING);
+}
+
+
+kvr_zmtp_e
+kvr_zmtp_read(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
+{
+    size_t      n;
+    kvr_zmtp_e  rc;
+
+    for ( ;; ) {
+
+        if (z->state == KVR_ZMTP_IN_FRAME && z->left == 0) {
+            z->state = KVR_ZMTP_IN_FLAGS;
+            return KVR_ZMTP_END;
+        }
+
+        if (*p == end) {
+            return KVR_ZMTP_AGAIN;
+        }
+
+        rc = KVR_ZMTP_AGAIN;
+
+        switch (z->state) {
+
+        case KVR_ZMTP_IN_GREETING:
+            rc = kvr_zmtp_greeting(z, *(*p)++);
+            break;
+
+        case KVR_ZMTP_IN_FLAGS:
+            z->flags = *(*p)++;
+            z->have = 0;
+            z->size = 0;
+            z->state = KVR_ZMTP_IN_SIZE;
+
+            if (z->flags & ~(KVR_ZMTP_MORE|KVR_ZMTP_LONG|KVR_ZMTP_COMMAND)) {
+                rc = kvr_zmtp_fail(z, "a frame that is none of ZMTP 3");
+            }
+
+            break;
+
+        case KVR_ZMTP_IN_SIZE:
+            rc = kvr_zmtp_size(z, p, end);
+            break;
+
+        case KVR_ZMTP_IN_FRAME:
+            n = kvr_min((size_t) (end - *p), z->left);
+
+            z->piece = *p;
+            z->len = n;
+            z->left -= n;
+            *p += n;
+
+            return KVR_ZMTP_PIECE;
+
+        default: /* KVR_ZMTP_IN_COMMAND */
+
+            n = kvr_min((size_t) (end - *p), z->left);
+
+            if (z->have < sizeof(z->command)) {
+                memcpy(z->command + z->have, *p,
+                       kvr_min(n, sizeof(z->command) - z->have));
+            }
+
+            z->have += (uint32_t) n;
+            z->left -= n;
+            *p += n;
+
+            if (z->left == 0) {
+                z->state = KVR_ZMTP_IN_FLAGS;
+                rc = kvr_zmtp_command(z);
+            }
+
+            break;
+        }
+
+        if (rc != KVR_ZMTP_AGAIN) {
+            return rc;
+        }
+    }
+}
+
+
+/* who speaks something else is told from its first bytes */
+static kvr_zmtp_e
+kvr_zmtp_greeting(kvr_zmtp_t *z, uint8_t byte)
+{
+    static const uint8_t  null[KVR_ZMTP_SERVER - KVR_ZMTP_MECHANISM] = "NULL";
+
+    uint32_t  i;
+
+    i = z->have++;
+
+    if ((i == 0 && byte != 0xff) || (i == 9 && byte != 0x7f)) {
+        return kvr_zmtp_fail(z, "it speaks no ZMTP");
+    }
+
+    if (i == KVR_ZMTP_VERSION && byte < 3) {
+        return kvr_zmtp_fail(z, "it speaks a ZMTP before 3.0");
+    }
+
+    if (i == KVR_ZMTP_MINOR) {
+        z->pings = (byte >= 1);
+    }
+
+    if (i >= KVR_ZMTP_MECHANISM && i < KVR_ZMTP_SERVER
+        && byte != null[i - KVR_ZMTP_MECHANISM])
+    {
+        return kvr_zmtp_fail(z, "it wants a mechanism other than NULL");
+    }
+
+    if (z->have == KVR_ZMTP_GREETING) {
+        z->state = KVR_ZMTP_IN_FLAGS;
+
+        if (z->role == KVR_ZMTP_SUB) {
+            kvr_zmtp_put(z, "\4\x19\5READY\13Socket-Type\0\0\0\3SUB", 27);
+
+        } else {
+            kvr_zmtp_put(z, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER", 30);
+        }
+    }
+
+    return KVR_ZMTP_AGAIN;
+}
+
+
+static kvr_zmtp_e
+kvr_zmtp_size(kvr_zmtp_t *z, const uint8_t **p, const uint8_t *end)
+{
+    uint32_t  n;
+
+    n = z->flags & KVR_ZMTP_LONG ? 8 : 1;
+
+    while (z->have < n && *p < end) {
+        z->size = z->size << 8 | *(*p)++;
+        z->have++;
+    }
+
+    if (z->have < n) {
+        return KVR_ZMTP_AGAIN;
+    }
+
+    z->have = 0;
+    z->left = z->size;
+
+    if (z->flags & KVR_ZMTP_COMMAND) {
+
+        if (z->size > KVR_ZMTP_COMMAND_MAX || z->size == 0
+            || z->flags & KVR_ZMTP_MORE)
+        {
+            return kvr_zmtp_fail(z, "a command that is none of ZMTP 3");
+        }
+
+        z->state = KVR_ZMTP_IN_COMMAND;
+        return KVR_ZMTP_AGAIN;
+    }
+
+    if (!z->open) {
+        return kvr_zmtp_fail(z, "a message before the handshake");
+    }
+
+    if (z->size > KVR_ZMTP_FRAME_MAX) {
+        return kvr_zmtp_fail(z, "a frame of more than 64 MB");
+    }
+
+    z->more = z->flags & KVR_ZMTP_MORE;
+    z->state = KVR_ZMTP_IN_FRAME;
+
+    return KVR_ZMTP_FRAME;
+}
+
+
+/* a command has come; those that are not known say nothing to us */
+static kvr_zmtp_e
+kvr_zmtp_command(kvr_zmtp_t *z)
+{
+    size_t          n;
+    uint8_t         pong[7 + KVR_ZMTP_CONTEXT];
+    const uint8_t  *last;
+
+    n = kvr_min(z->have, sizeof(z->command));
+    last = z->command + n;
+
+    if (z->open) {
+
+        if (kvr_zmtp_named(z, "\4PONG")) {
+            return KVR_ZMTP_ALIVE;
+        }
+
+        /* PING has two bytes of a time, then what is to come back */
+
+        if (kvr_zmtp_named(z, "\4PING") && n >= 7) {
+            n = kvr_min(n - 7, KVR_ZMTP_CONTEXT);
+
+            memcpy(pong, "\4\0\4PONG", 7);
+            pong[1] = (uint8_t) (5 + n);
+            memcpy(pong + 7, z->command + 7, n);
+
+            kvr_zmtp_put(z, pong, 7 + n);
+        }
+
+        return KVR_ZMTP_AGAIN;
+    }
+
+    if (kvr_zmtp_named(z, "\5READY")) {
+        return kvr_zmtp_ready(z, z->command + 6, last);
+    }
+
+    if (kvr_zmtp_named(z, "\5ERROR")) {
+        return kvr_zmtp_fail(z, "it has refused the handshake");
+    }
+
+    if (z->left_commands-- == 0) {
+        return kvr_zmtp_fail(z, "a handshake that does not end");
+    }
+
+    return KVR_ZMTP_AGAIN;
+}
+
+
+/* properties: a byte of length and a name, four bytes of length and a value */
+static kvr_zmtp_e
+kvr_zmtp_ready(kvr_zmtp_t *z, const uint8_t *p, const uint8_t *last)
+{
+    size_t          n, len;
+    uint8_t         head[3];
+    const uint8_t  *name, *value;
+
+    for ( /* void */ ; last - p > 1; p = value + len) {
+
+        n = *p++;
+        name = p;
+
+        if ((size_t) (last - p) < n + 4) {
+            break;
+        }
+
+        p += n;
+        len = (size_t) p[0] << 24 | (size_t) p[1] << 16
+              | (size_t) p[2] << 8 | p[3];
+        value = p + 4;
+
+        if ((size_t) (last - value) < len) {
+            break;
+        }
+
+        if (n != 11 || strncasecmp((const char *) name, "Socket-Type", 11)) {
+            continue;
+        }
+
+        if (z->role == KVR_ZMTP_DEALER
+            && !(len == 6 && memcmp(value, "ROUTER", 6) == 0))
+        {
+            return kvr_zmtp_fail(z, "it is no ROUTER: no replay socket");
+        }
+
+        if (z->role == KVR_ZMTP_SUB
+            && !(len == 3 && memcmp(value, "PUB", 3) == 0)
+            && !(len == 4 && memcmp(value, "XPUB", 4) == 0))
+        {
+            return kvr_zmtp_fail(z, "it is no PUB: nothing is published there");
+        }
+    }
+
+    /* subscribing is a message: all versions of ZeroMQ take that */
+
+    if (z->role == KVR_ZMTP_SUB) {
+        head[0] = 0;
+        head[1] = (uint8_t) (z->topic_len + 1);
+        head[2] = 1;
+
+        kvr_zmtp_put(z, head, 3);
+        kvr_zmtp_put(z, z->topic, z->topic_len);
+    }
+
+    z->open = 1;
+
+    return KVR_ZMTP_OPEN;
+}
+
+
+/* name: with its length before it */
+static int
+kvr_zmtp_named(const kvr_zmtp_t *z, const char *name)
+{
+    size_t  n;
+
+    n = 1 + (size_t) name[0];
+
+    return z->have >= n && memcmp(z->command, name, n) == 0;
+}
+
+
+static void
+kvr_zmtp_put(kvr_zmtp_t *z, const void *data, size_t len)
+{
+    if (len <= KVR_ZMTP_OUT - z->out_len) {
+        memcpy(z->out + z->out_len, data, len);
+        z->out_len += (uint32_t) len;
+    }
+}
+
+
+void
+kvr_zmtp_sent(kvr_zmtp_t *z, size_t n)
+{
+    n = kvr_min(n, z->out_len);
+
+    memmove(z->out, z->out + n, z->out_len - n);
+    z->out_len -= (uint32_t) n;
+}
+
+
+int
+kvr_zmtp_ping(kvr_zmtp_t *z)
+{
+    if (!z->open || !z->pings) {
+        return KVR_DECLINED;
+    }
+
+    /* no time, no context */
+
+    kvr_zmtp_put(z, "\4\7\4PING\0\0", 9);
+
+    return KVR_OK;
+}
+
+
+void
+kvr_zmtp_request(kvr_zmtp_t *z, uint64_t number)
+{
+    unsigned  i;
+    uint8_t   frames[12];
+
+    frames[0] = KVR_ZMTP_MORE;
+    frames[1] = 0;
+    frames[2] = 0;
+    frames[3] = 8;
+
+    for (i = 0; i < 8; i++) {
+        frames[4 + i] = (uint8_t) (number >> 8 * (7 - i));
+    }
+
+    kvr_zmtp_put(z, frames, sizeof(frames));
+}

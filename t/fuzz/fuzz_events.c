@@ -1,0 +1,221 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The input is what a publisher sends.  Its first byte says what is skipped so
+ * that deep places are reached: the handshake (bit 0), and the frames too, so
+ * that the rest is one payload (bit 1); the side of a replay (bit 2); the rest
+ * of it into how many pieces the input is cut.  In one piece and in pieces the
+ * same must be found, and what is found goes to the model of a peer.
+ */
+
+
+#include "pack.h"
+#include "core/events/kvr_events.h"
+#include "core/events/kvr_subscription.h"
+
+
+#define FUZZ_UNITS  0.01
+
+
+typedef struct {
+    uint64_t  digest;                /* of all that was found, in its order */
+    uint64_t  events;
+    unsigned  failed;
+} fuzz_found_t;
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+static void
+fuzz_note(fuzz_found_t *f, uint64_t what, uint64_t n)
+{
+    f->digest = kvr_mix(f->digest ^ what, n);
+}
+
+
+static void
+fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
+{
+    fuzz_note(f, v->type, v->blocks);
+    fuzz_note(f, v->parent, v->last);
+    fuzz_note(f, v->tokens, (uint64_t) v->block << 32 | v->group << 3
+                            | v->rooted << 2 | v->elsewhere << 1 | v->part);
+
+    f->events++;
+
+    if (e == NULL) {
+        return;
+    }
+
+    if (v->type == KVR_KVEVENT_CLEARED) {
+        kvr_events_flush(e);
+
+    } else if (kvr_events_counts(e, v)) {
+        kvr_events_take(e, v, 3, f->events * 1000, FUZZ_UNITS);
+    }
+
+    util_check(kvr_get(&e->used) <= KVR_EVENTS_SAMPLES, "samples");
+}
+
+
+static int
+fuzz_feed(kvr_subscription_t *s, const uint8_t *p, const uint8_t *end,
+    fuzz_found_t *f, kvr_events_t *e, kvr_events_order_t *o)
+{
+    for ( ;; ) {
+
+        switch (kvr_subscription_read(s, &p, end)) {
+
+        case KVR_SUBSCRIPTION_AGAIN:
+            util_check(p == end, "not all was read");
+            util_check(s->zmtp.out_len <= KVR_ZMTP_OUT, "out");
+            return 0;
+
+        case KVR_SUBSCRIPTION_OPEN:
+        case KVR_SUBSCRIPTION_ALIVE:
+            fuzz_note(f, 1, 1);
+            break;
+
+        case KVR_SUBSCRIPTION_MESSAGE:
+            fuzz_note(f, 2, s->seq);
+
+            if (e == NULL) {
+                break;
+            }
+
+            if (kvr_events_order(&e->source[3], o, s->seq)
+                == KVR_EVENTS_AGAIN)
+            {
+                break;
+            }
+
+            (void) kvr_events_go(e, &e->source[3], s->seq, 1);
+            kvr_events_read(e, &e->source[3], o, s->seq, 1);
+            break;
+
+        case KVR_SUBSCRIPTION_EVENT:
+            fuzz_event(f, &s->reader.event, e);
+            break;
+
+        case KVR_SUBSCRIPTION_DONE:
+            fuzz_note(f, 3, 1);
+            break;
+
+        case KVR_SUBSCRIPTION_BAD:
+            fuzz_note(f, 4, 1);
+            break;
+
+        default:
+            util_check(s->zmtp.error != NULL, "no error");
+            f->failed = 1;
+            return 1;
+        }
+    }
+}
+
+
+static void
+fuzz_run(const uint8_t *data, size_t size, unsigned skip, util_rng_t *r,
+    fuzz_found_t *f, kvr_events_t *e)
+{
+    size_t              n, off;
+    uint8_t            *piece;
+    kvr_events_order_t  o;
+
+    static const uint8_t       head[] = "\1\2kv\1\10\0\0\0\0\0\0\0\1\2";
+    static util_buf_t          shake[2];
+    static kvr_subscription_t  s;
+
+    if (shake[0].p == NULL) {
+        pack_handshake(&shake[0], "PUB");
+        pack_handshake(&shake[1], "ROUTER");
+    }
+
+    memset(f, 0, sizeof(fuzz_found_t));
+    memset(&o, 0, sizeof(o));
+
+    kvr_subscription_init(&s, skip & 4 ? KVR_ZMTP_DEALER : KVR_ZMTP_SUB, "kv",
+                          2);
+
+    if (skip & 3) {
+        n = skip >> 2 & 1;
+        (void) fuzz_feed(&s, shake[n].p, shake[n].p + shake[n].len, f, e, &o);
+    }
+
+    if (skip & 2) {
+        uint8_t  length[8];
+
+        (void) fuzz_feed(&s, head, head + sizeof(head) - 1, f, e, &o);
+
+        for (n = 0; n < 8; n++) {
+            length[n] = (uint8_t) ((uint64_t) size >> 8 * (7 - n));
+        }
+
+        (void) fuzz_feed(&s, length, length + 8, f, e, &o);
+    }
+
+    if (r == NULL) {
+        (void) fuzz_feed(&s, data, data + size, f, e, &o);
+        return;
+    }
+
+    for (off = 0; off < size; off += n) {
+        n = 1 + util_below(r, (unsigned) (size - off));
+
+        /* of the exact size, where what is read beyond is seen */
+
+        piece = malloc(n);
+        memcpy(piece, data + off, n);
+
+        if (fuzz_feed(&s, piece, piece + n, f, e, &o)) {
+            off = size - n;
+        }
+
+        free(piece);
+    }
+}
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    unsigned      skip;
+    util_rng_t    r;
+    fuzz_found_t  whole, pieces;
+
+    static kvr_events_t  e;
+
+    if (size == 0) {
+        return 0;
+    }
+
+    skip = *data++;
+    size--;
+
+    /* that of the runs before, as long as nothing was told */
+
+    if (kvr_get(&e.messages) || kvr_get(&e.stored)) {
+        kvr_events_reset(&e);
+    }
+
+    kvr_set(&e.shift, skip >> 3 & 3);
+
+    r.state = kvr_mix(size, skip);
+
+    fuzz_run(data, size, skip, NULL, &whole, &e);
+    fuzz_run(data, size, skip, &r, &pieces, NULL);
+
+    util_check(whole.digest == pieces.digest && whole.events == pieces.events
+               && whole.failed == pieces.failed, "%lu events, %lu in pieces",
+               (unsigned long) whole.events, (unsigned long) pieces.events);
+
+    return 0;
+}
+
+
+#include "main.h"

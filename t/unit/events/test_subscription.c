@@ -1,0 +1,453 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_zmtp and kvr_subscription: a publisher's side of the conversation, cut
+ * anywhere, and those who are no publisher.
+ */
+
+
+#include "pack.h"
+#include "core/events/kvr_subscription.h"
+
+
+/* what a conversation came to, as text: one letter for each thing found */
+typedef struct {
+    char                 found[256];
+    size_t               n;
+    util_buf_t           out;
+    kvr_subscription_t   s;
+} talk_t;
+
+
+static void
+note(talk_t *t, const char *what)
+{
+    t->n += (size_t) snprintf(t->found + t->n, sizeof(t->found) - t->n, "%s ",
+                              what);
+    t->n = kvr_min(t->n, sizeof(t->found) - 1);
+}
+
+
+static void
+begin(talk_t *t, kvr_zmtp_role_e role, const char *topic)
+{
+    memset(t, 0, sizeof(talk_t));
+    kvr_subscription_init(&t->s, role, topic, strlen(topic));
+}
+
+
+static void
+hear(talk_t *t, const util_buf_t *b, util_cut_e cut, size_t n)
+{
+    char            text[64];
+    size_t          len, off;
+    util_feed_t     f;
+    const uint8_t  *p, *start;
+
+    util_feed(&f, b->p, b->len, cut, n);
+
+    for (off = 0; (start = util_fetch(&f, off, &len)) != NULL;
+         off += (size_t) (p - start))
+    {
+        p = start;
+
+        for ( ;; ) {
+
+            switch (kvr_subscription_read(&t->s, &p, start + len)) {
+
+            case KVR_SUBSCRIPTION_AGAIN:
+                util_check(p == start + len, "bytes left over");
+                break;
+
+            case KVR_SUBSCRIPTION_OPEN:
+                note(t, "open");
+                continue;
+
+            case KVR_SUBSCRIPTION_ALIVE:
+                note(t, "alive");
+                continue;
+
+            case KVR_SUBSCRIPTION_MESSAGE:
+
+                if (t->s.seq == KVR_SUBSCRIPTION_END) {
+                    note(t, "end");
+                    continue;
+                }
+
+                snprintf(text, sizeof(text), "%lu",
+                         (unsigned long) t->s.seq);
+                note(t, text);
+                continue;
+
+            case KVR_SUBSCRIPTION_EVENT:
+                snprintf(text, sizeof(text), "e%u/%lu",
+                         t->s.reader.event.type,
+                         (unsigned long) t->s.reader.event.blocks);
+                note(t, text);
+                continue;
+
+            case KVR_SUBSCRIPTION_DONE:
+                note(t, "done");
+                continue;
+
+            case KVR_SUBSCRIPTION_BAD:
+                note(t, "bad");
+                continue;
+
+            default:
+                note(t, t->s.zmtp.error);
+                goto done;
+            }
+
+            break;
+        }
+
+        /* what is to be sent goes byte by byte, as sockets that are full do */
+
+        while (t->s.zmtp.out_len) {
+            util_put(&t->out, t->s.zmtp.out, 1);
+            kvr_zmtp_sent(&t->s.zmtp, 1);
+        }
+    }
+
+done:
+
+    util_unfeed(&f);
+}
+
+
+/* in all ways in which it can be cut the same is found */
+static void
+expect(const util_buf_t *b, kvr_zmtp_role_e role, const char *topic,
+    const char *found)
+{
+    size_t      n;
+    talk_t      t;
+    unsigned    k;
+    util_cut_e  cut;
+
+    for (k = 0; util_cut(b->len, k, &cut, &n); k++) {
+        util_note("cut %u", k);
+        begin(&t, role, topic);
+        hear(&t, b, cut, n);
+        util_check(strcmp(t.found, found) == 0, "found \"%s\"", t.found);
+        util_drop(&t.out);
+    }
+}
+
+
+static void
+stored(util_buf_t *b, unsigned blocks)
+{
+    unsigned  i;
+
+    memset(b, 0, sizeof(util_buf_t));
+
+    pack_array(b, 3);
+    pack_float(b, 1);
+    pack_array(b, 2);
+    pack_array(b, 6);
+    pack_str(b, "BlockStored");
+    pack_array(b, blocks);
+
+    for (i = 0; i < blocks; i++) {
+        pack_uint(b, 1000000 + i);
+    }
+
+    pack_nil(b);
+    pack_array(b, 0);
+    pack_uint(b, 16);
+    pack_nil(b);
+
+    pack_array(b, 2);
+    pack_str(b, "BlockRemoved");
+    pack_array(b, 1);
+    pack_uint(b, 7);
+
+    pack_uint(b, 0);
+}
+
+
+START_TEST(test_subscription_messages)
+{
+    util_buf_t  b = { 0 }, small, large;
+
+    stored(&small, 3);
+    stored(&large, 100);                 /* its frame has a long length */
+
+    pack_handshake(&b, "PUB");
+    pack_message(&b, "kv", 0, &small);
+    pack_message(&b, "", 1, &large);
+    pack_frame(&b, 4, "\4PONG", 5);
+    pack_message(&b, "12345678", 258, &small);
+
+    expect(&b, KVR_ZMTP_SUB, "",
+           "open 0 e1/3 e2/1 done 1 e1/100 e2/1 done alive "
+           "258 e1/3 e2/1 done ");
+
+    util_drop(&small);
+    util_drop(&large);
+    util_drop(&b);
+}
+END_TEST
+
+
+/* a replay as vLLM answers it, without a topic and with one, and its end */
+START_TEST(test_subscription_replay)
+{
+    unsigned    i;
+    util_buf_t  b = { 0 }, payload, seq = { 0 }, none = { 0 };
+
+    stored(&payload, 3);
+
+    pack_handshake(&b, "ROUTER");
+
+    pack_message(&b, "", 5, &payload);
+    pack_frame(&b, 1, "", 0);
+    pack_message(&b, "kv", 6, &payload);
+
+    for (i = 0; i < 8; i++) {
+        util_byte(&seq, 0xff);
+    }
+
+    pack_frame(&b, 1, "", 0);
+    pack_frame(&b, 1, seq.p, 8);
+    pack_frame(&b, 0, none.p, 0);
+
+    expect(&b, KVR_ZMTP_DEALER, "",
+           "open 5 e1/3 e2/1 done 6 e1/3 e2/1 done end done ");
+
+    util_drop(&payload);
+    util_drop(&seq);
+    util_drop(&b);
+}
+END_TEST
+
+
+/* what is no message of events is passed over */
+START_TEST(test_subscription_bad)
+{
+    util_buf_t  b = { 0 }, good, bad = { 0 }, half;
+
+    stored(&good, 2);
+    stored(&half, 2);
+    half.len -= 3;
+    util_puts(&bad, "{\"events\": []}");
+
+    pack_handshake(&b, "XPUB");
+    pack_frame(&b, 0, "one", 3);                   /* no number */
+    pack_frame(&b, 1, "kv", 2);
+    pack_frame(&b, 1, "123456789", 9);
+    pack_frame(&b, 0, good.p, good.len);
+    pack_message(&b, "kv", 1, &bad);
+    pack_message(&b, "kv", 2, &half);
+    pack_frame(&b, 1, "12345678", 8);              /* behind it another */
+    pack_frame(&b, 1, "", 0);
+    pack_frame(&b, 0, good.p, good.len);
+    pack_message(&b, "kv", 3, &good);
+
+    expect(&b, KVR_ZMTP_SUB, "kv",
+           "open bad bad 1 bad 2 e1/2 bad bad 3 e1/2 e2/1 done ");
+
+    util_drop(&good);
+    util_drop(&half);
+    util_drop(&bad);
+    util_drop(&b);
+}
+END_TEST
+
+
+/* the caller leaves off at a message, and goes on elsewhere in memory */
+START_TEST(test_subscription_pause)
+{
+    size_t          rest;
+    talk_t          t;
+    uint8_t        *moved;
+    util_buf_t      b = { 0 }, payload;
+    const uint8_t  *p;
+
+    stored(&payload, 3);
+    pack_handshake(&b, "PUB");
+    pack_message(&b, "kv", 4, &payload);
+    pack_message(&b, "kv", 5, &payload);
+
+    begin(&t, KVR_ZMTP_SUB, "");
+    p = b.p;
+
+    ck_assert(kvr_subscription_read(&t.s, &p, b.p + b.len)
+              == KVR_SUBSCRIPTION_OPEN);
+    ck_assert(kvr_subscription_read(&t.s, &p, b.p + b.len)
+              == KVR_SUBSCRIPTION_MESSAGE);
+    ck_assert_uint_eq(t.s.seq, 4);
+
+    rest = (size_t) (b.p + b.len - p);
+    moved = malloc(rest);
+    memcpy(moved, p, rest);
+    util_drop(&b);
+
+    kvr_subscription_skip(&t.s);
+    p = moved;
+
+    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
+              == KVR_SUBSCRIPTION_DONE);
+    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
+              == KVR_SUBSCRIPTION_MESSAGE);
+    ck_assert(kvr_subscription_read(&t.s, &p, moved + rest)
+              == KVR_SUBSCRIPTION_EVENT);
+
+    free(moved);
+    util_drop(&payload);
+}
+END_TEST
+
+
+/* what a subscriber and one that asks for a replay say */
+START_TEST(test_subscription_says)
+{
+    talk_t      t;
+    util_buf_t  b = { 0 }, more = { 0 };
+
+    begin(&t, KVR_ZMTP_SUB, "kv@");
+    pack_handshake(&b, "PUB");
+    hear(&t, &b, UTIL_WHOLE, 0);
+
+    ck_assert_uint_eq(t.out.len, 64 + 27 + 6);
+    ck_assert(memcmp(t.out.p, b.p, 64) == 0);
+    ck_assert(memcmp(t.out.p + 64, "\4\x19\5READY\13Socket-Type\0\0\0\3SUB",
+                     27) == 0);
+    ck_assert(memcmp(t.out.p + 91, "\0\4\1kv@", 6) == 0);
+
+    util_drop(&t.out);
+    memset(&t.out, 0, sizeof(t.out));
+
+    /* PING: a time, and what comes back, 16 bytes of it at most */
+
+    pack_frame(&more, 4, "\4PING\0\12hello", 12);
+    hear(&t, &more, UTIL_STEP, 1);
+    ck_assert_uint_eq(t.out.len, 2 + 5 + 5);
+    ck_assert(memcmp(t.out.p, "\4\12\4PONGhello", 12) == 0);
+
+    ck_assert(kvr_zmtp_ping(&t.s.zmtp) == KVR_OK);
+    ck_assert(memcmp(t.s.zmtp.out, "\4\7\4PING\0\0", 9) == 0);
+
+    /* a flood of them is not answered without end */
+
+    util_drop(&more);
+    memset(&more, 0, sizeof(more));
+
+    for (_i = 0; _i < 1000; _i++) {
+        pack_frame(&more, 4, "\4PING\0\0", 7);
+    }
+
+    hear(&t, &more, UTIL_WHOLE, 0);
+    ck_assert(t.s.zmtp.out_len <= KVR_ZMTP_OUT);
+
+    util_drop(&t.out);
+    util_drop(&more);
+    util_drop(&b);
+
+    memset(&b, 0, sizeof(b));
+    begin(&t, KVR_ZMTP_DEALER, "");
+    pack_handshake(&b, "ROUTER");
+    hear(&t, &b, UTIL_WHOLE, 0);
+    ck_assert(memcmp(t.out.p + 64, "\4\x1c\5READY\13Socket-Type\0\0\0\6DEALER",
+                     30) == 0);
+
+    kvr_zmtp_request(&t.s.zmtp, 0x0102030405060708);
+    ck_assert_uint_eq(t.s.zmtp.out_len, 12);
+    ck_assert(memcmp(t.s.zmtp.out, "\1\0\0\10\1\2\3\4\5\6\7\10", 12) == 0);
+
+    util_drop(&t.out);
+    util_drop(&b);
+}
+END_TEST
+
+
+START_TEST(test_subscription_strangers)
+{
+    util_buf_t  b = { 0 };
+
+    static const struct {
+        size_t       at;
+        uint8_t      byte;
+        const char  *error;
+    } greetings[] = {
+        { 0, 'H', "it speaks no ZMTP " },
+        { 9, 'x', "it speaks no ZMTP " },
+        { 10, 1, "it speaks a ZMTP before 3.0 " },
+        { 12, 'C', "it wants a mechanism other than NULL " },
+        { 16, 'X', "it wants a mechanism other than NULL " },
+        { 64, 8, "a frame that is none of ZMTP 3 " },
+        { 64, 0, "a message before the handshake " },
+        { 64, 5, "a command that is none of ZMTP 3 " },
+        { 65, 0, "a command that is none of ZMTP 3 " }
+    };
+
+    for (_i = 0; _i < (int) kvr_nelts(greetings); _i++) {
+        pack_handshake(&b, "PUB");
+        b.p[greetings[_i].at] = greetings[_i].byte;
+        expect(&b, KVR_ZMTP_SUB, "", greetings[_i].error);
+        util_drop(&b);
+        memset(&b, 0, sizeof(b));
+    }
+
+    pack_handshake(&b, "ROUTER");
+    expect(&b, KVR_ZMTP_SUB, "",
+           "it is no PUB: nothing is published there ");
+    util_drop(&b);
+
+    memset(&b, 0, sizeof(b));
+    pack_handshake(&b, "PUB");
+    expect(&b, KVR_ZMTP_DEALER, "",
+           "it is no ROUTER: no replay socket ");
+
+    /* a newer version is one of 3 */
+
+    b.p[10] = 4;
+    expect(&b, KVR_ZMTP_SUB, "", "open ");
+
+    /* lengths beyond all limits */
+
+    util_put(&b, "\2\xff\xff\xff\xff\xff\xff\xff\xff", 9);
+    expect(&b, KVR_ZMTP_SUB, "", "open a frame of more than 64 MB ");
+
+    util_drop(&b);
+    memset(&b, 0, sizeof(b));
+    pack_handshake(&b, "PUB");
+    b.len = 64;
+
+    for (_i = 0; _i < 20; _i++) {
+        pack_frame(&b, 4, "\5HELLO", 6);
+    }
+
+    expect(&b, KVR_ZMTP_SUB, "", "a handshake that does not end ");
+
+    b.len = 64;
+    pack_frame(&b, 4, "\5ERROR\3why", 10);
+    expect(&b, KVR_ZMTP_SUB, "", "it has refused the handshake ");
+
+    util_drop(&b);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+
+    s = suite_create("subscription");
+
+    util_add(s, "messages", test_subscription_messages);
+    util_add(s, "replay", test_subscription_replay);
+    util_add(s, "bad", test_subscription_bad);
+    util_add(s, "pause", test_subscription_pause);
+    util_add(s, "says", test_subscription_says);
+    util_add(s, "strangers", test_subscription_strangers);
+
+    return util_run(s);
+}
