@@ -37,7 +37,8 @@ typedef struct {
     ngx_http_upstream_init_pt    init_upstream;
 
     size_t                       max_body;  /* largest of all locations */
-    ngx_uint_t                   queues;    /* there are any */
+    ngx_uint_t                   early;     /* something is reserved before
+                                               the content phase */
     ngx_uint_t                   tokens;    /* whether asked for: _TOKENS_... */
 } ngx_http_kvroute_main_conf_t;
 
@@ -154,6 +155,7 @@ typedef struct {
     ngx_http_complex_value_t    *deadline;
     ngx_http_complex_value_t    *queue_for; /* upstream, if not literal */
     ngx_flag_t                   inspect;
+    ngx_flag_t                   early;
     ngx_flag_t                   learn_reply;
     ngx_flag_t                   api;
     ngx_flag_t                   write;     /* of the API */
@@ -219,6 +221,14 @@ struct ngx_http_kvroute_zone_s {
 #define NGX_HTTP_KVROUTE_TOKENS_UNKNOWN  0
 #define NGX_HTTP_KVROUTE_TOKENS_NO       1
 #define NGX_HTTP_KVROUTE_TOKENS_YES      2
+
+
+/* whether any request of this worker waits in the queue of an upstream */
+static ngx_inline ngx_uint_t
+ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
+{
+    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
+}
 
 
 extern ngx_module_t  ngx_http_kvroute_module;

@@ -70,15 +70,19 @@ ngx_http_kvroute_peers_rwlock(ngx_http_upstream_rr_peers_t *peers)
 #if (NGX_HTTP_UPSTREAM_SID)
 
 #define ngx_http_kvroute_hinted(pc, peer)                                     \
-    ((pc)->hint && (peer)->sid.len == (pc)->hint->len                         \
+    ((pc) && (pc)->hint && (peer)->sid.len == (pc)->hint->len                         \
      && ngx_strncmp((peer)->sid.data, (pc)->hint->data,                       \
                     (pc)->hint->len) == 0)
+
+#define ngx_http_kvroute_hinted_away(pc, peer)                                \
+    ((pc)->hint && !ngx_http_kvroute_hinted(pc, peer))
 
 #define ngx_http_kvroute_set_sid(pc, peer)       (pc)->sid = &(peer)->sid
 
 #else
 
 #define ngx_http_kvroute_hinted(pc, peer)        ((void) (pc), 0)
+#define ngx_http_kvroute_hinted_away(pc, peer)   ((void) (pc), 0)
 #define ngx_http_kvroute_set_sid(pc, peer)       (void) (pc)
 
 #endif

@@ -12,7 +12,6 @@
 
 #include "request/ngx_http_kvroute_request.h"
 #include "engine/ngx_http_kvroute_engine.h"
-#include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
 
 
@@ -87,9 +86,19 @@ static ngx_int_t
 ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 {
     ngx_uint_t                   stream, status, told;
+    ngx_http_kvroute_ctx_t      *ctx;
     ngx_http_kvroute_attempt_t  *at;
 
-    ngx_http_kvroute_queue_answered(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    /*
+     * A request that still holds its reservation has had no get(), and will
+     * have none: the response is the cache's or nginx's own.
+     */
+
+    if (ctx) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
 
     at = ngx_http_kvroute_watched(r);
 

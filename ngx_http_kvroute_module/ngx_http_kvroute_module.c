@@ -142,6 +142,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_early"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_kvroute_loc_conf_t, early),
+      NULL },
+
     { ngx_string("kvroute_learn_reply"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
@@ -241,7 +248,9 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 
     /* handlers of a phase run in the reverse order */
 
-    if (ngx_http_kvroute_queue_init(cf) != NGX_OK) {
+    if (ngx_http_kvroute_early_init(cf) != NGX_OK
+        || ngx_http_kvroute_queue_init(cf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -413,6 +422,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->pin = NGX_CONF_UNSET_PTR;
     conf->bypass = NGX_CONF_UNSET_PTR;
     conf->inspect = NGX_CONF_UNSET;
+    conf->early = NGX_CONF_UNSET;
     conf->learn_reply = NGX_CONF_UNSET;
     conf->priority = NGX_CONF_UNSET_PTR;
     conf->tenant = NGX_CONF_UNSET_PTR;
@@ -441,6 +451,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->pin, prev->pin, NULL);
     ngx_conf_merge_ptr_value(conf->bypass, prev->bypass, NULL);
     ngx_conf_merge_value(conf->inspect, prev->inspect, 0);
+    ngx_conf_merge_value(conf->early, prev->early, 0);
     ngx_conf_merge_value(conf->learn_reply, prev->learn_reply, 1);
 
     if (conf->policy == NULL) {
@@ -477,6 +488,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
+    kmcf->early |= conf->early;
 
     return NGX_CONF_OK;
 }

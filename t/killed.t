@@ -166,7 +166,7 @@ for my $case ([ 'u', 'write', sub { $t->post('/', $body) } ],
 {
     my ($upstream, $how, $do) = @$case;
 
-    die_at('ngx_http_kvroute_queue_consume', $do);
+    die_at('ngx_http_kvroute_reserve_consume', $do);
     ok(alive(), 'it has a successor');
     served("killed in $upstream to $how", @all);
     counted("killed in $upstream to $how");

@@ -97,7 +97,7 @@ my $of_third = hold();
 kill 'STOP', $t->{master}, $first, $second;
 state_is('T', $t->{master}, $first, $second);
 
-trap('ngx_http_kvroute_queue_consume');
+trap('ngx_http_kvroute_reserve_consume');
 my $fatal = $t->start('POST /', chat(text(3000, 100)));
 kill 'KILL', $first;
 state_is('Z', $first, $third);

@@ -123,6 +123,8 @@ location | kvroute_tenant $http_x_tenant $arg_a;     | refused | invalid paramet
 location | kvroute_priority $http_x_class;             | warned  | "kvroute_priority" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_tenant $http_x_tenant weight=2;     | warned  | "weight=" of "kvroute_tenant" in location "/" has no effect: it passes to "llm", which has no "kvroute_queue"
 location | kvroute_inspect yes;                        | refused | it must be "on" or "off"
+location | kvroute_early yes;                          | refused | it must be "on" or "off"
+instead  | location /e/ { kvroute_early on; proxy_pass http://plain; } | warned | "kvroute_early" in location "/e/" has no effect: it passes to "plain", which has no "kvroute"
 instead  | location = /kv { kvroute_status; }          | refused | "kvroute_status" needs a format (json, prometheus or html) in location "/kv"
 instead  | location /kv { kvroute_status xml; }        | refused | unknown format "xml": known are json, prometheus and html
 instead  | location /kv { kvroute_api write=true; }    | refused | invalid parameter "write=true": known are "write=on" and "write=off"

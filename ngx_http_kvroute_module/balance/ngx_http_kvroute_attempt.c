@@ -58,12 +58,13 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
 
     /* what it holds in another upstream's queue is no part of this */
 
-    reserved = ngx_http_kvroute_queue_reserved(at->ctx, conf);
+    reserved = ngx_http_kvroute_reserve_held(&at->ctx->reserved, conf);
 
     kvr_attempt_begin(&at->core, &conf->zone->core, begin, reserved,
                       (uint64_t) ngx_current_msec);
 
-    ngx_http_kvroute_queue_consume(at->ctx, conf, at->core.reservation.peer);
+    ngx_http_kvroute_reserve_consume(&at->ctx->reserved, conf,
+                                     at->core.reservation.peer);
 }
 
 
@@ -206,7 +207,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_queue_freed(at->conf);
+    ngx_http_kvroute_reserve_freed(at->conf);
 
     ctx = at->ctx;
     r = ctx->request;
@@ -319,7 +320,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    ngx_http_kvroute_queue_freed(at->conf);
+    ngx_http_kvroute_reserve_freed(at->conf);
 
     ctx = at->ctx;
 

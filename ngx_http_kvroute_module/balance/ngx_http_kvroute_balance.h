@@ -14,6 +14,8 @@
  *     _upstream  init, get and free
  *     _shadow    beside another balancer, routing nothing
  *     _native    what is left to nginx's own round robin
+ *     _early     decides before the upstream request is made
+ *     _prepare   what there is to find out before a decision
  *     _match     what a request has to do with which peer
  *     _choose    the peers put before the policy
  *     _receipt   what was decided, and why
@@ -31,6 +33,17 @@
  * One request on one upstream: what nginx hands to get() and free().  It is in
  * the request's pool and lives as long as that.
  */
+
+/* what was decided before the upstream request was made */
+typedef struct {
+    kvr_decision_t               d;
+    kvr_begin_t                  begin;     /* where it is to begin */
+    ngx_uint_t                   index;     /* of the peer in its list */
+    ngx_uint_t                   offered;   /* that of its session was */
+    ngx_uint_t                   config;    /* of the list */
+    uint64_t                     took;      /* ns */
+} ngx_http_kvroute_early_t;
+
 
 struct ngx_http_kvroute_attempt_s {
     /* the round robin data must be first */
@@ -50,6 +63,9 @@ struct ngx_http_kvroute_attempt_s {
     ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
     uint32_t                     pin;       /* peers, or UNSET */
     uint32_t                     owner;     /* of the response before */
+
+    ngx_http_kvroute_reserve_t  *ahead;     /* it is being decided early */
+    ngx_http_kvroute_early_t    *early;     /* it was; or NULL */
 
     kvr_attempt_t                core;      /* of the peer in use */
     uint64_t                     began;     /* ns, this decision */
@@ -73,6 +89,26 @@ struct ngx_http_kvroute_attempt_s {
 
 ngx_int_t ngx_http_kvroute_upstream_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
+
+/* _early */
+
+ngx_int_t ngx_http_kvroute_early_init(ngx_conf_t *cf);
+
+/*
+ * Decides where a request goes at an upstream, before the upstream request is
+ * made, and reserves a place there; what was reserved before is given back.
+ * Variables of the request tell the decision from then on.  The body has been
+ * read (ngx_http_kvroute_inspect()).
+ *
+ * If reserved is that of the context, get() of this upstream takes it over.
+ * Another one is the caller's, who gives it back once by
+ * ngx_http_kvroute_reserve_release(): in a cleanup of the request at the latest.
+ *
+ * NGX_DECLINED: there is nobody to be had, or nginx's own round robin decides;
+ * what was reserved before is held still.
+ */
+ngx_int_t ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved);
 
 /* _shadow: wraps what an upstream has; before nginx sets upstreams up */
 void ngx_http_kvroute_shadow_add(ngx_http_upstream_srv_conf_t *us,

@@ -26,6 +26,14 @@
     (((n) + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t)))
 
 
+/* _prepare: a request on an upstream, of which nothing is known yet */
+ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
+
+/* finds out what there is to know before a decision, the body read for it */
+ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+
 /* _upstream: takes a peer by the policy */
 ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data);
 
@@ -60,21 +68,42 @@ ngx_http_upstream_rr_peers_t *ngx_http_kvroute_choose_lock(
 
 /*
  * Asks the policy; called under the peers' lock.  NULL: there is no peer to be
- * had, or the policy would rather have none of them.
+ * had, or the policy would rather have none of them.  If it is asked ahead the
+ * peer is not taken, but reserved.
  */
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
 
 /*
- * The same without taking the peer, nor anything else that another balancer
+ * Takes the peer that was reserved when the policy was asked ahead; NULL: it is
+ * not in this list, or cannot be had now.
+ */
+ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose_decided(
+    ngx_http_kvroute_attempt_t *at, ngx_uint_t *index);
+
+/*
+ * Asks the policy without taking the peer, nor anything else that another balancer
  * would notice.  Returns the number of the peer, UNSET if there is none, or the
  * list was changed meanwhile.
  */
 uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, uint32_t *rate);
 
-/* _receipt: what was decided and why, for variables, status and log */
+/* _early: the attempt that was decided early for this upstream, or NULL */
+ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
+
+/* takes the peer decided on, or else asks the policy; under the peers' lock */
+ngx_http_upstream_rr_peer_t *ngx_http_kvroute_early_get(
+    ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
+    kvr_decision_t *d);
+
+/* _receipt: what was decided and why, for variables */
+void ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
+    kvr_decision_t *d, ngx_str_t *name);
+
+/* the same for status and log as well: it is done */
 void ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d);
 

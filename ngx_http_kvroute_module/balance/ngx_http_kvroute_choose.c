@@ -30,6 +30,10 @@ static kvr_ring_t *ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list,
 static ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member);
+static void ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_rr_peer_t *peer, kvr_begin_t *begin);
+static void ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
+    kvr_begin_t *begin);
 static ngx_uint_t ngx_http_kvroute_choose_offer(
     ngx_http_kvroute_attempt_t *at, kvr_view_t *v, ngx_uint_t *named,
     ngx_uint_t *offered);
@@ -255,14 +259,12 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.pending -= ngx_min(d->matched, begin.pending);
     begin.rate = view.rate;
 
-    /*
-     * one right after the other: of a worker killed in between nginx has a
-     * connection too many, of one killed after both it is taken back
-     */
+    if (at->ahead) {
+        ngx_http_kvroute_choose_reserve(at, &begin);
 
-    offer->peer->conns++;
-
-    ngx_http_kvroute_attempt_begin(at, &begin);
+    } else {
+        ngx_http_kvroute_choose_begin(at, offer->peer, &begin);
+    }
 
     if (id != KVR_REGISTRY_NONE) {
         registry = view.zone->registry;
@@ -272,6 +274,99 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     *index = i;
 
     return offer->peer;
+}
+
+
+/*
+ * One right after the other: of a worker killed in between nginx has a
+ * connection too many, of one killed after both it is taken back.
+ */
+static void
+ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
+    ngx_http_upstream_rr_peer_t *peer, kvr_begin_t *begin)
+{
+    peer->conns++;
+
+    ngx_http_kvroute_attempt_begin(at, begin);
+}
+
+
+/* what it holds already is given back after the new one is counted */
+static void
+ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
+    kvr_begin_t *begin)
+{
+    kvr_reservation_t            new;
+    ngx_http_kvroute_reserve_t  *reserved;
+
+    reserved = at->ahead;
+
+    ngx_memzero(&new, sizeof(kvr_reservation_t));
+
+    new.peer = begin->peer;
+    new.member = begin->member;
+    new.pending = begin->pending;
+    new.resident = ngx_http_kvroute_request_resident(at->ctx);
+    new.unanswered = !at->ctx->light;
+    new.queued = 1;
+
+    kvr_reservation_take(&at->conf->zone->core, &new);
+
+    ngx_http_kvroute_reserve_release(reserved);
+
+    reserved->core = new;
+    reserved->conf = at->conf;
+
+    at->early->begin = *begin;
+}
+
+
+ngx_http_upstream_rr_peer_t *
+ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
+    ngx_uint_t *index)
+{
+    ngx_uint_t                    i;
+    kvr_begin_t                   begin;
+    kvr_reservation_t            *own;
+    ngx_peer_connection_t        *pc;
+    ngx_http_kvroute_list_t      *list;
+    ngx_http_kvroute_early_t     *early;
+    ngx_http_upstream_rr_peer_t  *peer;
+
+    early = at->early;
+    begin = early->begin;
+    own = ngx_http_kvroute_reserve_held(&at->ctx->reserved, at->conf);
+    pc = &at->ctx->request->upstream->peer;
+    list = ngx_http_kvroute_choose_list(at);
+
+    for (peer = at->rrp.peers->peer, i = 0;
+         peer && i < list->number;
+         peer = peer->next, i++)
+    {
+        /* who has no number is known by his place, while the list is that */
+
+        if (list->member[i] == begin.member
+            && (begin.member != KVR_REGISTRY_NONE
+                || (i == early->index && at->rrp.config == early->config)))
+        {
+            break;
+        }
+    }
+
+    if (peer == NULL || i == list->number
+        || ngx_http_kvroute_hinted_away(pc, peer)
+        || !ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL)
+        || (!at->over
+            && ngx_http_kvroute_peers_full(at->conf, peer, begin.member, own)))
+    {
+        return NULL;
+    }
+
+    ngx_http_kvroute_choose_begin(at, peer, &begin);
+
+    *index = i;
+
+    return peer;
 }
 
 
@@ -334,7 +429,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
     registry = v->zone->registry;
     list = ngx_http_kvroute_choose_list(at);
-    pc = &at->ctx->request->upstream->peer;
+    pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
     count = 0;
     *named = 0;
@@ -494,7 +589,9 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
 {
     v->zone = &at->conf->zone->core;
     v->pool = &at->conf->pool;
-    v->own = ngx_http_kvroute_queue_reserved(at->ctx, at->conf);
+    v->own = ngx_http_kvroute_reserve_held(at->ahead ? at->ahead
+                                                     : &at->ctx->reserved,
+                                           at->conf);
     v->matched = at->matched;
     v->chunks = at->chunks;
     v->popular = at->popular;

@@ -154,7 +154,7 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
     kvr_reservation_t             *own;
     ngx_http_upstream_rr_peer_t   *peer;
 
-    own = ngx_http_kvroute_queue_reserved(at->ctx, at->conf);
+    own = ngx_http_kvroute_reserve_held(&at->ctx->reserved, at->conf);
     now = ngx_time();
     left = 0;
 

@@ -18,6 +18,35 @@ static void ngx_http_kvroute_receipt_trace(ngx_http_request_t *r,
 
 
 void
+ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
+    kvr_decision_t *d, ngx_str_t *name)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    ctx->decided = 1;
+    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
+    ctx->reason = d->reason;
+    ctx->matched = d->matched;
+    ctx->best = d->best;
+    ctx->cost = d->cost;
+
+    /* the peer may be gone when the request is logged */
+
+    ctx->peer.data = ngx_pnalloc(ctx->request->pool, name->len);
+
+    if (ctx->peer.data) {
+        ctx->peer.len = name->len;
+        ngx_memcpy(ctx->peer.data, name->data, name->len);
+
+    } else {
+        ctx->peer.len = 0;
+    }
+}
+
+
+void
 ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, kvr_decision_t *d)
 {
@@ -30,29 +59,13 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
 
     ctx = at->ctx;
 
-    ctx->decided = 1;
-    ctx->policy = at->native ? KVR_POLICY_OFF : at->policy->conf.policy;
-    ctx->reason = d->reason;
-    ctx->matched = d->matched;
-    ctx->best = d->best;
-    ctx->cost = d->cost;
+    ngx_http_kvroute_receipt_tell(at, d, pc->name);
+
     ctx->ttft_set = 0;
 
     kvr_response_init(&ctx->usage, KVR_RESPONSE_FIRST, 0);
 
     at->tries++;
-
-    /* the peer may be gone when the request is logged */
-
-    ctx->peer.data = ngx_pnalloc(ctx->request->pool, pc->name->len);
-
-    if (ctx->peer.data) {
-        ctx->peer.len = pc->name->len;
-        ngx_memcpy(ctx->peer.data, pc->name->data, pc->name->len);
-
-    } else {
-        ctx->peer.len = 0;
-    }
 
     ngx_log_debug7(NGX_LOG_DEBUG_HTTP, pc->log, 0,
                    "kvroute decision: %V %s, prompt %uL matched %uL best %uL "

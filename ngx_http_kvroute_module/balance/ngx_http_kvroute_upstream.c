@@ -54,13 +54,10 @@ static ngx_int_t
 ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
-    unsigned                       needs;
-    ngx_uint_t                     body, bypass;
-    ngx_http_kvroute_ctx_t        *ctx;
-    ngx_http_kvroute_attempt_t    *at;
-    ngx_http_kvroute_srv_conf_t   *kscf;
-    ngx_http_kvroute_loc_conf_t   *klcf;
-    ngx_http_upstream_rr_peers_t  *peers;
+    ngx_uint_t                    early;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_attempt_t   *at;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "init kvroute peer");
@@ -72,14 +69,15 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    at = ngx_pcalloc(r->pool, sizeof(ngx_http_kvroute_attempt_t));
-    if (at == NULL) {
-        return NGX_ERROR;
-    }
+    at = ngx_http_kvroute_early_take(ctx, kscf);
+    early = (at != NULL);
 
-    at->ctx = ctx;
-    at->conf = kscf;
-    at->began = ngx_http_kvroute_receipt_clock();
+    if (!early) {
+        at = ngx_http_kvroute_prepare(ctx, kscf);
+        if (at == NULL) {
+            return NGX_ERROR;
+        }
+    }
 
     r->upstream->peer.data = &at->rrp;
 
@@ -100,10 +98,15 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
 
     ctx->attempt = at;
     ctx->end = ngx_http_kvroute_upstream_end;
+
+    /* what was found out holds for that list of peers, and choose_lock() sees */
+
+    if (early && at->rrp.config == at->early->config) {
+        return NGX_OK;
+    }
+
     ctx->decided = 0;
     ngx_str_null(&ctx->peer);
-
-    peers = at->rrp.peers;
 
     if (ngx_http_kvroute_peers_current(kscf, 1, r->connection->log) != NGX_OK
         || ngx_http_kvroute_choose_init(kscf, r->connection->log) != NGX_OK)
@@ -111,59 +114,7 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ngx_http_kvroute_match_init(at);
-
-    body = ngx_http_kvroute_request_weigh(r, ctx);
-
-    at->policy = ngx_http_kvroute_request_policy(r, kscf, &bypass);
-
-    if (bypass) {
-        at->native = NGX_HTTP_KVROUTE_BYPASS;
-        return NGX_OK;
-    }
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-    needs = kvr_policy_needs(at->policy->conf.policy);
-
-    /* a session may be asked for by its header alone, a response by its id */
-
-    if (!body && !(needs & KVR_NEEDS_SESSION)
-        && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
-    {
-        at->native = NGX_HTTP_KVROUTE_BODYLESS;
-        return NGX_OK;
-    }
-
-    /*
-     * with a single server there is nothing to choose; but sessions are bound,
-     * for the day when there are more
-     */
-
-    if (peers->single && !(needs & KVR_NEEDS_SESSION)) {
-        return NGX_OK;
-    }
-
-    if (ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (body && (needs & KVR_NEEDS_BODY
-                 || (needs & KVR_NEEDS_SESSION
-                     && at->policy->key->value.len == 0)))
-    {
-        ngx_http_kvroute_request_read(r, ctx, kscf->zone);
-    }
-
-    ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_choose_prepare(at, r->connection->log);
-
-    if (!body && !at->session.keyed && !at->pinned
-        && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
-    {
-        at->native = NGX_HTTP_KVROUTE_BODYLESS;
-    }
-
-    return NGX_OK;
+    return ngx_http_kvroute_prepare_match(r, at);
 }
 
 
@@ -213,7 +164,8 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
         return NGX_BUSY;
     }
 
-    best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+    best = at->early ? ngx_http_kvroute_early_get(at, &i, &offered, &d)
+                     : ngx_http_kvroute_choose(at, &i, &offered, &d);
 
     if (best == NULL && peers->next == NULL && !at->over
         && ngx_http_kvroute_queue_again(at->ctx, at->conf))

@@ -116,6 +116,13 @@ void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);
 ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
     void **loc_conf);
 
+/*
+ * The upstream that a request will be passed to, if that can be known before
+ * the content phase, and if anything is reserved there.
+ */
+ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_check_upstream(
+    ngx_http_request_t *r);
+
 /* warns of what a location has, and its upstream has no use for */
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);

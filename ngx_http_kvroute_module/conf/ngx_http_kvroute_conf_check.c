@@ -80,6 +80,52 @@ ngx_http_kvroute_conf_check_pass(void **loc_conf)
 }
 
 
+/* with a literal "proxy_pass" it is known, else kvroute_queue_for tells */
+ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
+{
+    ngx_str_t                       name;
+    ngx_uint_t                      i;
+    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
+    ngx_http_kvroute_loc_conf_t    *klcf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    if (!kmcf->early) {
+        return NULL;
+    }
+
+    uscf = ngx_http_kvroute_conf_check_pass(r->loc_conf);
+
+    if (uscf && uscf->srv_conf) {
+        return ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
+    if (klcf->queue_for == NULL
+        || ngx_http_complex_value(r, klcf->queue_for, &name) != NGX_OK)
+    {
+        return NULL;
+    }
+
+    uscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        if (uscfp[i]->host.len == name.len
+            && ngx_strncasecmp(uscfp[i]->host.data, name.data, name.len) == 0)
+        {
+            return ngx_http_conf_upstream_srv_conf(uscfp[i],
+                                                   ngx_http_kvroute_module);
+        }
+    }
+
+    return NULL;
+}
+
+
 /* called before it is merged: only what it says itself is its mistake */
 void
 ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
@@ -100,6 +146,7 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
         { klcf->policy != NULL, "kvroute_policy", 0 },
         { klcf->pin != NGX_CONF_UNSET_PTR, "kvroute_pin", 0 },
         { klcf->bypass != NGX_CONF_UNSET_PTR, "kvroute_bypass", 0 },
+        { klcf->early == 1, "kvroute_early", 0 },
         { klcf->priority != NGX_CONF_UNSET_PTR, "kvroute_priority", 1 },
         { klcf->tenant != NGX_CONF_UNSET_PTR, "kvroute_tenant", 0 },
         { klcf->weight != NULL, "weight=\" of \"kvroute_tenant", 1 },

@@ -12,8 +12,6 @@
 
 
 static ngx_int_t ngx_http_kvroute_queue_handler(ngx_http_request_t *r);
-static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_queue_upstream(
-    ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_queue_enter(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 static ngx_uint_t ngx_http_kvroute_queue_passes(ngx_http_kvroute_wait_t *w);
@@ -57,7 +55,7 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    conf = ngx_http_kvroute_queue_upstream(r);
+    conf = ngx_http_kvroute_conf_check_upstream(r);
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
     w = ctx ? ctx->wait : NULL;
@@ -71,7 +69,9 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
     /* let in at another upstream, and then redirected: it will not be there */
 
     if (w && w->conf != conf) {
-        ngx_http_kvroute_queue_return(w);
+        if (ctx->reserved.conf == w->conf) {
+            ngx_http_kvroute_reserve_release(&ctx->reserved);
+        }
 
         /* nor is it refused, if somebody else answers */
 
@@ -125,55 +125,6 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
     default:
         return NGX_DECLINED;
     }
-}
-
-
-/*
- * The upstream that the request will be passed to: with a literal "proxy_pass"
- * it is known, else kvroute_queue_for tells.
- */
-static ngx_http_kvroute_srv_conf_t *
-ngx_http_kvroute_queue_upstream(ngx_http_request_t *r)
-{
-    ngx_str_t                       name;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
-    ngx_http_kvroute_loc_conf_t    *klcf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
-
-    if (!kmcf->queues) {
-        return NULL;
-    }
-
-    uscf = ngx_http_kvroute_conf_check_pass(r->loc_conf);
-
-    if (uscf && uscf->srv_conf) {
-        return ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-    }
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    if (klcf->queue_for == NULL
-        || ngx_http_complex_value(r, klcf->queue_for, &name) != NGX_OK)
-    {
-        return NULL;
-    }
-
-    uscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        if (uscfp[i]->host.len == name.len
-            && ngx_strncasecmp(uscfp[i]->host.data, name.data, name.len) == 0)
-        {
-            return ngx_http_conf_upstream_srv_conf(uscfp[i],
-                                                   ngx_http_kvroute_module);
-        }
-    }
-
-    return NULL;
 }
 
 
@@ -469,5 +420,4 @@ ngx_http_kvroute_queue_cleanup(void *data)
     ngx_http_kvroute_wait_t *w = data;
 
     ngx_http_kvroute_queue_unpark(w);
-    ngx_http_kvroute_queue_return(w);
 }

@@ -21,9 +21,8 @@
  * Who waits is in the heaps of this worker (core/queue/kvr_queue.h has the
  * order and what the workers share).  A request that waits holds no connection
  * to a peer, and its own event: a timer for its end, posted when it is let in.
- * It is let in by a reservation on a peer, counted in this process's row as any
- * other request; get() returns it for the peer that it takes, and if there
- * never is a get() the request's cleanup does.
+ * It is let in by a reservation on a peer, which the request holds from then on
+ * (request/ngx_http_kvroute_reserve.c).
  */
 
 
@@ -35,16 +34,8 @@ ngx_int_t ngx_http_kvroute_queue_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_kvroute_queue_variables(ngx_conf_t *cf);
 void ngx_http_kvroute_queue_exit(void);
 
-/* what a request holds at a peer of an upstream, or NULL */
-kvr_reservation_t *ngx_http_kvroute_queue_reserved(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf);
-
 /* bytes of it that must find room in the peer's cache; 0: does not matter */
 uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
-
-/* get() has counted it on the peer that it takes */
-void ngx_http_kvroute_queue_consume(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer);
 
 /*
  * Whether a request has been let in before: its first peer has failed, and the
@@ -53,15 +44,6 @@ void ngx_http_kvroute_queue_consume(ngx_http_kvroute_ctx_t *ctx,
  */
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf);
-
-/*
- * A response begins.  A request that still holds its reservation has had no
- * get(), and will have none: the response is the cache's or nginx's own.
- */
-void ngx_http_kvroute_queue_answered(ngx_http_request_t *r);
-
-/* a request of this worker has made room */
-void ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_KVROUTE_QUEUE_H_INCLUDED_ */

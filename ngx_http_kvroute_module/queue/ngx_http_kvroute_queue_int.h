@@ -45,7 +45,6 @@ struct ngx_http_kvroute_wait_s {
     uint32_t                     only;      /* the peer of a strict one */
     ngx_uint_t                   uri_changes;  /* the request's, when it came */
 
-    kvr_reservation_t            reserved;
     uint64_t                     bytes;     /* that must fit in the peer's
                                                cache, or 0 */
 
@@ -78,9 +77,6 @@ ngx_http_kvroute_lookup_t *ngx_http_kvroute_queue_kept(
 /* _queue_room: reserves a place if there is room; item NULL: gives it back */
 int ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item);
 
-/* there will be no get() for it */
-void ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w);
-
 /* _queue_run: one more waits here */
 void ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w);
 
@@ -98,13 +94,6 @@ ngx_uint_t ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf,
 /* _queue_status: turns a request away */
 ngx_int_t ngx_http_kvroute_queue_reject(ngx_http_request_t *r,
     ngx_http_kvroute_wait_t *w);
-
-
-static ngx_inline ngx_uint_t
-ngx_http_kvroute_queue_any(ngx_http_kvroute_srv_conf_t *conf)
-{
-    return conf->queue->waiting.n || !ngx_queue_empty(&conf->queue->strict);
-}
 
 
 #endif /* _NGX_HTTP_KVROUTE_QUEUE_INT_H_INCLUDED_ */

@@ -44,6 +44,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     kvr_view_t                     view;
     ngx_uint_t                     i, rc, full, known;
     kvr_admission_t                a;
+    kvr_reservation_t             *reserved;
     ngx_http_kvroute_wait_t       *w;
     ngx_http_kvroute_lookup_t     *l;
     ngx_http_kvroute_srv_conf_t   *conf;
@@ -53,9 +54,11 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     conf = w->conf;
 
     if (item == NULL) {
-        kvr_reservation_release(&conf->zone->core, &w->reserved);
+        kvr_reservation_release(&conf->zone->core, &w->ctx->reserved.core);
         return 1;
     }
+
+    w->ctx->reserved.conf = conf;
 
     peers = conf->upstream->peer.data;
     full = 0;
@@ -130,10 +133,12 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
 
     /* get() will see */
 
-    w->reserved.peer = KVR_REGISTRY_NONE;
-    w->reserved.member = KVR_REGISTRY_NONE;
-    w->reserved.queued = 1;
-    w->reserved.held = 1;
+    reserved = &w->ctx->reserved.core;
+
+    reserved->peer = KVR_REGISTRY_NONE;
+    reserved->member = KVR_REGISTRY_NONE;
+    reserved->queued = 1;
+    reserved->held = 1;
 
     return 1;
 }
@@ -190,6 +195,7 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
 {
     uint32_t                      n;
     ngx_uint_t                    rc;
+    kvr_reservation_t            *reserved;
     ngx_http_kvroute_srv_conf_t  *conf;
 
     conf = w->conf;
@@ -211,12 +217,13 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
         rc = kvr_admission_any(a, ngx_http_kvroute_queue_offer, n);
 
     } else {
-        rc = kvr_admission_choose(a, ngx_http_kvroute_queue_offer, n,
-                                  &w->reserved);
+        reserved = &w->ctx->reserved.core;
+
+        rc = kvr_admission_choose(a, ngx_http_kvroute_queue_offer, n, reserved);
 
         if (rc == KVR_ADMISSION_ROOM) {
-            w->reserved.queued = 1;
-            kvr_reservation_take(&conf->zone->core, &w->reserved);
+            reserved->queued = 1;
+            kvr_reservation_take(&conf->zone->core, reserved);
         }
     }
 
@@ -298,43 +305,10 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
 }
 
 
-kvr_reservation_t *
-ngx_http_kvroute_queue_reserved(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_http_kvroute_wait_t  *w;
-
-    w = ctx->wait;
-
-    return w && w->conf == conf && w->reserved.held ? &w->reserved : NULL;
-}
-
-
 uint64_t
 ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx)
 {
     return ctx->wait ? ctx->wait->bytes : 0;
-}
-
-
-void
-ngx_http_kvroute_queue_consume(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer)
-{
-    ngx_http_kvroute_wait_t  *w;
-
-    w = ctx->wait;
-
-    if (w == NULL) {
-        return;
-    }
-
-    if (w->reserved.held) {
-        ngx_http_kvroute_queue_return(w);
-
-    } else if (w->conf == conf && w->reserved.peer != peer) {
-        ngx_http_kvroute_queue_freed(conf);
-    }
 }
 
 
@@ -346,48 +320,7 @@ ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
 
     w = ctx->wait;
 
-    return w && w->conf == conf && !w->reserved.held
+    return w && w->conf == conf && !ctx->reserved.core.held
            && (w->state == NGX_HTTP_KVROUTE_QUEUE_PASSED
                || w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED);
-}
-
-
-void
-ngx_http_kvroute_queue_answered(ngx_http_request_t *r)
-{
-    ngx_http_kvroute_ctx_t  *ctx;
-
-    ctx = ngx_http_kvroute_request_get_ctx(r);
-
-    if (ctx && ctx->wait) {
-        ngx_http_kvroute_queue_return(ctx->wait);
-    }
-}
-
-
-void
-ngx_http_kvroute_queue_return(ngx_http_kvroute_wait_t *w)
-{
-    if (w->reserved.held) {
-        kvr_reservation_release(&w->conf->zone->core, &w->reserved);
-        ngx_http_kvroute_queue_freed(w->conf);
-    }
-}
-
-
-/* there is an event as soon as anybody has waited */
-void
-ngx_http_kvroute_queue_freed(ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_event_t  *ev;
-
-    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
-        return;
-    }
-
-    ev = conf->queue->freed;
-
-    if (!ev->posted) {
-        ngx_post_event(ev, &ngx_posted_events);
-    }
 }

@@ -93,6 +93,7 @@ ngx_http_kvroute_request_cleanup(void *data)
         ctx->end(ctx->attempt);
     }
 
+    ngx_http_kvroute_reserve_release(&ctx->reserved);
     ngx_http_kvroute_prompt_disown(ctx);
 }
 
@@ -135,6 +136,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->sampled = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;
+    ctx->early = 0;
 
     ctx->bytes = 0;
     ctx->extra = 0;

@@ -17,6 +17,7 @@
  *     _headers    headers of requests and responses
  *     _inspect    the body read before the content phase
  *     _lookup     what peers hold of its prompt
+ *     _reserve    what it holds at a peer before it is sent there
  *     _session    what names its session, and where that is bound
  *     _tally      whom it is counted for: its model and its tenant
  *     _variables  its context, for access logs
@@ -30,12 +31,17 @@
 #include "core/prompt/kvr_endpoint.h"
 #include "core/response/kvr_response.h"
 #include "core/response/kvr_reply.h"
+#include "core/route/kvr_route.h"
 
 
 /* states of "inspected" */
 #define NGX_HTTP_KVROUTE_READING   1
 #define NGX_HTTP_KVROUTE_INSPECTED 2
 #define NGX_HTTP_KVROUTE_AWAITED   3
+
+/* an early decision: the request goes there, or somewhere else */
+#define NGX_HTTP_KVROUTE_KEPT      1
+#define NGX_HTTP_KVROUTE_MOVED     2
 
 
 typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
@@ -62,6 +68,15 @@ typedef struct {
 } ngx_http_kvroute_lookup_t;
 
 
+/* a place at a peer of an upstream, before the request is sent there */
+typedef struct {
+    kvr_reservation_t            core;
+    ngx_http_kvroute_srv_conf_t *conf;      /* the upstream */
+    ngx_http_kvroute_attempt_t  *attempt;   /* get() takes that peer; or NULL:
+                                               it decides */
+} ngx_http_kvroute_reserve_t;
+
+
 /* a session of an upstream */
 typedef struct {
     uint64_t                     key;
@@ -78,6 +93,7 @@ typedef struct {
     ngx_pool_cleanup_pt          end;       /* ends it, if there is one */
     ngx_http_kvroute_wait_t     *wait;      /* of the queue, or NULL */
     ngx_http_kvroute_lookup_t   *lookup;    /* or NULL */
+    ngx_http_kvroute_reserve_t   reserved;
 
     ngx_str_t                    uri;       /* that the endpoint is of */
     ngx_str_t                    salt;
@@ -128,6 +144,8 @@ typedef struct {
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
     unsigned                     prioritized:1;
+    unsigned                     early:2;   /* decided before headers were
+                                               made: _KEPT or _MOVED */
 } ngx_http_kvroute_ctx_t;
 
 
@@ -207,6 +225,20 @@ ngx_http_kvroute_lookup_t *ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
 ngx_http_kvroute_lookup_t *ngx_http_kvroute_lookup_kept(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf,
     ngx_msec_t age);
+
+/* _reserve: what is held at a peer of this upstream, or NULL */
+kvr_reservation_t *ngx_http_kvroute_reserve_held(
+    ngx_http_kvroute_reserve_t *reserved, ngx_http_kvroute_srv_conf_t *conf);
+
+/* gives it back, if anything is held */
+void ngx_http_kvroute_reserve_release(ngx_http_kvroute_reserve_t *reserved);
+
+/* get() has counted the request on the peer that it takes */
+void ngx_http_kvroute_reserve_consume(ngx_http_kvroute_reserve_t *reserved,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer);
+
+/* a request of this worker has made room: who waits in the queue has to look */
+void ngx_http_kvroute_reserve_freed(ngx_http_kvroute_srv_conf_t *conf);
 
 /* _session: finds the session of a request, and the peer it is bound to */
 void ngx_http_kvroute_session_find(ngx_http_kvroute_ctx_t *ctx,

@@ -20,6 +20,8 @@
 
 static ngx_int_t ngx_http_kvroute_variables_why(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_kvroute_variables_early(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_text(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_bytes(ngx_http_request_t *r,
@@ -53,6 +55,10 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
 
     { ngx_string("kvroute_reason"), NULL,
       ngx_http_kvroute_variables_why, 1,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_early"), NULL,
+      ngx_http_kvroute_variables_early, 0,
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_peer"), NULL,
@@ -206,6 +212,27 @@ ngx_http_kvroute_variables_why(ngx_http_request_t *r,
     s.len = ngx_strlen(s.data);
 
     return ngx_http_kvroute_variables_string(v, &s);
+}
+
+
+/* what became of the decision that headers of the request were made by */
+static ngx_int_t
+ngx_http_kvroute_variables_early(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    static ngx_str_t  kept = ngx_string("kept");
+    static ngx_str_t  moved = ngx_string("moved");
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx == NULL || ctx->early == 0) {
+        return ngx_http_kvroute_variables_none(v);
+    }
+
+    return ngx_http_kvroute_variables_string(v,
+                       ctx->early == NGX_HTTP_KVROUTE_KEPT ? &kept : &moved);
 }
 
 

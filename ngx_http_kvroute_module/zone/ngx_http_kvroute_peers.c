@@ -454,10 +454,7 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     if (member != KVR_REGISTRY_NONE) {
         load = conf->zone->sh->load;
         active = kvr_load_get(load, kvr_registry_column(member)).active;
-
-        if (conf->queue) {
-            active += kvr_load_get(load, kvr_registry_reserved(member)).active;
-        }
+        active += kvr_load_get(load, kvr_registry_reserved(member)).active;
 
         if (own && own->held && own->member == member) {
             active -= ngx_min(1, active);

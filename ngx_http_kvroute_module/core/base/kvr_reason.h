@@ -37,6 +37,8 @@ typedef enum {
     KVR_REASON_BYPASS,           /* switched off for this request */
     KVR_REASON_HOT,              /* many have what it computes once more */
     KVR_REASON_SHADOW,           /* another balancer's, see kvroute_shadow */
+    KVR_REASON_MOVED,            /* the one decided on early, which headers may
+                                    name, could not be had any more */
     KVR_REASON_MAX
 } kvr_reason_e;
 

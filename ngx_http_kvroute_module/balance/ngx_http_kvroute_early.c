@@ -1,0 +1,321 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Decides before the upstream request is made, so that its headers can say
+ * what was decided.  nginx makes the request first and asks the balancer then.
+ *
+ * The decision is that of get(), by the same lists and under the same lock, but
+ * the peer is not taken: a place is reserved there, which the request holds
+ * (request/ngx_http_kvroute_reserve.c).  The attempt that was decided for goes
+ * with it.  init() takes the attempt over, and get() takes that peer, if it can
+ * still be had; so a request is matched and decided once.  Else, and when a try
+ * has failed, it is decided anew: headers are made already, and what no longer
+ * fits is told by the reason and by $kvroute_early.
+ *
+ * What nginx's own round robin gives a peer is not decided early, nor are
+ * subrequests: headers of those say nothing.
+ */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+#include "conf/ngx_http_kvroute_conf.h"
+
+
+static ngx_int_t ngx_http_kvroute_early_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_early_prepare(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+
+
+ngx_int_t
+ngx_http_kvroute_early_init(ngx_conf_t *cf)
+{
+    ngx_http_handler_pt           *h;
+    ngx_http_core_main_conf_t     *cmcf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    if (!kmcf->early) {
+        return NGX_OK;
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_kvroute_early_handler;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_early_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    wanted;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_srv_conf_t  *conf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    conf = ngx_http_kvroute_conf_check_upstream(r);
+
+    wanted = conf && conf->zone && !conf->shadow && klcf->early;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    /* decided in another location, or reserved by its queue */
+
+    if (ctx && ctx->reserved.core.held
+        && (ctx->reserved.conf != conf
+            || (ctx->reserved.attempt && !wanted)))
+    {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
+
+    if (!wanted) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_inspect(r);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    ctx = ngx_http_kvroute_request_create_ctx(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_kvroute_early(ctx, conf, &ctx->reserved);
+
+    /* get() will see what there is to be had */
+
+    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : NGX_DECLINED;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved)
+{
+    ngx_int_t                    rc;
+    ngx_http_request_t          *r;
+    ngx_http_kvroute_attempt_t  *at;
+
+    r = ctx->request;
+
+    reserved->attempt = NULL;
+
+    ctx->early = 0;
+    ctx->decided = 0;
+    ngx_str_null(&ctx->peer);
+
+    at = ngx_http_kvroute_prepare(ctx, conf);
+    if (at == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->early = ngx_pcalloc(r->pool, sizeof(ngx_http_kvroute_early_t));
+    if (at->early == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->ahead = reserved;
+
+    if (ngx_http_kvroute_early_prepare(r, at) != NGX_OK
+        || ngx_http_kvroute_prepare_match(r, at) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (at->native) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_early_choose(r, at);
+
+    at->ahead = NULL;
+    at->early->took = ngx_http_kvroute_receipt_clock() - at->began;
+
+    if (rc == NGX_OK) {
+        ctx->early = NGX_HTTP_KVROUTE_KEPT;
+        reserved->attempt = at;
+    }
+
+    return rc;
+}
+
+
+/* what nginx sets up for a request when its upstream begins */
+static ngx_int_t
+ngx_http_kvroute_early_prepare(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                    n;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
+        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    n = ngx_max(conf->list[0].number, conf->list[1].number);
+    n = ngx_http_kvroute_tried_words(n);
+
+    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
+    if (at->rrp.tried == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->rrp.peers = conf->upstream->peer.data;
+    at->rrp.config = conf->config;
+
+    return NGX_OK;
+}
+
+
+/* of the backup servers only if none of the others can be had, as in get() */
+static ngx_int_t
+ngx_http_kvroute_early_choose(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    u_char                         name[NGX_SOCKADDR_STRLEN];
+    ngx_str_t                      s;
+    ngx_uint_t                     i, offered;
+    kvr_decision_t                 d;
+    ngx_peer_connection_t          pc;
+    ngx_http_upstream_rr_peer_t   *best;
+    ngx_http_upstream_rr_peers_t  *peers, *next;
+
+    ngx_memzero(&pc, sizeof(ngx_peer_connection_t));
+    pc.log = r->connection->log;
+
+    do {
+        peers = ngx_http_kvroute_choose_lock(&pc, at);
+
+        if (peers == NULL) {
+            return NGX_DECLINED;
+        }
+
+        best = ngx_http_kvroute_choose(at, &i, &offered, &d);
+        next = peers->next;
+
+        /* the peer may be gone after the lock is */
+
+        if (best) {
+            s.data = name;
+            s.len = ngx_min(best->name.len, sizeof(name));
+            ngx_memcpy(name, best->name.data, s.len);
+
+            at->early->d = d;
+            at->early->index = i;
+            at->early->offered = offered;
+            at->early->config = at->rrp.config;
+
+        } else if (next) {
+            at->rrp.peers = next;
+        }
+
+        ngx_http_kvroute_lock_release(at->conf->zone, peers);
+
+    } while (best == NULL && next);
+
+    if (at->silent) {
+        ngx_http_kvroute_eject_log(at, at->silent - 1, KVR_EJECT_OUT);
+        at->silent = 0;
+    }
+
+    if (best == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_kvroute_receipt_tell(at, &d, &s);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "kvroute early: %V %s", &s, kvr_reason_name(d.reason));
+
+    return NGX_OK;
+}
+
+
+ngx_http_kvroute_attempt_t *
+ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_attempt_t  *at;
+
+    at = ctx->reserved.attempt;
+
+    if (at == NULL) {
+        return NULL;
+    }
+
+    ctx->reserved.attempt = NULL;
+
+    /* "proxy_pass" by a variable has led to another upstream */
+
+    if (at->conf != conf || ctx->moved) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+        ctx->early = NGX_HTTP_KVROUTE_MOVED;
+
+        return NULL;
+    }
+
+    at->began = ngx_http_kvroute_receipt_clock() - at->early->took;
+
+    return at;
+}
+
+
+ngx_http_upstream_rr_peer_t *
+ngx_http_kvroute_early_get(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
+    ngx_uint_t *offered, kvr_decision_t *d)
+{
+    ngx_http_upstream_rr_peer_t  *best;
+
+    best = ngx_http_kvroute_choose_decided(at, index);
+
+    if (best) {
+        *d = at->early->d;
+        *offered = at->early->offered;
+
+        if (at->tries) {
+            d->reason = KVR_REASON_RETRY;
+        }
+
+        at->ctx->early = NGX_HTTP_KVROUTE_KEPT;
+
+        return best;
+    }
+
+    best = ngx_http_kvroute_choose(at, index, offered, d);
+
+    if (best) {
+        at->ctx->early = NGX_HTTP_KVROUTE_MOVED;
+
+        if (at->tries == 0) {
+            d->reason = KVR_REASON_MOVED;
+        }
+    }
+
+    return best;
+}

@@ -1,0 +1,98 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* What there is to find out before a decision, the body read for it. */
+
+
+#include "balance/ngx_http_kvroute_balance_int.h"
+
+
+ngx_http_kvroute_attempt_t *
+ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_attempt_t  *at;
+
+    at = ngx_pcalloc(ctx->request->pool, sizeof(ngx_http_kvroute_attempt_t));
+    if (at == NULL) {
+        return NULL;
+    }
+
+    at->ctx = ctx;
+    at->conf = conf;
+    at->began = ngx_http_kvroute_receipt_clock();
+
+    return at;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    unsigned                      needs;
+    ngx_uint_t                    body, bypass;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    ctx = at->ctx;
+    kscf = at->conf;
+
+    ngx_http_kvroute_match_init(at);
+
+    body = ngx_http_kvroute_request_weigh(r, ctx);
+
+    at->policy = ngx_http_kvroute_request_policy(r, kscf, &bypass);
+
+    if (bypass) {
+        at->native = NGX_HTTP_KVROUTE_BYPASS;
+        return NGX_OK;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    needs = kvr_policy_needs(at->policy->conf.policy);
+
+    /* a session may be asked for by its header alone, a response by its id */
+
+    if (!body && !(needs & KVR_NEEDS_SESSION)
+        && klcf->pin == NULL && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
+    {
+        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+        return NGX_OK;
+    }
+
+    /*
+     * with a single server there is nothing to choose; but sessions are bound,
+     * for the day when there are more
+     */
+
+    if (at->rrp.peers->single && !(needs & KVR_NEEDS_SESSION)) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_kvroute_request_salt(r, ctx) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    if (body && (needs & KVR_NEEDS_BODY
+                 || (needs & KVR_NEEDS_SESSION
+                     && at->policy->key->value.len == 0)))
+    {
+        ngx_http_kvroute_request_read(r, ctx, kscf->zone);
+    }
+
+    ngx_http_kvroute_match(r, at);
+    ngx_http_kvroute_choose_prepare(at, r->connection->log);
+
+    if (!body && !at->session.keyed && !at->pinned
+        && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
+    {
+        at->native = NGX_HTTP_KVROUTE_BODYLESS;
+    }
+
+    return NGX_OK;
+}

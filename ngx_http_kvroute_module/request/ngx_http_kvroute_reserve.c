@@ -1,0 +1,76 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What a request holds at a peer before it is sent there.
+ *
+ * It is counted in this process's row as any request in flight is, apart from
+ * those that nginx has counted.  There is one a request: who reserves (the
+ * queue when it lets a request in, the balancer when it decides early) does so
+ * in the context.  get() of that upstream takes it over, or gives it back once
+ * the request is counted where it goes.  If there is no get(), it is given back
+ * by what comes first:
+ *
+ *     the request enters a location that passes to another upstream
+ *     a response begins that is not the upstream's
+ *     the request ends
+ */
+
+
+#include "request/ngx_http_kvroute_request.h"
+#include "core/route/kvr_route.h"
+
+
+kvr_reservation_t *
+ngx_http_kvroute_reserve_held(ngx_http_kvroute_reserve_t *reserved,
+    ngx_http_kvroute_srv_conf_t *conf)
+{
+    return reserved->core.held && reserved->conf == conf ? &reserved->core
+                                                         : NULL;
+}
+
+
+void
+ngx_http_kvroute_reserve_release(ngx_http_kvroute_reserve_t *reserved)
+{
+    reserved->attempt = NULL;
+
+    if (reserved->core.held) {
+        kvr_reservation_release(&reserved->conf->zone->core, &reserved->core);
+        ngx_http_kvroute_reserve_freed(reserved->conf);
+    }
+}
+
+
+void
+ngx_http_kvroute_reserve_consume(ngx_http_kvroute_reserve_t *reserved,
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t peer)
+{
+    if (reserved->conf != conf) {
+        ngx_http_kvroute_reserve_release(reserved);
+
+    } else if (reserved->core.peer != peer) {
+        ngx_http_kvroute_reserve_freed(conf);
+    }
+}
+
+
+/* there is an event as soon as anybody has waited */
+void
+ngx_http_kvroute_reserve_freed(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_event_t  *ev;
+
+    if (conf->queue == NULL || !ngx_http_kvroute_queue_any(conf)) {
+        return;
+    }
+
+    ev = conf->queue->freed;
+
+    if (!ev->posted) {
+        ngx_post_event(ev, &ngx_posted_events);
+    }
+}

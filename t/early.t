@@ -1,0 +1,442 @@
+#!/usr/bin/perl
+
+# Early decisions: headers of the upstream request say where it goes, and what
+# is reserved for it is given back, whatever becomes of the request.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
+                                 Type => IO::Socket::SOCK_STREAM());
+
+# They answer with their name and what the headers told.  X-B0 and X-B1 say to
+# close: at once, or when a file is there; or to wait for a file.
+
+for my $name (qw(B0 B1)) {
+    my $dir = $t->{dir};
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data)))
+        {
+            my ($do, $file) = $head =~ /^X-$name: (\w+) ?(.*?)\r?$/mi;
+            my %h = map { lc } $head =~ /^X-Told-(\w+): (.*?)\r?$/mig;
+
+            $do //= '';
+
+            if ($file) {
+                Kvroute::write_file("$dir/$file.came", '');
+                select(undef, undef, undef, 0.005) while !-e "$dir/$file";
+            }
+
+            return if $do eq 'close';
+
+            my $body = join ' ', $name, map { "$_=$h{$_}" } sort keys %h;
+
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
+                         . length($body) . "\r\n\r\n$body");
+        }
+    });
+}
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:4m;
+    log_format e '$uri $status $kvroute_peer $upstream_addr '
+                 '$kvroute_reason $kvroute_early';
+    access_log %%DIR%%/access.log e;
+    proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
+    client_body_buffer_size 64k;
+
+    upstream u {
+        zone u 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream turns {
+        zone turns 64k;
+        kvroute round_robin zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0 weight=2;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream sessions {
+        zone sessions 64k;
+        kvroute sticky key=$http_x_session zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream queued {
+        zone queued 64k;
+        kvroute kv_cache zone=z;
+        kvroute_queue max=10 timeout=20s;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
+        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
+    }
+    upstream falls {
+        zone falls 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=1 fail_timeout=1h;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream dying {
+        zone dying 64k;
+        kvroute kv_cache zone=z;
+        server unix:%%DIR%%/dead.sock max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0 backup;
+    }
+    upstream spare {
+        zone spare 64k;
+        kvroute kv_cache zone=z;
+        server unix:%%DIR%%/dead.sock down;
+        server 127.0.0.1:%%B1%% max_fails=0 backup;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream out {
+        zone out 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B1%% down;
+    }
+
+    map $http_x_pool $pool { default u; one one; none nothing; }
+
+    proxy_set_header X-Told-Peer $kvroute_peer;
+    proxy_set_header X-Told-Matched $kvroute_matched_bytes;
+    proxy_set_header X-Told-Reason $kvroute_reason;
+    proxy_set_header X-Told-Early $kvroute_early;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        kvroute_early on;
+        kvroute_pin $http_x_pin;
+
+        location / { proxy_pass http://u; }
+        location /late/ { kvroute_early off; proxy_pass http://u; }
+        location /turns/ { proxy_pass http://turns; }
+        location /sessions/ { proxy_pass http://sessions; }
+        location /queued/ { proxy_pass http://queued; }
+        location /dying/ { proxy_pass http://dying; }
+        location /spare/ { proxy_pass http://spare; }
+        location /one/ { proxy_pass http://one; }
+        location /out/ { proxy_pass http://out; }
+        location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
+        location /again/ {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://u;
+        }
+        location /named/ {
+            kvroute_queue_for $pool;
+            proxy_pass http://$pool;
+        }
+        location /other/ {
+            kvroute_queue_for $pool;
+            set $to one;
+            proxy_pass http://$to;
+        }
+        location /falls/ { proxy_pass http://falls; }
+        location /held/ {
+            proxy_cache c;
+            proxy_cache_methods POST;
+            proxy_cache_key $uri;
+            proxy_cache_valid 200 1h;
+            proxy_cache_lock on;
+            proxy_cache_lock_timeout 60s;
+            proxy_cache_lock_age 60s;
+            proxy_pass http://falls;
+        }
+        location /mirrored/ { mirror /mirror; proxy_pass http://u; }
+        location /mirror { internal; proxy_pass http://one; }
+        location /refused/ {
+            error_page 502 = @late;
+            proxy_pass http://out;
+        }
+        location /page/ {
+            recursive_error_pages on;
+            error_page 502 = @out;
+            proxy_pass http://out;
+        }
+        location @out {
+            error_page 502 = @one;
+            proxy_pass http://out;
+        }
+        location @one { proxy_pass http://one; }
+        location @late { kvroute_early off; proxy_pass http://u; }
+        location /post/ { post_action /posted; proxy_pass http://u; }
+        location /posted { internal; proxy_pass http://one; }
+        location /kvroute { kvroute_early off; kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+my $n = 0;
+
+sub ask {
+    my ($uri, %arg) = @_;
+
+    return $t->post($uri, delete $arg{body} // chat(text(2000, ++$n)), %arg);
+}
+
+# what a server was told; name is its own
+
+sub told {
+    my ($r) = @_;
+    my ($name, @rest) = split ' ', $r->{body} // '';
+
+    return { name => $name // '', map { split /=/, $_, 2 } @rest };
+}
+
+# requests at servers, and places held there
+
+sub counted { return ($t->load())[0] }
+
+# a line of the log, which is written a moment after the answer
+
+sub logged {
+    my ($re) = @_;
+    return wait_for(sub { $t->access_log() =~ $re }, 10);
+}
+
+my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
+my %address = (B0 => $b0, B1 => $b1);
+
+
+# --- headers say where it goes
+
+my ($wrong, $late) = (0, 0);
+
+for (1 .. 20) {
+    my $h = told(ask('/v1/chat/completions',
+                     body => chat(text(8000, ++$n))));
+
+    $wrong++ if ($h->{peer} // '') ne ($address{$h->{name}} // 'none')
+                || ($h->{early} // '') ne 'kept';
+
+    $late++ if defined told(ask('/late/v1/chat/completions'))->{peer};
+}
+
+ok(!$wrong, 'headers name the server that gets them');
+ok(!$late, 'without kvroute_early there is nothing to be said');
+
+my $long = chat(text(8000, 4711));
+
+told(ask('/v1/chat/completions', body => $long));
+
+my $h = told(ask('/v1/chat/completions', body => $long));
+
+cmp_ok($h->{matched} // 0, '>', 7000, 'and what it holds of the prompt');
+is($h->{reason}, 'affinity', 'and why');
+
+my %turns;
+$turns{told(ask('/turns/v1/chat/completions'))->{name}}++ for 1 .. 12;
+
+is_deeply(\%turns, { B0 => 8, B1 => 4 }, 'each turn is taken once');
+
+my @same = map {
+    told(ask('/sessions/v1/chat/completions',
+             headers => { 'X-Session' => 'a' }))
+} 1 .. 6;
+
+is(scalar(grep { $_->{name} eq $same[0]{name}
+                 && $_->{peer} eq $address{$_->{name}} } @same), 6,
+   'a session stays, and headers say so');
+
+is(told(ask('/one/v1/chat/completions'))->{peer}, $b1,
+   'a single server is named as well');
+is(told(ask('/named/v1/chat/completions',
+            headers => { 'X-Pool' => 'one' }))->{peer}, $b1,
+   'with kvroute_queue_for the upstream may be a variable');
+
+$h = told(ask('/v1/chat/completions', pieces => 700));
+is($h->{peer}, $address{$h->{name}}, 'a body in pieces is waited for');
+
+$h = told(ask('/v1/chat/completions', body => chat(text(200000, 5))));
+is($h->{peer}, $address{$h->{name}}, 'it may be in a file');
+
+# what nginx decides is not known before
+
+is(told($t->get('/v1/models'))->{peer}, undef, 'no body: nothing is said');
+is(told(ask('/bypass/v1/chat/completions'))->{peer}, undef,
+   'bypassed: nothing is said');
+
+ok($t->idle(), 'nothing is counted any more');
+
+
+# --- a queue
+
+my @held;
+
+for my $i (1 .. 2) {
+    push @held, $t->start('POST /queued/v1/chat/completions',
+                          chat(text(2000, 900 + $i)),
+                          headers => { map { $_ => 'wait go' } qw(X-B0 X-B1) });
+    ok(wait_for(sub { counted() == $i }), "$i of them at the servers");
+}
+
+my $waits = $t->start('POST /queued/v1/chat/completions',
+                      chat(text(2000, 950)));
+
+ok(wait_for(sub { ($t->status()->{upstreams}{queued}{queue}{size} || 0) == 1 }),
+   'a third one waits');
+
+$t->step('go');
+
+for my $s (@held, $waits) {
+    $h = told($t->finish($s));
+    is($h->{peer}, $address{$h->{name}}, 'is told where it goes');
+}
+
+ok($t->idle(), 'nothing is held of the queue');
+
+
+# --- tries
+
+$h = told(ask('/dying/v1/chat/completions'));
+is($h->{name}, 'B1', 'another one answers');
+like($h->{peer}, qr/dead.sock/, 'headers were made for the first');
+
+$h = told(ask('/spare/v1/chat/completions'));
+is($h->{peer}, $b1, 'a backup server is decided on early');
+is($h->{early}, 'kept', 'and taken');
+ok(logged(qr{^/spare/\S+ 200 $b1 $b1 \w+ kept$}m), 'and logged');
+
+my @retried = map {
+    told(ask('/again/v1/chat/completions',
+             headers => { 'X-B0' => 'close', 'X-Pin' => $_ }))
+} ($b0, $b1) x 3;
+
+is(scalar(grep { $_->{name} eq 'B1' } @retried), 6, 'all went to B1');
+is(scalar(grep { $_->{peer} eq $b0 } @retried), 3,
+   'half of them by headers for B0');
+
+my @log;
+
+wait_for(sub {
+    @log = grep { m{^/again/} } split /\n/, $t->access_log();
+    return @log == 6;
+}, 10);
+
+is(scalar(grep { m{ 200 $b1 $b0, $b1 retry moved$} } @log), 3,
+   'which is said of these, by variable and reason');
+is(scalar(grep { m{ 200 $b1 $b1 pinned kept$} } @log), 3, 'and of no others');
+
+is(ask('/out/v1/chat/completions')->{status}, 502, 'nobody to be had: as ever');
+ok(logged(qr{^/out/\S+ 502 - out - -$}m), 'nothing was decided');
+
+
+# --- another upstream than the one that was decided for
+
+$h = told(ask('/other/v1/chat/completions'));
+
+is($h->{name}, 'B1', 'it is served by the other upstream');
+ok(logged(qr{^/other/\S+ 200 $b1 $b1 \w+ moved$}m),
+     'headers are of another upstream: said');
+ok($t->idle(), 'nothing is held at the first');
+
+
+# --- who waits for a cache has decided, and holds a place
+
+my $path = '/held/v1/chat/completions';
+
+sub held {
+    my ($pin, $do) = @_;
+    my ($name) = grep { $address{$_} eq $pin } keys %address;
+
+    return $t->start("POST $path", chat(text(2000, ++$n)),
+                     headers => { 'X-Pin' => $pin, "X-$name" => $do || '' });
+}
+
+my $first = held($b0, 'wait cached');
+ok(wait_for(sub { -e "$t->{dir}/cached.came" }), 'the first is at a server');
+
+my $second = held($b1);
+ok(wait_for(sub { counted() == 2 }), 'the second holds a place');
+
+my $third = held($b1);
+ok(wait_for(sub { counted() == 3 }), 'so does a third');
+
+close $third;
+
+$t->step('cached');
+like($t->finish($first)->{body}, qr/^B0/, 'the first is answered');
+like($t->finish($second)->{body}, qr/^B0/, 'the second by the cache');
+ok($t->idle(), 'places are given back, also that of the one who has left');
+
+like($t->finish(held($b1))->{body}, qr/^B0/, 'another finds it at once');
+ok($t->idle(), 'and holds nothing');
+
+
+# --- the server that was decided on fails before it is asked
+
+$path = '/held/v1/completions/2';
+
+$first = held($b1, 'close two');
+ok(wait_for(sub { -e "$t->{dir}/two.came" }), 'one is at a server');
+
+$second = held($b0);
+ok(wait_for(sub { counted() == 2 }), 'one holds a place at B0');
+
+ask('/falls/v1/chat/completions',
+    headers => { 'X-Pin' => $b0, 'X-B0' => 'close' });
+
+$t->step('two');
+is($t->finish($first)->{status}, 502, 'the first fails, nothing is cached');
+
+$h = told($t->finish($second));
+
+is($h->{name}, 'B1', 'it goes to the other one');
+is($h->{peer}, $b0, 'with headers for the first');
+ok(logged(qr{^\Q$path\E 200 $b1 $b1 moved moved$}m),
+     'the reason says so');
+ok($t->idle(), 'nothing is held');
+
+
+# --- redirects, subrequests
+
+is(told(ask('/refused/v1/chat/completions'))->{peer}, undef,
+   'after a redirect nothing of the old location is said');
+is(told(ask('/page/v1/chat/completions'))->{peer}, $b1,
+   'and the new one decides anew');
+
+$h = told(ask('/mirrored/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'a mirrored request is told');
+
+$h = told(ask('/post/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'and one with a post_action');
+
+ok($t->idle(), 'nothing is held by any of them');
+
+
+# --- a worker that is killed
+
+$path = '/held/v1/completions/3';
+
+$first = held($b1, 'wait three');
+ok(wait_for(sub { -e "$t->{dir}/three.came" }), 'one is at a server');
+
+$second = held($b1);
+ok(wait_for(sub { counted() == 2 }), 'another holds a place');
+
+$t->kill_worker(($t->workers())[0]);
+$t->step('three');
+
+ok($t->idle(), 'what a killed worker held is taken back');
+is(($t->load())[2], 0, 'and nginx counts no connection');
+is(ask('/v1/chat/completions')->{status}, 200, 'and all goes on');
+
+$t->done();
