@@ -60,17 +60,18 @@ my $table = <<'END';
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
  4 core/state     kvr_zone.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
- 5 core/route     kvr_route.h   | kvr_route_  | core root
+ 5 core/share     kvr_share.h   | kvr_share_  | core root
  5 core/watch     kvr_history.h kvr_verdict.h || core root
- 6 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
- 7 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
- 7 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
- 8 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
- 8 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
- 8 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
- 9 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
-10 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-11 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+ 6 core/route     kvr_route.h   | kvr_route_  | core root
+ 7 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
+ 8 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
+ 8 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
+ 9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
+ 9 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
+ 9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
+10 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
+11 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
+12 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_

@@ -417,9 +417,7 @@ ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    kvr_index_extend(at->conf->zone->sh->index, reply->value, reply->first,
-                     reply->n, (reply->blocks - reply->start) / reply->unit,
-                     at->core.reservation.peer);
+    kvr_attempt_extend(&at->core, &at->conf->zone->core, reply);
 }
 
 

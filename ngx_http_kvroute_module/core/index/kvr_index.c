@@ -266,6 +266,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
 
         if (kvr_index_id(ids, 0) != peer) {
             kvr_set(&line->stamp[1], 0);
+            kvr_set(&line->stamp[2], 0);
             kvr_set(&line->ids, peer | (key & KVR_INDEX_TAG));
         }
 

@@ -114,10 +114,12 @@ typedef struct {
 } kvr_index_t;
 
 
-/* what one attempt inserted, so that it can be undone */
+/* what one attempt inserted, so that it can be undone, or told */
 typedef struct {
     uint32_t           clock;        /* stamp of depth 0 */
     uint32_t           matched;      /* units known before */
+    uint32_t           first;        /* entries before that were left as is */
+    uint32_t           moved;        /* units, by which the clock went on */
     uint8_t            peer;
     uint8_t            valid;
 } kvr_index_undo_t;
@@ -202,6 +204,22 @@ void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
+/*
+ * The same, as another table was taught it.  Of the entries from..first, which
+ * the peer held before, only those are in value[] that kvr_index_told() names;
+ * behind them are n values, of the entries from the one numbered first on.
+ */
+void kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
+    uint32_t first, uint32_t n, uint32_t units, unsigned peer);
+
+/*
+ * Another table has undone what it taught: the peer holds none of n entries,
+ * from the one numbered first on, if its clock has gone on by so many units
+ * since at most.
+ */
+void kvr_index_untaught(kvr_index_t *ix, const uint64_t *value,
+    uint32_t first, uint32_t n, uint32_t units, unsigned peer);
+
 /* the peer did not compute it: undoes what still has the insert's stamps */
 void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     const kvr_index_undo_t *undo);
@@ -227,8 +245,63 @@ uint32_t kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
 void kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t generation, uint32_t expires);
 
+/* units that the peer has computed since its floor */
+uint64_t kvr_index_since(kvr_index_t *ix, unsigned peer);
+
+/*
+ * Another table has counted so many.  Where that is far more than here, as this
+ * table is new or has not heard of much, the clock goes on to the same: what is
+ * taught next may lie deeper in a prompt than the clock could tell.
+ */
+void kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units);
+
+/* until when, as that was told; 0: it is not bound */
+uint32_t kvr_index_bound_until(kvr_index_t *ix, uint64_t key);
+
+/*
+ * The same as several tables are told it, in one order.  The first of them that
+ * binds a session has bound it: a later one counts only if it has moved the
+ * session on purpose.  Returns 0 if it did not count.
+ */
+int kvr_index_bind_told(kvr_index_t *ix, uint64_t key, unsigned peer,
+    uint32_t generation, uint32_t expires, uint32_t now, int moved);
+
 /* estimates the share of lines in use, 0 .. 1, from a sample of them */
 double kvr_index_fill(kvr_index_t *ix, uint64_t seed);
+
+
+/*
+ * Which entries of what a peer holds are told to other tables, when it is used
+ * again: the last one, since a deep block proves those before it, and each 12th.
+ * Prompts that go on from another place are then short of 11 entries at most; a
+ * table that has lost the others is short of a gap that a look-up still passes.
+ * They are never those by which kvr_index_refresh() tells what was written.
+ */
+#define KVR_INDEX_TOLD     12
+#define KVR_INDEX_TOLD_AT  9
+
+static inline int
+kvr_index_told(uint32_t entry, uint32_t end)
+{
+    return entry % KVR_INDEX_TOLD == KVR_INDEX_TOLD_AT || entry + 1 == end;
+}
+
+
+/* how many of from..end that are */
+static inline uint32_t
+kvr_index_told_count(uint32_t from, uint32_t end)
+{
+    uint32_t  n;
+
+    if (from >= end) {
+        return 0;
+    }
+
+    n = (end + KVR_INDEX_TOLD - KVR_INDEX_TOLD_AT - 1) / KVR_INDEX_TOLD
+        - (from + KVR_INDEX_TOLD - KVR_INDEX_TOLD_AT - 1) / KVR_INDEX_TOLD;
+
+    return n + ((end - 1) % KVR_INDEX_TOLD != KVR_INDEX_TOLD_AT);
+}
 
 
 /*

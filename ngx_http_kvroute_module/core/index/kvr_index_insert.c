@@ -95,6 +95,7 @@ kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     undo->clock = t.clock;
     undo->matched = matched;
+    undo->moved = (uint32_t) kvr_min(moved, UINT32_MAX);
     undo->peer = (uint8_t) peer;
     undo->valid = 1;
 
@@ -105,6 +106,8 @@ kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         t.chain += t.first;
         t.n -= t.first;
     }
+
+    undo->first = t.first;
 
     kvr_insert_lines(&t);
     kvr_insert_end(&t);
@@ -220,6 +223,14 @@ void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer)
 {
+    kvr_index_taught(ix, value, first, first, n, units, peer);
+}
+
+
+void
+kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
+    uint32_t first, uint32_t n, uint32_t units, unsigned peer)
+{
     uint32_t           i;
     uint64_t           add;
     kvr_insert_walk_t  t;
@@ -234,6 +245,17 @@ kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
     kvr_insert_begin(&t);
+
+    for (i = from; i < first; i++) {
+
+        if (kvr_index_told(i, first)) {
+            t.chain = value++;
+            t.first = i;
+            t.n = 1;
+
+            kvr_insert_lines(&t);
+        }
+    }
 
     /* a group must not have entries that are further apart than others */
 

@@ -6,7 +6,7 @@
 
 #include "core/route/kvr_attempt.h"
 #include "core/route/kvr_capacity.h"
-#include "core/response/kvr_reply.h"
+#include "core/share/kvr_share.h"
 
 
 /* tokens of a reply when nobody says */
@@ -157,6 +157,10 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
     } else {
         kvr_index_refresh(zone->index, in->chain, in->entries, in->units, id,
                           in->held, &a->undo);
+    }
+
+    if (zone->share) {
+        kvr_share_tell_lesson(zone, in->chain, in->entries, &a->undo);
     }
 }
 
@@ -353,6 +357,10 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     rc = 0;
 
     if (found & KVR_FEEDBACK_FORGOT) {
+        if (zone->share) {
+            kvr_share_tell_floor(zone, id, clock);
+        }
+
         kvr_index_floor(zone->index, id, clock);
 
         /* the next probe is not to tell the same again */
@@ -424,6 +432,28 @@ kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     kvr_index_insert(zone->index, chain, a->entries, a->units,
                      a->reservation.peer, a->found, &undo);
+
+    if (zone->share) {
+        kvr_share_tell_lesson(zone, chain, a->entries, &undo);
+    }
+}
+
+
+void
+kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const kvr_reply_t *reply)
+{
+    uint32_t  units;
+
+    units = (uint32_t) ((reply->blocks - reply->start) / reply->unit);
+
+    kvr_index_extend(zone->index, reply->value, reply->first, reply->n, units,
+                     a->reservation.peer);
+
+    if (zone->share) {
+        kvr_share_tell_extend(zone, reply->value, reply->first, reply->n,
+                              units, a->reservation.peer);
+    }
 }
 
 
@@ -434,5 +464,9 @@ kvr_attempt_undo(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (a->undo.valid) {
         a->undo.valid = 0;
         kvr_index_undo(zone->index, chain, a->entries, &a->undo);
+
+        if (zone->share) {
+            kvr_share_tell_void(zone, chain, a->entries, &a->undo);
+        }
     }
 }

@@ -37,6 +37,7 @@
 
 #include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
+#include "core/response/kvr_reply.h"
 #include "core/response/kvr_response.h"
 
 
@@ -175,6 +176,10 @@ unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone,
 /* what was not found there was computed again, and is young */
 void kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain);
+
+/* the engine holds what it has written: values that go on with the chain */
+void kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const kvr_reply_t *reply);
 
 /* takes back what still carries this attempt's stamps */
 void kvr_attempt_undo(kvr_attempt_t *a, const kvr_zone_t *zone,

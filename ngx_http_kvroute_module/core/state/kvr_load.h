@@ -42,6 +42,12 @@
 /* a process: its id in the upper half, when it was started in the lower */
 typedef uint64_t  kvr_load_owner_t;
 
+/*
+ * One row may be that of other hosts.  It belongs to nobody here: whoever hears
+ * of them writes to it, and it is not swept.
+ */
+#define KVR_LOAD_REMOTE  ((kvr_load_owner_t) 1)
+
 #define kvr_load_owner(pid, started)                                          \
     ((uint64_t) (uint32_t) (pid) << 32 | (uint32_t) (started))
 
@@ -61,6 +67,7 @@ typedef struct {
     uint32_t           columns;
     uint32_t           stride;       /* words from row to row */
     _Atomic uint32_t   high;         /* no row from here on was ever used */
+    _Atomic uint32_t   remote;       /* row of other hosts, and 1; 0: none */
 
     kvr_load_row_t     row[];
 
@@ -112,6 +119,12 @@ uint32_t kvr_load_claim(kvr_load_t *load, kvr_load_owner_t owner,
  */
 void kvr_load_release(kvr_load_t *load, uint32_t row);
 
+/*
+ * Takes the row of other hosts, if there is none yet and one is free.  Returns
+ * 0 if there is none.
+ */
+int kvr_load_remote(kvr_load_t *load);
+
 /* says that the owner's configuration has a column */
 void kvr_load_name(kvr_load_t *load, uint32_t row, uint32_t column);
 
@@ -161,6 +174,17 @@ kvr_load_split(uint64_t word)
     sum.pending = word & KVR_LOAD_BYTES_MASK;
 
     return sum;
+}
+
+
+/* the reverse; what is too much for its half is the most that fits */
+static inline uint64_t
+kvr_load_word(uint64_t active, uint64_t pending)
+{
+    active = kvr_min(active, (1ULL << (64 - KVR_LOAD_BYTES_BITS)) - 1);
+    pending = kvr_min(pending, KVR_LOAD_BYTES_MASK);
+
+    return active << KVR_LOAD_BYTES_BITS | pending;
 }
 
 
@@ -247,6 +271,51 @@ kvr_load_get(kvr_load_t *load, uint32_t column)
     view = kvr_load_view(load);
 
     return kvr_load_seen(&view, column);
+}
+
+
+/* the part of it that other hosts have told of */
+static inline kvr_load_sum_t
+kvr_load_elsewhere(kvr_load_t *load, uint32_t column)
+{
+    uint32_t  remote;
+
+    remote = kvr_get(&load->remote);
+
+    return kvr_load_split(remote ? kvr_get(kvr_load_words(load, remote - 1)
+                                           + column) : 0);
+}
+
+
+/* sets that part */
+static inline void
+kvr_load_elsewhere_set(kvr_load_t *load, uint32_t column, uint64_t word)
+{
+    uint32_t  remote;
+
+    remote = kvr_get(&load->remote);
+
+    if (remote) {
+        kvr_set(kvr_load_words(load, remote - 1) + column, word);
+    }
+}
+
+
+/* and the part that this host has given it */
+static inline kvr_load_sum_t
+kvr_load_here(kvr_load_t *load, uint32_t column)
+{
+    kvr_load_sum_t  sum, part;
+
+    sum = kvr_load_get(load, column);
+    part = kvr_load_elsewhere(load, column);
+
+    /* each word was read at another moment */
+
+    sum.active -= kvr_min(part.active, sum.active);
+    sum.pending -= kvr_min(part.pending, sum.pending);
+
+    return sum;
 }
 
 

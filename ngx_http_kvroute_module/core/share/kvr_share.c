@@ -1,0 +1,142 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/share/kvr_share.h"
+
+
+static void kvr_share_silence(kvr_share_host_t *host, uint64_t lease,
+    uint64_t now);
+static void kvr_share_sum(const kvr_share_self_t *self, uint32_t peer);
+
+
+void
+kvr_share_init(kvr_share_t *s, uint64_t id)
+{
+    s->id = id;
+}
+
+
+int
+kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
+    kvr_load_alive_pt alive, void *data, int *taken)
+{
+    uint64_t  owner;
+
+    *taken = 0;
+    owner = atomic_load(&s->owner);
+
+    if (owner != self) {
+
+        if (owner && now - kvr_get(&s->beat) < KVR_SHARE_SILENT
+            && alive(data, owner))
+        {
+            return 0;
+        }
+
+        if (!atomic_compare_exchange_strong(&s->owner, &owner, self)) {
+            return 0;
+        }
+
+        *taken = 1;
+    }
+
+    kvr_set(&s->beat, now);
+
+    return 1;
+}
+
+
+void
+kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self)
+{
+    (void) atomic_compare_exchange_strong(&s->owner, &self, 0);
+}
+
+
+void
+kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
+{
+    uint32_t           i, n;
+    kvr_share_t       *s;
+    kvr_share_host_t  *host;
+
+    s = self->zone->share;
+    n = 0;
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+
+        if (kvr_get(&host->id)) {
+            kvr_share_silence(host, self->lease, now);
+            n += kvr_get(&host->alive) != 0;
+        }
+    }
+
+    (void) kvr_load_remote(self->zone->load);
+
+    for (i = 0; i < self->zone->registry->max_peers; i++) {
+        kvr_share_sum(self, i);
+    }
+
+    kvr_set(&s->stats.hosts, n);
+    kvr_set(&s->stats.dropped, kvr_get(&s->ring.dropped));
+    kvr_set(&s->stats.waiting, (kvr_get(&s->ring.head) - kvr_get(&s->ring.tail))
+                               * sizeof(kvr_share_slot_t));
+}
+
+
+static void
+kvr_share_silence(kvr_share_host_t *host, uint64_t lease, uint64_t now)
+{
+    uint64_t  heard;
+
+    heard = kvr_get(&host->heard);
+
+    if (now - heard >= lease) {
+        kvr_set(&host->alive, 0);
+    }
+
+    if (now - heard >= KVR_SHARE_FORGET) {
+        kvr_set(&host->id, 0);
+    }
+}
+
+
+/* anew each time: so nothing that a killed process did is kept */
+static void
+kvr_share_sum(const kvr_share_self_t *self, uint32_t peer)
+{
+    uint32_t           i, active, unanswered;
+    uint64_t           pending, resident;
+    kvr_load_sum_t     load, context;
+    kvr_share_host_t  *host;
+
+    active = 0;
+    unanswered = 0;
+    pending = 0;
+    resident = 0;
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &self->zone->share->host[i];
+
+        if (kvr_get(&host->id) == 0 || kvr_get(&host->alive) == 0) {
+            continue;
+        }
+
+        load = kvr_load_split(kvr_get(&host->load[peer]));
+        context = kvr_load_split(kvr_get(&host->context[peer]));
+
+        active += load.active;
+        pending += load.pending;
+        unanswered += context.active;
+        resident += context.pending;
+    }
+
+    kvr_load_elsewhere_set(self->zone->load, peer,
+                           kvr_load_word(active, pending));
+    kvr_load_elsewhere_set(self->zone->load, kvr_registry_resident(peer),
+                           kvr_load_word(unanswered, resident));
+}

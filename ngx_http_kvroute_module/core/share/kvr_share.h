@@ -1,0 +1,247 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_SHARE_H_INCLUDED_
+#define _KVR_SHARE_H_INCLUDED_
+
+
+/*
+ * Hosts that route as one: each tells the others what its decisions teach, and
+ * what it has in flight.
+ *
+ * All that hosts tell goes to one stream, in batches, and each host reads all
+ * of it.  Nothing is asked on a request's way: a decision is made of what the
+ * host's own index and load table hold.  The core knows neither the stream nor
+ * its store.
+ *
+ *     tell      a worker puts a record into the ring of its host
+ *     frame     the host's owner makes a batch of what is in the ring
+ *     apply     it takes what a batch of another host says to its own zone
+ *     order     what the operator said of a peer, for all hosts
+ *     tick      hosts that are silent are no more
+ *
+ * Ownership.  One process of a host is the owner: it alone frames and applies.
+ * Who is the owner is a word in shared memory; an owner that has died, or that
+ * has done nothing for KVR_SHARE_SILENT, is replaced.  All that the next one
+ * needs is there as well: how far the ring was sent, the number of the batch
+ * under way, and what was read last.
+ *
+ * Once.  A batch has a number; end and number are stored before it is sent,
+ * tail and acked after the store has said that it has it.  Whoever finds number
+ * and acked apart sends that batch again, with the same number and the same
+ * records: who has read it leaves it out.  A hole in the numbers is a batch
+ * that was lost, and counted.  It costs a miss, once.
+ *
+ * Load.  Each host tells all that it has in flight, never a difference.  Words
+ * of a host that is silent for the lease no longer count.  The sum of the others
+ * is a row of the load table (kvr_load_remote()), which decisions read as they
+ * read those of the workers.
+ *
+ * Orders.  Of what an operator says to all hosts, the last word stands: it has a
+ * version above all that were seen, and it is told again with each heartbeat.
+ * Each host tells which version it has, so it is known who has heard.
+ *
+ * No clocks of two hosts are compared.  now: ms, of a clock that all processes
+ * of this host share.
+ */
+
+
+#include "core/share/kvr_share_batch.h"
+#include "core/share/kvr_share_ring.h"
+#include "core/state/kvr_zone.h"
+
+
+#define KVR_SHARE_HOSTS    32            /* others, at most */
+#define KVR_SHARE_SILENT   1000          /* ms */
+#define KVR_SHARE_FORGET   60000         /* ms; then a silent host is no more */
+#define KVR_SHARE_BEAT     1000          /* ms; all of the load is told */
+#define KVR_SHARE_STUCK    100           /* ms; a writer must have been killed */
+#define KVR_SHARE_FLOORS   10000         /* ms between two of them, of a peer */
+
+
+/* what an operator may say of a peer to all hosts */
+typedef enum {
+    KVR_SHARE_DRAIN = 0,
+    KVR_SHARE_FLUSH,
+    KVR_SHARE_KINDS
+} kvr_share_kind_e;
+
+
+/* another host */
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t      id;            /* 0: free */
+    _Atomic uint64_t      number;        /* of its last batch */
+    _Atomic uint64_t      heard;         /* ms */
+    _Atomic uint64_t      alive;
+    _Atomic uint64_t      lessons;       /* applied */
+    _Atomic uint64_t      gaps;
+    _Atomic uint64_t      want;          /* ms; it asked for what is known */
+    _Atomic uint64_t      name[KVR_SHARE_NAME / 8];
+    _Atomic uint64_t      load[KVR_PEERS];
+    _Atomic uint64_t      context[KVR_PEERS];
+    _Atomic uint64_t      order[KVR_PEERS][KVR_SHARE_KINDS];  /* versions */
+} kvr_share_host_t;
+
+
+typedef struct {
+    _Atomic uint64_t      version;       /* 0: nothing was said */
+    _Atomic uint64_t      on;
+    _Atomic uint64_t      until;         /* ms; 0: no end */
+    _Atomic uint64_t      generation;    /* of the peer's name */
+} kvr_share_order_t;
+
+
+struct kvr_share_s {
+    uint64_t              id;            /* of this host; not 0 */
+
+    _Atomic uint64_t      owner;         /* kvr_load_owner_t, or 0 */
+    _Atomic uint64_t      beat;          /* ms, when it last did something */
+
+    _Atomic uint64_t      number;        /* of the last batch that was framed */
+    _Atomic uint64_t      acked;         /* of the last one that is there */
+    _Atomic uint64_t      end;           /* place in the ring behind it */
+
+    /* how far the stream was read, in words of who reads it */
+
+    _Atomic uint64_t      read[2];
+
+    /* of a batch under way: host and number, records that are done */
+
+    _Atomic uint64_t      current;
+    _Atomic uint64_t      done;
+
+    _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
+    _Atomic uint64_t      strange;       /* a host that hashes otherwise */
+    _Atomic uint64_t      strange_name[KVR_SHARE_NAME / 8];
+
+    _Atomic uint64_t      ordered;       /* orders that came, ever */
+    _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another's word */
+
+    kvr_share_stats_t     stats;
+    kvr_share_host_t      host[KVR_SHARE_HOSTS];
+    kvr_share_order_t     order[KVR_PEERS][KVR_SHARE_KINDS];
+    kvr_share_ring_t      ring;
+};
+
+
+/* what the owner keeps for itself; zeroed at first */
+typedef struct {
+    uint64_t              stuck;         /* place, and 1, that is not written */
+    uint64_t              since;         /* ms */
+    uint64_t              beat;          /* ms, when all was last told */
+    uint64_t              sent;          /* ms, of the batch under way */
+    uint64_t              first;         /* its number */
+    uint64_t              ordered;       /* orders that were told */
+    unsigned              told:1;        /* anything was */
+    uint64_t              load[KVR_PEERS];     /* as told last */
+    uint64_t              context[KVR_PEERS];
+    uint64_t              word[KVR_SHARE_RING_MAX];
+    kvr_share_record_t    record;
+} kvr_share_owner_t;
+
+
+/* who tells, and of which zone */
+typedef struct {
+    const kvr_zone_t     *zone;          /* zone->share is not NULL */
+    kvr_share_key_t       key;
+    uint64_t              lease;         /* ms */
+    uint8_t               name[KVR_SHARE_NAME];
+} kvr_share_self_t;
+
+
+/* in zeroed memory; id is random and not 0 */
+void kvr_share_init(kvr_share_t *s, uint64_t id);
+
+/*
+ * Whether this process is the owner, or has become it: *taken is 1 then.
+ * alive() is asked for another owner.  To be called before each act.
+ */
+int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
+    kvr_load_alive_pt alive, void *data, int *taken);
+
+/* it is not any more */
+void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
+
+/*
+ * Forgets hosts that are silent, and sums up the load of the others.  To be
+ * called some times within a lease.
+ */
+void kvr_share_tick(const kvr_share_self_t *self, uint64_t now);
+
+
+/* _tell: what workers say, if zone->share is not NULL */
+
+/* n entries of a chain were inserted as undo says */
+void kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t n, const kvr_index_undo_t *undo);
+
+/* n values were added, from the entry numbered first on, for so many units */
+void kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
+    uint32_t first, uint32_t n, uint32_t units, uint32_t peer);
+
+/* that insert was undone */
+void kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t n, const kvr_index_undo_t *undo);
+
+/* a session is about to be bound for so many seconds; now: s */
+void kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
+    uint32_t seconds, uint32_t now);
+
+/* the peer has lost what it held before its clock stood there, in units */
+void kvr_share_tell_floor(const kvr_zone_t *zone, uint32_t peer,
+    uint64_t clock);
+
+
+/* _frame: the owner's batches */
+
+/* whether there is anything to be told, or it is time for a heartbeat */
+int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    uint64_t now);
+
+/*
+ * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words;
+ * or, if the last one was not acked, that one again.  Returns its length.
+ */
+size_t kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    void *buf, unsigned flags, uint64_t now);
+
+/* the store has it */
+void kvr_share_acked(const kvr_share_self_t *self);
+
+
+/*
+ * _apply: takes a batch to the zone.  What is not KVR_SHARE_OK was left out,
+ * and counted.  seconds: of the clock of sessions.
+ */
+kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    const uint8_t *data, size_t len, uint64_t now, uint32_t seconds);
+
+
+/* _order */
+
+/*
+ * Says something of a peer to all hosts, this one included.  left: ms; 0: no
+ * end.  seconds: as above.
+ */
+void kvr_share_order(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, int on, uint64_t left, uint64_t now,
+    uint32_t seconds);
+
+/*
+ * What is said of a peer, or NULL; and of so many other hosts that are heard of
+ * how many have it.
+ */
+const kvr_share_order_t *kvr_share_ordered(const kvr_zone_t *zone,
+    uint32_t peer, kvr_share_kind_e kind, uint32_t *hosts, uint32_t *have);
+
+/* what another host says */
+void kvr_share_order_take(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
+    uint64_t now, uint32_t seconds);
+
+
+#endif /* _KVR_SHARE_H_INCLUDED_ */

@@ -1,0 +1,352 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/share/kvr_share.h"
+
+
+_Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
+               "ignored");
+
+static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
+    const kvr_share_reader_t *r, uint64_t now);
+static void kvr_share_apply_peers(const kvr_share_self_t *self,
+    const kvr_share_reader_t *r, uint8_t *peer);
+static void kvr_share_apply_record(const kvr_share_self_t *self,
+    kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
+    uint64_t now, uint32_t seconds);
+static void kvr_share_apply_lesson(const kvr_share_self_t *self,
+    kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer);
+static void kvr_share_apply_bind(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint32_t peer, uint32_t seconds);
+static void kvr_share_apply_floor(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint32_t peer, uint64_t now);
+static void kvr_share_apply_echo(const kvr_share_self_t *self,
+    kvr_share_owner_t *o, kvr_share_reader_t *r, const uint8_t *peer,
+    uint64_t now, uint32_t seconds);
+
+
+kvr_share_e
+kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    const uint8_t *data, size_t len, uint64_t now, uint32_t seconds)
+{
+    uint8_t             peer[KVR_PEERS];
+    uint32_t            i;
+    uint64_t            last, skip, mark, name[KVR_SHARE_NAME / 8];
+    kvr_share_e         rc;
+    kvr_share_t        *s;
+    kvr_share_host_t   *host;
+    kvr_share_reader_t  r;
+
+    s = self->zone->share;
+
+    kvr_add(&s->stats.bytes_received, len);
+
+    rc = kvr_share_batch_open(&r, &self->key, data, len);
+
+    if (rc == KVR_SHARE_FOREIGN) {
+        memcpy(name, r.name, KVR_SHARE_NAME);
+        kvr_set(&s->strange, r.host);
+
+        for (i = 0; i < kvr_nelts(name); i++) {
+            kvr_set(&s->strange_name[i], name[i]);
+        }
+    }
+
+    if (rc != KVR_SHARE_OK) {
+        kvr_add(&s->stats.ignored[rc - KVR_SHARE_NONE], 1);
+        return rc;
+    }
+
+    kvr_share_apply_peers(self, &r, peer);
+
+    if (r.host == s->id) {
+        kvr_share_apply_echo(self, o, &r, peer, now, seconds);
+        return KVR_SHARE_ECHO;
+    }
+
+    host = kvr_share_apply_host(s, &r, now);
+
+    if (host == NULL) {
+        kvr_add(&s->stats.ignored[KVR_SHARE_CROWDED - KVR_SHARE_NONE], 1);
+        return KVR_SHARE_CROWDED;
+    }
+
+    last = kvr_get(&host->number);
+
+    if (r.number <= last) {
+        kvr_add(&s->stats.repeated, 1);
+        return KVR_SHARE_REPEATED;
+    }
+
+    if (last && r.number - last > 1) {
+        kvr_add(&host->gaps, r.number - last - 1);
+        kvr_add(&s->stats.gaps, r.number - last - 1);
+    }
+
+    /* what an owner before has done of it is not done again */
+
+    mark = kvr_mix(r.host, r.number);
+    skip = kvr_get(&s->current) == mark ? kvr_get(&s->done) : 0;
+
+    if (skip == 0) {
+        kvr_set(&s->done, 0);
+        kvr_set(&s->current, mark);
+    }
+
+    for (i = 0; kvr_share_batch_next(&r, &o->record); i++) {
+
+        if (i < skip) {
+            continue;
+        }
+
+        kvr_set(&s->done, i + 1);
+
+        if (peer[o->record.peer] == KVR_PEERS) {
+            kvr_add(&s->stats.unknown, 1);
+            continue;
+        }
+
+        kvr_share_apply_record(self, host, &o->record, peer[o->record.peer],
+                               now, seconds);
+    }
+
+    kvr_set(&host->number, r.number);
+    kvr_set(&host->heard, now);
+    kvr_set(&host->alive, !(r.flags & KVR_SHARE_BYE));
+
+    if (r.flags & KVR_SHARE_WANT) {
+        kvr_set(&host->want, now);
+    }
+
+    kvr_add(&s->stats.batches_applied, 1);
+
+    return KVR_SHARE_OK;
+}
+
+
+/* its place in the table, which it gets if there is room */
+static kvr_share_host_t *
+kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
+{
+    uint32_t           i, k;
+    uint64_t           id, name[KVR_SHARE_NAME / 8];
+    kvr_share_host_t  *host, *found;
+
+    found = NULL;
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+        id = kvr_get(&host->id);
+
+        if (id == r->host) {
+            found = host;
+            break;
+        }
+
+        /* a free place, or that of the one that is silent for longest */
+
+        if ((id == 0 || kvr_get(&host->alive) == 0)
+            && (found == NULL
+                || (kvr_get(&found->id)
+                    && (id == 0
+                        || kvr_get(&host->heard) < kvr_get(&found->heard)))))
+        {
+            found = host;
+        }
+    }
+
+    if (found == NULL) {
+        return NULL;
+    }
+
+    if (kvr_get(&found->id) != r->host) {
+        kvr_set(&found->id, 0);
+
+        atomic_thread_fence(memory_order_release);
+
+        memset((void *) &found->number, 0, sizeof(kvr_share_host_t)
+                                    - offsetof(kvr_share_host_t, number));
+
+        kvr_set(&found->heard, now);
+        atomic_store_explicit(&found->id, r->host, memory_order_release);
+    }
+
+    memcpy(name, r->name, KVR_SHARE_NAME);
+
+    for (k = 0; k < kvr_nelts(name); k++) {
+        kvr_set(&found->name[k], name[k]);
+    }
+
+    return found;
+}
+
+
+/* numbers of this zone, by place in the batch; KVR_PEERS: it is not here */
+static void
+kvr_share_apply_peers(const kvr_share_self_t *self, const kvr_share_reader_t *r,
+    uint8_t *peer)
+{
+    uint32_t         i, k, len;
+    uint64_t         digest;
+    kvr_registry_t  *registry;
+
+    registry = self->zone->registry;
+
+    memset(peer, KVR_PEERS, KVR_PEERS);
+
+    for (i = 0; i < registry->max_peers; i++) {
+        len = kvr_get(&registry->peer[i].len);
+
+        if (len == 0) {
+            continue;
+        }
+
+        digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);
+
+        for (k = 0; k < r->npeers; k++) {
+            if (kvr_share_batch_digest(r, k) == digest) {
+                peer[k] = (uint8_t) i;
+            }
+        }
+    }
+}
+
+
+static void
+kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
+    const kvr_share_record_t *r, uint32_t peer, uint64_t now, uint32_t seconds)
+{
+    uint32_t  kind;
+
+    switch (r->type) {
+
+    case KVR_SHARE_LESSON:
+        kvr_share_apply_lesson(self, host, r, peer);
+        break;
+
+    case KVR_SHARE_VOID:
+        kvr_index_untaught(self->zone->index, &r->word[1],
+                           kvr_share_upper(r->word[0]), r->n - 1,
+                           kvr_share_lower(r->word[0]), peer);
+        break;
+
+    case KVR_SHARE_BIND:
+        kvr_share_apply_bind(self, r, peer, seconds);
+        break;
+
+    case KVR_SHARE_FLOOR:
+        kvr_share_apply_floor(self, r, peer, now);
+        break;
+
+    case KVR_SHARE_LOAD:
+        kvr_set(&host->load[peer], r->word[0]);
+        kvr_set(&host->context[peer], r->word[1]);
+        kvr_index_since_told(self->zone->index, peer, r->word[2]);
+        break;
+
+    case KVR_SHARE_ORDER:
+        kind = kvr_share_lower(r->word[1]);
+
+        if (kind < KVR_SHARE_KINDS) {
+            kvr_share_order_take(self->zone, peer, (kvr_share_kind_e) kind,
+                                 r->word[0], kvr_share_upper(r->word[1]) != 0,
+                                 r->word[2], now, seconds);
+            kvr_set(&host->order[peer][kind], r->word[0]);
+        }
+
+        break;
+    }
+}
+
+
+static void
+kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
+    const kvr_share_record_t *r, uint32_t peer)
+{
+    uint32_t  from, first;
+
+    from = kvr_share_upper(r->word[0]);
+    first = kvr_share_lower(r->word[1]);
+
+    kvr_index_taught(self->zone->index, &r->word[2], from, first,
+                     r->n - 2 - kvr_index_told_count(from, first),
+                     kvr_share_lower(r->word[0]), peer);
+
+    kvr_add(&host->lessons, 1);
+    kvr_add(&self->zone->share->stats.applied, 1);
+}
+
+
+static void
+kvr_share_apply_bind(const kvr_share_self_t *self, const kvr_share_record_t *r,
+    uint32_t peer, uint32_t seconds)
+{
+    uint32_t  left;
+
+    left = kvr_min(kvr_share_lower(r->word[1]), INT32_MAX);
+
+    (void) kvr_index_bind_told(self->zone->index, r->word[0], peer,
+                               kvr_get(&self->zone->registry->peer[peer]
+                                       .generation),
+                               seconds + left, seconds,
+                               kvr_share_upper(r->word[1]) != 0);
+}
+
+
+/* once in a while, so that nobody can keep a peer empty by saying so */
+static void
+kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
+    uint32_t peer, uint64_t now)
+{
+    uint64_t      clock, before;
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+    before = kvr_get(&s->floored[peer]);
+
+    if (before && now - before < KVR_SHARE_FLOORS) {
+        return;
+    }
+
+    kvr_set(&s->floored[peer], now);
+
+    clock = kvr_index_clock(self->zone->index, peer);
+
+    kvr_index_floor(self->zone->index, peer,
+                    clock - kvr_min(r->word[0], clock));
+
+    /* a probe is not to find out the same again */
+
+    kvr_engine_renew(&self->zone->registry->peer[peer].engine, now);
+}
+
+
+/* how long it took; and who has bound a session first */
+static void
+kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    kvr_share_reader_t *r, const uint8_t *peer, uint64_t now, uint32_t seconds)
+{
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    kvr_set(&s->echoed, now);
+    kvr_add(&s->stats.echoes, 1);
+
+    if (o->first == r->number) {
+        kvr_add(&s->stats.echo_ms, now - o->sent);
+        kvr_set(&s->stats.lag_ms, now - o->sent);
+    }
+
+    while (kvr_share_batch_next(r, &o->record)) {
+        if (o->record.type == KVR_SHARE_BIND
+            && peer[o->record.peer] != KVR_PEERS)
+        {
+            kvr_share_apply_bind(self, &o->record, peer[o->record.peer],
+                                 seconds);
+        }
+    }
+}

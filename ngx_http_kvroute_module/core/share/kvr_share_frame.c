@@ -1,0 +1,287 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/share/kvr_share.h"
+
+
+/* words of the load and the orders of all peers, that find room at the end */
+#define KVR_SHARE_FRAME_REST  (KVR_PEERS * (4 + KVR_SHARE_KINDS * 4))
+
+
+static int kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o,
+    uint64_t now);
+static void kvr_share_frame_peers(const kvr_share_self_t *self,
+    kvr_share_writer_t *w);
+static void kvr_share_frame_records(const kvr_share_self_t *self,
+    kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint64_t now);
+static void kvr_share_frame_load(const kvr_share_self_t *self,
+    kvr_share_owner_t *o, kvr_share_writer_t *w, int all);
+static void kvr_share_frame_orders(const kvr_share_self_t *self,
+    kvr_share_writer_t *w, uint64_t now);
+static int kvr_share_frame_changed(const kvr_share_self_t *self,
+    kvr_share_owner_t *o, uint32_t peer, uint64_t *load, uint64_t *context);
+
+
+int
+kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
+{
+    uint32_t      i;
+    uint64_t      load, context;
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    if (kvr_get(&s->number) != kvr_get(&s->acked)
+        || kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)
+        || kvr_share_frame_beat(s, o, now))
+    {
+        return 1;
+    }
+
+    for (i = 0; i < self->zone->registry->max_peers; i++) {
+        if (kvr_share_frame_changed(self, o, i, &load, &context)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* whether all that there is must be told */
+static int
+kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o, uint64_t now)
+{
+    return !o->told || now - o->beat >= KVR_SHARE_BEAT
+           || o->ordered != kvr_get(&s->ordered);
+}
+
+
+size_t
+kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
+    unsigned flags, uint64_t now)
+{
+    int                 again, all;
+    uint64_t            number, ordered;
+    kvr_share_t        *s;
+    kvr_share_writer_t  w;
+
+    s = self->zone->share;
+
+    ordered = kvr_get(&s->ordered);
+    number = kvr_get(&s->number);
+    again = kvr_get(&s->acked) < number;
+
+    all = again || flags || kvr_share_frame_beat(s, o, now);
+
+    kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH);
+    kvr_share_frame_peers(self, &w);
+
+    /* what was not acked has the same records once more */
+
+    kvr_share_frame_records(self, o, &w, again, now);
+
+    /* behind the lessons that have moved the clocks to what it says of them */
+
+    kvr_share_frame_load(self, o, &w, all);
+
+    if (all) {
+        kvr_share_frame_orders(self, &w, now);
+        o->beat = now;
+        o->ordered = ordered;
+        o->told = 1;
+    }
+
+    if (!again) {
+        number++;
+        atomic_store_explicit(&s->number, number, memory_order_release);
+    }
+
+    o->first = number;
+    o->sent = now;
+
+    return kvr_share_batch_finish(&w, &self->key, s->id, number, self->name,
+                                  flags);
+}
+
+
+void
+kvr_share_acked(const kvr_share_self_t *self)
+{
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    /* in this order: see kvr_share.h */
+
+    atomic_store_explicit(&s->ring.tail, kvr_get(&s->end),
+                          memory_order_release);
+    atomic_store_explicit(&s->acked, kvr_get(&s->number),
+                          memory_order_release);
+
+    kvr_add(&s->stats.batches_sent, 1);
+}
+
+
+static void
+kvr_share_frame_peers(const kvr_share_self_t *self, kvr_share_writer_t *w)
+{
+    uint32_t         i, len;
+    kvr_registry_t  *registry;
+
+    registry = self->zone->registry;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        len = kvr_get(&registry->peer[i].len);
+
+        if (len) {
+            kvr_share_batch_tell(w, i,
+                                 kvr_share_batch_peer(&self->key,
+                                                      registry->peer[i].name,
+                                                      len));
+        }
+    }
+}
+
+
+static void
+kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    kvr_share_writer_t *w, int again, uint64_t now)
+{
+    int           n, skip;
+    uint64_t      place, end, next;
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    place = kvr_get(&s->ring.tail);
+    end = again ? kvr_get(&s->end) : UINT64_MAX;
+
+    w->max -= KVR_SHARE_FRAME_REST;
+
+    while (place < end) {
+
+        skip = again || (o->stuck == place + 1
+                         && now - o->since >= KVR_SHARE_STUCK);
+        next = place;
+
+        n = kvr_share_ring_get(&s->ring, &next, o->word, skip);
+
+        if (n == KVR_DECLINED) {
+            break;
+        }
+
+        if (n == KVR_AGAIN) {
+
+            if (o->stuck != place + 1) {
+                o->stuck = place + 1;
+                o->since = now;
+            }
+
+            break;
+        }
+
+        if (n == KVR_ERROR) {
+            kvr_add(&s->stats.lost, !again);
+
+            /* so are those right behind it, if they are not written either */
+
+            if (o->stuck == place + 1) {
+                o->stuck = next + 1;
+            }
+        }
+
+        if (n > 0 && !kvr_share_batch_put(w, o->word, (uint32_t) n)) {
+            break;
+        }
+
+        place = next;
+    }
+
+    w->max += KVR_SHARE_FRAME_REST;
+
+    if (!again) {
+        kvr_set(&s->end, place);
+    }
+}
+
+
+/* of what this host has given it, not of what others have told */
+static int
+kvr_share_frame_changed(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    uint32_t peer, uint64_t *load, uint64_t *context)
+{
+    kvr_load_t      *table;
+    kvr_load_sum_t   sum;
+
+    table = self->zone->load;
+
+    sum = kvr_load_here(table, peer);
+    *load = kvr_load_word(sum.active, sum.pending);
+
+    sum = kvr_load_here(table, kvr_registry_resident(peer));
+    *context = kvr_load_word(sum.active, sum.pending);
+
+    return *load != o->load[peer] || *context != o->context[peer];
+}
+
+
+static void
+kvr_share_frame_load(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    kvr_share_writer_t *w, int all)
+{
+    uint32_t  i;
+    uint64_t  words[4];
+
+    for (i = 0; i < self->zone->registry->max_peers; i++) {
+
+        if (!kvr_share_frame_changed(self, o, i, &words[1], &words[2])
+            && !all)
+        {
+            continue;
+        }
+
+        o->load[i] = words[1];
+        o->context[i] = words[2];
+
+        words[0] = kvr_share_head(KVR_SHARE_LOAD, i, 3);
+        words[3] = kvr_index_since(self->zone->index, i);
+
+        (void) kvr_share_batch_put(w, words, 4);
+    }
+}
+
+
+static void
+kvr_share_frame_orders(const kvr_share_self_t *self, kvr_share_writer_t *w,
+    uint64_t now)
+{
+    uint32_t                  i, kind, hosts, have;
+    uint64_t                  words[4], until;
+    const kvr_share_order_t  *order;
+
+    for (i = 0; i < self->zone->registry->max_peers; i++) {
+
+        for (kind = 0; kind < KVR_SHARE_KINDS; kind++) {
+
+            order = kvr_share_ordered(self->zone, i, (kvr_share_kind_e) kind,
+                                      &hosts, &have);
+
+            if (order == NULL) {
+                continue;
+            }
+
+            until = kvr_get(&order->until);
+
+            words[0] = kvr_share_head(KVR_SHARE_ORDER, i, 3);
+            words[1] = kvr_get(&order->version);
+            words[2] = kvr_share_pair(kind, kvr_get(&order->on));
+            words[3] = until == 0 ? 0 : until > now ? until - now : 1;
+
+            (void) kvr_share_batch_put(w, words, 4);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A version is a number above all that were seen, and 16 bits of the host that
+ * gave it: so two orders given at a time have two versions, and all hosts agree
+ * which is the later one.
+ */
+
+
+#include "core/share/kvr_share.h"
+
+
+#define KVR_SHARE_ORDER_BITS  16
+
+
+static void kvr_share_order_set(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
+    uint64_t now, uint32_t seconds);
+
+
+void
+kvr_share_order(const kvr_zone_t *zone, uint32_t peer, kvr_share_kind_e kind,
+    int on, uint64_t left, uint64_t now, uint32_t seconds)
+{
+    uint32_t      i, k;
+    uint64_t      version, most;
+    kvr_share_t  *s;
+
+    s = zone->share;
+    most = 0;
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        for (k = 0; k < KVR_SHARE_KINDS; k++) {
+            version = kvr_get(&s->order[i][k].version);
+            most = kvr_max(most, version);
+        }
+    }
+
+    version = ((most >> KVR_SHARE_ORDER_BITS) + 1) << KVR_SHARE_ORDER_BITS
+              | (s->id & ((1U << KVR_SHARE_ORDER_BITS) - 1));
+
+    kvr_share_order_set(zone, peer, kind, version, on, left, now, seconds);
+
+    /* it is told at once: the heartbeat is due */
+
+    kvr_add(&s->ordered, 1);
+}
+
+
+void
+kvr_share_order_take(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
+    uint64_t now, uint32_t seconds)
+{
+    uint32_t                  hosts, have;
+    const kvr_share_order_t  *order;
+
+    order = kvr_share_ordered(zone, peer, kind, &hosts, &have);
+
+    if (order == NULL || kvr_get(&order->version) < version) {
+        kvr_share_order_set(zone, peer, kind, version, on, left, now, seconds);
+        kvr_add(&zone->share->ordered, 1);
+    }
+}
+
+
+/* the version comes last: who is killed before it is told again */
+static void
+kvr_share_order_set(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
+    uint64_t now, uint32_t seconds)
+{
+    kvr_peer_t         *p;
+    kvr_share_order_t  *order;
+
+    p = &zone->registry->peer[peer];
+    order = &zone->share->order[peer][kind];
+
+    switch (kind) {
+
+    case KVR_SHARE_DRAIN:
+
+        if (on) {
+            kvr_drain_begin(&p->drain, left, now);
+
+        } else if (kvr_drain_end(&p->drain)) {
+
+            /* it is warmed up */
+
+            kvr_set(&p->since, seconds);
+        }
+
+        break;
+
+    default:
+        kvr_index_flush(zone->index, peer);
+        break;
+    }
+
+    kvr_set(&order->on, on != 0);
+    kvr_set(&order->until, left ? now + left : 0);
+    kvr_set(&order->generation, kvr_get(&p->generation));
+
+    atomic_store_explicit(&order->version, version, memory_order_release);
+}
+
+
+const kvr_share_order_t *
+kvr_share_ordered(const kvr_zone_t *zone, uint32_t peer, kvr_share_kind_e kind,
+    uint32_t *hosts, uint32_t *have)
+{
+    uint32_t                  i;
+    uint64_t                  version;
+    kvr_share_t              *s;
+    kvr_share_host_t         *host;
+    const kvr_share_order_t  *order;
+
+    s = zone->share;
+    order = &s->order[peer][kind];
+    version = atomic_load_explicit(&order->version, memory_order_acquire);
+
+    *hosts = 0;
+    *have = 0;
+
+    /* the number has another name by now */
+
+    if (version == 0 || kvr_get(&order->generation)
+                        != kvr_get(&zone->registry->peer[peer].generation))
+    {
+        return NULL;
+    }
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+
+        if (kvr_get(&host->id) && kvr_get(&host->alive)) {
+            *hosts += 1;
+            *have += kvr_get(&host->order[peer][kind]) >= version;
+        }
+    }
+
+    return order;
+}

@@ -1,0 +1,167 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* What workers put into the ring: in the middle of a request, so quickly. */
+
+
+#include "core/share/kvr_share.h"
+
+
+/* a session is told again when so large a part of its time has gone by */
+#define KVR_SHARE_TELL_PART  8
+
+
+static void kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type,
+    uint32_t peer, const uint64_t *fixed, uint32_t nfixed,
+    const uint64_t *value, uint32_t n);
+
+
+void
+kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t n, const kvr_index_undo_t *undo)
+{
+    uint32_t  i, k, from, first, units, m;
+    uint64_t  fixed[2], value[KVR_SHARE_VALUES];
+
+    first = kvr_min(kvr_chain_entries(undo->matched), n);
+    units = kvr_min(undo->moved, KVR_SHARE_UNITS);
+
+    /*
+     * What others have lost, or never heard, makes no gap that they cannot
+     * pass: so all of the prompt is told, thinned.  Of a very long one it is
+     * the last part, and nothing of one that came again a short while ago.
+     */
+
+    from = first - kvr_min(KVR_SHARE_VALUES / 2 * KVR_INDEX_TOLD, first);
+
+    if (undo->first == n) {
+        from = first;
+    }
+
+    k = kvr_max(undo->first, first);
+    m = 0;
+
+    for (i = from; i < first; i++) {
+        if (kvr_index_told(i, first)) {
+            value[m++] = chain[i];
+        }
+    }
+
+    /* the clock moves by the first record only, or by one unit a record */
+
+    do {
+        i = kvr_min(n - k, KVR_SHARE_VALUES - m);
+        memcpy(&value[m], &chain[k], i * sizeof(uint64_t));
+
+        fixed[0] = kvr_share_pair(units, from);
+        fixed[1] = kvr_share_pair(first, 0);
+
+        kvr_share_tell(zone, KVR_SHARE_LESSON, undo->peer, fixed, 2, value,
+                       m + i);
+
+        k += i;
+        from = first = k;
+        units = 0;
+        m = 0;
+
+    } while (k < n);
+}
+
+
+void
+kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
+    uint32_t first, uint32_t n, uint32_t units, uint32_t peer)
+{
+    uint32_t  i, m;
+    uint64_t  fixed[2];
+
+    for (i = 0; i < n; i += m) {
+        m = kvr_min(n - i, KVR_SHARE_VALUES);
+
+        fixed[0] = kvr_share_pair(i ? 0 : kvr_min(units, KVR_SHARE_UNITS),
+                                  first + i);
+        fixed[1] = kvr_share_pair(first + i, 0);
+
+        kvr_share_tell(zone, KVR_SHARE_LESSON, peer, fixed, 2, &value[i], m);
+    }
+}
+
+
+void
+kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
+    uint32_t n, const kvr_index_undo_t *undo)
+{
+    uint32_t  first, units, m;
+    uint64_t  fixed;
+
+    /* those of this insert are as old as the clock has moved since, about */
+
+    units = (uint32_t) kvr_index_clock(zone->index, undo->peer) - undo->clock;
+    units = 2 * kvr_min(units, KVR_SHARE_UNITS) + undo->moved;
+
+    for (first = kvr_chain_entries(undo->matched); first < n; first += m) {
+        m = kvr_min(n - first, KVR_SHARE_VALUES);
+
+        fixed = kvr_share_pair(units, first);
+
+        kvr_share_tell(zone, KVR_SHARE_VOID, undo->peer, &fixed, 1,
+                       &chain[first], m);
+    }
+}
+
+
+/* not each time that it is refreshed */
+void
+kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
+    uint32_t seconds, uint32_t now)
+{
+    uint32_t  bound, generation, left;
+    uint64_t  fixed[2];
+
+    bound = kvr_index_bound(zone->index, key, now, &generation);
+    left = bound < KVR_PEERS ? kvr_index_bound_until(zone->index, key) - now
+                             : 0;
+
+    if (bound == peer && left <= seconds
+        && seconds - left <= seconds / KVR_SHARE_TELL_PART)
+    {
+        return;
+    }
+
+    fixed[0] = key;
+    fixed[1] = kvr_share_pair(seconds, bound < KVR_PEERS && bound != peer);
+
+    kvr_share_tell(zone, KVR_SHARE_BIND, peer, fixed, 2, NULL, 0);
+}
+
+
+void
+kvr_share_tell_floor(const kvr_zone_t *zone, uint32_t peer, uint64_t clock)
+{
+    uint64_t  fixed, now;
+
+    now = kvr_index_clock(zone->index, peer);
+    fixed = now - kvr_min(clock, now);
+
+    kvr_share_tell(zone, KVR_SHARE_FLOOR, peer, &fixed, 1, NULL, 0);
+}
+
+
+static void
+kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type, uint32_t peer,
+    const uint64_t *fixed, uint32_t nfixed, const uint64_t *value, uint32_t n)
+{
+    uint64_t  head[3];
+
+    head[0] = kvr_share_head(type, peer, nfixed + n);
+    memcpy(&head[1], fixed, nfixed * sizeof(uint64_t));
+
+    if (kvr_share_ring_put(&zone->share->ring, head, 1 + nfixed, value, n)
+        && type == KVR_SHARE_LESSON)
+    {
+        kvr_add(&zone->share->stats.sent, 1);
+    }
+}

@@ -1,0 +1,178 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The input is a batch of another host: as it is, and as the records of a batch
+ * whose head, length and digest are right, as somebody could send who has the
+ * key.  Whatever is taken of it, it is of the two peers that the batch tells,
+ * and the zone can still be asked, told and framed.
+ */
+
+
+#include "util.h"
+#include "core/share/kvr_share.h"
+
+
+#define LINES  256
+#define PEERS  4                         /* two of them are never told */
+#define LOOK   4096                      /* runs between two long looks */
+
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+
+static kvr_zone_t         zone;
+static kvr_share_self_t   self;
+static kvr_share_owner_t  owner;
+static uint8_t            secret[KVR_SECRET_LEN];
+static uint64_t           batch[KVR_SHARE_BATCH / 8];
+static uint64_t           now, number;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+
+    if (p == NULL) {
+        exit(1);
+    }
+
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+begin(void)
+{
+    char      name[8];
+    unsigned  i;
+
+    for (i = 0; i < KVR_SECRET_LEN; i++) {
+        secret[i] = (uint8_t) (i * 167 + 13);
+    }
+
+    zone.unit = 256;
+    zone.registry = zeroed(sizeof(kvr_registry_t));
+    zone.registry->max_peers = PEERS;
+    zone.load = zeroed(kvr_load_size(2, KVR_REGISTRY_COLUMNS));
+    kvr_load_init(zone.load, 2, KVR_REGISTRY_COLUMNS);
+    zone.index = zeroed(kvr_index_size(LINES));
+    kvr_index_init(zone.index, LINES);
+    zone.share = zeroed(sizeof(kvr_share_t));
+    zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
+
+    kvr_share_init(zone.share, 1);
+
+    for (i = 0; i < PEERS; i++) {
+        snprintf(name, sizeof(name), "a:%u", i);
+        (void) kvr_registry_peer(zone.registry, zone.load, zone.row,
+                                 zone.index, name, strlen(name), 1000);
+    }
+
+    self.zone = &zone;
+    self.lease = 3000;
+    kvr_share_batch_key(&self.key, secret, zone.unit, 1);
+}
+
+
+/* nothing is said of peers that no batch tells of */
+static void
+look(void)
+{
+    uint32_t  i, k, n, matched[KVR_PEERS];
+    uint64_t  chain[8];
+
+    for (i = 0; i < LINES; i += 8) {
+
+        for (k = 0; k < 8; k++) {
+            chain[k] = kvr_get(&zone.index->line[i + k].key);
+        }
+
+        (void) kvr_index_lookup(zone.index, chain, 8,
+                                kvr_set_below(KVR_PEERS), matched);
+
+        for (k = 2; k < KVR_PEERS; k++) {
+            util_check(matched[k] == 0, "peer %u holds something", k);
+        }
+    }
+
+    for (k = 2; k < PEERS; k++) {
+        util_check(kvr_load_get(zone.load, k).active == 0
+                   && !kvr_drain_on(&zone.registry->peer[k].drain),
+                   "peer %u has something", k);
+    }
+
+    /* and the host goes on telling what it has: no more than there is room */
+
+    do {
+        n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now);
+        util_check(n <= KVR_SHARE_BATCH, "%u bytes", n);
+        kvr_share_acked(&self);
+    } while (kvr_get(&zone.share->ring.head) != kvr_get(&zone.share->ring.tail));
+}
+
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t              n;
+    kvr_share_e         rc;
+    kvr_share_writer_t  w;
+
+    if (zone.share == NULL) {
+        begin();
+    }
+
+    now += 10;
+
+    /* as it is: without the key it is nothing */
+
+    rc = kvr_share_apply(&self, &owner, data, size, now, 1000);
+    util_check(rc > KVR_SHARE_REPEATED, "%d", rc);
+
+    /* the first byte says whose it is */
+
+    kvr_share_batch_begin(&w, batch, sizeof(batch));
+    kvr_share_batch_tell(&w, 0, kvr_share_batch_peer(&self.key,
+                                                     (uint8_t *) "a:0", 3));
+    kvr_share_batch_tell(&w, 1, kvr_share_batch_peer(&self.key,
+                                                     (uint8_t *) "a:1", 3));
+
+    n = kvr_min(size, sizeof(batch) - w.n * 8) / 8;
+
+    memcpy(&w.word[w.n], data, n * 8);
+    w.n += (uint32_t) n;
+
+    rc = kvr_share_apply(&self, &owner, (uint8_t *) batch,
+                         kvr_share_batch_finish(&w, &self.key,
+                                                size ? 1 + data[0] % 40 : 2,
+                                                ++number, self.name,
+                                                size ? data[size - 1] : 0),
+                         now, 1000);
+
+    util_check(rc <= KVR_SHARE_REPEATED || rc == KVR_SHARE_LENGTH
+               || rc == KVR_SHARE_CROWDED, "%d", rc);
+
+    if (number % 64 == 0) {
+        kvr_share_tick(&self, now);
+    }
+
+    if (number % LOOK == 1) {
+        look();
+    }
+
+    return 0;
+}
+
+
+#include "main.h"

@@ -1,0 +1,902 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_share: what one host teaches the others know, under the numbers that they
+ * have for peers, and no more than that; load is that of the hosts that are
+ * heard of; of an owner that dies at any point nothing is done twice.
+ */
+
+
+#include "util.h"
+#include "core/share/kvr_share.h"
+
+
+#define HOSTS     3
+#define LINES     32768
+#define PEERS     5
+#define CHAINS    60
+#define DEPTH     200
+#define CAPACITY  1000000
+#define LEASE     3000
+
+/* units between two entries that are told, where each stands for two */
+#define SLACK     (2 * KVR_INDEX_TOLD)
+
+
+typedef struct {
+    kvr_zone_t         zone;
+    kvr_share_self_t   self;
+    kvr_share_owner_t  owner;
+    uint32_t           number[PEERS];    /* of each peer here */
+} host_t;
+
+
+static host_t      host[HOSTS];
+static uint8_t     secret[KVR_SECRET_LEN];
+static uint64_t    chain[CHAINS][DEPTH], buffer[KVR_SHARE_BATCH / 8], now;
+static util_rng_t  rng;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+begin(void)
+{
+    char         name[32];
+    unsigned     i, k, h;
+    kvr_zone_t  *z;
+
+    util_seed(&rng, "share", 1);
+    now = 100000;
+
+    for (i = 0; i < KVR_SECRET_LEN; i++) {
+        secret[i] = (uint8_t) util_next(&rng);
+    }
+
+    /* every second chain goes on from the one before, from some place on */
+
+    for (i = 0; i < CHAINS; i++) {
+        for (k = 0; k < DEPTH; k++) {
+            chain[i][k] = i % 2 && k < 37 + i ? chain[i - 1][k]
+                                              : util_next(&rng) | 1ULL << 40;
+        }
+    }
+
+    for (h = 0; h < HOSTS; h++) {
+        memset(&host[h], 0, sizeof(host_t));
+        z = &host[h].zone;
+
+        z->unit = 256;
+        z->registry = zeroed(sizeof(kvr_registry_t));
+        z->registry->max_peers = KVR_PEERS;
+        z->load = zeroed(kvr_load_size(4, KVR_REGISTRY_COLUMNS));
+        kvr_load_init(z->load, 4, KVR_REGISTRY_COLUMNS);
+        z->index = zeroed(kvr_index_size(LINES));
+        kvr_index_init(z->index, LINES);
+        z->share = zeroed(sizeof(kvr_share_t));
+        z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+
+        kvr_share_init(z->share, 1000 + h);
+
+        /* in another order in each */
+
+        for (i = 0; i < PEERS; i++) {
+            k = (i + h) % PEERS;
+            snprintf(name, sizeof(name), "10.0.0.%u:8000", k);
+            host[h].number[k] = kvr_registry_peer(z->registry, z->load, z->row,
+                                                  z->index, name,
+                                                  strlen(name), CAPACITY);
+        }
+
+        host[h].self.zone = z;
+        host[h].self.lease = LEASE;
+        snprintf((char *) host[h].self.name, KVR_SHARE_NAME, "h%u", h);
+        kvr_share_batch_key(&host[h].self.key, secret, z->unit, 1);
+    }
+}
+
+
+static void
+end(void)
+{
+    unsigned  h;
+
+    for (h = 0; h < HOSTS; h++) {
+        free(host[h].zone.registry);
+        free(host[h].zone.load);
+        free(host[h].zone.index);
+        free(host[h].zone.share);
+    }
+}
+
+
+/* a host's next batch goes to all, itself included */
+static void
+flush(unsigned from, unsigned flags)
+{
+    size_t       len;
+    unsigned     h;
+    kvr_share_e  rc;
+
+    len = kvr_share_frame(&host[from].self, &host[from].owner, buffer, flags,
+                          now);
+
+    for (h = 0; h < HOSTS; h++) {
+        rc = kvr_share_apply(&host[h].self, &host[h].owner,
+                             (uint8_t *) buffer, len, now, 1000);
+        util_check(rc == (h == from ? KVR_SHARE_ECHO : KVR_SHARE_OK),
+                   "%u to %u: %d", from, h, rc);
+    }
+
+    kvr_share_acked(&host[from].self);
+}
+
+
+static void
+flush_all(unsigned from)
+{
+    do {
+        flush(from, 0);
+    } while (kvr_get(&host[from].zone.share->ring.head)
+             != kvr_get(&host[from].zone.share->ring.tail));
+}
+
+
+static uint32_t
+held(unsigned h, const uint64_t *c, unsigned peer)
+{
+    uint32_t  matched[KVR_PEERS];
+
+    peer = host[h].number[peer];
+
+    (void) kvr_index_lookup(host[h].zone.index, c, DEPTH, kvr_set_of(peer),
+                            matched);
+
+    return matched[peer];
+}
+
+
+/* as core/route does it */
+static void
+teach(unsigned h, const uint64_t *c, uint32_t entries, unsigned peer,
+    kvr_index_undo_t *undo)
+{
+    uint32_t  units;
+
+    units = kvr_chain_depth(entries - 1);
+
+    kvr_index_refresh(host[h].zone.index, c, entries, units,
+                      host[h].number[peer],
+                      kvr_min(held(h, c, peer), units), undo);
+    kvr_share_tell_lesson(&host[h].zone, c, entries, undo);
+}
+
+
+START_TEST(test_share_lessons)
+{
+    unsigned          i, h, c, peer;
+    uint32_t          entries, here, there;
+    kvr_index_undo_t  undo;
+
+    for (i = 0; i < util_cases(2000); i++) {
+        h = util_below(&rng, HOSTS);
+        c = util_below(&rng, CHAINS);
+        peer = util_below(&rng, PEERS);
+        entries = 1 + util_below(&rng, DEPTH);
+
+        teach(h, chain[c], entries, peer, &undo);
+        flush_all(h);
+    }
+
+    /* nobody knows less than the others, but for what is between two told */
+
+    for (c = 0; c < CHAINS; c++) {
+        for (peer = 0; peer < PEERS; peer++) {
+            here = held(0, chain[c], peer);
+
+            for (h = 1; h < HOSTS; h++) {
+                there = held(h, chain[c], peer);
+                util_check(here < there + SLACK && there < here + SLACK,
+                           "chain %u peer %u: %u, %u", c, peer, here, there);
+            }
+        }
+    }
+
+    for (h = 1; h < HOSTS; h++) {
+        for (peer = 0; peer < PEERS; peer++) {
+            util_check(kvr_index_clock(host[0].zone.index,
+                                       host[0].number[peer])
+                       == kvr_index_clock(host[h].zone.index,
+                                          host[h].number[peer]),
+                       "clocks go alike");
+        }
+
+        util_check(kvr_get(&host[h].zone.share->stats.gaps) == 0
+                   && kvr_get(&host[h].zone.share->stats.unknown) == 0,
+                   "no gaps");
+        util_check(kvr_get(&host[h].zone.share->stats.applied) > 0, "applied");
+    }
+}
+END_TEST
+
+
+/* lessons are lost, and what comes later is known all the same */
+START_TEST(test_share_lost)
+{
+    unsigned          turn;
+    uint32_t          entries;
+    kvr_index_undo_t  undo;
+
+    /* before anything was heard: by the heartbeat the clock is as far */
+
+    for (turn = 10; turn < 20; turn++) {
+        teach(0, chain[turn], DEPTH, 1, &undo);
+    }
+
+    (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+    kvr_share_acked(&host[0].self);
+    now += KVR_SHARE_BEAT;
+    flush(0, 0);
+
+    util_check(kvr_index_since(host[1].zone.index, host[1].number[1])
+               == kvr_index_since(host[0].zone.index, host[0].number[1]),
+               "clocks");
+
+    /* a conversation of which another host hears its last turn only */
+
+    for (turn = 1; turn <= 10; turn++) {
+        entries = turn * 20;
+        teach(0, chain[0], entries, 1, &undo);
+
+        if (turn == 10) {
+            break;
+        }
+
+        (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+        kvr_share_acked(&host[0].self);
+        util_check(held(1, chain[0], 1) == 0, "nothing was heard");
+    }
+
+    flush_all(0);
+
+    util_check(held(1, chain[0], 1) == kvr_chain_depth(199),
+               "all of it is known: %u", held(1, chain[0], 1));
+    util_check(kvr_get(&host[1].zone.share->stats.gaps) == 9, "seen");
+
+    /* and in two pieces of the prompt, where it branches */
+
+    util_check(held(1, chain[1], 1) >= kvr_chain_depth(36) - 12
+               && held(1, chain[1], 1) <= kvr_chain_depth(37),
+               "the common part: %u", held(1, chain[1], 1));
+}
+END_TEST
+
+
+START_TEST(test_share_void)
+{
+    kvr_index_undo_t  undo;
+
+    teach(0, chain[0], 100, 2, &undo);
+    flush_all(0);
+    teach(0, chain[0], 150, 2, &undo);
+    flush_all(0);
+
+    util_check(held(1, chain[0], 2) == kvr_chain_depth(149), "taught");
+
+    kvr_index_undo(host[0].zone.index, chain[0], 150, &undo);
+    kvr_share_tell_void(&host[0].zone, chain[0], 150, &undo);
+    flush_all(0);
+
+    util_check(held(0, chain[0], 2) == 100, "%u", held(0, chain[0], 2));
+    util_check(held(1, chain[0], 2) == 100, "%u", held(1, chain[0], 2));
+    util_check(held(1, chain[0], 1) == 0, "of no other peer");
+
+    /* what somebody else has computed before stays */
+
+    teach(1, chain[2], 50, 3, &undo);
+    flush_all(1);
+    teach(2, chain[4], DEPTH, 3, &undo);
+    teach(2, chain[6], DEPTH, 3, &undo);
+    flush_all(2);
+
+    undo.matched = 0;
+    undo.moved = 50;
+    undo.peer = (uint8_t) host[0].number[3];
+    undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer);
+    kvr_share_tell_void(&host[0].zone, chain[2], 50, &undo);
+    flush_all(0);
+
+    util_check(held(1, chain[2], 3) == 50, "%u", held(1, chain[2], 3));
+}
+END_TEST
+
+
+START_TEST(test_share_extend)
+{
+    kvr_index_undo_t  undo;
+
+    teach(0, chain[0], 100, 2, &undo);
+    kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 32,
+                     host[0].number[2]);
+    kvr_share_tell_extend(&host[0].zone, &chain[0][100], 100, 30, 32,
+                          host[0].number[2]);
+    flush_all(0);
+
+    util_check(held(0, chain[0], 2) == kvr_chain_depth(129), "%u",
+               held(0, chain[0], 2));
+    util_check(held(2, chain[0], 2) == kvr_chain_depth(129), "%u",
+               held(2, chain[0], 2));
+}
+END_TEST
+
+
+/* a prompt of more values than a record has */
+START_TEST(test_share_long)
+{
+    uint32_t           i, n, matched[KVR_PEERS];
+    uint64_t          *c;
+    kvr_index_undo_t   undo;
+
+    n = 3 * KVR_SHARE_VALUES + 17;
+    c = zeroed((n + 20000) * 8);
+
+    for (i = 0; i < n + 20000; i++) {
+        c[i] = util_next(&rng) | 1ULL << 40;
+    }
+
+    kvr_index_insert(host[0].zone.index, c, n, kvr_chain_depth(n - 1),
+                     host[0].number[0], 0, &undo);
+    kvr_share_tell_lesson(&host[0].zone, c, n, &undo);
+    flush_all(0);
+
+    (void) kvr_index_lookup(host[1].zone.index, c, n,
+                            kvr_set_of(host[1].number[0]), matched);
+    util_check(matched[host[1].number[0]] == kvr_chain_depth(n - 1), "%u",
+               matched[host[1].number[0]]);
+
+    /* most of it is known: what is told is bounded, and ends in the new part */
+
+    n += 20000;
+    undo.first = 0;
+    undo.matched = kvr_chain_depth(n - 11);
+    kvr_share_tell_lesson(&host[0].zone, c, n, &undo);
+    flush_all(0);
+
+    util_check(kvr_get(&host[1].zone.share->stats.applied) == 5, "%lu",
+               (unsigned long) kvr_get(&host[1].zone.share->stats.applied));
+    free(c);
+}
+END_TEST
+
+
+static kvr_load_sum_t
+elsewhere(unsigned h, unsigned peer)
+{
+    return kvr_load_elsewhere(host[h].zone.load, host[h].number[peer]);
+}
+
+
+START_TEST(test_share_load)
+{
+    unsigned        h, i;
+    kvr_load_sum_t  sum;
+
+    /* all know each other */
+
+    for (h = 0; h < HOSTS; h++) {
+        flush(h, 0);
+        kvr_load_add(host[h].zone.load, host[h].zone.row, host[h].number[1],
+                     (int32_t) h + 1, 1000 * (h + 1));
+        kvr_load_add(host[h].zone.load, host[h].zone.row,
+                     kvr_registry_resident(host[h].number[1]), 1, 5000);
+        util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
+                   "it has changed");
+        flush(h, 0);
+        util_check(!kvr_share_due(&host[h].self, &host[h].owner, now),
+                   "nothing is to be told");
+    }
+
+    for (i = 0; i < 3; i++) {
+        for (h = 0; h < HOSTS; h++) {
+            kvr_share_tick(&host[h].self, now);
+            sum = elsewhere(h, 1);
+            util_check(sum.active == 6 - (h + 1)
+                       && sum.pending == 6000 - 1000 * (h + 1),
+                       "host %u: %u, %lu", h, sum.active,
+                       (unsigned long) sum.pending);
+            util_check(kvr_load_get(host[h].zone.load, host[h].number[1])
+                       .active == 6, "all that there is");
+            util_check(kvr_load_here(host[h].zone.load, host[h].number[1])
+                       .active == h + 1, "what is here");
+            util_check(elsewhere(h, 2).active == 0, "of another peer");
+            util_check(kvr_get(&host[h].zone.share->stats.hosts) == 2, "hosts");
+        }
+
+        /* what is heard is not told as one's own */
+
+        now += KVR_SHARE_BEAT;
+
+        for (h = 0; h < HOSTS; h++) {
+            util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
+                       "a heartbeat is due");
+            flush(h, 0);
+        }
+    }
+
+    /* one is silent, one says good-bye */
+
+    now += LEASE;
+    flush(0, 0);
+    flush(2, KVR_SHARE_BYE);
+    kvr_share_tick(&host[0].self, now);
+    kvr_share_tick(&host[2].self, now);
+
+    util_check(elsewhere(0, 1).active == 0, "both are gone");
+    util_check(elsewhere(2, 1).active == 1, "one is here");
+
+    now += KVR_SHARE_FORGET;
+    kvr_share_tick(&host[0].self, now);
+    util_check(kvr_get(&host[0].zone.share->host[0].id) == 0, "forgotten");
+
+    /* a sweep leaves the row of other hosts alone */
+
+    flush(1, 0);
+    kvr_share_tick(&host[0].self, now);
+    util_check(elsewhere(0, 1).active == 2, "back again");
+    (void) kvr_load_sweep(host[0].zone.load, kvr_load_owner(1, 1), NULL, NULL,
+                          NULL, NULL);
+    util_check(elsewhere(0, 1).active == 2, "still there");
+}
+END_TEST
+
+
+/* an owner dies at any point between two acks; another goes on */
+START_TEST(test_share_once)
+{
+    size_t            len;
+    unsigned          i, cut;
+    uint64_t          before, taught;
+    kvr_share_e       rc;
+    kvr_share_t      *s;
+    kvr_index_undo_t  undo;
+
+    s = host[0].zone.share;
+    taught = 0;
+
+    for (i = 0; i < util_cases(3000); i++) {
+
+        teach(0, chain[i % CHAINS], 1 + util_below(&rng, DEPTH), 0, &undo);
+        taught++;
+
+        cut = util_below(&rng, 6);
+
+        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+
+        /* 0: before it was sent; 1: before the answer came */
+
+        if (cut > 0) {
+            rc = kvr_share_apply(&host[1].self, &host[1].owner,
+                                 (uint8_t *) buffer, len, now, 1);
+            util_check(rc == KVR_SHARE_OK || rc == KVR_SHARE_REPEATED, "%d",
+                       rc);
+        }
+
+        /* 2: within the ack */
+
+        if (cut == 2) {
+            kvr_set(&s->ring.tail, kvr_get(&s->end));
+        }
+
+        if (cut > 2) {
+            kvr_share_acked(&host[0].self);
+        }
+
+        if (cut < 4) {
+            memset(&host[0].owner, 0, sizeof(kvr_share_owner_t));
+        }
+    }
+
+    do {
+        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+        (void) kvr_share_apply(&host[1].self, &host[1].owner,
+                               (uint8_t *) buffer, len, now, 1);
+        kvr_share_acked(&host[0].self);
+    } while (kvr_get(&s->ring.head) != kvr_get(&s->ring.tail));
+
+    s = host[1].zone.share;
+
+    util_check(kvr_get(&s->stats.applied) == taught, "%lu of %lu lessons",
+               (unsigned long) kvr_get(&s->stats.applied),
+               (unsigned long) taught);
+    util_check(kvr_get(&s->stats.gaps) == 0, "no gaps");
+    util_check(kvr_get(&s->stats.repeated) > 0, "some came twice");
+
+    /* a reader that dies in the middle of a batch goes on there */
+
+    for (i = 0; i < 20; i++) {
+        teach(0, chain[i], 50, 1, &undo);
+    }
+
+    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+    kvr_share_acked(&host[0].self);
+
+    kvr_set(&s->current, kvr_mix(1000, kvr_get(&host[0].zone.share->number)));
+    kvr_set(&s->done, 12);
+    before = kvr_get(&s->stats.applied);
+
+    rc = kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
+                         len, now, 1);
+    util_check(rc == KVR_SHARE_OK, "%d", rc);
+    util_check(kvr_get(&s->stats.applied) - before == 8, "the rest of it");
+}
+END_TEST
+
+
+static int
+alive(void *data, kvr_load_owner_t owner)
+{
+    return owner == *(kvr_load_owner_t *) data;
+}
+
+
+START_TEST(test_share_owner)
+{
+    int                taken;
+    kvr_share_t       *s;
+    kvr_load_owner_t   living;
+
+    s = host[0].zone.share;
+    living = 10;
+
+    util_check(kvr_share_own(s, 10, now, alive, &living, &taken) && taken,
+               "nobody was");
+    util_check(!kvr_share_own(s, 11, now, alive, &living, &taken) && !taken,
+               "one is");
+    util_check(kvr_share_own(s, 10, now + 900, alive, &living, &taken)
+               && !taken, "still");
+    util_check(!kvr_share_own(s, 11, now + 1800, alive, &living, &taken),
+               "it did something");
+    util_check(kvr_share_own(s, 11, now + 1900, alive, &living, &taken)
+               && taken, "it did nothing for long");
+
+    living = 11;
+    util_check(!kvr_share_own(s, 10, now + 1900, alive, &living, &taken),
+               "it was replaced");
+
+    living = 10;
+    util_check(kvr_share_own(s, 10, now + 1901, alive, &living, &taken)
+               && taken, "the other is dead");
+
+    kvr_share_disown(s, 11);
+    util_check(!kvr_share_own(s, 12, now + 1902, alive, &living, &taken),
+               "who is not the owner gives nothing up");
+    kvr_share_disown(s, 10);
+    util_check(kvr_share_own(s, 12, now + 1902, alive, &living, &taken),
+               "given up");
+}
+END_TEST
+
+
+/* a batch of one host is read by another that has other peers and another key */
+START_TEST(test_share_ignored)
+{
+    size_t            len;
+    kvr_share_t      *s;
+    kvr_index_undo_t  undo;
+
+    s = host[1].zone.share;
+
+    teach(0, chain[0], 50, 0, &undo);
+    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+
+    secret[0]++;
+    kvr_share_batch_key(&host[1].self.key, secret, 256, 1);
+    util_check(kvr_share_apply(&host[1].self, &host[1].owner,
+                               (uint8_t *) buffer, len, now, 1)
+               == KVR_SHARE_FOREIGN, "another key");
+    util_check(kvr_get(&s->stats.ignored[1 + KVR_SHARE_OTHER
+                                         - KVR_SHARE_NONE]) == 1, "counted");
+    util_check(kvr_get(&s->strange) == 1000, "whose");
+    util_check(memcmp((char *) s->strange_name, "h0", 3) == 0, "its name");
+    util_check(kvr_get(&s->stats.applied) == 0
+               && kvr_get(&s->host[0].id) == 0, "nothing was taken");
+
+    secret[0]--;
+    kvr_share_batch_key(&host[1].self.key, secret, 256, 1);
+
+    /* it calls the engine something else */
+
+    host[1].zone.registry->peer[host[1].number[0]].name[0] = '2';
+    util_check(kvr_share_apply(&host[1].self, &host[1].owner,
+                               (uint8_t *) buffer, len, now, 1)
+               == KVR_SHARE_OK, "taken");
+    util_check(kvr_get(&s->stats.unknown) > 0
+               && kvr_get(&s->stats.applied) == 0, "of a peer unknown here");
+
+    util_check(kvr_share_apply(&host[1].self, &host[1].owner,
+                               (uint8_t *) buffer, len, now, 1)
+               == KVR_SHARE_REPEATED && kvr_get(&s->stats.repeated) == 1,
+               "twice");
+    util_check(kvr_share_apply(&host[0].self, &host[0].owner,
+                               (uint8_t *) buffer, len, now, 1)
+               == KVR_SHARE_ECHO
+               && kvr_get(&host[0].zone.share->stats.echoes) == 1, "echo");
+    util_check(kvr_share_apply(&host[1].self, &host[1].owner,
+                               (uint8_t *) "kvroute", 7, now, 1)
+               == KVR_SHARE_NONE, "no batch");
+}
+END_TEST
+
+
+/* more hosts than there is room for; old ones make room */
+START_TEST(test_share_crowd)
+{
+    size_t        len;
+    unsigned      i;
+    kvr_share_e   rc;
+    kvr_share_t  *s;
+
+    s = host[1].zone.share;
+
+    for (i = 0; i < KVR_SHARE_HOSTS + 3; i++) {
+        host[0].zone.share->id = 5000 + i;
+        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
+                              now + i);
+        kvr_share_acked(&host[0].self);
+
+        rc = kvr_share_apply(&host[1].self, &host[1].owner,
+                             (uint8_t *) buffer, len, now + i, 1);
+        util_check(rc == (i < KVR_SHARE_HOSTS ? KVR_SHARE_OK
+                                              : KVR_SHARE_CROWDED),
+                   "host %u: %d", i, rc);
+    }
+
+    kvr_share_tick(&host[1].self, now + LEASE + 5);
+
+    rc = kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
+                         len, now + LEASE + 5, 1);
+    util_check(rc == KVR_SHARE_OK, "the first ones are silent");
+    util_check(kvr_get(&s->host[0].id) == 5000 + i - 1, "its place");
+}
+END_TEST
+
+
+static unsigned
+bound(unsigned h, uint64_t key)
+{
+    uint32_t  i, generation, peer;
+
+    peer = kvr_index_bound(host[h].zone.index, key, 1000, &generation);
+
+    for (i = 0; i < PEERS; i++) {
+        if (host[h].number[i] == peer) {
+            return i;
+        }
+    }
+
+    return KVR_PEERS;
+}
+
+
+static void
+bind(unsigned h, uint64_t key, unsigned peer, uint32_t seconds)
+{
+    kvr_share_tell_bind(&host[h].zone, key, host[h].number[peer], seconds,
+                        1000);
+    kvr_index_bind(host[h].zone.index, key, host[h].number[peer], 1,
+                   1000 + seconds);
+}
+
+
+START_TEST(test_share_bind)
+{
+    unsigned  h;
+    uint64_t  head;
+
+    bind(0, 1ULL << 50, 3, 60);
+    flush_all(0);
+
+    for (h = 0; h < HOSTS; h++) {
+        util_check(bound(h, 1ULL << 50) == 3, "host %u", h);
+    }
+
+    /* not each time that it is asked for */
+
+    head = kvr_get(&host[1].zone.share->ring.head);
+    bind(1, 1ULL << 50, 3, 61);
+    util_check(kvr_get(&host[1].zone.share->ring.head) == head, "refreshed");
+    bind(1, 1ULL << 50, 3, 80);
+    util_check(kvr_get(&host[1].zone.share->ring.head) > head, "for long");
+    flush_all(1);
+
+    /* two at a time: the first in the stream, on all hosts */
+
+    bind(0, 2ULL << 50, 1, 60);
+    bind(1, 2ULL << 50, 2, 60);
+    flush_all(1);
+    flush_all(0);
+
+    for (h = 0; h < HOSTS; h++) {
+        util_check(bound(h, 2ULL << 50) == 2, "host %u: %u", h,
+                   bound(h, 2ULL << 50));
+    }
+
+    /* it is moved, since that peer is gone */
+
+    bind(0, 2ULL << 50, 4, 60);
+    flush_all(0);
+
+    for (h = 0; h < HOSTS; h++) {
+        util_check(bound(h, 2ULL << 50) == 4, "host %u", h);
+    }
+}
+END_TEST
+
+
+START_TEST(test_share_floor)
+{
+    unsigned          h;
+    kvr_index_undo_t  undo;
+
+    teach(0, chain[0], 100, 2, &undo);
+    flush_all(0);
+    teach(0, chain[2], 100, 2, &undo);
+    flush_all(0);
+
+    /* what is older than the second prompt is lost */
+
+    kvr_share_tell_floor(&host[0].zone, host[0].number[2], undo.clock - 100);
+    kvr_index_floor(host[0].zone.index, host[0].number[2], undo.clock - 100);
+    flush_all(0);
+
+    for (h = 0; h < HOSTS; h++) {
+        util_check(held(h, chain[0], 2) == 0, "host %u: the older one", h);
+        util_check(held(h, chain[2], 2) == 100, "host %u: the younger one: %u",
+                   h, held(h, chain[2], 2));
+    }
+
+    /* not all the time */
+
+    kvr_share_tell_floor(&host[0].zone, host[0].number[2], UINT64_MAX);
+    flush_all(0);
+    util_check(held(1, chain[2], 2) == 100, "too soon");
+
+    now += KVR_SHARE_FLOORS;
+    kvr_share_tell_floor(&host[0].zone, host[0].number[2], UINT64_MAX);
+    flush_all(0);
+    util_check(held(1, chain[2], 2) == 0, "all of it");
+}
+END_TEST
+
+
+static int
+draining(unsigned h, unsigned peer)
+{
+    return kvr_drain_on(&host[h].zone.registry->peer[host[h].number[peer]]
+                         .drain);
+}
+
+
+START_TEST(test_share_orders)
+{
+    unsigned                  h;
+    uint32_t                  hosts, have;
+    const kvr_share_order_t  *order;
+    kvr_index_undo_t          undo;
+
+    for (h = 0; h < HOSTS; h++) {
+        flush(h, 0);
+        flush(h, 0);
+    }
+
+    kvr_share_order(&host[0].zone, host[0].number[2], KVR_SHARE_DRAIN, 1,
+                    60000, now, 1);
+    util_check(draining(0, 2) && !draining(1, 2), "here at once");
+    util_check(kvr_share_due(&host[0].self, &host[0].owner, now), "told");
+
+    order = kvr_share_ordered(&host[0].zone, host[0].number[2],
+                              KVR_SHARE_DRAIN, &hosts, &have);
+    util_check(order && hosts == 2 && have == 0, "%u of %u", have, hosts);
+
+    flush(0, 0);
+    util_check(draining(1, 2) && draining(2, 2), "everywhere");
+    util_check(!draining(1, 1), "of no other");
+    util_check(kvr_get(&host[1].zone.registry->peer[host[1].number[2]]
+                       .drain.until) == now + 60000, "its end");
+
+    util_check(kvr_share_due(&host[1].self, &host[1].owner, now),
+               "it says that it has heard");
+    flush(1, 0);
+    (void) kvr_share_ordered(&host[0].zone, host[0].number[2],
+                             KVR_SHARE_DRAIN, &hosts, &have);
+    util_check(hosts == 2 && have == 1, "%u of %u", have, hosts);
+    flush(2, 0);
+    (void) kvr_share_ordered(&host[0].zone, host[0].number[2],
+                             KVR_SHARE_DRAIN, &hosts, &have);
+    util_check(hosts == 2 && have == 2, "%u of %u", have, hosts);
+
+    /* another host takes it back; the batch is lost, the next beat tells */
+
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 0, 0,
+                    now, 1);
+    (void) kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now);
+    kvr_share_acked(&host[1].self);
+    util_check(draining(0, 2), "not heard");
+
+    /* an old word does not come back over it */
+
+    now += KVR_SHARE_BEAT;
+    flush(0, 0);
+    util_check(!draining(1, 2), "the later one stands");
+    flush(1, 0);
+    util_check(!draining(0, 2) && !draining(2, 2), "heard");
+
+    /* a flush, once */
+
+    teach(2, chain[0], 50, 2, &undo);
+    flush_all(2);
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
+                    now, 1);
+    flush(1, 0);
+    util_check(held(0, chain[0], 2) == 0 && held(2, chain[0], 2) == 0,
+               "flushed");
+    teach(2, chain[0], 50, 2, &undo);
+    flush_all(2);
+    now += KVR_SHARE_BEAT;
+    flush(1, 0);
+    util_check(held(0, chain[0], 2) == 50, "once");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    int       failed;
+    Suite    *s;
+    TCase    *t;
+    SRunner  *sr;
+
+    s = suite_create("share");
+
+    t = tcase_create("share");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_add_test(t, test_share_lessons);
+    tcase_add_test(t, test_share_lost);
+    tcase_add_test(t, test_share_void);
+    tcase_add_test(t, test_share_extend);
+    tcase_add_test(t, test_share_long);
+    tcase_add_test(t, test_share_load);
+    tcase_add_test(t, test_share_once);
+    tcase_add_test(t, test_share_owner);
+    tcase_add_test(t, test_share_ignored);
+    tcase_add_test(t, test_share_crowd);
+    tcase_add_test(t, test_share_bind);
+    tcase_add_test(t, test_share_floor);
+    tcase_add_test(t, test_share_orders);
+    suite_add_tcase(s, t);
+
+    sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+
+    return failed != 0;
+}

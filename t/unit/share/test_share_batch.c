@@ -1,0 +1,351 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_share_batch: what is written is read; whatever is changed in a batch, it
+ * is refused, by its reason.
+ */
+
+
+#include "util.h"
+#include "core/index/kvr_index.h"
+#include "core/share/kvr_share_batch.h"
+
+
+static uint64_t            memory[KVR_SHARE_BATCH / 8];
+static uint8_t             secret[2][KVR_SECRET_LEN];
+static kvr_share_key_t     key;
+static kvr_share_record_t  record;
+
+static const uint8_t       name[KVR_SHARE_NAME] = "host-one";
+
+
+static void
+begin(void)
+{
+    unsigned  i;
+
+    for (i = 0; i < KVR_SECRET_LEN; i++) {
+        secret[0][i] = (uint8_t) (i * 167 + 13);
+        secret[1][i] = (uint8_t) (i * 59 + 7);
+    }
+
+    kvr_share_batch_key(&key, secret[0], 256, 1);
+}
+
+
+/* a batch of three peers with one record of each type */
+static size_t
+make(void)
+{
+    unsigned            i;
+    uint64_t            words[8];
+    kvr_share_writer_t  w;
+
+    kvr_share_batch_begin(&w, memory, sizeof(memory));
+
+    for (i = 0; i < 3; i++) {
+        kvr_share_batch_tell(&w, 10 + i, 100 + i);
+    }
+
+    words[0] = kvr_share_head(KVR_SHARE_LESSON, 11, 6);
+    words[1] = kvr_share_pair(5, 9);
+    words[2] = kvr_share_pair(12, 0);
+    words[3] = 1;
+    words[4] = 2;
+    words[5] = 3;
+    words[6] = 4;
+    util_check(kvr_share_batch_put(&w, words, 7), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_VOID, 12, 2);
+    util_check(kvr_share_batch_put(&w, words, 3), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_BIND, 10, 2);
+    util_check(kvr_share_batch_put(&w, words, 3), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_FLOOR, 10, 1);
+    util_check(kvr_share_batch_put(&w, words, 2), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_LOAD, 10, 3);
+    util_check(kvr_share_batch_put(&w, words, 4), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_ORDER, 10, 3);
+    util_check(kvr_share_batch_put(&w, words, 4), "room");
+
+    /* of a peer that was not told: it is left out */
+
+    words[0] = kvr_share_head(KVR_SHARE_FLOOR, 1, 1);
+    util_check(kvr_share_batch_put(&w, words, 2), "left out");
+
+    return kvr_share_batch_finish(&w, &key, 77, 5, name, KVR_SHARE_WANT);
+}
+
+
+START_TEST(test_share_batch_round)
+{
+    size_t              len;
+    unsigned            i;
+    kvr_share_reader_t  r;
+
+    static const unsigned  peers[] = { 1, 2, 0, 0, 0, 0 };
+
+    len = make();
+
+    util_check(kvr_share_batch_open(&r, &key, (uint8_t *) memory, len)
+               == KVR_SHARE_OK, "good");
+    util_check(r.host == 77 && r.number == 5 && r.npeers == 3
+               && r.flags == KVR_SHARE_WANT, "head");
+    util_check(memcmp(r.name, name, KVR_SHARE_NAME) == 0, "name");
+
+    for (i = 0; i < 6; i++) {
+        util_check(kvr_share_batch_next(&r, &record), "record %u", i);
+        util_check(record.type == KVR_SHARE_LESSON + i, "type %u", i);
+        util_check(record.peer == peers[i], "peer of %u", i);
+        util_check(kvr_share_batch_digest(&r, record.peer) == 100 + peers[i],
+                   "digest");
+
+        if (i == 0) {
+            util_check(record.n == 6 && record.word[5] == 4
+                       && kvr_share_upper(record.word[0]) == 9, "lesson");
+        }
+    }
+
+    util_check(!kvr_share_batch_next(&r, &record), "no more");
+}
+END_TEST
+
+
+START_TEST(test_share_batch_full)
+{
+    unsigned            i;
+    uint64_t            words[101] = { 0 };
+    kvr_share_writer_t  w;
+
+    kvr_share_batch_begin(&w, memory, 8000);
+    kvr_share_batch_tell(&w, 0, 1);
+
+    words[0] = kvr_share_head(KVR_SHARE_LESSON, 0, 100);
+
+    for (i = 0; kvr_share_batch_put(&w, words, 101); i++) { /* void */ }
+
+    util_check(i == (8000 / 8 - 11) / 101, "%u records", i);
+    util_check(kvr_share_batch_finish(&w, &key, 1, 1, name, 0)
+               == 8 * (11 + 101 * i), "length");
+}
+END_TEST
+
+
+/* each bit of it */
+START_TEST(test_share_batch_changed)
+{
+    size_t              i, len;
+    uint8_t            *p;
+    kvr_share_e         rc;
+    kvr_share_reader_t  r;
+
+    len = make();
+    p = (uint8_t *) memory;
+
+    for (i = 0; i < len * 8; i++) {
+        p[i / 8] ^= (uint8_t) (1 << i % 8);
+
+        rc = kvr_share_batch_open(&r, &key, p, len);
+        util_check(rc > KVR_SHARE_REPEATED, "bit %zu: %d", i, rc);
+
+        p[i / 8] ^= (uint8_t) (1 << i % 8);
+    }
+
+    for (i = 0; i < len; i++) {
+        rc = kvr_share_batch_open(&r, &key, p, i);
+        util_check(rc == KVR_SHARE_NONE || rc == KVR_SHARE_LENGTH,
+                   "%zu bytes: %d", i, rc);
+    }
+}
+END_TEST
+
+
+START_TEST(test_share_batch_foreign)
+{
+    size_t              len;
+    uint8_t            *p;
+    kvr_share_key_t     other;
+    kvr_share_reader_t  r;
+
+    len = make();
+    p = (uint8_t *) memory;
+
+    kvr_share_batch_key(&other, secret[1], 256, 1);
+    util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
+               "another key");
+    util_check(r.host == 77 && memcmp(r.name, name, KVR_SHARE_NAME) == 0,
+               "whose it is");
+
+    kvr_share_batch_key(&other, secret[0], 512, 1);
+    util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
+               "another block");
+
+    kvr_share_batch_key(&other, secret[0], 256, 2);
+    util_check(kvr_share_batch_open(&r, &other, p, len) == KVR_SHARE_FOREIGN,
+               "another version of prompts");
+
+    /* peers are not called alike by hosts of two keys */
+
+    kvr_share_batch_key(&other, secret[1], 256, 1);
+    util_check(kvr_share_batch_peer(&key, (uint8_t *) "a:1", 3)
+               != kvr_share_batch_peer(&other, (uint8_t *) "a:1", 3), "peer");
+
+    p[16]++;
+    util_check(kvr_share_batch_open(&r, &key, p, len) == KVR_SHARE_OTHER,
+               "another version");
+    p[16]--;
+
+    p[24]++;
+    p[8 * 6 + 2] = '\n';
+    util_check(kvr_share_batch_open(&r, &key, p, len) == KVR_SHARE_FOREIGN,
+               "foreign");
+    util_check(strcmp((char *) r.name, "ho") == 0, "no control characters");
+}
+END_TEST
+
+
+/* of a host that has the key and lies: lengths, peers, positions */
+START_TEST(test_share_batch_lies)
+{
+    unsigned            i;
+    uint64_t            words[8];
+    kvr_share_e         rc;
+    kvr_share_writer_t  w;
+    kvr_share_reader_t  r;
+
+    static const struct {
+        uint64_t     head, a, b;
+        kvr_share_e  open;
+    } lies[] = {
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 3), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, UINT32_MAX), 0, 0,
+          KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_LESSON, 1, 2), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_LESSON, 255, 2), 0, 0, KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 1), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 1), 0,
+          kvr_share_head(KVR_SHARE_FLOOR, 0, 1), KVR_SHARE_LENGTH },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), kvr_share_pair(1, 0), 24,
+          KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), kvr_share_pair(1, 9), 8,
+          KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 2), UINT32_MAX, 0,
+          KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_LESSON, 0, 2),
+          kvr_share_pair(1, UINT32_MAX), UINT32_MAX, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_VOID, 0, 2),
+          kvr_share_pair(1, UINT32_MAX), 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_FLOOR, 0, 2), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_ORDER, 0, 2), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(0, 0, 2), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_TYPES, 0, 2), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(255, 0, 2), 0, 0, KVR_SHARE_OK },
+    };
+
+    for (i = 0; i < kvr_nelts(lies); i++) {
+
+        kvr_share_batch_begin(&w, memory, sizeof(memory));
+        kvr_share_batch_tell(&w, 0, 1);
+
+        words[0] = kvr_share_head(KVR_SHARE_LESSON, 0, 2);
+        words[1] = lies[i].a;
+        words[2] = lies[i].b;
+        (void) kvr_share_batch_put(&w, words, 3);
+
+        /* after it was put, so that it is as it is */
+
+        w.word[w.n - 3] = lies[i].head;
+
+        rc = kvr_share_batch_open(&r, &key, (uint8_t *) memory,
+                                  kvr_share_batch_finish(&w, &key, 1, 1, name,
+                                                         0));
+        util_check(rc == lies[i].open, "lie %u: %d", i, rc);
+
+        if (rc == KVR_SHARE_OK) {
+            util_check(!kvr_share_batch_next(&r, &record), "lie %u", i);
+        }
+    }
+
+    /* nobody, and no number */
+
+    (void) make();
+    kvr_share_batch_begin(&w, memory, sizeof(memory));
+    util_check(kvr_share_batch_open(&r, &key, (uint8_t *) memory,
+                                    kvr_share_batch_finish(&w, &key, 0, 1,
+                                                           name, 0))
+               == KVR_SHARE_LENGTH, "no host");
+    util_check(kvr_share_batch_open(&r, &key, (uint8_t *) memory,
+                                    kvr_share_batch_finish(&w, &key, 1, 0,
+                                                           name, 0))
+               == KVR_SHARE_LENGTH, "no number");
+}
+END_TEST
+
+
+/* the formula of the count, against the rule */
+START_TEST(test_share_batch_told)
+{
+    uint32_t  i, from, end, n;
+
+    for (end = 0; end < 200; end++) {
+        for (from = 0; from <= end; from++) {
+
+            for (n = 0, i = from; i < end; i++) {
+                n += kvr_index_told(i, end) != 0;
+            }
+
+            util_check(kvr_index_told_count(from, end) == n, "%u..%u: %u",
+                       from, end, n);
+        }
+    }
+}
+END_TEST
+
+
+START_TEST(test_share_batch_whys)
+{
+    unsigned  i;
+
+    for (i = 0; i < KVR_SHARE_RESULTS; i++) {
+        util_check(strlen(kvr_share_batch_why(i)) > 0
+                   && strlen(kvr_share_batch_word(i)) > 0, "%u", i);
+    }
+}
+END_TEST
+
+
+int
+main(void)
+{
+    int       failed;
+    Suite    *s;
+    TCase    *t;
+    SRunner  *sr;
+
+    s = suite_create("share_batch");
+
+    t = tcase_create("batch");
+    tcase_add_checked_fixture(t, begin, NULL);
+    tcase_add_test(t, test_share_batch_round);
+    tcase_add_test(t, test_share_batch_full);
+    tcase_add_test(t, test_share_batch_changed);
+    tcase_add_test(t, test_share_batch_foreign);
+    tcase_add_test(t, test_share_batch_lies);
+    tcase_add_test(t, test_share_batch_told);
+    tcase_add_test(t, test_share_batch_whys);
+    suite_add_tcase(s, t);
+
+    sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+
+    return failed != 0;
+}

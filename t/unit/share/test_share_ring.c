@@ -1,0 +1,333 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_share_ring: records come out as they went in, in the order of their
+ * places; what is too much is dropped and counted; what a killed writer leaves
+ * is passed, and a writer that comes back late makes no record of its own and
+ * another's words.
+ */
+
+
+#include "util.h"
+#include "core/share/kvr_share_ring.h"
+
+#include <pthread.h>
+
+
+#define WRITERS  4
+
+
+static kvr_share_ring_t  *ring;
+static _Atomic unsigned   finished;
+
+
+static void
+begin(void)
+{
+    ring = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_share_ring_t));
+    memset((void *) ring, 0, sizeof(kvr_share_ring_t));
+    finished = 0;
+}
+
+
+static void
+end(void)
+{
+    free(ring);
+}
+
+
+/* a record that says what it is, of n words */
+static void
+fill(uint64_t *word, uint32_t n, uint64_t seed)
+{
+    uint32_t  i;
+
+    word[0] = seed;
+
+    for (i = 1; i < n; i++) {
+        word[i] = kvr_mix(seed, i);
+    }
+}
+
+
+static int
+put(uint32_t n, uint64_t seed, uint32_t cut)
+{
+    uint64_t  word[KVR_SHARE_RING_MAX];
+
+    fill(word, n, seed);
+    cut = kvr_min(cut, n);
+
+    return kvr_share_ring_put(ring, word, cut, word + cut, n - cut);
+}
+
+
+static void
+check(const uint64_t *word, uint32_t n)
+{
+    uint64_t  good[KVR_SHARE_RING_MAX];
+
+    fill(good, n, word[0]);
+    util_check(memcmp(good, word, n * 8) == 0, "record %lu of %u words",
+               (unsigned long) word[0], n);
+}
+
+
+START_TEST(test_share_ring_order)
+{
+    int         n;
+    unsigned    i, k, count, lens[40];
+    uint64_t    place, word[KVR_SHARE_RING_MAX];
+    util_rng_t  rng;
+
+    util_seed(&rng, "ring", 1);
+    place = 0;
+
+    for (i = 0; i < util_cases(3000); i++) {
+
+        count = util_below(&rng, 40);
+
+        for (k = 0; k < count; k++) {
+            lens[k] = 1 + util_below(&rng, util_below(&rng, 2)
+                                           ? KVR_SHARE_RING_MAX : 20);
+            util_check(put(lens[k], i * 100 + k + 1, util_below(&rng, 9)),
+                       "there is room");
+        }
+
+        for (k = 0; k < count; k++) {
+            n = kvr_share_ring_get(ring, &place, word, 0);
+            util_check(n == (int) lens[k], "%d words of %u", n, lens[k]);
+            util_check(word[0] == i * 100 + k + 1, "order");
+            check(word, (uint32_t) n);
+        }
+
+        util_check(kvr_share_ring_get(ring, &place, word, 1) == KVR_DECLINED,
+                   "nothing is left");
+        util_check(place == kvr_get(&ring->head), "place");
+        kvr_set(&ring->tail, place);
+    }
+}
+END_TEST
+
+
+START_TEST(test_share_ring_full)
+{
+    unsigned  n;
+    uint64_t  place, word[KVR_SHARE_RING_MAX];
+
+    for (n = 0; put(100, n + 1, 3); n++) { /* void */ }
+
+    util_check(n == KVR_SHARE_RING_SLOTS / 15, "%u records of 15 slots", n);
+    util_check(kvr_get(&ring->dropped) == 1, "counted");
+
+    /* what is shorter may still fit; nothing that is there is harmed */
+
+    (void) put(1, 99, 0);
+    util_check(!put(200, 99, 0), "full");
+
+    for (place = 0, n = 0; n < KVR_SHARE_RING_SLOTS / 15; n++) {
+        util_check(kvr_share_ring_get(ring, &place, word, 0) == 100, "read");
+        util_check(word[0] == n + 1, "order");
+        check(word, 100);
+    }
+
+    kvr_set(&ring->tail, place);
+    util_check(put(200, 100, 2), "there is room again");
+}
+END_TEST
+
+
+/* killed before its n-th slot has its number */
+START_TEST(test_share_ring_killed)
+{
+    int       rc;
+    unsigned  i, lost, cut;
+    uint64_t  place, word[KVR_SHARE_RING_MAX];
+
+    for (cut = 0; cut <= 4; cut++) {
+
+        begin();
+
+        (void) put(20, 1, 20);
+        (void) put(20, 2, 20);
+        (void) put(20, 3, 20);
+
+        /* numbers are stored from the last slot on: these have none */
+
+        for (i = 0; i < 3 && i + cut < 4; i++) {
+            kvr_set(&ring->slot[3 + i].number, 0);
+        }
+
+        place = 0;
+        util_check(kvr_share_ring_get(ring, &place, word, 0) == 20, "first");
+
+        lost = 0;
+
+        for ( ;; ) {
+            rc = kvr_share_ring_get(ring, &place, word, 0);
+
+            if (rc == KVR_AGAIN) {
+                util_check(cut < 4, "all is written");
+                rc = kvr_share_ring_get(ring, &place, word, 1);
+                util_check(rc == KVR_ERROR, "passed");
+                lost++;
+                continue;
+            }
+
+            if (rc > 0) {
+                break;
+            }
+        }
+
+        util_check(word[0] == (cut < 4 ? 3 : 2), "cut %u: record %lu", cut,
+                   (unsigned long) word[0]);
+        check(word, 20);
+
+        end();
+    }
+}
+END_TEST
+
+
+/* two have written to one place */
+START_TEST(test_share_ring_mixed)
+{
+    unsigned  i;
+    uint64_t  place, word[KVR_SHARE_RING_MAX];
+
+    (void) put(20, 1, 20);
+    (void) put(20, 2, 20);
+
+    for (i = 0; i < 20; i++) {
+
+        place = 0;
+        kvr_add(&ring->slot[(i + 1) / 7].word[(i + 1) % 7], 1);
+
+        util_check(kvr_share_ring_get(ring, &place, word, 0) == KVR_ERROR,
+                   "word %u is another", i);
+
+        while (kvr_share_ring_get(ring, &place, word, 0) != 20) {
+            util_check(place < kvr_get(&ring->head), "the next one is found");
+        }
+
+        util_check(word[0] == 2, "the next one is good");
+
+        kvr_add(&ring->slot[(i + 1) / 7].word[(i + 1) % 7], -1);
+    }
+
+    /* a length that cannot be */
+
+    place = 0;
+    kvr_set(&ring->slot[0].word[0], UINT64_MAX);
+    util_check(kvr_share_ring_get(ring, &place, word, 0) == KVR_ERROR, "len");
+}
+END_TEST
+
+
+static void *
+writer(void *data)
+{
+    unsigned    i, n;
+    util_rng_t  rng;
+
+    n = (unsigned) (uintptr_t) data;
+    util_seed(&rng, "writer", n);
+
+    for (i = 0; i < util_cases(100000); i++) {
+        (void) put(1 + util_below(&rng, 60),
+                   (uint64_t) n << 32 | (i + 1), 3);
+    }
+
+    finished++;
+
+    return NULL;
+}
+
+
+START_TEST(test_share_ring_together)
+{
+    int        rc;
+    unsigned   i, w;
+    uint64_t   place, read, word[KVR_SHARE_RING_MAX], last[WRITERS];
+    pthread_t  thread[WRITERS];
+
+    memset(last, 0, sizeof(last));
+
+    for (i = 0; i < WRITERS; i++) {
+        pthread_create(&thread[i], NULL, writer, (void *) (uintptr_t) i);
+    }
+
+    place = 0;
+    read = 0;
+
+    for ( ;; ) {
+        rc = kvr_share_ring_get(ring, &place, word, 0);
+
+        if (rc > 0) {
+            check(word, (uint32_t) rc);
+
+            w = (unsigned) (word[0] >> 32);
+            util_check(w < WRITERS && (uint32_t) word[0] > last[w],
+                       "each writer's come in its order");
+            last[w] = (uint32_t) word[0];
+
+            kvr_set(&ring->tail, place);
+            read++;
+            continue;
+        }
+
+        util_check(rc == KVR_AGAIN || rc == KVR_DECLINED, "%d", rc);
+
+        if (rc == KVR_DECLINED && finished == WRITERS
+            && place == kvr_get(&ring->head))
+        {
+            break;
+        }
+    }
+
+    for (i = 0; i < WRITERS; i++) {
+        pthread_join(thread[i], NULL);
+    }
+
+    util_check(read + kvr_get(&ring->dropped)
+               == WRITERS * (uint64_t) util_cases(100000),
+               "all were read or counted");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    int       failed;
+    Suite    *s;
+    TCase    *t;
+    SRunner  *sr;
+
+    s = suite_create("share_ring");
+
+    t = tcase_create("ring");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, begin, end);
+    tcase_add_test(t, test_share_ring_order);
+    tcase_add_test(t, test_share_ring_full);
+    tcase_add_test(t, test_share_ring_mixed);
+    tcase_add_test(t, test_share_ring_together);
+    suite_add_tcase(s, t);
+
+    t = tcase_create("killed");
+    tcase_add_test(t, test_share_ring_killed);
+    suite_add_tcase(s, t);
+
+    sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+
+    return failed != 0;
+}
