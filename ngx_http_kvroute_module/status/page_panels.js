@@ -43,7 +43,7 @@ const drawTally = (u, base, span) => {
 
   set($("who"), kind === "models" ? "model" : "tenant");
   explain($("who"), $("who").textContent);
-  set($("window"), list.length ? `ended in ${span}`
+  set($("window"), list.length ? `requests that have ended, ${span}`
     : "no tenant was served: set kvroute_tenant");
 
   const body = $("tally").tBodies[0];
