@@ -312,6 +312,14 @@ def count_part(results):
         print('%-24s %10.0f %10.0f %8.3f' % ('32k ' + name, v, x - v, x / v),
               flush=True)
 
+    # what it takes to know who does worse than the others
+
+    v = slope(engines, False, 2048, 60,
+              conf={'policy': 'kvroute kv_cache zone=bench; kvroute_eject off'})
+    x = slope(engines, False, 2048, 60) - v
+    found['ejection'] = x
+    print('%-24s %10.0f %10.0f' % ('2k kvroute_eject', v, x), flush=True)
+
     # slowly, or several come at once and nginx has less to do for each
 
     def chunk(plain, conf={}):

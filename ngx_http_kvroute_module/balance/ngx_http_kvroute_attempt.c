@@ -54,7 +54,9 @@ ngx_http_kvroute_attempt_begin(ngx_http_kvroute_attempt_t *at,
     begin->light = at->ctx->light;
     begin->pool = &conf->pool;
 
-    ngx_http_kvroute_eject_retries(at, begin->member);
+    if (at->tries || conf->eject.budget) {
+        ngx_http_kvroute_eject_retries(at, begin->member);
+    }
 
     /* what it holds in another upstream's queue is no part of this */
 

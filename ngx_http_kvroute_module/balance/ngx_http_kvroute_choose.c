@@ -234,8 +234,8 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
 
-    if (view.silent != KVR_REGISTRY_NONE
-        && kvr_eject_silent(view.zone, view.pool, view.silent, view.now))
+    if (view.wary
+        && kvr_eject_looked(view.zone, view.pool, view.silent, view.now))
     {
         at->silent = view.silent + 1;
     }

@@ -35,9 +35,7 @@ ngx_http_kvroute_eject_retries(ngx_http_kvroute_attempt_t *at,
 
     conf = at->conf;
 
-    if (member == KVR_REGISTRY_NONE
-        || (conf->eject.budget == 0 && at->tries == 0))
-    {
+    if (member == KVR_REGISTRY_NONE) {
         return;
     }
 
@@ -77,9 +75,7 @@ ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
 
     member = at->core.reservation.member;
 
-    if (at->conf->eject.budget == 0
-        || at->core.reservation.peer == KVR_REGISTRY_NONE)
-    {
+    if (at->core.reservation.peer == KVR_REGISTRY_NONE) {
         return;
     }
 

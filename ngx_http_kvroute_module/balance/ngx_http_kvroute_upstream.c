@@ -312,7 +312,9 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
             busy = 1;
         }
 
-        ngx_http_kvroute_eject_final(at, pc, reason, state);
+        if (at->conf->eject.budget) {
+            ngx_http_kvroute_eject_final(at, pc, reason, state);
+        }
 
         if (busy || status / 100 == 4) {
             state &= ~NGX_PEER_FAILED;

@@ -28,8 +28,7 @@ static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
     int bad, uint64_t now);
 static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
-static int kvr_outlier_late(kvr_outlier_t *o);
-static int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now);
+static uint16_t kvr_outlier_slot(uint64_t ms, uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
     uint32_t level);
 static uint64_t kvr_outlier_state(uint64_t time, uint32_t level,
@@ -39,16 +38,11 @@ static void kvr_outlier_quantile(_Atomic uint32_t *word, uint64_t value,
 
 
 int
-kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t now)
 {
     uint32_t  level;
-    uint64_t  state, none;
-
-    if (kvr_get(&o->asked) == 0) {
-        none = 0;
-        atomic_compare_exchange_strong(&o->asked, &none, now);
-    }
+    uint64_t  state;
 
     state = kvr_get(&o->state);
 
@@ -129,48 +123,39 @@ int
 kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t given, uint64_t now)
 {
+    uint64_t  word;
+
     kvr_outlier_heard(o);
 
-    if (kvr_get(&o->row[0])) {
+    if (kvr_unlikely(kvr_get(&o->row[0]))) {
         kvr_set(&o->row[0], 0);
     }
 
-    kvr_outlier_add(&o->window, conf->window, 1, 0, now);
+    /* in the same half of the window there is nothing to be halved */
 
-    return kvr_outlier_late(o) ? 0 : kvr_outlier_pass(o, given, now);
+    word = kvr_get(&o->window);
+
+    if (kvr_likely(word >> 2 * KVR_OUTLIER_BITS
+                   == kvr_outlier_slot(conf->window, now)
+                   && (word >> KVR_OUTLIER_BITS & KVR_OUTLIER_MASK)
+                      < KVR_OUTLIER_MASK / 2))
+    {
+        kvr_add(&o->window, 1ULL << KVR_OUTLIER_BITS);
+
+    } else {
+        kvr_outlier_add(&o->window, conf->window, 1, 0, now);
+    }
+
+    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+           ? kvr_outlier_pass(o, given, 0, now) : 0;
 }
 
 
 int
-kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
-{
-    if (kvr_get(&o->row[1])) {
-        kvr_set(&o->row[1], 0);
-    }
-
-    return kvr_outlier_late(o) ? kvr_outlier_pass(o, given, now) : 0;
-}
-
-
-/* what has broken off before has to come to its end */
-static int
-kvr_outlier_late(kvr_outlier_t *o)
-{
-    uint32_t  reason;
-
-    reason = kvr_get(&o->reason);
-
-    return reason == KVR_OUTLIER_BROKEN || reason == KVR_OUTLIER_ERROR
-           || reason == KVR_OUTLIER_UNCLEAR;
-}
-
-
-/* an answer was good: if it is out it is nearer to being back */
-static int
-kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now)
+kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 {
     int       back;
-    uint32_t  level, passed;
+    uint32_t  level, passed, reason;
     uint64_t  state, next;
 
     state = kvr_get(&o->state);
@@ -178,6 +163,16 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, uint64_t now)
     /* what was given before proves nothing */
 
     if (!kvr_outlier_out(state) || given < kvr_get(&o->since)) {
+        return 0;
+    }
+
+    /* what has broken off before has to come to its end */
+
+    reason = kvr_get(&o->reason);
+
+    if (late != (reason == KVR_OUTLIER_BROKEN || reason == KVR_OUTLIER_ERROR
+                 || reason == KVR_OUTLIER_UNCLEAR))
+    {
         return 0;
     }
 
@@ -354,6 +349,13 @@ kvr_outlier_state(uint64_t time, uint32_t level, uint32_t passed, int out)
 }
 
 
+static uint16_t
+kvr_outlier_slot(uint64_t ms, uint64_t now)
+{
+    return (uint16_t) (now / (ms / 2 + 1));
+}
+
+
 /*
  * A window is halved each half of its time, so that what is older than the
  * window counts less than a quarter.
@@ -364,7 +366,7 @@ kvr_outlier_count(uint64_t word, uint64_t ms, uint64_t now)
     uint32_t             past;
     kvr_outlier_count_t  c;
 
-    past = (uint16_t) (now / (ms / 2 + 1))
+    past = kvr_outlier_slot(ms, now)
            - (uint16_t) (word >> 2 * KVR_OUTLIER_BITS);
     past = kvr_min((uint16_t) past, KVR_OUTLIER_BITS);
 
@@ -391,8 +393,7 @@ kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good, int bad,
                           : kvr_min(c.good + (uint64_t) good, KVR_OUTLIER_MASK);
         c.bad = kvr_min(c.bad + (uint64_t) bad, KVR_OUTLIER_MASK);
 
-        next = (uint64_t) (uint16_t) (now / (ms / 2 + 1))
-               << 2 * KVR_OUTLIER_BITS
+        next = (uint64_t) kvr_outlier_slot(ms, now) << 2 * KVR_OUTLIER_BITS
                | c.good << KVR_OUTLIER_BITS | c.bad;
 
     } while (!atomic_compare_exchange_weak(word, &old, next));

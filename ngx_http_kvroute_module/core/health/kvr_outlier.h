@@ -33,6 +33,11 @@
  * All is in shared memory, of fixed size, in words that stand for themselves; a
  * state is one word.  An observation may be lost where two processes write at
  * a time.  Times are in ms of a clock that all processes share.
+ *
+ * Nearly always nobody is out and nobody silent.  So a decision asks two words of
+ * the fleet, and looks at states only if one says so: that somebody is out, or
+ * that it was KVR_OUTLIER_LOOK ms ago that somebody looked.  The latter finds
+ * who is silent, and makes good what a killed process did not say.
  */
 
 
@@ -89,6 +94,8 @@ typedef struct {
                                     work, in 1/KVR_OUTLIER_PACE */
     _Atomic uint32_t   first;    /* nearly all first events come in so many ms */
     _Atomic uint32_t   samples;  /* of these two */
+    _Atomic uint32_t   out;      /* somebody is out */
+    _Atomic uint64_t   look;     /* when states are looked at again anyway */
 } kvr_outlier_fleet_t;
 
 
@@ -101,6 +108,9 @@ typedef struct {
 /* nothing is slow below, ms; nothing silent below, ms */
 #define KVR_OUTLIER_FLOOR     500
 #define KVR_OUTLIER_SILENCE   5000
+
+/* ms between two looks at all states */
+#define KVR_OUTLIER_LOOK      250
 
 /* good answers that bring a server back */
 #define KVR_OUTLIER_PASSES    3
@@ -152,9 +162,30 @@ kvr_outlier_quiet(kvr_outlier_fleet_t *fleet, uint64_t now)
 }
 
 
-/* a request is given to it; 1: it is a probe */
-int kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+/* whether a decision has to look at states; a word of fleet may be old */
+static inline int
+kvr_outlier_wary(kvr_outlier_fleet_t *fleet, uint64_t now)
+{
+    return kvr_get(&fleet->out) || now >= kvr_get(&fleet->look);
+}
+
+
+/* a request is given to one that is out; 1: it is a probe */
+int kvr_outlier_probe(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t now);
+
+/* a request is given to it; 1: it is a probe */
+static inline int
+kvr_outlier_begin(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    uint64_t now)
+{
+    if (kvr_get(&o->asked) == 0) {
+        kvr_set(&o->asked, now);
+    }
+
+    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+           ? kvr_outlier_probe(o, conf, now) : 0;
+}
 
 /* it said something, which it no longer owes */
 static inline void
@@ -183,8 +214,23 @@ void kvr_outlier_first(kvr_outlier_fleet_t *fleet, uint64_t ms);
 int kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     uint64_t given, uint64_t now);
 
+/*
+ * An answer was good, late: to its end.  If the server is out it is nearer to
+ * being back; returns as kvr_outlier_good().
+ */
+int kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now);
+
 /* an answer that has begun well came to its end; returns as that */
-int kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now);
+static inline int
+kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
+{
+    if (kvr_unlikely(kvr_get(&o->row[1]))) {
+        kvr_set(&o->row[1], 0);
+    }
+
+    return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
+           ? kvr_outlier_pass(o, given, 1, now) : 0;
+}
 
 /*
  * An answer was bad; late: it had begun well.  Returns 1 if the server should

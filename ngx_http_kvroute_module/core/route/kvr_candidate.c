@@ -24,7 +24,8 @@ static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
 void
 kvr_candidate_view(kvr_view_t *v)
 {
-    const kvr_pool_t  *pool;
+    const kvr_pool_t     *pool;
+    kvr_outlier_fleet_t  *fleet;
 
     pool = v->pool;
 
@@ -40,10 +41,16 @@ kvr_candidate_view(kvr_view_t *v)
                 || pool->max_waiting >= 0;
 
     v->silent = KVR_REGISTRY_NONE;
-    v->quiet = pool->eject.on
-               ? kvr_outlier_quiet(&v->zone->registry
-                                   ->upstream[pool->upstream].fleet, v->now)
-               : 0;
+    v->wary = 0;
+
+    if (pool->eject.on) {
+        fleet = kvr_eject_fleet(v->zone, pool);
+        v->wary = (unsigned) kvr_outlier_wary(fleet, v->now);
+
+        if (kvr_unlikely(v->wary)) {
+            v->quiet = kvr_outlier_quiet(fleet, v->now);
+        }
+    }
 
     v->signals = pool->health || pool->probe
                  || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
@@ -93,6 +100,28 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
     if (!kvr_set_empty(v->models)) {
         c->other = !kvr_set_test(v->models, peer);
         c->evicts = kvr_set_test(v->evicts, peer);
+    }
+}
+
+
+void
+kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
+{
+    uint64_t        state;
+    kvr_outlier_t  *o;
+
+    o = &v->zone->registry->member[member].outlier;
+    state = kvr_get(&o->state);
+
+    if (kvr_outlier_out(state)) {
+        c->sick = kvr_outlier_sick(state, v->now);
+
+        /* who put it out may not have come to say so */
+
+        kvr_set(&kvr_eject_fleet(v->zone, v->pool)->out, 1);
+
+    } else if (kvr_get(&o->asked) - 1 < v->quiet) {
+        v->silent = member;
     }
 }
 

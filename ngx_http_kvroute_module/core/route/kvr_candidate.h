@@ -59,8 +59,8 @@ typedef struct {
 
     kvr_load_view_t            load;
     kvr_set_t                  special;  /* not like the others */
-    uint64_t                   quiet;    /* ms: who owes an answer since before
-                                            is silent; 0: nobody is */
+    uint64_t                   quiet;    /* if wary: ms; who owes an answer
+                                            since before is silent; 0: nobody */
     uint64_t                   shared;   /* by who is like these three */
     uint32_t                   units;
     uint32_t                   active;
@@ -68,6 +68,7 @@ typedef struct {
     uint32_t                   given;
     unsigned                   capped:1;
     unsigned                   signals:1;
+    unsigned                   wary:1;   /* somebody may be out, or silent */
 } kvr_view_t;
 
 
@@ -88,6 +89,9 @@ void kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
 /* one of the peers that are not like the others to this request */
 void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
     uint32_t peer);
+
+/* whether it is out, or may be silent */
+void kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member);
 
 /* what engines said of themselves */
 void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
@@ -132,7 +136,6 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
 {
     uint32_t                units, rate, rest;
     kvr_peer_t             *known;
-    kvr_outlier_t          *o;
     kvr_reservation_load_t  load;
 
     /* one by one: gcc would clear so many by an instruction that is slow */
@@ -216,15 +219,8 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->throttled = 1;
     }
 
-    if (v->pool->eject.on) {
-        o = &v->zone->registry->member[member].outlier;
-
-        if (kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))) {
-            c->sick = kvr_outlier_sick(kvr_get(&o->state), v->now);
-
-        } else if (kvr_unlikely(kvr_get(&o->asked) - 1 < v->quiet)) {
-            v->silent = member;
-        }
+    if (kvr_unlikely(v->wary)) {
+        kvr_candidate_wary(v, c, member);
     }
 
     if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,

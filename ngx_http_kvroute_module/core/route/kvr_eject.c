@@ -13,20 +13,12 @@
 
 static unsigned kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, kvr_outlier_e reason, uint64_t now);
-static unsigned kvr_eject_back(kvr_member_t *member);
+static unsigned kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *member);
+static uint32_t kvr_eject_count(const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_member_t *own);
 static int kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *own,
     kvr_member_t *m);
-
-
-kvr_outlier_fleet_t *
-kvr_eject_fleet(const kvr_zone_t *zone, uint32_t member)
-{
-    kvr_registry_t  *registry;
-
-    registry = zone->registry;
-
-    return &registry->upstream[registry->member[member].upstream].fleet;
-}
 
 
 int
@@ -35,22 +27,6 @@ kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now)
     return member != KVR_REGISTRY_NONE
            && kvr_outlier_sick(kvr_get(&zone->registry->member[member]
                                        .outlier.state), now);
-}
-
-
-void
-kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t now)
-{
-    e->given = now;
-
-    if (e->member == KVR_REGISTRY_NONE || pool == NULL || !pool->eject.on) {
-        return;
-    }
-
-    e->probe = (unsigned) kvr_outlier_begin(
-                                     &zone->registry->member[e->member].outlier,
-                                     &pool->eject, now);
 }
 
 
@@ -66,7 +42,7 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
         return 0;
     }
 
-    fleet = kvr_eject_fleet(zone, e->member);
+    fleet = kvr_eject_fleet(zone, pool);
     member = &zone->registry->member[e->member];
     ms = now - e->given;
 
@@ -79,7 +55,7 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
     }
 
     return kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)
-           ? kvr_eject_back(member) : 0;
+           ? kvr_eject_back(zone, pool, member) : 0;
 }
 
 
@@ -87,22 +63,23 @@ unsigned
 kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int begun, uint64_t now)
 {
-    kvr_outlier_t  *o;
+    kvr_member_t  *member;
 
     if (e->member == KVR_REGISTRY_NONE || !pool->eject.on || e->counted) {
         return 0;
     }
 
-    o = &zone->registry->member[e->member].outlier;
+    member = &zone->registry->member[e->member];
 
-    if (reason == KVR_OUTLIER_NONE) {
+    if (kvr_likely(reason == KVR_OUTLIER_NONE)) {
+
         if (begun) {
-            return kvr_outlier_end(o, e->given, now)
-                   ? kvr_eject_back(&zone->registry->member[e->member]) : 0;
+            return kvr_outlier_end(&member->outlier, e->given, now)
+                   ? kvr_eject_back(zone, pool, member) : 0;
         }
 
-        if (kvr_get(&o->asked) == e->given) {
-            kvr_outlier_heard(o);
+        if (kvr_get(&member->outlier.asked) == e->given) {
+            kvr_outlier_heard(&member->outlier);
         }
 
         return 0;
@@ -110,20 +87,24 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
 
     e->counted = 1;
 
-    if (!kvr_outlier_bad(o, &pool->eject, reason, begun, e->probe, now)) {
-        return 0;
-    }
-
-    return kvr_eject_out(zone, pool, e->member, reason, now);
+    return kvr_outlier_bad(&member->outlier, &pool->eject, reason, begun,
+                           e->probe, now)
+           ? kvr_eject_out(zone, pool, e->member, reason, now) : 0;
 }
 
 
 unsigned
-kvr_eject_silent(const kvr_zone_t *zone, const kvr_pool_t *pool,
+kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, uint64_t now)
 {
     kvr_load_sum_t   sum;
     kvr_outlier_t   *o;
+
+    kvr_set(&kvr_eject_fleet(zone, pool)->look, now + KVR_OUTLIER_LOOK);
+
+    if (kvr_likely(member == KVR_REGISTRY_NONE)) {
+        return 0;
+    }
 
     o = &zone->registry->member[member].outlier;
 
@@ -148,7 +129,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     kvr_outlier_e reason, uint64_t now)
 {
     int            rc, known, better;
-    uint32_t       i, n, max, out;
+    uint32_t       i, n, max;
     uint64_t       quiet;
     kvr_member_t  *m, *own;
 
@@ -159,7 +140,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     }
 
     own = &zone->registry->member[member];
-    quiet = kvr_outlier_quiet(kvr_eject_fleet(zone, member), now);
+    quiet = kvr_outlier_quiet(kvr_eject_fleet(zone, pool), now);
 
     for (i = 0, known = 0, better = 0; i < KVR_REGISTRY_MEMBERS; i++) {
         m = &zone->registry->member[i];
@@ -180,21 +161,15 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
         return 0;
     }
 
-    for (i = 0, out = 0; i < KVR_REGISTRY_MEMBERS; i++) {
-        m = &zone->registry->member[i];
-
-        out += kvr_eject_other(pool, own, m)
-               && kvr_outlier_out(atomic_load(&m->outlier.state));
-    }
-
     max = kvr_max(n * pool->eject.max / 100, 1);
     max = kvr_min(max, n - 1);
 
-    if (out > max) {
+    if (kvr_eject_count(zone, pool, own) > max) {
         kvr_outlier_spare(&own->outlier, now);
         return 0;
     }
 
+    kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
     kvr_add(&own->ejections, 1);
 
     return KVR_EJECT_OUT;
@@ -202,13 +177,43 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
 
 
 static unsigned
-kvr_eject_back(kvr_member_t *member)
+kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *member)
 {
+    kvr_outlier_fleet_t  *fleet;
+
     /* it will be warmed up */
 
     kvr_set(&member->lost, 1);
 
+    fleet = kvr_eject_fleet(zone, pool);
+
+    atomic_store(&fleet->out, 0);
+
+    if (kvr_eject_count(zone, pool, member)) {
+        kvr_set(&fleet->out, 1);
+    }
+
     return KVR_EJECT_BACK;
+}
+
+
+/* how many are out in the upstream of this one */
+static uint32_t
+kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *own)
+{
+    uint32_t       i, out;
+    kvr_member_t  *m;
+
+    for (i = 0, out = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+        m = &zone->registry->member[i];
+
+        out += kvr_eject_other(pool, own, m)
+               && kvr_outlier_out(atomic_load(&m->outlier.state));
+    }
+
+    return out;
 }
 
 

@@ -17,6 +17,10 @@
  * takes its own back if there are too many.  So two that do it at once may both
  * take it back, and the next bad answer does it again; but more than the share
  * are never out for longer than that takes.
+ *
+ * That somebody is out is told to the fleet afterwards, so that decisions look;
+ * who brings one back takes that word away first, and looks then whether others
+ * are out.
  */
 
 
@@ -38,9 +42,27 @@ typedef struct {
 } kvr_eject_t;
 
 
+/* the servers of an upstream */
+static inline kvr_outlier_fleet_t *
+kvr_eject_fleet(const kvr_zone_t *zone, const kvr_pool_t *pool)
+{
+    return &zone->registry->upstream[pool->upstream].fleet;
+}
+
+
 /* it is picked */
-void kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t now);
+static inline void
+kvr_eject_begin(kvr_eject_t *e, const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint64_t now)
+{
+    e->given = now;
+
+    if (e->member != KVR_REGISTRY_NONE && pool && pool->eject.on) {
+        e->probe = (unsigned) kvr_outlier_begin(
+                                     &zone->registry->member[e->member].outlier,
+                                     &pool->eject, now);
+    }
+}
 
 /* the first event of a 2xx answer has come; stream: it is one of a stream */
 unsigned kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
@@ -54,14 +76,12 @@ unsigned kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int begun, uint64_t now);
 
 /*
- * Puts out a server that may be silent, if it has more than one
- * request in flight; returns KVR_EJECT_OUT or 0.
+ * A decision that was wary has looked at its servers. Puts out the one that may
+ * be silent, if it has more than one request in flight; KVR_REGISTRY_NONE:
+ * there is none.  Returns KVR_EJECT_OUT or 0.
  */
-unsigned kvr_eject_silent(const kvr_zone_t *zone, const kvr_pool_t *pool,
+unsigned kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, uint64_t now);
-
-/* the fleet that a member is in */
-kvr_outlier_fleet_t *kvr_eject_fleet(const kvr_zone_t *zone, uint32_t member);
 
 /* whether a member gets no choice now */
 int kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now);

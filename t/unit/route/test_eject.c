@@ -164,8 +164,7 @@ sick(uint32_t i)
     kvr_candidate_view(&v);
     kvr_candidate_init(&v, &c, peer[i], member[i], 0);
 
-    if (v.silent != KVR_REGISTRY_NONE) {
-        (void) kvr_eject_silent(&zone, &pool, v.silent, now);
+    if (v.wary && kvr_eject_looked(&zone, &pool, v.silent, now)) {
         kvr_candidate_init(&v, &c, peer[i], member[i], 0);
     }
 
@@ -338,6 +337,65 @@ START_TEST(test_eject_slow)
 END_TEST
 
 
+/* decisions look at states only if they are told to, but for now and then */
+START_TEST(test_eject_look)
+{
+    uint32_t              i, k;
+    kvr_outlier_fleet_t  *fleet;
+
+    setup();
+
+    fleet = kvr_eject_fleet(&zone, &pool);
+
+    for (k = 0; k < 20; k++) {
+        for (i = 0; i < SERVERS; i++) {
+            (void) good(i, 100);
+        }
+    }
+
+    util_check(!sick(0) && !kvr_outlier_wary(fleet, now), "nobody is out");
+    util_check(kvr_outlier_wary(fleet, now + KVR_OUTLIER_LOOK), "now and then");
+
+    for (k = 0; k < 5; k++) {
+        (void) bad(0);
+        (void) bad(1);
+    }
+
+    util_check(kvr_outlier_wary(fleet, now) && sick(0) && sick(1), "two are");
+
+    /* one of them comes back */
+
+    while (kvr_outlier_out(zone.registry->member[member[0]].outlier.state)) {
+        now += 20000;
+        (void) good(0, 100);
+    }
+
+    fleet->look = UINT64_MAX;
+    util_check(kvr_outlier_wary(fleet, now), "one is");
+
+    while (kvr_outlier_out(zone.registry->member[member[1]].outlier.state)) {
+        now += 20000;
+        (void) good(1, 100);
+    }
+
+    util_check(!kvr_outlier_wary(fleet, now), "both are back");
+
+    /* killed before it was said */
+
+    for (k = 0; k < 5; k++) {
+        (void) bad(0);
+    }
+
+    fleet->out = 0;
+    fleet->look = now + KVR_OUTLIER_LOOK;
+    now += KVR_OUTLIER_LOOK;
+    util_check(sick(0) && kvr_get(&fleet->out), "made good");
+
+    teardown();
+}
+END_TEST
+
+
 /* accepts, and never answers */
 START_TEST(test_eject_silent)
 {
@@ -357,6 +415,9 @@ START_TEST(test_eject_silent)
     util_check(!sick(0), "one proves nothing");
 
     b = begin(0);
+    util_check(!sick(0), "somebody has just looked");
+
+    now += KVR_OUTLIER_LOOK;
     util_check(sick(0), "two do");
 
     (void) end(&a, KVR_OUTLIER_NONE);
@@ -400,6 +461,7 @@ main(void)
     util_add(s, "all", test_eject_all);
     util_add(s, "back", test_eject_back);
     util_add(s, "slow", test_eject_slow);
+    util_add(s, "look", test_eject_look);
     util_add(s, "silent", test_eject_silent);
 
     return util_run(s);
