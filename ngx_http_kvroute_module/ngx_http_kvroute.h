@@ -199,6 +199,7 @@ struct ngx_http_kvroute_zone_s {
     ngx_uint_t                   unit;      /* blocks to an entry */
     ngx_uint_t                   max_peers;
     ngx_uint_t                   processes; /* 0: by worker_processes */
+    ngx_uint_t                   hosts;     /* that route to these peers */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */
     ngx_cycle_t                 *cycle;

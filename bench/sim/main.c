@@ -9,6 +9,7 @@
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
+#include "bench/sim/report/several.h"
 #include "bench/sim/report/published.h"
 #include "bench/sim/report/report.h"
 #include "bench/sim/report/report_json.h"
@@ -40,6 +41,7 @@ kvs_usage(void)
         "  --published        only the cases that others have published\n"
         "  --demo             make demo, simulated; of --policies\n"
         "  --emulated         the workload of emulated.py, and its results\n"
+        "  --hosts            several hosts in front of one fleet\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -134,6 +136,7 @@ main(int argc, char **argv)
         { "published", no_argument, NULL, 'P' },
         { "demo", no_argument, NULL, 'D' },
         { "emulated", no_argument, NULL, 'E' },
+        { "hosts", no_argument, NULL, 'H' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
         { NULL, 0, NULL, 0 }
@@ -175,6 +178,7 @@ main(int argc, char **argv)
         case 'C':
         case 'D':
         case 'E':
+        case 'H':
         case 'P':
         case 'U':
         case 'i': what = c; break;
@@ -195,6 +199,7 @@ main(int argc, char **argv)
     case 'P': kvs_published(&o, NULL); break;
     case 'D': kvs_demo(&o, NULL); break;
     case 'E': return kvs_emulated(&o) != KVR_OK;
+    case 'H': return kvs_several(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;
     default: return kvs_contest(&o);

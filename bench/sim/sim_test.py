@@ -128,6 +128,27 @@ without, within = queued("agents_64", "1.01")
 check(without[5] == within[5], "the model with the queue, 64 replicas: "
       "%s cached, %s without it" % (within[5], without[5]))
 
+# several hosts: sharing all is as good as one, homes are better than nothing
+
+table = sim("--hosts", "--only", "=zipf", "--requests", "800", "--seeds", "1",
+            "--quiet")[1]
+
+
+def of_one(*row):
+    """The share of one host's hits in the row that begins so."""
+    for word in map(str.split, table.splitlines()):
+        if tuple(word[:len(row)]) == row:
+            return float(word[len(row) + 1])
+    return -1.0
+
+
+apart = of_one("8", "apart", "0.000", "0.00", "none", "0.00")
+homes = of_one("8", "apart", "0.000", "0.00", "none", "0.80", "crowd")
+shared = of_one("8", "shared", "0.005", "0.00", "thin", "0.00")
+check(apart < homes - 0.05 and homes > 0.9 and shared > 0.97,
+      "eight hosts find %.3f of what one does apart, %.3f with homes, %.3f "
+      "sharing" % (apart, homes, shared))
+
 with tempfile.TemporaryDirectory() as d:
 
     # 40 prompts of 8 blocks, of which only the first block is shared

@@ -61,6 +61,7 @@ struct ngx_http_kvroute_attempt_s {
     kvr_set_t                    evicts;    /* or would unload another */
 
     ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
+    kvr_home_t                   home;      /* credit 0: it has none */
     uint32_t                     pin;       /* peers, or UNSET */
     uint32_t                     owner;     /* of the response before */
 

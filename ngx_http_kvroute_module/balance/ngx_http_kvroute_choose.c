@@ -557,6 +557,12 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.places = (uint32_t) list->number;
     req.by_place = ngx_http_kvroute_by_place;
     req.seen = ngx_http_kvroute_seen;
+
+    if (at->home.credit > 0) {
+        at->home.peer = list->peer;
+        req.home = &at->home;
+    }
+
     req.was_bound = (at->session.bound != NGX_HTTP_KVROUTE_UNSET_PEER
                      && !offered);
     req.busy = at->busy;

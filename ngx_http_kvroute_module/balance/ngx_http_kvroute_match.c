@@ -20,6 +20,10 @@ static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
 static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_home(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, unsigned needs);
+static uint64_t *ngx_http_kvroute_match_key(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, uint32_t length);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
@@ -31,6 +35,7 @@ ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
     at->chunks = NULL;
     at->popular = NULL;
     at->counted = NULL;
+    at->home.credit = 0;
     at->session.keyed = 0;
     at->session.bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
@@ -60,6 +65,10 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
 
     if (needs & KVR_NEEDS_RING) {
         ngx_http_kvroute_match_prefix(r, at);
+    }
+
+    if (conf->zone->hosts > 1 && needs & KVR_NEEDS_HOME) {
+        ngx_http_kvroute_match_home(r, at, needs);
     }
 
     if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || kvr_set_empty(conf->set))
@@ -238,41 +247,95 @@ static void
 ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                   n, entry, length;
-    uint64_t                  *chain;
+    uint32_t                   length;
+    uint64_t                  *key;
     kvr_upstream_t            *upstream;
-    ngx_http_kvroute_ctx_t    *ctx;
     ngx_http_kvroute_shctx_t  *sh;
 
-    ctx = at->ctx;
     sh = at->conf->zone->sh;
-    n = ctx->entries;
-
-    if (!ctx->parsed || n == 0) {
-        return;
-    }
-
-    chain = ngx_http_kvroute_prompt_chain(r, ctx, at->conf->zone);
-    if (chain == NULL) {
-        return;
-    }
-
-    kvr_sketch_add(sh->hot, chain, n);
-
     length = at->policy->conf.length;
 
-    entry = kvr_sketch_key(sh->hot, chain, n, length, at->conf->zone->core.unit,
-                           (uint32_t) at->conf->list[0].number);
+    key = ngx_http_kvroute_match_key(r, at, length);
+    if (key == NULL) {
+        return;
+    }
 
     /* a key that most requests have spreads nothing: say so */
 
-    if (length && kvr_sketch_share(sh->hot, chain[entry]) > 0.5) {
+    if (length && kvr_sketch_share(sh->hot, *key) > 0.5) {
         upstream = &sh->registry->upstream[at->conf->number];
         kvr_add(&upstream->shared, 1);
     }
 
-    at->session.key = chain[entry];
+    at->session.key = *key;
     at->session.keyed = 1;
+}
+
+
+/*
+ * Where other hosts would send it as well: by its session, if those decide,
+ * else by the part of its prompt that it does not share with the crowd.
+ */
+static void
+ngx_http_kvroute_match_home(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, unsigned needs)
+{
+    uint64_t  *key;
+
+    if (needs & KVR_NEEDS_SESSION) {
+
+        if (!at->session.keyed) {
+            return;
+        }
+
+        at->home.key = at->session.key;
+
+    } else {
+
+        key = ngx_http_kvroute_match_key(r, at, 0);
+
+        /* an engine that does not look into its cache holds nothing */
+
+        if (key == NULL || at->ctx->skips) {
+            return;
+        }
+
+        at->home.key = *key;
+    }
+
+    at->home.credit = KVR_HOME_CREDIT;
+}
+
+
+/* the value of the chain that is the key of a prompt, or NULL */
+static uint64_t *
+ngx_http_kvroute_match_key(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at, uint32_t length)
+{
+    uint32_t                 n;
+    uint64_t                *chain;
+    kvr_sketch_t            *hot;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+    hot = at->conf->zone->sh->hot;
+
+    if (!ctx->parsed || ctx->entries == 0) {
+        return NULL;
+    }
+
+    chain = ngx_http_kvroute_prompt_chain(r, ctx, at->conf->zone);
+    if (chain == NULL) {
+        return NULL;
+    }
+
+    n = ctx->entries;
+
+    kvr_sketch_add(hot, chain, n);
+
+    return &chain[kvr_sketch_key(hot, chain, n, length,
+                                 at->conf->zone->core.unit,
+                                 (uint32_t) at->conf->list[0].number)];
 }
 
 

@@ -48,6 +48,10 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, processes),
       1, KVR_ROWS, "between 1 and 1024" },
 
+    { ngx_string("hosts="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, hosts),
+      1, 1024, "between 1 and 1024" },
+
     { ngx_string("key_file="), ngx_http_kvroute_conf_zone_key,
       0, 0, 0, 0, "the name of a file" },
 
@@ -83,6 +87,7 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     zone->cycle = cf->cycle;
     zone->unit = 1;
     zone->max_peers = KVR_PEERS;
+    zone->hosts = 1;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_zone_list, 1,
                                         z)
@@ -112,6 +117,14 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "zone \"zone=%V\" is too small, it needs %uzk at "
                            "least", &z->text, min / 1024);
+        return NGX_CONF_ERROR;
+    }
+
+    if (zone->hosts > 1 && zone->key == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"hosts\" needs \"key_file=FILE\", the same on "
+                           "all of them: without it each host makes a key of "
+                           "its own, by which they cannot agree");
         return NGX_CONF_ERROR;
     }
 

@@ -4,37 +4,12 @@
  * which router has the request, which key it goes by, what engines tell.
  */
 
-#include "core/popular/kvr_sketch.h"
-
-#include "bench/model/prefix.h"
 #include "bench/model/route.h"
 #include "bench/sim/router/router.h"
 
 
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_PROBE     1.0                  /* s */
-
-
-typedef struct {
-    kvs_sim_t            *sim;
-    kvs_router_conf_t     conf;
-    unsigned              needs;                /* of the policy */
-    kvs_zone_t            zone;
-    double                probed;
-    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
-
-    /* policy prefix */
-
-    kvr_sketch_t         *hot;
-    kvr_ring_t            ring;
-
-    /* other states than the index */
-
-    kvs_prefix_t         *lru;
-    kvs_prefix_t         *coming;               /* submitted, not admitted */
-
-    kvs_rng_t             lose;
-} kvs_router_t;
 
 
 static void kvs_router_ring(kvs_router_t *ro);
@@ -48,6 +23,7 @@ static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch);
 static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
+static uint64_t kvs_router_home(kvs_router_t *ro, kvs_request_t *rq);
 static void kvs_router_probe(kvs_router_t *ro, double now);
 static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
 
@@ -63,6 +39,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
     ro = kvs_alloc(sizeof(kvs_router_t));
 
     ro->sim = sim;
+    ro->row = UINT32_MAX;
     ro->probed = -KVS_ROUTER_PROBE;
     ro->conf = *(const kvs_router_conf_t *) policy->conf;
     ro->needs = kvr_policy_needs(ro->conf.policy);
@@ -107,6 +84,13 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         ro->zone.pool.probe = (uint64_t) (1000 * KVS_ROUTER_PROBE);
     }
 
+    ro->hot = kvs_zone_alloc(sizeof(kvr_sketch_t));
+
+    for (i = 0; i < sim->n; i++) {
+        ro->peer[i].hash = kvr_mix(i + 1, 0x70656572);
+        ro->peer[i].weight = 1;
+    }
+
     if (ro->needs & KVR_NEEDS_RING) {
         kvs_router_ring(ro);
     }
@@ -118,19 +102,9 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 static void
 kvs_router_ring(kvs_router_t *ro)
 {
-    uint32_t         i;
-    kvr_ring_peer_t  peer[KVS_REPLICAS];
-
-    ro->hot = kvs_zone_alloc(sizeof(kvr_sketch_t));
-
-    for (i = 0; i < ro->sim->n; i++) {
-        peer[i].hash = kvr_mix(i + 1, 0x70656572);
-        peer[i].weight = 1;
-    }
-
-    ro->ring.point = kvs_alloc(kvr_ring_size(peer, ro->sim->n)
+    ro->ring.point = kvs_alloc(kvr_ring_size(ro->peer, ro->sim->n)
                                * sizeof(kvr_ring_point_t));
-    kvr_ring_build(&ro->ring, peer, ro->sim->n);
+    kvr_ring_build(&ro->ring, ro->peer, ro->sim->n);
 }
 
 
@@ -162,12 +136,14 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     uint32_t       i, k;
     kvs_choice_t   ch;
+    kvr_home_t     home;
     const uint64_t  *digests;
 
     rq->route.chain = rq->chain;
     rq->route.units = rq->units;
     rq->route.bytes = rq->bytes;
-    rq->route.row = (uint32_t) (rq->id % ro->zone.rows);
+    rq->route.row = ro->row != UINT32_MAX ? ro->row
+                    : (uint32_t) (rq->id % ro->zone.rows);
 
     ch.set = ro->sim->up;
 
@@ -195,6 +171,13 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     }
 
     kvs_router_key(ro, rq, &ch, now);
+
+    if (ro->conf.home > 0) {
+        home.key = kvs_router_home(ro, rq);
+        home.credit = ro->conf.home;
+        home.peer = ro->peer;
+        ch.req.home = &home;
+    }
 
     kvs_route_offer(&ro->zone, &ch);
 
@@ -413,6 +396,39 @@ kvs_router_key(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
                                       KVS_UNIT_BYTES, ro->sim->n)];
     req->keyed = 1;
     req->ring = &ro->ring;
+}
+
+
+/* units that are the key of homes reckoned from the first units */
+#define KVS_HOME_UNITS  4
+
+
+/*
+ * The key of a request's home.  The end of the first message is told exactly,
+ * not in whole units: as if what begins there had a digest of its own.
+ */
+static uint64_t
+kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
+{
+    uint32_t   n, first;
+    uint64_t  *entries;
+
+    first = rq->session->steps[0].prompt / KVS_UNIT_TOKENS;
+
+    if (ro->conf.home_by == KVS_HOME_USER || rq->units == 0) {
+        return kvr_mix(first ? rq->chain[first - 1] : 0, rq->key_session);
+    }
+
+    if (ro->conf.home_by == KVS_HOME_BEGIN) {
+        return rq->chain[kvr_min(KVS_HOME_UNITS, rq->units) - 1];
+    }
+
+    entries = kvs_route_chain(rq->chain, rq->units, &n);
+
+    kvr_sketch_add(ro->hot, entries, n);
+
+    return entries[kvr_sketch_key(ro->hot, entries, n, 0, KVS_UNIT_BYTES,
+                                  ro->sim->n)];
 }
 
 

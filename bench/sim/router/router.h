@@ -7,7 +7,9 @@
 
 
 #include "core/policy/kvr_policy.h"
+#include "core/popular/kvr_sketch.h"
 
+#include "bench/model/prefix.h"
 #include "bench/sim/engine/sim.h"
 
 
@@ -16,6 +18,15 @@ typedef enum {
     KVS_STATE_TRUE,          /* the replicas' own, and what is on its way */
     KVS_STATE_LRU            /* exact, by use, of the right size */
 } kvs_state_e;
+
+
+/* what a home is reckoned from */
+typedef enum {
+    KVS_HOME_CROWD = 0,      /* where the crowd ends, as prefix has it */
+    KVS_HOME_USER,           /* the end of the first message of the user */
+    KVS_HOME_BEGIN,          /* the first units */
+    KVS_HOME_MAX
+} kvs_home_e;
 
 
 typedef struct {
@@ -33,7 +44,33 @@ typedef struct {
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
+    double               home;       /* credit of homes, 0: there are none */
+    kvs_home_e           home_by;
 } kvs_router_conf_t;
+
+
+typedef struct {
+    kvs_sim_t            *sim;
+    kvs_router_conf_t     conf;
+    unsigned              needs;                /* of the policy */
+    kvs_zone_t            zone;
+    uint32_t              row;                  /* UINT32_MAX: any */
+    double                probed;
+    int64_t               current[KVS_REPLICAS];   /* smooth round robin's */
+
+    /* policy prefix, homes */
+
+    kvr_sketch_t         *hot;
+    kvr_ring_t            ring;
+    kvr_ring_peer_t       peer[KVS_REPLICAS];
+
+    /* other states than the index */
+
+    kvs_prefix_t         *lru;
+    kvs_prefix_t         *coming;               /* submitted, not admitted */
+
+    kvs_rng_t             lose;
+} kvs_router_t;
 
 
 extern const kvs_policy_t  kvs_router_policies[];

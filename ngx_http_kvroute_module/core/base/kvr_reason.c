@@ -12,7 +12,7 @@ static const char *const  kvr_reasons[] = {
     "none", "affinity", "spill", "cold", "load", "turn", "random", "ring",
     "session", "bind", "overflow", "pinned", "unpinned", "full", "only",
     "retry", "unparsed", "bodyless", "bypass", "hot",
-    "shadow", "moved"
+    "shadow", "moved", "home"
 };
 
 _Static_assert(kvr_nelts(kvr_reasons) == KVR_REASON_MAX, "kvr_reasons");

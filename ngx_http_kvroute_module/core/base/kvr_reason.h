@@ -39,6 +39,8 @@ typedef enum {
     KVR_REASON_SHADOW,           /* another balancer's, see kvroute_shadow */
     KVR_REASON_MOVED,            /* the one decided on early, which headers may
                                     name, could not be had any more */
+    KVR_REASON_HOME,             /* other hosts would send it there, too,
+                                    and that is more than is known */
     KVR_REASON_MAX
 } kvr_reason_e;
 

@@ -29,6 +29,7 @@
 
 #include "core/base/kvr_reason.h"
 #include "core/policy/kvr_score.h"
+#include "core/policy/kvr_home.h"
 #include "core/policy/kvr_ring.h"
 
 
@@ -65,6 +66,7 @@ typedef enum {
 #define KVR_NEEDS_RING     0x08  /* the prefix's key, and a ring of the peers */
 #define KVR_NEEDS_SESSION  0x10  /* its key and peer; the pick is bound */
 #define KVR_NEEDS_TURNS    0x20  /* current_weight, effective_weight are kept */
+#define KVR_NEEDS_HOME     0x40  /* the home, where several hosts route */
 
 
 /* how a parameter is written */
@@ -174,6 +176,8 @@ typedef struct {
     uint32_t         delay;      /* of its first tokens, kvr_prefill_delay() */
     uint32_t         place;      /* on the ring */
     uint64_t         chunks;     /* bytes of it that it holds elsewhere */
+    uint64_t         credit;     /* bytes of the rest that count as held; set
+                                    by the policy, if at all */
 
     double           kv;         /* share in use, if fresh */
     uint32_t         waiting;    /* in the engine, if fresh */
@@ -202,6 +206,9 @@ typedef struct {
     uint32_t         places;     /* on the ring */
     uint32_t        *by_place;   /* scratch, one each */
     uint64_t        *seen;       /* scratch, one bit each */
+
+    /* kv_cache, sticky */
+    const kvr_home_t  *home;     /* NULL: no peer is preferred to another */
 
     /* sticky */
     unsigned         was_bound:1;  /* to a peer that is not offered */

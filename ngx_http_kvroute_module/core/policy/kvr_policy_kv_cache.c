@@ -18,6 +18,13 @@
 
 static uint32_t kvr_policy_kv_cache_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
+static inline int kvr_pick_credited(const kvr_policy_request_t *req);
+static void kvr_pick_credits(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
+static void kvr_pick_homes(const kvr_policy_request_t *req,
+    kvr_candidate_t *cand, uint32_t n);
+static void kvr_pick_home(const kvr_policy_request_t *req, kvr_candidate_t *c,
+    double share);
 static inline double kvr_pick_cost(const kvr_policy_request_t *req,
     const kvr_candidate_t *c, double delay, int credit);
 static void kvr_pick_costs(const kvr_policy_request_t *req,
@@ -66,7 +73,8 @@ static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
 
 const kvr_policy_t  kvr_policy_kv_cache = {
     .name = "kv_cache",
-    .needs = KVR_NEEDS_BODY | KVR_NEEDS_MATCH | KVR_NEEDS_SCORE,
+    .needs = KVR_NEEDS_BODY | KVR_NEEDS_MATCH | KVR_NEEDS_SCORE
+             | KVR_NEEDS_HOME,
     .params = kvr_policy_kv_cache_params,
     .pick = kvr_policy_kv_cache_pick
 };
@@ -91,23 +99,28 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
                             d->best);
 
     if (n > KVR_PICK_FEW
+        && req->home == NULL
         && conf->chunks == KVR_CHUNKS_OFF
         && conf->balance_abs == 0 && conf->balance_rel == 0)
     {
         pick = kvr_pick_bounded(req, cand, n, delay);
 
     } else {
+        if (kvr_pick_credited(req)) {
+            kvr_pick_credits(req, cand, n);
+        }
+
         kvr_pick_costs(req, cand, n, delay);
         pick = kvr_policy_least_request_cost(req, cand, n, 1);
     }
 
-    if (small && d->best) {
+    if (small && d->best && !(req->home && cand[pick].credit)) {
         pick = kvr_pick_rested(cand, n, pick);
 
         /* it may have been passed by */
 
         cand[pick].cost = kvr_pick_cost(req, &cand[pick], delay,
-                                        conf->chunks == KVR_CHUNKS_CREDIT);
+                                        kvr_pick_credited(req));
     }
 
     if (conf->chunks != KVR_CHUNKS_OFF) {
@@ -132,7 +145,12 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         pick = kvr_policy_least_request_cost(req, cand, n, 1);
     }
 
-    if (small && cand[pick].matched < d->best) {
+    if (kvr_unlikely(req->home != NULL)
+        && cand[pick].credit > cand[pick].matched)
+    {
+        d->reason = KVR_REASON_HOME;
+
+    } else if (small && cand[pick].matched < d->best) {
         d->reason = KVR_REASON_COLD;
 
     } else if (cand[pick].matched < d->best) {
@@ -147,6 +165,96 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 }
 
 
+/* whether candidates have a credit */
+static inline int
+kvr_pick_credited(const kvr_policy_request_t *req)
+{
+    return req->home != NULL || req->conf->chunks == KVR_CHUNKS_CREDIT;
+}
+
+
+/* bytes that count as held, of those that are not known to be */
+static void
+kvr_pick_credits(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    uint32_t  i;
+
+    for (i = 0; i < n; i++) {
+        cand[i].credit = 0;
+    }
+
+    if (req->conf->chunks == KVR_CHUNKS_CREDIT) {
+        for (i = 0; i < n; i++) {
+            cand[i].credit = cand[i].chunks / 2;
+        }
+    }
+
+    if (req->home) {
+        kvr_pick_homes(req, cand, n);
+    }
+}
+
+
+/* the credits of the two homes among those that are not left out */
+static void
+kvr_pick_homes(const kvr_policy_request_t *req, kvr_candidate_t *cand,
+    uint32_t n)
+{
+    double             d, least, next;
+    uint32_t           i;
+    kvr_candidate_t   *c, *first, *second;
+    const kvr_home_t  *home;
+
+    home = req->home;
+    first = NULL;
+    second = NULL;
+    least = INFINITY;
+    next = INFINITY;
+
+    for (i = 0; i < n; i++) {
+        c = &cand[i];
+
+        if (c->out) {
+            continue;
+        }
+
+        d = kvr_home_distance(home->key, home->peer[c->place].hash, c->weight);
+
+        if (d < least) {
+            second = first;
+            next = least;
+            first = c;
+            least = d;
+
+        } else if (d < next) {
+            second = c;
+            next = d;
+        }
+    }
+
+    if (first) {
+        kvr_pick_home(req, first, home->credit);
+    }
+
+    if (second) {
+        kvr_pick_home(req, second, home->credit * KVR_HOME_SECOND);
+    }
+}
+
+
+static void
+kvr_pick_home(const kvr_policy_request_t *req, kvr_candidate_t *c,
+    double share)
+{
+    uint64_t  uncached;
+
+    uncached = req->bytes - kvr_min(c->matched, req->bytes);
+
+    c->credit += (uint64_t) (int64_t) (share * (double) (int64_t) uncached);
+}
+
+
 static inline double
 kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
     double delay, int credit)
@@ -156,7 +264,7 @@ kvr_pick_cost(const kvr_policy_request_t *req, const kvr_candidate_t *c,
     s.uncached = req->bytes - kvr_min(c->matched, req->bytes);
 
     if (kvr_unlikely(credit)) {
-        s.uncached -= kvr_min(c->chunks / 2, s.uncached);
+        s.uncached -= kvr_min(c->credit, s.uncached);
     }
 
     /* an adapter would have to be loaded first */
@@ -186,7 +294,7 @@ kvr_pick_costs(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     int       credit;
     uint32_t  i;
 
-    credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
+    credit = kvr_pick_credited(req);
 
     for (i = 0; i < n; i++) {
         cand[i].cost = kvr_pick_cost(req, &cand[i], delay, credit);
@@ -306,7 +414,7 @@ kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
     }
 
     c.shared = 0;
-    credit = (req->conf->chunks == KVR_CHUNKS_CREDIT);
+    credit = kvr_pick_credited(req);
     cost = kvr_pick_cost(req, &c, delay, credit);
 
     for (i = 0; i < n; i++) {

@@ -9,9 +9,13 @@
 
 #include "core/policy/kvr_policy_int.h"
 
+#include <math.h>
+
 
 static uint32_t kvr_policy_sticky_pick(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, kvr_decision_t *d);
+static uint32_t kvr_policy_sticky_home(const kvr_policy_request_t *req,
+    const kvr_candidate_t *cand, uint32_t n);
 
 
 static const char *const  kvr_policy_sticky_strict[] = { "off", "on", NULL };
@@ -29,7 +33,8 @@ static const kvr_policy_param_t  kvr_policy_sticky_params[] = {
 
 const kvr_policy_t  kvr_policy_sticky = {
     .name = "sticky",
-    .needs = KVR_NEEDS_MATCH | KVR_NEEDS_SESSION | KVR_NEEDS_TURNS,
+    .needs = KVR_NEEDS_MATCH | KVR_NEEDS_SESSION | KVR_NEEDS_TURNS
+             | KVR_NEEDS_HOME,
     .params = kvr_policy_sticky_params,
     .pick = kvr_policy_sticky_pick
 };
@@ -69,10 +74,43 @@ kvr_policy_sticky_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         return KVR_POLICY_NONE;
     }
 
-    pick = kvr_policy_round_robin_pick(req, cand, n, d);
+    pick = req->home ? kvr_policy_sticky_home(req, cand, n)
+                     : kvr_policy_round_robin_pick(req, cand, n, d);
 
     d->reason = (bound == KVR_POLICY_NONE && !req->busy)
                 ? KVR_REASON_BIND : KVR_REASON_OVERFLOW;
 
     return pick;
+}
+
+
+/* where other hosts would bind the session */
+static uint32_t
+kvr_policy_sticky_home(const kvr_policy_request_t *req,
+    const kvr_candidate_t *cand, uint32_t n)
+{
+    double             d, least;
+    uint32_t           i, best;
+    const kvr_home_t  *home;
+
+    home = req->home;
+    best = KVR_POLICY_NONE;
+    least = INFINITY;
+
+    for (i = 0; i < n; i++) {
+
+        if (cand[i].out) {
+            continue;
+        }
+
+        d = kvr_home_distance(home->key, home->peer[cand[i].place].hash,
+                              cand[i].weight);
+
+        if (d < least) {
+            least = d;
+            best = i;
+        }
+    }
+
+    return best;
 }

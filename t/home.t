@@ -1,0 +1,179 @@
+#!/usr/bin/perl
+
+# Homes: two hosts that tell each other nothing put what begins alike at the
+# same servers, if both say hosts= and have one key; without it they do not.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+use JSON::PP;
+use MIME::Base64;
+
+my $t = Kvroute->new();
+my $other = Kvroute->new();
+
+for my $name (map { "B$_" } 0 .. 3) {
+    $t->backend($name);
+    $other->{vars}{$name} = $t->{vars}{$name};
+}
+
+my $key = encode_base64(join '', map { chr int rand 256 } 1 .. 192);
+
+sub conf {
+    my ($h, @servers) = @_;
+
+    my $servers = join "\n", map { "server 127.0.0.1:%%B$_%%;" } @servers;
+
+    Kvroute::write_file("$h->{dir}/key", $key);
+    chmod 0600, "$h->{dir}/key";
+
+    $h->conf(<<"EOC");
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=h:4m key_file=key hosts=2;
+    kvroute_zone zone=a:4m key_file=key;
+
+    upstream home {
+        zone home 64k;
+        kvroute kv_cache zone=h;
+        $servers
+    }
+    upstream apart {
+        zone apart 64k;
+        kvroute kv_cache zone=a;
+        $servers
+    }
+    upstream session {
+        zone session 64k;
+        kvroute sticky zone=h;
+        $servers
+    }
+    upstream alone {
+        zone alone 64k;
+        kvroute sticky zone=a;
+        $servers
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        add_header X-Reason \$kvroute_reason;
+        add_header X-Matched \$kvroute_matched_bytes;
+        location /home/ { proxy_pass http://home; }
+        location /apart/ { proxy_pass http://apart; }
+        location /session/ { proxy_pass http://session; }
+        location /alone/ { proxy_pass http://alone; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+}
+
+# each turn of a conversation begins with the one before, behind a system
+# prompt that all of them have
+
+my $system = text(3000, 1);
+
+sub turn {
+    my ($n, $turns) = @_;
+
+    my @text = map { text(1500, 10 * $n + $_) } 1 .. $turns;
+    my @messages = { role => 'system', content => $system };
+
+    for my $i (0 .. $#text) {
+        push @messages, { role => $i % 2 ? 'assistant' : 'user',
+                          content => $text[$i] };
+    }
+
+    return JSON::PP->new->canonical->encode({
+        model => 'm', messages => \@messages
+    });
+}
+
+conf($_, 0 .. 3) for $t, $other;
+$_->run() for $t, $other;
+
+
+# the first turn through one host, the next through the other; which is first is
+# drawn, as idle servers get cold prompts in turn, by both hosts alike
+
+srand(20);
+
+sub talk {
+    my ($uri) = @_;
+
+    my (@first, @second, %reason);
+
+    for my $n (1 .. 100) {
+        my ($one, $two) = rand() < 0.5 ? ($t, $other) : ($other, $t);
+
+        push @first, $one->to($uri, turn($n, 1));
+
+        my $r = $two->post($uri, turn($n, 3));
+        $reason{$r->{headers}{'x-reason'}}++;
+        push @second, $t->from($r);
+    }
+
+    return ((scalar grep { $first[$_] eq $second[$_] } 0 .. 99), \@second,
+            \%reason);
+}
+
+# what is the crowd's has to be seen first
+
+for my $uri ('/home/', '/apart/') {
+    for my $n (1001 .. 1040) {
+        $_->post($uri, turn($n, 1)) for $t, $other;
+    }
+}
+
+my ($same, $home, $reason) = talk('/home/');
+my ($chance) = talk('/apart/');
+
+cmp_ok($same, '>=', 90, "homes: the next turn finds $same of 100 caches");
+cmp_ok($chance, '<=', 60, "without: $chance");
+cmp_ok($reason->{home} || 0, '>=', 50, 'the reason is said');
+is(scalar(keys %{$t->tally(@$home)}), 4, 'all servers are used');
+
+my $decisions = $other->status()->{upstreams}{home}{decisions};
+cmp_ok($decisions->{home} || 0, '>=', 50, 'and counted');
+
+# sessions are bound alike
+
+sub sessions {
+    my ($h, $uri) = @_;
+
+    return map {
+        $h->to($uri, chat('hello'), 'X-Session-Id' => "s$_")
+    } 1 .. 60;
+}
+
+my @bound = sessions($t, '/session/');
+
+is_deeply([sessions($other, '/session/')], \@bound, 'sessions: two hosts agree');
+is_deeply([sessions($t, '/session/')], \@bound, 'and they stay');
+is(scalar(keys %{$t->tally(@bound)}), 4, 'at all servers');
+
+$t->to('/alone/', chat('hello'));
+my @alone = sessions($t, '/alone/');
+my @elsewhere = sessions($other, '/alone/');
+
+cmp_ok(scalar(grep { $alone[$_] eq $elsewhere[$_] } 0 .. 59), '<', 50,
+       'without: they do not');
+
+# a host that starts anew, with a server less: only what that one had moves
+
+$other->stop();
+conf($other, 2, 0, 1);
+$other->run();
+
+my @less = sessions($other, '/session/');
+
+is(scalar(grep { $less[$_] ne $bound[$_] && $bound[$_] ne 'B3' } 0 .. 59), 0,
+   'a server less: no other session moves');
+is(scalar(grep { $_ eq 'B3' } @less), 0, 'and that one gets none');
+
+$other->quit();
+$t->done();
