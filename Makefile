@@ -18,7 +18,7 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 
 # what the product, its demo and its tests need, all of it from Debian
 
-DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
+DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev libhiredis-dev \
               check pkg-config libevent-dev libzmq3-dev perl python3 curl \
               dpkg-dev patch
 

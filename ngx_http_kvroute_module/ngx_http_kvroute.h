@@ -14,6 +14,7 @@
 #include "core/state/kvr_zone.h"
 #include "core/policy/kvr_policy.h"
 #include "core/queue/kvr_queue.h"
+#include "core/share/kvr_share.h"
 #include "core/watch/kvr_history.h"
 
 
@@ -89,6 +90,28 @@ typedef struct {
     ngx_queue_t                  strict;    /* those that want one peer only */
     ngx_event_t                 *freed;     /* posted when room was made */
 } ngx_http_kvroute_queue_t;
+
+
+/* what a zone shares with those of other hosts, and where */
+typedef struct {
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_share_t */
+    ngx_str_t                    store;     /* host:port, for people */
+    ngx_str_t                    host;
+    in_port_t                    port;
+    ngx_addr_t                  *addrs;     /* as of the configuration, */
+    ngx_uint_t                   naddrs;    /* or none: the resolver knows */
+    ngx_str_t                    user;
+    ngx_str_t                    password;  /* empty: none is asked for */
+    ngx_str_t                    stream;    /* its key */
+    ngx_str_t                    name;      /* of this host, for people */
+    ngx_msec_t                   interval;
+    ngx_msec_t                   lease;
+    ngx_str_t                    trusted;   /* file of certificates */
+    void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
+    uint32_t                     verify;
+    uint32_t                     fleet;     /* max_conns counts all hosts */
+    unsigned                     secure:1;
+} ngx_http_kvroute_share_conf_t;
 
 
 /* a policy, of an upstream or a location */
@@ -202,6 +225,7 @@ struct ngx_http_kvroute_zone_s {
     ngx_uint_t                   hosts;     /* that route to these peers */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */
+    ngx_http_kvroute_share_conf_t  *share;  /* or NULL */
     ngx_cycle_t                 *cycle;
 
     kvr_zone_t                   core;      /* for core, with this process's

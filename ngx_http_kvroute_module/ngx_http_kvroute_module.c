@@ -8,6 +8,7 @@
 #include "request/ngx_http_kvroute_request.h"
 #include "conf/ngx_http_kvroute_conf.h"
 #include "engine/ngx_http_kvroute_engine.h"
+#include "share/ngx_http_kvroute_share.h"
 #include "status/ngx_http_kvroute_status.h"
 #include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
@@ -39,6 +40,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
     { ngx_string("kvroute_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute_conf_zone,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("kvroute_share"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_share,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
@@ -242,7 +250,15 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 {
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
     if (ngx_http_kvroute_conf_attach_check(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    if (ngx_http_kvroute_conf_share_init(cf, kmcf) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -265,6 +281,10 @@ ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
+    if (ngx_http_kvroute_share_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_kvroute_probe_init(cycle);
 }
 
@@ -273,6 +293,7 @@ static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_probe_exit();
+    ngx_http_kvroute_share_exit_process(cycle);
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_prompt_exit();
     ngx_http_kvroute_choose_exit();

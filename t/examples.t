@@ -12,6 +12,8 @@ use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Kvroute;
 
+use MIME::Base64;
+
 my $root = "$FindBin::Bin/..";
 my $dir = "$root/examples";
 
@@ -29,9 +31,18 @@ sub example {
     $conf =~ s/events \{[^}]*\}//;
     $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;
     $conf =~ s!/var/log/nginx/!$t->{dir}/!g;
+    $conf =~ s!((?:key|password)_file=)\S*/!$1$t->{dir}/!g;
     $conf =~ s/listen (?:8080|80|127\.0\.0\.1:8080);/listen 127.0.0.1:%%PORT%%;/;
 
     return $conf;
+}
+
+# secrets that examples name
+
+for my $name (qw(kvroute.key kvroute.password)) {
+    Kvroute::write_file("$t->{dir}/$name",
+                        encode_base64(join '', map { chr int rand 256 } 1 .. 192));
+    chmod 0600, "$t->{dir}/$name";
 }
 
 # addresses become backends, in order

@@ -67,11 +67,12 @@ my $table = <<'END';
  8 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
  8 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
  9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
- 9 engine         ngx_http_kvroute_engine.h  | ngx_http_kvroute_engine_  | root
+ 9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
  9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
-10 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
-11 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-12 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+10 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
+11 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
+12 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
+13 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_

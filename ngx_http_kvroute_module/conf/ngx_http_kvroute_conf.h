@@ -22,6 +22,7 @@
  *     _conf_probe      kvroute_probe, kvroute_health
  *     _conf_check      what is accepted, and does nothing
  *     _conf_eject      kvroute_eject
+ *     _conf_share      kvroute_share
  */
 
 
@@ -108,6 +109,20 @@ char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+/*
+ * A context of TLS for connections of this module's own, to *ssl; trusted: a
+ * file of certificates, or empty.
+ */
+ngx_int_t ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted,
+    void **ssl);
+
+char *ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* once all is read: which zones they are of, where the stores are */
+ngx_int_t ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf);
 
 /* before a configuration is read: which modules pass requests on */
 void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);

@@ -358,11 +358,6 @@ static ngx_int_t
 ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
     ngx_http_kvroute_probe_conf_t *probe)
 {
-#if (NGX_HTTP_SSL)
-    ngx_ssl_t           *ssl;
-    ngx_pool_cleanup_t  *cln;
-#endif
-
     if (!probe->secure) {
 
         if (probe->verify || probe->trusted.len) {
@@ -382,7 +377,17 @@ ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    return ngx_http_kvroute_conf_probe_tls(cf, &probe->trusted, &probe->ssl);
+}
+
+
+ngx_int_t
+ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted, void **ctx)
+{
 #if (NGX_HTTP_SSL)
+
+    ngx_ssl_t           *ssl;
+    ngx_pool_cleanup_t  *cln;
 
     ssl = ngx_pcalloc(cf->pool, sizeof(ngx_ssl_t));
     if (ssl == NULL) {
@@ -404,25 +409,25 @@ ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
     cln->handler = ngx_ssl_cleanup_ctx;
     cln->data = ssl;
 
-    if (probe->trusted.len
-        && ngx_ssl_trusted_certificate(cf, ssl, &probe->trusted,
+    if (trusted->len
+        && ngx_ssl_trusted_certificate(cf, ssl, trusted,
                                        NGX_HTTP_KVROUTE_CONF_PROBE_DEPTH)
            != NGX_OK)
     {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"trusted=\" must be a file of certificates: "
-                           "\"%V\" is none", &probe->trusted);
+                           "\"%V\" is none", trusted);
         return NGX_ERROR;
     }
 
-    probe->ssl = ssl;
+    *ctx = ssl;
 
     return NGX_OK;
 
 #else
 
     ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "\"ssl\" needs an nginx with its ssl module");
+                       "TLS needs an nginx with its ssl module");
 
     return NGX_ERROR;
 

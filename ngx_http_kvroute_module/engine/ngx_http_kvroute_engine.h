@@ -16,7 +16,7 @@
  *     _probe         asks engines, from worker 0
  *     _probe_answer  what they have answered
  *     _fetch         one HTTP request of a probe
- *     _fetch_ssl       over TLS
+ *     _tls             over TLS, as other connections of our own
  */
 
 

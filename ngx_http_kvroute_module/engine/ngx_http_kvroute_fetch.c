@@ -8,8 +8,9 @@
 
 
 static void ngx_http_kvroute_fetch_write(ngx_event_t *ev);
-static void ngx_http_kvroute_fetch_secured(ngx_http_kvroute_fetch_t *fetch,
-    ngx_int_t rc);
+static ngx_int_t ngx_http_kvroute_fetch_secure(
+    ngx_http_kvroute_fetch_t *fetch);
+static void ngx_http_kvroute_fetch_secured(void *data, ngx_int_t rc);
 static void ngx_http_kvroute_fetch_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_fetch_data(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
@@ -120,7 +121,7 @@ ngx_http_kvroute_fetch_write(ngx_event_t *ev)
     }
 
     if (fetch->conf->secure && !fetch->secured) {
-        rc = ngx_http_kvroute_fetch_ssl(fetch, ngx_http_kvroute_fetch_secured);
+        rc = ngx_http_kvroute_fetch_secure(fetch);
 
         if (rc != NGX_AGAIN) {
             ngx_http_kvroute_fetch_secured(fetch, rc);
@@ -152,14 +153,37 @@ ngx_http_kvroute_fetch_write(ngx_event_t *ev)
 }
 
 
+static ngx_int_t
+ngx_http_kvroute_fetch_secure(ngx_http_kvroute_fetch_t *fetch)
+{
+    ngx_http_kvroute_tls_t  *tls;
+
+    tls = &fetch->tls;
+
+    tls->connection = fetch->pc.connection;
+    tls->ssl = fetch->conf->ssl;
+    tls->name = &fetch->conf->name;
+    tls->verify = fetch->conf->verify;
+    tls->next = ngx_http_kvroute_fetch_secured;
+    tls->data = fetch;
+
+    return ngx_http_kvroute_tls_begin(tls);
+}
+
+
 /* TLS is set up, or has failed */
 static void
-ngx_http_kvroute_fetch_secured(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc)
+ngx_http_kvroute_fetch_secured(void *data, ngx_int_t rc)
 {
+    ngx_http_kvroute_fetch_t *fetch = data;
+
     ngx_connection_t  *c;
 
     if (rc != NGX_OK) {
-        ngx_http_kvroute_fetch_end(fetch, rc);
+        fetch->why = fetch->tls.why;
+        ngx_http_kvroute_fetch_end(fetch, rc == NGX_BUSY
+                                          ? NGX_HTTP_KVROUTE_FETCH_TIMEOUT
+                                          : rc);
         return;
     }
 
@@ -388,7 +412,7 @@ ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch)
     fetch->busy = 0;
 
     if (fetch->pc.connection) {
-        ngx_http_kvroute_fetch_ssl_stop(fetch);
+        ngx_http_kvroute_tls_end(fetch->pc.connection);
         ngx_close_connection(fetch->pc.connection);
         fetch->pc.connection = NULL;
     }

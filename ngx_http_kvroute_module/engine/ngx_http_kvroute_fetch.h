@@ -15,6 +15,7 @@
 
 
 #include "ngx_http_kvroute.h"
+#include "engine/ngx_http_kvroute_tls.h"
 #include "core/engine/kvr_framing.h"
 
 
@@ -49,6 +50,7 @@ struct ngx_http_kvroute_fetch_s {
     ngx_http_kvroute_fetch_done_pt   done;
     void                            *data;
 
+    ngx_http_kvroute_tls_t           tls;
     const char                      *why;          /* TLS failed; or NULL */
     ngx_uint_t                       status;
     time_t                           retry_after;  /* s; -1: not given */
@@ -74,16 +76,6 @@ struct ngx_http_kvroute_fetch_s {
 /* starts a request for a path; done() may be called before it returns */
 void ngx_http_kvroute_fetch_start(ngx_http_kvroute_fetch_t *fetch,
     ngx_str_t *path);
-
-/*
- * _fetch_ssl: begins TLS on a connection that is there.  NGX_AGAIN: next() is
- * called when it is set up; NGX_ERROR: fetch->why says what has failed.
- */
-ngx_int_t ngx_http_kvroute_fetch_ssl(ngx_http_kvroute_fetch_t *fetch,
-    void (*next)(ngx_http_kvroute_fetch_t *fetch, ngx_int_t rc));
-
-/* lets go of TLS, if there is any */
-void ngx_http_kvroute_fetch_ssl_stop(ngx_http_kvroute_fetch_t *fetch);
 
 /* breaks it off; done() is not called */
 void ngx_http_kvroute_fetch_stop(ngx_http_kvroute_fetch_t *fetch);

@@ -573,6 +573,10 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
 
     kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
 
+    if (zone->core.share) {
+        kvr_counter_reset(KVR_COUNTER_SHARE, &zone->core.share->stats);
+    }
+
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
     uscf = kmcf->upstreams.elts;
@@ -651,7 +655,7 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         ngx_memcpy(name, peer->name, len);
         name[len] = '\0';
 
-        load = kvr_load_get(sh->load, i);
+        load = kvr_load_here(sh->load, i);
 
         item = cJSON_AddObjectToObject(json, name);
 

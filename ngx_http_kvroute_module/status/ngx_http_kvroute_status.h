@@ -18,6 +18,7 @@
  *     _status_json       as JSON
  *     _status_json_text    its members
  *     _status_queue        of queues
+ *     _status_share        of other hosts
  *     _status_prom       for Prometheus
  *     _status_prom_text    its lines
  *     _api               the control API
@@ -134,6 +135,15 @@ void ngx_http_kvroute_status_json_saved(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 void ngx_http_kvroute_status_json_history(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
+
+/*
+ * _status_share: what a zone shares with other hosts, as a member of JSON and as
+ * series by host
+ */
+void ngx_http_kvroute_status_share_json(cJSON *json,
+    ngx_http_kvroute_zone_t *zone);
+void ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
+    ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf);
 
 /* the queue of an upstream; NULL: it has none */
 cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);

@@ -209,6 +209,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
                                       zone->sh->created * 1000);
 
     ngx_http_kvroute_json_models(json, &zone->sh->registry->models);
+    ngx_http_kvroute_status_share_json(json, zone);
 
     return json;
 }

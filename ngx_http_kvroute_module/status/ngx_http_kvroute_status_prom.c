@@ -100,6 +100,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
     ngx_http_kvroute_prom_queues(&prom, &targets);
     ngx_http_kvroute_prom_states(&prom, &targets);
     ngx_http_kvroute_prom_rows(&prom, &targets);
+    ngx_http_kvroute_status_share_prom(&prom, r->pool, kmcf);
 
     if (prom.failed) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -131,6 +132,10 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
 
     t->base[KVR_COUNTER_ZONE] = z;
     t->base[KVR_COUNTER_INDEX] = zone->sh->index;
+
+    if (zone->core.share) {
+        t->base[KVR_COUNTER_SHARE] = &zone->core.share->stats;
+    }
 
     return NGX_OK;
 }

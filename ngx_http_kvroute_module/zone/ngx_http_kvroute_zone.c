@@ -647,7 +647,7 @@ ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
             continue;
         }
 
-        active = kvr_load_get(zone->sh->load, i).active;
+        active = kvr_load_here(zone->sh->load, i).active;
 
         kvr_prefill_sample(&peer->prefill, active);
 

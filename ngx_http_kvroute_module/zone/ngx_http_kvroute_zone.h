@@ -95,5 +95,8 @@ void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,
 /* a process, told from others that had its id before */
 kvr_load_owner_t ngx_http_kvroute_zone_owner(ngx_pid_t pid);
 
+/* whether it is still there; data is not used */
+int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
+
 
 #endif /* _NGX_HTTP_KVROUTE_ZONE_H_INCLUDED_ */

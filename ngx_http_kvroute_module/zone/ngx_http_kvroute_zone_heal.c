@@ -21,7 +21,6 @@ typedef struct {
 } ngx_http_kvroute_sweep_t;
 
 
-static int ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner);
 static ngx_uint_t ngx_http_kvroute_zone_younger(
     ngx_http_kvroute_sweep_t *sweep, kvr_load_row_t *row);
 static int ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row);
@@ -113,7 +112,7 @@ ngx_http_kvroute_zone_owner(ngx_pid_t pid)
 }
 
 
-static int
+int
 ngx_http_kvroute_zone_alive(void *data, kvr_load_owner_t owner)
 {
     ngx_pid_t         pid;

@@ -33,6 +33,7 @@ kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
         if (owner && now - kvr_get(&s->beat) < KVR_SHARE_SILENT
             && alive(data, owner))
         {
+            kvr_set(&s->wanted, self);
             return 0;
         }
 
@@ -40,12 +41,25 @@ kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
             return 0;
         }
 
+        kvr_set(&s->wanted, 0);
+
         *taken = 1;
     }
 
     kvr_set(&s->beat, now);
 
     return 1;
+}
+
+
+int
+kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self)
+{
+    uint64_t  wanted;
+
+    wanted = kvr_get(&s->wanted);
+
+    return wanted && wanted != self;
 }
 
 
@@ -82,7 +96,7 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
     }
 
     kvr_set(&s->stats.hosts, n);
-    kvr_set(&s->stats.dropped, kvr_get(&s->ring.dropped));
+    kvr_add(&s->stats.dropped, atomic_exchange(&s->ring.dropped, 0));
     kvr_set(&s->stats.waiting, (kvr_get(&s->ring.head) - kvr_get(&s->ring.tail))
                                * sizeof(kvr_share_slot_t));
 }

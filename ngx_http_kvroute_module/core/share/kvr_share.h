@@ -100,6 +100,7 @@ struct kvr_share_s {
 
     _Atomic uint64_t      owner;         /* kvr_load_owner_t, or 0 */
     _Atomic uint64_t      beat;          /* ms, when it last did something */
+    _Atomic uint64_t      wanted;        /* by this process; or 0 */
 
     _Atomic uint64_t      number;        /* of the last batch that was framed */
     _Atomic uint64_t      acked;         /* of the last one that is there */
@@ -162,6 +163,9 @@ void kvr_share_init(kvr_share_t *s, uint64_t id);
  */
 int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
     kvr_load_alive_pt alive, void *data, int *taken);
+
+/* whether another process waits for an owner to give it up */
+int kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self);
 
 /* it is not any more */
 void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);

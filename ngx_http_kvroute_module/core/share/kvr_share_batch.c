@@ -27,25 +27,6 @@ static int kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers);
 static int kvr_share_batch_record(const kvr_share_record_t *r);
 
 
-static const struct {
-    const char  *word;
-    const char  *why;
-} kvr_share_batch_results[] = {
-    { "ok", "it is good" },
-    { "echo", "it is this host's own" },
-    { "repeated", "it was read before" },
-    { "no_batch", "it is no batch of kvroute" },
-    { "version", "it is of another version of the module" },
-    { "key", "it hashes otherwise: another key_file, block or version" },
-    { "length", "its lengths are wrong" },
-    { "damaged", "it is damaged" },
-    { "crowded", "there are too many hosts" },
-};
-
-_Static_assert(kvr_nelts(kvr_share_batch_results) == KVR_SHARE_RESULTS,
-               "kvr_share_batch_results");
-
-
 static inline uint64_t
 kvr_share_batch_word_at(const uint8_t *p, size_t n)
 {
@@ -325,18 +306,4 @@ uint64_t
 kvr_share_batch_digest(const kvr_share_reader_t *r, uint32_t peer)
 {
     return kvr_share_batch_word_at(r->peers, peer);
-}
-
-
-const char *
-kvr_share_batch_why(kvr_share_e result)
-{
-    return kvr_share_batch_results[result].why;
-}
-
-
-const char *
-kvr_share_batch_word(kvr_share_e result)
-{
-    return kvr_share_batch_results[result].word;
 }

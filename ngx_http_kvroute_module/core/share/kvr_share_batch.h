@@ -168,9 +168,4 @@ int kvr_share_batch_next(kvr_share_reader_t *r, kvr_share_record_t *record);
 /* the digest of a peer of the batch */
 uint64_t kvr_share_batch_digest(const kvr_share_reader_t *r, uint32_t peer);
 
-/* why a batch is ignored, as the end of a sentence; a word for a counter */
-const char *kvr_share_batch_why(kvr_share_e result);
-const char *kvr_share_batch_word(kvr_share_e result);
-
-
 #endif /* _KVR_SHARE_BATCH_H_INCLUDED_ */

@@ -11,6 +11,7 @@
 
 
 static const char *kvr_counter_class(uint32_t place);
+static const char *kvr_counter_ignored(uint32_t place);
 static const char *kvr_counter_reason(uint32_t place);
 static const char *kvr_counter_policy(uint32_t place);
 
@@ -22,6 +23,8 @@ static const char *kvr_counter_policy(uint32_t place);
 
 #define kvr_counter_zone(t, field, ...)                                       \
     kvr_counter(ZONE, t, kvr_counter_zone_t, field, __VA_ARGS__)
+#define kvr_counter_share(t, field, ...)                                      \
+    kvr_counter(SHARE, t, kvr_share_stats_t, field, __VA_ARGS__)
 #define kvr_counter_upstream(t, field, ...)                                   \
     kvr_counter(UPSTREAM, t, kvr_upstream_t, field, __VA_ARGS__)
 #define kvr_counter_stats(t, field, ...)                                      \
@@ -75,6 +78,89 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter(INDEX, COUNT, kvr_index_t, evicted,
         .json = "evicted", .metric = "kvroute_index_evictions_total",
         .help = "Lines that were given to others while in use."),
+
+    /* what hosts share */
+
+    kvr_counter_share(GAUGE, up,
+        .json = "up", .metric = "kvroute_share_up",
+        .help = "1 if what this host tells comes back to it."),
+
+    kvr_counter_share(GAUGE, hosts,
+        .json = "others", .metric = "kvroute_share_hosts",
+        .help = "Other hosts that are heard of."),
+
+    kvr_counter_share(SUMMARY, echoes,
+        .sum = offsetof(kvr_share_stats_t, echo_ms),
+        .json = "lag", .metric = "kvroute_share_lag_seconds",
+        .help = "Time from the making of a batch to its coming back."),
+
+    kvr_counter_share(GAUGE, lag_ms, .json = "lag_last"),
+
+    kvr_counter_share(GAUGE, waiting,
+        .json = "waiting", .metric = "kvroute_share_waiting_bytes",
+        .help = "Bytes of the ring that are not sent yet."),
+
+    kvr_counter_share(COUNT, sent,
+        .json = "lessons_sent", .metric = "kvroute_share_lessons_sent_total",
+        .help = "Lessons told to other hosts."),
+
+    kvr_counter_share(COUNT, applied,
+        .json = "lessons_applied",
+        .metric = "kvroute_share_lessons_applied_total",
+        .help = "Lessons of other hosts that were taken."),
+
+    kvr_counter_share(COUNT, batches_sent,
+        .json = "batches_sent", .metric = "kvroute_share_batches_sent_total",
+        .help = "Batches that the store has taken."),
+
+    kvr_counter_share(COUNT, batches_applied,
+        .json = "batches_applied",
+        .metric = "kvroute_share_batches_applied_total",
+        .help = "Batches of other hosts that were taken."),
+
+    kvr_counter_share(COUNT, bytes_sent,
+        .json = "bytes_sent", .metric = "kvroute_share_sent_bytes_total",
+        .help = "Bytes sent to the store."),
+
+    kvr_counter_share(COUNT, bytes_received,
+        .json = "bytes_received",
+        .metric = "kvroute_share_received_bytes_total",
+        .help = "Bytes of batches that were read."),
+
+    kvr_counter_share(COUNT, dropped,
+        .json = "dropped", .metric = "kvroute_share_dropped_total",
+        .help = "Records that were not told, by reason.",
+        .label = ",reason=\"full\""),
+
+    kvr_counter_share(COUNT, lost,
+        .json = "lost", .metric = "kvroute_share_dropped_total",
+        .label = ",reason=\"unfinished\""),
+
+    kvr_counter_share(COUNT, gaps,
+        .json = "gaps", .metric = "kvroute_share_gaps_total",
+        .help = "Batches of other hosts that never came."),
+
+    kvr_counter_share(COUNT, repeated,
+        .json = "repeated", .metric = "kvroute_share_repeated_total",
+        .help = "Batches that came once more, and were left out."),
+
+    kvr_counter_share(COUNT, ignored,
+        .json = "ignored", .metric = "kvroute_share_ignored_total",
+        .help = "Batches that were ignored, by reason.",
+        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_counter_ignored,
+        .total = 1),
+
+    kvr_counter_share(COUNT, unknown,
+        .json = "unknown_peers", .metric = "kvroute_share_unknown_peer_total",
+        .help = "Records of servers that this host does not know."),
+
+    kvr_counter_share(COUNT, reconnects,
+        .json = "reconnects", .metric = "kvroute_share_reconnects_total",
+        .help = "Connections to the store that failed."),
+
+    kvr_counter_share(COUNT, refused,
+        .json = "refused", .metric = "kvroute_share_refused_total",
+        .help = "Commands that the store refused."),
 
     /* an upstream */
 
@@ -194,6 +280,11 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_at(GAUGE, active_all, .json = "active_all"),
     kvr_counter_at(GAUGE, pending_all, .json = "pending_all"),
     kvr_counter_at(GAUGE, unanswered, .json = "unanswered_all"),
+
+    kvr_counter_at(GAUGE, elsewhere,
+        .needs = KVR_COUNTER_SHARED,
+        .json = "elsewhere", .metric = "kvroute_peer_elsewhere_requests",
+        .help = "Requests in flight that other hosts have told of."),
 
     kvr_counter_at(GAUGE, capacity,
         .metric = "kvroute_peer_capacity_bytes",
@@ -555,6 +646,20 @@ kvr_counter_class(uint32_t place)
     static const char *const  names[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
 
     _Static_assert(kvr_nelts(names) == KVR_STATUS_CLASSES, "classes");
+
+    return names[place];
+}
+
+
+/* as core/share has them */
+static const char *
+kvr_counter_ignored(uint32_t place)
+{
+    static const char *const  names[] = {
+        "no_batch", "version", "key", "length", "damaged", "crowded"
+    };
+
+    _Static_assert(kvr_nelts(names) == KVR_SHARE_IGNORED, "ignored");
 
     return names[place];
 }

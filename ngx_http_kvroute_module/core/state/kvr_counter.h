@@ -67,6 +67,7 @@ typedef enum {
 #define KVR_COUNTER_DRAINED  0x400000  /* it is being drained */
 #define KVR_COUNTER_UNTIL    0x800000  /* and for how long is known */
 #define KVR_COUNTER_SHADOWED 0x1000000 /* another balancer routes */
+#define KVR_COUNTER_SHARED   0x8000000 /* with other hosts */
 
 
 typedef struct {

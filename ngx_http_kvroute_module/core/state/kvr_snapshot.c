@@ -22,13 +22,14 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
 
     own = kvr_load_get(zone->load, kvr_registry_column(member));
     reserved = kvr_load_get(zone->load, kvr_registry_reserved(member));
-    all = kvr_load_get(zone->load, peer);
+    all = kvr_load_here(zone->load, peer);
+    s->elsewhere = kvr_load_elsewhere(zone->load, peer).active;
 
     s->active = own.active + reserved.active;
     s->pending = own.pending + reserved.pending;
     s->active_all = all.active;
     s->pending_all = all.pending;
-    s->unanswered = kvr_load_get(zone->load, kvr_registry_resident(peer))
+    s->unanswered = kvr_load_here(zone->load, kvr_registry_resident(peer))
                     .active;
 
     s->capacity = kvr_get(&ip->capacity) * zone->unit;
@@ -49,6 +50,10 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
 
     if (time) {
         s->set |= KVR_COUNTER_HEARD;
+    }
+
+    if (zone->share) {
+        s->set |= KVR_COUNTER_SHARED;
     }
 
     s->drain = kvr_drain_state(&p->drain, all.active, now);

@@ -20,6 +20,7 @@ typedef struct {
     uint64_t              active;    /* from this upstream */
     uint64_t              pending;   /* bytes */
     uint64_t              active_all;  /* from all upstreams */
+    uint64_t              elsewhere;  /* from other hosts */
     uint64_t              pending_all;
     uint64_t              unanswered;  /* of active_all, without first event */
     uint64_t              capacity;  /* bytes */

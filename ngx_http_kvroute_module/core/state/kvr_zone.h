@@ -24,7 +24,7 @@
 /* what is shared with other hosts: core/share/kvr_share.h */
 typedef struct kvr_share_s  kvr_share_t;
 
-/* reasons to ignore a batch */
+/* reasons to ignore a batch: core/share/kvr_share_batch.h */
 #define KVR_SHARE_IGNORED  6
 
 
@@ -50,8 +50,6 @@ typedef struct {
     _Atomic uint64_t      unknown;   /* records of peers that are not here */
     _Atomic uint64_t      reconnects;
     _Atomic uint64_t      refused;   /* commands that the store refused */
-    _Atomic uint64_t      joined;    /* lines taken from another host */
-    _Atomic uint64_t      helped;    /* hosts that took lines from this one */
 } kvr_share_stats_t;
 
 

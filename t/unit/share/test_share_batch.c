@@ -309,18 +309,6 @@ START_TEST(test_share_batch_told)
 END_TEST
 
 
-START_TEST(test_share_batch_whys)
-{
-    unsigned  i;
-
-    for (i = 0; i < KVR_SHARE_RESULTS; i++) {
-        util_check(strlen(kvr_share_batch_why(i)) > 0
-                   && strlen(kvr_share_batch_word(i)) > 0, "%u", i);
-    }
-}
-END_TEST
-
-
 int
 main(void)
 {
@@ -339,7 +327,6 @@ main(void)
     tcase_add_test(t, test_share_batch_foreign);
     tcase_add_test(t, test_share_batch_lies);
     tcase_add_test(t, test_share_batch_told);
-    tcase_add_test(t, test_share_batch_whys);
     suite_add_tcase(s, t);
 
     sr = srunner_create(s);

@@ -94,7 +94,8 @@ START_TEST(test_counter_names)
         }
     }
 
-    util_check(n == KVR_STATUS_CLASSES + KVR_REASON_MAX - 1 + KVR_POLICIES,
+    util_check(n == KVR_STATUS_CLASSES + KVR_REASON_MAX - 1 + KVR_POLICIES
+                    + KVR_SHARE_IGNORED,
                "%u places", n);
 }
 END_TEST

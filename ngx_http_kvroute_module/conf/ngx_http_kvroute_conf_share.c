@@ -1,0 +1,560 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* The directive kvroute_share. */
+
+
+#include "conf/ngx_http_kvroute_conf_param.h"
+
+#include <sys/random.h>
+
+
+/* with the shared state's layout in its name: another one is another zone */
+#define NGX_HTTP_KVROUTE_CONF_SHARE_NAME  "kvroute_share."
+
+#define NGX_HTTP_KVROUTE_CONF_SHARE_PORT  6379
+
+#define NGX_HTTP_KVROUTE_CONF_SHARE_PASSWORD  1024
+
+#define NGX_HTTP_KVROUTE_CONF_SHARE_SERVER                                    \
+    "redis://HOST:PORT, valkey://HOST:PORT, or with TLS rediss:// or "        \
+    "valkeys://; a user comes before the host, as in redis://USER@HOST"
+
+
+typedef struct {
+    ngx_http_kvroute_share_conf_t  share;
+    ngx_str_t                      zone;
+    ngx_str_t                      server;
+} ngx_http_kvroute_conf_share_t;
+
+
+static ngx_int_t ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_share_password(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_share_name(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_t *share);
+static ngx_http_kvroute_zone_t *ngx_http_kvroute_conf_share_zone(
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
+    ngx_http_kvroute_conf_share_t *sh, ngx_http_kvroute_zone_t *zone);
+static ngx_int_t ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone,
+    void *data);
+static ngx_int_t ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_t *share);
+
+
+#define ngx_http_kvroute_conf_share_field(name)                               \
+    ngx_http_kvroute_conf_field(ngx_http_kvroute_conf_share_t, name)
+
+
+static const size_t  ngx_http_kvroute_conf_share_parts[] = {
+    sizeof(kvr_share_t),
+    sizeof(kvr_share_host_t),
+    sizeof(kvr_share_order_t),
+    sizeof(kvr_share_stats_t),
+    sizeof(kvr_share_slot_t),
+    KVR_SHARE_HOSTS,
+    KVR_SHARE_RING_SLOTS,
+    KVR_SHARE_VERSION,
+    KVR_PEERS
+};
+
+
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_share_list[] =
+{
+    { ngx_string("zone="), ngx_http_kvroute_conf_share_word,
+      ngx_http_kvroute_conf_share_field(zone), 0, 255, "the name of a zone" },
+
+    { ngx_string("server="), ngx_http_kvroute_conf_share_server,
+      0, 0, 0, 0, NGX_HTTP_KVROUTE_CONF_SHARE_SERVER },
+
+    { ngx_string("password_file="), ngx_http_kvroute_conf_share_password,
+      ngx_http_kvroute_conf_share_field(share.password), 0, 0,
+      "the name of a file" },
+
+    { ngx_string("stream="), ngx_http_kvroute_conf_share_word,
+      ngx_http_kvroute_conf_share_field(share.stream), 0, 255,
+      "the key of a stream" },
+
+    { ngx_string("name="), ngx_http_kvroute_conf_share_word,
+      ngx_http_kvroute_conf_share_field(share.name), 0, KVR_SHARE_NAME - 1,
+      "a name of at most 31 letters" },
+
+    { ngx_string("interval="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_share_field(share.interval), 1, 1000,
+      "between 1ms and 1s" },
+
+    { ngx_string("lease="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_share_field(share.lease), 2000, 60000,
+      "between 2s and 1m" },
+
+    { ngx_string("max_conns="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_share_field(share.fleet), 0, 1, "local fleet" },
+
+    { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_share_field(share.verify), 0, 1, "off on" },
+
+    { ngx_string("trusted="), ngx_http_kvroute_conf_share_word,
+      ngx_http_kvroute_conf_share_field(share.trusted), 0, 4096,
+      "a file of certificates" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+char *
+ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf = conf;
+
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_kvroute_share_conf_t   *share;
+    ngx_http_kvroute_conf_share_t   *sh;
+
+    sh = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_conf_share_t));
+    if (sh == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    share = &sh->share;
+
+    share->interval = 5;
+    share->lease = 3000;
+    share->verify = NGX_CONF_UNSET_UINT & UINT32_MAX;
+
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_share_list, 1,
+                                        sh)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (sh->zone.len == 0 || share->host.len == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must have \"zone\" and \"server\" "
+                           "parameters: \"zone=NAME server=redis://HOST\"",
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    zone = ngx_http_kvroute_conf_share_zone(kmcf, &sh->zone);
+
+    if (zone == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone \"%V\" is unknown: \"%V\" must come after "
+                           "\"kvroute_zone zone=%V:SIZE key_file=FILE\"",
+                           &sh->zone, &cmd->name, &sh->zone);
+        return NGX_CONF_ERROR;
+    }
+
+    if (zone->share) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone \"%V\" has a \"%V\" already", &sh->zone,
+                           &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (zone->key == NULL) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" needs \"key_file=FILE\" of \"kvroute_zone\","
+                           " the same on all hosts: without it no two hash "
+                           "alike", &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (!share->secure && (share->verify <= 1 || share->trusted.len)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"verify=\" and \"trusted=\" need TLS: "
+                           "\"server=rediss://...\"");
+        return NGX_CONF_ERROR;
+    }
+
+    if (share->secure) {
+
+        if (share->verify > 1) {
+            share->verify = 1;
+        }
+
+        if (share->verify && share->trusted.len == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "TLS needs \"trusted=\", a file of "
+                               "certificates, or \"verify=off\"");
+            return NGX_CONF_ERROR;
+        }
+
+        if (ngx_http_kvroute_conf_probe_tls(cf, &share->trusted, &share->ssl)
+            != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    if (ngx_http_kvroute_conf_share_name(cf, share) != NGX_OK
+        || ngx_http_kvroute_conf_share_memory(cf, sh, zone) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    zone->share = share;
+
+    return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *word = field;
+
+    size_t  i;
+
+    if (value->len == 0 || (int64_t) value->len > param->max) {
+        return NGX_DECLINED;
+    }
+
+    for (i = 0; i < value->len; i++) {
+        if (value->data[i] <= ' ' || value->data[i] > '~'
+            || value->data[i] == '"' || value->data[i] == '\\')
+        {
+            return NGX_DECLINED;
+        }
+    }
+
+    *word = *value;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_http_kvroute_conf_share_t  *sh = field;
+
+    u_char     *p, *last;
+    ngx_uint_t  i;
+    ngx_url_t   u;
+
+    static const struct {
+        ngx_str_t   scheme;
+        ngx_uint_t  secure;
+    } schemes[] = {
+        { ngx_string("redis://"), 0 },
+        { ngx_string("rediss://"), 1 },
+        { ngx_string("valkey://"), 0 },
+        { ngx_string("valkeys://"), 1 },
+    };
+
+    last = value->data + value->len;
+    p = NULL;
+
+    for (i = 0; i < kvr_nelts(schemes); i++) {
+        if (value->len > schemes[i].scheme.len
+            && ngx_strncmp(value->data, schemes[i].scheme.data,
+                           schemes[i].scheme.len) == 0)
+        {
+            p = value->data + schemes[i].scheme.len;
+            sh->share.secure = schemes[i].secure;
+        }
+    }
+
+    if (p == NULL) {
+        return NGX_DECLINED;
+    }
+
+    sh->share.user.data = p;
+    p = ngx_strlchr(p, last, '@');
+
+    if (p) {
+        sh->share.user.len = p - sh->share.user.data;
+
+        if (ngx_strlchr(sh->share.user.data, p, ':')) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "a password in \"server=\" would be seen by "
+                               "whoever reads the configuration: put it into "
+                               "a file and say \"password_file=FILE\"");
+            return NGX_ERROR;
+        }
+
+        p++;
+
+    } else {
+        p = sh->share.user.data;
+    }
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    u.url.data = p;
+    u.url.len = last - p;
+    u.default_port = NGX_HTTP_KVROUTE_CONF_SHARE_PORT;
+    u.no_resolve = 1;
+
+    if (u.url.len == 0 || ngx_strlchr(p, last, '/')
+        || ngx_parse_url(cf->pool, &u) != NGX_OK || u.family == AF_UNIX)
+    {
+        return NGX_DECLINED;
+    }
+
+    /* nginx's TLS wants it to end in '\0' */
+
+    sh->share.host.len = u.host.len;
+    sh->share.host.data = ngx_pnalloc(cf->pool, u.host.len + 1);
+    if (sh->share.host.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_cpystrn(sh->share.host.data, u.host.data, u.host.len + 1);
+
+    sh->share.port = u.port;
+    sh->share.store = u.url;
+    sh->share.addrs = u.addrs;
+    sh->share.naddrs = u.naddrs;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_share_password(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t  *password = field;
+
+    u_char      buf[NGX_HTTP_KVROUTE_CONF_SHARE_PASSWORD];
+    ngx_str_t   text;
+    ngx_int_t   rc;
+
+    if (value->len == 0) {
+        return NGX_DECLINED;
+    }
+
+    text.data = buf;
+
+    rc = ngx_http_kvroute_conf_key_read(cf, "password_file", value, &text,
+                                        sizeof(buf));
+
+    if (rc == NGX_OK) {
+
+        /* as editors and "echo" leave it */
+
+        while (text.len && ngx_strchr("\r\n", buf[text.len - 1])) {
+            text.len--;
+        }
+
+        if (text.len == 0) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "password_file \"%V\" is empty", value);
+            rc = NGX_ERROR;
+        }
+    }
+
+    if (rc == NGX_OK) {
+        password->len = text.len;
+        password->data = ngx_pstrdup(cf->pool, &text);
+
+        if (password->data == NULL) {
+            rc = NGX_ERROR;
+        }
+    }
+
+    ngx_explicit_memzero(buf, sizeof(buf));
+
+    return rc;
+}
+
+
+/* by default this machine's, as far as it may stand in a batch */
+static ngx_int_t
+ngx_http_kvroute_conf_share_name(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_t *share)
+{
+    if (share->name.len) {
+        return NGX_OK;
+    }
+
+    share->name = cf->cycle->hostname;
+    share->name.len = ngx_min(share->name.len, KVR_SHARE_NAME - 1);
+
+    return NGX_OK;
+}
+
+
+static ngx_http_kvroute_zone_t *
+ngx_http_kvroute_conf_share_zone(ngx_http_kvroute_main_conf_t *kmcf,
+    ngx_str_t *name)
+{
+    ngx_uint_t                 i;
+    ngx_http_kvroute_zone_t  **zone;
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->name.len == name->len
+            && ngx_memcmp(zone[i]->name.data, name->data, name->len) == 0)
+        {
+            return zone[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/*
+ * Memory of its own, so that sharing can be turned on by a reload.  What was
+ * read of the stream is in the zone's index: a zone of another size begins
+ * empty, and so must this.
+ */
+static ngx_int_t
+ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
+    ngx_http_kvroute_conf_share_t *sh, ngx_http_kvroute_zone_t *zone)
+{
+    size_t                          size;
+    ngx_str_t                       name;
+    ngx_http_kvroute_share_conf_t  *share;
+
+    share = &sh->share;
+
+    if (share->stream.len == 0) {
+        share->stream.len = sizeof("kvroute:{}") - 1 + sh->zone.len;
+        share->stream.data = ngx_pnalloc(cf->pool, share->stream.len);
+        if (share->stream.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_sprintf(share->stream.data, "kvroute:{%V}", &sh->zone);
+    }
+
+    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_SHARE_NAME) - 1
+               + 2 * (2 * sizeof(uint64_t) + 1) + sh->zone.len;
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_SHARE_NAME "%016xL.%016xL.%V",
+                kvr_layout(ngx_http_kvroute_conf_share_parts,
+                           kvr_nelts(ngx_http_kvroute_conf_share_parts)),
+                (uint64_t) zone->shm_zone->shm.size, &sh->zone);
+
+    /* the slab allocator's own and a page for each of its tables, amply */
+
+    size = sizeof(kvr_share_t) + KVR_CACHE_LINE;
+    size = ngx_align(size, ngx_pagesize);
+    size += size / ngx_pagesize * sizeof(ngx_slab_page_t) + 8 * ngx_pagesize;
+
+    share->shm_zone = ngx_shared_memory_add(cf, &name, size,
+                                            &ngx_http_kvroute_module);
+    if (share->shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    share->shm_zone->init = ngx_http_kvroute_conf_share_shm;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone, void *data)
+{
+    u_char           *p;
+    uint64_t          id;
+    ngx_slab_pool_t  *shpool;
+
+    if (data) {
+        shm_zone->data = data;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    if (shm_zone->shm.exists) {
+        shm_zone->data = shpool->data;
+        return NGX_OK;
+    }
+
+    p = ngx_slab_calloc(shpool, sizeof(kvr_share_t) + KVR_CACHE_LINE);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    /* not the host's name: containers are cloned */
+
+    if (getrandom(&id, sizeof(id), 0) != sizeof(id)) {
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, ngx_errno,
+                      "kvroute_share: no random bytes for the id of this host");
+        return NGX_ERROR;
+    }
+
+    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
+    shpool->data = shm_zone->data;
+
+    kvr_share_init(shm_zone->data, id | 1);
+
+    return NGX_OK;
+}
+
+
+/* "resolver" may come after the directive */
+ngx_int_t
+ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf)
+{
+    ngx_uint_t                 i;
+    ngx_http_kvroute_zone_t  **zone;
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+        if (zone[i]->share
+            && ngx_http_kvroute_conf_share_addr(cf, zone[i]->share) != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_t *share)
+{
+    ngx_url_t                  u;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (share->naddrs
+        || (clcf->resolver && clcf->resolver->connections.nelts))
+    {
+        return NGX_OK;
+    }
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    u.url = share->store;
+    u.default_port = NGX_HTTP_KVROUTE_CONF_SHARE_PORT;
+
+    if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "%s in server \"%V\" of \"kvroute_share\"",
+                      u.err ? u.err : "no address", &share->store);
+        return NGX_ERROR;
+    }
+
+    share->addrs = u.addrs;
+    share->naddrs = u.naddrs;
+
+    return NGX_OK;
+}

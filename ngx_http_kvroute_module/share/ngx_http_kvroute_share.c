@@ -1,0 +1,364 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "share/ngx_http_kvroute_share_int.h"
+#include "zone/ngx_http_kvroute_zone.h"
+#include "core/state/kvr_zone_snapshot.h"
+
+
+/* ms between two looks at who is silent, and at a place that is taken */
+#define NGX_HTTP_KVROUTE_SHARE_TICK   200
+#define NGX_HTTP_KVROUTE_SHARE_LOOK   50
+
+/* ms; a host whose own batches do not come back shares nothing */
+#define NGX_HTTP_KVROUTE_SHARE_DOWN   3000
+
+
+static ngx_http_kvroute_share_t *ngx_http_kvroute_share_create(
+    ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_share_timer(ngx_event_t *ev);
+static ngx_uint_t ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share);
+static void ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share);
+static void ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share);
+static void ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share);
+static void ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share);
+
+
+/* of worker 0 */
+static ngx_array_t  *ngx_http_kvroute_shares;  /* ngx_http_kvroute_share_t * */
+
+
+ngx_int_t
+ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_zone_t       **zone;
+    ngx_http_kvroute_share_t       *share, **sharep;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_shares = NULL;
+
+    zone = kmcf->zones.elts;
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        if (zone[i]->share == NULL) {
+            continue;
+        }
+
+        zone[i]->core.share = zone[i]->share->shm_zone->data;
+
+        if (ngx_worker != 0) {
+            continue;
+        }
+
+        if (ngx_http_kvroute_shares == NULL) {
+            ngx_http_kvroute_shares = ngx_array_create(cycle->pool, 2,
+                                           sizeof(ngx_http_kvroute_share_t *));
+            if (ngx_http_kvroute_shares == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        share = ngx_http_kvroute_share_create(cycle, zone[i]);
+        sharep = ngx_array_push(ngx_http_kvroute_shares);
+
+        if (share == NULL || sharep == NULL) {
+            return NGX_ERROR;
+        }
+
+        *sharep = share;
+
+        ngx_add_timer(&share->timer, 1);
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_http_kvroute_share_t *
+ngx_http_kvroute_share_create(ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone)
+{
+    ngx_http_conf_ctx_t       *ctx;
+    ngx_http_kvroute_share_t  *share;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    share = ngx_pcalloc(cycle->pool, sizeof(ngx_http_kvroute_share_t));
+    if (share == NULL) {
+        return NULL;
+    }
+
+    share->zone = zone;
+    share->conf = zone->share;
+    share->core = zone->core.share;
+    share->log = cycle->log;
+
+    /* that the store does not answer is told once, not by every connect() */
+
+    share->quiet = *cycle->log;
+    share->quiet.log_level = ngx_min(cycle->log->log_level, NGX_LOG_ALERT);
+
+    share->self.zone = &zone->core;
+    share->self.lease = share->conf->lease;
+
+    ngx_memcpy(share->self.name, share->conf->name.data,
+               share->conf->name.len);
+
+    kvr_share_batch_key(&share->self.key, zone->sh->secret, zone->core.unit,
+                        KVR_ZONE_SNAPSHOT_FORMAT);
+
+    ctx = (ngx_http_conf_ctx_t *) ngx_get_conf(cycle->conf_ctx,
+                                               ngx_http_module);
+    clcf = ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+    if (clcf->resolver && clcf->resolver->connections.nelts) {
+        share->resolver = clcf->resolver;
+        share->resolver_timeout = clcf->resolver_timeout;
+    }
+
+    share->dummy.fd = (ngx_socket_t) -1;
+    share->dummy.data = share;
+
+    share->timer.handler = ngx_http_kvroute_share_timer;
+    share->timer.data = &share->dummy;
+    share->timer.log = share->log;
+    share->timer.cancelable = 1;
+
+    ngx_http_kvroute_share_stream_init(share);
+
+    return share;
+}
+
+
+static void
+ngx_http_kvroute_share_timer(ngx_event_t *ev)
+{
+    ngx_msec_t                 next;
+    ngx_connection_t          *c;
+    ngx_http_kvroute_share_t  *share;
+
+    c = ev->data;
+    share = c->data;
+
+    if (!ngx_http_kvroute_share_owns(share)) {
+        next = NGX_HTTP_KVROUTE_SHARE_LOOK;
+
+    } else {
+        next = share->conf->interval;
+
+        if (ngx_current_msec - share->ticked >= NGX_HTTP_KVROUTE_SHARE_TICK) {
+            share->ticked = ngx_current_msec;
+
+            kvr_share_tick(&share->self, (uint64_t) ngx_current_msec);
+            ngx_http_kvroute_share_look(share);
+        }
+
+        if (kvr_share_due(&share->self, &share->owner,
+                          (uint64_t) ngx_current_msec))
+        {
+            ngx_http_kvroute_share_stream_add(share, 0);
+        }
+    }
+
+    ngx_add_timer(ev, next);
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share)
+{
+    int               taken;
+    kvr_load_owner_t  self;
+
+    self = ngx_http_kvroute_zone_owner(ngx_pid);
+
+    if (ngx_exiting
+        && (!share->owns || kvr_share_wanted(share->core, self)))
+    {
+        if (share->owns) {
+            ngx_http_kvroute_share_stop(share);
+            kvr_share_disown(share->core, self);
+        }
+
+        return 0;
+    }
+
+    if (!kvr_share_own(share->core, self, (uint64_t) ngx_current_msec,
+                       ngx_http_kvroute_zone_alive, NULL, &taken))
+    {
+        if (share->owns) {
+
+            /* another has taken this for dead, and is at work */
+
+            ngx_http_kvroute_share_stop(share);
+        }
+
+        return 0;
+    }
+
+    if (taken) {
+        ngx_http_kvroute_share_start(share);
+    }
+
+    return 1;
+}
+
+
+static void
+ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
+{
+    ngx_http_kvroute_share_stop(share);
+
+    ngx_memzero(&share->owner, sizeof(kvr_share_owner_t));
+
+    share->owns = 1;
+    share->since = ngx_current_msec;
+    share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
+
+    ngx_http_kvroute_share_conn_open(&share->add);
+    ngx_http_kvroute_share_conn_open(&share->read);
+}
+
+
+static void
+ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share)
+{
+    share->owns = 0;
+
+    ngx_http_kvroute_share_conn_close(&share->add);
+    ngx_http_kvroute_share_conn_close(&share->read);
+    ngx_http_kvroute_share_stream_drop(share);
+}
+
+
+/* whether it works: a batch of one's own has come back of late */
+static void
+ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
+{
+    uint64_t     echoed;
+    ngx_uint_t   up;
+    kvr_share_t  *s;
+
+    s = share->core;
+
+    echoed = kvr_get(&s->echoed);
+    up = echoed && (uint64_t) ngx_current_msec - echoed
+                   < NGX_HTTP_KVROUTE_SHARE_DOWN;
+
+    if (up && !share->up) {
+        ngx_log_error(NGX_LOG_NOTICE, share->log, 0,
+                      "kvroute_share of zone \"%V\" works with \"%V\"",
+                      &share->zone->name, &share->conf->store);
+        share->warned = 0;
+
+    } else if (!up
+               && ngx_current_msec - share->since > NGX_HTTP_KVROUTE_SHARE_DOWN)
+    {
+        ngx_http_kvroute_share_conn_warn(&share->read,
+                                         "nothing comes back from it", NULL, 0);
+    }
+
+    share->up = up;
+    kvr_set(&s->stats.up, up);
+
+    ngx_http_kvroute_share_strange(share);
+}
+
+
+/* batches that are ignored for what they are: somebody set something wrong */
+static void
+ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
+{
+    u_char        name[KVR_SHARE_NAME + 1];
+    uint64_t      word, other, foreign;
+    ngx_uint_t    i;
+    kvr_share_t  *s;
+
+    s = share->core;
+
+    other = kvr_get(&s->stats.ignored[KVR_SHARE_OTHER - KVR_SHARE_NONE]);
+    foreign = kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]);
+
+    if (other + foreign == share->strange
+        || (share->warned_strange
+            && ngx_current_msec - share->warned_strange
+               < NGX_HTTP_KVROUTE_SHARE_WARN))
+    {
+        return;
+    }
+
+    share->strange = other + foreign;
+    share->warned_strange = ngx_current_msec;
+
+    if (foreign == 0) {
+        ngx_log_error(NGX_LOG_WARN, share->log, 0,
+                      "kvroute_share of zone \"%V\": batches of another version "
+                      "of the module are ignored", &share->zone->name);
+        return;
+    }
+
+    for (i = 0; i < kvr_nelts(s->strange_name); i++) {
+        word = kvr_get(&s->strange_name[i]);
+        ngx_memcpy(name + 8 * i, &word, 8);
+    }
+
+    name[KVR_SHARE_NAME] = '\0';
+
+    ngx_log_error(NGX_LOG_WARN, share->log, 0,
+                  "kvroute_share of zone \"%V\": host \"%s\" hashes otherwise, "
+                  "it is ignored: it has another key_file, block or version",
+                  &share->zone->name, name);
+}
+
+
+void
+ngx_http_kvroute_share_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                  i;
+    kvr_load_owner_t            self;
+    ngx_http_kvroute_share_t  **share;
+
+    if (ngx_http_kvroute_shares == NULL) {
+        return;
+    }
+
+    self = ngx_http_kvroute_zone_owner(ngx_pid);
+    share = ngx_http_kvroute_shares->elts;
+
+    for (i = 0; i < ngx_http_kvroute_shares->nelts; i++) {
+
+        /* nobody comes after it: what it counts is gone with it */
+
+        if (share[i]->owns
+            && kvr_get(&share[i]->core->number)
+               == kvr_get(&share[i]->core->acked))
+        {
+            share[i]->hold = ngx_current_msec;
+            ngx_http_kvroute_share_stream_add(share[i], KVR_SHARE_BYE);
+        }
+
+        if (share[i]->timer.timer_set) {
+            ngx_del_timer(&share[i]->timer);
+        }
+
+        ngx_http_kvroute_share_stop(share[i]);
+
+        kvr_share_disown(share[i]->core, self);
+    }
+
+    ngx_http_kvroute_shares = NULL;
+}

@@ -1,0 +1,637 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A connection to the store.  It is either closed, or waiting to be tried
+ * again, or on its way: a name is resolved, TCP, TLS, AUTH; then it is ready.
+ * Whatever goes wrong, at any point, is one thing: it is given up and tried
+ * again, from the name on.
+ */
+
+
+#include "share/ngx_http_kvroute_share_int.h"
+
+
+/* ms between two attempts, doubled each time, give or take a quarter */
+#define NGX_HTTP_KVROUTE_SHARE_DELAY_MIN  100
+#define NGX_HTTP_KVROUTE_SHARE_DELAY_MAX  4000
+
+/* parts of an answer; bytes of what the store has said that are logged */
+#define NGX_HTTP_KVROUTE_SHARE_ELEMENTS   4096
+#define NGX_HTTP_KVROUTE_SHARE_TEXT       128
+
+/* words of a command, at most */
+#define NGX_HTTP_KVROUTE_SHARE_WORDS      8
+
+
+static void ngx_http_kvroute_share_conn_again(ngx_event_t *ev);
+static void ngx_http_kvroute_share_conn_resolved(ngx_resolver_ctx_t *ctx);
+static void ngx_http_kvroute_share_conn_connect(
+    ngx_http_kvroute_share_conn_t *sc, struct sockaddr *sockaddr,
+    socklen_t socklen);
+static redisReader *ngx_http_kvroute_share_conn_reader(void);
+static void ngx_http_kvroute_share_conn_write(ngx_event_t *ev);
+static ngx_int_t ngx_http_kvroute_share_conn_secure(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_conn_secured(void *data, ngx_int_t rc);
+static void ngx_http_kvroute_share_conn_auth(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_conn_flush(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_conn_read(ngx_event_t *ev);
+static void ngx_http_kvroute_share_conn_answer(
+    ngx_http_kvroute_share_conn_t *sc, redisReply *reply);
+
+
+void
+ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc)
+{
+    ngx_addr_t                     *addr;
+    ngx_resolver_ctx_t             *ctx;
+    ngx_http_kvroute_share_t       *share;
+    ngx_http_kvroute_share_conf_t  *conf;
+
+    share = sc->share;
+    conf = share->conf;
+
+    sc->again.handler = ngx_http_kvroute_share_conn_again;
+    sc->again.data = &sc->dummy;
+    sc->again.log = share->log;
+    sc->again.cancelable = 1;
+    sc->dummy.fd = (ngx_socket_t) -1;
+    sc->dummy.data = sc;
+
+    if (conf->naddrs) {
+        addr = &conf->addrs[ngx_random() % conf->naddrs];
+        ngx_http_kvroute_share_conn_connect(sc, addr->sockaddr, addr->socklen);
+        return;
+    }
+
+    if (share->resolver == NULL) {
+        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL, 0);
+        return;
+    }
+
+    ctx = ngx_resolve_start(share->resolver, NULL);
+
+    if (ctx == NULL || ctx == NGX_NO_RESOLVER) {
+        ngx_http_kvroute_share_conn_fail(sc, "no resolver", NULL, 0);
+        return;
+    }
+
+    ctx->name = conf->host;
+    ctx->handler = ngx_http_kvroute_share_conn_resolved;
+    ctx->data = sc;
+    ctx->timeout = share->resolver_timeout;
+    ctx->cancelable = 1;
+
+    sc->ctx = ctx;
+
+    if (ngx_resolve_name(ctx) != NGX_OK) {
+        sc->ctx = NULL;
+        ngx_http_kvroute_share_conn_fail(sc, "its name cannot be resolved",
+                                         NULL, 0);
+    }
+}
+
+
+static void
+ngx_http_kvroute_share_conn_again(ngx_event_t *ev)
+{
+    ngx_connection_t  *c;
+
+    c = ev->data;
+
+    ngx_http_kvroute_share_conn_open(c->data);
+}
+
+
+static void
+ngx_http_kvroute_share_conn_resolved(ngx_resolver_ctx_t *ctx)
+{
+    socklen_t                       socklen;
+    ngx_sockaddr_t                  sockaddr;
+    ngx_resolver_addr_t            *addr;
+    ngx_http_kvroute_share_conn_t  *sc;
+
+    sc = ctx->data;
+    sc->ctx = NULL;
+
+    if (ctx->state || ctx->naddrs == 0) {
+        ngx_resolve_name_done(ctx);
+        ngx_http_kvroute_share_conn_fail(sc, "its name cannot be resolved",
+                                         NULL, 0);
+        return;
+    }
+
+    addr = &ctx->addrs[ngx_random() % ctx->naddrs];
+
+    socklen = addr->socklen;
+    ngx_memcpy(&sockaddr, addr->sockaddr, socklen);
+    ngx_inet_set_port(&sockaddr.sockaddr, sc->share->conf->port);
+
+    ngx_resolve_name_done(ctx);
+
+    ngx_http_kvroute_share_conn_connect(sc, &sockaddr.sockaddr, socklen);
+}
+
+
+static void
+ngx_http_kvroute_share_conn_connect(ngx_http_kvroute_share_conn_t *sc,
+    struct sockaddr *sockaddr, socklen_t socklen)
+{
+    ngx_int_t                  rc;
+    ngx_connection_t          *c;
+    ngx_http_kvroute_share_t  *share;
+
+    share = sc->share;
+
+    sc->reader = ngx_http_kvroute_share_conn_reader();
+
+    if (sc->reader == NULL) {
+        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+        return;
+    }
+
+    ngx_memcpy(&sc->sockaddr, sockaddr, socklen);
+
+    sc->name.data = sc->text;
+    sc->name.len = ngx_sock_ntop(&sc->sockaddr.sockaddr, socklen, sc->text,
+                                 NGX_SOCKADDR_STRLEN, 1);
+
+    ngx_memzero(&sc->pc, sizeof(ngx_peer_connection_t));
+
+    sc->pc.sockaddr = &sc->sockaddr.sockaddr;
+    sc->pc.socklen = socklen;
+    sc->pc.name = &sc->name;
+    sc->pc.get = ngx_event_get_peer;
+    sc->pc.log = &share->quiet;
+    sc->pc.log_error = NGX_ERROR_ERR;
+
+    rc = ngx_event_connect_peer(&sc->pc);
+
+    if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
+        ngx_http_kvroute_share_conn_fail(sc, "it cannot be connected to", NULL,
+                                         0);
+        return;
+    }
+
+    c = sc->pc.connection;
+
+    c->data = sc;
+    c->pool = NULL;
+    c->log = &share->quiet;
+    c->read->log = c->log;
+    c->write->log = c->log;
+    c->sendfile = 0;
+
+    c->read->handler = ngx_http_kvroute_share_conn_read;
+    c->write->handler = ngx_http_kvroute_share_conn_write;
+
+    /* the timer is of the read event alone, here as for answers */
+
+    c->read->cancelable = 1;
+    ngx_add_timer(c->read, NGX_HTTP_KVROUTE_SHARE_CONNECT);
+
+    if (rc == NGX_OK) {
+        ngx_http_kvroute_share_conn_write(c->write);
+    }
+}
+
+
+/*
+ * hiredis would allocate as many parts of an answer as that says it has.  Newer
+ * versions have a limit for it.
+ */
+
+#if (HIREDIS_MAJOR == 0)
+
+static redisReplyObjectFunctions  ngx_http_kvroute_share_conn_functions;
+static void *(*ngx_http_kvroute_share_conn_array)(const redisReadTask *, int);
+
+static void *
+ngx_http_kvroute_share_conn_elements(const redisReadTask *task, int n)
+{
+    return n <= NGX_HTTP_KVROUTE_SHARE_ELEMENTS
+           ? ngx_http_kvroute_share_conn_array(task, n) : NULL;
+}
+
+#endif
+
+
+static redisReader *
+ngx_http_kvroute_share_conn_reader(void)
+{
+    redisReader  *reader;
+
+    reader = redisReaderCreate();
+
+    if (reader == NULL) {
+        return NULL;
+    }
+
+#if (HIREDIS_MAJOR == 0)
+
+    if (ngx_http_kvroute_share_conn_array == NULL) {
+        ngx_http_kvroute_share_conn_functions = *reader->fn;
+        ngx_http_kvroute_share_conn_array = reader->fn->createArray;
+        ngx_http_kvroute_share_conn_functions.createArray =
+                                          ngx_http_kvroute_share_conn_elements;
+    }
+
+    reader->fn = &ngx_http_kvroute_share_conn_functions;
+
+#else
+
+    reader->maxelements = NGX_HTTP_KVROUTE_SHARE_ELEMENTS;
+
+#endif
+
+    return reader;
+}
+
+
+static void
+ngx_http_kvroute_share_conn_write(ngx_event_t *ev)
+{
+    int                             err;
+    ngx_int_t                       rc;
+    socklen_t                       len;
+    ngx_connection_t               *c;
+    ngx_http_kvroute_share_conn_t  *sc;
+
+    c = ev->data;
+    sc = c->data;
+
+    if (!sc->connected) {
+
+        err = 0;
+        len = sizeof(int);
+
+        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1)
+        {
+            err = ngx_socket_errno;
+        }
+
+        if (err) {
+            ngx_http_kvroute_share_conn_fail(sc, "it cannot be connected to",
+                                             NULL, 0);
+            return;
+        }
+
+        sc->connected = 1;
+
+        /* batches are small, and somebody waits for each */
+
+        (void) ngx_tcp_nodelay(c);
+
+        if (!sc->share->conf->secure) {
+            ngx_http_kvroute_share_conn_auth(sc);
+            return;
+        }
+
+        rc = ngx_http_kvroute_share_conn_secure(sc);
+
+        if (rc != NGX_AGAIN) {
+            ngx_http_kvroute_share_conn_secured(sc, rc);
+        }
+
+        return;
+    }
+
+    ngx_http_kvroute_share_conn_flush(sc);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_share_conn_secure(ngx_http_kvroute_share_conn_t *sc)
+{
+    ngx_http_kvroute_tls_t         *tls;
+    ngx_http_kvroute_share_conf_t  *conf;
+
+    tls = &sc->tls;
+    conf = sc->share->conf;
+
+    tls->connection = sc->pc.connection;
+    tls->ssl = conf->ssl;
+    tls->name = &conf->host;
+    tls->verify = conf->verify;
+    tls->next = ngx_http_kvroute_share_conn_secured;
+    tls->data = sc;
+
+    return ngx_http_kvroute_tls_begin(tls);
+}
+
+
+static void
+ngx_http_kvroute_share_conn_secured(void *data, ngx_int_t rc)
+{
+    ngx_http_kvroute_share_conn_t *sc = data;
+
+    ngx_connection_t  *c;
+
+    if (rc != NGX_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, sc->tls.why ? sc->tls.why
+                                                         : "TLS failed",
+                                         NULL, 0);
+        return;
+    }
+
+    c = sc->pc.connection;
+
+    c->read->handler = ngx_http_kvroute_share_conn_read;
+    c->write->handler = ngx_http_kvroute_share_conn_write;
+
+    ngx_http_kvroute_share_conn_auth(sc);
+}
+
+
+static void
+ngx_http_kvroute_share_conn_auth(ngx_http_kvroute_share_conn_t *sc)
+{
+    ngx_str_t                      *p, word[3];
+    ngx_http_kvroute_share_conf_t  *conf;
+
+    conf = sc->share->conf;
+
+    if (conf->password.len == 0) {
+        sc->known = 1;
+        ngx_del_timer(sc->pc.connection->read);
+        sc->ready(sc);
+        return;
+    }
+
+    p = word;
+
+    ngx_str_set(p, "AUTH");
+    p++;
+
+    if (conf->user.len) {
+        *p++ = conf->user;
+    }
+
+    *p++ = conf->password;
+
+    ngx_http_kvroute_share_conn_send(sc, word, p - word);
+}
+
+
+void
+ngx_http_kvroute_share_conn_send(ngx_http_kvroute_share_conn_t *sc,
+    const ngx_str_t *word, ngx_uint_t n)
+{
+    int          rc;
+    char        *out;
+    size_t       len[NGX_HTTP_KVROUTE_SHARE_WORDS];
+    ngx_uint_t   i;
+    const char  *data[NGX_HTTP_KVROUTE_SHARE_WORDS];
+
+    for (i = 0; i < n; i++) {
+        data[i] = (char *) word[i].data;
+        len[i] = word[i].len;
+    }
+
+    rc = redisFormatCommandArgv(&out, (int) n, data, len);
+
+    if (rc < 0) {
+        ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+        return;
+    }
+
+    sc->out = out;
+    sc->len = (size_t) rc;
+    sc->sent = 0;
+    sc->fed = 0;
+    sc->busy = 1;
+
+    ngx_add_timer(sc->pc.connection->read, NGX_HTTP_KVROUTE_SHARE_ANSWER);
+
+    ngx_http_kvroute_share_conn_flush(sc);
+}
+
+
+static void
+ngx_http_kvroute_share_conn_flush(ngx_http_kvroute_share_conn_t *sc)
+{
+    ssize_t            n;
+    ngx_connection_t  *c;
+
+    c = sc->pc.connection;
+
+    while (sc->out) {
+
+        n = c->send(c, (u_char *) sc->out + sc->sent, sc->len - sc->sent);
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n <= 0) {
+            ngx_http_kvroute_share_conn_fail(sc, "the connection was closed",
+                                             NULL, 0);
+            return;
+        }
+
+        sc->sent += n;
+        kvr_add(&sc->share->core->stats.bytes_sent, (uint64_t) n);
+
+        if (sc->sent == sc->len) {
+            redisFreeCommand(sc->out);
+            sc->out = NULL;
+        }
+    }
+
+    if (ngx_handle_write_event(c->write, 0) != NGX_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, "the connection failed", NULL, 0);
+    }
+}
+
+
+static void
+ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
+{
+    void                           *reply;
+    ssize_t                         n;
+    ngx_connection_t               *c;
+    ngx_http_kvroute_share_conn_t  *sc;
+
+    /* of no use after an event is handled */
+    static u_char                   buf[65536];
+
+    c = ev->data;
+    sc = c->data;
+
+    if (ev->timedout) {
+        ngx_http_kvroute_share_conn_fail(sc, "it does not answer", NULL, 0);
+        return;
+    }
+
+    for ( ;; ) {
+        n = c->recv(c, buf, sizeof(buf));
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n == NGX_ERROR || n == 0) {
+            ngx_http_kvroute_share_conn_fail(sc, "the connection was closed",
+                                             NULL, 0);
+            return;
+        }
+
+        sc->fed += n;
+
+        if (sc->fed > NGX_HTTP_KVROUTE_SHARE_REPLY) {
+            ngx_http_kvroute_share_conn_fail(sc, "its answer is too long",
+                                             NULL, 0);
+            return;
+        }
+
+        if (redisReaderFeed(sc->reader, (char *) buf, n) != REDIS_OK) {
+            ngx_http_kvroute_share_conn_fail(sc, "no memory", NULL, 0);
+            return;
+        }
+    }
+
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, "the connection failed", NULL, 0);
+        return;
+    }
+
+    reply = NULL;
+
+    if (redisReaderGetReply(sc->reader, &reply) != REDIS_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, "it does not speak the protocol "
+                                         "of Redis", NULL, 0);
+        return;
+    }
+
+    if (reply) {
+        ngx_http_kvroute_share_conn_answer(sc, reply);
+    }
+}
+
+
+/* one command, one answer */
+static void
+ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
+    redisReply *reply)
+{
+    if (!sc->busy) {
+        ngx_http_kvroute_share_conn_fail(sc, "it answers what nobody asked",
+                                         NULL, 0);
+        freeReplyObject(reply);
+        return;
+    }
+
+    sc->busy = 0;
+    ngx_del_timer(sc->pc.connection->read);
+
+    if (sc->known) {
+        sc->answer(sc, reply);
+        return;
+    }
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        ngx_http_kvroute_share_conn_fail(sc, "it refuses the password",
+                                         reply->str, (size_t) reply->len);
+
+    } else {
+        sc->known = 1;
+        sc->ready(sc);
+    }
+
+    freeReplyObject(reply);
+}
+
+
+void
+ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
+    const char *why, const char *text, size_t len)
+{
+    ngx_msec_t  delay;
+
+    ngx_http_kvroute_share_conn_close(sc);
+
+    sc->delay = sc->delay ? ngx_min(2 * sc->delay,
+                                    NGX_HTTP_KVROUTE_SHARE_DELAY_MAX)
+                          : NGX_HTTP_KVROUTE_SHARE_DELAY_MIN;
+
+    delay = sc->delay * 3 / 4 + ngx_random() % (sc->delay / 2);
+
+    ngx_add_timer(&sc->again, delay);
+
+    kvr_add(&sc->share->core->stats.reconnects, 1);
+
+    ngx_http_kvroute_share_conn_warn(sc, why, text, len);
+}
+
+
+void
+ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
+    const char *why, const char *text, size_t len)
+{
+    u_char                     said[NGX_HTTP_KVROUTE_SHARE_TEXT];
+    size_t                     i;
+    ngx_http_kvroute_share_t  *share;
+
+    share = sc->share;
+
+    if (share->warned
+        && ngx_current_msec - share->warned < NGX_HTTP_KVROUTE_SHARE_WARN)
+    {
+        return;
+    }
+
+    share->warned = ngx_current_msec;
+
+    /* what the store says is the store's: nothing of it may look like a line */
+
+    len = text ? ngx_min(len, sizeof(said)) : 0;
+
+    for (i = 0; i < len; i++) {
+        said[i] = (u_char) (text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
+    }
+
+    ngx_log_error(NGX_LOG_WARN, share->log, 0,
+                  "kvroute_share of zone \"%V\" is not working with \"%V\": "
+                  "%s%s%*s%s", &share->zone->name, &share->conf->store, why,
+                  len ? " (" : "", len, said, len ? ")" : "");
+}
+
+
+void
+ngx_http_kvroute_share_conn_close(ngx_http_kvroute_share_conn_t *sc)
+{
+    if (sc->ctx) {
+        ngx_resolve_name_done(sc->ctx);
+        sc->ctx = NULL;
+    }
+
+    if (sc->again.timer_set) {
+        ngx_del_timer(&sc->again);
+    }
+
+    if (sc->pc.connection) {
+        ngx_http_kvroute_tls_end(sc->pc.connection);
+        ngx_close_connection(sc->pc.connection);
+        sc->pc.connection = NULL;
+    }
+
+    if (sc->reader) {
+        redisReaderFree(sc->reader);
+        sc->reader = NULL;
+    }
+
+    if (sc->out) {
+        redisFreeCommand(sc->out);
+        sc->out = NULL;
+    }
+
+    sc->connected = 0;
+    sc->known = 0;
+    sc->busy = 0;
+}

@@ -1,0 +1,407 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * The commands of the stream.
+ *
+ *     XADD KEY MAXLEN ~ n * b BATCH               one at a time
+ *     XREVRANGE KEY + - COUNT 1                   when connected: is it the
+ *     XREAD COUNT n BLOCK ms STREAMS KEY ID       stream that was read before?
+ *
+ * It is read on from the last id, never from "$": what came meanwhile would be
+ * lost.  A host that is new reads what there is.  A store that was replaced by
+ * one with less has a last id before ours: then all of it is read, and batches
+ * that were read before are told by their numbers.
+ */
+
+
+#include "share/ngx_http_kvroute_share_int.h"
+
+
+/* entries of the stream, about; each is of 40 KB at most, and of few as a rule */
+#define NGX_HTTP_KVROUTE_SHARE_LENGTH  "8192"
+
+/* entries asked for, and bytes applied in a turn of the event loop */
+#define NGX_HTTP_KVROUTE_SHARE_COUNT   64
+#define NGX_HTTP_KVROUTE_SHARE_TURN    16384
+
+/* ms; a store that refuses a batch is asked again */
+#define NGX_HTTP_KVROUTE_SHARE_HOLD    500
+
+
+static void ngx_http_kvroute_share_stream_add_ready(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_stream_added(
+    ngx_http_kvroute_share_conn_t *sc, redisReply *reply);
+static ngx_uint_t ngx_http_kvroute_share_stream_moved(redisReply *reply);
+static void ngx_http_kvroute_share_stream_read_ready(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_stream_next(
+    ngx_http_kvroute_share_conn_t *sc);
+static void ngx_http_kvroute_share_stream_read(
+    ngx_http_kvroute_share_conn_t *sc, redisReply *reply);
+static redisReply *ngx_http_kvroute_share_stream_entries(redisReply *reply);
+static void ngx_http_kvroute_share_stream_more(ngx_event_t *ev);
+static size_t ngx_http_kvroute_share_stream_entry(
+    ngx_http_kvroute_share_t *share, redisReply *entry);
+static ngx_int_t ngx_http_kvroute_share_stream_id(redisReply *reply,
+    uint64_t *id);
+
+
+void
+ngx_http_kvroute_share_stream_init(ngx_http_kvroute_share_t *share)
+{
+    share->add.share = share;
+    share->add.ready = ngx_http_kvroute_share_stream_add_ready;
+    share->add.answer = ngx_http_kvroute_share_stream_added;
+
+    share->read.share = share;
+    share->read.ready = ngx_http_kvroute_share_stream_read_ready;
+    share->read.answer = ngx_http_kvroute_share_stream_read;
+
+    share->more.handler = ngx_http_kvroute_share_stream_more;
+    share->more.data = &share->dummy;
+    share->more.log = share->log;
+
+    share->count = NGX_HTTP_KVROUTE_SHARE_COUNT;
+}
+
+
+/* the timer adds */
+static void
+ngx_http_kvroute_share_stream_add_ready(ngx_http_kvroute_share_conn_t *sc)
+{
+}
+
+
+void
+ngx_http_kvroute_share_stream_add(ngx_http_kvroute_share_t *share,
+    unsigned flags)
+{
+    ngx_str_t                       batch;
+    ngx_http_kvroute_share_conn_t  *sc;
+
+    sc = &share->add;
+
+    if (!sc->known || sc->busy
+        || (ngx_msec_int_t) (share->hold - ngx_current_msec) > 0)
+    {
+        return;
+    }
+
+    batch.data = (u_char *) share->batch;
+    batch.len = kvr_share_frame(&share->self, &share->owner, share->batch,
+                                flags, (uint64_t) ngx_current_msec);
+
+    {
+        ngx_str_t  word[] = {
+            ngx_string("XADD"), share->conf->stream, ngx_string("MAXLEN"),
+            ngx_string("~"), ngx_string(NGX_HTTP_KVROUTE_SHARE_LENGTH),
+            ngx_string("*"), ngx_string("b"), batch
+        };
+
+        ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+    }
+}
+
+
+static void
+ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
+    redisReply *reply)
+{
+    ngx_http_kvroute_share_t  *share;
+
+    share = sc->share;
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        kvr_add(&share->core->stats.refused, 1);
+
+        if (ngx_http_kvroute_share_stream_moved(reply)) {
+            ngx_http_kvroute_share_conn_fail(sc, "it takes no batches",
+                                             reply->str, (size_t) reply->len);
+
+        } else {
+            share->hold = ngx_current_msec + NGX_HTTP_KVROUTE_SHARE_HOLD;
+            ngx_http_kvroute_share_conn_warn(sc, "it takes no batches",
+                                             reply->str, (size_t) reply->len);
+        }
+
+    } else {
+        sc->delay = 0;
+        kvr_share_acked(&share->self);
+    }
+
+    freeReplyObject(reply);
+}
+
+
+/* errors after which another server may be the right one, or another time */
+static ngx_uint_t
+ngx_http_kvroute_share_stream_moved(redisReply *reply)
+{
+    ngx_uint_t  i;
+
+    static ngx_str_t  words[] = {
+        ngx_string("READONLY"), ngx_string("LOADING"), ngx_string("MOVED"),
+        ngx_string("NOAUTH"), ngx_string("MASTERDOWN"),
+        ngx_string("CLUSTERDOWN")
+    };
+
+    for (i = 0; i < kvr_nelts(words); i++) {
+        if ((size_t) reply->len >= words[i].len
+            && ngx_strncmp(reply->str, words[i].data, words[i].len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static void
+ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
+{
+    ngx_str_t  word[] = {
+        ngx_string("XREVRANGE"), sc->share->conf->stream, ngx_string("+"),
+        ngx_string("-"), ngx_string("COUNT"), ngx_string("1")
+    };
+
+    sc->share->positioned = 0;
+
+    ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+}
+
+
+static void
+ngx_http_kvroute_share_stream_next(ngx_http_kvroute_share_conn_t *sc)
+{
+    u_char     count[NGX_INT_T_LEN], block[NGX_INT_T_LEN];
+    u_char     id[2 * NGX_INT64_LEN + 1];
+    ngx_str_t  word[] = {
+        ngx_string("XREAD"), ngx_string("COUNT"), { 0, count },
+        ngx_string("BLOCK"), { 0, block }, ngx_string("STREAMS"),
+        sc->share->conf->stream, { 0, id }
+    };
+
+    word[2].len = ngx_sprintf(count, "%ui", sc->share->count) - count;
+    word[4].len = ngx_sprintf(block, "%d", NGX_HTTP_KVROUTE_SHARE_BLOCK)
+                  - block;
+    word[7].len = ngx_sprintf(id, "%uL-%uL", kvr_get(&sc->share->core->read[0]),
+                              kvr_get(&sc->share->core->read[1])) - id;
+
+    ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+}
+
+
+static void
+ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
+    redisReply *reply)
+{
+    uint64_t                   id[2];
+    redisReply                *entries;
+    ngx_http_kvroute_share_t  *share;
+
+    share = sc->share;
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        kvr_add(&share->core->stats.refused, 1);
+        ngx_http_kvroute_share_conn_fail(sc, "it cannot be read",
+                                         reply->str, (size_t) reply->len);
+        freeReplyObject(reply);
+        return;
+    }
+
+    sc->delay = 0;
+
+    if (!share->positioned) {
+
+        share->positioned = 1;
+
+        id[0] = 0;
+        id[1] = 0;
+
+        if (reply->type == REDIS_REPLY_ARRAY && reply->elements
+            && ngx_http_kvroute_share_stream_id(reply->element[0], id)
+               != NGX_OK)
+        {
+            ngx_http_kvroute_share_conn_fail(sc, "it is no stream", NULL, 0);
+            freeReplyObject(reply);
+            return;
+        }
+
+        if (id[0] < kvr_get(&share->core->read[0])
+            || (id[0] == kvr_get(&share->core->read[0])
+                && id[1] < kvr_get(&share->core->read[1])))
+        {
+            kvr_set(&share->core->read[0], 0);
+            kvr_set(&share->core->read[1], 0);
+        }
+
+        freeReplyObject(reply);
+        ngx_http_kvroute_share_stream_next(sc);
+        return;
+    }
+
+    entries = ngx_http_kvroute_share_stream_entries(reply);
+
+    if (entries == NULL || entries->elements == 0) {
+        freeReplyObject(reply);
+        ngx_http_kvroute_share_stream_next(sc);
+        return;
+    }
+
+    share->reply = reply;
+    share->entry = 0;
+
+    ngx_http_kvroute_share_stream_more(&share->more);
+}
+
+
+/* of the only stream that was asked for; NULL: nothing came */
+static redisReply *
+ngx_http_kvroute_share_stream_entries(redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 1) {
+        return NULL;
+    }
+
+    reply = reply->element[0];
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+        return NULL;
+    }
+
+    reply = reply->element[1];
+
+    return reply->type == REDIS_REPLY_ARRAY ? reply : NULL;
+}
+
+
+/* some at a time: requests are served in between */
+static void
+ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
+{
+    size_t                     bytes;
+    redisReply                *entries;
+    ngx_connection_t          *c;
+    ngx_http_kvroute_share_t  *share;
+
+    c = ev->data;
+    share = c->data;
+
+    if (share->reply == NULL) {
+        return;
+    }
+
+    entries = ngx_http_kvroute_share_stream_entries(share->reply);
+    bytes = 0;
+
+    while (share->entry < entries->elements) {
+
+        if (bytes >= NGX_HTTP_KVROUTE_SHARE_TURN) {
+            ngx_post_event(ev, &ngx_posted_next_events);
+            return;
+        }
+
+        bytes += ngx_http_kvroute_share_stream_entry(share,
+                                             entries->element[share->entry++]);
+    }
+
+    ngx_http_kvroute_share_stream_drop(share);
+
+    if (share->read.known && !share->read.busy) {
+        ngx_http_kvroute_share_stream_next(&share->read);
+    }
+}
+
+
+void
+ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share)
+{
+    if (share->reply) {
+        freeReplyObject(share->reply);
+        share->reply = NULL;
+    }
+
+    if (share->more.posted) {
+        ngx_delete_posted_event(&share->more);
+    }
+}
+
+
+/* returns how many bytes it had; what is no batch is counted by core/share */
+static size_t
+ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
+    redisReply *entry)
+{
+    size_t       len;
+    uint64_t     id[2];
+    redisReply  *fields;
+
+    if (ngx_http_kvroute_share_stream_id(entry, id) != NGX_OK) {
+        return 0;
+    }
+
+    len = 0;
+    fields = entry->element[1];
+
+    if (fields->type == REDIS_REPLY_ARRAY && fields->elements == 2
+        && fields->element[1]->type == REDIS_REPLY_STRING)
+    {
+        len = (size_t) fields->element[1]->len;
+
+        (void) kvr_share_apply(&share->self, &share->owner,
+                               (uint8_t *) fields->element[1]->str, len,
+                               (uint64_t) ngx_current_msec,
+                               (uint32_t) ngx_time());
+    }
+
+    kvr_set(&share->core->read[0], id[0]);
+    kvr_set(&share->core->read[1], id[1]);
+
+    return len;
+}
+
+
+/* of an entry: two numbers with a dash in between */
+static ngx_int_t
+ngx_http_kvroute_share_stream_id(redisReply *entry, uint64_t *id)
+{
+    u_char     *p, *dash, *last;
+    off_t       n[2];
+    redisReply  *text;
+
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) {
+        return NGX_ERROR;
+    }
+
+    text = entry->element[0];
+
+    if (text->type != REDIS_REPLY_STRING) {
+        return NGX_ERROR;
+    }
+
+    p = (u_char *) text->str;
+    last = p + text->len;
+    dash = ngx_strlchr(p, last, '-');
+
+    if (dash == NULL) {
+        return NGX_ERROR;
+    }
+
+    n[0] = ngx_atoof(p, dash - p);
+    n[1] = ngx_atoof(dash + 1, last - dash - 1);
+
+    if (n[0] == NGX_ERROR || n[1] == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    id[0] = (uint64_t) n[0];
+    id[1] = (uint64_t) n[1];
+
+    return NGX_OK;
+}

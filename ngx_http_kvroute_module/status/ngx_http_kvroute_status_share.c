@@ -1,0 +1,136 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What a zone shares with other hosts.  That it is on says nothing: it works if
+ * own batches come back, and lessons of each other host are taken.
+ */
+
+
+#include "status/ngx_http_kvroute_status.h"
+
+
+static ngx_uint_t ngx_http_kvroute_status_share_name(kvr_share_host_t *host,
+    u_char *name);
+
+
+void
+ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
+{
+    u_char             name[KVR_SHARE_NAME + 1];
+    cJSON             *share, *hosts, *item;
+    uint64_t           now, heard;
+    ngx_uint_t         i, len;
+    kvr_share_t       *s;
+    kvr_share_host_t  *host;
+
+    s = zone->core.share;
+
+    if (s == NULL) {
+        return;
+    }
+
+    share = cJSON_AddObjectToObject(json, "share");
+
+    ngx_http_kvroute_status_json_string(share, "store",
+                                        zone->share->store.data,
+                                        zone->share->store.len);
+    ngx_http_kvroute_status_json_string(share, "name",
+                                        zone->share->name.data,
+                                        zone->share->name.len);
+
+    ngx_http_kvroute_status_json_rows(share, KVR_COUNTER_SHARE, &s->stats, 0);
+
+    hosts = cJSON_AddArrayToObject(share, "hosts");
+    now = (uint64_t) ngx_current_msec;
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+
+        if (kvr_get(&host->id) == 0) {
+            continue;
+        }
+
+        item = cJSON_CreateObject();
+        cJSON_AddItemToArray(hosts, item);
+
+        len = ngx_http_kvroute_status_share_name(host, name);
+        heard = kvr_get(&host->heard);
+
+        ngx_http_kvroute_status_json_string(item, "name", name, len);
+        cJSON_AddBoolToObject(item, "alive", kvr_get(&host->alive) != 0);
+        cJSON_AddNumberToObject(item, "silent",
+                                (double) (now - ngx_min(heard, now)));
+        cJSON_AddNumberToObject(item, "batches",
+                                (double) kvr_get(&host->number));
+        cJSON_AddNumberToObject(item, "lessons",
+                                (double) kvr_get(&host->lessons));
+        cJSON_AddNumberToObject(item, "gaps", (double) kvr_get(&host->gaps));
+    }
+}
+
+
+/* it has only what kvr_share_batch_open() has let pass */
+static ngx_uint_t
+ngx_http_kvroute_status_share_name(kvr_share_host_t *host, u_char *name)
+{
+    uint64_t    word;
+    ngx_uint_t  i;
+
+    for (i = 0; i < kvr_nelts(host->name); i++) {
+        word = kvr_get(&host->name[i]);
+        ngx_memcpy(name + 8 * i, &word, 8);
+    }
+
+    name[KVR_SHARE_NAME] = '\0';
+
+    return ngx_strlen(name);
+}
+
+
+void
+ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
+    ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf)
+{
+    u_char                     name[KVR_SHARE_NAME + 1];
+    ngx_str_t                  label;
+    ngx_uint_t                 i, k;
+    kvr_share_t               *s;
+    kvr_share_host_t          *host;
+    ngx_http_kvroute_zone_t  **zone;
+
+    zone = kmcf->zones.elts;
+
+    ngx_http_kvroute_status_prom_head(prom, "kvroute_share_host_lessons_total",
+                                      "counter",
+                                      "Lessons taken from another host.");
+
+    for (i = 0; i < kmcf->zones.nelts; i++) {
+
+        s = zone[i]->core.share;
+
+        if (s == NULL
+            || ngx_http_kvroute_status_prom_label(pool, &label, &zone[i]->name)
+               != NGX_OK)
+        {
+            continue;
+        }
+
+        for (k = 0; k < KVR_SHARE_HOSTS; k++) {
+            host = &s->host[k];
+
+            if (kvr_get(&host->id)) {
+                (void) ngx_http_kvroute_status_share_name(host, name);
+
+                ngx_http_kvroute_status_prom_add(prom,
+                                 "kvroute_share_host_lessons_total{zone=\"%V\","
+                                 "host=\"%s\",id=\"%016xL\"} %uL\n", &label,
+                                 name, kvr_get(&host->id),
+                                 kvr_get(&host->lessons));
+            }
+        }
+    }
+}

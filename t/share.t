@@ -1,0 +1,199 @@
+#!/usr/bin/perl
+
+# Hosts that route as one: what one has put where the others know, and what one
+# has in flight counts for the others; whatever becomes of the store between
+# them, no request fails, and sharing goes on when it is back.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+use Kvroute::Store;
+
+use MIME::Base64;
+use Time::HiRes qw(sleep);
+
+my @hosts = map { Kvroute->new() } 1 .. 2;
+my ($one, $two) = @hosts;
+
+my $store = Kvroute::Store->new($one)
+    or plan(skip_all => 'no Redis and no Valkey');
+
+my $key = encode_base64(join('', map { chr int rand 256 } 1 .. 192), '');
+my $other_key = encode_base64(join('', map { chr int rand 256 } 1 .. 192), '');
+
+for my $name (map { "B$_" } 0 .. 3) {
+    $one->backend($name);
+    $two->{vars}{$name} = $one->{vars}{$name};
+}
+
+sub configure {
+    my ($h, %arg) = @_;
+
+    my $file = "$h->{dir}/key";
+
+    Kvroute::write_file($file, $arg{key} // $key);
+    chmod 0600, $file;
+
+    # the second host has them in another order, and so other numbers for them
+
+    my @order = $h == $one ? (0 .. 3) : (3, 1, 0, 2);
+    $arg{server} //= '';
+
+    my $servers = join "\n", map { "server 127.0.0.1:%%B$_%% $arg{server};" }
+                             @order;
+    my $zone = $arg{zone} // '';
+    my $share = $arg{share} // '';
+    my $upstream = $arg{upstream} // '';
+
+    $h->{vars}{STORE} = $store->{port};
+
+    $h->conf(<<"EOC");
+http {
+%%TEMP%%
+%%LOG%%
+    kvroute_zone zone=z:8m key_file=%%DIR%%/key $zone;
+    kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% $share;
+
+    upstream llm {
+        zone llm 256k;
+        kvroute kv_cache zone=z $upstream;
+        $servers
+    }
+    upstream sticky {
+        zone sticky 256k;
+        kvroute sticky zone=z;
+        $servers
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / { proxy_pass http://llm; }
+        location /sticky/ { proxy_pass http://sticky/; }
+        location /kvroute/ { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+    }
+}
+EOC
+
+    return $h;
+}
+
+# of a host, or a number of it
+
+sub share {
+    my ($h, $name) = @_;
+
+    my $share = $h->status()->{zones}{z}{share};
+
+    return $name ? $share->{$name} : $share;
+}
+
+sub up {
+    my (@h) = @_;
+
+    return wait_for(sub { !grep { !share($_, 'up') } @h });
+}
+
+# of what one host has told all has been taken by the other
+
+sub told {
+    my ($from, $to) = @_;
+
+    my $name = share($from, 'name');
+
+    return wait_for(sub {
+        my ($host) = grep { $_->{name} eq $name && $_->{alive} }
+                     @{share($to, 'hosts')};
+
+        return $host && $host->{lessons} >= share($from, 'lessons_sent')
+                                            - ($from->{missed} // 0)
+               && share($from, 'waiting') == 0;
+    });
+}
+
+sub prompt { return chat(text(6000, $_[0])) }
+
+my $n = 0;
+
+# asks one host, and then the other for the same: 1 if that one knows where
+
+sub known {
+    my ($from, $to) = @_;
+
+    $n++;
+    my $r = $from->post("/v1/chat/completions?n=a$n", prompt($n));
+    return 0 if $r->{status} != 200;
+
+    wait_for(sub {
+        $to->post("/v1/chat/completions?n=b$n", prompt($n))->{status} == 200
+            or return 1;
+
+        my ($a, $b) = ($from->receipt("a$n"), $to->receipt("b$n"));
+
+        return $b->{peer} eq $a->{peer} && $b->{matched} > 5000 if told($from, $to);
+        return 1;
+    });
+
+    my ($a, $b) = ($from->receipt("a$n"), $to->receipt("b$n"));
+
+    return $b->{peer} eq $a->{peer} && $b->{matched} > 5000;
+}
+
+configure($one, share => 'name=one')->run();
+configure($two, share => 'name=two')->run();
+
+ok(up($one, $two), 'what each host tells comes back to it');
+
+is_deeply([ sort map { $_->{name} } @{share($one, 'hosts')} ], ['two'],
+          'the first one hears of the other');
+
+# lessons, either way
+
+my $r = $one->post('/v1/chat/completions?n=first', prompt(1001));
+is($r->{status}, 200, 'served');
+ok(told($one, $two), 'told');
+$two->post('/v1/chat/completions?n=second', prompt(1001));
+is($two->receipt('second')->{peer}, $one->receipt('first')->{peer},
+   'the other host sends it to the same server');
+cmp_ok($two->receipt('second')->{matched}, '>', 5000,
+       'since it knows what that one holds');
+
+$two->post('/v1/chat/completions?n=third', prompt(1002));
+ok(told($two, $one), 'told');
+$one->post('/v1/chat/completions?n=fourth', prompt(1002));
+is($one->receipt('fourth')->{peer}, $two->receipt('third')->{peer},
+   'and the other way');
+
+# sessions
+
+$one->post('/sticky/v1/chat/completions?n=s1', prompt(1003),
+           headers => { 'X-Session-Id' => 'abc' });
+ok(told($one, $two), 'told');
+$two->post('/sticky/v1/chat/completions?n=s2', prompt(1004),
+           headers => { 'X-Session-Id' => 'abc' });
+is($two->receipt('s2')->{peer}, $one->receipt('s1')->{peer},
+   'a session stays where another host has bound it');
+
+# load
+
+my $release = $one->hold(3, '/v1/chat/completions',
+                         chat(text(9000, 1005)));
+
+ok(wait_for(sub {
+    my $elsewhere = 0;
+    $elsewhere += $_->{elsewhere} for @{$two->status()->{upstreams}{llm}{peers}};
+    return $elsewhere == 3;
+}), 'what is in flight at one host counts at the other');
+
+is(($two->load())[0], 0, 'and is not shown as its own');
+
+$release->();
+
+ok(wait_for(sub {
+    !grep { $_->{elsewhere} } @{$two->status()->{upstreams}{llm}{peers}};
+}), 'until it is over');
+
+$two->quit();
+$one->done();
