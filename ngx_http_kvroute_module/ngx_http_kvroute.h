@@ -41,6 +41,7 @@ typedef struct {
     ngx_uint_t                   early;     /* something is reserved before
                                                the content phase */
     ngx_uint_t                   tokens;    /* whether asked for: _TOKENS_... */
+    ngx_uint_t                   prefills;  /* there are any: kvroute_prefill */
 } ngx_http_kvroute_main_conf_t;
 
 
@@ -164,6 +165,21 @@ typedef struct {
 } ngx_http_kvroute_srv_conf_t;
 
 
+/* prefill apart from decode, in a location */
+typedef struct {
+    ngx_http_upstream_srv_conf_t  *upstream;  /* of the prefill servers */
+    uint32_t                     connector; /* kvr_connector_e */
+    uint32_t                     always;    /* 1: whatever it costs */
+    uint32_t                     strict;    /* 1: rather an error than plain */
+    uint32_t                     tries;
+    size_t                       min;       /* bytes not held, at least */
+    double                       transfer;  /* of a token, to computing it */
+    ngx_msec_t                   timeout;
+    ngx_msec_t                   lease;     /* of a descriptor */
+    size_t                       max_params;
+} ngx_http_kvroute_prefill_t;
+
+
 typedef struct {
     size_t                       max_body;
     ngx_http_complex_value_t    *salt;
@@ -184,6 +200,12 @@ typedef struct {
     ngx_flag_t                   write;     /* of the API */
     ngx_uint_t                   status;    /* format */
     ngx_uint_t                   prefix;    /* its paths begin alike */
+    ngx_http_kvroute_prefill_t  *prefill;   /* or NULL */
+
+    /* per worker: what of nginx's own is another for a leg, and of which */
+
+    ngx_http_upstream_conf_t    *leg[2];
+    ngx_http_upstream_conf_t    *leg_of;
 } ngx_http_kvroute_loc_conf_t;
 
 

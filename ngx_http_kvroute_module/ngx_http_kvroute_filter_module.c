@@ -13,6 +13,7 @@
 #include "request/ngx_http_kvroute_request.h"
 #include "engine/ngx_http_kvroute_engine.h"
 #include "balance/ngx_http_kvroute_balance.h"
+#include "legs/ngx_http_kvroute_legs.h"
 
 
 static ngx_http_kvroute_attempt_t *ngx_http_kvroute_watched(
@@ -23,6 +24,9 @@ static void ngx_http_kvroute_headers(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static ngx_uint_t ngx_http_kvroute_is_type(ngx_http_request_t *r,
     const char *type);
+static ngx_int_t ngx_http_kvroute_header_next(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_body_next(ngx_http_request_t *r,
+    ngx_chain_t *in);
 static ngx_int_t ngx_http_kvroute_filter_init(ngx_conf_t *cf);
 
 
@@ -103,7 +107,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     at = ngx_http_kvroute_watched(r);
 
     if (at == NULL || r->upstream == NULL) {
-        return ngx_http_next_header_filter(r);
+        return ngx_http_kvroute_header_next(r);
     }
 
     stream = ngx_http_kvroute_is_type(r, "text/event-stream");
@@ -117,7 +121,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
     if (status == NGX_HTTP_SWITCHING_PROTOCOLS) {
         ngx_http_kvroute_attempt_first(at);
         at->watched = 0;
-        return ngx_http_next_header_filter(r);
+        return ngx_http_kvroute_header_next(r);
     }
 
     told = (at->core.reservation.peer != KVR_REGISTRY_NONE && status >= 200
@@ -140,7 +144,19 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
         ngx_http_kvroute_headers(r, at);
     }
 
-    return ngx_http_next_header_filter(r);
+    return ngx_http_kvroute_header_next(r);
+}
+
+
+/* the answer of leg 1 ends here */
+static ngx_int_t
+ngx_http_kvroute_header_next(ngx_http_request_t *r)
+{
+    ngx_int_t  rc;
+
+    rc = (r == r->main) ? NGX_DECLINED : ngx_http_kvroute_legs_header(r);
+
+    return rc == NGX_DECLINED ? ngx_http_next_header_filter(r) : rc;
 }
 
 
@@ -238,7 +254,7 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     at = ngx_http_kvroute_watched(r);
 
     if (at == NULL) {
-        return ngx_http_next_body_filter(r, in);
+        return ngx_http_kvroute_body_next(r, in);
     }
 
     u = &at->ctx->usage;
@@ -300,7 +316,18 @@ ngx_http_kvroute_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         }
     }
 
-    return ngx_http_next_body_filter(r, in);
+    return ngx_http_kvroute_body_next(r, in);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_body_next(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_int_t  rc;
+
+    rc = (r == r->main) ? NGX_DECLINED : ngx_http_kvroute_legs_answer(r, in);
+
+    return rc == NGX_DECLINED ? ngx_http_next_body_filter(r, in) : rc;
 }
 
 

@@ -12,6 +12,7 @@
 #include "status/ngx_http_kvroute_status.h"
 #include "queue/ngx_http_kvroute_queue.h"
 #include "balance/ngx_http_kvroute_balance.h"
+#include "legs/ngx_http_kvroute_legs.h"
 
 
 #define NGX_HTTP_KVROUTE_MAX_BODY   (16 * 1024 * 1024)
@@ -150,6 +151,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       offsetof(ngx_http_kvroute_loc_conf_t, inspect),
       NULL },
 
+    { ngx_string("kvroute_prefill"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_conf_prefill,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_early"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
@@ -243,6 +251,10 @@ ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    if (ngx_http_kvroute_legs_variables(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_kvroute_queue_variables(cf);
 }
 
@@ -264,7 +276,8 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 
     /* handlers of a phase run in the reverse order */
 
-    if (ngx_http_kvroute_early_init(cf) != NGX_OK
+    if (ngx_http_kvroute_legs_init(cf) != NGX_OK
+        || ngx_http_kvroute_early_init(cf) != NGX_OK
         || ngx_http_kvroute_queue_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -449,6 +462,7 @@ ngx_http_kvroute_create_loc_conf(ngx_conf_t *cf)
     conf->tenant = NGX_CONF_UNSET_PTR;
     conf->deadline = NGX_CONF_UNSET_PTR;
     conf->queue_for = NGX_CONF_UNSET_PTR;
+    conf->prefill = NGX_CONF_UNSET_PTR;
 
     return conf;
 }
@@ -463,7 +477,9 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
-    ngx_http_kvroute_conf_check_location(cf, conf);
+    if (ngx_http_kvroute_conf_check_location(cf, conf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     ngx_conf_merge_size_value(conf->max_body, prev->max_body,
                               NGX_HTTP_KVROUTE_MAX_BODY);
@@ -505,6 +521,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
     ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
     ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
+    ngx_conf_merge_ptr_value(conf->prefill, prev->prefill, NULL);
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 

@@ -59,6 +59,7 @@ my $table = <<'END';
  1 core/health    kvr_outlier.h kvr_drain.h || core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
+ 4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
  4 core/state     kvr_zone.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
  5 core/share     kvr_share.h   | kvr_share_  | core root
  5 core/watch     kvr_history.h kvr_verdict.h || core root
@@ -66,13 +67,14 @@ my $table = <<'END';
  7 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
  8 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
  8 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
- 9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root
+ 9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
  9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
  9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
 10 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
 11 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
 12 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-13 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+13 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
+14 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_
@@ -85,17 +87,17 @@ my $table = <<'END';
  6 .         * | kve_ | root
 
 [bench]
-12 common         * | bench_
-13 wire           * || any
-13 wire/control   * || any
-13 micro          * | micro_ | inner
-12 model          * | kvs_
-13 queue          * | kvq_
-14 sim/engine     * | kvs_
-15 sim/router     * | kvs_
-16 sim/contest    * | kvs_
-17 sim/report     * | kvs_
-18 sim            * | kvs_   | any
+15 common         * | bench_
+16 wire           * || any
+16 wire/control   * || any
+16 micro          * | micro_ | inner
+15 model          * | kvs_
+16 queue          * | kvq_
+17 sim/engine     * | kvs_
+18 sim/router     * | kvs_
+19 sim/contest    * | kvs_
+20 sim/report     * | kvs_
+21 sim            * | kvs_   | any
 END
 
 # who alone may call these is core/route

@@ -220,6 +220,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     first.ok = (status >= 200 && status < 300);
     first.stream = ctx->usage.stream;
     first.plain = ctx->parsed && !ctx->extra
+                  && (ctx->leg == NULL || !ctx->leg->second)
                   && (kvr_set_empty(at->models)
                       || peer == KVR_REGISTRY_NONE
                       || kvr_set_test(at->models, peer));
@@ -236,6 +237,10 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
 
     ctx->ttft = ngx_current_msec - (ngx_msec_t) at->core.start;
     ctx->ttft_set = 1;
+
+    if (ctx->leg && ctx->leg->first) {
+        ctx->leg->first(ctx->leg, r);
+    }
 
     if (rc & KVR_ATTEMPT_REINSERT) {
         ngx_http_kvroute_attempt_reinsert(at);
@@ -370,6 +375,12 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     }
 
     ngx_http_kvroute_attempt_extend(at);
+
+    /* what was transferred is told as cached */
+
+    if (ctx->leg && ctx->leg->second) {
+        return;
+    }
 
     kvr_response_tokens(&ctx->usage, &settle.tokens);
 

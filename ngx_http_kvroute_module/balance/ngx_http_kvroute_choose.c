@@ -14,6 +14,7 @@
 
 
 #include "balance/ngx_http_kvroute_balance_int.h"
+#include "core/legs/kvr_disaggregate.h"
 #include "core/route/kvr_route.h"
 
 
@@ -40,6 +41,8 @@ static ngx_uint_t ngx_http_kvroute_choose_offer(
 static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
     kvr_decision_t *d);
+static uint64_t ngx_http_kvroute_choose_held(ngx_http_kvroute_attempt_t *at,
+    uint32_t id);
 static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v);
 
@@ -254,9 +257,14 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     begin.peer = id;
     begin.member = list->member[i];
-    begin.matched = d->matched;
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
+
+    if (kvr_unlikely(at->ctx->leg && at->ctx->leg->second)) {
+        d->matched = ngx_http_kvroute_choose_held(at, id);
+    }
+
+    begin.matched = d->matched;
     begin.rate = view.rate;
 
     if (at->ahead) {
@@ -567,6 +575,13 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                      && !offered);
     req.busy = at->busy;
 
+    if (kvr_unlikely(ctx->leg && ctx->leg->second)) {
+        for (n = 0; n < count; n++) {
+            kvr_disaggregate_candidate(&ngx_http_kvroute_candidate[n],
+                                       req.bytes, ctx->leg->transfer);
+        }
+    }
+
     kvr_policy_pick(&req, ngx_http_kvroute_candidate, (uint32_t) count, d);
 
     if (d->pick == KVR_POLICY_NONE) {
@@ -586,6 +601,19 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     }
 
     return 1;
+}
+
+
+/* bytes of the prompt that a peer holds, what is transferred apart */
+static uint64_t
+ngx_http_kvroute_choose_held(ngx_http_kvroute_attempt_t *at, uint32_t id)
+{
+    if (at->matched == NULL || id == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    return ngx_min(at->matched[id] * at->conf->zone->core.unit,
+                   at->ctx->bytes);
 }
 
 

@@ -19,6 +19,8 @@
 
 static ngx_int_t ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
+static ngx_int_t ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us, ngx_http_kvroute_leg_t *leg);
 static ngx_int_t ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers);
 static void ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
@@ -54,6 +56,7 @@ static ngx_int_t
 ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us)
 {
+    ngx_int_t                     rc;
     ngx_uint_t                    early;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_attempt_t   *at;
@@ -67,6 +70,14 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ctx = ngx_http_kvroute_request_create_ctx(r);
     if (ctx == NULL) {
         return NGX_ERROR;
+    }
+
+    if (ctx->leg) {
+        rc = ngx_http_kvroute_upstream_leg(r, us, ctx->leg);
+
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
     at = ngx_http_kvroute_early_take(ctx, kscf);
@@ -118,6 +129,32 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
 }
 
 
+/*
+ * A leg goes by a configuration of its own, and leg 1 to another upstream: all
+ * that is around that one's method comes with it.  NGX_DECLINED: it is there.
+ */
+static ngx_int_t
+ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
+    ngx_http_upstream_srv_conf_t *us, ngx_http_kvroute_leg_t *leg)
+{
+    if (leg->conf) {
+        r->upstream->conf = leg->conf;
+    }
+
+    if (leg->upstream && leg->upstream != us) {
+        r->upstream->upstream = leg->upstream;
+
+        return leg->upstream->peer.init(r, leg->upstream);
+    }
+
+    if (leg->enter) {
+        leg->enter(leg, r);
+    }
+
+    return NGX_DECLINED;
+}
+
+
 /* the request ends, or what was read of its body is no longer there */
 static void
 ngx_http_kvroute_upstream_end(void *data)
@@ -143,6 +180,10 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 
     if (at->tries) {
         at->began = ngx_http_kvroute_receipt_clock();
+
+        if (at->ctx->leg && at->ctx->leg->again) {
+            at->ctx->leg->again(at->ctx->leg, at->ctx->request);
+        }
     }
 
     if (at->native) {

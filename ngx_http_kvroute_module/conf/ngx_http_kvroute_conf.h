@@ -23,6 +23,7 @@
  *     _conf_check      what is accepted, and does nothing
  *     _conf_eject      kvroute_eject
  *     _conf_share      kvroute_share
+ *     _conf_prefill    kvroute_prefill
  */
 
 
@@ -127,7 +128,11 @@ ngx_int_t ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
 /* before a configuration is read: which modules pass requests on */
 void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);
 
-/* the upstream that a location passes to, if that is literal, or NULL */
+/* how a location passes requests on, if its upstream is literal, or NULL */
+ngx_http_upstream_conf_t *ngx_http_kvroute_conf_check_passing(
+    void **loc_conf);
+
+/* that upstream, or NULL */
 ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
     void **loc_conf);
 
@@ -138,8 +143,11 @@ ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_check_upstream(
     ngx_http_request_t *r);
 
-/* warns of what a location has, and its upstream has no use for */
-void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
+/*
+ * Warns of what a location has, and its upstream has no use for; NGX_ERROR: the
+ * two do not go together.
+ */
+ngx_int_t ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
 /* warns of zones that no upstream uses */
@@ -150,6 +158,13 @@ void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
 void ngx_http_kvroute_conf_eject_init(kvr_outlier_conf_t *eject);
 char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+char *ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* of a location that passes to decode, or to what a variable tells (NULL) */
+ngx_int_t ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
+    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_srv_conf_t *decode);
 
 
 #endif /* _NGX_HTTP_KVROUTE_CONF_H_INCLUDED_ */

@@ -54,12 +54,11 @@ ngx_http_kvroute_conf_check_init(ngx_conf_t *cf)
 
 
 /* a module's configuration of a location begins with that of the upstream */
-ngx_http_upstream_srv_conf_t *
-ngx_http_kvroute_conf_check_pass(void **loc_conf)
+ngx_http_upstream_conf_t *
+ngx_http_kvroute_conf_check_passing(void **loc_conf)
 {
-    ngx_uint_t                     i, index;
-    ngx_http_upstream_conf_t      *ucf;
-    ngx_http_upstream_srv_conf_t  *uscf;
+    ngx_uint_t                 i, index;
+    ngx_http_upstream_conf_t  *ucf;
 
     for (i = 0; ngx_http_kvroute_conf_check_modules[i].name; i++) {
         index = ngx_http_kvroute_conf_check_modules[i].index;
@@ -69,14 +68,24 @@ ngx_http_kvroute_conf_check_pass(void **loc_conf)
         }
 
         ucf = loc_conf[index];
-        uscf = ucf ? ucf->upstream : NULL;
 
-        if (uscf && uscf != NGX_CONF_UNSET_PTR) {
-            return uscf;
+        if (ucf && ucf->upstream && ucf->upstream != NGX_CONF_UNSET_PTR) {
+            return ucf;
         }
     }
 
     return NULL;
+}
+
+
+ngx_http_upstream_srv_conf_t *
+ngx_http_kvroute_conf_check_pass(void **loc_conf)
+{
+    ngx_http_upstream_conf_t  *ucf;
+
+    ucf = ngx_http_kvroute_conf_check_passing(loc_conf);
+
+    return ucf ? ucf->upstream : NULL;
 }
 
 
@@ -127,7 +136,7 @@ ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
 
 
 /* called before it is merged: only what it says itself is its mistake */
-void
+ngx_int_t
 ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf)
 {
@@ -156,8 +165,14 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ctx = cf->ctx;
     uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
 
+    if (klcf->prefill && klcf->prefill != NGX_CONF_UNSET_PTR
+        && ngx_http_kvroute_conf_prefill_check(cf, klcf, uscf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     if (uscf == NULL) {
-        return;
+        return NGX_OK;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -186,6 +201,8 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
                       &clcf->name, &uscf->host, port,
                       has[i].queue ? "kvroute_queue" : "kvroute");
     }
+
+    return NGX_OK;
 }
 
 

@@ -16,6 +16,8 @@
 #include "core/text/kvr_window.h"
 
 
+static void ngx_http_kvroute_body_window(ngx_http_request_t *r,
+    kvr_window_t *window);
 static void ngx_http_kvroute_body_piece(const void *place, kvr_piece_t *piece);
 static long ngx_http_kvroute_body_file(const void *place, uint64_t offset,
     uint8_t *dst, size_t n);
@@ -73,10 +75,7 @@ ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
     int           rc;
     kvr_window_t  window;
 
-    kvr_window_init(&window, r->request_body->bufs,
-                    ngx_http_kvroute_body_piece, ngx_http_kvroute_body_file,
-                    ngx_http_kvroute_window, ngx_http_kvroute_marks,
-                    ngx_http_kvroute_max_marks);
+    ngx_http_kvroute_body_window(r, &window);
 
     rc = kvr_prompt_read(pr, conf, kvr_window_fetch, &window);
 
@@ -87,6 +86,66 @@ ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
     }
 
     return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
+    const char *const *names)
+{
+    int           rc;
+    kvr_window_t  window;
+
+    if (ngx_http_kvroute_window == NULL) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_kvroute_body_window(r, &window);
+
+    rc = kvr_edit_find(edit, names, kvr_window_fetch, &window);
+
+    return (window.failed || rc != KVR_OK) ? NGX_DECLINED : NGX_OK;
+}
+
+
+u_char
+ngx_http_kvroute_request_byte(ngx_http_request_t *r)
+{
+    size_t          len;
+    uint64_t        offset;
+    kvr_window_t    window;
+    const uint8_t  *p, *last;
+
+    if (ngx_http_kvroute_window == NULL) {
+        return 0;
+    }
+
+    ngx_http_kvroute_body_window(r, &window);
+
+    for (offset = 0; /* void */ ; offset += len) {
+
+        p = kvr_window_fetch(&window, offset, &len);
+
+        if (p == NULL || len == 0) {
+            return 0;
+        }
+
+        for (last = p + len; p < last; p++) {
+            if (*p != ' ' && *p != '\t' && *p != CR && *p != LF) {
+                return *p;
+            }
+        }
+    }
+}
+
+
+static void
+ngx_http_kvroute_body_window(ngx_http_request_t *r, kvr_window_t *window)
+{
+    kvr_window_init(window, r->request_body->bufs,
+                    ngx_http_kvroute_body_piece, ngx_http_kvroute_body_file,
+                    ngx_http_kvroute_window, ngx_http_kvroute_marks,
+                    ngx_http_kvroute_max_marks);
 }
 
 
@@ -125,8 +184,8 @@ ngx_http_kvroute_body_file(const void *place, uint64_t offset, uint8_t *dst,
 }
 
 
-ngx_uint_t
-ngx_http_kvroute_body_readable(ngx_http_request_t *r)
+ngx_int_t
+ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 {
     off_t                         size;
     ngx_chain_t                  *cl;
@@ -134,7 +193,7 @@ ngx_http_kvroute_body_readable(ngx_http_request_t *r)
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
-        return 0;
+        return NGX_DECLINED;
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
@@ -148,7 +207,7 @@ ngx_http_kvroute_body_readable(ngx_http_request_t *r)
     size = ngx_max(size, r->headers_in.content_length_n);
 
     if (size > (off_t) klcf->max_body) {
-        return 0;
+        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
     }
 
     h = r->headers_in.content_type;
@@ -160,7 +219,7 @@ ngx_http_kvroute_body_readable(ngx_http_request_t *r)
         && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
            == 0)
     {
-        return 0;
+        return NGX_DECLINED;
     }
 
     /* nginx has no slot for it in requests */
@@ -168,8 +227,12 @@ ngx_http_kvroute_body_readable(ngx_http_request_t *r)
     h = ngx_http_kvroute_headers_find(&r->headers_in.headers,
                                         &ngx_http_kvroute_body_encoding);
 
-    return h == NULL
-           || (h->value.len == 8
-               && ngx_strncasecmp(h->value.data, (u_char *) "identity", 8)
-                  == 0);
+    if (h && (h->value.len != 8
+              || ngx_strncasecmp(h->value.data, (u_char *) "identity", 8)
+                 != 0))
+    {
+        return NGX_HTTP_UNSUPPORTED_MEDIA_TYPE;
+    }
+
+    return NGX_OK;
 }

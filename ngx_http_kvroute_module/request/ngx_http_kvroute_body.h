@@ -15,9 +15,6 @@
 ngx_int_t ngx_http_kvroute_body_scratch(size_t size, ngx_log_t *log);
 void ngx_http_kvroute_body_exit(void);
 
-/* whether there is a body at all that could be JSON */
-ngx_uint_t ngx_http_kvroute_body_readable(ngx_http_request_t *r);
-
 /*
  * Reads what there is of the body.  NGX_DECLINED: it is not JSON, or cannot be
  * had, or ends too early, which it may as long as more of it is to come.

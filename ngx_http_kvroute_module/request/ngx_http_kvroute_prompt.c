@@ -82,6 +82,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
                                       pr->field[i].len);
     }
 
+    ctx->transfer = pr->transfer;
     ctx->prioritized = pr->priority_set;
     ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
                                       -INT32_MAX);
@@ -96,6 +97,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
     ctx->skips = pr->skips;
     ctx->odd = pr->odd;
     ctx->sampled = pr->sampled;
+    ctx->joint = pr->joint;
     ctx->output = (uint32_t) ngx_min(pr->max_tokens, NGX_MAX_UINT32_VALUE);
 
     if (ngx_http_kvroute_prompt_keep(r, ctx, zone) != NGX_OK) {

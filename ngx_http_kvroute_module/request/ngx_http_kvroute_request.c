@@ -134,6 +134,8 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->skips = 0;
     ctx->odd = 0;
     ctx->sampled = 0;
+    ctx->joint = 0;
+    ctx->transfer = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;
     ctx->early = 0;
@@ -200,7 +202,7 @@ ngx_http_kvroute_request_read(ngx_http_request_t *r,
 
     (void) ngx_http_kvroute_request_weigh(r, ctx);
 
-    if (ngx_http_kvroute_body_readable(r)
+    if (ngx_http_kvroute_request_readable(r) == NGX_OK
         && ngx_http_kvroute_request_salt(r, ctx) == NGX_OK)
     {
         ngx_http_kvroute_prompt_read(r, ctx, zone);

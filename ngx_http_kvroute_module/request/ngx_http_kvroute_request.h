@@ -31,6 +31,7 @@
 #include "core/prompt/kvr_endpoint.h"
 #include "core/response/kvr_response.h"
 #include "core/response/kvr_reply.h"
+#include "core/legs/kvr_edit.h"
 #include "core/route/kvr_route.h"
 
 
@@ -46,6 +47,11 @@
 
 typedef struct ngx_http_kvroute_attempt_s  ngx_http_kvroute_attempt_t;
 typedef struct ngx_http_kvroute_wait_s     ngx_http_kvroute_wait_t;
+typedef struct ngx_http_kvroute_legs_s     ngx_http_kvroute_legs_t;
+typedef struct ngx_http_kvroute_leg_s      ngx_http_kvroute_leg_t;
+
+typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
 
 
 /*
@@ -85,6 +91,21 @@ typedef struct {
 } ngx_http_kvroute_session_t;
 
 
+/* one of the two requests that serve one: what is another for the balancer */
+struct ngx_http_kvroute_leg_s {
+    ngx_http_upstream_srv_conf_t  *upstream;  /* to go to instead, or NULL */
+    ngx_http_upstream_conf_t    *conf;      /* to go by instead, or NULL */
+
+    ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
+    ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
+    ngx_http_kvroute_leg_pt      again;     /* before a further try; or NULL */
+
+    double                       transfer;  /* leg 2: what a byte costs that is
+                                               not held, to computing it */
+    unsigned                     second:1;  /* it is leg 2 */
+};
+
+
 /* what is kept of a request, found again after internal redirects */
 
 typedef struct {
@@ -93,6 +114,8 @@ typedef struct {
     ngx_pool_cleanup_pt          end;       /* ends it, if there is one */
     ngx_http_kvroute_wait_t     *wait;      /* of the queue, or NULL */
     ngx_http_kvroute_lookup_t   *lookup;    /* or NULL */
+    ngx_http_kvroute_leg_t      *leg;       /* that it is; or NULL */
+    ngx_http_kvroute_legs_t     *legs;      /* that it has or is of; or NULL */
     ngx_http_kvroute_reserve_t   reserved;
 
     ngx_str_t                    uri;       /* that the endpoint is of */
@@ -140,6 +163,8 @@ typedef struct {
     unsigned                     skips:1;   /* see kvr_prompt_t */
     unsigned                     odd:1;
     unsigned                     sampled:1;
+    unsigned                     joint:1;
+    unsigned                     transfer:1;
     unsigned                     passing:1; /* it cannot be read again */
     unsigned                     decided:1;
     unsigned                     ttft_set:1;
@@ -180,6 +205,22 @@ ngx_int_t ngx_http_kvroute_request_salt(ngx_http_request_t *r,
 /* reads the body, once in a location, as far as it is there */
 void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
+
+/*
+ * _body: NGX_OK: a body that could be JSON, and may be read; NGX_DECLINED: it
+ * could not be; else the status that says why it is not read.
+ */
+ngx_int_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
+
+/* the first byte of it that is no white space, or 0 */
+u_char ngx_http_kvroute_request_byte(ngx_http_request_t *r);
+
+/*
+ * Finds members of its root; all of it has been received.  NGX_DECLINED: it is
+ * not JSON, or cannot be had.
+ */
+ngx_int_t ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
+    const char *const *names);
 
 /* _headers: the first one of a name in a list, or NULL */
 ngx_table_elt_t *ngx_http_kvroute_headers_find(ngx_list_t *headers,

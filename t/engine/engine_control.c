@@ -56,6 +56,8 @@ static const kve_ctl_t  kve_ctls[] = {
     KVE_CTL(kv_double, KVE_CTL_INT),
     KVE_CTL(kv_swap, KVE_CTL_INT),
     KVE_CTL(kv_replay_silent, KVE_CTL_INT),
+    KVE_CTL(transfer_lost, KVE_CTL_INT),
+    KVE_CTL(transfer_blocks, KVE_CTL_INT),
     { NULL, KVE_CTL_NUM, 0 }
 };
 
@@ -330,6 +332,9 @@ kve_control_show(kve_buf_t *b, kve_server_t *s, int with_log)
     kve_control_count(b, "aborted", n->aborted);
     kve_control_count(b, "failed", n->failed);
     kve_control_count(b, "faults", n->faults);
+    kve_control_count(b, "prefills", n->prefills);
+    kve_control_count(b, "pulls", n->pulls);
+    kve_control_count(b, "corrupt", n->corrupt);
     kve_control_count(b, "connections", n->connections);
     kve_control_count(b, "open_connections", s->nconns);
     kve_control_count(b, "open_requests", s->open_requests);

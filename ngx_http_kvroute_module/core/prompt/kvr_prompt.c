@@ -25,6 +25,7 @@ static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_result(kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_chain(kvr_prompt_ctx_t *ctx);
 static unsigned kvr_prompt_skips(const kvr_prompt_ctx_t *ctx);
+static unsigned kvr_prompt_joint(const kvr_prompt_ctx_t *ctx);
 static unsigned kvr_prompt_apart(const kvr_prompt_ctx_t *ctx);
 static void kvr_prompt_link(kvr_prompt_links_t *l, const uint64_t *digest,
     size_t n);
@@ -35,7 +36,7 @@ static uint64_t kvr_prompt_hash(kvr_prompt_ctx_t *ctx, const void *data,
 /* the keys of a body, by length, so that a look-up compares one or two */
 
 static const kvr_prompt_key_t  kvr_prompt_keys_1[] = {
-    { "n", kvr_prompt_samples, 0 },
+    { "n", kvr_prompt_samples, KVR_JOINT_SAMPLES },
     { NULL, NULL, 0 }
 };
 
@@ -64,6 +65,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_6[] = {
 static const kvr_prompt_key_t  kvr_prompt_keys_7[] = {
     { "context", kvr_prompt_root, KVR_ROOT_CONTEXT },
     { "options", kvr_prompt_params, KVR_LIMIT_OPTIONS },
+    { "best_of", kvr_prompt_samples, KVR_JOINT_BEST },
     { NULL, NULL, 0 }
 };
 
@@ -116,12 +118,16 @@ static const kvr_prompt_key_t  kvr_prompt_keys_13[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_14[] = {
     { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
+    { "bootstrap_host", kvr_prompt_transfer, 0 },
+    { "bootstrap_port", kvr_prompt_transfer, 0 },
+    { "bootstrap_room", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
 static const kvr_prompt_key_t  kvr_prompt_keys_15[] = {
     { "prompt_logprobs", kvr_prompt_skip, KVR_SKIP_PROMPT_LOGPROBS },
     { "sampling_params", kvr_prompt_params, KVR_LIMIT_SAMPLING },
+    { "use_beam_search", kvr_prompt_beams, KVR_JOINT_BEAMS },
     { NULL, NULL, 0 }
 };
 
@@ -139,6 +145,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_17[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_18[] = {
     { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
+    { "kv_transfer_params", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -150,6 +157,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_19[] = {
 static const kvr_prompt_key_t  kvr_prompt_keys_20[] = {
     { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
     { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
+    { "disaggregated_params", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -160,6 +168,7 @@ static const kvr_prompt_key_t  kvr_prompt_keys_21[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_22[] = {
     { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
+    { "disagg_prefill_dp_rank", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -214,6 +223,8 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->skips = 0;
     pr->odd = 0;
     pr->sampled = 0;
+    pr->joint = 0;
+    pr->transfer = 0;
     pr->tailed = 0;
     pr->tail_len = 0;
     pr->last = 0;
@@ -251,6 +262,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.roots = 0;
     ctx.limits = 0;
     ctx.skips = 0;
+    ctx.joint = 0;
     ctx.left = 0;
 
     if (conf->chunks) {
@@ -466,6 +478,7 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->n = (uint32_t) l.k;
 
     pr->skips = kvr_prompt_skips(ctx);
+    pr->joint = kvr_prompt_joint(ctx);
     pr->odd = kvr_prompt_apart(ctx);
 
     if (ctx->left && pr->bytes / KVR_PROMPT_TOKEN_MIN > (uint64_t) ctx->left) {
@@ -509,6 +522,20 @@ kvr_prompt_skips(const kvr_prompt_ctx_t *ctx)
     return skips & 1U << KVR_SKIP_ECHO
            && (skips & 1U << KVR_SKIP_LOGPROBS
                || ctx->pr->shape == KVR_PROMPT_CHAT);
+}
+
+
+/*
+ * Whether one engine has to make all of the answer: what is told of the
+ * prompt's own tokens is known where they are computed, and of several replies
+ * the first one would take the transfer from the others.
+ */
+static unsigned
+kvr_prompt_joint(const kvr_prompt_ctx_t *ctx)
+{
+    return ctx->joint || ctx->pr->extra
+           || ctx->skips & (1U << KVR_SKIP_PROMPT_LOGPROBS
+                            | 1U << KVR_SKIP_ECHO | 1U << KVR_SKIP_START);
 }
 
 

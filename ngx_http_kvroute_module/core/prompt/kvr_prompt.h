@@ -98,6 +98,10 @@ typedef struct {
     unsigned            sampled:1;   /* several replies are asked for: what is
                                         told as cached is what a later one
                                         found of the first one's prompt */
+    unsigned            joint:1;     /* prefill and decode are for one engine:
+                                        several replies, or one that a single
+                                        token makes invalid */
+    unsigned            transfer:1;  /* it tells engines of transfers */
     unsigned            priority_set:1;
 
     int64_t             priority;

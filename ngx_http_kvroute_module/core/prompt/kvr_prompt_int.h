@@ -91,6 +91,16 @@ typedef enum {
 } kvr_skip_e;
 
 
+/* what keeps prefill and decode in one engine */
+
+typedef enum {
+    KVR_JOINT_SAMPLES = 0,
+    KVR_JOINT_BEST,
+    KVR_JOINT_BEAMS,
+    KVR_JOINT_TOOLS
+} kvr_joint_e;
+
+
 typedef struct {
     size_t               start;
     size_t               n;
@@ -109,6 +119,7 @@ typedef struct {
     uint32_t             roots;
     uint32_t             limits;
     uint32_t             skips;      /* kvr_skip_e */
+    uint32_t             joint;      /* kvr_joint_e */
 
     kvr_section_t        section[KVR_SECTIONS];
     uint64_t             root[KVR_ROOT_VALUES];
@@ -161,6 +172,8 @@ int kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
+int kvr_prompt_transfer(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
 int kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);

@@ -14,6 +14,12 @@ static kvr_section_t *kvr_prompt_section(kvr_prompt_ctx_t *ctx,
 static void kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s);
 
 
+/* "n" within the sampling options of some engines */
+static const kvr_prompt_key_t  kvr_prompt_n = {
+    "n", kvr_prompt_samples, KVR_JOINT_SAMPLES
+};
+
+
 int
 kvr_prompt_model(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
@@ -139,7 +145,7 @@ kvr_prompt_params(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
         } else if (key->arg == KVR_LIMIT_SAMPLING
                    && j->key_len == 1 && j->key[0] == 'n')
         {
-            rc = kvr_prompt_samples(ctx, key);
+            rc = kvr_prompt_samples(ctx, &kvr_prompt_n);
 
         } else if ((j->key_len == 14
                     && memcmp(j->key, "max_new_tokens", 14) == 0)
@@ -188,15 +194,45 @@ kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 int
 kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int      rc;
-    int64_t  n;
-
-    (void) key;
+    int       rc;
+    int64_t   n;
+    uint32_t  bit;
 
     rc = kvr_prompt_tokens(ctx, &n);
-    ctx->pr->sampled = (n > 1);
+
+    if (key->arg == KVR_JOINT_SAMPLES) {
+        ctx->pr->sampled = (n > 1);
+    }
+
+    bit = 1U << key->arg;
+    ctx->joint = n > 1 ? ctx->joint | bit : ctx->joint & ~bit;
 
     return rc;
+}
+
+
+int
+kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    int  c;
+
+    c = kvr_json_peek(&ctx->walk.json);
+
+    ctx->joint &= ~(1U << key->arg);
+    ctx->joint |= (uint32_t) (c == 't') << key->arg;
+
+    return kvr_json_skip(&ctx->walk.json);
+}
+
+
+int
+kvr_prompt_transfer(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
+{
+    (void) key;
+
+    ctx->pr->transfer = 1;
+
+    return kvr_json_skip(&ctx->walk.json);
 }
 
 
@@ -236,17 +272,29 @@ kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-/* engines leave the tools out for "none", other choices render the same */
+/*
+ * Engines leave the tools out for "none", other choices render the same.  Whose
+ * choice is neither none nor the model's must be a call of a tool, which one
+ * token is not.
+ */
 int
 kvr_prompt_tool_choice(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 {
-    int      rc;
+    int      c, rc, open;
     size_t   len;
     uint8_t  word[8];
 
     (void) key;
 
+    c = kvr_json_peek(&ctx->walk.json);
+
     rc = kvr_walk_word(&ctx->walk, word, sizeof(word), &len);
+
+    open = (c == 'n' || (len == 4 && (memcmp(word, "auto", 4) == 0
+                                      || memcmp(word, "none", 4) == 0)));
+
+    ctx->joint &= ~(1U << KVR_JOINT_TOOLS);
+    ctx->joint |= (uint32_t) !open << KVR_JOINT_TOOLS;
 
     kvr_prompt_set_root(ctx, KVR_ROOT_TOOL_CHOICE,
                         len == 4 && memcmp(word, "none", 4) == 0);

@@ -151,6 +151,8 @@ static const kve_opt_t  kve_opts[] = {
             "messages kept for a replay (10000)"),
     KVE_SET("kv-late", KVE_OPT_NUM, kv_late_ms,
             "ms that KV events are late (0)"),
+    KVE_OPT("kv-lease", KVE_OPT_NUM, kv_lease,
+            "ms that a transfer may be asked for (30000)"),
 
     KVE_OPT("request-log", KVE_OPT_INT, request_log,
             "requests to remember for /control (0)"),
@@ -302,6 +304,7 @@ kve_options_defaults(kve_options_t *opt)
     opt->seed = 1;
     opt->kv_topic = "kv";
     opt->kv_buffer = 10000;
+    opt->kv_lease = 30000;
     opt->ttft = -1;
     opt->prefill_overhead = -1;
     opt->prefill_per_token = -1;

@@ -56,6 +56,9 @@ typedef struct {
     int                 kv_double;
     int                 kv_swap;
     int                 kv_replay_silent;
+
+    int                 transfer_lost;      /* 1: left out, 2: null */
+    int                 transfer_blocks;    /* more than there are */
 } kve_settings_t;
 
 
@@ -100,6 +103,7 @@ typedef struct {
     int                 kv_encoding;        /* events/engine_encode.h */
     const char         *kv_topic;
     int                 kv_buffer;          /* messages */
+    double              kv_lease;           /* ms, of a descriptor */
     int                 seed;
 
     double              ttft;               /* s, llm-d's latencies */

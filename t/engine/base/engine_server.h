@@ -23,6 +23,7 @@ typedef struct kve_server_s  kve_server_t;
 typedef struct kve_conn_s    kve_conn_t;
 typedef struct kve_job_s     kve_job_t;
 typedef struct kve_events_s  kve_events_t;
+typedef struct kve_transfer_s  kve_transfer_t;
 
 /* what answers a request; it may do so later */
 
@@ -38,6 +39,9 @@ typedef struct {
     uint64_t            aborted;            /* the client went first */
     uint64_t            failed;             /* replied with an error */
     uint64_t            rejected;           /* of these: too many wait */
+    uint64_t            prefills;           /* for a decode elsewhere */
+    uint64_t            pulls;              /* of a prefill elsewhere */
+    uint64_t            corrupt;            /* of these: of what is no more */
     uint64_t            faults;
     uint64_t            connections;
     uint64_t            tokens_sent;
@@ -134,6 +138,8 @@ struct kve_engine_s {
     struct event_base  *base;
     struct event       *tick;
     struct evbuffer    *chunk;
+    kve_transfer_t     *transfers;          /* reply/engine_transfer.h */
+    uint64_t            ntransfers;
     kve_options_t       opt;
     kve_server_t       *servers;
     int                 nservers;

@@ -11,6 +11,7 @@
 #include "job/engine_sub.h"
 #include "reply/engine_reply.h"
 #include "reply/engine_send.h"
+#include "reply/engine_transfer.h"
 
 
 static void kve_job_start(kve_job_t *job);
@@ -210,6 +211,7 @@ kve_job_check(kve_job_t *job)
     int             i;
     char            message[256];
     int64_t         prompt, max;
+    const char     *error;
     kve_stats_t     st;
     kve_parsed_t   *p;
     kve_options_t  *opt;
@@ -262,6 +264,13 @@ kve_job_check(kve_job_t *job)
                                     : "BadRequestError", message);
             return -1;
         }
+    }
+
+    error = kve_transfer_start(job);
+
+    if (error) {
+        kve_job_error(job, 400, "BadRequestError", error);
+        return -1;
     }
 
     kve_replica_stats(job->server->model, &st);

@@ -7,6 +7,7 @@
 
 #include "job/engine_sub.h"
 #include "reply/engine_reply.h"
+#include "reply/engine_transfer.h"
 
 
 /*
@@ -203,6 +204,8 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
         kve_reply_build(&sub->reply, seed, tokens, opt->bytes_per_token,
                         reasoning, tool);
     }
+
+    kve_transfer_spoil(sub);
 
     sub->reply.finish = sub->reply.tool_name ? "tool_calls" : finish;
 

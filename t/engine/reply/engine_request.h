@@ -83,6 +83,7 @@ struct kve_job_s {
     double              arrived;            /* real */
     double              first;              /* real, of the first token */
     int                 orca;               /* 1: text, 2: JSON */
+    uint64_t            transfer;           /* its number, or 0 */
     int64_t             want_output;        /* X-Engine-Output-Tokens */
     int64_t             want_reasoning;
     int                 want_tool;
@@ -103,6 +104,7 @@ struct kve_job_s {
     unsigned            submitted:1;
     unsigned            is_stream:1;        /* counted in open_streams */
     unsigned            background:1;       /* replied to already */
+    unsigned            corrupt:1;          /* by another's transfer */
 };
 
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "reply/engine_reply.h"
+#include "reply/engine_transfer.h"
 #include "reply/engine_whole.h"
 
 
@@ -370,4 +371,6 @@ kve_reply_body(kve_job_t *job, kve_buf_t *b)
         kve_whole_llamacpp(b, job);
         break;
     }
+
+    kve_transfer_reply(job, b);
 }

@@ -1,0 +1,200 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvroute_prefill UPSTREAM | off [connector=] [min=] [when=] [transfer=]
+ *                 [tries=] [timeout=] [fallback=] [lease=] [max_params=];
+ */
+
+
+#include "conf/ngx_http_kvroute_conf_param.h"
+#include "core/legs/kvr_connector.h"
+
+
+static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_prefill_upstream(
+    ngx_conf_t *cf, ngx_str_t *name);
+
+
+static const ngx_http_kvroute_conf_param_t
+    ngx_http_kvroute_conf_prefill_list[] =
+{
+    { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
+      0, 0, "nixl store header" },
+
+    { ngx_string("min="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, min),
+      0, 0, "a size such as 8k" },
+
+    { ngx_string("when="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, always),
+      0, 0, "cost always" },
+
+    { ngx_string("transfer="), ngx_http_kvroute_conf_param_decimal,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, transfer),
+      0, 100, "between 0 and 100, as 0.2: the time to transfer a token by the "
+      "time to compute it" },
+
+    { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, tries),
+      1, 100, "between 1 and 100" },
+
+    { ngx_string("timeout="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, timeout),
+      1, 86400000, "between 1ms and 24h" },
+
+    { ngx_string("fallback="), ngx_http_kvroute_conf_param_choice,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, strict),
+      0, 0, "local none" },
+
+    { ngx_string("lease="), ngx_http_kvroute_conf_param_msec,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, lease),
+      1000, 3600000, "between 1s and 1h" },
+
+    { ngx_string("max_params="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, max_params),
+      1024, 0, "a size such as 1m, 1k at least" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+char *
+ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_loc_conf_t *klcf = conf;
+
+    ngx_str_t                     *value;
+    ngx_http_kvroute_prefill_t    *prefill;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    if (klcf->prefill != NGX_CONF_UNSET_PTR) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "off") == 0) {
+
+        if (cf->args->nelts > 2) {
+            return "is off: it takes no parameters";
+        }
+
+        klcf->prefill = NULL;
+
+        return NGX_CONF_OK;
+    }
+
+    prefill = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_prefill_t));
+    if (prefill == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    prefill->min = 8 * 1024;
+    prefill->transfer = 0.2;
+    prefill->tries = 2;
+    prefill->timeout = 120000;
+    prefill->lease = 30000;
+    prefill->max_params = 1024 * 1024;
+
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_prefill_list,
+                                        2, prefill)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    prefill->upstream = ngx_http_kvroute_conf_prefill_upstream(cf, &value[1]);
+    if (prefill->upstream == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    kmcf->early = 1;
+    kmcf->prefills = 1;
+
+    klcf->prefill = prefill;
+
+    return NGX_CONF_OK;
+}
+
+
+/* it may be declared further down */
+static ngx_http_upstream_srv_conf_t *
+ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
+{
+    ngx_url_t  u;
+
+    if (ngx_strlchr(name->data, name->data + name->len, '$')
+        || ngx_strlchr(name->data, name->data + name->len, '=')
+        || ngx_strlchr(name->data, name->data + name->len, '/'))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid upstream \"%V\" in \"kvroute_prefill\": "
+                           "the first word must be the name of an upstream {} "
+                           "of prefill servers, or off", name);
+        return NULL;
+    }
+
+    ngx_memzero(&u, sizeof(ngx_url_t));
+
+    u.url = *name;
+    u.host = *name;
+    u.no_resolve = 1;
+    u.no_port = 1;
+
+    return ngx_http_upstream_add(cf, &u, 0);
+}
+
+
+/* zones and policies of upstreams are known by now */
+ngx_int_t
+ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
+    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_srv_conf_t *decode)
+{
+    ngx_http_kvroute_srv_conf_t   *from, *to;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    uscf = klcf->prefill->upstream;
+
+    from = uscf->srv_conf
+           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
+           : NULL;
+
+    if (from == NULL || from->shm_zone == NULL || from->shadow) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "upstream \"%V\" of \"kvroute_prefill\" has no "
+                      "\"kvroute\": declare it above, with \"kvroute "
+                      "kv_cache zone=...;\" in it", &uscf->host);
+        return NGX_ERROR;
+    }
+
+    if (decode == NULL) {
+        return NGX_OK;
+    }
+
+    to = decode->srv_conf
+         ? ngx_http_conf_upstream_srv_conf(decode, ngx_http_kvroute_module)
+         : NULL;
+
+    if (to == NULL || to->shm_zone == NULL || to->shadow) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"kvroute_prefill\" needs \"kvroute\" in upstream "
+                      "\"%V\" as well: it has the decode servers",
+                      &decode->host);
+        return NGX_ERROR;
+    }
+
+    if (to->shm_zone != from->shm_zone) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "upstreams \"%V\" and \"%V\" of \"kvroute_prefill\" "
+                      "must have the same \"zone=\" in their \"kvroute\"",
+                      &uscf->host, &decode->host);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}

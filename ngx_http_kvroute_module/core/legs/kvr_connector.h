@@ -1,0 +1,86 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_CONNECTOR_H_INCLUDED_
+#define _KVR_CONNECTOR_H_INCLUDED_
+
+
+/*
+ * How a prompt's keys and values come from the server that computed them to the
+ * one that decodes: a row for each way that engines know.
+ *
+ * A request that goes this way is served by two.  Leg 1 asks a prefill server to
+ * compute the prompt and a single token, leg 2 asks a decode server for the
+ * answer.  What the legs say beside the client's own words is in the row.
+ *
+ *     header    the client's request goes to a decode server's sidecar (llm-d),
+ *               which makes both legs: the prefill server is named in a header
+ *     store     the servers share a store (LMCache): leg 1 puts it there, leg 2
+ *               finds it by itself
+ *     nixl      vLLM's NixlConnector: the answer of leg 1 has a descriptor, a
+ *               member that leg 2 repeats word for word.  It is good for one
+ *               request and for seconds: whoever reads by it later reads what
+ *               is somebody else's by then
+ *
+ * Sources: vLLM, docs/features/nixl_connector_usage.md and its
+ * toy_proxy_server.py; llm-d, the sidecar's x-prefiller-host-port; LMCache's
+ * shared storage examples.
+ */
+
+
+#include "core/base/kvr_core.h"
+#include "core/prompt/kvr_endpoint.h"
+
+
+typedef enum {
+    KVR_CONNECTOR_NIXL = 0,
+    KVR_CONNECTOR_STORE,
+    KVR_CONNECTOR_HEADER,
+    KVR_CONNECTOR_MAX
+} kvr_connector_e;
+
+
+typedef struct {
+    const char        *name;       /* as configured */
+    const char        *ask;        /* members of leg 1's own, or NULL */
+    const char        *member;     /* of leg 1's answer that leg 2 repeats */
+    unsigned           legs:1;     /* leg 1 is made here */
+} kvr_connector_t;
+
+
+/* a number below KVR_CONNECTOR_MAX */
+const kvr_connector_t *kvr_connector(kvr_connector_e connector);
+
+/*
+ * Whether a prompt may go this way, by the path: the endpoints whose limits are
+ * known, and stand at the root of the body.
+ */
+int kvr_connector_serves(const uint8_t *path, size_t len);
+
+/*
+ * Members that tell engines of transfers: no client may send them, as whoever
+ * can name a host makes an engine connect there.  Ends with NULL.
+ */
+const char *const *kvr_connector_private(void);
+
+/*
+ * Members of a body that leg 1 has its own values for: one token, in one piece.
+ * Ends with NULL.
+ */
+const char *const *kvr_connector_limits(void);
+
+/*
+ * Writes what is appended to leg 1's body, "," before the first member if kept
+ * is set, with the closing brace; returns its length, at most
+ * KVR_CONNECTOR_LEN.
+ */
+#define KVR_CONNECTOR_LEN  256
+
+size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+    unsigned kept, char *dst);
+
+
+#endif /* _KVR_CONNECTOR_H_INCLUDED_ */

@@ -1,0 +1,69 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/legs/kvr_disaggregate.h"
+
+
+static const char *const  kvr_disaggregate_names[] = {
+    "none", "yes", "unread", "kind", "short", "cached", "nobody", "cost",
+    "failed", "answer", "retried", "late"
+};
+
+_Static_assert(kvr_nelts(kvr_disaggregate_names) == KVR_DISAGGREGATE_MAX,
+               "kvr_disaggregate_names");
+
+
+const char *
+kvr_disaggregate_name(kvr_disaggregate_e e)
+{
+    return (unsigned) e < KVR_DISAGGREGATE_MAX ? kvr_disaggregate_names[e]
+                                               : NULL;
+}
+
+
+kvr_disaggregate_e
+kvr_disaggregate_worth(const kvr_disaggregate_t *d)
+{
+    if (d->bytes < d->min) {
+        return KVR_DISAGGREGATE_SHORT;
+    }
+
+    if (d->bytes - kvr_min(d->held, d->bytes) < d->min) {
+        return KVR_DISAGGREGATE_CACHED;
+    }
+
+    return KVR_DISAGGREGATE_YES;
+}
+
+
+void
+kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes, double transfer)
+{
+    uint64_t  lacks;
+
+    lacks = bytes - kvr_min(c->matched, bytes);
+
+    if (transfer < 1) {
+        c->matched += (uint64_t) (int64_t) ((double) (int64_t) lacks
+                                            * (1 - transfer));
+    }
+
+    /* nobody gains by what is only copied there */
+
+    c->shared = 0;
+}
+
+
+kvr_disaggregate_e
+kvr_disaggregate(const kvr_disaggregate_t *d, double plain, double prefill,
+    double decode)
+{
+    if (d->always || prefill + decode + KVR_DISAGGREGATE_HOP < plain) {
+        return KVR_DISAGGREGATE_YES;
+    }
+
+    return KVR_DISAGGREGATE_COST;
+}

@@ -1,0 +1,577 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Prefill and decode by two servers, in the phase before the content's.
+ *
+ *     the body is read; members that no client may send are cut
+ *     a place at a decode server is reserved, and the costs are compared
+ *     leg 1 runs, as a subrequest; nothing else is waited for from here on
+ *     leg 2 is the request itself, with what leg 1's answer has told
+ *
+ * A descriptor is good for one server and for seconds.  Once a decode server
+ * may have seen it, or its lease is half over, it is blanked: a further try
+ * sends the client's own request, which that server can serve alone.
+ *
+ * Leg 2's body is put in place by the content handler, since other modules may
+ * copy the request after this phase, and put back when the request goes
+ * somewhere else: nobody but the decode upstream sees the descriptor.
+ */
+
+
+#include "legs/ngx_http_kvroute_legs_int.h"
+#include "conf/ngx_http_kvroute_conf.h"
+
+
+static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
+static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
+static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
+    double *cost);
+static ngx_int_t ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs);
+static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx);
+static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
+static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
+static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_cleanup(void *data);
+
+
+ngx_int_t
+ngx_http_kvroute_legs_init(ngx_conf_t *cf)
+{
+    ngx_http_handler_pt           *h;
+    ngx_http_core_main_conf_t     *cmcf;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    if (!kmcf->prefills) {
+        return NGX_OK;
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = ngx_http_kvroute_legs_handler;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
+{
+    ngx_int_t                     rc;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_legs_t      *legs;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    if (r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+    legs = ctx ? ctx->legs : NULL;
+
+    if (legs && (legs->running || legs->ended)
+        && legs->loc_conf == r->loc_conf && !ctx->moved)
+    {
+        return legs->running ? NGX_DONE
+                             : ngx_http_kvroute_legs_second(legs, ctx);
+    }
+
+    /* an internal redirect has led here */
+
+    if (legs) {
+        ngx_http_kvroute_legs_leave(ctx);
+    }
+
+    if (klcf->prefill == NULL || r->method != NGX_HTTP_POST) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_inspect(r);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx == NULL || r->request_body == NULL
+        || r->request_body->bufs == NULL)
+    {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_kvroute_legs_begin(r, ctx, klcf->prefill);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_prefill_t *conf)
+{
+    ngx_int_t                     rc;
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_kvroute_legs_t      *legs;
+    ngx_http_kvroute_srv_conf_t  *decode;
+
+    rc = ngx_http_kvroute_legs_clean(r, ctx);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    /* to whom a variable leads is not known before it is too late */
+
+    decode = ngx_http_kvroute_conf_check_upstream(r);
+
+    if (decode == NULL || decode->zone == NULL || decode->shadow
+        || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
+    {
+        return NGX_DECLINED;
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_legs_t));
+    if (cln == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    legs = cln->data;
+    ngx_memzero(legs, sizeof(ngx_http_kvroute_legs_t));
+
+    cln->handler = ngx_http_kvroute_legs_cleanup;
+
+    legs->request = r;
+    legs->conf = conf;
+    legs->decode = decode;
+    legs->loc_conf = r->loc_conf;
+    legs->client = r->request_body;
+    legs->length = r->headers_in.content_length_n;
+
+    ctx->legs = legs;
+
+    if (ngx_http_kvroute_legs_copies(legs) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "kvroute legs: %s", kvr_disaggregate_name(legs->outcome));
+
+    if (legs->outcome != KVR_DISAGGREGATE_YES
+        || !kvr_connector(conf->connector)->legs)
+    {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_kvroute_legs_first(legs);
+
+    if (rc == NGX_DECLINED) {
+        legs->outcome = KVR_DISAGGREGATE_UNREAD;
+        ctx->leg = NULL;
+    }
+
+    return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
+}
+
+
+/*
+ * Whatever the answer is, a place at the decode server is reserved by then: for
+ * a plain request, or for leg 2.
+ */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    double                        plain, first, second;
+    kvr_disaggregate_t            d;
+    kvr_disaggregate_e            e;
+    ngx_http_kvroute_lookup_t    *l;
+    ngx_http_kvroute_srv_conf_t  *prefill;
+
+    if (!ctx->parsed || ctx->light) {
+        return KVR_DISAGGREGATE_UNREAD;
+    }
+
+    if (ctx->joint || ctx->skips
+        || !kvr_connector_serves(ctx->uri.data, ctx->uri.len))
+    {
+        return KVR_DISAGGREGATE_KIND;
+    }
+
+    d.bytes = ctx->bytes;
+    d.held = 0;
+    d.min = legs->conf->min;
+    d.always = legs->conf->always;
+
+    if (d.bytes >= d.min) {
+        l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
+        d.held = l ? l->best * legs->decode->zone->core.unit : 0;
+    }
+
+    e = kvr_disaggregate_worth(&d);
+
+    if (e != KVR_DISAGGREGATE_YES) {
+        return e;
+    }
+
+    plain = 0;
+    second = 0;
+
+    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
+                                              ngx_http_kvroute_module);
+
+    if (!d.always
+        && ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
+                                      &plain)
+           != NGX_OK)
+    {
+        /* nginx has to say what to do */
+
+        return KVR_DISAGGREGATE_NOBODY;
+    }
+
+    if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
+        != NGX_OK)
+    {
+        e = KVR_DISAGGREGATE_NOBODY;
+        goto plain;
+    }
+
+    legs->peer = ctx->peer;
+
+    ctx->leg = &legs->leg[1];
+
+    if (ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &second)
+        == NGX_OK)
+    {
+        e = kvr_disaggregate(&d, plain, first, second);
+
+    } else {
+        e = KVR_DISAGGREGATE_NOBODY;
+    }
+
+plain:
+
+    if (e == KVR_DISAGGREGATE_YES
+        && !kvr_connector(legs->conf->connector)->legs)
+    {
+        return e;
+    }
+
+    /* leg 1 is counted when it goes there, in this event */
+
+    ngx_http_kvroute_reserve_release(&legs->prefill);
+
+    if (e != KVR_DISAGGREGATE_YES) {
+        ctx->leg = NULL;
+        ngx_str_null(&legs->peer);
+        (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
+                                          &plain);
+    }
+
+    return e;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
+    double *cost)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_kvroute_early(ctx, conf, reserved);
+
+    *cost = ctx->cost;
+
+    return rc;
+}
+
+
+/*
+ * What nginx's configuration of a location is for a leg.  One copy serves all
+ * requests: since 1.29.7 kept connections are found by its address.
+ */
+static ngx_int_t
+ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
+{
+    ngx_uint_t                    i;
+    ngx_http_upstream_conf_t     *of;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(legs->request,
+                                        ngx_http_kvroute_module);
+
+    of = ngx_http_kvroute_conf_check_passing(legs->request->loc_conf);
+
+    if (klcf->leg_of != of) {
+
+        for (i = 0; i < 2; i++) {
+            klcf->leg[i] = ngx_palloc(ngx_cycle->pool,
+                                      sizeof(ngx_http_upstream_conf_t));
+            if (klcf->leg[i] == NULL) {
+                return NGX_ERROR;
+            }
+
+            *klcf->leg[i] = *of;
+        }
+
+        klcf->leg_of = of;
+
+        klcf->leg[0]->next_upstream = NGX_CONF_BITMASK_SET
+                                      |NGX_HTTP_UPSTREAM_FT_ERROR
+                                      |NGX_HTTP_UPSTREAM_FT_TIMEOUT
+                                      |NGX_HTTP_UPSTREAM_FT_INVALID_HEADER
+                                      |NGX_HTTP_UPSTREAM_FT_HTTP_500
+                                      |NGX_HTTP_UPSTREAM_FT_HTTP_502
+                                      |NGX_HTTP_UPSTREAM_FT_HTTP_503
+                                      |NGX_HTTP_UPSTREAM_FT_HTTP_504
+                                      |NGX_HTTP_UPSTREAM_FT_HTTP_429
+                                      |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
+        klcf->leg[0]->next_upstream_tries = legs->conf->tries;
+        klcf->leg[0]->next_upstream_timeout = legs->conf->timeout;
+        klcf->leg[0]->read_timeout = legs->conf->timeout;
+        klcf->leg[0]->intercept_errors = 0;
+        klcf->leg[0]->max_temp_file_size = 0;
+        klcf->leg[0]->store = 0;
+
+        klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,
+                                                legs->conf->lease / 2);
+    }
+
+    legs->leg[0].conf = klcf->leg[0];
+    legs->leg[1].conf = klcf->leg[1];
+    legs->leg[1].transfer = legs->conf->transfer;
+    legs->leg[1].second = 1;
+    legs->leg[1].first = ngx_http_kvroute_legs_heard;
+    legs->leg[1].again = ngx_http_kvroute_legs_again;
+
+    return NGX_OK;
+}
+
+
+/* leg 1 has ended: leg 2, or the client's own request */
+static ngx_int_t
+ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_uint_t              well;
+    ngx_http_request_t     *r;
+    const kvr_connector_t  *connector;
+
+    r = legs->request;
+    connector = kvr_connector(legs->conf->connector);
+
+    legs->ended = 0;
+
+    if (ngx_http_kvroute_legs_restore(legs) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    /* what is wrong with the request itself the decode server says as well */
+
+    well = legs->status == NGX_HTTP_OK && !legs->odd
+           && kvr_transfer_whole(&legs->transfer);
+
+    if (!well) {
+        legs->outcome = KVR_DISAGGREGATE_FAILED;
+
+    } else if (connector->member && !kvr_transfer_usable(&legs->transfer)) {
+        legs->outcome = KVR_DISAGGREGATE_ANSWER;
+
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "kvroute_prefill: %V answered without \"%s\": is the "
+                      "connector configured there?", &legs->peer,
+                      connector->member);
+
+    } else if (connector->member == NULL) {
+        return NGX_DECLINED;
+
+    } else if (ngx_http_kvroute_legs_repeat(legs) == NGX_OK) {
+        return NGX_DECLINED;
+
+    } else {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (legs->conf->strict
+        && (legs->status == 0 || legs->status >= NGX_HTTP_INTERNAL_SERVER_ERROR
+            || legs->status == NGX_HTTP_TOO_MANY_REQUESTS))
+    {
+        return NGX_HTTP_SERVICE_UNAVAILABLE;
+    }
+
+    /* the decode server computes the prompt, so it is chosen for that */
+
+    ctx->leg = NULL;
+
+    (void) ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
+
+    return NGX_DECLINED;
+}
+
+
+/* the client's body, and what leg 1's answer has told */
+static ngx_int_t
+ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
+{
+    size_t        len;
+    u_char       *text, *p;
+    ngx_chain_t  *bufs;
+    const char   *member;
+
+    member = kvr_connector(legs->conf->connector)->member;
+
+    len = sizeof(",\"\":}") - 1 + ngx_strlen(member) + legs->transfer.len;
+
+    text = ngx_pnalloc(legs->request->pool, len);
+    if (text == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_sprintf(text, "%s\"%s\":", legs->members ? "," : "", member);
+    p = ngx_cpymem(p, legs->memory, legs->transfer.len);
+
+    legs->member = text;
+    legs->member_len = (size_t) (p - text);
+
+    *p++ = '}';
+
+    ngx_pfree(legs->request->pool, legs->memory);
+    legs->memory = NULL;
+
+    bufs = ngx_http_kvroute_legs_append(legs, text, (size_t) (p - text),
+                                        &legs->second_length);
+    if (bufs == NULL) {
+        return NGX_ERROR;
+    }
+
+    legs->second = *legs->client;
+    legs->second.bufs = bufs;
+
+    legs->content = legs->request->content_handler;
+    legs->request->content_handler = ngx_http_kvroute_legs_content;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_content(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_legs_t  *legs;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+    legs = ctx->legs;
+
+    r->request_body = &legs->second;
+    r->headers_in.content_length_n = legs->second_length;
+    legs->changed = 1;
+
+    return legs->content(r);
+}
+
+
+/* the request is the client's again */
+static void
+ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_http_request_t       *r;
+    ngx_http_kvroute_legs_t  *legs;
+
+    legs = ctx->legs;
+    r = legs->request;
+
+    if (legs->edit.n && legs->saved) {
+        (void) ngx_http_kvroute_legs_restore(legs);
+    }
+
+    if (legs->changed) {
+        legs->client->temp_file = legs->second.temp_file;
+        legs->client->buf = legs->second.buf;
+
+        r->request_body = legs->client;
+        r->headers_in.content_length_n = legs->length;
+        legs->changed = 0;
+    }
+
+    ngx_http_kvroute_reserve_release(&legs->prefill);
+
+    ctx->leg = NULL;
+    ctx->legs = NULL;
+}
+
+
+/* the first token: whoever has computed the prompt has done so */
+static void
+ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx && ctx->legs) {
+        ngx_http_kvroute_reserve_release(&ctx->legs->prefill);
+    }
+}
+
+
+/*
+ * A further try for leg 2.  If nothing was sent the descriptor is still good,
+ * for as long as its lease is: connecting may take the other half of it.
+ */
+static void
+ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+{
+    ngx_uint_t                late;
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_legs_t  *legs;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+    legs = ctx->legs;
+
+    late = ngx_current_msec - (legs->start + legs->time)
+           > legs->conf->lease / 2;
+
+    if (!late && !r->upstream->request_sent) {
+        return;
+    }
+
+    if (legs->member) {
+        ngx_memset(legs->member, ' ', legs->member_len);
+    }
+
+    legs->outcome = late ? KVR_DISAGGREGATE_LATE : KVR_DISAGGREGATE_RETRIED;
+    ctx->leg = NULL;
+}
+
+
+/* nginx may still write the body to a log or to a file of its own */
+static void
+ngx_http_kvroute_legs_cleanup(void *data)
+{
+    ngx_http_kvroute_legs_t *legs = data;
+
+    ngx_http_kvroute_reserve_release(&legs->prefill);
+}

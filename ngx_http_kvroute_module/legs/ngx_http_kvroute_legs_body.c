@@ -1,0 +1,343 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Bodies of legs.
+ *
+ * What is cut is blanked where it lies: in nginx's buffers, or in its temporary
+ * file.  nginx sends a body again from the start of its buffers, and of a file
+ * from where the buffer before ended, so a body must not be cut up in the
+ * middle.
+ */
+
+
+#include "legs/ngx_http_kvroute_legs_int.h"
+
+
+static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
+    size_t len, u_char *save, u_char *src);
+static ngx_int_t ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from,
+    size_t len, u_char *save, u_char *src);
+static ngx_uint_t ngx_http_kvroute_legs_text(ngx_http_request_t *r);
+
+
+/* so often members that no client may send are looked for */
+#define NGX_HTTP_KVROUTE_LEGS_PASSES  4
+
+
+/*
+ * A body that may have such members and cannot be read is refused: engines
+ * would connect to whatever host it names.  What is no object in plain JSON
+ * cannot have any.
+ */
+ngx_int_t
+ngx_http_kvroute_legs_clean(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+{
+    ngx_int_t    rc;
+    ngx_uint_t   i, n;
+    kvr_edit_t   edit;
+
+    if (ctx->light || (ctx->parsed && !ctx->transfer)) {
+        return NGX_OK;
+    }
+
+    rc = ngx_http_kvroute_request_readable(r);
+
+    if (rc != NGX_OK) {
+        return rc == NGX_DECLINED ? NGX_OK : rc;
+    }
+
+    if (!ngx_http_kvroute_legs_text(r)) {
+        return NGX_OK;
+    }
+
+    for (n = 0; n < NGX_HTTP_KVROUTE_LEGS_PASSES; n++) {
+
+        rc = ngx_http_kvroute_request_edit(r, &edit, kvr_connector_private());
+
+        if (rc != NGX_OK) {
+            break;
+        }
+
+        for (i = 0; i < edit.n; i++) {
+            if (ngx_http_kvroute_legs_write(r->request_body->bufs,
+                                            edit.cut[i].offset,
+                                            edit.cut[i].len, NULL, NULL)
+                != NGX_OK)
+            {
+                return NGX_HTTP_INTERNAL_SERVER_ERROR;
+            }
+        }
+
+        if (!edit.more) {
+            return NGX_OK;
+        }
+    }
+
+    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                  "kvroute_prefill: client sent a body that cannot be read");
+
+    return NGX_HTTP_BAD_REQUEST;
+}
+
+
+/*
+ * Whether a body may be an object: as the readers of engines take it, in any
+ * encoding of Unicode.  Those but UTF-8 have a byte of 0 or a mark among the
+ * first.
+ */
+static ngx_uint_t
+ngx_http_kvroute_legs_text(ngx_http_request_t *r)
+{
+    u_char  c;
+
+    c = ngx_http_kvroute_request_byte(r);
+
+    return c == '{' || c == '\0' || c >= 0xef;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
+{
+    size_t               len;
+    u_char              *p;
+    uint32_t             i;
+    ngx_http_request_t  *r;
+
+    r = legs->request;
+
+    if (ngx_http_kvroute_request_edit(r, &legs->edit, kvr_connector_limits())
+        != NGX_OK
+        || legs->edit.more)
+    {
+        return NGX_DECLINED;
+    }
+
+    legs->members = legs->edit.kept + legs->edit.n;
+
+    for (i = 0, len = 0; i < legs->edit.n; i++) {
+        len += legs->edit.cut[i].len;
+
+        if (len > NGX_HTTP_KVROUTE_LEGS_SAVED) {
+            return NGX_DECLINED;
+        }
+    }
+
+    legs->saved = ngx_pnalloc(r->pool, len + 1);
+    if (legs->saved == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0, p = legs->saved; i < legs->edit.n; i++) {
+
+        if (ngx_http_kvroute_legs_write(r->request_body->bufs,
+                                        legs->edit.cut[i].offset,
+                                        legs->edit.cut[i].len, p, NULL)
+            != NGX_OK)
+        {
+            legs->edit.n = i;
+            (void) ngx_http_kvroute_legs_restore(legs);
+
+            return NGX_ERROR;
+        }
+
+        p += legs->edit.cut[i].len;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs)
+{
+    u_char     *p;
+    uint32_t    i;
+    ngx_int_t   rc;
+
+    rc = NGX_OK;
+
+    for (i = 0, p = legs->saved; i < legs->edit.n; i++) {
+
+        if (ngx_http_kvroute_legs_write(legs->client->bufs,
+                                        legs->edit.cut[i].offset,
+                                        legs->edit.cut[i].len, NULL, p)
+            != NGX_OK)
+        {
+            rc = NGX_ERROR;
+        }
+
+        p += legs->edit.cut[i].len;
+    }
+
+    legs->edit.n = 0;
+
+    return rc;
+}
+
+
+/* src: NULL for spaces; save: takes what was there, or NULL */
+static ngx_int_t
+ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset, size_t len,
+    u_char *save, u_char *src)
+{
+    off_t   size;
+    size_t  n;
+
+    for ( /* void */ ; cl && len; cl = cl->next) {
+        size = ngx_buf_size(cl->buf);
+
+        if (offset >= (uint64_t) size) {
+            offset -= (uint64_t) size;
+            continue;
+        }
+
+        n = (size_t) ngx_min(size - (off_t) offset, (off_t) len);
+
+        if (ngx_http_kvroute_legs_piece(cl->buf, (off_t) offset, n, save, src)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+        offset = 0;
+        len -= n;
+        save = save ? save + n : NULL;
+        src = src ? src + n : NULL;
+    }
+
+    return len ? NGX_ERROR : NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
+    u_char *src)
+{
+    off_t    offset;
+    size_t   n;
+    u_char  *p;
+
+    static u_char  blanks[512];
+
+    if (ngx_buf_in_memory(b)) {
+        p = b->pos + from;
+
+        if (save) {
+            ngx_memcpy(save, p, len);
+        }
+
+        if (src) {
+            ngx_memcpy(p, src, len);
+
+        } else {
+            ngx_memset(p, ' ', len);
+        }
+
+        return NGX_OK;
+    }
+
+    from += b->file_pos;
+
+    if (save && ngx_read_file(b->file, save, len, from) != (ssize_t) len) {
+        return NGX_ERROR;
+    }
+
+    /* nginx appends to the file where it has left off */
+
+    offset = b->file->offset;
+
+    ngx_memset(blanks, ' ', sizeof(blanks));
+
+    while (len) {
+        n = src ? len : ngx_min(len, sizeof(blanks));
+
+        if (ngx_write_file(b->file, src ? src : blanks, n, from)
+            != (ssize_t) n)
+        {
+            return NGX_ERROR;
+        }
+
+        from += n;
+        len -= n;
+    }
+
+    b->file->offset = offset;
+
+    return NGX_OK;
+}
+
+
+ngx_chain_t *
+ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs, u_char *text,
+    size_t len, off_t *length)
+{
+    off_t         size, left;
+    ngx_buf_t    *b;
+    ngx_pool_t   *pool;
+    ngx_chain_t  *cl, *in, *out, **last;
+
+    pool = legs->request->pool;
+    left = (off_t) legs->edit.end;
+
+    *length = left + (off_t) len;
+
+    out = NULL;
+    last = &out;
+
+    for (in = legs->client->bufs; in && left; in = in->next) {
+
+        size = ngx_buf_size(in->buf);
+
+        if (size == 0) {
+            continue;
+        }
+
+        cl = ngx_alloc_chain_link(pool);
+        b = ngx_alloc_buf(pool);
+
+        if (cl == NULL || b == NULL) {
+            return NULL;
+        }
+
+        *b = *in->buf;
+        b->last_buf = 0;
+        b->start = b->pos;
+
+        if (size > left) {
+            b->file_last -= ngx_buf_in_memory(b) ? 0 : size - left;
+            b->last -= ngx_buf_in_memory(b) ? size - left : 0;
+            size = left;
+        }
+
+        left -= size;
+
+        cl->buf = b;
+        *last = cl;
+        last = &cl->next;
+    }
+
+    cl = ngx_alloc_chain_link(pool);
+    b = ngx_calloc_buf(pool);
+
+    if (cl == NULL || b == NULL || left) {
+        return NULL;
+    }
+
+    b->start = text;
+    b->pos = text;
+    b->last = text + len;
+    b->end = b->last;
+    b->memory = 1;
+    b->last_buf = 1;
+
+    cl->buf = b;
+    cl->next = NULL;
+    *last = cl;
+
+    return out;
+}

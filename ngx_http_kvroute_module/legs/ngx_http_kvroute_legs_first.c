@@ -1,0 +1,275 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Leg 1: a subrequest that goes the way of the client's own.
+ *
+ * It is a clone: it begins in the phase in which its parent waits, in the same
+ * location, so that whatever passes requests on there passes this one on, with
+ * the same headers and the same TLS.  The balancer sends it to the prefill
+ * upstream instead (ngx_http_kvroute_leg_t).  A prefill may be repeated at
+ * will: nginx tries the next server within the subrequest.
+ *
+ * Of its answer nothing is sent on.  An error of leg 1 ends nothing: what comes
+ * next is decided where the parent goes on.
+ */
+
+
+#include "legs/ngx_http_kvroute_legs_int.h"
+
+
+static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_of(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data,
+    ngx_int_t rc);
+static void ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
+{
+    off_t                        length;
+    size_t                       len;
+    u_char                      *text;
+    ngx_int_t                    rc;
+    ngx_chain_t                 *bufs;
+    ngx_http_request_t          *r, *sr;
+    ngx_http_kvroute_ctx_t      *ctx, *main;
+    ngx_http_request_body_t     *body;
+    ngx_http_post_subrequest_t  *ps;
+
+    r = legs->request;
+    main = ngx_http_kvroute_request_get_ctx(r);
+
+    text = ngx_pnalloc(r->pool, KVR_CONNECTOR_LEN);
+    body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
+
+    if (text == NULL || body == NULL || ps == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_kvroute_legs_cut(legs);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    len = kvr_connector_ask(kvr_connector(legs->conf->connector),
+                            main->endpoint, legs->edit.kept != 0,
+                            (char *) text);
+
+    bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
+
+    if (bufs == NULL) {
+        (void) ngx_http_kvroute_legs_restore(legs);
+        return NGX_ERROR;
+    }
+
+    ps->handler = ngx_http_kvroute_legs_done;
+    ps->data = legs;
+
+    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
+                            NGX_HTTP_SUBREQUEST_CLONE)
+        != NGX_OK)
+    {
+        (void) ngx_http_kvroute_legs_restore(legs);
+        return NGX_ERROR;
+    }
+
+    body->bufs = bufs;
+    body->temp_file = legs->client->temp_file;
+
+    sr->request_body = body;
+    sr->headers_in.content_length_n = length;
+    sr->headers_in.chunked = 0;
+
+    ctx = ngx_http_kvroute_request_create_ctx(sr);
+    if (ctx == NULL) {
+        return NGX_ERROR;
+    }
+
+    legs->leg[0].upstream = legs->conf->upstream;
+    legs->leg[0].enter = ngx_http_kvroute_legs_entered;
+
+    ctx->leg = &legs->leg[0];
+    ctx->legs = legs;
+
+    legs->running = 1;
+    legs->start = ngx_current_msec;
+
+    return NGX_AGAIN;
+}
+
+
+/* the legs whose first one a request is, or NULL */
+static ngx_http_kvroute_legs_t *
+ngx_http_kvroute_legs_of(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    if (r == r->main) {
+        return NULL;
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+    return (ctx && ctx->legs && ctx->leg == &ctx->legs->leg[0]) ? ctx->legs
+                                                                : NULL;
+}
+
+
+/* it is at the prefill upstream: whose connections and caches are not asked */
+static void
+ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r)
+{
+    ngx_http_kvroute_legs_t  *legs;
+
+    legs = ngx_http_kvroute_legs_of(r);
+
+    if (legs) {
+        legs->entered = 1;
+    }
+
+#if (NGX_HTTP_CACHE)
+
+    /* a descriptor is good for once */
+
+    r->upstream->cacheable = 0;
+
+#endif
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_header(ngx_http_request_t *r)
+{
+    size_t                       size;
+    ngx_http_kvroute_legs_t     *legs;
+    ngx_http_kvroute_prefill_t  *conf;
+
+    legs = ngx_http_kvroute_legs_of(r);
+
+    if (legs == NULL) {
+        return NGX_DECLINED;
+    }
+
+    conf = legs->conf;
+
+    /* as for each subrequest: nobody sends it */
+
+    r->header_sent = 1;
+
+    legs->status = r->headers_out.status;
+
+    legs->odd = (!legs->entered
+                 || (r->headers_out.content_encoding
+                     && r->headers_out.content_encoding->value.len));
+
+#if (NGX_HTTP_CACHE)
+    legs->odd |= (r->cached != 0);
+#endif
+
+    size = conf->max_params;
+
+    if (r->headers_out.content_length_n >= 0) {
+        size = ngx_min(size, (size_t) r->headers_out.content_length_n);
+    }
+
+    if (kvr_connector(conf->connector)->member == NULL
+        || legs->status != NGX_HTTP_OK || legs->odd)
+    {
+        size = 0;
+    }
+
+    legs->memory = size ? ngx_palloc(legs->request->pool, size) : NULL;
+
+    if (size && legs->memory == NULL) {
+        return NGX_ERROR;
+    }
+
+    kvr_transfer_init(&legs->transfer, kvr_connector(conf->connector)->member,
+                      legs->memory, size);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_buf_t                *b;
+    ngx_chain_t              *cl;
+    ngx_http_kvroute_legs_t  *legs;
+
+    legs = ngx_http_kvroute_legs_of(r);
+
+    if (legs == NULL) {
+        return NGX_DECLINED;
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+        b = cl->buf;
+
+        if (ngx_buf_in_memory(b)) {
+
+            if (!legs->odd) {
+                kvr_transfer_read(&legs->transfer, b->pos,
+                                  (size_t) (b->last - b->pos));
+            }
+
+            b->pos = b->last;
+        }
+
+        if (b->in_file) {
+            legs->odd = 1;
+            b->file_pos = b->file_last;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* it may be called twice */
+static ngx_int_t
+ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
+{
+    ngx_http_kvroute_legs_t *legs = data;
+
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    if (!legs->running) {
+        return rc;
+    }
+
+    /* the client is gone, or nginx has to give up */
+
+    if (rc == NGX_ERROR || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
+        || r->connection->error)
+    {
+        return rc;
+    }
+
+    legs->running = 0;
+    legs->ended = 1;
+    legs->time = ngx_current_msec - legs->start;
+
+    if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
+        legs->status = rc;
+        legs->odd = 1;
+    }
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx) {
+        legs->peer = ctx->peer;
+    }
+
+    return NGX_OK;
+}

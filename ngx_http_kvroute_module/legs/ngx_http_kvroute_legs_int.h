@@ -1,0 +1,93 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_
+
+
+#include "legs/ngx_http_kvroute_legs.h"
+#include "balance/ngx_http_kvroute_balance.h"
+
+#include "core/legs/kvr_connector.h"
+#include "core/legs/kvr_disaggregate.h"
+#include "core/legs/kvr_edit.h"
+#include "core/legs/kvr_transfer.h"
+
+
+/* bytes that leg 1 may take out of a body, all in all */
+#define NGX_HTTP_KVROUTE_LEGS_SAVED  4096
+
+
+/*
+ * A request in a location with kvroute_prefill, in its pool.
+ *
+ * The client's body stays where nginx has put it.  Before leg 1 some bytes of
+ * it are blanked, and put back after it; what is appended is in a buffer of its
+ * own behind them.  So either leg is the client's bytes in nginx's own buffers,
+ * which nginx can send again by itself.
+ */
+struct ngx_http_kvroute_legs_s {
+    ngx_http_request_t          *request;   /* the client's */
+    ngx_http_kvroute_prefill_t  *conf;
+    ngx_http_kvroute_srv_conf_t *decode;
+    void                       **loc_conf;  /* of the location it is for */
+
+    ngx_http_kvroute_leg_t       leg[2];    /* as the balancer sees them */
+    ngx_http_kvroute_reserve_t   prefill;   /* connector=header: held for it */
+
+    kvr_disaggregate_e           outcome;
+    ngx_str_t                    peer;      /* of leg 1 */
+    ngx_uint_t                   status;    /* of its answer; 0: none */
+    ngx_msec_t                   start;
+    ngx_msec_t                   time;      /* that leg 1 took */
+
+    kvr_transfer_t               transfer;
+    u_char                      *memory;    /* for the descriptor */
+
+    kvr_edit_t                   edit;      /* of leg 1 */
+    u_char                      *saved;     /* what it has blanked */
+
+    ngx_http_request_body_t     *client;    /* the body as it came */
+    off_t                        length;
+
+    ngx_http_request_body_t      second;    /* of leg 2, if it has its own */
+    off_t                        second_length;
+    ngx_http_handler_pt          content;   /* of the location */
+    u_char                      *member;    /* appended to leg 2 */
+    size_t                       member_len;
+
+    uint32_t                     members;   /* of the client's root */
+
+    unsigned                     running:1; /* leg 1 is */
+    unsigned                     ended:1;   /* it was made */
+    unsigned                     entered:1; /* by the prefill upstream */
+    unsigned                     odd:1;     /* its answer cannot be read */
+    unsigned                     changed:1; /* the body is leg 2's */
+};
+
+
+/* _body: cuts what no client may send.  Else: how the request is refused */
+ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r,
+    ngx_http_kvroute_ctx_t *ctx);
+
+/* blanks what leg 1 must not have; NGX_DECLINED: that is too much */
+ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
+
+/* puts it back */
+ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
+
+/*
+ * The body up to the root's brace, and a text that ends with one.  Returns the
+ * chain, and its length in *length; NULL: no memory.
+ */
+ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
+    u_char *text, size_t len, off_t *length);
+
+/* _first: NGX_AGAIN: leg 1 is under way; NGX_DECLINED: it cannot be made */
+ngx_int_t ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs);
+
+
+#endif /* _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_ */

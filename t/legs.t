@@ -1,0 +1,523 @@
+#!/usr/bin/perl
+
+# Prefill and decode by two servers: what each of them is sent, byte for byte,
+# and what follows when one of them fails.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+use Socket qw(SOL_SOCKET SO_LINGER);
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# Servers that keep what they are sent, and answer as the header X-<NAME> says:
+# a JSON text, "status N", "reset", "cut", "gzip", or nothing of the kind.
+
+my $params = '{"do_remote_prefill":true, "remote_block_ids":[[1,2]],'
+             . '"remote_host":"h","x":"\\"}{","remote_port":5600}';
+
+my %answer = (
+    P => '{"id":"1","choices":[{"message":{"content":"The"}}],'
+         . '"usage":{"prompt_tokens":900,"completion_tokens":1},'
+         . "\"kv_transfer_params\":$params}",
+    D => '{"id":"2","choices":[{"message":{"content":"text"}}],'
+         . '"usage":{"prompt_tokens":900,"completion_tokens":2,'
+         . '"prompt_tokens_details":{"cached_tokens":899}}}'
+);
+
+sub recorder {
+    my ($name) = @_;
+
+    my $dir = $t->{dir};
+    my $kind = substr($name, 0, 1);
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (my ($head, $body) = request($c, \$data)) {
+            open my $fh, '>>', "$dir/$kind.sent";
+            syswrite($fh, encode_json({ name => $name, head => $head,
+                                        body => $body }) . "\n");
+            close $fh;
+
+            my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
+            ($do) = $head =~ /^X-$kind: (.*?)\r?$/mi unless defined $do;
+            $do //= $answer{$kind};
+
+            if ($do eq 'reset') {
+                $c->setsockopt(SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+                close $c;
+                return;
+            }
+
+            return if $do eq 'close';
+
+            if ($do eq 'stall') {
+                sysread($c, $data, 1);
+                return;
+            }
+
+            my $status = $do =~ /^status (\d+)/ ? $1 : 200;
+            my $coding = $do eq 'gzip' ? "Content-Encoding: gzip\r\n" : '';
+            my $text = $do =~ /^\{/ ? $do : $do =~ /^(?:cut|gzip|chunked)/
+                       ? $answer{$kind} : "no $do";
+            my $len = length $text;
+
+            $text = substr($text, 0, $len - 1) if $do eq 'cut';
+
+            if ($do eq 'chunked') {
+                syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: application/json"
+                             . "\r\nTransfer-Encoding: chunked\r\n\r\n");
+                syswrite($c, "1\r\n$_\r\n") for split //, $text;
+                syswrite($c, "0\r\n\r\n");
+                next;
+            }
+
+            syswrite($c, "HTTP/1.1 $status X\r\nContent-Type: application/json"
+                         . "\r\n${coding}Content-Length: $len\r\n"
+                         . "X-Backend: $name\r\n\r\n$text");
+            return if $do eq 'cut';
+        }
+    });
+}
+
+sub request {
+    my ($c, $data) = @_;
+
+    while (1) {
+        my $n = index($$data, "\r\n\r\n");
+
+        if ($n >= 0) {
+            my $head = substr($$data, 0, $n);
+            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
+
+            if (length $$data >= $n + 4 + $len) {
+                my $body = substr($$data, $n + 4, $len);
+                substr($$data, 0, $n + 4 + $len, '');
+                return ($head, $body);
+            }
+        }
+
+        sysread($c, $$data, 65536, length $$data) or return;
+    }
+}
+
+recorder($_) for qw(P0 P1 D0 D1);
+$t->engines(4, '--model', 'm', '--hardware', 'none');
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+                  '[$kvroute_leg1_peer] $kvroute_leg1_time $kvroute_peer '
+                  '$kvroute_reason';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+    upstream prefill {
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% max_fails=0;
+        server 127.0.0.1:%%P1%% max_fails=0;
+    }
+    upstream decode {
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%D0%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+        keepalive 4;
+    }
+    upstream eprefill {
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+    }
+    upstream edecode {
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E2%%;
+        server 127.0.0.1:%%E3%%;
+        keepalive 4;
+    }
+
+    kvroute_prefill prefill when=always min=2k;
+    client_body_buffer_size 64k;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://decode; }
+        location /off/ { kvroute_prefill off; proxy_pass http://decode/; }
+        location /file/ {
+            client_body_in_file_only clean;
+            proxy_pass http://decode/;
+        }
+        location /strict/ {
+            kvroute_prefill prefill when=always min=2k fallback=none tries=1;
+            proxy_pass http://decode/;
+        }
+        location /cost/ {
+            kvroute_prefill prefill min=2k transfer=0.01;
+            proxy_pass http://decode/;
+        }
+        location /dear/ {
+            kvroute_prefill prefill min=2k transfer=100;
+            proxy_pass http://decode/;
+        }
+        location /store/ {
+            kvroute_prefill prefill when=always min=2k connector=store;
+            proxy_pass http://decode/;
+        }
+        location /header/ {
+            kvroute_prefill prefill when=always min=2k connector=header;
+            proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
+            proxy_pass http://decode/;
+        }
+        location /again/ {
+            proxy_next_upstream error timeout http_500 non_idempotent;
+            proxy_pass http://decode/;
+        }
+        location /page/ {
+            error_page 502 504 = @other;
+            proxy_pass http://decode/;
+        }
+        location @other {
+            kvroute_prefill off;
+            proxy_pass http://127.0.0.1:%%P1%%;
+        }
+        location /engine/ {
+            kvroute_prefill eprefill when=always min=2k;
+            proxy_pass http://edecode/;
+        }
+        location /small/ {
+            kvroute_max_body 16k;
+            proxy_pass http://decode/;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+my $path = '/v1/chat/completions';
+my $seed = 1;
+
+# what servers of a kind were sent since the last time
+
+sub sent {
+    my ($kind) = @_;
+
+    my $file = "$t->{dir}/$kind.sent";
+    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
+
+    unlink $file;
+
+    return map { decode_json($_) } @lines;
+}
+
+sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
+
+# one request, what both kinds were sent for it, and how it was logged
+
+sub ask {
+    my ($where, $body, %arg) = @_;
+
+    sent($_) for qw(P D);
+
+    my $logged = logged();
+    my $r = $t->post("$where$path", $body, %arg);
+
+    wait_for(sub { logged() > $logged });
+
+    my @log = split /\n/, $t->access_log();
+
+    return ($r, [ sent('P') ], [ sent('D') ], $log[-1] // '');
+}
+
+sub long { return text(4000, $seed++) }
+
+my $members = ',"kv_transfer_params":{"do_remote_decode":true,'
+              . '"do_remote_prefill":false,"remote_engine_id":null,'
+              . '"remote_block_ids":null,"remote_host":null,'
+              . '"remote_port":null}}';
+
+
+# the legs, byte for byte; members in any place, in memory, in a file, chunked
+
+my $cut = ' ' x length('"stream":true,');
+
+for my $where ('', '/file') {
+    for my $case (
+        [ '{"stream":true,', "{$cut", '}', '' ],
+        [ '{', '{', ',"max_tokens":7 , "stream":false}',
+          ' ' x length(',"max_tokens":7 , "stream":false'), '' ],
+        [ '{"a":{"stream":1},"max_\\u0074okens":3,"min_tokens":2,',
+          '{"a":{"stream":1}' . ' ' x length(',"max_\\u0074okens":3'
+          . ',"min_tokens":2') . ',',
+          ',"stream_options":{"include_usage":true},"n":1 } ',
+          ' ' x length(',"stream_options":{"include_usage":true}')
+          . ',"n":1 ' ])
+    {
+        my ($before, $first, $after, $end) = @$case;
+        my $prompt = '"messages":[{"role":"user","content":"' . long() . '"}]';
+        my $body = "$before$prompt$after";
+
+        (my $whole = $body) =~ s/\}\s*$//;
+        (my $blanked = "$first$prompt$end") =~ s/\}\s*$//;
+
+        my ($r, $p, $d, $log) = ask($where, $body,
+                                    $where ? (chunked => 900) : ());
+        my $name = "$before...$after" . ($where ? ' in a file' : '');
+
+        is($r->{status}, 200, "$name: served");
+        is($r->{body}, $answer{D}, 'with the answer of leg 2');
+        is(scalar(@$p), 1, 'one leg 1');
+        is($p->[0]{body}, "$blanked,\"stream\":false,\"max_tokens\":1$members",
+           'its body');
+        is(scalar(@$d), 1, 'one leg 2');
+        is($d->[0]{body}, "$whole,\"kv_transfer_params\":$params}", 'its body');
+        like($d->[0]{head}, qr/^POST \Q$path\E HTTP/, 'its path');
+        like($p->[0]{head}, qr/^POST \Q$path\E HTTP/, 'as that of leg 1');
+        like($log, qr/^200 yes 200 \[127\.0\.0\.1:\d+\] 0\.\d+ 127/, 'logged');
+    }
+}
+
+my ($r, $p, $d, $log) = ask('', '{"stream":true,"prompt":"' . long() . '"}',
+                            headers => { 'X-P' => 'chunked' });
+is($r->{status}, 200, 'an answer in chunks of a byte');
+like($d->[0]{body}, qr/\Q,"kv_transfer_params":$params}\E$/, 'is read');
+
+
+# what a client may not send is cut, whatever else becomes of the request
+
+for my $case ([ '', 'yes' ], [ '/off', '' ]) {
+    my ($where, $is) = @$case;
+    my $evil = '"kv_transfer_params":{"remote_host":"10.0.0.1"}';
+    my $body = "{$evil,\"prompt\":\"" . long()
+               . '","kv_tr\\u0061nsfer_params":[1],"bootstrap_host":"x"}';
+
+    ($r, $p, $d) = ask($where, $body);
+
+    if ($where eq '/off') {
+        is($d->[0]{body}, $body, 'without the directive nothing is cut');
+        next;
+    }
+
+    unlike("$_->{body}", qr/10\.0\.0\.1|bootstrap|u0061/, "cut: $_->{name}")
+        for @$p, @$d;
+}
+
+my $short = '{"kv_transfer_params":{"remote_host":"10.0.0.1"},"prompt":"hi"}';
+($r, $p, $d, $log) = ask('', $short);
+is(scalar(@$p), 0, 'a short prompt: no leg 1');
+like($log, qr/^200 short /, 'it is said why');
+(my $clean = $short) =~ s/(\{)("kv.*?\},)/$1 . ' ' x length $2/e;
+is($d->[0]{body}, $clean, 'cut all the same');
+
+for my $case ([ 'no JSON object', '{"a":1,"kv_transfer_params":{}', 400 ],
+              [ 'another encoding', "\xff\xfe{\0}\0", 400 ],
+              [ 'another encoding, bare', "{\0\"\0}\0", 400 ],
+              [ 'no JSON', 'a=b&kv_transfer_params=1', 200 ],
+              [ 'an array', '[{"kv_transfer_params":1}]', 200 ])
+{
+    my ($name, $body, $status) = @$case;
+    ($r, $p, $d) = ask('', $body);
+    is($r->{status}, $status, $name);
+    is(scalar(@$d), $status == 200 ? 1 : 0, 'and is refused, or not');
+}
+
+($r) = ask('', '{"prompt":"x"}', headers => { 'Content-Encoding' => 'zstd' });
+is($r->{status}, 415, 'a body that is compressed');
+($r) = ask('/small', '{"prompt":"' . text(20000, 1) . '"}');
+is($r->{status}, 413, 'a body that is too long to be read');
+
+
+# what one server has to serve alone
+
+for my $more ('"n":2', '"best_of":2', '"use_beam_search":true', '"echo":true',
+              '"prompt_logprobs":1', '"tool_choice":"required"',
+              '"tool_choice":{"type":"function","function":{"name":"f"}}')
+{
+    ($r, $p, $d, $log) = ask('', '{"prompt":"' . long() . "\",$more}");
+    is(@$p . @$d, '01', "$more: one server");
+    like($log, qr/^200 kind /, 'it is said why');
+}
+
+for my $more ('"n":1', '"tool_choice":"auto"', '"tool_choice":null') {
+    ($r, $p, $d) = ask('', '{"prompt":"' . long() . "\",$more}");
+    is(@$p . @$d, '11', "$more: two servers");
+}
+
+$r = $t->post('/v1/embeddings', '{"input":"' . long() . '"}');
+is(scalar(my @none = sent('P')), 0, 'an endpoint that decodes nothing');
+
+
+# a prompt that the decode server holds
+
+my $held = '{"prompt":"' . long() . '"}';
+ask('', $held);
+($r, $p, $d, $log) = ask('', $held);
+is(@$p . @$d, '01', 'a prompt that is held: one server');
+like($log, qr/^200 cached /, 'it is said why');
+
+
+# by cost: with nothing to do decode servers do it themselves
+
+my $idle = '{"prompt":"' . text(40000, 997) . '"}';
+($r, $p, $d, $log) = ask('/cost', $idle);
+is(@$p . @$d, '01', 'idle decode servers: one server');
+like($log, qr/^200 cost /, 'it is said why');
+
+my @busy = map { $t->start("POST /off$path", '{"prompt":"' . text(40000, $_)
+                           . '"}', headers => { 'X-D' => 'stall' }) } 901, 902;
+ok(wait_for(sub { $t->load() == 2 }), 'both have a prompt to compute');
+
+($r, $p, $d, $log) = ask('/cost', '{"prompt":"' . text(40000, 999) . '"}');
+is(@$p . @$d, '11', 'a transfer that is cheap: two servers');
+($r, $p, $d, $log) = ask('/dear', '{"prompt":"' . text(40000, 998) . '"}');
+is(@$p . @$d, '01', 'one that is dear: one server');
+like($log, qr/^200 cost /, 'it is said why');
+
+
+close $_ for @busy;
+ok(wait_for(sub { $t->load() == 0 }), 'they are idle');
+
+
+# the other connectors
+
+my $body = '{"stream":true,"prompt":"' . long() . '"}';
+($r, $p, $d, $log) = ask('/store', $body);
+is($d->[0]{body}, $body, 'a store: leg 2 is what the client has sent');
+like($p->[0]{body}, qr/","?\s*,?"stream":false,"max_tokens":1}$/, 'leg 1 asks');
+like($log, qr/^200 yes 200 /, 'which is said');
+
+$body = '{"stream":true,"prompt":"' . long() . '"}';
+($r, $p, $d, $log) = ask('/header', $body);
+is(@$p . @$d, '01', 'a sidecar makes the legs');
+is($d->[0]{body}, $body, 'of what the client has sent');
+like($d->[0]{head}, qr/^X-Prefiller-Host-Port: 127.0.0.1:(?:\Q$t->{vars}{P0}\E|\Q$t->{vars}{P1}\E)\r?$/m,
+     'and is told by whom');
+($r, $p, $d) = ask('/header', '{"prompt":"x"}',
+                   headers => { 'X-Prefiller-Host-Port' => 'evil:1' });
+unlike($d->[0]{head}, qr/prefiller/i, 'by nobody else');
+
+
+# leg 1 fails: the next server; then the client's own request
+
+# how many servers these were sent to: a kept connection may be tried once more
+
+sub servers { return scalar(keys %{{ map { $_->{name} => 1 } @{$_[0]} }}) }
+
+sub fails {
+    my ($name, $do, $outcome, $n, %arg) = @_;
+
+    my $body = '{"stream":true,"prompt":"' . long() . '","max_tokens":4}';
+    my ($r, $p, $d, $log) = ask($arg{where} // '', $body, headers => $do);
+
+    is($r->{status}, $arg{status} // 200, "$name: served");
+    is(servers($p), $n, 'so many prefill servers were asked');
+
+    if (($arg{status} // 200) == 200) {
+        is($d->[-1]{body}, $outcome eq 'yes'
+           ? substr($body, 0, -1) . ",\"kv_transfer_params\":$params}" : $body,
+           'leg 2');
+    }
+
+    like($log, qr/^\d+ $outcome /, "outcome $outcome");
+
+    return $log;
+}
+
+my $log1 = fails('all fail', { 'X-P' => 'status 500' }, 'failed', 2);
+like($log1, qr/^200 failed 500 /, 'its status is logged');
+fails('reset', { 'X-P' => 'reset' }, 'failed', 2);
+fails('an answer that breaks off', { 'X-P' => 'cut' }, 'failed', 1);
+fails('an error of the client', { 'X-P' => 'status 400' }, 'failed', 1);
+fails('overload', { 'X-P' => 'status 429' }, 'failed', 2);
+fails('compressed', { 'X-P' => 'gzip' }, 'failed', 1);
+fails('no JSON', { 'X-P' => 'what' }, 'failed', 1);
+$t->expect_log(qr/answered without "kv_transfer_params"/);
+fails('no descriptor', { 'X-P' => '{"id":"1"}' }, 'answer', 1);
+fails('null', { 'X-P' => '{"kv_transfer_params":null}' }, 'answer', 1);
+fails('no fallback', { 'X-P' => 'status 500' }, 'failed', 1, where => '/strict',
+      status => 503);
+
+
+# leg 2 fails
+
+fails('leg 2 is reset', { 'X-D' => 'reset' }, 'yes', 1, status => 502);
+
+$body = '{"prompt":"' . long() . '"}';
+($r, $p, $d, $log) = ask('/again', $body, headers => { 'X-D' => 'reset' });
+is($r->{status}, 502, 'both decode servers fail');
+is(servers($d), 2, 'both were asked');
+like($d->[0]{body}, qr/kv_transfer/, 'the first one with the descriptor');
+unlike($d->[1]{body}, qr/kv_transfer/, 'the second one without');
+is(length $d->[1]{body}, length $d->[0]{body}, 'in as many bytes');
+is_deeply(decode_json($d->[1]{body}), decode_json($body),
+          'which is the request of the client');
+like($log, qr/^502 retried /, 'it is said');
+
+($r, $p, $d, $log) = ask('/page', $body = '{"prompt":"' . long() . '"}',
+                         headers => { 'X-D' => 'reset' });
+is($p->[-1]{body}, $body, 'another location has what the client has sent');
+
+
+# nothing is left
+
+ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }
+                  map { @{$_->{peers}} } values %{$t->status()->{upstreams}} }),
+   'no load is left') or diag(explain($t->status()->{upstreams}));
+
+
+# with engines that know whose descriptor it is
+
+sub engine {
+    my ($i) = @_;
+    return $t->control($t->{vars}{"E$i"});
+}
+
+for my $stream (0, 1) {
+    for my $i (1 .. 6) {
+        my $r = $t->post("/engine$path",
+                         chat(text(6000, 100 * $stream + $i), max_tokens => 20,
+                              $stream ? (stream => JSON::PP::true) : ()));
+        my $plain = $t->post($path,
+                             chat(text(6000, 100 * $stream + $i),
+                                  max_tokens => 20), port => $t->{vars}{E0});
+        is($r->{status}, 200, 'served');
+        unlike($r->{body}, qr/CORRUPT/, 'with its own prompt');
+
+        my ($text) = $plain->{body} =~ /"content":"(.*?)"/;
+
+        if ($stream) {
+            is(join('', $r->{body} =~ /"content":"(.*?)"/g), $text,
+               'as if by one server');
+
+        } else {
+            like($r->{body}, qr/"content":"\Q$text\E"/, 'as if by one server');
+        }
+    }
+}
+
+my @e = map { engine($_) } 0 .. 3;
+is($e[0]{prefills} + $e[1]{prefills}, 12, 'all were prefilled apart');
+is($e[2]{pulls} + $e[3]{pulls}, 12, 'and pulled');
+is($_->{corrupt}, 0, 'none of them wrongly') for @e;
+
+$t->control($t->{vars}{"E$_"}, { transfer_blocks => 30000 }) for 0, 1;
+$r = $t->post("/engine$path", chat(text(6000, 300)));
+is($r->{status}, 200, 'a long descriptor');
+is(engine(2)->{pulls} + engine(3)->{pulls}, 13, 'is passed on');
+is(engine(2)->{corrupt} + engine(3)->{corrupt}, 0, 'as it is');
+
+$t->done();
