@@ -252,6 +252,7 @@ is(read_metrics($text), '', 'keeps to the format');
 ok(keys %type > 40, 'there is a lot of it');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
         grep { !/^kvroute_(?:share|peer_elsewhere)_/ }   # t/share.t
+        grep { !/^kvroute_peer_ejected_reason$/ }        # t/eject.t
         sort keys %type), '', 'and something of everything');
 
 # that these checks can fail

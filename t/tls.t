@@ -45,10 +45,16 @@ my @cases = (
     [ 'loose', 'TLS', 'ssl header="Authorization: Bearer k"' ],
     [ 'plain', 'TLS', '', qr/it answers 400: is this a TLS port/ ],
     [ 'taken', 'TLS', 'status=400' ],
+
+    # all is well with these two, but for what verification finds
+
     [ 'untrusted', 'TLS', 'ssl name=engine.test verify=on'
-                     . ' trusted=%%DIR%%/other.pem', qr/self.signed cert/ ],
+                     . ' trusted=%%DIR%%/other.pem'
+                     . ' header_file=%%DIR%%/header', qr/self.signed cert/ ],
     [ 'name', 'TLS', 'ssl name=other.test verify=on'
-                     . ' trusted=%%DIR%%/engine.pem', qr/not of the host/ ],
+                     . ' trusted=%%DIR%%/engine.pem'
+                     . ' header_file=%%DIR%%/header', qr/not of the host/ ],
+
     [ 'key', 'TLS', 'ssl', qr/it wants a key/ ],
     [ 'notls', 'E0', 'ssl', qr/TLS handshake failed/ ],
     [ 'silent', 'S', 'ssl', qr/TLS handshake failed/ ]
@@ -64,14 +70,18 @@ for my $case (@cases) {
     $params =~ s/header="(.*?)"/"header=$1"/;
     (my $probe = $params) =~ s/status=\S+//;
 
+    # who never answers is waited for in vain, the others as long as it takes
+
+    my $patience = $name eq 'silent' ? '300ms' : '30s';
+
     $upstreams .= <<"EOF";
     kvroute_zone zone=$name:1m;
     upstream $name {
         zone u_$name 64k;
         kvroute kv_cache zone=$name;
         server 127.0.0.1:%%$port%%;
-        kvroute_probe interval=50ms timeout=300ms path=/metrics $probe;
-        kvroute_health interval=50ms timeout=300ms fails=2 passes=1 $params;
+        kvroute_probe interval=50ms timeout=$patience path=/metrics $probe;
+        kvroute_health interval=50ms timeout=$patience fails=2 passes=1 $params;
     }
 EOF
 }

@@ -353,6 +353,19 @@ ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
         }
     }
 
+    ngx_http_kvroute_status_prom_head(prom, "kvroute_peer_ejected_reason",
+                                    "gauge",
+                                    "1 for why the peer is out, while it is.");
+
+    for (i = 0; i < targets->nelts; i++) {
+        if (t[i].peer && t[i].peer->conf->eject.on && t[i].peer->now.ejected) {
+            ngx_http_kvroute_status_prom_add(prom,
+                         "kvroute_peer_ejected_reason{%V,reason=\"%s\"} 1\n",
+                         &t[i].labels,
+                         kvr_outlier_name((kvr_outlier_e) t[i].peer->now.why));
+        }
+    }
+
     ngx_http_kvroute_status_prom_head(prom, "kvroute_upstream_health", "gauge",
                               "1 for how the upstream is: green, amber, red.");
 
