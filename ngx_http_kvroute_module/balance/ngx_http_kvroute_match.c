@@ -274,13 +274,21 @@ ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
 
 /*
  * Where other hosts would send it as well: by its session, if those decide,
- * else by the part of its prompt that it does not share with the crowd.
+ * else by the part of its prompt that it does not share with the crowd.  While
+ * they tell each other where they send it nobody has to guess.
  */
 static void
 ngx_http_kvroute_match_home(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, unsigned needs)
 {
-    uint64_t  *key;
+    uint64_t     *key;
+    kvr_share_t  *share;
+
+    share = at->conf->zone->core.share;
+
+    if (share && kvr_get(&share->stats.up)) {
+        return;
+    }
 
     if (needs & KVR_NEEDS_SESSION) {
 

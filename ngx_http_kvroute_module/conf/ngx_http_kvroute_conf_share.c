@@ -203,6 +203,10 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     zone->share = share;
 
+    /* who shares is not alone: when it does not work they go by homes */
+
+    zone->hosts = ngx_max(zone->hosts, 2);
+
     return NGX_CONF_OK;
 }
 

@@ -39,11 +39,8 @@
 #include "core/policy/kvr_ring.h"
 
 
-/* the credit of homes where nothing else tells, and where all is shared */
+/* the credit of the first home, and of the second as a share of that */
 #define KVR_HOME_CREDIT  0.8
-#define KVR_HOME_TIE     0.02
-
-/* the second home's, as a share of the first one's */
 #define KVR_HOME_SECOND  0.5
 
 
