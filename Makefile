@@ -18,13 +18,14 @@ CC_OPT     := -g -O2 -Wall -Wextra -Wno-unused-parameter -Werror \
 
 # what the product, its demo and its tests need, all of it from Debian
 
-DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev libhiredis-dev \
-              check pkg-config libevent-dev libzmq3-dev perl python3 curl \
-              dpkg-dev patch
+DEPS       := gcc libc6-dev nginx nginx-dev libxxhash-dev libcjson-dev \
+              libhiredis-dev check pkg-config libevent-dev libzmq3-dev perl \
+              python3 curl dpkg-dev patch
 
-# and what tests look at documentation and examples with
+# and what tests look at documentation and examples with; redis-tools has a
+# server as well (t/lib/Kvroute/Store.pm)
 
-TEST_DEPS  := aspell aspell-en yamllint
+TEST_DEPS  := aspell aspell-en redis-tools yamllint
 
 DEB_DIR    := $(BUILD)/deb$(SUITE:%=/%)
 

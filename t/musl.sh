@@ -21,7 +21,7 @@ quietly() {
     "$@" > "$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
 }
 
-for package in cjson check pcre2 zlib; do
+for package in cjson check hiredis pcre2 zlib; do
     test -d "$dir/$package" || "$root/t/source" "$package" "$dir/$package"
 done
 
@@ -43,6 +43,17 @@ fi
 if [ ! -f "$dir/lib/libcjson.a" ]; then
     $cc -O2 -fPIC -c -o "$dir/cjson/cJSON.o" "$dir/cjson/cJSON.c"
     ar rcs "$dir/lib/libcjson.a" "$dir/cjson/cJSON.o"
+fi
+
+if [ ! -f "$dir/lib/libhiredis.a" ]; then
+    mkdir -p "$dir/include/hiredis"
+    cp "$dir"/hiredis/*.h "$dir/include/hiredis/"
+
+    for file in alloc hiredis net read sds; do
+        $cc -O2 -fPIC -c -o "$dir/hiredis/$file.o" "$dir/hiredis/$file.c"
+    done
+
+    ar rcs "$dir/lib/libhiredis.a" "$dir"/hiredis/*.o
 fi
 
 if [ ! -f "$dir/lib/libcheck.a" ]; then

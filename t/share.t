@@ -108,7 +108,6 @@ sub told {
                      @{share($to, 'hosts')};
 
         return $host && $host->{lessons} >= share($from, 'lessons_sent')
-                                            - ($from->{missed} // 0)
                && share($from, 'waiting') == 0;
     });
 }
@@ -122,27 +121,22 @@ my $n = 0;
 sub known {
     my ($from, $to) = @_;
 
-    $n++;
-    my $r = $from->post("/v1/chat/completions?n=a$n", prompt($n));
-    return 0 if $r->{status} != 200;
+    return wait_for(sub {
+        my $before = share($to, 'lessons_applied');
 
-    wait_for(sub {
-        $to->post("/v1/chat/completions?n=b$n", prompt($n))->{status} == 200
-            or return 1;
+        $n++;
+        $from->post("/v1/chat/completions?n=a$n", prompt($n));
+        wait_for(sub { share($to, 'lessons_applied') > $before }, 5) or return 0;
+        $to->post("/v1/chat/completions?n=b$n", prompt($n));
 
         my ($a, $b) = ($from->receipt("a$n"), $to->receipt("b$n"));
 
-        return $b->{peer} eq $a->{peer} && $b->{matched} > 5000 if told($from, $to);
-        return 1;
+        return $b->{peer} eq $a->{peer} && $b->{matched} > 5000;
     });
-
-    my ($a, $b) = ($from->receipt("a$n"), $to->receipt("b$n"));
-
-    return $b->{peer} eq $a->{peer} && $b->{matched} > 5000;
 }
 
-configure($one, share => 'name=one')->run();
-configure($two, share => 'name=two')->run();
+configure($one, share => 'name=one lease=2s')->run();
+configure($two, share => 'name=two lease=2s')->run();
 
 ok(up($one, $two), 'what each host tells comes back to it');
 
@@ -194,6 +188,136 @@ $release->();
 ok(wait_for(sub {
     !grep { $_->{elsewhere} } @{$two->status()->{upstreams}{llm}{peers}};
 }), 'until it is over');
+
+# the status says that it works, and promises nothing that is not there
+
+is(share($one, 'gaps'), 0, 'no batch was lost');
+is(share($one, 'ignored')->{total}, 0, 'and none was ignored');
+cmp_ok(share($one, 'lessons_applied'), '>', 0, 'lessons were taken');
+
+my $metrics = $one->get('/kvroute/metrics')->{body};
+
+is(join(' ', grep { $metrics !~ /^$_[{_]/m } $metrics =~ /^# TYPE (kvroute_share_\w+)/mg),
+   '', 'each metric has a series');
+like($metrics, qr/^kvroute_share_host_lessons_total\{zone="z",host="two",id="\w{16}"\} [1-9]/m,
+     'and lessons of each host');
+
+# --- the store is gone, and comes back
+
+my $failed = 0;
+
+sub serve {
+    my ($what) = @_;
+
+    for my $h (@hosts) {
+        $n++;
+        $failed += $h->post("/v1/chat/completions?n=c$n", prompt($n))->{status} != 200;
+    }
+}
+
+sub works {
+    my ($what) = @_;
+
+    ok(up($one, $two), "$what: it works again");
+
+    # what was told while nobody heard is told now
+
+    ok(known($one, $two) && known($two, $one), "$what: both ways");
+}
+
+sub down {
+    my ($what) = @_;
+
+    ok(wait_for(sub { serve(); !share($one, 'up') && !share($two, 'up') }),
+       "$what: the status says that it does not work");
+}
+
+for my $case (
+    [ 'killed, and back with nothing',
+      sub { $store->stop('KILL') }, sub { $store->start() } ],
+    [ 'stopped, half open',
+      sub { kill 'STOP', $store->{pid} }, sub { kill 'CONT', $store->{pid} } ],
+    [ 'full',
+      sub { $store->command(qw(CONFIG SET maxmemory 1)) },
+      sub { $store->command(qw(CONFIG SET maxmemory 0)) } ],
+    [ 'read-only',
+      sub { $store->command(qw(REPLICAOF 127.0.0.1 1)) },
+      sub { $store->command(qw(REPLICAOF NO ONE)) } ],
+    [ 'with a password',
+      sub { $store->command(qw(CONFIG SET requirepass x));
+            $store->{auth} = ['AUTH', 'x'];
+            $store->command(qw(CLIENT KILL TYPE normal)) },
+      sub { $store->command('CONFIG', 'SET', 'requirepass', '');
+            delete $store->{auth} } ],
+    [ 'with something else under that key',
+      sub { $store->command(qw(DEL kvroute:{z}));
+            $store->command(qw(SET kvroute:{z} x)) },
+      sub { $store->command(qw(DEL kvroute:{z})) } ])
+{
+    my ($what, $break, $mend) = @$case;
+
+    $break->();
+    down($what);
+    $mend->();
+    works($what);
+}
+
+is($failed, 0, 'no request has failed');
+
+my @warnings = $one->log() =~ /^.*\[warn\].*kvroute_share.*$/mg;
+
+cmp_ok(@warnings, '>', 0, 'it is warned of');
+cmp_ok(@warnings, '<=', 8, 'once for each time that it works no more')
+    or diag(@warnings);
+
+# --- the owner
+
+sub owners { return (sort { $a <=> $b } $one->workers())[0] }
+
+my $gaps = share($two, 'gaps');
+
+for my $i (1 .. 10) {
+    my ($worker) = owners();
+
+    $one->start('POST /v1/chat/completions', prompt(2000 + $i)) for 1 .. 3;
+    $one->kill_worker($worker);
+    wait_for(sub { my ($new) = owners(); $new && $new != $worker });
+}
+
+ok(up($one), 'a killed worker is replaced');
+ok(known($one, $two) && known($two, $one), 'and goes on');
+is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
+
+for my $i (1 .. 5) {
+    $one->reload();
+    serve();
+}
+
+ok(up($one), 'after reloads');
+ok(known($one, $two) && known($two, $one), 'it goes on');
+is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
+is($failed, 0, 'no request has failed');
+
+# --- hosts that disagree
+
+$two->stop();
+configure($two, share => 'name=two', key => $other_key)->run();
+
+ok(wait_for(sub { (share($one, 'ignored')->{key} || 0) > 0 }),
+   'a host with another key is ignored');
+ok(wait_for(sub { $one->log() =~ /host "two" hashes otherwise/ }),
+   'which is warned of');
+ok(wait_for(sub { !grep { $_->{alive} } @{share($one, 'hosts')} }),
+   'and it is no host');
+
+# what is no batch at all
+
+$store->command('XADD', 'kvroute:{z}', '*', 'b', $_)
+    for 'x', "\0" x 100, join('', map { chr int rand 256 } 1 .. 1000);
+$store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
+
+ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'nor is that');
+ok(up($one), 'it works all the same');
 
 $two->quit();
 $one->done();
