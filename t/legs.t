@@ -472,6 +472,20 @@ like($log, qr/^502 retried /, 'it is said');
 is($p->[-1]{body}, $body, 'another location has what the client has sent');
 
 
+# all of that was counted
+
+my $counted = $t->status()->{upstreams}{decode}{disaggregated};
+
+is(join(' ', sort keys %$counted),
+   'answer cached cost failed kind retried short unread yes',
+   'outcomes, each that there was');
+is($counted->{$_->[0]}, $_->[1], "so many: $_->[0]")
+    for [ kind => 7 ], [ cached => 1 ], [ cost => 2 ], [ answer => 2 ];
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_disaggregated_total\{upstream="decode",outcome="kind"\} 7$/m,
+     'the metric');
+
+
 # nothing is left
 
 ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }

@@ -24,6 +24,7 @@
 
 #include "legs/ngx_http_kvroute_legs_int.h"
 #include "conf/ngx_http_kvroute_conf.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
@@ -168,14 +169,17 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     ctx->legs = legs;
 
-    if (ngx_http_kvroute_legs_copies(legs) != NGX_OK) {
+    if (ngx_http_kvroute_legs_copies(legs) != NGX_OK
+        || ngx_http_kvroute_peers_current(decode, 1, r->connection->log)
+           != NGX_OK)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "kvroute legs: %s", kvr_disaggregate_name(legs->outcome));
+                   "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
 
     if (legs->outcome != KVR_DISAGGREGATE_YES
         || !kvr_connector(conf->connector)->legs)
@@ -567,11 +571,20 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 }
 
 
-/* nginx may still write the body to a log or to a file of its own */
+/* the request ends: what became of it is known */
 static void
 ngx_http_kvroute_legs_cleanup(void *data)
 {
     ngx_http_kvroute_legs_t *legs = data;
 
+    kvr_registry_t  *registry;
+
     ngx_http_kvroute_reserve_release(&legs->prefill);
+
+    registry = legs->decode->zone->core.registry;
+
+    if (legs->decode->number < KVR_REGISTRY_UPSTREAMS) {
+        kvr_add(&registry->upstream[legs->decode->number].legs[legs->outcome],
+                1);
+    }
 }

@@ -75,7 +75,7 @@ ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    v->data = (u_char *) kvr_disaggregate_name(legs->outcome);
+    v->data = (u_char *) kvr_reason_disaggregated(legs->outcome);
     v->len = ngx_strlen(v->data);
     v->valid = 1;
     v->no_cacheable = 0;

@@ -23,3 +23,20 @@ kvr_reason_name(kvr_reason_e reason)
 {
     return (unsigned) reason < KVR_REASON_MAX ? kvr_reasons[reason] : NULL;
 }
+
+
+static const char *const  kvr_reason_disaggregates[] = {
+    "none", "yes", "unread", "kind", "short", "cached", "nobody", "cost",
+    "failed", "answer", "retried", "late"
+};
+
+_Static_assert(kvr_nelts(kvr_reason_disaggregates) == KVR_DISAGGREGATE_MAX,
+               "kvr_reason_disaggregates");
+
+
+const char *
+kvr_reason_disaggregated(kvr_disaggregate_e reason)
+{
+    return (unsigned) reason < KVR_DISAGGREGATE_MAX
+           ? kvr_reason_disaggregates[reason] : NULL;
+}

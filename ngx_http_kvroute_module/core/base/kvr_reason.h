@@ -9,8 +9,8 @@
 
 
 /*
- * Reasons for a pick: what decisions are counted by, in shared memory, and told
- * by.
+ * Reasons for a pick, and for one server or two: what decisions are counted by,
+ * in shared memory, and told by.
  */
 
 
@@ -45,8 +45,30 @@ typedef enum {
 } kvr_reason_e;
 
 
-/* the name as in logs and in the status; NULL: no such number */
+/*
+ * What became of a request whose prompt another server might compute, see
+ * core/legs/kvr_disaggregate.h: all but the first two are reasons why not.
+ */
+typedef enum {
+    KVR_DISAGGREGATE_NONE = 0,   /* nobody asked */
+    KVR_DISAGGREGATE_YES,
+    KVR_DISAGGREGATE_UNREAD,     /* there is no prompt to speak of */
+    KVR_DISAGGREGATE_KIND,       /* no such request can be */
+    KVR_DISAGGREGATE_SHORT,      /* the prompt is */
+    KVR_DISAGGREGATE_CACHED,     /* decode servers hold too much of it */
+    KVR_DISAGGREGATE_NOBODY,     /* no prefill server can be had */
+    KVR_DISAGGREGATE_COST,       /* it would cost more */
+    KVR_DISAGGREGATE_FAILED,     /* leg 1 did */
+    KVR_DISAGGREGATE_ANSWER,     /* leg 1's answer had no descriptor */
+    KVR_DISAGGREGATE_RETRIED,    /* leg 2 went to a second server, plain */
+    KVR_DISAGGREGATE_LATE,       /* or would have come after the lease */
+    KVR_DISAGGREGATE_MAX
+} kvr_disaggregate_e;
+
+
+/* names as in logs and in the status; NULL: no such number */
 const char *kvr_reason_name(kvr_reason_e reason);
+const char *kvr_reason_disaggregated(kvr_disaggregate_e reason);
 
 
 #endif /* _KVR_REASON_H_INCLUDED_ */

@@ -7,23 +7,6 @@
 #include "core/legs/kvr_disaggregate.h"
 
 
-static const char *const  kvr_disaggregate_names[] = {
-    "none", "yes", "unread", "kind", "short", "cached", "nobody", "cost",
-    "failed", "answer", "retried", "late"
-};
-
-_Static_assert(kvr_nelts(kvr_disaggregate_names) == KVR_DISAGGREGATE_MAX,
-               "kvr_disaggregate_names");
-
-
-const char *
-kvr_disaggregate_name(kvr_disaggregate_e e)
-{
-    return (unsigned) e < KVR_DISAGGREGATE_MAX ? kvr_disaggregate_names[e]
-                                               : NULL;
-}
-
-
 kvr_disaggregate_e
 kvr_disaggregate_worth(const kvr_disaggregate_t *d)
 {

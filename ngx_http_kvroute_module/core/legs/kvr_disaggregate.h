@@ -25,29 +25,12 @@
  */
 
 
+#include "core/base/kvr_reason.h"
 #include "core/policy/kvr_policy.h"
 
 
 /* bytes: about 10 ms of a model of 8B, for the leg's own answer and request */
 #define KVR_DISAGGREGATE_HOP  1536
-
-
-/* what became of it; all but the first two are reasons why not */
-typedef enum {
-    KVR_DISAGGREGATE_NONE = 0,   /* nobody asked */
-    KVR_DISAGGREGATE_YES,
-    KVR_DISAGGREGATE_UNREAD,     /* there is no prompt to speak of */
-    KVR_DISAGGREGATE_KIND,       /* no such request can be */
-    KVR_DISAGGREGATE_SHORT,      /* the prompt is */
-    KVR_DISAGGREGATE_CACHED,     /* decode servers hold too much of it */
-    KVR_DISAGGREGATE_NOBODY,     /* no prefill server can be had */
-    KVR_DISAGGREGATE_COST,       /* it would cost more */
-    KVR_DISAGGREGATE_FAILED,     /* leg 1 did */
-    KVR_DISAGGREGATE_ANSWER,     /* leg 1's answer had no descriptor */
-    KVR_DISAGGREGATE_RETRIED,    /* leg 2 went to a second server, plain */
-    KVR_DISAGGREGATE_LATE,       /* or would have come after the lease */
-    KVR_DISAGGREGATE_MAX
-} kvr_disaggregate_e;
 
 
 typedef struct {
@@ -57,9 +40,6 @@ typedef struct {
     uint32_t           always;   /* whatever it costs */
 } kvr_disaggregate_t;
 
-
-/* the name as in logs and in the status; NULL: no such number */
-const char *kvr_disaggregate_name(kvr_disaggregate_e e);
 
 /* whether costs need be asked for at all: YES, or why not */
 kvr_disaggregate_e kvr_disaggregate_worth(const kvr_disaggregate_t *d);

@@ -13,6 +13,7 @@
 static const char *kvr_counter_class(uint32_t place);
 static const char *kvr_counter_ignored(uint32_t place);
 static const char *kvr_counter_reason(uint32_t place);
+static const char *kvr_counter_disaggregated(uint32_t place);
 static const char *kvr_counter_policy(uint32_t place);
 
 
@@ -205,6 +206,13 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "shadow_would_bytes",
         .metric = "kvroute_shadow_would_bytes_total",
         .help = "Bytes of these that the policy's picks held."),
+
+    kvr_counter_upstream(COUNT, legs,
+        .json = "disaggregated", .metric = "kvroute_disaggregated_total",
+        .help = "Requests of a location with kvroute_prefill, by what became "
+                "of them.",
+        .n = KVR_DISAGGREGATE_MAX, .first = 1, .sparse = 1,
+        .by = "outcome", .name = kvr_counter_disaggregated),
 
     kvr_counter_stats(COUNT, policy,
         .json = "policies", .metric = "kvroute_policy_decisions_total",
@@ -669,6 +677,13 @@ static const char *
 kvr_counter_reason(uint32_t place)
 {
     return kvr_reason_name((kvr_reason_e) place);
+}
+
+
+static const char *
+kvr_counter_disaggregated(uint32_t place)
+{
+    return kvr_reason_disaggregated((kvr_disaggregate_e) place);
 }
 
 

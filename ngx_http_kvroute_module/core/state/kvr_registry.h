@@ -121,6 +121,8 @@ typedef struct {
     _Atomic uint64_t    asked;       /* bytes of their prompts */
     _Atomic uint64_t    found;       /* of these, held by the peers picked */
     _Atomic uint64_t    would;       /* held by those that would have been */
+    _Atomic uint64_t    legs[KVR_DISAGGREGATE_MAX];  /* requests that might
+                                        have been disaggregated, by outcome */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_stats_t         stats;
     _Atomic uint32_t    len;
