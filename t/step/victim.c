@@ -118,6 +118,57 @@ victim_requests(util_rng_t *rng)
 }
 
 
+/* servers fail, are put out, and are probed */
+static void
+victim_eject(util_rng_t *rng)
+{
+    uint64_t       now;
+    unsigned       i, n, bad, late, last, fails;
+    kvr_begin_t    b;
+    kvr_first_t    f;
+    kvr_attempt_t  at;
+
+    memset(&b, 0, sizeof(b));
+    memset(&f, 0, sizeof(f));
+
+    b.member = b.peer = util_below(rng, PEERS);
+    b.pool = &ejecting;
+    f.ok = 1;
+
+    now = NOW;
+    n = 4 + util_below(rng, 4);
+    bad = util_below(rng, 4);
+    late = util_below(rng, 2);
+    last = util_below(rng, 2);
+
+    for (i = 0; i < n; i++) {
+
+        fails = last ? i >= n - bad : i < bad;
+
+        kvr_attempt_begin(&at, &victim, &b, NULL, now);
+
+        if (!fails || late) {
+            (void) kvr_attempt_first(&at, &victim, &ejecting, &f, now);
+        }
+
+        (void) kvr_attempt_judge(&at, &victim, &ejecting,
+                                 fails ? KVR_OUTLIER_BROKEN
+                                         : KVR_OUTLIER_NONE, now);
+        (void) kvr_attempt_release(&at, &victim);
+        (void) kvr_attempt_end(&at, &victim, now);
+
+        if (kvr_outlier_wary(kvr_eject_fleet(&victim, &ejecting), now)) {
+            (void) kvr_eject_looked(&victim, &ejecting, KVR_REGISTRY_NONE,
+                                    now);
+        }
+
+        if (!fails) {
+            now += 64 * ejecting.eject.time;
+        }
+    }
+}
+
+
 static int
 victim_room(void *data, kvr_queue_item_t *item)
 {
@@ -362,6 +413,7 @@ static const struct {
     void       (*run)(util_rng_t *rng);
 } ops[] = {
     { "requests", victim_requests },
+    { "ejection", victim_eject },
     { "queue", victim_queue },
     { "servers", victim_servers },
     { "rows", victim_process },

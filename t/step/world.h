@@ -58,7 +58,7 @@ typedef struct {
 
 extern world_shared_t  *world;
 extern kvr_zone_t       living, victim;
-extern kvr_pool_t       pool;
+extern kvr_pool_t       pool, ejecting;
 extern world_begun_t    begun;
 extern uint64_t         chain[PROMPTS][UNITS];
 

@@ -15,10 +15,10 @@ static unsigned kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, kvr_outlier_e reason, uint64_t now);
 static unsigned kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *member);
+static void kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool);
 static uint32_t kvr_eject_count(const kvr_zone_t *zone,
-    const kvr_pool_t *pool, kvr_member_t *own);
-static int kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *own,
-    kvr_member_t *m);
+    const kvr_pool_t *pool);
+static int kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *m);
 
 
 int
@@ -97,10 +97,21 @@ unsigned
 kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, uint64_t now)
 {
-    kvr_load_sum_t   sum;
-    kvr_outlier_t   *o;
+    kvr_load_sum_t        sum;
+    kvr_outlier_t        *o;
+    kvr_outlier_fleet_t  *fleet;
 
-    kvr_set(&kvr_eject_fleet(zone, pool)->look, now + KVR_OUTLIER_LOOK);
+    fleet = kvr_eject_fleet(zone, pool);
+
+    if (now >= kvr_get(&fleet->look)) {
+        kvr_set(&fleet->look, now + KVR_OUTLIER_LOOK);
+
+        /* who brought the last one back may not have come to say so */
+
+        if (kvr_get(&fleet->out)) {
+            kvr_eject_told(zone, pool);
+        }
+    }
 
     if (kvr_likely(member == KVR_REGISTRY_NONE)) {
         return 0;
@@ -145,7 +156,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     for (i = 0, known = 0, better = 0; i < KVR_REGISTRY_MEMBERS; i++) {
         m = &zone->registry->member[i];
 
-        if (m != own && kvr_eject_other(pool, own, m)) {
+        if (m != own && kvr_eject_other(pool, m)) {
             rc = reason == KVR_OUTLIER_SILENT
                  ? kvr_get(&m->outlier.asked) - 1 >= quiet
                  : kvr_outlier_better(&m->outlier, &own->outlier, &pool->eject,
@@ -164,7 +175,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     max = kvr_max(n * pool->eject.max / 100, 1);
     max = kvr_min(max, n - 1);
 
-    if (kvr_eject_count(zone, pool, own) > max) {
+    if (kvr_eject_count(zone, pool) > max) {
         kvr_outlier_spare(&own->outlier, now);
         return 0;
     }
@@ -180,28 +191,35 @@ static unsigned
 kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *member)
 {
-    kvr_outlier_fleet_t  *fleet;
-
     /* it will be warmed up */
 
     kvr_set(&member->lost, 1);
 
-    fleet = kvr_eject_fleet(zone, pool);
-
-    atomic_store(&fleet->out, 0);
-
-    if (kvr_eject_count(zone, pool, member)) {
-        kvr_set(&fleet->out, 1);
-    }
+    kvr_eject_told(zone, pool);
 
     return KVR_EJECT_BACK;
 }
 
 
-/* how many are out in the upstream of this one */
+/* whoever is put out meanwhile is counted, or says so afterwards */
+static void
+kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool)
+{
+    kvr_outlier_fleet_t  *fleet;
+
+    fleet = kvr_eject_fleet(zone, pool);
+
+    atomic_store(&fleet->out, 0);
+
+    if (kvr_eject_count(zone, pool)) {
+        kvr_set(&fleet->out, 1);
+    }
+}
+
+
+/* how many are out in an upstream */
 static uint32_t
-kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    kvr_member_t *own)
+kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool)
 {
     uint32_t       i, out;
     kvr_member_t  *m;
@@ -209,7 +227,7 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
     for (i = 0, out = 0; i < KVR_REGISTRY_MEMBERS; i++) {
         m = &zone->registry->member[i];
 
-        out += kvr_eject_other(pool, own, m)
+        out += kvr_eject_other(pool, m)
                && kvr_outlier_out(atomic_load(&m->outlier.state));
     }
 
@@ -217,10 +235,10 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
 }
 
 
-/* whether a member is of the same upstream, and has not been taken out */
+/* whether a member is of the upstream, and has not been taken out */
 static int
-kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *own, kvr_member_t *m)
+kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *m)
 {
-    return atomic_load(&m->used) && m->upstream == own->upstream
+    return atomic_load(&m->used) && m->upstream == pool->upstream
            && kvr_set_test(pool->set, m->peer);
 }

@@ -20,7 +20,7 @@
  *
  * That somebody is out is told to the fleet afterwards, so that decisions look;
  * who brings one back takes that word away first, and looks then whether others
- * are out.
+ * are out.  Who was killed before either is made good by the next look.
  */
 
 

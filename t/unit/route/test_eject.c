@@ -391,6 +391,10 @@ START_TEST(test_eject_look)
     now += KVR_OUTLIER_LOOK;
     util_check(sick(0) && kvr_get(&fleet->out), "made good");
 
+    zone.registry->member[member[0]].outlier.state = 0;
+    now += KVR_OUTLIER_LOOK;
+    util_check(!sick(0) && !kvr_get(&fleet->out), "likewise");
+
     teardown();
 }
 END_TEST
