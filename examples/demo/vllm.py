@@ -8,6 +8,7 @@ What stands behind "--" goes to "vllm serve".  The engine comes from PyPI
 """
 
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -74,7 +75,7 @@ class Engine(engines.Engine):
     patience = 600
 
     def __init__(self, folder, log, port=None, detach=False, tokens=TOKENS,
-                 more=()):
+                 events=0, more=()):
         self.port = port or engines.free_port()
         self.log = log
 
@@ -90,8 +91,17 @@ class Engine(engines.Engine):
 
             # without them tools are refused, though the model calls none
 
-            "--enable-auto-tool-choice", "--tool-call-parser", "hermes", *more,
+            "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
         ]
+
+        if events:
+            command += ["--kv-events-config", json.dumps({
+                "enable_kv_cache_events": True, "publisher": "zmq",
+                "endpoint": "tcp://*:%d" % (self.port + events),
+                "replay_endpoint": "tcp://*:%d" % (self.port + 2 * events),
+                "topic": "kv"})]
+
+        command += more
 
         environment = {**os.environ, **ENVIRONMENT,
                        "VLLM_CACHE_ROOT": os.path.join(folder, "cache"),
@@ -112,7 +122,11 @@ def options(parser):
     parser.add_argument("--tokens", type=int, default=TOKENS,
                         help="that the KV cache holds (%(default)s)")
 
-    return "tokens",
+    parser.add_argument("--events", type=int, default=0, metavar="N",
+                        help="publishes KV events, at its port and N, and "
+                             "replays them at its port and 2N")
+
+    return "tokens", "events"
 
 
 if __name__ == "__main__":

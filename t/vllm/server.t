@@ -18,7 +18,7 @@ my ($other) = $t->fleet();
 
 delete $t->{vars}{$_} for grep { /^E[1-9]/ } keys %{$t->{vars}};
 
-my ($port, $events) = $t->ports(2);
+my ($port) = $t->ports(1);
 my $build = $ENV{BUILD} || "$FindBin::Bin/../../build";
 my $yes = $JSON::PP::true;
 my $seed = 0;
@@ -28,9 +28,7 @@ $t->{vars}{E1} = $port;
 my @flags = ('--enable-lora', '--lora-modules', "a=$build/vllm/a", "b=$build/vllm/b",
              '--max-loras', 1, '--max-lora-rank', 8, '--max-cpu-loras', 2,
              '--scheduling-policy', 'priority', '--max-num-seqs', 2,
-             '--max-num-queued-reqs', 4, '--kv-events-config', encode_json({
-                 enable_kv_cache_events => $yes, publisher => 'zmq',
-                 endpoint => "tcp://*:$events", topic => 'kv' }));
+             '--max-num-queued-reqs', 4);
 
 my @here = (headers => { 'X-Peer' => "127.0.0.1:$port" });
 
@@ -155,6 +153,7 @@ ok(wait_for(sub { $t->metric($port, 'num_requests_running') == 0 }), 'all have l
 
 # where its KV events are to be had
 
+my $events = $port + Vllm::EVENTS;
 my $sources = eval { decode_json($t->get('/kv_event_sources', port => $port)->{body}) };
 
 like(JSON::PP->new->canonical->encode($sources // {}), qr/:$events\b/,

@@ -20,6 +20,10 @@ use Kvroute;
 use POSIX qw(:sys_wait_h);
 use Time::HiRes qw(time);
 
+# KV events are at a server's port and this, replays at its port and twice this
+
+use constant EVENTS => 2000;
+
 our @ISA = qw(Kvroute);
 our @EXPORT = (@Kvroute::EXPORT, qw(usage words));
 
@@ -83,7 +87,7 @@ sub server {
 
     $t->{server}{$ports[0]} = $t->spawn($log, 'python3', $program, 'start',
         '--count', scalar @ports, '--port', $ports[0], '--logs', $t->{dir},
-        '--', @more);
+        '--events', EVENTS, '--', @more);
 }
 
 
@@ -333,6 +337,152 @@ sub words {
     }
 
     return substr($text, 0, $len);
+}
+
+
+# Plays conversations, so many at a time; each prompt begins with a system prompt that all
+# have and what the conversation had before, with the model's replies.  Returns for each
+# request its status, tokens of the prompt, how many of them were cached, how many of them
+# the conversation had sent or got before, and whether it went by nginx.
+#
+#     sessions, at_once, turns     how many
+#     prompt, more                 bytes of the first and of each further user's message
+#     reply                        tokens
+#     away                         others have their turns between two of one, so that
+#                                  it comes back when caches have been used for more
+#     past                         1 of so many conversations goes to a server itself
+
+use constant EVICTING => (sessions => 48, at_once => 12, turns => 4, away => 1,
+                          prompt => 8000, more => 1500, reply => 24);
+
+my $seed = 1_000_000;
+my $system;
+
+sub play {
+    my ($t, %arg) = @_;
+
+    $system //= words(3000, ++$seed);
+
+    my @sessions = map { {
+        turn => 0,
+        known => 0,
+        words => ($seed += $arg{turns} + 1),
+        messages => [ { role => 'system', content => $system } ],
+        port => $arg{past} && $_ % $arg{past} == 0
+                ? $t->{fleet}[$_ / $arg{past} % @{$t->{fleet}}] : undef,
+    } } 1 .. $arg{sessions};
+
+    my @pipes;
+
+    for my $n (0 .. $arg{at_once} - 1) {
+        my @mine = @sessions[grep { $_ % $arg{at_once} == $n } 0 .. $#sessions];
+        my @turns = $arg{away} ? (@mine) x $arg{turns}
+                               : map { ($_) x $arg{turns} } @mine;
+
+        my $pid = open my $pipe, '-|';
+
+        die "fork: $!" unless defined $pid;
+
+        if ($pid == 0) {
+            print encode_json([ map { $t->turn($_, %arg) } @turns ]);
+            close STDOUT;
+            POSIX::_exit(0);
+        }
+
+        push @pipes, $pipe;
+    }
+
+    return map { @{decode_json(join '', <$_>)} } @pipes;
+}
+
+
+sub turn {
+    my ($t, $s, %arg) = @_;
+
+    my $turn = $s->{turn}++;
+
+    push @{$s->{messages}}, {
+        role => 'user',
+        content => words($turn ? $arg{more} : $arg{prompt}, $s->{words} + $turn)
+    };
+
+    my $r = $t->post('/v1/chat/completions', Kvroute::chat(
+        $s->{messages}, max_tokens => $arg{reply}, stream => $JSON::PP::true,
+        stream_options => { include_usage => $JSON::PP::true }),
+        timeout => 600, port => $s->{port});
+
+    my $said = usage($r->{body});
+    my $row = [ $r->{status}, $said->{prompt}, $said->{cached}, $s->{known},
+                defined $s->{port} ? 0 : 1 ];
+
+    $s->{known} = ($said->{prompt} // 0) + ($said->{reply} // 0);
+    push @{$s->{messages}}, { role => 'assistant', content => $said->{text} };
+
+    return $row;
+}
+
+
+# plays them on empty caches; what came of those that went by nginx
+
+sub measure {
+    my ($t, %arg) = @_;
+
+    $t->forget();
+
+    my $before = $t->cache();
+    my @sent = $t->each_server();
+    my $begun = time();
+    my @all = $t->play(%arg);
+    my @rows = grep { $_->[4] } @all;
+
+    die "a request was not taken off its peer\n" unless $t->idle();
+
+    my $seconds = time() - $begun;
+    my $after = $t->cache();
+    my %diff = map { ($_ => $after->{$_} - $before->{$_}) } keys %$after;
+
+    return {
+        requests => scalar @rows,
+        per_server => [ map { $_ - shift @sent } $t->each_server() ],
+        errors => scalar(grep { $_->[0] != 200 } @all),
+        prompt_tokens => sum(1, @rows),
+        cached_tokens => sum(2, @rows),
+        ideal_tokens => sum(3, @rows),
+        predicted_tokens => $diff{predicted_tokens},
+        delivered_tokens => $diff{delivered_tokens},
+        predicted_over_delivered => ratio($diff{predicted_tokens},
+                                          $diff{delivered_tokens}),
+        cached_of_ideal => ratio(sum(2, @rows), sum(3, @rows)),
+        flushes => $diff{flushes_usage} + $diff{flushes_probe},
+        missed => $diff{missed},
+        seconds => 0 + sprintf('%.1f', $seconds),
+    };
+}
+
+
+# requests to each server
+
+sub each_server {
+    my ($t) = @_;
+
+    return map { $t->peer('vllm', $_)->{requests} } @{$t->{fleet}};
+}
+
+
+sub sum {
+    my ($i, @rows) = @_;
+
+    my $sum = 0;
+    $sum += $_->[$i] // 0 for @rows;
+
+    return $sum;
+}
+
+
+sub ratio {
+    my ($a, $b) = @_;
+
+    return 0 + sprintf '%.4f', $b ? $a / $b : 0;
 }
 
 
