@@ -21,6 +21,10 @@
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
 
 #define NGX_HTTP_KVROUTE_UNSET_PEER   ((uint32_t) -1)
+#define NGX_HTTP_KVROUTE_UNSET_RANK   ((uint32_t) -1)
+
+/* as many as an engine tells */
+#define NGX_HTTP_KVROUTE_RANKS_AUTO   ((ngx_uint_t) -1)
 
 /* bytes of the lines that probes send beside their own */
 #define NGX_HTTP_KVROUTE_PROBE_HEADER  2048
@@ -45,9 +49,18 @@ typedef struct {
 } ngx_http_kvroute_main_conf_t;
 
 
-/* what a worker knows of one list of peers, by position in it */
+/*
+ * What a worker knows of one list of peers.  A peer is a target, or with
+ * kvroute_ranks several: those of peer i are from first[i] up to first[i + 1],
+ * by rank.  What belongs to the address is that of the first one.
+ */
 typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
+    ngx_uint_t                   targets;
+    uint32_t                    *first;     /* by peer, and one more */
+
+    /* by target */
+
     uint32_t                    *id;        /* number in the zone, or UNSET */
     uint32_t                    *member;
     kvr_ring_peer_t             *peer;
@@ -135,6 +148,8 @@ typedef struct {
     ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
     ngx_http_kvroute_probe_conf_t  *health;
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
+    ngx_uint_t                   ranks;     /* of each server; 0: there are
+                                               none, or _RANKS_AUTO */
 
     ngx_str_t                    api;       /* of server {}: where actions are
                                                taken, if anywhere */
@@ -149,6 +164,7 @@ typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;
     ngx_http_kvroute_list_t      list[2];   /* primary, backup */
     ngx_uint_t                   config;
+    uint32_t                     ranked;    /* of the registry, then */
     kvr_set_t                    set;       /* peers in both, by number */
     kvr_pool_t                   pool;      /* for core: set, and what the
                                                configuration says */

@@ -179,6 +179,13 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
       0,
       NULL },
 
+    { ngx_string("kvroute_ranks"),
+      NGX_HTTP_UPS_CONF|NGX_CONF_TAKE1,
+      ngx_http_kvroute_conf_upstream_ranks,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("kvroute_probe"),
       NGX_HTTP_UPS_CONF|NGX_CONF_ANY,
       ngx_http_kvroute_conf_probe,
@@ -273,6 +280,8 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
     if (ngx_http_kvroute_conf_share_init(cf, kmcf) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    ngx_http_kvroute_conf_check_ranks(cf, kmcf);
 
     /* handlers of a phase run in the reverse order */
 

@@ -98,6 +98,15 @@ upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | 
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
 
+upstream | kvroute zone=llm; kvroute_ranks;            | refused | invalid number of arguments
+upstream | kvroute zone=llm; kvroute_ranks 1;          | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "1"
+upstream | kvroute zone=llm; kvroute_ranks all;        | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "all"
+upstream | kvroute zone=llm; kvroute_ranks 65;         | refused | "kvroute_ranks" must be a number between 2 and 64
+upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_ranks 4; | refused | "kvroute_ranks" directive is duplicate
+upstream | kvroute zone=llm; kvroute_ranks auto;       | warned  | "kvroute_ranks auto" in upstream "llm" ... needs "kvroute_probe": metrics tell how many there are
+upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ...: no engine is told the rank, write "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location
+upstream | kvroute_ranks 4;                            | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
+upstream | kvroute_shadow zone=llm; kvroute_ranks 4;   | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_probe;                              | warned  | "kvroute_probe" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_health;                             | warned  | "kvroute_health" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_eject fails=3;                      | warned  | "kvroute_eject" in upstream "llm" ... does nothing without "kvroute"

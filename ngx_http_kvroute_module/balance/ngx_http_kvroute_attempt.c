@@ -134,7 +134,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
     ctx = at->ctx;
     peer = at->core.reservation.peer;
 
-    if (peer == KVR_REGISTRY_NONE || !ctx->parsed) {
+    if (peer == KVR_REGISTRY_NONE || !ctx->parsed || at->astray) {
         return;
     }
 
@@ -289,7 +289,7 @@ ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at)
     sh = at->conf->zone->sh;
     ttft = at->ctx->ttft;
 
-    member = &sh->registry->member[at->core.reservation.member];
+    member = &sh->registry->member[at->member];
     upstream = &sh->registry->upstream[member->upstream];
 
     /* what is no stream begins when all of it is there: it is counted apart */
@@ -424,7 +424,7 @@ ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at)
 
     reply = at->ctx->reply;
 
-    if (reply == NULL || reply->bad || reply->n == 0
+    if (reply == NULL || reply->bad || reply->n == 0 || at->astray
         || at->ctx->usage.mode != KVR_RESPONSE_REPLY)
     {
         return;
@@ -467,6 +467,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 {
     ngx_uint_t                    status;
     kvr_member_t                 *member;
+    kvr_registry_t               *registry;
     ngx_http_upstream_t          *u;
     ngx_http_upstream_rr_peer_t  *peer;
 
@@ -476,7 +477,8 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
         return;
     }
 
-    member = &at->conf->zone->sh->registry->member[at->core.reservation.member];
+    registry = at->conf->zone->sh->registry;
+    member = &registry->member[at->member];
 
     if (state & NGX_PEER_FAILED) {
         kvr_add(&member->fails, 1);
@@ -487,7 +489,7 @@ ngx_http_kvroute_attempt_result(ngx_http_kvroute_attempt_t *at,
 
         if (peer->max_fails && peer->fails + 1 >= peer->max_fails) {
             kvr_add(&member->unavail, peer->fails + 1 == peer->max_fails);
-            kvr_set(&member->lost, 1);
+            kvr_set(&registry->member[at->core.reservation.member].lost, 1);
         }
     }
 

@@ -14,6 +14,7 @@
  *     _upstream  init, get and free
  *     _shadow    beside another balancer, routing nothing
  *     _native    what is left to nginx's own round robin
+ *     _rank      ranks of a server that are told apart
  *     _early     decides before the upstream request is made
  *     _prepare   what there is to find out before a decision
  *     _match     what a request has to do with which peer
@@ -41,6 +42,7 @@ typedef struct {
     ngx_uint_t                   index;     /* of the peer in its list */
     ngx_uint_t                   offered;   /* that of its session was */
     ngx_uint_t                   config;    /* of the list */
+    uint32_t                     rank;      /* as headers have it, or UNSET */
     uint64_t                     took;      /* ns */
 } ngx_http_kvroute_early_t;
 
@@ -82,7 +84,14 @@ struct ngx_http_kvroute_attempt_s {
     unsigned                     watched:1; /* its response is looked at */
     unsigned                     named:1;   /* which has told its id */
     unsigned                     denied:1;  /* it is the last try: budget */
+    unsigned                     address:1; /* pin is any of its ranks */
+    unsigned                     wanted:1;  /* they alone were offered */
+    unsigned                     misfit:1;  /* so is a rank of another header */
+    unsigned                     astray:1;  /* which of the engine's ranks has
+                                               it is not known */
     uint32_t                     silent;    /* member that was put out */
+    uint32_t                     member;    /* that counts it, the rank's */
+    uint32_t                     rank;      /* of the engine, or UNSET */
 };
 
 

@@ -34,6 +34,10 @@ ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
+/* what can be made before the lock is taken */
+void ngx_http_kvroute_prepare_rings(ngx_http_kvroute_attempt_t *at,
+    ngx_log_t *log);
+
 /* _upstream: takes a peer by the policy */
 ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data);
 
@@ -53,10 +57,6 @@ void ngx_http_kvroute_match(ngx_http_request_t *r,
 
 /* _choose: makes room for all candidates that an upstream can have */
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_log_t *log);
-
-/* what can be made before the lock is taken */
-void ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at,
     ngx_log_t *log);
 
 /*
@@ -98,6 +98,26 @@ ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
 ngx_http_upstream_rr_peer_t *ngx_http_kvroute_early_get(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index, ngx_uint_t *offered,
     kvr_decision_t *d);
+
+/*
+ * _rank: the targets of a peer that may be offered, from *from up to *to.
+ * With a header these are narrowed down to its rank; without, the engine
+ * chooses, which is counted at the address.
+ */
+void ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t *from,
+    ngx_uint_t *to);
+
+/* whether the request wants this peer, by any of its ranks */
+ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i);
+
+/*
+ * What belongs to the target that is taken: the member that counts it, its
+ * rank, and whether it is astray: the header names no rank, or another one.
+ */
+void ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target);
 
 /* _receipt: what was decided and why, for variables */
 void ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,

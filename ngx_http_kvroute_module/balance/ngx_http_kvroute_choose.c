@@ -23,11 +23,10 @@
 typedef struct {
     ngx_http_upstream_rr_peer_t  *peer;
     uint32_t                      index;
+    uint32_t                      target;
 } ngx_http_kvroute_offer_t;
 
 
-static kvr_ring_t *ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list,
-    ngx_log_t *log);
 static ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member);
@@ -61,7 +60,7 @@ ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 {
     ngx_uint_t  n;
 
-    n = ngx_max(conf->list[0].number, conf->list[1].number);
+    n = ngx_max(conf->list[0].targets, conf->list[1].targets);
 
     if (n <= ngx_http_kvroute_max_candidates) {
         return NGX_OK;
@@ -111,41 +110,6 @@ static ngx_inline ngx_http_kvroute_list_t *
 ngx_http_kvroute_choose_list(ngx_http_kvroute_attempt_t *at)
 {
     return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
-}
-
-
-static kvr_ring_t *
-ngx_http_kvroute_choose_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
-{
-    uint32_t  n;
-
-    if (list->ring.point || list->number == 0) {
-        return &list->ring;
-    }
-
-    n = kvr_ring_size(list->peer, (uint32_t) list->number);
-
-    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
-
-    if (list->ring.point) {
-        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->number);
-    }
-
-    return &list->ring;
-}
-
-
-void
-ngx_http_kvroute_choose_prepare(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
-{
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = at->conf;
-
-    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
-        (void) ngx_http_kvroute_choose_ring(&conf->list[0], log);
-        (void) ngx_http_kvroute_choose_ring(&conf->list[1], log);
-    }
 }
 
 
@@ -211,7 +175,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
 
         ngx_http_kvroute_match_init(at);
         ngx_http_kvroute_match(at->ctx->request, at);
-        ngx_http_kvroute_choose_prepare(at, pc->log);
+        ngx_http_kvroute_prepare_rings(at, pc->log);
     }
 
     peers = at->rrp.peers;
@@ -237,6 +201,14 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
 
+    /* the rank in the header is nobody's: better a wrong one than no server */
+
+    if (kvr_unlikely(count == 0 && at->conf->ranks && at->early)) {
+        at->misfit = 1;
+        count = ngx_http_kvroute_choose_offer(at, &view, &named, offered);
+        at->misfit = 0;
+    }
+
     if (view.wary
         && kvr_eject_looked(view.zone, view.pool, view.silent, view.now))
     {
@@ -253,10 +225,20 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
-    id = list->id[i];
+    id = list->id[offer->target];
+
+    ngx_http_kvroute_rank_take(at, list, i, offer->target);
+
+    if (kvr_unlikely(at->astray)) {
+        d->matched = 0;
+    }
+
+    if (kvr_unlikely(at->wanted && at->tries == 0)) {
+        d->reason = KVR_REASON_PINNED;
+    }
 
     begin.peer = id;
-    begin.member = list->member[i];
+    begin.member = list->member[list->first[i]];
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
 
@@ -333,7 +315,7 @@ ngx_http_upstream_rr_peer_t *
 ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t *index)
 {
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, t;
     kvr_begin_t                   begin;
     kvr_reservation_t            *own;
     ngx_peer_connection_t        *pc;
@@ -353,7 +335,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     {
         /* who has no number is known by his place, while the list is that */
 
-        if (list->member[i] == begin.member
+        if (list->member[list->first[i]] == begin.member
             && (begin.member != KVR_REGISTRY_NONE
                 || (i == early->index && at->rrp.config == early->config)))
         {
@@ -361,7 +343,19 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         }
     }
 
-    if (peer == NULL || i == list->number
+    if (peer == NULL || i == list->number) {
+        return NULL;
+    }
+
+    /* it may have fewer ranks now */
+
+    t = list->first[i];
+
+    while (t < list->first[i + 1] && list->id[t] != begin.peer) {
+        t++;
+    }
+
+    if (t == list->first[i + 1]
         || ngx_http_kvroute_hinted_away(pc, peer)
         || !ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL)
         || (!at->over
@@ -370,6 +364,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
+    ngx_http_kvroute_rank_take(at, list, i, t);
     ngx_http_kvroute_choose_begin(at, peer, &begin);
 
     *index = i;
@@ -406,7 +401,7 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
         if (count
             && ngx_http_kvroute_choose_ask(at, &view, count, named, offered, d))
         {
-            id = conf->list[0].id[ngx_http_kvroute_offer[d->pick].index];
+            id = conf->list[0].id[ngx_http_kvroute_offer[d->pick].target];
         }
 
         *rate = view.rate;
@@ -426,7 +421,8 @@ static ngx_uint_t
 ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
-    ngx_uint_t                     i, count, hinted;
+    uint32_t                       head;
+    ngx_uint_t                     i, t, last, count, hinted;
     kvr_member_t                  *member;
     kvr_registry_t                *registry;
     kvr_candidate_t               *c;
@@ -440,6 +436,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
     count = 0;
+    at->wanted = 0;
     *named = 0;
     *offered = 0;
 
@@ -449,21 +446,26 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     {
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
-        member = (list->member[i] != KVR_REGISTRY_NONE)
-               ? &registry->member[list->member[i]] : NULL;
+        t = list->first[i];
+        last = list->first[i + 1];
+        head = list->member[t];
+
+        member = (head != KVR_REGISTRY_NONE) ? &registry->member[head] : NULL;
 
         if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, member)) {
             continue;
         }
 
         if (peer->max_conns && !at->over
-            && ngx_http_kvroute_peers_full(at->conf, peer, list->member[i],
-                                           v->own))
+            && ngx_http_kvroute_peers_full(at->conf, peer, head, v->own))
         {
             /* this request goes elsewhere, the session does not */
 
-            at->busy |= (list->id[i] == at->session.bound
-                         && list->id[i] != KVR_REGISTRY_NONE);
+            for ( /* void */ ; t < last; t++) {
+                at->busy |= (list->id[t] == at->session.bound
+                             && list->id[t] != KVR_REGISTRY_NONE);
+            }
+
             continue;
         }
 
@@ -474,29 +476,54 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             kvr_set(&member->since, v->seconds);
         }
 
-        c = &ngx_http_kvroute_candidate[count];
+        if (kvr_unlikely(at->conf->ranks)) {
 
-        kvr_candidate_init(v, c, list->id[i], list->member[i],
-                           (uint32_t) peer->conns);
+            /* of a server that is wanted any rank will do, and no other's */
 
-        c->weight = (uint32_t) peer->weight;
-        c->current_weight = peer->current_weight;
-        c->effective_weight = peer->effective_weight;
-        c->place = (uint32_t) i;
+            if (ngx_http_kvroute_rank_wanted(at, list, i)) {
+                count = 0;
+                at->wanted = 1;
+            }
 
-        if (hinted) {
-            c->pinned = 1;
+            ngx_http_kvroute_rank_offer(at, list, i, &t, &last);
         }
 
-        if (kvr_unlikely(c->flags)) {
-            *offered |= c->bound;
-            *named |= c->pinned;
+        for ( /* void */ ; t < last; t++) {
+
+            c = &ngx_http_kvroute_candidate[count];
+
+            kvr_candidate_init(v, c, list->id[t], head,
+                               (uint32_t) peer->conns);
+
+            c->weight = (uint32_t) peer->weight;
+            c->current_weight = peer->current_weight;
+            c->effective_weight = peer->effective_weight;
+            c->place = (uint32_t) t;
+
+            if (hinted) {
+                c->pinned = 1;
+            }
+
+            if (kvr_unlikely(at->wanted)) {
+                c->pinned = 0;
+            }
+
+            if (kvr_unlikely(c->flags)) {
+                *offered |= c->bound;
+                *named |= c->pinned;
+            }
+
+            offer = &ngx_http_kvroute_offer[count++];
+
+            offer->peer = peer;
+            offer->index = (uint32_t) i;
+            offer->target = (uint32_t) t;
         }
 
-        offer = &ngx_http_kvroute_offer[count++];
-
-        offer->peer = peer;
-        offer->index = (uint32_t) i;
+        if (kvr_unlikely(at->wanted)) {
+            *named = 1;
+            break;
+        }
     }
 
     return count;
@@ -562,7 +589,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     req.unpinned = at->pinned && !named;
     req.key = at->session.key;
     req.ring = &list->ring;
-    req.places = (uint32_t) list->number;
+    req.places = (uint32_t) list->targets;
     req.by_place = ngx_http_kvroute_by_place;
     req.seen = ngx_http_kvroute_seen;
 

@@ -343,7 +343,7 @@ ngx_http_kvroute_match_key(ngx_http_request_t *r,
 
     return &chain[kvr_sketch_key(hot, chain, n, length,
                                  at->conf->zone->core.unit,
-                                 (uint32_t) at->conf->list[0].number)];
+                                 (uint32_t) at->conf->list[0].targets)];
 }
 
 
@@ -365,6 +365,17 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     }
 
     at->pinned = 1;
+
+    /* of an address with ranks it is any, of ADDRESS#RANK that one */
+
+    at->address = 1;
+
+    if (at->conf->ranks && value.len > 2
+        && ngx_strncmp(value.data + value.len - 2, "#0", 2) == 0)
+    {
+        at->address = 0;
+        value.len -= 2;
+    }
 
     id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
                                 value.len);

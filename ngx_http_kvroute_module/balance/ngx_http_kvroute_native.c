@@ -57,7 +57,7 @@ ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
         at->native = 0;
         at->over = 1;
 
-        ngx_http_kvroute_choose_prepare(at, pc->log);
+        ngx_http_kvroute_prepare_rings(at, pc->log);
 
         return NGX_DECLINED;
     }
@@ -165,7 +165,9 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
         n = ngx_http_kvroute_tried_word(i);
         m = ngx_http_kvroute_tried_bit(i);
 
-        if (ngx_http_kvroute_peers_full(at->conf, peer, list->member[i], own)) {
+        if (ngx_http_kvroute_peers_full(at->conf, peer,
+                                        list->member[list->first[i]], own))
+        {
             tried[n] |= m & ~at->rrp.tried[n];
 
         } else if (!(at->rrp.tried[n] & m)
@@ -197,6 +199,7 @@ ngx_http_kvroute_native_spared(ngx_http_kvroute_attempt_t *at,
     const kvr_zone_t  *zone;
 
     zone = &at->conf->zone->core;
+    i = list->first[i];
 
     return kvr_candidate_draining(zone, list->id[i])
            || (at->conf->eject.on
@@ -229,9 +232,12 @@ ngx_http_kvroute_native_begin(ngx_http_kvroute_attempt_t *at)
         if (peer == at->rrp.current) {
             ngx_memzero(&begin, sizeof(kvr_begin_t));
 
-            begin.peer = list->id[i];
-            begin.member = list->member[i];
+            begin.peer = list->id[list->first[i]];
+            begin.member = list->member[list->first[i]];
             begin.pending = at->ctx->bytes;
+
+            at->member = begin.member;
+            at->rank = NGX_HTTP_KVROUTE_UNSET_RANK;
 
             ngx_http_kvroute_attempt_begin(at, &begin);
             break;

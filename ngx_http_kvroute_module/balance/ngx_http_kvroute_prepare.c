@@ -10,6 +10,10 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static void ngx_http_kvroute_prepare_ring(ngx_http_kvroute_list_t *list,
+    ngx_log_t *log);
+
+
 ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
@@ -86,7 +90,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_choose_prepare(at, r->connection->log);
+    ngx_http_kvroute_prepare_rings(at, r->connection->log);
 
     if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
@@ -95,4 +99,37 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_prepare_rings(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
+{
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
+        ngx_http_kvroute_prepare_ring(&conf->list[0], log);
+        ngx_http_kvroute_prepare_ring(&conf->list[1], log);
+    }
+}
+
+
+static void
+ngx_http_kvroute_prepare_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
+{
+    uint32_t  n;
+
+    if (list->ring.point || list->number == 0) {
+        return;
+    }
+
+    n = kvr_ring_size(list->peer, (uint32_t) list->targets);
+
+    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
+
+    if (list->ring.point) {
+        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
+    }
 }

@@ -31,6 +31,7 @@ ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
     ctx->matched = d->matched;
     ctx->best = d->best;
     ctx->cost = d->cost;
+    ctx->rank = at->conf->ranks ? at->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
 
     /* the peer may be gone when the request is logged */
 
@@ -79,7 +80,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     }
 
     sh = at->conf->zone->sh;
-    member = &sh->registry->member[at->core.reservation.member];
+    member = &sh->registry->member[at->member];
     upstream = &sh->registry->upstream[member->upstream];
 
     kvr_add(&member->requests, 1);

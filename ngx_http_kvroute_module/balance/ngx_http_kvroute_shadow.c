@@ -254,7 +254,7 @@ ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
 
     ngx_http_kvroute_request_read(r, ctx, conf->zone);
     ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_choose_prepare(at, r->connection->log);
+    ngx_http_kvroute_prepare_rings(at, r->connection->log);
 }
 
 
@@ -321,8 +321,9 @@ ngx_http_kvroute_shadow_find(ngx_peer_connection_t *pc,
                 continue;
             }
 
-            begin->peer = list->id[i];
-            begin->member = list->member[i];
+            begin->peer = list->id[list->first[i]];
+            begin->member = list->member[list->first[i]];
+            at->member = begin->member;
 
             at->rrp.peers = peers;
             at->rrp.current = peer;

@@ -357,6 +357,16 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
             ngx_http_kvroute_eject_final(at, pc, reason, state);
         }
 
+        /* nobody listens: what does next may have other ranks */
+
+        if (at->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
+            && state & NGX_PEER_FAILED)
+        {
+            ngx_http_kvroute_engine_lost(at->conf->zone,
+                                         at->core.reservation.peer,
+                                         at->ctx->request->upstream);
+        }
+
         if (busy || status / 100 == 4) {
             state &= ~NGX_PEER_FAILED;
         }

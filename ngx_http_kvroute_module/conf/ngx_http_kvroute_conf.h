@@ -15,7 +15,7 @@
  *     _conf_zone       kvroute_zone
  *     _conf_key          its key_file=
  *     _conf_attach     kvroute, _shadow, _upstream: getting into upstreams
- *     _conf_upstream     their parameters
+ *     _conf_upstream     their parameters, kvroute_ranks
  *     _conf_location   kvroute_policy
  *     _conf_policy       a policy, as in it and in kvroute
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
@@ -63,6 +63,9 @@ ngx_int_t ngx_http_kvroute_conf_key_read(ngx_conf_t *cf, const char *name,
 /* sets kscf from the words of the directive, from first on */
 ngx_int_t ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf, ngx_uint_t first);
+
+char *ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 char *ngx_http_kvroute_conf_attach(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -152,6 +155,10 @@ ngx_int_t ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
 
 /* warns of zones that no upstream uses */
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf);
+
+/* warns of ranks that nobody tells, to us or to engines */
+void ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
 /* the defaults, for upstreams without the directive too */

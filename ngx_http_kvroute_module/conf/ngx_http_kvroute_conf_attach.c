@@ -445,6 +445,11 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
         if ((kscf->shm_zone == NULL || kscf->shadow) && kscf->eject_set) {
             ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_eject");
         }
+
+        if ((kscf->shm_zone == NULL || kscf->shadow) && kscf->ranks) {
+            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_ranks");
+            kscf->ranks = 0;
+        }
     }
 
     for (n = 0; n < kmcf->named.nelts; n++) {

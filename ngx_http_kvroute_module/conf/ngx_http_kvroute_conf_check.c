@@ -11,6 +11,7 @@
 
 
 #include "conf/ngx_http_kvroute_conf.h"
+#include "request/ngx_http_kvroute_request.h"
 
 
 /* modules that pass requests on, and their index if they are there */
@@ -233,6 +234,43 @@ ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
                           "\"kvroute_zone zone=%V\" is used by no upstream: "
                           "write \"kvroute zone=%V;\" in one",
                           &zone[i]->name, &zone[i]->name);
+        }
+    }
+}
+
+
+/* after all locations are set up: their headers are known then */
+void
+ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf)
+{
+    ngx_uint_t                      i;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_upstream_srv_conf_t  **uscf;
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+        if (kscf->ranks == 0) {
+            continue;
+        }
+
+        if (kscf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO && kscf->probe == NULL) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_ranks auto\" in upstream \"%V\" in %s:%ui "
+                          "needs \"kvroute_probe\": metrics tell how many there "
+                          "are", &uscf[i]->host, uscf[i]->file_name,
+                          uscf[i]->line);
+        }
+
+        if (!ngx_http_kvroute_variables_ranks(cf)) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: no "
+                          "engine is told the rank, write \"proxy_set_header "
+                          "X-Data-Parallel-Rank $kvroute_rank;\" in the location",
+                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
         }
     }
 }

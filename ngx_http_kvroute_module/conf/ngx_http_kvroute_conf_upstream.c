@@ -4,7 +4,7 @@
  */
 
 
-/* The parameters of kvroute and kvroute_upstream. */
+/* The parameters of kvroute and kvroute_upstream; kvroute_ranks. */
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
@@ -143,6 +143,47 @@ ngx_http_kvroute_conf_upstream_params(ngx_conf_t *cf,
     }
 
     return ngx_http_kvroute_conf_policy_check(cf, &kscf->policy);
+}
+
+
+/* whatever the order of the directives: what is missing is found later */
+char *
+ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+
+    ngx_int_t                      n;
+    ngx_str_t                     *value;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    if (kscf->ranks) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (ngx_strcmp(value[1].data, "auto") == 0) {
+        kscf->ranks = NGX_HTTP_KVROUTE_RANKS_AUTO;
+
+    } else {
+        n = ngx_atoi(value[1].data, value[1].len);
+
+        if (n < 2 || n > KVR_REGISTRY_RANKS) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "\"%V\" must be a number between 2 and %d, or "
+                               "auto: invalid value \"%V\"", &cmd->name,
+                               KVR_REGISTRY_RANKS, &value[1]);
+            return NGX_CONF_ERROR;
+        }
+
+        kscf->ranks = n;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    kmcf->early = 1;
+
+    return NGX_CONF_OK;
 }
 
 

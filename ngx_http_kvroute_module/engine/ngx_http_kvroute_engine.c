@@ -45,14 +45,41 @@ ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 }
 
 
+/* a request could not even be sent: what listens there next is another one */
 void
-ngx_http_kvroute_engine_throttle(kvr_peer_t *peer, time_t seconds)
+ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_http_upstream_t *u)
 {
+    kvr_registry_t  *registry;
+
+    registry = zone->sh->registry;
+
+    if (id != KVR_REGISTRY_NONE
+        && u->state && u->state->connect_time == (ngx_msec_t) -1)
+    {
+        (void) kvr_registry_ranks(registry, registry->peer[id].address, 0);
+    }
+}
+
+
+/* all ranks of an address are left alone */
+void
+ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
+    time_t seconds)
+{
+    uint32_t     address;
+    kvr_peer_t  *peer;
+
+    address = registry->peer[id].address;
+    peer = &registry->peer[address];
+
     seconds = ngx_max(seconds, 1);
     seconds = ngx_min(seconds, NGX_HTTP_KVROUTE_MAX_PRESSURE);
 
     kvr_set(&peer->engine.pressure,
             (uint64_t) ngx_current_msec + 1000 * (uint64_t) seconds);
+
+    kvr_registry_share(registry, address);
 }
 
 
@@ -68,20 +95,22 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 {
     ngx_int_t         n;
     kvr_peer_t       *peer;
+    kvr_registry_t   *registry;
     ngx_table_elt_t  *h;
 
     if (id == KVR_REGISTRY_NONE || (status != 429 && status != 503)) {
         return 0;
     }
 
-    peer = &conf->zone->sh->registry->peer[id];
+    registry = conf->zone->sh->registry;
+    peer = &registry->peer[id];
 
     h = ngx_http_kvroute_headers_find(&u->headers_in.headers,
                                         &ngx_http_kvroute_engine_retry);
 
     if (h) {
         n = ngx_atoi(h->value.data, h->value.len);
-        ngx_http_kvroute_engine_throttle(peer, n == NGX_ERROR ? 1 : n);
+        ngx_http_kvroute_engine_throttle(registry, id, n == NGX_ERROR ? 1 : n);
 
         return 1;
     }
@@ -96,7 +125,7 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
         return 0;
     }
 
-    ngx_http_kvroute_engine_throttle(peer, 1);
+    ngx_http_kvroute_engine_throttle(registry, id, 1);
 
     return 1;
 }

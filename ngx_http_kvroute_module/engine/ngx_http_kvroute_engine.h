@@ -27,8 +27,13 @@
 void ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
     ngx_log_t *log);
 
+/* an attempt at it has failed: if it could not be reached, it is no more */
+void ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
+    ngx_http_upstream_t *u);
+
 /* the peer asks to be left alone for a while: no fault of its */
-void ngx_http_kvroute_engine_throttle(kvr_peer_t *peer, time_t seconds);
+void ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
+    time_t seconds);
 
 /*
  * Whether a peer's response of this status asks to be left alone: it must then

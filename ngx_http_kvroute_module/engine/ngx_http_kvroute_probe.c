@@ -34,6 +34,7 @@ static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
 static void ngx_http_kvroute_probe_remove(ngx_http_kvroute_slot_t *slot);
+static void ngx_http_kvroute_probe_before(ngx_http_kvroute_slot_t *slot);
 static void ngx_http_kvroute_probe_ask(ngx_event_t *ev);
 static void ngx_http_kvroute_probe_body(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
@@ -211,18 +212,20 @@ ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
              peer && i < list->number;
              peer = peer->next, i++)
         {
-            if (peer->down || list->id[i] == KVR_REGISTRY_NONE) {
+            if (peer->down || list->id[list->first[i]] == KVR_REGISTRY_NONE) {
                 continue;
             }
 
             if (conf->probe) {
                 ngx_http_kvroute_probe_slot(conf, conf->probe, 0,
-                                            list->id[i], peer, log);
+                                            list->id[list->first[i]], peer,
+                                            log);
             }
 
             if (conf->health) {
                 ngx_http_kvroute_probe_slot(conf, conf->health, 1,
-                                            list->id[i], peer, log);
+                                            list->id[list->first[i]], peer,
+                                            log);
             }
         }
 
@@ -262,6 +265,7 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
         if (slot->id == id && slot->generation == generation
             && slot->health == health
             && slot->conf->zone == conf->zone
+            && slot->conf->ranks == conf->ranks
             && (slot->probe == probe
                 || (slot->conf != conf
                     && slot->probe->port == probe->port
@@ -392,6 +396,28 @@ ngx_http_kvroute_probe_reader(ngx_http_kvroute_slot_t *slot)
 }
 
 
+/* the requests that we have there as it is asked */
+static void
+ngx_http_kvroute_probe_before(ngx_http_kvroute_slot_t *slot)
+{
+    uint32_t                   k, id, ranks;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    sh = slot->conf->zone->sh;
+
+    ranks = slot->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
+            ? kvr_get(&sh->registry->peer[slot->id].ranks)
+            : (uint32_t) slot->conf->ranks;
+
+    for (k = 0; k < ngx_max(ranks, 1); k++) {
+        id = kvr_registry_find_rank(sh->registry, slot->id, k);
+
+        slot->before[k] = id == KVR_REGISTRY_NONE
+                          ? 0 : kvr_load_get(sh->load, id).active;
+    }
+}
+
+
 static void
 ngx_http_kvroute_probe_ask(ngx_event_t *ev)
 {
@@ -424,7 +450,8 @@ ngx_http_kvroute_probe_ask(ngx_event_t *ev)
 
     slot->body_len = 0;
     slot->asked = (uint64_t) ngx_current_msec;
-    slot->before = kvr_load_get(slot->conf->zone->sh->load, slot->id).active;
+
+    ngx_http_kvroute_probe_before(slot);
 
     path = slot->probe->path;
 

@@ -29,7 +29,8 @@ struct ngx_http_kvroute_slot_s {
     uint32_t                         id;
     uint32_t                         generation;
     uint64_t                         asked;   /* when, ms */
-    uint32_t                         before;  /* requests there were then */
+    uint32_t                         before[KVR_METRICS_RANKS];  /* requests
+                                                 there were then, by rank */
     ngx_uint_t                       path;    /* the one that may be right */
     ngx_msec_t                       interval;
     unsigned                         health:1;

@@ -22,6 +22,13 @@
 #define NGX_HTTP_KVROUTE_PROBE_WARN  60
 
 
+static uint32_t ngx_http_kvroute_probe_answer_ranks(
+    ngx_http_kvroute_slot_t *slot, kvr_metrics_reader_t *r);
+static void ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot,
+    uint32_t id, uint32_t rank, kvr_metrics_t *m);
+static void ngx_http_kvroute_probe_answer_back(ngx_http_kvroute_slot_t *slot);
+static void ngx_http_kvroute_probe_answer_success(kvr_registry_t *registry,
+    uint32_t address);
 static void ngx_http_kvroute_probe_answer_warn(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, ngx_uint_t good);
 static const char *ngx_http_kvroute_probe_answer_why(
@@ -34,13 +41,13 @@ void
 ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc, kvr_metrics_reader_t *r)
 {
-    uint32_t                   after;
-    unsigned                   found;
+    uint32_t                   k, id, ranks;
     kvr_engine_t              *s;
-    ngx_http_kvroute_shctx_t  *sh;
+    kvr_metrics_t              m;
+    kvr_registry_t            *registry;
 
-    sh = slot->conf->zone->sh;
-    s = &sh->registry->peer[slot->id].engine;
+    registry = slot->conf->zone->sh->registry;
+    s = &registry->peer[slot->id].engine;
 
     kvr_add(&s->asked, 1);
 
@@ -75,17 +82,83 @@ ngx_http_kvroute_probe_answer_metrics(ngx_http_kvroute_slot_t *slot,
 
     ngx_http_kvroute_probe_answer_warn(slot, rc, 1);
 
-    after = kvr_load_get(sh->load, slot->id).active;
+    ranks = ngx_http_kvroute_probe_answer_ranks(slot, r);
 
-    found = kvr_engine_take(s, &r->m, slot->before, after, ngx_current_msec);
-
-    if (found & KVR_ENGINE_RESTARTED) {
-        ngx_http_kvroute_engine_flush(slot->conf->zone, slot->id,
-                                      slot->event.log);
+    if (ranks <= 1) {
+        ngx_http_kvroute_probe_answer_take(slot, slot->id, 0, &r->m);
+        return;
     }
 
-    if (r->m.set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
-        kvr_capacity_told(&slot->conf->zone->core, slot->id);
+    for (k = 0; k < ranks; k++) {
+        id = kvr_registry_find_rank(registry, slot->id, k);
+
+        if (id == KVR_REGISTRY_NONE) {
+            continue;
+        }
+
+        if (k < r->ranks) {
+            kvr_metrics_rank(r, k, &m);
+
+        } else {
+
+            /* all of them together are nothing to go by for one */
+
+            m = r->m;
+            m.set &= KVR_METRICS_START|KVR_METRICS_NO_CACHE|KVR_METRICS_LORA;
+        }
+
+        ngx_http_kvroute_probe_answer_take(slot, id, k, &m);
+    }
+}
+
+
+/* how many ranks there are to be told apart behind an address */
+static uint32_t
+ngx_http_kvroute_probe_answer_ranks(ngx_http_kvroute_slot_t *slot,
+    kvr_metrics_reader_t *r)
+{
+    ngx_uint_t  ranks;
+
+    ranks = slot->conf->ranks;
+
+    if (ranks != NGX_HTTP_KVROUTE_RANKS_AUTO) {
+        return (uint32_t) ranks;
+    }
+
+    if (kvr_registry_ranks(slot->conf->zone->sh->registry, slot->id,
+                           ngx_max(r->ranks, 1)))
+    {
+        ngx_log_error(NGX_LOG_NOTICE, slot->event.log, 0,
+                      "kvroute peer %V has %uD data-parallel ranks",
+                      &slot->fetch.name, ngx_max(r->ranks, 1));
+    }
+
+    return r->ranks;
+}
+
+
+/* what an engine, or one of its ranks, has told */
+static void
+ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
+    uint32_t rank, kvr_metrics_t *m)
+{
+    uint32_t                  after;
+    kvr_engine_t             *s;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = slot->conf->zone;
+    s = &zone->sh->registry->peer[id].engine;
+
+    after = kvr_load_get(zone->sh->load, id).active;
+
+    if (kvr_engine_take(s, m, slot->before[rank], after, ngx_current_msec)
+        & KVR_ENGINE_RESTARTED)
+    {
+        ngx_http_kvroute_engine_flush(zone, id, slot->event.log);
+    }
+
+    if (m->set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
+        kvr_capacity_told(&zone->core, id);
     }
 }
 
@@ -100,10 +173,12 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
     kvr_check_e                     result;
     kvr_health_e                    was, health;
     kvr_engine_t                   *s;
+    kvr_registry_t                 *registry;
     ngx_http_kvroute_probe_conf_t  *conf;
 
     conf = slot->probe;
-    peer = &slot->conf->zone->sh->registry->peer[slot->id];
+    registry = slot->conf->zone->sh->registry;
+    peer = &registry->peer[slot->id];
     s = &peer->engine;
     status = slot->fetch.status;
 
@@ -132,7 +207,8 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
         }
 
         if ((status == 503 || status == 429) && slot->fetch.retry_after >= 0) {
-            ngx_http_kvroute_engine_throttle(peer, slot->fetch.retry_after);
+            ngx_http_kvroute_engine_throttle(registry, slot->id,
+                                             slot->fetch.retry_after);
 
             if (result != KVR_CHECK_LOADING) {
                 result = KVR_CHECK_PASS;
@@ -145,12 +221,11 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
                                                  || result
                                                     == KVR_CHECK_LOADING);
 
-    if (result == KVR_CHECK_PASS
-        && kvr_engine_back(s, (uint64_t) ngx_current_msec))
-    {
-        ngx_http_kvroute_engine_flush(slot->conf->zone, slot->id,
-                                      slot->event.log);
+    if (result == KVR_CHECK_PASS) {
+        ngx_http_kvroute_probe_answer_back(slot);
     }
+
+    ngx_http_kvroute_probe_answer_success(registry, slot->id);
 
     if (kvr_engine_check(s, result, conf->fails, conf->passes, conf->interval,
                          ngx_current_msec))
@@ -160,6 +235,8 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
         kvr_set(&peer->since, (uint32_t) ngx_time());
     }
 
+    kvr_registry_share(registry, slot->id);
+
     health = (kvr_health_e) kvr_get(&s->health);
 
     if (was != health) {
@@ -167,6 +244,51 @@ ngx_http_kvroute_probe_answer_health(ngx_http_kvroute_slot_t *slot,
                       "kvroute peer %V is %s", &slot->fetch.name,
                       kvr_engine_health_name(health));
     }
+}
+
+
+/* somebody is listening again: none of its ranks has what it had before */
+static void
+ngx_http_kvroute_probe_answer_back(ngx_http_kvroute_slot_t *slot)
+{
+    uint32_t                  i;
+    kvr_peer_t               *peer;
+    kvr_registry_t           *registry;
+    ngx_http_kvroute_zone_t  *zone;
+
+    zone = slot->conf->zone;
+    registry = zone->sh->registry;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        peer = &registry->peer[i];
+
+        if (kvr_registry_behind(registry, i, slot->id)
+            && kvr_engine_back(&peer->engine, (uint64_t) ngx_current_msec))
+        {
+            ngx_http_kvroute_engine_flush(zone, i, slot->event.log);
+        }
+    }
+}
+
+
+/* an engine that answers clients is well, whichever of its ranks does */
+static void
+ngx_http_kvroute_probe_answer_success(kvr_registry_t *registry,
+    uint32_t address)
+{
+    uint32_t     i;
+    uint64_t     last;
+    kvr_peer_t  *peer;
+
+    for (i = 0, last = 0; i < registry->max_peers; i++) {
+        peer = &registry->peer[i];
+
+        if (kvr_registry_behind(registry, i, address)) {
+            last = ngx_max(last, kvr_get(&peer->engine.success));
+        }
+    }
+
+    kvr_set(&registry->peer[address].engine.success, last);
 }
 
 
@@ -258,13 +380,24 @@ static void
 ngx_http_kvroute_probe_answer_refused(ngx_http_kvroute_slot_t *slot,
     ngx_int_t rc)
 {
-    kvr_engine_t  *s;
+    uint32_t         i;
+    kvr_registry_t  *registry;
 
-    s = &slot->conf->zone->sh->registry->peer[slot->id].engine;
+    if (rc != NGX_DECLINED || slot->probe->port || slot->probe->addr) {
+        return;
+    }
 
-    if (rc == NGX_DECLINED && slot->probe->port == 0
-        && slot->probe->addr == NULL)
-    {
-        kvr_engine_gone(s, slot->asked);
+    registry = slot->conf->zone->sh->registry;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        if (kvr_registry_behind(registry, i, slot->id)) {
+            kvr_engine_gone(&registry->peer[i].engine, slot->asked);
+        }
+    }
+
+    /* what listens there next may have other ranks, or none */
+
+    if (slot->conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO) {
+        (void) kvr_registry_ranks(registry, slot->id, 0);
     }
 }

@@ -69,7 +69,7 @@ ngx_http_kvroute_queue_room(void *data, kvr_queue_item_t *item)
     w->later = 0;
 
     if (kvr_queue_long(conf->queue->shm_zone->data,
-                       (uint32_t) conf->list[0].number, ngx_current_msec))
+                       (uint32_t) conf->list[0].targets, ngx_current_msec))
     {
         w->bytes = w->ctx->bytes + w->ctx->extra;
     }
@@ -238,7 +238,7 @@ ngx_http_kvroute_queue_offers_init(ngx_http_kvroute_srv_conf_t *conf)
 {
     ngx_uint_t  n;
 
-    n = ngx_max(conf->list[0].number, conf->list[1].number);
+    n = ngx_max(conf->list[0].targets, conf->list[1].targets);
 
     if (n <= ngx_http_kvroute_queue_offer_max) {
         return NGX_OK;
@@ -275,8 +275,8 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_list_t *list)
 {
     time_t                        now;
-    uint32_t                      n;
-    ngx_uint_t                    i;
+    uint32_t                      n, head;
+    ngx_uint_t                    i, t, taken;
     kvr_offer_t                  *offer;
     ngx_http_upstream_rr_peer_t  *peer;
 
@@ -284,21 +284,28 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
     n = 0;
 
     for (peer = peers->peer, i = 0;
-         peer && i < list->number && i < ngx_http_kvroute_queue_offer_max;
+         peer && i < list->number;
          peer = peer->next, i++)
     {
         if (peer->down || ngx_http_kvroute_peers_failed(peers, peer, now)) {
             continue;
         }
 
-        offer = &ngx_http_kvroute_queue_offer[n++];
+        head = list->member[list->first[i]];
+        taken = ngx_http_kvroute_peers_full(w->conf, peer, head, NULL);
 
-        offer->peer = list->id[i];
-        offer->member = list->member[i];
-        offer->weight = (uint32_t) peer->weight;
-        offer->conns = (uint32_t) peer->conns;
-        offer->taken = ngx_http_kvroute_peers_full(w->conf, peer,
-                                                   list->member[i], NULL);
+        for (t = list->first[i];
+             t < list->first[i + 1] && n < ngx_http_kvroute_queue_offer_max;
+             t++)
+        {
+            offer = &ngx_http_kvroute_queue_offer[n++];
+
+            offer->peer = list->id[t];
+            offer->member = head;
+            offer->weight = (uint32_t) peer->weight;
+            offer->conns = (uint32_t) peer->conns;
+            offer->taken = taken;
+        }
     }
 
     return n;

@@ -145,6 +145,7 @@ typedef struct {
     int32_t                      priority;  /* as the body has it */
 
     ngx_msec_t                   ttft;
+    uint32_t                     rank;      /* of the engine, or UNSET */
 
     kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
@@ -319,6 +320,9 @@ void ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
 ngx_int_t ngx_http_kvroute_variables_add(ngx_conf_t *cf,
     ngx_http_variable_t *v);
 ngx_int_t ngx_http_kvroute_variables_init(ngx_conf_t *cf);
+
+/* whether the configuration has $kvroute_rank anywhere */
+ngx_uint_t ngx_http_kvroute_variables_ranks(ngx_conf_t *cf);
 
 /* a time in seconds, with milliseconds */
 ngx_int_t ngx_http_kvroute_variables_time(ngx_http_request_t *r,

@@ -22,6 +22,8 @@ static ngx_int_t ngx_http_kvroute_variables_why(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_early(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
+static ngx_int_t ngx_http_kvroute_variables_rank(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_text(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_int_t ngx_http_kvroute_variables_bytes(ngx_http_request_t *r,
@@ -64,6 +66,10 @@ static ngx_http_variable_t  ngx_http_kvroute_vars[] = {
     { ngx_string("kvroute_peer"), NULL,
       ngx_http_kvroute_variables_text,
       offsetof(ngx_http_kvroute_ctx_t, peer),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+
+    { ngx_string("kvroute_rank"), NULL,
+      ngx_http_kvroute_variables_rank, 0,
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
 
     { ngx_string("kvroute_model"), NULL,
@@ -159,6 +165,32 @@ ngx_http_kvroute_variables_add(ngx_conf_t *cf, ngx_http_variable_t *v)
 }
 
 
+/* whether the configuration has $kvroute_rank anywhere */
+ngx_uint_t
+ngx_http_kvroute_variables_ranks(ngx_conf_t *cf)
+{
+    ngx_uint_t                  i;
+    ngx_http_variable_t        *v;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    static ngx_str_t  name = ngx_string("kvroute_rank");
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    v = cmcf->variables.elts;
+
+    for (i = 0; i < cmcf->variables.nelts; i++) {
+
+        if (v[i].name.len == name.len
+            && ngx_strncmp(v[i].name.data, name.data, name.len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /*
  * Whether any variable of the configuration tells tokens.  A script that asks
  * for one by its name is noticed when it first does.
@@ -233,6 +265,23 @@ ngx_http_kvroute_variables_early(ngx_http_request_t *r,
 
     return ngx_http_kvroute_variables_string(v,
                        ctx->early == NGX_HTTP_KVROUTE_KEPT ? &kept : &moved);
+}
+
+
+/* not found if there is one rank only, or the engine chooses by itself */
+static ngx_int_t
+ngx_http_kvroute_variables_rank(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, uintptr_t data)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_variables_decided(r);
+
+    if (ctx == NULL || ctx->rank == NGX_HTTP_KVROUTE_UNSET_RANK) {
+        return ngx_http_kvroute_variables_none(v);
+    }
+
+    return ngx_http_kvroute_variables_number(r, v, ctx->rank);
 }
 
 

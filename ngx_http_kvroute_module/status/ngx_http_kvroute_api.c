@@ -422,6 +422,7 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
     ngx_http_kvroute_action_t *action, ngx_str_t *peer)
 {
     uint32_t                        id;
+    uint32_t                        k;
     ngx_uint_t                      i, found;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
@@ -446,6 +447,14 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
         found = 1;
 
         action->act(action, r, zone[i], id);
+
+        /* what is done to an address is done to each of its ranks */
+
+        for (k = 0; k < zone[i]->sh->max_peers; k++) {
+            if (k != id && kvr_registry_behind(zone[i]->sh->registry, k, id)) {
+                action->act(action, r, zone[i], k);
+            }
+        }
     }
 
     if (!found) {
@@ -476,8 +485,16 @@ static void
 ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_drain_begin(&zone->sh->registry->peer[peer].drain,
+    kvr_registry_t  *registry;
+
+    /* a server is drained with all its ranks */
+
+    registry = zone->sh->registry;
+    peer = registry->peer[peer].address;
+
+    kvr_drain_begin(&registry->peer[peer].drain,
                     (uint64_t) action->timeout, (uint64_t) ngx_current_msec);
+    kvr_registry_share(registry, peer);
 }
 
 
@@ -485,9 +502,12 @@ static void
 ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    kvr_peer_t  *p;
+    kvr_peer_t      *p;
+    kvr_registry_t  *registry;
 
-    p = &zone->sh->registry->peer[peer];
+    registry = zone->sh->registry;
+    peer = registry->peer[peer].address;
+    p = &registry->peer[peer];
 
     if (kvr_drain_end(&p->drain)) {
 
@@ -495,6 +515,8 @@ ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
 
         kvr_set(&p->since, (uint32_t) ngx_time());
     }
+
+    kvr_registry_share(registry, peer);
 }
 
 

@@ -36,7 +36,10 @@
 #include <cjson/cJSON.h>
 
 
-/* what can be said of a server in an upstream, copied at one time */
+/*
+ * What can be said of a server in an upstream, or of one of its ranks, copied
+ * at one time.
+ */
 typedef struct {
     ngx_str_t                     server;
     ngx_str_t                     name;
@@ -45,6 +48,9 @@ typedef struct {
     uint32_t                      id;       /* KVR_REGISTRY_NONE: it has no
                                                counters */
     uint32_t                      member;
+    uint32_t                      head;     /* member of the address */
+    uint32_t                      rank;
+    ngx_uint_t                    ranks;    /* of the address */
 
     ngx_uint_t                    backup;
     ngx_uint_t                    weight;

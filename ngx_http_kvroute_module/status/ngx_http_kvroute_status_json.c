@@ -463,6 +463,10 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     cJSON_AddNumberToObject(json, "weight", p->weight);
     cJSON_AddStringToObject(json, "state", p->state);
     cJSON_AddNumberToObject(json, "active", p->now.active);
+    if (p->ranks > 1) {
+        cJSON_AddNumberToObject(json, "rank", p->rank);
+    }
+
     cJSON_AddNumberToObject(json, "max_conns", p->max_conns);
     cJSON_AddNumberToObject(json, "conns", p->conns);
 

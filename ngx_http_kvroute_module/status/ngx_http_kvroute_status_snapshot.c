@@ -72,7 +72,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     u_char                         *names;
     size_t                          len;
     ngx_int_t                       rc;
-    ngx_uint_t                      i, k, n;
+    ngx_uint_t                      i, k, n, t;
     kvr_member_t                   *counted;
     ngx_http_kvroute_list_t        *list;
     ngx_http_kvroute_srv_conf_t    *conf;
@@ -98,8 +98,8 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     u->set = (conf->queue ? KVR_COUNTER_QUEUED : 0)
              | (conf->shadow ? KVR_COUNTER_SHADOWED : 0);
 
-    n = conf->list[0].number + conf->list[1].number;
-    len = KVR_REGISTRY_NAME_LEN + NGX_HTTP_KVROUTE_SERVER_LEN;
+    n = conf->list[0].targets + conf->list[1].targets;
+    len = KVR_REGISTRY_NAME_LEN + sizeof("#99") + NGX_HTTP_KVROUTE_SERVER_LEN;
 
     u->peer = ngx_pcalloc(r->pool,
                               (n + 1) * sizeof(ngx_http_kvroute_status_peer_t));
@@ -126,17 +126,23 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
              peer && i < list->number;
              peer = peer->next, i++)
         {
-            p = &u->peer[u->number++];
+            for (t = list->first[i]; t < list->first[i + 1]; t++) {
 
-            p->name.data = names;
-            p->server.data = names + KVR_REGISTRY_NAME_LEN;
-            names += len;
+                p = &u->peer[u->number++];
 
-            p->id = list->id[i];
-            p->member = list->member[i];
-            p->backup = k;
+                p->server.data = names;
+                p->name.data = names + NGX_HTTP_KVROUTE_SERVER_LEN;
+                names += len;
 
-            ngx_http_kvroute_status_peer(conf, peer, p);
+                p->id = list->id[t];
+                p->member = list->member[t];
+                p->head = list->member[list->first[i]];
+                p->rank = (uint32_t) t - list->first[i];
+                p->ranks = list->first[i + 1] - list->first[i];
+                p->backup = k;
+
+                ngx_http_kvroute_status_peer(conf, peer, p);
+            }
         }
 
         ngx_http_kvroute_lock_release(conf->zone, peers);
@@ -176,11 +182,21 @@ ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_status_copy(&p->server, &peer->server,
                                 NGX_HTTP_KVROUTE_SERVER_LEN);
 
-    p->state = ngx_http_kvroute_status_state(conf, peer, p->id, p->member);
+    if (p->ranks > 1) {
+        p->name.len = ngx_sprintf(p->name.data + p->name.len, "#%uD", p->rank)
+                      - p->name.data;
+    }
+
+    p->state = ngx_http_kvroute_status_state(conf, peer, p->id, p->head);
     p->weight = (ngx_uint_t) peer->weight;
     p->max_conns = peer->max_conns;
-    p->conns = peer->conns;
-    p->now.active = peer->conns;
+
+    /* connections are the address's, and told once */
+
+    if (p->rank == 0) {
+        p->conns = peer->conns;
+        p->now.active = peer->conns;
+    }
 }
 
 
@@ -194,7 +210,15 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
     zone = &conf->zone->core;
     peer = &zone->registry->peer[p->id];
 
-    kvr_snapshot(zone, p->id, p->member, (uint64_t) ngx_current_msec, &p->now);
+    kvr_snapshot(zone, p->id, p->head, (uint64_t) ngx_current_msec, &p->now);
+
+    /* in the upstream only the address is counted, the rank over all */
+
+    if (p->ranks > 1) {
+        p->now.active = p->now.active_all;
+        p->now.pending = p->now.pending_all;
+    }
+
     kvr_counter_copy(p->counted, &zone->registry->member[p->member],
                      sizeof(kvr_member_t));
 

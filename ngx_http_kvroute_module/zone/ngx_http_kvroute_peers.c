@@ -32,6 +32,11 @@ static ngx_int_t ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
 static ngx_int_t ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
     ngx_log_t *log);
+static uint32_t ngx_http_kvroute_peers_ranks(
+    ngx_http_kvroute_srv_conf_t *conf, u_char *name, size_t len);
+static void ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
+    size_t len, ngx_uint_t again);
 static void ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
     ngx_uint_t again);
@@ -104,6 +109,7 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
 
     conf->ready = 0;
     conf->config = config;
+    conf->ranked = kvr_get(&conf->zone->sh->registry->ranked);
     conf->doubled = 0;
     conf->set = kvr_set_none();
 
@@ -137,7 +143,9 @@ ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
 {
     if (!conf->ready
         || conf->config
-           != ngx_http_kvroute_peers_config(conf->upstream->peer.data))
+           != ngx_http_kvroute_peers_config(conf->upstream->peer.data)
+        || (conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
+            && conf->ranked != kvr_get(&conf->zone->sh->registry->ranked)))
     {
         return ngx_http_kvroute_peers_find(conf, wait, log);
     }
@@ -223,7 +231,9 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
     ngx_log_t *log)
 {
-    ngx_uint_t  n;
+    u_char      *p;
+    size_t       len;
+    ngx_uint_t   i, n;
 
     ngx_http_kvroute_peers_free(list);
 
@@ -233,6 +243,26 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
         return NGX_OK;
     }
 
+    list->first = ngx_alloc((n + 1) * sizeof(uint32_t), log);
+    if (list->first == NULL) {
+        return NGX_ERROR;
+    }
+
+    list->first[0] = 0;
+
+    for (i = 0, p = names->data; i < n; i++, p += len + 1) {
+        p += sizeof(uint32_t);
+        len = ngx_strlen(p);
+
+        list->first[i + 1] = list->first[i]
+                             + ngx_http_kvroute_peers_ranks(conf, p, len);
+    }
+
+    list->number = n;
+    list->targets = list->first[n];
+
+    n = list->targets;
+
     list->id = ngx_alloc(2 * n * sizeof(uint32_t), log);
     list->peer = ngx_alloc(n * sizeof(kvr_ring_peer_t), log);
 
@@ -241,11 +271,34 @@ ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     list->member = list->id + n;
-    list->number = n;
 
     ngx_http_kvroute_peers_number(conf, list, names, 0);
 
     return NGX_OK;
+}
+
+
+/* how many targets a server is: one, as long as nobody knows better */
+static uint32_t
+ngx_http_kvroute_peers_ranks(ngx_http_kvroute_srv_conf_t *conf, u_char *name,
+    size_t len)
+{
+    uint32_t         id;
+    kvr_registry_t  *registry;
+
+    if (conf->ranks == 0) {
+        return 1;
+    }
+
+    if (conf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO) {
+        return (uint32_t) conf->ranks;
+    }
+
+    registry = conf->zone->sh->registry;
+    id = kvr_registry_find_peer(registry, name, len);
+
+    return id == KVR_REGISTRY_NONE
+           ? 1 : ngx_max(kvr_get(&registry->peer[id].ranks), 1);
 }
 
 
@@ -257,75 +310,55 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     size_t                     len;
-    uint32_t                   id, member;
-    uint64_t                   units;
-    ngx_str_t                 *host;
-    ngx_uint_t                 i, new;
+    uint32_t                   rank, weight;
+    uint64_t                   hash;
+    ngx_uint_t                 i, t;
     ngx_http_kvroute_zone_t   *zone;
     ngx_http_kvroute_shctx_t  *sh;
 
     zone = conf->zone;
     sh = zone->sh;
-    host = &conf->upstream->host;
-
-    units = conf->capacity / (zone->unit * KVR_BLOCK);
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    for (i = 0, p = names->data; i < list->number; i++, p += len + 1) {
+    p = names->data;
+    weight = 0;
+    hash = 0;
+    len = 0;
 
-        if (!again) {
-            ngx_memcpy(&list->peer[i].weight, p, sizeof(uint32_t));
+    for (i = 0, t = 0; t < list->targets; t++) {
+
+        rank = (uint32_t) t - list->first[i];
+
+        if (rank == 0) {
+            ngx_memcpy(&weight, p, sizeof(uint32_t));
+
+            p += sizeof(uint32_t);
+            len = ngx_strlen(p);
+            hash = ngx_http_kvroute_peers_hash(p, len);
         }
 
-        p += sizeof(uint32_t);
-        len = ngx_strlen(p);
-
-        if (again) {
-            if (list->id[i] != KVR_REGISTRY_NONE) {
-                continue;
-            }
-
-        } else {
+        if (!again) {
 
             /* the same on all hosts, so that their rings agree */
 
-            list->peer[i].hash = ngx_http_kvroute_peers_hash(p, len);
+            list->peer[t].weight = weight;
+            list->peer[t].hash = rank ? kvr_mix(hash, rank) : hash;
         }
 
-        member = KVR_REGISTRY_NONE;
-        new = (kvr_registry_find_peer(sh->registry, p, len)
-               == KVR_REGISTRY_NONE);
-        id = kvr_registry_peer(sh->registry, sh->load, zone->core.row,
-                               sh->index, p, len, units);
-
-        if (id != KVR_REGISTRY_NONE) {
-            member = kvr_registry_member(sh->registry, sh->load, zone->core.row,
-                                         id, host->data, host->len);
+        if (!again || list->id[t] == KVR_REGISTRY_NONE) {
+            ngx_http_kvroute_peers_target(conf, list, t, rank, p, len, again);
         }
 
-        if (member == KVR_REGISTRY_NONE) {
-            id = KVR_REGISTRY_NONE;
-            conf->limit = kvr_registry_limit(sh->registry, p, len, host->data,
-                                             host->len);
+        if (t + 1 == list->first[i + 1]) {
+
+            if (conf->ranks && list->id[list->first[i]] != KVR_REGISTRY_NONE) {
+                kvr_registry_share(sh->registry, list->id[list->first[i]]);
+            }
+
+            p += len + 1;
+            i++;
         }
-
-        list->id[i] = id;
-        list->member[i] = member;
-
-        if (id == KVR_REGISTRY_NONE) {
-            continue;
-        }
-
-        /* who is there from the beginning, or in use, is not warmed up */
-
-        if (new && !again && ngx_time() > (time_t) sh->created + 5) {
-            kvr_set(&sh->registry->peer[id].since, (uint32_t) ngx_time());
-        }
-
-        conf->number = sh->registry->member[member].upstream;
-        conf->doubled |= kvr_set_test(conf->set, id);
-        kvr_set_add(&conf->set, id);
     }
 
     ngx_shmtx_unlock(&zone->shpool->mutex);
@@ -342,6 +375,76 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     conf->pool.slow_start = (uint32_t) conf->slow_start;
     conf->pool.mandatory = conf->probe && conf->probe->mandatory;
     conf->pool.health = (conf->health != NULL);
+}
+
+
+/* one target, by the name of its server; called under the zone's mutex */
+static void
+ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
+    size_t len, ngx_uint_t again)
+{
+    uint32_t                   id, head, member;
+    uint64_t                   units;
+    ngx_str_t                 *host;
+    ngx_uint_t                 new;
+    kvr_registry_t            *registry;
+    ngx_http_kvroute_zone_t   *zone;
+    ngx_http_kvroute_shctx_t  *sh;
+
+    zone = conf->zone;
+    sh = zone->sh;
+    registry = sh->registry;
+    host = &conf->upstream->host;
+
+    units = conf->capacity / (zone->unit * KVR_BLOCK);
+    head = list->id[t - rank];
+
+    if (rank == 0) {
+        new = kvr_registry_find_peer(registry, name, len) == KVR_REGISTRY_NONE;
+        id = kvr_registry_peer(registry, sh->load, zone->core.row, sh->index,
+                               name, len, units);
+
+    } else if (head != KVR_REGISTRY_NONE) {
+        new = kvr_registry_find_rank(registry, head, rank)
+              == KVR_REGISTRY_NONE;
+        id = kvr_registry_rank(registry, sh->load, zone->core.row, sh->index,
+                               head, rank, units);
+
+    } else {
+        new = 0;
+        id = KVR_REGISTRY_NONE;
+    }
+
+    member = KVR_REGISTRY_NONE;
+
+    if (id != KVR_REGISTRY_NONE) {
+        member = kvr_registry_member(registry, sh->load, zone->core.row, id,
+                                     host->data, host->len);
+    }
+
+    if (member == KVR_REGISTRY_NONE) {
+        id = KVR_REGISTRY_NONE;
+        conf->limit = kvr_registry_limit(registry, name, len, host->data,
+                                         host->len);
+    }
+
+    list->id[t] = id;
+    list->member[t] = member;
+
+    if (id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    /* who is there from the beginning, or in use, is not warmed up */
+
+    if (new && !again && ngx_time() > (time_t) sh->created + 5) {
+        kvr_set(&registry->peer[id].since, (uint32_t) ngx_time());
+    }
+
+    conf->number = registry->member[member].upstream;
+    conf->doubled |= kvr_set_test(conf->set, id);
+    kvr_set_add(&conf->set, id);
 }
 
 
@@ -394,7 +497,7 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
     n = 0;
 
     for (k = 0; k < 2; k++) {
-        for (i = 0; i < conf->list[k].number; i++) {
+        for (i = 0; i < conf->list[k].targets; i++) {
             n += (conf->list[k].id[i] == KVR_REGISTRY_NONE);
         }
     }
@@ -425,6 +528,7 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
 void
 ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 {
+    free(list->first);
     free(list->id);
     free(list->peer);
     free(list->ring.point);
@@ -546,7 +650,7 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
         for (k = 0; k < 2; k++) {
             list = &kscf->list[k];
 
-            for (n = 0; n < list->number; n++) {
+            for (n = 0; n < list->targets; n++) {
 
                 if (list->id[n] == KVR_REGISTRY_NONE) {
                     continue;

@@ -90,14 +90,22 @@ kve_server_init(kve_engine_t *e, int i)
 
     kve_server_begin(s);
 
-    s->model = kve_replica_create(&e->opt.config);
+    for (s->ranks = 0; s->ranks < e->opt.ranks; s->ranks++) {
+        s->rank[s->ranks] = kve_replica_create(&e->opt.config);
+
+        if (s->rank[s->ranks] == NULL) {
+            return -1;
+        }
+    }
+
+    s->model = s->rank[0];
     s->http = evhttp_new(e->base);
 
     if (e->opt.request_log) {
         s->log = calloc(e->opt.request_log, sizeof(kve_log_entry_t));
     }
 
-    if (s->model == NULL || s->http == NULL
+    if (s->http == NULL
         || (e->opt.request_log && s->log == NULL))
     {
         return -1;
@@ -146,7 +154,11 @@ kve_server_free(kve_server_t *s)
     }
 
     kve_events_free(s);
-    kve_replica_destroy(s->model);
+
+    while (s->ranks) {
+        kve_replica_destroy(s->rank[--s->ranks]);
+    }
+
     kve_metrics_free(s);
     kve_store_free(s);
     kve_log_free(s);

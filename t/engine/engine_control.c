@@ -133,7 +133,7 @@ kve_control_metrics(kve_server_t *s, const char *mode)
 static int
 kve_control_apply(kve_server_t *s, const cJSON *v)
 {
-    int              n;
+    int              i, n;
     double           now;
     const char      *name, *str;
     kve_settings_t  *set;
@@ -200,7 +200,10 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
     }
 
     if (strcmp(name, "reset_cache") == 0) {
-        kve_replica_reset_cache(s->model, now);
+        for (i = 0; i < s->ranks; i++) {
+            kve_replica_reset_cache(s->rank[i], now);
+        }
+
         return 0;
     }
 
@@ -214,22 +217,39 @@ kve_control_apply(kve_server_t *s, const cJSON *v)
     }
 
     if (strcmp(name, "kv_cache_size") == 0) {
-        kve_replica_set_blocks(s->model, v->valueint > 0 ? v->valueint : 1,
-                               now);
+        for (i = 0; i < s->ranks; i++) {
+            kve_replica_set_blocks(s->rank[i],
+                                   v->valueint > 0 ? v->valueint : 1, now);
+        }
+
         kve_engine_wake(s->engine);
         return 0;
     }
 
     if (strcmp(name, "max_num_seqs") == 0) {
-        kve_replica_set_max_seqs(s->model, v->valueint, now);
+        for (i = 0; i < s->ranks; i++) {
+            kve_replica_set_max_seqs(s->rank[i], v->valueint, now);
+        }
+
         kve_engine_wake(s->engine);
         return 0;
     }
 
     if (strcmp(name, "replica_speed") == 0) {
-        kve_replica_set_speed(s->model, v->valuedouble, now);
+        for (i = 0; i < s->ranks; i++) {
+            kve_replica_set_speed(s->rank[i], v->valuedouble, now);
+        }
+
         kve_engine_wake(s->engine);
         return 0;
+    }
+
+    /* one rank forgets, which real ones do by reset_prefix_cache only */
+
+    if (strcmp(name, "reset_rank") == 0) {
+        return v->valueint >= 0 && v->valueint < s->ranks
+               && kve_replica_reset_cache(s->rank[v->valueint], now)
+               ? 0 : -1;
     }
 
     /* these are for later, when the reply is out of the way */
@@ -317,7 +337,7 @@ kve_control_show(kve_buf_t *b, kve_server_t *s, int with_log)
     kve_counters_t  *n;
 
     n = &s->counters;
-    kve_replica_stats(s->model, &st);
+    kve_server_stats(s, &st);
 
     kve_buf_printf(b, "{\"replica\":%d,\"port\":%d,\"started\":%.6f,"
                    "\"restarts\":%u,\"ready\":%s,\"down\":%s", s->index,

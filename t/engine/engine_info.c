@@ -288,6 +288,7 @@ kve_info_render(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
+    int                  i;
     char                 format[32], stamp[64];
     time_t               now;
     double               total;
@@ -333,15 +334,21 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
     kve_buf_printf(&b, "{\"timestamp\":\"%s\",\"version\":\"0.5.9+kve\","
                    "\"accelerator\":", stamp);
     kve_buf_quote(&b, s->engine->opt.hw_name);
-    kve_buf_printf(&b, ",\"num_accelerators\":1,\"loads\":[{\"dp_rank\":0,"
+    kve_buf_printf(&b, ",\"num_accelerators\":%d,\"loads\":[", s->ranks);
+
+    for (i = 0; i < s->ranks; i++) {
+        kve_replica_stats(s->rank[i], &st);
+        total = (double) st.blocks * cf->block_size;
+
+        kve_buf_printf(&b, "%s{\"dp_rank\":%d,"
                    "\"num_running_reqs\":%u,\"num_waiting_reqs\":%u,"
                    "\"num_waiting_uncached_tokens\":%llu,"
                    "\"num_used_tokens\":%.0f,\"num_total_tokens\":%.0f,"
                    "\"max_total_num_tokens\":%.0f,"
                    "\"max_running_requests\":%u,\"token_usage\":%.4f,"
                    "\"gen_throughput\":%.2f,\"cache_hit_rate\":%.4f,"
-                   "\"utilization\":%.4f}]}",
-                   st.running, st.waiting,
+                   "\"utilization\":%.4f}",
+                   i ? "," : "", i, st.running, st.waiting,
                    (unsigned long long) st.waiting_tokens,
                    (double) st.held_blocks * cf->block_size,
                    (double) st.held_blocks * cf->block_size
@@ -350,6 +357,9 @@ kve_info_loads(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
                    st.busy > 0 ? st.generation_tokens / st.busy : 0,
                    st.queries ? (double) st.hits / st.queries : 0,
                    (double) st.running / cf->max_seqs);
+    }
+
+    kve_buf_str(&b, "]}");
     kve_http_json(req, c, 200, &b);
 }
 
@@ -436,7 +446,7 @@ kve_info_slots(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
                            : 0,
                        sub ? sub->req.cached_tokens : 0,
                        sub ? "true" : "false",
-                       sub ? kve_req_tokens(s->model, &sub->req) : 0);
+                       sub ? kve_req_tokens(s->rank[sub->job->rank], &sub->req) : 0);
     }
 
     kve_buf_str(&b, "]");
@@ -466,7 +476,12 @@ kve_info_props(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 static void
 kve_info_reset(kve_server_t *s, kve_conn_t *c, struct evhttp_request *req)
 {
-    kve_replica_reset_cache(s->model, kve_virtual(s->engine));
+    int  i;
+
+    for (i = 0; i < s->ranks; i++) {
+        kve_replica_reset_cache(s->rank[i], kve_virtual(s->engine));
+    }
+
 
     if (s->engine->opt.dialect == KVE_SGLANG) {
         kve_http_reply(req, c, 200, "text/plain", "Cache flushed.\n", 15);

@@ -84,12 +84,15 @@ kve_server_deafen(kve_server_t *s, double seconds)
 void
 kve_server_restart(kve_server_t *s, const kve_conn_t *except)
 {
+    int                 i;
     const kve_event_t  *ev;
 
     kve_conns_kill(s, except);
     kve_jobs_background(s);
 
-    (void) kve_replica_restart(s->model, kve_virtual(s->engine), &ev);
+    for (i = 0; i < s->ranks; i++) {
+        (void) kve_replica_restart(s->rank[i], kve_virtual(s->engine), &ev);
+    }
 
     kve_metrics_free(s);
     kve_store_free(s);

@@ -54,6 +54,7 @@ static const kvr_dialect_series_t  kvr_dialect_sglang[] = {
     _("loads", KVR_PUSH_ARRAY, 1, 0, 0)
 
 #define kvr_dialect_sglang_load(_)                                            \
+    _("dp_rank", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_RANK, 0)                  \
     _("num_running_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_RUNNING, 0)      \
     _("num_waiting_reqs", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_WAITING, 0)      \
     _("num_used_tokens", KVR_PUSH_NUMBER, 0, 1 + KVR_SERIES_BLOCKS, 0)        \
@@ -116,6 +117,7 @@ static const kvr_dialect_t  kvr_dialects[] = {
         .prefixes = { "vllm" },
         .paths = { "/metrics" },
         .series = kvr_dialect_vllm,
+        .rank = "engine",
         .adapters = { "running_lora_adapters", "waiting_lora_adapters" },
         .max_adapters = "max_lora"
     },
@@ -125,6 +127,7 @@ static const kvr_dialect_t  kvr_dialects[] = {
         .paths = { "/metrics", "/v1/loads" },
         .series = kvr_dialect_sglang,
         .repeats = { "tp_rank", "pp_rank" },
+        .rank = "dp_rank",
         .json = kvr_dialect_sglang_json
     },
     {

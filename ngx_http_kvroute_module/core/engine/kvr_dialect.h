@@ -46,6 +46,7 @@ typedef enum {
     KVR_SERIES_LORA,             /* labels tell adapters, see below */
     KVR_SERIES_NO_CACHE,         /* prefix caching is switched off */
     KVR_SERIES_NOTHING,          /* tells whose series these are */
+    KVR_SERIES_RANK,             /* in JSON: of whose numbers follow */
     KVR_SERIES_MAX
 } kvr_series_e;
 
@@ -75,6 +76,10 @@ typedef struct {
     /* labels with a number: ranks above 0 tell what rank 0 has told */
 
     const char    *repeats[KVR_DIALECT_NAMES];
+
+    /* the label with the number of the data-parallel rank, or NULL */
+
+    const char    *rank;
 
     /* labels of KVR_SERIES_LORA: names that are in use, most at a time */
 

@@ -18,8 +18,11 @@ static void kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
 static void kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series,
     double value);
-static int kvr_metrics_take(kvr_metrics_reader_t *r, kvr_series_e series,
+static void kvr_metrics_named(kvr_metrics_reader_t *r, double rank);
+static int kvr_metrics_take(const kvr_metrics_sums_t *s, kvr_series_e series,
     kvr_series_e other, double *value);
+static void kvr_metrics_total(const kvr_metrics_sums_t *s, uint8_t mode,
+    kvr_metrics_t *m);
 static uint64_t kvr_metrics_count(double value);
 
 
@@ -187,6 +190,12 @@ kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine, const char *name,
             }
         }
 
+        label = d->rank ? kvr_metrics_text_label(labels, d->rank, &n) : NULL;
+
+        kvr_metrics_named(r, label && n && *label >= '0' && *label <= '9'
+                             ? kvr_metrics_text_label_number(labels, d->rank)
+                             : -1);
+
         if (s->label) {
             label = kvr_metrics_text_label(labels, s->label, &n);
 
@@ -337,9 +346,29 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     (void) p;
     (void) len;
 
-    if (leaf && what == KVR_PUSH_VALUE) {
-        r->m.engine = r->dialect;
-        kvr_metrics_add(r, (kvr_series_e) (leaf - 1), (double) number);
+    if (leaf == 0 || what != KVR_PUSH_VALUE) {
+        return;
+    }
+
+    if (leaf - 1 == KVR_SERIES_RANK) {
+        kvr_metrics_named(r, (double) number);
+        return;
+    }
+
+    r->m.engine = r->dialect;
+    kvr_metrics_add(r, (kvr_series_e) (leaf - 1), (double) number);
+}
+
+
+/* whose numbers follow; negative: nobody's in particular */
+static void
+kvr_metrics_named(kvr_metrics_reader_t *r, double rank)
+{
+    r->rank = 0;
+
+    if (rank >= 0 && rank < KVR_METRICS_RANKS) {
+        r->rank = (uint32_t) rank + 1;
+        r->ranks = kvr_max(r->ranks, r->rank);
     }
 }
 
@@ -347,22 +376,27 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
 static void
 kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series, double value)
 {
-    r->sum[series] += value;
-    r->count[series]++;
+    r->all.sum[series] += value;
+    r->all.count[series]++;
+
+    if (r->rank) {
+        r->each[r->rank - 1].sum[series] += value;
+        r->each[r->rank - 1].count[series]++;
+    }
 }
 
 
 static int
-kvr_metrics_take(kvr_metrics_reader_t *r, kvr_series_e series,
+kvr_metrics_take(const kvr_metrics_sums_t *s, kvr_series_e series,
     kvr_series_e other, double *value)
 {
-    if (r->count[series] == 0) {
+    if (s->count[series] == 0) {
         series = other;
     }
 
-    *value = r->sum[series];
+    *value = s->sum[series];
 
-    return r->count[series] != 0;
+    return s->count[series] != 0;
 }
 
 
@@ -377,33 +411,59 @@ kvr_metrics_count(double value)
 void
 kvr_metrics_end(kvr_metrics_reader_t *r)
 {
-    double          v;
-    kvr_metrics_t  *m;
-
-    m = &r->m;
-
     if (r->mode == 'p' && !r->drop && r->len) {
         r->line[r->len] = '\0';
         kvr_metrics_line(r, r->line);
         r->len = 0;
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_RUNNING, KVR_SERIES_RUNNING, &v)
+    kvr_metrics_total(&r->all, r->mode, &r->m);
+}
+
+
+void
+kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
+    kvr_metrics_t *m)
+{
+    uint32_t  common;
+
+    common = r->m.set & (KVR_METRICS_START|KVR_METRICS_LORA
+                         |KVR_METRICS_NO_CACHE);
+
+    *m = r->m;
+    m->set = 0;
+
+    kvr_metrics_total(&r->each[rank], r->mode, m);
+
+    if (!(m->set & KVR_METRICS_START)) {
+        m->start = r->m.start;
+    }
+
+    m->set |= common;
+}
+
+
+static void
+kvr_metrics_total(const kvr_metrics_sums_t *s, uint8_t mode, kvr_metrics_t *m)
+{
+    double  v;
+
+    if (kvr_metrics_take(s, KVR_SERIES_RUNNING, KVR_SERIES_RUNNING, &v)
         && v < 1e9)
     {
         m->set |= KVR_METRICS_RUNNING;
         m->running = (uint32_t) v;
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_WAITING_ROOM, KVR_SERIES_WAITING, &v)
+    if (kvr_metrics_take(s, KVR_SERIES_WAITING_ROOM, KVR_SERIES_WAITING, &v)
         && v < 1e9)
     {
         m->set |= KVR_METRICS_WAITING;
         m->waiting = (uint32_t) v;
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_KV, KVR_SERIES_KV_OLD, &v)) {
-        v /= r->count[r->count[KVR_SERIES_KV] ? KVR_SERIES_KV
+    if (kvr_metrics_take(s, KVR_SERIES_KV, KVR_SERIES_KV_OLD, &v)) {
+        v /= s->count[s->count[KVR_SERIES_KV] ? KVR_SERIES_KV
                                               : KVR_SERIES_KV_OLD];
         if (v <= 1.001) {
             m->set |= KVR_METRICS_KV;
@@ -411,40 +471,40 @@ kvr_metrics_end(kvr_metrics_reader_t *r)
         }
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_HITS, KVR_SERIES_HITS_OLD, &v)) {
+    if (kvr_metrics_take(s, KVR_SERIES_HITS, KVR_SERIES_HITS_OLD, &v)) {
         m->set |= KVR_METRICS_HITS;
         m->hits = kvr_metrics_count(v);
     }
 
-    if (kvr_metrics_take(r, KVR_SERIES_QUERIES, KVR_SERIES_QUERIES_OLD, &v)) {
+    if (kvr_metrics_take(s, KVR_SERIES_QUERIES, KVR_SERIES_QUERIES_OLD, &v)) {
         m->set |= KVR_METRICS_QUERIES;
         m->queries = kvr_metrics_count(v);
 
-    } else if (r->count[KVR_SERIES_COMPUTED] && m->set & KVR_METRICS_HITS) {
+    } else if (s->count[KVR_SERIES_COMPUTED] && m->set & KVR_METRICS_HITS) {
         m->set |= KVR_METRICS_QUERIES;
         m->queries = m->hits
-                     + kvr_metrics_count(r->sum[KVR_SERIES_COMPUTED]);
+                     + kvr_metrics_count(s->sum[KVR_SERIES_COMPUTED]);
     }
 
-    if (r->count[KVR_SERIES_PREEMPTIONS]) {
+    if (s->count[KVR_SERIES_PREEMPTIONS]) {
         m->set |= KVR_METRICS_PREEMPTIONS;
-        m->preemptions = kvr_metrics_count(r->sum[KVR_SERIES_PREEMPTIONS]);
+        m->preemptions = kvr_metrics_count(s->sum[KVR_SERIES_PREEMPTIONS]);
     }
 
-    v = r->sum[KVR_SERIES_START];
+    v = s->sum[KVR_SERIES_START];
 
     if (v > 0 && v < 1e12) {
         m->set |= KVR_METRICS_START;
-        m->start = v / r->count[KVR_SERIES_START];
+        m->start = v / s->count[KVR_SERIES_START];
     }
 
-    v = r->sum[KVR_SERIES_TOKENS];
+    v = s->sum[KVR_SERIES_TOKENS];
 
-    if (v == 0 && r->mode == 'p') {
-        v = r->sum[KVR_SERIES_BLOCKS] * r->sum[KVR_SERIES_BLOCK_SIZE];
+    if (v == 0 && mode == 'p') {
+        v = s->sum[KVR_SERIES_BLOCKS] * s->sum[KVR_SERIES_BLOCK_SIZE];
 
-        if (r->count[KVR_SERIES_BLOCK_SIZE] > 1) {
-            v /= r->count[KVR_SERIES_BLOCK_SIZE];
+        if (s->count[KVR_SERIES_BLOCK_SIZE] > 1) {
+            v /= s->count[KVR_SERIES_BLOCK_SIZE];
         }
     }
 
@@ -452,15 +512,15 @@ kvr_metrics_end(kvr_metrics_reader_t *r)
         m->set |= KVR_METRICS_CAPACITY;
         m->capacity = (uint64_t) v;
 
-        if (r->mode == 'j' && r->sum[KVR_SERIES_BLOCKS] <= v
-            && r->count[KVR_SERIES_BLOCKS])
+        if (mode == 'j' && s->sum[KVR_SERIES_BLOCKS] <= v
+            && s->count[KVR_SERIES_BLOCKS])
         {
             m->set |= KVR_METRICS_KV;
-            m->kv = r->sum[KVR_SERIES_BLOCKS] / v;
+            m->kv = s->sum[KVR_SERIES_BLOCKS] / v;
         }
     }
 
-    if (r->count[KVR_SERIES_NO_CACHE]) {
+    if (s->count[KVR_SERIES_NO_CACHE]) {
         m->set |= KVR_METRICS_NO_CACHE;
     }
 }

@@ -23,6 +23,7 @@
 
 #define KVR_METRICS_LINE   4096  /* longer ones are passed over */
 #define KVR_METRICS_LORAS  16
+#define KVR_METRICS_RANKS  64    /* of those beyond nothing is told apart */
 
 
 /* fields that are set */
@@ -38,7 +39,7 @@
 #define KVR_METRICS_NO_CACHE    0x200  /* prefix caching is switched off */
 
 
-/* data-parallel ranks are summed */
+/* of all data-parallel ranks, summed; or of one of them */
 typedef struct {
     uint32_t       set;
     uint32_t       engine;       /* whose names these were: a dialect */
@@ -57,13 +58,21 @@ typedef struct {
 } kvr_metrics_t;
 
 
+/* so far, by kvr_series_e */
+typedef struct {
+    double         sum[KVR_SERIES_MAX];
+    uint32_t       count[KVR_SERIES_MAX];
+} kvr_metrics_sums_t;
+
+
 typedef struct {
     kvr_metrics_t  m;
 
-    /* so far, by kvr_series_e */
-
-    double         sum[KVR_SERIES_MAX];
-    uint32_t       count[KVR_SERIES_MAX];
+    kvr_metrics_sums_t  all;
+    kvr_metrics_sums_t  each[KVR_METRICS_RANKS];
+    uint32_t       ranks;        /* the highest that was named and one; 0: no
+                                    series has named any */
+    uint32_t       rank;         /* of what is read, from 1; 0: not named */
     double         newest;       /* of the sets of adapters */
 
     kvr_push_t     json;
@@ -81,6 +90,13 @@ void kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data,
 
 /* the text is over; what was found is in r->m */
 void kvr_metrics_end(kvr_metrics_reader_t *r);
+
+/*
+ * What the text said of one rank, from 0 to r->ranks - 1, after it is over.
+ * What names no rank (start, adapters) is said of each.
+ */
+void kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
+    kvr_metrics_t *m);
 
 /* of a name, as in m->lora[] */
 uint64_t kvr_metrics_lora(const void *name, size_t len);

@@ -54,6 +54,22 @@ kvr_drain_end(kvr_drain_t *d)
 
 
 void
+kvr_drain_same(kvr_drain_t *d, const kvr_drain_t *as)
+{
+    if (!kvr_drain_on(as)) {
+        kvr_set(&d->on, 0);
+        return;
+    }
+
+    if (!kvr_drain_on(d)) {
+        kvr_drain_begin(d, 0, kvr_get(&as->since));
+    }
+
+    kvr_set(&d->until, kvr_get(&as->until));
+}
+
+
+void
 kvr_drain_given(kvr_drain_t *d, uint64_t now)
 {
     if (kvr_drain_on(d)) {

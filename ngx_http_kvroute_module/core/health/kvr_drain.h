@@ -50,6 +50,9 @@ typedef enum {
 /* begins, or sets another end: timeout in ms from now on, 0: no end */
 void kvr_drain_begin(kvr_drain_t *d, uint64_t timeout, uint64_t now);
 
+/* drained as another is, or used as that one; what was counted stays */
+void kvr_drain_same(kvr_drain_t *d, const kvr_drain_t *as);
+
 /* the peer is used again; returns whether it was drained */
 int kvr_drain_end(kvr_drain_t *d);
 

@@ -18,7 +18,10 @@ static unsigned kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
 static void kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool);
 static uint32_t kvr_eject_count(const kvr_zone_t *zone,
     const kvr_pool_t *pool);
-static int kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *m);
+static uint32_t kvr_eject_servers(const kvr_zone_t *zone,
+    const kvr_pool_t *pool);
+static int kvr_eject_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *m);
 
 
 int
@@ -144,7 +147,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     uint64_t       quiet;
     kvr_member_t  *m, *own;
 
-    n = kvr_set_count(pool->set);
+    n = kvr_eject_servers(zone, pool);
 
     if (n < 2) {
         return 0;
@@ -156,7 +159,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     for (i = 0, known = 0, better = 0; i < KVR_REGISTRY_MEMBERS; i++) {
         m = &zone->registry->member[i];
 
-        if (m != own && kvr_eject_other(pool, m)) {
+        if (m != own && kvr_eject_other(zone, pool, m)) {
             rc = reason == KVR_OUTLIER_SILENT
                  ? kvr_get(&m->outlier.asked) - 1 >= quiet
                  : kvr_outlier_better(&m->outlier, &own->outlier, &pool->eject,
@@ -227,7 +230,7 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool)
     for (i = 0, out = 0; i < KVR_REGISTRY_MEMBERS; i++) {
         m = &zone->registry->member[i];
 
-        out += kvr_eject_other(pool, m)
+        out += kvr_eject_other(zone, pool, m)
                && kvr_outlier_out(atomic_load(&m->outlier.state));
     }
 
@@ -235,10 +238,27 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool)
 }
 
 
+/* addresses: all ranks behind one are put out with it */
+static uint32_t
+kvr_eject_servers(const kvr_zone_t *zone, const kvr_pool_t *pool)
+{
+    uint32_t   n, peer;
+    kvr_set_t  left;
+
+    for (left = pool->set, n = 0; kvr_set_next(&left, &peer); /* void */ ) {
+        n += (zone->registry->peer[peer].rank == 0);
+    }
+
+    return n;
+}
+
+
 /* whether a member is of the upstream, and has not been taken out */
 static int
-kvr_eject_other(const kvr_pool_t *pool, kvr_member_t *m)
+kvr_eject_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *m)
 {
     return atomic_load(&m->used) && m->upstream == pool->upstream
-           && kvr_set_test(pool->set, m->peer);
+           && kvr_set_test(pool->set, m->peer)
+           && zone->registry->peer[m->peer].rank == 0;
 }

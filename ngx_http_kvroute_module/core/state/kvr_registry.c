@@ -15,6 +15,8 @@
 #define KVR_REGISTRY_RESERVE   0.03
 
 
+static size_t kvr_registry_rank_name(kvr_registry_t *reg, uint32_t address,
+    uint32_t rank, uint8_t *name);
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
 static int kvr_registry_member_used(kvr_load_t *load, uint32_t member);
@@ -116,6 +118,11 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->generation, 1);
     atomic_store(&peer->since, 0);
+
+    peer->address = n;
+    peer->rank = 0;
+    kvr_set(&peer->ranks, 0);
+
     (void) kvr_drain_end(&peer->drain);
 
     kvr_engine_reset(&peer->engine);
@@ -128,6 +135,118 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     kvr_load_name(load, row, n);
 
     return n;
+}
+
+
+uint32_t
+kvr_registry_find_rank(kvr_registry_t *reg, uint32_t address, uint32_t rank)
+{
+    uint8_t  name[KVR_REGISTRY_NAME_LEN + 1];
+    size_t   len;
+
+    if (rank == 0) {
+        return address;
+    }
+
+    len = kvr_registry_rank_name(reg, address, rank, name);
+
+    return kvr_registry_find_peer(reg, name, len);
+}
+
+
+uint32_t
+kvr_registry_rank(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
+    kvr_index_t *ix, uint32_t address, uint32_t rank, uint64_t capacity)
+{
+    uint8_t   name[KVR_REGISTRY_NAME_LEN + 1];
+    size_t    len;
+    uint32_t  n;
+
+    if (rank == 0) {
+        return address;
+    }
+
+    len = kvr_registry_rank_name(reg, address, rank, name);
+
+    n = kvr_registry_peer(reg, load, row, ix, name, len, capacity);
+
+    if (n != KVR_REGISTRY_NONE) {
+        reg->peer[n].address = address;
+        reg->peer[n].rank = rank;
+    }
+
+    return n;
+}
+
+
+/* ADDRESS#RANK; longer than a name may be if there is no room for it */
+static size_t
+kvr_registry_rank_name(kvr_registry_t *reg, uint32_t address, uint32_t rank,
+    uint8_t *name)
+{
+    size_t       len, n;
+    uint32_t     i;
+    kvr_peer_t  *peer;
+
+    peer = &reg->peer[address];
+    len = kvr_get(&peer->len);
+
+    for (n = 2, i = rank; i >= 10; i /= 10) {
+        n++;
+    }
+
+    if (len + n > KVR_REGISTRY_NAME_LEN) {
+        return KVR_REGISTRY_NAME_LEN + 1;
+    }
+
+    memcpy(name, peer->name, len);
+    name[len] = '#';
+
+    for (i = (uint32_t) (len + n); i > len + 1; rank /= 10) {
+        name[--i] = (uint8_t) ('0' + rank % 10);
+    }
+
+    return len + n;
+}
+
+
+int
+kvr_registry_ranks(kvr_registry_t *reg, uint32_t address, uint32_t ranks)
+{
+    ranks = kvr_min(ranks, KVR_REGISTRY_RANKS);
+
+    if (kvr_get(&reg->peer[address].ranks) == ranks) {
+        return 0;
+    }
+
+    kvr_set(&reg->peer[address].ranks, ranks);
+    atomic_fetch_add(&reg->ranked, 1);
+
+    return 1;
+}
+
+
+void
+kvr_registry_share(kvr_registry_t *reg, uint32_t address)
+{
+    uint32_t     i;
+    kvr_peer_t  *own, *peer;
+
+    own = &reg->peer[address];
+
+    for (i = 0; i < reg->max_peers; i++) {
+        peer = &reg->peer[i];
+
+        if (i == address || !kvr_registry_behind(reg, i, address)) {
+            continue;
+        }
+
+        kvr_set(&peer->since, kvr_max(kvr_get(&peer->since),
+                                      kvr_get(&own->since)));
+        kvr_set(&peer->engine.health, kvr_get(&own->engine.health));
+        kvr_set(&peer->engine.pressure, kvr_get(&own->engine.pressure));
+        kvr_drain_same(&peer->drain, &own->drain);
+    }
 }
 
 

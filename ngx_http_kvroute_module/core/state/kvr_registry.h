@@ -43,6 +43,8 @@
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
+#define KVR_REGISTRY_RANKS      KVR_METRICS_RANKS
+
 #define KVR_STATUS_CLASSES      5        /* 1xx .. 5xx */
 
 
@@ -64,6 +66,13 @@ typedef struct {
     _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
+
+    /* of data-parallel ranks behind one address, see kvr_registry_ranks() */
+
+    uint32_t           address;      /* the peer that stands for it */
+    uint32_t           rank;
+    _Atomic uint32_t   ranks;        /* of the address; 0: not known */
+
     uint8_t            name[KVR_REGISTRY_NAME_LEN];
 
     kvr_drain_t        drain;
@@ -133,6 +142,7 @@ typedef struct {
 typedef struct {
     uint32_t           max_peers;
     _Atomic uint32_t   given;        /* picks */
+    _Atomic uint32_t   ranked;       /* times that ranks have changed */
 
     kvr_peer_t         peer[KVR_PEERS];
     kvr_member_t       member[KVR_REGISTRY_MEMBERS];
@@ -202,6 +212,35 @@ _Static_assert(KVR_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
 uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, kvr_index_t *ix, const void *name, size_t len,
     uint64_t capacity);
+
+/*
+ * The same for a data-parallel rank of the engine at an address, whose number
+ * is known: rank 0 is the peer of the address itself, the others have names
+ * made of the address.  What belongs to the address (health, draining, being
+ * left alone) is kept with each of its ranks alike.
+ */
+uint32_t kvr_registry_rank(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t row, kvr_index_t *ix, uint32_t address, uint32_t rank,
+    uint64_t capacity);
+
+/* only looks up; KVR_REGISTRY_NONE if unknown */
+uint32_t kvr_registry_find_rank(kvr_registry_t *reg, uint32_t address,
+    uint32_t rank);
+
+/* how many ranks there are at an address, 0: not known; returns 1 if new */
+int kvr_registry_ranks(kvr_registry_t *reg, uint32_t address, uint32_t ranks);
+
+/* whether a peer is the address of this number, or one of its ranks */
+static inline int
+kvr_registry_behind(kvr_registry_t *reg, uint32_t peer, uint32_t address)
+{
+    return reg->peer[peer].address == address
+           && kvr_get(&reg->peer[peer].len) != 0;
+}
+
+
+/* copies to the other ranks of an address what belongs to the address */
+void kvr_registry_share(kvr_registry_t *reg, uint32_t address);
 
 /* the same for its member in the upstream of this name */
 uint32_t kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load,

@@ -340,6 +340,8 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
 
     kvr_set(&peer->generation, kvr_max(p->generation, 1));
 
+    peer->address = i;
+
     memcpy(peer->name, p->name, p->len);
     atomic_store(&peer->len, p->len);
 

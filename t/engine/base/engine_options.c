@@ -40,6 +40,8 @@ static const kve_opt_t  kve_opts[] = {
     KVE_OPT("port", KVE_OPT_INT, port, "first port (8000)"),
     KVE_OPT("count", KVE_OPT_INT, count, "replicas, on ports in a row (1)"),
     KVE_OPT("data-parallel-size", KVE_OPT_INT, count, "the same"),
+    KVE_OPT("data-parallel", KVE_OPT_INT, ranks,
+            "ranks behind each port, with a cache each (1)"),
     KVE_OPT("host", KVE_OPT_STR, host, "address (127.0.0.1)"),
     KVE_OPT("engine", KVE_OPT_STR, dialect_name,
             "vllm, vllm-old, sglang, trtllm, llamacpp or tgi"),
@@ -301,6 +303,7 @@ kve_options_defaults(kve_options_t *opt)
     opt->max_waiting = -1;
     opt->max_queued = -1;
     opt->metrics_engines = 1;
+    opt->ranks = 1;
     opt->seed = 1;
     opt->kv_topic = "kv";
     opt->kv_buffer = 10000;
@@ -433,6 +436,7 @@ kve_options_check(kve_options_t *opt)
     if (opt->count < 1 || opt->port < 1 || opt->port + opt->count > 65536
         || opt->speed <= 0 || opt->bytes_per_token < 1
         || opt->metrics_engines < 1 || opt->request_log < 0
+        || opt->ranks < 1 || opt->ranks > KVE_RANKS
         || opt->kv_events < 0 || opt->kv_events + opt->count > 65536
         || opt->kv_replay < 0 || opt->kv_replay + opt->count > 65536
         || opt->kv_buffer < 1)

@@ -10,6 +10,9 @@
 #include "model/replica.h"
 
 
+#define KVE_RANKS  64
+
+
 #define KVE_NAMES_MAX      16
 
 
@@ -96,6 +99,7 @@ typedef struct {
     int                 max_queued;
     double              loading;            /* s of 503 after the start */
     int                 metrics_engines;    /* series per gauge */
+    int                 ranks;              /* behind each port */
     int                 request_log;        /* entries */
     int                 kv_events;          /* first port, 0: none */
     int                 kv_replay;

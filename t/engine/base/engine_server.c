@@ -29,6 +29,42 @@ kve_engine_arm(kve_engine_t *e, double seconds)
 }
 
 
+void
+kve_server_stats(const kve_server_t *s, kve_stats_t *st)
+{
+    int          i;
+    kve_stats_t  one;
+
+    kve_replica_stats(s->rank[0], st);
+
+    for (i = 1; i < s->ranks; i++) {
+        kve_replica_stats(s->rank[i], &one);
+
+        st->running += one.running;
+        st->waiting += one.waiting;
+        st->prefilling += one.prefilling;
+        st->decoding += one.decoding;
+        st->blocks += one.blocks;
+        st->held_blocks += one.held_blocks;
+        st->waiting_tokens += one.waiting_tokens;
+        st->context_tokens += one.context_tokens;
+        st->queries += one.queries;
+        st->hits += one.hits;
+        st->prompt_tokens += one.prompt_tokens;
+        st->generation_tokens += one.generation_tokens;
+        st->recomputed_tokens += one.recomputed_tokens;
+        st->preemptions += one.preemptions;
+        st->requests += one.requests;
+        st->done += one.done;
+        st->aborted += one.aborted;
+        st->steps += one.steps;
+        st->busy += one.busy;
+    }
+
+    st->kv_usage = st->blocks ? (double) st->held_blocks / st->blocks : 0;
+}
+
+
 /* something has changed: look as soon as whatever runs now is done */
 
 void

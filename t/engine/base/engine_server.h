@@ -99,7 +99,10 @@ struct kve_server_s {
     struct evhttp_bound_socket  *socket;
     struct event       *up;                 /* end of a "down" time */
 
-    kve_replica_t      *model;
+    kve_replica_t      *model;              /* of rank 0 */
+    kve_replica_t      *rank[KVE_RANKS];
+    int                 ranks;
+    int                 turn;               /* the rank that is next */
     double              wake;               /* virtual */
     kve_job_t          *jobs;               /* generating */
     kve_handler_pt      handler;            /* of requests */
@@ -147,6 +150,9 @@ struct kve_engine_s {
     unsigned            exiting:1;
 };
 
+
+/* of all ranks together */
+void kve_server_stats(const kve_server_t *s, kve_stats_t *st);
 
 /* the models' time, which the clock goes through at --speed */
 double kve_virtual(kve_engine_t *e);

@@ -74,7 +74,7 @@ kve_job_end(kve_job_t *job, int status, const char *how)
         sub = &job->subs[i];
 
         if (!sub->done && !sub->failed) {
-            kve_replica_abort(s->model, &sub->req, now);
+            kve_replica_abort(s->rank[job->rank], &sub->req, now);
             s->wake = now;
         }
 

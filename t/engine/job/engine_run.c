@@ -173,7 +173,7 @@ kve_sub_pump(kve_sub_t *sub, double now, double real, double *due)
     job = sub->job;
     s = job->server;
     speed = s->engine->opt.speed;
-    have = kve_req_tokens(s->model, &sub->req);
+    have = kve_req_tokens(s->rank[sub->job->rank], &sub->req);
 
     while (sub->sent < have) {
         t = kve_sub_time(sub, sub->sent + 1);
@@ -322,7 +322,7 @@ kve_server_events(kve_server_t *s, const kve_event_t *ev, size_t n)
                 abort();
             }
 
-            kve_req_times(s->model, ev->req, sub->times_from, left,
+            kve_req_times(s->rank[sub->job->rank], ev->req, sub->times_from, left,
                           sub->times);
             break;
 
@@ -340,13 +340,16 @@ kve_server_events(kve_server_t *s, const kve_event_t *ev, size_t n)
 void
 kve_server_run(kve_server_t *s, double now)
 {
+    int                 i;
     size_t              n;
     double              due, real;
     kve_job_t          *job, *next;
     const kve_event_t  *ev;
 
-    n = kve_replica_advance(s->model, now, &ev);
-    kve_server_events(s, ev, n);
+    for (i = 0; i < s->ranks; i++) {
+        n = kve_replica_advance(s->rank[i], now, &ev);
+        kve_server_events(s, ev, n);
+    }
 
     due = INFINITY;
     real = kve_now();
@@ -359,5 +362,9 @@ kve_server_run(kve_server_t *s, double now)
         }
     }
 
-    s->wake = fmin(due, kve_replica_next_step(s->model));
+    s->wake = due;
+
+    for (i = 0; i < s->ranks; i++) {
+        s->wake = fmin(s->wake, kve_replica_next_step(s->rank[i]));
+    }
 }

@@ -28,6 +28,59 @@ kve_job_header(kve_job_t *job, const char *name, int64_t missing)
 }
 
 
+/*
+ * The rank that a header names, else the one with the least to do, by vLLM's
+ * measure.  vLLM and SGLang have the same header; what is no number is passed
+ * over, as vLLM does it, and so is the header where there are no ranks: other
+ * engines know of none.
+ */
+
+static int
+kve_job_rank(kve_job_t *job)
+{
+    int            i, rank;
+    char          *end, message[96];
+    uint32_t       load, least;
+    const char    *header;
+    kve_stats_t    st;
+    kve_server_t  *s;
+
+    s = job->server;
+    header = kve_http_header(job->http, "X-data-parallel-rank");
+
+    if (header && *header && s->engine->opt.dialect <= KVE_SGLANG) {
+        rank = (int) strtol(header, &end, 10);
+
+        if (*end == '\0' && (rank < 0 || rank >= s->ranks)) {
+            snprintf(message, sizeof(message), "data_parallel_rank %d is out "
+                     "of range [0, %d).", rank, s->ranks);
+            kve_job_error(job, 400, "BadRequestError", message);
+            return -1;
+        }
+
+        if (*end == '\0') {
+            job->rank = rank;
+            return 0;
+        }
+    }
+
+    for (i = 0, least = UINT32_MAX; i < s->ranks; i++) {
+        rank = (s->turn + i) % s->ranks;
+        kve_replica_stats(s->rank[rank], &st);
+        load = 4 * st.waiting + st.running;
+
+        if (load < least) {
+            least = load;
+            job->rank = rank;
+        }
+    }
+
+    s->turn = (job->rank + 1) % s->ranks;
+
+    return 0;
+}
+
+
 static void
 kve_job_timer(evutil_socket_t fd, short what, void *data)
 {
@@ -273,7 +326,11 @@ kve_job_check(kve_job_t *job)
         return -1;
     }
 
-    kve_replica_stats(job->server->model, &st);
+    if (kve_job_rank(job) != 0) {
+        return -1;
+    }
+
+    kve_server_stats(job->server, &st);
 
     /* vLLM names no time */
 
@@ -291,7 +348,8 @@ kve_job_check(kve_job_t *job)
     if (opt->max_waiting >= 0) {
 
         if (st.waiting >= (uint32_t) opt->max_waiting
-            && st.running >= kve_replica_config(job->server->model)->max_seqs)
+            && st.running >= kve_replica_config(job->server->model)->max_seqs
+                             * (uint32_t) job->server->ranks)
         {
             kve_job_error(job, 429, "rate_limit_error",
                           "The waiting queue is full.");
@@ -341,7 +399,7 @@ kve_job_start(kve_job_t *job)
     job->submitted = 1;
 
     for (i = 0; i < job->nsubs; i++) {
-        kve_replica_submit(s->model, &job->subs[i].req, now);
+        kve_replica_submit(s->rank[job->rank], &job->subs[i].req, now);
     }
 
     for (i = 0; i < p->nprompts; i++) {

@@ -195,7 +195,8 @@ kve_metrics_vllm_config(kve_scrape_t *m)
                        "sliding_window=\"None\",swap_space=\"4\","
                        "swap_space_bytes=\"4294967296\","
                        "user_specified_block_size=\"False\"} 1.0\n",
-                       cf->block_size, cf->no_cache ? "False" : "True", e,
+                       cf->block_size, cf->no_cache ? "False" : "True",
+                       m->rank + e,
                        m->st.blocks / m->engines * cf->block_size,
                        m->st.blocks / m->engines);
     }
@@ -211,7 +212,9 @@ kve_metrics_vllm(kve_scrape_t *m)
     s = m->s;
     old = s->engine->opt.dialect == KVE_VLLM_OLD;
 
-    kve_metrics_process(m);
+    if (m->rank == 0) {
+        kve_metrics_process(m);
+    }
 
     if (s->engine->opt.no_log_stats) {
         return;

@@ -87,7 +87,7 @@ kve_metrics_series(kve_scrape_t *m, const char *name, const char *suffix,
     n = 0;
 
     if (m->ranked) {
-        snprintf(rank, sizeof(rank), "engine=\"%d\"", engine);
+        snprintf(rank, sizeof(rank), "engine=\"%d\"", m->rank + engine);
         label[n++] = rank;
 
     } else if (m->early[0]) {

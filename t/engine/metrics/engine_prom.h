@@ -19,6 +19,7 @@ typedef struct {
     const char     *early;              /* labels up to "l" */
     char            late[512];          /* and the rest, no braces */
     int             engines;            /* series per name */
+    int             rank;               /* the first of them */
     unsigned        ranked:1;           /* with a label "engine" */
     unsigned        created:1;          /* _created beside counters */
 } kve_scrape_t;

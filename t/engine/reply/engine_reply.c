@@ -557,7 +557,7 @@ kve_reply_orca(kve_job_t *job)
     }
 
     memset(&b, 0, sizeof(kve_buf_t));
-    kve_replica_stats(job->server->model, &st);
+    kve_replica_stats(job->server->rank[job->rank], &st);
     rust = opt->orca_rust;
 
     if (job->orca == 1) {

@@ -72,6 +72,7 @@ struct kve_job_s {
     kve_parsed_t        parsed;
     kve_sub_t          *subs;
     int                 nsubs;
+    int                 rank;               /* that it runs at */
     int                 lora;               /* index, or -1 */
 
     char                id[48];

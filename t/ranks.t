@@ -1,0 +1,374 @@
+#!/usr/bin/perl
+
+# kvroute_ranks: data-parallel ranks behind one address, each with a cache of
+# its own, are targets of their own.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# what a server is told by headers, and an address where nobody is
+
+for my $name (qw(B0 B1)) {
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data)))
+        {
+            my ($do) = $head =~ /^X-$name: (\w+)\r?$/mi;
+            my ($rank) = $head =~ /^X-Data-Parallel-Rank: (.*?)\r?$/mi;
+
+            return if ($do // '') eq 'close';
+
+            my $body = "$name " . ($rank // 'none');
+
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
+                         . length($body) . "\r\n\r\n$body");
+        }
+    });
+}
+
+my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
+                                 Type => IO::Socket::SOCK_STREAM());
+
+# engines: two with ranks, two of the same that nobody tells apart, and sixteen
+# that are alone
+
+my @args = ('--speed', 200, '--num-gpu-blocks-override', 4096);
+my @blind = $t->engines(2, @args, '--data-parallel', 8);
+my @alone = $t->engines(16, @args);
+my @dp;
+
+for my $i (0, 1) {
+    my $port = $t->port();
+
+    $t->start_engine($port, 1, @args, '--data-parallel', 8);
+    $t->{vars}{"D$i"} = $port;
+    push @dp, $port;
+}
+
+
+$t->{vars}{ALONE} = join "\n", map { "server 127.0.0.1:$_ max_fails=0;" } @alone;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:16m;
+    kvroute_zone zone=a:16m;
+
+    log_format r '$uri $status $kvroute_peer $kvroute_rank '
+                 '$kvroute_reason $kvroute_early $upstream_addr';
+    access_log %%DIR%%/access.log r;
+
+    upstream told {
+        zone told 64k;
+        kvroute kv_cache zone=z;
+        kvroute_ranks 4;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream dying {
+        zone dying 64k;
+        kvroute kv_cache zone=z;
+        kvroute_ranks 4;
+        server unix:%%DIR%%/dead.sock max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0 backup;
+    }
+    upstream ring {
+        zone ring 64k;
+        kvroute prefix zone=z length=2k;
+        kvroute_ranks 4;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream sticky {
+        zone sticky 64k;
+        kvroute sticky key=$http_x_session zone=z;
+        kvroute_ranks 4;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream queued {
+        zone queued 64k;
+        kvroute kv_cache zone=z;
+        kvroute_ranks 4;
+        kvroute_queue max=10;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
+        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
+    }
+    upstream ranks {
+        zone ranks 64k;
+        kvroute kv_cache zone=a;
+        kvroute_ranks auto;
+        kvroute_probe interval=100ms;
+        server 127.0.0.1:%%D0%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+    }
+    upstream blind {
+        zone blind 64k;
+        kvroute kv_cache zone=a;
+        kvroute_probe interval=100ms;
+        server 127.0.0.1:%%E0%% max_fails=0;
+        server 127.0.0.1:%%E1%% max_fails=0;
+    }
+    upstream alone {
+        zone alone 64k;
+        kvroute kv_cache zone=a;
+        kvroute_probe interval=100ms;
+        %%ALONE%%
+    }
+
+    proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        kvroute_pin $http_x_pin;
+
+        location /ranks/ { proxy_pass http://ranks/; }
+        location /blind/ { proxy_pass http://blind/; }
+        location /alone/ { proxy_pass http://alone/; }
+        location /told/ { proxy_pass http://told/; }
+        location /dying/ { proxy_pass http://dying/; }
+        location /ring/ { proxy_pass http://ring/; }
+        location /sticky/ { proxy_pass http://sticky/; }
+        location /queued/ { proxy_pass http://queued/; }
+        location /again/ {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://told/;
+        }
+        location /mirrored/ { mirror /mirror; proxy_pass http://told/; }
+        location /mirror { internal; proxy_pass http://told/v1/completions; }
+        location /kvroute { kvroute_status; }
+        location /api/ { kvroute_api write=on; }
+    }
+}
+EOF
+
+$t->run();
+
+my $n = 0;
+
+sub ask {
+    my ($where, %headers) = @_;
+
+    my $r = $t->post("/$where/v1/chat/completions", chat(text(4000, ++$n)),
+                     headers => \%headers);
+
+    return split ' ', $r->{body};
+}
+
+sub rows {
+    my ($upstream, $port) = @_;
+
+    return grep { !$port || $_->{name} =~ /:$port(?:#|$)/ }
+           @{$t->status()->{upstreams}{$upstream}{peers}};
+}
+
+my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
+
+
+# --- what servers are told
+
+my %told;
+
+for (1 .. 40) {
+    my ($name, $rank) = ask('told');
+    $told{"$name $rank"}++;
+}
+
+is_deeply([sort keys %told], [map { my $b = $_; map { "$b $_" } 0 .. 3 } qw(B0 B1)],
+          'each rank of each server is chosen, and told');
+
+my $long = chat(text(20000, 999));
+my @first = split ' ', $t->post('/told/v1/chat/completions', $long)->{body};
+
+is_deeply([split ' ', $t->post('/told/v1/chat/completions', $long)->{body}],
+          \@first, 'a prompt comes back to its rank') for 1 .. 3;
+
+my %row = map { $_->{name} => $_ } rows('told');
+
+is_deeply([sort keys %row], [sort map { my $b = $_; map { "$b#$_" } 0 .. 3 } $b0, $b1],
+          'each has a row');
+is($row{"$b0#2"}{rank}, 2, 'that says which one it is');
+
+my $sum = 0;
+$sum += $_->{requests} for values %row;
+is($sum, 44, 'requests are counted by rank');
+is(scalar(grep { $_->{requests} == 0 } values %row), 0, 'at all of them');
+
+my ($name, $rank) = ask('told', 'X-Data-Parallel-Rank' => 77);
+like($rank, qr/^[0-3]$/, 'what a client says of ranks is not passed on');
+
+is_deeply([ask('told', 'X-Pin' => "$b1#3")], ['B1', 3], 'a rank may be pinned');
+is_deeply([ask('told', 'X-Pin' => "$b1#0")], ['B1', 0], 'the first one as well');
+
+my %pinned;
+$pinned{join ' ', ask('told', 'X-Pin' => $b1)}++ for 1 .. 16;
+is_deeply([sort keys %pinned], [map { "B1 $_" } 0 .. 3],
+          'of a pinned address any rank may do');
+
+is($t->get('/told/v1/models')->{body} =~ / none$/ ? 1 : 0, 1,
+   'without a body the server chooses');
+
+my @logged;
+
+$t->post('/mirrored/v1/chat/completions', chat(text(4000, ++$n)));
+ok(wait_for(sub { $t->access_log() =~ m{^/mirrored/}m }), 'mirrored');
+ok($t->idle(), 'and nothing is left of it');
+
+# the ring has a place for each, and sessions stay at theirs
+
+my %ring;
+$ring{join ' ', ask('ring')}++ for 1 .. 40;
+cmp_ok(scalar keys %ring, '>', 4, 'prefixes are spread over ranks');
+
+my $prompt = chat(text(9000, 17));
+my %same;
+$same{$t->post('/ring/v1/chat/completions', $prompt)->{body}}++ for 1 .. 4;
+is(scalar keys %same, 1, 'each to its own');
+
+my %session;
+$session{join ' ', ask('sticky', 'X-Session' => 'one')}++ for 1 .. 6;
+is(scalar keys %session, 1, 'a session stays at its rank');
+
+is_deeply([map { scalar grep { /^B[01]$/ } ask('queued') } 1 .. 4], [1, 1, 1, 1],
+          'with a queue');
+ok($t->idle(), 'nothing is held');
+
+
+# --- tries keep to the rank in the header
+
+my @tries = map { [ask('again', 'X-Pin' => "$b0#$_", 'X-B0' => 'close')] } 0 .. 3;
+
+is_deeply(\@tries, [map { ['B1', $_] } 0 .. 3], 'the next server, the same rank');
+
+wait_for(sub { (() = $t->access_log() =~ m{^/again/}mg) == 4 });
+@logged = map { (split)[3, 4, 5] } grep { m{^/again/} } split /\n/, $t->access_log();
+is_deeply(\@logged, [map { ($_, 'retry', 'moved') } 0 .. 3], 'and so it is logged');
+
+($name) = ask('dying');
+is($name, 'B1', 'a backup server is tried by the rank as well');
+
+
+# --- what belongs to the address
+
+my $r = $t->post("/api/peers/drain?peer=$b0", '');
+$r = $t->post("/api/drain?peer=$b0", '') if $r->{status} != 200;
+is($r->{status}, 200, 'a server is drained') or diag $r->{body};
+
+is(scalar(grep { $_->{name} =~ /^\Q$b0/ && $_->{state} =~ /^drain/ } rows('told')),
+   4, 'with all its ranks');
+
+my %drained;
+$drained{(ask('told'))[0]}++ for 1 .. 8;
+is_deeply(\%drained, { B1 => 8 }, 'none of them gets more');
+
+$t->post("/api/undrain?peer=$b0%231", '');
+is(scalar(grep { $_->{state} eq 'up' } rows('told')), 8,
+   'and is put back by any of its names');
+
+
+# --- ranks that engines tell
+
+ok(wait_for(sub { rows('ranks') == 16 }), 'metrics tell how many there are');
+ok(wait_for(sub { !grep { !$_->{capacity_reported} } rows('ranks') }),
+   'and of each what it can hold');
+
+# agents: each turn has all that was before
+
+my $reply = 'ok ' x 20;
+
+sub agents {
+    my ($where, $agents, $turns, $seed) = @_;
+    my %sent;
+    my @failed;
+
+    for my $turn (1 .. $turns) {
+        for my $a (0 .. $agents - 1) {
+            my $m = $sent{$a} ||= [ { role => 'system',
+                                         content => text(6000, 7 + ($seed || 0)) } ];
+
+            push @$m, { role => 'user', content => text(1500, ($seed || 0) + 1000 * $a + $turn) };
+
+            my $r = $t->post("/$where/v1/chat/completions",
+                             JSON::PP::encode_json({ model => 'emulated',
+                                                     max_tokens => 8,
+                                                     messages => $m }));
+
+            push @failed, $r->{status} if $r->{status} != 200;
+            push @$m, { role => 'assistant', content => $reply };
+        }
+    }
+
+    return @failed;
+}
+
+sub share {
+    my @ports = @_;
+    my ($cached, $prompt) = (0, 0);
+
+    for (@ports) {
+        my ($c) = $t->control($_);
+        $c = $c->{replicas}[0] if $c->{replicas};
+        $cached += $c->{cached_tokens};
+        $prompt += $c->{prompt_tokens};
+    }
+
+    return 100 * $cached / ($prompt || 1);
+}
+
+my @failed = map { agents($_, 20, 5) } qw(ranks blind alone);
+
+is_deeply(\@failed, [], 'all requests are answered');
+
+my ($with, $without, $each) = (share(@dp), share(@blind), share(@alone));
+
+diag(sprintf('cached: ranks %.1f %%, not told apart %.1f %%, 16 servers %.1f %%',
+             $with, $without, $each));
+
+cmp_ok($with, '>', $each - 1, 'ranks find as much as servers of their own');
+cmp_ok($without, '<', $each - 10, 'what the server chooses by itself does not');
+
+
+# --- a rank forgets
+
+ok($t->control($dp[0], { reset_rank => $_ }), "rank $_ forgets") for 0 .. 7;
+is_deeply([agents('ranks', 10, 2)], [], 'no request fails');
+
+
+# --- a server goes, and is back with other ranks
+
+$t->kill_engine($dp[0]);
+
+is_deeply([agents('ranks', 5, 2)], [], 'one server away: no request fails');
+ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'its ranks are known no more');
+
+$t->start_engine($dp[0], 1, @args, '--data-parallel', 4);
+is_deeply([agents('ranks', 5, 2)], [], 'back with four: no request fails');
+
+ok(wait_for(sub { rows('ranks', $dp[0]) == 4 }), 'it has four ranks now');
+is(scalar(rows('ranks', $dp[1])), 8, 'the other one still has eight');
+is_deeply([map { agents('ranks', 3, 2, 1e5 * $_) } 1 .. 6], [],
+          'no request fails');
+
+cmp_ok(scalar(grep { $_->{requests} } rows('ranks', $dp[0])), '>', 0,
+       'they get requests');
+
+$t->kill_engine($dp[0]);
+ok(wait_for(sub { rows('ranks', $dp[0]) == 1 }), 'it goes again');
+$t->start_engine($dp[0], 1, @args);
+ok(wait_for(sub { rows('ranks', $dp[0]) == 1
+                  && (rows('ranks', $dp[0]))[0]{name} !~ /#/ }),
+   'an engine of one rank is a server like any other');
+is_deeply([agents('ranks', 10, 2)], [], 'no request fails');
+
+ok($t->idle(), 'nothing is counted any more');
+
+$t->done();
