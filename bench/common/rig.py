@@ -84,16 +84,19 @@ class Process:
 class Nginx(Process):
     """nginx with what stands in its http block, in a folder of its own.
 
-    In http, main and names, @port@ is where to listen, @dir@ the folder, and
-    @name@ what names say.  Alone, or with a prefix as of valgrind, it is a
-    single process.
+    In http, main and names, @address@ and @port@ are where to listen, @dir@
+    the folder, and @name@ what names say.  Alone, or with a prefix as of
+    valgrind, it is a single process.  Within is a prefix that leaves it its
+    processes, as of ip-netns(8).
     """
 
     def __init__(self, http, modules=(MODULE,), main="", workers=1,
                  connections=4096, access="off", prefix=(), alone=False,
-                 expected=None, **names):
-        self.dir = tempfile.mkdtemp(prefix="kvroute-bench-")
+                 expected=None, within=(), address="127.0.0.1", folder=None,
+                 **names):
+        self.dir = folder or tempfile.mkdtemp(prefix="kvroute-bench-")
         os.chmod(self.dir, 0o755)
+        self.address = address
         self.port = free_ports(1)
         self.expected = expected        # of what is severe in its log
 
@@ -103,6 +106,7 @@ class Nginx(Process):
         names.update(
             main="".join("load_module %s;" % m for m in modules) + main,
             http=http, access=access, dir=self.dir, port=self.port,
+            address=address,
             workers=workers, files=FILES,
             connections=min(connections, FILES),
             user="user root;" if os.getuid() == 0 else "")
@@ -120,9 +124,9 @@ class Nginx(Process):
         with open(conf, "w") as f:
             f.write(text)
 
-        super().__init__([*prefix, NGINX, "-p", self.dir, "-c", conf, "-e",
+        super().__init__([*within, *prefix, NGINX, "-p", self.dir, "-c", conf, "-e",
                           self.log, "-g", "daemon off;"])
-        wait(lambda: listening(self.port), process=self)
+        wait(lambda: listening(self.port, address), process=self)
 
     def stop(self):
         """Ends it, and the bench if it has had severe errors."""
@@ -144,7 +148,7 @@ class Nginx(Process):
         return children(self.pid)
 
     def status(self):
-        return json.loads(get(self.port, "/kvroute/json"))
+        return json.loads(get(self.port, "/kvroute/json", self.address))
 
     def peers(self, upstream):
         return self.status()["upstreams"][upstream]["peers"]
@@ -215,14 +219,14 @@ def wait(what, seconds=180, process=None):
     raise SystemExit("waited in vain")
 
 
-def listening(port):
-    socket.create_connection(("127.0.0.1", port), 1).close()
+def listening(port, address="127.0.0.1"):
+    socket.create_connection((address, port), 1).close()
     return True
 
 
-def request(port, method, path, body=None):
+def request(port, method, path, body=None, address="127.0.0.1"):
     """Returns status, body and the time to the first byte of it."""
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+    c = http.client.HTTPConnection(address, port, timeout=120)
     start = time.monotonic()
 
     try:
@@ -236,8 +240,8 @@ def request(port, method, path, body=None):
         c.close()
 
 
-def get(port, path):
-    return request(port, "GET", path)[1]
+def get(port, path, address="127.0.0.1"):
+    return request(port, "GET", path, address=address)[1]
 
 
 def children(pid):

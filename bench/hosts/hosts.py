@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Several hosts of nginx before one fleet of emulated engines: what they find
+in caches apart, with homes and sharing, and what becomes of it when something
+breaks.  Writes hosts.json.
+
+    hosts.py --out FILE [--only CASE,...] [--seconds N] [--plain]
+
+README.md beside this file says what is measured.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                "../common"))
+
+from rig import cpu, machine, quantile, save, wait  # noqa: E402
+
+import faults  # noqa: E402
+from fleet import Fleet  # noqa: E402
+from work import Clients, KINDS  # noqa: E402
+
+# a quarter of the time it takes for caches to fill
+
+WARM = 0.25
+
+CASES = [("one", 1, "apart"), ("apart", 2, "apart"), ("apart", 4, "apart"),
+         ("apart", 8, "apart"), ("home", 8, "home"), ("shared", 8, "shared")]
+
+
+def figures(answers, seconds):
+    """Of what was asked once caches were warm."""
+    began = min(a.start for a in answers)
+    late = [a for a in answers if a.start > began + WARM * seconds]
+    good = [a for a in late if a.good()]
+    peers = {}
+
+    for a in good:
+        peers[a.peer] = peers.get(a.peer, 0) + 1
+
+    return {"requests": len(late), "failed": len(late) - len(good),
+            "cached": sum(a.cached for a in good) / sum(a.prompt for a in good),
+            "ttft_s": sum(a.first for a in good) / len(good),
+            "ttft_p99_s": quantile([a.first for a in good], 0.99),
+            "imbalance": max(peers.values()) * len(peers) / len(good)}
+
+
+def compare(args, result):
+    """Hits, first tokens and balance of one host and of several."""
+    for kind in KINDS:
+        rows = result.setdefault("kinds", {}).setdefault(kind, {})
+
+        for name, count, mode in CASES:
+
+            if not args.wants(name):
+                continue
+
+            with Fleet(count, mode, kind, plain=args.plain) as fleet:
+                row = figures(Clients(fleet.hosts, kind, args.seconds).play(),
+                              args.seconds)
+
+                if mode == "shared":
+                    row.update(shares(fleet))
+
+            rows["%s_%d" % (name, count)] = row
+
+            one = rows.get("one_1", row)
+            row["cached_of_one"] = row["cached"] / one["cached"]
+            row["ttft_of_one"] = row["ttft_s"] / one["ttft_s"]
+            row["imbalance_of_one"] = row["imbalance"] / one["imbalance"]
+
+            print("%-8s %-6s %d  cached %.3f (%.3f of one's)  TTFT %.0f ms "
+                  "(%.2f)  P99 %.0f ms  imbalance %.2f (%.2f)  failed %d of %d"
+                  % (kind, name, count, row["cached"], row["cached_of_one"],
+                     1000 * row["ttft_s"], row["ttft_of_one"],
+                     1000 * row["ttft_p99_s"], row["imbalance"],
+                     row["imbalance_of_one"], row["failed"],
+                     row["requests"]), flush=True)
+
+
+def shares(fleet):
+    """That it was on: each host has taken lessons of each other one."""
+    taken = [o["lessons"] for h in fleet.hosts for o in h.share()["hosts"]]
+    states = [h.share() for h in fleet.hosts]
+
+    if len(taken) < fleet.count * (fleet.count - 1) or not all(taken):
+        raise SystemExit("sharing was not on: %s" % taken)
+
+    return {"lessons_least": min(taken),
+            "lag_ms": {"p50": 1000 * max(s["lag"]["p50"] for s in states),
+                       "p99": 1000 * max(s["lag"]["p99"] for s in states)},
+            "dropped": sum(json_sum(s["dropped"]) for s in states),
+            "gaps": sum(s["gaps"] for s in states)}
+
+
+def json_sum(v):
+    return sum(v.values()) if isinstance(v, dict) else v
+
+
+def summary(result):
+    """The keys of the issue, means over the kinds."""
+    kinds = result.get("kinds", {})
+
+    def mean(row, key="cached"):
+        values = [k[row][key] for k in kinds.values() if row in k]
+        return sum(values) / len(values) if values else None
+
+    result["one"] = mean("one_1")
+    result["apart"] = {n: mean("apart_" + n) for n in "248"}
+    result["home"] = {"8": mean("home_8")}
+    result["shared"] = {"8": mean("shared_8")}
+
+    for k in kinds.values():
+        if "lag_ms" in k.get("shared_8", {}):
+            result["lag_ms"] = k["shared_8"]["lag_ms"]
+
+    return result
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--out", required=True)
+    p.add_argument("--only", help="cases, by names with a comma between")
+    p.add_argument("--seconds", type=float, default=40)
+    p.add_argument("--plain", action="store_true",
+                   help="addresses of the loopback interface")
+    args = p.parse_args()
+
+    only = args.only.split(",") if args.only else None
+    args.wants = lambda name: only is None or name in only
+
+    result = {"machine": machine(), "seconds": args.seconds}
+
+    if only and os.path.exists(args.out):
+        with open(args.out) as f:
+            result.update(json.load(f))
+
+    compare(args, result)
+    faults.all_of(args, result)
+
+    save(args.out, summary(result))
+    print(args.out)
+
+
+if __name__ == "__main__":
+    main()
