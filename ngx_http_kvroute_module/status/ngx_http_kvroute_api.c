@@ -16,12 +16,10 @@
  *                                      what its cache holds, of prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
+ * The first three are for all hosts that share with "&fleet=1".
+ *
  * All of it may be said twice.  GET shows the state of all peers; of an action
  * it is refused, so that nobody takes what was only looked at for done.
- *
- * Actions are simple requests: a form on any page can make a browser send one,
- * with the operator's address and password.  So a browser must say that it was
- * a page of this very site.
  */
 
 
@@ -40,22 +38,19 @@ struct ngx_http_kvroute_action_s {
     ngx_uint_t                   needs;     /* arguments */
     uint64_t                     size;      /* given, 0: default */
     ngx_msec_t                   timeout;   /* given, 0: none */
+    ngx_uint_t                   fleet;     /* for all hosts */
 };
 
 
 #define NGX_HTTP_KVROUTE_NEEDS_PEER  1
 #define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
 #define NGX_HTTP_KVROUTE_HAS_TIMEOUT 4
+#define NGX_HTTP_KVROUTE_HAS_FLEET   8
 
 
 static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
     ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_api_shown(ngx_http_request_t *r);
-static const char *ngx_http_kvroute_api_foreign(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_kvroute_api_origin(ngx_http_request_t *r,
-    u_char *data, size_t len);
-static ngx_int_t ngx_http_kvroute_api_host(u_char *data, size_t len,
-    ngx_int_t port, ngx_str_t *host);
 static ngx_int_t ngx_http_kvroute_api_arg(ngx_http_request_t *r,
     const char *name, ngx_str_t *value);
 static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
@@ -64,6 +59,9 @@ static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+static void ngx_http_kvroute_api_order(ngx_http_kvroute_action_t *action,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer, kvr_share_kind_e kind,
+    int on);
 static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
@@ -79,20 +77,21 @@ static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
 static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 
     { ngx_string("drain"), ngx_http_kvroute_api_drain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT
+      |NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
 
     { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
 
     { ngx_string("flush"), ngx_http_kvroute_api_flush,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
 
     { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0, 0 },
 
-    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0 },
+    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0, 0 },
 
-    { ngx_null_string, NULL, 0, 0, 0 }
+    { ngx_null_string, NULL, 0, 0, 0, 0 }
 };
 
 
@@ -136,7 +135,7 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
                                                  "actions are taken by POST");
     }
 
-    why = ngx_http_kvroute_api_foreign(r);
+    why = ngx_http_kvroute_api_origin(r);
 
     if (why) {
         return ngx_http_kvroute_send_error(r, NGX_HTTP_FORBIDDEN, why);
@@ -213,6 +212,25 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         action.timeout = (ngx_msec_t) timeout;
     }
 
+    rc = ngx_http_kvroute_api_arg(r, "fleet", &value);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_OK) {
+
+        if (!(action.needs & NGX_HTTP_KVROUTE_HAS_FLEET)
+            || value.len != 1 || value.data[0] != '1')
+        {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                                    "argument \"fleet\" is for \"drain\", "
+                                    "\"undrain\" and \"flush\", and must be 1");
+        }
+
+        action.fleet = 1;
+    }
+
     return ngx_http_kvroute_api_act(r, &action, &peer);
 }
 
@@ -270,121 +288,6 @@ ngx_http_kvroute_api_shown(ngx_http_request_t *r)
     }
 
     return 1;
-}
-
-
-/*
- * Says why a request is taken for one of another site's page, or returns NULL.
- * A page can neither set these headers nor leave them out.  Browsers send
- * Sec-Fetch-Site over https and to localhost only, and Origin with each POST;
- * what is no browser sends none of them.
- */
-static const char *
-ngx_http_kvroute_api_foreign(ngx_http_request_t *r)
-{
-    ngx_http_variable_value_t  *v;
-
-    static ngx_str_t  site = ngx_string("http_sec_fetch_site");
-    static ngx_str_t  origin = ngx_string("http_origin");
-
-    v = ngx_http_get_variable(r, &site, ngx_hash_key(site.data, site.len));
-
-    if (v == NULL
-        || (!v->not_found
-            && !(v->len == 4 && ngx_strncmp(v->data, "none", 4) == 0)
-            && !(v->len == 11 && ngx_strncmp(v->data, "same-origin", 11)
-                                 == 0)))
-    {
-        return "\"Sec-Fetch-Site\" says that another site's page asks for this";
-    }
-
-    v = ngx_http_get_variable(r, &origin,
-                              ngx_hash_key(origin.data, origin.len));
-
-    if (v == NULL
-        || (!v->not_found
-            && !ngx_http_kvroute_api_origin(r, v->data, v->len)))
-    {
-        return "\"Origin\" is not the site of \"Host\": another site's page "
-               "asks for this";
-    }
-
-    return NULL;
-}
-
-
-/*
- * Whether an Origin is the site that was asked.  Without TLS that may have been
- * https nevertheless: something before nginx may have taken it off.
- */
-static ngx_uint_t
-ngx_http_kvroute_api_origin(ngx_http_request_t *r, u_char *data, size_t len)
-{
-    ngx_int_t  port, origin_port, host_port;
-    ngx_str_t  origin, host, value;
-
-    if (len > 7 && ngx_strncasecmp(data, (u_char *) "http://", 7) == 0) {
-        port = 80;
-        data += 7;
-        len -= 7;
-
-    } else if (len > 8 && ngx_strncasecmp(data, (u_char *) "https://", 8) == 0)
-    {
-        port = 443;
-        data += 8;
-        len -= 8;
-
-    } else {
-        return 0;
-    }
-
-    origin_port = ngx_http_kvroute_api_host(data, len, port, &origin);
-
-    if (r->headers_in.host) {
-        value = r->headers_in.host->value;
-
-    } else {
-
-        /* HTTP/3 has it elsewhere */
-
-        value.data = r->host_start;
-        value.len = r->host_end - r->host_start;
-    }
-
-#if (NGX_HTTP_SSL)
-    port = r->connection->ssl ? 443 : port;
-#endif
-
-    host_port = ngx_http_kvroute_api_host(value.data, value.len, port, &host);
-
-    return origin_port != NGX_ERROR && origin_port == host_port
-           && origin.len == host.len
-           && ngx_strncasecmp(origin.data, host.data, host.len) == 0;
-}
-
-
-/* the host of "host[:port]"; returns the port, without one the port given */
-static ngx_int_t
-ngx_http_kvroute_api_host(u_char *data, size_t len, ngx_int_t port,
-    ngx_str_t *host)
-{
-    u_char  *p, *last;
-
-    last = data + len;
-
-    for (p = last; p > data && p[-1] != ':' && p[-1] != ']'; p--) {
-        /* void */
-    }
-
-    if (p > data && p[-1] == ':') {
-        port = ngx_atoi(p, last - p);
-        last = p - 1;
-    }
-
-    host->data = data;
-    host->len = last - data;
-
-    return host->len ? port : NGX_ERROR;
 }
 
 
@@ -446,6 +349,26 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
 
         found = 1;
 
+        /* all hosts, or nobody: not this one alone */
+
+        if (action->fleet && zone[i]->core.share == NULL) {
+            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
+                             "argument \"fleet\" needs \"kvroute_share\" of the "
+                             "server's zone");
+        }
+    }
+
+    for (i = 0; found && i < kmcf->zones.nelts; i++) {
+
+        if (peer->len) {
+            id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
+                                        peer->len);
+
+            if (id == KVR_REGISTRY_NONE) {
+                continue;
+            }
+        }
+
         action->act(action, r, zone[i], id);
 
         /* what is done to an address is done to each of its ranks */
@@ -469,12 +392,14 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
 
     } else if (action->timeout) {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\", timeout %Mms",
-                      &action->name, peer, action->timeout);
+                      "kvroute: %V of peer \"%V\", timeout %Mms%s",
+                      &action->name, peer, action->timeout,
+                      action->fleet ? ", on all hosts" : "");
 
     } else {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\"", &action->name, peer);
+                      "kvroute: %V of peer \"%V\"%s", &action->name, peer,
+                      action->fleet ? ", on all hosts" : "");
     }
 
     return ngx_http_kvroute_api_show(r);
@@ -487,6 +412,11 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
 {
     kvr_registry_t  *registry;
 
+    if (action->fleet) {
+        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_DRAIN, 1);
+        return;
+    }
+
     /* a server is drained with all its ranks */
 
     registry = zone->sh->registry;
@@ -498,12 +428,27 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
 }
 
 
+/* for all hosts, this one included: it is told again until they have it */
+static void
+ngx_http_kvroute_api_order(ngx_http_kvroute_action_t *action,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer, kvr_share_kind_e kind, int on)
+{
+    kvr_share_order(&zone->core, peer, kind, on, (uint64_t) action->timeout,
+                    (uint64_t) ngx_current_msec, (uint32_t) ngx_time());
+}
+
+
 static void
 ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_peer_t      *p;
     kvr_registry_t  *registry;
+
+    if (action->fleet) {
+        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_DRAIN, 0);
+        return;
+    }
 
     registry = zone->sh->registry;
     peer = registry->peer[peer].address;
@@ -524,6 +469,11 @@ static void
 ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
+    if (action->fleet) {
+        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_FLUSH, 1);
+        return;
+    }
+
     kvr_index_flush(zone->sh->index, peer);
 }
 
@@ -690,6 +640,8 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
                                 * (double) (sh->unit * KVR_BLOCK));
         cJSON_AddBoolToObject(item, "capacity_reported",
                               kvr_get(&ip->reported));
+
+        ngx_http_kvroute_status_share_orders(item, zone, i);
     }
 
     return json;

@@ -22,6 +22,7 @@
  *     _status_prom       for Prometheus
  *     _status_prom_text    its lines
  *     _api               the control API
+ *     _api_origin          and whose page a request for it is of
  *
  * Numbers have rows in the table of core/state/kvr_counter.h, which all formats
  * walk.
@@ -105,6 +106,9 @@ void ngx_http_kvroute_status_snapshot_zone(ngx_http_kvroute_zone_t *zone,
 ngx_int_t ngx_http_kvroute_status_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_api_handler(ngx_http_request_t *r);
 
+/* why an action is not taken, as another site's page may ask for it; or NULL */
+const char *ngx_http_kvroute_api_origin(ngx_http_request_t *r);
+
 /* each serves its format; the path is what follows that of the format */
 ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
 ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
@@ -143,11 +147,13 @@ void ngx_http_kvroute_status_json_history(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 
 /*
- * _status_share: what a zone shares with other hosts, as a member of JSON and as
- * series by host
+ * _status_share: what a zone shares with other hosts, as a member of JSON; what
+ * was ordered of a peer, and how many hosts have heard of it; series by host
  */
 void ngx_http_kvroute_status_share_json(cJSON *json,
     ngx_http_kvroute_zone_t *zone);
+void ngx_http_kvroute_status_share_orders(cJSON *json,
+    ngx_http_kvroute_zone_t *zone, uint32_t peer);
 void ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
     ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf);
 

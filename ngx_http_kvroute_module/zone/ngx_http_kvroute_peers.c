@@ -567,6 +567,14 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
         /* a server that is listed twice has a limit in each place */
 
         conns = conf->doubled ? ngx_min(conns, active) : active;
+
+        /* what is told of a server is of all upstreams that it is in */
+
+        if (conf->zone->share && conf->zone->share->fleet) {
+            conns += kvr_load_elsewhere(load, conf->zone->sh->registry
+                                                  ->member[member].peer)
+                     .active;
+        }
     }
 
     return conns >= peer->max_conns;

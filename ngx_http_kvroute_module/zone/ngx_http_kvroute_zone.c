@@ -647,9 +647,12 @@ ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
             continue;
         }
 
-        active = kvr_load_here(zone->sh->load, i).active;
+        kvr_prefill_sample(&peer->prefill,
+                           kvr_load_here(zone->sh->load, i).active);
 
-        kvr_prefill_sample(&peer->prefill, active);
+        /* by whichever host */
+
+        active = kvr_load_get(zone->sh->load, i).active;
 
         if (kvr_drain_tell(&peer->drain, active, (uint64_t) ngx_current_msec)) {
             ngx_log_error(NGX_LOG_NOTICE, log, 0,

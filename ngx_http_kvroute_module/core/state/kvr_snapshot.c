@@ -56,7 +56,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
         s->set |= KVR_COUNTER_SHARED;
     }
 
-    s->drain = kvr_drain_state(&p->drain, all.active, now);
+    s->drain = kvr_drain_state(&p->drain,
+                               (uint32_t) (all.active + s->elsewhere), now);
 
     if (s->drain != KVR_DRAIN_NO) {
         s->drain_requests = kvr_get(&p->drain.requests);
