@@ -21,6 +21,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -112,6 +113,7 @@ class Life:
         self.bank = load.Bank(random.Random("bank"))
         self.held = []
         self.before = None
+        self.pulls = self.corrupt = 0
         self.master_memory = []
         self.master_files = []
 
@@ -140,7 +142,8 @@ class Life:
         self.processes = [self.spawn(
             ENGINE, "--port", str(port), "--model", "m", "--speed", "200",
             "--output-tokens", "30", "--max-model-len", "4000000",
-            "--kv-cache-size", "4000000", "--enable-prompt-tokens-details")
+            "--kv-cache-size", "4000000", "--enable-prompt-tokens-details",
+            "--kv-transfers", self.dir + "/transfers")
             for port in self.engines]
         if os.environ.get("STEPS"):
             self.env = {"LD_PRELOAD": TRAP, "KVROUTE_DIE": self.die}
@@ -558,6 +561,7 @@ class Life:
             return
 
         await self.index(did)
+        self.transfers(did)
 
         # a request is in the log before its connection is closed
 
@@ -584,6 +588,23 @@ class Life:
 
         self.master_memory.append(tree.memory(self.nginx.pid))
         self.master_files.append(tree.files(self.nginx.pid))
+
+    def transfers(self, did):
+        """No server has read by a descriptor twice, or late; the engines count
+        that in their file (t/engine/reply/engine_transfer.c)."""
+        try:
+            with open(self.dir + "/transfers", "rb") as f:
+                _, pulls, corrupt = struct.unpack("<QQQ", f.read(24))
+        except FileNotFoundError:
+            return
+
+        if corrupt > self.corrupt:
+            self.judge.fail("corrupt", "after %s: %d answers by a descriptor "
+                            "that was not theirs" % (did,
+                                                     corrupt - self.corrupt))
+
+        self.judge.count["disaggregated"] += pulls - self.pulls
+        self.pulls, self.corrupt = pulls, corrupt
 
     async def index(self, did):
         """Prompts that two engines hold are known to be held."""
@@ -662,7 +683,8 @@ async def main():
 
     for key in ("kills", "kills_exiting", "step_kills", "remedies", "reloads", "pauses", "engine_faults",
                 "api_calls", "requests", "answered", "cut", "lost", "stuck",
-                "wrong_counts", "wrong_index", "alerts", "idle_ms_worst"):
+                "wrong_counts", "wrong_index", "alerts", "disaggregated",
+                "corrupt", "idle_ms_worst"):
         result[key] = judge.count[key]
 
     result.update(rss_growth_kb=memory, fds_growth=files,

@@ -24,6 +24,12 @@ PROBES = (
     "kvroute_probe interval=200ms mandatory;",
 )
 
+LEGS = (
+    "when=always min=2k", "when=always min=2k tries=1", "min=4k transfer=0.01",
+    "when=always min=2k connector=store", "when=always min=2k timeout=1s",
+    "when=always min=2k max_params=1k",
+)
+
 CONF = """
 load_module @module@;
 @user@
@@ -64,6 +70,13 @@ http {
         keepalive 8;
         keepalive_timeout 1s;
         @probe@
+    }
+    upstream prefill {
+        zone prefill 128k;
+        kvroute kv_cache zone=kept capacity=1024m;
+        @others@
+        keepalive 8;
+        keepalive_timeout 1s;
     }
     upstream other {
         zone other 128k;
@@ -108,6 +121,13 @@ http {
             kvroute_tenant $http_x_session;
             proxy_buffering off;
             proxy_pass http://queued/;
+        }
+        location /legs/ {
+            set $up plain;
+            access_log @dir@/access.log chaos;
+            kvroute_prefill prefill @legs@;
+            proxy_buffering off;
+            proxy_pass http://plain/;
         }
         location /other/ {
             set $up other;
@@ -155,6 +175,7 @@ def text(rng, fixed, ports):
         others=servers(rng, ports),
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
+        legs=rng.choice(LEGS),
         buffer=rng.choice(("8k", "64k", "1m", "8m")),
         inspect=rng.choice(("on", "off")))
 

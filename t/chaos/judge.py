@@ -13,7 +13,11 @@ LISTEN = "0A"        # in /proc/net/tcp
 # locations, and what the access log calls them
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
-          "queued": "queued", "other": "other"}
+          "queued": "queued", "legs": "plain", "other": "other"}
+
+# of these the log knows less, or nothing: leg 1 is a subrequest
+
+UNLOGGED = ("other", "prefill")
 
 
 class Judge:
@@ -136,7 +140,7 @@ class Judge:
                 given[up, addr] += 1
 
         for key in before.keys() & after.keys():
-            if key[0] == "other" or before[key][0] != after[key][0]:
+            if key[0] in UNLOGGED or before[key][0] != after[key][0]:
                 continue
 
             n = after[key][1] - before[key][1]

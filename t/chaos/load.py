@@ -14,7 +14,8 @@ SIZES = ((1_000, 30), (4_000, 25), (20_000, 20), (80_000, 12), (300_000, 8),
 KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
          ("abort_at_once", 8), ("abort_body", 5), ("abort_late", 12))
 
-PLACES = (("plain", 40), ("buffered", 15), ("queued", 30), ("other", 15))
+PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 20),
+          ("other", 10))
 
 PATIENCE = 45        # s without a byte: nobody waits that long for nginx
 

@@ -16,7 +16,6 @@
 #include "job/engine_job.h"
 #include "job/engine_run.h"
 #include "metrics/engine_metrics.h"
-#include "reply/engine_transfer.h"
 
 
 /*
@@ -253,7 +252,6 @@ kve_engine_run(kve_engine_t *e)
     event_free(term);
     event_free(interrupt);
     event_free(e->tick);
-    kve_transfer_free(e);
     evbuffer_free(e->chunk);
     event_base_free(e->base);
     free(e->servers);

@@ -155,6 +155,8 @@ static const kve_opt_t  kve_opts[] = {
             "ms that KV events are late (0)"),
     KVE_OPT("kv-lease", KVE_OPT_NUM, kv_lease,
             "ms that a transfer may be asked for (30000)"),
+    KVE_OPT("kv-transfers", KVE_OPT_STR, kv_transfers,
+            "file that processes share, to know each other's (none)"),
 
     KVE_OPT("request-log", KVE_OPT_INT, request_log,
             "requests to remember for /control (0)"),

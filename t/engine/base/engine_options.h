@@ -108,6 +108,7 @@ typedef struct {
     const char         *kv_topic;
     int                 kv_buffer;          /* messages */
     double              kv_lease;           /* ms, of a descriptor */
+    const char         *kv_transfers;       /* file of those that were given */
     int                 seed;
 
     double              ttft;               /* s, llm-d's latencies */

@@ -142,7 +142,6 @@ struct kve_engine_s {
     struct event       *tick;
     struct evbuffer    *chunk;
     kve_transfer_t     *transfers;          /* reply/engine_transfer.h */
-    uint64_t            ntransfers;
     kve_options_t       opt;
     kve_server_t       *servers;
     int                 nservers;

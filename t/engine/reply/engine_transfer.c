@@ -1,5 +1,9 @@
+#include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -11,14 +15,63 @@
 #define KVE_TRANSFERS  65536
 
 
-/* a descriptor that was given, in the place that its number is of */
+/*
+ * A descriptor that was given, in the place that its number is of.  They are all
+ * processes' that were given one file.  Place 0 counts them, restarts or not:
+ * number is the last one, pulls how many were asked for, used how many wrongly.
+ */
 
 struct kve_transfer_s {
-    uint64_t            number;             /* 0: none */
+    _Atomic uint64_t    number;             /* 0: none */
+    _Atomic uint64_t    pulls;
+    _Atomic uint64_t    used;
     uint64_t            prompt;
     double              ends;               /* real */
-    int                 used;
 };
+
+
+static void
+kve_transfer_open(kve_engine_t *e)
+{
+    int     fd;
+    void   *p;
+    size_t  size;
+
+    if (e->transfers) {
+        return;
+    }
+
+    size = (KVE_TRANSFERS + 1) * sizeof(kve_transfer_t);
+    fd = -1;
+
+    if (e->opt.kv_transfers) {
+        fd = open(e->opt.kv_transfers, O_RDWR|O_CREAT, 0600);
+
+        if (fd < 0 || ftruncate(fd, (off_t) size) != 0) {
+            abort();
+        }
+    }
+
+    p = mmap(NULL, size, PROT_READ|PROT_WRITE,
+             fd < 0 ? MAP_PRIVATE|MAP_ANONYMOUS : MAP_SHARED, fd, 0);
+
+    if (p == MAP_FAILED) {
+        abort();
+    }
+
+    if (fd >= 0) {
+        close(fd);
+    }
+
+    e->transfers = p;
+}
+
+
+static kve_transfer_t *
+kve_transfer_of(kve_engine_t *e, uint64_t number)
+{
+    return &e->transfers[1 + number % KVE_TRANSFERS];
+}
 
 
 static uint64_t
@@ -45,20 +98,16 @@ kve_transfer_prefill(kve_job_t *job)
         return "a prefill is one token, in one piece";
     }
 
-    if (e->transfers == NULL) {
-        e->transfers = calloc(KVE_TRANSFERS, sizeof(kve_transfer_t));
-        if (e->transfers == NULL) {
-            abort();
-        }
-    }
+    kve_transfer_open(e);
 
-    job->transfer = ++e->ntransfers;
+    job->transfer = 1 + atomic_fetch_add(&e->transfers[0].number, 1);
 
-    t = &e->transfers[job->transfer % KVE_TRANSFERS];
-    t->number = job->transfer;
+    t = kve_transfer_of(e, job->transfer);
+
     t->prompt = kve_transfer_prompt(job);
-    t->used = 0;
     t->ends = 0;
+    t->used = 0;
+    t->number = job->transfer;
 
     return NULL;
 }
@@ -94,25 +143,26 @@ kve_transfer_start(kve_job_t *job)
     }
 
     s->counters.pulls++;
+    kve_transfer_open(e);
+    atomic_fetch_add(&e->transfers[0].pulls, 1);
 
     id = kve_json_str(params, "remote_request_id");
     number = id ? strtod(id, NULL) : 0;
 
-    t = e->transfers ? &e->transfers[(uint64_t) number % KVE_TRANSFERS] : NULL;
+    t = kve_transfer_of(e, (uint64_t) number);
 
-    well = t && number > 0 && t->number == (uint64_t) number && !t->used
+    well = number > 0 && t->number == (uint64_t) number
+           && atomic_exchange(&t->used, 1) == 0
            && kve_now() < t->ends && t->prompt == kve_transfer_prompt(job)
            && cJSON_IsArray(kve_json_get(params, "remote_block_ids"))
            && kve_json_str(params, "remote_engine_id")
            && kve_json_str(params, "remote_host")
            && cJSON_IsNumber(kve_json_get(params, "remote_port"));
 
-    if (well) {
-        t->used = 1;
-
-    } else {
+    if (!well) {
         job->corrupt = 1;
         s->counters.corrupt++;
+        atomic_fetch_add(&e->transfers[0].used, 1);
     }
 
     return NULL;
@@ -160,7 +210,7 @@ kve_transfer_reply(kve_job_t *job, kve_buf_t *b)
         return;
     }
 
-    t = &s->engine->transfers[job->transfer % KVE_TRANSFERS];
+    t = kve_transfer_of(s->engine, job->transfer);
     t->ends = kve_now() + s->engine->opt.kv_lease / 1000;
 
     kve_buf_printf(b, ",\"kv_transfer_params\":{\"do_remote_prefill\":true,"
@@ -180,11 +230,4 @@ kve_transfer_reply(kve_job_t *job, kve_buf_t *b)
                    "\"remote_num_tokens\":%u,\"note\":\"\\\"}{\"}}",
                    s->index, (unsigned long long) job->transfer, s->port,
                    job->subs[0].req.prompt_tokens);
-}
-
-
-void
-kve_transfer_free(kve_engine_t *e)
-{
-    free(e->transfers);
 }

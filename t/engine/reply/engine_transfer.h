@@ -24,7 +24,5 @@ void kve_transfer_spoil(kve_sub_t *sub);
 /* puts the descriptor into an answer that is whole */
 void kve_transfer_reply(kve_job_t *job, kve_buf_t *b);
 
-void kve_transfer_free(kve_engine_t *e);
-
 
 #endif
