@@ -222,6 +222,23 @@ demo: deps      ## real engines behind nginx: the policies compared (README)
 		python3 examples/demo/demo.py
 
 
+.PHONY: demo-hosts
+demo-hosts: DEPS += redis-server
+demo-hosts: deps ## one nginx and three before real engines: apart, homes, sharing (2 minutes)
+	@$(MAKE) -s build
+	@MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
+		python3 examples/demo/hosts.py
+
+
+.PHONY: bench-hosts
+bench-hosts: DEPS += redis-server iproute2
+bench-hosts: deps ## several hosts, and what breaks: build/bench/hosts.json (ONLY=...)
+	@$(MAKE) -s build engine
+	@$(BENCH_ENV) python3 bench/hosts/hosts.py \
+		--out $(BUILD)/bench/hosts.json $(if $(ONLY),--only $(ONLY)) \
+		$(HOSTS_ARGS)
+
+
 .PHONY: bench-signals
 bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim

@@ -1,2 +1,504 @@
-def all_of(args, result):
+"""What becomes of requests and of sharing when something breaks.
+
+Each case has a fleet of its own under a steady load, breaks something, mends it,
+and says how many requests failed, how long sharing took to come back, and what
+the case is about.
+"""
+
+import asyncio
+import glob
+import json
+import os
+import signal
+import socket
+import threading
+import time
+
+from rig import cpu, wait
+from store import Store
+from fleet import Fleet
+from work import Clients, ask, text
+
+KIND = "zipf"
+HOSTS = 3
+FULL = os.environ.get("FULL") == "1"
+
+# s from the beginning of a case to its fault, and from there to the mend
+
+CALM, BROKEN = 4, 5
+
+
+class Load(threading.Thread):
+    """Clients beside what the case does."""
+
+    def __init__(self, fleet, seconds, **kw):
+        super().__init__()
+        self.clients = Clients(fleet.hosts, KIND, seconds, **kw)
+        self.start()
+
+    def run(self):
+        self.clients.play()
+
+    def end(self):
+        self.join()
+        return self.clients.answers
+
+
+def hits(answers):
+    good = [a for a in answers if a.good()]
+    return (sum(a.cached for a in good) / sum(a.prompt for a in good)
+            if good else None)
+
+
+def decided(fleet):
+    """Decisions of all hosts by their time: {bound: how many}."""
+    total = {}
+
+    for h in fleet.hosts:
+        for bound, n in (h.status()["upstreams"]["llm"]["decision_time"]
+                         ["buckets"].items()):
+            total[float(bound)] = total.get(float(bound), 0) + n
+
+    return total
+
+
+def tail(before, after, share=0.99):
+    """The quantile of what came in between, between the bounds it is in."""
+    bounds = sorted(after)
+    n = {b: after[b] - before.get(b, 0) for b in bounds}
+    want = share * n[bounds[-1]]
+    low, have = 0, 0
+
+    for b in bounds:
+        if n[b] >= want:
+            if b == float("inf"):
+                return low
+            return low + (b - low) * (want - have) / max(n[b] - have, 1)
+        low, have = b, n[b]
+
+    return low
+
+
+def broken(args, breaks, mends, calm=CALM, for_s=BROKEN, after=8, count=HOSTS,
+           start=None, setup=None):
+    """A fault of what lies between hosts."""
+    with Fleet(count, "shared", KIND, plain=args.plain, start=start) as fleet:
+        state = setup(fleet) if setup else None
+        load = Load(fleet, calm + for_s + after)
+
+        time.sleep(calm)
+        before = decided(fleet)
+        breaks(fleet, state)
+        time.sleep(for_s)
+        during = decided(fleet)
+        lost = [h.share() for h in fleet.hosts]
+        mends(fleet, state)
+        began = time.monotonic()
+        sent = taken(fleet)
+        fleet.works()
+        wait(lambda: all(n > s for n, s in zip(taken(fleet), sent)))
+        back = time.monotonic() - began
+
+        answers = load.end()
+        end = [h.share() for h in fleet.hosts]
+        warned = [logged(h) for h in fleet.hosts]
+
+        return {"requests": len(answers),
+                "failed": sum(not a.good() for a in answers),
+                "cached": hits(answers),
+                "decision_p99_us": 1e6 * tail(before, during),
+                "up_while_broken": sum(s["up"] for s in lost),
+                "back_s": back,
+                "taken_after": min(e["lessons_applied"] - s
+                                   for e, s in zip(end, sent)),
+                "warnings": max(warned),
+                "dropped": sum(s["dropped"] for s in end),
+                "gaps": sum(s["gaps"] for s in end)}
+
+
+def taken(fleet):
+    """Lessons of others that each host has."""
+    return [h.share()["lessons_applied"] for h in fleet.hosts]
+
+
+def logged(host):
+    with open(host.log) as f:
+        return sum("[warn]" in s or "[error]" in s for s in f
+                   if "kvroute_share" in s)
+
+
+def nothing(fleet, state):
     pass
+
+
+def kill(fleet, state):
+    fleet.store.kill()
+
+
+def again(fleet, state):
+    fleet.store.start()
+
+
+def stop(fleet, state):
+    fleet.store.kill(signal.SIGSTOP)
+
+
+def cont(fleet, state):
+    fleet.store.kill(signal.SIGCONT)
+
+
+def restart(fleet, state):
+    fleet.store.kill()
+    fleet.store.start()
+
+
+def config(*words):
+    return lambda fleet, state: fleet.store.command(*words)
+
+
+def password(fleet, state):
+    fleet.store.command("CONFIG", "SET", "requirepass", "another")
+    fleet.store.password = "another"
+    fleet.store.command("CLIENT", "KILL", "TYPE", "normal")
+
+
+def known(fleet, state):
+    fleet.store.command("CONFIG", "SET", "requirepass", "")
+    fleet.store.password = None
+
+
+def relayed(fleet):
+    """Hosts that reach the store through a relay."""
+    relay = fleet.relay()
+
+    for i in range(HOSTS):
+        fleet.add("h%d" % i, port=relay.port)
+    fleet.works()
+
+    return relay
+
+
+def replicated(fleet):
+    """The same, and a replica that the relay may lead to."""
+    relay = relayed(fleet)
+    replica = Store(fleet.net, "s", None, "--replicaof", fleet.store.address,
+                    str(fleet.store.port))
+
+    wait(lambda: b"master_link_status:up"
+         in replica.command("INFO", "replication"))
+
+    return relay, replica
+
+
+def fail_over(fleet, state):
+    fleet.store.kill()
+
+
+def promote(fleet, state):
+    relay, replica = state
+
+    replica.command("REPLICAOF", "NO", "ONE")
+    relay.lead((replica.address, replica.port))
+
+
+def slow(fleet, relay):
+    relay.delay = 0.05
+
+
+def narrow(fleet, relay):
+    relay.rate = 1e6 / 8
+
+
+def wide(fleet, relay):
+    relay.delay = relay.rate = 0
+
+
+CASES = {
+    "calm": lambda a: broken(a, nothing, nothing),
+    "killed": lambda a: broken(a, kill, again),
+    "stopped": lambda a: broken(a, stop, cont, for_s=10),
+    "restarted": lambda a: broken(a, restart, nothing),
+    "full": lambda a: broken(a, config("CONFIG", "SET", "maxmemory", "1"),
+                             config("CONFIG", "SET", "maxmemory", "0")),
+    "read_only": lambda a: broken(a, config("REPLICAOF", "192.0.2.1", "1"),
+                                  config("REPLICAOF", "NO", "ONE")),
+    "password": lambda a: broken(a, password, known),
+    "failed_over": lambda a: broken(a, fail_over, promote, for_s=2, start=0,
+                                    setup=replicated),
+    "calm_long": lambda a: broken(a, nothing, nothing, for_s=15),
+    "delay_100ms": lambda a: broken(a, slow, wide, for_s=15, start=0,
+                                    setup=relayed),
+    "rate_1mbit": lambda a: broken(a, narrow, wide, for_s=15, start=0,
+                                   setup=relayed),
+}
+
+
+def host_killed(args):
+    """Requests of a host that is killed count no more at the others."""
+    with Fleet(HOSTS, "shared", KIND, plain=args.plain, speed=0.2) as fleet:
+        first, last = fleet.hosts[0], fleet.hosts[-1]
+
+        def hold():
+            async def some():
+                await asyncio.gather(*(
+                    ask(last.address, last.port, last, text("k%d" % i, 500),
+                        2000) for i in range(10)))
+            asyncio.run(some())
+
+        held = threading.Thread(target=hold, daemon=True)
+        held.start()
+
+        wait(lambda: first.elsewhere() == 10)
+        last.kill()
+        began = time.monotonic()
+        wait(lambda: first.elsewhere() == 0)
+
+        return {"gone_s": time.monotonic() - began}
+
+
+def reloaded(args):
+    """Reloads under load: nothing is lost, nothing told twice."""
+    times = 100 if FULL else 20
+
+    with Fleet(HOSTS, "shared", KIND, plain=args.plain) as fleet:
+        load = Load(fleet, 8 + times / 4)
+        time.sleep(2)
+
+        for _ in range(times):
+            fleet.hosts[0].process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+
+        answers = load.end()
+        back = fleet.works()
+        states = [h.share() for h in fleet.hosts]
+
+        return {"reloads": times, "requests": len(answers),
+                "failed": sum(not a.good() for a in answers),
+                "back_s": back, "gaps": sum(s["gaps"] for s in states),
+                "dropped": sum(s["dropped"] for s in states)}
+
+
+def worker_killed(args):
+    """Worker 0 is killed again and again; only its own requests fail."""
+    times = 1000 if FULL else 30
+    longest = 0
+
+    with Fleet(HOSTS, "shared", KIND, plain=args.plain) as fleet:
+        load = Load(fleet, 4 + times / 3)
+        time.sleep(2)
+
+        for _ in range(times):
+            pid = fleet.hosts[0].workers()[0]
+            os.kill(pid, signal.SIGKILL)
+            wait(lambda: [p for p in fleet.hosts[0].workers() if p != pid])
+            time.sleep(0.2)
+            longest = max([longest] + [
+                o["silent"] / 1000 for o in fleet.hosts[1].share()["hosts"]
+                if o["name"] == "h0"])
+
+        answers = load.end()
+        back = fleet.works()
+        others = [h.share() for h in fleet.hosts[1:]]
+
+        return {"kills": times, "requests": len(answers),
+                "failed_of_others": sum(not a.good() for a in answers
+                                        if a.host is not fleet.hosts[0]),
+                "longest_silence_s": longest, "back_s": back,
+                "gaps": sum(s["gaps"] for s in others),
+                "left_out_as_repeated": sum(s["repeated"] for s in others)}
+
+
+def joiner(args):
+    """A host that comes to eight that know it all."""
+    with Fleet(8, "shared", KIND, plain=args.plain) as fleet:
+        load = Load(fleet, 30)
+        time.sleep(15)
+
+        hosts = load.clients.hosts
+        load.clients.hosts = list(hosts)
+        new = fleet.add("h8")
+        began = time.monotonic()
+        time.sleep(1)
+
+        # every second request goes to it, or too few would tell
+
+        load.clients.hosts = hosts + [new] * len(hosts)
+        late = [a for a in load.end() if a.start > began + 1]
+        own = [a for a in late if a.host is new]
+
+        return {"requests": len(own), "cached": hits(own),
+                "others": hits([a for a in late if a.host is not new]),
+                "of_others": hits(own) / hits([a for a in late
+                                               if a.host is not new])}
+
+
+def snapshot(args):
+    """One host that is restarted, with a snapshot and without."""
+    seconds = 30
+    out = {}
+
+    for name in ("warm", "cold"):
+        with Fleet(1, "apart", KIND, plain=args.plain, start=0) as fleet:
+            path = os.path.join(fleet.folder, "snap")
+            os.mkdir(path)
+            os.chmod(path, 0o777)
+            zone = "snapshot=%s/llm" % path
+
+            host = fleet.add("h0", zone=zone)
+            before = Load(fleet, seconds).end()
+            host.stop()
+            fleet.hosts.clear()
+
+            if name == "cold":
+                for f in glob.glob(path + "/*"):
+                    os.unlink(f)
+
+            fleet.add("h0", zone=zone)
+            after = Load(fleet, seconds, part=2).end()
+            after.sort(key=lambda a: a.start)
+            before.sort(key=lambda a: a.start)
+
+            out["before"] = hits(before[-1000:])
+            out[name] = hits(after[:1000])
+
+    out["requests"] = min(1000, len(after))
+    out["warm_of_before"] = out["warm"] / out["before"]
+    out["cold_of_before"] = out["cold"] / out["before"]
+
+    return out
+
+
+def other_key(args):
+    """A host with another key: ignored, counted, warned of."""
+    with Fleet(HOSTS, "shared", KIND, plain=args.plain, start=2) as fleet:
+        odd = fleet.add("h2", key=fleet.make_key("other"))
+        answers = Load(fleet, 8).end()
+        first = fleet.hosts[0].share()
+
+        return {"failed": sum(not a.good() for a in answers),
+                "ignored": first["ignored"]["key"],
+                "taken": sum(o["lessons"] for o in first["hosts"]
+                             if o["name"] == "h2"),
+                "told": odd.share()["lessons_sent"],
+                "warnings": logged(fleet.hosts[0])}
+
+
+def clocks(args):
+    """A host whose monotonic clock is an hour ahead."""
+    with Fleet(2, "shared", KIND, plain=args.plain, start=1) as fleet:
+        fleet.add("h1", prefix=("unshare", "--time", "--monotonic", "3600"))
+        fleet.works()
+        answers = Load(fleet, 8).end()
+
+        return {"failed": sum(not a.good() for a in answers),
+                "taken": min(o["lessons"] for h in fleet.hosts
+                             for o in h.share()["hosts"])}
+
+
+def flood(host, over, clients=8):
+    """Short prompts, each another one, as fast as they are answered."""
+    body = text("flood", 500)
+    sent = [0] * clients
+
+    def client(n):
+        s = socket.create_connection((host.address, host.port))
+        f = s.makefile("rb")
+
+        while not over.is_set():
+            sent[n] += 1
+            data = json.dumps({"model": "emulated", "max_tokens": 1,
+                               "prompt": "%d/%d %s" % (n, sent[n], body)})
+            s.sendall(("POST /v1/completions HTTP/1.1\r\nHost: kvroute\r\n"
+                       "Content-Type: application/json\r\nContent-Length: "
+                       "%d\r\n\r\n%s" % (len(data), data)).encode())
+
+            length = 0
+            while True:
+                line = f.readline()
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+                if line in (b"\r\n", b""):
+                    break
+            f.read(length)
+
+    threads = [threading.Thread(target=client, args=(n,), daemon=True)
+               for n in range(clients)]
+    for t in threads:
+        t.start()
+
+    return threads
+
+
+def cost(args):
+    """CPU of a host that only listens to another one that decides as fast as it
+    can; what seven of 1,000 decisions a second would come to."""
+    with Fleet(2, "shared", KIND, plain=args.plain, speed=200) as fleet:
+        busy, idle = fleet.hosts
+        over = threading.Event()
+
+        def spent(seconds):
+            began, used = time.monotonic(), cpu(idle.pid)
+            state = idle.share()
+            time.sleep(seconds)
+            now, past = idle.share(), time.monotonic() - began
+            return ((cpu(idle.pid) - used) / past,
+                    (now["lessons_applied"] - state["lessons_applied"]) / past,
+                    (now["batches_applied"] - state["batches_applied"]) / past,
+                    past)
+
+        at_rest = spent(6)[0]
+        threads = flood(busy, over)
+        time.sleep(2)
+        before = decisions(busy)
+        working, lessons, batches, past = spent(10)
+        decided = (decisions(busy) - before) / past
+        over.set()
+        for t in threads:
+            t.join()
+
+        each = max(working - at_rest, 0) / max(decided, 1e-9)
+
+        return {"at_rest": at_rest, "decisions_per_s": decided,
+                "lessons_per_s": lessons, "batches_per_s": batches,
+                "core_share": working, "us_a_decision": 1e6 * each,
+                "of_7000_per_s": at_rest + 7000 * each}
+
+
+def decisions(host):
+    return host.status()["upstreams"]["llm"]["decision_time"]["count"]
+
+
+OTHERS = {"host_killed": host_killed, "reloaded": reloaded,
+          "worker_killed": worker_killed, "joiner": joiner,
+          "snapshot": snapshot, "other_key": other_key, "clocks": clocks,
+          "cost": cost}
+
+
+def show(name, row):
+    print("%-14s %s" % (name, "  ".join(
+        "%s %s" % (k, "%.3g" % v if isinstance(v, float) else v)
+        for k, v in row.items())), flush=True)
+
+
+def all_of(args, result):
+    rows = result.setdefault("faults", {})
+
+    for name, case in {**CASES, **OTHERS}.items():
+        if args.wants(name):
+            rows[name] = case(args)
+            show(name, rows[name])
+
+    dead = [rows[n] for n in CASES if n in rows and "calm" not in n]
+
+    if dead and "calm" in rows:
+        result["store_dead"] = {
+            "failed": sum(r["failed"] for r in dead),
+            "p99_ratio": max(r["decision_p99_us"] for r in dead)
+            / rows["calm"]["decision_p99_us"],
+            "back_s": max(r["back_s"] for r in dead)}
+
+    for name, key, to in (("joiner", "of_others", "joiner"),
+                          ("cost", "of_7000_per_s", "cpu_core_share"),
+                          ("reloaded", "failed", "lost")):
+        if name in rows:
+            result[to] = rows[name][key]

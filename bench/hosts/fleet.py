@@ -23,6 +23,7 @@ HTTP = """
         kvroute kv_cache zone=llm;
         @servers@
         keepalive 64;
+        keepalive_timeout 4s;       # engines close idle connections after 5
     }
     server {
         listen @address@:@port@;

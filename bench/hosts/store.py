@@ -27,6 +27,7 @@ class Store(Process):
         self.net, self.name, self.args = net, name, args
         self.address = net.where(name)
         self.port = port or free_ports(1)
+        self.password = None
         self.folder = tempfile.mkdtemp(prefix="kvroute-store-")
         self.start()
 
@@ -50,11 +51,17 @@ class Store(Process):
     def command(self, *words):
         """The answer as it comes, up to some bytes."""
         with socket.create_connection((self.address, self.port), 2) as s:
-            s.sendall(b"*%d\r\n" % len(words) + b"".join(
-                b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
-            answer = s.recv(1 << 16)
+            if self.password:
+                self.say(s, "AUTH", self.password)
+            return self.say(s, *words)
 
-        if answer[:1] == b"-" and not answer.startswith(b"-NOAUTH"):
+    @staticmethod
+    def say(s, *words):
+        s.sendall(b"*%d\r\n" % len(words) + b"".join(
+            b"$%d\r\n%s\r\n" % (len(w), w.encode()) for w in words))
+        answer = s.recv(1 << 16)
+
+        if answer[:1] == b"-":
             raise OSError(answer.decode())
 
         return answer

@@ -35,11 +35,12 @@ def spread(rng, mean, sigma, least, most):
     return int(min(max(v, least), most))
 
 
-def sessions(kind, seconds, seed):
-    """(arrival, prefix, [(new tokens, output, pause)]) of as many seconds of
-    the model's time as the clock's have in them."""
+def sessions(kind, seconds, seed, part):
+    """(arrival, prefix, its tokens, [(new tokens, output, pause)]) of as many
+    seconds of the model's time as the clock's have in them.  Parts of a seed
+    differ in all but the prefixes."""
     k = KINDS[kind]
-    rng = random.Random("%s/%d" % (kind, seed))
+    rng = random.Random("%s/%d/%d" % (kind, seed, part))
     shares = list(itertools.accumulate(1 / (i + 1)
                                        for i in range(k["prefixes"])))
     now, end = 0, seconds * k["speed"]
@@ -130,9 +131,9 @@ async def ask(address, port, host, prompt, output):
 class Clients:
     """Plays sessions against hosts, which may come and go meanwhile."""
 
-    def __init__(self, hosts, kind, seconds, seed=1):
+    def __init__(self, hosts, kind, seconds, seed=1, part=1):
         self.hosts, self.kind = hosts, kind
-        self.seconds, self.seed = seconds, seed
+        self.seconds, self.seed, self.part = seconds, seed, part
         self.answers = []
         self.rng = random.Random(seed)
 
@@ -145,7 +146,7 @@ class Clients:
         began = time.monotonic() + 0.2
         await asyncio.gather(*(self.session(i, began, *s) for i, s in
                                enumerate(sessions(self.kind, self.seconds,
-                                                  self.seed))))
+                                                  self.seed, self.part))))
 
     async def session(self, number, began, arrival, prefix, tokens, steps):
         speed = KINDS[self.kind]["speed"]
@@ -162,7 +163,8 @@ class Clients:
             if time.monotonic() > end:
                 return
 
-            prompt += text("%d/%d/%d" % (self.seed, number, n), fresh)
+            prompt += text("%d/%d/%d/%d" % (self.seed, self.part, number, n),
+                           fresh)
             h = self.rng.choice(self.hosts)
             a = await ask(h.address, h.port, h, prompt, output)
             self.answers.append(a)
