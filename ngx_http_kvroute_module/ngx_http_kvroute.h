@@ -166,6 +166,8 @@ typedef struct {
     ngx_uint_t                   config;
     uint32_t                     ranked;    /* of the registry, then */
     kvr_set_t                    set;       /* peers in both, by number */
+    ngx_uint_t                   numbered;  /* how many those are */
+    ngx_uint_t                   edition;   /* of the set */
     kvr_pool_t                   pool;      /* for core: set, and what the
                                                configuration says */
     uint32_t                     number;    /* of the upstream in the zone */
@@ -240,7 +242,8 @@ typedef struct {
 
     const uint8_t               *secret;
 
-    kvr_registry_t              *registry;
+    kvr_registry_t               parts;
+    kvr_registry_t              *registry;  /* those parts */
     kvr_load_t                  *load;
     kvr_sketch_t                *hot;
     kvr_popular_t               *popular;

@@ -104,8 +104,8 @@ bad('odd block', qr/value of parameter "block=300" must be a power of two/,
     'kvroute_zone zone=z:1m block=300;', 'kvroute zone=z;');
 bad('block of words', qr/invalid value in parameter "block=big" $at/,
     'kvroute_zone zone=z:1m block=big;', 'kvroute zone=z;');
-bad('peers', qr/value of parameter "max_peers=65" must be between 1 and 64/,
-    'kvroute_zone zone=z:1m max_peers=65;', 'kvroute zone=z;');
+bad('peers', qr/value of parameter "max_peers=513" must be between 1 and 512/,
+    'kvroute_zone zone=z:1m max_peers=513;', 'kvroute zone=z;');
 bad('processes', qr/parameter "processes=0" must be between 1 and 1024/,
     'kvroute_zone zone=z:1m processes=0;', 'kvroute zone=z;');
 

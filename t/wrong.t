@@ -42,7 +42,7 @@ zone     | kvroute_zone zone=llm:1m block=1000;        | refused | "block=1000" 
 zone     | kvroute_zone zone=llm:1m block=1m;          | refused | "block=1m" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="? known are "zone="
-zone     | kvroute_zone zone=llm:1m max_peers=100;     | refused | "max_peers=100" must be between 1 and 64
+zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
 zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all of them
 zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file" must name a file

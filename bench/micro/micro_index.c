@@ -55,13 +55,13 @@ micro_table(size_t bytes, unsigned entries, double fill)
 
     t = micro_alloc(sizeof(micro_table_t));
 
-    lines = kvr_index_lines(bytes);
+    lines = kvr_index_lines(bytes, KVR_PEERS_FEW);
 
-    t->ix = micro_alloc_shared(kvr_index_size(lines));
+    t->ix = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
     t->entries = entries;
     t->prompts = kvr_max((unsigned) ((double) lines * fill / entries), 1);
 
-    kvr_index_init(t->ix, lines);
+    kvr_index_init(t->ix, lines, KVR_PEERS_FEW);
 
     for (i = 0; i < MICRO_PEERS; i++) {
         kvr_index_capacity(t->ix, i, KVR_INDEX_CAPACITY_MAX, 0);
@@ -398,5 +398,5 @@ micro_kept(cJSON *results)
     cJSON_AddNumberToObject(item, "fill", kvr_index_fill(t->ix, 1));
     cJSON_AddNumberToObject(item, "matched_share", kept / all);
     cJSON_AddNumberToObject(item, "bytes_a_line",
-                            (double) kvr_index_size(lines) / (double) lines);
+                            (double) kvr_index_size(lines, KVR_PEERS_FEW) / (double) lines);
 }

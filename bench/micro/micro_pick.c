@@ -227,9 +227,9 @@ micro_pick(void)
         c->state = 1 << 20;
     }
 
-    lines = kvr_index_lines(64 << 20);
-    ix = micro_alloc_shared(kvr_index_size(lines));
-    kvr_index_init(ix, lines);
+    lines = kvr_index_lines(64 << 20, KVR_PEERS_FEW);
+    ix = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
+    kvr_index_init(ix, lines, KVR_PEERS_FEW);
 
     for (i = 0; i < MICRO_WHOLE; i++) {
         kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);

@@ -20,14 +20,25 @@
 #define MICRO_TURNS  5
 
 
+static kvr_registry_t *
+micro_registry(kvr_registry_t *reg)
+{
+    kvr_registry_view(reg, micro_alloc(kvr_registry_size(KVR_PEERS_FEW)),
+                      KVR_PEERS_FEW);
+
+    return reg;
+}
+
+
+/* empty, in the memory that it has */
 static void
 micro_zone_clear(kvr_zone_t *z, uint64_t lines)
 {
-    memset((void *) z->registry, 0, sizeof(kvr_registry_t));
-    memset((void *) z->index, 0, kvr_index_size(lines));
+    memset((void *) z->registry->peer, 0,
+           z->registry->max_peers * sizeof(kvr_peer_t));
+    memset((void *) z->index, 0, kvr_index_size(lines, KVR_PEERS_FEW));
 
-    z->registry->max_peers = KVR_PEERS;
-    kvr_index_init(z->index, lines);
+    kvr_index_init(z->index, lines, KVR_PEERS_FEW);
 }
 
 
@@ -70,19 +81,20 @@ micro_snapshot(cJSON *results)
     uint64_t                   lines;
     unsigned                   i, slices;
     kvr_zone_t                 a, b;
+    kvr_registry_t             registry[2];
     kvr_zone_snapshot_t        s;
     kvr_zone_snapshot_read_t   r;
 
-    lines = kvr_index_lines(MICRO_ZONE);
+    lines = kvr_index_lines(MICRO_ZONE, KVR_PEERS_FEW);
 
     memset(&a, 0, sizeof(a));
     a.unit = KVR_BLOCK;
-    a.registry = micro_alloc(sizeof(kvr_registry_t));
-    a.index = micro_alloc_shared(kvr_index_size(lines));
+    a.registry = micro_registry(&registry[0]);
+    a.index = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
 
     b = a;
-    b.registry = micro_alloc(sizeof(kvr_registry_t));
-    b.index = micro_alloc_shared(kvr_index_size(lines));
+    b.registry = micro_registry(&registry[1]);
+    b.index = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
 
     file = micro_alloc(MICRO_ZONE + KVR_ZONE_SNAPSHOT_SLICE);
 

@@ -62,7 +62,7 @@ kvs_prefix_rehash(kvs_prefix_t *px)
 
     for (i = 0; i < px->nentries; i++) {
 
-        if (!kvr_set_empty(px->entry[i].has)) {
+        if (!kvr_set_empty(&px->entry[i].has, KVR_SET_WORDS)) {
             b = &px->bucket[kvr_reduce(px->entry[i].hash, n)];
             px->entry[i].next = *b;
             *b = i;
@@ -179,7 +179,7 @@ kvs_prefix_remove(kvs_prefix_t *px, uint32_t id)
     h->sibling = px->holder_free;
     px->holder_free = id;
 
-    if (kvr_set_empty(entry->has)) {
+    if (kvr_set_empty(&entry->has, KVR_SET_WORDS)) {
         slot = kvs_prefix_slot(px, entry->hash);
         *slot = entry->next;
         entry->next = px->entry_free;
@@ -234,7 +234,7 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 
         has = kvr_set_and(px->entry[e].has, px->conf.any ? set : alive);
 
-        if (kvr_set_empty(has)) {
+        if (kvr_set_empty(&has, KVR_SET_WORDS)) {
             break;
         }
 
@@ -258,7 +258,7 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
                  k != KVS_NONE;
                  k = px->holder[k].sibling)
             {
-                if (kvr_set_test(alive, px->holder[k].replica)
+                if (kvr_set_test(&alive, px->holder[k].replica)
                     && px->holder[k].time > newest)
                 {
                     newest = px->holder[k].time;
@@ -342,7 +342,7 @@ kvs_prefix_holder(kvs_prefix_t *px, uint64_t hash, uint32_t replica, int *new)
     e = kvs_prefix_entry(px, hash);
     *new = 0;
 
-    if (kvr_set_test(px->entry[e].has, replica)) {
+    if (kvr_set_test(&px->entry[e].has, replica)) {
 
         for (id = px->entry[e].holder;
              px->holder[id].replica != replica;
@@ -451,7 +451,7 @@ kvs_prefix_drop(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 
         e = *kvs_prefix_slot(px, chain[i]);
 
-        if (e == KVS_NONE || !(kvr_set_test(px->entry[e].has, replica))) {
+        if (e == KVS_NONE || !(kvr_set_test(&px->entry[e].has, replica))) {
             continue;
         }
 

@@ -160,7 +160,7 @@ kvs_route_pick(const kvs_zone_t *z, kvs_route_t *rt, kvs_choice_t *ch,
     kvr_attempt_begin(&rt->attempt, &zone, &b, reserved, kvs_zone_ms(now));
 
     kvr_set(&zone.registry->peer[i].given,
-            kvr_add(&zone.registry->given, 1) + 1);
+            kvr_add(zone.registry->given, 1) + 1);
 
     return i;
 }

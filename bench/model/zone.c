@@ -29,7 +29,7 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
 {
     int           len;
     char          name[16];
-    uint32_t      i;
+    uint32_t      i, columns;
     kvr_zone_t   *core;
 
     memset(z, 0, sizeof(kvs_zone_t));
@@ -42,18 +42,20 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
     core->unit = KVS_UNIT_BYTES;
 
     core->index = kvs_zone_alloc(KVS_ZONE_INDEX);
-    kvr_index_init(core->index, kvr_index_lines(KVS_ZONE_INDEX));
+    kvr_index_init(core->index, kvr_index_lines(KVS_ZONE_INDEX, KVR_PEERS_FEW));
 
-    core->load = kvs_zone_alloc(kvr_load_size(rows, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(core->load, rows, KVR_REGISTRY_COLUMNS);
+    columns = kvr_registry_columns(KVS_REPLICAS);
+    core->load = kvs_zone_alloc(kvr_load_size(rows, columns));
+    kvr_load_init(core->load, rows, columns);
 
     for (i = 0; i < rows; i++) {
         kvr_load_claim(core->load, kvr_load_owner(i + 1, 1), 1);
     }
 
     core->popular = kvs_zone_alloc(sizeof(kvr_popular_t));
-    core->registry = kvs_zone_alloc(sizeof(kvr_registry_t));
-    core->registry->max_peers = KVS_REPLICAS;
+    z->shared = kvs_zone_alloc(kvr_registry_size(KVS_REPLICAS));
+    kvr_registry_view(&z->registry, z->shared, KVS_REPLICAS);
+    core->registry = &z->registry;
 
     z->pool.capacity = capacity * KVS_UNIT_BYTES;
     z->pool.max_waiting = -1;
@@ -83,7 +85,7 @@ kvs_zone_destroy(kvs_zone_t *z)
     free((void *) z->core.index);
     free((void *) z->core.load);
     free((void *) z->core.popular);
-    free((void *) z->core.registry);
+    free((void *) z->shared);
 }
 
 

@@ -16,6 +16,8 @@
 typedef struct {
     kvr_zone_t   core;           /* row: of the first of the routers */
     kvr_pool_t   pool;
+    kvr_registry_t  registry;    /* core's */
+    kvr_registry_shared_t  *shared;
     uint32_t     rows;           /* routers that share it */
     uint32_t     n;
     uint32_t     member[KVS_REPLICAS];

@@ -97,7 +97,7 @@ ngx_http_kvroute_attempt_drain(ngx_http_kvroute_attempt_t *at)
         others = 0;
 
         for (i = 0; i < zone->registry->max_peers; i++) {
-            if (kvr_set_test(at->conf->set, i)
+            if (kvr_set_test(&at->conf->set, i)
                 && !kvr_candidate_draining(zone, i))
             {
                 others = ngx_max(others, at->matched[i]);
@@ -221,9 +221,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
     first.stream = ctx->usage.stream;
     first.plain = ctx->parsed && !ctx->extra
                   && (ctx->leg == NULL || !ctx->leg->second)
-                  && (kvr_set_empty(at->models)
+                  && (at->models == NULL
                       || peer == KVR_REGISTRY_NONE
-                      || kvr_set_test(at->models, peer));
+                      || kvr_set_test(&at->models->loaded, peer));
     first.popular = at->counted;
 
     rc = kvr_attempt_first(&at->core, &at->conf->zone->core, &at->conf->pool,
@@ -395,7 +395,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.sampled = ctx->sampled;
 
     if (ctx->model.len && !ctx->odd) {
-        kvr_model_take(&at->conf->zone->core.registry->models,
+        kvr_model_take(at->conf->zone->core.registry->models,
                        kvr_metrics_lora(ctx->model.data, ctx->model.len),
                        ctx->model.data, ctx->model.len, ctx->bytes,
                        settle.tokens.prompt);

@@ -30,6 +30,13 @@
 #include "core/policy/kvr_policy.h"
 
 
+/* the peers that have a request's model, and those that would unload another */
+typedef struct {
+    kvr_set_t                    loaded;
+    kvr_set_t                    evicts;
+} ngx_http_kvroute_models_t;
+
+
 /*
  * One request on one upstream: what nginx hands to get() and free().  It is in
  * the request's pool and lives as long as that.
@@ -59,8 +66,7 @@ struct ngx_http_kvroute_attempt_s {
     uint32_t                    *chunks;    /* bytes, by peer; or NULL */
     kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
     kvr_popular_keys_t          *counted;   /* when its answer begins */
-    kvr_set_t                    models;    /* peers that have the model */
-    kvr_set_t                    evicts;    /* or would unload another */
+    ngx_http_kvroute_models_t   *models;    /* NULL: all have its model */
 
     ngx_http_kvroute_session_t   session;   /* or the prefix: its key */
     kvr_home_t                   home;      /* credit 0: it has none */

@@ -258,7 +258,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     if (id != KVR_REGISTRY_NONE) {
         registry = view.zone->registry;
-        registry->peer[id].given = ++registry->given;
+        registry->peer[id].given = ++*registry->given;
     }
 
     *index = i;
@@ -661,11 +661,11 @@ ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at, kvr_view_t *v)
     v->bound = at->session.bound;
     v->pin = at->pin;
     v->owner = at->owner;
-    v->models = at->models;
-    v->evicts = at->evicts;
+    v->models = at->models ? &at->models->loaded : NULL;
+    v->evicts = at->models ? &at->models->evicts : NULL;
     v->by = at->policy->conf.by;
     v->random = kvr_mix((uint64_t) ngx_random() << 32 | (uint64_t) ngx_pid,
-                        v->zone->registry->given);
+                        *v->zone->registry->given);
     v->now = (uint64_t) ngx_current_msec;
     v->seconds = (uint32_t) ngx_time();
 

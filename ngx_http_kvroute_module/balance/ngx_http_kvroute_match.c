@@ -17,6 +17,8 @@
 static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
+    const kvr_set_t *loaded, const kvr_set_t *evicts);
 static ngx_uint_t ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_prefix(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
@@ -36,6 +38,7 @@ ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
     at->popular = NULL;
     at->counted = NULL;
     at->home.credit = 0;
+    at->models = NULL;
     at->session.keyed = 0;
     at->session.bound = NGX_HTTP_KVROUTE_UNSET_PEER;
     at->pin = NGX_HTTP_KVROUTE_UNSET_PEER;
@@ -71,8 +74,7 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_match_home(r, at, needs);
     }
 
-    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || kvr_set_empty(conf->set))
-    {
+    if (!(needs & KVR_NEEDS_MATCH) || !ctx->parsed || conf->numbered == 0) {
         return;
     }
 
@@ -157,6 +159,7 @@ static void
 ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
 {
     uint64_t                   last, root;
+    kvr_set_t                  loaded;
     kvr_upstream_t            *upstream;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -174,16 +177,28 @@ ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at)
         }
     }
 
-    at->models = at->conf->set;
-
     if (kvr_get(&upstream->models) && !ngx_http_kvroute_match_lora(at)) {
-        at->models = kvr_index_holds(sh->index, root, at->conf->set);
+        loaded = kvr_index_holds(sh->index, root, at->conf->set);
+        ngx_http_kvroute_match_loaded(at, &loaded, NULL);
+    }
+}
 
-        /* loaded nowhere: then it costs the same everywhere */
 
-        if (kvr_set_empty(at->models)) {
-            at->models = at->conf->set;
-        }
+/* loaded nowhere: then it costs the same everywhere */
+static void
+ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
+    const kvr_set_t *loaded, const kvr_set_t *evicts)
+{
+    if (kvr_set_empty(loaded, KVR_SET_WORDS)) {
+        return;
+    }
+
+    at->models = ngx_palloc(at->ctx->request->pool,
+                            sizeof(ngx_http_kvroute_models_t));
+
+    if (at->models) {
+        at->models->loaded = *loaded;
+        at->models->evicts = evicts ? *evicts : kvr_set_none();
     }
 }
 
@@ -195,7 +210,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
     int              has;
     uint32_t         id;
     uint64_t         lora;
-    kvr_set_t        set, loaded;
+    kvr_set_t        set, loaded, evicts;
     kvr_engine_t    *s;
     kvr_registry_t  *registry;
 
@@ -206,7 +221,7 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
     registry = at->conf->zone->sh->registry;
     lora = kvr_metrics_lora(at->ctx->model.data, at->ctx->model.len);
     loaded = kvr_set_none();
-    at->evicts = kvr_set_none();
+    evicts = kvr_set_none();
 
     for (set = at->conf->set; kvr_set_next(&set, &id); /* void */ ) {
 
@@ -226,18 +241,17 @@ ngx_http_kvroute_match_lora(ngx_http_kvroute_attempt_t *at)
             kvr_set_add(&loaded, id);
 
         } else if (has == -1) {
-            kvr_set_add(&at->evicts, id);
+            kvr_set_add(&evicts, id);
         }
     }
 
     /* nobody has it: it may be no adapter at all */
 
-    if (kvr_set_empty(loaded)) {
-        at->evicts = kvr_set_none();
+    if (kvr_set_empty(&loaded, KVR_SET_WORDS)) {
         return 0;
     }
 
-    at->models = loaded;
+    ngx_http_kvroute_match_loaded(at, &loaded, &evicts);
 
     return 1;
 }
@@ -380,7 +394,7 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     id = kvr_registry_find_peer(at->conf->zone->sh->registry, value.data,
                                 value.len);
 
-    if (id != KVR_REGISTRY_NONE && kvr_set_test(at->conf->set, id)) {
+    if (id != KVR_REGISTRY_NONE && kvr_set_test(&at->conf->set, id)) {
         at->pin = id;
     }
 }

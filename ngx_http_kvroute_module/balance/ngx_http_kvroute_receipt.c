@@ -108,7 +108,7 @@ ngx_http_kvroute_receipt(ngx_peer_connection_t *pc,
     receipt.matched = d->matched;
     receipt.best = d->best;
     receipt.upstream = (uint8_t) member->upstream;
-    receipt.peer = (uint8_t) at->core.reservation.peer;
+    receipt.peer = (uint16_t) at->core.reservation.peer;
     receipt.policy = (uint8_t) ctx->policy;
     receipt.reason = (uint8_t) d->reason;
 

@@ -42,7 +42,7 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_zone_list[] =
 
     { ngx_string("max_peers="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, max_peers),
-      1, KVR_PEERS, "between 1 and 64" },
+      1, KVR_PEERS, "between 1 and 512" },
 
     { ngx_string("processes="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_zone_t, processes),
@@ -86,7 +86,7 @@ ngx_http_kvroute_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     zone->cycle = cf->cycle;
     zone->unit = 1;
-    zone->max_peers = KVR_PEERS;
+    zone->max_peers = KVR_PEERS_FEW;
     zone->hosts = 1;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_zone_list, 1,

@@ -22,6 +22,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t popular)
 {
     uint64_t                   *chain;
+    ngx_uint_t                  room;
     ngx_http_request_t         *r;
     ngx_http_kvroute_lookup_t  *l;
 
@@ -30,7 +31,7 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     /* what is held is of no use to an engine that does not look */
 
     if (!ctx->parsed || ctx->entries == 0 || ctx->skips
-        || kvr_set_empty(conf->set))
+        || conf->numbered == 0)
     {
         return NULL;
     }
@@ -47,25 +48,28 @@ ngx_http_kvroute_lookup(ngx_http_kvroute_ctx_t *ctx,
     }
 
     l = ctx->lookup;
+    room = conf->zone->max_peers;
 
-    if (l == NULL) {
-        l = ngx_palloc(r->pool, sizeof(ngx_http_kvroute_lookup_t));
+    if (l == NULL || l->room < room) {
+        l = ngx_palloc(r->pool, sizeof(ngx_http_kvroute_lookup_t)
+                                + room * sizeof(uint32_t));
         if (l == NULL) {
             return NULL;
         }
 
+        l->room = room;
         ctx->lookup = l;
     }
 
     /* a peer may be given its number while the request is under way */
 
-    ngx_memzero(l->matched, sizeof(l->matched));
+    ngx_memzero(l->matched, room * sizeof(uint32_t));
 
     l->best = kvr_index_lookup(conf->zone->sh->index, chain, ctx->entries,
                                conf->set, l->matched);
 
     l->conf = conf;
-    l->set = conf->set;
+    l->edition = conf->edition;
     l->time = ngx_current_msec;
     l->counted = popular;
 
@@ -87,7 +91,7 @@ ngx_http_kvroute_lookup_kept(ngx_http_kvroute_ctx_t *ctx,
 
     l = ctx->lookup;
 
-    if (l == NULL || l->conf != conf || !kvr_set_equal(l->set, conf->set)
+    if (l == NULL || l->conf != conf || l->edition != conf->edition
         || ngx_current_msec - l->time > age)
     {
         return NULL;

@@ -60,17 +60,19 @@ typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
  */
 typedef struct {
     ngx_http_kvroute_srv_conf_t *conf;      /* the upstream; NULL: none */
-    kvr_set_t                    set;       /* its peers, then */
+    ngx_uint_t                   edition;   /* of its peers, then */
     ngx_msec_t                   time;
 
     uint32_t                     best;      /* units, the most that one holds */
-    uint32_t                     matched[KVR_PEERS];  /* by peer */
 
     /* of how many requests that is the beginning; only if best is not 0 */
 
     ngx_uint_t                   counted;   /* the next two are set */
     kvr_popular_view_t           popular;
     kvr_popular_keys_t           keys;
+
+    ngx_uint_t                   room;      /* numbers of peers in this: */
+    uint32_t                     matched[];  /* units, by peer */
 } ngx_http_kvroute_lookup_t;
 
 

@@ -73,7 +73,7 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
     kvr_tally_t      *tally;
     kvr_tally_who_t   who;
 
-    tally = &zone->sh->registry->tally;
+    tally = zone->sh->registry->tally;
 
     who.upstream = upstream;
 

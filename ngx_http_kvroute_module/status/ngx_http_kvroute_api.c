@@ -518,7 +518,7 @@ ngx_http_kvroute_api_default(ngx_http_request_t *r,
         conf = ngx_http_conf_upstream_srv_conf(uscf[i],
                                                ngx_http_kvroute_module);
 
-        if (conf->zone == zone && kvr_set_test(conf->set, peer)) {
+        if (conf->zone == zone && kvr_set_test(&conf->set, peer)) {
             return conf->capacity;
         }
     }
@@ -617,7 +617,7 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
     for (i = 0; i < sh->max_peers; i++) {
 
         peer = &sh->registry->peer[i];
-        ip = &sh->index->peer[i];
+        ip = kvr_index_peer(sh->index, i);
         len = peer->len;
 
         if (len == 0) {

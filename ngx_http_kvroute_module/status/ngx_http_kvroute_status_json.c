@@ -208,7 +208,7 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_status_json_time(json, "created",
                                       zone->sh->created * 1000);
 
-    ngx_http_kvroute_json_models(json, &zone->sh->registry->models);
+    ngx_http_kvroute_json_models(json, zone->sh->registry->models);
     ngx_http_kvroute_status_share_json(json, zone);
 
     return json;
@@ -263,7 +263,7 @@ ngx_http_kvroute_json_tally(cJSON *json, ngx_http_kvroute_status_upstream_t *u,
         return;
     }
 
-    tally = &u->conf->zone->sh->registry->tally;
+    tally = u->conf->zone->sh->registry->tally;
 
     for (i = 0; i < KVR_TALLY_ENTRIES; i++) {
         if (kvr_tally_get(tally, kind, i, u->conf->number, &view)) {
@@ -331,7 +331,7 @@ ngx_http_kvroute_json_receipts(cJSON *list, ngx_http_kvroute_zone_t *zone)
             continue;
         }
 
-        peer = &zone->sh->registry->peer[rc.peer % KVR_PEERS];
+        peer = &zone->sh->registry->peer[rc.peer % zone->sh->max_peers];
         upstream = &zone->sh->registry->upstream[rc.upstream
                                                  % KVR_REGISTRY_UPSTREAMS];
 

@@ -56,12 +56,13 @@ static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
 static const char  *ngx_http_kvroute_limits[] = {
     "all numbers are in use (max_peers of kvroute_zone), some perhaps by "
     "workers from before a reload, which keep them until they exit; if this "
-    "stays, raise max_peers (to 64 at most) or give upstreams a kvroute_zone "
+    "stays, raise max_peers (to 512 at most) or give upstreams a kvroute_zone "
     "of their own",
 
-    "all 128 places of servers in upstreams are in use, some perhaps by "
-    "workers from before a reload, which keep them until they exit; if this "
-    "stays, give upstreams a kvroute_zone of their own",
+    "all places of servers in upstreams are in use (64 more than max_peers of "
+    "kvroute_zone, 128 at least), some perhaps by workers from before a reload, "
+    "which keep them until they exit; if this stays, raise max_peers or give "
+    "upstreams a kvroute_zone of their own",
 
     "it has 64 upstreams already, some perhaps of workers from before a "
     "reload, which keep them until they exit; if this stays, give upstreams a "
@@ -74,8 +75,8 @@ static const char  *ngx_http_kvroute_limits[] = {
 
 _Static_assert(kvr_nelts(ngx_http_kvroute_limits) == KVR_REGISTRY_LIMITS,
                "limits of a zone");
-_Static_assert(KVR_PEERS == 64 && KVR_REGISTRY_MEMBERS == 128
-               && KVR_REGISTRY_UPSTREAMS == 64
+_Static_assert(KVR_PEERS == 512 && KVR_REGISTRY_MEMBERS == 128
+               && KVR_REGISTRY_SHARED == 64 && KVR_REGISTRY_UPSTREAMS == 64
                && KVR_REGISTRY_NAME_LEN == 112 && KVR_REGISTRY_TITLE_LEN == 252,
                "what is said of them");
 
@@ -109,9 +110,11 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
 
     conf->ready = 0;
     conf->config = config;
-    conf->ranked = kvr_get(&conf->zone->sh->registry->ranked);
+    conf->ranked = kvr_get(conf->zone->sh->registry->ranked);
     conf->doubled = 0;
     conf->set = kvr_set_none();
+    conf->numbered = 0;
+    conf->edition++;
 
     for (i = 0; i < 2; i++) {
         rc = ngx_http_kvroute_peers_list(conf, &conf->list[i], &names[i], log);
@@ -145,7 +148,7 @@ ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
         || conf->config
            != ngx_http_kvroute_peers_config(conf->upstream->peer.data)
         || (conf->ranks == NGX_HTTP_KVROUTE_RANKS_AUTO
-            && conf->ranked != kvr_get(&conf->zone->sh->registry->ranked)))
+            && conf->ranked != kvr_get(conf->zone->sh->registry->ranked)))
     {
         return ngx_http_kvroute_peers_find(conf, wait, log);
     }
@@ -443,8 +446,15 @@ ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     conf->number = registry->member[member].upstream;
-    conf->doubled |= kvr_set_test(conf->set, id);
+
+    if (kvr_set_test(&conf->set, id)) {
+        conf->doubled = 1;
+        return;
+    }
+
     kvr_set_add(&conf->set, id);
+    conf->numbered++;
+    conf->edition++;
 }
 
 
@@ -546,8 +556,9 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, uint32_t member,
     const kvr_reservation_t *own)
 {
-    kvr_load_t  *load;
-    ngx_uint_t   conns, active;
+    kvr_load_t      *load;
+    ngx_uint_t       conns, active;
+    kvr_registry_t  *registry;
 
     if (peer->max_conns == 0) {
         return 0;
@@ -557,8 +568,11 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
 
     if (member != KVR_REGISTRY_NONE) {
         load = conf->zone->sh->load;
-        active = kvr_load_get(load, kvr_registry_column(member)).active;
-        active += kvr_load_get(load, kvr_registry_reserved(member)).active;
+        registry = conf->zone->sh->registry;
+        active = kvr_load_get(load, kvr_registry_column(registry, member))
+                 .active;
+        active += kvr_load_get(load, kvr_registry_reserved(registry, member))
+                  .active;
 
         if (own && own->held && own->member == member) {
             active -= ngx_min(1, active);
@@ -604,17 +618,17 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 
     zone = conf->zone;
 
-    if (kvr_set_empty(conf->set)) {
+    if (conf->numbered == 0) {
         return;
     }
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < zone->sh->registry->max_members; i++) {
         member = &zone->sh->registry->member[i];
 
         if (kvr_get(&member->used) && member->upstream == conf->number
-            && !kvr_set_test(conf->set, member->peer))
+            && !kvr_set_test(&conf->set, member->peer))
         {
             kvr_set(&member->lost, 1);
         }
@@ -629,7 +643,7 @@ static void
 ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
 {
     uint32_t                        column;
-    uint64_t                        names[KVR_LOAD_COLUMNS / 64];
+    uint64_t                        names[KVR_REGISTRY_NAMES];
     ngx_uint_t                      i, k, n;
     ngx_http_kvroute_list_t        *list;
     ngx_http_upstream_srv_conf_t  **uscf;
@@ -667,7 +681,8 @@ ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
                 column = list->id[n];
                 names[column / 64] |= (uint64_t) 1 << column % 64;
 
-                column = kvr_registry_column(list->member[n]);
+                column = kvr_registry_column(zone->sh->registry,
+                                             list->member[n]);
                 names[column / 64] |= (uint64_t) 1 << column % 64;
             }
         }

@@ -49,7 +49,7 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(kvr_receipts_t),
     sizeof(kvr_history_t),
     sizeof(kvr_history_member_t),
-    sizeof(kvr_registry_t),
+    sizeof(kvr_registry_shared_t),
     sizeof(kvr_member_t),
     sizeof(kvr_peer_t),
     sizeof(kvr_upstream_t),
@@ -57,7 +57,8 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
     sizeof(kvr_popular_t),
     sizeof(kvr_load_t),
     sizeof(kvr_load_row_t),
-    KVR_REGISTRY_COLUMNS,
+    KVR_REGISTRY_SHARED,
+    KVR_REGISTRY_MEMBERS,
     sizeof(kvr_index_t),
     sizeof(kvr_index_peer_t),
     sizeof(kvr_index_line_t),
@@ -104,7 +105,9 @@ static ngx_int_t
 ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     u_char                   *p;
-    size_t                    size, registry, hot, popular, load, index;
+    size_t                    size, registry, hot, popular, load, history;
+    size_t                    index;
+    uint32_t                  max_peers;
     uint64_t                  lines;
     ngx_slab_pool_t          *shpool;
     ngx_http_kvroute_shm_t   *shm;
@@ -135,14 +138,19 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         zone->processes = ngx_http_kvroute_zone_size_processes(zone, size);
     }
 
+    max_peers = (uint32_t) zone->max_peers;
+
     registry = ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE);
-    hot = registry + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE);
+    hot = registry + ngx_align(kvr_registry_size(max_peers), KVR_CACHE_LINE);
     popular = hot + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE);
-    load = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+    history = popular + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE);
+    load = history
+           + ngx_align(kvr_history_size(kvr_registry_max_members(max_peers)),
+                       KVR_CACHE_LINE);
 
-    index = ngx_http_kvroute_zone_size_index(zone->processes);
+    index = ngx_http_kvroute_zone_size_index(zone, zone->processes);
 
-    lines = (size > index) ? kvr_index_lines(size - index) : 0;
+    lines = (size > index) ? kvr_index_lines(size - index, max_peers) : 0;
 
     /* "worker_processes" may have come after the zone */
 
@@ -188,6 +196,7 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     shm->registry = registry;
     shm->hot = hot;
     shm->popular = popular;
+    shm->history = history;
     shm->load = load;
     shm->index = index;
 
@@ -196,10 +205,10 @@ ngx_http_kvroute_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     ngx_http_kvroute_zone_view(zone, shm);
 
-    zone->sh->registry->max_peers = (uint32_t) zone->max_peers;
+    zone->sh->history->max_members = zone->sh->registry->max_members;
     kvr_load_init(zone->sh->load, (uint32_t) zone->processes,
-                  KVR_REGISTRY_COLUMNS);
-    kvr_index_init(zone->sh->index, lines);
+                  kvr_registry_columns(max_peers));
+    kvr_index_init(zone->sh->index, lines, max_peers);
 
     shpool->data = shm;
 
@@ -230,13 +239,17 @@ ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     sh->created = shm->created;
     sh->secret = shm->secret;
 
-    sh->registry = (kvr_registry_t *) (p + shm->registry);
+    kvr_registry_view(&sh->parts,
+                      (kvr_registry_shared_t *) (p + shm->registry),
+                      (uint32_t) shm->max_peers);
+
+    sh->registry = &sh->parts;
     sh->load = (kvr_load_t *) (p + shm->load);
     sh->hot = (kvr_sketch_t *) (p + shm->hot);
     sh->popular = (kvr_popular_t *) (p + shm->popular);
     sh->index = (kvr_index_t *) (p + shm->index);
     sh->receipts = &shm->receipts;
-    sh->history = &shm->history;
+    sh->history = (kvr_history_t *) (p + shm->history);
 
     zone->core.registry = sh->registry;
     zone->core.load = sh->load;

@@ -49,10 +49,10 @@ struct ngx_http_kvroute_shm_s {
     uint64_t                     load;
     uint64_t                     hot;
     uint64_t                     popular;
+    uint64_t                     history;
     uint64_t                     index;
 
     kvr_receipts_t               receipts;
-    kvr_history_t                history;
 };
 
 
@@ -72,7 +72,8 @@ void ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle);
 size_t ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone);
 
 /* where its index begins */
-size_t ngx_http_kvroute_zone_size_index(ngx_uint_t processes);
+size_t ngx_http_kvroute_zone_size_index(ngx_http_kvroute_zone_t *zone,
+    ngx_uint_t processes);
 
 /* rows by default: for all workers that may be, but not most of its bytes */
 ngx_uint_t ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone,

@@ -210,6 +210,7 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
 {
     ngx_http_kvroute_sweep_t *sweep = data;
 
+    uint32_t                       column_0;
     ngx_uint_t                     n, conns;
     kvr_member_t                  *member;
     kvr_peer_t                    *peer;
@@ -226,14 +227,15 @@ ngx_http_kvroute_zone_heal(void *data, kvr_load_row_t *row, uint32_t column,
     zone = sweep->zone;
     registry = zone->sh->registry;
 
-    if (column < kvr_registry_column(0)
-        || column >= kvr_registry_column(KVR_REGISTRY_MEMBERS)
+    column_0 = kvr_registry_column(registry, 0);
+
+    if (column < column_0 || column >= column_0 + registry->max_members
         || kvr_get(&row->generation) != zone->generation)
     {
         return KVR_OK;
     }
 
-    member = &registry->member[column - kvr_registry_column(0)];
+    member = &registry->member[column - column_0];
     peer = &registry->peer[member->peer];
 
     kscf = ngx_http_kvroute_zone_conf(zone,

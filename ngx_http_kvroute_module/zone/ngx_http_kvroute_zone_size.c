@@ -15,6 +15,10 @@
 #define NGX_HTTP_KVROUTE_LIVES         4
 #define NGX_HTTP_KVROUTE_SPARE         16
 
+
+static size_t ngx_http_kvroute_zone_size_row(uint32_t max_peers);
+
+
 /* with what the slab allocator has for itself: a head, and for each page */
 size_t
 ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
@@ -31,8 +35,9 @@ ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
                     ? zone->processes
                     : ngx_http_kvroute_zone_size_processes(zone, size - own);
 
-        if (ngx_http_kvroute_zone_size_index(processes)
-            + kvr_index_size(NGX_HTTP_KVROUTE_LINES)
+        if (ngx_http_kvroute_zone_size_index(zone, processes)
+            + kvr_index_size(NGX_HTTP_KVROUTE_LINES,
+                             (uint32_t) zone->max_peers)
             <= size - own)
         {
             return size;
@@ -42,13 +47,21 @@ ngx_http_kvroute_zone_size_min(ngx_http_kvroute_zone_t *zone)
 
 
 size_t
-ngx_http_kvroute_zone_size_index(ngx_uint_t processes)
+ngx_http_kvroute_zone_size_index(ngx_http_kvroute_zone_t *zone,
+    ngx_uint_t processes)
 {
+    uint32_t  peers, columns;
+
+    peers = (uint32_t) zone->max_peers;
+    columns = kvr_registry_columns(peers);
+
     return ngx_align(sizeof(ngx_http_kvroute_shm_t), KVR_CACHE_LINE)
-           + ngx_align(sizeof(kvr_registry_t), KVR_CACHE_LINE)
+           + ngx_align(kvr_registry_size(peers), KVR_CACHE_LINE)
            + ngx_align(sizeof(kvr_sketch_t), KVR_CACHE_LINE)
            + ngx_align(sizeof(kvr_popular_t), KVR_CACHE_LINE)
-           + ngx_align(kvr_load_size(processes, KVR_REGISTRY_COLUMNS),
+           + ngx_align(kvr_history_size(kvr_registry_max_members(peers)),
+                       KVR_CACHE_LINE)
+           + ngx_align(kvr_load_size((uint32_t) processes, columns),
                        KVR_CACHE_LINE);
 }
 
@@ -56,8 +69,8 @@ ngx_http_kvroute_zone_size_index(ngx_uint_t processes)
 ngx_uint_t
 ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone, size_t size)
 {
-    size_t            fit;
-    ngx_uint_t        n;
+    size_t            row;
+    ngx_uint_t        n, least;
     ngx_core_conf_t  *ccf;
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(zone->cycle->conf_ctx,
@@ -66,11 +79,28 @@ ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone, size_t size)
     n = NGX_HTTP_KVROUTE_LIVES * ccf->worker_processes
         + NGX_HTTP_KVROUTE_SPARE;
 
-    fit = size / 4 / (kvr_load_size(1, KVR_REGISTRY_COLUMNS)
-                      - kvr_load_size(0, KVR_REGISTRY_COLUMNS));
+    row = ngx_http_kvroute_zone_size_row((uint32_t) zone->max_peers);
 
-    n = ngx_min(n, fit);
+    /* the bytes of these are no matter */
+
+    least = NGX_HTTP_KVROUTE_PROCESSES
+            * ngx_http_kvroute_zone_size_row(KVR_PEERS_FEW) / row;
+    least = ngx_min(least, NGX_HTTP_KVROUTE_PROCESSES);
+
+    n = ngx_min(n, size / 4 / row);
     n = ngx_min(n, KVR_ROWS);
 
-    return ngx_max(n, NGX_HTTP_KVROUTE_PROCESSES);
+    return ngx_max(n, least);
+}
+
+
+/* bytes of a process's row */
+static size_t
+ngx_http_kvroute_zone_size_row(uint32_t max_peers)
+{
+    uint32_t  columns;
+
+    columns = kvr_registry_columns(max_peers);
+
+    return kvr_load_size(1, columns) - kvr_load_size(0, columns);
 }

@@ -12,6 +12,7 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/share/kvr_share.h"
 
@@ -62,12 +63,11 @@ begin(void)
     }
 
     zone.unit = 256;
-    zone.registry = zeroed(sizeof(kvr_registry_t));
-    zone.registry->max_peers = PEERS;
-    zone.load = zeroed(kvr_load_size(2, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(zone.load, 2, KVR_REGISTRY_COLUMNS);
-    zone.index = zeroed(kvr_index_size(LINES));
-    kvr_index_init(zone.index, LINES);
+    zone.registry = util_registry(PEERS);
+    zone.load = zeroed(kvr_load_size(2, kvr_registry_columns(PEERS)));
+    kvr_load_init(zone.load, 2, kvr_registry_columns(PEERS));
+    zone.index = zeroed(kvr_index_size(LINES, PEERS));
+    kvr_index_init(zone.index, LINES, PEERS);
     zone.share = zeroed(sizeof(kvr_share_t));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
 

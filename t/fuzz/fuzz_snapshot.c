@@ -12,11 +12,13 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/state/kvr_zone_snapshot.h"
 
 
 #define LINES  256
+#define PEERS  300
 #define HEAD   24
 #define NOW    1700000000ULL
 
@@ -53,18 +55,15 @@ static void
 clear(kvr_zone_t *z)
 {
     if (z->index == NULL) {
-        z->registry = zeroed(sizeof(kvr_registry_t));
-        z->index = zeroed(kvr_index_size(LINES));
+        z->registry = util_registry(PEERS);
+        z->index = zeroed(kvr_index_size(LINES, PEERS));
     }
 
-    /* nothing else of it is read or written */
-
-    memset((void *) z->registry, 0, offsetof(kvr_registry_t, member));
-    memset((void *) z->index, 0, kvr_index_size(LINES));
+    util_registry_clear(z->registry, PEERS);
+    memset((void *) z->index, 0, kvr_index_size(LINES, PEERS));
 
     z->unit = 256;
-    z->registry->max_peers = KVR_PEERS;
-    kvr_index_init(z->index, LINES);
+    kvr_index_init(z->index, LINES, PEERS);
 }
 
 
@@ -112,7 +111,7 @@ try(const util_buf_t *file)
         (void) kvr_index_lookup(zone[0].index, chain, 2, util_set(UINT64_MAX),
                                 matched);
         (void) kvr_index_bound(zone[0].index, chain[0], NOW, &generation);
-        kvr_index_note(zone[0].index, chain[0] + 2, i % KVR_PEERS);
+        kvr_index_note(zone[0].index, chain[0] + 2, i % PEERS);
     }
 
     memset(&again, 0, sizeof(again));

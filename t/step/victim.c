@@ -284,7 +284,7 @@ victim_servers(util_rng_t *rng)
 static void
 victim_process(util_rng_t *rng)
 {
-    uint64_t  names[KVR_LOAD_COLUMNS / 64];
+    uint64_t  names[KVR_REGISTRY_NAMES];
 
     memset(names, 0, sizeof(names));
     names[0] = 7;
@@ -318,7 +318,7 @@ victim_engine(util_rng_t *rng)
     kvr_metrics_t  m;
 
     now = NOW + util_below(rng, 1000);
-    peer = &world->registry.peer[PEERS - 1];
+    peer = &living.registry->peer[PEERS - 1];
 
     switch (util_below(rng, 7)) {
 
@@ -403,7 +403,7 @@ victim_told(util_rng_t *rng)
     begun.observed++;
     kvr_stats_observe(&world->stats, KVR_STATS_TTFT, util_below(rng, 1 << 24));
 
-    kvr_model_take(&world->registry.models, 1 + util_below(rng, 30),
+    kvr_model_take(living.registry->models, 1 + util_below(rng, 30),
                     "a model", 7, 40000, 10000);
 }
 

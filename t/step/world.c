@@ -13,6 +13,7 @@
 
 world_shared_t   *world;
 kvr_zone_t        living, victim;
+static kvr_registry_t  world_registry;
 kvr_pool_t        pool, ejecting;
 world_begun_t     begun;
 uint64_t          chain[PROMPTS][UNITS];
@@ -45,7 +46,7 @@ world_is(unsigned number, unsigned n)
 {
     kvr_peer_t  *peer;
 
-    peer = &world->registry.peer[number];
+    peer = &living.registry->peer[number];
 
     return peer->len == strlen(world_name(n))
            && memcmp(peer->name, world_name(n), peer->len) == 0;
@@ -55,16 +56,18 @@ world_is(unsigned number, unsigned n)
 static void
 world_place(void)
 {
-    size_t   load, index;
+    size_t   registry, load, index;
     uint8_t  *p;
 
-    load = sizeof(world_shared_t);
+    registry = sizeof(world_shared_t);
+    registry = (registry + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+    load = registry + kvr_registry_size(NUMBERS);
     load = (load + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-    index = load + kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS);
+    index = load + kvr_load_size(ROWS, kvr_registry_columns(NUMBERS));
     index = (index + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
 
     if (world_memory == NULL) {
-        world_size = index + kvr_index_size(LINES);
+        world_size = index + kvr_index_size(LINES, KVR_PEERS_FEW);
         world_memory = mmap(NULL, world_size, PROT_READ|PROT_WRITE,
                             MAP_SHARED|MAP_ANONYMOUS, -1, 0);
         util_check(world_memory != MAP_FAILED, "no memory");
@@ -75,7 +78,11 @@ world_place(void)
 
     world = (world_shared_t *) (void *) p;
 
-    living.registry = &world->registry;
+    kvr_registry_view(&world_registry,
+                      (kvr_registry_shared_t *) (void *) (p + registry),
+                      NUMBERS);
+
+    living.registry = &world_registry;
     living.popular = &world->popular;
     living.load = (kvr_load_t *) (void *) (p + load);
     living.index = (kvr_index_t *) (void *) (p + index);
@@ -141,8 +148,8 @@ world_peers(kvr_zone_t *zone, unsigned n)
 
         util_check(i >= PEERS || (peer == i && seat == i),
                    "server %u has number %u and seat %u", i, peer, seat);
-        util_check(peer < NUMBERS && seat < KVR_REGISTRY_MEMBERS
-                   && world->registry.member[seat].peer == peer,
+        util_check(peer < NUMBERS && seat < living.registry->max_members
+                   && living.registry->member[seat].peer == peer,
                    "server %u has number %u and seat %u", i, peer, seat);
     }
 }
@@ -158,11 +165,10 @@ world_init(util_rng_t *rng, unsigned full)
 
     world_place();
 
-    world->registry.max_peers = NUMBERS;
-    kvr_load_init(living.load, ROWS, KVR_REGISTRY_COLUMNS);
+        kvr_load_init(living.load, ROWS, kvr_registry_columns(NUMBERS));
 
     table_full = full;
-    kvr_index_init(living.index, full ? FEW : LINES);
+    kvr_index_init(living.index, full ? FEW : LINES, KVR_PEERS_FEW);
 
     memset(&pool, 0, sizeof(pool));
     pool.set = kvr_set_below(PEERS);
@@ -197,7 +203,7 @@ world_init(util_rng_t *rng, unsigned full)
     world_peers(&dead, NUMBERS);
 
     kvr_load_add(living.load, dead.row, 2, 3, 5000);
-    kvr_load_add(living.load, dead.row, kvr_registry_column(2), 3, 5000);
+    kvr_load_add(living.load, dead.row, kvr_registry_column(living.registry, 2), 3, 5000);
 
     memset(&begun, 0, sizeof(begun));
 
@@ -287,7 +293,7 @@ check_load(void)
     }
 
     view = kvr_load_view(load);
-    at = kvr_reservation_load(&view, 1, NULL);
+    at = kvr_reservation_load(&view, living.registry, 1, NULL);
     util_check(at.active == 1 && at.unanswered == 1
                && at.pending == UNITS * UNIT, "the one in flight: %u %u",
                at.active, at.unanswered);
@@ -322,7 +328,7 @@ check_lines(void)
         }
 
         for (k = 0; k < KVR_INDEX_HOLDERS; k++) {
-            p = kvr_index_id(line->ids, k);
+            p = kvr_index_id(line->ids, k, line->stamp[k]);
             util_check(line->stamp[k] == 0 || p < NUMBERS,
                        "line %llu names peer %u", (unsigned long long) i, p);
         }
@@ -403,14 +409,14 @@ check_registry(void)
     kvr_peer_t  *peer;
     kvr_member_t  *seat;
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
-        seat = &world->registry.member[i];
-        util_check(!seat->used || world->registry.peer[seat->peer].len,
+    for (i = 0; i < living.registry->max_members; i++) {
+        seat = &living.registry->member[i];
+        util_check(!seat->used || living.registry->peer[seat->peer].len,
                    "seat %u is of no server", i);
     }
 
     for (i = 0; i < NUMBERS; i++) {
-        peer = &world->registry.peer[i];
+        peer = &living.registry->peer[i];
 
         if (peer->len == 0) {
             continue;
@@ -423,8 +429,8 @@ check_registry(void)
         util_check(found == 1, "number %u: a strange name", i);
 
         for (k = 0; k < i; k++) {
-            util_check(world->registry.peer[k].len != peer->len
-                       || memcmp(world->registry.peer[k].name, peer->name,
+            util_check(living.registry->peer[k].len != peer->len
+                       || memcmp(living.registry->peer[k].name, peer->name,
                                  peer->len) != 0,
                        "numbers %u and %u are of one server", i, k);
         }
@@ -571,7 +577,7 @@ check_attempt(void)
     view = kvr_load_view(living.load);
 
     for (i = 0; i < NUMBERS; i++) {
-        at = kvr_reservation_load(&view, i, NULL);
+        at = kvr_reservation_load(&view, living.registry, i, NULL);
         util_check(at.active == 0 && at.pending == 0 && at.resident == 0
                    && at.unanswered == 0, "server %u: %u %u %llu %llu", i,
                    at.active, at.unanswered, (unsigned long long) at.pending,
@@ -635,14 +641,14 @@ check_ejection(void)
         util_check(c.sick == (unsigned) kvr_eject_sick(&living, i, now),
                    "server %u: %u", i, c.sick);
 
-        member = &world->registry.member[i];
+        member = &world_registry.member[i];
         out += (unsigned) kvr_outlier_out(kvr_get(&member->outlier.state));
     }
 
     util_check(out <= PEERS / 2 + 1, "%u are out", out);
 
     for (i = 0; i < PEERS; i++) {
-        member = &world->registry.member[i];
+        member = &world_registry.member[i];
 
         for (k = 0; kvr_outlier_out(kvr_get(&member->outlier.state)); k++) {
             util_check(k < 10, "server %u does not come back", i);

@@ -37,9 +37,8 @@
 #define DEAD      kvr_load_owner(3, 1)
 
 
-/* the shared part; load and index lie behind it */
+/* the shared part; registry, load and index lie behind it */
 typedef struct {
-    kvr_registry_t      registry;
     kvr_popular_t       popular;
     kvr_receipts_t      receipts;
     kvr_queue_shared_t   board;

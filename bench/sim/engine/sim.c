@@ -635,7 +635,7 @@ kvs_sim_foreign(kvs_sim_t *sim)
 
     i = kvs_rng_below(&sim->chance, (sim->n + 3) / 4);
 
-    if (kvr_set_test(sim->up, i)) {
+    if (kvr_set_test(&sim->up, i)) {
         kve_replica_submit(sim->replica[i], &rq->req, sim->now);
         sim->next[i] = kve_replica_next(sim->replica[i]);
 

@@ -171,7 +171,7 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m)
         word = kvr_load_words(zone->load, m->host);
 
         kvr_set(&word[m->peer], m->active);
-        kvr_set(&word[kvr_registry_resident(m->peer)], m->resident);
+        kvr_set(&word[kvr_registry_resident(zone->registry, m->peer)], m->resident);
         return;
     }
 
@@ -255,7 +255,8 @@ kvs_hosts_gauge(kvs_hosts_t *hs, uint32_t h, uint32_t peer, double now)
     m = kvs_hosts_message(hs, h, peer, now);
 
     m->active = kvr_get(&word[peer]);
-    m->resident = kvr_get(&word[kvr_registry_resident(peer)]);
+    m->resident = kvr_get(&word[kvr_registry_resident(hs->host[h]->zone.core.registry,
+                                                   peer)]);
 }
 
 

@@ -258,7 +258,7 @@ kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
         }
     }
 
-    if (kvr_set_empty(sticky)
+    if (kvr_set_empty(&sticky, KVR_SET_WORDS)
         || (cold != UINT64_MAX && (double) warm - (double) cold > KVS_LLMD_GAP))
     {
         sticky = kvr_set_below(n);
@@ -272,7 +272,7 @@ kvs_pick_llmd_sticky(const kvs_view_t *v, uint32_t n, uint32_t tokens,
     for (k = 0; k < n; k++) {
         i = (turn + k) % n;
 
-        if (!kvr_set_test(sticky, i)) {
+        if (!kvr_set_test(&sticky, i)) {
             continue;
         }
 
@@ -355,7 +355,7 @@ kvs_lmetric_least(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
     for (i = 0; i < n; i++) {
 
-        if (!kvr_set_test(set, i)) {
+        if (!kvr_set_test(&set, i)) {
             continue;
         }
 
@@ -424,7 +424,7 @@ kvs_pick_lmetric_dynamo(const kvs_view_t *v, uint32_t n, uint32_t tokens,
 
     if (nholders == 0 || nholders == n
         || share * (n - nholders) <= (1 - share) * nholders
-        || !kvr_set_test(holders, best))
+        || !kvr_set_test(&holders, best))
     {
         hot->streak[slot] = 0;
         return best;

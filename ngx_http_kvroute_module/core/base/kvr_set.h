@@ -9,17 +9,21 @@
 
 
 /*
- * A set of peers, by their numbers from 0 to KVR_PEERS - 1.  Who uses one does
- * not know how many words it is of: with one they compile to what is done to a
- * word.  Not for memory that others write to.
+ * A set of peers, by their numbers from 0 to KVR_PEERS - 1.  Not for memory that
+ * others write to.
+ *
+ * Most zones have few peers.  Who works with sets for each request says how
+ * many words of them there are to look at: kvr_set_words(), of the peers that
+ * a zone may have.  Words behind those are 0, or were never set.
  */
 
 
 #include "core/base/kvr_core.h"
 
 
-/* peers of a zone, at most */
-#define KVR_PEERS      64
+/* peers of a zone, at most; and of one that does not say how many */
+#define KVR_PEERS      512
+#define KVR_PEERS_FEW  64
 
 #define KVR_SET_WORDS  ((KVR_PEERS + 63) / 64)
 
@@ -29,8 +33,9 @@ typedef struct {
 } kvr_set_t;
 
 
-/* of one word it is always the first */
-#define kvr_set_at(peer)   (KVR_SET_WORDS == 1 ? 0 : (peer) / 64)
+#define kvr_set_words(peers)  (((peers) + 63) / 64)
+
+#define kvr_set_at(peer)   ((peer) / 64)
 #define kvr_set_bit(peer)  ((uint64_t) 1 << (peer) % 64)
 
 
@@ -80,9 +85,9 @@ kvr_set_del(kvr_set_t *s, uint32_t peer)
 
 
 static inline int
-kvr_set_test(kvr_set_t s, uint32_t peer)
+kvr_set_test(const kvr_set_t *s, uint32_t peer)
 {
-    return s.word[kvr_set_at(peer)] >> peer % 64 & 1;
+    return s->word[kvr_set_at(peer)] >> peer % 64 & 1;
 }
 
 
@@ -147,32 +152,16 @@ kvr_set_not(kvr_set_t a)
 
 
 static inline int
-kvr_set_empty(kvr_set_t s)
+kvr_set_empty(const kvr_set_t *s, uint32_t words)
 {
     uint32_t  i;
     uint64_t  any;
 
-    for (i = 0, any = 0; i < KVR_SET_WORDS; i++) {
-        any |= s.word[i];
+    for (i = 0, any = 0; i < words; i++) {
+        any |= s->word[i];
     }
 
     return any == 0;
-}
-
-
-static inline int
-kvr_set_equal(kvr_set_t a, kvr_set_t b)
-{
-    return kvr_set_empty(kvr_set_or(kvr_set_andnot(a, b),
-                                    kvr_set_andnot(b, a)));
-}
-
-
-/* whether a peer is in both */
-static inline int
-kvr_set_meet(kvr_set_t a, kvr_set_t b)
-{
-    return !kvr_set_empty(kvr_set_and(a, b));
 }
 
 
@@ -189,18 +178,6 @@ kvr_set_count(kvr_set_t s)
 }
 
 
-/* the least number; the set is not empty */
-static inline uint32_t
-kvr_set_first(kvr_set_t s)
-{
-    uint32_t  i;
-
-    for (i = 0; i + 1 < KVR_SET_WORDS && s.word[i] == 0; i++) { /* void */ }
-
-    return i * 64 + (uint32_t) __builtin_ctzll(s.word[i]);
-}
-
-
 /*
  * Takes out the least number; 0: there is none.  For each of a set:
  *
@@ -211,36 +188,40 @@ kvr_set_next(kvr_set_t *s, uint32_t *peer)
 {
     uint32_t  i;
 
-    if (kvr_set_empty(*s)) {
-        return 0;
+    for (i = 0; i < KVR_SET_WORDS; i++) {
+
+        if (s->word[i]) {
+            *peer = i * 64 + (uint32_t) __builtin_ctzll(s->word[i]);
+            s->word[i] &= s->word[i] - 1;
+            return 1;
+        }
     }
 
-    *peer = kvr_set_first(*s);
-    i = kvr_set_at(*peer);
-    s->word[i] &= s->word[i] - 1;
-
-    return 1;
+    return 0;
 }
 
 
 /* n, if it is all from 0 to n - 1 and no other; else 0 */
 static inline uint32_t
-kvr_set_run(kvr_set_t s)
+kvr_set_run(const kvr_set_t *s, uint32_t words)
 {
     uint32_t  i, n;
+    uint64_t  word;
 
-    for (i = 0; i + 1 < KVR_SET_WORDS && s.word[i] == UINT64_MAX; i++) {
+    for (i = 0; i + 1 < words && s->word[i] == UINT64_MAX; i++) {
         /* void */
     }
 
-    if (s.word[i] & (s.word[i] + 1)) {
+    word = s->word[i];
+
+    if (word & (word + 1)) {
         return 0;
     }
 
-    n = i * 64 + (s.word[i] ? 64 - (uint32_t) __builtin_clzll(s.word[i]) : 0);
+    n = i * 64 + (word ? 64 - (uint32_t) __builtin_clzll(word) : 0);
 
-    for (i++; i < KVR_SET_WORDS; i++) {
-        if (s.word[i]) {
+    for (i++; i < words; i++) {
+        if (s->word[i]) {
             return 0;
         }
     }

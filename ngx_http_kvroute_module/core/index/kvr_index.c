@@ -17,8 +17,8 @@
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
 
-size_t
-kvr_index_size(uint64_t nlines)
+static size_t
+kvr_index_head(uint64_t nlines)
 {
     size_t  size;
 
@@ -28,13 +28,40 @@ kvr_index_size(uint64_t nlines)
 }
 
 
-uint64_t
-kvr_index_lines(size_t size)
+/*
+ * Who reads a slot that is just given away may put a number together of two
+ * peers' bits: there must be such a peer.
+ */
+static size_t
+kvr_index_peers(uint32_t max_peers)
 {
-    if (size < kvr_index_size(KVR_INDEX_WAYS)) {
+    uint32_t  ids;
+
+    ids = 1 << KVR_INDEX_ID;
+
+    if (max_peers > ids) {
+        max_peers = (max_peers + ids - 1) / ids * ids;
+    }
+
+    return max_peers * sizeof(kvr_index_peer_t);
+}
+
+
+size_t
+kvr_index_size(uint64_t nlines, uint32_t max_peers)
+{
+    return kvr_index_head(nlines) + kvr_index_peers(max_peers);
+}
+
+
+uint64_t
+kvr_index_lines(size_t size, uint32_t max_peers)
+{
+    if (size < kvr_index_size(KVR_INDEX_WAYS, max_peers)) {
         return 0;
     }
 
+    size -= kvr_index_peers(max_peers);
     size &= ~(size_t) (KVR_CACHE_LINE - 1);
 
     return (size - sizeof(kvr_index_t)) / KVR_INDEX_BYTES
@@ -43,12 +70,16 @@ kvr_index_lines(size_t size)
 
 
 void
-kvr_index_init(kvr_index_t *ix, uint64_t nlines)
+kvr_index_init(kvr_index_t *ix, uint64_t nlines, uint32_t max_peers)
 {
-    unsigned  i;
+    unsigned           i;
+    kvr_index_peer_t  *p;
 
     ix->nlines = nlines;
     ix->nbuckets = nlines / KVR_INDEX_WAYS;
+    ix->peers = kvr_index_head(nlines);
+    ix->max_peers = max_peers;
+    ix->words = kvr_set_words(max_peers);
     ix->epoch = KVR_TAG_SHIFT;
 
     while (ix->epoch < KVR_TAG_SHIFT_MAX && nlines >> ix->epoch >= 8) {
@@ -57,10 +88,11 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines)
 
     kvr_set(&ix->clock, KVR_INDEX_START);
 
-    for (i = 0; i < KVR_PEERS; i++) {
-        kvr_set(&ix->peer[i].clock,
-                (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
-        kvr_set(&ix->peer[i].floor, KVR_INDEX_START);
+    for (i = 0; i < max_peers; i++) {
+        p = kvr_index_peer(ix, i);
+
+        kvr_set(&p->clock, (uint64_t) KVR_INDEX_START << KVR_INDEX_FRACTION);
+        kvr_set(&p->floor, KVR_INDEX_START);
     }
 }
 
@@ -70,7 +102,7 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 {
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     kvr_set(&p->floor, kvr_index_units(p));
 
@@ -85,7 +117,7 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
 {
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     clock = kvr_min(clock, kvr_index_units(p));
 
@@ -99,7 +131,7 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
 uint64_t
 kvr_index_clock(kvr_index_t *ix, unsigned peer)
 {
-    return kvr_index_units(&ix->peer[peer]);
+    return kvr_index_units(kvr_index_peer(ix, peer));
 }
 
 
@@ -109,7 +141,7 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 {
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     units = kvr_max(units, 1);
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
@@ -131,7 +163,7 @@ kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
     uint64_t           word, mark, before, clock, capacity, moved, age;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     clock = kvr_index_units(p) & KVR_INDEX_CLOCK_MASK;
     capacity = kvr_get(&p->capacity);
@@ -175,31 +207,35 @@ kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time)
 void
 kvr_index_note(kvr_index_t *ix, uint64_t key, unsigned peer)
 {
-    uint32_t           clock, now, evicted;
+    uint32_t           stamp, now, evicted;
+    uint64_t           units;
     kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
 
     now = (uint32_t) kvr_get(&ix->clock);
-    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+    units = kvr_index_units(p);
 
     /* a peer that has computed nothing yet can hold something all the same */
 
-    if (clock == (uint32_t) kvr_get(&ix->peer[peer].floor)) {
-        kvr_add(&ix->peer[peer].clock, 1 << KVR_INDEX_FRACTION);
-        clock++;
+    if (units == kvr_get(&p->floor)) {
+        kvr_add(&p->clock, 1 << KVR_INDEX_FRACTION);
+        units++;
     }
 
+    stamp = kvr_index_stamp(kvr_index_clocked(units, peer), 1);
     line = kvr_line_find(ix, key);
 
     key = kvr_index_key(key);
 
     if (line) {
-        kvr_line_add(ix, line, key, peer, kvr_index_stamp(clock, 1), now);
+        kvr_line_add(ix, line, key, peer, stamp, now);
         kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
 
     } else {
         evicted = 0;
-        (void) kvr_line_insert(ix, key, peer, kvr_index_stamp(clock, 1), now,
-                               &evicted);
+        (void) kvr_line_insert(ix, key, peer, stamp, now, &evicted);
         kvr_add(&ix->evicted, evicted);
     }
 }
@@ -221,7 +257,7 @@ kvr_index_bound(kvr_index_t *ix, uint64_t key, uint32_t now,
         return KVR_PEERS;
     }
 
-    peer = kvr_index_id(kvr_get(&line->ids), 0);
+    peer = kvr_line_bound(kvr_get(&line->ids));
     expires = kvr_get(&line->stamp[0]);
     *generation = kvr_get(&line->stamp[1]);
 
@@ -240,7 +276,7 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     uint32_t generation, uint32_t expires)
 {
     uint32_t           now, evicted;
-    uint64_t           ids;
+    uint64_t           ids, bound;
     kvr_index_line_t  *line;
 
     now = (uint32_t) kvr_get(&ix->clock);
@@ -248,26 +284,34 @@ kvr_index_bind(kvr_index_t *ix, uint64_t key, unsigned peer,
     key = kvr_index_session_key(key);
     line = kvr_line_find_key(ix, key);
 
+    bound = kvr_line_bind(key, peer);
+
     if (line == NULL) {
 
         evicted = 0;
 
-        line = kvr_line_insert(ix, key, peer, expires, now, &evicted);
+        /* whose it is, is said below: nobody's, if that is not reached */
+
+        line = kvr_line_insert(ix, key, 0, expires, now, &evicted);
         kvr_add(&ix->evicted, evicted);
 
         if (line == NULL) {
             return;
         }
 
+        ids = kvr_line_bind(key, 0);
+
+        (void) atomic_compare_exchange_strong(&line->ids, &ids, bound);
+
     } else {
         ids = kvr_get(&line->ids);
 
         /* there is no peer until its generation is known */
 
-        if (kvr_index_id(ids, 0) != peer) {
+        if (ids != bound) {
             kvr_set(&line->stamp[1], 0);
             kvr_set(&line->stamp[2], 0);
-            kvr_set(&line->ids, peer | (key & KVR_INDEX_TAG));
+            (void) atomic_compare_exchange_strong(&line->ids, &ids, bound);
         }
 
         kvr_set(&line->touched, now);

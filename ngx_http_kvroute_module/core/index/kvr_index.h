@@ -14,6 +14,14 @@
  * A table of 64-byte lines in memory that many processes share.  A line stands
  * for one value of a chain and names up to eight peers that hold it, each with
  * a stamp of that peer's clock, and beyond those a mask of peers without one.
+ * The mask is a word.  Of more than 64 peers a bit stands for all with the same
+ * number modulo 64: a line has no room for more, and what more than eight hold
+ * is a prefix that much of the traffic has.  One that is named so and never had
+ * the prefix costs what any wrong guess does: the request that goes there
+ * computes it, and then the peer holds it.  A peer that has not computed as much
+ * as the prefix is long since its start is not taken for one that holds it; and
+ * that it did not is no proof that it lost anything (kvr_attempt.h).
+ *
  * The peer's clock counts the units (see kvr_chain.h) that it had to compute;
  * what it computed longer ago than its cache is large it has forgotten:
  *
@@ -44,96 +52,30 @@
  */
 
 
-#include "core/base/kvr_chain.h"
-#include "core/base/kvr_set.h"
-
-
-#define KVR_INDEX_HOLDERS  8
-#define KVR_INDEX_WAYS     4
-
-/* capacities in units; larger ones would not tell old stamps from new */
-#define KVR_INDEX_CAPACITY_MAX  (1U << 29)
-
-/* words with a time, in units of 1024 ms, in their upper 24 bits */
-#define KVR_INDEX_TIME_AT     40
-#define KVR_INDEX_TIME_MASK   0xffffff
-#define KVR_INDEX_TIME_SHIFT  10
-#define KVR_INDEX_TURNED      64         /* a turnover of 1 */
-
-
-typedef struct {
-    _Atomic uint64_t   key;          /* chain value, 0 if free */
-    _Atomic uint64_t   mask;         /* further holders, by peer */
-    _Atomic uint64_t   ids;          /* peer of each slot, 6 bits a byte */
-
-    union {
-        _Atomic uint32_t  stamp[KVR_INDEX_HOLDERS];  /* 0: slot is free */
-        _Atomic uint64_t  stamps[KVR_INDEX_HOLDERS / 2];  /* two at a time */
-    };
-
-    _Atomic uint32_t   touched;      /* table's clock less depth, last use */
-    _Atomic uint32_t   masked;       /* table's clock as the mask began */
-} kvr_index_line_t;
-
-_Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
-
-
-typedef struct {
-    _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
-    _Atomic uint64_t   floor;        /* units at the last restart */
-    _Atomic uint64_t   since;        /* table's clock then */
-    _Atomic uint32_t   capacity;     /* units; 0: no such peer */
-    _Atomic uint32_t   reported;     /* capacity is the engine's own word */
-
-    /* kvr_index_turnover(): where the clock stood, and when */
-
-    _Atomic uint64_t   mark;         /* this minute */
-    _Atomic uint64_t   before;       /* the minute before */
-    _Atomic uint64_t   turnover;     /* what came of it, and when */
-} kvr_index_peer_t;
-
-_Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
-
-
-typedef struct {
-    uint64_t           nlines;
-    uint64_t           nbuckets;
-    uint32_t           epoch;        /* kvr_index_tag.h: log2 of its units */
-
-    _Alignas(KVR_CACHE_LINE)
-    _Atomic uint64_t   clock;        /* units computed by all peers */
-    _Atomic uint64_t   hand;         /* next line to be swept */
-    _Atomic uint64_t   evicted;      /* lines that others took, ever */
-    _Atomic uint32_t   time;         /* seconds, when last told */
-
-    kvr_index_peer_t   peer[KVR_PEERS];
-
-    _Alignas(KVR_CACHE_LINE)
-    kvr_index_line_t   line[];       /* and a tag for each behind them */
-} kvr_index_t;
+#include "core/index/kvr_index_table.h"
 
 
 /* what one attempt inserted, so that it can be undone, or told */
 typedef struct {
-    uint32_t           clock;        /* stamp of depth 0 */
+    uint32_t           clock;        /* the peer's, as in a stamp */
     uint32_t           matched;      /* units known before */
     uint32_t           first;        /* entries before that were left as is */
     uint32_t           moved;        /* units, by which the clock went on */
-    uint8_t            peer;
+    uint16_t           peer;
     uint8_t            valid;
 } kvr_index_undo_t;
 
 
 /*
- * The size of a table in bytes, 66 a line; and the reverse, the largest number
- * of lines for a size, 0 if there is no room for any.
+ * The size of a table in bytes, 66 a line and 64 a peer, of which there may be
+ * 1 .. KVR_PEERS; and the reverse, the largest number of lines for a size, 0 if
+ * there is no room for any.
  */
-size_t kvr_index_size(uint64_t nlines);
-uint64_t kvr_index_lines(size_t size);
+size_t kvr_index_size(uint64_t nlines, uint32_t max_peers);
+uint64_t kvr_index_lines(size_t size, uint32_t max_peers);
 
 /* sets up an empty table in zeroed memory, aligned to KVR_CACHE_LINE */
-void kvr_index_init(kvr_index_t *ix, uint64_t nlines);
+void kvr_index_init(kvr_index_t *ix, uint64_t nlines, uint32_t max_peers);
 
 /* starts or restarts a peer: whatever it held is forgotten, in O(1) */
 void kvr_index_flush(kvr_index_t *ix, unsigned peer);
@@ -219,6 +161,9 @@ void kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
  */
 void kvr_index_untaught(kvr_index_t *ix, const uint64_t *value,
     uint32_t first, uint32_t n, uint32_t units, unsigned peer);
+
+/* how many units the peer's clock has gone on by since an insert */
+uint32_t kvr_index_undo_age(kvr_index_t *ix, const kvr_index_undo_t *undo);
 
 /* the peer did not compute it: undoes what still has the insert's stamps */
 void kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
@@ -319,7 +264,7 @@ kvr_index_turnover(kvr_index_t *ix, unsigned peer, uint64_t now)
     uint64_t  word;
 
     time = (uint32_t) (now >> KVR_INDEX_TIME_SHIFT) & KVR_INDEX_TIME_MASK;
-    word = kvr_get(&ix->peer[peer].turnover);
+    word = kvr_get(&kvr_index_peer(ix, peer)->turnover);
 
     if (kvr_unlikely(word >> KVR_INDEX_TIME_AT != time)) {
         word = kvr_index_turn(ix, peer, time);

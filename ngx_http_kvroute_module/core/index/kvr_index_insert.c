@@ -23,7 +23,7 @@ typedef struct {
     const uint64_t    *chain;
     uint32_t           n;
     uint32_t           first;        /* number of chain[0] */
-    uint32_t           clock;
+    uint32_t           clock;        /* as in stamps */
     uint32_t           now;
     unsigned           peer;
 
@@ -31,8 +31,7 @@ typedef struct {
     uint32_t           evicted;
     uint32_t           absent;       /* entries before that were put there */
     uint32_t           behind;       /* those are behind one that was there */
-    uint64_t           ids;          /* of the last line */
-    uint64_t           own;          /* those of one that nobody else has */
+    kvr_line_names_t   names;        /* of the last line */
     kvr_index_line_t  *last;         /* there was, before or by now */
 } kvr_insert_walk_t;
 
@@ -50,7 +49,10 @@ static inline void kvr_insert_put(kvr_insert_walk_t *t,
 static void kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line);
 static uint64_t kvr_insert_other(kvr_insert_walk_t *t, uint32_t k,
     uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
-static void kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids);
+static void kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
+    const kvr_line_names_t *names);
+static int kvr_insert_fewer(const kvr_line_names_t *before,
+    const kvr_line_names_t *names);
 static uint32_t kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain,
     uint32_t n, uint32_t units, unsigned peer, uint32_t matched,
     uint64_t *moved);
@@ -96,7 +98,7 @@ kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     undo->clock = t.clock;
     undo->matched = matched;
     undo->moved = (uint32_t) kvr_min(moved, UINT32_MAX);
-    undo->peer = (uint8_t) peer;
+    undo->peer = (uint16_t) peer;
     undo->valid = 1;
 
     kvr_insert_begin(&t);
@@ -164,14 +166,14 @@ static int
 kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 {
     unsigned           s;
-    uint32_t           part, depth, stamp, before;
+    uint32_t           part, depth, stamp, before, floor;
     uint64_t           ids;
     kvr_index_t       *ix;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
     ix = t->ix;
-    p = &ix->peer[t->peer];
+    p = kvr_index_peer(ix, t->peer);
 
     part = kvr_get(&p->capacity) / KVR_INSERT_RECENT;
 
@@ -192,7 +194,7 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
     for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
         stamp = kvr_get(&line->stamp[s]);
 
-        if (stamp && kvr_index_id(ids, s) == t->peer) {
+        if (kvr_index_used(stamp) && kvr_index_id(ids, s, stamp) == t->peer) {
             break;
         }
     }
@@ -202,17 +204,18 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
     }
 
     depth = kvr_chain_depth(k);
-    before = stamp + depth - 1;
+    before = stamp + ((depth - 1) << KVR_INDEX_STAMP);
+    floor = kvr_index_clocked(kvr_get(&p->floor) + 1, t->peer);
 
-    if ((before ^ t->clock) >> (31 - __builtin_clz(part))
-        || stamp - 1 - (uint32_t) kvr_get(&p->floor) >= INT32_MAX
+    if ((before ^ t->clock) >> (31 - __builtin_clz(part) + KVR_INDEX_STAMP)
+        || (int32_t) (stamp - floor) < 0
         || ((kvr_get(&line->touched) + depth) ^ t->now) >> (ix->epoch - 2))
     {
         return 0;
     }
 
     t->slot = s;
-    t->ids = ids & ~KVR_INDEX_TAG;
+    t->names = kvr_line_names(ix, line);
     t->last = line;
 
     return 1;
@@ -232,16 +235,16 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     uint32_t first, uint32_t n, uint32_t units, unsigned peer)
 {
     uint32_t           i;
-    uint64_t           add;
+    uint64_t           add, clock;
     kvr_insert_walk_t  t;
 
     add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
+    clock = kvr_add(&kvr_index_peer(ix, peer)->clock, add) + add;
 
     t.ix = ix;
     t.peer = peer;
 
-    t.clock = (uint32_t) ((kvr_add(&ix->peer[peer].clock, add) + add)
-                          >> KVR_INDEX_FRACTION);
+    t.clock = kvr_index_clocked(clock >> KVR_INDEX_FRACTION, peer);
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
     kvr_insert_begin(&t);
@@ -299,8 +302,7 @@ kvr_insert_begin(kvr_insert_walk_t *t)
     t->absent = 0;
     t->behind = 0;
     t->last = NULL;
-    t->own = t->peer * 0x0101010101010101ULL;
-    t->ids = t->own;
+    t->names = kvr_line_own(t->peer);
 }
 
 
@@ -336,8 +338,10 @@ kvr_insert_lines(kvr_insert_walk_t *t)
     clock = t->clock;
     now = t->now;
 
+    /* of many peers ids alone do not say that names are the same */
+
     slot = t->slot;
-    same = t->absent ? KVR_INDEX_TAG : t->ids;
+    same = t->absent || kvr_index_wide(ix) ? KVR_INDEX_TAG : t->names.low;
 
     lines = ix->line;
     tags = kvr_tag_bucket(ix, 0)->way;
@@ -387,7 +391,7 @@ kvr_insert_lines(kvr_insert_walk_t *t)
                 /* as a rule all is as in the line before */
 
                 if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
-                               && kvr_get(&line->stamp[slot])))
+                               && kvr_index_used(kvr_get(&line->stamp[slot]))))
                 {
                     if (kvr_line_touch(line, touched) >> shift) {
                         kvr_tag_touch(&tags[line - lines], epoch);
@@ -421,7 +425,7 @@ static __attribute__ ((noinline)) uint64_t
 kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
     uint32_t touched, unsigned epoch)
 {
-    uint64_t           ids;
+    kvr_line_names_t   names;
     kvr_index_line_t  *line;
 
     line = kvr_line_find_key(t->ix, key);
@@ -438,15 +442,16 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
 
     kvr_tag_touch(kvr_tag_line(t->ix, line), epoch);
 
-    ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+    names = kvr_line_names(t->ix, line);
 
-    if (ids != t->ids || t->absent) {
-        kvr_insert_differ(t, k, ids);
+    if (!kvr_line_same(&names, &t->names) || t->absent) {
+        kvr_insert_differ(t, k, &names);
     }
 
     t->last = line;
 
-    return kvr_index_id(ids, t->slot) == t->peer ? ids : KVR_INDEX_TAG;
+    return kvr_line_name(&names, t->slot) == t->peer
+           && !kvr_index_wide(t->ix) ? names.low : KVR_INDEX_TAG;
 }
 
 
@@ -484,13 +489,14 @@ kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line)
         kvr_tag_mark(kvr_tag_line(t->ix, line));
     }
 
-    t->ids = t->own;
+    t->names = kvr_line_own(t->peer);
 }
 
 
 /* the k-th line names others than the one before, or that one was lost */
 static void
-kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids)
+kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
+    const kvr_line_names_t *names)
 {
     uint32_t           i;
     kvr_index_line_t  *line;
@@ -506,14 +512,33 @@ kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k, uint64_t ids)
         }
     }
 
-    if (t->last && !kvr_set_empty(kvr_set_andnot(kvr_line_named(t->ids),
-                                                 kvr_line_named(ids))))
-    {
+    if (t->last && kvr_insert_fewer(&t->names, names)) {
         kvr_tag_mark(kvr_tag_line(t->ix, t->last));
     }
 
     t->absent = 0;
-    t->ids = ids;
+    t->names = *names;
+}
+
+
+/* whether one that was named before is named no more */
+static int
+kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
+{
+    unsigned  i, k, peer;
+
+    for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
+
+        peer = kvr_line_name(before, i);
+
+        for (k = 0; kvr_line_name(names, k) != peer; k++) {
+            if (k == KVR_INDEX_HOLDERS - 1) {
+                return 1;
+            }
+        }
+    }
+
+    return 0;
 }
 
 
@@ -531,11 +556,11 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     uint32_t units, unsigned peer, uint32_t matched, uint64_t *moved)
 {
     uint32_t           capacity, age, k;
-    uint64_t           add;
+    uint64_t           add, clock;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
     add = (uint64_t) kvr_max(units - matched, 1) << KVR_INDEX_FRACTION;
 
     capacity = kvr_get(&p->capacity);
@@ -549,8 +574,9 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         age = 0;
 
         if (line) {
-            (void) kvr_line_age(line, peer, (uint32_t) kvr_index_units(p),
-                                 &age);
+            clock = kvr_index_units(p);
+            (void) kvr_line_age(line, peer, kvr_index_clocked(clock, peer),
+                                &age);
         }
 
         age = kvr_min(age, capacity);
@@ -564,7 +590,21 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     *moved = add >> KVR_INDEX_FRACTION;
 
-    return (uint32_t) ((kvr_add(&p->clock, add) + add) >> KVR_INDEX_FRACTION);
+    clock = kvr_add(&p->clock, add) + add;
+
+    return kvr_index_clocked(clock >> KVR_INDEX_FRACTION, peer);
+}
+
+
+uint32_t
+kvr_index_undo_age(kvr_index_t *ix, const kvr_index_undo_t *undo)
+{
+    uint64_t  units;
+
+    units = kvr_index_units(kvr_index_peer(ix, undo->peer));
+
+    return (kvr_index_clocked(units, undo->peer) - undo->clock)
+           >> KVR_INDEX_STAMP;
 }
 
 
@@ -597,9 +637,10 @@ kvr_index_undo(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
             stamp = kvr_index_stamp(undo->clock, depth);
 
-            if (kvr_index_id(ids, s) == undo->peer
+            if (kvr_index_id(ids, s, stamp) == undo->peer
                 && atomic_compare_exchange_strong_explicit(&line->stamp[s],
-                                                           &stamp, 0,
+                                                           &stamp,
+                                                        kvr_index_unused(stamp),
                                                          memory_order_relaxed,
                                                          memory_order_relaxed))
             {

@@ -14,10 +14,11 @@
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
-static uint64_t kvr_line_mask(kvr_index_t *ix, uint64_t mask,
-    uint32_t masked);
+static int kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked);
 static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
     uint64_t now);
+static inline int kvr_line_reached(kvr_index_t *ix, unsigned peer,
+    uint32_t depth, kvr_line_view_t *view);
 static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
 static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
@@ -41,7 +42,7 @@ kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view)
 
 /*
  * Stamps after the floor and within the capacity are those of an age below the
- * lesser of both distances.
+ * lesser of both distances.  Both are as in stamps.
  */
 static uint32_t
 kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
@@ -50,13 +51,13 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
     uint64_t           now, floor;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     now = kvr_index_units(p);
     floor = kvr_get(&p->floor);
     capacity = kvr_get(&p->capacity);
 
-    *clock = (uint32_t) now;
+    *clock = kvr_index_clocked(now, peer);
 
     /* it may have been restarted since the clock was read */
 
@@ -64,19 +65,19 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
         return 0;
     }
 
-    return (uint32_t) kvr_min(capacity, now - floor);
+    return (uint32_t) kvr_min(capacity, now - floor) << KVR_INDEX_STAMP;
 }
 
 
 /* few prompts meet a mask, but those that do meet many */
-kvr_set_t
-kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
-    kvr_line_view_t *view)
+void
+kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
+    uint32_t depth, kvr_line_view_t *view, kvr_line_holders_t *h)
 {
-    uint32_t   id, age;
-    kvr_set_t  left, set;
+    uint32_t  i, id, age;
+    uint64_t  left, bit;
 
-    if (kvr_set_empty(view->ready)) {
+    if (kvr_set_empty(&view->ready, KVR_SET_WORDS)) {
         view->now = kvr_get(&ix->clock);
     }
 
@@ -85,42 +86,68 @@ kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
     age = (uint32_t) view->now
           - atomic_load_explicit(&line->masked, memory_order_acquire);
 
-    set = kvr_set_and(kvr_line_set(kvr_get(&line->mask)), view->set);
+    h->mask = kvr_get(&line->mask);
 
-    for (left = set; kvr_set_next(&left, &id); /* void */ ) {
+    for (i = 0; i < ix->words; i++) {
 
-        if (kvr_unlikely(!kvr_set_test(view->ready, id))) {
-            view->expire[id] = kvr_line_expire(ix, id, view->now);
-            kvr_set_add(&view->ready, id);
-        }
+        h->masked.word[i] = 0;
 
-        if (age >= view->expire[id]) {
-            kvr_set_del(&set, id);
+        for (left = h->mask & set->word[i]; left; left &= left - 1) {
+
+            bit = left & -left;
+            id = i * 64 + (uint32_t) __builtin_ctzll(left);
+
+            if (kvr_unlikely(!kvr_set_test(&view->ready, id))) {
+                view->expire[id] = kvr_line_expire(ix, id, view->now);
+                kvr_set_add(&view->ready, id);
+            }
+
+            if (age < view->expire[id]
+                && (ix->words == 1 || kvr_line_reached(ix, id, depth, view)))
+            {
+                h->masked.word[i] |= bit;
+            }
         }
     }
 
-    return set;
+    for ( /* void */ ; i < KVR_SET_WORDS; i++) {
+        h->masked.word[i] = 0;
+    }
 }
 
 
-/* those of a mask that still count */
-static uint64_t
+/* whether a peer has computed so much since its start that it may hold this */
+static inline int
+kvr_line_reached(kvr_index_t *ix, unsigned peer, uint32_t depth,
+    kvr_line_view_t *view)
+{
+    if (kvr_unlikely(!kvr_set_test(&view->known, peer))) {
+        kvr_line_know(ix, peer, view);
+    }
+
+    return view->limit[peer] >> KVR_INDEX_STAMP >= depth;
+}
+
+
+/* whether any of those that a mask stands for still counts */
+static int
 kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 {
-    uint32_t   id;
-    uint64_t   now;
-    kvr_set_t  left;
+    uint32_t  i;
+    uint64_t  now;
 
     now = kvr_get(&ix->clock);
 
-    for (left = kvr_line_set(mask); kvr_set_next(&left, &id); /* void */ ) {
+    for (i = 0; i < ix->max_peers; i++) {
 
-        if ((uint32_t) now - masked >= kvr_line_expire(ix, id, now)) {
-            mask &= ~kvr_line_bit(id);
+        if ((mask & kvr_line_bit(i))
+            && (uint32_t) now - masked < kvr_line_expire(ix, i, now))
+        {
+            return 1;
         }
     }
 
-    return mask;
+    return 0;
 }
 
 
@@ -139,7 +166,7 @@ kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
     uint64_t           all, units;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     all = now - kvr_get(&p->since);
     units = kvr_index_units(p) - kvr_get(&p->floor);
@@ -257,14 +284,15 @@ kvr_line_settle(kvr_index_line_t *line, uint64_t key, unsigned peer,
     key ^= atomic_load_explicit(&line->key, memory_order_seq_cst);
     ids = atomic_load_explicit(&line->ids, memory_order_seq_cst);
 
-    if (kvr_likely(key == 0 && kvr_index_id(ids, slot) == peer)) {
+    if (kvr_likely(key == 0 && kvr_index_id(ids, slot, stamp) == peer)) {
         return;
     }
 
     /* the line or the slot is another's by now */
 
     (void) atomic_compare_exchange_strong_explicit(&line->stamp[slot], &stamp,
-                                                   0, memory_order_relaxed,
+                                                   kvr_index_unused(stamp),
+                                                   memory_order_relaxed,
                                                    memory_order_relaxed);
 
     if (key && moved) {
@@ -281,7 +309,7 @@ static unsigned
 kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
     unsigned peer, uint32_t stamp, uint64_t *moved)
 {
-    unsigned  i, live;
+    unsigned  i, live, old;
     uint32_t  held;
     uint64_t  now, ids, new;
 
@@ -306,17 +334,18 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             continue;
         }
 
-        if (held
+        if (kvr_index_used(held)
             && !atomic_compare_exchange_strong_explicit(&line->stamp[i],
-                                                        &held, 0,
+                                                        &held,
+                                                        kvr_index_unused(held),
                                                         memory_order_relaxed,
                                                         memory_order_relaxed))
         {
             continue;
         }
 
-        new = (ids & ~((KVR_PEERS - 1ULL) << i * 8))
-              | (uint64_t) peer << i * 8;
+        old = kvr_index_id(ids, i, held);
+        new = (ids & ~(KVR_INDEX_IDS << i * 8)) | kvr_index_low(peer) << i * 8;
 
         if (atomic_compare_exchange_strong_explicit(&line->ids, &ids, new,
                                                     memory_order_acq_rel,
@@ -330,11 +359,11 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
         /* it is still a holder, if no longer one with a stamp */
 
-        kvr_line_to_mask(ix, line, kvr_index_id(ids, i), now);
-        *moved = kvr_line_bit(kvr_index_id(ids, i));
+        kvr_line_to_mask(ix, line, old, now);
+        *moved = kvr_line_bit(old);
     }
 
-    held = 0;
+    held = kvr_index_unused(held);
 
     while (!atomic_compare_exchange_strong_explicit(&line->stamp[i], &held,
                                                     stamp,
@@ -345,12 +374,16 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
-        if (kvr_index_id(ids, i) != peer) {
+        if (kvr_index_id(ids, i, kvr_index_used(held) ? held : stamp) != peer) {
             return i;
         }
     }
 
-    if (kvr_unlikely(kvr_get(&line->mask) & kvr_line_bit(peer))) {
+    /* a bit may stand for others as well */
+
+    if (kvr_unlikely(kvr_get(&line->mask) & kvr_line_bit(peer))
+        && ix->words == 1)
+    {
         atomic_fetch_and_explicit(&line->mask, ~kvr_line_bit(peer),
                                   memory_order_relaxed);
     }
@@ -377,13 +410,13 @@ kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line, uint64_t ids,
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
         stamp = kvr_get(&line->stamp[i]);
 
-        if (stamp == 0) {
-            *held = 0;
+        if (!kvr_index_used(stamp)) {
+            *held = stamp;
             *live = 0;
             return i;
         }
 
-        limit = kvr_line_limit(ix, kvr_index_id(ids, i), &clock);
+        limit = kvr_line_limit(ix, kvr_index_id(ids, i, stamp), &clock);
         age = clock - stamp;
 
         if (age >= limit) {
@@ -458,7 +491,7 @@ kvr_line_sweep(kvr_index_t *ix, uint64_t count)
     }
 
     now = (uint32_t) kvr_get(&ix->clock);
-    kvr_line_view(&view, kvr_set_none());
+    kvr_line_view(&view);
 
     turns = kvr_line_turns(ix);
     turn = first / ix->nbuckets;
@@ -529,34 +562,39 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
         /* most have one holder, which is the first one, and holds it still */
 
-        id = kvr_index_id(ids, 0);
         stamp = kvr_get(&line->stamp[0]);
+        id = kvr_index_id(ids, 0, stamp);
 
-        if (kvr_set_test(view->known, id)
+        if (kvr_set_test(&view->known, id)
             && view->clock[id] - stamp < view->limit[id]
-            && (stamp && (kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
-                          | kvr_get(&line->stamps[3]) | kvr_get(&line->mask)
-                          | kvr_get(&line->stamp[1])) == 0))
+            && kvr_index_used(stamp)
+            && ((kvr_get(&line->stamps[1]) | kvr_get(&line->stamps[2])
+                 | kvr_get(&line->stamps[3]) | kvr_get(&line->stamp[1]))
+                & ~KVR_INDEX_HIGHS)
+               == 0
+            && kvr_get(&line->mask) == 0)
         {
             continue;
         }
 
         for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
 
-            if (i % 2 == 0 && kvr_get(&line->stamps[i / 2]) == 0) {
+            if (i % 2 == 0
+                && (kvr_get(&line->stamps[i / 2]) & ~KVR_INDEX_HIGHS) == 0)
+            {
                 i++;
                 continue;
             }
 
             stamp = kvr_get(&line->stamp[i]);
 
-            if (stamp == 0) {
+            if (!kvr_index_used(stamp)) {
                 continue;
             }
 
-            id = kvr_index_id(ids, i);
+            id = kvr_index_id(ids, i, stamp);
 
-            if (!kvr_set_test(view->known, id)) {
+            if (!kvr_set_test(&view->known, id)) {
                 kvr_line_know(ix, id, view);
             }
 
@@ -574,14 +612,14 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
             } else {
                 (void) atomic_compare_exchange_strong_explicit(
-                           &line->stamp[i], &stamp, 0,
+                           &line->stamp[i], &stamp, kvr_index_unused(stamp),
                            memory_order_relaxed, memory_order_relaxed);
             }
         }
 
         mask = kvr_get(&line->mask);
 
-        if (mask && kvr_line_mask(ix, mask, kvr_get(&line->masked)) == 0) {
+        if (mask && !kvr_line_mask(ix, mask, kvr_get(&line->masked))) {
             (void) atomic_compare_exchange_strong_explicit(
                        &line->mask, &mask, 0,
                        memory_order_relaxed, memory_order_relaxed);

@@ -14,6 +14,7 @@
  */
 
 
+#include "core/index/kvr_index.h"
 #include "core/index/kvr_index_tag.h"
 
 
@@ -21,16 +22,28 @@
 #define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is good for */
 #define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
 
-/* the bits of ids that no peer's number takes hold bits of the key */
-#define KVR_INDEX_TAG       0xc0c0c0c0c0c0c0c0ULL
+/*
+ * A peer's number has 9 bits: 7 in ids, whose last bit of each byte is one of
+ * the key, and 2 in the peer's stamp, below the units of its clock.  So a stamp
+ * says itself whose it is, as far as ids does not; the ages of one peer's
+ * stamps are differences as they are, four to a unit; and a slot is free if
+ * there are no units.  It keeps the two bits then.
+ */
+#define KVR_INDEX_TAG       0x8080808080808080ULL
+#define KVR_INDEX_ID        7           /* bits in ids */
+#define KVR_INDEX_IDS       0x7fULL
+#define KVR_INDEX_STAMP     2           /* bits in a stamp */
+#define KVR_INDEX_HIGH      0x3U
+#define KVR_INDEX_HIGHS     0x0000000300000003ULL  /* of two stamps */
+
+_Static_assert(KVR_PEERS <= 1 << (KVR_INDEX_ID + KVR_INDEX_STAMP),
+               "a peer's number");
 
 
 /* what a look-up needs to know of the peers that it meets, read once */
 typedef struct {
-    kvr_set_t           set;                     /* peers asked for */
-
     kvr_set_t           known;                   /* peers in these */
-    uint32_t            clock[KVR_PEERS];
+    uint32_t            clock[KVR_PEERS];  /* as in a stamp, and the */
     uint32_t            limit[KVR_PEERS];  /* age at which it forgot */
 
     kvr_set_t           ready;                   /* peers in expire[] */
@@ -39,12 +52,32 @@ typedef struct {
 } kvr_line_view_t;
 
 
+/* who holds a line's block, of those that were asked for */
+typedef struct {
+    uint32_t            n;
+    uint32_t            peer[KVR_INDEX_HOLDERS];
+    uint64_t            mask;
+    kvr_set_t           masked;      /* by the mask, if there is one */
+} kvr_line_holders_t;
+
+
+/* the peers of all slots, free or not: bits in ids, bits in stamps */
+typedef struct {
+    uint64_t            low;
+    uint64_t            high;        /* slots 0 2 4 6, from bit 0; 1 3 5 7 */
+} kvr_line_names_t;
+
+
 /* reads what is to be known of a peer, for many lines */
 void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
-/* those in a line's mask that still count, of the peers asked for */
-kvr_set_t kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
-    kvr_line_view_t *view);
+/*
+ * Those that a line's mask stands for, of a set, and that still count; depth:
+ * of its block, in units.
+ */
+void kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
+    const kvr_set_t *set, uint32_t depth, kvr_line_view_t *view,
+    kvr_line_holders_t *h);
 
 /*
  * Puts a new line in the place of one of the oldest of its bucket, unless all
@@ -90,43 +123,56 @@ kvr_line_turns(kvr_index_t *ix)
 }
 
 
-/*
- * A line has room for a mask of one word, which others write to at the same
- * time: here alone a set is known to be a word.
- */
+/* a peer's bit in a mask */
+#define kvr_line_bit(peer)  kvr_set_bit(peer)
 
-_Static_assert(KVR_SET_WORDS == 1, "the mask of a line");
+
+/* the peer of a slot with this stamp */
+static inline unsigned
+kvr_index_id(uint64_t ids, unsigned slot, uint32_t stamp)
+{
+    return (unsigned) (ids >> slot * 8 & KVR_INDEX_IDS)
+           | (stamp & KVR_INDEX_HIGH) << KVR_INDEX_ID;
+}
+
+
+/* its bits in the ids of a slot, and in stamps */
 
 static inline uint64_t
-kvr_line_bit(unsigned peer)
+kvr_index_low(unsigned peer)
 {
-    return kvr_set_bit(peer);
+    return peer & KVR_INDEX_IDS;
 }
 
 
-static inline kvr_set_t
-kvr_line_set(uint64_t mask)
-{
-    return (kvr_set_t) { { mask } };
-}
-
-
-static inline unsigned
-kvr_index_id(uint64_t ids, unsigned slot)
-{
-    return ids >> slot * 8 & (KVR_PEERS - 1);
-}
-
-
-/* 0 marks a free slot; the one stamp that it takes the place of is near */
 static inline uint32_t
-kvr_index_stamp(uint32_t clock, uint32_t depth)
+kvr_index_high(unsigned peer)
 {
-    uint32_t  stamp;
+    return peer >> KVR_INDEX_ID;
+}
 
-    stamp = clock - (depth - 1);
 
-    return stamp ? stamp : 1;
+/* whether ids alone do not tell all peers apart */
+static inline int
+kvr_index_wide(kvr_index_t *ix)
+{
+    return ix->words > 1 << KVR_INDEX_ID >> 6;
+}
+
+
+/* whether a slot is in use; what it has if it is not */
+
+static inline int
+kvr_index_used(uint32_t stamp)
+{
+    return stamp > KVR_INDEX_HIGH;
+}
+
+
+static inline uint32_t
+kvr_index_unused(uint32_t stamp)
+{
+    return stamp & KVR_INDEX_HIGH;
 }
 
 
@@ -135,6 +181,30 @@ static inline uint64_t
 kvr_index_units(kvr_index_peer_t *p)
 {
     return kvr_get(&p->clock) >> KVR_INDEX_FRACTION;
+}
+
+
+/* the same as in its stamps */
+static inline uint32_t
+kvr_index_clocked(uint64_t units, unsigned peer)
+{
+    return (uint32_t) units << KVR_INDEX_STAMP | kvr_index_high(peer);
+}
+
+
+/*
+ * The stamp of a block, by the clock as in stamps.  No units mark a free slot;
+ * the one stamp that they take the place of is near.
+ */
+static inline uint32_t
+kvr_index_stamp(uint32_t clock, uint32_t depth)
+{
+    uint32_t  stamp;
+
+    stamp = clock - ((depth - 1) << KVR_INDEX_STAMP);
+
+    return kvr_likely(kvr_index_used(stamp)) ? stamp
+                                             : stamp + KVR_INDEX_HIGH + 1;
 }
 
 
@@ -166,6 +236,26 @@ static inline uint64_t
 kvr_index_session_key(uint64_t h)
 {
     return kvr_index_key(h) | 1;
+}
+
+
+/*
+ * Of a session stamps are other things: its peer is in ids alone, in the bytes
+ * of two slots.
+ */
+
+static inline uint64_t
+kvr_line_bind(uint64_t key, unsigned peer)
+{
+    return kvr_index_low(peer) | (uint64_t) kvr_index_high(peer) << 8
+           | (key & KVR_INDEX_TAG);
+}
+
+
+static inline unsigned
+kvr_line_bound(uint64_t ids)
+{
+    return kvr_index_id(ids, 0, (uint32_t) (ids >> 8));
 }
 
 
@@ -211,7 +301,7 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
     unsigned epoch, uint32_t *evicted)
 {
     uint16_t  h;
-    uint64_t  old;
+    uint64_t  old, free;
     unsigned  i;
 
     h = kvr_get(tag);
@@ -251,14 +341,16 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
 
     /* free slots are the same peer's, should a stamp go astray */
 
-    kvr_set(&victim->ids, peer * 0x0101010101010101ULL
+    kvr_set(&victim->ids, kvr_index_low(peer) * 0x0101010101010101ULL
                           | (key & KVR_INDEX_TAG));
     kvr_set(&victim->stamp[0], stamp);
 
-    kvr_set(&victim->stamp[1], 0);
+    kvr_set(&victim->stamp[1], kvr_index_high(peer));
+
+    free = kvr_index_high(peer) * 0x100000001ULL;
 
     for (i = 1; i < KVR_INDEX_HOLDERS / 2; i++) {
-        kvr_set(&victim->stamps[i], 0);
+        kvr_set(&victim->stamps[i], free);
     }
 
     kvr_set(&victim->touched, touched);
@@ -274,27 +366,81 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
 
 
 /* all that have a slot, whether free by now or not */
-static inline kvr_set_t
-kvr_line_named(uint64_t ids)
+static inline kvr_line_names_t
+kvr_line_names(kvr_index_t *ix, kvr_index_line_t *line)
 {
-    unsigned   i;
-    kvr_set_t  set;
+    kvr_line_names_t  names;
 
-    ids &= ~KVR_INDEX_TAG;
+    names.low = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+    names.high = 0;
+
+    if (kvr_likely(!kvr_index_wide(ix))) {
+        return names;
+    }
+
+    names.high = (kvr_get(&line->stamps[0]) & KVR_INDEX_HIGHS)
+                 | (kvr_get(&line->stamps[1]) & KVR_INDEX_HIGHS) << 2
+                 | (kvr_get(&line->stamps[2]) & KVR_INDEX_HIGHS) << 4
+                 | (kvr_get(&line->stamps[3]) & KVR_INDEX_HIGHS) << 6;
+
+    return names;
+}
+
+
+/* those of a line that only one peer has had */
+static inline kvr_line_names_t
+kvr_line_own(unsigned peer)
+{
+    kvr_line_names_t  names;
+
+    names.low = kvr_index_low(peer) * 0x0101010101010101ULL;
+    names.high = kvr_index_high(peer) * 0x0000005500000055ULL;
+
+    return names;
+}
+
+
+static inline unsigned
+kvr_line_name(const kvr_line_names_t *names, unsigned slot)
+{
+    uint64_t  high;
+
+    high = names->high >> (slot % 2 * 32 + slot / 2 * 2);
+
+    return kvr_index_id(names->low, slot, (uint32_t) high);
+}
+
+
+static inline int
+kvr_line_same(const kvr_line_names_t *a, const kvr_line_names_t *b)
+{
+    return ((a->low ^ b->low) | (a->high ^ b->high)) == 0;
+}
+
+
+/* whether any of them is in a set */
+static inline int
+kvr_line_named(const kvr_line_names_t *names, const kvr_set_t *set)
+{
+    unsigned          i, peer;
+    kvr_line_names_t  own;
+
+    peer = kvr_line_name(names, 0);
+    own = kvr_line_own(peer);
 
     /* as a line is made */
 
-    if (kvr_likely(ids == (ids & 0xff) * 0x0101010101010101ULL)) {
-        return kvr_set_of(ids & 0xff);
+    if (kvr_likely(kvr_line_same(names, &own))) {
+        return kvr_set_test(set, peer);
     }
-
-    set = kvr_set_none();
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
-        kvr_set_add(&set, kvr_index_id(ids, i));
+        if (kvr_set_test(set, kvr_line_name(names, i))) {
+            return 1;
+        }
     }
 
-    return set;
+    return 0;
 }
 
 
@@ -340,11 +486,13 @@ static inline int
 kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
     unsigned slot, uint32_t stamp, uint32_t touched)
 {
+    uint32_t  old;
     uint64_t  ids;
 
     ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+    old = kvr_get(&line->stamp[slot]);
 
-    if (kvr_index_id(ids, slot) != peer || !kvr_get(&line->stamp[slot])) {
+    if (kvr_index_id(ids, slot, old) != peer || !kvr_index_used(old)) {
         return 0;
     }
 
@@ -356,49 +504,53 @@ kvr_line_renew(kvr_index_line_t *line, uint64_t key, unsigned peer,
 
 
 static inline void
-kvr_line_view(kvr_line_view_t *view, kvr_set_t set)
+kvr_line_view(kvr_line_view_t *view)
 {
-    view->set = set;
     view->known = kvr_set_none();
     view->ready = kvr_set_none();
 }
 
 
-/* adds the peer of a slot, if it holds the block still */
+/* adds the peer of a slot, if it is in the set and holds the block still */
 static inline void
 kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
-    kvr_line_view_t *view, kvr_set_t *set)
+    const kvr_set_t *set, kvr_line_view_t *view, kvr_line_holders_t *h)
 {
     unsigned  id;
 
-    if (stamp == 0) {
+    if (!kvr_index_used(stamp)) {
         return;
     }
 
-    id = kvr_index_id(ids, slot);
+    id = kvr_index_id(ids, slot, stamp);
 
-    if (kvr_unlikely(!kvr_set_test(view->known, id))) {
+    if (!kvr_set_test(set, id)) {
+        return;
+    }
+
+    if (kvr_unlikely(!kvr_set_test(&view->known, id))) {
         kvr_line_know(ix, id, view);
     }
 
-    kvr_set_add_if(set, id, view->clock[id] - stamp < view->limit[id]);
+    h->peer[h->n] = id;
+    h->n += view->clock[id] - stamp < view->limit[id];
 }
 
 
 /*
- * Those of the peers asked for that hold the line's block; none if it is
- * another's by now.
+ * Those of a set that hold the line's block; none if it is another's by now.
+ * depth: as for kvr_line_masked().
  */
-static inline __attribute__ ((always_inline)) kvr_set_t
+static inline __attribute__ ((always_inline)) void
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
-    kvr_line_view_t *view)
+    const kvr_set_t *set, uint32_t depth, kvr_line_view_t *view,
+    kvr_line_holders_t *h)
 {
-    unsigned   i;
-    uint64_t   ids;
-    kvr_set_t  set;
+    unsigned  i;
+    uint64_t  ids;
 
     do {
-        set = kvr_set_none();
+        h->n = 0;
         ids = atomic_load_explicit(&line->ids, memory_order_acquire);
 
 #pragma GCC unroll 4
@@ -406,16 +558,18 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
             /* most lines have one holder, most slots are free */
 
-            if (kvr_get(&line->stamps[i / 2])) {
-                kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i, view,
-                                &set);
+            if (kvr_get(&line->stamps[i / 2]) & ~KVR_INDEX_HIGHS) {
+                kvr_line_holder(ix, kvr_get(&line->stamp[i]), ids, i, set,
+                                view, h);
                 kvr_line_holder(ix, kvr_get(&line->stamp[i + 1]), ids, i + 1,
-                                view, &set);
+                                set, view, h);
             }
         }
 
-        if (kvr_unlikely(kvr_get(&line->mask))) {
-            set = kvr_set_or(set, kvr_line_masked(ix, line, view));
+        h->mask = kvr_get(&line->mask);
+
+        if (kvr_unlikely(h->mask)) {
+            kvr_line_masked(ix, line, set, depth, view, h);
         }
 
         /* the line or a slot of it may have been given away meanwhile */
@@ -423,16 +577,19 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         atomic_thread_fence(memory_order_acquire);
 
         if (kvr_unlikely(kvr_get(&line->key) != key)) {
-            return kvr_set_none();
+            h->n = 0;
+            h->mask = 0;
+            return;
         }
 
     } while (kvr_unlikely(kvr_get(&line->ids) != ids));
-
-    return kvr_set_and(set, view->set);
 }
 
 
-/* the age of what a peer has in a line, if there is a stamp of it */
+/*
+ * The age of what a peer has in a line, in units, if there is a stamp of it;
+ * clock: the peer's, as in stamps.  It may be newer than that: below 0.
+ */
 static inline int
 kvr_line_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
     uint32_t *age)
@@ -446,8 +603,8 @@ kvr_line_age(kvr_index_line_t *line, unsigned peer, uint32_t clock,
     for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
         stamp = kvr_get(&line->stamp[s]);
 
-        if (stamp && kvr_index_id(ids, s) == peer) {
-            *age = clock - stamp;
+        if (kvr_index_used(stamp) && kvr_index_id(ids, s, stamp) == peer) {
+            *age = (uint32_t) ((int32_t) (clock - stamp) >> KVR_INDEX_STAMP);
             return 1;
         }
     }

@@ -26,7 +26,11 @@ static uint32_t kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m,
     uint64_t *absent, uint32_t *gap);
 static uint32_t kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain,
     uint32_t i, uint32_t n, kvr_lookup_t *f, kvr_line_view_t *view,
-    uint32_t *matched);
+    const kvr_set_t *set, uint32_t peers, uint32_t *matched);
+static int kvr_lookup_meet(kvr_index_t *ix, uint64_t mask,
+    const kvr_set_t *set);
+static uint32_t kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h,
+    uint32_t depth, kvr_set_t *open, uint32_t *matched);
 
 
 /*
@@ -40,33 +44,29 @@ uint32_t
 kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     kvr_set_t set, uint32_t *matched)
 {
-    uint32_t         i, id, gap, best, last, count;
+    uint32_t         i, id, gap, best, last, count, peers;
     kvr_set_t        left;
     kvr_lookup_t     f;
     kvr_line_view_t  view;
 
-    if (kvr_set_empty(set)) {
-        return 0;
-    }
-
     /* as a rule peers are numbered from 0 on */
 
-    count = kvr_set_run(set);
+    peers = kvr_set_run(&set, ix->words);
 
-    if (count) {
-        memset(matched, 0, count * sizeof(uint32_t));
+    if (peers) {
+        memset(matched, 0, peers * sizeof(uint32_t));
 
     } else {
-        for (left = set; kvr_set_next(&left, &id); /* void */ ) {
+        for (left = set; kvr_set_next(&left, &id); peers++) {
             matched[id] = 0;
         }
     }
 
-    if (n == 0) {
+    if (n == 0 || peers == 0) {
         return 0;
     }
 
-    kvr_line_view(&view, set);
+    kvr_line_view(&view);
 
     gap = 0;
     best = 0;
@@ -76,7 +76,8 @@ kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         count = kvr_min(n - i, KVR_LOOKUP_BATCH);
         count = kvr_lookup_find(ix, &chain[i], count, &f, &gap);
 
-        last = kvr_lookup_read(ix, &chain[i], i, count, &f, &view, matched);
+        last = kvr_lookup_read(ix, &chain[i], i, count, &f, &view, &set, peers,
+                               matched);
         best = kvr_max(best, last);
     }
 
@@ -215,24 +216,28 @@ kvr_lookup_gap(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, uint64_t *absent,
 }
 
 
-/* the deepest of what is held, 0 if nothing is */
+/* the deepest of what is held, 0 if nothing is; peers: how many are asked for */
 static uint32_t
 kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
-    kvr_lookup_t *f, kvr_line_view_t *view, uint32_t *matched)
+    kvr_lookup_t *f, kvr_line_view_t *view, const kvr_set_t *set,
+    uint32_t peers, uint32_t *matched)
 {
-    int                each;
-    uint32_t           k, w, id, depth, best;
-    uint64_t           found, read, next, key, ids, done;
-    kvr_set_t          has, open, named;
-    kvr_index_line_t  *line;
+    int                 each;
+    uint32_t            k, w, depth, best, has;
+    uint64_t            found, read, next, key, mask;
+    kvr_set_t           open;
+    kvr_line_names_t    names, done;
+    kvr_index_line_t   *line;
+    kvr_line_holders_t  h;
 
-    open = view->set;
+    open = *set;
     best = 0;
     each = 0;
     next = 0;
-    done = KVR_INDEX_TAG;
+    done.low = KVR_INDEX_TAG;
+    done.high = 0;
 
-    for (w = (n + 63) / 64; w-- && !kvr_set_empty(open); /* void */) {
+    for (w = (n + 63) / 64; w-- && peers; /* void */) {
 
         found = f->found[w];
 
@@ -241,7 +246,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
         read = found & (f->marked[w] | ~(found >> 1 | next << 63));
         next = found & 1;
 
-        while (!kvr_set_empty(open) && (each ? found : read)) {
+        while (peers && (each ? found : read)) {
 
             k = 63 - (uint32_t) __builtin_clzll(each ? found : read);
 
@@ -261,31 +266,35 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 continue;
             }
 
-            ids = kvr_get(&line->ids) & ~KVR_INDEX_TAG;
+            mask = kvr_get(&line->mask);
+            names = kvr_line_names(ix, line);
 
-            if (ids == done
-                && !kvr_set_meet(kvr_line_set(kvr_get(&line->mask)), open))
+            if (kvr_line_same(&names, &done)
+                && !kvr_lookup_meet(ix, mask, &open))
             {
                 each = 0;
                 continue;
             }
 
-            has = kvr_set_and(open, kvr_line_holders(ix, line, key, view));
-            open = kvr_set_andnot(open, has);
+            depth = kvr_chain_depth(i + k);
 
-            if (!kvr_set_empty(has)) {
-                depth = kvr_chain_depth(i + k);
+            kvr_line_holders(ix, line, key, &open, depth, view, &h);
+
+            has = kvr_lookup_take(ix, &h, depth, &open, matched);
+
+            if (has) {
                 best = kvr_max(best, depth);
-
-                while (kvr_set_next(&has, &id)) {
-                    matched[id] = depth;
-                }
+                peers -= has;
             }
 
-            named = kvr_set_or(kvr_line_named(ids),
-                               kvr_line_set(kvr_get(&line->mask)));
-            each = kvr_set_meet(named, open);
-            done = each ? KVR_INDEX_TAG : ids;
+            each = kvr_line_named(&names, &open)
+                   || kvr_lookup_meet(ix, mask, &open);
+
+            done = names;
+
+            if (each) {
+                done.low = KVR_INDEX_TAG;
+            }
         }
     }
 
@@ -293,20 +302,72 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 }
 
 
+/* whether a mask may stand for any of a set */
+static inline int
+kvr_lookup_meet(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set)
+{
+    uint32_t  i;
+
+    for (i = 0; mask && i < ix->words; i++) {
+        if (set->word[i] & mask) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* they hold so much, and are open no more; how many they are */
+static inline uint32_t
+kvr_lookup_take(kvr_index_t *ix, kvr_line_holders_t *h, uint32_t depth,
+    kvr_set_t *open, uint32_t *matched)
+{
+    uint32_t  i, id, n;
+    uint64_t  left;
+
+    n = 0;
+
+    for (i = 0; i < h->n; i++) {
+        id = h->peer[i];
+
+        if (kvr_likely(kvr_set_test(open, id))) {
+            kvr_set_del(open, id);
+            matched[id] = depth;
+            n++;
+        }
+    }
+
+    for (i = 0; kvr_unlikely(h->mask) && i < ix->words; i++) {
+
+        left = h->masked.word[i] & open->word[i];
+        open->word[i] &= ~left;
+
+        for ( /* void */ ; left; left &= left - 1) {
+            matched[i * 64 + (uint32_t) __builtin_ctzll(left)] = depth;
+            n++;
+        }
+    }
+
+    return n;
+}
+
+
 uint32_t
 kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     unsigned peer, uint32_t matched, uint32_t *age)
 {
-    uint32_t           i, k, a, most, depth;
-    uint64_t           clock, floor;
+    uint32_t           i, k, a, most, depth, clock;
+    uint64_t           units, floor;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
-    clock = kvr_index_units(p);
+    units = kvr_index_units(p);
     floor = kvr_get(&p->floor);
-    most = clock > floor ? (uint32_t) (clock - floor) : 0;
+    clock = kvr_index_clocked(units, peer);
+    most = units > floor ? (uint32_t) kvr_min(units - floor, INT32_MAX) : 0;
 
     depth = 0;
 
@@ -317,7 +378,7 @@ kvr_index_inserted(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
         line = kvr_line_find(ix, chain[i]);
 
         if (line == NULL
-            || !kvr_line_age(line, peer, (uint32_t) clock, &a)
+            || !kvr_line_age(line, peer, clock, &a)
             || a >= most)
         {
             break;
@@ -348,7 +409,7 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t inserted,
         return inserted;
     }
 
-    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+    clock = kvr_index_clocked(kvr_index_units(kvr_index_peer(ix, peer)), peer);
     last = inserted - *age;
 
     /* nearly always it is all of one insert */
@@ -388,16 +449,29 @@ kvr_index_prompted(kvr_index_t *ix, const uint64_t *chain, uint32_t inserted,
 kvr_set_t
 kvr_index_holds(kvr_index_t *ix, uint64_t key, kvr_set_t set)
 {
-    kvr_line_view_t    view;
-    kvr_index_line_t  *line;
+    uint32_t            i;
+    kvr_set_t           has;
+    kvr_line_view_t     view;
+    kvr_index_line_t   *line;
+    kvr_line_holders_t  h;
 
+    has = kvr_set_none();
     line = kvr_line_find(ix, key);
 
     if (line == NULL) {
-        return kvr_set_none();
+        return has;
     }
 
-    kvr_line_view(&view, set);
+    kvr_line_view(&view);
+    kvr_line_holders(ix, line, kvr_index_key(key), &set, 1, &view, &h);
 
-    return kvr_line_holders(ix, line, kvr_index_key(key), &view);
+    if (h.mask) {
+        has = h.masked;
+    }
+
+    for (i = 0; i < h.n; i++) {
+        kvr_set_add(&has, h.peer[i]);
+    }
+
+    return has;
 }

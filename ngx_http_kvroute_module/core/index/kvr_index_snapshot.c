@@ -28,7 +28,7 @@ kvr_index_snapshot_write(kvr_index_t *ix, uint64_t first, uint64_t count,
 
     last = first + kvr_min(count, ix->nlines - kvr_min(first, ix->nlines));
 
-    kvr_line_view(&view, kvr_set_none());
+    kvr_line_view(&view);
 
     for (i = first; i < last; i++) {
         p = kvr_index_snapshot_line(ix, &ix->line[i], &view, p);
@@ -43,7 +43,8 @@ static uint8_t *
 kvr_index_snapshot_line(kvr_index_t *ix, kvr_index_line_t *line,
     kvr_line_view_t *view, uint8_t *p)
 {
-    uint8_t   *begin, id;
+    uint8_t   *begin;
+    uint16_t   id;
     unsigned   head;
     uint32_t   touched, expires, generation;
     uint64_t   key, ids;
@@ -65,11 +66,11 @@ kvr_index_snapshot_line(kvr_index_t *ix, kvr_index_line_t *line,
     if (key & 1) {
         head = KVR_INDEX_SNAPSHOT_SESSION;
 
-        id = (uint8_t) kvr_index_id(ids, 0);
+        id = (uint16_t) kvr_line_bound(ids);
         expires = kvr_get(&line->stamp[0]);
         generation = kvr_get(&line->stamp[1]);
 
-        p = kvr_index_snapshot_put(p, &id, 1);
+        p = kvr_index_snapshot_put(p, &id, 2);
         p = kvr_index_snapshot_put(p, &expires, 4);
         p = kvr_index_snapshot_put(p, &generation, 4);
 
@@ -102,7 +103,7 @@ static uint8_t *
 kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t ids, kvr_line_view_t *view, unsigned *head, uint8_t *p)
 {
-    uint8_t   id;
+    uint16_t  id;
     unsigned  i;
     uint32_t  stamp, age, masked;
     uint64_t  mask;
@@ -111,13 +112,13 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
 
         stamp = kvr_get(&line->stamp[i]);
 
-        if (stamp == 0) {
+        if (!kvr_index_used(stamp)) {
             continue;
         }
 
-        id = (uint8_t) kvr_index_id(ids, i);
+        id = (uint16_t) kvr_index_id(ids, i, stamp);
 
-        if (!kvr_set_test(view->known, id)) {
+        if (!kvr_set_test(&view->known, id)) {
             kvr_line_know(ix, id, view);
         }
 
@@ -129,7 +130,7 @@ kvr_index_snapshot_holders(kvr_index_t *ix, kvr_index_line_t *line,
             continue;
         }
 
-        p = kvr_index_snapshot_put(p, &id, 1);
+        p = kvr_index_snapshot_put(p, &id, 2);
         p = kvr_index_snapshot_put(p, &stamp, 4);
 
         *head += 1;
@@ -175,7 +176,7 @@ kvr_index_snapshot_length(const uint8_t *p, size_t len)
             return 0;
         }
 
-        n = KVR_INDEX_SNAPSHOT_FIXED + 1 + 4 + 4;
+        n = KVR_INDEX_SNAPSHOT_FIXED + 2 + 4 + 4;
 
     } else {
         if (*p & ~(KVR_INDEX_SNAPSHOT_HOLDERS|KVR_INDEX_SNAPSHOT_MASK
@@ -185,7 +186,7 @@ kvr_index_snapshot_length(const uint8_t *p, size_t len)
             return 0;
         }
 
-        n = KVR_INDEX_SNAPSHOT_FIXED + holders * 5
+        n = KVR_INDEX_SNAPSHOT_FIXED + holders * 6
             + (*p & KVR_INDEX_SNAPSHOT_MASK ? 12 : 0);
     }
 
@@ -197,10 +198,11 @@ unsigned
 kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
     uint32_t now)
 {
-    uint8_t            head, id, first;
+    uint8_t            head;
+    uint16_t           id, first;
     unsigned           i, n;
     uint32_t           touched, stamp, masked, evicted, held[KVR_INDEX_HOLDERS];
-    uint64_t           key, ids, mask;
+    uint64_t           key, ids, mask, known;
     kvr_index_line_t  *line;
     kvr_line_view_t    view;
 
@@ -219,26 +221,27 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
 
     if (head & KVR_INDEX_SNAPSHOT_SESSION) {
 
-        id = *p;
-        p = kvr_index_snapshot_get(p + 1, &stamp, 4);
+        p = kvr_index_snapshot_get(p, &id, 2);
+        p = kvr_index_snapshot_get(p, &stamp, 4);
         (void) kvr_index_snapshot_get(p, &held[0], 4);
 
-        if (id >= KVR_PEERS || !kvr_set_test(set, id)
+        if (id >= KVR_PEERS || !kvr_set_test(&set, id)
             || (int32_t) (stamp - now) <= 0)
         {
             return 0;
         }
 
-        line = kvr_line_insert(ix, key, id, stamp, touched, &evicted);
+        line = kvr_line_insert(ix, key, 0, stamp, touched, &evicted);
 
         if (line) {
+            kvr_set(&line->ids, kvr_line_bind(key, id));
             kvr_set(&line->stamp[1], held[0]);
         }
 
         return line != NULL;
     }
 
-    kvr_line_view(&view, kvr_set_none());
+    kvr_line_view(&view);
 
     n = 0;
     first = 0;
@@ -246,11 +249,12 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
 
     for (i = 0; i < (head & KVR_INDEX_SNAPSHOT_HOLDERS); i++) {
 
-        id = *p;
-        p = kvr_index_snapshot_get(p + 1, &stamp, 4);
+        p = kvr_index_snapshot_get(p, &id, 2);
+        p = kvr_index_snapshot_get(p, &stamp, 4);
 
-        if (id >= KVR_PEERS || !kvr_set_test(set, id)
-            || kvr_set_test(view.known, id) || stamp == 0)
+        if (id >= KVR_PEERS || !kvr_set_test(&set, id)
+            || kvr_set_test(&view.known, id) || !kvr_index_used(stamp)
+            || kvr_index_unused(stamp) != kvr_index_high(id))
         {
             continue;
         }
@@ -263,7 +267,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
                 first = id;
             }
 
-            ids |= (uint64_t) id << n * 8;
+            ids |= kvr_index_low(id) << n * 8;
             held[n++] = stamp;
         }
     }
@@ -275,18 +279,19 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
         p = kvr_index_snapshot_get(p, &mask, 8);
         (void) kvr_index_snapshot_get(p, &masked, 4);
 
-        for (i = 0; i < KVR_PEERS; i++) {
-            if (!kvr_set_test(set, i)) {
-                mask &= ~kvr_line_bit(i);
-            }
+        for (i = 0, known = 0; i < KVR_SET_WORDS; i++) {
+            known |= set.word[i];
         }
+
+        mask &= known;
     }
 
     if (n == 0 && mask == 0) {
         return 0;
     }
 
-    line = kvr_line_insert(ix, key, first, n ? held[0] : 0, touched, &evicted);
+    line = kvr_line_insert(ix, key, first, n ? held[0] : kvr_index_high(first),
+                           touched, &evicted);
 
     if (line == NULL) {
         return 0;
@@ -297,7 +302,7 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
     }
 
     for (i = n; i < KVR_INDEX_HOLDERS; i++) {
-        ids |= (uint64_t) first << i * 8;
+        ids |= kvr_index_low(first) << i * 8;
     }
 
     kvr_set(&line->ids, ids | (key & KVR_INDEX_TAG));

@@ -14,9 +14,9 @@
  *     head 1     holders, 0 .. 8, and KVR_INDEX_SNAPSHOT_...
  *     key 8      of the line
  *     touched 4
- *     holder 5   peer 1, stamp 4; as many as the head says
+ *     holder 6   peer 2, stamp 4; as many as the head says
  *     mask 8, masked 4           if the head says so
- *     peer 1, expires 4, generation 4    instead, of a session
+ *     peer 2, expires 4, generation 4    instead, of a session
  *
  * Words are as the machine has them.  A record has no place: it goes into a
  * table of any size.  Stamps are of the clocks of the time of writing, so the
@@ -36,7 +36,7 @@
 
 
 /* bytes of the longest record */
-#define KVR_INDEX_SNAPSHOT_LINE  (1 + 8 + 4 + KVR_INDEX_HOLDERS * 5 + 12)
+#define KVR_INDEX_SNAPSHOT_LINE  (1 + 8 + 4 + KVR_INDEX_HOLDERS * 6 + 12)
 
 /* bits of the head */
 #define KVR_INDEX_SNAPSHOT_HOLDERS  0x0f

@@ -26,7 +26,7 @@
  */
 
 
-#include "core/index/kvr_index.h"
+#include "core/index/kvr_index_table.h"
 
 
 #define KVR_TAG_ONES    0x0001000100010001ULL  /* one in each of a word */

@@ -22,11 +22,11 @@ kvr_index_untaught(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer)
 {
     unsigned           s;
-    uint32_t           i, clock, stamp;
+    uint32_t           i, clock, begun, stamp;
     uint64_t           ids;
     kvr_index_line_t  *line;
 
-    clock = (uint32_t) kvr_index_units(&ix->peer[peer]);
+    clock = kvr_index_clocked(kvr_index_units(kvr_index_peer(ix, peer)), peer);
 
     for (i = 0; i < n; i++) {
 
@@ -44,12 +44,17 @@ kvr_index_untaught(kvr_index_t *ix, const uint64_t *value, uint32_t first,
 
             /* an older one is of somebody who did compute it */
 
-            if (stamp && kvr_index_id(ids, s) == peer
-                && clock - (stamp + kvr_chain_depth(first + i) - 1) <= units)
-            {
+            if (!kvr_index_used(stamp) || kvr_index_id(ids, s, stamp) != peer) {
+                continue;
+            }
+
+            begun = stamp + ((kvr_chain_depth(first + i) - 1)
+                             << KVR_INDEX_STAMP);
+
+            if ((clock - begun) >> KVR_INDEX_STAMP <= units) {
                 (void) atomic_compare_exchange_strong_explicit(
-                           &line->stamp[s], &stamp, 0, memory_order_relaxed,
-                           memory_order_relaxed);
+                           &line->stamp[s], &stamp, kvr_index_unused(stamp),
+                           memory_order_relaxed, memory_order_relaxed);
                 break;
             }
         }
@@ -63,7 +68,7 @@ kvr_index_since(kvr_index_t *ix, unsigned peer)
     uint64_t           clock, floor;
     kvr_index_peer_t  *p;
 
-    p = &ix->peer[peer];
+    p = kvr_index_peer(ix, peer);
 
     floor = kvr_get(&p->floor);
     clock = kvr_index_units(p);
@@ -81,7 +86,8 @@ kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units)
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
 
     if (units > here + here / 4 + KVR_INDEX_TOLD_LAG) {
-        kvr_add(&ix->peer[peer].clock, (units - here) << KVR_INDEX_FRACTION);
+        kvr_add(&kvr_index_peer(ix, peer)->clock,
+                (units - here) << KVR_INDEX_FRACTION);
     }
 }
 

@@ -59,7 +59,7 @@ kvr_retention_get(const kvr_retention_t *h)
 }
 
 
-/* 64 peers at KVR_RETENTION_FULL each do not run over */
+/* 512 peers at KVR_RETENTION_FULL each do not run over */
 void
 kvr_retention_add(kvr_retention_t *sum, const kvr_retention_t *h)
 {

@@ -185,7 +185,8 @@ kvr_admission_cost(const kvr_admission_t *a, const kvr_offer_t *offer,
 
     if (offer->peer != KVR_REGISTRY_NONE) {
         prefill = &v->zone->registry->peer[offer->peer].prefill;
-        load = kvr_reservation_load(&v->load, offer->peer, NULL);
+        load = kvr_reservation_load(&v->load, v->zone->registry, offer->peer,
+                                    NULL);
 
         s.active = load.active;
         s.waiting = load.unanswered;

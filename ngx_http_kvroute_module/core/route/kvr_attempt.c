@@ -97,7 +97,9 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* its own is counted already */
 
-    waiting = kvr_load_get(zone->load, kvr_registry_resident(b->peer)).active;
+    waiting = kvr_load_get(zone->load,
+                           kvr_registry_resident(zone->registry, b->peer))
+              .active;
 
     a->timed = kvr_ttft_give(&peer->ttft, b->pending, waiting > 1);
 }
@@ -142,6 +144,12 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
 
         a->prompted = kvr_index_prompted(zone->index, in->chain, a->inserted,
                                          id, KVR_REPLY_VALUES, &a->age);
+
+        /* by the mask of a line alone: that it is not there proves nothing */
+
+        if (k && a->inserted == 0) {
+            a->speculative = 1;
+        }
     }
 
     if (k < in->entries) {
@@ -250,7 +258,7 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* others' requests take time as well */
 
-    if (kvr_get(&zone->index->peer[id].reported)
+    if (kvr_get(&kvr_index_peer(zone->index, id)->reported)
         || kvr_get(&peer->feedback.told)
         || kvr_get(&peer->engine.foreign))
     {
@@ -331,7 +339,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     peer = &zone->registry->peer[id];
-    p = &zone->index->peer[id];
+    p = kvr_index_peer(zone->index, id);
 
     memset(&r, 0, sizeof(kvr_feedback_response_t));
 

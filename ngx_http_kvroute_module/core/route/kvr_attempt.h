@@ -72,7 +72,8 @@ typedef struct {
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
-    unsigned             speculative:1;  /* predicted by an unanswered one */
+    unsigned             speculative:1;  /* predicted by an unanswered one, or
+                                            by the mask of a line */
 } kvr_attempt_t;
 
 

@@ -30,7 +30,7 @@ kvr_candidate_view(kvr_view_t *v)
     pool = v->pool;
 
     v->load = kvr_load_view(v->zone->load);
-    v->given = kvr_get(&v->zone->registry->given);
+    v->given = kvr_get(v->zone->registry->given);
     v->shared = 0;
     v->units = UINT32_MAX;
     v->active = 0;
@@ -55,6 +55,13 @@ kvr_candidate_view(kvr_view_t *v)
     v->signals = pool->health || pool->probe
                  || v->by == KVR_BY_KV || v->by == KVR_BY_WAITING;
 
+    v->some = v->bound < KVR_PEERS || v->pin < KVR_PEERS
+              || v->owner < KVR_PEERS || v->models;
+
+    if (!v->some) {
+        return;
+    }
+
     v->special = kvr_set_none();
 
     if (v->bound < KVR_PEERS) {
@@ -69,9 +76,9 @@ kvr_candidate_view(kvr_view_t *v)
         kvr_set_add(&v->special, v->owner);
     }
 
-    if (!kvr_set_empty(v->models)) {
-        v->special = kvr_set_or(v->special, kvr_set_not(v->models));
-        v->special = kvr_set_or(v->special, v->evicts);
+    if (v->models) {
+        v->special = kvr_set_or(v->special, kvr_set_not(*v->models));
+        v->special = kvr_set_or(v->special, *v->evicts);
     }
 }
 
@@ -97,7 +104,7 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
     c->pinned = (peer == v->pin);
     c->owner = (peer == v->owner);
 
-    if (!kvr_set_empty(v->models)) {
+    if (v->models) {
         c->other = !kvr_set_test(v->models, peer);
         c->evicts = kvr_set_test(v->evicts, peer);
     }

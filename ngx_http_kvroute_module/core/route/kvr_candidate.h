@@ -40,8 +40,8 @@ typedef struct {
     uint32_t                   bound;    /* of the session */
     uint32_t                   pin;      /* named by the request */
     uint32_t                   owner;    /* of the response before */
-    kvr_set_t                  models;   /* have the model; empty: all */
-    kvr_set_t                  evicts;   /* would unload another */
+    const kvr_set_t           *models;   /* have the model; NULL: all */
+    const kvr_set_t           *evicts;   /* would unload another */
 
     kvr_by_e                   by;       /* of the policy */
     uint64_t                   random;
@@ -58,7 +58,7 @@ typedef struct {
     /* of kvr_candidate_view() */
 
     kvr_load_view_t            load;
-    kvr_set_t                  special;  /* not like the others */
+    kvr_set_t                  special;  /* not like the others, if some */
     uint64_t                   quiet;    /* if wary: ms; who owes an answer
                                             since before is silent; 0: nobody */
     uint64_t                   shared;   /* by who is like these three */
@@ -66,6 +66,7 @@ typedef struct {
     uint32_t                   active;
     uint32_t                   rest;
     uint32_t                   given;
+    unsigned                   some:1;
     unsigned                   capped:1;
     unsigned                   signals:1;
     unsigned                   wary:1;   /* somebody may be out, or silent */
@@ -160,7 +161,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     }
 
     known = &v->zone->registry->peer[peer];
-    load = kvr_reservation_load(&v->load, peer, v->own);
+    load = kvr_reservation_load(&v->load, v->zone->registry, peer, v->own);
 
     c->active = load.active;
     c->pending = load.pending;
@@ -202,7 +203,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->chunks = v->chunks[peer];
     }
 
-    if (kvr_unlikely(kvr_set_test(v->special, peer))) {
+    if (kvr_unlikely(v->some) && kvr_set_test(&v->special, peer)) {
         kvr_candidate_special(v, c, peer);
     }
 

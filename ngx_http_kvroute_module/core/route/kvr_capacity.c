@@ -7,6 +7,10 @@
 #include "core/route/kvr_capacity.h"
 
 
+/* peers that tell of the others, at most */
+#define KVR_CAPACITY_PEERS  64
+
+
 static void kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
 
@@ -36,7 +40,7 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
     bytes = kvr_ratio_get(&peer->feedback.bytes);
 
     if (bytes == 0) {
-        bytes = kvr_model_busiest(&zone->registry->models);
+        bytes = kvr_model_busiest(zone->registry->models);
     }
 
     if (bytes == 0) {
@@ -46,7 +50,8 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
     /* those that are answered: prompts are in the index, replies are not */
 
     active = kvr_load_get(zone->load, id).active;
-    waiting = kvr_load_get(zone->load, kvr_registry_resident(id)).active;
+    waiting = kvr_load_get(zone->load,
+                           kvr_registry_resident(zone->registry, id)).active;
 
     units = kvr_feedback_usable(&peer->feedback, tokens,
                                 active - kvr_min(waiting, active))
@@ -62,7 +67,7 @@ void
 kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    if (kvr_get(&zone->index->peer[id].reported)) {
+    if (kvr_get(&kvr_index_peer(zone->index, id)->reported)) {
         kvr_capacity_told(zone, id);
 
     } else {
@@ -75,7 +80,7 @@ static void
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    uint32_t         peer_id;
+    uint32_t         n, other;
     uint64_t         units, learned;
     kvr_set_t        set;
     kvr_peer_t      *peer;
@@ -83,12 +88,13 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     peer = zone->registry->peer;
 
-    memset((void *) &sum, 0, sizeof(kvr_retention_t));
+    sum = peer[id].feedback.retention;
+    set = pool->set;
 
-    set = kvr_set_or(pool->set, kvr_set_of(id));
-
-    while (kvr_set_next(&set, &peer_id)) {
-        kvr_retention_add(&sum, &peer[peer_id].feedback.retention);
+    for (n = 1; n < KVR_CAPACITY_PEERS && kvr_set_next(&set, &other); n++) {
+        if (other != id) {
+            kvr_retention_add(&sum, &peer[other].feedback.retention);
+        }
     }
 
     units = pool->capacity / zone->unit;

@@ -122,7 +122,7 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     o = &zone->registry->member[member].outlier;
 
-    sum = kvr_load_get(zone->load, kvr_registry_column(member));
+    sum = kvr_load_get(zone->load, kvr_registry_column(zone->registry, member));
 
     /* who was killed, or has given up, waits for nothing */
 
@@ -156,7 +156,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     own = &zone->registry->member[member];
     quiet = kvr_outlier_quiet(kvr_eject_fleet(zone, pool), now);
 
-    for (i = 0, known = 0, better = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0, known = 0, better = 0; i < zone->registry->max_members; i++) {
         m = &zone->registry->member[i];
 
         if (m != own && kvr_eject_other(zone, pool, m)) {
@@ -227,7 +227,7 @@ kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool)
     uint32_t       i, out;
     kvr_member_t  *m;
 
-    for (i = 0, out = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0, out = 0; i < zone->registry->max_members; i++) {
         m = &zone->registry->member[i];
 
         out += kvr_eject_other(zone, pool, m)
@@ -259,6 +259,6 @@ kvr_eject_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *m)
 {
     return atomic_load(&m->used) && m->upstream == pool->upstream
-           && kvr_set_test(pool->set, m->peer)
+           && kvr_set_test(&pool->set, m->peer)
            && zone->registry->peer[m->peer].rank == 0;
 }

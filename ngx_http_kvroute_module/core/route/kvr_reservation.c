@@ -34,9 +34,11 @@ kvr_reservation_sent(const kvr_zone_t *zone, kvr_reservation_t *r)
         return;
     }
 
-    kvr_load_add(zone->load, zone->row, kvr_registry_column(r->member), 1,
+    kvr_load_add(zone->load, zone->row,
+                 kvr_registry_column(zone->registry, r->member), 1,
                  (int64_t) r->pending);
-    kvr_load_add(zone->load, zone->row, kvr_registry_reserved(r->member), -1,
+    kvr_load_add(zone->load, zone->row,
+                 kvr_registry_reserved(zone->registry, r->member), -1,
                  -(int64_t) r->pending);
 }
 
@@ -83,12 +85,13 @@ kvr_reservation_count(const kvr_zone_t *zone, const kvr_reservation_t *r,
 
     kvr_load_add(zone->load, zone->row, r->peer, active, pending);
     kvr_load_add(zone->load, zone->row,
-                 r->queued ? kvr_registry_reserved(r->member)
-                           : kvr_registry_column(r->member),
+                 r->queued ? kvr_registry_reserved(zone->registry, r->member)
+                           : kvr_registry_column(zone->registry, r->member),
                  active, pending);
 
     /* its context, and what it may become, for as long as it is there */
 
-    kvr_load_add(zone->load, zone->row, kvr_registry_resident(r->peer),
+    kvr_load_add(zone->load, zone->row,
+                 kvr_registry_resident(zone->registry, r->peer),
                  unanswered, active * (int64_t) r->resident);
 }

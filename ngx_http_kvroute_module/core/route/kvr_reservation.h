@@ -70,13 +70,15 @@ typedef struct {
 
 
 static inline kvr_reservation_load_t
-kvr_reservation_load(const kvr_load_view_t *view, uint32_t peer,
+kvr_reservation_load(const kvr_load_view_t *view,
+    const kvr_registry_t *registry, uint32_t peer,
     const kvr_reservation_t *own)
 {
     kvr_load_sum_t          sum, resident;
     kvr_reservation_load_t  load;
 
-    sum = kvr_load_both(view, peer, kvr_registry_resident(peer), &resident);
+    sum = kvr_load_both(view, peer, kvr_registry_resident(registry, peer),
+                        &resident);
 
     load.active = sum.active;
     load.pending = sum.pending;

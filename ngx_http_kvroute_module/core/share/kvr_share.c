@@ -151,6 +151,7 @@ kvr_share_sum(const kvr_share_self_t *self, uint32_t peer)
 
     kvr_load_elsewhere_set(self->zone->load, peer,
                            kvr_load_word(active, pending));
-    kvr_load_elsewhere_set(self->zone->load, kvr_registry_resident(peer),
+    kvr_load_elsewhere_set(self->zone->load,
+                           kvr_registry_resident(self->zone->registry, peer),
                            kvr_load_word(unanswered, resident));
 }

@@ -13,7 +13,7 @@ _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
 static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
     const kvr_share_reader_t *r, uint64_t now);
 static void kvr_share_apply_peers(const kvr_share_self_t *self,
-    const kvr_share_reader_t *r, uint8_t *peer);
+    const kvr_share_reader_t *r, uint16_t *peer);
 static void kvr_share_apply_record(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
     uint64_t now, uint32_t seconds);
@@ -24,7 +24,7 @@ static void kvr_share_apply_bind(const kvr_share_self_t *self,
 static void kvr_share_apply_floor(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint32_t peer, uint64_t now);
 static void kvr_share_apply_echo(const kvr_share_self_t *self,
-    kvr_share_owner_t *o, kvr_share_reader_t *r, const uint8_t *peer,
+    kvr_share_owner_t *o, kvr_share_reader_t *r, const uint16_t *peer,
     uint64_t now, uint32_t seconds);
 
 
@@ -32,7 +32,7 @@ kvr_share_e
 kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds)
 {
-    uint8_t             peer[KVR_PEERS];
+    uint16_t            peer[KVR_PEERS];
     uint32_t            i;
     uint64_t            last, skip, mark, name[KVR_SHARE_NAME / 8];
     kvr_share_e         rc;
@@ -187,7 +187,7 @@ kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
 /* numbers of this zone, by place in the batch; KVR_PEERS: it is not here */
 static void
 kvr_share_apply_peers(const kvr_share_self_t *self, const kvr_share_reader_t *r,
-    uint8_t *peer)
+    uint16_t *peer)
 {
     uint32_t         i, k, len;
     uint64_t         digest;
@@ -195,7 +195,9 @@ kvr_share_apply_peers(const kvr_share_self_t *self, const kvr_share_reader_t *r,
 
     registry = self->zone->registry;
 
-    memset(peer, KVR_PEERS, KVR_PEERS);
+    for (k = 0; k < r->npeers; k++) {
+        peer[k] = KVR_PEERS;
+    }
 
     for (i = 0; i < registry->max_peers; i++) {
         len = kvr_get(&registry->peer[i].len);
@@ -208,7 +210,7 @@ kvr_share_apply_peers(const kvr_share_self_t *self, const kvr_share_reader_t *r,
 
         for (k = 0; k < r->npeers; k++) {
             if (kvr_share_batch_digest(r, k) == digest) {
-                peer[k] = (uint8_t) i;
+                peer[k] = (uint16_t) i;
             }
         }
     }
@@ -327,7 +329,8 @@ kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
 /* how long it took; and who has bound a session first */
 static void
 kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    kvr_share_reader_t *r, const uint8_t *peer, uint64_t now, uint32_t seconds)
+    kvr_share_reader_t *r, const uint16_t *peer, uint64_t now,
+    uint32_t seconds)
 {
     kvr_share_t  *s;
 

@@ -80,14 +80,14 @@ void
 kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer, uint64_t digest)
 {
     w->word[w->n++] = digest;
-    w->peer[peer] = (uint8_t) ++w->npeers;
+    w->peer[peer] = (uint16_t) ++w->npeers;
 }
 
 
 int
 kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words, uint32_t n)
 {
-    uint8_t  place;
+    uint16_t  place;
 
     if (w->max - w->n < n) {
         return 0;
@@ -161,7 +161,7 @@ kvr_share_batch_open(kvr_share_reader_t *r, const kvr_share_key_t *key,
     r->host = kvr_share_batch_word_at(data, KVR_SHARE_BATCH_HOST);
     r->number = kvr_share_batch_word_at(data, KVR_SHARE_BATCH_NUMBER);
     r->flags = info >> 8 & UINT8_MAX;
-    r->npeers = info >> 16 & UINT8_MAX;
+    r->npeers = info >> 16 & UINT16_MAX;
 
     memcpy(r->name, data + 8 * KVR_SHARE_BATCH_TITLE, KVR_SHARE_NAME);
 
@@ -216,7 +216,7 @@ kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers)
         head = kvr_share_batch_word_at(p, 0);
         n = 1 + (size_t) (head >> 32);
 
-        if (n > len || (head >> 8 & UINT8_MAX) >= npeers) {
+        if (n > len || (head >> 8 & UINT16_MAX) >= npeers) {
             return 0;
         }
     }
@@ -235,7 +235,7 @@ kvr_share_batch_next(kvr_share_reader_t *r, kvr_share_record_t *record)
         head = kvr_share_batch_word_at(r->p, 0);
 
         record->type = head & UINT8_MAX;
-        record->peer = head >> 8 & UINT8_MAX;
+        record->peer = head >> 8 & UINT16_MAX;
         record->n = head >> 32;
 
         r->p += 8;

@@ -14,13 +14,13 @@
  *
  *     magic
  *     check        keyed digest of all behind it
- *     version 1, flags 1, peers 1, 0 1, words of the batch 4
+ *     version 1, flags 1, peers 2, words of the batch 4
  *     fingerprint  of the key and of all else that hosts must agree on
  *     host         who tells
  *     number       of the batch, from 1, without a gap
  *     name         32 bytes, for people
  *     peers        a keyed digest of the name of each
- *     records      type 1, peer 1, 0 2, words that follow 4; these words
+ *     records      type 1, peer 2, 0 1, words that follow 4; these words
  *
  * Peers are told by digest, as each host has numbers of its own for them.
  *
@@ -47,7 +47,7 @@
 #define KVR_SHARE_VALUES   512
 
 /* bytes of a batch that is made here, and of one that is read */
-#define KVR_SHARE_BATCH    (40 * 1024)
+#define KVR_SHARE_BATCH    (96 * 1024)
 #define KVR_SHARE_MAX      (256 * 1024)
 
 /* number of an entry of a chain, and units of a lesson, at most */
@@ -95,7 +95,7 @@ typedef struct {
     uint32_t           n;                /* words so far */
     uint32_t           max;
     uint32_t           npeers;
-    uint8_t            peer[KVR_PEERS];  /* place in the batch, and 1 */
+    uint16_t           peer[KVR_PEERS];  /* place in the batch, and 1 */
 } kvr_share_writer_t;
 
 

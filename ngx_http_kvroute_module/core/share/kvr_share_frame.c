@@ -7,8 +7,12 @@
 #include "core/share/kvr_share.h"
 
 
-/* words of the load and the orders of all peers, that find room at the end */
-#define KVR_SHARE_FRAME_REST  (KVR_PEERS * (4 + KVR_SHARE_KINDS * 4))
+/* words of the load and the orders of a peer, that find room at the end */
+#define KVR_SHARE_FRAME_REST  (4 + KVR_SHARE_KINDS * 4)
+
+_Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
+               + KVR_SHARE_RING_MAX * 8 < KVR_SHARE_BATCH - 1024,
+               "room for a record");
 
 
 static int kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o,
@@ -152,6 +156,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_writer_t *w, int again, uint64_t now)
 {
     int           n, skip;
+    uint32_t      rest;
     uint64_t      place, end, next;
     kvr_share_t  *s;
 
@@ -160,7 +165,8 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     place = kvr_get(&s->ring.tail);
     end = again ? kvr_get(&s->end) : UINT64_MAX;
 
-    w->max -= KVR_SHARE_FRAME_REST;
+    rest = self->zone->registry->max_peers * KVR_SHARE_FRAME_REST;
+    w->max -= rest;
 
     while (place < end) {
 
@@ -201,7 +207,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
         place = next;
     }
 
-    w->max += KVR_SHARE_FRAME_REST;
+    w->max += rest;
 
     if (!again) {
         kvr_set(&s->end, place);
@@ -222,7 +228,7 @@ kvr_share_frame_changed(const kvr_share_self_t *self, kvr_share_owner_t *o,
     sum = kvr_load_here(table, peer);
     *load = kvr_load_word(sum.active, sum.pending);
 
-    sum = kvr_load_here(table, kvr_registry_resident(peer));
+    sum = kvr_load_here(table, kvr_registry_resident(self->zone->registry, peer));
     *context = kvr_load_word(sum.active, sum.pending);
 
     return *load != o->load[peer] || *context != o->context[peer];

@@ -99,7 +99,7 @@ kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
 
     /* those of this insert are as old as the clock has moved since, about */
 
-    units = (uint32_t) kvr_index_clock(zone->index, undo->peer) - undo->clock;
+    units = kvr_index_undo_age(zone->index, undo);
     units = 2 * kvr_min(units, KVR_SHARE_UNITS) + undo->moved;
 
     for (first = kvr_chain_entries(undo->matched); first < n; first += m) {

@@ -19,7 +19,7 @@ static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
 static uint32_t
 kvr_load_stride(uint32_t columns)
 {
-    return (columns + 7) & ~7U;
+    return (columns + kvr_load_names_words(columns) + 7) & ~7U;
 }
 
 
@@ -124,7 +124,7 @@ void
 kvr_load_release(kvr_load_t *load, uint32_t row)
 {
     uint32_t           i;
-    _Atomic uint64_t  *word;
+    _Atomic uint64_t  *word, *names;
 
     if (row == load->rows) {
         return;
@@ -138,8 +138,10 @@ kvr_load_release(kvr_load_t *load, uint32_t row)
         }
     }
 
-    for (i = 0; i < KVR_LOAD_COLUMNS / 64; i++) {
-        atomic_store(&load->row[row].names[i], 0);
+    names = kvr_load_names(load, row);
+
+    for (i = 0; i < kvr_load_names_words(load->columns); i++) {
+        atomic_store(&names[i], 0);
     }
 
     atomic_store(&load->row[row].owner, 0);
@@ -149,22 +151,26 @@ kvr_load_release(kvr_load_t *load, uint32_t row)
 void
 kvr_load_name(kvr_load_t *load, uint32_t row, uint32_t column)
 {
-    atomic_fetch_or(&load->row[row].names[column / 64], 1ULL << column % 64);
+    atomic_fetch_or(&kvr_load_names(load, row)[column / 64],
+                    1ULL << column % 64);
 }
 
 
 void
 kvr_load_rename(kvr_load_t *load, uint32_t row, const uint64_t *names)
 {
-    uint32_t  i;
+    uint32_t           i;
+    _Atomic uint64_t  *own;
 
-    for (i = 0; i < KVR_LOAD_COLUMNS / 64; i++) {
+    own = kvr_load_names(load, row);
+
+    for (i = 0; i < kvr_load_names_words(load->columns); i++) {
 
         if (row < load->rows) {
-            atomic_store(&load->row[row].names[i], names[i]);
+            atomic_store(&own[i], names[i]);
 
         } else {
-            atomic_fetch_or(&load->row[row].names[i], names[i]);
+            atomic_fetch_or(&own[i], names[i]);
         }
     }
 }
@@ -185,7 +191,9 @@ kvr_load_used(kvr_load_t *load, uint32_t column)
     high = atomic_load(&load->high);
 
     for (n = 0; n < high; n++) {
-        if (atomic_load(&load->row[n].names[column / 64]) >> column % 64 & 1) {
+        if (atomic_load(&kvr_load_names(load, n)[column / 64]) >> column % 64
+            & 1)
+        {
             return 1;
         }
     }
@@ -282,8 +290,10 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
         return rc;
     }
 
-    for (column = 0; column < KVR_LOAD_COLUMNS / 64; column++) {
-        atomic_store(&row->names[column], 0);
+    word = kvr_load_names(load, n);
+
+    for (column = 0; column < kvr_load_names_words(load->columns); column++) {
+        atomic_store(&word[column], 0);
     }
 
     /* in this order, or a second sweeper could take the row for a dead one's */

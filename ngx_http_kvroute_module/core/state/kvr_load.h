@@ -36,9 +36,6 @@
 #define KVR_LOAD_BYTES_MASK  ((1ULL << KVR_LOAD_BYTES_BITS) - 1)
 
 
-#define KVR_LOAD_COLUMNS     384
-
-
 /* a process: its id in the upper half, when it was started in the lower */
 typedef uint64_t  kvr_load_owner_t;
 
@@ -58,7 +55,6 @@ typedef struct {
     _Atomic uint64_t   sweeper;      /* process that is zeroing, or 0 */
     _Atomic uint64_t   generation;   /* configuration of the owner */
     _Atomic uint64_t   held;         /* what it holds, to whom it may concern */
-    _Atomic uint64_t   names[KVR_LOAD_COLUMNS / 64];  /* columns it may use */
 } kvr_load_row_t;
 
 
@@ -71,7 +67,7 @@ typedef struct {
 
     kvr_load_row_t     row[];
 
-    /* words[rows + 1][stride] */
+    /* words[rows + 1][stride]: columns, and the names of those it may use */
 } kvr_load_t;
 
 
@@ -100,7 +96,10 @@ typedef int (*kvr_load_heal_pt)(void *data, kvr_load_row_t *row,
     uint32_t column, _Atomic uint64_t *word);
 
 
-/* columns up to KVR_LOAD_COLUMNS */
+/* words of names for so many columns, one bit each */
+#define kvr_load_names_words(columns)  (((columns) + 63) / 64)
+
+/* columns: from 1 */
 size_t kvr_load_size(uint32_t rows, uint32_t columns);
 
 /* sets up in zeroed memory, aligned to KVR_CACHE_LINE */
@@ -162,6 +161,14 @@ kvr_load_words(kvr_load_t *load, uint32_t row)
 {
     return (_Atomic uint64_t *) (void *) &load->row[load->rows + 1]
            + (size_t) row * load->stride;
+}
+
+
+/* columns that the owner of a row may use: kvr_load_names_words() */
+static inline _Atomic uint64_t *
+kvr_load_names(kvr_load_t *load, uint32_t row)
+{
+    return kvr_load_words(load, row) + load->columns;
 }
 
 

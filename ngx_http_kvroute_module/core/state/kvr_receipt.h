@@ -35,8 +35,8 @@ typedef struct {
     _Atomic uint64_t   matched;
     _Atomic uint64_t   best;
     _Atomic uint32_t   ttft;        /* ms + 1, 0: not yet known */
+    _Atomic uint16_t   peer;
     _Atomic uint8_t    upstream;
-    _Atomic uint8_t    peer;
     _Atomic uint8_t    policy;
     _Atomic uint8_t    reason;
     _Atomic uint8_t    stream;      /* of ttft */
@@ -58,8 +58,8 @@ typedef struct {
     uint64_t           matched;
     uint64_t           best;
     uint32_t           ttft;
+    uint16_t           peer;
     uint8_t            upstream;
-    uint8_t            peer;
     uint8_t            policy;
     uint8_t            reason;
     uint8_t            stream;

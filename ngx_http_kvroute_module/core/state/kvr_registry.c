@@ -19,13 +19,38 @@ static size_t kvr_registry_rank_name(kvr_registry_t *reg, uint32_t address,
     uint32_t rank, uint8_t *name);
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
     const void *name, size_t len);
-static int kvr_registry_member_used(kvr_load_t *load, uint32_t member);
+static int kvr_registry_member_used(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t member);
 static int kvr_registry_joined(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t upstream);
 static int kvr_registry_is(_Atomic uint32_t *stored, const uint8_t *data,
     const void *name, size_t len);
 static void kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data,
     const void *name, size_t len);
+
+
+size_t
+kvr_registry_size(uint32_t max_peers)
+{
+    return sizeof(kvr_registry_shared_t) + max_peers * sizeof(kvr_peer_t)
+           + kvr_registry_max_members(max_peers) * sizeof(kvr_member_t);
+}
+
+
+void
+kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
+    uint32_t max_peers)
+{
+    reg->max_peers = max_peers;
+    reg->max_members = kvr_registry_max_members(max_peers);
+    reg->peer = shared->peer;
+    reg->member = (kvr_member_t *) (void *) &shared->peer[max_peers];
+    reg->upstream = shared->upstream;
+    reg->models = &shared->models;
+    reg->tally = &shared->tally;
+    reg->given = &shared->given;
+    reg->ranked = &shared->ranked;
+}
 
 
 uint32_t
@@ -61,7 +86,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
         /* less may have been learned: that outlives a worker, and a reload */
 
-        if (!kvr_get(&ix->peer[i].reported)
+        if (!kvr_get(&kvr_index_peer(ix, i)->reported)
             && kvr_get(&reg->peer[i].assumed) != capacity)
         {
             kvr_set(&reg->peer[i].assumed, capacity);
@@ -75,7 +100,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     n = KVR_REGISTRY_NONE;
     oldest = 0;
-    given = atomic_load(&reg->given);
+    given = atomic_load(reg->given);
 
     for (i = 0; i < reg->max_peers; i++) {
         peer = &reg->peer[i];
@@ -103,7 +128,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     /* members of the old name must not be found under the new one */
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         if (atomic_load(&reg->member[i].used) && reg->member[i].peer == n) {
             atomic_store(&reg->member[i].used, 0);
         }
@@ -220,7 +245,7 @@ kvr_registry_ranks(kvr_registry_t *reg, uint32_t address, uint32_t ranks)
     }
 
     kvr_set(&reg->peer[address].ranks, ranks);
-    atomic_fetch_add(&reg->ranked, 1);
+    atomic_fetch_add(reg->ranked, 1);
 
     return 1;
 }
@@ -265,27 +290,20 @@ kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     n = KVR_REGISTRY_NONE;
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         member = &reg->member[i];
 
         if (!atomic_load(&member->used)) {
-            if (n == KVR_REGISTRY_NONE
-                || atomic_load(&reg->member[n].used))
-            {
-                n = i;
-            }
+            n = kvr_min(n, i);
 
-            continue;
-        }
-
-        if (member->upstream == u && member->peer == peer) {
-            kvr_load_name(load, row, kvr_registry_column(i));
+        } else if (member->upstream == u && member->peer == peer) {
+            kvr_load_name(load, row, kvr_registry_column(reg, i));
             return i;
         }
+    }
 
-        if (n == KVR_REGISTRY_NONE
-            && !kvr_registry_member_used(load, i))
-        {
+    for (i = 0; i < reg->max_members && n == KVR_REGISTRY_NONE; i++) {
+        if (!kvr_registry_member_used(reg, load, i)) {
             n = i;
         }
     }
@@ -304,7 +322,7 @@ kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
     atomic_store(&member->used, 1);
 
-    kvr_load_name(load, row, kvr_registry_column(n));
+    kvr_load_name(load, row, kvr_registry_column(reg, n));
 
     return n;
 }
@@ -347,7 +365,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
     uint32_t       i;
     kvr_member_t  *member;
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         member = &reg->member[i];
 
         if (!atomic_load(&member->used)
@@ -359,7 +377,7 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_counter_reset(KVR_COUNTER_SEAT, member);
     }
 
-    for (i = 0; i < KVR_PEERS; i++) {
+    for (i = 0; i < reg->max_peers; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
             kvr_counter_reset(KVR_COUNTER_CACHE, &reg->peer[i].feedback);
             kvr_counter_reset(KVR_COUNTER_HEALTH, &reg->peer[i].engine);
@@ -376,8 +394,8 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_counter_reset(KVR_COUNTER_STATS, &reg->upstream[i].stats);
     }
 
-    kvr_model_reset_counters(&reg->models);
-    kvr_tally_reset(&reg->tally);
+    kvr_model_reset_counters(reg->models);
+    kvr_tally_reset(reg->tally);
 }
 
 
@@ -422,7 +440,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     /* as above, members of the old name */
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         if (atomic_load(&reg->member[i].used) && reg->member[i].upstream == n) {
             atomic_store(&reg->member[i].used, 0);
         }
@@ -430,7 +448,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
     kvr_counter_reset(KVR_COUNTER_STATS, &u->stats);
     kvr_ttft_prefill_reset(&u->prefill);
-    kvr_tally_forget(&reg->tally, n);
+    kvr_tally_forget(reg->tally, n);
     memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
     kvr_registry_set(&u->len, u->name, name, len);
 
@@ -440,10 +458,11 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
 
 /* what is reserved at a member is no part of its own column */
 static int
-kvr_registry_member_used(kvr_load_t *load, uint32_t member)
+kvr_registry_member_used(kvr_registry_t *reg, kvr_load_t *load,
+    uint32_t member)
 {
-    return kvr_load_used(load, kvr_registry_column(member))
-           || kvr_load_used(load, kvr_registry_reserved(member));
+    return kvr_load_used(load, kvr_registry_column(reg, member))
+           || kvr_load_used(load, kvr_registry_reserved(reg, member));
 }
 
 
@@ -454,11 +473,11 @@ kvr_registry_joined(kvr_registry_t *reg, kvr_load_t *load, uint32_t upstream)
     uint32_t       i;
     kvr_member_t  *member;
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         member = &reg->member[i];
 
         if (atomic_load(&member->used) && member->upstream == upstream
-            && kvr_registry_member_used(load, i))
+            && kvr_registry_member_used(reg, load, i))
         {
             return 1;
         }

@@ -39,7 +39,10 @@
 #define KVR_REGISTRY_NAME_LEN   112      /* a unix socket's path fits */
 #define KVR_REGISTRY_TITLE_LEN  252      /* made up of host names, often */
 #define KVR_REGISTRY_UPSTREAMS  64
-#define KVR_REGISTRY_MEMBERS    128
+
+/* members: so many more than peers, as some are of several upstreams */
+#define KVR_REGISTRY_SHARED     64
+#define KVR_REGISTRY_MEMBERS    128      /* at least */
 
 #define KVR_REGISTRY_NONE       ((uint32_t) -1)
 
@@ -139,23 +142,64 @@ typedef struct {
 } kvr_upstream_t;
 
 
+/* what all processes share; members come behind the peers */
 typedef struct {
-    uint32_t           max_peers;
     _Atomic uint32_t   given;        /* picks */
     _Atomic uint32_t   ranked;       /* times that ranks have changed */
-
-    kvr_peer_t         peer[KVR_PEERS];
-    kvr_member_t       member[KVR_REGISTRY_MEMBERS];
-    kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_models_t       models;
     kvr_tally_t        tally;
+    kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
+    kvr_peer_t         peer[];
+} kvr_registry_shared_t;
+
+
+/* the same as a process sees it */
+typedef struct {
+    uint32_t           max_peers;
+    uint32_t           max_members;
+    kvr_peer_t        *peer;
+    kvr_member_t      *member;
+    kvr_upstream_t    *upstream;
+    kvr_models_t      *models;
+    kvr_tally_t       *tally;
+    _Atomic uint32_t  *given;
+    _Atomic uint32_t  *ranked;
 } kvr_registry_t;
 
 
+/* members of a zone with so many peers */
 static inline uint32_t
-kvr_registry_column(uint32_t member)
+kvr_registry_max_members(uint32_t max_peers)
 {
-    return KVR_PEERS + member;
+    return kvr_max(max_peers + KVR_REGISTRY_SHARED, KVR_REGISTRY_MEMBERS);
+}
+
+
+/* columns of a row: peers, members, kvr_registry_resident(), _reserved() */
+static inline uint32_t
+kvr_registry_columns(uint32_t max_peers)
+{
+    return 2 * max_peers + 2 * kvr_registry_max_members(max_peers);
+}
+
+
+/* words of the names of as many columns as there can be */
+#define KVR_REGISTRY_NAMES                                                    \
+    kvr_load_names_words(4 * KVR_PEERS + 2 * KVR_REGISTRY_SHARED)
+
+
+/* bytes of what is shared; it begins zeroed, and aligned to KVR_CACHE_LINE */
+size_t kvr_registry_size(uint32_t max_peers);
+
+/* where its parts are; max_peers: 1 .. KVR_PEERS */
+void kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
+    uint32_t max_peers);
+
+
+static inline uint32_t
+kvr_registry_column(const kvr_registry_t *reg, uint32_t member)
+{
+    return reg->max_peers + member;
 }
 
 
@@ -176,9 +220,9 @@ int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
  * that have had no answer yet.
  */
 static inline uint32_t
-kvr_registry_resident(uint32_t peer)
+kvr_registry_resident(const kvr_registry_t *reg, uint32_t peer)
 {
-    return KVR_PEERS + KVR_REGISTRY_MEMBERS + peer;
+    return reg->max_peers + reg->max_members + peer;
 }
 
 
@@ -187,18 +231,15 @@ kvr_registry_resident(uint32_t peer)
  * it is not in the member's own column, since nginx has not counted them.
  */
 static inline uint32_t
-kvr_registry_reserved(uint32_t member)
+kvr_registry_reserved(const kvr_registry_t *reg, uint32_t member)
 {
-    return 2 * KVR_PEERS + KVR_REGISTRY_MEMBERS + member;
+    return 2 * reg->max_peers + reg->max_members + member;
 }
 
 
-#define KVR_REGISTRY_COLUMNS  (2 * KVR_PEERS + 2 * KVR_REGISTRY_MEMBERS)
-
-_Static_assert(KVR_REGISTRY_COLUMNS <= KVR_LOAD_COLUMNS, "columns of a row");
 _Static_assert(KVR_REGISTRY_UPSTREAMS == KVR_TALLY_UPSTREAMS,
                "upstreams of a tally");
-_Static_assert(KVR_PEERS <= 256 && KVR_REGISTRY_UPSTREAMS <= 256,
+_Static_assert(KVR_PEERS <= 65536 && KVR_REGISTRY_UPSTREAMS <= 256,
                "bytes of a receipt");
 
 

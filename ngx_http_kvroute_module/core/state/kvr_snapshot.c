@@ -18,10 +18,11 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     kvr_index_peer_t  *ip;
 
     p = &zone->registry->peer[peer];
-    ip = &zone->index->peer[peer];
+    ip = kvr_index_peer(zone->index, peer);
 
-    own = kvr_load_get(zone->load, kvr_registry_column(member));
-    reserved = kvr_load_get(zone->load, kvr_registry_reserved(member));
+    own = kvr_load_get(zone->load, kvr_registry_column(zone->registry, member));
+    reserved = kvr_load_get(zone->load,
+                            kvr_registry_reserved(zone->registry, member));
     all = kvr_load_here(zone->load, peer);
     s->elsewhere = kvr_load_elsewhere(zone->load, peer).active;
 
@@ -29,7 +30,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->pending = own.pending + reserved.pending;
     s->active_all = all.active;
     s->pending_all = all.pending;
-    s->unanswered = kvr_load_here(zone->load, kvr_registry_resident(peer))
+    s->unanswered = kvr_load_here(zone->load,
+                                  kvr_registry_resident(zone->registry, peer))
                     .active;
 
     s->capacity = kvr_get(&ip->capacity) * zone->unit;

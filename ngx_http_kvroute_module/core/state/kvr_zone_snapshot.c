@@ -34,11 +34,11 @@ typedef struct {
 
 
 typedef struct {
-    kvr_zone_snapshot_peer_t  peer[KVR_PEERS];
-    uint64_t                  time;
-    uint64_t                  clock;
-    uint64_t                  bytes; /* of lines */
-    uint64_t                  digest;
+    uint64_t           time;
+    uint64_t           clock;
+    uint64_t           bytes;        /* of lines */
+    uint64_t           peers;        /* behind the lines */
+    uint64_t           digest;
 } kvr_zone_snapshot_tail_t;
 
 
@@ -48,10 +48,10 @@ _Static_assert(sizeof(kvr_zone_snapshot_head_t) == 24, "head of a snapshot");
 _Static_assert(sizeof(kvr_zone_snapshot_peer_t)
                == 5 * 8 + 4 * 4 + KVR_REGISTRY_NAME_LEN,
                "peer of a snapshot");
-_Static_assert(sizeof(kvr_zone_snapshot_tail_t)
-               == KVR_PEERS * sizeof(kvr_zone_snapshot_peer_t) + 4 * 8,
-               "tail of a snapshot");
-_Static_assert(sizeof(kvr_zone_snapshot_tail_t) <= KVR_ZONE_SNAPSHOT_SLICE,
+_Static_assert(sizeof(kvr_zone_snapshot_tail_t) == 5 * 8, "tail of a snapshot");
+_Static_assert(KVR_PEERS * sizeof(kvr_zone_snapshot_peer_t)
+               + sizeof(kvr_zone_snapshot_tail_t)
+               <= KVR_ZONE_SNAPSHOT_SLICE,
                "slice of a snapshot");
 
 
@@ -98,6 +98,7 @@ kvr_zone_snapshot_next(kvr_zone_snapshot_t *s, uint64_t now, uint8_t *buf)
 {
     size_t                     n;
     uint32_t                   i;
+    kvr_zone_snapshot_peer_t   peer;
     kvr_zone_snapshot_tail_t   tail;
     kvr_zone_snapshot_head_t   head;
 
@@ -125,25 +126,28 @@ kvr_zone_snapshot_next(kvr_zone_snapshot_t *s, uint64_t now, uint8_t *buf)
         return n;
     }
 
-    memset(&tail, 0, sizeof(tail));
+    for (i = 0, n = 0; i < s->zone->registry->max_peers; i++) {
+        kvr_zone_snapshot_peer(s->zone, i, &peer);
 
-    for (i = 0; i < s->zone->registry->max_peers; i++) {
-        kvr_zone_snapshot_peer(s->zone, i, &tail.peer[i]);
+        memcpy(buf + n, &peer, sizeof(peer));
+        n += sizeof(peer);
     }
 
     tail.time = now;
     tail.clock = kvr_get(&s->zone->index->clock);
     tail.bytes = s->bytes;
+    tail.peers = i;
 
+    (void) XXH3_64bits_update(&s->digest, buf, n);
     (void) XXH3_64bits_update(&s->digest, &tail,
                               offsetof(kvr_zone_snapshot_tail_t, digest));
 
     tail.digest = XXH3_64bits_digest(&s->digest);
 
-    memcpy(buf, &tail, sizeof(tail));
+    memcpy(buf + n, &tail, sizeof(tail));
     s->done = 1;
 
-    return sizeof(tail);
+    return n + sizeof(tail);
 }
 
 
@@ -174,8 +178,9 @@ kvr_zone_snapshot_peer(const kvr_zone_t *zone, uint32_t i,
     kvr_index_peer_t  *ip;
 
     peer = &zone->registry->peer[i];
-    ip = &zone->index->peer[i];
+    ip = kvr_index_peer(zone->index, i);
 
+    p->pad = 0;
     p->generation = atomic_load(&peer->generation);
     p->len = atomic_load(&peer->len);
 
@@ -218,10 +223,11 @@ kvr_zone_snapshot_e
 kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
     const uint8_t *p, size_t len, uint64_t now, kvr_zone_snapshot_read_t *r)
 {
-    size_t                     n, all;
+    size_t                     n, all, peers;
     uint32_t                   i;
     kvr_set_t                  set;
     const uint8_t             *last, *line;
+    kvr_zone_snapshot_peer_t   peer;
     kvr_zone_snapshot_head_t   head, own;
     kvr_zone_snapshot_tail_t   tail;
 
@@ -238,6 +244,8 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
     memcpy(&head, p, sizeof(head));
     memcpy(&tail, p + sizeof(head) + all, sizeof(tail));
 
+    peers = (size_t) kvr_min(tail.peers, KVR_PEERS + 1) * sizeof(peer);
+
     kvr_zone_snapshot_head(zone, secret, &own);
 
     if (head.format != own.format) {
@@ -252,7 +260,7 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
         return KVR_ZONE_SNAPSHOT_KEY;
     }
 
-    if (tail.bytes != all) {
+    if (peers > all || tail.bytes != all - peers) {
         return KVR_ZONE_SNAPSHOT_LENGTH;
     }
 
@@ -271,8 +279,12 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
         return KVR_ZONE_SNAPSHOT_OLD;
     }
 
+    if (tail.peers > KVR_PEERS) {
+        return KVR_ZONE_SNAPSHOT_DAMAGED;
+    }
+
     line = p + sizeof(head);
-    last = line + all;
+    last = line + tail.bytes;
 
     for ( /* void */ ; line < last; line += n) {
         n = kvr_index_snapshot_length(line, (size_t) (last - line));
@@ -290,8 +302,10 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
     kvr_set(&zone->index->clock, tail.clock);
     kvr_set(&zone->index->time, (uint32_t) now);
 
-    for (i = 0; i < zone->registry->max_peers; i++) {
-        if (kvr_zone_snapshot_resume(zone, i, &tail.peer[i])) {
+    for (i = 0; i < zone->registry->max_peers && i < tail.peers; i++) {
+        memcpy(&peer, last + i * sizeof(peer), sizeof(peer));
+
+        if (kvr_zone_snapshot_resume(zone, i, &peer)) {
             kvr_set_add(&set, i);
             r->peers++;
         }
@@ -326,7 +340,7 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
     }
 
     peer = &zone->registry->peer[i];
-    ip = &zone->index->peer[i];
+    ip = kvr_index_peer(zone->index, i);
 
     kvr_set(&ip->clock, p->clock);
     kvr_set(&ip->floor, p->floor);

@@ -13,8 +13,8 @@
  *
  *     head    which format, whose secret
  *     lines   of the index, one after the other (kvr_index_snapshot.h)
- *     tail    the time, lengths, clocks, peers with their names, a digest of
- *             all before it
+ *     peers   by number: their names and clocks
+ *     tail    the time, lengths, a digest of all before it
  *
  * It has what peers hold, where sessions are bound, capacities, and when
  * engines were started.  It has no counters, no load, no receipts, and neither
@@ -46,7 +46,7 @@
  * To be raised when the file, or what chains are made of, becomes another:
  * t/unit/prompt/test_prompt_pinned.c pins the latter.
  */
-#define KVR_ZONE_SNAPSHOT_FORMAT  1
+#define KVR_ZONE_SNAPSHOT_FORMAT  2
 
 /* lines in a slice, and bytes that a slice takes at most */
 #define KVR_ZONE_SNAPSHOT_LINES   2048

@@ -36,6 +36,13 @@ static uint32_t kvr_history_quantile(const uint64_t *bucket, uint64_t all,
     uint64_t percent);
 
 
+size_t
+kvr_history_size(uint32_t max_members)
+{
+    return sizeof(kvr_history_t) + max_members * sizeof(kvr_history_member_t);
+}
+
+
 int
 kvr_history_step(kvr_history_t *h, uint64_t now)
 {
@@ -64,7 +71,7 @@ kvr_history_step(kvr_history_t *h, uint64_t now)
         kvr_set(&h->upstream[i].sample[step % KVR_HISTORY_SAMPLES].time, 0);
     }
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < h->max_members; i++) {
         part = &h->member[i].part[step % KVR_HISTORY_PARTS];
 
         kvr_set(&part->requests, 0);
@@ -98,7 +105,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 
     requests = errors = prompt = matched = active = 0;
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < h->max_members; i++) {
         m = &zone->registry->member[i];
 
         if (!kvr_get(&m->used) || m->upstream != upstream) {
@@ -128,7 +135,8 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         kvr_set(&hm->prompt, now.prompt);
         kvr_set(&hm->matched, now.matched);
 
-        active += kvr_load_get(zone->load, kvr_registry_column(i)).active;
+        active += kvr_load_get(zone->load,
+                               kvr_registry_column(zone->registry, i)).active;
     }
 
     kvr_history_quantiles(u,

@@ -82,8 +82,9 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t        stepped;  /* when, ms */
     _Atomic uint64_t        steps;
+    uint32_t                max_members;
     kvr_history_upstream_t  upstream[KVR_REGISTRY_UPSTREAMS];
-    kvr_history_member_t    member[KVR_REGISTRY_MEMBERS];
+    kvr_history_member_t    member[];
 } kvr_history_t;
 
 
@@ -95,6 +96,9 @@ typedef struct {
     uint64_t           ttft;         /* ms, of those together */
 } kvr_history_minute_t;
 
+
+/* bytes of it: zeroed, but for max_members, as the zone's registry has it */
+size_t kvr_history_size(uint32_t max_members);
 
 /*
  * Whether it is time for a step, and the caller takes it.  now: ms, of a clock

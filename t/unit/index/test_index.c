@@ -48,7 +48,7 @@ table(uint64_t lines, unsigned peers, uint64_t capacity)
     }
 
     page = (size_t) sysconf(_SC_PAGESIZE);
-    size = (kvr_index_size(lines) + page - 1) / page * page;
+    size = (kvr_index_size(lines, KVR_PEERS_FEW) + page - 1) / page * page;
 
     p = mmap(NULL, size + page, PROT_READ|PROT_WRITE,
              MAP_PRIVATE|MAP_ANONYMOUS, -1, 0);
@@ -60,11 +60,11 @@ table(uint64_t lines, unsigned peers, uint64_t capacity)
     last = p;
     last_size = size + page;
 
-    ix = (kvr_index_t *) (void *) (p + size - kvr_index_size(lines));
+    ix = (kvr_index_t *) (void *) (p + size - kvr_index_size(lines, KVR_PEERS_FEW));
 
     util_check((uintptr_t) ix % KVR_CACHE_LINE == 0, "not aligned");
 
-    kvr_index_init(ix, lines);
+    kvr_index_init(ix, lines, KVR_PEERS_FEW);
 
     for (i = 0; i < peers; i++) {
         kvr_index_flush(ix, i);
@@ -178,10 +178,10 @@ set_clocks(uint64_t peer, uint64_t all)
 {
     unsigned  i;
 
-    for (i = 0; i < KVR_PEERS; i++) {
-        ix->peer[i].clock = peer << FRACTION;
-        ix->peer[i].floor = peer;
-        ix->peer[i].since = all;
+    for (i = 0; i < ix->max_peers; i++) {
+        kvr_index_peer(ix, i)->clock = peer << FRACTION;
+        kvr_index_peer(ix, i)->floor = peer;
+        kvr_index_peer(ix, i)->since = all;
     }
 
     ix->clock = all;
@@ -254,15 +254,15 @@ START_TEST(test_index_basics)
 
     /* a prompt's end that is no entry counts as computed all the same */
 
-    i = (uint32_t) (ix->peer[0].clock >> FRACTION);
+    i = (uint32_t) (kvr_index_peer(ix, 0)->clock >> FRACTION);
     kvr_index_insert(ix, c, 1, 5, 0, 1, &(kvr_index_undo_t) { 0 });
-    util_check((ix->peer[0].clock >> FRACTION) - i == 4, "units");
+    util_check((kvr_index_peer(ix, 0)->clock >> FRACTION) - i == 4, "units");
 
     /* more known than there is */
 
-    i = (uint32_t) (ix->peer[0].clock >> FRACTION);
+    i = (uint32_t) (kvr_index_peer(ix, 0)->clock >> FRACTION);
     (void) learn(c, 10, 0, 99);
-    util_check((ix->peer[0].clock >> FRACTION) == i + 1, "units");
+    util_check((kvr_index_peer(ix, 0)->clock >> FRACTION) == i + 1, "units");
 
     /* a peer without a capacity is no peer */
 
@@ -307,16 +307,18 @@ START_TEST(test_index_size)
 
     static const uint64_t  lines[] = { 4, 8, 12, 20, 100, 1000, 1028, 99996 };
 
-    util_check(kvr_index_lines(0) == 0, "no room");
-    util_check(kvr_index_lines(kvr_index_size(4) - 1) == 0, "no room for 4");
+    util_check(kvr_index_lines(0, KVR_PEERS_FEW) == 0, "no room");
+    util_check(kvr_index_lines(kvr_index_size(4, KVR_PEERS_FEW) - 1,
+                               KVR_PEERS_FEW)
+               == 0, "no room for 4");
 
     for (i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         n = lines[i];
-        size = kvr_index_size(n);
+        size = kvr_index_size(n, KVR_PEERS_FEW);
 
-        util_check(kvr_index_lines(size) == n, "%llu lines",
+        util_check(kvr_index_lines(size, KVR_PEERS_FEW) == n, "%llu lines",
                    (unsigned long long) n);
-        util_check(kvr_index_lines(size - 1) < n, "%llu lines",
+        util_check(kvr_index_lines(size - 1, KVR_PEERS_FEW) < n, "%llu lines",
                    (unsigned long long) n);
     }
 
@@ -324,17 +326,18 @@ START_TEST(test_index_size)
 
     for (i = 0; i < 1000; i++) {
         size = util_next(&r) >> (34 + util_below(&r, 20));
-        n = kvr_index_lines(size);
+        n = kvr_index_lines(size, KVR_PEERS_FEW);
 
         util_check(n % KVR_INDEX_WAYS == 0, "%zu bytes", size);
-        util_check(n == 0 || kvr_index_size(n) <= size, "%zu bytes", size);
-        util_check(kvr_index_size(n + KVR_INDEX_WAYS) > size, "%zu bytes",
+        util_check(n == 0 || kvr_index_size(n, KVR_PEERS_FEW) <= size, "%zu bytes", size);
+        util_check(kvr_index_size(n + KVR_INDEX_WAYS, KVR_PEERS_FEW) > size,
+                   "%zu bytes",
                    size);
     }
 
     /* 16 MB is a quarter of a million lines, of 66 bytes each */
 
-    util_check(kvr_index_lines(16 << 20) > 254000, "16m");
+    util_check(kvr_index_lines(16 << 20, KVR_PEERS_FEW) > 254000, "16m");
 
     /* any number of them works, and nothing is written behind */
 
@@ -545,11 +548,11 @@ START_TEST(test_index_capacity)
     /* out of range */
 
     kvr_index_capacity(ix, 0, 0, 0);
-    util_check(ix->peer[0].capacity == 1, "0");
+    util_check(kvr_index_peer(ix, 0)->capacity == 1, "0");
     kvr_index_capacity(ix, 0, UINT64_MAX, 0);
-    util_check(ix->peer[0].capacity == LARGE, "too large");
+    util_check(kvr_index_peer(ix, 0)->capacity == LARGE, "too large");
     kvr_index_capacity(ix, 0, (1ULL << 32) + 5, 0);
-    util_check(ix->peer[0].capacity == LARGE, "2^32 and some");
+    util_check(kvr_index_peer(ix, 0)->capacity == LARGE, "2^32 and some");
 
     /* a cache smaller than the prompt holds its head */
 
@@ -574,35 +577,35 @@ START_TEST(test_index_hits)
 
     /* assumed: hits count as one unit, just to be told apart */
 
-    before = ix->peer[0].clock;
+    before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 100);
-    util_check(ix->peer[0].clock == before + (1 << FRACTION), "assumed");
+    util_check(kvr_index_peer(ix, 0)->clock == before + (1 << FRACTION), "assumed");
 
     /* reported: 100 units of age 500 of 1000 are half of 50 */
 
     compute(0, 499);
     kvr_index_capacity(ix, 0, 1000, 1);
 
-    before = ix->peer[0].clock;
+    before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 100);
-    moved = (ix->peer[0].clock - before) * 100 >> FRACTION;
+    moved = (kvr_index_peer(ix, 0)->clock - before) * 100 >> FRACTION;
     util_check(moved > 2250 && moved < 3000, "%llu / 100 units",
                (unsigned long long) moved);
 
     /* again at once: nothing, but for half of its own length */
 
-    before = ix->peer[0].clock;
+    before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 100);
-    moved = (ix->peer[0].clock - before) * 100 >> FRACTION;
+    moved = (kvr_index_peer(ix, 0)->clock - before) * 100 >> FRACTION;
     util_check(moved <= 350, "%llu / 100 units", (unsigned long long) moved);
 
     /* new ones count whole, and age not beyond the capacity */
 
     kvr_index_capacity(ix, 0, 50, 1);
     compute(0, 5000);
-    before = ix->peer[0].clock;
+    before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 60);
-    moved = (ix->peer[0].clock - before) >> FRACTION;
+    moved = (kvr_index_peer(ix, 0)->clock - before) >> FRACTION;
     util_check(moved >= 40 && moved <= 70, "%llu units",
                (unsigned long long) moved);
 }
@@ -1149,7 +1152,7 @@ model_stamp(uint64_t clock, uint32_t k)
 
     /* no stamp is 0, as far as it is kept */
 
-    return (uint32_t) stamp ? stamp : stamp + 1;
+    return stamp & ((1U << 30) - 1) ? stamp : stamp + 1;
 }
 
 
@@ -1374,7 +1377,7 @@ START_TEST(test_index_uptime)
     for (k = 0; k < 64; k++) {
 
         for (i = 0; i < 20; i++) {
-            ix->peer[i].clock += (1ULL << 27) << FRACTION;
+            kvr_index_peer(ix, i)->clock += (1ULL << 27) << FRACTION;
         }
 
         ix->clock += 20ULL << 27;
@@ -1427,7 +1430,7 @@ START_TEST(test_index_uptime)
     kvr_index_flush(ix, 0);
 
     for (k = 0; k < 40; k++) {
-        ix->peer[0].clock += (1ULL << 28) << FRACTION;
+        kvr_index_peer(ix, 0)->clock += (1ULL << 28) << FRACTION;
         (void) learn(c, 4, 0, 0);
         util_check(lookup(c, 4, 0) == 4, "stride %u: lost", k);
     }
@@ -1740,7 +1743,7 @@ START_TEST(test_index_hand)
 
     (void) learn(c, 100, 0, 0);
     hand = ix->hand;
-    before = ix->peer[0].clock;
+    before = kvr_index_peer(ix, 0)->clock;
 
     for (steps = 0; steps < 2000; steps++) {
         compute(0, 40);
@@ -1748,7 +1751,7 @@ START_TEST(test_index_hand)
     }
 
     util_check(4 * (ix->hand - hand)
-               >= (ix->peer[0].clock - before) >> FRACTION, "too slow");
+               >= (kvr_index_peer(ix, 0)->clock - before) >> FRACTION, "too slow");
 
     /* one insert passes over the table once at the most */
 

@@ -11,41 +11,46 @@
 
 
 #include "util.h"
-#include "core/index/kvr_index_tag.h"
+#include "core/index/kvr_index_line.h"
 
 
 #define LINES   4096
 #define LENGTH  700              /* entries of the longest prompt */
 #define GAP     16               /* absent entries that end a look-up */
 #define CHAINS  24
+#define PEERS   64               /* that have anything */
 
 
 static kvr_index_t  *ix;
 static uint64_t      chain[CHAINS][LENGTH];
 static util_rng_t    rng;
+static uint32_t      who[PEERS];
 
 
 /* is there a line of its own for this entry? */
-static int
+static kvr_index_line_t *
 present(uint64_t h)
 {
     unsigned  i;
 
     for (i = 0; i < LINES; i++) {
         if (atomic_load(&ix->line[i].key) == (h & ~1ULL)) {
-            return 1;
+            return &ix->line[i];
         }
     }
 
-    return 0;
+    return NULL;
 }
 
 
 static uint32_t
-plainly(const uint64_t *c, uint32_t n, uint64_t set, uint32_t *matched)
+plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched)
 {
-    uint32_t  i, gap, best;
-    uint64_t  has;
+    uint32_t             i, k, id, gap, best;
+    kvr_set_t            left;
+    kvr_line_view_t      view;
+    kvr_index_line_t    *line;
+    kvr_line_holders_t   h;
 
     memset(matched, 0, KVR_PEERS * sizeof(uint32_t));
 
@@ -54,17 +59,27 @@ plainly(const uint64_t *c, uint32_t n, uint64_t set, uint32_t *matched)
 
     for (i = 0; i < n && gap < GAP; i++) {
 
-        if (!present(c[i])) {
+        line = present(c[i]);
+
+        if (line == NULL) {
             gap++;
             continue;
         }
 
         gap = 0;
 
-        has = util_word(kvr_index_holds(ix, c[i], util_set(set)));
+        kvr_line_view(&view);
+        kvr_line_holders(ix, line, kvr_index_key(c[i]), set,
+                         kvr_chain_depth(i), &view, &h);
 
-        for ( /* void */ ; has; has &= has - 1) {
-            matched[__builtin_ctzll(has)] = kvr_chain_depth(i);
+        left = h.mask ? h.masked : kvr_set_none();
+
+        for (k = 0; k < h.n; k++) {
+            kvr_set_add(&left, h.peer[k]);
+        }
+
+        while (kvr_set_next(&left, &id)) {
+            matched[id] = kvr_chain_depth(i);
             best = kvr_chain_depth(i);
         }
     }
@@ -92,71 +107,208 @@ chains(void)
 }
 
 
-START_TEST(test_lookup_same)
+/* peers of those that there may be, of which many have equal bits in ids */
+static unsigned
+peers(uint32_t max_peers)
 {
-    unsigned          i, peers, round, cases;
+    unsigned   n;
+    uint32_t   id;
+    kvr_set_t  set;
+
+    set = kvr_set_none();
+
+    for (n = 0; n < kvr_min(PEERS, max_peers); /* void */ ) {
+
+        id = (uint32_t) util_below(&rng, max_peers);
+
+        if (n && util_below(&rng, 2)) {
+            id = who[util_below(&rng, n)]
+                 ^ (uint32_t) (1 + util_below(&rng, 3)) << KVR_INDEX_ID;
+        }
+
+        if (id < max_peers && !kvr_set_test(&set, id)) {
+            kvr_set_add(&set, id);
+            who[n++] = id;
+
+            if (util_below(&rng, PEERS) == 0) {
+                break;
+            }
+        }
+    }
+
+    return n;
+}
+
+
+static void
+same(uint32_t max_peers)
+{
+    unsigned          i, k, npeers, round, lossy;
     uint32_t          n, best, a[KVR_PEERS], b[KVR_PEERS];
-    uint64_t          set;
+    kvr_set_t         set;
     kvr_index_undo_t  undo;
 
     kvr_index_line_t  *line;
 
+    util_note("%u peers", max_peers);
+    lossy = util_below(&rng, 2);
+
+    memset(ix, 0, kvr_index_size(LINES, max_peers));
+    kvr_index_init(ix, LINES, max_peers);
+    chains();
+
+    /* with more than eight there are masks */
+
+    npeers = peers(max_peers);
+
+    for (i = 0; i < npeers; i++) {
+        kvr_index_capacity(ix, who[i], 200 + util_below(&rng, 4000), 0);
+    }
+
+    for (round = 0; round < 40; round++) {
+
+        i = (unsigned) util_below(&rng, CHAINS);
+        n = 1 + (uint32_t) util_below(&rng, LENGTH);
+
+        kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1),
+                         who[util_below(&rng, npeers)], 0, &undo);
+
+        if (util_below(&rng, 8) == 0) {
+            kvr_index_flush(ix, who[util_below(&rng, npeers)]);
+        }
+
+        /* slots are cleared, and lines freed */
+
+        if (util_below(&rng, 4) == 0) {
+            kvr_line_sweep(ix, LINES * kvr_line_turns(ix));
+        }
+
+        /* lines are lost, one by one and many at a time */
+
+        for (n = (uint32_t) util_below(&rng, lossy ? 60 : 3); n; n--) {
+            line = &ix->line[util_below(&rng, LINES)];
+            atomic_store(&line->key, 0);
+            atomic_store(kvr_tag_line(ix, line), 0);
+        }
+
+        if (round % 4) {
+            continue;
+        }
+
+        i = (unsigned) util_below(&rng, CHAINS);
+        n = (uint32_t) util_below(&rng, LENGTH + 1);
+        set = kvr_set_none();
+
+        for (k = 0; k < npeers; k++) {
+            kvr_set_add_if(&set, who[k], util_below(&rng, 4) != 0);
+        }
+
+        memset(a, 0, sizeof(a));
+
+        best = kvr_index_lookup(ix, chain[i], n, set, a);
+
+        util_check(best == plainly(chain[i], n, &set, b),
+                   "%u entries, %u peers: %u", n, npeers, best);
+        util_check(memcmp(a, b, sizeof(a)) == 0, "%u entries, %u peers", n,
+                   npeers);
+    }
+}
+
+
+START_TEST(test_lookup_same)
+{
+    unsigned  cases;
+
     util_seed(&rng, "lookup", 0);
 
-    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES));
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES, KVR_PEERS));
 
     for (cases = util_cases(20); cases; cases--) {
+        same(1 + (uint32_t) util_below(&rng, KVR_PEERS_FEW));
+        same(1 + (uint32_t) util_below(&rng, KVR_PEERS));
+    }
 
-        memset(ix, 0, kvr_index_size(LINES));
-        kvr_index_init(ix, LINES);
-        chains();
+    free(ix);
+}
+END_TEST
 
-        /* with more than eight there are masks */
 
-        peers = 1 + (unsigned) util_below(&rng, KVR_PEERS);
+/* peers with equal bits in ids are not taken for each other */
+START_TEST(test_lookup_apart)
+{
+    unsigned          i, k, p, round;
+    uint32_t          n, held[6][CHAINS], found[KVR_PEERS];
+    kvr_index_undo_t  undo;
 
-        for (i = 0; i < peers; i++) {
-            kvr_index_capacity(ix, i, 200 + util_below(&rng, 4000), 0);
+    static const uint32_t  alike[6] = { 5, 133, 261, 389, 6, 262 };
+
+    util_seed(&rng, "apart", 0);
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
+    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
+    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
+
+    memset(held, 0, sizeof(held));
+
+    for (p = 0; p < 6; p++) {
+        kvr_index_capacity(ix, alike[p], KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (i = 0; i < CHAINS; i++) {
+        for (k = 0; k < LENGTH; k++) {
+            chain[i][k] = util_next(&rng) | 1ULL << 40;
+        }
+    }
+
+    for (round = 0; round < util_cases(3000); round++) {
+
+        p = util_below(&rng, 6);
+        i = util_below(&rng, CHAINS);
+        n = 1 + util_below(&rng, 200);
+
+        switch (util_below(&rng, 20)) {
+
+        case 0:
+            kvr_index_flush(ix, alike[p]);
+            memset(held[p], 0, sizeof(held[p]));
+            break;
+
+        case 1:
+            kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1), alike[p],
+                             0, &undo);
+            kvr_index_undo(ix, chain[i], n, &undo);
+            held[p][i] = held[p][i] > n ? held[p][i] : 0;
+            break;
+
+        case 2:
+            kvr_line_sweep(ix, 64 * LINES);
+            break;
+
+        default:
+            kvr_index_refresh(ix, chain[i], n, kvr_chain_depth(n - 1), alike[p],
+                              kvr_chain_depth(kvr_min(n, held[p][i]) - 1)
+                              * (held[p][i] != 0), &undo);
+            held[p][i] = kvr_max(held[p][i], n);
         }
 
-        for (round = 0; round < 40; round++) {
+        i = util_below(&rng, 4) ? i : util_below(&rng, CHAINS);
 
-            i = (unsigned) util_below(&rng, CHAINS);
-            n = 1 + (uint32_t) util_below(&rng, LENGTH);
+        (void) kvr_index_lookup(ix, chain[i], LENGTH, kvr_set_below(KVR_PEERS),
+                                found);
 
-            kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1),
-                             (unsigned) util_below(&rng, peers), 0, &undo);
-
-            if (util_below(&rng, 8) == 0) {
-                kvr_index_flush(ix, (unsigned) util_below(&rng, peers));
-            }
-
-            /* lines are lost, one by one and many at a time */
-
-            for (n = (uint32_t) util_below(&rng, 60); n; n--) {
-                line = &ix->line[util_below(&rng, LINES)];
-                atomic_store(&line->key, 0);
-                atomic_store(kvr_tag_line(ix, line), 0);
-            }
-
-            if (round % 4) {
-                continue;
-            }
-
-            i = (unsigned) util_below(&rng, CHAINS);
-            n = (uint32_t) util_below(&rng, LENGTH + 1);
-            set = util_next(&rng) | util_next(&rng);
-            set &= peers == 64 ? ~0ULL : (1ULL << peers) - 1;
-
-            memset(a, 0, sizeof(a));
-
-            best = kvr_index_lookup(ix, chain[i], n, util_set(set), a);
-
-            util_check(best == plainly(chain[i], n, set, b),
-                       "%u entries, %u peers: %u", n, peers, best);
-            util_check(memcmp(a, b, sizeof(a)) == 0, "%u entries, %u peers", n,
-                       peers);
+        for (k = 0, n = 0; k < KVR_PEERS; k++) {
+            n += found[k] != 0;
         }
+
+        for (p = 0; p < 6; p++) {
+            util_check(found[alike[p]]
+                       == (held[p][i] ? kvr_chain_depth(held[p][i] - 1) : 0),
+                       "round %u: peer %u has %u of %u", round, alike[p],
+                       found[alike[p]], held[p][i]);
+            n -= found[alike[p]] != 0;
+        }
+
+        util_check(n == 0, "round %u: %u strangers", round, n);
     }
 
     free(ix);
@@ -172,6 +324,7 @@ main(void)
     s = suite_create("lookup");
 
     util_add(s, "same", test_lookup_same);
+    util_add(s, "apart", test_lookup_apart);
 
     return util_run(s);
 }

@@ -68,14 +68,14 @@ table(uint64_t lines, unsigned n, uint64_t capacity)
 {
     unsigned  i;
 
-    shared = mmap(NULL, sizeof(shared_t) + kvr_index_size(lines),
+    shared = mmap(NULL, sizeof(shared_t) + kvr_index_size(lines, KVR_PEERS_FEW),
                   PROT_READ|PROT_WRITE, MAP_SHARED|MAP_ANONYMOUS, -1, 0);
     util_check(shared != MAP_FAILED, "mmap: %d", errno);
 
     ix = &shared->ix;
     prompts = n;
 
-    kvr_index_init(ix, lines);
+    kvr_index_init(ix, lines, KVR_PEERS_FEW);
 
     for (i = 0; i < PEERS; i++) {
         kvr_index_flush(ix, i);
@@ -332,7 +332,7 @@ check_table(void)
 
         util_check(kvr_reduce(h, ix->nbuckets) == i / KVR_INDEX_WAYS,
                    "line %llu is in a wrong place", (unsigned long long) i);
-        util_check(((line->ids ^ h) & 0xc0c0c0c0c0c0c0c0ULL) == 0,
+        util_check(((line->ids ^ h) & KVR_INDEX_TAG) == 0,
                    "line %llu has the ids of another",
                    (unsigned long long) i);
         util_check(line->mask >> PEERS == 0, "a peer that does not exist");

@@ -43,11 +43,11 @@ tables(void)
 
     for (t = 0; t < TABLES; t++) {
         if (table[t] == NULL) {
-            table[t] = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES));
+            table[t] = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES, KVR_PEERS_FEW));
         }
 
-        memset(table[t], 0, kvr_index_size(LINES));
-        kvr_index_init(table[t], LINES);
+        memset(table[t], 0, kvr_index_size(LINES, KVR_PEERS_FEW));
+        kvr_index_init(table[t], LINES, KVR_PEERS_FEW);
 
         for (p = 0; p < PEERS; p++) {
             kvr_index_capacity(table[t], p,
@@ -130,7 +130,7 @@ stamp(uint64_t h)
     line = kvr_line_find(table[REPEAT], h);
     util_check(line != NULL, "no line");
 
-    return atomic_load(&line->stamp[0]);
+    return atomic_load(&line->stamp[0]) >> KVR_INDEX_STAMP;
 }
 
 

@@ -21,13 +21,13 @@ make(uint64_t lines, unsigned peers, uint64_t capacity)
     unsigned      i;
     kvr_index_t  *ix;
 
-    size = kvr_index_size(lines);
+    size = kvr_index_size(lines, KVR_PEERS_FEW);
     size = (size + KVR_CACHE_LINE - 1) / KVR_CACHE_LINE * KVR_CACHE_LINE;
 
     ix = aligned_alloc(KVR_CACHE_LINE, size);
     memset((void *) ix, 0, size);
 
-    kvr_index_init(ix, lines);
+    kvr_index_init(ix, lines, KVR_PEERS_FEW);
 
     for (i = 0; i < peers; i++) {
         kvr_index_flush(ix, i);

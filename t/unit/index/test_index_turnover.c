@@ -26,10 +26,10 @@ static uint64_t      chain[100];
 static void
 setup(void)
 {
-    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES));
-    memset((void *) ix, 0, kvr_index_size(LINES));
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(LINES, KVR_PEERS_FEW));
+    memset((void *) ix, 0, kvr_index_size(LINES, KVR_PEERS_FEW));
 
-    kvr_index_init(ix, LINES);
+    kvr_index_init(ix, LINES, KVR_PEERS_FEW);
     kvr_index_flush(ix, 3);
     kvr_index_capacity(ix, 3, CAPACITY, 0);
 }

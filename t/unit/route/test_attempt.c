@@ -10,6 +10,7 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/route/kvr_route.h"
 
@@ -57,15 +58,14 @@ setup(void)
 
     z = &s.zone;
 
-    z->registry = zeroed(sizeof(kvr_registry_t));
-    z->registry->max_peers = 4;
+    z->registry = util_registry(4);
 
-    z->load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(z->load, ROWS, KVR_REGISTRY_COLUMNS);
+    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(4)));
+    kvr_load_init(z->load, ROWS, kvr_registry_columns(4));
     z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 
-    z->index = zeroed(kvr_index_size(LINES));
-    kvr_index_init(z->index, LINES);
+    z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+    kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
 
     z->popular = zeroed(sizeof(kvr_popular_t));
     z->unit = UNIT;
@@ -193,7 +193,7 @@ load(void)
 
     view = kvr_load_view(s.zone.load);
 
-    return kvr_reservation_load(&view, s.peer, NULL);
+    return kvr_reservation_load(&view, s.zone.registry, s.peer, NULL);
 }
 
 

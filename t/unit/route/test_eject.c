@@ -7,6 +7,7 @@
 /* kvr_eject: the servers of an upstream, and how many are out at once */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/route/kvr_route.h"
 
@@ -44,13 +45,12 @@ setup(void)
 
     memset(&pool, 0, sizeof(kvr_pool_t));
 
-    zone.registry = zeroed(sizeof(kvr_registry_t));
-    zone.registry->max_peers = SERVERS;
-    zone.load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(zone.load, ROWS, KVR_REGISTRY_COLUMNS);
+    zone.registry = util_registry(SERVERS);
+    zone.load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(SERVERS)));
+    kvr_load_init(zone.load, ROWS, kvr_registry_columns(SERVERS));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
-    zone.index = zeroed(kvr_index_size(LINES));
-    kvr_index_init(zone.index, LINES);
+    zone.index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+    kvr_index_init(zone.index, LINES, KVR_PEERS_FEW);
     zone.popular = zeroed(sizeof(kvr_popular_t));
     zone.unit = 256;
 

@@ -11,7 +11,9 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
+#include "core/index/kvr_index_line.h"
 #include "core/share/kvr_share.h"
 
 
@@ -83,12 +85,11 @@ begin(void)
         z = &host[h].zone;
 
         z->unit = 256;
-        z->registry = zeroed(sizeof(kvr_registry_t));
-        z->registry->max_peers = KVR_PEERS;
-        z->load = zeroed(kvr_load_size(4, KVR_REGISTRY_COLUMNS));
-        kvr_load_init(z->load, 4, KVR_REGISTRY_COLUMNS);
-        z->index = zeroed(kvr_index_size(LINES));
-        kvr_index_init(z->index, LINES);
+        z->registry = util_registry(KVR_PEERS_FEW);
+        z->load = zeroed(kvr_load_size(4, kvr_registry_columns(KVR_PEERS_FEW)));
+        kvr_load_init(z->load, 4, kvr_registry_columns(KVR_PEERS_FEW));
+        z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+        kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
         z->share = zeroed(sizeof(kvr_share_t));
         z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 
@@ -317,8 +318,9 @@ START_TEST(test_share_void)
 
     undo.matched = 0;
     undo.moved = 50;
-    undo.peer = (uint8_t) host[0].number[3];
-    undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer);
+    undo.peer = (uint16_t) host[0].number[3];
+    undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer)
+                 << KVR_INDEX_STAMP;
     kvr_share_tell_void(&host[0].zone, chain[2], 50, &undo);
     flush_all(0);
 
@@ -404,7 +406,8 @@ START_TEST(test_share_load)
         kvr_load_add(host[h].zone.load, host[h].zone.row, host[h].number[1],
                      (int32_t) h + 1, 1000 * (h + 1));
         kvr_load_add(host[h].zone.load, host[h].zone.row,
-                     kvr_registry_resident(host[h].number[1]), 1, 5000);
+                     kvr_registry_resident(host[h].zone.registry,
+                                           host[h].number[1]), 1, 5000);
         util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
                    "it has changed");
         flush(h, 0);
@@ -752,6 +755,7 @@ END_TEST
 START_TEST(test_share_floor)
 {
     unsigned          h;
+    uint64_t          clock;
     kvr_index_undo_t  undo;
 
     teach(0, chain[0], 100, 2, &undo);
@@ -761,8 +765,10 @@ START_TEST(test_share_floor)
 
     /* what is older than the second prompt is lost */
 
-    kvr_share_tell_floor(&host[0].zone, host[0].number[2], undo.clock - 100);
-    kvr_index_floor(host[0].zone.index, host[0].number[2], undo.clock - 100);
+    clock = kvr_index_clock(host[0].zone.index, host[0].number[2]);
+
+    kvr_share_tell_floor(&host[0].zone, host[0].number[2], clock - 100);
+    kvr_index_floor(host[0].zone.index, host[0].number[2], clock - 100);
     flush_all(0);
 
     for (h = 0; h < HOSTS; h++) {

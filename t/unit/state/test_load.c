@@ -483,7 +483,7 @@ START_TEST(test_load_sweep_broken)
 
         if (stage >= 2) {
             kvr_load_add(load, 0, 5, -1, -20);
-            row->names[0] = 0;
+            kvr_load_names(load, 0)[0] = 0;
         }
 
         if (stage >= 3) {
@@ -558,7 +558,7 @@ END_TEST
 START_TEST(test_load_exhausted)
 {
     uint32_t     n;
-    uint64_t     names[KVR_LOAD_COLUMNS / 64];
+    uint64_t     names[kvr_load_names_words(COLUMNS)];
     world_t      w;
     kvr_load_t  *load;
 
@@ -615,7 +615,7 @@ END_TEST
 START_TEST(test_load_names)
 {
     uint32_t     i, column;
-    uint64_t     names[KVR_LOAD_COLUMNS / 64];
+    uint64_t     names[kvr_load_names_words(COLUMNS)];
     util_rng_t   r;
     kvr_load_t  *load;
 
@@ -732,7 +732,7 @@ worker(uint32_t serial)
     }
 
     for (i = 0; i < COLUMNS; i++) {
-        if (atomic_load(&words[i]) || yard->load->row[row].names[i / 64]) {
+        if (atomic_load(&words[i]) || kvr_load_names(yard->load, row)[i / 64]) {
             yard->errors++;
         }
     }

@@ -15,6 +15,7 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 
 #include <ucontext.h>
@@ -238,7 +239,7 @@ index_start(unsigned prompts)
     static size_t  size;
 
     if (ix == NULL) {
-        size = kvr_index_size(LINES);
+        size = kvr_index_size(LINES, KVR_PEERS_FEW);
         ix = aligned_alloc(KVR_CACHE_LINE, size);
     }
 
@@ -246,7 +247,7 @@ index_start(unsigned prompts)
     memset(given, 0, sizeof(given));
     memset(flying, 0, sizeof(flying));
 
-    kvr_index_init(ix, LINES);
+    kvr_index_init(ix, LINES, KVR_PEERS_FEW);
 
     for (i = 0; i < KEYS; i++) {
         keys[i] = util_next(&rng);
@@ -414,7 +415,7 @@ index_check(void)
         util_check(line->mask >> PEERS == 0, "line %u: mask", i);
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-            util_check(kvr_index_id(line->ids, s) < PEERS, "line %u: id", i);
+            util_check(kvr_index_id(line->ids, s, line->stamp[s]) < PEERS, "line %u: id", i);
         }
     }
 
@@ -723,7 +724,7 @@ load_thread(unsigned self)
                    "row %u was not clean", row);
     }
 
-    util_check(__atomic_load_n(&load->row[row].names[0], SC) == 0,
+    util_check(__atomic_load_n(&kvr_load_names(load, row)[0], SC) == 0,
                "row %u had names", row);
 
     for (n = util_below(&rng, 6); n; n--) {
@@ -949,7 +950,7 @@ reg_check(void)
         util_check(i < 8, "peer %u has a strange name", k);
     }
 
-    for (i = 0; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < reg->max_members; i++) {
         s = &reg->member[i];
 
         if (!s->used) {
@@ -973,7 +974,7 @@ START_TEST(test_steps_registry)
 {
     size_t            size;
     uint32_t          matched[KVR_PEERS], id, found;
-    uint64_t          block, names[KVR_LOAD_COLUMNS / 64];
+    uint64_t          block, names[KVR_REGISTRY_NAMES];
     unsigned          i, k, p, most;
     kvr_index_undo_t  undo;
 
@@ -985,8 +986,8 @@ START_TEST(test_steps_registry)
         sprintf(reg_upstream[i], "up%u", i);
     }
 
-    size = kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS);
-    reg = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_registry_t));
+    size = kvr_load_size(ROWS, kvr_registry_columns(REG_PEERS));
+    reg = util_registry(REG_PEERS);
     load = aligned_alloc(KVR_CACHE_LINE, size);
 
     turn_rate = 0;
@@ -999,10 +1000,9 @@ START_TEST(test_steps_registry)
             util_seed(&rng, "registry steps", i);
             index_start(0);
 
-            memset((void *) reg, 0, sizeof(kvr_registry_t));
+            util_registry_clear(reg, REG_PEERS);
             memset((void *) load, 0, size);
-            kvr_load_init(load, ROWS, KVR_REGISTRY_COLUMNS);
-            reg->max_peers = REG_PEERS;
+            kvr_load_init(load, ROWS, kvr_registry_columns(REG_PEERS));
 
             (void) kvr_load_claim(load, kvr_load_owner(1, 1), 1);
             (void) kvr_load_claim(load, kvr_load_owner(2, 1), 1);

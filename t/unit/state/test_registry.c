@@ -11,6 +11,7 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/state/kvr_registry.h"
 
@@ -44,14 +45,13 @@ zeroed(size_t size)
 static void
 zone_make(zone_t *z, uint32_t max_peers)
 {
-    z->reg = zeroed(sizeof(kvr_registry_t));
-    z->reg->max_peers = max_peers;
+    z->reg = util_registry(max_peers);
 
-    z->load = zeroed(kvr_load_size(ROWS, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(z->load, ROWS, KVR_REGISTRY_COLUMNS);
+    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(max_peers)));
+    kvr_load_init(z->load, ROWS, kvr_registry_columns(max_peers));
 
-    z->ix = zeroed(kvr_index_size(LINES));
-    kvr_index_init(z->ix, LINES);
+    z->ix = zeroed(kvr_index_size(LINES, max_peers));
+    kvr_index_init(z->ix, LINES, max_peers);
 
     (void) kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
     (void) kvr_load_claim(z->load, kvr_load_owner(2, 1), 1);
@@ -94,7 +94,7 @@ find(zone_t *z, const char *name)
 static void
 unname(zone_t *z, uint32_t row)
 {
-    uint64_t  names[KVR_LOAD_COLUMNS / 64];
+    uint64_t  names[KVR_REGISTRY_NAMES];
 
     memset(names, 0, sizeof(names));
     kvr_load_rename(z->load, row, names);
@@ -141,8 +141,8 @@ START_TEST(test_registry_peers)
 
     /* named in the rows of those that asked */
 
-    util_check(z.load->row[0].names[0] == (1ULL << a | 1ULL << b), "row 0");
-    util_check(z.load->row[1].names[0] == 1ULL << a, "row 1");
+    util_check(kvr_load_names(z.load, 0)[0] == (1ULL << a | 1ULL << b), "row 0");
+    util_check(kvr_load_names(z.load, 1)[0] == 1ULL << a, "row 1");
 
     /* found, but not asked for */
 
@@ -171,28 +171,28 @@ START_TEST(test_registry_capacity)
     zone_make(&z, 64);
 
     a = peer(&z, 0, "a:1");
-    util_check(z.ix->peer[a].capacity == CAPACITY, "new");
+    util_check(kvr_index_peer(z.ix, a)->capacity == CAPACITY, "new");
 
     /* another configuration has another one */
 
     util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
                "number");
-    util_check(z.ix->peer[a].capacity == 5000, "changed");
+    util_check(kvr_index_peer(z.ix, a)->capacity == 5000, "changed");
 
     /* what was learned stays, when a worker comes that assumes the same */
 
     kvr_index_capacity(z.ix, a, 700, 0);
     util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
                "number");
-    util_check(z.ix->peer[a].capacity == 700, "learned");
-    util_check(peer(&z, 0, "a:1") == a && z.ix->peer[a].capacity == CAPACITY,
+    util_check(kvr_index_peer(z.ix, a)->capacity == 700, "learned");
+    util_check(peer(&z, 0, "a:1") == a && kvr_index_peer(z.ix, a)->capacity == CAPACITY,
                "changed again");
 
     /* but the engine knows best */
 
     kvr_index_capacity(z.ix, a, 3000, 1);
     util_check(peer(&z, 0, "a:1") == a, "number");
-    util_check(z.ix->peer[a].capacity == 3000 && z.ix->peer[a].reported,
+    util_check(kvr_index_peer(z.ix, a)->capacity == 3000 && kvr_index_peer(z.ix, a)->reported,
                "reported");
 
     zone_free(&z);
@@ -269,13 +269,13 @@ START_TEST(test_registry_seats)
     s[3] = member(&z, 1, b, "two");
 
     for (i = 0; i < 4; i++) {
-        util_check(s[i] < KVR_REGISTRY_MEMBERS, "seat %u", s[i]);
+        util_check(s[i] < z.reg->max_members, "seat %u", s[i]);
         util_check(i == 0 || s[i] != s[i - 1], "the same");
         util_check(z.reg->member[s[i]].peer == (i & 1 ? b : a), "peer");
-        util_check(kvr_registry_column(s[i]) >= KVR_PEERS
-                   && kvr_registry_column(s[i]) < KVR_REGISTRY_COLUMNS,
+        util_check(kvr_registry_column(z.reg, s[i]) >= z.reg->max_peers
+                   && kvr_registry_column(z.reg, s[i]) < kvr_registry_columns(z.reg->max_peers),
                    "column");
-        util_check(kvr_load_used(z.load, kvr_registry_column(s[i])), "named");
+        util_check(kvr_load_used(z.load, kvr_registry_column(z.reg, s[i])), "named");
     }
 
     util_check(member(&z, 1, a, "one") == s[0], "another process's");
@@ -302,7 +302,7 @@ START_TEST(test_registry_seats)
 
         util_check(member(&z, 0, i & 1 ? a : b, name) != NONE, "%u", i);
 
-        util_check(i >= KVR_REGISTRY_MEMBERS
+        util_check(i >= z.reg->max_members
                    || z.reg->member[s[0]].requests == 5, "too early: %u", i);
     }
 
@@ -328,18 +328,18 @@ START_TEST(test_registry_reserved)
 
     /* a request that is let in, and not sent yet */
 
-    kvr_load_add(z.load, 1, kvr_registry_reserved(s), 1, 0);
+    kvr_load_add(z.load, 1, kvr_registry_reserved(z.reg, s), 1, 0);
     unname(&z, 0);
 
-    for (i = 0; i < 2 * KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < 2 * z.reg->max_members; i++) {
         sprintf(name, "upstream%u", i);
         util_check(member(&z, 0, a, name) != s, "%u", i);
         unname(&z, 0);
     }
 
-    kvr_load_add(z.load, 1, kvr_registry_reserved(s), -1, 0);
+    kvr_load_add(z.load, 1, kvr_registry_reserved(z.reg, s), -1, 0);
 
-    for (i = 0; i < 2 * KVR_REGISTRY_MEMBERS; i++) {
+    for (i = 0; i < 2 * z.reg->max_members; i++) {
         sprintf(name, "upstream%u", i);
 
         if (member(&z, 0, a, name) == s) {
@@ -349,7 +349,7 @@ START_TEST(test_registry_reserved)
         unname(&z, 0);
     }
 
-    util_check(i < 2 * KVR_REGISTRY_MEMBERS, "it is never used again");
+    util_check(i < 2 * z.reg->max_members, "it is never used again");
 
     zone_free(&z);
 }
@@ -361,7 +361,7 @@ START_TEST(test_registry_reuse)
 {
     unsigned  i;
     uint32_t  id[4], n, s;
-    uint64_t  names[KVR_LOAD_COLUMNS / 64];
+    uint64_t  names[KVR_REGISTRY_NAMES];
     zone_t    z;
 
     static const char  *name[] = { "a:1", "b:1", "c:1", "d:1" };
@@ -378,13 +378,13 @@ START_TEST(test_registry_reuse)
         z.reg->peer[i].given = "\2\4\1\3"[i];
     }
 
-    z.reg->given = 4;
+    *z.reg->given = 4;
     s = member(&z, 0, id[2], "up");
 
     /* all are named: no room, and nothing is changed */
 
     util_check(peer(&z, 1, "new:1") == NONE, "no room");
-    util_check(z.load->row[1].names[0] == 0, "it is named");
+    util_check(kvr_load_names(z.load, 1)[0] == 0, "it is named");
 
     for (i = 0; i < 4; i++) {
         util_check(find(&z, name[i]) == i && knows(&z, i, 1000000000000ULL + i),
@@ -410,14 +410,14 @@ START_TEST(test_registry_reuse)
     unname(&z, 1);
 
     kvr_index_capacity(z.ix, id[2], 77, 1);
-    z.reg->given = 100;
+    *z.reg->given = 100;
 
     n = peer(&z, 1, "new:1");
 
     util_check(n == id[2], "%u", n);
     util_check(find(&z, "c:1") == NONE && find(&z, "new:1") == n, "names");
     util_check(knows(&z, n, 1000000000002ULL) == 0, "what c knew");
-    util_check(z.ix->peer[n].capacity == CAPACITY && !z.ix->peer[n].reported,
+    util_check(kvr_index_peer(z.ix, n)->capacity == CAPACITY && !kvr_index_peer(z.ix, n)->reported,
                "c's capacity");
     util_check(z.reg->peer[n].given == 100, "c's rest");
     util_check(!z.reg->member[s].used, "c's seat");
@@ -451,7 +451,7 @@ START_TEST(test_registry_fresh)
 
     util_check(peer(&z, 0, "a:1") == 0, "a");
     unname(&z, 0);
-    z.reg->given = 50;
+    *z.reg->given = 50;
 
     util_check(peer(&z, 0, "b:1") == 1, "b");
     util_check(peer(&z, 0, "c:1") == 2, "c");
@@ -517,7 +517,7 @@ START_TEST(test_registry_limit)
     util_check(kvr_registry_limit(z.reg, "p0", 2, "more", 4)
                == KVR_REGISTRY_LIMIT_UPSTREAMS, "upstreams");
 
-    for (i = KVR_REGISTRY_UPSTREAMS; i < KVR_REGISTRY_MEMBERS; i++) {
+    for (i = KVR_REGISTRY_UPSTREAMS; i < z.reg->max_members; i++) {
         sprintf(name, "u%u", i - KVR_REGISTRY_UPSTREAMS);
         util_check(member(&z, 0, 1, name) != NONE, "%u", i);
     }

@@ -11,6 +11,7 @@
  */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/state/kvr_zone_snapshot.h"
 
@@ -59,14 +60,13 @@ make(kvr_zone_t *z, uint64_t lines)
     memset(z, 0, sizeof(kvr_zone_t));
 
     z->unit = 256;
-    z->registry = zeroed(sizeof(kvr_registry_t));
-    z->registry->max_peers = KVR_PEERS;
+    z->registry = util_registry(KVR_PEERS_FEW);
 
-    z->load = zeroed(kvr_load_size(2, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(z->load, 2, KVR_REGISTRY_COLUMNS);
+    z->load = zeroed(kvr_load_size(2, kvr_registry_columns(KVR_PEERS_FEW)));
+    kvr_load_init(z->load, 2, kvr_registry_columns(KVR_PEERS_FEW));
 
-    z->index = zeroed(kvr_index_size(lines));
-    kvr_index_init(z->index, lines);
+    z->index = zeroed(kvr_index_size(lines, KVR_PEERS_FEW));
+    kvr_index_init(z->index, lines, KVR_PEERS_FEW);
 
     z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 }
@@ -234,8 +234,8 @@ START_TEST(test_again)
     ck_assert_uint_eq(r.age, 5);
     ck_assert_uint_eq(same(&a, &b), CHAINS * PEERS);
 
-    ck_assert_uint_eq(kvr_get(&b.index->peer[2].capacity), 12345);
-    ck_assert_uint_eq(kvr_get(&b.index->peer[2].reported), 0);
+    ck_assert_uint_eq(kvr_get(&kvr_index_peer(b.index, 2)->capacity), 12345);
+    ck_assert_uint_eq(kvr_get(&kvr_index_peer(b.index, 2)->reported), 0);
 
     ck_assert_uint_eq(kvr_index_bound(b.index, 991, NOW + 5, &generation), 3);
     ck_assert_uint_eq(generation, 7);
@@ -413,9 +413,10 @@ START_TEST(test_refused)
     forge(&file);
     refused(DAMAGED);
 
-    util_check(memcmp(b.index, fresh.index, kvr_index_size(LINES)) == 0
-               && memcmp(b.registry, fresh.registry, sizeof(kvr_registry_t))
-                  == 0,
+    util_check(memcmp(b.index, fresh.index,
+                      kvr_index_size(LINES, KVR_PEERS_FEW)) == 0
+               && memcmp(b.registry->peer, fresh.registry->peer,
+                         KVR_PEERS_FEW * sizeof(kvr_peer_t)) == 0,
                "a file that is refused touches nothing");
 
     for (i = 0; i < KVR_ZONE_SNAPSHOT_RESULTS; i++) {

@@ -7,6 +7,7 @@
 /* kvr_history: samples by step, the last minute, resets, processes killed */
 
 
+#include "util_registry.h"
 #include "util.h"
 #include "core/watch/kvr_history.h"
 
@@ -14,7 +15,7 @@
 #define STEP  ((uint64_t) KVR_HISTORY_STEP)
 
 
-static kvr_history_t         h;
+static kvr_history_t        *h;
 static kvr_registry_t       *reg;
 static kvr_zone_t            zone;
 static kvr_history_sample_t  sample[KVR_HISTORY_SAMPLES];
@@ -39,12 +40,13 @@ make(void)
 {
     uint32_t  i;
 
-    memset((void *) &h, 0, sizeof(h));
-
-    reg = zeroed(sizeof(kvr_registry_t));
+    reg = util_registry(4);
     zone.registry = reg;
-    zone.load = zeroed(kvr_load_size(2, KVR_REGISTRY_COLUMNS));
-    kvr_load_init(zone.load, 2, KVR_REGISTRY_COLUMNS);
+    zone.load = zeroed(kvr_load_size(2, kvr_registry_columns(4)));
+    kvr_load_init(zone.load, 2, kvr_registry_columns(4));
+
+    h = zeroed(kvr_history_size(reg->max_members));
+    h->max_members = reg->max_members;
 
     for (i = 0; i < 3; i++) {
         kvr_set(&reg->member[i].used, 1);
@@ -79,18 +81,18 @@ START_TEST(test_history_steps)
 
     make();
 
-    util_check(kvr_history_step(&h, 5) == 1, "the first");
-    util_check(kvr_history_step(&h, 5 + STEP - 1) == 0, "too early");
-    util_check(kvr_history_step(&h, 5 + STEP) == 1, "in time");
-    util_check(kvr_history_step(&h, 5 + STEP) == 0, "one takes it");
+    util_check(kvr_history_step(h, 5) == 1, "the first");
+    util_check(kvr_history_step(h, 5 + STEP - 1) == 0, "too early");
+    util_check(kvr_history_step(h, 5 + STEP) == 1, "in time");
+    util_check(kvr_history_step(h, 5 + STEP) == 0, "one takes it");
 
     count(1, 10, 1, 1000, 250);
     count(2, 20, 2, 1000, 250);
     count(0, 500, 500, 9, 9);
     kvr_stats_observe(&reg->upstream[1].stats, KVR_STATS_TTFT, 40000);
-    kvr_history_look(&h, &zone, 1, 7, 1000);
+    kvr_history_look(h, &zone, 1, 7, 1000);
 
-    n = kvr_history_samples(&h, 1, sample);
+    n = kvr_history_samples(h, 1, sample);
     util_check(n == 1 && sample[0].time == 1000, "%u samples", n);
     util_check(sample[0].requests == 30 && sample[0].errors == 3
                && sample[0].rejects == 7 && sample[0].matched == 2500,
@@ -98,17 +100,17 @@ START_TEST(test_history_steps)
                sample[0].rejects, sample[0].matched);
     util_check(sample[0].p50 > 25 && sample[0].p50 <= 50
                && sample[0].p95 >= sample[0].p50, "%u ms", sample[0].p50);
-    util_check(kvr_history_samples(&h, 0, sample) == 0, "the other has none");
+    util_check(kvr_history_samples(h, 0, sample) == 0, "the other has none");
 
     /* the ring has the last ones, the oldest first */
 
     for (i = 2; i < 2 + 2 * KVR_HISTORY_SAMPLES; i++) {
-        util_check(kvr_history_step(&h, 5 + i * STEP) == 1, "step %u", i);
+        util_check(kvr_history_step(h, 5 + i * STEP) == 1, "step %u", i);
         count(1, i, 0, 0, 0);
-        kvr_history_look(&h, &zone, 1, 7, 1000 + i);
+        kvr_history_look(h, &zone, 1, 7, 1000 + i);
     }
 
-    n = kvr_history_samples(&h, 1, sample);
+    n = kvr_history_samples(h, 1, sample);
     util_check(n == KVR_HISTORY_SAMPLES, "%u samples", n);
 
     for (i = 0; i < n; i++) {
@@ -123,7 +125,7 @@ START_TEST(test_history_steps)
     /* a minute, and what is not yet in a step */
 
     count(1, 1000, 100, 0, 0);
-    kvr_history_member(&h, &zone, 1, &m);
+    kvr_history_member(h, &zone, 1, &m);
 
     for (n = 1000, i = 0; i < KVR_HISTORY_PARTS; i++) {
         n += 2 + 2 * KVR_HISTORY_SAMPLES - 1 - i;
@@ -143,17 +145,17 @@ START_TEST(test_history_rejects)
     make();
 
     for (i = 0; i < KVR_HISTORY_PARTS; i++) {
-        (void) kvr_history_step(&h, 1 + i * STEP);
-        kvr_history_look(&h, &zone, 1, 10 * (i + 1), 1 + i);
+        (void) kvr_history_step(h, 1 + i * STEP);
+        kvr_history_look(h, &zone, 1, 10 * (i + 1), 1 + i);
     }
 
-    util_check(kvr_history_rejects(&h, 1, 60) == 60, "all of a minute");
-    util_check(kvr_history_rejects(&h, 1, 65) == 65, "and of now");
+    util_check(kvr_history_rejects(h, 1, 60) == 60, "all of a minute");
+    util_check(kvr_history_rejects(h, 1, 65) == 65, "and of now");
 
-    (void) kvr_history_step(&h, 1 + i * STEP);
-    kvr_history_look(&h, &zone, 1, 60, 1 + i);
-    util_check(kvr_history_rejects(&h, 1, 60) == 50, "%lu",
-               kvr_history_rejects(&h, 1, 60));
+    (void) kvr_history_step(h, 1 + i * STEP);
+    kvr_history_look(h, &zone, 1, 60, 1 + i);
+    util_check(kvr_history_rejects(h, 1, 60) == 50, "%lu",
+               kvr_history_rejects(h, 1, 60));
 
     drop();
 }
@@ -166,18 +168,18 @@ START_TEST(test_history_counters)
     make();
 
     count(1, 100, 40, 1000, 500);
-    (void) kvr_history_step(&h, 1);
-    kvr_history_look(&h, &zone, 1, 100, 1);
+    (void) kvr_history_step(h, 1);
+    kvr_history_look(h, &zone, 1, 100, 1);
 
     kvr_set(&reg->member[1].requests, 3);
     kvr_set(&reg->member[1].responses[KVR_STATUS_CLASSES - 1], 2);
     kvr_set(&reg->member[1].prompt, 0);
     kvr_set(&reg->member[1].fails, 2);
 
-    (void) kvr_history_step(&h, 1 + STEP);
-    kvr_history_look(&h, &zone, 1, 4, 2);
+    (void) kvr_history_step(h, 1 + STEP);
+    kvr_history_look(h, &zone, 1, 4, 2);
 
-    util_check(kvr_history_samples(&h, 1, sample) == 2, "samples");
+    util_check(kvr_history_samples(h, 1, sample) == 2, "samples");
     util_check(sample[1].requests == 3 && sample[1].errors == 2
                && sample[1].rejects == 4, "%u %u %u", sample[1].requests,
                sample[1].errors, sample[1].rejects);
@@ -185,13 +187,13 @@ START_TEST(test_history_counters)
     /* failures of long ago do not hide errors of now */
 
     kvr_set(&reg->member[1].fails, 1000000);
-    (void) kvr_history_step(&h, 1 + 2 * STEP);
-    kvr_history_look(&h, &zone, 1, 4, 3);
+    (void) kvr_history_step(h, 1 + 2 * STEP);
+    kvr_history_look(h, &zone, 1, 4, 3);
 
     count(1, 9, 9, 0, 0);
-    (void) kvr_history_step(&h, 1 + 3 * STEP);
-    kvr_history_look(&h, &zone, 1, 4, 4);
-    util_check(kvr_history_samples(&h, 1, sample) == 4
+    (void) kvr_history_step(h, 1 + 3 * STEP);
+    kvr_history_look(h, &zone, 1, 4, 4);
+    util_check(kvr_history_samples(h, 1, sample) == 4
                && sample[3].errors == 9, "%u errors", sample[3].errors);
 
     drop();
@@ -209,14 +211,14 @@ START_TEST(test_history_killed)
 
     for (i = 0; i < 2 * KVR_HISTORY_SAMPLES; i++) {
         count(1, 1, 0, 0, 0);
-        util_check(kvr_history_step(&h, 1 + i * STEP) == 1, "step");
+        util_check(kvr_history_step(h, 1 + i * STEP) == 1, "step");
 
         if (i % 2 == 0) {
-            kvr_history_look(&h, &zone, 1, 0, 1 + i);
+            kvr_history_look(h, &zone, 1, 0, 1 + i);
         }
     }
 
-    n = kvr_history_samples(&h, 1, sample);
+    n = kvr_history_samples(h, 1, sample);
     util_check(n == KVR_HISTORY_SAMPLES / 2, "%u samples", n);
 
     for (i = 0; i < n; i++) {
@@ -224,7 +226,7 @@ START_TEST(test_history_killed)
                    sample[i].requests);
     }
 
-    kvr_history_member(&h, &zone, 1, &m);
+    kvr_history_member(h, &zone, 1, &m);
     util_check(m.requests >= KVR_HISTORY_PARTS - 1
                && m.requests <= KVR_HISTORY_PARTS + 1, "%lu", m.requests);
 
@@ -233,13 +235,13 @@ START_TEST(test_history_killed)
     kvr_set(&reg->member[1].used, 0);
 
     for (i = 0; i < KVR_HISTORY_PARTS; i++) {
-        (void) kvr_history_step(&h, 1 + (2 * KVR_HISTORY_SAMPLES + i) * STEP);
-        kvr_history_look(&h, &zone, 1, 0, 2000 + i);
+        (void) kvr_history_step(h, 1 + (2 * KVR_HISTORY_SAMPLES + i) * STEP);
+        kvr_history_look(h, &zone, 1, 0, 2000 + i);
     }
 
     kvr_set(&reg->member[1].used, 1);
     kvr_set(&reg->member[1].requests, 0);
-    kvr_history_member(&h, &zone, 1, &m);
+    kvr_history_member(h, &zone, 1, &m);
     util_check(m.requests == 0, "%lu of another", m.requests);
 
     drop();

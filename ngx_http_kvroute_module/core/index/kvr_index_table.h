@@ -1,0 +1,94 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _KVR_INDEX_TABLE_H_INCLUDED_
+#define _KVR_INDEX_TABLE_H_INCLUDED_
+
+
+/* What the index is in memory: lines, and peers with their clocks. */
+
+
+#include "core/base/kvr_chain.h"
+#include "core/base/kvr_set.h"
+
+
+#define KVR_INDEX_HOLDERS  8
+#define KVR_INDEX_WAYS     4
+
+/* capacities in units; larger ones would not tell old stamps from new */
+#define KVR_INDEX_CAPACITY_MAX  (1U << 28)
+
+/* words with a time, in units of 1024 ms, in their upper 24 bits */
+#define KVR_INDEX_TIME_AT     40
+#define KVR_INDEX_TIME_MASK   0xffffff
+#define KVR_INDEX_TIME_SHIFT  10
+#define KVR_INDEX_TURNED      64         /* a turnover of 1 */
+
+
+typedef struct {
+    _Atomic uint64_t   key;          /* chain value, 0 if free */
+    _Atomic uint64_t   mask;         /* further holders, by peer % 64 */
+    _Atomic uint64_t   ids;          /* peer of each slot, 7 bits a byte */
+
+    union {
+        _Atomic uint32_t  stamp[KVR_INDEX_HOLDERS];  /* kvr_index_stamp() */
+        _Atomic uint64_t  stamps[KVR_INDEX_HOLDERS / 2];  /* two at a time */
+    };
+
+    _Atomic uint32_t   touched;      /* table's clock less depth, last use */
+    _Atomic uint32_t   masked;       /* table's clock as the mask began */
+} kvr_index_line_t;
+
+_Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
+    _Atomic uint64_t   floor;        /* units at the last restart */
+    _Atomic uint64_t   since;        /* table's clock then */
+    _Atomic uint32_t   capacity;     /* units; 0: no such peer */
+    _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+
+    /* kvr_index_turnover(): where the clock stood, and when */
+
+    _Atomic uint64_t   mark;         /* this minute */
+    _Atomic uint64_t   before;       /* the minute before */
+    _Atomic uint64_t   turnover;     /* what came of it, and when */
+} kvr_index_peer_t;
+
+_Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
+
+
+typedef struct {
+    uint64_t           nlines;
+    uint64_t           nbuckets;
+    uint64_t           peers;        /* where they are: bytes from here */
+    uint32_t           max_peers;
+    uint32_t           words;        /* of a set of them */
+    uint32_t           epoch;        /* kvr_index_tag.h: log2 of its units */
+
+    _Alignas(KVR_CACHE_LINE)
+    _Atomic uint64_t   clock;        /* units computed by all peers */
+    _Atomic uint64_t   hand;         /* next line to be swept */
+    _Atomic uint64_t   evicted;      /* lines that others took, ever */
+    _Atomic uint32_t   time;         /* seconds, when last told */
+
+    _Alignas(KVR_CACHE_LINE)
+    kvr_index_line_t   line[];
+
+    /* a tag for each line; then the peers */
+} kvr_index_t;
+
+
+static inline kvr_index_peer_t *
+kvr_index_peer(kvr_index_t *ix, uint32_t peer)
+{
+    return (kvr_index_peer_t *) (void *) ((uint8_t *) ix + ix->peers) + peer;
+}
+
+
+#endif /* _KVR_INDEX_TABLE_H_INCLUDED_ */

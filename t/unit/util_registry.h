@@ -1,0 +1,61 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _UTIL_REGISTRY_H_INCLUDED_
+#define _UTIL_REGISTRY_H_INCLUDED_
+
+
+/* a registry with what it shares right behind it, in one piece of memory */
+
+
+#include <stdlib.h>
+
+#include "core/state/kvr_registry.h"
+
+
+typedef struct {
+    _Alignas(KVR_CACHE_LINE)
+    kvr_registry_t  view;
+
+    _Alignas(KVR_CACHE_LINE)
+    uint8_t         shared[];
+} util_registry_t;
+
+
+static inline void
+util_registry_clear(kvr_registry_t *reg, uint32_t max_peers)
+{
+    util_registry_t  *all;
+
+    all = (util_registry_t *) (void *) reg;
+
+    memset(all->shared, 0, kvr_registry_size(max_peers));
+    kvr_registry_view(reg, (kvr_registry_shared_t *) (void *) all->shared,
+                      max_peers);
+}
+
+
+/* empty; to be freed by free() */
+static inline kvr_registry_t *
+util_registry(uint32_t max_peers)
+{
+    size_t           size;
+    kvr_registry_t  *reg;
+
+    size = sizeof(util_registry_t) + kvr_registry_size(max_peers);
+    reg = aligned_alloc(KVR_CACHE_LINE, (size + KVR_CACHE_LINE - 1)
+                                        & ~(KVR_CACHE_LINE - 1UL));
+    if (reg == NULL) {
+        abort();
+    }
+
+    util_registry_clear(reg, max_peers);
+
+    return reg;
+}
+
+
+#endif /* _UTIL_REGISTRY_H_INCLUDED_ */
