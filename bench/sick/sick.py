@@ -189,12 +189,15 @@ def run(policy, kind, following, results):
                   zone="kvroute_zone zone=llm:16m;"
                        if "kvroute" in POLICIES[policy] else "")
 
+    # to make the bodies takes a while: both clocks begin after it
+
+    due = requests(kind)
     over = threading.Event()
     sick = threading.Thread(target=fall_sick,
                             args=(engines.port, KINDS[kind], over))
     sick.start()
 
-    made = play(nginx.port, requests(kind))
+    made = play(nginx.port, due)
 
     over.set()
     sick.join()

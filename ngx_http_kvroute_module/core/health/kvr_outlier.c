@@ -127,8 +127,9 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     kvr_outlier_heard(o);
 
-    if (kvr_unlikely(kvr_get(&o->row[0]))) {
+    if (kvr_unlikely(kvr_get(&o->row[0]) | kvr_get(&o->unclear))) {
         kvr_set(&o->row[0], 0);
+        kvr_set(&o->unclear, 0);
     }
 
     /* in the same half of the window there is nothing to be halved */
@@ -227,16 +228,26 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
         return 0;
     }
 
-    /* what may well be the client's fault: only the share tells */
-
-    if (reason != KVR_OUTLIER_MISSING && reason != KVR_OUTLIER_UNCLEAR
-        && kvr_add(&o->row[late], 1) + 1 >= conf->fails)
-    {
-        return 1;
-    }
-
     c = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
     own = c.good + c.bad;
+
+    /* what may well be the client's fault proves something by its mass only */
+
+    if (reason == KVR_OUTLIER_MISSING || reason == KVR_OUTLIER_UNCLEAR) {
+
+        if (own <= 1) {
+            kvr_set(&o->unclear, 0);
+        }
+
+        if (kvr_add(&o->unclear, 1) + 1
+            >= kvr_max(KVR_OUTLIER_LEAST, conf->fails))
+        {
+            return 1;
+        }
+
+    } else if (kvr_add(&o->row[late], 1) + 1 >= conf->fails) {
+        return 1;
+    }
 
     return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * conf->share;
 }
@@ -297,6 +308,7 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_set(&o->reason, reason);
     kvr_set(&o->row[0], 0);
     kvr_set(&o->row[1], 0);
+    kvr_set(&o->unclear, 0);
     kvr_set(&o->asked, 0);
 
     return span;

@@ -81,6 +81,7 @@ typedef struct {
                                     not */
     _Atomic uint64_t   window;   /* answers of late: kvr_outlier_count() */
     _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
+    _Atomic uint32_t   unclear;  /* likewise, maybe by the client's fault */
     _Atomic uint64_t   since;    /* when it was put out last */
     _Atomic uint32_t   reason;   /* why; kvr_outlier_e */
     _Atomic uint32_t   last;     /* what was wrong last */
@@ -99,7 +100,10 @@ typedef struct {
 } kvr_outlier_fleet_t;
 
 
-/* shares are told of so many answers at least */
+/*
+ * Shares are told of so many answers at least; and so many in a row are enough of
+ * what may be the client's fault
+ */
 #define KVR_OUTLIER_LEAST     10
 
 /* nothing is slow or silent before so many first events */

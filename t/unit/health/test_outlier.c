@@ -133,7 +133,7 @@ START_TEST(test_outlier_share)
 END_TEST
 
 
-/* 404s are no failures in a row, but a model that the others have is one */
+/* 404s are no failures but by their mass: a model that the others have */
 START_TEST(test_outlier_missing)
 {
     int  i, out;
@@ -145,6 +145,29 @@ START_TEST(test_outlier_missing)
     }
 
     util_check(i == KVR_OUTLIER_LEAST, "after %d", i);
+
+    /* in a row it is as many, however well it did before */
+
+    setup();
+
+    for (i = 0; i < 100; i++) {
+        (void) good();
+    }
+
+    for (i = 0, out = 0; i < 100 && !out; i++) {
+        out = bad(KVR_OUTLIER_MISSING, 0, 0);
+    }
+
+    util_check(i == KVR_OUTLIER_LEAST, "in a row: after %d", i);
+
+    /* a few in a row prove nothing, again and again */
+
+    setup();
+
+    for (i = 0; i < 200; i++) {
+        util_check(!(i % 20 < 12 ? good() : bad(KVR_OUTLIER_UNCLEAR, 0, 0)),
+                   "%d", i);
+    }
 }
 END_TEST
 
