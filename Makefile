@@ -282,6 +282,13 @@ bench-ten: deps ## the same ten requests under each policy (docs/policies.md)
 		perl bench/ten.pl
 
 
+.PHONY: bench-ranks
+bench-ranks: deps ## data-parallel ranks: told apart, chosen by engines, or alone
+	@$(MAKE) -s build engine
+	@NGINX_BIN="$(NGINX_BIN)" KVROUTE_MODULE="$(abspath $(MODULE))" \
+		perl bench/ranks.pl
+
+
 .PHONY: bench-status
 bench-status: deps ## what the status costs with 64 peers
 	@$(MAKE) -s build

@@ -34,6 +34,18 @@ for my $name (qw(B0 B1)) {
     });
 }
 
+# and one that writes heads down
+
+$t->serve('R', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+        Kvroute::write_file("$t->{dir}/head", $head);
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+});
+
 my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
 
@@ -72,6 +84,12 @@ http {
         kvroute_ranks 4;
         server 127.0.0.1:%%B0%% max_fails=0;
         server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream written {
+        zone written 64k;
+        kvroute kv_cache zone=z;
+        kvroute_ranks 4;
+        server 127.0.0.1:%%R%% max_fails=0;
     }
     upstream dying {
         zone dying 64k;
@@ -135,6 +153,7 @@ http {
         location /blind/ { proxy_pass http://blind/; }
         location /alone/ { proxy_pass http://alone/; }
         location /told/ { proxy_pass http://told/; }
+        location /written/ { proxy_pass http://written/; }
         location /dying/ { proxy_pass http://dying/; }
         location /ring/ { proxy_pass http://ring/; }
         location /sticky/ { proxy_pass http://sticky/; }
@@ -222,6 +241,32 @@ my @logged;
 $t->post('/mirrored/v1/chat/completions', chat(text(4000, ++$n)));
 ok(wait_for(sub { $t->access_log() =~ m{^/mirrored/}m }), 'mirrored');
 ok($t->idle(), 'and nothing is left of it');
+
+# vLLM Router tells a rank by the same header; what a client says goes along,
+# before it, and the body is another one
+
+my ($theirs, $again) = split /\n\n(?=POST)/,
+    Kvroute::slurp("$FindBin::Bin/ranks/vllm-router-0.1.17.txt") =~ s/^#.*\n//mgr;
+
+sub ranks_in { return $_[0] =~ /^(X-Data-Parallel-Rank: \d+)\r?$/mig }
+
+my $body = '{"model":"emulated","messages":[{"role":"user","content":"hello"}],'
+           . '"max_tokens":4}';
+
+for my $mine (undef, 77) {
+    my %h = defined $mine ? ('X-Data-Parallel-Rank' => $mine) : ();
+
+    $t->post('/written/v1/chat/completions', $body, headers => \%h);
+
+    my $head = Kvroute::slurp("$t->{dir}/head");
+    my @ranks = ranks_in($head);
+    my @their = ranks_in(defined $mine ? $again : $theirs);
+
+    is(scalar @ranks, 1, 'one header, whatever the client says');
+    is(scalar @their, defined $mine ? 2 : 1, 'and of theirs');
+    is(lc $ranks[-1] =~ s/\d+$//r, $their[-1] =~ s/\d+$//r, 'of the same form');
+    like($head, qr/^Content-Length: @{[length $body]}\r$/mi, 'the body is as it came');
+}
 
 # the ring has a place for each, and sessions stay at theirs
 

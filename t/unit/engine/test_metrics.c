@@ -393,6 +393,69 @@ START_TEST(test_metrics_sums)
 END_TEST
 
 
+/* each rank's own, and of those that name none what is said of all */
+START_TEST(test_metrics_ranks)
+{
+    unsigned              step;
+    kvr_metrics_t         one;
+    const char           *text;
+    const kvr_metrics_t  *m;
+
+    text = "vllm:num_requests_running{engine=\"0\"} 3\n"
+           "vllm:num_requests_running{engine=\"2\"} 5\n"
+           "vllm:num_requests_running{engine=\"999\"} 7\n"
+           "vllm:num_requests_running{engine=\"x\"} 11\n"
+           "vllm:num_requests_waiting{engine=\"2\"} 1\n"
+           "vllm:cache_config_info{engine=\"0\",kv_cache_size_tokens=\"100\"} 1\n"
+           "vllm:cache_config_info{engine=\"2\",kv_cache_size_tokens=\"300\"} 1\n"
+           "process_start_time_seconds 1000\n";
+
+    for (step = 1; step < 100; step += 31) {
+        m = read_in(text, strlen(text), step);
+
+        util_check(m->running == 26 && m->waiting == 1 && m->capacity == 400,
+                   "all: %u %u", m->running, m->waiting);
+        util_check(reader.ranks == 3, "%u ranks", reader.ranks);
+
+        kvr_metrics_rank(&reader, 0, &one);
+        util_check(one.running == 3 && one.capacity == 100
+                   && !(one.set & KVR_METRICS_WAITING)
+                   && one.set & KVR_METRICS_START && one.start == 1000,
+                   "0: %u %x", one.running, one.set);
+
+        kvr_metrics_rank(&reader, 1, &one);
+        util_check(!(one.set & (KVR_METRICS_RUNNING|KVR_METRICS_CAPACITY)),
+                   "1: nothing is told, which is not zero: %x", one.set);
+
+        kvr_metrics_rank(&reader, 2, &one);
+        util_check(one.running == 5 && one.waiting == 1 && one.capacity == 300,
+                   "2: %u %u", one.running, one.waiting);
+    }
+
+    text = "{\"loads\":[{\"dp_rank\":0,\"num_running_reqs\":1},"
+           "{\"dp_rank\":1,\"num_running_reqs\":4,"
+           "\"max_total_num_tokens\":50}]}";
+
+    m = read_in(text, strlen(text), 7);
+    kvr_metrics_rank(&reader, 1, &one);
+    util_check(m->running == 5 && reader.ranks == 2 && one.running == 4
+               && one.capacity == 50, "JSON: %u %u", m->running, one.running);
+
+    text = "sglang:num_running_reqs{dp_rank=\"1\",tp_rank=\"0\"} 2\n"
+           "sglang:num_running_reqs{dp_rank=\"1\",tp_rank=\"1\"} 2\n";
+
+    m = read_in(text, strlen(text), 7);
+    kvr_metrics_rank(&reader, 1, &one);
+    util_check(reader.ranks == 2 && one.running == 2, "SGLang");
+
+    text = "vllm:num_requests_running 3\n";
+
+    (void) read_in(text, strlen(text), 7);
+    util_check(reader.ranks == 0, "nobody names a rank");
+}
+END_TEST
+
+
 START_TEST(test_metrics_orca)
 {
     size_t         i;
@@ -506,6 +569,7 @@ main(void)
     util_add(s, "lora", test_metrics_lora);
     util_add(s, "huge", test_metrics_huge);
     util_add(s, "sums", test_metrics_sums);
+    util_add(s, "ranks", test_metrics_ranks);
     util_add(s, "orca", test_metrics_orca);
     util_add(s, "dialects", test_metrics_dialects);
 

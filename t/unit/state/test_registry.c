@@ -624,6 +624,56 @@ START_TEST(test_registry_halfway)
 END_TEST
 
 
+/* ranks have names of their own, and share what is the address's */
+START_TEST(test_registry_ranks)
+{
+    zone_t    z;
+    uint32_t  a, b, r1, r12;
+
+    zone_make(&z, 8);
+
+    a = peer(&z, 0, "a:1");
+    b = peer(&z, 0, "b:1");
+
+    r1 = kvr_registry_rank(z.reg, z.load, 0, z.ix, a, 1, CAPACITY);
+    r12 = kvr_registry_rank(z.reg, z.load, 0, z.ix, a, 12, CAPACITY);
+
+    util_check(kvr_registry_rank(z.reg, z.load, 0, z.ix, a, 0, CAPACITY) == a,
+               "rank 0 is the address");
+    util_check(find(&z, "a:1#1") == r1 && find(&z, "a:1#12") == r12
+               && kvr_registry_find_rank(z.reg, a, 12) == r12
+               && kvr_registry_find_rank(z.reg, b, 1) == NONE, "names");
+    util_check(kvr_registry_behind(z.reg, r12, a)
+               && kvr_registry_behind(z.reg, a, a)
+               && !kvr_registry_behind(z.reg, b, a), "behind");
+
+    util_check(kvr_registry_ranks(z.reg, a, 4) == 1
+               && kvr_registry_ranks(z.reg, a, 4) == 0
+               && kvr_get(&z.reg->ranked) == 1, "a change is told once");
+
+    kvr_set(&z.reg->peer[a].engine.health, KVR_HEALTH_DOWN);
+    kvr_set(&z.reg->peer[a].engine.waiting, 9);
+    kvr_drain_begin(&z.reg->peer[a].drain, 500, 1000);
+    kvr_registry_share(z.reg, a);
+
+    util_check(kvr_get(&z.reg->peer[r1].engine.health) == KVR_HEALTH_DOWN
+               && kvr_get(&z.reg->peer[b].engine.health) == KVR_HEALTH_UP,
+               "health is the address's");
+    util_check(kvr_drain_on(&z.reg->peer[r12].drain)
+               && kvr_drain_over(&z.reg->peer[r12].drain, 1500)
+               && !kvr_drain_on(&z.reg->peer[b].drain), "so is draining");
+    util_check(kvr_get(&z.reg->peer[r1].engine.waiting) == 0,
+               "what waits is the rank's");
+
+    kvr_drain_end(&z.reg->peer[a].drain);
+    kvr_registry_share(z.reg, a);
+    util_check(!kvr_drain_on(&z.reg->peer[r12].drain), "used again");
+
+    zone_free(&z);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -641,6 +691,7 @@ main(void)
     util_add(s, "fresh", test_registry_fresh);
     util_add(s, "upstreams", test_registry_upstreams);
     util_add(s, "halfway", test_registry_halfway);
+    util_add(s, "ranks", test_registry_ranks);
 
     return util_run(s);
 }

@@ -1,0 +1,168 @@
+#!/usr/bin/perl
+
+# make bench-ranks: agents on emulated engines with data-parallel ranks, when
+# kvroute_ranks tells the ranks apart, when the engines choose, and on as many
+# engines that are alone.  Writes build/bench/ranks.json.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../t/lib";
+use JSON::PP;
+use Kvroute;
+use Time::HiRes qw(time);
+
+my ($SERVERS, $RANKS) = (2, 8);
+my ($AGENTS, $TURNS, $AT_ONCE) = (64, 6, 12);
+
+my @args = ('--speed', 20, '--num-gpu-blocks-override', 16384,
+            '--enable-prompt-tokens-details');
+
+my %arm = (
+    ranks => 'kvroute_ranks: a header names the rank',
+    internal => 'the engine chooses a rank by load',
+    alone => 'as many engines, one port each',
+);
+
+my $t = Kvroute->new();
+my %ports;
+
+$ports{internal} = [ $t->engines($SERVERS, @args, '--data-parallel', $RANKS) ];
+$ports{ranks} = [ $t->engines($SERVERS, @args, '--data-parallel', $RANKS) ];
+$ports{alone} = [ $t->engines($SERVERS * $RANKS, @args) ];
+
+my $conf = '';
+
+for my $name (sort keys %arm) {
+    my $ranks = $name eq 'ranks' ? 'kvroute_ranks auto;' : '';
+    my $servers = join ' ', map { "server 127.0.0.1:$_ max_fails=0;" }
+                  @{$ports{$name}};
+
+    $conf .= <<"CONF";
+    kvroute_zone zone=z_$name:32m;
+    upstream $name {
+        zone $name 64k;
+        kvroute kv_cache zone=z_$name;
+        $ranks
+        kvroute_probe;
+        $servers
+        keepalive 32;
+    }
+CONF
+}
+
+my $locations = join '', map { "location /$_/ { proxy_pass http://$_/; }\n" }
+                sort keys %arm;
+
+$t->conf(<<"CONF");
+http {
+%%TEMP%%
+$conf
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header X-Data-Parallel-Rank \$kvroute_rank;
+    client_body_buffer_size 1m;
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        $locations
+        location /kvroute { kvroute_status; }
+    }
+}
+CONF
+
+$t->run();
+
+wait_for(sub {
+    @{$t->status()->{upstreams}{ranks}{peers}} == $SERVERS * $RANKS
+}) or die "the ranks are not known\n";
+
+
+# one agent: each turn has all that was before
+
+sub agent {
+    my ($where, $agent) = @_;
+    my @m = ({ role => 'system', content => text(12000, $agent % 4) });
+    my (@ms, $failed);
+
+    for my $turn (1 .. $TURNS) {
+        push @m, { role => 'user', content => text(3000, 100 * $agent + $turn) };
+
+        my $start = time();
+        my $r = $t->post("/$where/v1/chat/completions", encode_json(
+            { model => 'emulated', max_tokens => 64, messages => \@m }));
+
+        push @ms, 1000 * (time() - $start);
+
+        if ($r->{status} != 200) {
+            $failed++;
+            next;
+        }
+
+        push @m, decode_json($r->{body})->{choices}[0]{message};
+        delete $m[-1]{tool_calls};
+    }
+
+    return { ms => \@ms, failed => $failed || 0 };
+}
+
+sub play {
+    my ($where) = @_;
+    my @pipes;
+
+    for my $p (0 .. $AT_ONCE - 1) {
+        pipe my $in, my $out;
+        my $pid = fork() // die "fork: $!";
+
+        if ($pid == 0) {
+            close $in;
+            my @all = map { agent($where, $_) }
+                      grep { $_ % $AT_ONCE == $p } 0 .. $AGENTS - 1;
+            print $out encode_json(\@all);
+            close $out;
+            POSIX::_exit(0);
+        }
+
+        close $out;
+        push @pipes, $in;
+    }
+
+    my @all = map { my $in = $_; local $/; @{decode_json(<$in>)} } @pipes;
+    1 while waitpid(-1, POSIX::WNOHANG()) > 0;
+
+    my @ms = sort { $a <=> $b } map { @{$_->{ms}} } @all;
+    my ($cached, $prompt, $sum, $failed) = (0, 0, 0, 0);
+
+    $sum += $_ for @ms;
+    $failed += $_->{failed} for @all;
+
+    for my $port (@{$ports{$where}}) {
+        my $c = $t->control($port);
+        $c = $c->{replicas}[0] if $c->{replicas};
+        $cached += $c->{cached_tokens};
+        $prompt += $c->{prompt_tokens};
+    }
+
+    return { what => $arm{$where}, requests => scalar @ms, failed => $failed,
+             cached_percent => 0 + sprintf('%.2f', 100 * $cached / $prompt),
+             mean_ms => 0 + sprintf('%.1f', $sum / @ms),
+             p95_ms => 0 + sprintf('%.1f', $ms[0.95 * $#ms]) };
+}
+
+my %result = (servers => $SERVERS, ranks_each => $RANKS, agents => $AGENTS,
+              turns => $TURNS, at_once => $AT_ONCE);
+
+printf "%-10s %9s %7s %8s %8s %8s\n", qw(arm requests failed cached mean p95);
+
+for my $name (qw(ranks alone internal)) {
+    my $r = $result{$name} = play($name);
+
+    printf "%-10s %9d %7d %7.1f%% %6.1fms %6.1fms\n", $name,
+        @$r{qw(requests failed cached_percent mean_ms p95_ms)};
+}
+
+my $build = $ENV{BUILD} || "$FindBin::Bin/../build";
+
+mkdir "$build/bench";
+Kvroute::write_file("$build/bench/ranks.json",
+                    JSON::PP->new->canonical->pretty->encode(\%result));
