@@ -339,6 +339,13 @@ include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc
 
 
+.PHONY: churn
+churn: build engine  ## 300 servers by "resolve", a fifth replaced each minute (MINUTES=10)
+	@BUILD="$(abspath $(BUILD))" KVROUTE_MODULE="$(abspath $(MODULE))" \
+		NGINX_BIN="$(NGINX_BIN)" KVROUTE_CHURN=$(or $(MINUTES),10) \
+		prove -v t/churn.t
+
+
 .PHONY: engine-tests
 engine-tests: $(ENGINE_BUILD)/replica_test
 

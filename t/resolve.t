@@ -1,15 +1,14 @@
 #!/usr/bin/perl
 
 # Servers that are resolved at run time: added, removed and changed under load.
-# The DNS server is in this file; it reads its records from a file.
 
 use strict;
 use warnings;
 
 use FindBin;
 use lib "$FindBin::Bin/lib";
-use IO::Socket::INET;
 use Kvroute;
+use Kvroute::Dns;
 use Time::HiRes qw(sleep);
 
 my $t = Kvroute->new();
@@ -29,55 +28,14 @@ $t->backend($name{$_}, addr => $_, port => $port) for sort keys %name;
 
 # --- DNS: one name, answered with what the file says
 
-$t->{vars}{DNS} = dns("$t->{dir}/records");
+$t->{vars}{DNS} = Kvroute::Dns::serve($t);
 $t->{vars}{ENGINES} = $port;
 
 # one that is everywhere
 
 $t->{vars}{MANY} = $t->backend('M', addr => '0.0.0.0');
 
-sub dns {
-    my ($file) = @_;
-
-    my $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Proto => 'udp')
-        or die "udp: $!";
-    my $pid = fork() // die "fork: $!";
-
-    if ($pid == 0) {
-        setpgrp(0, 0);
-        open STDOUT, '>', '/dev/null';
-        $SIG{$_} = 'DEFAULT' for qw(INT TERM HUP);
-
-        while (1) {
-            my $peer = $s->recv(my $q, 1500) or next;
-            my ($id, $flags, $n) = unpack 'n3', $q;
-            my ($end) = index($q, "\0", 12) + 5;
-            my $question = substr $q, 12, $end - 12;
-            my ($type) = unpack 'n', substr $q, $end - 4, 2;
-            my @addrs = $type == 1 ? split(' ', Kvroute::slurp($file)) : ();
-
-            # no records: the name is unknown; TTL 0: asked for anew each time
-
-            $s->send(pack('n6', $id, @addrs ? 0x8180 : 0x8183, 1,
-                          scalar @addrs, 0, 0)
-                     . $question
-                     . join('', map { pack 'n3Nna4', 0xc00c, 1, 1, 0, 4,
-                                      pack('C4', split /\./) } @addrs),
-                     0, $peer);
-        }
-    }
-
-    push @{$t->{groups}}, $pid;
-
-    return $s->sockport();
-}
-
-sub records {
-    my (@addrs) = @_;
-
-    Kvroute::write_file("$t->{dir}/records.new", join ' ', @addrs);
-    rename "$t->{dir}/records.new", "$t->{dir}/records";
-}
+sub records { Kvroute::Dns::records($t, '', @_) }
 
 sub servers {
     my ($upstream) = @_;

@@ -23,7 +23,7 @@
 #define KVS_UNIT_TOKENS  64
 #define KVS_UNIT_BYTES   256
 #define KVS_TOKEN_BYTES  (KVS_UNIT_BYTES / KVS_UNIT_TOKENS)
-#define KVS_REPLICAS     64
+#define KVS_REPLICAS     KVR_PEERS
 
 
 typedef struct {

@@ -5,6 +5,7 @@
 #include "bench/model/zone.h"
 
 
+/* bytes, of 64 replicas or fewer, and of each 64 */
 #define KVS_ZONE_INDEX  (16 * 1024 * 1024)
 
 
@@ -29,7 +30,8 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
 {
     int           len;
     char          name[16];
-    uint32_t      i, columns;
+    size_t        size;
+    uint32_t      i, peers, columns;
     kvr_zone_t   *core;
 
     memset(z, 0, sizeof(kvs_zone_t));
@@ -41,10 +43,13 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
 
     core->unit = KVS_UNIT_BYTES;
 
-    core->index = kvs_zone_alloc(KVS_ZONE_INDEX);
-    kvr_index_init(core->index, kvr_index_lines(KVS_ZONE_INDEX, KVR_PEERS_FEW));
+    peers = kvr_max(n, KVR_PEERS_FEW);
+    size = (size_t) KVS_ZONE_INDEX * kvr_set_words(peers);
 
-    columns = kvr_registry_columns(KVS_REPLICAS);
+    core->index = kvs_zone_alloc(size);
+    kvr_index_init(core->index, kvr_index_lines(size, peers), peers);
+
+    columns = kvr_registry_columns(peers);
     core->load = kvs_zone_alloc(kvr_load_size(rows, columns));
     kvr_load_init(core->load, rows, columns);
 
@@ -53,8 +58,8 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
     }
 
     core->popular = kvs_zone_alloc(sizeof(kvr_popular_t));
-    z->shared = kvs_zone_alloc(kvr_registry_size(KVS_REPLICAS));
-    kvr_registry_view(&z->registry, z->shared, KVS_REPLICAS);
+    z->shared = kvs_zone_alloc(kvr_registry_size(peers));
+    kvr_registry_view(&z->registry, z->shared, peers);
     core->registry = &z->registry;
 
     z->pool.capacity = capacity * KVS_UNIT_BYTES;

@@ -377,8 +377,13 @@ my $token = qr/[{}\[\]:,]|"[^"\\]*"|-?\d[\d.eE+-]*|true|false|null/;
 sub decode {
     my ($json) = @_;
 
+    # a pattern may not be repeated more than 65,534 times at once
+
+    1 while $json =~ /\G(?:$token){1,60000}+/gc;
+
     return eval { decode_json($json) }
-        if $json =~ /[^\n\x20-\x7e]/ || $json !~ /\A\{$token*+\n?\z/;
+        if $json =~ /[^\n\x20-\x7e]/ || $json !~ /\A\{/
+           || substr($json, pos($json) // 0) !~ /\A\n?\z/;
 
     $json =~ s/([\$\@])/\\$1/g;
     $json =~ s/("[^"]*")(:?)/$1 . ($2 && '=>')/ge;

@@ -17,6 +17,7 @@
 /* when a scenario is run */
 #define KVS_ALWAYS    0x01
 #define KVS_FULL      0x02
+#define KVS_LARGE     0x04      /* if it is named: make bench-sim-large */
 
 /* and whether in the study of the index, and as what */
 #define KVS_INDEX     0x10

@@ -1,0 +1,208 @@
+#!/usr/bin/perl
+
+# Hundreds of servers, resolved at run time, of which a fifth is replaced again
+# and again while requests come.
+#
+#     KVROUTE_CHURN=10    a fifth a minute for ten minutes (make churn), instead
+#                         of some replacements as fast as nginx sees them
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+use Kvroute::Dns;
+use POSIX ();
+use Time::HiRes qw(sleep time);
+
+my $t = Kvroute->new(workers => 2);
+
+plan(skip_all => 'names are resolved at run time since nginx 1.27.3')
+    if $t->version() lt '001027003';
+
+my $minutes = $ENV{KVROUTE_CHURN} || 0;
+my $changes = 15;
+my $clients = 3;
+
+# an answer of a DNS server has no room for all
+
+my @names = qw(a b c);
+my $servers = 300;
+my $share = $servers / 5;
+
+# one that is everywhere
+
+$t->{vars}{PORT_OF} = $t->backend('M', addr => '0.0.0.0');
+$t->{vars}{DNS} = Kvroute::Dns::serve($t);
+$t->{vars}{ENGINES} = join "\n        ",
+    map { "server $_.test:$t->{vars}{PORT_OF} resolve max_fails=0;" } @names;
+
+my $last = 0;
+my @now = map { address() } 1 .. $servers;
+
+sub address {
+    my $n = $last++ % 60_000;
+
+    return join '.', 127, 1 + int($n / 250), 1 + $n % 250, 1;
+}
+
+# the oldest go, others come that were never there
+
+sub replace {
+    my ($n) = @_;
+
+    splice @now, 0, $n;
+    push @now, map { address() } 1 .. $n;
+    publish();
+}
+
+sub publish {
+    my %of;
+
+    push @{$of{$names[$_ % @names]}}, $now[$_] for 0 .. $#now;
+    Kvroute::Dns::records($t, $_, @{$of{$_}}) for @names;
+}
+
+publish();
+
+$t->conf(<<'EOC')->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:16m max_peers=512;
+    access_log off;
+
+    resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
+    resolver_timeout 5s;
+
+    upstream u {
+        zone u 2m;
+        kvroute kv_cache zone=z;
+        %%ENGINES%%
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location / {
+            proxy_next_upstream error timeout non_idempotent;
+            proxy_pass http://u;
+        }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
+sub peers {
+    my $status = $t->status() or return;
+
+    return @{$status->{upstreams}{u}{peers}};
+}
+
+# all that there should be, each with a number of its own
+
+my ($twice, $none) = (0, 0);
+
+sub seen {
+    my @peers = peers();
+    my $names = join ' ', sort map { $_->{name} =~ s/:.*//r } @peers;
+    my %id;
+
+    return 0 if $names ne join ' ', sort @now;
+
+    $id{$_->{id}}++ for grep { defined $_->{id} } @peers;
+
+    $twice += grep { $_ > 1 } values %id;
+    $none = grep { !defined $_->{id} } @peers;
+
+    return $none == 0;
+}
+
+# memory of the workers that is theirs alone, KB
+
+sub memory {
+    my $kb = 0;
+
+    for my $pid ($t->workers()) {
+        my ($n) = Kvroute::slurp("/proc/$pid/status") =~ /^RssAnon:\s+(\d+)/m;
+        $kb += $n // 0;
+    }
+
+    return $kb;
+}
+
+ok(wait_for(\&seen, 20), "$servers servers, all with a number");
+
+my @pids;
+
+for my $n (1 .. $clients) {
+    my $pid = fork() // die "fork: $!";
+
+    if ($pid == 0) {
+        my (%status, $i);
+
+        until (-e "$t->{dir}/enough") {
+            my $r = $t->post('/', chat(text(4_000, $n * 1000 + ++$i % 40)));
+            $status{$r->{status}}++;
+        }
+
+        Kvroute::write_file("$t->{dir}/load.$n",
+                            join ' ', map { "$_:$status{$_}" } keys %status);
+        POSIX::_exit(0);
+    }
+
+    push @pids, $pid;
+}
+
+my ($early, $changed) = (0, 0);
+
+if ($minutes) {
+    my $from = time;
+    my $end = $from + 60 * $minutes;
+
+    while (time < $end) {
+        replace($share / 20);
+        sleep 3;
+        $changed += seen() ? 1 : wait_for(\&seen, 20);
+        $early ||= memory() if time - $from > 15 * $minutes;
+        diag(sprintf '%d s: %d servers ever, %d KB, %d without a number',
+             time - $from, $last, memory(), $none)
+            if $last % $share == 0;
+    }
+
+} else {
+    for my $i (1 .. $changes) {
+        replace($share);
+        $changed += !!wait_for(\&seen, 20);
+        $early = memory() if $i == 5;
+    }
+
+    is($changed, $changes, 'all changes were seen, and all have a number');
+}
+
+my $late = memory();
+
+$t->step('enough');
+waitpid $_, 0 for @pids;
+
+my $served = 0;
+
+for my $n (1 .. $clients) {
+    my $load = Kvroute::slurp("$t->{dir}/load.$n");
+
+    like($load, qr/^200:\d+$/, "load $n: all were served");
+    $served += $1 if $load =~ /^200:(\d+)/;
+}
+
+is($twice, 0, 'no number is given twice');
+ok($t->idle(), 'nothing is counted');
+ok($late < 1.1 * $early + 1024, "memory is flat: $early KB, then $late KB");
+
+my $zone = $t->status()->{zones}{z};
+
+ok($zone->{peers} <= 512 && $zone->{peers} >= $servers,
+   "$zone->{peers} numbers are in use");
+
+diag("$served requests, $last servers in all, none twice, RSS $early to $late KB")
+    if $minutes;
+
+$t->done();
