@@ -53,6 +53,7 @@ struct ngx_http_kvroute_shm_s {
 
     kvr_receipts_t               receipts;
     kvr_history_t                history;
+    kvr_zone_file_t              file;
 };
 
 
