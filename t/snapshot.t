@@ -102,6 +102,10 @@ sub said {
 }
 
 
+# what the status says of the file
+
+sub file_of { return $t->status()->{zones}{k}{snapshot} }
+
 # the first start
 
 conf();
@@ -112,6 +116,9 @@ unlike($out, qr/snapshot/, 'nor does it speak of it');
 $t->run();
 like(said(), qr/"k" starts empty, there is no snapshot ".*snap\/k" yet/,
      'there is no file yet');
+
+is_deeply([ @{file_of()}{qw(read refused written failed)} ], [0, 0, 0, 0],
+          'the status says so');
 
 my ($before, $cold) = ask();
 my (undef, $warm) = ask();
@@ -136,6 +143,8 @@ conf(servers => [3, 1, 0, 2]);
 $t->run();
 like(said(), qr/"k" starts with \d+ entries of 4 servers from snapshot/,
      'a restart reads it');
+
+cmp_ok(file_of()->{read}, '>', 100, 'and the status says so');
 
 my ($after, $found) = ask();
 cmp_ok($found, '>=', 0.95 * $warm, "$found prompts are found after a restart");
@@ -210,10 +219,16 @@ for my $case (@bad) {
     like(said(), qr/\[warn\].*"k" starts empty: snapshot ".*\Q$why\E/,
          "$name: refused");
     is($t->post('/k/', $prompts[0])->{status}, 200, "$name: nginx serves");
+    is(file_of()->{refused}, 1, "$name: the status says so");
 
     $t->expect_log(qr/another file is there/) if $name eq 'random';
     my $random = Kvroute::slurp($file);
     $t->stop();
+
+    # one of another version is ours, and no use to anybody
+
+    is(substr(Kvroute::slurp($file), 0, 9), substr($good, 0, 9),
+       'one of another version is written over') if $name eq 'another version';
 
     next unless $name eq 'random';
 
@@ -257,6 +272,11 @@ $t->run();
 ask();
 ok(Kvroute::wait_for(sub { -s $file }), 'it is written while nginx runs');
 
+ok(Kvroute::wait_for(sub { file_of()->{written} >= 2 }), 'again and again');
+cmp_ok(file_of()->{bytes}, '>', 1000, 'the status says how large');
+like(file_of()->{time}, qr/^20\d\d-/, 'and when');
+is(file_of()->{failed}, 0, 'none has failed');
+
 # a folder that is gone, and there again
 
 rename "$dir/snap", "$dir/gone";
@@ -265,12 +285,63 @@ ok(Kvroute::wait_for(sub {
     $t->log() =~ /will start cold: open\(\) ".*snap\/k.tmp" \(2: No such/
 }), 'no folder: the log names the file');
 is($t->post('/k/', $prompts[0])->{status}, 200, 'no folder: nginx serves');
+cmp_ok(file_of()->{failed}, '>=', 1, 'no folder: it is counted');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_snapshot_failed_total\{zone="k"\} [1-9]/m, 'and exported');
 
 rename "$dir/gone", "$dir/snap";
 unlink $file;
 ok(Kvroute::wait_for(sub { -s $file }), 'the folder is back: it is written');
 
 $t->stop();
+
+
+# the binary is upgraded: the new one reads what the old one wrote last, serves
+# beside it, and goes on alone; nginx takes a USR2 only if it is a daemon
+
+sub gone {
+    my ($pid) = @_;
+    return Kvroute::slurp("/proc/$pid/stat") !~ /\) [^Z]/;
+}
+
+sub master { return (Kvroute::slurp("$dir/nginx.pid") =~ /^(\d+)/)[0] // 0 }
+
+unlink $file;
+said();
+system($t->command());
+ok(Kvroute::wait_for(sub { master() && $t->get('/kvroute/json') }),
+   'upgrade: a daemon');
+
+my $old = master();
+push @{$t->{children}}, $old;
+ask();
+
+my $writes = file_of()->{written};
+
+ok(Kvroute::wait_for(sub { file_of()->{written} >= $writes + 2 }),
+   'upgrade: all of it is in the file');
+said();
+
+kill 'USR2', $old;
+ok(Kvroute::wait_for(sub { master() && master() != $old }),
+   'upgrade: another master');
+
+my $new = master();
+push @{$t->{children}}, $new;
+
+like(said(), qr/"k" starts with \d+ entries of 4 servers from snapshot/,
+     'upgrade: it has read the file');
+
+kill 'QUIT', $old;
+ok(Kvroute::wait_for(sub { gone($old) }), 'upgrade: the old one is gone');
+
+cmp_ok(file_of()->{read}, '>', 100, 'upgrade: the status is that of the new one');
+($after, $found) = ask();
+cmp_ok($found, '>=', 0.95 * $warm, "upgrade: $found prompts are found");
+
+kill 'QUIT', $new;
+ok(Kvroute::wait_for(sub { gone($new) }), 'upgrade: and it ends');
+$t->{children} = [ grep { $_ != $old && $_ != $new } @{$t->{children}} ];
 
 
 # what nginx -t refuses

@@ -544,6 +544,7 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     }
 
     kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
+    kvr_counter_reset(KVR_COUNTER_FILE, &zone->sh->shm->file);
 
     if (zone->core.share) {
         kvr_counter_reset(KVR_COUNTER_SHARE, &zone->core.share->stats);

@@ -20,6 +20,8 @@
 static cJSON *ngx_http_kvroute_json_all(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_json_find(cJSON *json, ngx_str_t *path);
 static cJSON *ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone);
+static void ngx_http_kvroute_json_file(cJSON *json,
+    ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models);
 static void ngx_http_kvroute_json_tally(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, kvr_tally_kind_e kind);
@@ -209,9 +211,38 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
                                       zone->sh->created * 1000);
 
     ngx_http_kvroute_json_models(json, zone->sh->registry->models);
+    ngx_http_kvroute_json_file(json, zone);
     ngx_http_kvroute_status_share_json(json, zone);
 
     return json;
+}
+
+
+/* what became of its file, if it has one */
+static void
+ngx_http_kvroute_json_file(cJSON *json, ngx_http_kvroute_zone_t *zone)
+{
+    cJSON            *item;
+    uint64_t          time;
+    kvr_zone_file_t  *file;
+
+    if (zone->snapshot == NULL) {
+        return;
+    }
+
+    file = &zone->sh->shm->file;
+    item = cJSON_AddObjectToObject(json, "snapshot");
+
+    ngx_http_kvroute_status_json_string(item, "file",
+                                        zone->snapshot->file.data,
+                                        zone->snapshot->file.len);
+    ngx_http_kvroute_status_json_rows(item, KVR_COUNTER_FILE, file, 0);
+
+    time = kvr_get(&file->time);
+
+    if (time) {
+        ngx_http_kvroute_status_json_time(item, "time", time * 1000);
+    }
 }
 
 

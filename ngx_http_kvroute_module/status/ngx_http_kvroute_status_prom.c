@@ -133,6 +133,10 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
     t->base[KVR_COUNTER_ZONE] = z;
     t->base[KVR_COUNTER_INDEX] = zone->sh->index;
 
+    if (zone->snapshot) {
+        t->base[KVR_COUNTER_FILE] = &zone->sh->shm->file;
+    }
+
     if (zone->core.share) {
         t->base[KVR_COUNTER_SHARE] = &zone->core.share->stats;
     }

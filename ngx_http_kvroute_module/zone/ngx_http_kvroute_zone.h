@@ -53,6 +53,7 @@ struct ngx_http_kvroute_shm_s {
     uint64_t                     index;
 
     kvr_receipts_t               receipts;
+    kvr_zone_file_t              file;
 };
 
 

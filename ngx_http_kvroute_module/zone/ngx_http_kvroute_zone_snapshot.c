@@ -51,11 +51,11 @@ static ngx_http_kvroute_zone_t *ngx_http_kvroute_zone_snapshot_due(
 static ngx_int_t ngx_http_kvroute_zone_snapshot_open(
     ngx_http_kvroute_zone_t *zone, ngx_log_t *log);
 static ngx_int_t ngx_http_kvroute_zone_snapshot_mine(
-    ngx_http_kvroute_snapshot_t *snapshot, ngx_log_t *log);
+    ngx_http_kvroute_zone_t *zone, ngx_log_t *log);
 static ngx_int_t ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log);
 static void ngx_http_kvroute_zone_snapshot_close(void);
 static ngx_int_t ngx_http_kvroute_zone_snapshot_failed(
-    ngx_http_kvroute_snapshot_t *snapshot, ngx_log_t *log, ngx_err_t err,
+    ngx_http_kvroute_zone_t *zone, ngx_log_t *log, ngx_err_t err,
     const char *what, ngx_str_t *name);
 
 
@@ -95,8 +95,13 @@ ngx_http_kvroute_zone_snapshot_read(ngx_http_kvroute_zone_t *zone,
         ngx_log_error(NGX_LOG_WARN, log, err,
                       "kvroute_zone \"%V\" starts empty: " ngx_open_file_n
                       " \"%V\" failed", &zone->name, &snapshot->file);
+        kvr_set(&zone->sh->shm->file.refused, 1);
         return;
     }
+
+    /* until it is known to be good */
+
+    kvr_set(&zone->sh->shm->file.refused, 1);
 
     if (ngx_http_kvroute_zone_snapshot_load(zone, fd, log) != NGX_OK) {
         ngx_log_error(NGX_LOG_WARN, log, ngx_errno,
@@ -175,6 +180,9 @@ ngx_http_kvroute_zone_snapshot_load(ngx_http_kvroute_zone_t *zone, ngx_fd_t fd,
                       &zone->name, &snapshot->file, kvr_zone_snapshot_why(rc));
         return NGX_OK;
     }
+
+    kvr_set(&zone->sh->shm->file.refused, 0);
+    kvr_set(&zone->sh->shm->file.read, r.lines);
 
     ngx_log_error(NGX_LOG_NOTICE, log, 0,
                   "kvroute_zone \"%V\" starts with %uL entries of %uD servers "
@@ -339,7 +347,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
     w = &ngx_http_kvroute_zone_writer;
     snapshot = zone->snapshot;
 
-    rc = ngx_http_kvroute_zone_snapshot_mine(snapshot, log);
+    rc = ngx_http_kvroute_zone_snapshot_mine(zone, log);
 
     if (rc != NGX_OK) {
         return rc;
@@ -349,7 +357,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
               O_WRONLY|O_CREAT|O_CLOEXEC|O_NOFOLLOW|O_NONBLOCK, 0600);
 
     if (fd == NGX_INVALID_FILE) {
-        return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+        return ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
                                                      ngx_open_file_n,
                                                      &snapshot->temp);
     }
@@ -367,7 +375,7 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
     }
 
     if (ftruncate(fd, 0) == -1) {
-        rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+        rc = ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
                                                    "ftruncate()",
                                                    &snapshot->temp);
         (void) ngx_close_file(fd);
@@ -385,13 +393,16 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
 
 /* what is no snapshot is not written over */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_snapshot_t *snapshot,
+ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log)
 {
-    u_char     magic[8];
-    ssize_t    n;
-    ngx_fd_t   fd;
-    ngx_err_t  err;
+    u_char                        magic[8];
+    ssize_t                       n;
+    ngx_fd_t                      fd;
+    ngx_err_t                     err;
+    ngx_http_kvroute_snapshot_t  *snapshot;
+
+    snapshot = zone->snapshot;
 
     fd = ngx_open_file(snapshot->file.data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
                        NGX_FILE_OPEN, 0);
@@ -403,7 +414,7 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_snapshot_t *snapshot,
             return NGX_OK;
         }
 
-        return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, err,
+        return ngx_http_kvroute_zone_snapshot_failed(zone, log, err,
                                                      ngx_open_file_n,
                                                      &snapshot->file);
     }
@@ -418,7 +429,7 @@ ngx_http_kvroute_zone_snapshot_mine(ngx_http_kvroute_snapshot_t *snapshot,
         return NGX_OK;
     }
 
-    return ngx_http_kvroute_zone_snapshot_failed(snapshot, log, 0,
+    return ngx_http_kvroute_zone_snapshot_failed(zone, log, 0,
                                                  "another file is there:",
                                                  &snapshot->file);
 }
@@ -431,6 +442,7 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
     size_t                           len, done;
     ssize_t                          n;
     ngx_int_t                        rc;
+    kvr_zone_file_t                 *file;
     ngx_http_kvroute_snapshot_t     *snapshot;
     ngx_http_kvroute_zone_writer_t  *w;
 
@@ -448,7 +460,7 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
         }
 
         if (n == -1) {
-            rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log,
+            rc = ngx_http_kvroute_zone_snapshot_failed(w->zone, log,
                                                        ngx_errno,
                                                        ngx_write_fd_n,
                                                        &snapshot->temp);
@@ -469,13 +481,19 @@ ngx_http_kvroute_zone_snapshot_step(ngx_log_t *log)
     if (ngx_rename_file(snapshot->temp.data, snapshot->file.data)
         == NGX_FILE_ERROR)
     {
-        rc = ngx_http_kvroute_zone_snapshot_failed(snapshot, log, ngx_errno,
+        rc = ngx_http_kvroute_zone_snapshot_failed(w->zone, log, ngx_errno,
                                                    ngx_rename_file_n,
                                                    &snapshot->file);
 
     } else {
         rc = NGX_OK;
         snapshot->failed = 0;
+
+        file = &w->zone->sh->shm->file;
+
+        kvr_add(&file->written, 1);
+        kvr_set(&file->bytes, w->core.bytes);
+        kvr_set(&file->time, (uint64_t) ngx_time());
 
         ngx_log_error(NGX_LOG_INFO, log, 0,
                       "kvroute_zone \"%V\": snapshot \"%V\" was written, "
@@ -505,11 +523,13 @@ ngx_http_kvroute_zone_snapshot_close(void)
 
 /* once, until it can be written again */
 static ngx_int_t
-ngx_http_kvroute_zone_snapshot_failed(ngx_http_kvroute_snapshot_t *snapshot,
+ngx_http_kvroute_zone_snapshot_failed(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log, ngx_err_t err, const char *what, ngx_str_t *name)
 {
-    if (!snapshot->failed) {
-        snapshot->failed = 1;
+    kvr_add(&zone->sh->shm->file.failed, 1);
+
+    if (!zone->snapshot->failed) {
+        zone->snapshot->failed = 1;
 
         ngx_log_error(NGX_LOG_ERR, log, err,
                       "snapshot of a zone cannot be written, a restart will "

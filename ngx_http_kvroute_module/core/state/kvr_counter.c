@@ -26,6 +26,8 @@ static const char *kvr_counter_policy(uint32_t place);
     kvr_counter(ZONE, t, kvr_counter_zone_t, field, __VA_ARGS__)
 #define kvr_counter_share(t, field, ...)                                      \
     kvr_counter(SHARE, t, kvr_share_stats_t, field, __VA_ARGS__)
+#define kvr_counter_file(t, field, ...)                                       \
+    kvr_counter(FILE, t, kvr_zone_file_t, field, __VA_ARGS__)
 #define kvr_counter_upstream(t, field, ...)                                   \
     kvr_counter(UPSTREAM, t, kvr_upstream_t, field, __VA_ARGS__)
 #define kvr_counter_stats(t, field, ...)                                      \
@@ -162,6 +164,32 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_share(COUNT, refused,
         .json = "refused", .metric = "kvroute_share_refused_total",
         .help = "Commands that the store refused."),
+
+    /* the file of a zone */
+
+    kvr_counter_file(GAUGE, read,
+        .json = "read", .metric = "kvroute_snapshot_read_entries",
+        .help = "Entries that the zone began with, from its snapshot."),
+
+    kvr_counter_file(GAUGE, refused,
+        .json = "refused", .metric = "kvroute_snapshot_refused",
+        .help = "1 if there was a snapshot that could not be used."),
+
+    kvr_counter_file(COUNT, written,
+        .json = "written", .metric = "kvroute_snapshot_written_total",
+        .help = "Snapshots that were written."),
+
+    kvr_counter_file(COUNT, failed,
+        .json = "failed", .metric = "kvroute_snapshot_failed_total",
+        .help = "Snapshots that could not be written."),
+
+    kvr_counter_file(GAUGE, bytes,
+        .json = "bytes", .metric = "kvroute_snapshot_bytes",
+        .help = "Bytes of entries in the last one."),
+
+    kvr_counter_file(GAUGE, time,
+        .metric = "kvroute_snapshot_timestamp_seconds",
+        .help = "When that was written."),
 
     /* an upstream */
 

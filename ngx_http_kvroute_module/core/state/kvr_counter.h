@@ -27,6 +27,7 @@ typedef enum {
     KVR_COUNTER_ZONE = 0,        /* kvr_counter_zone_t */
     KVR_COUNTER_INDEX,           /* kvr_index_t */
     KVR_COUNTER_SHARE,           /* kvr_share_stats_t of a zone */
+    KVR_COUNTER_FILE,            /* kvr_zone_file_t of a zone */
     KVR_COUNTER_UPSTREAM,        /* kvr_upstream_t */
     KVR_COUNTER_STATS,           /* kvr_stats_t of an upstream */
     KVR_COUNTER_QUEUE,           /* kvr_queue_stats_t of a class */

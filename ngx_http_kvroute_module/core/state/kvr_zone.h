@@ -53,6 +53,17 @@ typedef struct {
 } kvr_share_stats_t;
 
 
+/* what became of the zone's file */
+typedef struct {
+    _Atomic uint64_t      read;      /* entries that the zone began with */
+    _Atomic uint64_t      refused;   /* 1: there was a file of no use */
+    _Atomic uint64_t      written;
+    _Atomic uint64_t      failed;
+    _Atomic uint64_t      bytes;     /* of entries, when last written */
+    _Atomic uint64_t      time;      /* s since 1970, then; 0: never */
+} kvr_zone_file_t;
+
+
 typedef struct {
     kvr_registry_t    *registry;
     kvr_load_t        *load;
