@@ -163,6 +163,10 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "refused", .metric = "kvroute_share_refused_total",
         .help = "Commands that the store refused."),
 
+    kvr_counter_share(COUNT, joined,
+        .json = "joined", .metric = "kvroute_share_joined_total",
+        .help = "Entries of the index that another host told this new one."),
+
     /* an upstream */
 
     kvr_counter_upstream(COUNT, shared,
