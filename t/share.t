@@ -237,12 +237,21 @@ ok(wait_for(sub { my $o = order($one, $port, 'drain');
                   $o->{on} && $o->{hosts} == 1 && $o->{acknowledged} == 1 }),
    'and says so');
 
-# an order to a host that was not there
+# an order to a host that was not there, and what it has not heard of either
 
 $two->stop();
 ok(wait_for(sub { order($one, $port, 'drain')->{hosts} == 0 }), 'a host is gone');
+
+$one->post("/v1/chat/completions?n=old", prompt(3001));
+ok(wait_for(sub { share($one, 'waiting') == 0 }), 'told');
+$store->command(qw(DEL kvroute:{z}));
+
 $two->run();
 ok(up($two), 'and there again');
+ok(wait_for(sub { share($two, 'joined') > 20 }), 'it is told what it has not heard');
+$two->post("/v1/chat/completions?n=new", prompt(3001));
+cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'and knows it');
+is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'where it is');
 ok(wait_for(sub { state_of($two, $port) =~ /^drain/ }), 'it hears of the order');
 ok(wait_for(sub { order($one, $port, 'drain')->{acknowledged} == 1 }), 'and says so');
 

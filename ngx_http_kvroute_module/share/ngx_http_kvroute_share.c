@@ -229,6 +229,12 @@ ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
     share->since = ngx_current_msec;
     share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
 
+    /* nothing of the stream was ever read */
+
+    if (kvr_get(&share->core->read[0]) == 0) {
+        kvr_share_help_want(share->core, (uint64_t) ngx_current_msec);
+    }
+
     ngx_http_kvroute_share_conn_open(&share->add);
     ngx_http_kvroute_share_conn_open(&share->read);
 }

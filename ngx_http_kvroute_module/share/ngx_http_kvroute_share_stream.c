@@ -94,7 +94,8 @@ ngx_http_kvroute_share_stream_add(ngx_http_kvroute_share_t *share,
 
     batch.data = (u_char *) share->batch;
     batch.len = kvr_share_frame(&share->self, &share->owner, share->batch,
-                                flags, (uint64_t) ngx_current_msec);
+                                flags, (uint64_t) ngx_current_msec,
+                                (uint32_t) ngx_time());
 
     {
         ngx_str_t  word[] = {

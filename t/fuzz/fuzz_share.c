@@ -115,7 +115,7 @@ look(void)
     /* and the host goes on telling what it has: no more than there is room */
 
     do {
-        n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now);
+        n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now, 1000);
         util_check(n <= KVR_SHARE_BATCH, "%u bytes", n);
         kvr_share_acked(&self);
     } while (kvr_get(&zone.share->ring.head) != kvr_get(&zone.share->ring.tail));
@@ -165,6 +165,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (number % 64 == 0) {
         kvr_share_tick(&self, now);
+        kvr_share_help_want(zone.share, now);
     }
 
     if (number % LOOK == 1) {

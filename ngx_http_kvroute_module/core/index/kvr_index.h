@@ -195,10 +195,36 @@ uint64_t kvr_index_since(kvr_index_t *ix, unsigned peer);
 
 /*
  * Another table has counted so many.  Where that is far more than here, as this
- * table is new or has not heard of much, the clock goes on to the same: what is
- * taught next may lie deeper in a prompt than the clock could tell.
+ * table has not heard of much, or any more and this table is new, the clock goes
+ * on to the same: what is taught next may lie deeper in a prompt than the clock
+ * could tell.
  */
-void kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units);
+void kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units,
+    int new);
+
+/*
+ * What is known of a block or a session, to be told to a table that knows
+ * little: line by line, in any order.
+ */
+typedef struct {
+    uint64_t           key;
+    uint32_t           n;            /* holders that count; 1 of a session */
+    unsigned           session:1;
+    unsigned           marked:1;     /* kvr_index_tag.h */
+    uint8_t            peer[KVR_INDEX_HOLDERS];
+    uint32_t           age[KVR_INDEX_HOLDERS];  /* units; s left of a session */
+} kvr_index_known_t;
+
+/* what the line numbered so has; 0: nothing, or it is changing.  now: s */
+int kvr_index_known(kvr_index_t *ix, uint64_t line, uint32_t now,
+    kvr_index_known_t *k);
+
+/*
+ * The peer holds a block since its clock stood so many units before where it
+ * stands now.  What is known here already stays.
+ */
+void kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
+    int marked);
 
 /* until when, as that was told; 0: it is not bound */
 uint32_t kvr_index_bound_until(kvr_index_t *ix, uint64_t key);

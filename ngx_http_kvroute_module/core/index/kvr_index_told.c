@@ -62,6 +62,111 @@ kvr_index_untaught(kvr_index_t *ix, const uint64_t *value, uint32_t first,
 }
 
 
+int
+kvr_index_known(kvr_index_t *ix, uint64_t n, uint32_t now,
+    kvr_index_known_t *k)
+{
+    unsigned           s, peer;
+    uint32_t           stamp, age;
+    uint64_t           key, ids;
+    kvr_line_view_t    view;
+    kvr_index_line_t  *line;
+
+    line = &ix->line[n];
+
+    key = atomic_load_explicit(&line->key, memory_order_acquire);
+
+    if (key <= KVR_INDEX_CLAIMED) {
+        return 0;
+    }
+
+    ids = atomic_load_explicit(&line->ids, memory_order_acquire);
+
+    k->key = key;
+    k->n = 0;
+    k->session = key & 1;
+    k->marked = (kvr_get(kvr_tag_line(ix, line)) & KVR_TAG_MARK) != 0;
+
+    if (k->session) {
+        k->peer[0] = (uint8_t) kvr_index_id(ids, 0);
+        k->age[0] = kvr_get(&line->stamp[0]) - now;
+        k->n = (int32_t) k->age[0] > 0 && kvr_get(&line->stamp[1]);
+
+    } else {
+        kvr_line_view(&view, kvr_set_none());
+
+        for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+
+            stamp = kvr_get(&line->stamp[s]);
+            peer = kvr_index_id(ids, s);
+
+            if (stamp == 0) {
+                continue;
+            }
+
+            kvr_line_know(ix, peer, &view);
+            age = view.clock[peer] - stamp;
+
+            if (age < view.limit[peer]) {
+                k->peer[k->n] = (uint8_t) peer;
+                k->age[k->n++] = age;
+            }
+        }
+    }
+
+    atomic_thread_fence(memory_order_acquire);
+
+    return k->n && kvr_get(&line->key) == key && kvr_get(&line->ids) == ids;
+}
+
+
+void
+kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
+    int marked)
+{
+    unsigned           s;
+    uint32_t           now, evicted;
+    uint64_t           ids;
+    kvr_line_view_t    view;
+    kvr_index_line_t  *line;
+
+    kvr_line_view(&view, kvr_set_none());
+    kvr_line_know(ix, peer, &view);
+
+    if (age >= view.limit[peer]) {
+        return;
+    }
+
+    key = kvr_index_key(key);
+    now = (uint32_t) kvr_get(&ix->clock);
+    line = kvr_line_find_key(ix, key);
+
+    if (line == NULL) {
+        evicted = 0;
+        line = kvr_line_insert(ix, key, peer, kvr_max(view.clock[peer] - age,
+                                                      1U),
+                               now, &evicted);
+        kvr_add(&ix->evicted, evicted);
+
+    } else {
+        ids = kvr_get(&line->ids);
+
+        for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+            if (kvr_get(&line->stamp[s]) && kvr_index_id(ids, s) == peer) {
+                return;
+            }
+        }
+
+        (void) kvr_line_add(ix, line, key, peer,
+                            kvr_max(view.clock[peer] - age, 1U), now);
+    }
+
+    if (line && marked) {
+        kvr_tag_mark(kvr_tag_line(ix, line));
+    }
+}
+
+
 uint64_t
 kvr_index_since(kvr_index_t *ix, unsigned peer)
 {
@@ -78,14 +183,14 @@ kvr_index_since(kvr_index_t *ix, unsigned peer)
 
 
 void
-kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units)
+kvr_index_since_told(kvr_index_t *ix, unsigned peer, uint64_t units, int new)
 {
     uint64_t  here;
 
     here = kvr_index_since(ix, peer);
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
 
-    if (units > here + here / 4 + KVR_INDEX_TOLD_LAG) {
+    if (units > here + (new ? 0 : here / 4 + KVR_INDEX_TOLD_LAG)) {
         kvr_add(&kvr_index_peer(ix, peer)->clock,
                 (units - here) << KVR_INDEX_FRACTION);
     }

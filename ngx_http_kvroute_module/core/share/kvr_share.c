@@ -74,6 +74,7 @@ void
 kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
 {
     uint32_t           i, n;
+    uint64_t           wants;
     kvr_share_t       *s;
     kvr_share_host_t  *host;
 
@@ -87,6 +88,12 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
             kvr_share_silence(host, self->lease, now);
             n += kvr_get(&host->alive) != 0;
         }
+    }
+
+    wants = kvr_get(&s->wants);
+
+    if (wants && now >= wants) {
+        kvr_set(&s->wants, 0);
     }
 
     (void) kvr_load_remote(self->zone->load);

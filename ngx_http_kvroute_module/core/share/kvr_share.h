@@ -40,6 +40,10 @@
  * is a row of the load table (kvr_load_remote()), which decisions read as they
  * read those of the workers.
  *
+ * Help.  A host that has never read the stream says so for some seconds.  One of
+ * the others tells all lines of its index, a part with each batch: the one whose
+ * turn it is, or the next one if nothing comes.  Only who wants it takes it.
+ *
  * Orders.  Of what an operator says to all hosts, the last word stands: it has a
  * version above all that were seen, and it is told again with each heartbeat.
  * Each host tells which version it has, so it is known who has heard.
@@ -60,6 +64,9 @@
 #define KVR_SHARE_BEAT     1000          /* ms; all of the load is told */
 #define KVR_SHARE_STUCK    100           /* ms; a writer must have been killed */
 #define KVR_SHARE_FLOORS   10000         /* ms between two of them, of a peer */
+#define KVR_SHARE_WANTS    5000          /* ms; then a new host wants no more */
+#define KVR_SHARE_TURN     500           /* ms; then it is the next one's turn */
+#define KVR_SHARE_HELPS    1024          /* batches of help, at most */
 
 
 /* what an operator may say of a peer to all hosts */
@@ -79,7 +86,7 @@ typedef struct {
     _Atomic uint64_t      alive;
     _Atomic uint64_t      lessons;       /* applied */
     _Atomic uint64_t      gaps;
-    _Atomic uint64_t      want;          /* ms; it asked for what is known */
+    _Atomic uint64_t      want;          /* ms; it first asked for help */
     _Atomic uint64_t      name[KVR_SHARE_NAME / 8];
     _Atomic uint64_t      load[KVR_PEERS];
     _Atomic uint64_t      context[KVR_PEERS];
@@ -115,6 +122,9 @@ struct kvr_share_s {
     _Atomic uint64_t      current;
     _Atomic uint64_t      done;
 
+    _Atomic uint64_t      wants;         /* ms; help until then; 0: none */
+    _Atomic uint64_t      helped;        /* ms; another host has told of it */
+
     _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
     _Atomic uint64_t      strange;       /* a host that hashes otherwise */
     _Atomic uint64_t      strange_name[KVR_SHARE_NAME / 8];
@@ -137,6 +147,9 @@ typedef struct {
     uint64_t              sent;          /* ms, of the batch under way */
     uint64_t              first;         /* its number */
     uint64_t              ordered;       /* orders that were told */
+    uint64_t              line;          /* of the index, the next one to tell */
+    uint32_t              help;          /* batches with that so far */
+    unsigned              helping:1;
     unsigned              told:1;        /* anything was */
     uint64_t              load[KVR_PEERS];     /* as told last */
     uint64_t              context[KVR_PEERS];
@@ -209,9 +222,10 @@ int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
 /*
  * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words;
  * or, if the last one was not acked, that one again.  Returns its length.
+ * seconds: of the clock of sessions.
  */
 size_t kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    void *buf, unsigned flags, uint64_t now);
+    void *buf, unsigned flags, uint64_t now, uint32_t seconds);
 
 /* the store has it */
 void kvr_share_acked(const kvr_share_self_t *self);
@@ -223,6 +237,27 @@ void kvr_share_acked(const kvr_share_self_t *self);
  */
 kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds);
+
+
+/* _help */
+
+/* this host is new, and wants to be told what others know */
+void kvr_share_help_want(kvr_share_t *s, uint64_t now);
+
+/* whether it is this host's turn to tell another, or it is at it */
+int kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    uint64_t now);
+
+/*
+ * Fills a batch with what this host knows; returns flags of the batch.  seconds
+ * as below.
+ */
+unsigned kvr_share_help_frame(const kvr_share_self_t *self,
+    kvr_share_owner_t *o, kvr_share_writer_t *w, uint32_t seconds);
+
+/* takes what is in a record, by the numbers of peers here */
+void kvr_share_help_take(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, const uint8_t *peer, uint32_t npeers);
 
 
 /* _order */

@@ -12,6 +12,8 @@ _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
 
 static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
     const kvr_share_reader_t *r, uint64_t now);
+static void kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host,
+    unsigned flags, uint64_t now);
 static void kvr_share_apply_peers(const kvr_share_self_t *self,
     const kvr_share_reader_t *r, uint16_t *peer);
 static void kvr_share_apply_record(const kvr_share_self_t *self,
@@ -104,6 +106,15 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
         kvr_set(&s->done, i + 1);
 
+        if (o->record.type == KVR_SHARE_KNOWN) {
+
+            if (kvr_get(&s->wants)) {
+                kvr_share_help_take(self, &o->record, peer, r.npeers);
+            }
+
+            continue;
+        }
+
         if (peer[o->record.peer] == KVR_PEERS) {
             kvr_add(&s->stats.unknown, 1);
             continue;
@@ -115,15 +126,38 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     kvr_set(&host->number, r.number);
     kvr_set(&host->heard, now);
-    kvr_set(&host->alive, !(r.flags & KVR_SHARE_BYE));
-
-    if (r.flags & KVR_SHARE_WANT) {
-        kvr_set(&host->want, now);
-    }
+    kvr_share_apply_flags(s, host, r.flags, now);
 
     kvr_add(&s->stats.batches_applied, 1);
 
     return KVR_SHARE_OK;
+}
+
+
+static void
+kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host, unsigned flags,
+    uint64_t now)
+{
+    uint64_t  want;
+
+    kvr_set(&host->alive, !(flags & KVR_SHARE_BYE));
+
+    want = kvr_get(&host->want);
+
+    if (!(flags & KVR_SHARE_WANT)) {
+        kvr_set(&host->want, 0);
+
+    } else if (want == 0) {
+        kvr_set(&host->want, now);
+    }
+
+    if (flags & KVR_SHARE_HELP) {
+        kvr_set(&s->helped, now);
+    }
+
+    if (flags & KVR_SHARE_HELPED) {
+        kvr_set(&s->wants, 0);
+    }
 }
 
 
@@ -246,7 +280,8 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     case KVR_SHARE_LOAD:
         kvr_set(&host->load[peer], r->word[0]);
         kvr_set(&host->context[peer], r->word[1]);
-        kvr_index_since_told(self->zone->index, peer, r->word[2]);
+        kvr_index_since_told(self->zone->index, peer, r->word[2],
+                             kvr_get(&self->zone->share->wants) != 0);
         break;
 
     case KVR_SHARE_ORDER:

@@ -108,6 +108,16 @@ kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words, uint32_t n)
 }
 
 
+void
+kvr_share_batch_known(kvr_share_writer_t *w, uint64_t *words, uint32_t n)
+{
+    words[0] = kvr_share_head(KVR_SHARE_KNOWN, 0, n - 1);
+
+    memcpy(&w->word[w->n], words, n * 8);
+    w->n += n;
+}
+
+
 size_t
 kvr_share_batch_finish(kvr_share_writer_t *w, const kvr_share_key_t *key,
     uint64_t host, uint64_t number, const uint8_t name[KVR_SHARE_NAME],
@@ -295,6 +305,9 @@ kvr_share_batch_record(const kvr_share_record_t *r)
     case KVR_SHARE_LOAD:
     case KVR_SHARE_ORDER:
         return r->n == 3;
+
+    case KVR_SHARE_KNOWN:
+        return r->n % 2 == 0;
 
     default:
         return 0;

@@ -41,6 +41,8 @@
 /* flags */
 #define KVR_SHARE_BYE      1             /* the last one of this host */
 #define KVR_SHARE_WANT     2             /* it knows little: who has more? */
+#define KVR_SHARE_HELP     4             /* it tells all that it knows */
+#define KVR_SHARE_HELPED   8             /* and this was the last of it */
 
 /* words of a record behind the first one, and values of a lesson, at most */
 #define KVR_SHARE_WORDS    515
@@ -63,6 +65,8 @@ typedef enum {
     KVR_SHARE_LOAD,         /* a word of kvr_load_t 8; that of its context 8;
                                units since its floor 8 */
     KVR_SHARE_ORDER,        /* version 8; kind 4, on 4; ms left 8 */
+    KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 1, marked 1,
+                               0 2; as often as there is room */
     KVR_SHARE_TYPES
 } kvr_share_type_e;
 
@@ -149,6 +153,9 @@ void kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer,
 /* words[0] is the head of n - 1 more; returns 0 if there is no room */
 int kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words,
     uint32_t n);
+
+/* the same with KVR_SHARE_KNOWN, whose entries name their peers themselves */
+void kvr_share_batch_known(kvr_share_writer_t *w, uint64_t *words, uint32_t n);
 
 size_t kvr_share_batch_finish(kvr_share_writer_t *w,
     const kvr_share_key_t *key, uint64_t host, uint64_t number,

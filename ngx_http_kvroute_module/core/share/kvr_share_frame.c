@@ -40,7 +40,8 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 
     if (kvr_get(&s->number) != kvr_get(&s->acked)
         || kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)
-        || kvr_share_frame_beat(s, o, now))
+        || kvr_share_frame_beat(s, o, now)
+        || kvr_share_help_due(self, o, now))
     {
         return 1;
     }
@@ -66,7 +67,7 @@ kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o, uint64_t now)
 
 size_t
 kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
-    unsigned flags, uint64_t now)
+    unsigned flags, uint64_t now, uint32_t seconds)
 {
     int                 again, all;
     uint64_t            number, ordered;
@@ -79,7 +80,10 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     number = kvr_get(&s->number);
     again = kvr_get(&s->acked) < number;
 
-    all = again || flags || kvr_share_frame_beat(s, o, now);
+    /* a host that is new needs the clocks before all else */
+
+    all = again || flags || kvr_share_frame_beat(s, o, now)
+          || (o->helping && o->help == 0);
 
     kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH);
     kvr_share_frame_peers(self, &w);
@@ -97,6 +101,14 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
         o->beat = now;
         o->ordered = ordered;
         o->told = 1;
+    }
+
+    if (kvr_get(&s->wants) > now) {
+        flags |= KVR_SHARE_WANT;
+    }
+
+    if (o->helping) {
+        flags |= kvr_share_help_frame(self, o, &w, seconds);
     }
 
     if (!again) {

@@ -165,6 +165,10 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "refused", .metric = "kvroute_share_refused_total",
         .help = "Commands that the store refused."),
 
+    kvr_counter_share(COUNT, joined,
+        .json = "joined", .metric = "kvroute_share_joined_total",
+        .help = "Entries of the index that another host told this new one."),
+
     /* the file of a zone */
 
     kvr_counter_file(GAUGE, read,

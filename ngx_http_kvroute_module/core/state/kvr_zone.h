@@ -50,6 +50,7 @@ typedef struct {
     _Atomic uint64_t      unknown;   /* records of peers that are not here */
     _Atomic uint64_t      reconnects;
     _Atomic uint64_t      refused;   /* commands that the store refused */
+    _Atomic uint64_t      joined;    /* entries that a new host was told of */
 } kvr_share_stats_t;
 
 

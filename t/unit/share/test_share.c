@@ -136,7 +136,7 @@ flush(unsigned from, unsigned flags)
     kvr_share_e  rc;
 
     len = kvr_share_frame(&host[from].self, &host[from].owner, buffer, flags,
-                          now);
+                          now, 1000);
 
     for (h = 0; h < HOSTS; h++) {
         rc = kvr_share_apply(&host[h].self, &host[h].owner,
@@ -250,7 +250,7 @@ START_TEST(test_share_lost)
         teach(0, chain[turn], DEPTH, 1, &undo);
     }
 
-    (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+    (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[0].self);
     now += KVR_SHARE_BEAT;
     flush(0, 0);
@@ -269,7 +269,7 @@ START_TEST(test_share_lost)
             break;
         }
 
-        (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+        (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
         kvr_share_acked(&host[0].self);
         util_check(held(1, chain[0], 1) == 0, "nothing was heard");
     }
@@ -489,7 +489,7 @@ START_TEST(test_share_once)
 
         cut = util_below(&rng, 6);
 
-        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
 
         /* 0: before it was sent; 1: before the answer came */
 
@@ -516,7 +516,7 @@ START_TEST(test_share_once)
     }
 
     do {
-        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+        len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
         (void) kvr_share_apply(&host[1].self, &host[1].owner,
                                (uint8_t *) buffer, len, now, 1);
         kvr_share_acked(&host[0].self);
@@ -536,7 +536,7 @@ START_TEST(test_share_once)
         teach(0, chain[i], 50, 1, &undo);
     }
 
-    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[0].self);
 
     kvr_set(&s->current, kvr_mix(1000, kvr_get(&host[0].zone.share->number)));
@@ -606,7 +606,7 @@ START_TEST(test_share_ignored)
     s = host[1].zone.share;
 
     teach(0, chain[0], 50, 0, &undo);
-    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now);
+    len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
 
     secret[0]++;
     kvr_share_batch_key(&host[1].self.key, secret, 256, 1);
@@ -660,7 +660,7 @@ START_TEST(test_share_crowd)
     for (i = 0; i < KVR_SHARE_HOSTS + 3; i++) {
         host[0].zone.share->id = 5000 + i;
         len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
-                              now + i);
+                              now + i, 1000);
         kvr_share_acked(&host[0].self);
 
         rc = kvr_share_apply(&host[1].self, &host[1].owner,
@@ -791,6 +791,83 @@ START_TEST(test_share_floor)
 END_TEST
 
 
+/* a host that is new is told what the others know, by one of them */
+START_TEST(test_share_help)
+{
+    unsigned          i, h, c, peer, told;
+    uint32_t          here, there, known;
+    kvr_index_undo_t  undo;
+
+    for (i = 0; i < 400; i++) {
+        teach(i % 2, chain[util_below(&rng, CHAINS)], 1 + util_below(&rng, DEPTH),
+              util_below(&rng, PEERS), &undo);
+        flush_all(i % 2);
+    }
+
+    bind(0, 1ULL << 50, 3, 600);
+    flush_all(0);
+
+    /* the third one begins anew */
+
+    kvr_index_init(memset((void *) host[2].zone.index, 0,
+                          kvr_index_size(LINES)), LINES);
+
+    for (i = 0; i < PEERS; i++) {
+        kvr_index_capacity(host[2].zone.index, i, CAPACITY, 0);
+    }
+
+    util_check(!kvr_share_help_due(&host[0].self, &host[0].owner, now),
+               "nobody wants");
+
+    kvr_share_help_want(host[2].zone.share, now);
+    flush(2, 0);
+
+    told = 0;
+
+    for (i = 0; i < 2000 && kvr_get(&host[2].zone.share->wants); i++) {
+        now += 5;
+
+        for (h = 0; h < 2; h++) {
+            if (kvr_share_help_due(&host[h].self, &host[h].owner, now)) {
+                told |= 1U << h;
+                flush(h, 0);
+            }
+        }
+    }
+
+    util_check(told == 1 || told == 2, "one of them has told: %x", told);
+    util_check(kvr_get(&host[2].zone.share->wants) == 0, "all of it");
+
+    flush(2, 0);
+    util_check(!kvr_share_help_due(&host[0].self, &host[0].owner, now + 1000)
+               && !kvr_share_help_due(&host[1].self, &host[1].owner,
+                                      now + 1000), "once");
+
+    known = 0;
+
+    for (c = 0; c < CHAINS; c++) {
+        for (peer = 0; peer < PEERS; peer++) {
+            here = held(0, chain[c], peer);
+            there = held(2, chain[c], peer);
+            known += here;
+
+            util_check(here == there, "chain %u peer %u: %u, %u", c, peer,
+                       here, there);
+        }
+    }
+
+    util_check(known > 1000, "there is something: %u", known);
+    util_check(bound(2, 1ULL << 50) == 3, "sessions as well");
+
+    /* nobody does: it wants no more after a while */
+
+    kvr_share_help_want(host[0].zone.share, now);
+    kvr_share_tick(&host[0].self, now + KVR_SHARE_WANTS);
+    util_check(kvr_get(&host[0].zone.share->wants) == 0, "given up");
+}
+END_TEST
+
+
 static int
 draining(unsigned h, unsigned peer)
 {
@@ -841,7 +918,7 @@ START_TEST(test_share_orders)
 
     kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 0, 0,
                     now, 1);
-    (void) kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now);
+    (void) kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[1].self);
     util_check(draining(0, 2), "not heard");
 
@@ -897,6 +974,7 @@ main(void)
     tcase_add_test(t, test_share_bind);
     tcase_add_test(t, test_share_floor);
     tcase_add_test(t, test_share_orders);
+    tcase_add_test(t, test_share_help);
     suite_add_tcase(s, t);
 
     sr = srunner_create(s);

@@ -1,0 +1,180 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* A host that is new is told all that another one knows. */
+
+
+#include "core/share/kvr_share.h"
+
+
+#define KVR_SHARE_HELP_ENTRIES  256      /* of a record, at most */
+
+/* lines looked at for a batch, at most: most of a large table may be free */
+#define KVR_SHARE_HELP_LINES    16384
+
+
+void
+kvr_share_help_want(kvr_share_t *s, uint64_t now)
+{
+    kvr_set(&s->wants, now + KVR_SHARE_WANTS);
+}
+
+
+int
+kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    uint64_t now)
+{
+    uint32_t           i, k, rank;
+    uint64_t           want, id, turn;
+    kvr_share_t       *s;
+    kvr_share_host_t  *host;
+
+    s = self->zone->share;
+
+    /* who knows nothing itself is of no help */
+
+    if (o->helping || kvr_get(&s->wants)) {
+        return o->helping;
+    }
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+
+        host = &s->host[i];
+        want = kvr_get(&host->want);
+
+        if (kvr_get(&host->id) == 0 || kvr_get(&host->alive) == 0
+            || want == 0)
+        {
+            continue;
+        }
+
+        /* those before it in an order that all agree on */
+
+        turn = kvr_mix(s->id, kvr_get(&host->id));
+        rank = 0;
+
+        for (k = 0; k < KVR_SHARE_HOSTS; k++) {
+            id = kvr_get(&s->host[k].id);
+
+            rank += id && k != i && kvr_get(&s->host[k].alive)
+                    && kvr_get(&s->host[k].want) == 0
+                    && kvr_mix(id, kvr_get(&host->id)) < turn;
+        }
+
+        if (now - want >= (uint64_t) rank * KVR_SHARE_TURN
+            && now - kvr_get(&s->helped) >= KVR_SHARE_TURN)
+        {
+            o->helping = 1;
+            o->help = 0;
+            o->line = 0;
+
+            /* it is told once */
+
+            kvr_set(&host->want, UINT64_MAX);
+
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+unsigned
+kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    kvr_share_writer_t *w, uint32_t seconds)
+{
+    int                 room;
+    uint32_t            i, n, looked;
+    uint64_t           *words, bind[3];
+    kvr_index_t        *ix;
+    kvr_index_known_t   k;
+
+    ix = self->zone->index;
+    words = o->word;
+
+    n = 1;
+    room = w->npeers != 0;
+
+    for (looked = 0; room && looked < KVR_SHARE_HELP_LINES; looked++) {
+
+        if (o->line >= ix->nlines || o->help >= KVR_SHARE_HELPS) {
+            break;
+        }
+
+        if (!kvr_index_known(ix, o->line, seconds, &k)) {
+            o->line++;
+            continue;
+        }
+
+        if (k.session) {
+            bind[0] = kvr_share_head(KVR_SHARE_BIND, k.peer[0], 2);
+            bind[1] = k.key;
+            bind[2] = kvr_share_pair(k.age[0], 0);
+
+            room = w->max - w->n >= n + 3 && kvr_share_batch_put(w, bind, 3);
+            o->line += (uint64_t) room;
+            continue;
+        }
+
+        if (w->max - w->n < n + 2 * k.n) {
+            break;
+        }
+
+        for (i = 0; i < k.n; i++) {
+
+            if (w->peer[k.peer[i]] == 0) {
+                continue;
+            }
+
+            words[n++] = k.key;
+            words[n++] = kvr_share_pair(k.age[i], (w->peer[k.peer[i]] - 1)
+                                                  | (uint32_t) k.marked << 8);
+        }
+
+        o->line++;
+
+        if (n > 2 * (KVR_SHARE_HELP_ENTRIES - KVR_INDEX_HOLDERS)) {
+            kvr_share_batch_known(w, words, n);
+            n = 1;
+        }
+    }
+
+    if (n > 1) {
+        kvr_share_batch_known(w, words, n);
+    }
+
+    o->help++;
+
+    if (o->line < ix->nlines && o->help < KVR_SHARE_HELPS) {
+        return KVR_SHARE_HELP;
+    }
+
+    o->helping = 0;
+
+    return KVR_SHARE_HELP|KVR_SHARE_HELPED;
+}
+
+
+void
+kvr_share_help_take(const kvr_share_self_t *self, const kvr_share_record_t *r,
+    const uint8_t *peer, uint32_t npeers)
+{
+    uint32_t  i, place;
+
+    for (i = 0; i < r->n; i += 2) {
+
+        place = kvr_share_upper(r->word[i + 1]) & UINT8_MAX;
+
+        if (place < npeers && peer[place] != KVR_PEERS) {
+            kvr_index_know(self->zone->index, r->word[i], peer[place],
+                           kvr_share_lower(r->word[i + 1]),
+                           kvr_share_upper(r->word[i + 1]) >> 8 & 1);
+        }
+    }
+
+    kvr_add(&self->zone->share->stats.joined, r->n / 2);
+}
