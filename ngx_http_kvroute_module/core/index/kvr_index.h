@@ -211,7 +211,7 @@ typedef struct {
     uint32_t           n;            /* holders that count; 1 of a session */
     unsigned           session:1;
     unsigned           marked:1;     /* kvr_index_tag.h */
-    uint8_t            peer[KVR_INDEX_HOLDERS];
+    uint16_t           peer[KVR_INDEX_HOLDERS];
     uint32_t           age[KVR_INDEX_HOLDERS];  /* units; s left of a session */
 } kvr_index_known_t;
 

@@ -88,28 +88,29 @@ kvr_index_known(kvr_index_t *ix, uint64_t n, uint32_t now,
     k->marked = (kvr_get(kvr_tag_line(ix, line)) & KVR_TAG_MARK) != 0;
 
     if (k->session) {
-        k->peer[0] = (uint8_t) kvr_index_id(ids, 0);
+        k->peer[0] = (uint16_t) kvr_line_bound(ids);
         k->age[0] = kvr_get(&line->stamp[0]) - now;
         k->n = (int32_t) k->age[0] > 0 && kvr_get(&line->stamp[1]);
 
     } else {
-        kvr_line_view(&view, kvr_set_none());
+        kvr_line_view(&view);
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
 
             stamp = kvr_get(&line->stamp[s]);
-            peer = kvr_index_id(ids, s);
 
-            if (stamp == 0) {
+            if (!kvr_index_used(stamp)) {
                 continue;
             }
+
+            peer = kvr_index_id(ids, s, stamp);
 
             kvr_line_know(ix, peer, &view);
             age = view.clock[peer] - stamp;
 
             if (age < view.limit[peer]) {
-                k->peer[k->n] = (uint8_t) peer;
-                k->age[k->n++] = age;
+                k->peer[k->n] = (uint16_t) peer;
+                k->age[k->n++] = age >> KVR_INDEX_STAMP;
             }
         }
     }
@@ -125,17 +126,19 @@ kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
     int marked)
 {
     unsigned           s;
-    uint32_t           now, evicted;
+    uint32_t           now, held, stamp, evicted;
     uint64_t           ids;
     kvr_line_view_t    view;
     kvr_index_line_t  *line;
 
-    kvr_line_view(&view, kvr_set_none());
+    kvr_line_view(&view);
     kvr_line_know(ix, peer, &view);
 
-    if (age >= view.limit[peer]) {
+    if (age >= view.limit[peer] >> KVR_INDEX_STAMP) {
         return;
     }
+
+    stamp = kvr_index_stamp(view.clock[peer], age + 1);
 
     key = kvr_index_key(key);
     now = (uint32_t) kvr_get(&ix->clock);
@@ -143,22 +146,21 @@ kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
 
     if (line == NULL) {
         evicted = 0;
-        line = kvr_line_insert(ix, key, peer, kvr_max(view.clock[peer] - age,
-                                                      1U),
-                               now, &evicted);
+        line = kvr_line_insert(ix, key, peer, stamp, now, &evicted);
         kvr_add(&ix->evicted, evicted);
 
     } else {
         ids = kvr_get(&line->ids);
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-            if (kvr_get(&line->stamp[s]) && kvr_index_id(ids, s) == peer) {
+            held = kvr_get(&line->stamp[s]);
+
+            if (kvr_index_used(held) && kvr_index_id(ids, s, held) == peer) {
                 return;
             }
         }
 
-        (void) kvr_line_add(ix, line, key, peer,
-                            kvr_max(view.clock[peer] - age, 1U), now);
+        (void) kvr_line_add(ix, line, key, peer, stamp, now);
     }
 
     if (line && marked) {

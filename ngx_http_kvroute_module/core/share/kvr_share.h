@@ -257,7 +257,7 @@ unsigned kvr_share_help_frame(const kvr_share_self_t *self,
 
 /* takes what is in a record, by the numbers of peers here */
 void kvr_share_help_take(const kvr_share_self_t *self,
-    const kvr_share_record_t *r, const uint8_t *peer, uint32_t npeers);
+    const kvr_share_record_t *r, const uint16_t *peer, uint32_t npeers);
 
 
 /* _order */

@@ -161,7 +161,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
 void
 kvr_share_help_take(const kvr_share_self_t *self, const kvr_share_record_t *r,
-    const uint8_t *peer, uint32_t npeers)
+    const uint16_t *peer, uint32_t npeers)
 {
     uint32_t  i, place;
 

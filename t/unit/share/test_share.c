@@ -810,7 +810,8 @@ START_TEST(test_share_help)
     /* the third one begins anew */
 
     kvr_index_init(memset((void *) host[2].zone.index, 0,
-                          kvr_index_size(LINES)), LINES);
+                          kvr_index_size(LINES, KVR_PEERS_FEW)),
+                   LINES, KVR_PEERS_FEW);
 
     for (i = 0; i < PEERS; i++) {
         kvr_index_capacity(host[2].zone.index, i, CAPACITY, 0);
