@@ -419,6 +419,34 @@ SKIP: {
     }
 }
 
+# --- two hosts, a store and a balancer by compose: nginx reads what is in it
+
+SKIP: {
+    skip "Python's yaml is not installed", 3
+        if system('/usr/bin/python3 -c "import yaml" 2>/dev/null');
+
+    my ($compose) = yaml("$dir/docker/compose.yaml");
+    my $services = $compose->{services};
+
+    for my $name (sort keys %{$compose->{configs}}) {
+        my $conf = example($compose->{configs}{$name}{content});
+
+        $conf =~ s/^(?:pid|error_log|worker_shutdown_timeout) .*//mg;
+        $conf =~ s/^ *\w+_temp_path .*//mg;
+        $conf =~ s/server router-\d:8080/server 127.0.0.1:1/g;
+
+        my ($ok, $out) = $t->conf($conf)->check();
+        ok($ok, "compose.yaml: nginx -t: $name") or diag($out);
+    }
+
+    my @wanted = map { map { $_->{source} } @{$_->{configs} || []} }
+                 values %$services;
+    is(join(' ', grep { !$compose->{configs}{$_} } @wanted), '',
+       'compose.yaml: configurations are there');
+    is(join(' ', map { $_->{image} } @$services{qw(router-1 router-2)}),
+       'nginx-kvroute:1.30.4 nginx-kvroute:1.30.4', 'compose.yaml: our image');
+}
+
 # --- images: pinned, in two stages of one C library, as nobody special, and with
 # a signal that lets streams finish
 
@@ -554,7 +582,7 @@ sub deployment {
 
     # memory
 
-    my ($zone) = $conf =~ /kvroute_zone zone=\w+:(\d+)m;/;
+    my ($zone) = $conf =~ /kvroute_zone zone=\w+:(\d+)m\b/;
     my ($mb) = $c->{resources}{requests}{memory} =~ /^(\d+)Mi$/;
 
     cmp_ok($mb, '>', $zone + 64, "$name: memory for the zone");
@@ -604,6 +632,7 @@ SKIP: {
     my $helm = which('helm');
 
     for my $set ([], [qw(replicas=2 autoscaling.enabled=true)],
+                 [qw(replicas=2 share.enabled=true)],
                  [qw(engines.createService=false networkPolicy.enabled=false
                      zone.megabytes=1000 gracePeriod=100 workers=8)])
     {

@@ -4,7 +4,7 @@
  */
 
 
-/* The numbers of the table in kvr_counter.c: read, added up and set to zero. */
+/* what the rows of the table stand for */
 
 
 #include "core/state/kvr_counter.h"
