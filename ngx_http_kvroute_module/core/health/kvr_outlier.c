@@ -29,6 +29,8 @@ static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
 static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
 static uint16_t kvr_outlier_slot(uint64_t ms, uint64_t now);
+static int kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
+    uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
     uint32_t level);
 static uint64_t kvr_outlier_state(uint64_t time, uint32_t level,
@@ -245,7 +247,10 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
             return 1;
         }
 
-    } else if (kvr_add(&o->row[late], 1) + 1 >= conf->fails) {
+    } else if (kvr_add(&o->row[late], 1) + 1
+               >= (kvr_outlier_relapse(conf, state, now)
+                   ? conf->fails / KVR_OUTLIER_RELAPSE : conf->fails))
+    {
         return 1;
     }
 
@@ -285,16 +290,8 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     /* who was in for as long as out before begins anew */
 
-    level = KVR_OUTLIER_LEVEL(state);
-
-    if (state == 0
-        || now - KVR_OUTLIER_TIME(state) >= kvr_outlier_span(conf, level))
-    {
-        level = 0;
-
-    } else {
-        level = kvr_min(level + 1, KVR_OUTLIER_DOUBLES);
-    }
+    level = kvr_outlier_relapse(conf, state, now)
+            ? kvr_min(KVR_OUTLIER_LEVEL(state) + 1, KVR_OUTLIER_DOUBLES) : 0;
 
     span = kvr_outlier_span(conf, level);
 
@@ -344,6 +341,16 @@ void
 kvr_outlier_sent(kvr_outlier_fleet_t *fleet, int retry, uint64_t now)
 {
     kvr_outlier_add(&fleet->sent, KVR_OUTLIER_RETRIES, !retry, retry, now);
+}
+
+
+/* whether it was out, and has not been in for as long since */
+static int
+kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
+    uint64_t now)
+{
+    return state && now - KVR_OUTLIER_TIME(state)
+                    < kvr_outlier_span(conf, KVR_OUTLIER_LEVEL(state));
 }
 
 

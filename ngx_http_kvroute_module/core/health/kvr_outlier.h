@@ -119,6 +119,9 @@ typedef struct {
 /* good answers that bring a server back */
 #define KVR_OUTLIER_PASSES    3
 
+/* who was out of late is out again for so many times fewer bad answers */
+#define KVR_OUTLIER_RELAPSE   4
+
 /* the time out doubles so often at most */
 #define KVR_OUTLIER_DOUBLES   5
 

@@ -232,6 +232,39 @@ START_TEST(test_outlier_window)
 END_TEST
 
 
+/* who is back is put out again sooner, for as long as it was out */
+START_TEST(test_outlier_sooner)
+{
+    int       i;
+    uint64_t  span;
+
+    setup();
+
+    for (i = 1; i < 5; i++) {
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "bad %d", i);
+    }
+
+    util_check(bad(KVR_OUTLIER_STATUS, 0, 0), "the fifth");
+    span = kvr_outlier_eject(&o, &conf, KVR_OUTLIER_STATUS, now);
+
+    for (i = 0; i < KVR_OUTLIER_PASSES; i++) {
+        now += 2 * span;
+        (void) kvr_outlier_begin(&o, &conf, now);
+        (void) good();
+    }
+
+    util_check(!kvr_outlier_out(o.state), "back");
+
+    now += span - 1;
+    util_check(bad(KVR_OUTLIER_STATUS, 0, 0), "the first one");
+
+    (void) good();
+    now += 1;
+    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later it is as any other");
+}
+END_TEST
+
+
 START_TEST(test_outlier_doubling)
 {
     int       i, probe;
@@ -522,6 +555,7 @@ main(void)
     util_add(s, "missing", test_outlier_missing);
     util_add(s, "better", test_outlier_better);
     util_add(s, "window", test_outlier_window);
+    util_add(s, "sooner", test_outlier_sooner);
     util_add(s, "doubling", test_outlier_doubling);
     util_add(s, "trickle", test_outlier_trickle);
     util_add(s, "relapse", test_outlier_relapse);
