@@ -49,6 +49,21 @@ zone     | kvroute_zone zone=llm:1m key_file=;         | refused | "key_file" mu
 zone     | kvroute_zone zone=llm:1m key_file=/no/such; | refused | key_file "/no/such": open() failed
 zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=old:1m; | warned | "kvroute_zone zone=old" is used by no upstream: write "kvroute zone=old;" in one
 
+http     | kvroute_share;                                        | refused | invalid number of arguments
+http     | kvroute_share zone=llm;                               | refused | must have "zone" and "server" parameters: "zone=NAME server=redis://HOST"
+http     | kvroute_share zone=llm server=redis://127.0.0.1;      | refused | needs "key_file=FILE" of "kvroute_zone", the same on all hosts
+http     | kvroute_share zone=lm server=redis://127.0.0.1;       | refused | zone "lm" is unknown: "kvroute_share" must come after "kvroute_zone zone=lm:SIZE key_file=FILE"
+http     | kvroute_share zone=llm server=127.0.0.1:6379;         | refused | "server=" must be redis://HOST:PORT, valkey://HOST:PORT, or with TLS rediss://
+http     | kvroute_share zone=llm server=redis://;               | refused | "server=" must be redis://HOST:PORT
+http     | kvroute_share zone=llm server=redis://a/0;            | refused | "server=" must be redis://HOST:PORT
+http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" would be seen ...: put it into a file and say "password_file=FILE"
+http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
+http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
+http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms", did you mean "interval="? known are "zone="
+http     | kvroute_share zone=llm server=redis://127.0.0.1 interval=2s;  | refused | "interval=" must be between 1ms and 1s
+http     | kvroute_share zone=llm server=redis://127.0.0.1 lease=1s;     | refused | "lease=" must be between 2s and 1m
+http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
+
 upstream | kvroute;                                    | refused | invalid number of arguments
 upstream | kvroute kv_cache;                           | refused | must have "zone" parameter: "zone=" and the name of a "kvroute_zone"
 upstream | kvroute roundrobin zone=llm;                | refused | unknown policy "roundrobin": known are kv_cache least_request round_robin random prefix sticky

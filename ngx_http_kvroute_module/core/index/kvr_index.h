@@ -258,6 +258,15 @@ kvr_index_told(uint32_t entry, uint32_t end)
 }
 
 
+/* the first one from an entry on, but for the last one */
+static inline uint32_t
+kvr_index_told_next(uint32_t from)
+{
+    return from + (KVR_INDEX_TOLD + KVR_INDEX_TOLD_AT - from % KVR_INDEX_TOLD)
+                  % KVR_INDEX_TOLD;
+}
+
+
 /* how many of from..end that are */
 static inline uint32_t
 kvr_index_told_count(uint32_t from, uint32_t end)

@@ -154,7 +154,6 @@ typedef struct {
     uint64_t              load[KVR_PEERS];     /* as told last */
     uint64_t              context[KVR_PEERS];
     uint64_t              word[KVR_SHARE_RING_MAX];
-    kvr_share_record_t    record;
 } kvr_share_owner_t;
 
 

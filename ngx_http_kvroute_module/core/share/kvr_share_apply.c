@@ -40,6 +40,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_e         rc;
     kvr_share_t        *s;
     kvr_share_host_t   *host;
+    kvr_share_record_t  record;
     kvr_share_reader_t  r;
 
     s = self->zone->share;
@@ -98,7 +99,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_set(&s->current, mark);
     }
 
-    for (i = 0; kvr_share_batch_next(&r, &o->record); i++) {
+    for (i = 0; kvr_share_batch_next(&r, &record); i++) {
 
         if (i < skip) {
             continue;
@@ -106,21 +107,21 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
         kvr_set(&s->done, i + 1);
 
-        if (o->record.type == KVR_SHARE_KNOWN) {
+        if (record.type == KVR_SHARE_KNOWN) {
 
             if (kvr_get(&s->wants)) {
-                kvr_share_help_take(self, &o->record, peer, r.npeers);
+                kvr_share_help_take(self, &record, peer, r.npeers);
             }
 
             continue;
         }
 
-        if (peer[o->record.peer] == KVR_PEERS) {
+        if (peer[record.peer] == KVR_PEERS) {
             kvr_add(&s->stats.unknown, 1);
             continue;
         }
 
-        kvr_share_apply_record(self, host, &o->record, peer[o->record.peer],
+        kvr_share_apply_record(self, host, &record, peer[record.peer],
                                now, seconds);
     }
 
@@ -367,7 +368,8 @@ kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_reader_t *r, const uint16_t *peer, uint64_t now,
     uint32_t seconds)
 {
-    kvr_share_t  *s;
+    kvr_share_t         *s;
+    kvr_share_record_t   record;
 
     s = self->zone->share;
 
@@ -379,11 +381,11 @@ kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_set(&s->stats.lag_ms, now - o->sent);
     }
 
-    while (kvr_share_batch_next(r, &o->record)) {
-        if (o->record.type == KVR_SHARE_BIND
-            && peer[o->record.peer] != KVR_PEERS)
+    while (kvr_share_batch_next(r, &record)) {
+        if (record.type == KVR_SHARE_BIND
+            && peer[record.peer] != KVR_PEERS)
         {
-            kvr_share_apply_bind(self, &o->record, peer[o->record.peer],
+            kvr_share_apply_bind(self, &record, peer[record.peer],
                                  seconds);
         }
     }

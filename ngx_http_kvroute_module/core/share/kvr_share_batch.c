@@ -84,25 +84,33 @@ kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer, uint64_t digest)
 }
 
 
+void
+kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n)
+{
+    uint16_t   place;
+    uint64_t  *head;
+
+    head = &w->word[w->n];
+    place = w->peer[*head >> 8 & (KVR_PEERS - 1)];
+
+    /* else its number was given up: nobody is meant */
+
+    if (place) {
+        *head = kvr_share_head(*head & UINT8_MAX, place - 1, n - 1);
+        w->n += n;
+    }
+}
+
+
 int
 kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words, uint32_t n)
 {
-    uint16_t  place;
-
     if (w->max - w->n < n) {
         return 0;
     }
 
-    place = w->peer[words[0] >> 8 & (KVR_PEERS - 1)];
-
-    /* its number was given up: nobody is meant */
-
-    if (place) {
-        memcpy(&w->word[w->n], words, n * 8);
-
-        w->word[w->n] = kvr_share_head(words[0] & UINT8_MAX, place - 1, n - 1);
-        w->n += n;
-    }
+    memcpy(&w->word[w->n], words, n * 8);
+    kvr_share_batch_accept(w, n);
 
     return 1;
 }
@@ -150,7 +158,7 @@ kvr_share_batch_open(kvr_share_reader_t *r, const kvr_share_key_t *key,
 
     memset(r, 0, sizeof(kvr_share_reader_t));
 
-    if (len < 8 * (KVR_SHARE_BATCH_INFO + 1)
+    if (len < 8 * (KVR_SHARE_BATCH_INFO + 1) || (uintptr_t) data % 8
         || kvr_share_batch_word_at(data, 0) != KVR_SHARE_BATCH_MAGIC)
     {
         return KVR_SHARE_NONE;
@@ -250,9 +258,7 @@ kvr_share_batch_next(kvr_share_reader_t *r, kvr_share_record_t *record)
 
         r->p += 8;
 
-        if (record->n <= KVR_SHARE_WORDS) {
-            memcpy(record->word, r->p, 8 * record->n);
-        }
+        record->word = (const uint64_t *) (const void *) r->p;
 
         r->p += 8 * (size_t) record->n;
 

@@ -120,7 +120,7 @@ typedef struct {
     uint32_t           type;
     uint32_t           peer;             /* place in the batch */
     uint32_t           n;                /* words */
-    uint64_t           word[KVR_SHARE_WORDS];
+    const uint64_t    *word;             /* in the batch */
 } kvr_share_record_t;
 
 
@@ -150,6 +150,12 @@ void kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size);
 void kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer,
     uint64_t digest);
 
+/*
+ * A record of n words was written at &w->word[w->n], where there is room for it:
+ * its first word is its head, with the peer's number.
+ */
+void kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n);
+
 /* words[0] is the head of n - 1 more; returns 0 if there is no room */
 int kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words,
     uint32_t n);
@@ -162,7 +168,8 @@ size_t kvr_share_batch_finish(kvr_share_writer_t *w,
     const uint8_t name[KVR_SHARE_NAME], unsigned flags);
 
 /*
- * Looks at all of a batch.  After KVR_SHARE_OK records can be read.  Host and
+ * Looks at all of a batch, which must be aligned to words and stay where it is
+ * as long as its records are read.  After KVR_SHARE_OK records can be read.  Host and
  * name are set for KVR_SHARE_FOREIGN as well, as somebody may want to know
  * whose it is; name has printable characters only, and zeros behind them.
  */

@@ -186,7 +186,11 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
                          && now - o->since >= KVR_SHARE_STUCK);
         next = place;
 
-        n = kvr_share_ring_get(&s->ring, &next, o->word, skip);
+        if (w->max - w->n < KVR_SHARE_RING_MAX) {
+            break;
+        }
+
+        n = kvr_share_ring_get(&s->ring, &next, &w->word[w->n], skip);
 
         if (n == KVR_DECLINED) {
             break;
@@ -212,8 +216,8 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
             }
         }
 
-        if (n > 0 && !kvr_share_batch_put(w, o->word, (uint32_t) n)) {
-            break;
+        if (n > 0) {
+            kvr_share_batch_accept(w, (uint32_t) n);
         }
 
         place = next;

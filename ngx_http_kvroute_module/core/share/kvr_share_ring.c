@@ -17,25 +17,27 @@
 #define KVR_SHARE_RING_FIRST  1
 
 
-static uint64_t kvr_share_ring_check(uint64_t check, const uint64_t *word,
-    uint32_t n);
+static inline uint64_t kvr_share_ring_check(uint64_t check,
+    const uint64_t *word);
 
 
 int
-kvr_share_ring_put(kvr_share_ring_t *ring, const uint64_t *head,
-    uint32_t nhead, const uint64_t *rest, uint32_t nrest)
+kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
+    uint32_t parts)
 {
     uint32_t           i, k, n, slots;
-    uint64_t           place, check, word;
+    uint64_t           place, check, *p;
+    uint64_t           word[KVR_SHARE_RING_MAX + KVR_SHARE_RING_WORDS + 1];
     kvr_share_slot_t  *slot;
 
-    n = nhead + nrest;
+    n = 0;
+
+    for (i = 0; i < parts; i++) {
+        memcpy(&word[1 + n], part[i].word, part[i].n * sizeof(uint64_t));
+        n += part[i].n;
+    }
+
     slots = kvr_share_ring_slots(n);
-
-    check = kvr_share_ring_check(kvr_share_ring_check(n, head, nhead), rest,
-                                 nrest);
-    check = (check & ~(uint64_t) UINT16_MAX) | n;
-
     place = kvr_get(&ring->head);
 
     do {
@@ -49,25 +51,35 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const uint64_t *head,
                                                     memory_order_acquire,
                                                     memory_order_relaxed));
 
-    for (k = 0; k < slots; k++) {
-        kvr_set(&kvr_share_ring_slot(ring, place + k)->number, 0);
+    /* the last slot to its end */
+
+    for (i = 1 + n; i < slots * KVR_SHARE_RING_WORDS; i++) {
+        word[i] = 0;
     }
 
-    atomic_thread_fence(memory_order_release);
+    word[0] = n;
+    check = 0;
+    p = word;
 
-    slot = kvr_share_ring_slot(ring, place);
-    kvr_set(&slot->word[0], check);
+    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
+        check = kvr_share_ring_check(check, p);
+    }
 
-    k = 0;
+    word[0] = (check & ~(uint64_t) UINT16_MAX) | n;
+    p = word;
 
-    for (i = 0; i < n; i++) {
+    /* a slot has the number of an earlier place meanwhile, which is none here */
 
-        if ((i + 1) % KVR_SHARE_RING_WORDS == 0) {
-            slot = kvr_share_ring_slot(ring, place + ++k);
-        }
+    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
+        slot = kvr_share_ring_slot(ring, place + k);
 
-        word = i < nhead ? head[i] : rest[i - nhead];
-        kvr_set(&slot->word[(i + 1) % KVR_SHARE_RING_WORDS], word);
+        kvr_set(&slot->word[0], p[0]);
+        kvr_set(&slot->word[1], p[1]);
+        kvr_set(&slot->word[2], p[2]);
+        kvr_set(&slot->word[3], p[3]);
+        kvr_set(&slot->word[4], p[4]);
+        kvr_set(&slot->word[5], p[5]);
+        kvr_set(&slot->word[6], p[6]);
     }
 
     for (k = slots; k-- > 0; /* void */ ) {
@@ -80,12 +92,28 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const uint64_t *head,
 }
 
 
+/* of the words of a slot; not keyed: it finds what two writers have mixed */
+static inline uint64_t
+kvr_share_ring_check(uint64_t check, const uint64_t *word)
+{
+    _Static_assert(KVR_SHARE_RING_WORDS == 7, "words of a slot");
+
+    check ^= word[0] + 3 * word[1] + 5 * word[2] + 9 * word[3]
+             - word[4] - 3 * word[5] - 5 * word[6];
+
+    check *= 0x9e3779b97f4a7c15ULL;
+
+    return check ^ check >> 32;
+}
+
+
 int
 kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
     int skip)
 {
-    uint32_t           i, k, n, slots;
-    uint64_t           at, check, number, head;
+    uint32_t           k, n, slots;
+    uint64_t           at, check, sum, number, head, *p;
+    uint64_t           word[KVR_SHARE_RING_MAX + KVR_SHARE_RING_WORDS + 1];
     kvr_share_slot_t  *slot;
 
     at = *place;
@@ -118,43 +146,37 @@ kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
         return KVR_ERROR;
     }
 
-    k = 0;
+    sum = 0;
+    p = word;
 
-    for (i = 0; i < n; i++) {
+    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
 
-        if ((i + 1) % KVR_SHARE_RING_WORDS == 0) {
-            k++;
-            slot = kvr_share_ring_slot(ring, at + k);
+        slot = kvr_share_ring_slot(ring, at + k);
 
-            if (atomic_load_explicit(&slot->number, memory_order_acquire)
-                != (at + k + 1) << 1)
-            {
-                return KVR_ERROR;
-            }
+        if (k && atomic_load_explicit(&slot->number, memory_order_acquire)
+                 != (at + k + 1) << 1)
+        {
+            return KVR_ERROR;
         }
 
-        words[i] = kvr_get(&slot->word[(i + 1) % KVR_SHARE_RING_WORDS]);
+        p[0] = k ? kvr_get(&slot->word[0]) : n;
+        p[1] = kvr_get(&slot->word[1]);
+        p[2] = kvr_get(&slot->word[2]);
+        p[3] = kvr_get(&slot->word[3]);
+        p[4] = kvr_get(&slot->word[4]);
+        p[5] = kvr_get(&slot->word[5]);
+        p[6] = kvr_get(&slot->word[6]);
+
+        sum = kvr_share_ring_check(sum, p);
     }
 
-    if ((kvr_share_ring_check(n, words, n) ^ check) >> 16) {
+    if ((sum ^ check) >> 16) {
         return KVR_ERROR;
     }
+
+    memcpy(words, &word[1], n * sizeof(uint64_t));
 
     *place = at + slots;
 
     return (int) n;
-}
-
-
-/* not keyed: it finds what two writers have mixed */
-static uint64_t
-kvr_share_ring_check(uint64_t check, const uint64_t *word, uint32_t n)
-{
-    uint32_t  i;
-
-    for (i = 0; i < n; i++) {
-        check = kvr_mix(check, word[i]);
-    }
-
-    return check;
 }

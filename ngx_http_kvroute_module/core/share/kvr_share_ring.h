@@ -54,12 +54,19 @@ typedef struct {
 } kvr_share_ring_t;
 
 
+/* a part of a record */
+typedef struct {
+    const uint64_t         *word;
+    uint32_t                n;
+} kvr_share_part_t;
+
+
 /*
- * Puts a record of n words, 1 .. KVR_SHARE_RING_MAX.  They come in two parts,
- * of which either may be empty.  Returns 0 if it was dropped.
+ * Puts a record that comes in parts, any of which may be empty: 1 to
+ * KVR_SHARE_RING_MAX words in all.  Returns 0 if it was dropped.
  */
-int kvr_share_ring_put(kvr_share_ring_t *ring, const uint64_t *head,
-    uint32_t nhead, const uint64_t *rest, uint32_t nrest);
+int kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
+    uint32_t parts);
 
 /*
  * Reads the record at a place, and moves the place to the next one.  There is

@@ -15,16 +15,16 @@
 
 
 static void kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type,
-    uint32_t peer, const uint64_t *fixed, uint32_t nfixed,
-    const uint64_t *value, uint32_t n);
+    uint32_t peer, kvr_share_part_t part[4]);
 
 
 void
 kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t n, const kvr_index_undo_t *undo)
 {
-    uint32_t  i, k, from, first, units, m;
-    uint64_t  fixed[2], value[KVR_SHARE_VALUES];
+    uint32_t          i, k, from, first, units, m;
+    uint64_t          fixed[2], value[KVR_SHARE_VALUES / 2 + 1];
+    kvr_share_part_t  part[4];
 
     first = kvr_min(kvr_chain_entries(undo->matched), n);
     units = kvr_min(undo->moved, KVR_SHARE_UNITS);
@@ -35,32 +35,37 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
      * the last part, and nothing of one that came again a short while ago.
      */
 
-    from = first - kvr_min(KVR_SHARE_VALUES / 2 * KVR_INDEX_TOLD, first);
+    from = first - kvr_min((KVR_SHARE_VALUES / 2 - 1) * KVR_INDEX_TOLD, first);
 
     if (undo->first == n) {
         from = first;
     }
 
-    k = kvr_max(undo->first, first);
     m = 0;
 
-    for (i = from; i < first; i++) {
-        if (kvr_index_told(i, first)) {
-            value[m++] = chain[i];
-        }
+    for (i = kvr_index_told_next(from); i < first; i += KVR_INDEX_TOLD) {
+        value[m++] = chain[i];
     }
+
+    if (from < first && (first - 1) % KVR_INDEX_TOLD != KVR_INDEX_TOLD_AT) {
+        value[m++] = chain[first - 1];
+    }
+
+    k = kvr_max(undo->first, first);
 
     /* the clock moves by the first record only, or by one unit a record */
 
     do {
         i = kvr_min(n - k, KVR_SHARE_VALUES - m);
-        memcpy(&value[m], &chain[k], i * sizeof(uint64_t));
 
         fixed[0] = kvr_share_pair(units, from);
         fixed[1] = kvr_share_pair(first, 0);
 
-        kvr_share_tell(zone, KVR_SHARE_LESSON, undo->peer, fixed, 2, value,
-                       m + i);
+        part[1] = (kvr_share_part_t) { fixed, 2 };
+        part[2] = (kvr_share_part_t) { value, m };
+        part[3] = (kvr_share_part_t) { &chain[k], i };
+
+        kvr_share_tell(zone, KVR_SHARE_LESSON, undo->peer, part);
 
         k += i;
         from = first = k;
@@ -75,8 +80,9 @@ void
 kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
     uint32_t first, uint32_t n, uint32_t units, uint32_t peer)
 {
-    uint32_t  i, m;
-    uint64_t  fixed[2];
+    uint32_t          i, m;
+    uint64_t          fixed[2];
+    kvr_share_part_t  part[4];
 
     for (i = 0; i < n; i += m) {
         m = kvr_min(n - i, KVR_SHARE_VALUES);
@@ -85,7 +91,11 @@ kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
                                   first + i);
         fixed[1] = kvr_share_pair(first + i, 0);
 
-        kvr_share_tell(zone, KVR_SHARE_LESSON, peer, fixed, 2, &value[i], m);
+        part[1] = (kvr_share_part_t) { fixed, 2 };
+        part[2] = (kvr_share_part_t) { &value[i], m };
+        part[3] = (kvr_share_part_t) { fixed, 0 };
+
+        kvr_share_tell(zone, KVR_SHARE_LESSON, peer, part);
     }
 }
 
@@ -94,8 +104,9 @@ void
 kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t n, const kvr_index_undo_t *undo)
 {
-    uint32_t  first, units, m;
-    uint64_t  fixed;
+    uint32_t          first, units, m;
+    uint64_t          fixed;
+    kvr_share_part_t  part[4];
 
     /* those of this insert are as old as the clock has moved since, about */
 
@@ -107,8 +118,11 @@ kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
 
         fixed = kvr_share_pair(units, first);
 
-        kvr_share_tell(zone, KVR_SHARE_VOID, undo->peer, &fixed, 1,
-                       &chain[first], m);
+        part[1] = (kvr_share_part_t) { &fixed, 1 };
+        part[2] = (kvr_share_part_t) { &chain[first], m };
+        part[3] = (kvr_share_part_t) { &fixed, 0 };
+
+        kvr_share_tell(zone, KVR_SHARE_VOID, undo->peer, part);
     }
 }
 
@@ -118,8 +132,9 @@ void
 kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
     uint32_t seconds, uint32_t now)
 {
-    uint32_t  bound, generation, left;
-    uint64_t  fixed[2];
+    uint32_t          bound, generation, left;
+    uint64_t          fixed[2];
+    kvr_share_part_t  part[4];
 
     bound = kvr_index_bound(zone->index, key, now, &generation);
     left = bound < KVR_PEERS ? kvr_index_bound_until(zone->index, key) - now
@@ -134,32 +149,40 @@ kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
     fixed[0] = key;
     fixed[1] = kvr_share_pair(seconds, bound < KVR_PEERS && bound != peer);
 
-    kvr_share_tell(zone, KVR_SHARE_BIND, peer, fixed, 2, NULL, 0);
+    part[1] = (kvr_share_part_t) { fixed, 2 };
+    part[2] = part[3] = (kvr_share_part_t) { fixed, 0 };
+
+    kvr_share_tell(zone, KVR_SHARE_BIND, peer, part);
 }
 
 
 void
 kvr_share_tell_floor(const kvr_zone_t *zone, uint32_t peer, uint64_t clock)
 {
-    uint64_t  fixed, now;
+    uint64_t          fixed, now;
+    kvr_share_part_t  part[4];
 
     now = kvr_index_clock(zone->index, peer);
     fixed = now - kvr_min(clock, now);
 
-    kvr_share_tell(zone, KVR_SHARE_FLOOR, peer, &fixed, 1, NULL, 0);
+    part[1] = (kvr_share_part_t) { &fixed, 1 };
+    part[2] = part[3] = (kvr_share_part_t) { &fixed, 0 };
+
+    kvr_share_tell(zone, KVR_SHARE_FLOOR, peer, part);
 }
 
 
+/* part[0] is the head, to be filled in here */
 static void
 kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type, uint32_t peer,
-    const uint64_t *fixed, uint32_t nfixed, const uint64_t *value, uint32_t n)
+    kvr_share_part_t part[4])
 {
-    uint64_t  head[3];
+    uint64_t  head;
 
-    head[0] = kvr_share_head(type, peer, nfixed + n);
-    memcpy(&head[1], fixed, nfixed * sizeof(uint64_t));
+    head = kvr_share_head(type, peer, part[1].n + part[2].n + part[3].n);
+    part[0] = (kvr_share_part_t) { &head, 1 };
 
-    if (kvr_share_ring_put(&zone->share->ring, head, 1 + nfixed, value, n)
+    if (kvr_share_ring_put(&zone->share->ring, part, 4)
         && type == KVR_SHARE_LESSON)
     {
         kvr_add(&zone->share->stats.sent, 1);

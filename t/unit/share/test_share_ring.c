@@ -63,7 +63,9 @@ put(uint32_t n, uint64_t seed, uint32_t cut)
     fill(word, n, seed);
     cut = kvr_min(cut, n);
 
-    return kvr_share_ring_put(ring, word, cut, word + cut, n - cut);
+    return kvr_share_ring_put(ring, (kvr_share_part_t []) {
+                                  { word, cut }, { word, 0 },
+                                  { word + cut, n - cut } }, 3);
 }
 
 
