@@ -31,6 +31,7 @@ ngx_http_kvroute_receipt_tell(ngx_http_kvroute_attempt_t *at,
     ctx->matched = d->matched;
     ctx->best = d->best;
     ctx->cost = d->cost;
+    ctx->streams = d->active;
     ctx->rank = at->conf->ranks ? at->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
 
     /* the peer may be gone when the request is logged */

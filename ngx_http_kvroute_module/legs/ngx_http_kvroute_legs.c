@@ -225,6 +225,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     d.bytes = ctx->bytes;
     d.held = 0;
     d.min = legs->conf->min;
+    d.streams = 0;
     d.always = legs->conf->always;
 
     if (d.bytes >= d.min) {
@@ -253,6 +254,8 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
         return KVR_DISAGGREGATE_NOBODY;
     }
+
+    d.streams = ctx->streams;
 
     if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
         != NGX_OK)

@@ -136,6 +136,7 @@ typedef struct {
     uint64_t                     matched;   /* receipt of the last decision */
     uint64_t                     best;
     double                       cost;
+    uint32_t                     streams;   /* at the pick, before it */
 
     uint64_t                    *chain;     /* see _request, may be NULL */
     ngx_http_kvroute_zone_t     *zone;      /* that the chain was made for */

@@ -12,16 +12,34 @@
  * Whether a request is better served by two servers: one that computes its
  * prompt, and one that decodes.
  *
- * Costs are those of core/policy/kvr_score.h, in bytes of prompt to prefill.  A
- * plain request costs what it costs at the best decode server.  In two legs it
- * costs what it does at the best prefill server, and then, at the best decode
- * server for it, as if that one held the prompt but for a part: a byte that is
- * transferred takes so much of the time of one that is computed.  That part is
- * the parameter "transfer".  Besides there is the way between the two.
+ * Costs are those of core/policy/kvr_score.h, in bytes of prompt to prefill.
+ *
+ *     plain  = cost at the best decode server
+ *              + lacks * streams / 2
+ *     two    = cost at the best prefill server
+ *              + cost at the best decode server for it, as if that one held all
+ *                and had transfer * lacks * (1 + 2 * waiting) more pending
+ *              + the way between the two
+ *
+ * lacks is what the decode server has not of the prompt.  A byte of it that is
+ * transferred takes so much of the time of one that is computed: the parameter
+ * "transfer".  The request waits for that as for what is pending, but it delays
+ * nobody who decodes.  It shares the links, at both of its ends, with what is
+ * on its way already: those that wait for their first token at the decode
+ * server wait for that, mostly.
+ *
+ * Each byte that is computed at a decode server delays all that it decodes.
+ * When servers are compared, a fifth of that counts: some server's streams are
+ * delayed, whichever it is.  Here there is a choice, and more of it counts: or
+ * the time between two tokens, of which the worst one in a hundred is judged,
+ * would be worse than if all prompts went to prefill servers.
  *
  * So nothing has to be said of pools that are busy: prefill servers with a
  * queue make two legs dear, and decode servers with many streams the plain
- * request, as each byte that is computed there delays them all.
+ * request.
+ *
+ * Both factors were found by simulation: make bench-pd-sim,
+ * docs/prefill-decode.md.
  */
 
 
@@ -30,13 +48,21 @@
 
 
 /* bytes: about 10 ms of a model of 8B, for the leg's own answer and request */
-#define KVR_DISAGGREGATE_HOP  1536
+#define KVR_DISAGGREGATE_HOP     1536
+
+#define KVR_DISAGGREGATE_STREAM  0.5
+#define KVR_DISAGGREGATE_ENDS    2
+
+/* bytes pending, at most, that stand for a transfer: days */
+#define KVR_DISAGGREGATE_MOST    1e15
 
 
 typedef struct {
     uint64_t           bytes;    /* of the prompt */
     uint64_t           held;     /* by the decode server that holds most */
     uint64_t           min;      /* of bytes that are not, at least */
+    uint32_t           streams;  /* in flight at the decode server that a
+                                    plain request would go to */
     uint32_t           always;   /* whatever it costs */
 } kvr_disaggregate_t;
 
@@ -46,7 +72,7 @@ kvr_disaggregate_e kvr_disaggregate_worth(const kvr_disaggregate_t *d);
 
 /*
  * A decode server as a candidate for leg 2: what it lacks of the prompt is
- * transferred, at so much of the time of computing it, 0 .. 1 and more.
+ * transferred, at so much of the time of computing it, 0 .. 100.
  */
 void kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes,
     double transfer);

@@ -108,11 +108,13 @@ kvr_policy_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     if (d->pick == KVR_POLICY_NONE) {
         d->matched = 0;
+        d->active = 0;
         d->cost = 0;
         return;
     }
 
     d->matched = cand[d->pick].matched;
+    d->active = cand[d->pick].active;
     d->cost = cand[d->pick].cost;
 
     if (n == 1 && d->reason != KVR_REASON_PINNED) {

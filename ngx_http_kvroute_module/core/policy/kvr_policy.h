@@ -222,6 +222,7 @@ typedef struct {
     uint64_t         matched;    /* bytes held by the pick */
     uint64_t         best;       /* bytes held by the best of all */
     uint64_t         mean;       /* bytes held by all, to each */
+    uint32_t         active;     /* requests in flight at the pick */
     double           cost;
 } kvr_decision_t;
 
