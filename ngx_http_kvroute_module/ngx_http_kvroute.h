@@ -91,6 +91,20 @@ typedef struct {
 } ngx_http_kvroute_probe_conf_t;
 
 
+/* a port of kvroute_events that is to be added to that of the server */
+#define NGX_HTTP_KVROUTE_EVENTS_ADD  0x10000
+
+
+/* where engines publish KV events */
+typedef struct {
+    ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
+    ngx_str_t                    topic;
+    ngx_uint_t                   port;
+    ngx_uint_t                   replay;    /* 0: none */
+    ngx_uint_t                   ranks;
+} ngx_http_kvroute_events_conf_t;
+
+
 /* the queue of an upstream */
 typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_queue_shared_t */
@@ -147,6 +161,7 @@ typedef struct {
     kvr_outlier_conf_t           eject;
     ngx_http_kvroute_probe_conf_t  *probe;  /* NULL: not asked */
     ngx_http_kvroute_probe_conf_t  *health;
+    ngx_http_kvroute_events_conf_t  *events;  /* or NULL */
     ngx_http_kvroute_queue_t    *queue;     /* or NULL */
     ngx_uint_t                   ranks;     /* of each server; 0: there are
                                                none, or _RANKS_AUTO */

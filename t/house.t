@@ -70,6 +70,7 @@ my $table = <<'END';
  9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
  9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
  9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
+10 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
 10 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
 11 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
 12 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root

@@ -102,7 +102,7 @@ my $gauge = qr{^(?:
 
 # counters that nothing here moves
 
-my $still = qr{^(?:shared_prefix|timed_held|timed_lost|flushes_probe|timeouts
+my $still = qr{^(?:shared_prefix|timed_held|timed_lost|flushes_(?:probe|event)|timeouts
                   |shed|late|1xx|3xx|ejections|retries|retries_denied)$}x;
 
 sub numbers {

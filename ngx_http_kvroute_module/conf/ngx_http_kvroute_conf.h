@@ -20,6 +20,7 @@
  *     _conf_policy       a policy, as in it and in kvroute
  *     _conf_queue      kvroute_queue, kvroute_priority, kvroute_tenant
  *     _conf_probe      kvroute_probe, kvroute_health
+ *     _conf_events     kvroute_events
  *     _conf_check      what is accepted, and does nothing
  *     _conf_eject      kvroute_eject
  *     _conf_share      kvroute_share
@@ -113,6 +114,12 @@ char *ngx_http_kvroute_conf_probe(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_kvroute_conf_probe_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+char *ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* at the end of an upstream that has kvroute_events, and kvroute */
+ngx_int_t ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 
 /*
  * A context of TLS for connections of this module's own, to *ssl; trusted: a

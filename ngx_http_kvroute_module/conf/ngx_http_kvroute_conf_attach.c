@@ -442,6 +442,16 @@ ngx_http_kvroute_conf_attach_init(ngx_conf_t *cf)
                                             ? "kvroute_probe" : "kvroute_health");
         }
 
+        if (kscf->events && kscf->shm_zone == NULL) {
+            ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_events");
+
+        } else if (kscf->events
+                   && ngx_http_kvroute_conf_events_check(cf, uscf[i], kscf)
+                      != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
         if ((kscf->shm_zone == NULL || kscf->shadow) && kscf->eject_set) {
             ngx_http_kvroute_conf_attach_idle(cf, uscf[i], "kvroute_eject");
         }

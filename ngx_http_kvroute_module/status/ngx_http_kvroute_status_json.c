@@ -573,6 +573,20 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
                                           p->set | KVR_COUNTER_PROBED);
     }
 
+    if (p->set & KVR_COUNTER_LISTENED) {
+        item = cJSON_AddObjectToObject(json, "events");
+        ngx_http_kvroute_json_group(item, KVR_COUNTER_EVENTS, p);
+
+        /* whether the index goes by them, and how old blocks get */
+
+        cJSON_AddBoolToObject(item, "trusted",
+                              kvr_index_heard(p->conf->zone->sh->index,
+                                              p->id));
+        cJSON_AddNumberToObject(item, "age",
+                                kvr_events_age(p->events)
+                                * p->conf->zone->core.unit);
+    }
+
     item = cJSON_AddObjectToObject(json, "cache");
     ngx_http_kvroute_json_group(item, KVR_COUNTER_CACHE, p);
 

@@ -26,7 +26,7 @@
 
 /* steps of the age: a part of it, and the share that stays below it */
 #define KVR_EVENTS_STEP     64
-#define KVR_EVENTS_BELOW    0.15
+#define KVR_EVENTS_BELOW    0.2
 
 
 static void kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
@@ -77,7 +77,7 @@ kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
     first = !o->any;
     o->any = 1;
 
-    if (next == 0 || seq == next) {
+    if (next == 0 || seq == next || (seq > next && seq <= o->empty)) {
         o->run = 0;
         return KVR_EVENTS_TAKE;
     }
@@ -134,6 +134,17 @@ kvr_events_read(kvr_events_t *e, kvr_events_source_t *s,
     kvr_set(&s->time, kvr_max(now, 1));
 
     o->run = 0;
+}
+
+
+void
+kvr_events_empty(kvr_events_source_t *s, kvr_events_order_t *o, uint64_t seq,
+    uint64_t now)
+{
+    kvr_set(&s->time, kvr_max(now, 1));
+
+    o->run = 0;
+    o->empty = seq + 1;
 }
 
 

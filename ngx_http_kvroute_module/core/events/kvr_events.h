@@ -23,7 +23,7 @@
  * of them is removed, the clock tells how old this cache lets blocks get.  Most
  * blocks were used again after they were stored, which nobody tells, and are
  * removed later.  So it is the youngest of those removed that tell what the
- * cache holds: the age that 15 of 100 stay below, followed by small steps.
+ * cache holds: the age that a fifth of them stays below, followed by small steps.
  * Blocks are stamped as in the index, the clock less their depth in the prompt,
  * since a prompt's last blocks are removed first.  Where the depth is not known
  * (kvr_events_place.h) the blocks are left out.  Blocks go to make room for
@@ -92,6 +92,7 @@ typedef struct {
 /* what the reader of a source knows of the order of its messages */
 typedef struct {
     uint64_t           replayed;     /* those below came by replay */
+    uint64_t           empty;        /* those below told of nothing */
     uint64_t           back;         /* the last that was out of turn */
     uint32_t           run;          /* such in a row */
     unsigned           any:1;        /* a message came by this connection */
@@ -130,6 +131,14 @@ uint64_t kvr_events_go(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
 /* the message of this number has been read */
 void kvr_events_read(kvr_events_t *e, kvr_events_source_t *s,
     kvr_events_order_t *o, uint64_t seq, uint64_t now);
+
+/*
+ * The message of this number has been read, and had no events.  It may be of
+ * another kind, with numbers of its own: so both are the next one after it, the
+ * one that has its number and the one that comes after that.
+ */
+void kvr_events_empty(kvr_events_source_t *s, kvr_events_order_t *o,
+    uint64_t seq, uint64_t now);
 
 /* whether an event is of the memory and of the layers that count */
 int kvr_events_counts(kvr_events_t *e, const kvr_kvevent_t *event);

@@ -99,7 +99,8 @@ kvr_subscription_frame(kvr_subscription_t *s)
 
     s->skip = 0;
     s->over = 0;
-    s->bad = (s->seq_len != sizeof(uint64_t));
+    s->seq_read = (s->seq_len == sizeof(uint64_t));
+    s->bad = !s->seq_read;
     s->seq = s->next_seq;
 
     kvr_kvevent_begin(&s->reader);

@@ -62,6 +62,7 @@ typedef struct {
     unsigned              payload:1; /* the frame is one */
     unsigned              skip:1;    /* it is not read */
     unsigned              over:1;    /* all of its batch was */
+    unsigned              seq_read:1;  /* the message has a number */
     unsigned              bad:1;
 } kvr_subscription_t;
 

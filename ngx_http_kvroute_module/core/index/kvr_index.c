@@ -14,6 +14,9 @@
 #define KVR_INDEX_CLOCK_MASK  ((1ULL << KVR_INDEX_TIME_AT) - 1)
 #define KVR_INDEX_MINUTE      59U
 
+/* the part of a capacity that a clock may be ahead */
+#define KVR_INDEX_AHEAD       4
+
 #define KVR_INDEX_BYTES   (sizeof(kvr_index_line_t) + sizeof(uint16_t))
 
 
@@ -106,6 +109,10 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
     kvr_set(&p->floor, kvr_index_units(p));
 
+    if (kvr_get(&p->ahead)) {
+        kvr_set(&p->ahead, 1);
+    }
+
     /* moved on, so that a mask begun right after the flush is newer than it */
 
     kvr_set(&p->since, kvr_add(&ix->clock, 1));
@@ -125,6 +132,90 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
         kvr_set(&p->floor, clock);
         kvr_set(&p->since, kvr_add(&ix->clock, 1));
     }
+}
+
+
+static uint64_t
+kvr_index_ahead(kvr_index_peer_t *p)
+{
+    uint64_t  ahead;
+
+    ahead = kvr_get(&p->ahead);
+
+    return ahead - kvr_min(ahead, 1);
+}
+
+
+static uint64_t
+kvr_index_ahead_most(kvr_index_peer_t *p)
+{
+    return ((uint64_t) kvr_get(&p->capacity) << KVR_INDEX_FRACTION)
+           / KVR_INDEX_AHEAD;
+}
+
+
+uint64_t
+kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units)
+{
+    uint64_t           ahead, confirmed, left, most;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
+
+    if (kvr_get(&p->ahead) == 0) {
+        kvr_set(&p->ahead, 1);
+    }
+
+    ahead = kvr_index_ahead(p);
+    most = kvr_index_ahead_most(p);
+
+    confirmed = kvr_min(units, ahead);
+    left = kvr_min(ahead - confirmed, most);
+
+    /* inserts may add to it meanwhile: so it is lessened, not set */
+
+    if (ahead != left) {
+        kvr_add(&p->ahead, left - ahead);
+    }
+
+    if (units != confirmed) {
+        kvr_add(&p->clock, units - confirmed);
+    }
+
+    return (kvr_get(&p->clock) - left) >> KVR_INDEX_FRACTION;
+}
+
+
+void
+kvr_index_alone(kvr_index_t *ix, unsigned peer)
+{
+    kvr_set(&kvr_index_peer(ix, peer)->ahead, 0);
+}
+
+
+int
+kvr_index_heard(kvr_index_t *ix, unsigned peer)
+{
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
+
+    return kvr_get(&p->ahead) && kvr_index_ahead(p) <= kvr_index_ahead_most(p);
+}
+
+
+void
+kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units)
+{
+    uint64_t           ahead;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
+
+    ahead = kvr_index_ahead(p) >> KVR_INDEX_FRACTION;
+    ahead = kvr_min(ahead, units);
+
+    kvr_index_floor(ix, peer, kvr_index_units(p) - ahead);
 }
 
 

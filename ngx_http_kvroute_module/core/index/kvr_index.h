@@ -28,7 +28,9 @@
  *     held  <=>  stamp > floor  and  clock - stamp < capacity
  *
  * So nothing has to be done for eviction, a restart is "floor = clock", and
- * the capacity may change at any time.  stamp = clock - depth within the
+ * the capacity may change at any time.  Where the engine tells what it stores,
+ * inserts move the clock in advance, and what is told only by what they have
+ * not: kvr_index_stored().  stamp = clock - depth within the
  * prompt, so that the tail of a prompt is forgotten before its head, as in the
  * engines.  For the same reason a deep block that is held proves those before
  * it, and a line lost in between costs nothing.
@@ -85,6 +87,34 @@ void kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock);
 
 /* where a peer's clock stands, in units */
 uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
+
+/*
+ * The engine has told that so much was stored in a peer's cache, in units with
+ * KVR_INDEX_FRACTION bits of fraction.  Inserts have moved the clock for what
+ * they expected, when they were made; so first that is confirmed, and only the
+ * rest moves the clock: replies, and prompts that came by another way.  The
+ * clock is ahead by a quarter of the capacity at most: an insert that is never
+ * confirmed was wrong, or the engine was, and is forgotten in the end.
+ *
+ * Returns where the clock would stand without what is not confirmed, in units.
+ * May be called by one process at a time for each peer.
+ */
+uint64_t kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units);
+
+/* nobody tells any more: the clock is moved by inserts alone */
+void kvr_index_alone(kvr_index_t *ix, unsigned peer);
+
+/*
+ * Whether it is told what is stored, and nothing speaks against that: inserts
+ * for a quarter of the capacity without any word would.
+ */
+int kvr_index_heard(kvr_index_t *ix, unsigned peer);
+
+/*
+ * All that the peer held is gone, but for the last units that are not confirmed
+ * yet, at most as many as these: they are stored after that.
+ */
+void kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units);
 
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else

@@ -41,6 +41,7 @@ static void kvr_insert_give(kvr_index_t *ix, const uint64_t *chain,
     kvr_index_undo_t *undo);
 static inline void kvr_insert_begin(kvr_insert_walk_t *t);
 static inline void kvr_insert_end(kvr_insert_walk_t *t);
+static inline void kvr_insert_expect(kvr_index_peer_t *p, uint64_t add);
 static uint32_t kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched);
 static int kvr_insert_written(kvr_insert_walk_t *t, uint32_t k);
 static void kvr_insert_lines(kvr_insert_walk_t *t);
@@ -241,6 +242,8 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
     clock = kvr_add(&kvr_index_peer(ix, peer)->clock, add) + add;
 
+    kvr_insert_expect(kvr_index_peer(ix, peer), add);
+
     t.ix = ix;
     t.peer = peer;
 
@@ -273,6 +276,16 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     kvr_insert_end(&t);
 
     kvr_line_sweep(ix, units / 4 + 1);
+}
+
+
+/* that so much is stored will be told, if anybody tells that at all */
+static inline void
+kvr_insert_expect(kvr_index_peer_t *p, uint64_t add)
+{
+    if (kvr_unlikely(kvr_get(&p->ahead))) {
+        kvr_add(&p->ahead, add);
+    }
 }
 
 
@@ -562,6 +575,8 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     p = kvr_index_peer(ix, peer);
     add = (uint64_t) kvr_max(units - matched, 1) << KVR_INDEX_FRACTION;
+
+    kvr_insert_expect(p, add);
 
     capacity = kvr_get(&p->capacity);
 

@@ -20,7 +20,6 @@
 
 #define KVR_INDEX_CLAIMED   UINT32_MAX  /* keys up to here are claims */
 #define KVR_INDEX_CLAIM     (1 << 24)   /* units that a claim is good for */
-#define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
 
 /*
  * A peer's number has 9 bits: 7 in ids, whose last bit of each byte is one of

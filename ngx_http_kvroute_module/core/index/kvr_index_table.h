@@ -27,6 +27,8 @@
 #define KVR_INDEX_TIME_SHIFT  10
 #define KVR_INDEX_TURNED      64         /* a turnover of 1 */
 
+#define KVR_INDEX_FRACTION  8            /* bits of a clock below one unit */
+
 
 typedef struct {
     _Atomic uint64_t   key;          /* chain value, 0 if free */
@@ -58,6 +60,9 @@ typedef struct {
     _Atomic uint64_t   mark;         /* this minute */
     _Atomic uint64_t   before;       /* the minute before */
     _Atomic uint64_t   turnover;     /* what came of it, and when */
+
+    _Atomic uint64_t   ahead;        /* 0: nobody tells what is stored; else 1
+                                        more than the clock is ahead of that */
 } kvr_index_peer_t;
 
 _Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");

@@ -59,6 +59,7 @@ typedef struct {
 
     _Atomic uint64_t   by_usage;     /* times it was found to have forgotten */
     _Atomic uint64_t   by_probe;
+    _Atomic uint64_t   by_event;
 
     _Atomic uint64_t   clock;        /* peer's, before the first of the three */
     _Atomic uint64_t   key[KVR_FEEDBACK_CHAINS];

@@ -358,7 +358,8 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.age = a->age;
     r.odd = s->odd;
     r.sampled = s->sampled;
-    r.alive = pool->probe && kvr_engine_same(&peer->engine, now, pool->probe);
+    r.alive = (pool->probe && kvr_engine_same(&peer->engine, now, pool->probe))
+              || kvr_capacity_sure(zone, id, now);
 
     found = kvr_feedback_take(&peer->feedback, &r, s->seconds, &clock);
 

@@ -10,17 +10,43 @@
 /* peers that tell of the others, at most */
 #define KVR_CAPACITY_PEERS  64
 
+/* ms; for how long it counts that messages were lost */
+#define KVR_CAPACITY_DOUBT  60000
 
+
+static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
+static void kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id,
+    uint64_t now);
 static void kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
 
 
-void
+double
+kvr_capacity_token(const kvr_zone_t *zone, uint32_t id)
+{
+    double           bytes;
+    kvr_feedback_t  *feedback;
+
+    feedback = &zone->registry->peer[id].feedback;
+
+    bytes = kvr_ratio_get(&feedback->bytes);
+
+    /* a new peer's tokens are taken to be as long as those of the others */
+
+    if (bytes == 0) {
+        bytes = kvr_model_busiest(zone->registry->models);
+    }
+
+    return bytes == 0 ? kvr_feedback_bytes(feedback) : bytes;
+}
+
+
+int
 kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
 {
-    double       units, bytes;
+    double       units;
     uint32_t     active, waiting;
-    uint64_t     tokens;
+    uint64_t     tokens, age;
     kvr_peer_t  *peer;
 
     peer = &zone->registry->peer[id];
@@ -28,38 +54,54 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
 
     if (kvr_get(&peer->engine.set) & KVR_METRICS_NO_CACHE) {
         kvr_index_capacity(zone->index, id, 1, 1);
-        return;
+        return KVR_OK;
     }
 
-    if (tokens == 0) {
-        return;
+    age = kvr_capacity_age(zone, id);
+
+    if (tokens == 0 && age == 0) {
+        return KVR_DECLINED;
     }
 
-    /* a new peer's tokens are taken to be as long as those of the others */
+    units = KVR_INDEX_CAPACITY_MAX;
 
-    bytes = kvr_ratio_get(&peer->feedback.bytes);
+    if (tokens) {
 
-    if (bytes == 0) {
-        bytes = kvr_model_busiest(zone->registry->models);
+        /* those that are answered: prompts are in the index, replies are not */
+
+        active = kvr_load_get(zone->load, id).active;
+        waiting = kvr_load_get(zone->load,
+                               kvr_registry_resident(zone->registry,
+                                                     id)).active;
+
+        units = kvr_feedback_usable(&peer->feedback, tokens,
+                                    active - kvr_min(waiting, active))
+                * kvr_capacity_token(zone, id) / (double) zone->unit;
     }
 
-    if (bytes == 0) {
-        bytes = kvr_feedback_bytes(&peer->feedback);
+    /* what it lets blocks come to is less, by all that is in use */
+
+    if (age) {
+        units = kvr_min(units, (double) age);
     }
-
-    /* those that are answered: prompts are in the index, replies are not */
-
-    active = kvr_load_get(zone->load, id).active;
-    waiting = kvr_load_get(zone->load,
-                           kvr_registry_resident(zone->registry, id)).active;
-
-    units = kvr_feedback_usable(&peer->feedback, tokens,
-                                active - kvr_min(waiting, active))
-            * bytes / (double) zone->unit;
 
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
 
     kvr_index_capacity(zone->index, id, (uint64_t) units, 1);
+
+    return KVR_OK;
+}
+
+
+/* how old blocks get in this cache, in units, if it is told; else 0 */
+static uint64_t
+kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
+{
+    if (zone->events == NULL || !kvr_index_heard(zone->index, id)) {
+        return 0;
+    }
+
+    return kvr_events_age(&zone->events[id]);
 }
 
 
@@ -67,10 +109,11 @@ void
 kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    if (kvr_get(&kvr_index_peer(zone->index, id)->reported)) {
-        kvr_capacity_told(zone, id);
+    /* what was told once and came by a snapshot stands, but for events */
 
-    } else {
+    if (kvr_capacity_told(zone, id) != KVR_OK
+        && (zone->events || !kvr_get(&kvr_index_peer(zone->index, id)->reported)))
+    {
         kvr_capacity_learned(zone, pool, id);
     }
 }
@@ -102,4 +145,93 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     kvr_index_capacity(zone->index, id,
                        learned ? kvr_min(learned, units) : units, 0);
+}
+
+
+int
+kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
+    const kvr_kvevent_t *event, uint64_t now)
+{
+    double         units, add;
+    uint64_t       clock;
+    kvr_events_t  *e;
+
+    e = &zone->events[id];
+
+    if (event->type == KVR_KVEVENT_CLEARED) {
+        kvr_add(&e->cleared, 1);
+
+        kvr_index_cleared(zone->index, id,
+                          kvr_load_get(zone->load, id).pending / zone->unit);
+        kvr_capacity_forget(zone, id, now);
+
+        return 1;
+    }
+
+    if (!kvr_events_counts(e, event)) {
+        return 0;
+    }
+
+    units = kvr_capacity_token(zone, id) / (double) zone->unit;
+
+    add = (double) kvr_events_tokens(event) * units;
+    add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
+
+    clock = kvr_index_stored(zone->index, id,
+                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)));
+
+    kvr_events_take(e, event, source, clock, units);
+
+    return 0;
+}
+
+
+void
+kvr_capacity_another(const kvr_zone_t *zone, uint32_t id, uint64_t now)
+{
+    kvr_add(&zone->events[id].restarts, 1);
+
+    kvr_index_flush(zone->index, id);
+    kvr_capacity_forget(zone, id, now);
+}
+
+
+static void
+kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id, uint64_t now)
+{
+    kvr_peer_t  *peer;
+
+    peer = &zone->registry->peer[id];
+
+    kvr_events_flush(&zone->events[id]);
+    kvr_feedback_restart(&peer->feedback);
+    kvr_add(&peer->feedback.by_event, 1);
+
+    /* the next probe is not to tell the same again */
+
+    kvr_engine_renew(&peer->engine, now);
+}
+
+
+void
+kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id)
+{
+    kvr_index_alone(zone->index, id);
+    kvr_capacity_update(zone, pool, id);
+}
+
+
+int
+kvr_capacity_sure(const kvr_zone_t *zone, uint32_t id, uint64_t now)
+{
+    uint64_t  doubt;
+
+    if (zone->events == NULL || !kvr_index_heard(zone->index, id)) {
+        return 0;
+    }
+
+    doubt = kvr_get(&zone->events[id].doubt);
+
+    return doubt == 0 || now > doubt + KVR_CAPACITY_DOUBT;
 }

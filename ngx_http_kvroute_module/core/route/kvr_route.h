@@ -15,7 +15,7 @@
  *     admission     whether a peer has room for a request that waits
  *     reservation   what the request counts for at its peer
  *     attempt       from the pick to the end of the response
- *     capacity      what the cache of a peer is taken to hold
+ *     capacity      what the cache of a peer is taken to hold; KV events
  */
 
 

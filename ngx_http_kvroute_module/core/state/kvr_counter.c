@@ -52,6 +52,9 @@ static const char *kvr_counter_policy(uint32_t place);
     kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
+#define kvr_counter_events(t, field, ...)                                     \
+    kvr_counter(EVENTS, t, kvr_events_t, field,                               \
+                .needs = KVR_COUNTER_LISTENED, __VA_ARGS__)
 
 
 const kvr_counter_t  kvr_counter_table[] = {
@@ -500,6 +503,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_cache(timed_lost, .json = "timed_lost"),
     kvr_counter_cache(by_usage, .json = "flushes_usage"),
     kvr_counter_cache(by_probe, .json = "flushes_probe"),
+    kvr_counter_cache(by_event, .json = "flushes_event"),
 
     /* health checks */
 
@@ -571,6 +575,56 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_engine(GAUGE, max_loras,
         .needs = KVR_METRICS_LORA, .json = "max_adapters"),
+
+    /* KV events */
+
+    kvr_counter_events(GAUGE, connected,
+        .json = "sources", .metric = "kvroute_peer_events_sources",
+        .help = "Publishers of KV events that are connected."),
+
+    kvr_counter_events(COUNT, messages,
+        .json = "messages", .metric = "kvroute_peer_events_messages_total",
+        .help = "Messages of KV events that were read."),
+
+    kvr_counter_events(COUNT, stored,
+        .json = "stored", .metric = "kvroute_peer_events_blocks_stored_total",
+        .help = "Blocks stored in the cache, by its events."),
+
+    kvr_counter_events(COUNT, removed,
+        .json = "removed", .metric = "kvroute_peer_events_blocks_removed_total",
+        .help = "Blocks removed from the cache, by its events."),
+
+    kvr_counter_events(COUNT, tokens,
+        .json = "tokens", .metric = "kvroute_peer_events_tokens_total",
+        .help = "Tokens that entered the cache, by its events."),
+
+    kvr_counter_events(COUNT, cleared,
+        .json = "cleared", .metric = "kvroute_peer_events_cleared_total",
+        .help = "Times the engine told that its cache was emptied."),
+
+    kvr_counter_events(COUNT, restarts,
+        .json = "restarts", .metric = "kvroute_peer_events_restarts_total",
+        .help = "Times another process began to publish."),
+
+    kvr_counter_events(COUNT, connects,
+        .json = "connects", .metric = "kvroute_peer_events_connects_total",
+        .help = "Times a publisher was connected to."),
+
+    kvr_counter_events(COUNT, lost,
+        .json = "lost", .metric = "kvroute_peer_events_lost_total",
+        .help = "Messages that were missing, and in no replay."),
+
+    kvr_counter_events(COUNT, replayed,
+        .json = "replayed", .metric = "kvroute_peer_events_replayed_total",
+        .help = "Messages that were missing, and replayed."),
+
+    kvr_counter_events(COUNT, repeated, .json = "repeated"),
+
+    kvr_counter_events(COUNT, garbled,
+        .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
+        .help = "Messages that were no batch of events."),
+
+    kvr_counter_events(GAUGE, ages, .json = "ages"),
 
     /* a model or a tenant: in JSON only, as their names may come from clients */
 

@@ -45,7 +45,8 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
     s->flushes = kvr_get(&p->feedback.by_usage)
-                 + kvr_get(&p->feedback.by_probe);
+                 + kvr_get(&p->feedback.by_probe)
+                 + kvr_get(&p->feedback.by_event);
 
     s->set = kvr_engine_said(&p->engine, &time) | KVR_COUNTER_KNOWN;
     s->age = now > time ? now - time : 0;

@@ -15,6 +15,7 @@
  */
 
 
+#include "core/events/kvr_events.h"
 #include "core/popular/kvr_popular.h"
 #include "core/state/kvr_receipt.h"
 #include "core/state/kvr_registry.h"
@@ -71,6 +72,7 @@ typedef struct {
     kvr_index_t       *index;
     kvr_popular_t     *popular;
     kvr_share_t       *share;        /* NULL: nothing is */
+    kvr_events_t      *events;       /* by peer; NULL: no engine is heard */
     uint64_t           unit;         /* bytes of an index entry's unit */
     uint32_t           row;          /* of this process in load */
 } kvr_zone_t;

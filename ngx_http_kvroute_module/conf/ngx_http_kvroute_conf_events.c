@@ -1,0 +1,292 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* The directive kvroute_events. */
+
+
+#include "conf/ngx_http_kvroute_conf_param.h"
+#include "core/events/kvr_subscription.h"
+
+
+/* with the layout of what is shared in its name: another one is another zone */
+#define NGX_HTTP_KVROUTE_CONF_EVENTS_NAME  "kvroute_events."
+
+#define NGX_HTTP_KVROUTE_CONF_EVENTS_PORT                                     \
+    "a port between 1 and 65535, or \"+\" and what to add to the server's"
+
+
+static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_int_t ngx_http_kvroute_conf_events_zone_init(
+    ngx_shm_zone_t *shm_zone, void *data);
+
+
+static const size_t  ngx_http_kvroute_conf_events_parts[] = {
+    sizeof(kvr_events_t),
+    sizeof(kvr_events_source_t),
+    sizeof(kvr_events_places_t),
+    KVR_EVENTS_SOURCES,
+    KVR_EVENTS_SAMPLES
+};
+
+
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
+= {
+    { ngx_string("port="), ngx_http_kvroute_conf_events_port,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, port),
+      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_PORT },
+
+    { ngx_string("replay="), ngx_http_kvroute_conf_events_port,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, replay),
+      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_PORT },
+
+    { ngx_string("topic="), ngx_http_kvroute_conf_param_word,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, topic),
+      0, KVR_ZMTP_TOPIC, "what the topics of messages begin with" },
+
+    { ngx_string("ranks="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, ranks),
+      1, KVR_EVENTS_SOURCES, "between 1 and 8" },
+
+    ngx_http_kvroute_conf_param_null
+};
+
+
+char *
+ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_kvroute_srv_conf_t  *kscf = conf;
+
+    ngx_http_kvroute_events_conf_t  *events;
+
+    if (kscf->events) {
+        return "is duplicate";
+    }
+
+    events = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_events_conf_t));
+    if (events == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    events->ranks = 1;
+
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_events_list,
+                                        1, events)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (events->port == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"%V\" must have \"port\" parameter: \"port=\" and "
+                           NGX_HTTP_KVROUTE_CONF_EVENTS_PORT, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (events->port == events->replay) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"replay=\" must be another port than \"port=\"");
+        return NGX_CONF_ERROR;
+    }
+
+    kscf->events = events;
+
+    return NGX_CONF_OK;
+}
+
+
+/*
+ * What is shared, once it is known with whom; and servers that seem to have one
+ * publisher, of which each would be taken to be all of them.
+ */
+ngx_int_t
+ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                   i, k, n, warned;
+    ngx_addr_t                  *a, *b;
+    ngx_http_upstream_server_t  *server;
+
+    if (kscf->ranks && kscf->events->ranks > 1) {
+        ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                      "\"ranks=\" of \"kvroute_events\" in upstream \"%V\" in "
+                      "%s:%ui has no effect with \"kvroute_ranks\": each rank "
+                      "has events of its own", &uscf->host, uscf->file_name,
+                      uscf->line);
+    }
+
+    server = uscf->servers->elts;
+    n = uscf->servers->nelts;
+    warned = 0;
+
+    for (i = 0; i < n; i++) {
+
+        if (server[i].naddrs != 1 || server[i].down) {
+            continue;
+        }
+
+        a = &server[i].addrs[0];
+
+        if (ngx_inet_get_port(a->sockaddr) == 0) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
+                          "knows no port of server \"%V\": that has no events",
+                          &uscf->host, uscf->file_name, uscf->line,
+                          &server[i].name);
+            continue;
+        }
+
+        if (warned || kscf->events->port & NGX_HTTP_KVROUTE_EVENTS_ADD) {
+            continue;
+        }
+
+        for (k = 0; k < i && !warned; k++) {
+
+            b = &server[k].addrs[0];
+
+            if (server[k].naddrs == 1 && !server[k].down
+                && ngx_cmp_sockaddr(a->sockaddr, a->socklen, b->sockaddr,
+                                    b->socklen, 0)
+                   == NGX_OK)
+            {
+                warned = 1;
+
+                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                              "\"kvroute_events\" in upstream \"%V\" in "
+                              "%s:%ui has one publisher for servers \"%V\" "
+                              "and \"%V\": write \"port=+N\", N being added "
+                              "to the port of each", &uscf->host,
+                              uscf->file_name, uscf->line, &server[k].name, &server[i].name);
+            }
+        }
+    }
+
+    return ngx_http_kvroute_conf_events_zone(cf, kscf);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_uint_t  *port = field;
+
+    u_char      *p;
+    size_t       len;
+    ngx_int_t    n;
+    ngx_uint_t   add;
+
+    p = value->data;
+    len = value->len;
+    add = 0;
+
+    if (len && *p == '+') {
+        add = NGX_HTTP_KVROUTE_EVENTS_ADD;
+        p++;
+        len--;
+    }
+
+    n = ngx_atoi(p, len);
+
+    if (n == NGX_ERROR) {
+        return NGX_DECLINED;
+    }
+
+    if (n < 1 || n > 65535) {
+        return NGX_ABORT;
+    }
+
+    *port = (ngx_uint_t) n | add;
+
+    return NGX_OK;
+}
+
+
+/* one for each kvroute_zone: an engine of two upstreams is one peer */
+static ngx_int_t
+ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
+    ngx_http_kvroute_srv_conf_t *kscf)
+{
+    size_t                    size;
+    ngx_str_t                 name, *title;
+    ngx_http_kvroute_zone_t  *zone;
+
+    title = &kscf->shm_zone->shm.name;
+    zone = kscf->shm_zone->data;
+
+    /* one that is not declared is refused elsewhere */
+
+    if (zone == NULL) {
+        return NGX_OK;
+    }
+
+    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_EVENTS_NAME) - 1
+               + 2 * sizeof(uint64_t) + 1 + title->len;
+    name.data = ngx_pnalloc(cf->pool, name.len);
+    if (name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_EVENTS_NAME "%016xL.%V",
+                kvr_layout(ngx_http_kvroute_conf_events_parts,
+                           kvr_nelts(ngx_http_kvroute_conf_events_parts)),
+                title);
+
+    /* the slab allocator's own and a page for each of its tables, amply */
+
+    size = zone->max_peers * sizeof(kvr_events_t) + KVR_CACHE_LINE;
+    size = ngx_align(size, ngx_pagesize) + 8 * ngx_pagesize;
+
+    /* and what it has for each page */
+
+    size += size / ngx_pagesize * sizeof(ngx_slab_page_t);
+    size = ngx_align(size, ngx_pagesize);
+
+    kscf->events->shm_zone = ngx_shared_memory_add(cf, &name, size,
+                                                   &ngx_http_kvroute_module);
+    if (kscf->events->shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    kscf->events->shm_zone->init = ngx_http_kvroute_conf_events_zone_init;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_events_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    u_char           *p;
+    ngx_slab_pool_t  *shpool;
+
+    if (data) {
+        shm_zone->data = data;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    if (shm_zone->shm.exists) {
+        shm_zone->data = shpool->data;
+        return NGX_OK;
+    }
+
+    /* whatever whole pages there are: enough for the peers of its zone */
+
+    p = ngx_slab_calloc(shpool, shpool->pfree * ngx_pagesize);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
+    shpool->data = shm_zone->data;
+
+    return NGX_OK;
+}

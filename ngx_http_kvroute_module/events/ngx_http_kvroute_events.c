@@ -1,0 +1,556 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Who is listened to: for each server of an upstream with kvroute_events a
+ * publisher, or one for each rank of data parallelism.
+ *
+ * Worker 0 alone listens.  Once a second it looks whether servers have come or
+ * gone, whether another worker has taken over, and whether publishers are still
+ * there; a publisher that is not is tried again at slightly random times.  How
+ * far its messages were read is in the zone, so the next worker 0 goes on where
+ * the one before it has ended.
+ */
+
+
+#include "events/ngx_http_kvroute_events_int.h"
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+#define NGX_HTTP_KVROUTE_EVENTS_LOOK     1000   /* ms */
+#define NGX_HTTP_KVROUTE_EVENTS_SOONEST  50     /* of the next attempt */
+#define NGX_HTTP_KVROUTE_EVENTS_LATEST   800
+#define NGX_HTTP_KVROUTE_EVENTS_PING     3000
+#define NGX_HTTP_KVROUTE_EVENTS_AGE      10000  /* without a sign of life */
+#define NGX_HTTP_KVROUTE_EVENTS_BAD      5      /* attempts, then a warning */
+
+
+static void ngx_http_kvroute_events_look(ngx_event_t *ev);
+static void ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log);
+static void ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf,
+    uint32_t id, ngx_uint_t number, ngx_uint_t rank,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+static void ngx_http_kvroute_events_address(
+    ngx_http_kvroute_events_stream_t *stream,
+    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
+static void ngx_http_kvroute_events_remove(
+    ngx_http_kvroute_events_source_t *source);
+static void ngx_http_kvroute_events_watch(
+    ngx_http_kvroute_events_source_t *source);
+static void ngx_http_kvroute_events_judge(
+    ngx_http_kvroute_events_source_t *source);
+static void ngx_http_kvroute_events_timer(ngx_event_t *ev);
+static void ngx_http_kvroute_events_closed(
+    ngx_http_kvroute_events_stream_t *stream, const char *error);
+static uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
+
+
+static ngx_event_t                        ngx_http_kvroute_events_event;
+static ngx_connection_t                   ngx_http_kvroute_events_dummy;
+static ngx_http_kvroute_events_source_t  *ngx_http_kvroute_events_sources;
+
+
+ngx_int_t
+ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
+{
+    ngx_log_t                      *log;
+    ngx_uint_t                      i, n;
+    ngx_event_t                    *ev;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return NGX_OK;
+    }
+
+    n = 0;
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->events && kscf->zone) {
+            kscf->zone->core.events = kscf->events->shm_zone->data;
+            n++;
+        }
+    }
+
+    if (n == 0 || ngx_worker != 0) {
+        return NGX_OK;
+    }
+
+    log = &ngx_http_kvroute_events_source_log;
+
+    *log = *cycle->log;
+    log->log_level = ngx_min(log->log_level, NGX_LOG_ALERT);
+
+    ev = &ngx_http_kvroute_events_event;
+
+    ngx_http_kvroute_events_dummy.fd = (ngx_socket_t) -1;
+
+    ev->handler = ngx_http_kvroute_events_look;
+    ev->data = &ngx_http_kvroute_events_dummy;
+    ev->log = cycle->log;
+    ev->cancelable = 1;
+
+    ngx_add_timer(ev, 1);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_events_exit(void)
+{
+    ngx_http_kvroute_events_source_t  *source;
+
+    while (ngx_http_kvroute_events_sources) {
+        source = ngx_http_kvroute_events_sources;
+        ngx_http_kvroute_events_sources = source->next;
+
+        ngx_http_kvroute_events_remove(source);
+    }
+}
+
+
+static void
+ngx_http_kvroute_events_look(ngx_event_t *ev)
+{
+    ngx_uint_t                          i;
+    ngx_http_upstream_srv_conf_t      **uscf;
+    ngx_http_kvroute_srv_conf_t        *kscf;
+    ngx_http_kvroute_main_conf_t       *kmcf;
+    ngx_http_kvroute_events_source_t   *source, **last;
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        source->seen = 0;
+    }
+
+    uscf = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->events && kscf->zone) {
+            ngx_http_kvroute_events_servers(kscf, ev->log);
+        }
+    }
+
+    last = &ngx_http_kvroute_events_sources;
+
+    while (*last) {
+        source = *last;
+
+        if (source->seen) {
+            last = &source->next;
+            continue;
+        }
+
+        *last = source->next;
+        ngx_http_kvroute_events_remove(source);
+    }
+
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        ngx_http_kvroute_events_watch(source);
+    }
+
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        ngx_http_kvroute_events_judge(source);
+    }
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_EVENTS_LOOK);
+}
+
+
+static void
+ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_log_t *log)
+{
+    uint32_t                       id;
+    ngx_uint_t                     i, k, n, rank;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    peers = conf->upstream->peer.data;
+
+    if (ngx_http_kvroute_peers_current(conf, 0, log) != NGX_OK) {
+        ngx_http_kvroute_events_keep(conf);
+        return;
+    }
+
+    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+
+        list = &conf->list[k];
+
+        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
+            ngx_http_kvroute_events_keep(conf);
+            continue;
+        }
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number;
+             peer = peer->next, i++)
+        {
+            if (peer->down) {
+                continue;
+            }
+
+            /* a rank that is a target of its own has one source */
+
+            n = conf->ranks ? list->first[i + 1] - list->first[i]
+                            : conf->events->ranks;
+
+            for (rank = 0; rank < n; rank++) {
+
+                id = list->id[list->first[i] + (conf->ranks ? rank : 0)];
+
+                if (id != KVR_REGISTRY_NONE) {
+                    ngx_http_kvroute_events_add(conf, id,
+                                                conf->ranks ? 0 : rank, rank,
+                                                peer, log);
+                }
+            }
+        }
+
+        ngx_http_kvroute_lock_release(conf->zone, peers);
+    }
+}
+
+
+/* its list cannot be looked at now: who is listened to goes on to be */
+static void
+ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf)
+{
+    ngx_http_kvroute_events_source_t  *source;
+
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        source->seen |= (source->conf == conf);
+    }
+}
+
+
+static void
+ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_uint_t number, ngx_uint_t rank, ngx_http_upstream_rr_peer_t *peer,
+    ngx_log_t *log)
+{
+    uint32_t                           generation;
+    kvr_events_t                      *e;
+    ngx_http_kvroute_events_source_t  *source;
+
+    generation = conf->zone->sh->registry->peer[id].generation;
+
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        /* an engine of two upstreams is listened to once */
+
+        if (source->id == id && source->generation == generation
+            && source->number == number
+            && source->conf->zone == conf->zone)
+        {
+            source->seen = 1;
+            return;
+        }
+    }
+
+    /* a unix socket has no port beside its own */
+
+    if (peer->socklen > (socklen_t) sizeof(ngx_sockaddr_t)
+        || ngx_inet_get_port(peer->sockaddr) == 0)
+    {
+        return;
+    }
+
+    source = ngx_calloc(sizeof(ngx_http_kvroute_events_source_t)
+                        + peer->name.len, log);
+    if (source == NULL) {
+        return;
+    }
+
+    source->conf = conf;
+    source->id = id;
+    source->generation = generation;
+    source->number = (uint32_t) number;
+    source->rank = (uint32_t) rank;
+    source->seen = 1;
+    source->self = ngx_http_kvroute_events_self(conf->zone);
+
+    source->name.len = peer->name.len;
+    source->name.data = (u_char *) (source + 1);
+    ngx_memcpy(source->name.data, peer->name.data, peer->name.len);
+
+    source->live.source = source;
+    source->live.found = ngx_http_kvroute_events_read_live;
+    source->live.closed = ngx_http_kvroute_events_closed;
+
+    source->replay.source = source;
+    source->replay.found = ngx_http_kvroute_events_read_replay;
+    source->replay.closed = ngx_http_kvroute_events_read_replay_closed;
+
+    ngx_http_kvroute_events_address(&source->live, peer, conf->events->port,
+                                    rank);
+
+    if (conf->events->replay) {
+        ngx_http_kvroute_events_address(&source->replay, peer,
+                                        conf->events->replay, rank);
+    }
+
+    source->dummy.fd = (ngx_socket_t) -1;
+    source->dummy.data = source;
+    source->timer.handler = ngx_http_kvroute_events_timer;
+    source->timer.data = &source->dummy;
+    source->timer.log = log;
+    source->timer.cancelable = 1;
+
+    source->next = ngx_http_kvroute_events_sources;
+    ngx_http_kvroute_events_sources = source;
+
+    /* the number may have been another server's */
+
+    e = ngx_http_kvroute_events_source_peer(source);
+
+    if (kvr_get(&e->generation) != generation) {
+        kvr_events_reset(e);
+        kvr_set(&e->generation, generation);
+    }
+
+    kvr_set(&e->source[number].owner, source->self);
+
+    ngx_add_timer(&source->timer, 1);
+}
+
+
+/*
+ * Where the publisher of a rank is: at the address of the server, on a port of
+ * its own.  vLLM and SGLang add the rank to it.
+ */
+static void
+ngx_http_kvroute_events_address(ngx_http_kvroute_events_stream_t *stream,
+    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank)
+{
+    if (port & NGX_HTTP_KVROUTE_EVENTS_ADD) {
+        port += ngx_inet_get_port(peer->sockaddr);
+    }
+
+    ngx_memcpy(&stream->sockaddr, peer->sockaddr, peer->socklen);
+    stream->socklen = peer->socklen;
+
+    ngx_inet_set_port(&stream->sockaddr.sockaddr, (in_port_t) (port + rank));
+}
+
+
+static void
+ngx_http_kvroute_events_remove(ngx_http_kvroute_events_source_t *source)
+{
+    ngx_http_kvroute_events_stream_close(&source->live);
+    ngx_http_kvroute_events_stream_close(&source->replay);
+
+    if (source->timer.timer_set) {
+        ngx_del_timer(&source->timer);
+    }
+
+    ngx_free(source);
+}
+
+
+/* a sign of life is asked for, and missed */
+static void
+ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
+{
+    uint64_t              now, time;
+    kvr_events_source_t  *shared;
+
+    source->whole = 1;
+
+    if (!ngx_http_kvroute_events_source_owned(source)) {
+        ngx_http_kvroute_events_stream_close(&source->live);
+        ngx_http_kvroute_events_stream_close(&source->replay);
+        source->open = 0;
+        return;
+    }
+
+    if (!source->open || source->live.held) {
+        return;
+    }
+
+    now = (uint64_t) ngx_current_msec;
+    shared = ngx_http_kvroute_events_source_shared(source);
+    time = kvr_get(&shared->time);
+
+    if (now - ngx_max(time, source->opened) > NGX_HTTP_KVROUTE_EVENTS_AGE) {
+        ngx_http_kvroute_events_stream_close(&source->live);
+        ngx_http_kvroute_events_closed(&source->live,
+                                       "there is no sign of life");
+        return;
+    }
+
+    if (now - source->pinged < NGX_HTTP_KVROUTE_EVENTS_PING) {
+        return;
+    }
+
+    source->pinged = now;
+
+    /* an older one cannot be asked: its connection is all there is */
+
+    if (kvr_zmtp_ping(&source->live.subscription.zmtp) != KVR_OK) {
+        kvr_set(&shared->time, ngx_max(now, 1));
+        return;
+    }
+
+    if (ngx_http_kvroute_events_stream_send(&source->live) != NGX_OK) {
+        ngx_http_kvroute_events_stream_close(&source->live);
+        ngx_http_kvroute_events_closed(&source->live, "it was closed");
+    }
+}
+
+
+/*
+ * Whether all sources of its peer are there.  If one has been missing for as
+ * long as its word is believed, the others count no more either.
+ */
+static void
+ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
+{
+    uint64_t                           now, time, connected;
+    kvr_events_t                      *e;
+    ngx_http_kvroute_zone_t           *zone;
+    ngx_http_kvroute_events_source_t  *other;
+
+    zone = source->conf->zone;
+    e = ngx_http_kvroute_events_source_peer(source);
+    now = (uint64_t) ngx_current_msec;
+    connected = 0;
+
+    for (other = ngx_http_kvroute_events_sources; other; other = other->next) {
+
+        if (other->id != source->id || other->conf->zone != zone) {
+            continue;
+        }
+
+        connected += other->open;
+        time = kvr_get(&ngx_http_kvroute_events_source_shared(other)->time);
+
+        if (time == 0 || now - ngx_min(time, now)
+                         > NGX_HTTP_KVROUTE_EVENTS_AGE)
+        {
+            source->whole = 0;
+        }
+    }
+
+    kvr_set(&e->connected, connected);
+
+    if (source->whole) {
+        kvr_capacity_update(&zone->core, &source->conf->pool, source->id);
+
+    } else if (kvr_index_heard(zone->core.index, source->id)) {
+        kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id);
+    }
+}
+
+
+/* it is time to connect; or a replay has taken all of its time */
+static void
+ngx_http_kvroute_events_timer(ngx_event_t *ev)
+{
+    ngx_connection_t                  *c;
+    ngx_http_kvroute_events_source_t  *source;
+
+    c = ev->data;
+    source = c->data;
+
+    if (ngx_exiting || ngx_terminate || ngx_quit
+        || !ngx_http_kvroute_events_source_owned(source))
+    {
+        return;
+    }
+
+    if (source->open) {
+        ngx_http_kvroute_events_read_give_up(source);
+        return;
+    }
+
+    /* no longer than this for the handshake, too */
+
+    source->opened = (uint64_t) ngx_current_msec;
+
+    ngx_http_kvroute_events_stream_open(&source->live, KVR_ZMTP_SUB,
+                                        &source->conf->events->topic);
+}
+
+
+static void
+ngx_http_kvroute_events_closed(ngx_http_kvroute_events_stream_t *stream,
+    const char *error)
+{
+    ngx_msec_t                         delay;
+    ngx_http_kvroute_events_source_t  *source;
+
+    source = stream->source;
+
+    ngx_http_kvroute_events_stream_close(&source->replay);
+
+    source->asked = 0;
+    source->gone |= stream->refused;
+
+    if (source->open) {
+        source->open = 0;
+        ngx_http_kvroute_events_source_warn(source, "events have stopped",
+                                            error);
+
+    } else if (++source->bad == NGX_HTTP_KVROUTE_EVENTS_BAD) {
+        ngx_http_kvroute_events_source_warn(source, "events do not come",
+                                            error);
+    }
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    delay = ngx_max(source->delay, NGX_HTTP_KVROUTE_EVENTS_SOONEST);
+    source->delay = ngx_min(2 * delay, NGX_HTTP_KVROUTE_EVENTS_LATEST);
+
+    /* a fifth more or less, or all would be tried at the same time for ever */
+
+    ngx_add_timer(&source->timer, delay - delay / 5
+                                  + (ngx_msec_t) ngx_random()
+                                    % (2 * delay / 5 + 1));
+}
+
+
+static uint64_t
+ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone)
+{
+    return zone->generation << 32 | (uint32_t) ngx_pid;
+}

@@ -1,0 +1,139 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#ifndef _NGX_HTTP_KVROUTE_EVENTS_INT_H_INCLUDED_
+#define _NGX_HTTP_KVROUTE_EVENTS_INT_H_INCLUDED_
+
+
+#include "events/ngx_http_kvroute_events.h"
+#include "core/events/kvr_subscription.h"
+#include "core/route/kvr_route.h"
+
+
+typedef struct ngx_http_kvroute_events_stream_s
+    ngx_http_kvroute_events_stream_t;
+typedef struct ngx_http_kvroute_events_source_s
+    ngx_http_kvroute_events_source_t;
+
+/*
+ * Takes what was found.  NGX_AGAIN: leave off here and keep what was not read;
+ * NGX_DONE: the stream is closed.
+ */
+typedef ngx_int_t (*ngx_http_kvroute_events_found_pt)(
+    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+
+/* the connection has ended; error is what is wrong with it */
+typedef void (*ngx_http_kvroute_events_closed_pt)(
+    ngx_http_kvroute_events_stream_t *stream, const char *error);
+
+
+struct ngx_http_kvroute_events_stream_s {
+    ngx_http_kvroute_events_source_t   *source;
+    ngx_http_kvroute_events_found_pt    found;
+    ngx_http_kvroute_events_closed_pt   closed;
+
+    ngx_peer_connection_t               pc;
+    ngx_sockaddr_t                      sockaddr;
+    socklen_t                           socklen;
+
+    kvr_subscription_t                  subscription;
+
+    u_char                             *rest;     /* was not read */
+    size_t                              rest_len;
+    unsigned                            held:1;   /* nothing is read */
+    unsigned                            refused:1;  /* nobody listens there */
+};
+
+
+/* a publisher */
+struct ngx_http_kvroute_events_source_s {
+    ngx_http_kvroute_events_source_t   *next;
+    ngx_http_kvroute_srv_conf_t        *conf;
+
+    ngx_http_kvroute_events_stream_t    live;
+    ngx_http_kvroute_events_stream_t    replay;
+
+    ngx_event_t                         timer;    /* to connect, or of replay */
+    ngx_connection_t                    dummy;
+
+    kvr_events_order_t                  order;
+    ngx_str_t                           name;
+    uint32_t                            id;       /* of the peer */
+    uint32_t                            generation;
+    uint32_t                            number;   /* of the peer's source */
+    uint32_t                            rank;     /* of data parallelism */
+    ngx_uint_t                          told;     /* events in this message */
+    uint64_t                            self;     /* this process, as owner */
+    uint64_t                            opened;   /* ms */
+    uint64_t                            pinged;
+
+    ngx_msec_t                          delay;    /* of the next attempt */
+    ngx_uint_t                          bad;      /* attempts, in a row */
+    time_t                              warned;   /* s; 0: never */
+
+    unsigned                            seen:1;   /* still among the peers */
+    unsigned                            open:1;   /* it is listened to */
+    unsigned                            gone:1;   /* nobody was there */
+    unsigned                            missed:1; /* no replay had it */
+    unsigned                            asked:1;  /* whether it is the same */
+    unsigned                            same:1;   /* the replay says so */
+    unsigned                            ended:1;  /* all of it was heard */
+    unsigned                            whole:1;  /* and all of the peer's */
+};
+
+
+/* _stream */
+
+void ngx_http_kvroute_events_stream_open(
+    ngx_http_kvroute_events_stream_t *stream, kvr_zmtp_role_e role,
+    ngx_str_t *topic);
+void ngx_http_kvroute_events_stream_close(
+    ngx_http_kvroute_events_stream_t *stream);
+
+/* sends what there is to be sent */
+ngx_int_t ngx_http_kvroute_events_stream_send(
+    ngx_http_kvroute_events_stream_t *stream);
+
+/* goes on after found() has returned NGX_AGAIN */
+void ngx_http_kvroute_events_stream_resume(
+    ngx_http_kvroute_events_stream_t *stream);
+
+
+/* _read: found() and closed() of a source's live stream and of its replay */
+
+ngx_int_t ngx_http_kvroute_events_read_live(
+    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+ngx_int_t ngx_http_kvroute_events_read_replay(
+    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+void ngx_http_kvroute_events_read_replay_closed(
+    ngx_http_kvroute_events_stream_t *stream, const char *error);
+
+/* a replay takes too long: what is missing is given up */
+void ngx_http_kvroute_events_read_give_up(
+    ngx_http_kvroute_events_source_t *source);
+
+
+/* _source */
+
+kvr_events_t *ngx_http_kvroute_events_source_peer(
+    ngx_http_kvroute_events_source_t *source);
+kvr_events_source_t *ngx_http_kvroute_events_source_shared(
+    ngx_http_kvroute_events_source_t *source);
+
+/* whether this process is still the one that listens */
+ngx_uint_t ngx_http_kvroute_events_source_owned(
+    ngx_http_kvroute_events_source_t *source);
+
+/* at most one a minute of each source */
+void ngx_http_kvroute_events_source_warn(
+    ngx_http_kvroute_events_source_t *source, const char *what,
+    const char *why);
+
+/* of connections: that nobody answers is told once, not by every connect() */
+extern ngx_log_t  ngx_http_kvroute_events_source_log;
+
+
+#endif /* _NGX_HTTP_KVROUTE_EVENTS_INT_H_INCLUDED_ */

@@ -1,0 +1,59 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* A source, as all that listens to it sees it. */
+
+
+#include "events/ngx_http_kvroute_events_int.h"
+
+
+#define NGX_HTTP_KVROUTE_EVENTS_WARN  60     /* s */
+
+
+ngx_log_t  ngx_http_kvroute_events_source_log;
+
+
+kvr_events_t *
+ngx_http_kvroute_events_source_peer(ngx_http_kvroute_events_source_t *source)
+{
+    return &source->conf->zone->core.events[source->id];
+}
+
+
+kvr_events_source_t *
+ngx_http_kvroute_events_source_shared(ngx_http_kvroute_events_source_t *source)
+{
+    return &ngx_http_kvroute_events_source_peer(source)->source[source->number];
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_events_source_owned(ngx_http_kvroute_events_source_t *source)
+{
+    return kvr_get(&ngx_http_kvroute_events_source_shared(source)->owner)
+           == source->self;
+}
+
+
+void
+ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
+    const char *what, const char *why)
+{
+    time_t  now;
+
+    now = ngx_time();
+
+    if (source->warned && now - source->warned < NGX_HTTP_KVROUTE_EVENTS_WARN)
+    {
+        return;
+    }
+
+    source->warned = now;
+
+    ngx_log_error(NGX_LOG_WARN, source->timer.log, 0,
+                  "kvroute %s of %V, rank %uD: %s", what, &source->name,
+                  source->rank, why);
+}

@@ -1,0 +1,326 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * A connection to a publisher, or to its replay socket.
+ *
+ * What comes is read in slices, so that whatever a publisher sends the other
+ * work of this worker goes on.  No more is kept than what one read has brought,
+ * and that only while the stream is held.
+ */
+
+
+#include "events/ngx_http_kvroute_events_int.h"
+
+
+#define NGX_HTTP_KVROUTE_EVENTS_BUF    65536
+#define NGX_HTTP_KVROUTE_EVENTS_SLICE  (2 * NGX_HTTP_KVROUTE_EVENTS_BUF)
+#define NGX_HTTP_KVROUTE_EVENTS_PAUSE  1        /* ms, after a slice */
+
+
+static void ngx_http_kvroute_events_stream_write(ngx_event_t *ev);
+static void ngx_http_kvroute_events_stream_read(ngx_event_t *ev);
+static ngx_int_t ngx_http_kvroute_events_stream_take(
+    ngx_http_kvroute_events_stream_t *stream, u_char *data, size_t len);
+static void ngx_http_kvroute_events_stream_end(
+    ngx_http_kvroute_events_stream_t *stream, const char *error);
+static void ngx_http_kvroute_events_stream_failed(
+    ngx_http_kvroute_events_stream_t *stream, ngx_err_t err);
+
+
+void
+ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
+    kvr_zmtp_role_e role, ngx_str_t *topic)
+{
+    int                one;
+    ngx_int_t          rc;
+    ngx_log_t         *log;
+    ngx_connection_t  *c;
+
+    kvr_subscription_init(&stream->subscription, role, topic->data,
+                          topic->len);
+
+    stream->held = 0;
+    stream->refused = 0;
+
+    log = &ngx_http_kvroute_events_source_log;
+
+    ngx_memzero(&stream->pc, sizeof(ngx_peer_connection_t));
+
+    stream->pc.sockaddr = &stream->sockaddr.sockaddr;
+    stream->pc.socklen = stream->socklen;
+    stream->pc.name = &stream->source->name;
+    stream->pc.get = ngx_event_get_peer;
+    stream->pc.log = log;
+    stream->pc.log_error = NGX_ERROR_ERR;
+
+    rc = ngx_event_connect_peer(&stream->pc);
+
+    if (rc == NGX_ERROR || rc == NGX_BUSY || rc == NGX_DECLINED) {
+        ngx_http_kvroute_events_stream_failed(stream,
+                                              rc == NGX_DECLINED
+                                              ? NGX_ECONNREFUSED : 0);
+        return;
+    }
+
+    c = stream->pc.connection;
+
+    c->data = stream;
+    c->pool = NULL;
+    c->log = log;
+    c->read->log = log;
+    c->write->log = log;
+    c->sendfile = 0;
+
+    /* a worker that shuts down closes it at once */
+
+    c->idle = 1;
+    c->read->cancelable = 1;
+    c->write->cancelable = 1;
+
+    c->read->handler = ngx_http_kvroute_events_stream_read;
+    c->write->handler = ngx_http_kvroute_events_stream_write;
+
+    one = 1;
+    (void) setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, (const void *) &one,
+                      sizeof(int));
+
+    if (rc == NGX_OK) {
+        ngx_http_kvroute_events_stream_write(c->write);
+    }
+}
+
+
+void
+ngx_http_kvroute_events_stream_close(ngx_http_kvroute_events_stream_t *stream)
+{
+    if (stream->rest) {
+        ngx_free(stream->rest);
+        stream->rest = NULL;
+    }
+
+    stream->held = 0;
+
+    if (stream->pc.connection) {
+        ngx_close_connection(stream->pc.connection);
+        stream->pc.connection = NULL;
+    }
+}
+
+
+static void
+ngx_http_kvroute_events_stream_end(ngx_http_kvroute_events_stream_t *stream,
+    const char *error)
+{
+    ngx_http_kvroute_events_stream_close(stream);
+
+    stream->closed(stream, error);
+}
+
+
+static void
+ngx_http_kvroute_events_stream_failed(ngx_http_kvroute_events_stream_t *stream,
+    ngx_err_t err)
+{
+    stream->refused = (err == NGX_ECONNREFUSED);
+
+    ngx_http_kvroute_events_stream_end(stream, stream->refused
+                                               ? "nobody listens there"
+                                               : "the connection has failed");
+}
+
+
+static void
+ngx_http_kvroute_events_stream_write(ngx_event_t *ev)
+{
+    int                                err;
+    socklen_t                          len;
+    ngx_connection_t                  *c;
+    ngx_http_kvroute_events_stream_t  *stream;
+
+    c = ev->data;
+    stream = c->data;
+
+    err = 0;
+    len = sizeof(int);
+
+    if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, (void *) &err, &len) == -1) {
+        err = ngx_socket_errno;
+    }
+
+    if (err || ngx_http_kvroute_events_stream_send(stream) != NGX_OK) {
+        ngx_http_kvroute_events_stream_failed(stream, err);
+    }
+}
+
+
+ngx_int_t
+ngx_http_kvroute_events_stream_send(ngx_http_kvroute_events_stream_t *stream)
+{
+    ssize_t            n;
+    kvr_zmtp_t        *zmtp;
+    ngx_connection_t  *c;
+
+    c = stream->pc.connection;
+    zmtp = &stream->subscription.zmtp;
+
+    while (zmtp->out_len) {
+
+        n = c->send(c, zmtp->out, zmtp->out_len);
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n <= 0) {
+            return NGX_ERROR;
+        }
+
+        kvr_zmtp_sent(zmtp, (size_t) n);
+    }
+
+    return ngx_handle_write_event(c->write, 0);
+}
+
+
+static void
+ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
+{
+    size_t                             got;
+    ssize_t                            n;
+    ngx_int_t                          rc;
+    ngx_connection_t                  *c;
+    ngx_http_kvroute_events_stream_t  *stream;
+
+    /* of no use after an event is handled */
+    static u_char                      buf[NGX_HTTP_KVROUTE_EVENTS_BUF];
+
+    c = ev->data;
+    stream = c->data;
+
+    if (c->close || ngx_exiting || ngx_terminate || ngx_quit) {
+        ngx_http_kvroute_events_stream_close(stream);
+        return;
+    }
+
+    ev->timedout = 0;
+
+    if (stream->held) {
+        return;
+    }
+
+    for (got = 0; /* void */ ; got += (size_t) n) {
+
+        if (got >= NGX_HTTP_KVROUTE_EVENTS_SLICE) {
+            ngx_add_timer(ev, NGX_HTTP_KVROUTE_EVENTS_PAUSE);
+            break;
+        }
+
+        n = c->recv(c, buf, sizeof(buf));
+
+        if (n == NGX_AGAIN) {
+            break;
+        }
+
+        if (n == NGX_ERROR || n == 0) {
+            ngx_http_kvroute_events_stream_failed(stream,
+                                                  n ? ngx_socket_errno : 0);
+            return;
+        }
+
+        rc = ngx_http_kvroute_events_stream_take(stream, buf, (size_t) n);
+
+        if (rc == NGX_DONE) {
+            return;
+        }
+
+        if (rc == NGX_AGAIN) {
+            break;
+        }
+    }
+
+    if (ngx_handle_read_event(c->read, 0) != NGX_OK
+        || ngx_http_kvroute_events_stream_send(stream) != NGX_OK)
+    {
+        ngx_http_kvroute_events_stream_failed(stream, 0);
+    }
+}
+
+
+/* NGX_AGAIN: the stream is held; NGX_DONE: it is closed */
+static ngx_int_t
+ngx_http_kvroute_events_stream_take(ngx_http_kvroute_events_stream_t *stream,
+    u_char *data, size_t len)
+{
+    size_t               left;
+    u_char              *rest;
+    ngx_int_t            rc;
+    const uint8_t       *p, *end;
+    kvr_subscription_e   found;
+
+    p = data;
+    end = data + len;
+
+    do {
+        found = kvr_subscription_read(&stream->subscription, &p, end);
+
+        if (found == KVR_SUBSCRIPTION_AGAIN) {
+            return NGX_OK;
+        }
+
+        if (found == KVR_SUBSCRIPTION_FAILED) {
+            ngx_http_kvroute_events_stream_end(stream,
+                                           stream->subscription.zmtp.error);
+            return NGX_DONE;
+        }
+
+        rc = stream->found(stream, found);
+
+        if (rc == NGX_DONE) {
+            return NGX_DONE;
+        }
+
+    } while (rc == NGX_OK);
+
+    /* there may be nothing left, of which memory is asked for as well */
+
+    left = (size_t) (end - p);
+    rest = ngx_alloc(left + 1, stream->pc.log);
+
+    if (rest == NULL) {
+        ngx_http_kvroute_events_stream_failed(stream, 0);
+        return NGX_DONE;
+    }
+
+    ngx_memcpy(rest, p, left);
+
+    stream->rest = rest;
+    stream->rest_len = left;
+    stream->held = 1;
+
+    return NGX_AGAIN;
+}
+
+
+void
+ngx_http_kvroute_events_stream_resume(ngx_http_kvroute_events_stream_t *stream)
+{
+    u_char     *rest;
+    ngx_int_t   rc;
+
+    rest = stream->rest;
+
+    stream->rest = NULL;
+    stream->held = 0;
+
+    rc = ngx_http_kvroute_events_stream_take(stream, rest, stream->rest_len);
+
+    ngx_free(rest);
+
+    if (rc == NGX_OK) {
+        ngx_http_kvroute_events_stream_read(stream->pc.connection->read);
+    }
+}
