@@ -373,7 +373,7 @@ SKIP: {
                . join "\n", map { $_->{expr} } map { @{$_->{targets}} }
                             @{$dashboard->{panels}};
 
-    my %asked = map { s/_bucket$//r => 1 } $text =~ /\b(kvroute_\w+)\b/g;
+    my %asked = map { s/_(?:bucket|sum|count)$//r => 1 } $text =~ /\b(kvroute_\w+)\b/g;
     is(join(' ', grep { !$known{$_} } sort keys %asked), '',
        'all metrics asked for exist');
 

@@ -254,6 +254,12 @@ const drawFleet = (u, prev, first, seconds, span) => {
   ]);
 };
 
+/* --- how many hosts route as one */
+
+const hostsOf = (z) => !z || !z.share ? ""
+  : !z.share.up ? "alone: sharing does not work, "
+  : `one of ${z.share.others + 1} hosts, `;
+
 /* --- all of it */
 
 const draw = () => {
@@ -267,6 +273,7 @@ const draw = () => {
                      : "since start";
 
   set($("about"), (u.shadow_requests === undefined ? "" : "shadow: ")
+    + hostsOf(s.zones[u.zone])
     + `${u.policy}, nginx ${s.nginx_version}, `
     + `kvroute ${s.version}`);
   drawHealth(u);

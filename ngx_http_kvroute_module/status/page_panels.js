@@ -119,7 +119,14 @@ const drawZones = (s, u) => {
     [`${name}: fill`, share(z.fill, 1), `${count(z.lines)} lines`],
     [`${name}: evicted`, count(z.evicted), "lines, while in use"],
     [`${name}: servers`, `${z.peers} / ${z.max_peers}`, ""],
-    [`${name}: processes`, `${z.processes} / ${z.max_processes}`, ""]]));
+    [`${name}: processes`, `${z.processes} / ${z.max_processes}`, ""],
+    ...(z.share ? [
+      [`${name}: other hosts`, z.share.up ? count(z.share.others) : "not sharing",
+        z.share.hosts.map((h) => h.alive ? h.name : `${h.name} (silent)`)
+          .join(", ")],
+      [`${name}: lessons`, count(z.share.lessons_applied),
+        `of others, ${count(z.share.lessons_sent)} told, `
+        + `lag ${z.share.lag_last} ms`]] : [])]));
 };
 
 /* --- receipts */

@@ -58,7 +58,10 @@ const words = {
   "hash": "keyed hash of the prompt: the same for equal prompts",
   "fill": "share of the index in use",
   "evicted": "entries of the index that went for others while in use",
-  "processes": "worker processes that count in the zone, and how many may"
+  "processes": "worker processes that count in the zone, and how many may",
+  "other hosts": "that route as one with this one, by kvroute_share",
+  "lessons": "what other hosts have taught this one, and it them; the lag is"
+    + " from the making of a batch to its coming back"
 };
 
 const explain = (e, word) => {
