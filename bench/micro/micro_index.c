@@ -17,7 +17,6 @@
 
 #define MICRO_PEERS    8
 #define MICRO_CHAIN    1296      /* of 2 MB */
-#define MICRO_MASK     kvr_set_below(MICRO_PEERS)
 #define MICRO_AHEAD    32        /* lines asked for ahead */
 
 
@@ -26,6 +25,8 @@ typedef struct {
     unsigned       entries;      /* of a chain */
     unsigned       prompts;      /* taught */
     unsigned       base;         /* number of the first one */
+    unsigned       peers;
+    kvr_set_t      set;          /* of all of them */
 } micro_table_t;
 
 
@@ -46,34 +47,55 @@ micro_chain_make(uint64_t *chain, unsigned n, uint64_t prompt)
 
 
 static micro_table_t *
-micro_table(size_t bytes, unsigned entries, double fill)
+micro_table(size_t bytes, unsigned entries, double fill, unsigned peers)
 {
     unsigned          i;
+    uint32_t          max_peers;
     uint64_t          lines, chain[MICRO_CHAIN];
     kvr_index_undo_t  undo;
     micro_table_t    *t;
 
     t = micro_alloc(sizeof(micro_table_t));
 
-    lines = kvr_index_lines(bytes, KVR_PEERS_FEW);
+    max_peers = kvr_max(peers, KVR_PEERS_FEW);
+    lines = kvr_index_lines(bytes, max_peers);
 
-    t->ix = micro_alloc_shared(kvr_index_size(lines, KVR_PEERS_FEW));
+    t->ix = micro_alloc_shared(kvr_index_size(lines, max_peers));
     t->entries = entries;
+    t->peers = peers;
+    t->set = kvr_set_below(peers);
     t->prompts = kvr_max((unsigned) ((double) lines * fill / entries), 1);
 
-    kvr_index_init(t->ix, lines, KVR_PEERS_FEW);
+    kvr_index_init(t->ix, lines, max_peers);
 
-    for (i = 0; i < MICRO_PEERS; i++) {
+    for (i = 0; i < peers; i++) {
         kvr_index_capacity(t->ix, i, KVR_INDEX_CAPACITY_MAX, 0);
     }
 
     for (i = 0; i < t->prompts; i++) {
         micro_chain_make(chain, entries, i);
         kvr_index_insert(t->ix, chain, entries, kvr_chain_depth(entries - 1),
-                         i % MICRO_PEERS, 0, &undo);
+                         i % peers, 0, &undo);
     }
 
     return t;
+}
+
+
+/* so many hold the first prompt */
+static void
+micro_hot(micro_table_t *t, unsigned n)
+{
+    unsigned          i;
+    uint64_t          chain[MICRO_CHAIN];
+    kvr_index_undo_t  undo;
+
+    micro_chain_make(chain, t->entries, 0);
+
+    for (i = 0; i < n; i++) {
+        kvr_index_insert(t->ix, chain, t->entries,
+                         kvr_chain_depth(t->entries - 1), i, 0, &undo);
+    }
 }
 
 
@@ -91,7 +113,7 @@ micro_lookup(micro_case_t *c, unsigned n)
         c->state = c->state * 6364136223846793005ULL + 1442695040888963407ULL;
         micro_chain_make(chain, t->entries,
                          kvr_reduce(c->state, t->prompts));
-        sum += kvr_index_lookup(t->ix, chain, t->entries, MICRO_MASK, matched);
+        sum += kvr_index_lookup(t->ix, chain, t->entries, t->set, matched);
     }
 
     return sum;
@@ -192,7 +214,7 @@ micro_refresh(micro_case_t *c, unsigned n)
         prompt = kvr_reduce(c->state, t->prompts);
         micro_chain_make(chain, t->entries, prompt);
         kvr_index_insert(t->ix, chain, t->entries, units,
-                         (unsigned) prompt % MICRO_PEERS, units, &undo);
+                         (unsigned) prompt % t->peers, units, &undo);
         sum += undo.clock;
     }
 
@@ -215,7 +237,7 @@ micro_insert(micro_case_t *c, unsigned n)
         micro_chain_make(chain, t->entries, c->state << 32);
         kvr_index_insert(t->ix, chain, t->entries,
                          kvr_chain_depth(t->entries - 1),
-                         (unsigned) c->state % MICRO_PEERS, 0, &undo);
+                         (unsigned) c->state % t->peers, 0, &undo);
         sum += undo.clock;
     }
 
@@ -226,7 +248,7 @@ micro_insert(micro_case_t *c, unsigned n)
 void
 micro_index(void)
 {
-    unsigned        i, entries;
+    unsigned        i, entries, peers;
     micro_table_t  *t;
 
     static const struct {
@@ -243,7 +265,8 @@ micro_index(void)
 
         for (entries = 128; entries <= 1024; entries *= 8) {
 
-            t = micro_table(tables[i].size, entries, tables[i].fill);
+            t = micro_table(tables[i].size, entries, tables[i].fill,
+                            MICRO_PEERS);
 
             micro_add(micro_chains, t, "block", entries,
                       "control chain %u %s", entries, tables[i].name);
@@ -258,11 +281,30 @@ micro_index(void)
 
             /* a table of its own, since others' chains must go for it */
 
-            t = micro_table(tables[i].size, entries, tables[i].fill);
+            t = micro_table(tables[i].size, entries, tables[i].fill,
+                            MICRO_PEERS);
 
             micro_add(micro_insert, t, "block", entries,
                       "insert %u %s", entries, tables[i].name);
         }
+    }
+
+    /* of larger fleets; and a beginning that many hold */
+
+    for (peers = 64; peers <= KVR_PEERS; peers *= 8) {
+
+        t = micro_table(256 << 10, 128, 0.5, peers);
+
+        micro_add(micro_lookup, t, "block", 128, "lookup 128 peers %u", peers);
+        micro_add(micro_refresh, t, "block", 128, "refresh 128 peers %u",
+                  peers);
+
+        t = micro_table(256 << 10, 128, 0.1, peers);
+        t->prompts = 1;
+        micro_hot(t, peers == 64 ? 60 : 400);
+
+        micro_add(micro_lookup, t, "block", 128, "lookup 128 held by %u",
+                  peers == 64 ? 60 : 400);
     }
 }
 
@@ -350,7 +392,7 @@ micro_procs(cJSON *results)
     unsigned        i;
     micro_table_t  *t;
 
-    t = micro_table(64 << 20, 128, 0.5);
+    t = micro_table(64 << 20, 128, 0.5, MICRO_PEERS);
 
     for (i = 0; i < 7; i++) {
         one[i] = micro_together(micro_both, t, 1);
@@ -381,7 +423,7 @@ micro_kept(cJSON *results)
     uint64_t        chain[MICRO_CHAIN], lines;
     micro_table_t  *t;
 
-    t = micro_table(64 << 20, 1024, 0.5);
+    t = micro_table(64 << 20, 1024, 0.5, MICRO_PEERS);
     units = kvr_chain_depth(1023);
     lines = t->ix->nlines;
     kept = 0;
@@ -389,7 +431,7 @@ micro_kept(cJSON *results)
 
     for (i = 0; i < t->prompts; i++) {
         micro_chain_make(chain, 1024, i);
-        kept += kvr_index_lookup(t->ix, chain, 1024, MICRO_MASK, matched);
+        kept += kvr_index_lookup(t->ix, chain, 1024, t->set, matched);
         all += units;
     }
 

@@ -12,7 +12,7 @@
 #include "core/state/kvr_zone.h"
 
 
-#define MICRO_CANDIDATES  256
+#define MICRO_CANDIDATES  512
 #define MICRO_SHARED      64     /* peers */
 #define MICRO_WHOLE       8      /* peers */
 
@@ -208,7 +208,9 @@ micro_pick(void)
         micro_cand[i].idle = i;
     }
 
-    for (i = 2; i <= MICRO_CANDIDATES; i *= (i == 64) ? 4 : i == 2 ? 4 : 8) {
+    for (i = 2; i <= MICRO_CANDIDATES; i *= i == 2 || i == 64 ? 4 : i == 256
+                                             ? 2 : 8)
+    {
         c = micro_add(micro_choose, NULL, "peer", i, "choose among %u", i);
         c->size = i;
     }

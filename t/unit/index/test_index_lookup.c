@@ -316,6 +316,86 @@ START_TEST(test_lookup_apart)
 END_TEST
 
 
+/*
+ * What hundreds hold, by masks whose bits stand for eight peers each: all that
+ * hold it are found; who has computed less than that is not taken for one; and
+ * who is by mistake holds it from its next request on.
+ */
+START_TEST(test_lookup_many)
+{
+    uint32_t          i, n, units, wrong, found[KVR_PEERS];
+    kvr_set_t         all;
+    kvr_index_undo_t  undo;
+
+    util_seed(&rng, "many", 0);
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
+    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
+    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
+
+    all = kvr_set_below(KVR_PEERS);
+    chains();
+
+    n = 50;
+    units = kvr_chain_depth(n - 1);
+
+    /* 400 hold the beginning, 56 something else, as long or shorter */
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        kvr_index_flush(ix, i);
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (i = 0; i < KVR_PEERS; i++) {
+
+        if (i < 400) {
+            kvr_index_insert(ix, chain[0], n, units, i, 0, &undo);
+
+        } else if (i < 456) {
+            kvr_index_insert(ix, chain[i % 2 + 1], i % 2 ? n : n - 1,
+                             i % 2 ? units : units - 1, i, 0, &undo);
+        }
+    }
+
+    (void) kvr_index_lookup(ix, chain[0], n, all, found);
+
+    for (i = 0, wrong = 0; i < KVR_PEERS; i++) {
+        util_check(i >= 400 || found[i] == units, "peer %u: %u", i, found[i]);
+        util_check(i < 456 || found[i] == 0, "new peer %u: %u", i, found[i]);
+        util_check(i < 400 || i % 2 || found[i] < units, "peer %u: %u", i,
+                   found[i]);
+        wrong += i >= 400 && found[i];
+    }
+
+    util_check(wrong > 0, "a bit stands for one peer");
+
+    /* it is no proof, and a request mends it */
+
+    i = 401;
+    util_check(kvr_index_inserted(ix, chain[0], n, i, found[i], &wrong) == 0,
+               "a stamp of peer %u", i);
+    kvr_index_refresh(ix, chain[0], n, units, i, found[i], &undo);
+    util_check(kvr_index_inserted(ix, chain[0], n, i, found[i], &wrong)
+               == units, "no stamp of peer %u", i);
+
+    /* a restart takes it out, whatever is in a mask */
+
+    for (i = 0; i < 400; i += 7) {
+        kvr_index_flush(ix, i);
+    }
+
+    (void) kvr_index_lookup(ix, chain[0], n, all, found);
+
+    for (i = 0; i < 400; i++) {
+        util_check(found[i] == (i % 7 ? units : 0), "restarted %u: %u", i,
+                   found[i]);
+    }
+
+    free(ix);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -325,6 +405,7 @@ main(void)
 
     util_add(s, "same", test_lookup_same);
     util_add(s, "apart", test_lookup_apart);
+    util_add(s, "many", test_lookup_many);
 
     return util_run(s);
 }

@@ -120,6 +120,8 @@ insert(uint32_t held)
 {
     kvr_insert_t  in;
 
+    memset(&in, 0, sizeof(kvr_insert_t));
+
     in.chain = s.chain;
     in.entries = UNITS;
     in.units = UNITS;
@@ -356,6 +358,59 @@ END_TEST
 
 
 /* a peer without a number is counted nowhere */
+/* three distinct prompts of which nothing is delivered; whether it forgot */
+static unsigned
+forgot(unsigned taught)
+{
+    uint32_t          i, k;
+    kvr_feedback_t   *feedback;
+    kvr_index_undo_t  undo;
+
+    setup();
+
+    feedback = &s.zone.registry->peer[s.peer].feedback;
+    kvr_set(&feedback->hits, 1);
+    kvr_set(&feedback->told, UINT32_MAX);
+
+    for (i = 0; i < 3; i++) {
+
+        for (k = 0; k < UNITS; k++) {
+            s.chain[k] = kvr_mix(k + 1, 100 + i) | 1ULL << 63;
+        }
+
+        if (taught) {
+            kvr_index_insert(s.zone.index, s.chain, UNITS, UNITS, s.peer, 0,
+                             &undo);
+        }
+
+        begin(UNITS * UNIT, NULL);
+        insert(UNITS);
+        util_check(s.at.speculative == !taught, "speculative");
+        first(1);
+        settle(0);
+        (void) end();
+    }
+
+    k = (uint32_t) kvr_get(&feedback->by_usage);
+
+    teardown();
+
+    return k;
+}
+
+
+/*
+ * What only the mask of a line says may be another peer's: that it is not there
+ * is no sign of a restart, by which all that the peer holds would be forgotten.
+ */
+START_TEST(test_attempt_masked)
+{
+    util_check(forgot(1) == 1, "three prompts that it was taught are lost");
+    util_check(forgot(0) == 0, "it never had them");
+}
+END_TEST
+
+
 START_TEST(test_attempt_nobody)
 {
     uint32_t  peer;
@@ -459,6 +514,7 @@ main(void)
     util_add(suite, "undone", test_attempt_undone);
     util_add(suite, "reserved", test_attempt_reserved);
     util_add(suite, "missed", test_attempt_missed);
+    util_add(suite, "masked", test_attempt_masked);
     util_add(suite, "nobody", test_attempt_nobody);
     util_add(suite, "charge", test_attempt_charge);
 
