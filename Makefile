@@ -264,6 +264,12 @@ first-steps: deps ## docs/first-steps.md in a fresh Debian: seconds to the first
 	@packaging/first-steps $(BUILD)/first-steps $(SUITE) || test $$? = 77
 
 
+.PHONY: bench-events
+bench-events: deps ## what KV events bring and cost (10 minutes; PARTS=...)
+	@$(MAKE) -s build engine sim
+	@$(BENCH_ENV) python3 bench/events/events.py
+
+
 .PHONY: bench-sick
 bench-sick: deps ## one of eight engines is sick, in each way there is (7 minutes; KINDS=...)
 	@$(MAKE) -s build engine

@@ -149,6 +149,26 @@ check(apart < homes - 0.05 and homes > 0.9 and shared > 0.97,
       "eight hosts find %.3f of what one does apart, %.3f with homes, %.3f "
       "sharing" % (apart, homes, shared))
 
+# what is predicted is what is there, where engines tell what they store and remove
+
+with tempfile.TemporaryDirectory() as d:
+    out = os.path.join(d, "out.json")
+    sim("--only", "=zipf_starved", "--load", "0.9", "--seeds", "1",
+        "--requests", "1500", "--quiet", "--out", out, "--policies",
+        "=kv_cache_reported,=kv_cache_events,=kv_cache_aliases")
+
+    with open(out) as f:
+        rows = json.load(f)["per_scenario"][0]["policies"]
+
+    ratio = {name: row["predicted"] / row["cached"] for name, row in rows.items()}
+
+    for name in ("kv_cache_events", "kv_cache_aliases"):
+        check(0.97 <= ratio[name] <= 1.03,
+              "%s: predicted %.3f of the cached" % (name, ratio[name]))
+
+    check(ratio["kv_cache_reported"] > 1.03,
+          "no events: predicted %.3f of the cached" % ratio["kv_cache_reported"])
+
 with tempfile.TemporaryDirectory() as d:
 
     # 40 prompts of 8 blocks, of which only the first block is shared

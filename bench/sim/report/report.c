@@ -33,6 +33,7 @@ static const kvs_metric_t  kvs_metrics[] = {
     { "urgent_p99", offsetof(kvs_result_t, urgent_p99), 0 },
     { "busiest", offsetof(kvs_result_t, most), 0 },
     { "least_busy", offsetof(kvs_result_t, least), 1 },
+    { "predicted", offsetof(kvs_result_t, predicted), 1 },
     { NULL, 0, 0 }
 };
 

@@ -17,6 +17,8 @@ static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
+static void kvs_router_aliases(kvs_router_t *ro, kvs_request_t *rq,
+    kvs_choice_t *ch, double now);
 static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
@@ -48,7 +50,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     memset(&px, 0, sizeof(px));
 
-    if (ro->conf.state == KVS_STATE_TRUE) {
+    if (ro->conf.state == KVS_STATE_TRUE || ro->conf.aliases > 0) {
         ro->coming = kvs_prefix_create(&px);
     }
 
@@ -78,6 +80,11 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     for (i = 0; ro->conf.reported && i < sim->n; i++) {
         kvr_index_capacity(ro->zone.core.index, i, units, 1);
+    }
+
+    if (ro->conf.events) {
+        ro->told = kvs_told_create(sim, &ro->zone, ro->conf.delay,
+                                   ro->conf.aliases);
     }
 
     if (ro->conf.probe) {
@@ -121,6 +128,10 @@ kvs_router_destroy(void *data)
         kvs_prefix_destroy(ro->coming);
     }
 
+    if (ro->told) {
+        kvs_told_destroy(ro->told);
+    }
+
     kvs_zone_destroy(&ro->zone);
 
     free((void *) ro->hot);
@@ -146,6 +157,10 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
                     : (uint32_t) (rq->id % ro->zone.rows);
 
     ch.set = ro->sim->up;
+
+    if (ro->told) {
+        kvs_told_settle(ro->told, now);
+    }
 
     kvs_route_view(&ro->zone, &rq->route, &ch, ro->conf.policy, ro->conf.conf,
                    kvs_rng_next(&ro->sim->rng), now);
@@ -241,6 +256,11 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
     if (ro->conf.state == KVS_STATE_INDEX) {
         kvs_route_match(&ro->zone, &rq->route, ch, now);
+
+        if (ro->conf.aliases > 0) {
+            kvs_router_aliases(ro, rq, ch, now);
+        }
+
         return;
     }
 
@@ -263,6 +283,20 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     entries = kvs_route_chain(rq->chain, rq->units, &n);
 
     kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
+}
+
+
+/* the index, and what KV events say of blocks whose place is known */
+static void
+kvs_router_aliases(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
+    double now)
+{
+    uint32_t  coming[KVS_REPLICAS];
+
+    kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
+                     NULL);
+
+    kvs_told_match(ro->told, rq, ch->set, coming, ch->matched);
 }
 
 
@@ -496,6 +530,10 @@ kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
 
+    if (ro->told) {
+        kvs_told_attribute(ro->told, rq);
+    }
+
     kvs_route_first(&ro->zone, &rq->route, ro->conf.timed, now);
 }
 
@@ -512,6 +550,10 @@ kvs_router_restarted(void *data, uint32_t replica, double now)
     }
 
     kvr_index_flush(ro->zone.core.index, replica);
+
+    if (ro->told) {
+        kvs_told_restarted(ro->told, replica);
+    }
 
     if (ro->lru) {
         kvs_prefix_flush(ro->lru, replica);

@@ -11,6 +11,7 @@
 
 #include "bench/model/prefix.h"
 #include "bench/sim/engine/sim.h"
+#include "bench/sim/router/told.h"
 
 
 typedef enum {
@@ -41,6 +42,9 @@ typedef struct {
     unsigned             flush:1;    /* restarts are told of */
     unsigned             usage:1;    /* replies tell what was cached */
     unsigned             timed:1;    /* they do not: first tokens are timed */
+    unsigned             events:1;   /* engines tell what they store */
+    double               delay;      /* s, until it is heard */
+    double               aliases;    /* share of requests attributed */
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
@@ -68,6 +72,7 @@ typedef struct {
 
     kvs_prefix_t         *lru;
     kvs_prefix_t         *coming;               /* submitted, not admitted */
+    kvs_told_t           *told;                 /* KV events */
 
     kvs_rng_t             lose;
 } kvs_router_t;

@@ -25,6 +25,23 @@ static const kvs_router_conf_t  kvs_conf_usage = {
     .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1
 };
 
+/* KV events, so late; with aliases of as many requests as real vLLM's let */
+
+#define KVS_EVENTS(ms)                                                        \
+    static const kvs_router_conf_t  kvs_conf_events_##ms = {                  \
+        .policy = KVR_POLICY_KV_CACHE, .timed = 1, .flush = 1, .events = 1,   \
+        .delay = ms / 1000.0                                                  \
+    };                                                                        \
+                                                                              \
+    static const kvs_router_conf_t  kvs_conf_aliases_##ms = {                 \
+        .policy = KVR_POLICY_KV_CACHE, .timed = 1, .flush = 1, .events = 1,   \
+        .delay = ms / 1000.0, .aliases = 0.95                                 \
+    };
+
+KVS_EVENTS(5)
+KVS_EVENTS(50)
+KVS_EVENTS(500)
+
 static const kvs_router_conf_t  kvs_conf_oracle = {
     .policy = KVR_POLICY_KV_CACHE, .state = KVS_STATE_TRUE
 };
@@ -174,6 +191,12 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("kv_cache_probed", KVS_OURS, &kvs_conf_probed),
     KVS_ROUTER("kv_cache_usage", KVS_OURS, &kvs_conf_usage),
     { .name = "kv_cache_queued", .kind = KVS_OURS|KVS_QUEUED },
+    KVS_ROUTER("kv_cache_events", KVS_STUDY, &kvs_conf_events_50),
+    KVS_ROUTER("kv_cache_aliases", KVS_STUDY, &kvs_conf_aliases_50),
+    KVS_ROUTER("events_5ms", KVS_STUDY, &kvs_conf_events_5),
+    KVS_ROUTER("events_500ms", KVS_STUDY, &kvs_conf_events_500),
+    KVS_ROUTER("aliases_5ms", KVS_STUDY, &kvs_conf_aliases_5),
+    KVS_ROUTER("aliases_500ms", KVS_STUDY, &kvs_conf_aliases_500),
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),

@@ -1,0 +1,195 @@
+"""make bench-events: what KV events bring, and what listening to them costs.
+
+The simulator has the index against a router that sees the true state of all caches
+(mean TTFT, as a multiple): by default, by events as kvroute hears them (step one), and as
+if most blocks' places in prompts were known (aliases), outside starvation and inside.  How
+many requests could be tied to events by time and depth is found on a recorded run of vLLM
+(attribute.py).  Then one emulated engine stores and removes 100,000 blocks a second: what
+that takes of a core, of memory, and of the time of other requests in the same worker.
+Figures of real vLLM are those of the last "make test-vllm", if there was one.
+
+Writes build/bench/events.json.
+
+    PARTS="index flood"     these only: index, attributed, flood, vllm
+    TRACES=folder           Mooncake's traces, for more scenarios
+    FULL=1                  three seeds, runs three times as long
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../common"))
+sys.path.insert(0, HERE)
+
+import attribute  # noqa: E402
+from places import BUILD  # noqa: E402
+from ports import free_ports  # noqa: E402
+from rig import (RESULTS, Engines, Nginx, cpu, get, memory, quantile,  # noqa: E402
+                 request, save, wait)
+
+PARTS = (os.environ.get("PARTS") or "index attributed flood vllm").split()
+
+AMPLE = "zipf agents agents_paced people hot_decode_32".split()
+STARVED = "zipf_starved agents_starved".split()
+TRACED = "conversation synthetic synthetic_starved".split()
+
+ROWS = {"default": "kv_cache", "told": "kv_cache_reported", "events": "kv_cache_events",
+        "events_5": "events_5ms", "events_500": "events_500ms",
+        "aliases": "kv_cache_aliases", "aliases_5": "aliases_5ms",
+        "aliases_500": "aliases_500ms"}
+
+FULL = os.environ.get("FULL")
+BLOCKS = 100_000                # a second
+SECONDS = 10
+
+HTTP = """
+    kvroute_zone zone=llm:8m;
+
+    upstream llm {
+        zone llm_peers 256k;
+        kvroute kv_cache zone=llm;
+        @servers@
+        @events@
+    }
+    server {
+        listen 127.0.0.1:@port@;
+        location / { proxy_pass http://llm; }
+        location = /empty { return 204; }
+        location = /kvroute/json { kvroute_status json; }
+    }
+"""
+
+
+def index():
+    """Mean TTFT over the oracle's, from the simulator."""
+    traces = os.environ.get("TRACES")
+    names = AMPLE + STARVED + (TRACED if traces else [])
+    out = os.path.join(RESULTS, "events-sim.json")
+    os.makedirs(RESULTS, exist_ok=True)
+
+    subprocess.run([os.path.join(RESULTS, "sim/sim"), "--full", "--quiet",
+                    "--only", ",".join("=" + n for n in names),
+                    "--policies", ",".join("=" + p for p in [*ROWS.values(), "oracle"]),
+                    *([] if FULL else ["--seeds", "1", "--requests", "2000"]),
+                    "--out", out, *(["--traces", traces] if traces else [])],
+                   check=True, stdout=subprocess.DEVNULL)
+
+    with open(out) as f:
+        loss = json.load(f)["index_loss"]
+
+    result = {}
+
+    for name, policy in ROWS.items():
+        result[name] = loss[policy]["ample"]["ttft"]
+        result["starved_" + name] = loss[policy]["starved"]["ttft"]
+
+    return result
+
+
+def latency(port, seconds, found):
+    """How long nginx takes for what it answers itself, one after the other."""
+    end = time.monotonic() + seconds
+
+    while time.monotonic() < end:
+        found.append(request(port, "GET", "/empty")[2])
+        time.sleep(0.002)
+
+
+def flood():
+    """One engine that stores and removes so many blocks a second."""
+    events = free_ports(1)
+    engines = Engines(1, "--hardware", "none", "--kv-events", str(events),
+                      "--kv-cache-size", "65536")
+    nginx = Nginx(HTTP, servers=engines.servers(),
+                  events="kvroute_events port=%d;" % events)
+    worker = wait(nginx.workers)[0]
+    told = lambda: json.loads(get(engines.port, "/control"))["kv_events"]  # noqa: E731
+
+    wait(lambda: told()["subscribers"])
+
+    rows = []
+
+    # the first flood fills what is fixed in size
+
+    for blocks in (BLOCKS, 0, BLOCKS):
+        engines.control({"kv_flood": blocks})
+        time.sleep(1)
+
+        at, stored = cpu(worker), told()["stored"]
+        begun, found = time.monotonic(), []
+        thread = threading.Thread(target=latency, args=(nginx.port, SECONDS, found))
+        thread.start()
+        thread.join()
+        seconds = time.monotonic() - begun
+
+        rows.append({"cpu": (cpu(worker) - at) / seconds,
+                     "blocks": (told()["stored"] - stored) / seconds,
+                     "bytes": memory(worker),
+                     "p50": statistics.median(found), "p99": quantile(found, 0.99)})
+
+    engines.control({"kv_flood": 0})
+
+    heard = nginx.peers("llm")[0]["events"]
+    nginx.stop()
+    engines.stop()
+
+    first, rest, last = rows
+
+    return {
+        "blocks_per_s": round(last["blocks"]),
+        "cpu_core_share": round(last["cpu"] - rest["cpu"], 4),
+        "memory_growth": last["bytes"] - first["bytes"],
+        "delay_ms": {p: round(1000 * (last[p] - rest[p]), 3) for p in ("p50", "p99")},
+        "lost": heard["lost"],
+        "garbled": heard["garbled"],
+    }
+
+
+def vllm():
+    """Of the last make test-vllm."""
+    try:
+        with open(os.path.join(BUILD, "vllm.json")) as f:
+            told = json.load(f)
+    except OSError:
+        return None
+
+    ratio = lambda name: told.get(name, {}).get("predicted_over_delivered")  # noqa: E731
+
+    return {
+        "predicted_over_delivered": ratio("plain"),
+        "evicting": ratio("events_evicting"),
+        "evicting_without": ratio("evicting"),
+        "past": ratio("events_past"),
+        "restart_ms": told.get("events_restart_ms"),
+    }
+
+
+def main():
+    result = {}
+
+    if "index" in PARTS:
+        result["index_to_oracle"] = index()
+
+    if "attributed" in PARTS:
+        n, shares = attribute.attribute()
+        result.update(attributed=shares["right"], wrong=shares["wrong"],
+                      ambiguous=shares["ambiguous"], requests=n)
+
+    if "flood" in PARTS:
+        result.update(flood())
+
+    if "vllm" in PARTS:
+        result["vllm"] = vllm()
+
+    print(json.dumps(result, indent=2))
+    save(os.path.join(RESULTS, "events.json"), result)
+
+
+if __name__ == "__main__":
+    main()

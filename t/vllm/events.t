@@ -1,0 +1,150 @@
+#!/usr/bin/perl
+
+# KV events of vLLM: what kvroute predicts follows what the caches really hold: while they
+# evict, with half of the traffic past kvroute, after a cache was emptied, after a restart.
+# The figures go to build/vllm.json, beside those of cached.t without events.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib", "$FindBin::Bin/../lib";
+use JSON::PP;
+use Time::HiRes qw(time);
+use Vllm;
+
+my $t = Vllm->new();
+my @e = $t->fleet();
+my $more = Vllm::EVENTS;
+my $seed = 0;
+
+$t->front("kvroute_events port=+$more replay=+" . 2 * $more . ";\n"
+          . '        kvroute_probe interval=500ms timeout=5s;', 'kvroute_pin $http_x_peer;');
+
+sub events_of {
+    my ($port) = @_;
+
+    return $t->peer('vllm', $port)->{events};
+}
+
+sub request_of {
+    my ($size) = @_;
+
+    return { model => 'm', max_tokens => 2,
+             messages => [ { role => 'user', content => words($size, ++$seed) } ] };
+}
+
+for my $port (@e) {
+    ok(wait_for(sub { (events_of($port) // {})->{sources} }), 'its events are heard')
+        or diag(JSON::PP->new->canonical->encode($t->peer('vllm', $port)));
+    ok(wait_for(sub { $t->peer('vllm', $port)->{engine}{capacity_tokens} }),
+       'and its capacity is told');
+}
+
+
+# What is stored and removed is what the server has computed: its own counters say so.
+
+sub heard {
+    my ($name) = @_;
+
+    my $sum = 0;
+    $sum += events_of($_)->{$name} for @e;
+
+    return $sum;
+}
+
+my $stored = heard('stored');
+
+$t->ask('/v1/chat/completions', request_of(4000)) for 1 .. 6;
+ok(wait_for(sub { heard('stored') > $stored + 6 * 20 }), 'blocks that were stored');
+
+
+# conversations, as in cached.t
+
+my %aim = (evicting => 0.03, past => 0.1);
+
+for my $run ([ 'evicting', Vllm::EVICTING ],
+             [ 'past', Vllm::EVICTING, past => 2 ])
+{
+    my ($name, %arg) = @$run;
+    my ($removed, $lost) = (heard('removed'), heard('lost'));
+    my $figures = $t->measure(%arg);
+
+    $figures->{removed} = heard('removed') - $removed;
+
+    Vllm::figure("events_$name" => $figures);
+    note("$name: " . JSON::PP->new->canonical->encode($figures));
+
+    is($figures->{errors}, 0, "$name: no errors");
+    is($figures->{flushes}, 0, "$name: nobody was taken to have restarted");
+    is(heard('lost') - $lost, 0, "$name: no message was lost");
+    cmp_ok($figures->{removed}, '>', 100, "$name: blocks were removed");
+    cmp_ok(abs($figures->{predicted_over_delivered} - 1), '<=', $aim{$name},
+           "$name: predicted over delivered: $figures->{predicted_over_delivered}");
+}
+
+
+# A cache that is emptied by hand: vLLM tells it with the next step, and then all is
+# forgotten, not prompt by prompt.
+
+my @prompts = map { request_of(4000) } 1 .. 6;
+my @here = (headers => { 'X-Peer' => "127.0.0.1:$e[0]" });
+
+sub flushed {
+    my ($port) = @_;
+
+    return $t->peer('vllm', $port)->{cache}{flushes_event};
+}
+
+$t->ask('/v1/chat/completions', $_, @here) for @prompts;
+my $r = $t->ask('/v1/chat/completions', $prompts[0], @here);
+cmp_ok($r->{predicted}, '>', 500, 'a prompt that is held');
+
+my $before = flushed($e[0]);
+$t->forget($e[0]);
+$t->ask('/v1/chat/completions', request_of(400), @here);
+ok(wait_for(sub { flushed($e[0]) > $before }), 'an emptied cache: forgotten');
+
+my $predicted = 0;
+$predicted += $t->ask('/v1/chat/completions', $_, @here)->{predicted} for @prompts;
+is($predicted, 0, 'an emptied cache: no prompt is expected there');
+
+
+# a restart
+
+my $port = ($t->ports(1))[0];
+
+$t->quit();
+
+$t = Vllm->new();
+$t->{vars}{E0} = $port;
+$t->{vars}{E1} = $e[0];
+$t->server($port);
+$t->ready($port);
+$t->front("kvroute_events port=+$more replay=+" . 2 * $more . ';', 'kvroute_pin $http_x_peer;');
+@here = (headers => { 'X-Peer' => "127.0.0.1:$port" });
+
+ok(wait_for(sub { (events_of($port) // {})->{sources} }), 'another one is heard');
+
+@prompts = map { request_of(4000) } 1 .. 3;
+$t->ask('/v1/chat/completions', $_, @here) for @prompts;
+cmp_ok($t->ask('/v1/chat/completions', $prompts[0], @here)->{predicted}, '>', 500,
+       'it holds them');
+
+$before = flushed($port);
+$t->expect_log(qr/connect\(\) failed|upstream prematurely closed|recv\(\) failed/);
+$t->end($port, 'KILL');
+$t->server($port);
+
+ok(wait_for(sub { $t->connect($port) }, 600), 'killed, and it listens again');
+my $begun = time();
+ok(wait_for(sub { flushed($port) > $before }, 30), 'what was known of it is forgotten');
+my $ms = int(1000 * (time() - $begun));
+
+Vllm::figure(events_restart_ms => $ms);
+note("forgotten $ms ms after it listened");
+$t->ready($port);
+is($t->ask('/v1/chat/completions', $prompts[0], @here)->{predicted}, 0,
+   'nothing is expected');
+
+$t->done();
