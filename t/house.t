@@ -97,7 +97,8 @@ my $table = <<'END';
 18 sim/router     * | kvs_
 19 sim/contest    * | kvs_
 20 sim/report     * | kvs_
-21 sim            * | kvs_   | any
+21 sim/legs       * | kvs_
+22 sim            * | kvs_   | any
 END
 
 # who alone may call these is core/route

@@ -9,6 +9,7 @@
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
+#include "bench/sim/legs/pools.h"
 #include "bench/sim/report/several.h"
 #include "bench/sim/report/published.h"
 #include "bench/sim/report/report.h"
@@ -42,6 +43,7 @@ kvs_usage(void)
         "  --demo             make demo, simulated; of --policies\n"
         "  --emulated         the workload of emulated.py, and its results\n"
         "  --hosts            several hosts in front of one fleet\n"
+        "  --legs             prefill and decode by two pools\n"
         "  --cpu              time of a million requests\n"
         "  --list             scenarios and policies\n");
 }
@@ -137,6 +139,7 @@ main(int argc, char **argv)
         { "demo", no_argument, NULL, 'D' },
         { "emulated", no_argument, NULL, 'E' },
         { "hosts", no_argument, NULL, 'H' },
+        { "legs", no_argument, NULL, 'G' },
         { "cpu", no_argument, NULL, 'U' },
         { "list", no_argument, NULL, 'i' },
         { NULL, 0, NULL, 0 }
@@ -178,6 +181,7 @@ main(int argc, char **argv)
         case 'C':
         case 'D':
         case 'E':
+        case 'G':
         case 'H':
         case 'P':
         case 'U':
@@ -199,6 +203,7 @@ main(int argc, char **argv)
     case 'P': kvs_published(&o, NULL); break;
     case 'D': kvs_demo(&o, NULL); break;
     case 'E': return kvs_emulated(&o) != KVR_OK;
+    case 'G': return kvs_pools(&o) != KVR_OK;
     case 'H': return kvs_several(&o) != KVR_OK;
     case 'U': kvs_cpu(&o); break;
     case 'i': kvs_list(); break;

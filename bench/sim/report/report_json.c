@@ -421,8 +421,6 @@ int
 kvs_report_json(const kvs_contest_t *c, const char *path)
 {
     int        rc;
-    char      *text;
-    FILE      *f;
     cJSON     *json, *js, *array;
     uint32_t   i, ours;
 
@@ -474,25 +472,35 @@ kvs_report_json(const kvs_contest_t *c, const char *path)
 
     kvs_demo(c->options, cJSON_AddObjectToObject(json, "demo"));
 
-    text = cJSON_Print(json);
+    rc = kvs_report_save(json, path);
+
     cJSON_Delete(json);
 
-    f = text ? fopen(path, "w") : NULL;
+    return rc;
+}
 
-    if (f == NULL) {
-        perror(path);
-        free(text);
-        return KVR_ERROR;
+
+int
+kvs_report_save(const cJSON *json, const char *path)
+{
+    int    rc;
+    char  *text;
+    FILE  *f;
+
+    rc = KVR_ERROR;
+    text = cJSON_Print(json);
+    f = fopen(path, "w");
+
+    if (f && text && fprintf(f, "%s\n", text) > 0) {
+        rc = KVR_OK;
     }
 
-    rc = fputs(text, f) < 0 || fputc('\n', f) == EOF;
-    rc |= fclose(f);
+    if ((f && fclose(f) != 0) || rc != KVR_OK) {
+        perror(path);
+        rc = KVR_ERROR;
+    }
+
     free(text);
 
-    if (rc) {
-        perror(path);
-        return KVR_ERROR;
-    }
-
-    return KVR_OK;
+    return rc;
 }

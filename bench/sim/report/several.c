@@ -6,6 +6,7 @@
 #include <cjson/cJSON.h>
 #include <stdio.h>
 
+#include "bench/sim/report/report_json.h"
 #include "bench/sim/report/several.h"
 #include "bench/sim/router/hosts.h"
 
@@ -275,32 +276,6 @@ kvs_hosts_row(const kvs_grid_t *g, const kvs_cell_t *c, cJSON *cells)
 }
 
 
-static int
-kvs_hosts_save(cJSON *json, const char *path)
-{
-    int    rc;
-    char  *text;
-    FILE  *f;
-
-    rc = KVR_ERROR;
-    text = cJSON_Print(json);
-    f = fopen(path, "w");
-
-    if (f && text && fprintf(f, "%s\n", text) > 0) {
-        rc = KVR_OK;
-    }
-
-    if ((f && fclose(f) != 0) || rc != KVR_OK) {
-        perror(path);
-        rc = KVR_ERROR;
-    }
-
-    free(text);
-
-    return rc;
-}
-
-
 int
 kvs_several(const kvs_options_t *o)
 {
@@ -354,7 +329,7 @@ kvs_several(const kvs_options_t *o)
         kvs_hosts_row(&g, &g.cell[i], cells);
     }
 
-    rc = o->out ? kvs_hosts_save(json, o->out) : KVR_OK;
+    rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
 
     cJSON_Delete(json);
 

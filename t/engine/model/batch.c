@@ -267,15 +267,52 @@ kve_replica_begin(kve_replica_t *r, uint64_t s)
 }
 
 
+static void
+kve_replica_keep(kve_replica_t *r, kve_req_t *req)
+{
+    uint32_t  i;
+
+    for (i = 0; i < req->nblocks; i++) {
+        kve_blocks_hold(r->blocks, req->blocks[i] & ~KVE_COPIED);
+    }
+
+    req->nkept = req->nblocks;
+    r->nkept++;
+}
+
+
+/* what was kept goes, the tail first */
+
+void
+kve_replica_let(kve_replica_t *r, kve_req_t *req)
+{
+    while (req->nkept) {
+        kve_blocks_release(r->blocks,
+                           req->blocks[--req->nkept] & ~KVE_COPIED);
+    }
+
+    free(req->blocks);
+    req->blocks = NULL;
+    r->nkept--;
+}
+
+
 void
 kve_replica_finish(kve_replica_t *r, kve_req_t *req, double t)
 {
     kve_replica_name(r, req, (req->prompt_tokens + req->output_tokens - 1)
                              / r->cf.block_size);
+
+    if (req->keep) {
+        kve_replica_keep(r, req);
+    }
+
     kve_replica_leave(r, req);
 
-    free(req->blocks);
-    req->blocks = NULL;
+    if (!req->keep) {
+        free(req->blocks);
+        req->blocks = NULL;
+    }
 
     req->done_time = t + r->cf.hw.output * req->output_tokens;
     r->st.done++;
@@ -492,7 +529,7 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
 
     if (total - shared + idle > kve_blocks_free(r->blocks)) {
         req->need = total - shared + idle;
-        return r->nrunning ? 0 : -1;
+        return r->nrunning || r->nkept ? 0 : -1;
     }
 
     copied = 0;
@@ -520,6 +557,11 @@ kve_replica_admit(kve_replica_t *r, kve_req_t *req, double t, uint32_t budget)
     req->nblocks = total;
     req->named = shared;
     req->depth = (shared + copied) * bs;
+
+    if (req->given && req->preemptions == 0) {
+        req->depth = req->resume - 1;
+    }
+
     req->todo = req->resume - req->depth;
     req->credit = 0;
 

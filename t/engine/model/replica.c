@@ -137,6 +137,7 @@ kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t)
     req->chunk = 0;
     req->need = 0;
     req->nblocks = 0;
+    req->nkept = 0;
     req->named = 0;
     req->nspans = 0;
     req->blocks = NULL;
@@ -444,7 +445,7 @@ kve_replica_check(const kve_replica_t *r)
         || context != r->context
         || prefill + decode != r->nrunning
         || r->nrunning > r->cf.max_batched
-        || blocks < kve_blocks_held(r->blocks))
+        || (r->nkept == 0 && blocks < kve_blocks_held(r->blocks)))
     {
         return -11;
     }
@@ -461,7 +462,7 @@ kve_replica_check(const kve_replica_t *r)
         i++;
     }
 
-    if (i != r->nwaiting || (i && r->nrunning == 0)) {
+    if (i != r->nwaiting || (i && r->nrunning == 0 && r->nkept == 0)) {
         return -13;
     }
 

@@ -87,6 +87,11 @@ struct kve_req_s {
     uint32_t            prompt_tokens;
     uint32_t            output_tokens;
     unsigned            skip:1;         /* finds nothing, is found */
+    unsigned            keep:1;         /* its blocks are held after the end,
+                                           up to kve_replica_release() */
+    unsigned            given:1;        /* its prompt's keys and values have
+                                           come from elsewhere: all but the
+                                           last token is there */
     void               *data;
 
     /* what came of it */
@@ -112,6 +117,7 @@ struct kve_req_s {
     uint32_t            credit;         /* computed, not named yet */
     uint32_t            need;           /* free blocks, when last refused */
     uint32_t            nblocks;
+    uint32_t            nkept;          /* blocks held after the end */
     uint32_t            named;
     uint32_t            nspans;
     uint32_t           *blocks;
@@ -178,6 +184,10 @@ void kve_replica_submit(kve_replica_t *r, kve_req_t *req, double t);
 
 /* no event follows; legal until DONE or ABORTED */
 void kve_replica_abort(kve_replica_t *r, kve_req_t *req, double t);
+
+/* a request with "keep" has ended: its blocks may go; a further call does
+   nothing.  To be called before a restart. */
+void kve_replica_release(kve_replica_t *r, kve_req_t *req, double t);
 
 /* INFINITY when idle; kve_replica_next_step() never skips a step's end */
 double kve_replica_next(const kve_replica_t *r);

@@ -66,6 +66,7 @@ struct kve_replica_s {
     uint32_t            nrunning;
     uint32_t            nprefill;
     uint32_t            ndecode;
+    uint32_t            nkept;          /* ended, with blocks still held */
     uint64_t            context;        /* tokens of the decoding */
     uint64_t            waiting_tokens;
     uint64_t            step;           /* steps over */
@@ -100,6 +101,7 @@ void kve_list_remove(kve_list_t *l, kve_req_t *req);
 
 void kve_replica_begin(kve_replica_t *r, uint64_t s);
 void kve_replica_join(kve_replica_t *r, kve_req_t *req, double t);
+void kve_replica_let(kve_replica_t *r, kve_req_t *req);
 void kve_replica_finish(kve_replica_t *r, kve_req_t *req, double t);
 void kve_replica_preempt(kve_replica_t *r, kve_req_t *req, double t);
 void kve_replica_drop(kve_replica_t *r, kve_req_t *req);

@@ -863,6 +863,72 @@ START_TEST(abort_swallows_events)
 END_TEST
 
 
+/*
+ * A prefill server's request: its blocks are held until they were transferred,
+ * and whoever needs their room waits.
+ */
+
+START_TEST(kept_until_released)
+{
+    double          t;
+    kve_case_t      a, b;
+    kve_config_t    cf;
+    kve_replica_t  *r;
+
+    cf = kve_test_config(10);
+    r = kve_replica_create(&cf);
+
+    kve_case_init(&a, 1000, 128, 1);
+    kve_case_init(&b, 2000, 128, 1);
+    a.req.keep = 1;
+
+    kve_test_one(r, &a, 0);
+    ck_assert_uint_eq(kve_blocks_held(kve_replica_blocks(r)), 8);
+
+    kve_replica_submit(r, &b.req, 1);
+    kve_test_drain(r);
+    ck_assert(isnan(b.req.done_time));
+
+    kve_replica_release(r, &a.req, 2);
+    t = kve_test_drain(r);
+
+    ck_assert(b.req.admit_time == 2);
+    ck_assert(b.req.done_time == t);
+    ck_assert_uint_eq(kve_blocks_held(kve_replica_blocks(r)), 0);
+
+    /* a further call is none */
+
+    kve_replica_release(r, &a.req, 3);
+
+    kve_replica_destroy(r);
+}
+END_TEST
+
+
+/* a decode server's: of what was transferred the last token is computed */
+
+START_TEST(given_is_not_computed)
+{
+    kve_case_t      a;
+    kve_config_t    cf;
+    kve_replica_t  *r;
+
+    cf = kve_test_config(64);
+    r = kve_replica_create(&cf);
+
+    kve_case_init(&a, 1000, 500, 2);
+    a.req.given = 1;
+
+    kve_test_one(r, &a, 0);
+
+    ck_assert_uint_eq(a.req.cached_tokens, 499);
+    ck_assert_uint_eq(kve_replica_match(r, a.hash, 512, 500), 496);
+
+    kve_replica_destroy(r);
+}
+END_TEST
+
+
 START_TEST(chunk_reuse)
 {
     uint32_t        i;
@@ -1415,6 +1481,8 @@ main(void)
     tcase_add_test(tc, restart);
     tcase_add_test(tc, abort_frees);
     tcase_add_test(tc, abort_swallows_events);
+    tcase_add_test(tc, kept_until_released);
+    tcase_add_test(tc, given_is_not_computed);
     tcase_add_test(tc, chunk_reuse);
     tcase_add_test(tc, capacity);
     tcase_add_test(tc, reset_cache);

@@ -388,6 +388,25 @@ kve_replica_arrive(kve_replica_t *r, kve_req_t *req, double t)
 
 
 void
+kve_replica_release(kve_replica_t *r, kve_req_t *req, double t)
+{
+    kve_replica_go(r, t);
+
+    if (req->nkept == 0) {
+        return;
+    }
+
+    kve_replica_let(r, req);
+
+    /* whoever waits may have waited for these alone */
+
+    if (!r->active) {
+        kve_replica_plan(r, r->now);
+    }
+}
+
+
+void
 kve_replica_go(kve_replica_t *r, double t)
 {
     double  te, ta;

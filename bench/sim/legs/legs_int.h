@@ -1,0 +1,85 @@
+/* Inside of a run of legs: not for its callers. */
+
+#ifndef KVS_LEGS_INT_H
+#define KVS_LEGS_INT_H
+
+
+#include "bench/sim/legs/legs.h"
+
+
+typedef struct kvs_pair_s  kvs_pair_t;
+
+
+/* an attempt at a server, as the router and as the server see it */
+typedef struct {
+    kve_req_t         req;
+    kvs_route_t       route;
+    uint32_t          replica;
+    kvs_pair_t       *pair;
+} kvs_leg_t;
+
+
+/* a request; the plain one is leg 2 alone */
+struct kvs_pair_s {
+    kvs_leg_t         leg[2];
+    kvr_reservation_t reserved;     /* of leg 2, while leg 1 runs */
+    kvs_session_t    *session;
+    kvs_step_t       *step;
+    kvs_pair_t       *free;
+    double            start;
+    double            first;
+    unsigned          apart:1;
+    unsigned          measured:1;
+};
+
+
+typedef struct {
+    const kvs_legs_conf_t  *conf;
+    kvs_sim_t        *load;         /* what the workload asks for */
+    kvs_workload_t   *workload;
+    kvs_session_t    *coming;
+
+    uint32_t          n;
+    kve_replica_t    *replica[KVS_REPLICAS];
+    double            next[KVS_REPLICAS];
+    kvs_network_t     network;
+    kvs_events_t      events;
+    double            now, length, window;
+
+    kvs_zone_t        zone;
+    kvs_zone_t        pool[2];      /* the same zone: prefill, decode */
+    kvr_policy_conf_t policy;
+    double            transfer;     /* parameter of the directive */
+    kvs_rng_t         rng;
+
+    kvs_pair_t       *pairs;        /* free ones */
+    void            **slabs;
+    size_t            nslabs, slabs_size;
+
+    uint32_t          due, measured, done, apart, good;
+    uint64_t          prompt, computed, transferred;
+    kvs_sample_t      ttft, tpt;
+    double            gaps_sum;
+    uint64_t          gaps;
+    uint64_t         *gap;          /* by length, see kvs_legs_gap() */
+} kvs_legs_t;
+
+
+/* legs_rule.c: the way of a request */
+kvr_disaggregate_e kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair);
+
+/* a place for leg 2, while leg 1 runs */
+void kvs_legs_reserve(kvs_legs_t *legs, kvs_pair_t *pair);
+
+/* picks a server of a leg, 0 or 1, where the request is counted and learned */
+void kvs_legs_pick(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg,
+    kvr_reservation_t *reserved);
+
+/* legs_result.c */
+void kvs_legs_first(kvs_legs_t *legs, kvs_pair_t *pair);
+void kvs_legs_tokens(kvs_legs_t *legs, kvs_pair_t *pair);
+void kvs_legs_result(kvs_legs_t *legs, kvs_legs_result_t *res);
+#define KVS_LEGS_GAPS  1400
+
+
+#endif

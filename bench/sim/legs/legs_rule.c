@@ -1,0 +1,191 @@
+/* Who decides how a request goes, and what the decision is made by. */
+
+#include "bench/sim/legs/legs_int.h"
+
+
+/* the directive's default, bytes */
+#define KVS_LEGS_MIN      8192
+
+/* Dynamo's conditional_disagg.rs: isl_bounding, as published */
+#define KVS_DYNAMO_ISL    2048
+#define KVS_DYNAMO_RATIO  0.7
+
+
+const char *const  kvs_legs_rules[] = {
+    "cost", "always", "never", "llm-d 512", "llm-d 2048", "dynamo", "one pool"
+};
+
+_Static_assert(kvr_nelts(kvs_legs_rules) == KVS_LEGS_RULES, "rules");
+
+
+static kvs_choice_t  kvs_legs_choice;
+
+
+/* candidates of a leg, 0 or 1; apart: leg 2's, to which the prompt comes */
+static kvs_choice_t *
+kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
+{
+    uint32_t       i;
+    kvs_leg_t     *l;
+    kvs_zone_t    *z;
+    kvs_choice_t  *ch;
+
+    l = &pair->leg[leg];
+    z = &legs->pool[leg];
+    ch = &kvs_legs_choice;
+
+    ch->set = z->pool.set;
+
+    kvs_route_view(z, &l->route, ch, KVR_POLICY_KV_CACHE, &legs->policy,
+                   kvs_rng_next(&legs->rng), legs->now);
+    kvs_route_match(z, &l->route, ch, legs->now);
+
+    ch->view.own = pair->reserved.held ? &pair->reserved : NULL;
+
+    kvs_route_offer(z, ch);
+
+    for (i = 0; apart && i < ch->n; i++) {
+        kvr_disaggregate_candidate(&ch->cand[i], l->route.bytes,
+                                   legs->transfer);
+    }
+
+    return ch;
+}
+
+
+/* what a leg costs at the server that is best for it */
+static double
+kvs_legs_cost(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
+{
+    kvs_choice_t  *ch;
+
+    ch = kvs_legs_offer(legs, pair, leg, apart);
+
+    kvr_policy_pick(&ch->req, ch->cand, ch->n, &ch->decision);
+
+    return ch->decision.cost;
+}
+
+
+/* the glue's legs_decide() */
+static kvr_disaggregate_e
+kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
+{
+    double               plain, first, second;
+    kvr_disaggregate_e   e;
+    kvr_disaggregate_t   d;
+    const kvs_choice_t  *ch;
+
+    plain = kvs_legs_cost(legs, pair, 1, 0);
+
+    ch = &kvs_legs_choice;
+
+    d.bytes = pair->leg[1].route.bytes;
+    d.held = ch->decision.best;
+    d.min = KVS_LEGS_MIN;
+    d.streams = ch->decision.active;
+    d.always = 0;
+
+    e = kvr_disaggregate_worth(&d);
+
+    if (e != KVR_DISAGGREGATE_YES) {
+        return e;
+    }
+
+    first = kvs_legs_cost(legs, pair, 0, 0);
+    second = kvs_legs_cost(legs, pair, 1, 1);
+
+    return kvr_disaggregate(&d, plain, first, second);
+}
+
+
+kvr_disaggregate_e
+kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair)
+{
+    int                  apart;
+    uint64_t             tokens, lacks;
+    const kvs_choice_t  *ch;
+
+    if (legs->conf->rule == KVS_LEGS_COST) {
+        return kvs_legs_ours(legs, pair);
+    }
+
+    /* what the decode server that would be picked lacks */
+
+    (void) kvs_legs_cost(legs, pair, 1, 0);
+
+    ch = &kvs_legs_choice;
+
+    tokens = pair->step->prompt;
+    lacks = tokens - kvr_min(ch->decision.matched / KVS_TOKEN_BYTES, tokens);
+
+    switch (legs->conf->rule) {
+
+    case KVS_LEGS_ALWAYS:
+        apart = 1;
+        break;
+
+    case KVS_LEGS_LLMD_512:
+        apart = lacks >= 512;
+        break;
+
+    case KVS_LEGS_LLMD_2048:
+        apart = lacks >= 2048;
+        break;
+
+    case KVS_LEGS_DYNAMO:
+        apart = !(lacks < KVS_DYNAMO_ISL
+                  && (double) lacks < KVS_DYNAMO_RATIO * (double) tokens);
+        break;
+
+    default:
+        apart = 0;
+        break;
+    }
+
+    return apart ? KVR_DISAGGREGATE_YES : KVR_DISAGGREGATE_COST;
+}
+
+
+void
+kvs_legs_reserve(kvs_legs_t *legs, kvs_pair_t *pair)
+{
+    kvs_choice_t       *ch;
+    kvr_reservation_t  *r;
+
+    (void) kvs_legs_cost(legs, pair, 1, 1);
+
+    ch = &kvs_legs_choice;
+    r = &pair->reserved;
+
+    memset(r, 0, sizeof(kvr_reservation_t));
+
+    r->peer = ch->cand[ch->decision.pick].place;
+    r->member = legs->zone.member[r->peer];
+    r->pending = pair->leg[1].route.bytes
+                 - kvr_min(ch->decision.matched, pair->leg[1].route.bytes);
+    r->resident = kvr_attempt_resident(pair->leg[1].route.bytes, 0);
+    r->unanswered = 1;
+
+    kvr_reservation_take(&legs->zone.core, r);
+}
+
+
+void
+kvs_legs_pick(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg,
+    kvr_reservation_t *reserved)
+{
+    uint32_t       i;
+    kvs_leg_t     *l;
+    kvs_choice_t  *ch;
+
+    l = &pair->leg[leg];
+
+    ch = kvs_legs_offer(legs, pair, leg, leg == 1 && pair->apart);
+
+    i = kvs_route_pick(&legs->pool[leg], &l->route, ch, reserved, legs->now);
+
+    kvs_route_insert(&legs->pool[leg], &l->route, ch->matched[i]);
+
+    l->replica = i;
+}

@@ -1,0 +1,14 @@
+/* Two pools: where disaggregation pays, and what the decision makes of it. */
+
+#ifndef KVS_POOLS_H
+#define KVS_POOLS_H
+
+
+#include "bench/sim/contest/contest.h"
+
+
+/* runs the grid, prints tables, writes o->out */
+int kvs_pools(const kvs_options_t *o);
+
+
+#endif
