@@ -46,7 +46,7 @@ kvr_events_place_find(kvr_events_places_t *p, uint64_t key)
     uint64_t           word;
     _Atomic uint64_t  *bucket;
 
-    bucket = p->word[key % KVR_EVENTS_PLACES];
+    bucket = p->bucket[key % KVR_EVENTS_PLACES];
 
     for (i = 0; i < KVR_EVENTS_WAYS; i++) {
 
@@ -83,7 +83,7 @@ kvr_events_place_keep(kvr_events_places_t *p, uint64_t key, uint64_t depth,
         return;
     }
 
-    bucket = p->word[key % KVR_EVENTS_PLACES];
+    bucket = p->bucket[key % KVR_EVENTS_PLACES];
 
     memset(number, 0, sizeof(number));
     memset(oldest, 0, sizeof(oldest));

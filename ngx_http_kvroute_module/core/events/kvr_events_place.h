@@ -37,7 +37,7 @@
 
 
 typedef struct {
-    _Atomic uint64_t   word[KVR_EVENTS_PLACES][KVR_EVENTS_WAYS];
+    _Atomic uint64_t   bucket[KVR_EVENTS_PLACES][KVR_EVENTS_WAYS];
 } kvr_events_places_t;
 
 
