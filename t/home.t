@@ -1,7 +1,8 @@
 #!/usr/bin/perl
 
 # Homes: two hosts that tell each other nothing put what begins alike at the
-# same servers, if both say hosts= and have one key; without it they do not.
+# same servers, if both say hosts= and have one key, or share by a store that
+# is not there; without it they do not.
 
 use strict;
 use warnings;
@@ -37,6 +38,8 @@ http {
     access_log off;
     kvroute_zone zone=h:4m key_file=key hosts=2;
     kvroute_zone zone=a:4m key_file=key;
+    kvroute_zone zone=d:4m key_file=key;
+    kvroute_share zone=d server=redis://127.0.0.1:1;
 
     upstream home {
         zone home 64k;
@@ -46,6 +49,11 @@ http {
     upstream apart {
         zone apart 64k;
         kvroute kv_cache zone=a;
+        $servers
+    }
+    upstream down {
+        zone down 64k;
+        kvroute kv_cache zone=d;
         $servers
     }
     upstream session {
@@ -64,6 +72,7 @@ http {
         add_header X-Matched \$kvroute_matched_bytes;
         location /home/ { proxy_pass http://home; }
         location /apart/ { proxy_pass http://apart; }
+        location /down/ { proxy_pass http://down; }
         location /session/ { proxy_pass http://session; }
         location /alone/ { proxy_pass http://alone; }
         location /kvroute/ { kvroute_status; }
@@ -118,7 +127,7 @@ sub talk {
 
 # what is the crowd's has to be seen first
 
-for my $uri ('/home/', '/apart/') {
+for my $uri ('/home/', '/apart/', '/down/') {
     for my $n (1001 .. 1040) {
         $_->post($uri, turn($n, 1)) for $t, $other;
     }
@@ -126,9 +135,11 @@ for my $uri ('/home/', '/apart/') {
 
 my ($same, $home, $reason) = talk('/home/');
 my ($chance) = talk('/apart/');
+my ($down) = talk('/down/');
 
 cmp_ok($same, '>=', 90, "homes: the next turn finds $same of 100 caches");
 cmp_ok($chance, '<=', 60, "without: $chance");
+cmp_ok($down, '>=', 90, "hosts that should share and cannot: $down");
 cmp_ok($reason->{home} || 0, '>=', 50, 'the reason is said');
 is(scalar(keys %{$t->tally(@$home)}), 4, 'all servers are used');
 
