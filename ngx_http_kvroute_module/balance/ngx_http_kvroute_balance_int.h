@@ -113,8 +113,8 @@ ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i);
 
 /*
- * What belongs to the target that is taken: the member that counts it, its
- * rank, and whether it is astray: the header names no rank, or another one.
+ * What belongs to the target that is taken: its rank, and whether it is astray:
+ * the header names no rank, or another one.
  */
 void ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target);

@@ -27,7 +27,7 @@ typedef struct {
 } ngx_http_kvroute_offer_t;
 
 
-static ngx_uint_t ngx_http_kvroute_choose_eligible(
+static ngx_inline ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member);
 static void ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
@@ -227,14 +227,18 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     i = offer->index;
     id = list->id[offer->target];
 
-    ngx_http_kvroute_rank_take(at, list, i, offer->target);
+    at->member = list->member[offer->target];
 
-    if (kvr_unlikely(at->astray)) {
-        d->matched = 0;
-    }
+    if (kvr_unlikely(at->conf->ranks)) {
+        ngx_http_kvroute_rank_take(at, list, i, offer->target);
 
-    if (kvr_unlikely(at->wanted && at->tries == 0)) {
-        d->reason = KVR_REASON_PINNED;
+        if (at->astray) {
+            d->matched = 0;
+        }
+
+        if (at->wanted && at->tries == 0) {
+            d->reason = KVR_REASON_PINNED;
+        }
     }
 
     begin.peer = id;
@@ -364,7 +368,12 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
-    ngx_http_kvroute_rank_take(at, list, i, t);
+    at->member = list->member[t];
+
+    if (at->conf->ranks) {
+        ngx_http_kvroute_rank_take(at, list, i, t);
+    }
+
     ngx_http_kvroute_choose_begin(at, peer, &begin);
 
     *index = i;
@@ -422,7 +431,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
     uint32_t                       head;
-    ngx_uint_t                     i, t, last, count, hinted;
+    ngx_uint_t                     i, t, last, count, hinted, ranks;
     kvr_member_t                  *member;
     kvr_registry_t                *registry;
     kvr_candidate_t               *c;
@@ -436,6 +445,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
     count = 0;
+    ranks = at->conf->ranks;
     at->wanted = 0;
     *named = 0;
     *offered = 0;
@@ -446,8 +456,14 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     {
         hinted = ngx_http_kvroute_hinted(pc, peer);
 
-        t = list->first[i];
-        last = list->first[i + 1];
+        t = i;
+        last = i + 1;
+
+        if (kvr_unlikely(ranks)) {
+            t = list->first[i];
+            last = list->first[i + 1];
+        }
+
         head = list->member[t];
 
         member = (head != KVR_REGISTRY_NONE) ? &registry->member[head] : NULL;
@@ -476,7 +492,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             kvr_set(&member->since, v->seconds);
         }
 
-        if (kvr_unlikely(at->conf->ranks)) {
+        if (kvr_unlikely(ranks)) {
 
             /* of a server that is wanted any rank will do, and no other's */
 
@@ -504,7 +520,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                 c->pinned = 1;
             }
 
-            if (kvr_unlikely(at->wanted)) {
+            if (kvr_unlikely(ranks && at->wanted)) {
                 c->pinned = 0;
             }
 
@@ -520,7 +536,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             offer->target = (uint32_t) t;
         }
 
-        if (kvr_unlikely(at->wanted)) {
+        if (kvr_unlikely(ranks && at->wanted)) {
             *named = 1;
             break;
         }
@@ -531,7 +547,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
 
 /* whether nginx would try a peer, but for its max_conns */
-static ngx_uint_t
+static ngx_inline ngx_uint_t
 ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t i, ngx_uint_t hinted,
     kvr_member_t *member)

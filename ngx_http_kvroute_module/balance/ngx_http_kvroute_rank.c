@@ -67,12 +67,6 @@ ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
 {
     uint32_t  header, n;
 
-    at->member = list->member[target];
-
-    if (kvr_likely(at->conf->ranks == 0)) {
-        return;
-    }
-
     n = list->first[i + 1] - list->first[i];
 
     at->rank = n > 1 ? (uint32_t) target - list->first[i]
