@@ -248,7 +248,8 @@ $store->command(qw(DEL kvroute:{z}));
 
 $two->run();
 ok(up($two), 'and there again');
-ok(wait_for(sub { share($two, 'joined') > 20 }), 'it is told what it has not heard');
+ok(wait_for(sub { share($two, 'joined') > 20 && !share($two, 'joining') }),
+   'it is told what it has not heard');
 $two->post("/v1/chat/completions?n=new", prompt(3001));
 cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'and knows it');
 is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'where it is');
