@@ -248,7 +248,8 @@ $store->command(qw(DEL kvroute:{z}));
 
 $two->run();
 ok(up($two), 'and there again');
-ok(wait_for(sub { share($two, 'joined') > 20 }), 'it is told what it has not heard');
+ok(wait_for(sub { share($two, 'joined') > 20 && !share($two, 'joining') }),
+   'it is told what it has not heard');
 $two->post("/v1/chat/completions?n=new", prompt(3001));
 cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'and knows it');
 is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'where it is');
@@ -388,6 +389,74 @@ $store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
 
 ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'nor is that');
 ok(up($one), 'it works all the same');
+
+# --- a store with a user of its own, over TLS, which lets it do only this
+
+SKIP: {
+    skip 'needs openssl, and a store and an nginx with TLS', 8
+        if system("cd $one->{dir} && openssl req -x509 -newkey rsa:2048 -nodes"
+                  . " -keyout tls.key -out tls.crt -days 2 -subj /CN=localhost"
+                  . " -addext subjectAltName=DNS:localhost >/dev/null 2>&1");
+
+    my $port = $one->port();
+    my $secure = eval {
+        Kvroute::Store->new($one, '--tls-port', $port, '--tls-auth-clients', 'no',
+                            '--tls-cert-file', "$one->{dir}/tls.crt",
+                            '--tls-key-file', "$one->{dir}/tls.key");
+    };
+
+    skip 'the store has no TLS', 8 if !$secure;
+
+    $secure->command(qw(ACL SETUSER kvroute on >secret ~kvroute:* resetchannels
+                        -@all +auth +xadd +xread +xrevrange));
+    $secure->command(qw(ACL SETUSER default off));
+
+    Kvroute::write_file("$one->{dir}/password", "secret\n");
+    chmod 0600, "$one->{dir}/password";
+
+    my $conf = sub {
+        my ($h, $host, $password) = @_;
+
+        configure($h, share => "name=tls lease=2s password_file=$password"
+                               . " trusted=$one->{dir}/tls.crt");
+
+        my $text = Kvroute::slurp("$h->{dir}/nginx.conf")
+                   =~ s!redis://\S+!rediss://kvroute\@$host:$port!r;
+        Kvroute::write_file("$h->{dir}/nginx.conf", $text);
+    };
+
+    $two->stop();
+    $conf->($two, 'localhost', "$one->{dir}/password");
+
+    my ($good, $out) = $two->check();
+    skip 'nginx has no TLS', 8 if $out =~ /ssl module/;
+
+    ok($good, 'TLS and a password') or diag($out);
+    $two->run();
+    ok(up($two), 'it works');
+    $conf->($one, 'localhost', "$one->{dir}/password");
+    $one->reload();
+    ok(up($one, $two), 'for both, after a reload to another store');
+    ok(known($one, $two) && known($two, $one), 'both ways');
+
+    # the certificate is not of this host
+
+    $conf->($two, '127.0.0.1', "$one->{dir}/password");
+    $two->reload();
+    ok(wait_for(sub { $two->log() =~ /not working with .*certificate/ }),
+       'another host than the certificate says is told');
+    ok(wait_for(sub { !share($two, 'up') }), 'and not used');
+
+    # a wrong password
+
+    Kvroute::write_file("$two->{dir}/wrong", "wrong\n");
+    chmod 0600, "$two->{dir}/wrong";
+    $conf->($two, 'localhost', "$two->{dir}/wrong");
+    $two->reload();
+    ok(wait_for(sub { $two->log() =~ /refuses the password \(WRONGPASS/ }),
+       'a wrong password is told');
+    unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'and not shown');
+}
 
 $two->quit();
 $one->done();

@@ -98,7 +98,7 @@ ngx_http_kvroute_tls_check(ngx_http_kvroute_tls_t *tls)
     }
 
     if (ngx_ssl_check_host(c, tls->name) != NGX_OK) {
-        tls->why = "the certificate is not of the host that \"name\" says";
+        tls->why = "the certificate is not of the host that was meant";
         return NGX_ERROR;
     }
 

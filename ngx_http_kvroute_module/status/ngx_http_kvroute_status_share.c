@@ -44,6 +44,8 @@ ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
 
     ngx_http_kvroute_status_json_rows(share, KVR_COUNTER_SHARE, &s->stats, 0);
 
+    cJSON_AddBoolToObject(share, "joining", kvr_get(&s->wants) != 0);
+
     hosts = cJSON_AddArrayToObject(share, "hosts");
     now = (uint64_t) ngx_current_msec;
 
