@@ -171,7 +171,8 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m)
         word = kvr_load_words(zone->load, m->host);
 
         kvr_set(&word[m->peer], m->active);
-        kvr_set(&word[kvr_registry_resident(zone->registry, m->peer)], m->resident);
+        kvr_set(&word[kvr_registry_resident(zone->registry, m->peer)],
+                m->resident);
         return;
     }
 
@@ -241,6 +242,7 @@ kvs_hosts_message(kvs_hosts_t *hs, uint32_t h, uint32_t peer, double now)
 static void
 kvs_hosts_gauge(kvs_hosts_t *hs, uint32_t h, uint32_t peer, double now)
 {
+    kvr_zone_t        *zone;
     kvs_message_t     *m;
     _Atomic uint64_t  *word;
 
@@ -250,13 +252,13 @@ kvs_hosts_gauge(kvs_hosts_t *hs, uint32_t h, uint32_t peer, double now)
         return;
     }
 
-    word = kvr_load_words(hs->host[h]->zone.core.load, h);
+    zone = &hs->host[h]->zone.core;
+    word = kvr_load_words(zone->load, h);
 
     m = kvs_hosts_message(hs, h, peer, now);
 
     m->active = kvr_get(&word[peer]);
-    m->resident = kvr_get(&word[kvr_registry_resident(hs->host[h]->zone.core.registry,
-                                                   peer)]);
+    m->resident = kvr_get(&word[kvr_registry_resident(zone->registry, peer)]);
 }
 
 

@@ -251,7 +251,7 @@ kvs_told_clock(kvs_voice_t *v)
 {
     kvr_index_peer_t  *p;
 
-    p = &v->told->zone->core.index->peer[v->replica];
+    p = kvr_index_peer(v->told->zone->core.index, v->replica);
 
     if (++v->stored > v->computed + v->surplus) {
         v->surplus++;
@@ -313,7 +313,12 @@ kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w)
 static uint64_t
 kvs_told_used(const kvs_told_t *told, uint32_t i)
 {
-    return kvr_load_get(told->zone->core.load, kvr_registry_resident(i)).pending
+    const kvr_zone_t  *zone;
+
+    zone = &told->zone->core;
+
+    return kvr_load_get(zone->load, kvr_registry_resident(zone->registry, i))
+               .pending
            / KVS_UNIT_BYTES;
 }
 
