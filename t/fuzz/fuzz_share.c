@@ -92,6 +92,8 @@ look(void)
     uint32_t  i, k, n, matched[KVR_PEERS];
     uint64_t  chain[8];
 
+    memset(matched, 0, sizeof(matched));
+
     for (i = 0; i < LINES; i += 8) {
 
         for (k = 0; k < 8; k++) {
@@ -99,9 +101,9 @@ look(void)
         }
 
         (void) kvr_index_lookup(zone.index, chain, 8,
-                                kvr_set_below(KVR_PEERS), matched);
+                                kvr_set_below(PEERS), matched);
 
-        for (k = 2; k < KVR_PEERS; k++) {
+        for (k = 2; k < PEERS; k++) {
             util_check(matched[k] == 0, "peer %u holds something", k);
         }
     }

@@ -65,8 +65,8 @@ typedef enum {
     KVR_SHARE_LOAD,         /* a word of kvr_load_t 8; that of its context 8;
                                units since its floor 8 */
     KVR_SHARE_ORDER,        /* version 8; kind 4, on 4; ms left 8 */
-    KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 1, marked 1,
-                               0 2; as often as there is room */
+    KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 2, marked 1,
+                               0 1; as often as there is room */
     KVR_SHARE_TYPES
 } kvr_share_type_e;
 
@@ -126,6 +126,10 @@ typedef struct {
 
 #define kvr_share_head(type, peer, n)                                         \
     ((uint64_t) (type) | (uint64_t) (peer) << 8 | (uint64_t) (n) << 32)
+
+/* the second word of an entry of KVR_SHARE_KNOWN */
+#define kvr_share_known(age, peer, marked)                                    \
+    kvr_share_pair(age, (uint32_t) (peer) | (uint32_t) (marked) << 16)
 
 /* two halves of a word, the lower one first */
 #define kvr_share_pair(a, b)   ((uint64_t) (a) | (uint64_t) (b) << 32)

@@ -131,8 +131,8 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             }
 
             words[n++] = k.key;
-            words[n++] = kvr_share_pair(k.age[i], (w->peer[k.peer[i]] - 1)
-                                                  | (uint32_t) k.marked << 8);
+            words[n++] = kvr_share_known(k.age[i], w->peer[k.peer[i]] - 1,
+                                         k.marked);
         }
 
         o->line++;
@@ -167,12 +167,12 @@ kvr_share_help_take(const kvr_share_self_t *self, const kvr_share_record_t *r,
 
     for (i = 0; i < r->n; i += 2) {
 
-        place = kvr_share_upper(r->word[i + 1]) & UINT8_MAX;
+        place = kvr_share_upper(r->word[i + 1]) & UINT16_MAX;
 
         if (place < npeers && peer[place] != KVR_PEERS) {
             kvr_index_know(self->zone->index, r->word[i], peer[place],
                            kvr_share_lower(r->word[i + 1]),
-                           kvr_share_upper(r->word[i + 1]) >> 8 & 1);
+                           kvr_share_upper(r->word[i + 1]) >> 16 & 1);
         }
     }
 

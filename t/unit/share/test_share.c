@@ -869,6 +869,42 @@ START_TEST(test_share_help)
 END_TEST
 
 
+/* an entry names any of the peers that a batch may have */
+START_TEST(test_share_known)
+{
+    unsigned            i;
+    uint16_t            peer[KVR_PEERS];
+    uint64_t            words[2];
+    kvr_index_undo_t    undo;
+    kvr_share_record_t  r;
+
+    teach(0, chain[2], DEPTH, 1, &undo);
+    teach(0, chain[2], DEPTH, 2, &undo);
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        peer[i] = (uint16_t) host[0].number[1];
+    }
+
+    peer[KVR_PEERS - 1] = (uint16_t) host[0].number[2];
+
+    for (i = 0; i < 4; i++) {
+        words[0] = chain[0][i];
+        words[1] = kvr_share_known(5 - i, KVR_PEERS - 1, i & 1);
+
+        r.type = KVR_SHARE_KNOWN;
+        r.n = 2;
+        r.word = words;
+
+        kvr_share_help_take(&host[0].self, &r, peer, KVR_PEERS);
+    }
+
+    util_check(held(0, chain[0], 2) == 4, "of the last one: %u",
+               held(0, chain[0], 2));
+    util_check(held(0, chain[0], 1) == 0, "of no other");
+}
+END_TEST
+
+
 static int
 draining(unsigned h, unsigned peer)
 {
@@ -976,6 +1012,7 @@ main(void)
     tcase_add_test(t, test_share_floor);
     tcase_add_test(t, test_share_orders);
     tcase_add_test(t, test_share_help);
+    tcase_add_test(t, test_share_known);
     suite_add_tcase(s, t);
 
     sr = srunner_create(s);
