@@ -17,8 +17,10 @@ static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
 static int kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked);
 static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
     uint64_t now);
-static inline int kvr_line_reached(kvr_index_t *ix, unsigned peer,
-    uint32_t depth, kvr_line_view_t *view);
+static uint32_t kvr_line_turn(kvr_index_t *ix, unsigned peer, uint64_t now,
+    uint32_t *all);
+static void kvr_line_masked_many(kvr_index_t *ix, const kvr_set_t *set,
+    uint32_t masked, uint32_t age, uint32_t depth, kvr_line_holders_t *h);
 static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
 static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
@@ -87,10 +89,15 @@ kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
           - atomic_load_explicit(&line->masked, memory_order_acquire);
 
     h->mask = kvr_get(&line->mask);
+    h->masked = kvr_set_none();
+
+    if (ix->words > 1) {
+        kvr_line_masked_many(ix, set, (uint32_t) view->now - age, age, depth,
+                             h);
+        return;
+    }
 
     for (i = 0; i < ix->words; i++) {
-
-        h->masked.word[i] = 0;
 
         for (left = h->mask & set->word[i]; left; left &= left - 1) {
 
@@ -102,30 +109,62 @@ kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
                 kvr_set_add(&view->ready, id);
             }
 
-            if (age < view->expire[id]
-                && (ix->words == 1 || kvr_line_reached(ix, id, depth, view)))
-            {
+            if (age < view->expire[id]) {
                 h->masked.word[i] |= bit;
             }
         }
     }
+}
 
-    for ( /* void */ ; i < KVR_SET_WORDS; i++) {
-        h->masked.word[i] = 0;
+
+/*
+ * The same where a bit stands for several: who has computed less than that
+ * since its start does not hold it.
+ */
+static void
+kvr_line_masked_many(kvr_index_t *ix, const kvr_set_t *set, uint32_t masked,
+    uint32_t age, uint32_t depth, kvr_line_holders_t *h)
+{
+    int32_t            begun;
+    uint32_t           i, k;
+    uint64_t           left, has;
+    kvr_index_mask_t  *m;
+
+    m = kvr_index_masks(ix);
+
+    for (i = 0; i < ix->words; i++, m += 64) {
+
+        has = 0;
+
+        for (left = h->mask & set->word[i]; left; left &= left - 1) {
+            k = (uint32_t) __builtin_ctzll(left);
+
+            begun = (int32_t) (masked - kvr_get(&m[k].since));
+
+            has |= (uint64_t) ((begun > 0) & (age < kvr_get(&m[k].turn))
+                               & (depth <= kvr_get(&m[k].reach))) << k;
+        }
+
+        h->masked.word[i] = has;
     }
 }
 
 
-/* whether a peer has computed so much since its start that it may hold this */
-static inline int
-kvr_line_reached(kvr_index_t *ix, unsigned peer, uint32_t depth,
-    kvr_line_view_t *view)
+void
+kvr_line_mark(kvr_index_t *ix, unsigned peer)
 {
-    if (kvr_unlikely(!kvr_set_test(&view->known, peer))) {
-        kvr_line_know(ix, peer, view);
+    uint32_t           clock, all;
+    kvr_index_mask_t  *m;
+
+    if (ix->words == 1) {
+        return;
     }
 
-    return view->limit[peer] >> KVR_INDEX_STAMP >= depth;
+    m = &kvr_index_masks(ix)[peer];
+
+    kvr_set(&m->turn, kvr_line_turn(ix, peer, kvr_get(&ix->clock), &all));
+    kvr_set(&m->since, (uint32_t) kvr_get(&kvr_index_peer(ix, peer)->since));
+    kvr_set(&m->reach, kvr_line_limit(ix, peer, &clock) >> KVR_INDEX_STAMP);
 }
 
 
@@ -162,27 +201,40 @@ kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 static uint32_t
 kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
 {
+    uint32_t  turn, all;
+
+    turn = kvr_line_turn(ix, peer, now, &all);
+
+    return kvr_min(turn, all);
+}
+
+
+/* when its cache is turned over; all: what all have computed since its restart */
+static uint32_t
+kvr_line_turn(kvr_index_t *ix, unsigned peer, uint64_t now, uint32_t *all)
+{
     double             turn;
-    uint64_t           all, units;
+    uint64_t           age, units;
     kvr_index_peer_t  *p;
 
     p = kvr_index_peer(ix, peer);
 
-    all = now - kvr_get(&p->since);
+    age = now - kvr_get(&p->since);
     units = kvr_index_units(p) - kvr_get(&p->floor);
 
     /* it may be restarted at any time */
 
-    if ((int64_t) all <= 0 || (int64_t) units < 0) {
+    if ((int64_t) age <= 0 || (int64_t) units < 0) {
+        *all = 0;
         return 0;
     }
 
-    turn = (double) kvr_get(&p->capacity) * (double) all
+    turn = (double) kvr_get(&p->capacity) * (double) age
            / (double) kvr_max(units, 1);
 
-    all = kvr_min(all, INT32_MAX);
+    *all = (uint32_t) kvr_min(age, INT32_MAX);
 
-    return turn < (double) all ? (uint32_t) turn : (uint32_t) all;
+    return turn < INT32_MAX ? (uint32_t) turn : INT32_MAX;
 }
 
 

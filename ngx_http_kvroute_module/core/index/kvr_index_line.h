@@ -70,6 +70,9 @@ typedef struct {
 /* reads what is to be known of a peer, for many lines */
 void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
 
+/* reckons what masks are asked of a peer, if there are that many peers */
+void kvr_line_mark(kvr_index_t *ix, unsigned peer);
+
 /*
  * Those that a line's mask stands for, of a set, and that still count; depth:
  * of its block, in units.
@@ -538,7 +541,7 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
 
 /*
  * Those of a set that hold the line's block; none if it is another's by now.
- * depth: as for kvr_line_masked().
+ * depth: as for kvr_line_masked(); 0: the mask is left out.
  */
 static inline __attribute__ ((always_inline)) void
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
@@ -565,7 +568,7 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             }
         }
 
-        h->mask = kvr_get(&line->mask);
+        h->mask = depth ? kvr_get(&line->mask) : 0;
 
         if (kvr_unlikely(h->mask)) {
             kvr_line_masked(ix, line, set, depth, view, h);
