@@ -131,7 +131,7 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
 
     kvr_set(&p->since, kvr_add(&ix->clock, 1));
 
-    kvr_line_mark(ix, peer);
+    kvr_mask_mark(ix, peer);
 }
 
 
@@ -148,7 +148,7 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
         kvr_set(&p->floor, clock);
         kvr_set(&p->since, kvr_add(&ix->clock, 1));
 
-        kvr_line_mark(ix, peer);
+        kvr_mask_mark(ix, peer);
     }
 }
 
@@ -258,7 +258,7 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     kvr_set(&p->reported, reported);
     kvr_set(&p->capacity, (uint32_t) units);
 
-    kvr_line_mark(ix, peer);
+    kvr_mask_mark(ix, peer);
 }
 
 

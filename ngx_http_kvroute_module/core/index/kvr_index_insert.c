@@ -341,8 +341,8 @@ static inline void
 kvr_insert_mark(kvr_index_t *ix, unsigned peer)
 {
     if (kvr_unlikely(ix->words > 1)) {
-        kvr_line_mark(ix, peer);
-        kvr_line_mark(ix, kvr_add(&ix->marked, 1) % ix->max_peers);
+        kvr_mask_mark(ix, peer);
+        kvr_mask_mark(ix, kvr_add(&ix->marked, 1) % ix->max_peers);
     }
 }
 

@@ -15,7 +15,8 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_INDEX_HOLDERS  8
+#define KVR_INDEX_HOLDERS   8
+#define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
 #define KVR_INDEX_WAYS     4
 
 /* capacities in units; larger ones would not tell old stamps from new */
@@ -71,7 +72,7 @@ _Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 /*
  * What a mask is asked of a peer, where there are so many that its clocks
  * cannot be read each time: reckoned when the peer is taught, when something
- * becomes of it, and in turn by whoever teaches (kvr_line_mark()).
+ * becomes of it, and in turn by whoever teaches (kvr_mask_mark()).
  */
 typedef struct {
     _Atomic uint32_t   since;        /* table's clock at its last restart */
@@ -108,6 +109,14 @@ static inline kvr_index_peer_t *
 kvr_index_peer(kvr_index_t *ix, uint32_t peer)
 {
     return (kvr_index_peer_t *) (void *) ((uint8_t *) ix + ix->peers) + peer;
+}
+
+
+/* a peer's clock */
+static inline uint64_t
+kvr_index_units(kvr_index_peer_t *p)
+{
+    return kvr_get(&p->clock) >> KVR_INDEX_FRACTION;
 }
 
 
