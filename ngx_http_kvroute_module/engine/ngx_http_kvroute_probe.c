@@ -253,12 +253,13 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     uint32_t                   generation;
+    ngx_uint_t                 n;
     ngx_http_kvroute_slot_t   *slot;
     ngx_http_kvroute_fetch_t  *fetch;
 
     generation = conf->zone->sh->registry->peer[id].generation;
 
-    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+    for (slot = ngx_http_kvroute_slots, n = 0; slot; slot = slot->next, n++) {
 
         /* an engine of two upstreams is asked once, if in the same way */
 
@@ -352,9 +353,9 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     slot->next = ngx_http_kvroute_slots;
     ngx_http_kvroute_slots = slot;
 
-    /* at once, if not all at a time */
+    /* at once, if not all at a time: of hundreds, one in two ms */
 
-    ngx_add_timer(&slot->event, 1 + (ngx_msec_t) ngx_random() % 50);
+    ngx_add_timer(&slot->event, 1 + (ngx_msec_t) ngx_random() % (50 + 2 * n));
 }
 
 

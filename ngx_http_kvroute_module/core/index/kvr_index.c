@@ -35,25 +35,37 @@ kvr_index_head(uint64_t nlines)
  * Who reads a slot that is just given away may put a number together of two
  * peers' bits: there must be such a peer.
  */
-static size_t
+static uint32_t
 kvr_index_peers(uint32_t max_peers)
 {
     uint32_t  ids;
 
     ids = 1 << KVR_INDEX_ID;
 
-    if (max_peers > ids) {
+    if (max_peers > KVR_PEERS_FEW) {
         max_peers = (max_peers + ids - 1) / ids * ids;
     }
 
-    return max_peers * sizeof(kvr_index_peer_t);
+    return max_peers;
+}
+
+
+static size_t
+kvr_index_tail(uint32_t max_peers)
+{
+    size_t  size;
+
+    size = kvr_index_peers(max_peers) * (sizeof(kvr_index_peer_t)
+                                         + sizeof(kvr_index_mask_t));
+
+    return (size + KVR_CACHE_LINE - 1) & ~(size_t) (KVR_CACHE_LINE - 1);
 }
 
 
 size_t
 kvr_index_size(uint64_t nlines, uint32_t max_peers)
 {
-    return kvr_index_head(nlines) + kvr_index_peers(max_peers);
+    return kvr_index_head(nlines) + kvr_index_tail(max_peers);
 }
 
 
@@ -64,7 +76,7 @@ kvr_index_lines(size_t size, uint32_t max_peers)
         return 0;
     }
 
-    size -= kvr_index_peers(max_peers);
+    size -= kvr_index_tail(max_peers);
     size &= ~(size_t) (KVR_CACHE_LINE - 1);
 
     return (size - sizeof(kvr_index_t)) / KVR_INDEX_BYTES
@@ -81,6 +93,8 @@ kvr_index_init(kvr_index_t *ix, uint64_t nlines, uint32_t max_peers)
     ix->nlines = nlines;
     ix->nbuckets = nlines / KVR_INDEX_WAYS;
     ix->peers = kvr_index_head(nlines);
+    ix->masks = ix->peers + kvr_index_peers(max_peers)
+                            * sizeof(kvr_index_peer_t);
     ix->max_peers = max_peers;
     ix->words = kvr_set_words(max_peers);
     ix->epoch = KVR_TAG_SHIFT;
@@ -116,6 +130,8 @@ kvr_index_flush(kvr_index_t *ix, unsigned peer)
     /* moved on, so that a mask begun right after the flush is newer than it */
 
     kvr_set(&p->since, kvr_add(&ix->clock, 1));
+
+    kvr_mask_mark(ix, peer);
 }
 
 
@@ -131,6 +147,8 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
     if (clock > kvr_get(&p->floor)) {
         kvr_set(&p->floor, clock);
         kvr_set(&p->since, kvr_add(&ix->clock, 1));
+
+        kvr_mask_mark(ix, peer);
     }
 }
 
@@ -239,6 +257,8 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
 
     kvr_set(&p->reported, reported);
     kvr_set(&p->capacity, (uint32_t) units);
+
+    kvr_mask_mark(ix, peer);
 }
 
 

@@ -42,6 +42,7 @@ static void kvr_insert_give(kvr_index_t *ix, const uint64_t *chain,
 static inline void kvr_insert_begin(kvr_insert_walk_t *t);
 static inline void kvr_insert_end(kvr_insert_walk_t *t);
 static inline void kvr_insert_expect(kvr_index_peer_t *p, uint64_t add);
+static inline void kvr_insert_mark(kvr_index_t *ix, unsigned peer);
 static uint32_t kvr_insert_recent(kvr_insert_walk_t *t, uint32_t matched);
 static int kvr_insert_written(kvr_insert_walk_t *t, uint32_t k);
 static void kvr_insert_lines(kvr_insert_walk_t *t);
@@ -114,6 +115,7 @@ kvr_insert_give(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     kvr_insert_lines(&t);
     kvr_insert_end(&t);
+    kvr_insert_mark(ix, peer);
 
     kvr_line_sweep(ix, moved / 4 + 1);
 }
@@ -330,6 +332,17 @@ kvr_insert_end(kvr_insert_walk_t *t)
 
     if (t->evicted) {
         kvr_add(&t->ix->evicted, t->evicted);
+    }
+}
+
+
+/* of many peers: this one's clock went on, and so did that of the others */
+static inline void
+kvr_insert_mark(kvr_index_t *ix, unsigned peer)
+{
+    if (kvr_unlikely(ix->words > 1)) {
+        kvr_mask_mark(ix, peer);
+        kvr_mask_mark(ix, kvr_add(&ix->marked, 1) % ix->max_peers);
     }
 }
 

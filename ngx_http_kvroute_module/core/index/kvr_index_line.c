@@ -14,11 +14,6 @@
 
 static uint32_t kvr_line_limit(kvr_index_t *ix, unsigned peer,
     uint32_t *clock);
-static int kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked);
-static uint32_t kvr_line_expire(kvr_index_t *ix, unsigned peer,
-    uint64_t now);
-static inline int kvr_line_reached(kvr_index_t *ix, unsigned peer,
-    uint32_t depth, kvr_line_view_t *view);
 static unsigned kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line,
     uint64_t key, unsigned peer, uint32_t stamp, uint64_t *moved);
 static unsigned kvr_line_slot(kvr_index_t *ix, kvr_index_line_t *line,
@@ -66,123 +61,6 @@ kvr_line_limit(kvr_index_t *ix, unsigned peer, uint32_t *clock)
     }
 
     return (uint32_t) kvr_min(capacity, now - floor) << KVR_INDEX_STAMP;
-}
-
-
-/* few prompts meet a mask, but those that do meet many */
-void
-kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
-    uint32_t depth, kvr_line_view_t *view, kvr_line_holders_t *h)
-{
-    uint32_t  i, id, age;
-    uint64_t  left, bit;
-
-    if (kvr_set_empty(&view->ready, KVR_SET_WORDS)) {
-        view->now = kvr_get(&ix->clock);
-    }
-
-    /* in this order, or an old mask might pass for a new one */
-
-    age = (uint32_t) view->now
-          - atomic_load_explicit(&line->masked, memory_order_acquire);
-
-    h->mask = kvr_get(&line->mask);
-
-    for (i = 0; i < ix->words; i++) {
-
-        h->masked.word[i] = 0;
-
-        for (left = h->mask & set->word[i]; left; left &= left - 1) {
-
-            bit = left & -left;
-            id = i * 64 + (uint32_t) __builtin_ctzll(left);
-
-            if (kvr_unlikely(!kvr_set_test(&view->ready, id))) {
-                view->expire[id] = kvr_line_expire(ix, id, view->now);
-                kvr_set_add(&view->ready, id);
-            }
-
-            if (age < view->expire[id]
-                && (ix->words == 1 || kvr_line_reached(ix, id, depth, view)))
-            {
-                h->masked.word[i] |= bit;
-            }
-        }
-    }
-
-    for ( /* void */ ; i < KVR_SET_WORDS; i++) {
-        h->masked.word[i] = 0;
-    }
-}
-
-
-/* whether a peer has computed so much since its start that it may hold this */
-static inline int
-kvr_line_reached(kvr_index_t *ix, unsigned peer, uint32_t depth,
-    kvr_line_view_t *view)
-{
-    if (kvr_unlikely(!kvr_set_test(&view->known, peer))) {
-        kvr_line_know(ix, peer, view);
-    }
-
-    return view->limit[peer] >> KVR_INDEX_STAMP >= depth;
-}
-
-
-/* whether any of those that a mask stands for still counts */
-static int
-kvr_line_mask(kvr_index_t *ix, uint64_t mask, uint32_t masked)
-{
-    uint32_t  i;
-    uint64_t  now;
-
-    now = kvr_get(&ix->clock);
-
-    for (i = 0; i < ix->max_peers; i++) {
-
-        if ((mask & kvr_line_bit(i))
-            && (uint32_t) now - masked < kvr_line_expire(ix, i, now))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/*
- * The age of a mask at which a peer in it no longer counts.  It has no stamp
- * there, so it counts from when the mask was begun to when its cache is turned
- * over.  That is in units computed by all peers, of which it is taken to do the
- * same share as since its restart.  A mask is needed only where more than eight
- * peers hold a block at a time, a prefix that much of the traffic has: who
- * still holds it soon says so again, so a rough rule will do.
- */
-static uint32_t
-kvr_line_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
-{
-    double             turn;
-    uint64_t           all, units;
-    kvr_index_peer_t  *p;
-
-    p = kvr_index_peer(ix, peer);
-
-    all = now - kvr_get(&p->since);
-    units = kvr_index_units(p) - kvr_get(&p->floor);
-
-    /* it may be restarted at any time */
-
-    if ((int64_t) all <= 0 || (int64_t) units < 0) {
-        return 0;
-    }
-
-    turn = (double) kvr_get(&p->capacity) * (double) all
-           / (double) kvr_max(units, 1);
-
-    all = kvr_min(all, INT32_MAX);
-
-    return turn < (double) all ? (uint32_t) turn : (uint32_t) all;
 }
 
 
@@ -360,7 +238,7 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
         /* it is still a holder, if no longer one with a stamp */
 
         kvr_line_to_mask(ix, line, old, now);
-        *moved = kvr_line_bit(old);
+        *moved = kvr_mask_bit(old);
     }
 
     held = kvr_index_unused(held);
@@ -381,10 +259,10 @@ kvr_line_take(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
     /* a bit may stand for others as well */
 
-    if (kvr_unlikely(kvr_get(&line->mask) & kvr_line_bit(peer))
+    if (kvr_unlikely(kvr_get(&line->mask) & kvr_mask_bit(peer))
         && ix->words == 1)
     {
-        atomic_fetch_and_explicit(&line->mask, ~kvr_line_bit(peer),
+        atomic_fetch_and_explicit(&line->mask, ~kvr_mask_bit(peer),
                                   memory_order_relaxed);
     }
 
@@ -449,12 +327,12 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
     unsigned  begin;
     uint64_t  mask, new, bit;
 
-    bit = kvr_line_bit(peer);
+    bit = kvr_mask_bit(peer);
     mask = kvr_get(&line->mask);
 
     do {
         begin = (uint32_t) now - kvr_get(&line->masked)
-                >= kvr_line_expire(ix, peer, now);
+                >= kvr_mask_expire(ix, peer, now);
 
         new = begin ? bit : mask | bit;
 
@@ -619,7 +497,7 @@ kvr_line_clean(kvr_index_t *ix, kvr_index_line_t *line, uint32_t now,
 
         mask = kvr_get(&line->mask);
 
-        if (mask && !kvr_line_mask(ix, mask, kvr_get(&line->masked))) {
+        if (mask && !kvr_mask_counts(ix, mask, kvr_get(&line->masked))) {
             (void) atomic_compare_exchange_strong_explicit(
                        &line->mask, &mask, 0,
                        memory_order_relaxed, memory_order_relaxed);

@@ -15,6 +15,7 @@
 
 
 #include "core/index/kvr_index.h"
+#include "core/index/kvr_index_mask.h"
 #include "core/index/kvr_index_tag.h"
 
 
@@ -45,9 +46,7 @@ typedef struct {
     uint32_t            clock[KVR_PEERS];  /* as in a stamp, and the */
     uint32_t            limit[KVR_PEERS];  /* age at which it forgot */
 
-    kvr_set_t           ready;                   /* peers in expire[] */
-    uint64_t            now;                     /* table's clock */
-    uint32_t            expire[KVR_PEERS]; /* the same for a mask */
+    kvr_mask_view_t     mask;
 } kvr_line_view_t;
 
 
@@ -69,14 +68,6 @@ typedef struct {
 
 /* reads what is to be known of a peer, for many lines */
 void kvr_line_know(kvr_index_t *ix, unsigned peer, kvr_line_view_t *view);
-
-/*
- * Those that a line's mask stands for, of a set, and that still count; depth:
- * of its block, in units.
- */
-void kvr_line_masked(kvr_index_t *ix, kvr_index_line_t *line,
-    const kvr_set_t *set, uint32_t depth, kvr_line_view_t *view,
-    kvr_line_holders_t *h);
 
 /*
  * Puts a new line in the place of one of the oldest of its bucket, unless all
@@ -120,10 +111,6 @@ kvr_line_turns(kvr_index_t *ix)
 {
     return ix->nlines < 512 || ix->nlines > 1U << 24 ? 1 : 8;
 }
-
-
-/* a peer's bit in a mask */
-#define kvr_line_bit(peer)  kvr_set_bit(peer)
 
 
 /* the peer of a slot with this stamp */
@@ -172,14 +159,6 @@ static inline uint32_t
 kvr_index_unused(uint32_t stamp)
 {
     return stamp & KVR_INDEX_HIGH;
-}
-
-
-/* a peer's clock */
-static inline uint64_t
-kvr_index_units(kvr_index_peer_t *p)
-{
-    return kvr_get(&p->clock) >> KVR_INDEX_FRACTION;
 }
 
 
@@ -506,7 +485,7 @@ static inline void
 kvr_line_view(kvr_line_view_t *view)
 {
     view->known = kvr_set_none();
-    view->ready = kvr_set_none();
+    view->mask.ready = kvr_set_none();
 }
 
 
@@ -538,7 +517,7 @@ kvr_line_holder(kvr_index_t *ix, uint32_t stamp, uint64_t ids, unsigned slot,
 
 /*
  * Those of a set that hold the line's block; none if it is another's by now.
- * depth: as for kvr_line_masked().
+ * depth: as for kvr_mask_read(); 0: the mask is left out.
  */
 static inline __attribute__ ((always_inline)) void
 kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
@@ -565,10 +544,11 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
             }
         }
 
-        h->mask = kvr_get(&line->mask);
+        h->mask = depth ? kvr_get(&line->mask) : 0;
 
         if (kvr_unlikely(h->mask)) {
-            kvr_line_masked(ix, line, set, depth, view, h);
+            h->mask = kvr_mask_read(ix, line, set, depth, &view->mask,
+                                    &h->masked);
         }
 
         /* the line or a slot of it may have been given away meanwhile */

@@ -11,6 +11,7 @@
 #define KVR_LOOKUP_NEAR   8          /* lines fetched before they are read */
 #define KVR_LOOKUP_GAP    16         /* absent entries that end a look-up */
 #define KVR_LOOKUP_SURE   3          /* entries in a row that are there */
+#define KVR_LOOKUP_MASKS  4          /* masks of many peers that are read */
 
 
 /* entries of a prompt, one bit each */
@@ -223,7 +224,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     uint32_t peers, uint32_t *matched)
 {
     int                 each;
-    uint32_t            k, w, depth, best, has;
+    uint32_t            k, w, depth, best, has, masks;
     uint64_t            found, read, next, key, mask;
     kvr_set_t           open;
     kvr_line_names_t    names, done;
@@ -236,6 +237,10 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     next = 0;
     done.low = KVR_INDEX_TAG;
     done.high = 0;
+
+    /* those of a prompt are alike, and name many that are not there */
+
+    masks = ix->words > 1 ? KVR_LOOKUP_MASKS : UINT32_MAX;
 
     for (w = (n + 63) / 64; w-- && peers; /* void */) {
 
@@ -266,7 +271,9 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 continue;
             }
 
-            mask = kvr_get(&line->mask);
+            mask = masks ? kvr_get(&line->mask) : 0;
+            masks -= (mask != 0);
+
             names = kvr_line_names(ix, line);
 
             if (kvr_line_same(&names, &done)
@@ -278,7 +285,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 
             depth = kvr_chain_depth(i + k);
 
-            kvr_line_holders(ix, line, key, &open, depth, view, &h);
+            kvr_line_holders(ix, line, key, &open, mask ? depth : 0, view, &h);
 
             has = kvr_lookup_take(ix, &h, depth, &open, matched);
 

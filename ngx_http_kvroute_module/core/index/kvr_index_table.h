@@ -15,7 +15,8 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_INDEX_HOLDERS  8
+#define KVR_INDEX_HOLDERS   8
+#define KVR_INDEX_FRACTION  8       /* bits of a clock below one unit */
 #define KVR_INDEX_WAYS     4
 
 /* capacities in units; larger ones would not tell old stamps from new */
@@ -68,10 +69,24 @@ typedef struct {
 _Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 
 
+/*
+ * What a mask is asked of a peer, where there are so many that its clocks
+ * cannot be read each time: reckoned when the peer is taught, when something
+ * becomes of it, and in turn by whoever teaches (kvr_mask_mark()).
+ */
+typedef struct {
+    _Atomic uint32_t   since;        /* table's clock at its last restart */
+    _Atomic uint32_t   turn;         /* age of a mask at which it forgot */
+    _Atomic uint32_t   reach;        /* units that it may hold at most */
+    _Atomic uint32_t   unused;
+} kvr_index_mask_t;
+
+
 typedef struct {
     uint64_t           nlines;
     uint64_t           nbuckets;
     uint64_t           peers;        /* where they are: bytes from here */
+    uint64_t           masks;        /* likewise */
     uint32_t           max_peers;
     uint32_t           words;        /* of a set of them */
     uint32_t           epoch;        /* kvr_index_tag.h: log2 of its units */
@@ -81,11 +96,12 @@ typedef struct {
     _Atomic uint64_t   hand;         /* next line to be swept */
     _Atomic uint64_t   evicted;      /* lines that others took, ever */
     _Atomic uint32_t   time;         /* seconds, when last told */
+    _Atomic uint32_t   marked;       /* peer whose turn it was last */
 
     _Alignas(KVR_CACHE_LINE)
     kvr_index_line_t   line[];
 
-    /* a tag for each line; then the peers */
+    /* a tag for each line; then the peers; then, of each, kvr_index_mask_t */
 } kvr_index_t;
 
 
@@ -93,6 +109,21 @@ static inline kvr_index_peer_t *
 kvr_index_peer(kvr_index_t *ix, uint32_t peer)
 {
     return (kvr_index_peer_t *) (void *) ((uint8_t *) ix + ix->peers) + peer;
+}
+
+
+/* a peer's clock */
+static inline uint64_t
+kvr_index_units(kvr_index_peer_t *p)
+{
+    return kvr_get(&p->clock) >> KVR_INDEX_FRACTION;
+}
+
+
+static inline kvr_index_mask_t *
+kvr_index_masks(kvr_index_t *ix)
+{
+    return (kvr_index_mask_t *) (void *) ((uint8_t *) ix + ix->masks);
 }
 
 

@@ -271,7 +271,8 @@ kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens, uint32_t replies)
 
 
 uint32_t
-kvr_feedback_retention(const kvr_feedback_t *l, const kvr_retention_t *sum)
+kvr_feedback_retention(const kvr_feedback_t *l,
+    const kvr_retention_sum_t *sum)
 {
     return kvr_retention_among(&l->retention, sum);
 }

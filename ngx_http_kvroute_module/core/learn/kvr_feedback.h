@@ -46,7 +46,6 @@
 
 
 typedef struct {
-    _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   responses;    /* with a count of cached tokens */
     _Atomic uint64_t   prompt;       /* tokens of these, ever */
     _Atomic uint64_t   predicted;
@@ -139,7 +138,7 @@ double kvr_feedback_usable(const kvr_feedback_t *l, uint64_t tokens,
  * (kvr_retention_add()).
  */
 uint32_t kvr_feedback_retention(const kvr_feedback_t *l,
-    const kvr_retention_t *sum);
+    const kvr_retention_sum_t *sum);
 
 
 #endif /* _KVR_FEEDBACK_H_INCLUDED_ */

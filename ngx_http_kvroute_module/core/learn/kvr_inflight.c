@@ -11,13 +11,13 @@
 #define KVR_INFLIGHT_ENTRY  2047
 
 
-static uint64_t kvr_inflight_place(const uint64_t *chain, uint32_t entry);
+static uint32_t kvr_inflight_place(const uint64_t *chain, uint32_t entry);
 
 
-uint64_t
+uint32_t
 kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain, uint32_t entry)
 {
-    uint64_t  place;
+    uint32_t  place;
 
     place = kvr_inflight_place(chain, kvr_min(entry, KVR_INFLIGHT_ENTRY - 1));
 
@@ -29,7 +29,7 @@ kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain, uint32_t entry)
 
 /* two entries with equal words may be taken for one another */
 void
-kvr_inflight_answered(kvr_inflight_t *f, uint64_t place)
+kvr_inflight_answered(kvr_inflight_t *f, uint32_t place)
 {
     uint32_t  i;
 
@@ -45,8 +45,7 @@ kvr_inflight_answered(kvr_inflight_t *f, uint64_t place)
 int
 kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain, uint32_t n)
 {
-    uint32_t  i, entry;
-    uint64_t  place;
+    uint32_t  i, entry, place;
 
     for (i = 0; i < KVR_INFLIGHT_MAX; i++) {
 
@@ -61,7 +60,7 @@ kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain, uint32_t n)
         }
 
         place = kvr_get(&f->place[i]);
-        entry = (uint32_t) (place & KVR_INFLIGHT_ENTRY);
+        entry = place & KVR_INFLIGHT_ENTRY;
 
         if (entry && entry <= n
             && kvr_inflight_place(chain, entry - 1) == place)
@@ -75,9 +74,9 @@ kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain, uint32_t n)
 
 
 /* a value of the chain with its place in the low bits; never 0 */
-static uint64_t
+static uint32_t
 kvr_inflight_place(const uint64_t *chain, uint32_t entry)
 {
-    return (chain[entry] & ~(uint64_t) KVR_INFLIGHT_ENTRY)
+    return ((uint32_t) chain[entry] & ~(uint32_t) KVR_INFLIGHT_ENTRY)
            | ((entry + 1) & KVR_INFLIGHT_ENTRY);
 }

@@ -29,7 +29,7 @@
 
 typedef struct {
     _Atomic uint32_t   hand;     /* the next place */
-    _Atomic uint64_t   place[KVR_INFLIGHT_MAX];  /* 0: free */
+    _Atomic uint32_t   place[KVR_INFLIGHT_MAX];  /* 0: free */
 } kvr_inflight_t;
 
 
@@ -37,11 +37,11 @@ typedef struct {
  * An insert is made: its chain is new from this entry on.  Returns what
  * kvr_inflight_answered() takes.
  */
-uint64_t kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain,
+uint32_t kvr_inflight_add(kvr_inflight_t *f, const uint64_t *chain,
     uint32_t entry);
 
 /* the peer answered, or the insert was undone; place may be 0 */
-void kvr_inflight_answered(kvr_inflight_t *f, uint64_t place);
+void kvr_inflight_answered(kvr_inflight_t *f, uint32_t place);
 
 /* whether an insert in flight made any of the first n entries of a chain */
 int kvr_inflight_any(const kvr_inflight_t *f, const uint64_t *chain,

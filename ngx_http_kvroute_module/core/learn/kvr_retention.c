@@ -9,21 +9,33 @@
 
 #define KVR_RETENTION_FULL  64       /* observations of a class: then halved */
 
-#define kvr_retention_delivered(x)  ((int32_t) ((x) & 0xffff))
-#define kvr_retention_lost(x)     ((int32_t) ((x) >> 16))
 
-
-static int32_t kvr_retention_worth(const kvr_retention_t *h, uint32_t class);
-static int32_t kvr_retention_best(const kvr_retention_t *h, uint32_t *at);
+static int32_t kvr_retention_worth(const kvr_retention_sum_t *sum,
+    uint32_t class);
+static int32_t kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at);
 static uint32_t kvr_retention_class(uint32_t age);
 static uint32_t kvr_retention_age(uint32_t class);
+
+
+static inline int32_t
+kvr_retention_delivered(uint32_t x)
+{
+    return (int32_t) (x & 0xff);
+}
+
+
+static inline int32_t
+kvr_retention_lost(uint32_t x)
+{
+    return (int32_t) (x >> 8);
+}
 
 
 void
 kvr_retention_note(kvr_retention_t *h, uint32_t age, int delivered)
 {
     uint32_t           x;
-    _Atomic uint32_t  *seen;
+    _Atomic uint16_t  *seen;
 
     seen = &h->seen[kvr_retention_class(age)];
 
@@ -31,25 +43,37 @@ kvr_retention_note(kvr_retention_t *h, uint32_t age, int delivered)
 
     if (kvr_retention_delivered(x) + kvr_retention_lost(x)
         >= KVR_RETENTION_FULL) {
-        x = x >> 1 & 0x7fff7fff;
+        x = x >> 1 & 0x7f7f;
     }
 
-    kvr_set(seen, x + (delivered ? 1 : 1U << 16));
+    kvr_set(seen, (uint16_t) (x + (delivered ? 1 : 1U << 8)));
 }
 
 
 uint32_t
 kvr_retention_get(const kvr_retention_t *h)
 {
+    kvr_retention_sum_t  own;
+
+    memset(&own, 0, sizeof(kvr_retention_sum_t));
+    kvr_retention_add(&own, h);
+
+    return kvr_retention_all(&own);
+}
+
+
+uint32_t
+kvr_retention_all(const kvr_retention_sum_t *sum)
+{
     int32_t   best;
     uint32_t  at;
 
-    best = kvr_retention_best(h, &at);
+    best = kvr_retention_best(sum, &at);
 
     /* nothing was delivered, or the few losses may be chance */
 
     if (best == 0
-        || best - kvr_retention_worth(h, KVR_RETENTION_CLASSES)
+        || best - kvr_retention_worth(sum, KVR_RETENTION_CLASSES)
            < KVR_RETENTION_ENOUGH)
     {
         return 0;
@@ -59,32 +83,36 @@ kvr_retention_get(const kvr_retention_t *h)
 }
 
 
-/* 512 peers at KVR_RETENTION_FULL each do not run over */
 void
-kvr_retention_add(kvr_retention_t *sum, const kvr_retention_t *h)
+kvr_retention_add(kvr_retention_sum_t *sum, const kvr_retention_t *h)
 {
-    uint32_t  i;
+    uint32_t  i, x;
 
     for (i = 0; i < KVR_RETENTION_CLASSES; i++) {
-        kvr_set(&sum->seen[i], kvr_get(&sum->seen[i]) + kvr_get(&h->seen[i]));
+        x = kvr_get(&h->seen[i]);
+        sum->worth[i] += kvr_retention_delivered(x) - kvr_retention_lost(x);
     }
 }
 
 
 uint32_t
-kvr_retention_among(const kvr_retention_t *h, const kvr_retention_t *sum)
+kvr_retention_among(const kvr_retention_t *h, const kvr_retention_sum_t *sum)
 {
-    int32_t   best;
-    uint32_t  age, at;
+    int32_t              best;
+    uint32_t             age, at;
+    kvr_retention_sum_t  own;
 
-    age = kvr_retention_get(sum);
-    best = kvr_retention_best(h, &at);
+    memset(&own, 0, sizeof(kvr_retention_sum_t));
+    kvr_retention_add(&own, h);
+
+    age = kvr_retention_all(sum);
+    best = kvr_retention_best(&own, &at);
 
     if (age == 0
-        || best - kvr_retention_worth(h, kvr_retention_class(age))
+        || best - kvr_retention_worth(&own, kvr_retention_class(age))
            >= KVR_RETENTION_ENOUGH)
     {
-        return kvr_retention_get(h);
+        return kvr_retention_all(&own);
     }
 
     return age;
@@ -93,19 +121,16 @@ kvr_retention_among(const kvr_retention_t *h, const kvr_retention_t *sum)
 
 /* what was delivered before a class, less what was lost */
 static int32_t
-kvr_retention_worth(const kvr_retention_t *h, uint32_t class)
+kvr_retention_worth(const kvr_retention_sum_t *sum, uint32_t class)
 {
-    int32_t   sum;
-    uint32_t  i, x;
+    int32_t   worth;
+    uint32_t  i;
 
-    sum = 0;
-
-    for (i = 0; i < class; i++) {
-        x = kvr_get(&h->seen[i]);
-        sum += kvr_retention_delivered(x) - kvr_retention_lost(x);
+    for (i = 0, worth = 0; i < class; i++) {
+        worth += sum->worth[i];
     }
 
-    return sum;
+    return worth;
 }
 
 
@@ -114,21 +139,20 @@ kvr_retention_worth(const kvr_retention_t *h, uint32_t class)
  * delivered, from it on those that were lost.  Of equal ones the last.
  */
 static int32_t
-kvr_retention_best(const kvr_retention_t *h, uint32_t *at)
+kvr_retention_best(const kvr_retention_sum_t *sum, uint32_t *at)
 {
-    int32_t   sum, best;
-    uint32_t  i, x;
+    int32_t   worth, best;
+    uint32_t  i;
 
-    sum = 0;
+    worth = 0;
     best = 0;
     *at = 0;
 
     for (i = 0; i < KVR_RETENTION_CLASSES; i++) {
-        x = kvr_get(&h->seen[i]);
-        sum += kvr_retention_delivered(x) - kvr_retention_lost(x);
+        worth += sum->worth[i];
 
-        if (sum >= best) {
-            best = sum;
+        if (worth >= best) {
+            best = worth;
             *at = i + 1;
         }
     }

@@ -41,8 +41,14 @@
 
 
 typedef struct {
-    _Atomic uint32_t   seen[KVR_RETENTION_CLASSES];  /* delivered, lost << 16 */
+    _Atomic uint16_t   seen[KVR_RETENTION_CLASSES];  /* delivered, lost << 8 */
 } kvr_retention_t;
+
+
+/* what was seen of several peers: delivered less lost */
+typedef struct {
+    int32_t            worth[KVR_RETENTION_CLASSES];
+} kvr_retention_sum_t;
 
 
 /* a block of this age, in units, was delivered, or had been lost */
@@ -51,8 +57,11 @@ void kvr_retention_note(kvr_retention_t *h, uint32_t age, int delivered);
 /* the age in units from which on blocks are lost; 0: not known */
 uint32_t kvr_retention_get(const kvr_retention_t *h);
 
-/* adds what was seen of one peer to a sum, of KVR_PEERS at most */
-void kvr_retention_add(kvr_retention_t *sum, const kvr_retention_t *h);
+/* adds what was seen of one peer to a sum, which begins zeroed */
+void kvr_retention_add(kvr_retention_sum_t *sum, const kvr_retention_t *h);
+
+/* the same as kvr_retention_get() */
+uint32_t kvr_retention_all(const kvr_retention_sum_t *sum);
 
 /*
  * The same for a peer among others that are likely to be alike, of which, its
@@ -60,7 +69,7 @@ void kvr_retention_add(kvr_retention_t *sum, const kvr_retention_t *h);
  * alone says that it is another.
  */
 uint32_t kvr_retention_among(const kvr_retention_t *h,
-    const kvr_retention_t *sum);
+    const kvr_retention_sum_t *sum);
 
 
 #endif /* _KVR_RETENTION_H_INCLUDED_ */

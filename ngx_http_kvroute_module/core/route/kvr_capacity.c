@@ -127,11 +127,13 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint64_t         units, learned;
     kvr_set_t        set;
     kvr_peer_t      *peer;
-    kvr_retention_t  sum;
+    kvr_retention_sum_t  sum;
 
     peer = zone->registry->peer;
 
-    sum = peer[id].feedback.retention;
+    memset(&sum, 0, sizeof(kvr_retention_sum_t));
+    kvr_retention_add(&sum, &peer[id].feedback.retention);
+
     set = pool->set;
 
     for (n = 1; n < KVR_CAPACITY_PEERS && kvr_set_next(&set, &other); n++) {

@@ -44,7 +44,8 @@ present(uint64_t h)
 
 
 static uint32_t
-plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched)
+plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched,
+    kvr_set_t *masked)
 {
     uint32_t             i, k, id, gap, best;
     kvr_set_t            left;
@@ -56,6 +57,7 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched)
 
     gap = 0;
     best = 0;
+    *masked = kvr_set_none();
 
     for (i = 0; i < n && gap < GAP; i++) {
 
@@ -73,9 +75,11 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched)
                          kvr_chain_depth(i), &view, &h);
 
         left = h.mask ? h.masked : kvr_set_none();
+        *masked = kvr_set_or(*masked, left);
 
         for (k = 0; k < h.n; k++) {
             kvr_set_add(&left, h.peer[k]);
+            kvr_set_del(masked, h.peer[k]);
         }
 
         while (kvr_set_next(&left, &id)) {
@@ -144,8 +148,8 @@ static void
 same(uint32_t max_peers)
 {
     unsigned          i, k, npeers, round, lossy;
-    uint32_t          n, best, a[KVR_PEERS], b[KVR_PEERS];
-    kvr_set_t         set;
+    uint32_t          n, best, plain, a[KVR_PEERS], b[KVR_PEERS];
+    kvr_set_t         set, masked;
     kvr_index_undo_t  undo;
 
     kvr_index_line_t  *line;
@@ -207,10 +211,22 @@ same(uint32_t max_peers)
 
         best = kvr_index_lookup(ix, chain[i], n, set, a);
 
-        util_check(best == plainly(chain[i], n, &set, b),
-                   "%u entries, %u peers: %u", n, npeers, best);
-        util_check(memcmp(a, b, sizeof(a)) == 0, "%u entries, %u peers", n,
-                   npeers);
+        plain = plainly(chain[i], n, &set, b, &masked);
+
+        /* of many peers only the last masks are read */
+
+        if (max_peers <= KVR_PEERS_FEW || kvr_set_empty(&masked, KVR_SET_WORDS))
+        {
+            util_check(best == plain, "%u entries, %u peers: %u", n, npeers,
+                       best);
+        }
+
+        for (k = 0; k < KVR_PEERS; k++) {
+            util_check(a[k] == b[k] || (max_peers > KVR_PEERS_FEW && a[k] < b[k]
+                                        && kvr_set_test(&masked, k)),
+                       "%u entries, %u peers: %u of peer %u, not %u", n, npeers,
+                       a[k], k, b[k]);
+        }
     }
 }
 

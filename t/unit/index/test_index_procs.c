@@ -61,25 +61,54 @@ typedef struct {
 static shared_t     *shared;
 static kvr_index_t  *ix;
 static unsigned      prompts;
+static unsigned      wide;       /* peers of a large zone, equal in ids */
+static kvr_set_t     everybody;
+
+
+/* the number of a peer: four of each four have the same bits in ids */
+static uint32_t
+who(unsigned p)
+{
+    return wide ? (p & 3) << KVR_INDEX_ID | p >> 2 : p;
+}
+
+
+static void
+lookup(const uint64_t *c, uint32_t n, uint32_t *matched)
+{
+    unsigned  p;
+    uint32_t  found[KVR_PEERS];
+
+    (void) kvr_index_lookup(ix, c, n, everybody, found);
+
+    for (p = 0; p < PEERS; p++) {
+        matched[p] = found[who(p)];
+    }
+}
 
 
 static void
 table(uint64_t lines, unsigned n, uint64_t capacity)
 {
     unsigned  i;
+    uint32_t  max_peers;
 
-    shared = mmap(NULL, sizeof(shared_t) + kvr_index_size(lines, KVR_PEERS_FEW),
+    max_peers = wide ? KVR_PEERS : KVR_PEERS_FEW;
+
+    shared = mmap(NULL, sizeof(shared_t) + kvr_index_size(lines, max_peers),
                   PROT_READ|PROT_WRITE, MAP_SHARED|MAP_ANONYMOUS, -1, 0);
     util_check(shared != MAP_FAILED, "mmap: %d", errno);
 
     ix = &shared->ix;
     prompts = n;
 
-    kvr_index_init(ix, lines, KVR_PEERS_FEW);
+    kvr_index_init(ix, lines, max_peers);
+    everybody = kvr_set_none();
 
     for (i = 0; i < PEERS; i++) {
-        kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, capacity, i & 1);
+        kvr_set_add(&everybody, who(i));
+        kvr_index_flush(ix, who(i));
+        kvr_index_capacity(ix, who(i), capacity, i & 1);
     }
 }
 
@@ -153,6 +182,12 @@ wrong(unsigned prompt, const uint32_t *matched, unsigned *credits)
     own = prompt_set(prompt);
     *credits = 0;
 
+    /* only beginnings have masks, whose bits stand for four then */
+
+    for (p = 0; p < PEERS && wide; p += 4) {
+        all |= (all >> p & 0xf) ? 0xfULL << p : 0;
+    }
+
     for (p = 0; p < PEERS; p++) {
 
         if (matched[p] == 0) {
@@ -195,7 +230,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         chain(c, prompt);
         n = 1 + util_below(&r, ENTRIES);
 
-        (void) kvr_index_lookup(ix, c, n, kvr_set_below(PEERS), matched);
+        lookup(c, n, matched);
 
         set = wrong(prompt, matched, &credits);
         kvr_add(&t->credits, credits);
@@ -203,7 +238,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         if (set) {
             kvr_add(&t->tags, (unsigned) __builtin_popcountll(set));
 
-            (void) kvr_index_lookup(ix, c, n, kvr_set_below(PEERS), matched);
+            lookup(c, n, matched);
             set &= wrong(prompt, matched, &credits);
             kvr_add(&t->stay, (unsigned) __builtin_popcountll(set));
         }
@@ -221,11 +256,11 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
         switch (util_below(&r, 200)) {
 
         case 0:
-            kvr_index_flush(ix, p);
+            kvr_index_flush(ix, who(p));
             break;
 
         case 1:
-            kvr_index_capacity(ix, p, 100 + util_below(&r, 100000),
+            kvr_index_capacity(ix, who(p), 100 + util_below(&r, 100000),
                                util_below(&r, 2));
             break;
 
@@ -234,7 +269,7 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
             break;
 
         default:
-            kvr_index_insert(ix, c, n, n, p,
+            kvr_index_insert(ix, c, n, n, who(p),
                              util_below(&r, 4) ? matched[p] : 0, &undo);
 
             if (util_below(&r, 8) == 0) {
@@ -338,8 +373,8 @@ check_table(void)
         util_check(line->mask >> PEERS == 0, "a peer that does not exist");
 
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
-            util_check(line->stamp[s] == 0
-                       || (line->ids >> s * 8 & 63) < PEERS,
+            util_check(kvr_set_test(&everybody,
+                                    kvr_index_id(line->ids, s, line->stamp[s])),
                        "a peer that does not exist");
         }
     }
@@ -351,7 +386,7 @@ check_table(void)
     for (prompt = 0; prompt < prompts; prompt++) {
         chain(c, prompt);
         for (k = 1; k <= ENTRIES; k++) {
-            (void) kvr_index_lookup(ix, c, k, kvr_set_below(PEERS), matched);
+            lookup(c, k, matched);
             tags += (wrong(prompt, matched, &credits) != 0);
         }
     }
@@ -377,7 +412,7 @@ check_table(void)
     /* all is forgotten: all is free */
 
     for (p = 0; p < PEERS; p++) {
-        kvr_index_flush(ix, p);
+        kvr_index_flush(ix, who(p));
     }
 
     for (i = 0; i < 5 * kvr_line_turns(ix) * ix->nlines; i += 1000) {
@@ -392,12 +427,12 @@ check_table(void)
     /* and works as new */
 
     for (p = 0; p < PEERS; p++) {
-        kvr_index_capacity(ix, p, 1000000, 0);
+        kvr_index_capacity(ix, who(p), 1000000, 0);
 
         chain(c, p);
-        kvr_index_insert(ix, c, 3, 3, p, 0, &undo);
+        kvr_index_insert(ix, c, 3, 3, who(p), 0, &undo);
 
-        (void) kvr_index_lookup(ix, c, 3, util_set(1U << p), matched);
+        lookup(c, 3, matched);
         util_check(matched[p] == 3, "peer %u: %u", p, matched[p]);
     }
 }
@@ -449,6 +484,15 @@ END_TEST
 START_TEST(test_index_procs_hot)
 {
     run("hot lines", 4096, 16, 2000, util_cases(50000));
+}
+END_TEST
+
+
+START_TEST(test_index_procs_wide)
+{
+    wide = 1;
+    run("wide", 4096, 16, 2000, util_cases(30000));
+    run("wide, tiny", 4, 64, 100000, util_cases(30000));
 }
 END_TEST
 
@@ -513,6 +557,14 @@ START_TEST(test_index_procs_kills)
 END_TEST
 
 
+START_TEST(test_index_procs_kills_wide)
+{
+    wide = 1;
+    run_kills("wide table, kills", 256, 512, util_cases(100));
+}
+END_TEST
+
+
 START_TEST(test_index_procs_kills_large)
 {
     run_kills("large table, kills", 65536, 4096, util_cases(200));
@@ -531,7 +583,9 @@ main(void)
     util_add(s, "small", test_index_procs_small);
     util_add(s, "large", test_index_procs_large);
     util_add(s, "hot", test_index_procs_hot);
+    util_add(s, "wide", test_index_procs_wide);
     util_add(s, "kills", test_index_procs_kills);
+    util_add(s, "kills wide", test_index_procs_kills_wide);
     util_add(s, "kills large", test_index_procs_kills_large);
 
     return util_run(s);

@@ -66,7 +66,12 @@ fresh(void)
 static uint32_t
 retention(void)
 {
-    return kvr_feedback_retention(&feedback, &feedback.retention);
+    kvr_retention_sum_t  sum;
+
+    memset(&sum, 0, sizeof(sum));
+    kvr_retention_add(&sum, &feedback.retention);
+
+    return kvr_feedback_retention(&feedback, &sum);
 }
 
 
@@ -159,7 +164,7 @@ START_TEST(test_loop_young)
 {
     uint64_t  floor, chain[4] = { 0x1111000, 0x2222000, 0x3333000, 0x4444000 };
     uint64_t  other[4] = { 0x1111000, 0x2222000, 0x5555000, 0x6666000 };
-    uint64_t  inflight, again;
+    uint32_t  inflight, again;
     unsigned  i;
 
     static uint64_t  deep[4096];

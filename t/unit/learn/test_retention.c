@@ -183,10 +183,12 @@ END_TEST
 START_TEST(test_horizon_among)
 {
     uint32_t         i, k;
-    kvr_retention_t  sum, peer[3];
+    kvr_retention_t  peer[3];
+    kvr_retention_sum_t  sum, none;
 
     memset((void *) peer, 0, sizeof(peer));
-    memset((void *) &sum, 0, sizeof(sum));
+    memset(&sum, 0, sizeof(sum));
+    memset(&none, 0, sizeof(none));
 
     /* too little to know by itself, but all of them together do */
 
@@ -211,14 +213,14 @@ START_TEST(test_horizon_among)
     /* one that was never seen; nothing was seen at all */
 
     fresh();
-    util_check(kvr_retention_among(&h, &sum) == kvr_retention_get(&sum), "new");
-    util_check(kvr_retention_among(&peer[0], &h) == 0, "of none");
+    util_check(kvr_retention_among(&h, &sum) == kvr_retention_all(&sum), "new");
+    util_check(kvr_retention_among(&peer[0], &none) == 0, "of none");
 
     /* a larger one: it has held what is older, and lost none */
 
     note(6000, 1, 4);
     kvr_retention_add(&sum, &h);
-    k = kvr_retention_get(&sum);
+    k = kvr_retention_all(&sum);
     util_check(k > 1000 && k <= 5000, "%u", k);
     util_check(kvr_retention_among(&h, &sum) == 0, "larger");
 
@@ -228,13 +230,14 @@ START_TEST(test_horizon_among)
     note(300, 1, 3);
     note(600, 0, 5);
     kvr_retention_add(&sum, &h);
-    util_check(kvr_retention_get(&sum) > 1000, "%u", kvr_retention_get(&sum));
+    util_check(kvr_retention_all(&sum) > 1000, "%u", kvr_retention_all(&sum));
     k = kvr_retention_among(&h, &sum);
     util_check(k > 300 && k <= 600, "%u", k);
 
     /* 64 of them at most, each full */
 
-    memset((void *) &sum, 0, sizeof(sum));
+    memset(&sum, 0, sizeof(sum));
+    memset(&none, 0, sizeof(none));
     fresh();
 
     for (i = 0; i < 1000; i++) {
@@ -246,8 +249,8 @@ START_TEST(test_horizon_among)
         kvr_retention_add(&sum, &h);
     }
 
-    util_check(kvr_retention_get(&sum) == kvr_retention_get(&h), "%u",
-               kvr_retention_get(&sum));
+    util_check(kvr_retention_all(&sum) == kvr_retention_get(&h), "%u",
+               kvr_retention_all(&sum));
 }
 END_TEST
 

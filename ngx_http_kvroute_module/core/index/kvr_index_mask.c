@@ -1,0 +1,182 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/index/kvr_index_mask.h"
+
+
+static void kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
+    uint32_t begun, uint32_t age, uint32_t depth, kvr_set_t *masked);
+static uint32_t kvr_mask_turn(kvr_index_t *ix, unsigned peer, uint64_t now,
+    uint32_t *all);
+
+
+/* few prompts meet a mask, but those that do meet many */
+uint64_t
+kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
+    uint32_t depth, kvr_mask_view_t *view, kvr_set_t *masked)
+{
+    uint32_t  id, age, begun;
+    uint64_t  left, mask;
+
+    if (kvr_set_empty(&view->ready, KVR_SET_WORDS)) {
+        view->now = kvr_get(&ix->clock);
+    }
+
+    /* in this order, or an old mask might pass for a new one */
+
+    begun = atomic_load_explicit(&line->masked, memory_order_acquire);
+    age = (uint32_t) view->now - begun;
+
+    mask = kvr_get(&line->mask);
+    *masked = kvr_set_none();
+
+    if (ix->words > 1) {
+        kvr_mask_many(ix, mask, set, begun, age, depth, masked);
+        return mask;
+    }
+
+    for (left = mask & set->word[0]; left; left &= left - 1) {
+
+        id = (uint32_t) __builtin_ctzll(left);
+
+        if (kvr_unlikely(!kvr_set_test(&view->ready, id))) {
+            view->expire[id] = kvr_mask_expire(ix, id, view->now);
+            kvr_set_add(&view->ready, id);
+        }
+
+        if (age < view->expire[id]) {
+            kvr_set_add(masked, id);
+        }
+    }
+
+    return mask;
+}
+
+
+/*
+ * The same where a bit stands for several: who has computed less than that
+ * since its start does not hold it.
+ */
+static void
+kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
+    uint32_t begun, uint32_t age, uint32_t depth, kvr_set_t *masked)
+{
+    int32_t            since;
+    uint32_t           i, k;
+    uint64_t           left, has;
+    kvr_index_mask_t  *m;
+
+    m = kvr_index_masks(ix);
+
+    for (i = 0; i < ix->words; i++, m += 64) {
+
+        has = 0;
+
+        for (left = mask & set->word[i]; left; left &= left - 1) {
+            k = (uint32_t) __builtin_ctzll(left);
+
+            since = (int32_t) (begun - kvr_get(&m[k].since));
+
+            has |= (uint64_t) ((since > 0) & (age < kvr_get(&m[k].turn))
+                               & (depth <= kvr_get(&m[k].reach))) << k;
+        }
+
+        masked->word[i] = has;
+    }
+}
+
+
+void
+kvr_mask_mark(kvr_index_t *ix, unsigned peer)
+{
+    uint32_t           all;
+    uint64_t           clock, units;
+    kvr_index_mask_t  *m;
+    kvr_index_peer_t  *p;
+
+    if (ix->words == 1) {
+        return;
+    }
+
+    m = &kvr_index_masks(ix)[peer];
+    p = kvr_index_peer(ix, peer);
+
+    clock = kvr_index_units(p);
+    units = clock - kvr_min(kvr_get(&p->floor), clock);
+
+    kvr_set(&m->turn, kvr_mask_turn(ix, peer, kvr_get(&ix->clock), &all));
+    kvr_set(&m->since, (uint32_t) kvr_get(&p->since));
+    kvr_set(&m->reach, (uint32_t) kvr_min(units, kvr_get(&p->capacity)));
+}
+
+
+int
+kvr_mask_counts(kvr_index_t *ix, uint64_t mask, uint32_t masked)
+{
+    uint32_t  i;
+    uint64_t  now;
+
+    now = kvr_get(&ix->clock);
+
+    for (i = 0; i < ix->max_peers; i++) {
+
+        if ((mask & kvr_mask_bit(i))
+            && (uint32_t) now - masked < kvr_mask_expire(ix, i, now))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/*
+ * The age of a mask at which a peer in it no longer counts.  It has no stamp
+ * there, so it counts from when the mask was begun to when its cache is turned
+ * over.  That is in units computed by all peers, of which it is taken to do the
+ * same share as since its restart.  A mask is needed only where more than eight
+ * peers hold a block at a time, a prefix that much of the traffic has: who
+ * still holds it soon says so again, so a rough rule will do.
+ */
+uint32_t
+kvr_mask_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
+{
+    uint32_t  turn, all;
+
+    turn = kvr_mask_turn(ix, peer, now, &all);
+
+    return kvr_min(turn, all);
+}
+
+
+/* when its cache is turned over; all: what all have computed since its restart */
+static uint32_t
+kvr_mask_turn(kvr_index_t *ix, unsigned peer, uint64_t now, uint32_t *all)
+{
+    double             turn;
+    uint64_t           age, units;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
+
+    age = now - kvr_get(&p->since);
+    units = kvr_index_units(p) - kvr_get(&p->floor);
+
+    /* it may be restarted at any time */
+
+    if ((int64_t) age <= 0 || (int64_t) units < 0) {
+        *all = 0;
+        return 0;
+    }
+
+    turn = (double) kvr_get(&p->capacity) * (double) age
+           / (double) kvr_max(units, 1);
+
+    *all = (uint32_t) kvr_min(age, INT32_MAX);
+
+    return turn < INT32_MAX ? (uint32_t) turn : INT32_MAX;
+}
