@@ -35,20 +35,27 @@ typedef enum {
 } kvr_kvevent_field_e;
 
 
-/* fields by their names, in small letters */
-static const struct {
+/* a word: most are told apart by their lengths */
+typedef struct {
     const char  *name;
-    uint8_t      field;
-} kvr_kvevent_names[] = {
-    { "events",             KVR_KVEVENT_EVENTS },
-    { "type",               KVR_KVEVENT_TYPE },
-    { "block_hashes",       KVR_KVEVENT_BLOCKS },
-    { "parent_block_hash",  KVR_KVEVENT_PARENT },
-    { "token_ids",          KVR_KVEVENT_TOKENS },
-    { "block_size",         KVR_KVEVENT_SIZE },
-    { "medium",             KVR_KVEVENT_MEDIUM },
-    { "group_idx",          KVR_KVEVENT_GROUP },
-    { "kv_cache_spec_kind", KVR_KVEVENT_KIND }
+    uint32_t     len;
+    uint8_t      value;
+} kvr_kvevent_word_t;
+
+#define kvr_kvevent_word(name, value)  { name, sizeof(name) - 1, value }
+
+
+/* fields by their names */
+static const kvr_kvevent_word_t  kvr_kvevent_names[] = {
+    kvr_kvevent_word("type", KVR_KVEVENT_TYPE),
+    kvr_kvevent_word("block_hashes", KVR_KVEVENT_BLOCKS),
+    kvr_kvevent_word("medium", KVR_KVEVENT_MEDIUM),
+    kvr_kvevent_word("group_idx", KVR_KVEVENT_GROUP),
+    kvr_kvevent_word("parent_block_hash", KVR_KVEVENT_PARENT),
+    kvr_kvevent_word("token_ids", KVR_KVEVENT_TOKENS),
+    kvr_kvevent_word("block_size", KVR_KVEVENT_SIZE),
+    kvr_kvevent_word("kv_cache_spec_kind", KVR_KVEVENT_KIND),
+    kvr_kvevent_word("events", KVR_KVEVENT_EVENTS)
 };
 
 
@@ -67,13 +74,10 @@ static const uint8_t  kvr_kvevent_removed[] = {
 };
 
 
-static const struct {
-    const char          *name;
-    kvr_kvevent_type_e   type;
-} kvr_kvevent_types[] = {
-    { "blockstored",      KVR_KVEVENT_STORED },
-    { "blockremoved",     KVR_KVEVENT_REMOVED },
-    { "allblockscleared", KVR_KVEVENT_CLEARED }
+static const kvr_kvevent_word_t  kvr_kvevent_types[] = {
+    kvr_kvevent_word("BlockRemoved", KVR_KVEVENT_REMOVED),
+    kvr_kvevent_word("BlockStored", KVR_KVEVENT_STORED),
+    kvr_kvevent_word("AllBlocksCleared", KVR_KVEVENT_CLEARED)
 };
 
 
@@ -326,18 +330,30 @@ kvr_kvevent_field(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 }
 
 
+/* what the word that was read stands for, among n; 0: it is none of them */
 static uint8_t
-kvr_kvevent_named(const kvr_msgpack_t *m)
+kvr_kvevent_find(const kvr_msgpack_t *m, const kvr_kvevent_word_t *word,
+    unsigned n)
 {
     unsigned  i;
 
-    for (i = 0; i < kvr_nelts(kvr_kvevent_names); i++) {
-        if (kvr_msgpack_is(m, kvr_kvevent_names[i].name)) {
-            return kvr_kvevent_names[i].field;
+    for (i = 0; i < n; i++) {
+        if (m->len == word[i].len
+            && memcmp(m->text, word[i].name, word[i].len) == 0)
+        {
+            return word[i].value;
         }
     }
 
-    return KVR_KVEVENT_OTHER;
+    return 0;
+}
+
+
+static uint8_t
+kvr_kvevent_named(const kvr_msgpack_t *m)
+{
+    return kvr_kvevent_find(m, kvr_kvevent_names,
+                            kvr_nelts(kvr_kvevent_names));
 }
 
 
@@ -367,16 +383,10 @@ kvr_kvevent_placed(const kvr_kvevent_reader_t *r)
 static void
 kvr_kvevent_typed(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 {
-    unsigned  i;
-
-    if (kind != KVR_MSGPACK_STR) {
-        return;
-    }
-
-    for (i = 0; i < kvr_nelts(kvr_kvevent_types); i++) {
-        if (kvr_msgpack_is(&r->msgpack, kvr_kvevent_types[i].name)) {
-            r->event.type = kvr_kvevent_types[i].type;
-        }
+    if (kind == KVR_MSGPACK_STR) {
+        r->event.type = (kvr_kvevent_type_e)
+                        kvr_kvevent_find(&r->msgpack, kvr_kvevent_types,
+                                         kvr_nelts(kvr_kvevent_types));
     }
 }
 

@@ -97,10 +97,15 @@ kvr_msgpack_gather(kvr_msgpack_t *m, const uint8_t **p, const uint8_t *end)
 }
 
 
-static uint64_t
+static inline uint64_t
 kvr_msgpack_number(const uint8_t *p, unsigned n)
 {
     uint64_t  value;
+
+    if (n == sizeof(uint64_t)) {
+        memcpy(&value, p, sizeof(uint64_t));
+        return __builtin_bswap64(value);
+    }
 
     value = 0;
 
@@ -233,8 +238,14 @@ kvr_msgpack_string(kvr_msgpack_t *m, const uint8_t **p, const uint8_t *end)
         memcpy(m->text + at, s, kvr_min(n, KVR_MSGPACK_TEXT - at));
     }
 
-    for (i = n - kvr_min(n, 8); i < n; i++) {
-        m->tail = m->tail << 8 | s[i];
+    if (n >= sizeof(uint64_t)) {
+        m->tail = kvr_msgpack_number(s + n - sizeof(uint64_t),
+                                     sizeof(uint64_t));
+
+    } else {
+        for (i = 0; i < n; i++) {
+            m->tail = m->tail << 8 | s[i];
+        }
     }
 
     *p += n;

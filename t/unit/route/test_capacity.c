@@ -1,0 +1,349 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_capacity: what KV events do to a peer's clock and capacity, and what is
+ * as before when they stop.
+ */
+
+
+#include "util_registry.h"
+#include "util.h"
+#include "core/route/kvr_route.h"
+
+
+#define ROWS   2
+#define LINES  4096
+#define UNITS  64
+#define UNIT   256
+#define BLOCK  16                    /* tokens; 4 bytes each: 4 blocks a unit */
+
+
+typedef struct {
+    kvr_zone_t      zone;
+    kvr_pool_t      pool;
+    uint32_t        peer;
+    uint32_t        member;
+    uint64_t        chain[UNITS];
+    uint64_t        next;            /* hash */
+    kvr_kvevent_t   event;
+} scene_t;
+
+
+static scene_t  s;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+setup(void)
+{
+    uint32_t     i;
+    kvr_zone_t  *z;
+
+    memset(&s, 0, sizeof(scene_t));
+
+    z = &s.zone;
+
+    z->registry = util_registry(4);
+
+    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(4)));
+    kvr_load_init(z->load, ROWS, kvr_registry_columns(4));
+    z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+
+    z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+    kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
+
+    z->events = zeroed(4 * sizeof(kvr_events_t));
+    z->unit = UNIT;
+
+    s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
+                               "a:1", 3, 1000);
+    s.member = kvr_registry_member(z->registry, z->load, z->row, s.peer, "u",
+                                   1);
+
+    s.pool.set = kvr_set_of(s.peer);
+    s.pool.capacity = (uint64_t) UNIT * 1000;
+
+    for (i = 0; i < UNITS; i++) {
+        s.chain[i] = kvr_mix(i + 1, 42) | 1ULL << 63;
+    }
+
+    kvr_index_capacity(z->index, s.peer, 1000, 0);
+}
+
+
+static void
+teardown(void)
+{
+    free(s.zone.registry);
+    free(s.zone.load);
+    free(s.zone.index);
+    free(s.zone.events);
+}
+
+
+static uint64_t
+clock_now(void)
+{
+    return kvr_index_clock(s.zone.index, s.peer);
+}
+
+
+static void
+insert(uint32_t units, uint32_t matched)
+{
+    kvr_index_undo_t  undo;
+
+    kvr_index_insert(s.zone.index, s.chain, kvr_chain_entries(units), units,
+                     s.peer, matched, &undo);
+}
+
+
+/* so many units, as blocks of an event; 0: all is cleared */
+static int
+tell(kvr_kvevent_type_e type, uint32_t units)
+{
+    uint32_t        i;
+    kvr_kvevent_t  *v;
+
+    v = &s.event;
+    memset(v, 0, offsetof(kvr_kvevent_t, hash));
+
+    v->type = type;
+    v->rooted = 1;
+    v->block = BLOCK;
+    v->blocks = units * 4;
+
+    for (i = 0; i < v->blocks && i < KVR_KVEVENT_HASHES; i++) {
+        v->hash[i] = s.next + i;
+        v->last = v->hash[i];
+    }
+
+    return kvr_capacity_event(&s.zone, s.peer, 0, v, 5000);
+}
+
+
+static uint32_t
+held(void)
+{
+    uint32_t  matched[KVR_PEERS];
+
+    memset(matched, 0, sizeof(matched));
+
+    (void) kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
+
+    return matched[s.peer];
+}
+
+
+/* an insert moves the clock, and what it is told to have stored does not */
+START_TEST(test_capacity_clock)
+{
+    uint64_t  start;
+
+    /* nobody tells: as ever */
+
+    start = clock_now();
+    insert(40, 0);
+    ck_assert_uint_eq(clock_now(), start + 40);
+    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 5000));
+
+    /* the first word: nothing was expected */
+
+    start = clock_now();
+    ck_assert(!tell(KVR_KVEVENT_STORED, 10));
+    ck_assert_uint_eq(clock_now(), start + 10);
+    ck_assert(kvr_capacity_sure(&s.zone, s.peer, 5000));
+
+    /* a prompt, told in two chunks; then its reply, and another's prompt */
+
+    insert(60, 40);
+    ck_assert_uint_eq(clock_now(), start + 30);
+    tell(KVR_KVEVENT_STORED, 12);
+    ck_assert_uint_eq(clock_now(), start + 30);
+    tell(KVR_KVEVENT_STORED, 8);
+    ck_assert_uint_eq(clock_now(), start + 30);
+    tell(KVR_KVEVENT_STORED, 5);
+    ck_assert_uint_eq(clock_now(), start + 35);
+
+    /* less was computed than was expected: the rest is made up for */
+
+    insert(30, 0);
+    ck_assert_uint_eq(clock_now(), start + 65);
+    tell(KVR_KVEVENT_STORED, 10);
+    tell(KVR_KVEVENT_STORED, 25);
+    ck_assert_uint_eq(clock_now(), start + 70);
+
+    /* other memory, and layers of another group */
+
+    s.next = 1000;
+    memset(&s.event, 0, sizeof(s.event));
+    s.event.type = KVR_KVEVENT_STORED;
+    s.event.block = BLOCK;
+    s.event.blocks = 100;
+    s.event.elsewhere = 1;
+    (void) kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 5000);
+    s.event.elsewhere = 0;
+    s.event.group = 3;
+    (void) kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 5000);
+    ck_assert_uint_eq(clock_now(), start + 70);
+}
+END_TEST
+
+
+/* who expects a quarter of the capacity in vain believes no longer */
+START_TEST(test_capacity_silent)
+{
+    unsigned  i;
+
+    tell(KVR_KVEVENT_STORED, 1);
+
+    for (i = 0; i < 4; i++) {
+        insert(60, 0);
+        ck_assert(kvr_index_heard(s.zone.index, s.peer));
+    }
+
+    insert(60, 0);
+    ck_assert(!kvr_index_heard(s.zone.index, s.peer));
+    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 5000));
+
+    /* it is heard again, and what was expected too long is given up */
+
+    tell(KVR_KVEVENT_STORED, 1);
+    ck_assert(kvr_index_heard(s.zone.index, s.peer));
+
+    kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
+    ck_assert(!kvr_index_heard(s.zone.index, s.peer));
+
+    /* what was missed is doubted for a minute */
+
+    tell(KVR_KVEVENT_STORED, 1);
+    kvr_set(&s.zone.events[s.peer].doubt, 5000);
+    ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 6000));
+    ck_assert(kvr_capacity_sure(&s.zone, s.peer, 70000));
+}
+END_TEST
+
+
+START_TEST(test_capacity_cleared)
+{
+    kvr_peer_t  *peer;
+
+    peer = &s.zone.registry->peer[s.peer];
+
+    tell(KVR_KVEVENT_STORED, 1);
+    insert(UNITS, 0);
+    tell(KVR_KVEVENT_STORED, UNITS);
+    ck_assert_uint_eq(held(), UNITS);
+
+    kvr_set(&peer->feedback.misses, 2);
+
+    ck_assert(tell(KVR_KVEVENT_CLEARED, 0));
+    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(kvr_get(&peer->feedback.by_event), 1);
+    ck_assert_uint_eq(kvr_get(&peer->feedback.misses), 0);
+    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].cleared), 1);
+
+    /* what was on its way then is stored after that */
+
+    insert(UNITS, 0);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, UNITS * UNIT);
+    ck_assert(tell(KVR_KVEVENT_CLEARED, 0));
+    ck_assert_uint_ge(held(), UNITS - 1);
+
+    /* and nothing of another process is */
+
+    kvr_capacity_another(&s.zone, s.peer, 5000);
+    ck_assert_uint_eq(held(), 0);
+    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].restarts), 1);
+}
+END_TEST
+
+
+/* how old blocks get is the capacity, if the engine has not told a smaller */
+START_TEST(test_capacity_age)
+{
+    unsigned           i;
+    kvr_peer_t        *peer;
+    kvr_index_peer_t  *p;
+
+    peer = &s.zone.registry->peer[s.peer];
+    p = kvr_index_peer(s.zone.index, s.peer);
+
+    /* a cache of 40 events of 8 units: the first goes for the 41st */
+
+    for (i = 0; i < 400; i++) {
+
+        if (i >= 40) {
+            s.next = (i - 40) * 1000;
+            tell(KVR_KVEVENT_REMOVED, 8);
+        }
+
+        s.next = i * 1000;
+        tell(KVR_KVEVENT_STORED, 8);
+    }
+
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+
+    ck_assert_uint_eq(kvr_get(&p->reported), 1);
+    util_check(kvr_get(&p->capacity) > 300 && kvr_get(&p->capacity) < 340,
+               "%u", kvr_get(&p->capacity));
+
+    /* by its metrics it holds less: 200 units */
+
+    kvr_set(&peer->engine.capacity, 200 * UNIT / 4);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 200);
+
+    /* or more */
+
+    kvr_set(&peer->engine.capacity, 900 * UNIT / 4);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    util_check(kvr_get(&p->capacity) < 340, "%u", kvr_get(&p->capacity));
+
+    /* nobody tells any more: the metrics' word, and without that the old one */
+
+    kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 900);
+
+    kvr_set(&peer->engine.capacity, 0);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_eq(kvr_get(&p->reported), 0);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 1000);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s_;
+    TCase  *tc;
+
+    s_ = suite_create("capacity");
+    tc = tcase_create("events");
+
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, test_capacity_clock);
+    tcase_add_test(tc, test_capacity_silent);
+    tcase_add_test(tc, test_capacity_cleared);
+    tcase_add_test(tc, test_capacity_age);
+    suite_add_tcase(s_, tc);
+
+    return util_run(s_);
+}
