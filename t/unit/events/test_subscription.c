@@ -231,9 +231,11 @@ END_TEST
 /* what is no message of events is passed over */
 START_TEST(test_subscription_bad)
 {
-    util_buf_t  b = { 0 }, good, bad = { 0 }, half;
+    util_buf_t  b = { 0 }, good, bad = { 0 }, half, more;
 
     stored(&good, 2);
+    stored(&more, 2);
+    util_byte(&more, 0);
     stored(&half, 2);
     half.len -= 3;
     util_puts(&bad, "{\"events\": []}");
@@ -248,10 +250,14 @@ START_TEST(test_subscription_bad)
     pack_frame(&b, 1, "12345678", 8);              /* behind it another */
     pack_frame(&b, 1, "", 0);
     pack_frame(&b, 0, good.p, good.len);
-    pack_message(&b, "kv", 3, &good);
+    pack_message(&b, "kv", 3, &more);
+    pack_message(&b, "kv", 4, &good);
 
     expect(&b, KVR_ZMTP_SUB, "kv",
-           "open bad bad 1 bad 2 e1/2 bad bad 3 e1/2 e2/1 done ");
+           "open bad bad 1 bad 2 e1/2 bad bad 3 e1/2 e2/1 bad "
+           "4 e1/2 e2/1 done ");
+
+    util_drop(&more);
 
     util_drop(&good);
     util_drop(&half);
