@@ -67,6 +67,7 @@ kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
     int32_t            since;
     uint32_t           i, k;
     uint64_t           left, has;
+    unsigned           held;
     kvr_index_mask_t  *m;
 
     m = kvr_index_masks(ix);
@@ -80,8 +81,13 @@ kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
 
             since = (int32_t) (begun - kvr_get(&m[k].since));
 
-            has |= (uint64_t) ((since > 0) & (age < kvr_get(&m[k].turn))
-                               & (depth <= kvr_get(&m[k].reach))) << k;
+            /* without a jump: each is as likely as not */
+
+            held = (unsigned) (since > 0)
+                   & (unsigned) (age < kvr_get(&m[k].turn))
+                   & (unsigned) (depth <= kvr_get(&m[k].reach));
+
+            has |= (uint64_t) held << k;
         }
 
         masked->word[i] = has;
