@@ -159,14 +159,20 @@ if ($minutes) {
     my $from = time;
     my $end = $from + 60 * $minutes;
 
-    while (time < $end) {
-        replace($share / 20);
-        sleep 3;
-        $changed += seen() ? 1 : wait_for(\&seen, 20);
+    # a fifth a minute by the clock, however long it takes to look
+
+    for (my $said = 0; time < $end; sleep 3) {
+        my $due = int($share * (time - $from) / 60) + $servers - $last;
+
+        replace($due) if $due > 0;
+        wait_for(\&seen, 20);
         $early ||= memory() if time - $from > 15 * $minutes;
-        diag(sprintf '%d s: %d servers ever, %d KB, %d without a number',
-             time - $from, $last, memory(), $none)
-            if $last % $share == 0;
+
+        if (time > $said + 60) {
+            $said = time;
+            diag(sprintf '%d s: %d servers ever, %d KB, %d without a number',
+                 $said - $from, $last, memory(), $none);
+        }
     }
 
 } else {
