@@ -30,13 +30,13 @@
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 
+/* what nginx sets up for a request when its upstream begins */
+ngx_int_t ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at);
+
 /* finds out what there is to know before a decision, the body read for it */
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
-
-/* what can be made before the lock is taken */
-void ngx_http_kvroute_prepare_rings(ngx_http_kvroute_attempt_t *at,
-    ngx_log_t *log);
 
 /* _upstream: takes a peer by the policy */
 ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data);
@@ -54,6 +54,10 @@ void ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at);
 /* finds out what the request has to do with which peer */
 void ngx_http_kvroute_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
+
+/* makes the rings that a policy needs, before the lock is taken */
+void ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at,
+    ngx_log_t *log);
 
 /* _choose: makes room for all candidates that an upstream can have */
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
@@ -83,8 +87,8 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose_decided(
     ngx_http_kvroute_attempt_t *at, ngx_uint_t *index);
 
 /*
- * Asks the policy without taking the peer, nor anything else that another balancer
- * would notice.  Returns the number of the peer, UNSET if there is none, or the
+ * Asks the policy without taking the peer, nor anything else that another
+ * balancer would notice.  Returns the number of the peer, UNSET if there is none, or the
  * list was changed meanwhile.
  */
 uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,

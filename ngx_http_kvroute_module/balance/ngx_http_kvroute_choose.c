@@ -175,7 +175,7 @@ ngx_http_kvroute_choose_lock(ngx_peer_connection_t *pc,
 
         ngx_http_kvroute_match_init(at);
         ngx_http_kvroute_match(at->ctx->request, at);
-        ngx_http_kvroute_prepare_rings(at, pc->log);
+        ngx_http_kvroute_match_rings(at, pc->log);
     }
 
     peers = at->rrp.peers;

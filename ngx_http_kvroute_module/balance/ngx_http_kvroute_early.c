@@ -26,8 +26,6 @@
 
 
 static ngx_int_t ngx_http_kvroute_early_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_kvroute_early_prepare(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
@@ -35,8 +33,6 @@ static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
 ngx_int_t
 ngx_http_kvroute_early_init(ngx_conf_t *cf)
 {
-    ngx_http_handler_pt           *h;
-    ngx_http_core_main_conf_t     *cmcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
@@ -45,16 +41,7 @@ ngx_http_kvroute_early_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-
-    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    *h = ngx_http_kvroute_early_handler;
-
-    return NGX_OK;
+    return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_early_handler);
 }
 
 
@@ -139,7 +126,7 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
 
     at->ahead = reserved;
 
-    if (ngx_http_kvroute_early_prepare(r, at) != NGX_OK
+    if (ngx_http_kvroute_prepare_peers(r, at) != NGX_OK
         || ngx_http_kvroute_prepare_match(r, at) != NGX_OK)
     {
         return NGX_ERROR;
@@ -160,37 +147,6 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
     }
 
     return rc;
-}
-
-
-/* what nginx sets up for a request when its upstream begins */
-static ngx_int_t
-ngx_http_kvroute_early_prepare(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    ngx_uint_t                    n;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = at->conf;
-
-    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
-        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    n = ngx_max(conf->list[0].number, conf->list[1].number);
-    n = ngx_http_kvroute_tried_words(n);
-
-    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
-    if (at->rrp.tried == NULL) {
-        return NGX_ERROR;
-    }
-
-    at->rrp.peers = conf->upstream->peer.data;
-    at->rrp.config = conf->config;
-
-    return NGX_OK;
 }
 
 

@@ -28,6 +28,8 @@ static uint64_t *ngx_http_kvroute_match_key(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, uint32_t length);
 static void ngx_http_kvroute_match_pin(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_match_ring(ngx_http_kvroute_list_t *list,
+    ngx_log_t *log);
 
 
 void
@@ -396,5 +398,38 @@ ngx_http_kvroute_match_pin(ngx_http_request_t *r,
 
     if (id != KVR_REGISTRY_NONE && kvr_set_test(&at->conf->set, id)) {
         at->pin = id;
+    }
+}
+
+
+void
+ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
+{
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
+        ngx_http_kvroute_match_ring(&conf->list[0], log);
+        ngx_http_kvroute_match_ring(&conf->list[1], log);
+    }
+}
+
+
+static void
+ngx_http_kvroute_match_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
+{
+    uint32_t  n;
+
+    if (list->ring.point || list->number == 0) {
+        return;
+    }
+
+    n = kvr_ring_size(list->peer, (uint32_t) list->targets);
+
+    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
+
+    if (list->ring.point) {
+        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
     }
 }

@@ -57,7 +57,7 @@ ngx_http_kvroute_native_get(ngx_peer_connection_t *pc,
         at->native = 0;
         at->over = 1;
 
-        ngx_http_kvroute_prepare_rings(at, pc->log);
+        ngx_http_kvroute_match_rings(at, pc->log);
 
         return NGX_DECLINED;
     }

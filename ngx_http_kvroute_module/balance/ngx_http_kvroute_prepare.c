@@ -10,10 +10,6 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
-static void ngx_http_kvroute_prepare_ring(ngx_http_kvroute_list_t *list,
-    ngx_log_t *log);
-
-
 ngx_http_kvroute_attempt_t *
 ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf)
@@ -30,6 +26,36 @@ ngx_http_kvroute_prepare(ngx_http_kvroute_ctx_t *ctx,
     at->began = ngx_http_kvroute_receipt_clock();
 
     return at;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
+    ngx_http_kvroute_attempt_t *at)
+{
+    ngx_uint_t                    n;
+    ngx_http_kvroute_srv_conf_t  *conf;
+
+    conf = at->conf;
+
+    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
+        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    n = ngx_max(conf->list[0].number, conf->list[1].number);
+    n = ngx_http_kvroute_tried_words(n);
+
+    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
+    if (at->rrp.tried == NULL) {
+        return NGX_ERROR;
+    }
+
+    at->rrp.peers = conf->upstream->peer.data;
+    at->rrp.config = conf->config;
+
+    return NGX_OK;
 }
 
 
@@ -90,7 +116,7 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_prepare_rings(at, r->connection->log);
+    ngx_http_kvroute_match_rings(at, r->connection->log);
 
     if (!body && !at->session.keyed && !at->pinned
         && ctx->endpoint != KVR_ENDPOINT_RESPONSE)
@@ -99,37 +125,4 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     }
 
     return NGX_OK;
-}
-
-
-void
-ngx_http_kvroute_prepare_rings(ngx_http_kvroute_attempt_t *at, ngx_log_t *log)
-{
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = at->conf;
-
-    if (kvr_policy_needs(at->policy->conf.policy) & KVR_NEEDS_RING) {
-        ngx_http_kvroute_prepare_ring(&conf->list[0], log);
-        ngx_http_kvroute_prepare_ring(&conf->list[1], log);
-    }
-}
-
-
-static void
-ngx_http_kvroute_prepare_ring(ngx_http_kvroute_list_t *list, ngx_log_t *log)
-{
-    uint32_t  n;
-
-    if (list->ring.point || list->number == 0) {
-        return;
-    }
-
-    n = kvr_ring_size(list->peer, (uint32_t) list->targets);
-
-    list->ring.point = ngx_alloc(n * sizeof(kvr_ring_point_t), log);
-
-    if (list->ring.point) {
-        kvr_ring_build(&list->ring, list->peer, (uint32_t) list->targets);
-    }
 }

@@ -50,8 +50,6 @@ static ngx_int_t ngx_http_kvroute_shadow_init(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
-static ngx_int_t ngx_http_kvroute_shadow_prepare(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static ngx_int_t ngx_http_kvroute_shadow_get(ngx_peer_connection_t *pc,
@@ -140,7 +138,9 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
     s->at.conf = kscf;
     s->at.began = ngx_http_kvroute_receipt_clock();
 
-    if (ngx_http_kvroute_shadow_prepare(r, &s->at) != NGX_OK) {
+    /* all that may fail */
+
+    if (ngx_http_kvroute_prepare_peers(r, &s->at) != NGX_OK) {
         return NGX_OK;
     }
 
@@ -188,36 +188,6 @@ ngx_http_kvroute_shadow_init_peer(ngx_http_request_t *r,
 }
 
 
-/* all that may fail */
-static ngx_int_t
-ngx_http_kvroute_shadow_prepare(ngx_http_request_t *r,
-    ngx_http_kvroute_attempt_t *at)
-{
-    ngx_uint_t                    n;
-    ngx_http_kvroute_srv_conf_t  *conf;
-
-    conf = at->conf;
-
-    if (ngx_http_kvroute_peers_current(conf, 1, r->connection->log) != NGX_OK
-        || ngx_http_kvroute_choose_init(conf, r->connection->log) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    n = ngx_http_kvroute_tried_words(conf->list[0].number);
-
-    at->rrp.tried = ngx_pcalloc(r->pool, n * sizeof(uintptr_t));
-    if (at->rrp.tried == NULL) {
-        return NGX_ERROR;
-    }
-
-    at->rrp.peers = conf->upstream->peer.data;
-    at->rrp.config = conf->config;
-
-    return NGX_OK;
-}
-
-
 /* as for a request that is routed, but for sessions, which are not bound */
 static void
 ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
@@ -254,7 +224,7 @@ ngx_http_kvroute_shadow_read(ngx_http_request_t *r,
 
     ngx_http_kvroute_request_read(r, ctx, conf->zone);
     ngx_http_kvroute_match(r, at);
-    ngx_http_kvroute_prepare_rings(at, r->connection->log);
+    ngx_http_kvroute_match_rings(at, r->connection->log);
 }
 
 

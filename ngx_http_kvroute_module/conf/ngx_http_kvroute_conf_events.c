@@ -8,11 +8,9 @@
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
 #include "core/events/kvr_subscription.h"
 
-
-/* with the layout of what is shared in its name: another one is another zone */
-#define NGX_HTTP_KVROUTE_CONF_EVENTS_NAME  "kvroute_events."
 
 #define NGX_HTTP_KVROUTE_CONF_EVENTS_PORT                                     \
     "a port between 1 and 65535, or \"+\" and what to add to the server's"
@@ -22,8 +20,6 @@ static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf);
-static ngx_int_t ngx_http_kvroute_conf_events_zone_init(
-    ngx_shm_zone_t *shm_zone, void *data);
 
 
 static const size_t  ngx_http_kvroute_conf_events_parts[] = {
@@ -213,8 +209,8 @@ static ngx_int_t
 ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
     ngx_http_kvroute_srv_conf_t *kscf)
 {
-    size_t                    size;
-    ngx_str_t                 name, *title;
+    uint64_t                  layout;
+    ngx_str_t                *title;
     ngx_http_kvroute_zone_t  *zone;
 
     title = &kscf->shm_zone->shm.name;
@@ -226,67 +222,12 @@ ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_EVENTS_NAME) - 1
-               + 2 * sizeof(uint64_t) + 1 + title->len;
-    name.data = ngx_pnalloc(cf->pool, name.len);
-    if (name.data == NULL) {
-        return NGX_ERROR;
-    }
+    layout = kvr_layout(ngx_http_kvroute_conf_events_parts,
+                        kvr_nelts(ngx_http_kvroute_conf_events_parts));
 
-    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_EVENTS_NAME "%016xL.%V",
-                kvr_layout(ngx_http_kvroute_conf_events_parts,
-                           kvr_nelts(ngx_http_kvroute_conf_events_parts)),
-                title);
+    kscf->events->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_events.",
+                                        layout, title,
+                                        zone->max_peers * sizeof(kvr_events_t));
 
-    /* the slab allocator's own and a page for each of its tables, amply */
-
-    size = zone->max_peers * sizeof(kvr_events_t) + KVR_CACHE_LINE;
-    size = ngx_align(size, ngx_pagesize) + 8 * ngx_pagesize;
-
-    /* and what it has for each page */
-
-    size += size / ngx_pagesize * sizeof(ngx_slab_page_t);
-    size = ngx_align(size, ngx_pagesize);
-
-    kscf->events->shm_zone = ngx_shared_memory_add(cf, &name, size,
-                                                   &ngx_http_kvroute_module);
-    if (kscf->events->shm_zone == NULL) {
-        return NGX_ERROR;
-    }
-
-    kscf->events->shm_zone->init = ngx_http_kvroute_conf_events_zone_init;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_events_zone_init(ngx_shm_zone_t *shm_zone, void *data)
-{
-    u_char           *p;
-    ngx_slab_pool_t  *shpool;
-
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    if (shm_zone->shm.exists) {
-        shm_zone->data = shpool->data;
-        return NGX_OK;
-    }
-
-    /* whatever whole pages there are: enough for the peers of its zone */
-
-    p = ngx_slab_calloc(shpool, shpool->pfree * ngx_pagesize);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
-    shpool->data = shm_zone->data;
-
-    return NGX_OK;
+    return kscf->events->shm_zone ? NGX_OK : NGX_ERROR;
 }

@@ -8,20 +8,14 @@
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
-
-/* with the shared state's layout in its name: another one is another zone */
-#define NGX_HTTP_KVROUTE_CONF_QUEUE_NAME  "kvroute_queue."
 
 #define NGX_HTTP_KVROUTE_CONF_QUEUE_CLASSES                                   \
     "critical, high, interactive, normal, low, batch, background, a number "  \
     "from 0, or a variable"
 
 
-static ngx_int_t ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
-    ngx_http_kvroute_queue_t *queue);
-static ngx_int_t ngx_http_kvroute_conf_queue_zone_init(
-    ngx_shm_zone_t *shm_zone, void *data);
 static ngx_int_t ngx_http_kvroute_conf_queue_level(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_queue_weight(ngx_conf_t *cf,
@@ -100,8 +94,10 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
+    uint64_t                       layout;
     ngx_http_kvroute_queue_t      *queue;
     ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->queue) {
         return "is duplicate";
@@ -139,7 +135,15 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_kvroute_conf_queue_zone(cf, queue) != NGX_OK) {
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    layout = kvr_layout(ngx_http_kvroute_conf_queue_parts,
+                        kvr_nelts(ngx_http_kvroute_conf_queue_parts));
+
+    queue->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_queue.", layout,
+                                                  &uscf->host,
+                                                  sizeof(kvr_queue_shared_t));
+    if (queue->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
 
@@ -149,45 +153,6 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     kscf->queue = queue;
 
     return NGX_CONF_OK;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_queue_zone(ngx_conf_t *cf,
-    ngx_http_kvroute_queue_t *queue)
-{
-    size_t                         size;
-    ngx_str_t                      name;
-    ngx_http_upstream_srv_conf_t  *uscf;
-
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_QUEUE_NAME) - 1
-               + 2 * sizeof(uint64_t) + 1 + uscf->host.len;
-    name.data = ngx_pnalloc(cf->pool, name.len);
-    if (name.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_QUEUE_NAME "%016xL.%V",
-                kvr_layout(ngx_http_kvroute_conf_queue_parts,
-                           kvr_nelts(ngx_http_kvroute_conf_queue_parts)),
-                &uscf->host);
-
-    /* the slab allocator's own and a page for each of its tables, amply */
-
-    size = sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE;
-    size = ngx_align(size, ngx_pagesize) + 8 * ngx_pagesize;
-
-    queue->shm_zone = ngx_shared_memory_add(cf, &name, size,
-                                            &ngx_http_kvroute_module);
-    if (queue->shm_zone == NULL) {
-        return NGX_ERROR;
-    }
-
-    queue->shm_zone->init = ngx_http_kvroute_conf_queue_zone_init;
-
-    return NGX_OK;
 }
 
 
@@ -225,36 +190,6 @@ ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
                   "back: set \"max_pending\" of \"kvroute\", or "
                   "\"max_conns\" of servers",
                   &uscf->host, uscf->file_name, uscf->line);
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_conf_queue_zone_init(ngx_shm_zone_t *shm_zone, void *data)
-{
-    u_char           *p;
-    ngx_slab_pool_t  *shpool;
-
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    if (shm_zone->shm.exists) {
-        shm_zone->data = shpool->data;
-        return NGX_OK;
-    }
-
-    p = ngx_slab_calloc(shpool, sizeof(kvr_queue_shared_t) + KVR_CACHE_LINE);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
-    shpool->data = shm_zone->data;
-
-    return NGX_OK;
 }
 
 

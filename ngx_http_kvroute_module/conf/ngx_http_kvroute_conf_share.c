@@ -8,12 +8,12 @@
 
 
 #include "conf/ngx_http_kvroute_conf_param.h"
+#include "zone/ngx_http_kvroute_zone.h"
 
 #include <sys/random.h>
 
 
 /* with the shared state's layout in its name: another one is another zone */
-#define NGX_HTTP_KVROUTE_CONF_SHARE_NAME  "kvroute_share."
 
 #define NGX_HTTP_KVROUTE_CONF_SHARE_PORT  6379
 
@@ -215,25 +215,17 @@ static ngx_int_t
 ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_str_t  *word = field;
-
     size_t  i;
 
-    if (value->len == 0 || (int64_t) value->len > param->max) {
-        return NGX_DECLINED;
-    }
-
     for (i = 0; i < value->len; i++) {
-        if (value->data[i] <= ' ' || value->data[i] > '~'
-            || value->data[i] == '"' || value->data[i] == '\\')
+        if (value->data[i] > '~' || value->data[i] == '"'
+            || value->data[i] == '\\')
         {
             return NGX_DECLINED;
         }
     }
 
-    *word = *value;
-
-    return NGX_OK;
+    return ngx_http_kvroute_conf_param_word(cf, param, value, field);
 }
 
 
@@ -421,8 +413,7 @@ static ngx_int_t
 ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
     ngx_http_kvroute_conf_share_t *sh, ngx_http_kvroute_zone_t *zone)
 {
-    size_t                          size;
-    ngx_str_t                       name;
+    uint64_t                        layout;
     ngx_http_kvroute_share_conf_t  *share;
 
     share = &sh->share;
@@ -437,26 +428,12 @@ ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
         ngx_sprintf(share->stream.data, "kvroute:{%V}", &sh->zone);
     }
 
-    name.len = sizeof(NGX_HTTP_KVROUTE_CONF_SHARE_NAME) - 1
-               + 2 * (2 * sizeof(uint64_t) + 1) + sh->zone.len;
-    name.data = ngx_pnalloc(cf->pool, name.len);
-    if (name.data == NULL) {
-        return NGX_ERROR;
-    }
+    layout = kvr_layout(ngx_http_kvroute_conf_share_parts,
+                        kvr_nelts(ngx_http_kvroute_conf_share_parts));
 
-    ngx_sprintf(name.data, NGX_HTTP_KVROUTE_CONF_SHARE_NAME "%016xL.%016xL.%V",
-                kvr_layout(ngx_http_kvroute_conf_share_parts,
-                           kvr_nelts(ngx_http_kvroute_conf_share_parts)),
-                (uint64_t) zone->shm_zone->shm.size, &sh->zone);
-
-    /* the slab allocator's own and a page for each of its tables, amply */
-
-    size = sizeof(kvr_share_t) + KVR_CACHE_LINE;
-    size = ngx_align(size, ngx_pagesize);
-    size += size / ngx_pagesize * sizeof(ngx_slab_page_t) + 8 * ngx_pagesize;
-
-    share->shm_zone = ngx_shared_memory_add(cf, &name, size,
-                                            &ngx_http_kvroute_module);
+    share->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_share.",
+                                          layout + zone->shm_zone->shm.size,
+                                          &sh->zone, sizeof(kvr_share_t));
     if (share->shm_zone == NULL) {
         return NGX_ERROR;
     }
@@ -470,25 +447,14 @@ ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
 static ngx_int_t
 ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone, void *data)
 {
-    u_char           *p;
-    uint64_t          id;
-    ngx_slab_pool_t  *shpool;
+    uint64_t  id;
 
-    if (data) {
-        shm_zone->data = data;
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-
-    if (shm_zone->shm.exists) {
-        shm_zone->data = shpool->data;
-        return NGX_OK;
-    }
-
-    p = ngx_slab_calloc(shpool, sizeof(kvr_share_t) + KVR_CACHE_LINE);
-    if (p == NULL) {
+    if (ngx_http_kvroute_shared_init(shm_zone, data) != NGX_OK) {
         return NGX_ERROR;
+    }
+
+    if (data || shm_zone->shm.exists) {
+        return NGX_OK;
     }
 
     /* not the host's name: containers are cloned */
@@ -498,9 +464,6 @@ ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone, void *data)
                       "kvroute_share: no random bytes for the id of this host");
         return NGX_ERROR;
     }
-
-    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
-    shpool->data = shm_zone->data;
 
     kvr_share_init(shm_zone->data, id | 1);
 

@@ -44,7 +44,6 @@ static ngx_msec_t ngx_http_kvroute_probe_jitter(ngx_msec_t interval);
 
 
 static ngx_event_t               ngx_http_kvroute_probe_event;
-static ngx_connection_t          ngx_http_kvroute_probe_dummy;
 static ngx_log_t                 ngx_http_kvroute_probe_log;
 static ngx_http_kvroute_slot_t  *ngx_http_kvroute_slots;
 
@@ -104,12 +103,8 @@ ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
 
     ev = &ngx_http_kvroute_probe_event;
 
-    ngx_http_kvroute_probe_dummy.fd = (ngx_socket_t) -1;
-
-    ev->handler = ngx_http_kvroute_probe_look;
-    ev->data = &ngx_http_kvroute_probe_dummy;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_probe_look, NULL,
+                                cycle->log);
 
     ngx_add_timer(ev, 1);
 
@@ -343,12 +338,8 @@ ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     fetch->done = ngx_http_kvroute_probe_done;
     fetch->data = slot;
 
-    slot->dummy.fd = (ngx_socket_t) -1;
-    slot->event.handler = ngx_http_kvroute_probe_ask;
-    slot->event.data = &slot->dummy;
-    slot->event.log = log;
-    slot->event.cancelable = 1;
-    slot->dummy.data = slot;
+    ngx_http_kvroute_timer_init(&slot->event, &slot->dummy,
+                                ngx_http_kvroute_probe_ask, slot, log);
 
     slot->next = ngx_http_kvroute_slots;
     ngx_http_kvroute_slots = slot;

@@ -51,7 +51,6 @@ static uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
 
 
 static ngx_event_t                        ngx_http_kvroute_events_event;
-static ngx_connection_t                   ngx_http_kvroute_events_dummy;
 static ngx_http_kvroute_events_source_t  *ngx_http_kvroute_events_sources;
 
 
@@ -100,12 +99,8 @@ ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 
     ev = &ngx_http_kvroute_events_event;
 
-    ngx_http_kvroute_events_dummy.fd = (ngx_socket_t) -1;
-
-    ev->handler = ngx_http_kvroute_events_look;
-    ev->data = &ngx_http_kvroute_events_dummy;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_events_look, NULL,
+                                cycle->log);
 
     ngx_add_timer(ev, 1);
 
@@ -327,12 +322,8 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
                                         conf->events->replay, rank);
     }
 
-    source->dummy.fd = (ngx_socket_t) -1;
-    source->dummy.data = source;
-    source->timer.handler = ngx_http_kvroute_events_timer;
-    source->timer.data = &source->dummy;
-    source->timer.log = log;
-    source->timer.cancelable = 1;
+    ngx_http_kvroute_timer_init(&source->timer, &source->dummy,
+                                ngx_http_kvroute_events_timer, source, log);
 
     source->next = ngx_http_kvroute_events_sources;
     ngx_http_kvroute_events_sources = source;

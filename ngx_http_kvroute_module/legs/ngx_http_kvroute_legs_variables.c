@@ -66,22 +66,19 @@ static ngx_int_t
 ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
+    ngx_str_t                 s;
     ngx_http_kvroute_legs_t  *legs;
 
     legs = ngx_http_kvroute_legs_variables_get(r);
 
     if (legs == NULL || legs->outcome == KVR_DISAGGREGATE_NONE) {
-        v->not_found = 1;
-        return NGX_OK;
+        return ngx_http_kvroute_variables_none(v);
     }
 
-    v->data = (u_char *) kvr_reason_disaggregated(legs->outcome);
-    v->len = ngx_strlen(v->data);
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
+    s.data = (u_char *) kvr_reason_disaggregated(legs->outcome);
+    s.len = ngx_strlen(s.data);
 
-    return NGX_OK;
+    return ngx_http_kvroute_variables_string(v, &s);
 }
 
 
@@ -94,18 +91,8 @@ ngx_http_kvroute_legs_variables_peer(ngx_http_request_t *r,
 
     legs = ngx_http_kvroute_legs_variables_get(r);
 
-    if (legs == NULL || legs->peer.len == 0) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    v->data = legs->peer.data;
-    v->len = legs->peer.len;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
+    return legs ? ngx_http_kvroute_variables_string(v, &legs->peer)
+                : ngx_http_kvroute_variables_none(v);
 }
 
 
@@ -118,21 +105,10 @@ ngx_http_kvroute_legs_variables_status(ngx_http_request_t *r,
     legs = ngx_http_kvroute_legs_variables_get(r);
 
     if (legs == NULL || legs->status == 0) {
-        v->not_found = 1;
-        return NGX_OK;
+        return ngx_http_kvroute_variables_none(v);
     }
 
-    v->data = ngx_pnalloc(r->pool, NGX_INT_T_LEN);
-    if (v->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    v->len = ngx_sprintf(v->data, "%ui", legs->status) - v->data;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
+    return ngx_http_kvroute_variables_number(r, v, legs->status);
 }
 
 
@@ -145,8 +121,7 @@ ngx_http_kvroute_legs_variables_time(ngx_http_request_t *r,
     legs = ngx_http_kvroute_legs_variables_get(r);
 
     if (legs == NULL || legs->start == 0 || legs->running) {
-        v->not_found = 1;
-        return NGX_OK;
+        return ngx_http_kvroute_variables_none(v);
     }
 
     return ngx_http_kvroute_variables_time(r, v, legs->time);

@@ -27,8 +27,6 @@ static void ngx_http_kvroute_queue_cleanup(void *data);
 ngx_int_t
 ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 {
-    ngx_http_handler_pt           *h;
-    ngx_http_core_main_conf_t     *cmcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
@@ -37,16 +35,7 @@ ngx_http_kvroute_queue_init(ngx_conf_t *cf)
         return NGX_OK;
     }
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-
-    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    *h = ngx_http_kvroute_queue_handler;
-
-    return NGX_OK;
+    return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_queue_handler);
 }
 
 

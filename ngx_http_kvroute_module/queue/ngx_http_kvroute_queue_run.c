@@ -39,7 +39,6 @@ static void ngx_http_kvroute_queue_let_in(ngx_http_kvroute_wait_t *w);
 
 static ngx_event_t       ngx_http_kvroute_queue_timer;
 static ngx_event_t       ngx_http_kvroute_queue_posted;
-static ngx_connection_t  ngx_http_kvroute_queue_dummy;
 
 
 void
@@ -62,18 +61,20 @@ ngx_http_kvroute_queue_start(ngx_http_kvroute_wait_t *w)
 
     ev = &ngx_http_kvroute_queue_posted;
 
-    ev->handler = ngx_http_kvroute_queue_tick;
-    ev->log = ngx_cycle->log;
-    ev->data = &ngx_http_kvroute_queue_dummy;
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_queue_tick, NULL,
+                                ngx_cycle->log);
 
     queue->freed = ev;
 
     ev = &ngx_http_kvroute_queue_timer;
 
     if (!ev->timer_set) {
-        ev->handler = ngx_http_kvroute_queue_tick;
-        ev->log = ngx_cycle->log;
-        ev->data = &ngx_http_kvroute_queue_dummy;
+        ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_queue_tick,
+                                    NULL, ngx_cycle->log);
+
+        /* a worker that is to exit lets in who waits */
+
+        ev->cancelable = 0;
 
         ngx_add_timer(ev, NGX_HTTP_KVROUTE_QUEUE_TICK);
     }

@@ -52,6 +52,25 @@ ngx_http_kvroute_request_get_ctx(ngx_http_request_t *r)
 }
 
 
+ngx_int_t
+ngx_http_kvroute_request_phase(ngx_conf_t *cf, ngx_http_handler_pt handler)
+{
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    h = ngx_array_push(&cmcf->phases[NGX_HTTP_PRECONTENT_PHASE].handlers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    *h = handler;
+
+    return NGX_OK;
+}
+
+
 ngx_http_kvroute_ctx_t *
 ngx_http_kvroute_request_create_ctx(ngx_http_request_t *r)
 {

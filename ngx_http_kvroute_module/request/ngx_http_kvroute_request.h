@@ -178,7 +178,11 @@ typedef struct {
 } ngx_http_kvroute_ctx_t;
 
 
-/* _request: the context, as it is found after internal redirects, or NULL */
+/* _request: adds a handler that runs before what makes the content */
+ngx_int_t ngx_http_kvroute_request_phase(ngx_conf_t *cf,
+    ngx_http_handler_pt handler);
+
+/* the context, as it is found after internal redirects, or NULL */
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_request_get_ctx(
     ngx_http_request_t *r);
 ngx_http_kvroute_ctx_t *ngx_http_kvroute_request_create_ctx(
@@ -326,6 +330,13 @@ ngx_int_t ngx_http_kvroute_variables_init(ngx_conf_t *cf);
 
 /* whether the configuration has $kvroute_rank anywhere */
 ngx_uint_t ngx_http_kvroute_variables_ranks(ngx_conf_t *cf);
+
+/* values: a text, if it can stand in a header, a number, nothing */
+ngx_int_t ngx_http_kvroute_variables_string(ngx_http_variable_value_t *v,
+    ngx_str_t *s);
+ngx_int_t ngx_http_kvroute_variables_number(ngx_http_request_t *r,
+    ngx_http_variable_value_t *v, int64_t n);
+ngx_int_t ngx_http_kvroute_variables_none(ngx_http_variable_value_t *v);
 
 /* a time in seconds, with milliseconds */
 ngx_int_t ngx_http_kvroute_variables_time(ngx_http_request_t *r,

@@ -40,12 +40,6 @@ static ngx_int_t ngx_http_kvroute_variables_count(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static ngx_http_kvroute_ctx_t *ngx_http_kvroute_variables_decided(
     ngx_http_request_t *r);
-static ngx_int_t ngx_http_kvroute_variables_string(
-    ngx_http_variable_value_t *v, ngx_str_t *s);
-static ngx_int_t ngx_http_kvroute_variables_number(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, int64_t n);
-static ngx_int_t ngx_http_kvroute_variables_none(
-    ngx_http_variable_value_t *v);
 static ngx_uint_t ngx_http_kvroute_variables_printable(ngx_str_t *s);
 
 
@@ -422,7 +416,7 @@ ngx_http_kvroute_variables_decided(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_kvroute_variables_string(ngx_http_variable_value_t *v, ngx_str_t *s)
 {
     if (s->len == 0 || !ngx_http_kvroute_variables_printable(s)) {
@@ -439,7 +433,7 @@ ngx_http_kvroute_variables_string(ngx_http_variable_value_t *v, ngx_str_t *s)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_kvroute_variables_number(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, int64_t n)
 {
@@ -456,7 +450,7 @@ ngx_http_kvroute_variables_number(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_kvroute_variables_none(ngx_http_variable_value_t *v)
 {
     v->not_found = 1;

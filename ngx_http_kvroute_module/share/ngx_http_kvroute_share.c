@@ -5,7 +5,6 @@
 
 
 #include "share/ngx_http_kvroute_share_int.h"
-#include "zone/ngx_http_kvroute_zone.h"
 #include "core/state/kvr_zone_snapshot.h"
 
 
@@ -130,13 +129,9 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone)
         share->resolver_timeout = clcf->resolver_timeout;
     }
 
-    share->dummy.fd = (ngx_socket_t) -1;
-    share->dummy.data = share;
-
-    share->timer.handler = ngx_http_kvroute_share_timer;
-    share->timer.data = &share->dummy;
-    share->timer.log = share->log;
-    share->timer.cancelable = 1;
+    ngx_http_kvroute_timer_init(&share->timer, &share->dummy,
+                                ngx_http_kvroute_share_timer, share,
+                                share->log);
 
     ngx_http_kvroute_share_stream_init(share);
 

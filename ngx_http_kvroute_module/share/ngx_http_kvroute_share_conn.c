@@ -57,12 +57,9 @@ ngx_http_kvroute_share_conn_open(ngx_http_kvroute_share_conn_t *sc)
     share = sc->share;
     conf = share->conf;
 
-    sc->again.handler = ngx_http_kvroute_share_conn_again;
-    sc->again.data = &sc->dummy;
-    sc->again.log = share->log;
-    sc->again.cancelable = 1;
-    sc->dummy.fd = (ngx_socket_t) -1;
-    sc->dummy.data = sc;
+    ngx_http_kvroute_timer_init(&sc->again, &sc->dummy,
+                                ngx_http_kvroute_share_conn_again, sc,
+                                share->log);
 
     if (conf->naddrs) {
         addr = &conf->addrs[ngx_random() % conf->naddrs];

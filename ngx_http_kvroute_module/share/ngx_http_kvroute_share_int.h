@@ -9,6 +9,7 @@
 
 
 #include "share/ngx_http_kvroute_share.h"
+#include "zone/ngx_http_kvroute_zone.h"
 #include "engine/ngx_http_kvroute_tls.h"
 
 #include <hiredis/hiredis.h>

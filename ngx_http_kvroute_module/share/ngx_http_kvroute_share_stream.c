@@ -62,9 +62,9 @@ ngx_http_kvroute_share_stream_init(ngx_http_kvroute_share_t *share)
     share->read.ready = ngx_http_kvroute_share_stream_read_ready;
     share->read.answer = ngx_http_kvroute_share_stream_read;
 
-    share->more.handler = ngx_http_kvroute_share_stream_more;
-    share->more.data = &share->dummy;
-    share->more.log = share->log;
+    ngx_http_kvroute_timer_init(&share->more, &share->dummy,
+                                ngx_http_kvroute_share_stream_more, share,
+                                share->log);
 
     share->count = NGX_HTTP_KVROUTE_SHARE_COUNT;
 }

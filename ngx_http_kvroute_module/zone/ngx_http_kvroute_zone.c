@@ -72,7 +72,6 @@ static const size_t  ngx_http_kvroute_zone_parts[] = {
 
 
 static ngx_event_t       ngx_http_kvroute_zone_event;
-static ngx_connection_t  ngx_http_kvroute_zone_dummy;
 
 
 ngx_int_t
@@ -561,12 +560,8 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 
     ev = &ngx_http_kvroute_zone_event;
 
-    ngx_http_kvroute_zone_dummy.fd = (ngx_socket_t) -1;
-
-    ev->handler = ngx_http_kvroute_zone_timer;
-    ev->data = &ngx_http_kvroute_zone_dummy;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_zone_timer, NULL,
+                                cycle->log);
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
 

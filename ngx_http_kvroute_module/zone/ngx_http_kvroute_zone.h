@@ -16,7 +16,9 @@
  *     _zone_heal  what processes leave behind that were killed
  *     _zone_history  what upstreams did in the last minutes
  *     _zone_snapshot  the file that it is kept in over a restart
+ *     _shared     other shared memory of the module, of one structure
  *     _peers      numbers and members of peers
+ *     _timer      timers
  *     _lock       nginx's lock of an upstream's peers
  */
 
@@ -89,6 +91,23 @@ void ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone);
 kvr_upstream_t *ngx_http_kvroute_zone_upstream(
     ngx_http_upstream_srv_conf_t *uscf);
 uint64_t ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf);
+
+/*
+ * _shared: adds shared memory, with room for size bytes, zeros, on a cache
+ * line.  Its init handler keeps what there is of a configuration before, and
+ * leaves the address in data.  Memory of another layout has another name.
+ */
+ngx_shm_zone_t *ngx_http_kvroute_shared_add(ngx_conf_t *cf, const char *prefix,
+    uint64_t layout, ngx_str_t *name, size_t size);
+ngx_int_t ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data);
+
+/*
+ * _timer: sets up an event that is nothing but a timer, and does not keep a
+ * worker that is to exit.  nginx looks at the connection of an event: dummy is
+ * it, and has the data of the handler; NULL: the handler needs none.
+ */
+void ngx_http_kvroute_timer_init(ngx_event_t *ev, ngx_connection_t *dummy,
+    ngx_event_handler_pt handler, void *data, ngx_log_t *log);
 
 /* _zone_heal: takes back what dead processes have counted */
 void ngx_http_kvroute_zone_sweep(ngx_http_kvroute_zone_t *zone,

@@ -62,7 +62,6 @@ static ngx_int_t ngx_http_kvroute_zone_snapshot_failed(
 static ngx_http_kvroute_zone_writer_t  ngx_http_kvroute_zone_writer;
 
 static ngx_event_t       ngx_http_kvroute_zone_snapshot_event;
-static ngx_connection_t  ngx_http_kvroute_zone_snapshot_dummy;
 static ngx_uint_t        ngx_http_kvroute_zone_snapshot_started;
 
 
@@ -217,14 +216,11 @@ ngx_http_kvroute_zone_snapshot_start(ngx_cycle_t *cycle)
     }
 
     ngx_http_kvroute_zone_snapshot_started = 1;
-    ngx_http_kvroute_zone_snapshot_dummy.fd = (ngx_socket_t) -1;
 
     ev = &ngx_http_kvroute_zone_snapshot_event;
 
-    ev->handler = ngx_http_kvroute_zone_snapshot_timer;
-    ev->data = &ngx_http_kvroute_zone_snapshot_dummy;
-    ev->log = cycle->log;
-    ev->cancelable = 1;
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_zone_snapshot_timer,
+                                NULL, cycle->log);
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SNAPSHOT_LOOK);
 }

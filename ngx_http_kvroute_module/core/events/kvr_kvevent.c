@@ -89,6 +89,8 @@ static const char *const  kvr_kvevent_parts[] = {
 
 static kvr_kvevent_e kvr_kvevent_batch(kvr_kvevent_reader_t *r,
     kvr_msgpack_e kind);
+static kvr_kvevent_e kvr_kvevent_member(kvr_kvevent_reader_t *r,
+    kvr_msgpack_e kind);
 static kvr_kvevent_e kvr_kvevent_item(kvr_kvevent_reader_t *r,
     kvr_msgpack_e kind);
 static kvr_kvevent_e kvr_kvevent_event(kvr_kvevent_reader_t *r,
@@ -217,20 +219,29 @@ kvr_kvevent_batch(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 }
 
 
+/* the name of a member of a map: what it stands for tells what comes next */
+static kvr_kvevent_e
+kvr_kvevent_member(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
+{
+    r->value = 1;
+    r->field = KVR_KVEVENT_OTHER;
+
+    if (kind == KVR_MSGPACK_STR) {
+        r->field = kvr_kvevent_named(&r->msgpack);
+    }
+
+    kvr_kvevent_pass(r, kind);
+
+    return KVR_KVEVENT_AGAIN;
+}
+
+
 /* an item of the batch: of an array the second one are the events */
 static kvr_kvevent_e
 kvr_kvevent_item(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 {
     if (r->map && !r->value) {
-        r->value = 1;
-        r->field = KVR_KVEVENT_OTHER;
-
-        if (kind == KVR_MSGPACK_STR) {
-            r->field = kvr_kvevent_named(&r->msgpack);
-        }
-
-        kvr_kvevent_pass(r, kind);
-        return KVR_KVEVENT_AGAIN;
+        return kvr_kvevent_member(r, kind);
     }
 
     if (!r->map) {
@@ -276,15 +287,7 @@ static kvr_kvevent_e
 kvr_kvevent_field(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 {
     if (r->event_map && !r->value) {
-        r->value = 1;
-        r->field = KVR_KVEVENT_OTHER;
-
-        if (kind == KVR_MSGPACK_STR) {
-            r->field = kvr_kvevent_named(&r->msgpack);
-        }
-
-        kvr_kvevent_pass(r, kind);
-        return KVR_KVEVENT_AGAIN;
+        return kvr_kvevent_member(r, kind);
     }
 
     if (!r->event_map) {

@@ -1,0 +1,77 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Shared memory of one structure, beside the zones: what has memory of its own
+ * can be turned on by a reload, and a zone is kept.
+ */
+
+
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+ngx_shm_zone_t *
+ngx_http_kvroute_shared_add(ngx_conf_t *cf, const char *prefix,
+    uint64_t layout, ngx_str_t *name, size_t size)
+{
+    ngx_str_t        s;
+    ngx_shm_zone_t  *shm_zone;
+
+    s.len = ngx_strlen(prefix) + 2 * sizeof(uint64_t) + 1 + name->len;
+    s.data = ngx_pnalloc(cf->pool, s.len);
+    if (s.data == NULL) {
+        return NULL;
+    }
+
+    ngx_sprintf(s.data, "%s%016xL.%V", prefix, layout, name);
+
+    /* the slab allocator's own, amply: its head, and for each page */
+
+    size = ngx_align(size + KVR_CACHE_LINE, ngx_pagesize) + 8 * ngx_pagesize;
+    size += size / ngx_pagesize * sizeof(ngx_slab_page_t);
+    size = ngx_align(size, ngx_pagesize);
+
+    shm_zone = ngx_shared_memory_add(cf, &s, size, &ngx_http_kvroute_module);
+    if (shm_zone == NULL) {
+        return NULL;
+    }
+
+    shm_zone->init = ngx_http_kvroute_shared_init;
+
+    return shm_zone;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    u_char           *p;
+    ngx_slab_pool_t  *shpool;
+
+    if (data) {
+        shm_zone->data = data;
+        return NGX_OK;
+    }
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+
+    if (shm_zone->shm.exists) {
+        shm_zone->data = shpool->data;
+        return NGX_OK;
+    }
+
+    /* whatever whole pages there are */
+
+    p = ngx_slab_calloc(shpool, shpool->pfree * ngx_pagesize);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
+    shpool->data = shm_zone->data;
+
+    return NGX_OK;
+}

@@ -1,0 +1,31 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+static ngx_connection_t  ngx_http_kvroute_timer_dummy = {
+    .fd = (ngx_socket_t) -1
+};
+
+
+void
+ngx_http_kvroute_timer_init(ngx_event_t *ev, ngx_connection_t *dummy,
+    ngx_event_handler_pt handler, void *data, ngx_log_t *log)
+{
+    if (dummy == NULL) {
+        dummy = &ngx_http_kvroute_timer_dummy;
+
+    } else {
+        dummy->fd = (ngx_socket_t) -1;
+        dummy->data = data;
+    }
+
+    ev->handler = handler;
+    ev->data = dummy;
+    ev->log = log;
+    ev->cancelable = 1;
+}
