@@ -1,9 +1,10 @@
-#include "core/events/kvr_events.h"
+#include "core/route/kvr_route.h"
 
 #include "bench/sim/router/told.h"
 
 
-#define KVS_TOLD_UNIT  (1 << 8)      /* of a clock of the index */
+/* s, from one look at the capacities to the next, as nginx has it */
+#define KVS_TOLD_LOOK  1
 
 
 typedef enum {
@@ -34,14 +35,11 @@ typedef struct {
     uint32_t          replica;
     kve_watch_t       watch;
 
-    kvs_word_t       *word;          /* [first, n), by time */
+    kvs_word_t       *say;           /* [first, n), by time */
     size_t            first, n, size;
     size_t            step;          /* those from here on have no time yet */
 
     kvs_names_t       names;
-    uint64_t          stored;        /* units, by events */
-    uint64_t          computed;      /* of prompts, as they were expected */
-    uint64_t          surplus;       /* that has moved the clock */
 } kvs_voice_t;
 
 
@@ -50,7 +48,7 @@ struct kvs_told_s {
     kvs_zone_t       *zone;
     double            delay;         /* s */
     double            aliases;
-    kvr_events_t     *events;        /* by replica */
+    double            looked;
     kvs_rng_t         rng;
     kvs_names_t       known;         /* names whose place is known */
     kvs_voice_t       voice[KVS_REPLICAS];
@@ -65,8 +63,8 @@ kvs_told_word(kvs_voice_t *v, kvs_told_e type)
 {
     kvs_word_t  *w;
 
-    v->word = kvs_grow(v->word, v->n, &v->size, sizeof(kvs_word_t));
-    w = &v->word[v->n++];
+    v->say = kvs_grow(v->say, v->n, &v->size, sizeof(kvs_word_t));
+    w = &v->say[v->n++];
     w->type = type;
 
     return w;
@@ -109,7 +107,7 @@ kvs_told_step(void *data, double t)
     kvs_voice_t *v = data;
 
     while (v->step < v->n) {
-        v->word[v->step++].due = t + v->told->delay;
+        v->say[v->step++].due = t + v->told->delay;
     }
 }
 
@@ -130,7 +128,7 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay, double aliases)
 
     kvs_rng_seed(&told->rng, sim->seed, 0x746f6c64ULL);
 
-    told->events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
+    zone->core.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
 
     for (i = 0; i < sim->n; i++) {
         v = &told->voice[i];
@@ -171,11 +169,11 @@ kvs_told_destroy(kvs_told_t *told)
 
         kve_replica_watch(told->sim->replica[i], NULL);
         kvs_names_free(&v->names);
-        free(v->word);
+        free(v->say);
     }
 
     kvs_names_free(&told->known);
-    free((void *) told->events);
+    free((void *) told->zone->core.events);
     free(told);
 }
 
@@ -244,24 +242,8 @@ kvs_names_set(kvs_names_t *s, uint64_t name, uint8_t held)
 }
 
 
-/* what is stored beyond what inserts have moved the clock for */
-
 static void
-kvs_told_clock(kvs_voice_t *v)
-{
-    kvr_index_peer_t  *p;
-
-    p = kvr_index_peer(v->told->zone->core.index, v->replica);
-
-    if (++v->stored > v->computed + v->surplus) {
-        v->surplus++;
-        kvr_add(&p->clock, KVS_TOLD_UNIT);
-    }
-}
-
-
-static void
-kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w)
+kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w, double now)
 {
     kvr_kvevent_t  e;
 
@@ -277,7 +259,6 @@ kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w)
         e.type = KVR_KVEVENT_STORED;
         e.parent = w->parent;
         e.rooted = w->parent == 0;
-        kvs_told_clock(v);
 
         if (v->told->aliases > 0) {
             kvs_names_set(&v->names, w->hash, 1);
@@ -299,64 +280,42 @@ kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w)
         return;
     }
 
-    kvr_events_take(&v->told->events[v->replica], &e, 0,
-                    kvr_index_clock(v->told->zone->core.index, v->replica),
-                    1.0 / KVS_UNIT_TOKENS);
-}
-
-
-/*
- * What requests in flight use is not removed, however old it is: at an engine
- * that they fill, the age of what is removed tells of the little that is left.
- */
-
-static uint64_t
-kvs_told_used(const kvs_told_t *told, uint32_t i)
-{
-    const kvr_zone_t  *zone;
-
-    zone = &told->zone->core;
-
-    return kvr_load_get(zone->load, kvr_registry_resident(zone->registry, i))
-               .pending
-           / KVS_UNIT_BYTES;
+    (void) kvr_capacity_event(&v->told->zone->core, v->replica, 0, &e,
+                              kvs_zone_ms(now));
 }
 
 
 void
 kvs_told_settle(kvs_told_t *told, double now)
 {
-    size_t        heard;
     uint32_t      i;
-    uint64_t      age;
+    unsigned      look;
     kvs_voice_t  *v;
+
+    look = now >= told->looked + KVS_TOLD_LOOK;
+
+    if (look) {
+        told->looked = now;
+    }
 
     for (i = 0; i < told->sim->n; i++) {
         v = &told->voice[i];
-        heard = v->first;
 
         kvs_sim_settle(told->sim, i);
 
-        while (v->first < v->step && v->word[v->first].due <= now) {
-            kvs_told_hear(v, &v->word[v->first++]);
-        }
-
-        if (v->first == heard) {
-            continue;
+        while (v->first < v->step && v->say[v->first].due <= now) {
+            kvs_told_hear(v, &v->say[v->first++], now);
         }
 
         if (v->first > v->n / 2) {
             v->n -= v->first;
             v->step -= v->first;
-            memmove(v->word, v->word + v->first, v->n * sizeof(kvs_word_t));
+            memmove(v->say, v->say + v->first, v->n * sizeof(kvs_word_t));
             v->first = 0;
         }
 
-        age = kvr_events_age(&told->events[i]);
-
-        if (age) {
-            kvr_index_capacity(told->zone->core.index, i,
-                               kvr_max(age, kvs_told_used(told, i)), 1);
+        if (look) {
+            kvr_capacity_update(&told->zone->core, &told->zone->pool, i);
         }
     }
 }
@@ -366,9 +325,6 @@ void
 kvs_told_attribute(kvs_told_t *told, const kvs_request_t *rq)
 {
     uint32_t  i;
-
-    told->voice[rq->replica].computed +=
-        rq->units - kvr_min(rq->units, rq->matched / KVS_UNIT_TOKENS);
 
     if (told->aliases > 0 && kvs_rng_uniform(&told->rng) < told->aliases) {
 
@@ -390,8 +346,8 @@ kvs_told_restarted(kvs_told_t *told, uint32_t replica)
     v->step = 0;
     v->n = 0;
 
-    kvr_events_flush(&told->events[replica]);
-    kvr_index_flush(told->zone->core.index, replica);
+    kvr_capacity_another(&told->zone->core, replica,
+                         kvs_zone_ms(told->sim->now));
     kvs_names_free(&v->names);
 }
 

@@ -14,6 +14,8 @@
 #define KVR_CAPACITY_DOUBT  60000
 
 
+static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
+static int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
 static void kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id,
     uint64_t now);
@@ -45,7 +47,6 @@ int
 kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
 {
     double       units;
-    uint32_t     active, waiting;
     uint64_t     tokens, age;
     kvr_peer_t  *peer;
 
@@ -66,16 +67,8 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
     units = KVR_INDEX_CAPACITY_MAX;
 
     if (tokens) {
-
-        /* those that are answered: prompts are in the index, replies are not */
-
-        active = kvr_load_get(zone->load, id).active;
-        waiting = kvr_load_get(zone->load,
-                               kvr_registry_resident(zone->registry,
-                                                     id)).active;
-
         units = kvr_feedback_usable(&peer->feedback, tokens,
-                                    active - kvr_min(waiting, active))
+                                    kvr_capacity_replies(zone, id))
                 * kvr_capacity_token(zone, id) / (double) zone->unit;
     }
 
@@ -93,15 +86,54 @@ kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
 }
 
 
-/* how old blocks get in this cache, in units, if it is told; else 0 */
-static uint64_t
-kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
+/*
+ * Replies under way that the peer's clock knows nothing of: their prompts are
+ * in the index, and they are not, unless the engine tells what it stores.
+ */
+static uint32_t
+kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id)
 {
-    if (zone->events == NULL || !kvr_index_heard(zone->index, id)) {
+    uint32_t  active, waiting;
+
+    if (kvr_capacity_heard(zone, id)) {
         return 0;
     }
 
-    return kvr_events_age(&zone->events[id]);
+    active = kvr_load_get(zone->load, id).active;
+    waiting = kvr_load_get(zone->load,
+                           kvr_registry_resident(zone->registry, id)).active;
+
+    return active - kvr_min(waiting, active);
+}
+
+
+static int
+kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id)
+{
+    return zone->events && kvr_index_heard(zone->index, id);
+}
+
+
+/*
+ * How old blocks get in this cache, in units, if it is told; else 0.  What
+ * requests in flight use is not removed, however old it is: where they fill the
+ * cache, the age of what is removed tells of the little that is left.
+ */
+static uint64_t
+kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
+{
+    uint64_t  age, used;
+
+    age = kvr_capacity_heard(zone, id) ? kvr_events_age(&zone->events[id]) : 0;
+
+    if (age == 0) {
+        return 0;
+    }
+
+    used = kvr_load_get(zone->load,
+                        kvr_registry_resident(zone->registry, id)).pending;
+
+    return kvr_max(age, used / zone->unit);
 }
 
 
@@ -229,7 +261,7 @@ kvr_capacity_sure(const kvr_zone_t *zone, uint32_t id, uint64_t now)
 {
     uint64_t  doubt;
 
-    if (zone->events == NULL || !kvr_index_heard(zone->index, id)) {
+    if (!kvr_capacity_heard(zone, id)) {
         return 0;
     }
 

@@ -279,6 +279,7 @@ END_TEST
 START_TEST(test_capacity_age)
 {
     unsigned           i;
+    uint32_t           resident;
     kvr_peer_t        *peer;
     kvr_index_peer_t  *p;
 
@@ -304,9 +305,28 @@ START_TEST(test_capacity_age)
     util_check(kvr_get(&p->capacity) > 300 && kvr_get(&p->capacity) < 340,
                "%u", kvr_get(&p->capacity));
 
+    /* what 500 units in flight use is not removed, however old it gets */
+
+    resident = kvr_registry_resident(s.zone.registry, s.peer);
+
+    kvr_load_add(s.zone.load, s.zone.row, resident, 4, 500 * UNIT);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 500);
+
+    kvr_load_add(s.zone.load, s.zone.row, resident, -4, -500 * UNIT);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_lt(kvr_get(&p->capacity), 340);
+
     /* by its metrics it holds less: 200 units */
 
     kvr_set(&peer->engine.capacity, 200 * UNIT / 4);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 200);
+
+    /* ten replies under way are in the clock, as they are told of */
+
+    kvr_set(&peer->feedback.output, 64 * KVR_FEEDBACK_OUTPUT);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 10, 0);
     kvr_capacity_update(&s.zone, &s.pool, s.peer);
     ck_assert_uint_eq(kvr_get(&p->capacity), 200);
 
@@ -319,7 +339,7 @@ START_TEST(test_capacity_age)
     /* nobody tells any more: the metrics' word, and without that the old one */
 
     kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
-    ck_assert_uint_eq(kvr_get(&p->capacity), 900);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
 
     kvr_set(&peer->engine.capacity, 0);
     kvr_capacity_update(&s.zone, &s.pool, s.peer);
