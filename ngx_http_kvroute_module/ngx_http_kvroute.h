@@ -92,14 +92,17 @@ typedef struct {
 
 
 /* a port of kvroute_events that is to be added to that of the server */
-#define NGX_HTTP_KVROUTE_EVENTS_ADD  0x10000
+#define NGX_HTTP_KVROUTE_EVENTS_ADD   0x10000
+
+/* the engine is asked for its ports */
+#define NGX_HTTP_KVROUTE_EVENTS_AUTO  0x20000
 
 
 /* where engines publish KV events */
 typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_str_t                    topic;
-    ngx_uint_t                   port;
+    ngx_uint_t                   port;      /* or _AUTO */
     ngx_uint_t                   replay;    /* 0: none */
     ngx_uint_t                   ranks;
 } ngx_http_kvroute_events_conf_t;

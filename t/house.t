@@ -55,8 +55,8 @@ my $table = <<'END';
  2 core/text      kvr_json.h kvr_json_push.h kvr_text.h kvr_window.h || core root
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
  2 core/popular   kvr_popular.h kvr_sketch.h || core root
- 1 core/events    kvr_events.h kvr_subscription.h | kvr_events_ | core root
  1 core/health    kvr_outlier.h kvr_drain.h || core root
+ 3 core/events    kvr_events.h kvr_publishers.h kvr_subscription.h | kvr_events_ | core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
  4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
@@ -68,7 +68,7 @@ my $table = <<'END';
  8 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
  8 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
  9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
- 9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
+ 9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
  9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
 10 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
 10 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root

@@ -132,13 +132,29 @@ upstream | kvroute zone=llm; kvroute_events replay=1;  | refused | "kvroute_even
 upstream | kvroute zone=llm; kvroute_events port=+x;   | refused | "port=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=70000; | refused | "port=70000" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events 5557;      | refused | invalid parameter "5557": known are "port="
+upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must be a port between 1 and 65535, or "+" and what to add to the server's, or "auto"
+upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
+upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay and the ranks of an engine: leave "replay=" out
+upstream | kvroute zone=llm; kvroute_events port=auto ranks=2; | refused | leave "ranks=" out
+upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
+upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
+upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port
+upstream | kvroute zone=llm; kvroute_events port=5557 topic=; | refused | "topic=" must be what the topics of messages begin with
+upstream | kvroute zone=llm; kvroute_events port=5557 ranks=0; | refused | "ranks=0" must be between 1 and 8
+upstream | kvroute zone=llm; kvroute_events port=5557 port=5558; | refused | duplicate
+upstream | kvroute zone=llm; kvroute_events port=65535 ranks=2; | refused | "port=" of "kvroute_events" in upstream "llm" ... must be 65534 at most with 2 ranks
+upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; | warned | that has no events
+upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
+upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
+upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
+location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
 upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="? known are
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5557; | refused | "replay=" must be another port than "port="
 upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | refused | "kvroute_events" directive is duplicate
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557 ranks=2; | warned | "ranks=" of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
-upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | knows no port of server "unix:/tmp/no": that has no events
+upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": that has no events
 upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="? known are
 upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
@@ -185,6 +201,7 @@ upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
 upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/live;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
+upstream | kvroute_events port=auto topic=kv@; kvroute zone=llm;
 upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }

@@ -14,8 +14,14 @@
 
 #define NGX_HTTP_KVROUTE_CONF_EVENTS_PORT                                     \
     "a port between 1 and 65535, or \"+\" and what to add to the server's"
+#define NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO                                     \
+    NGX_HTTP_KVROUTE_CONF_EVENTS_PORT ", or \"auto\""
 
 
+static ngx_int_t ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_int_t ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
@@ -33,9 +39,9 @@ static const size_t  ngx_http_kvroute_conf_events_parts[] = {
 
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
 = {
-    { ngx_string("port="), ngx_http_kvroute_conf_events_port,
+    { ngx_string("port="), ngx_http_kvroute_conf_events_auto,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, port),
-      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_PORT },
+      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO },
 
     { ngx_string("replay="), ngx_http_kvroute_conf_events_port,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, replay),
@@ -69,8 +75,6 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    events->ranks = 1;
-
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_events_list,
                                         1, events)
         != NGX_OK)
@@ -81,7 +85,17 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (events->port == 0) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"%V\" must have \"port\" parameter: \"port=\" and "
-                           NGX_HTTP_KVROUTE_CONF_EVENTS_PORT, &cmd->name);
+                           NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO, &cmd->name);
+        return NGX_CONF_ERROR;
+    }
+
+    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO
+        && (events->replay || events->ranks))
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"port=auto\" finds the replay and the ranks of "
+                           "an engine: leave \"%s\" out", events->replay
+                           ? "replay=" : "ranks=");
         return NGX_CONF_ERROR;
     }
 
@@ -91,6 +105,7 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    events->ranks = ngx_max(events->ranks, 1);
     kscf->events = events;
 
     return NGX_CONF_OK;
@@ -105,8 +120,9 @@ ngx_int_t
 ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                   i, k, n, warned;
+    ngx_uint_t                   i, k, n, port, warned;
     ngx_addr_t                  *a, *b;
+    const char                  *fixed;
     ngx_http_upstream_server_t  *server;
 
     if (kscf->ranks && kscf->events->ranks > 1) {
@@ -117,9 +133,18 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
                       uscf->line);
     }
 
+    if (ngx_http_kvroute_conf_events_ports(cf, uscf, kscf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     server = uscf->servers->elts;
     n = uscf->servers->nelts;
     warned = 0;
+
+    fixed = kscf->events->port < NGX_HTTP_KVROUTE_EVENTS_ADD ? "port="
+            : kscf->events->replay
+              && kscf->events->replay < NGX_HTTP_KVROUTE_EVENTS_ADD
+              ? "replay=" : NULL;
 
     for (i = 0; i < n; i++) {
 
@@ -129,16 +154,21 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
 
         a = &server[i].addrs[0];
 
-        if (ngx_inet_get_port(a->sockaddr) == 0) {
+        port = ngx_inet_get_port(a->sockaddr);
+
+        if (port == 0
+            || (kscf->events->port & NGX_HTTP_KVROUTE_EVENTS_ADD
+                && port + (kscf->events->port & 0xffff) > 65535))
+        {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_events\" in upstream \"%V\" in %s:%ui "
-                          "knows no port of server \"%V\": that has no events",
+                          "has no port for server \"%V\": that has no events",
                           &uscf->host, uscf->file_name, uscf->line,
                           &server[i].name);
             continue;
         }
 
-        if (warned || kscf->events->port & NGX_HTTP_KVROUTE_EVENTS_ADD) {
+        if (warned || fixed == NULL) {
             continue;
         }
 
@@ -156,14 +186,72 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
                 ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                               "\"kvroute_events\" in upstream \"%V\" in "
                               "%s:%ui has one publisher for servers \"%V\" "
-                              "and \"%V\": write \"port=+N\", N being added "
-                              "to the port of each", &uscf->host,
-                              uscf->file_name, uscf->line, &server[k].name, &server[i].name);
+                              "and \"%V\": write \"%s+N\", N being added to "
+                              "the port of each", &uscf->host,
+                              uscf->file_name, uscf->line, &server[k].name,
+                              &server[i].name, fixed);
             }
         }
     }
 
     return ngx_http_kvroute_conf_events_zone(cf, kscf);
+}
+
+
+/* a port for each rank, and none of them twice */
+static ngx_int_t
+ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                       ranks, port, replay;
+    ngx_http_kvroute_events_conf_t  *events;
+
+    events = kscf->events;
+    ranks = kscf->ranks && kscf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO
+            ? kscf->ranks : events->ranks;
+
+    port = events->port;
+    replay = events->replay;
+
+    if (port < NGX_HTTP_KVROUTE_EVENTS_ADD && port + ranks - 1 > 65535) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"port=\" of \"kvroute_events\" in upstream \"%V\" in "
+                      "%s:%ui must be %ui at most with %ui ranks: each has the "
+                      "next port", &uscf->host, uscf->file_name, uscf->line,
+                      65536 - ranks, ranks);
+        return NGX_ERROR;
+    }
+
+    /* both are numbers, or both are to be added */
+
+    if (replay && (port ^ replay) < NGX_HTTP_KVROUTE_EVENTS_ADD
+        && ngx_max(port, replay) - ngx_min(port, replay) < ranks)
+    {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"port=\" and \"replay=\" of \"kvroute_events\" in "
+                      "upstream \"%V\" in %s:%ui must be %ui apart with %ui "
+                      "ranks: each has the next port of both", &uscf->host,
+                      uscf->file_name, uscf->line, ranks, ranks);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_uint_t  *port = field;
+
+    if (value->len != 4 || ngx_strncmp(value->data, "auto", 4) != 0) {
+        return ngx_http_kvroute_conf_events_port(cf, param, value, field);
+    }
+
+    *port = NGX_HTTP_KVROUTE_EVENTS_AUTO;
+
+    return NGX_OK;
 }
 
 

@@ -32,12 +32,18 @@ static void ngx_http_kvroute_events_look(ngx_event_t *ev);
 static void ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 static void ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf,
-    uint32_t id, ngx_uint_t number, ngx_uint_t rank,
+static void ngx_http_kvroute_events_server(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+static in_port_t ngx_http_kvroute_events_port(
+    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
+static ngx_http_kvroute_events_source_t *ngx_http_kvroute_events_add(
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id, ngx_uint_t rank,
+    ngx_http_upstream_rr_peer_t *peer, in_port_t live, in_port_t replay,
+    ngx_log_t *log);
 static void ngx_http_kvroute_events_address(
     ngx_http_kvroute_events_stream_t *stream,
-    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
+    ngx_http_upstream_rr_peer_t *peer, in_port_t port);
 static void ngx_http_kvroute_events_remove(
     ngx_http_kvroute_events_source_t *source);
 static void ngx_http_kvroute_events_watch(
@@ -119,6 +125,8 @@ ngx_http_kvroute_events_exit(void)
 
         ngx_http_kvroute_events_remove(source);
     }
+
+    ngx_http_kvroute_events_find_exit();
 }
 
 
@@ -143,6 +151,8 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
     {
         source->seen = 0;
     }
+
+    ngx_http_kvroute_events_find_unseen();
 
     uscf = kmcf->upstreams.elts;
 
@@ -182,6 +192,8 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_EVENTS_LOOK);
+
+    ngx_http_kvroute_events_find_ask(ev);
 }
 
 
@@ -189,8 +201,7 @@ static void
 ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log)
 {
-    uint32_t                       id;
-    ngx_uint_t                     i, k, n, rank;
+    ngx_uint_t                     i, k;
     ngx_http_kvroute_list_t       *list;
     ngx_http_upstream_rr_peer_t   *peer;
     ngx_http_upstream_rr_peers_t  *peers;
@@ -215,29 +226,105 @@ ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
              peer && i < list->number;
              peer = peer->next, i++)
         {
-            if (peer->down) {
-                continue;
-            }
+            /* a unix socket has no port beside its own */
 
-            /* a rank that is a target of its own has one source */
-
-            n = conf->ranks ? list->first[i + 1] - list->first[i]
-                            : conf->events->ranks;
-
-            for (rank = 0; rank < n; rank++) {
-
-                id = list->id[list->first[i] + (conf->ranks ? rank : 0)];
-
-                if (id != KVR_REGISTRY_NONE) {
-                    ngx_http_kvroute_events_add(conf, id,
-                                                conf->ranks ? 0 : rank, rank,
-                                                peer, log);
-                }
+            if (!peer->down && peer->socklen <= sizeof(ngx_sockaddr_t)
+                && ngx_inet_get_port(peer->sockaddr))
+            {
+                ngx_http_kvroute_events_server(conf, list, i, peer, log);
             }
         }
 
         ngx_http_kvroute_lock_release(conf->zone, peers);
     }
+}
+
+
+static void
+ngx_http_kvroute_events_server(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log)
+{
+    uint32_t                           id;
+    in_port_t                          live, replay;
+    ngx_uint_t                         n, rank;
+    ngx_http_kvroute_events_conf_t    *events;
+    ngx_http_kvroute_events_find_t    *find;
+    ngx_http_kvroute_events_source_t  *source;
+
+    events = conf->events;
+    find = NULL;
+    n = events->ranks;
+
+    if (events->port == NGX_HTTP_KVROUTE_EVENTS_AUTO) {
+
+        id = list->id[list->first[i]];
+
+        if (id == KVR_REGISTRY_NONE) {
+            return;
+        }
+
+        find = ngx_http_kvroute_events_find(conf, id, peer, log);
+
+        if (find == NULL) {
+            return;
+        }
+
+        n = find->number;
+    }
+
+    /* a rank that is a target of its own has one source */
+
+    if (conf->ranks) {
+        n = list->first[i + 1] - list->first[i];
+        n = find ? ngx_min(n, find->number) : n;
+    }
+
+    for (rank = 0; rank < n; rank++) {
+
+        id = list->id[list->first[i] + (conf->ranks ? rank : 0)];
+
+        if (id == KVR_REGISTRY_NONE) {
+            continue;
+        }
+
+        if (find) {
+            live = find->publisher[rank].live;
+            replay = find->publisher[rank].replay;
+
+        } else {
+            live = ngx_http_kvroute_events_port(peer, events->port, rank);
+            replay = ngx_http_kvroute_events_port(peer, events->replay, rank);
+        }
+
+        if (live == 0) {
+            continue;
+        }
+
+        source = ngx_http_kvroute_events_add(conf, id, rank, peer, live,
+                                             replay, log);
+
+        if (find && (source == NULL || !source->open)) {
+            find->missing = 1;
+        }
+    }
+}
+
+
+/* vLLM and SGLang add the rank to the port; 0: there is no such */
+static in_port_t
+ngx_http_kvroute_events_port(ngx_http_upstream_rr_peer_t *peer,
+    ngx_uint_t port, ngx_uint_t rank)
+{
+    if (port == 0) {
+        return 0;
+    }
+
+    port = (port & 0xffff) + rank
+           + (port & NGX_HTTP_KVROUTE_EVENTS_ADD
+              ? ngx_inet_get_port(peer->sockaddr) : 0);
+
+    return (in_port_t) (port > 65535 ? 0 : port);
 }
 
 
@@ -252,54 +339,63 @@ ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf)
     {
         source->seen |= (source->conf == conf);
     }
+
+    ngx_http_kvroute_events_find_keep(conf);
 }
 
 
-static void
+static ngx_http_kvroute_events_source_t *
 ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
-    ngx_uint_t number, ngx_uint_t rank, ngx_http_upstream_rr_peer_t *peer,
-    ngx_log_t *log)
+    ngx_uint_t rank, ngx_http_upstream_rr_peer_t *peer, in_port_t live,
+    in_port_t replay, ngx_log_t *log)
 {
-    uint32_t                           generation;
+    uint32_t                           number, generation;
+    ngx_uint_t                         moved;
     kvr_events_t                      *e;
     ngx_http_kvroute_events_source_t  *source;
 
     generation = conf->zone->sh->registry->peer[id].generation;
+    number = conf->ranks ? 0 : (uint32_t) rank;
+    moved = 0;
 
     for (source = ngx_http_kvroute_events_sources; source;
          source = source->next)
     {
+        if (source->id != id || source->generation != generation
+            || source->number != number || source->conf->zone != conf->zone)
+        {
+            continue;
+        }
+
         /* an engine of two upstreams is listened to once */
 
-        if (source->id == id && source->generation == generation
-            && source->number == number
-            && source->conf->zone == conf->zone)
+        if (source->conf != conf
+            || (ngx_inet_get_port(&source->live.sockaddr.sockaddr) == live
+                && (source->replay.socklen
+                    ? ngx_inet_get_port(&source->replay.sockaddr.sockaddr)
+                    : 0)
+                   == replay))
         {
             source->seen = 1;
-            return;
+            return source;
         }
-    }
 
-    /* a unix socket has no port beside its own */
-
-    if (peer->socklen > (socklen_t) sizeof(ngx_sockaddr_t)
-        || ngx_inet_get_port(peer->sockaddr) == 0)
-    {
-        return;
+        moved = 1;
     }
 
     source = ngx_calloc(sizeof(ngx_http_kvroute_events_source_t)
                         + peer->name.len, log);
     if (source == NULL) {
-        return;
+        return NULL;
     }
 
     source->conf = conf;
     source->id = id;
     source->generation = generation;
-    source->number = (uint32_t) number;
+    source->number = number;
     source->rank = (uint32_t) rank;
     source->seen = 1;
+    source->gone = moved;
     source->self = ngx_http_kvroute_events_self(conf->zone);
 
     source->name.len = peer->name.len;
@@ -314,12 +410,10 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->replay.found = ngx_http_kvroute_events_read_replay;
     source->replay.closed = ngx_http_kvroute_events_read_replay_closed;
 
-    ngx_http_kvroute_events_address(&source->live, peer, conf->events->port,
-                                    rank);
+    ngx_http_kvroute_events_address(&source->live, peer, live);
 
-    if (conf->events->replay) {
-        ngx_http_kvroute_events_address(&source->replay, peer,
-                                        conf->events->replay, rank);
+    if (replay) {
+        ngx_http_kvroute_events_address(&source->replay, peer, replay);
     }
 
     ngx_http_kvroute_timer_init(&source->timer, &source->dummy,
@@ -340,25 +434,20 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     kvr_set(&e->source[number].owner, source->self);
 
     ngx_add_timer(&source->timer, 1);
+
+    return source;
 }
 
 
-/*
- * Where the publisher of a rank is: at the address of the server, on a port of
- * its own.  vLLM and SGLang add the rank to it.
- */
+/* at the address of the server, on a port of its own */
 static void
 ngx_http_kvroute_events_address(ngx_http_kvroute_events_stream_t *stream,
-    ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank)
+    ngx_http_upstream_rr_peer_t *peer, in_port_t port)
 {
-    if (port & NGX_HTTP_KVROUTE_EVENTS_ADD) {
-        port += ngx_inet_get_port(peer->sockaddr);
-    }
-
     ngx_memcpy(&stream->sockaddr, peer->sockaddr, peer->socklen);
     stream->socklen = peer->socklen;
 
-    ngx_inet_set_port(&stream->sockaddr.sockaddr, (in_port_t) (port + rank));
+    ngx_inet_set_port(&stream->sockaddr.sockaddr, port);
 }
 
 

@@ -9,8 +9,10 @@
 
 
 #include "events/ngx_http_kvroute_events.h"
+#include "core/events/kvr_publishers.h"
 #include "core/events/kvr_subscription.h"
 #include "core/route/kvr_route.h"
+#include "engine/ngx_http_kvroute_fetch.h"
 
 
 typedef struct ngx_http_kvroute_events_stream_s
@@ -85,6 +87,50 @@ struct ngx_http_kvroute_events_source_s {
 };
 
 
+/* an engine that is asked where its publishers are */
+typedef struct ngx_http_kvroute_events_find_s  ngx_http_kvroute_events_find_t;
+
+struct ngx_http_kvroute_events_find_s {
+    ngx_http_kvroute_events_find_t     *next;
+    ngx_http_kvroute_srv_conf_t        *conf;
+    ngx_str_t                           name;     /* of the server */
+    uint32_t                            id;       /* of its peer, or of its */
+    uint32_t                            generation;  /* first rank's */
+
+    ngx_http_kvroute_fetch_t            fetch;
+    kvr_publishers_t                    answer;   /* as it comes */
+
+    uint32_t                            number;   /* of those that are known */
+    kvr_publisher_t                     publisher[KVR_PUBLISHERS];
+
+    uint64_t                            again;    /* ms: not before that */
+    ngx_msec_t                          delay;
+    time_t                              warned;   /* s; 0: never */
+    unsigned                            seen:1;   /* still among the peers */
+    unsigned                            missing:1;  /* one is not connected */
+};
+
+
+/* _find */
+
+/* what is known of a server; NULL: there is no memory */
+ngx_http_kvroute_events_find_t *ngx_http_kvroute_events_find(
+    ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
+    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+
+/* before all are looked for, or an upstream's cannot be: then those stay */
+void ngx_http_kvroute_events_find_unseen(void);
+void ngx_http_kvroute_events_find_keep(ngx_http_kvroute_srv_conf_t *conf);
+
+/*
+ * After it: asks those of whom a publisher is missing.  If something was found,
+ * or some have to wait for others, the event is for soon.
+ */
+void ngx_http_kvroute_events_find_ask(ngx_event_t *look);
+
+void ngx_http_kvroute_events_find_exit(void);
+
+
 /* _stream */
 
 void ngx_http_kvroute_events_stream_open(
@@ -127,7 +173,8 @@ kvr_events_source_t *ngx_http_kvroute_events_source_shared(
 ngx_uint_t ngx_http_kvroute_events_source_owned(
     ngx_http_kvroute_events_source_t *source);
 
-/* at most one a minute of each source */
+/* at most one a minute of each of them */
+ngx_uint_t ngx_http_kvroute_events_source_due(time_t *warned);
 void ngx_http_kvroute_events_source_warn(
     ngx_http_kvroute_events_source_t *source, const char *what,
     const char *why);

@@ -38,20 +38,30 @@ ngx_http_kvroute_events_source_owned(ngx_http_kvroute_events_source_t *source)
 }
 
 
-void
-ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
-    const char *what, const char *why)
+ngx_uint_t
+ngx_http_kvroute_events_source_due(time_t *warned)
 {
     time_t  now;
 
     now = ngx_time();
 
-    if (source->warned && now - source->warned < NGX_HTTP_KVROUTE_EVENTS_WARN)
-    {
-        return;
+    if (*warned && now - *warned < NGX_HTTP_KVROUTE_EVENTS_WARN) {
+        return 0;
     }
 
-    source->warned = now;
+    *warned = now;
+
+    return 1;
+}
+
+
+void
+ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
+    const char *what, const char *why)
+{
+    if (!ngx_http_kvroute_events_source_due(&source->warned)) {
+        return;
+    }
 
     ngx_log_error(NGX_LOG_WARN, source->timer.log, 0,
                   "kvroute %s of %V, rank %uD: %s", what, &source->name,

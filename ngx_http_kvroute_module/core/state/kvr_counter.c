@@ -624,6 +624,10 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "garbled", .metric = "kvroute_peer_events_garbled_total",
         .help = "Messages that were no batch of events."),
 
+    kvr_counter_events(COUNT, refused,
+        .json = "refused", .metric = "kvroute_peer_events_refused_total",
+        .help = "Answers to /kv_event_sources that were of no use."),
+
     kvr_counter_events(GAUGE, ages, .json = "ages"),
 
     /* a model or a tenant: in JSON only, as their names may come from clients */

@@ -439,8 +439,9 @@ kve_options_check(kve_options_t *opt)
         || opt->speed <= 0 || opt->bytes_per_token < 1
         || opt->metrics_engines < 1 || opt->request_log < 0
         || opt->ranks < 1 || opt->ranks > KVE_RANKS
-        || opt->kv_events < 0 || opt->kv_events + opt->count > 65536
-        || opt->kv_replay < 0 || opt->kv_replay + opt->count > 65536
+        || opt->kv_events < 0 || opt->kv_replay < 0
+        || opt->kv_events + opt->count * opt->ranks > 65536
+        || opt->kv_replay + opt->count * opt->ranks > 65536
         || opt->kv_buffer < 1)
     {
         fprintf(stderr, "engine: value out of range\n");

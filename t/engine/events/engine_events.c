@@ -22,6 +22,8 @@
 #define KVE_FLOOD_BATCH  256        /* in a message */
 
 
+/* of a rank; a server has an array of them */
+
 struct kve_events_s {
     kve_server_t       *server;
     kve_publisher_t    *publisher;
@@ -223,7 +225,7 @@ kve_events_encoding(const kve_options_t *opt)
 int
 kve_events_create(kve_server_t *s)
 {
-    int            encoding;
+    int            i, encoding;
     kve_events_t  *e;
 
     if (s->engine->opt.kv_events == 0) {
@@ -238,54 +240,59 @@ kve_events_create(kve_server_t *s)
 
     s->engine->opt.kv_encoding = encoding;
 
-    e = calloc(1, sizeof(kve_events_t));
-    if (e == NULL) {
+    s->events = calloc(s->ranks, sizeof(kve_events_t));
+    if (s->events == NULL) {
         return -1;
     }
 
-    s->events = e;
-    e->server = s;
-    e->publisher = kve_publisher_create(s);
-    e->flood = event_new(s->engine->base, -1, EV_PERSIST, kve_events_flood,
-                         e);
+    for (i = 0; i < s->ranks; i++) {
+        e = &s->events[i];
+        e->server = s;
+        e->publisher = kve_publisher_create(s, i);
+        e->flood = event_new(s->engine->base, -1, EV_PERSIST, kve_events_flood,
+                             e);
 
-    e->watch.stored = kve_events_stored;
-    e->watch.removed = kve_events_removed;
-    e->watch.cleared = kve_events_cleared;
-    e->watch.step = kve_events_step;
-    e->watch.data = e;
+        e->watch.stored = kve_events_stored;
+        e->watch.removed = kve_events_removed;
+        e->watch.cleared = kve_events_cleared;
+        e->watch.step = kve_events_step;
+        e->watch.data = e;
 
-    kve_replica_watch(s->model, &e->watch);
+        kve_replica_watch(s->rank[i], &e->watch);
+    }
 
-    return kve_publisher_open(e->publisher);
+    return kve_events_up(s);
 }
 
 
 void
 kve_events_free(kve_server_t *s)
 {
+    int            i;
     kve_events_t  *e;
 
-    e = s->events;
+    for (i = 0; s->events && i < s->ranks; i++) {
+        e = &s->events[i];
 
-    if (e) {
-        kve_replica_watch(s->model, NULL);
+        kve_replica_watch(s->rank[i], NULL);
         event_free(e->flood);
         kve_publisher_free(e->publisher);
         kve_buf_free(&e->told);
-        free(e);
     }
+
+    free(s->events);
 }
 
 
 void
 kve_events_restart(kve_server_t *s)
 {
+    int            i;
     kve_events_t  *e;
 
-    e = s->events;
+    for (i = 0; s->events && i < s->ranks; i++) {
+        e = &s->events[i];
 
-    if (e) {
         kve_publisher_close(e->publisher);
         kve_publisher_renumber(e->publisher);
         (void) kve_publisher_open(e->publisher);
@@ -302,8 +309,10 @@ kve_events_restart(kve_server_t *s)
 void
 kve_events_down(kve_server_t *s)
 {
-    if (s->events) {
-        kve_publisher_close(s->events->publisher);
+    int  i;
+
+    for (i = 0; s->events && i < s->ranks; i++) {
+        kve_publisher_close(s->events[i].publisher);
     }
 }
 
@@ -311,118 +320,151 @@ kve_events_down(kve_server_t *s)
 int
 kve_events_up(kve_server_t *s)
 {
-    return s->events ? kve_publisher_open(s->events->publisher) : 0;
+    int  i;
+
+    for (i = 0; s->events && i < s->ranks; i++) {
+        if (kve_publisher_open(s->events[i].publisher) != 0) {
+            return -1;
+        }
+    }
+
+    return 0;
 }
 
 
 int
 kve_events_control(kve_server_t *s, const cJSON *v)
 {
+    int            i, k;
     const char    *name;
     kve_events_t  *e;
 
     static const char  *names[] = {
         "kv_restart", "kv_garbage", "kv_flood", "kv_mute", NULL
     };
-    int  i;
 
-    e = s->events;
     name = v->string;
 
-    for (i = 0; names[i] && strcmp(names[i], name) != 0; i++) {
+    for (k = 0; names[k] && strcmp(names[k], name) != 0; k++) {
         /* void */
     }
 
-    if (names[i] == NULL) {
+    if (names[k] == NULL) {
         return 0;
     }
 
-    if (e == NULL || (!cJSON_IsNumber(v) && !cJSON_IsBool(v))) {
+    if (s->events == NULL || (!cJSON_IsNumber(v) && !cJSON_IsBool(v))) {
         return -1;
     }
 
-    switch (i) {
+    if (k == 3 && !cJSON_IsTrue(v)) {
+        return kve_events_up(s) == 0 ? 1 : -1;
+    }
 
-    case 0:
-        kve_publisher_renumber(e->publisher);
-        break;
+    for (i = 0; i < s->ranks; i++) {
+        e = &s->events[i];
 
-    case 1:
-        kve_publisher_garbage(e->publisher, v->valueint);
-        break;
+        switch (k) {
 
-    case 2:
-        kve_events_flood_set(e, v->valuedouble);
-        break;
+        case 0:
+            kve_publisher_renumber(e->publisher);
+            break;
 
-    case 3:
-        if (cJSON_IsTrue(v)) {
-            kve_events_down(s);
+        case 1:
+            kve_publisher_garbage(e->publisher, v->valueint);
+            break;
+
+        case 2:
+            kve_events_flood_set(e, v->valuedouble);
+            break;
+
+        case 3:
+            kve_publisher_close(e->publisher);
             break;
         }
-
-        return kve_events_up(s) == 0 ? 1 : -1;
     }
 
     return 1;
 }
 
 
+/* of all ranks together */
+
 void
 kve_events_show(kve_buf_t *b, kve_server_t *s)
 {
-    kve_events_t     *e;
-    kve_published_t   told;
+    int               i;
+    kve_events_t     *e, sum;
+    kve_published_t   told, all;
 
-    e = s->events;
-
-    if (e == NULL) {
+    if (s->events == NULL) {
         return;
     }
 
-    kve_publisher_told(e->publisher, &told);
+    memset(&sum, 0, sizeof(kve_events_t));
+    memset(&all, 0, sizeof(kve_published_t));
+
+    for (i = 0; i < s->ranks; i++) {
+        e = &s->events[i];
+        kve_publisher_told(e->publisher, &told);
+
+        all.subscribers += told.subscribers;
+        all.messages += told.messages;
+        all.sent += told.sent;
+        all.replays += told.replays;
+        all.replayed += told.replayed;
+        sum.stored += e->stored;
+        sum.removed += e->removed;
+        sum.cleared += e->cleared;
+    }
 
     kve_buf_printf(b, ",\"kv_events\":{\"open\":%s,\"subscribers\":%d,"
                    "\"messages\":%llu,\"sent\":%llu,\"replays\":%llu,"
                    "\"replayed\":%llu,\"stored\":%llu,\"removed\":%llu,"
                    "\"cleared\":%llu}",
-                   kve_publisher_is_open(e->publisher) ? "true" : "false",
-                   told.subscribers, (unsigned long long) told.messages,
-                   (unsigned long long) told.sent,
-                   (unsigned long long) told.replays,
-                   (unsigned long long) told.replayed,
-                   (unsigned long long) e->stored,
-                   (unsigned long long) e->removed,
-                   (unsigned long long) e->cleared);
+                   kve_publisher_is_open(s->events->publisher) ? "true"
+                                                               : "false",
+                   all.subscribers, (unsigned long long) all.messages,
+                   (unsigned long long) all.sent,
+                   (unsigned long long) all.replays,
+                   (unsigned long long) all.replayed,
+                   (unsigned long long) sum.stored,
+                   (unsigned long long) sum.removed,
+                   (unsigned long long) sum.cleared);
 }
 
 
 void
 kve_events_sources(kve_buf_t *b, kve_server_t *s)
 {
+    int             i, n;
     kve_options_t  *opt;
 
     opt = &s->engine->opt;
 
-    if (s->events == NULL) {
-        kve_buf_str(b, "{}");
-        return;
+    kve_buf_str(b, "{");
+
+    for (i = 0; s->events && i < s->ranks; i++) {
+        n = s->index * s->ranks + i;
+
+        kve_buf_printf(b, "%s\"%d\":{\"enable_kv_cache_events\":true,"
+                       "\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:%d\",",
+                       i ? "," : "", i, opt->kv_events + n);
+
+        if (opt->kv_replay) {
+            kve_buf_printf(b, "\"replay_endpoint\":\"tcp://*:%d\",",
+                           opt->kv_replay + n);
+
+        } else {
+            kve_buf_str(b, "\"replay_endpoint\":null,");
+        }
+
+        kve_buf_printf(b, "\"buffer_steps\":%d,\"hwm\":100000,"
+                       "\"max_queue_size\":100000,\"topic\":",
+                       opt->kv_buffer);
+        kve_buf_quote(b, opt->kv_topic);
+        kve_buf_str(b, "}");
     }
 
-    kve_buf_printf(b, "{\"0\":{\"enable_kv_cache_events\":true,"
-                   "\"publisher\":\"zmq\",\"endpoint\":\"tcp://*:%d\",",
-                   opt->kv_events + s->index);
-
-    if (opt->kv_replay) {
-        kve_buf_printf(b, "\"replay_endpoint\":\"tcp://*:%d\",",
-                       opt->kv_replay + s->index);
-
-    } else {
-        kve_buf_str(b, "\"replay_endpoint\":null,");
-    }
-
-    kve_buf_printf(b, "\"buffer_steps\":%d,\"hwm\":100000,"
-                   "\"max_queue_size\":100000,\"topic\":", opt->kv_buffer);
-    kve_buf_quote(b, opt->kv_topic);
-    kve_buf_str(b, "}}");
+    kve_buf_str(b, "}");
 }

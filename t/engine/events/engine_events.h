@@ -3,8 +3,9 @@
  * as engines do it, and what can go wrong with that.
  *
  * Replica i publishes at --kv-events + i, and answers at --kv-replay + i who
- * asks for what was missed.  A replica that is down, or muted, does neither;
- * one that comes up again counts its messages from 0.
+ * asks for what was missed; with ranks of data parallelism each of them does so,
+ * at the next ports.  A replica that is down, or muted, does neither; one that
+ * comes up again counts its messages from 0.
  */
 
 #ifndef KVE_ENGINE_EVENTS_H

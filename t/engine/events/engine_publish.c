@@ -24,6 +24,7 @@ struct kve_message_s {
 
 struct kve_publisher_s {
     kve_server_t       *server;
+    int                 number;             /* of all ranks and replicas */
 
     /* a context of its own: when it ends the ports are free again */
 
@@ -78,7 +79,7 @@ kve_message_copy(const kve_message_t *m)
 
 
 kve_publisher_t *
-kve_publisher_create(kve_server_t *s)
+kve_publisher_create(kve_server_t *s, int rank)
 {
     kve_publisher_t  *p;
 
@@ -88,11 +89,12 @@ kve_publisher_create(kve_server_t *s)
     }
 
     p->server = s;
+    p->number = s->index * s->ranks + rank;
     p->late_tail = &p->late;
     p->nkept = s->engine->opt.kv_buffer;
     p->kept = calloc(p->nkept, sizeof(kve_message_t *));
     p->timer = event_new(s->engine->base, -1, 0, kve_publisher_timer, p);
-    p->random = kve_mix(s->port);
+    p->random = kve_mix(s->port + rank);
 
     if (p->kept == NULL || p->timer == NULL) {
         abort();
@@ -311,13 +313,13 @@ kve_publisher_open(kve_publisher_t *p)
 
     p->ctx = zmq_ctx_new();
     p->pub = kve_publisher_socket(p, ZMQ_XPUB,
-                                  opt->kv_events + p->server->index,
+                                  opt->kv_events + p->number,
                                   kve_publisher_subscribers,
                                   &p->pub_readable);
 
     if (p->pub && opt->kv_replay) {
         p->replay = kve_publisher_socket(p, ZMQ_ROUTER,
-                                         opt->kv_replay + p->server->index,
+                                         opt->kv_replay + p->number,
                                          kve_publisher_asked,
                                          &p->replay_readable);
     }

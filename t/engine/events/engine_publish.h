@@ -28,7 +28,8 @@ typedef struct {
 } kve_published_t;
 
 
-kve_publisher_t *kve_publisher_create(kve_server_t *s);
+/* of a rank */
+kve_publisher_t *kve_publisher_create(kve_server_t *s, int rank);
 void kve_publisher_free(kve_publisher_t *p);
 
 int kve_publisher_open(kve_publisher_t *p);
