@@ -146,6 +146,9 @@ http {
         keepalive 4;
     }
 
+    upstream oneprefill { kvroute kv_cache zone=z; server 127.0.0.1:%%E0%%; }
+    upstream onedecode { kvroute kv_cache zone=z; server 127.0.0.1:%%E2%%; }
+
     kvroute_prefill prefill when=always min=2k;
     client_body_buffer_size 64k;
     proxy_http_version 1.1;
@@ -175,6 +178,10 @@ http {
         location /store/ {
             kvroute_prefill prefill when=always min=2k connector=store;
             proxy_pass http://decode/;
+        }
+        location /one/ {
+            kvroute_prefill oneprefill when=always min=2k;
+            proxy_pass http://onedecode/;
         }
         location /header/ {
             kvroute_prefill prefill when=always min=2k connector=header;
@@ -533,5 +540,12 @@ $r = $t->post("/engine$path", chat(text(6000, 300)));
 is($r->{status}, 200, 'a long descriptor');
 is(engine(2)->{pulls} + engine(3)->{pulls}, 13, 'is passed on');
 is(engine(2)->{corrupt} + engine(3)->{corrupt}, 0, 'as it is');
+
+
+# one server of each kind: what they hold counts all the same
+
+is($t->post("/one$path", chat(text(6000, 301)))->{status}, 200, 'single servers');
+cmp_ok($t->peer(@$_)->{prompt_bytes}, '>=', 6000, "its prompt is read: $_->[0]")
+    for [ 'oneprefill', $t->{vars}{E0} ], [ 'onedecode', $t->{vars}{E2} ];
 
 $t->done();

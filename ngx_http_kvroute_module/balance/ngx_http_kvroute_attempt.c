@@ -376,7 +376,7 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
 
     ngx_http_kvroute_attempt_extend(at);
 
-    /* what was transferred is told as cached */
+    /* what was transferred is told as cached, or as computed */
 
     if (ctx->leg && ctx->leg->second) {
         return;

@@ -97,10 +97,12 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
 
     /*
      * with a single server there is nothing to choose; but sessions are bound,
-     * for the day when there are more
+     * for the day when there are more, and legs are weighed against each other
      */
 
-    if (at->rrp.peers->single && !(needs & KVR_NEEDS_SESSION)) {
+    if (at->rrp.peers->single && ctx->legs == NULL
+        && !(needs & KVR_NEEDS_SESSION))
+    {
         return NGX_OK;
     }
 

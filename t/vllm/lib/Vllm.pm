@@ -86,8 +86,8 @@ sub server {
     unlink $log;
 
     $t->{server}{$ports[0]} = $t->spawn($log, 'python3', $program, 'start',
-        '--count', scalar @ports, '--port', $ports[0], '--logs', $t->{dir},
-        '--events', EVENTS, '--', @more);
+        '--count', scalar @ports, '--port', $ports[0],
+        '--logs', "$t->{dir}/$ports[0]", '--events', EVENTS, '--', @more);
 }
 
 
@@ -104,7 +104,7 @@ sub ready {
     }, 600);
 
     die "vLLM does not start: " . Kvroute::slurp($log)
-        . Kvroute::slurp("$t->{dir}/engine1.log")
+        . Kvroute::slurp("$t->{dir}/$port/engine1.log")
         if $ended || Kvroute::slurp($log) !~ /^ready/m;
 }
 
@@ -143,7 +143,8 @@ sub metric {
     my $sum;
 
     while ($text =~ /^vllm:\Q$name\E(?:\{([^\n]*)\})? ([\d.e+-]+)$/mg) {
-        $sum += $2 if !defined $words || ($1 // '') =~ /$words/;
+        my ($labels, $value) = ($1 // '', $2);
+        $sum += $value if !defined $words || $labels =~ /$words/;
     }
 
     return $sum;
