@@ -341,6 +341,7 @@ include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/soak/Makefile.inc
 include bench/sim/Makefile.inc
+include bench/pd/Makefile.inc
 include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc
 

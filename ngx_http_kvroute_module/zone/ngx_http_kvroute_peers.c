@@ -567,16 +567,20 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
     conns = peer->conns;
 
     if (member != KVR_REGISTRY_NONE) {
+
+        /* a place that it has is its own: another worker may have found it at
+           the same time, or one with another limit, since a reload */
+
+        if (own && own->held && own->member == member) {
+            return 0;
+        }
+
         load = conf->zone->sh->load;
         registry = conf->zone->sh->registry;
         active = kvr_load_get(load, kvr_registry_column(registry, member))
                  .active;
         active += kvr_load_get(load, kvr_registry_reserved(registry, member))
                   .active;
-
-        if (own && own->held && own->member == member) {
-            active -= ngx_min(1, active);
-        }
 
         /* a server that is listed twice has a limit in each place */
 

@@ -50,6 +50,8 @@ ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
 # with the module of "make step-module" workers also die before their n-th
 # store to shared memory
 
+LONG = 5 if os.environ.get("LEGS") else 1       # batches
+
 TRAP = os.path.join(BUILD, "t/step/die.so")
 
 if os.environ.get("STEPS"):
@@ -481,7 +483,7 @@ class Life:
         self.gate.set()
         await asyncio.sleep(.05 + .15 * rng.random())
 
-        for _ in range(rng.randrange(3, 9)):
+        for _ in range(LONG * rng.randrange(3, 9)):
             name = load.pick(rng, ACTS)
             did.append(name)
             self.judge.does(name)

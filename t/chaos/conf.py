@@ -30,6 +30,9 @@ LEGS = (
     "when=always min=2k max_params=1k",
 )
 
+if os.environ.get("LEGS"):
+    LEGS += ("when=always min=2k",) * 6
+
 CONF = """
 load_module @module@;
 @user@
@@ -86,7 +89,7 @@ http {
 
     proxy_http_version 1.1;
     proxy_set_header Connection "";
-    proxy_read_timeout 10s;
+    proxy_read_timeout @patience@;
     proxy_connect_timeout 2s;
     proxy_next_upstream error timeout http_500 http_502 http_503 non_idempotent;
     proxy_next_upstream_tries 2;
@@ -128,6 +131,15 @@ http {
             kvroute_prefill prefill @legs@;
             proxy_buffering off;
             proxy_pass http://plain/;
+        }
+        location /turns/ {
+            set $up queued;
+            access_log @dir@/access.log chaos;
+            kvroute_prefill prefill @legs@;
+            kvroute_priority $http_x_class;
+            kvroute_tenant $http_x_session;
+            proxy_buffering off;
+            proxy_pass http://queued/;
         }
         location /other/ {
             set $up other;
@@ -176,6 +188,7 @@ def text(rng, fixed, ports):
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
         legs=rng.choice(LEGS),
+        patience="1s" if os.environ.get("LEGS") else "10s",
         buffer=rng.choice(("8k", "64k", "1m", "8m")),
         inspect=rng.choice(("on", "off")))
 

@@ -13,7 +13,8 @@ LISTEN = "0A"        # in /proc/net/tcp
 # locations, and what the access log calls them
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
-          "queued": "queued", "legs": "plain", "other": "other"}
+          "queued": "queued", "legs": "plain", "turns": "queued",
+          "other": "other"}
 
 # of these the log knows less, or nothing: leg 1 is a subrequest
 
@@ -89,7 +90,7 @@ class Judge:
 
     def excused(self, r):
         """The queue's own answers; and engines were at fault meanwhile."""
-        if r.place == "queued" and (self.strict or r.status in (429, 503)
+        if r.place in ("queued", "turns") and (self.strict or r.status in (429, 503)
                                     and b"queue_" in r.body):
             return True
 

@@ -6,6 +6,7 @@ which worker had it.
 
 import asyncio
 import json
+import os
 import time
 
 SIZES = ((1_000, 30), (4_000, 25), (20_000, 20), (80_000, 12), (300_000, 8),
@@ -14,8 +15,18 @@ SIZES = ((1_000, 30), (4_000, 25), (20_000, 20), (80_000, 12), (300_000, 8),
 KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
          ("abort_at_once", 8), ("abort_body", 5), ("abort_late", 12))
 
-PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 20),
-          ("other", 10))
+PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
+          ("turns", 5), ("other", 10))
+
+FAMILIES = 40        # of prompts that begin alike
+
+# mostly by two servers: prompts that nobody has yet
+
+if os.environ.get("LEGS"):
+    FAMILIES = 1 << 30
+    SIZES = ((3_000, 60), (6_000, 30), (20_000, 8), (80_000, 1.6),
+             (300_000, .4))
+    PLACES = (("plain", 5), ("queued", 5), ("legs", 55), ("turns", 35))
 
 PATIENCE = 45        # s without a byte: nobody waits that long for nginx
 
@@ -149,10 +160,10 @@ async def client(rng, bank, port, judge, gate):
 
         place, kind = pick(rng, PLACES), pick(rng, KINDS)
         size = pick(rng, SIZES)
-        family = rng.randrange(40)
+        family = rng.randrange(FAMILIES)
         body = bank.chat(family, size, kind not in ("whole", "get"),
                          rng.randrange(5))
-        more = ["X-Session: s%d" % family,
+        more = ["X-Session: s%d" % (family % 40),
                 "X-Class: %s" % rng.choice(("interactive", "normal", "batch"))]
         method, path = "POST", "/%s/v1/chat/completions" % place
 

@@ -1,0 +1,293 @@
+"""make bench-pd: prefill and decode by two servers, through nginx.
+
+    pd.py [PART...]     parts: failures chaos time count
+
+    failures    every row of the table of failures, with its outcome: those of
+                t/legs_failures.t
+    chaos       100,000 requests by a descriptor (REQUESTS=), while workers are
+                killed and configurations reloaded, and engines fail, stall and
+                are full; engines know whose each descriptor is.  One seed
+                after the other: what there is already is kept in
+                pd-chaos.json as long as the module is the same
+    time        what nginx adds to the engines' own work, 32 KB, in turns
+    count       instructions of a request that one server serves: with the
+                directive and without it, and by another build (BASE=FILE.so)
+
+Writes build/bench/pd.json; parts that are not asked for stay as they were.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../common"))
+sys.path.insert(0, os.path.join(HERE, "../wire"))
+sys.dont_write_bytecode = True
+
+import harness                                          # noqa: E402
+import rig                                              # noqa: E402
+from places import MODULE, NGINX, ROOT                  # noqa: E402
+
+WANTED = int(os.environ.get("REQUESTS") or 100_000)
+PAIRS = int(os.environ.get("PAIRS") or 400)
+BASE = os.environ.get("BASE")
+
+FILE = os.path.join(rig.RESULTS, "pd.json")
+CHAOS = os.path.join(rig.RESULTS, "pd-chaos.json")
+
+# what nothing may be of
+
+ZEROS = ("corrupt", "lost", "stuck", "wrong_counts", "wrong_index", "alerts")
+
+SUMS = ZEROS + ("disaggregated", "requests", "answered", "cut", "kills",
+                "kills_exiting", "reloads", "pauses", "engine_faults", "seeds")
+
+
+# --- each way to fail
+
+def failures_part(results):
+    rows = os.path.join(rig.RESULTS, "pd-failures.json")
+
+    env = dict(os.environ, KVROUTE_MODULE=MODULE, NGINX_BIN=NGINX,
+               KVROUTE_ROWS=rows, TESTS="t/legs_failures.t")
+
+    subprocess.run([os.path.join(ROOT, "t/run"), "prove:1"], env=env,
+                   check=True)
+
+    with open(rows) as f:
+        found = json.load(f)
+
+    for r in found:
+        print("%-52s %s %s" % (r["row"], r["status"], r["outcome"]))
+
+    results["failures"] = found
+
+
+# --- descriptors, while all else fails
+
+def chaos_part(results):
+    with open(MODULE, "rb") as f:
+        module = hashlib.sha256(f.read()).hexdigest()
+
+    found = load(CHAOS)
+
+    if found.get("module") != module:
+        found = dict({key: 0 for key in SUMS}, module=module, failures=[])
+
+    one = CHAOS + ".one"
+
+    while found["disaggregated"] < WANTED:
+        env = dict(os.environ, LEGS="1", SEEDS="1", MINUTES="60",
+                   SEED=str(1 + found["seeds"]),
+                   CLIENTS=os.environ.get("CLIENTS") or "48")
+
+        subprocess.run([os.path.join(ROOT, "t/chaos/chaos.py"), one], env=env)
+
+        seed = load(one)
+        os.unlink(one)
+
+        for key in SUMS:
+            found[key] += seed[key]
+
+        found["failures"] += seed["failures"]
+        rig.save(CHAOS, found)
+
+    results["requests"] = found["disaggregated"]
+    results["corrupt"] = found["corrupt"]
+    results["chaos"] = {key: found[key] for key in SUMS}
+
+    print("%d requests by a descriptor, %d of them wrong; %d kills, %d reloads"
+          % (found["disaggregated"], found["corrupt"], found["kills"],
+             found["reloads"]))
+
+    if any(found[key] for key in ZEROS):
+        raise SystemExit("\n".join(found["failures"]))
+
+
+# --- time
+
+HTTP = """
+    kvroute_zone zone=z:16m;
+
+    upstream prefill {
+        zone prefill 256k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:@first@;
+        keepalive 8;
+    }
+    upstream decode {
+        zone decode 256k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:@second@;
+        keepalive 8;
+    }
+
+    client_body_buffer_size 1m;
+    log_format leg1 $kvroute_leg1_time;
+
+    server {
+        listen 127.0.0.1:@port@;
+        location / {
+            kvroute_prefill prefill when=always min=2k;
+            proxy_buffering off;
+            proxy_pass http://decode;
+        }
+        location /p/ { kvroute off; proxy_pass http://127.0.0.1:@first@/; }
+    }
+"""
+
+PATH = "/v1/chat/completions"
+ASK = (',"stream":false,"max_tokens":1,"kv_transfer_params":'
+       '{"do_remote_decode":true,"do_remote_prefill":false}}')
+
+
+class Client:
+    """A kept connection."""
+
+    def __init__(self, port):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port)
+
+    def post(self, body):
+        self.connection.request("POST", PATH, body, {
+            "Content-Type": "application/json"})
+        r = self.connection.getresponse()
+        data = r.read()
+
+        if r.status != 200:
+            raise SystemExit("status %d: %s" % (r.status, data[:200]))
+
+        return data
+
+
+def time_part(results):
+    engines = rig.Engines(2, "--model", "m", "--hardware", "none")
+    first, second = engines.ports
+    nginx = rig.Nginx(HTTP.replace("kvroute off; ", ""), first=first,
+                      second=second)
+
+    through, p, d = Client(nginx.port), Client(first), Client(second)
+
+    text = "".join("word%d " % (i % 977) for i in range(4000))[:32_000]
+    number = 0
+
+    def body():
+        nonlocal number
+        number += 1
+        return ('{"model":"m","max_tokens":4,"messages":[{"role":"user",'
+                '"content":"%d %s"}]' % (number, text))
+
+    def by_nginx():
+        sent = body() + "}"
+        start = time.perf_counter()
+        through.post(sent)
+        return time.perf_counter() - start
+
+    def by_hand():
+        """What engines take, and a client that knows what to do."""
+        sent = body()
+        leg = sent.replace('"max_tokens":4,', "") + ASK
+        start = time.perf_counter()
+        answer = p.post(leg)
+        took = time.perf_counter() - start
+
+        params = json.dumps(json.loads(answer)["kv_transfer_params"])
+        sent += ',"kv_transfer_params":%s}' % params
+
+        start = time.perf_counter()
+        d.post(sent)
+        return took + time.perf_counter() - start
+
+    for _ in range(20):
+        by_nginx(), by_hand()
+
+    added, whole, alone = [], [], []
+
+    for i in range(PAIRS):
+        if i % 2:
+            a = by_nginx()
+            b = by_hand()
+        else:
+            b = by_hand()
+            a = by_nginx()
+
+        added.append(a - b)
+        whole.append(a)
+        alone.append(b)
+
+    corrupt = sum(json.loads(rig.get(port, "/control"))["corrupt"]
+                  for port in engines.ports)
+    pulls = json.loads(rig.get(second, "/control"))["pulls"]
+
+    nginx.stop()
+    engines.stop()
+
+    if corrupt or pulls != 2 * PAIRS + 40:
+        raise SystemExit("%d pulls, %d wrong" % (pulls, corrupt))
+
+    def ms(values):
+        return round(rig.median(values) * 1000, 3)
+
+    results["time"] = {"pairs": PAIRS, "bytes": 32_000, "ms": ms(whole),
+                       "engines_ms": ms(alone), "added_ms": ms(added)}
+
+    print("32 KB by two servers: %.3f ms, the engines alone %.3f, added %.3f "
+          "(at most 1)" % (ms(whole), ms(alone), ms(added)))
+
+
+# --- instructions
+
+POOL = ("upstream prefill { zone prefill 256k; kvroute kv_cache zone=bench; "
+        "server 127.0.0.1:%d; }")
+
+
+def count_part(results):
+    import wire
+
+    engines = harness.upstream(8)
+    more = {"http": POOL % engines[0],
+            "location": "kvroute_prefill prefill min=1m;"}
+    found = results["instructions"] = {}
+
+    for name, size, n in (("2k", 2048, 60), ("32k", 32768, 30)):
+        row = found[name] = {}
+        row["without"] = round(wire.slope(engines, False, size, n, 1))
+        row["short"] = round(wire.slope(engines, False, size, n, 1, more))
+        row["ratio"] = round(row["short"] / row["without"], 4)
+
+        if BASE:
+            harness.MODULE = BASE
+            row["base"] = round(wire.slope(engines, False, size, n, 1))
+            row["base_ratio"] = round(row["without"] / row["base"], 4)
+            harness.MODULE = MODULE
+
+        print(name, row, flush=True)
+
+
+PARTS = {"failures": failures_part, "count": count_part, "time": time_part,
+         "chaos": chaos_part}
+
+
+def load(name):
+    try:
+        with open(name) as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return {}
+
+
+def main():
+    os.makedirs(rig.RESULTS, exist_ok=True)
+
+    for name in sys.argv[1:] or PARTS:
+        results = load(FILE)
+        PARTS[name](results)
+        harness.save("pd.json", results)
+
+
+if __name__ == "__main__":
+    main()
