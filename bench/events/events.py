@@ -10,7 +10,8 @@ Figures of real vLLM are those of the last "make test-vllm", if there was one.
 
 Writes build/bench/events.json.
 
-    PARTS="index flood"     these only: index, attributed, flood, vllm
+    PARTS="index flood"     these only, of index, attributed, flood and vllm; what an
+                            earlier run has found of the others is kept
     TRACES=folder           Mooncake's traces, for more scenarios
     FULL=1                  three seeds, runs three times as long
 """
@@ -151,12 +152,20 @@ def flood():
     }
 
 
+def read(path):
+    """What is in a file; nothing if there is none."""
+    try:
+        with open(path) as f:
+            return json.load(f)
+    except OSError:
+        return {}
+
+
 def vllm():
     """Of the last make test-vllm."""
-    try:
-        with open(os.path.join(BUILD, "vllm.json")) as f:
-            told = json.load(f)
-    except OSError:
+    told = read(os.path.join(BUILD, "vllm.json"))
+
+    if not told:
         return None
 
     ratio = lambda name: told.get(name, {}).get("predicted_over_delivered")  # noqa: E731
@@ -171,7 +180,8 @@ def vllm():
 
 
 def main():
-    result = {}
+    path = os.path.join(RESULTS, "events.json")
+    result = read(path)
 
     if "index" in PARTS:
         result["index_to_oracle"] = index()
@@ -188,7 +198,7 @@ def main():
         result["vllm"] = vllm()
 
     print(json.dumps(result, indent=2))
-    save(os.path.join(RESULTS, "events.json"), result)
+    save(path, result)
 
 
 if __name__ == "__main__":
