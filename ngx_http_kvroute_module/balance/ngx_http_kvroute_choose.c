@@ -262,7 +262,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     if (id != KVR_REGISTRY_NONE) {
         registry = view.zone->registry;
-        registry->peer[id].given = ++*registry->given;
+        kvr_registry_given(registry, id);
     }
 
     *index = i;

@@ -348,7 +348,7 @@ ngx_http_kvroute_shadow_begin(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_begin(at, &begin);
 
     if (begin.peer != KVR_REGISTRY_NONE) {
-        registry->peer[begin.peer].given = ++*registry->given;
+        kvr_registry_given(registry, begin.peer);
     }
 
     if (!at->native) {

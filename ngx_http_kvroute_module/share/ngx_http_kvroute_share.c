@@ -162,6 +162,8 @@ ngx_http_kvroute_share_timer(ngx_event_t *ev)
             ngx_http_kvroute_share_look(share);
         }
 
+        ngx_http_kvroute_share_stream_ask(share);
+
         if (kvr_share_due(&share->self, &share->owner,
                           (uint64_t) ngx_current_msec))
         {

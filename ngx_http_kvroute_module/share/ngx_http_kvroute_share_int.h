@@ -85,6 +85,7 @@ struct ngx_http_kvroute_share_s {
     size_t                           entry;     /* next one of it */
     ngx_uint_t                       count;     /* entries asked for */
 
+    ngx_msec_t                       asked;     /* for more of the stream */
     ngx_msec_t                       ticked;
     ngx_msec_t                       since;     /* owner since */
     ngx_msec_t                       hold;      /* nothing is added until */
@@ -107,6 +108,9 @@ void ngx_http_kvroute_share_stream_init(ngx_http_kvroute_share_t *share);
 /* adds a batch, if the connection is free; flags as of kvr_share_frame() */
 void ngx_http_kvroute_share_stream_add(ngx_http_kvroute_share_t *share,
     unsigned flags);
+
+/* reads on, unless that is under way or was asked for just now */
+void ngx_http_kvroute_share_stream_ask(ngx_http_kvroute_share_t *share);
 
 /* forgets what was to be applied */
 void ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share);

@@ -11,6 +11,11 @@
  *     XREVRANGE KEY + - COUNT 1                   when connected: is it the
  *     XREAD COUNT n BLOCK ms STREAMS KEY ID       stream that was read before?
  *
+ * XREAD comes back with the first batch, so of eight hosts it would do so a
+ * thousand times a second, and what that costs is the system's calls.  So it is
+ * asked for again after an interval, unless more is there already: one answer
+ * has what came meanwhile.  Who has not asked for that long asks at once.
+ *
  * It is read on from the last id, never from "$": what came meanwhile would be
  * lost.  A host that is new reads what there is.  A store that was replaced by
  * one with less has a last id before ours: then all of it is read, and batches
@@ -177,6 +182,18 @@ ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 }
 
 
+/* what is there by now, if it is time for it */
+void
+ngx_http_kvroute_share_stream_ask(ngx_http_kvroute_share_t *share)
+{
+    if (share->read.known && !share->read.busy && share->reply == NULL
+        && ngx_current_msec - share->asked >= share->conf->interval)
+    {
+        ngx_http_kvroute_share_stream_next(&share->read);
+    }
+}
+
+
 static void
 ngx_http_kvroute_share_stream_next(ngx_http_kvroute_share_conn_t *sc)
 {
@@ -193,6 +210,8 @@ ngx_http_kvroute_share_stream_next(ngx_http_kvroute_share_conn_t *sc)
                   - block;
     word[7].len = ngx_sprintf(id, "%uL-%uL", kvr_get(&sc->share->core->read[0]),
                               kvr_get(&sc->share->core->read[1])) - id;
+
+    sc->share->asked = ngx_current_msec;
 
     ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
 }
@@ -287,6 +306,7 @@ static void
 ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
 {
     size_t                     bytes;
+    ngx_uint_t                 full;
     redisReply                *entries;
     ngx_connection_t          *c;
     ngx_http_kvroute_share_t  *share;
@@ -312,11 +332,15 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
                                              entries->element[share->entry++]);
     }
 
+    full = entries->elements >= share->count;
+
     ngx_http_kvroute_share_stream_drop(share);
 
-    if (share->read.known && !share->read.busy) {
-        ngx_http_kvroute_share_stream_next(&share->read);
+    if (full) {
+        share->asked = ngx_current_msec - share->conf->interval;
     }
+
+    ngx_http_kvroute_share_stream_ask(share);
 }
 
 

@@ -68,6 +68,7 @@ begin(void)
     kvr_load_init(zone.load, 2, kvr_registry_columns(PEERS));
     zone.index = zeroed(kvr_index_size(LINES, PEERS));
     kvr_index_init(zone.index, LINES, PEERS);
+    zone.popular = zeroed(sizeof(kvr_popular_t));
     zone.share = zeroed(sizeof(kvr_share_t));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
 
@@ -82,6 +83,7 @@ begin(void)
     self.zone = &zone;
     self.lease = 3000;
     kvr_share_batch_key(&self.key, secret, zone.unit, 1);
+    kvr_share_names(&self, &owner.names, now);
 }
 
 
@@ -144,13 +146,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     /* the first byte says whose it is */
 
-    kvr_share_batch_begin(&w, batch, sizeof(batch));
-    kvr_share_batch_tell(&w, 0, kvr_share_batch_peer(&self.key,
-                                                     (uint8_t *) "a:0", 3));
-    kvr_share_batch_tell(&w, 1, kvr_share_batch_peer(&self.key,
-                                                     (uint8_t *) "a:1", 3));
+    kvr_share_batch_begin(&w, batch, sizeof(batch), owner.names.digest);
+    (void) kvr_share_batch_place(&w, 0);
+    (void) kvr_share_batch_place(&w, 1);
 
-    n = kvr_min(size, sizeof(batch) - w.n * 8) / 8;
+    n = kvr_min(size / 8, w.max - w.n);
 
     memcpy(&w.word[w.n], data, n * 8);
     w.n += (uint32_t) n;

@@ -19,6 +19,11 @@ typedef struct {
     uint64_t             active;
     uint64_t             resident;
 
+    /* how many ask for a beginning */
+
+    unsigned             popular:1;
+    kvr_popular_keys_t   keys;
+
     /* lessons: entries from the one numbered first on, and those before */
 
     unsigned             lesson:1;
@@ -45,7 +50,8 @@ typedef struct {
 
 
 static void kvs_hosts_take(kvs_hosts_t *hs, uint32_t h, double now);
-static void kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m);
+static void kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m,
+    double now);
 static void kvs_hosts_trim(kvs_hosts_t *hs);
 static void kvs_hosts_gauge(kvs_hosts_t *hs, uint32_t h, uint32_t peer,
     double now);
@@ -148,7 +154,7 @@ kvs_hosts_take(kvs_hosts_t *hs, uint32_t h, double now)
         if (m->host != h
             && (double) (chance >> 11) * 0x1p-53 >= hs->conf.loss)
         {
-            kvs_hosts_apply(hs, h, m);
+            kvs_hosts_apply(hs, h, m, now);
         }
     }
 
@@ -159,13 +165,18 @@ kvs_hosts_take(kvs_hosts_t *hs, uint32_t h, double now)
 
 
 static void
-kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m)
+kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m, double now)
 {
     uint32_t           step, at;
     kvr_zone_t        *zone;
     _Atomic uint64_t  *word;
 
     zone = &hs->host[h]->zone.core;
+
+    if (m->popular) {
+        kvr_popular_add(zone->popular, &m->keys, kvs_zone_ms(now));
+        return;
+    }
 
     if (!m->lesson) {
         word = kvr_load_words(zone->load, m->host);
@@ -175,6 +186,9 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m)
                 m->resident);
         return;
     }
+
+    kvr_registry_given(zone->registry, m->peer);
+    kvr_prefill_told(&zone->registry->peer[m->peer].prefill, kvs_zone_ms(now));
 
     kvr_index_extend(zone->index, m->value + m->first, m->first,
                      m->n - m->first, m->units, m->peer);
@@ -294,7 +308,16 @@ kvs_hosts_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_hosts_t *hs = data;
 
+    kvs_message_t  *m;
+
     kvs_router_first(hs->host[rq->route.row], rq, now);
+
+    if (hs->conf.shared && hs->conf.hosts > 1 && rq->route.counted.n) {
+        m = kvs_hosts_message(hs, rq->route.row, rq->replica, now);
+        m->popular = 1;
+        m->keys = rq->route.counted;
+    }
+
     kvs_hosts_gauge(hs, rq->route.row, rq->replica, now);
 }
 

@@ -58,6 +58,7 @@ typedef struct {
 
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
     _Atomic uint64_t   given;        /* when it was given work last, or seen */
+    _Atomic uint64_t   told;         /* when another host gave it work */
     _Atomic uint64_t   ended;        /* when a request ended last */
     _Atomic uint64_t   bytes;        /* given a second */
     _Atomic uint64_t   ends;         /* 1/1000000 requests a second */
@@ -142,6 +143,14 @@ kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 }
 
 
+/* tells that another host gave it work: it does not rest */
+static inline void
+kvr_prefill_told(kvr_prefill_t *p, uint64_t now)
+{
+    kvr_set(&p->told, now);
+}
+
+
 /*
  * For how many whole minutes a peer was given no work, at most
  * KVR_PREFILL_REST.  A new peer rests from when it is first asked about.
@@ -149,7 +158,7 @@ kvr_prefill_delay(kvr_prefill_t *p, uint64_t now)
 static inline uint32_t
 kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)
 {
-    uint64_t  given;
+    uint64_t  given, told;
 
     given = kvr_get(&p->given);
 
@@ -157,6 +166,9 @@ kvr_prefill_rest(kvr_prefill_t *p, uint64_t now)
         kvr_set(&p->given, now);
         return 0;
     }
+
+    told = kvr_get(&p->told);
+    given = kvr_max(given, told);
 
     return now > given
            ? (uint32_t) kvr_min((now - given) >> KVR_PREFILL_MINUTE,

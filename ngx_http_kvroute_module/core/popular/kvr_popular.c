@@ -13,7 +13,7 @@
 #define KVR_POPULAR_COUNT_BITS  24
 #define KVR_POPULAR_ONE         256
 
-#define KVR_POPULAR_TAG_MASK    ((1U << KVR_POPULAR_TAG_BITS) - 1)
+#define KVR_POPULAR_TAG_MASK    (KVR_POPULAR_TAGS - 1)
 #define KVR_POPULAR_TIME_MASK   ((1U << KVR_POPULAR_TIME_BITS) - 1)
 #define KVR_POPULAR_COUNT_MASK  ((1U << KVR_POPULAR_COUNT_BITS) - 1)
 
@@ -26,6 +26,9 @@
 
 /* a word that others change all the time is left alone */
 #define KVR_POPULAR_TRIES       4
+
+
+_Static_assert(KVR_POPULAR_TAGS == 1U << KVR_POPULAR_TAG_BITS, "tags");
 
 
 static void kvr_popular_add_one(kvr_popular_t *p, uint32_t key, uint32_t now);

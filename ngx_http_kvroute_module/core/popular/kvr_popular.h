@@ -43,6 +43,8 @@
 #define KVR_POPULAR_WAYS     4
 #define KVR_POPULAR_BUCKETS  1024
 #define KVR_POPULAR_POINTS   7       /* 1, 4 .. 1024, and the end */
+#define KVR_POPULAR_TAGS     (1U << 20)
+#define KVR_POPULAR_KEYS     (KVR_POPULAR_BUCKETS * KVR_POPULAR_TAGS)
 #define KVR_POPULAR_COMMON   2       /* requests that make a place common */
 
 
@@ -56,7 +58,7 @@ typedef struct {
 typedef struct {
     uint32_t           n;
     uint32_t           entries;      /* of the chain, at the last of them */
-    uint32_t           key[KVR_POPULAR_POINTS];
+    uint32_t           key[KVR_POPULAR_POINTS];  /* below KVR_POPULAR_KEYS */
 } kvr_popular_keys_t;
 
 

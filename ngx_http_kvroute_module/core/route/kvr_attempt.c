@@ -216,6 +216,10 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (f->popular) {
         kvr_popular_add(zone->popular, f->popular, now);
+
+        if (zone->share) {
+            kvr_share_tell_popular(zone, f->popular, a->reservation.peer);
+        }
     }
 
     /* what is no stream begins when all of it is there */

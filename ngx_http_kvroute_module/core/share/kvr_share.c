@@ -9,7 +9,6 @@
 
 static void kvr_share_silence(kvr_share_host_t *host, uint64_t lease,
     uint64_t now);
-static void kvr_share_sum(const kvr_share_self_t *self, uint32_t peer);
 
 
 void
@@ -96,11 +95,9 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
         kvr_set(&s->wants, 0);
     }
 
-    (void) kvr_load_remote(self->zone->load);
+    (void) kvr_share_late(s, now);
 
-    for (i = 0; i < self->zone->registry->max_peers; i++) {
-        kvr_share_sum(self, i);
-    }
+    kvr_share_sum(self, kvr_set_below(self->zone->registry->max_peers));
 
     kvr_set(&s->stats.hosts, n);
     kvr_add(&s->stats.dropped, atomic_exchange(&s->ring.dropped, 0));
@@ -126,39 +123,76 @@ kvr_share_silence(kvr_share_host_t *host, uint64_t lease, uint64_t now)
 }
 
 
-/* anew each time: so nothing that a killed process did is kept */
-static void
-kvr_share_sum(const kvr_share_self_t *self, uint32_t peer)
+int
+kvr_share_late(kvr_share_t *s, uint64_t now)
 {
-    uint32_t           i, active, unanswered;
-    uint64_t           pending, resident;
-    kvr_load_sum_t     load, context;
-    kvr_share_host_t  *host;
+    uint64_t  lag, late;
 
-    active = 0;
-    unanswered = 0;
-    pending = 0;
-    resident = 0;
+    lag = kvr_get(&s->stats.lag_ms);
 
-    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
-        host = &self->zone->share->host[i];
-
-        if (kvr_get(&host->id) == 0 || kvr_get(&host->alive) == 0) {
-            continue;
-        }
-
-        load = kvr_load_split(kvr_get(&host->load[peer]));
-        context = kvr_load_split(kvr_get(&host->context[peer]));
-
-        active += load.active;
-        pending += load.pending;
-        unanswered += context.active;
-        resident += context.pending;
+    if (kvr_get(&s->timed)) {
+        lag = kvr_max(lag, now - kvr_get(&s->since));
     }
 
-    kvr_load_elsewhere_set(self->zone->load, peer,
-                           kvr_load_word(active, pending));
-    kvr_load_elsewhere_set(self->zone->load,
-                           kvr_registry_resident(self->zone->registry, peer),
-                           kvr_load_word(unanswered, resident));
+    late = lag > KVR_SHARE_OLD;
+
+    if (late == kvr_get(&s->stats.late)) {
+        return 0;
+    }
+
+    kvr_set(&s->stats.late, late);
+
+    return 1;
+}
+
+
+void
+kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
+{
+    uint32_t           i, n, peer, active, unanswered;
+    uint64_t           pending, resident;
+    kvr_load_t        *table;
+    kvr_share_t       *s;
+    kvr_load_sum_t     load, context;
+    kvr_share_host_t  *host, *told[KVR_SHARE_HOSTS];
+
+    s = self->zone->share;
+    table = self->zone->load;
+    n = 0;
+
+    (void) kvr_load_remote(table);
+
+    for (i = 0; i < KVR_SHARE_HOSTS && !kvr_get(&s->stats.late); i++) {
+        host = &s->host[i];
+
+        if (kvr_get(&host->id) && kvr_get(&host->alive)
+            && !kvr_get(&host->late))
+        {
+            told[n++] = host;
+        }
+    }
+
+    while (kvr_set_next(&set, &peer)) {
+
+        active = 0;
+        unanswered = 0;
+        pending = 0;
+        resident = 0;
+
+        for (i = 0; i < n; i++) {
+            load = kvr_load_split(kvr_get(&told[i]->load[peer]));
+            context = kvr_load_split(kvr_get(&told[i]->context[peer]));
+
+            active += load.active;
+            pending += load.pending;
+            unanswered += context.active;
+            resident += context.pending;
+        }
+
+        kvr_load_elsewhere_set(table, peer, kvr_load_word(active, pending));
+        kvr_load_elsewhere_set(table,
+                               kvr_registry_resident(self->zone->registry,
+                                                     peer),
+                               kvr_load_word(unanswered, resident));
+    }
 }

@@ -21,6 +21,7 @@
  *     frame     the host's owner makes a batch of what is in the ring
  *     apply     it takes what a batch of another host says to its own zone
  *     order     what the operator said of a peer, for all hosts
+ *     sum       what others have in flight is put together
  *     tick      hosts that are silent are no more
  *
  * Ownership.  One process of a host is the owner: it alone frames and applies.
@@ -40,6 +41,16 @@
  * is a row of the load table (kvr_load_remote()), which decisions read as they
  * read those of the workers.
  *
+ * Late.  A load that is seconds old sends all to a peer that was idle then, and
+ * is worse than none.  How old what is heard is, nobody can see, as clocks are
+ * not compared.  But a host sees how long its own batches take to come back:
+ * that is its way to the stream, and from it.  If they take longer than
+ * KVR_SHARE_OLD it takes no loads, and says so, and nobody takes its own.
+ * Lessons are worth something though they are late.
+ *
+ * Popular.  Each host counts the beginnings of all (kvr_popular.h): by an eighth
+ * of the requests none would be worth computing at a further peer.
+ *
  * Help.  A host that has never read the stream says so for some seconds.  One of
  * the others tells all lines of its index, a part with each batch: the one whose
  * turn it is, or the next one if nothing comes.  Only who wants it takes it.
@@ -53,6 +64,7 @@
  */
 
 
+#include "core/popular/kvr_popular.h"
 #include "core/share/kvr_share_batch.h"
 #include "core/share/kvr_share_ring.h"
 #include "core/state/kvr_zone.h"
@@ -62,11 +74,13 @@
 #define KVR_SHARE_SILENT   1000          /* ms */
 #define KVR_SHARE_FORGET   60000         /* ms; then a silent host is no more */
 #define KVR_SHARE_BEAT     1000          /* ms; all of the load is told */
+#define KVR_SHARE_OLD      1000          /* ms; older loads do not count */
 #define KVR_SHARE_STUCK    100           /* ms; a writer must have been killed */
 #define KVR_SHARE_FLOORS   10000         /* ms between two of them, of a peer */
 #define KVR_SHARE_WANTS    5000          /* ms; then a new host wants no more */
 #define KVR_SHARE_TURN     500           /* ms; then it is the next one's turn */
 #define KVR_SHARE_HELPS    1024          /* batches of help, at most */
+#define KVR_SHARE_SLOTS    (2 * KVR_PEERS)
 
 
 /* what an operator may say of a peer to all hosts */
@@ -84,6 +98,7 @@ typedef struct {
     _Atomic uint64_t      number;        /* of its last batch */
     _Atomic uint64_t      heard;         /* ms */
     _Atomic uint64_t      alive;
+    _Atomic uint64_t      late;          /* what it tells is */
     _Atomic uint64_t      lessons;       /* applied */
     _Atomic uint64_t      gaps;
     _Atomic uint64_t      want;          /* ms; it first asked for help */
@@ -126,6 +141,12 @@ struct kvr_share_s {
     _Atomic uint64_t      helped;        /* ms; another host has told of it */
 
     _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
+
+    /* a batch that is to come back: its number, or 0; ms, when it was made */
+
+    _Atomic uint64_t      timed;
+    _Atomic uint64_t      since;
+
     _Atomic uint64_t      strange;       /* a host that hashes otherwise */
     _Atomic uint64_t      strange_name[KVR_SHARE_NAME / 8];
 
@@ -139,13 +160,21 @@ struct kvr_share_s {
 };
 
 
+/* how peers are called in batches: the digest of each, and whose one is */
+typedef struct {
+    uint64_t              made;          /* ms, and 1 */
+    uint32_t              named;         /* kvr_registry_t, then */
+    uint64_t              digest[KVR_PEERS];         /* 0: no name */
+    uint16_t              slot[KVR_SHARE_SLOTS];     /* number, and 1 */
+} kvr_share_names_t;
+
+
 /* what the owner keeps for itself; zeroed at first */
 typedef struct {
+    kvr_share_names_t     names;
     uint64_t              stuck;         /* place, and 1, that is not written */
     uint64_t              since;         /* ms */
     uint64_t              beat;          /* ms, when all was last told */
-    uint64_t              sent;          /* ms, of the batch under way */
-    uint64_t              first;         /* its number */
     uint64_t              ordered;       /* orders that were told */
     uint64_t              line;          /* of the index, the next one to tell */
     uint32_t              help;          /* batches with that so far */
@@ -188,6 +217,12 @@ void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
  */
 void kvr_share_tick(const kvr_share_self_t *self, uint64_t now);
 
+/* sums up what others have told of these peers: anew, so nothing is kept */
+void kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set);
+
+/* whether what comes is old, to stats.late; returns whether that has changed */
+int kvr_share_late(kvr_share_t *s, uint64_t now);
+
 
 /* _tell: what workers say, if zone->share is not NULL */
 
@@ -202,6 +237,10 @@ void kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
 /* that insert was undone */
 void kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t n, const kvr_index_undo_t *undo);
+
+/* an answer of the peer begins, and its beginning is counted */
+void kvr_share_tell_popular(const kvr_zone_t *zone,
+    const kvr_popular_keys_t *keys, uint32_t peer);
 
 /* a session is about to be bound for so many seconds; now: s */
 void kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
@@ -236,6 +275,14 @@ void kvr_share_acked(const kvr_share_self_t *self);
  */
 kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds);
+
+
+/* _names: makes them anew if any has changed, and now and then */
+void kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
+    uint64_t now);
+
+/* the number of a peer here, or KVR_PEERS */
+uint32_t kvr_share_named(const kvr_share_names_t *names, uint64_t digest);
 
 
 /* _help */

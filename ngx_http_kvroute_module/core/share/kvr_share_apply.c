@@ -12,22 +12,23 @@ _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
 
 static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
     const kvr_share_reader_t *r, uint64_t now);
-static void kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host,
+static int kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host,
     unsigned flags, uint64_t now);
-static void kvr_share_apply_peers(const kvr_share_self_t *self,
-    const kvr_share_reader_t *r, uint16_t *peer);
 static void kvr_share_apply_record(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
     uint64_t now, uint32_t seconds);
 static void kvr_share_apply_lesson(const kvr_share_self_t *self,
-    kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer);
+    kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
+    uint64_t now);
+static void kvr_share_apply_popular(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint64_t now);
 static void kvr_share_apply_bind(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint32_t peer, uint32_t seconds);
 static void kvr_share_apply_floor(const kvr_share_self_t *self,
     const kvr_share_record_t *r, uint32_t peer, uint64_t now);
 static void kvr_share_apply_echo(const kvr_share_self_t *self,
-    kvr_share_owner_t *o, kvr_share_reader_t *r, const uint16_t *peer,
-    uint64_t now, uint32_t seconds);
+    kvr_share_reader_t *r, const uint16_t *peer, uint64_t now,
+    uint32_t seconds);
 
 
 kvr_share_e
@@ -37,6 +38,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint16_t            peer[KVR_PEERS];
     uint32_t            i;
     uint64_t            last, skip, mark, name[KVR_SHARE_NAME / 8];
+    kvr_set_t           told;
     kvr_share_e         rc;
     kvr_share_t        *s;
     kvr_share_host_t   *host;
@@ -63,10 +65,15 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         return rc;
     }
 
-    kvr_share_apply_peers(self, &r, peer);
+    kvr_share_names(self, &o->names, now);
+
+    for (i = 0; i < r.npeers; i++) {
+        peer[i] = (uint16_t) kvr_share_named(&o->names,
+                                             kvr_share_batch_digest(&r, i));
+    }
 
     if (r.host == s->id) {
-        kvr_share_apply_echo(self, o, &r, peer, now, seconds);
+        kvr_share_apply_echo(self, &r, peer, now, seconds);
         return KVR_SHARE_ECHO;
     }
 
@@ -99,6 +106,8 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_set(&s->current, mark);
     }
 
+    told = kvr_set_below(0);
+
     for (i = 0; kvr_share_batch_next(&r, &record); i++) {
 
         if (i < skip) {
@@ -123,11 +132,20 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
         kvr_share_apply_record(self, host, &record, peer[record.peer],
                                now, seconds);
+
+        if (record.type == KVR_SHARE_LOAD) {
+            kvr_set_add(&told, peer[record.peer]);
+        }
     }
 
     kvr_set(&host->number, r.number);
     kvr_set(&host->heard, now);
-    kvr_share_apply_flags(s, host, r.flags, now);
+
+    if (kvr_share_apply_flags(s, host, r.flags, now)) {
+        told = kvr_set_below(self->zone->registry->max_peers);
+    }
+
+    kvr_share_sum(self, told);
 
     kvr_add(&s->stats.batches_applied, 1);
 
@@ -135,13 +153,20 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 }
 
 
-static void
+/* returns whether its loads count now and did not, or the other way */
+static int
 kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host, unsigned flags,
     uint64_t now)
 {
-    uint64_t  want;
+    uint64_t  want, alive, late, changed;
 
-    kvr_set(&host->alive, !(flags & KVR_SHARE_BYE));
+    alive = !(flags & KVR_SHARE_BYE);
+    late = (flags & KVR_SHARE_LATE) != 0;
+
+    changed = kvr_get(&host->alive) != alive || kvr_get(&host->late) != late;
+
+    kvr_set(&host->alive, alive);
+    kvr_set(&host->late, late);
 
     want = kvr_get(&host->want);
 
@@ -159,6 +184,8 @@ kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host, unsigned flags,
     if (flags & KVR_SHARE_HELPED) {
         kvr_set(&s->wants, 0);
     }
+
+    return changed != 0;
 }
 
 
@@ -219,39 +246,6 @@ kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
 }
 
 
-/* numbers of this zone, by place in the batch; KVR_PEERS: it is not here */
-static void
-kvr_share_apply_peers(const kvr_share_self_t *self, const kvr_share_reader_t *r,
-    uint16_t *peer)
-{
-    uint32_t         i, k, len;
-    uint64_t         digest;
-    kvr_registry_t  *registry;
-
-    registry = self->zone->registry;
-
-    for (k = 0; k < r->npeers; k++) {
-        peer[k] = KVR_PEERS;
-    }
-
-    for (i = 0; i < registry->max_peers; i++) {
-        len = kvr_get(&registry->peer[i].len);
-
-        if (len == 0) {
-            continue;
-        }
-
-        digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);
-
-        for (k = 0; k < r->npeers; k++) {
-            if (kvr_share_batch_digest(r, k) == digest) {
-                peer[k] = (uint16_t) i;
-            }
-        }
-    }
-}
-
-
 static void
 kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     const kvr_share_record_t *r, uint32_t peer, uint64_t now, uint32_t seconds)
@@ -261,7 +255,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     switch (r->type) {
 
     case KVR_SHARE_LESSON:
-        kvr_share_apply_lesson(self, host, r, peer);
+        kvr_share_apply_lesson(self, host, r, peer, now);
         break;
 
     case KVR_SHARE_VOID:
@@ -285,6 +279,10 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
                              kvr_get(&self->zone->share->wants) != 0);
         break;
 
+    case KVR_SHARE_POPULAR:
+        kvr_share_apply_popular(self, r, now);
+        break;
+
     case KVR_SHARE_ORDER:
         kind = kvr_share_lower(r->word[1]);
 
@@ -302,9 +300,15 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
 
 static void
 kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
-    const kvr_share_record_t *r, uint32_t peer)
+    const kvr_share_record_t *r, uint32_t peer, uint64_t now)
 {
-    uint32_t  from, first;
+    uint32_t         from, first;
+    kvr_registry_t  *registry;
+
+    registry = self->zone->registry;
+
+    kvr_registry_given(registry, peer);
+    kvr_prefill_told(&registry->peer[peer].prefill, now);
 
     from = kvr_share_upper(r->word[0]);
     first = kvr_share_lower(r->word[1]);
@@ -315,6 +319,28 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
 
     kvr_add(&host->lessons, 1);
     kvr_add(&self->zone->share->stats.applied, 1);
+}
+
+
+static void
+kvr_share_apply_popular(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint64_t now)
+{
+    uint32_t            i, second;
+    kvr_popular_keys_t  keys;
+
+    keys.n = 0;
+
+    for (i = 0; i < r->n; i++) {
+        keys.key[keys.n++] = kvr_share_lower(r->word[i]);
+        second = kvr_share_upper(r->word[i]);
+
+        if (second != KVR_SHARE_NOKEY) {
+            keys.key[keys.n++] = second;
+        }
+    }
+
+    kvr_popular_add(self->zone->popular, &keys, now);
 }
 
 
@@ -364,21 +390,31 @@ kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
 
 /* how long it took; and who has bound a session first */
 static void
-kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    kvr_share_reader_t *r, const uint16_t *peer, uint64_t now,
-    uint32_t seconds)
+kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_reader_t *r,
+    const uint16_t *peer, uint64_t now, uint32_t seconds)
 {
-    kvr_share_t         *s;
-    kvr_share_record_t   record;
+    uint64_t            lag, timed;
+    kvr_share_t        *s;
+    kvr_share_record_t  record;
 
     s = self->zone->share;
 
     kvr_set(&s->echoed, now);
-    kvr_add(&s->stats.echoes, 1);
 
-    if (o->first == r->number) {
-        kvr_add(&s->stats.echo_ms, now - o->sent);
-        kvr_set(&s->stats.lag_ms, now - o->sent);
+    timed = kvr_get(&s->timed);
+
+    if (timed && r->number >= timed) {
+        lag = now - kvr_get(&s->since);
+        kvr_set(&s->timed, 0);
+
+        kvr_add(&s->stats.echoes, 1);
+        kvr_add(&s->stats.echo_ms, lag);
+        kvr_set(&s->stats.lag_ms, lag);
+
+        if (kvr_share_late(s, now)) {
+            kvr_share_sum(self,
+                          kvr_set_below(self->zone->registry->max_peers));
+        }
     }
 
     while (kvr_share_batch_next(r, &record)) {

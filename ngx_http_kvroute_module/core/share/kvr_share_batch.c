@@ -6,6 +6,7 @@
 
 #include "core/share/kvr_share_batch.h"
 #include "core/index/kvr_index.h"
+#include "core/popular/kvr_popular.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,6 +26,7 @@
 
 static int kvr_share_batch_good(const uint8_t *p, size_t len, uint32_t npeers);
 static int kvr_share_batch_record(const kvr_share_record_t *r);
+static int kvr_share_batch_popular(const kvr_share_record_t *r);
 
 
 static inline uint64_t
@@ -65,33 +67,40 @@ kvr_share_batch_peer(const kvr_share_key_t *key, const uint8_t *name,
 
 
 void
-kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size)
+kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size,
+    const uint64_t *digest)
 {
     memset(w->peer, 0, sizeof(w->peer));
 
     w->word = buf;
+    w->digest = digest;
     w->max = (uint32_t) (size / 8);
     w->n = KVR_SHARE_BATCH_HEAD;
     w->npeers = 0;
 }
 
 
-void
-kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer, uint64_t digest)
+uint32_t
+kvr_share_batch_place(kvr_share_writer_t *w, uint32_t peer)
 {
-    w->word[w->n++] = digest;
-    w->peer[peer] = (uint16_t) ++w->npeers;
+    if (w->peer[peer] == 0 && w->digest[peer] && w->n < w->max) {
+        w->told[w->npeers] = (uint16_t) peer;
+        w->peer[peer] = (uint16_t) ++w->npeers;
+        w->max--;
+    }
+
+    return w->peer[peer];
 }
 
 
 void
 kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n)
 {
-    uint16_t   place;
+    uint32_t   place;
     uint64_t  *head;
 
     head = &w->word[w->n];
-    place = w->peer[*head >> 8 & (KVR_PEERS - 1)];
+    place = kvr_share_batch_place(w, *head >> 8 & (KVR_PEERS - 1));
 
     /* else its number was given up: nobody is meant */
 
@@ -105,7 +114,7 @@ kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n)
 int
 kvr_share_batch_put(kvr_share_writer_t *w, const uint64_t *words, uint32_t n)
 {
-    if (w->max - w->n < n) {
+    if (w->max - w->n < n + 1) {
         return 0;
     }
 
@@ -131,6 +140,12 @@ kvr_share_batch_finish(kvr_share_writer_t *w, const kvr_share_key_t *key,
     uint64_t host, uint64_t number, const uint8_t name[KVR_SHARE_NAME],
     unsigned flags)
 {
+    uint32_t  i;
+
+    for (i = 0; i < w->npeers; i++) {
+        w->word[w->n++] = w->digest[w->told[i]];
+    }
+
     w->word[0] = KVR_SHARE_BATCH_MAGIC;
     w->word[KVR_SHARE_BATCH_INFO] = KVR_SHARE_VERSION | flags << 8
                                     | w->npeers << 16 | (uint64_t) w->n << 32;
@@ -213,9 +228,9 @@ kvr_share_batch_open(kvr_share_reader_t *r, const kvr_share_key_t *key,
         return KVR_SHARE_LENGTH;
     }
 
-    r->peers = data + 8 * KVR_SHARE_BATCH_HEAD;
-    r->p = r->peers + 8 * r->npeers;
-    r->end = data + len;
+    r->p = data + 8 * KVR_SHARE_BATCH_HEAD;
+    r->end = data + len - 8 * r->npeers;
+    r->peers = r->end;
 
     return kvr_share_batch_good(r->p, (size_t) (r->end - r->p), r->npeers)
            ? KVR_SHARE_OK : KVR_SHARE_LENGTH;
@@ -315,9 +330,38 @@ kvr_share_batch_record(const kvr_share_record_t *r)
     case KVR_SHARE_KNOWN:
         return r->n % 2 == 0;
 
+    case KVR_SHARE_POPULAR:
+        return kvr_share_batch_popular(r);
+
     default:
         return 0;
     }
+}
+
+
+static int
+kvr_share_batch_popular(const kvr_share_record_t *r)
+{
+    uint32_t  i, key;
+
+    if (r->n == 0 || r->n > (KVR_POPULAR_POINTS + 1) / 2) {
+        return 0;
+    }
+
+    for (i = 0; i < 2 * r->n; i++) {
+        key = i % 2 ? kvr_share_upper(r->word[i / 2])
+                    : kvr_share_lower(r->word[i / 2]);
+
+        if (key >= KVR_POPULAR_KEYS
+            && (key != KVR_SHARE_NOKEY || i != 2 * r->n - 1))
+        {
+            return 0;
+        }
+    }
+
+    /* an odd number of points: all words cannot be full */
+
+    return r->n < (KVR_POPULAR_POINTS + 1) / 2 || key == KVR_SHARE_NOKEY;
 }
 
 

@@ -19,10 +19,11 @@
  *     host         who tells
  *     number       of the batch, from 1, without a gap
  *     name         32 bytes, for people
- *     peers        a keyed digest of the name of each
  *     records      type 1, peer 2, 0 1, words that follow 4; these words
+ *     peers        a keyed digest of the name of each that records tell of
  *
- * Peers are told by digest, as each host has numbers of its own for them.
+ * Peers are told by digest, as each host has numbers of its own for them.  A
+ * record has the place of its peer among them.
  *
  * The reader believes nothing: it walks through all of a batch before the first
  * record is handed out.  XXH3 is no MAC, so whoever can write to the stream and
@@ -34,7 +35,7 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_SHARE_VERSION  1
+#define KVR_SHARE_VERSION  2
 
 #define KVR_SHARE_NAME     32            /* bytes of a host's name, at most */
 
@@ -43,6 +44,7 @@
 #define KVR_SHARE_WANT     2             /* it knows little: who has more? */
 #define KVR_SHARE_HELP     4             /* it tells all that it knows */
 #define KVR_SHARE_HELPED   8             /* and this was the last of it */
+#define KVR_SHARE_LATE     16            /* its loads are old */
 
 /* words of a record behind the first one, and values of a lesson, at most */
 #define KVR_SHARE_WORDS    515
@@ -51,6 +53,9 @@
 /* bytes of a batch that is made here, and of one that is read */
 #define KVR_SHARE_BATCH    (96 * 1024)
 #define KVR_SHARE_MAX      (256 * 1024)
+
+/* no key of what is popular; it fills the last word */
+#define KVR_SHARE_NOKEY    UINT32_MAX
 
 /* number of an entry of a chain, and units of a lesson, at most */
 #define KVR_SHARE_ENTRIES  (1U << 20)
@@ -67,6 +72,7 @@ typedef enum {
     KVR_SHARE_ORDER,        /* version 8; kind 4, on 4; ms left 8 */
     KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 2, marked 1,
                                0 1; as often as there is room */
+    KVR_SHARE_POPULAR,      /* keys 4, KVR_SHARE_NOKEY behind the last one */
     KVR_SHARE_TYPES
 } kvr_share_type_e;
 
@@ -96,10 +102,12 @@ typedef struct {
 /* a batch that is made: in memory of the caller's, of KVR_SHARE_BATCH bytes */
 typedef struct {
     uint64_t          *word;
+    const uint64_t    *digest;           /* by number of the peer; 0: none */
     uint32_t           n;                /* words so far */
-    uint32_t           max;
+    uint32_t           max;              /* of them, those of peers left out */
     uint32_t           npeers;
     uint16_t           peer[KVR_PEERS];  /* place in the batch, and 1 */
+    uint16_t           told[KVR_PEERS];  /* peer, by place */
 } kvr_share_writer_t;
 
 
@@ -146,17 +154,19 @@ uint64_t kvr_share_batch_peer(const kvr_share_key_t *key, const uint8_t *name,
     size_t len);
 
 /*
- * Begins a batch in so many bytes.  Peers are told first, by their digests;
- * records come next, by number of the peer, which was told; finish() returns
- * its length in bytes.
+ * Begins a batch in so many bytes.  Records are of peers by their numbers here,
+ * of which digest[] has the digests; those of a peer without one are left out.
+ * finish() returns the length in bytes.
  */
-void kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size);
-void kvr_share_batch_tell(kvr_share_writer_t *w, uint32_t peer,
-    uint64_t digest);
+void kvr_share_batch_begin(kvr_share_writer_t *w, void *buf, size_t size,
+    const uint64_t *digest);
+
+/* the place of a peer, and 1; 0: it has no digest, or there is no room */
+uint32_t kvr_share_batch_place(kvr_share_writer_t *w, uint32_t peer);
 
 /*
- * A record of n words was written at &w->word[w->n], where there is room for it:
- * its first word is its head, with the peer's number.
+ * A record of n words was written at &w->word[w->n], where there is room for it
+ * and a word more: its first word is its head, with the peer's number.
  */
 void kvr_share_batch_accept(kvr_share_writer_t *w, uint32_t n);
 

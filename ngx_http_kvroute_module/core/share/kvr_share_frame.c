@@ -7,7 +7,7 @@
 #include "core/share/kvr_share.h"
 
 
-/* words of the load and the orders of a peer, that find room at the end */
+/* words of the load and the orders of a peer, that find room behind records */
 #define KVR_SHARE_FRAME_REST  (4 + KVR_SHARE_KINDS * 4)
 
 _Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
@@ -17,8 +17,6 @@ _Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
 
 static int kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o,
     uint64_t now);
-static void kvr_share_frame_peers(const kvr_share_self_t *self,
-    kvr_share_writer_t *w);
 static void kvr_share_frame_records(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint64_t now);
 static void kvr_share_frame_load(const kvr_share_self_t *self,
@@ -47,7 +45,9 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
     }
 
     for (i = 0; i < self->zone->registry->max_peers; i++) {
-        if (kvr_share_frame_changed(self, o, i, &load, &context)) {
+        if (o->names.digest[i]
+            && kvr_share_frame_changed(self, o, i, &load, &context))
+        {
             return 1;
         }
     }
@@ -85,8 +85,8 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     all = again || flags || kvr_share_frame_beat(s, o, now)
           || (o->helping && o->help == 0);
 
-    kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH);
-    kvr_share_frame_peers(self, &w);
+    kvr_share_names(self, &o->names, now);
+    kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH, o->names.digest);
 
     /* what was not acked has the same records once more */
 
@@ -107,6 +107,10 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
         flags |= KVR_SHARE_WANT;
     }
 
+    if (kvr_get(&s->stats.late)) {
+        flags |= KVR_SHARE_LATE;
+    }
+
     if (o->helping) {
         flags |= kvr_share_help_frame(self, o, &w, seconds);
     }
@@ -116,8 +120,10 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
         atomic_store_explicit(&s->number, number, memory_order_release);
     }
 
-    o->first = number;
-    o->sent = now;
+    if (kvr_get(&s->timed) == 0) {
+        kvr_set(&s->since, now);
+        kvr_set(&s->timed, number);
+    }
 
     return kvr_share_batch_finish(&w, &self->key, s->id, number, self->name,
                                   flags);
@@ -143,27 +149,6 @@ kvr_share_acked(const kvr_share_self_t *self)
 
 
 static void
-kvr_share_frame_peers(const kvr_share_self_t *self, kvr_share_writer_t *w)
-{
-    uint32_t         i, len;
-    kvr_registry_t  *registry;
-
-    registry = self->zone->registry;
-
-    for (i = 0; i < registry->max_peers; i++) {
-        len = kvr_get(&registry->peer[i].len);
-
-        if (len) {
-            kvr_share_batch_tell(w, i,
-                                 kvr_share_batch_peer(&self->key,
-                                                      registry->peer[i].name,
-                                                      len));
-        }
-    }
-}
-
-
-static void
 kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_writer_t *w, int again, uint64_t now)
 {
@@ -177,7 +162,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     place = kvr_get(&s->ring.tail);
     end = again ? kvr_get(&s->end) : UINT64_MAX;
 
-    rest = self->zone->registry->max_peers * KVR_SHARE_FRAME_REST;
+    rest = self->zone->registry->max_peers * (KVR_SHARE_FRAME_REST + 1);
     w->max -= rest;
 
     while (place < end) {
@@ -186,7 +171,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
                          && now - o->since >= KVR_SHARE_STUCK);
         next = place;
 
-        if (w->max - w->n < KVR_SHARE_RING_MAX) {
+        if (w->max - w->n <= KVR_SHARE_RING_MAX) {
             break;
         }
 
@@ -260,8 +245,9 @@ kvr_share_frame_load(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     for (i = 0; i < self->zone->registry->max_peers; i++) {
 
-        if (!kvr_share_frame_changed(self, o, i, &words[1], &words[2])
-            && !all)
+        if (o->names.digest[i] == 0
+            || (!kvr_share_frame_changed(self, o, i, &words[1], &words[2])
+                && !all))
         {
             continue;
         }

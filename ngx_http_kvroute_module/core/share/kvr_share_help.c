@@ -88,7 +88,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_writer_t *w, uint32_t seconds)
 {
     int                 room;
-    uint32_t            i, n, looked;
+    uint32_t            i, n, looked, place;
     uint64_t           *words, bind[3];
     kvr_index_t        *ix;
     kvr_index_known_t   k;
@@ -97,7 +97,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     words = o->word;
 
     n = 1;
-    room = w->npeers != 0;
+    room = 1;
 
     for (looked = 0; room && looked < KVR_SHARE_HELP_LINES; looked++) {
 
@@ -115,24 +115,24 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             bind[1] = k.key;
             bind[2] = kvr_share_pair(k.age[0], 0);
 
-            room = w->max - w->n >= n + 3 && kvr_share_batch_put(w, bind, 3);
+            room = w->max - w->n > n + 3 && kvr_share_batch_put(w, bind, 3);
             o->line += (uint64_t) room;
             continue;
         }
 
-        if (w->max - w->n < n + 2 * k.n) {
+        /* two words of each, and its digest */
+
+        if (w->max - w->n < n + 3 * k.n) {
             break;
         }
 
         for (i = 0; i < k.n; i++) {
+            place = kvr_share_batch_place(w, k.peer[i]);
 
-            if (w->peer[k.peer[i]] == 0) {
-                continue;
+            if (place) {
+                words[n++] = k.key;
+                words[n++] = kvr_share_known(k.age[i], place - 1, k.marked);
             }
-
-            words[n++] = k.key;
-            words[n++] = kvr_share_known(k.age[i], w->peer[k.peer[i]] - 1,
-                                         k.marked);
         }
 
         o->line++;

@@ -127,6 +127,31 @@ kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
 }
 
 
+void
+kvr_share_tell_popular(const kvr_zone_t *zone, const kvr_popular_keys_t *keys,
+    uint32_t peer)
+{
+    uint32_t          i;
+    uint64_t          word[(KVR_POPULAR_POINTS + 1) / 2];
+    kvr_share_part_t  part[4];
+
+    if (keys->n == 0) {
+        return;
+    }
+
+    for (i = 0; i < keys->n; i += 2) {
+        word[i / 2] = kvr_share_pair(keys->key[i],
+                                     i + 1 < keys->n ? keys->key[i + 1]
+                                                     : KVR_SHARE_NOKEY);
+    }
+
+    part[1] = (kvr_share_part_t) { word, (keys->n + 1) / 2 };
+    part[2] = part[3] = (kvr_share_part_t) { word, 0 };
+
+    kvr_share_tell(zone, KVR_SHARE_POPULAR, peer, part);
+}
+
+
 /* not each time that it is refreshed */
 void
 kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,

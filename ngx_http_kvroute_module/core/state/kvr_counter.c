@@ -102,6 +102,10 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_share(GAUGE, lag_ms, .json = "lag_last"),
 
+    kvr_counter_share(GAUGE, late,
+        .json = "late", .metric = "kvroute_share_late",
+        .help = "1 if it takes so long that loads of others do not count."),
+
     kvr_counter_share(GAUGE, waiting,
         .json = "waiting", .metric = "kvroute_share_waiting_bytes",
         .help = "Bytes of the ring that are not sent yet."),

@@ -50,6 +50,7 @@ kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
     reg->tally = &shared->tally;
     reg->given = &shared->given;
     reg->ranked = &shared->ranked;
+    reg->named = &shared->named;
 }
 
 
@@ -135,6 +136,7 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     }
 
     atomic_store(&peer->len, 0);
+    atomic_fetch_add(reg->named, 1);
 
     kvr_index_flush(ix, n);
     kvr_index_capacity(ix, n, capacity, 0);
@@ -156,6 +158,8 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     memset((void *) &peer->feedback, 0, sizeof(kvr_feedback_t));
 
     kvr_registry_set(&peer->len, peer->name, name, len);
+
+    atomic_fetch_add(reg->named, 1);
 
     kvr_load_name(load, row, n);
 

@@ -146,6 +146,7 @@ typedef struct {
 typedef struct {
     _Atomic uint32_t   given;        /* picks */
     _Atomic uint32_t   ranked;       /* times that ranks have changed */
+    _Atomic uint32_t   named;        /* times that names of numbers have */
     kvr_models_t       models;
     kvr_tally_t        tally;
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
@@ -164,6 +165,7 @@ typedef struct {
     kvr_tally_t       *tally;
     _Atomic uint32_t  *given;
     _Atomic uint32_t  *ranked;
+    _Atomic uint32_t  *named;
 } kvr_registry_t;
 
 
@@ -270,6 +272,14 @@ uint32_t kvr_registry_find_rank(kvr_registry_t *reg, uint32_t address,
 
 /* how many ranks there are at an address, 0: not known; returns 1 if new */
 int kvr_registry_ranks(kvr_registry_t *reg, uint32_t address, uint32_t ranks);
+
+/* the peer is given work, by this host or another one */
+static inline void
+kvr_registry_given(const kvr_registry_t *reg, uint32_t peer)
+{
+    reg->peer[peer].given = ++*reg->given;
+}
+
 
 /* whether a peer is the address of this number, or one of its ranks */
 static inline int

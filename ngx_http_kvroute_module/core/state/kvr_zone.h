@@ -43,6 +43,7 @@ typedef struct {
     _Atomic uint64_t      echoes;    /* own batches that came back */
     _Atomic uint64_t      echo_ms;   /* what that took, together */
     _Atomic uint64_t      lag_ms;    /* of the last one */
+    _Atomic uint64_t      late;      /* 1: loads are too old to count */
     _Atomic uint64_t      dropped;   /* records, for want of room */
     _Atomic uint64_t      lost;      /* records that nobody finished */
     _Atomic uint64_t      gaps;      /* batches of others that never came */

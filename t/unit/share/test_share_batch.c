@@ -12,6 +12,7 @@
 
 #include "util.h"
 #include "core/index/kvr_index.h"
+#include "core/popular/kvr_popular.h"
 #include "core/share/kvr_share_batch.h"
 
 
@@ -19,6 +20,9 @@ static uint64_t            memory[KVR_SHARE_BATCH / 8];
 static uint8_t             secret[2][KVR_SECRET_LEN];
 static kvr_share_key_t     key;
 static kvr_share_record_t  record;
+
+/* by number of the peer */
+static uint64_t            digest[KVR_PEERS];
 
 static const uint8_t       name[KVR_SHARE_NAME] = "host-one";
 
@@ -34,6 +38,10 @@ begin(void)
     }
 
     kvr_share_batch_key(&key, secret[0], 256, 1);
+
+    for (i = 0; i < 3; i++) {
+        digest[10 + i] = 100 + i;
+    }
 }
 
 
@@ -41,15 +49,10 @@ begin(void)
 static size_t
 make(void)
 {
-    unsigned            i;
     uint64_t            words[8];
     kvr_share_writer_t  w;
 
-    kvr_share_batch_begin(&w, memory, sizeof(memory));
-
-    for (i = 0; i < 3; i++) {
-        kvr_share_batch_tell(&w, 10 + i, 100 + i);
-    }
+    kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
 
     words[0] = kvr_share_head(KVR_SHARE_LESSON, 11, 6);
     words[1] = kvr_share_pair(5, 9);
@@ -75,7 +78,15 @@ make(void)
     words[0] = kvr_share_head(KVR_SHARE_ORDER, 10, 3);
     util_check(kvr_share_batch_put(&w, words, 4), "room");
 
-    /* of a peer that was not told: it is left out */
+    words[0] = kvr_share_head(KVR_SHARE_KNOWN, 12, 2);
+    util_check(kvr_share_batch_put(&w, words, 3), "room");
+
+    words[0] = kvr_share_head(KVR_SHARE_POPULAR, 11, 2);
+    words[1] = kvr_share_pair(3, KVR_POPULAR_KEYS - 1);
+    words[2] = kvr_share_pair(4, KVR_SHARE_NOKEY);
+    util_check(kvr_share_batch_put(&w, words, 3), "room");
+
+    /* of a peer that has no name: it is left out */
 
     words[0] = kvr_share_head(KVR_SHARE_FLOOR, 1, 1);
     util_check(kvr_share_batch_put(&w, words, 2), "left out");
@@ -90,7 +101,8 @@ START_TEST(test_share_batch_round)
     unsigned            i;
     kvr_share_reader_t  r;
 
-    static const unsigned  peers[] = { 1, 2, 0, 0, 0, 0 };
+    static const unsigned  peers[] = { 11, 12, 10, 10, 10, 10, 12, 11 };
+    static const unsigned  places[] = { 0, 1, 2, 2, 2, 2, 1, 0 };
 
     len = make();
 
@@ -100,11 +112,11 @@ START_TEST(test_share_batch_round)
                && r.flags == KVR_SHARE_WANT, "head");
     util_check(memcmp(r.name, name, KVR_SHARE_NAME) == 0, "name");
 
-    for (i = 0; i < 6; i++) {
+    for (i = 0; i < kvr_nelts(peers); i++) {
         util_check(kvr_share_batch_next(&r, &record), "record %u", i);
         util_check(record.type == KVR_SHARE_LESSON + i, "type %u", i);
-        util_check(record.peer == peers[i], "peer of %u", i);
-        util_check(kvr_share_batch_digest(&r, record.peer) == 100 + peers[i],
+        util_check(record.peer == places[i], "peer of %u", i);
+        util_check(kvr_share_batch_digest(&r, record.peer) == 90 + peers[i],
                    "digest");
 
         if (i == 0) {
@@ -124,10 +136,9 @@ START_TEST(test_share_batch_full)
     uint64_t            words[101] = { 0 };
     kvr_share_writer_t  w;
 
-    kvr_share_batch_begin(&w, memory, 8000);
-    kvr_share_batch_tell(&w, 0, 1);
+    kvr_share_batch_begin(&w, memory, 8000, digest);
 
-    words[0] = kvr_share_head(KVR_SHARE_LESSON, 0, 100);
+    words[0] = kvr_share_head(KVR_SHARE_LESSON, 10, 100);
 
     for (i = 0; kvr_share_batch_put(&w, words, 101); i++) { /* void */ }
 
@@ -245,16 +256,22 @@ START_TEST(test_share_batch_lies)
         { kvr_share_head(KVR_SHARE_FLOOR, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_ORDER, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(0, 0, 2), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_POPULAR, 0, 0), 0, 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2), KVR_POPULAR_KEYS, 0,
+          KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2),
+          kvr_share_pair(1, KVR_SHARE_NOKEY), 0, KVR_SHARE_OK },
+        { kvr_share_head(KVR_SHARE_POPULAR, 0, 2), 0,
+          kvr_share_pair(KVR_SHARE_NOKEY, 1), KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_TYPES, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(255, 0, 2), 0, 0, KVR_SHARE_OK },
     };
 
     for (i = 0; i < kvr_nelts(lies); i++) {
 
-        kvr_share_batch_begin(&w, memory, sizeof(memory));
-        kvr_share_batch_tell(&w, 0, 1);
+        kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
 
-        words[0] = kvr_share_head(KVR_SHARE_LESSON, 0, 2);
+        words[0] = kvr_share_head(KVR_SHARE_LESSON, 10, 2);
         words[1] = lies[i].a;
         words[2] = lies[i].b;
         (void) kvr_share_batch_put(&w, words, 3);
@@ -276,7 +293,7 @@ START_TEST(test_share_batch_lies)
     /* nobody, and no number */
 
     (void) make();
-    kvr_share_batch_begin(&w, memory, sizeof(memory));
+    kvr_share_batch_begin(&w, memory, sizeof(memory), digest);
     util_check(kvr_share_batch_open(&r, &key, (uint8_t *) memory,
                                     kvr_share_batch_finish(&w, &key, 0, 1,
                                                            name, 0))

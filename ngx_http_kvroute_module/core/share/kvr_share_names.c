@@ -1,0 +1,88 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Digests of the peers' names.  They are looked up in each batch, of which there
+ * are a thousand a second, and change when a server comes.  Who comes is counted
+ * by the registry; a process that is killed before it has counted is found out
+ * a second later.
+ */
+
+
+#include "core/share/kvr_share.h"
+
+
+#define KVR_SHARE_NAMES_AGE  1000        /* ms */
+
+#define kvr_share_names_slot(digest)  ((uint32_t) (digest) & (KVR_SHARE_SLOTS - 1))
+
+_Static_assert((KVR_SHARE_SLOTS & (KVR_SHARE_SLOTS - 1)) == 0, "slots");
+
+
+void
+kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
+    uint64_t now)
+{
+    uint32_t         i, k, len, named;
+    uint64_t         digest;
+    kvr_registry_t  *registry;
+
+    registry = self->zone->registry;
+    named = atomic_load(registry->named);
+
+    if (names->made && names->named == named
+        && now + 1 - names->made < KVR_SHARE_NAMES_AGE)
+    {
+        return;
+    }
+
+    memset(names, 0, sizeof(kvr_share_names_t));
+
+    names->made = now + 1;
+    names->named = named;
+
+    for (i = 0; i < registry->max_peers; i++) {
+        len = kvr_get(&registry->peer[i].len);
+
+        if (len == 0) {
+            continue;
+        }
+
+        digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);
+
+        /* 0 is none: who has that is told to nobody, which happens to nobody */
+
+        names->digest[i] = digest;
+
+        k = kvr_share_names_slot(digest);
+
+        while (names->slot[k]) {
+            k = (k + 1) & (KVR_SHARE_SLOTS - 1);
+        }
+
+        names->slot[k] = (uint16_t) (i + 1);
+    }
+}
+
+
+uint32_t
+kvr_share_named(const kvr_share_names_t *names, uint64_t digest)
+{
+    uint32_t  k, i;
+
+    for (k = kvr_share_names_slot(digest);
+         names->slot[k];
+         k = (k + 1) & (KVR_SHARE_SLOTS - 1))
+    {
+        i = names->slot[k] - 1U;
+
+        if (names->digest[i] == digest) {
+            return i;
+        }
+    }
+
+    return KVR_PEERS;
+}

@@ -1,0 +1,291 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * What hosts tell that a decision weighs, beside what caches hold: the load of
+ * others, unless it is old; how many ask for a beginning; who has had work.
+ */
+
+
+#include "share/hosts.h"
+
+
+/* requests of the last minute that had the beginning c, at a host */
+static double
+popular(unsigned h, const uint64_t *c)
+{
+    kvr_popular_keys_t  keys;
+
+    kvr_popular_keys(c, 40, &keys);
+
+    return kvr_popular_count(host[h].zone.popular, keys.key[keys.n - 1], now);
+}
+
+
+START_TEST(test_share_load)
+{
+    unsigned        h, i;
+    kvr_load_sum_t  sum;
+
+    /* all know each other */
+
+    for (h = 0; h < HOSTS; h++) {
+        flush(h, 0);
+        kvr_load_add(host[h].zone.load, host[h].zone.row, host[h].number[1],
+                     (int32_t) h + 1, 1000 * (h + 1));
+        kvr_load_add(host[h].zone.load, host[h].zone.row,
+                     kvr_registry_resident(host[h].zone.registry,
+                                           host[h].number[1]), 1, 5000);
+        util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
+                   "it has changed");
+        flush(h, 0);
+        util_check(!kvr_share_due(&host[h].self, &host[h].owner, now),
+                   "nothing is to be told");
+    }
+
+    for (i = 0; i < 3; i++) {
+        for (h = 0; h < HOSTS; h++) {
+            kvr_share_tick(&host[h].self, now);
+            sum = elsewhere(h, 1);
+            util_check(sum.active == 6 - (h + 1)
+                       && sum.pending == 6000 - 1000 * (h + 1),
+                       "host %u: %u, %lu", h, sum.active,
+                       (unsigned long) sum.pending);
+            util_check(kvr_load_get(host[h].zone.load, host[h].number[1])
+                       .active == 6, "all that there is");
+            util_check(kvr_load_here(host[h].zone.load, host[h].number[1])
+                       .active == h + 1, "what is here");
+            util_check(elsewhere(h, 2).active == 0, "of another peer");
+            util_check(kvr_get(&host[h].zone.share->stats.hosts) == 2, "hosts");
+        }
+
+        /* what is heard is not told as one's own */
+
+        now += KVR_SHARE_BEAT;
+
+        for (h = 0; h < HOSTS; h++) {
+            util_check(kvr_share_due(&host[h].self, &host[h].owner, now),
+                       "a heartbeat is due");
+            flush(h, 0);
+        }
+    }
+
+    /* one is silent, one says good-bye */
+
+    now += LEASE;
+    flush(0, 0);
+    flush(2, KVR_SHARE_BYE);
+    kvr_share_tick(&host[0].self, now);
+    kvr_share_tick(&host[2].self, now);
+
+    util_check(elsewhere(0, 1).active == 0, "both are gone");
+    util_check(elsewhere(2, 1).active == 1, "one is here");
+
+    now += KVR_SHARE_FORGET;
+    kvr_share_tick(&host[0].self, now);
+    util_check(kvr_get(&host[0].zone.share->host[0].id) == 0, "forgotten");
+
+    /* a sweep leaves the row of other hosts alone */
+
+    flush(1, 0);
+    kvr_share_tick(&host[0].self, now);
+    util_check(elsewhere(0, 1).active == 2, "back again");
+    (void) kvr_load_sweep(host[0].zone.load, kvr_load_owner(1, 1), NULL, NULL,
+                          NULL, NULL);
+    util_check(elsewhere(0, 1).active == 2, "still there");
+}
+END_TEST
+
+
+/* it counts when it is heard, not when somebody looks around */
+START_TEST(test_share_load_now)
+{
+    kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
+                 4000);
+    flush(0, 0);
+    kvr_share_tick(&host[1].self, now);
+
+    kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], -3,
+                 -3000);
+    flush(0, 0);
+    util_check(elsewhere(1, 3).active == 1 && elsewhere(1, 3).pending == 1000,
+               "%u", elsewhere(1, 3).active);
+
+    kvr_load_add(host[2].zone.load, host[2].zone.row, host[2].number[3], 1,
+                 500);
+    flush(2, 0);
+    util_check(elsewhere(1, 3).active == 2 && elsewhere(1, 3).pending == 1500,
+               "%u", elsewhere(1, 3).active);
+
+    /* who says good-bye has nothing in flight */
+
+    flush(0, KVR_SHARE_BYE);
+    util_check(elsewhere(1, 3).active == 1, "%u", elsewhere(1, 3).active);
+}
+END_TEST
+
+
+/*
+ * Loads that come too late are worse than none: a host that hears late by what
+ * it tells itself believes nobody's, and one that tells late is not believed.
+ */
+START_TEST(test_share_load_late)
+{
+    size_t  len;
+
+    /* all are heard of */
+
+    flush(0, 0);
+    flush(1, 0);
+    flush(2, 0);
+
+    kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
+                 4000);
+    flush(0, 0);
+    util_check(elsewhere(1, 3).active == 4, "told");
+
+    /* host 1 has told something that does not come back to it */
+
+    len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
+    kvr_share_acked(&host[1].self);
+
+    now += KVR_SHARE_OLD;
+    kvr_share_tick(&host[1].self, now);
+    util_check(elsewhere(1, 3).active == 4, "not yet");
+    now++;
+    kvr_share_tick(&host[1].self, now);
+    util_check(elsewhere(1, 3).active == 0, "late");
+    util_check(kvr_get(&host[1].zone.share->stats.late) == 1, "and said so");
+
+    /* it comes after all, which says how late all else is */
+
+    (void) kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
+                           len, now, 1000);
+    flush(0, 0);
+    util_check(elsewhere(1, 3).active == 0, "still late");
+    util_check(kvr_get(&host[1].zone.share->stats.lag_ms)
+               == KVR_SHARE_OLD + 1, "%lu ms", (unsigned long)
+               kvr_get(&host[1].zone.share->stats.lag_ms));
+
+    /* it says so too, and is not believed */
+
+    kvr_load_add(host[1].zone.load, host[1].zone.row, host[1].number[2], 7, 70);
+    len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
+    kvr_share_acked(&host[1].self);
+    (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
+                           len, now, 1000);
+    util_check(elsewhere(0, 2).active == 0, "not believed");
+
+    /* lessons are */
+
+    util_check(kvr_get(&host[0].zone.share->stats.batches_applied) >= 3,
+               "heard");
+
+    /* what comes back at once ends that */
+
+    (void) kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
+                           len, now, 1000);
+    util_check(elsewhere(1, 3).active == 4, "in time again");
+    flush(1, 0);
+    util_check(elsewhere(0, 2).active == 7, "and believed");
+}
+END_TEST
+
+
+/* a beginning that a third of the requests here have had counts as often */
+START_TEST(test_share_popular)
+{
+    double              there;
+    unsigned            i, h;
+    kvr_popular_keys_t  keys, odd;
+
+    kvr_popular_keys(chain[0], 40, &keys);
+    kvr_popular_keys(chain[2], 40, &odd);
+
+    for (i = 0; i < 30; i++) {
+        h = i % HOSTS;
+        kvr_popular_add(host[h].zone.popular, &keys, now);
+        kvr_share_tell_popular(&host[h].zone, &keys, host[h].number[i % PEERS]);
+        flush_all(h);
+    }
+
+    kvr_popular_add(host[0].zone.popular, &odd, now);
+
+    for (h = 0; h < HOSTS; h++) {
+        there = popular(h, chain[0]);
+        util_check(there > 29.5 && there < 30.5, "host %u: %.2f", h, there);
+
+        for (i = 0; i < keys.n; i++) {
+            there = kvr_popular_count(host[h].zone.popular, keys.key[i], now);
+            util_check(there > 29.5 && there < 30.5, "%u: %.2f", i, there);
+        }
+    }
+
+    util_check(popular(0, chain[2]) > 0 && popular(1, chain[2]) < 0.5,
+               "what nobody told");
+    util_check(kvr_get(&host[0].zone.share->stats.applied) == 0,
+               "it is no lesson");
+}
+END_TEST
+
+
+/* a peer that another host gives work does not rest, nor is it the next one */
+START_TEST(test_share_given)
+{
+    uint32_t           a, b;
+    kvr_registry_t    *registry;
+    kvr_index_undo_t   undo;
+
+    registry = host[1].zone.registry;
+    a = host[1].number[0];
+    b = host[1].number[1];
+
+    kvr_registry_given(registry, a);
+    kvr_registry_given(registry, b);
+    (void) kvr_prefill_rest(&registry->peer[a].prefill, now);
+    (void) kvr_prefill_rest(&registry->peer[b].prefill, now);
+
+    now += 200000;
+
+    teach(0, chain[0], 50, 0, &undo);
+    flush_all(0);
+
+    util_check(*registry->given - kvr_get(&registry->peer[a].given)
+               < *registry->given - kvr_get(&registry->peer[b].given),
+               "given after the other");
+    util_check(kvr_prefill_rest(&registry->peer[a].prefill, now) == 0, "busy");
+    util_check(kvr_prefill_rest(&registry->peer[b].prefill, now) == 3, "rests");
+}
+END_TEST
+
+
+int
+main(void)
+{
+    int       failed;
+    Suite    *s;
+    TCase    *t;
+    SRunner  *sr;
+
+    s = suite_create("share load");
+
+    t = tcase_create("share load");
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, hosts_begin, hosts_end);
+    tcase_add_test(t, test_share_load);
+    tcase_add_test(t, test_share_load_now);
+    tcase_add_test(t, test_share_load_late);
+    tcase_add_test(t, test_share_popular);
+    tcase_add_test(t, test_share_given);
+    suite_add_tcase(s, t);
+
+    sr = srunner_create(s);
+    srunner_run_all(sr, CK_ENV);
+    failed = srunner_ntests_failed(sr);
+    srunner_free(sr);
+
+    return failed != 0;
+}
