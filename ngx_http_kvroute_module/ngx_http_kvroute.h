@@ -213,6 +213,7 @@ typedef struct {
     ngx_msec_t                   timeout;
     ngx_msec_t                   lease;     /* of a descriptor */
     size_t                       max_params;
+    uint32_t                     bootstrap_port;  /* of prefill servers */
 } ngx_http_kvroute_prefill_t;
 
 

@@ -154,7 +154,12 @@ ngx_http_kvroute_header_next(ngx_http_request_t *r)
 {
     ngx_int_t  rc;
 
-    rc = (r == r->main) ? NGX_DECLINED : ngx_http_kvroute_legs_header(r);
+    if (r == r->main) {
+        ngx_http_kvroute_legs_begun(r);
+        return ngx_http_next_header_filter(r);
+    }
+
+    rc = ngx_http_kvroute_legs_header(r);
 
     return rc == NGX_DECLINED ? ngx_http_next_header_filter(r) : rc;
 }

@@ -264,6 +264,10 @@ ngx_http_kvroute_early_get(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         return best;
     }
 
+    if (at->ctx->leg && at->ctx->leg->fixed) {
+        return NULL;
+    }
+
     best = ngx_http_kvroute_choose(at, index, offered, d);
 
     if (best) {

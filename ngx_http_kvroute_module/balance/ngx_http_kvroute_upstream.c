@@ -181,8 +181,10 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     if (at->tries) {
         at->began = ngx_http_kvroute_receipt_clock();
 
-        if (at->ctx->leg && at->ctx->leg->again) {
-            at->ctx->leg->again(at->ctx->leg, at->ctx->request);
+        if (at->ctx->leg && at->ctx->leg->again
+            && at->ctx->leg->again(at->ctx->leg, at->ctx->request) != NGX_OK)
+        {
+            return NGX_BUSY;
         }
     }
 
@@ -207,6 +209,13 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 
     best = at->early ? ngx_http_kvroute_early_get(at, &i, &offered, &d)
                      : ngx_http_kvroute_choose(at, &i, &offered, &d);
+
+    if (best == NULL && at->ctx->leg && at->ctx->leg->fixed) {
+        ngx_http_kvroute_lock_release(at->conf->zone, peers);
+        pc->name = peers->name;
+
+        return NGX_BUSY;
+    }
 
     if (best == NULL && peers->next == NULL && !at->over
         && ngx_http_kvroute_queue_again(at->ctx, at->conf))
@@ -383,6 +392,10 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
     /* the peer may be gone after this */
 
     ngx_http_kvroute_attempt_end(at, pc, state);
+
+    if (at->ctx->leg && at->ctx->leg->end) {
+        at->ctx->leg->end(at->ctx->leg, at->ctx->request);
+    }
 }
 
 

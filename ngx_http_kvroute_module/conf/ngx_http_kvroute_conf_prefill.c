@@ -6,7 +6,8 @@
 
 /*
  * kvroute_prefill UPSTREAM | off [connector=] [min=] [when=] [transfer=]
- *                 [tries=] [timeout=] [fallback=] [lease=] [max_params=];
+ *                 [tries=] [timeout=] [fallback=] [lease=] [max_params=]
+ *                 [bootstrap_port=];
  */
 
 
@@ -23,7 +24,7 @@ static const ngx_http_kvroute_conf_param_t
 {
     { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
-      0, 0, "nixl store header" },
+      0, 0, "nixl store header sglang" },
 
     { ngx_string("min="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, min),
@@ -57,6 +58,10 @@ static const ngx_http_kvroute_conf_param_t
     { ngx_string("max_params="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, max_params),
       1024, 0, "a size such as 1m, 1k at least" },
+
+    { ngx_string("bootstrap_port="), ngx_http_kvroute_conf_param_number,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, bootstrap_port),
+      1, 65535, "between 1 and 65535" },
 
     ngx_http_kvroute_conf_param_null
 };
@@ -99,6 +104,7 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     prefill->timeout = 120000;
     prefill->lease = 30000;
     prefill->max_params = 1024 * 1024;
+    prefill->bootstrap_port = 8998;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_prefill_list,
                                         2, prefill)

@@ -32,6 +32,8 @@ static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
 static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
     ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
+static kvr_disaggregate_e ngx_http_kvroute_legs_must(
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
     double *cost);
@@ -43,7 +45,7 @@ static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
-static void ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
+static ngx_int_t ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_cleanup(void *data);
 
@@ -120,6 +122,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 {
     ngx_int_t                     rc;
     ngx_pool_cleanup_t           *cln;
+    const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_srv_conf_t  *decode;
 
@@ -170,13 +173,22 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
 
-    if (legs->outcome != KVR_DISAGGREGATE_YES
-        || !kvr_connector(conf->connector)->legs)
-    {
+    connector = kvr_connector(conf->connector);
+
+    if (legs->outcome == KVR_DISAGGREGATE_NOBODY && !connector->alone) {
+        return NGX_HTTP_SERVICE_UNAVAILABLE;
+    }
+
+    if (legs->outcome != KVR_DISAGGREGATE_YES || !connector->legs) {
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_kvroute_legs_first(legs);
+    rc = connector->both ? ngx_http_kvroute_legs_both(legs)
+                         : ngx_http_kvroute_legs_first(legs);
+
+    if (rc == NGX_OK) {
+        return NGX_DECLINED;
+    }
 
     if (rc == NGX_DECLINED) {
         legs->outcome = KVR_DISAGGREGATE_UNREAD;
@@ -198,15 +210,22 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     double                        plain, first, second;
     kvr_disaggregate_t            d;
     kvr_disaggregate_e            e;
+    const kvr_connector_t        *connector;
     ngx_http_kvroute_lookup_t    *l;
     ngx_http_kvroute_srv_conf_t  *prefill;
+
+    connector = kvr_connector(legs->conf->connector);
+
+    if (!connector->alone) {
+        return ngx_http_kvroute_legs_must(legs, ctx);
+    }
 
     if (!ctx->parsed || ctx->light) {
         return KVR_DISAGGREGATE_UNREAD;
     }
 
     if (ctx->joint || ctx->skips
-        || !kvr_connector_serves(ctx->uri.data, ctx->uri.len))
+        || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
     {
         return KVR_DISAGGREGATE_KIND;
     }
@@ -268,9 +287,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
 plain:
 
-    if (e == KVR_DISAGGREGATE_YES
-        && !kvr_connector(legs->conf->connector)->legs)
-    {
+    if (e == KVR_DISAGGREGATE_YES && !connector->legs) {
         return e;
     }
 
@@ -286,6 +303,44 @@ plain:
     }
 
     return e;
+}
+
+
+/*
+ * No server does it alone.  Of what has several rooms to be met in, and of what
+ * is no prompt, the decode server tells the client itself.
+ */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_must(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx)
+{
+    double                        cost;
+    ngx_int_t                     rc;
+    ngx_http_kvroute_srv_conf_t  *prefill;
+
+    if (ctx->extra || ctx->sampled
+        || !kvr_connector_serves(kvr_connector(legs->conf->connector),
+                                 ctx->uri.data, ctx->uri.len))
+    {
+        return KVR_DISAGGREGATE_KIND;
+    }
+
+    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
+                                              ngx_http_kvroute_module);
+
+    rc = ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &cost);
+
+    ngx_http_kvroute_reserve_release(&legs->prefill);
+
+    if (rc != NGX_OK) {
+        return KVR_DISAGGREGATE_NOBODY;
+    }
+
+    ctx->leg = &legs->leg[1];
+
+    (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &cost);
+
+    return KVR_DISAGGREGATE_YES;
 }
 
 
@@ -350,6 +405,15 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
         klcf->leg[0]->intercept_errors = 0;
         klcf->leg[0]->max_temp_file_size = 0;
         klcf->leg[0]->store = 0;
+
+        if (kvr_connector(legs->conf->connector)->both) {
+
+            /* the bodies name the server: another one is another pair */
+
+            klcf->leg[0]->next_upstream = 0;
+            klcf->leg[0]->buffering = 0;
+            klcf->leg[0]->change_buffering = 0;
+        }
 
         klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,
                                                 legs->conf->lease / 2);
@@ -462,13 +526,26 @@ ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
         return NGX_ERROR;
     }
 
+    ngx_http_kvroute_legs_send(legs, bufs);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs, ngx_chain_t *bufs)
+{
+    ngx_http_request_t  *r;
+
+    r = legs->request;
+
     legs->second = *legs->client;
     legs->second.bufs = bufs;
 
-    legs->content = legs->request->content_handler;
-    legs->request->content_handler = ngx_http_kvroute_legs_content;
-
-    return NGX_OK;
+    if (legs->content == NULL) {
+        legs->content = r->content_handler;
+        r->content_handler = ngx_http_kvroute_legs_content;
+    }
 }
 
 
@@ -484,6 +561,13 @@ ngx_http_kvroute_legs_content(ngx_http_request_t *r)
     r->request_body = &legs->second;
     r->headers_in.content_length_n = legs->second_length;
     legs->changed = 1;
+    legs->sent = 1;
+
+    /* too late for it */
+
+    if (legs->broken) {
+        ngx_post_event(&legs->event, &ngx_posted_events);
+    }
 
     return legs->content(r);
 }
@@ -514,6 +598,9 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
+    legs->over = 1;
+    ngx_http_kvroute_legs_cancel(legs);
+
     ctx->leg = NULL;
     ctx->legs = NULL;
 }
@@ -528,6 +615,7 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
 
     if (ctx && ctx->legs) {
+        ctx->legs->heard = 1;
         ngx_http_kvroute_reserve_release(&ctx->legs->prefill);
     }
 }
@@ -537,7 +625,7 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
  * A further try for leg 2.  If nothing was sent the descriptor is still good,
  * for as long as its lease is: connecting may take the other half of it.
  */
-static void
+static ngx_int_t
 ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
     ngx_uint_t                late;
@@ -547,11 +635,15 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
+    if (legs->first) {
+        return r->upstream->request_sent ? NGX_DECLINED : NGX_OK;
+    }
+
     late = ngx_current_msec - (legs->start + legs->time)
            > legs->conf->lease / 2;
 
     if (!late && !r->upstream->request_sent) {
-        return;
+        return NGX_OK;
     }
 
     if (legs->member) {
@@ -560,6 +652,8 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
     legs->outcome = late ? KVR_DISAGGREGATE_LATE : KVR_DISAGGREGATE_RETRIED;
     ctx->leg = NULL;
+
+    return NGX_OK;
 }
 
 
@@ -572,6 +666,10 @@ ngx_http_kvroute_legs_cleanup(void *data)
     kvr_registry_t  *registry;
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
+
+    if (legs->event.posted) {
+        ngx_delete_posted_event(&legs->event);
+    }
 
     registry = legs->decode->zone->core.registry;
 

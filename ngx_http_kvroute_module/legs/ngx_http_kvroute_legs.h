@@ -14,6 +14,7 @@
  *     _legs             whether there are two, and the way from one to the next
  *     _legs_body        what the body of a leg loses and gets
  *     _legs_first       leg 1: the subrequest and its answer
+ *     _legs_both        two legs at the same time
  *     _legs_variables   what became of it, for access logs
  */
 
@@ -32,6 +33,9 @@ ngx_int_t ngx_http_kvroute_legs_variables(ngx_conf_t *cf);
  */
 ngx_int_t ngx_http_kvroute_legs_header(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in);
+
+/* _both: the answer that the client gets begins */
+void ngx_http_kvroute_legs_begun(ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_H_INCLUDED_ */

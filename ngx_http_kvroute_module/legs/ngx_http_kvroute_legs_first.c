@@ -32,24 +32,19 @@ static void ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 ngx_int_t
 ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
 {
-    off_t                        length;
-    size_t                       len;
-    u_char                      *text;
-    ngx_int_t                    rc;
-    ngx_chain_t                 *bufs;
-    ngx_http_request_t          *r, *sr;
-    ngx_http_kvroute_ctx_t      *ctx, *main;
-    ngx_http_request_body_t     *body;
-    ngx_http_post_subrequest_t  *ps;
+    off_t                    length;
+    size_t                   len;
+    u_char                  *text;
+    ngx_int_t                rc;
+    ngx_chain_t             *bufs;
+    ngx_http_request_t      *r, *sr;
+    ngx_http_kvroute_ctx_t  *main;
 
     r = legs->request;
     main = ngx_http_kvroute_request_get_ctx(r);
 
     text = ngx_pnalloc(r->pool, KVR_CONNECTOR_LEN);
-    body = ngx_pcalloc(r->pool, sizeof(ngx_http_request_body_t));
-    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
-
-    if (text == NULL || body == NULL || ps == NULL) {
+    if (text == NULL) {
         return NGX_ERROR;
     }
 
@@ -65,19 +60,66 @@ ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
 
     bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
 
-    if (bufs == NULL) {
+    sr = bufs ? ngx_http_kvroute_legs_subrequest(legs,
+                                                 NGX_HTTP_SUBREQUEST_CLONE)
+              : NULL;
+
+    if (sr == NULL) {
         (void) ngx_http_kvroute_legs_restore(legs);
         return NGX_ERROR;
+    }
+
+    rc = ngx_http_kvroute_legs_give(legs, sr, bufs, length);
+
+    return rc == NGX_OK ? NGX_AGAIN : rc;
+}
+
+
+ngx_http_request_t *
+ngx_http_kvroute_legs_subrequest(ngx_http_kvroute_legs_t *legs,
+    ngx_uint_t flags)
+{
+    ngx_http_request_t          *r, *sr;
+    ngx_http_kvroute_ctx_t      *ctx;
+    ngx_http_post_subrequest_t  *ps;
+
+    r = legs->request;
+
+    ps = ngx_palloc(r->pool, sizeof(ngx_http_post_subrequest_t));
+    if (ps == NULL) {
+        return NULL;
     }
 
     ps->handler = ngx_http_kvroute_legs_done;
     ps->data = legs;
 
-    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps,
-                            NGX_HTTP_SUBREQUEST_CLONE)
-        != NGX_OK)
-    {
-        (void) ngx_http_kvroute_legs_restore(legs);
+    if (ngx_http_subrequest(r, &r->uri, &r->args, &sr, ps, flags) != NGX_OK) {
+        return NULL;
+    }
+
+    ctx = ngx_http_kvroute_request_create_ctx(sr);
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    legs->leg[0].upstream = legs->conf->upstream;
+    legs->leg[0].enter = ngx_http_kvroute_legs_entered;
+
+    ctx->leg = &legs->leg[0];
+    ctx->legs = legs;
+
+    return sr;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
+    ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length)
+{
+    ngx_http_request_body_t  *body;
+
+    body = ngx_pcalloc(sr->pool, sizeof(ngx_http_request_body_t));
+    if (body == NULL) {
         return NGX_ERROR;
     }
 
@@ -88,21 +130,10 @@ ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
     sr->headers_in.content_length_n = length;
     sr->headers_in.chunked = 0;
 
-    ctx = ngx_http_kvroute_request_create_ctx(sr);
-    if (ctx == NULL) {
-        return NGX_ERROR;
-    }
-
-    legs->leg[0].upstream = legs->conf->upstream;
-    legs->leg[0].enter = ngx_http_kvroute_legs_entered;
-
-    ctx->leg = &legs->leg[0];
-    ctx->legs = legs;
-
     legs->running = 1;
     legs->start = ngx_current_msec;
 
-    return NGX_AGAIN;
+    return NGX_OK;
 }
 
 
@@ -134,6 +165,12 @@ ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 
     if (legs) {
         legs->entered = 1;
+
+        /* what is buffered waits for the client, who is sent none of it */
+
+        if (kvr_connector(legs->conf->connector)->both) {
+            r->upstream->buffering = 0;
+        }
     }
 
 #if (NGX_HTTP_CACHE)
@@ -230,6 +267,8 @@ ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in)
             legs->odd = 1;
             b->file_pos = b->file_last;
         }
+
+        legs->complete |= b->last_in_chain;
     }
 
     return NGX_OK;
@@ -244,7 +283,7 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     ngx_http_kvroute_ctx_t  *ctx;
 
-    if (!legs->running) {
+    if (!legs->running || (legs->first && legs->first != r)) {
         return rc;
     }
 
@@ -269,6 +308,10 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     if (ctx) {
         legs->peer = ctx->peer;
+    }
+
+    if (kvr_connector(legs->conf->connector)->both) {
+        ngx_http_kvroute_legs_both_done(legs);
     }
 
     return NGX_OK;

@@ -61,11 +61,22 @@ struct ngx_http_kvroute_legs_s {
 
     uint32_t                     members;   /* of the client's root */
 
+    /* with both legs at once */
+
+    ngx_http_request_t          *first;     /* leg 1; NULL: there was none */
+    ngx_event_t                  event;     /* one of the two has ended */
+    ngx_uint_t                   tries;     /* that are left */
+
     unsigned                     running:1; /* leg 1 is */
     unsigned                     ended:1;   /* it was made */
     unsigned                     entered:1; /* by the prefill upstream */
     unsigned                     odd:1;     /* its answer cannot be read */
     unsigned                     changed:1; /* the body is leg 2's */
+    unsigned                     complete:1;  /* leg 1's answer came whole */
+    unsigned                     sent:1;    /* leg 2 has begun */
+    unsigned                     heard:1;   /* its server has the prompt */
+    unsigned                     broken:1;  /* leg 1 has failed before that */
+    unsigned                     over:1;    /* leg 2 is, whatever it was */
 };
 
 
@@ -88,6 +99,31 @@ ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
 
 /* _first: NGX_AGAIN: leg 1 is under way; NGX_DECLINED: it cannot be made */
 ngx_int_t ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs);
+
+/*
+ * The subrequest alone, which has no body yet; flags: those of a subrequest.
+ * NULL: no memory.
+ */
+ngx_http_request_t *ngx_http_kvroute_legs_subrequest(
+    ngx_http_kvroute_legs_t *legs, ngx_uint_t flags);
+ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
+    ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
+
+/* the request goes to the decode server with what is in this chain */
+void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
+    ngx_chain_t *bufs);
+
+/*
+ * _both: NGX_OK: both are under way; NGX_DECLINED: they cannot be made; else the
+ * status of the answer
+ */
+ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
+
+/* leg 1 has ended, well or not */
+void ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs);
+
+/* leg 1 has nobody to compute for any more */
+void ngx_http_kvroute_legs_cancel(ngx_http_kvroute_legs_t *legs);
 
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_ */

@@ -53,6 +53,10 @@ typedef struct ngx_http_kvroute_leg_s      ngx_http_kvroute_leg_t;
 typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 
+/* NGX_DECLINED: no other peer may be asked */
+typedef ngx_int_t (*ngx_http_kvroute_leg_again_pt)(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+
 
 /*
  * What the peers of an upstream hold of a prompt, as it was looked up last.  It
@@ -100,11 +104,14 @@ struct ngx_http_kvroute_leg_s {
 
     ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
     ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
-    ngx_http_kvroute_leg_pt      again;     /* before a further try; or NULL */
+    ngx_http_kvroute_leg_again_pt  again;   /* before a further try; or NULL */
+    ngx_http_kvroute_leg_pt      end;       /* an attempt has; or NULL */
 
     double                       transfer;  /* leg 2: what a byte costs that is
                                                not held, to computing it */
     unsigned                     second:1;  /* it is leg 2 */
+    unsigned                     fixed:1;   /* the peer that was decided on
+                                               early, or none */
 };
 
 

@@ -7,6 +7,10 @@
 #include "core/legs/kvr_connector.h"
 
 
+static char *kvr_connector_put(char *dst, const char *text);
+static char *kvr_connector_number(char *dst, uint64_t number);
+
+
 /*
  * vLLM takes the two flags alone as well; the others are what its own proxy
  * sends, and what a version that insists on them would miss.
@@ -17,11 +21,24 @@
     "\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}"
 
 
+
+static const char *const  kvr_connector_path[] = {
+    "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses",
+    "/generate"
+};
+
+/* bits of these */
+#define KVR_CONNECTOR_PATHS         0x0f
+#define KVR_CONNECTOR_SGLANG_PATHS  0x13
+
+
 static const kvr_connector_t  kvr_connectors[] = {
 
-    { "nixl",   KVR_CONNECTOR_NIXL_ASK, "kv_transfer_params", 1 },
-    { "store",  NULL,                   NULL,                 1 },
-    { "header", NULL,                   NULL,                 0 }
+    { "nixl",   KVR_CONNECTOR_NIXL_ASK, "kv_transfer_params",
+      KVR_CONNECTOR_PATHS, 1, 0, 1 },
+    { "store",  NULL, NULL, KVR_CONNECTOR_PATHS, 1, 0, 1 },
+    { "header", NULL, NULL, KVR_CONNECTOR_PATHS, 0, 0, 1 },
+    { "sglang", NULL, NULL, KVR_CONNECTOR_SGLANG_PATHS, 1, 1, 0 }
 };
 
 _Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "kvr_connectors");
@@ -38,11 +55,6 @@ static const char *const  kvr_connector_limit[] = {
 };
 
 
-static const char *const  kvr_connector_paths[] = {
-    "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses"
-};
-
-
 const kvr_connector_t *
 kvr_connector(kvr_connector_e connector)
 {
@@ -52,7 +64,8 @@ kvr_connector(kvr_connector_e connector)
 
 /* behind whatever an ingress puts before it */
 int
-kvr_connector_serves(const uint8_t *path, size_t len)
+kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
+    size_t len)
 {
     size_t  i, n;
 
@@ -60,12 +73,11 @@ kvr_connector_serves(const uint8_t *path, size_t len)
         len--;
     }
 
-    for (i = 0; i < kvr_nelts(kvr_connector_paths); i++) {
-        n = strlen(kvr_connector_paths[i]);
+    for (i = 0; i < kvr_nelts(kvr_connector_path); i++) {
+        n = strlen(kvr_connector_path[i]);
 
-        if (len >= n && memcmp(path + len - n, kvr_connector_paths[i], n) == 0)
-        {
-            return 1;
+        if (len >= n && memcmp(path + len - n, kvr_connector_path[i], n) == 0) {
+            return (c->paths >> i) & 1;
         }
     }
 
@@ -91,21 +103,65 @@ size_t
 kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     unsigned kept, char *dst)
 {
-    size_t       i, len, n;
-    const char  *part[5];
+    char  *p;
 
-    part[0] = kept ? "," : "";
-    part[1] = "\"stream\":false,";
-    part[2] = (endpoint == KVR_ENDPOINT_RESPONSES) ? "\"max_output_tokens\":1"
-                                                   : "\"max_tokens\":1";
-    part[3] = c->ask ? c->ask : "";
-    part[4] = "}";
+    p = kvr_connector_put(dst, kept ? ",\"stream\":false," : "\"stream\":false,");
+    p = kvr_connector_put(p, endpoint == KVR_ENDPOINT_RESPONSES
+                             ? "\"max_output_tokens\":1" : "\"max_tokens\":1");
+    p = kvr_connector_put(p, c->ask ? c->ask : "");
+    p = kvr_connector_put(p, "}");
 
-    for (i = 0, len = 0; i < kvr_nelts(part); i++) {
-        n = strlen(part[i]);
-        memcpy(dst + len, part[i], n);
-        len += n;
-    }
+    return (size_t) (p - dst);
+}
 
-    return len;
+
+size_t
+kvr_connector_meet(const kvr_meeting_t *meeting, unsigned kept, char *dst)
+{
+    char  *p;
+
+    p = kvr_connector_put(dst, kept ? ",\"bootstrap_host\":\""
+                                    : "\"bootstrap_host\":\"");
+    memcpy(p, meeting->host, meeting->host_len);
+
+    p = kvr_connector_put(p + meeting->host_len, "\",\"bootstrap_port\":");
+    p = kvr_connector_number(p, meeting->port);
+
+    p = kvr_connector_put(p, ",\"bootstrap_room\":");
+    p = kvr_connector_number(p, meeting->room >> 1);
+
+    p = kvr_connector_put(p, "}");
+
+    return (size_t) (p - dst);
+}
+
+
+static char *
+kvr_connector_put(char *dst, const char *text)
+{
+    size_t  n;
+
+    n = strlen(text);
+    memcpy(dst, text, n);
+
+    return dst + n;
+}
+
+
+static char *
+kvr_connector_number(char *dst, uint64_t number)
+{
+    size_t  i;
+    char    digit[20];
+
+    i = sizeof(digit);
+
+    do {
+        digit[--i] = (char) ('0' + number % 10);
+        number /= 10;
+    } while (number);
+
+    memcpy(dst, digit + i, sizeof(digit) - i);
+
+    return dst + sizeof(digit) - i;
 }

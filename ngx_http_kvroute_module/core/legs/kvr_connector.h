@@ -24,10 +24,15 @@
  *               member that leg 2 repeats word for word.  It is good for one
  *               request and for seconds: whoever reads by it later reads what
  *               is somebody else's by then
+ *     sglang    SGLang: both legs are sent at once, and both name the place where
+ *               their servers meet: the prefill server's host, a port of its
+ *               own, and a room, a number that no two requests have alike.
+ *               Either server waits for the other one, for minutes if it must,
+ *               and serves no request alone
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
  * toy_proxy_server.py; llm-d, the sidecar's x-prefiller-host-port; LMCache's
- * shared storage examples.
+ * shared storage examples; what SGLang's router sends (t/legs/sglang.json).
  */
 
 
@@ -39,6 +44,7 @@ typedef enum {
     KVR_CONNECTOR_NIXL = 0,
     KVR_CONNECTOR_STORE,
     KVR_CONNECTOR_HEADER,
+    KVR_CONNECTOR_SGLANG,
     KVR_CONNECTOR_MAX
 } kvr_connector_e;
 
@@ -47,8 +53,20 @@ typedef struct {
     const char        *name;       /* as configured */
     const char        *ask;        /* members of leg 1's own, or NULL */
     const char        *member;     /* of leg 1's answer that leg 2 repeats */
+    uint32_t           paths;      /* see kvr_connector_serves() */
     unsigned           legs:1;     /* leg 1 is made here */
+    unsigned           both:1;     /* at the same time as leg 2 */
+    unsigned           alone:1;    /* any server can do all of it as well */
 } kvr_connector_t;
+
+
+/* where the servers of two legs at once meet */
+typedef struct {
+    const uint8_t     *host;       /* of the prefill server, as in a URL */
+    size_t             host_len;
+    uint32_t           port;
+    uint64_t           room;       /* 63 bits of it are used */
+} kvr_meeting_t;
 
 
 /* a number below KVR_CONNECTOR_MAX */
@@ -56,9 +74,10 @@ const kvr_connector_t *kvr_connector(kvr_connector_e connector);
 
 /*
  * Whether a prompt may go this way, by the path: the endpoints whose limits are
- * known, and stand at the root of the body.
+ * known, and stand at the root of the body; or which know of meetings.
  */
-int kvr_connector_serves(const uint8_t *path, size_t len);
+int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
+    size_t len);
 
 /*
  * Members that tell engines of transfers: no client may send them, as whoever
@@ -81,6 +100,13 @@ const char *const *kvr_connector_limits(void);
 
 size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     unsigned kept, char *dst);
+
+/*
+ * The same for either of two legs at once, of at most KVR_CONNECTOR_LEN and the
+ * host's length.
+ */
+size_t kvr_connector_meet(const kvr_meeting_t *meeting, unsigned kept,
+    char *dst);
 
 
 #endif /* _KVR_CONNECTOR_H_INCLUDED_ */

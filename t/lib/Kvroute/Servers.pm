@@ -223,7 +223,7 @@ sub backend_connection {
 }
 
 
-# reads a request with its body; returns its head
+# reads a request with its body; returns its head, or both
 
 sub backend_read {
     my ($c, $data) = @_;
@@ -241,8 +241,9 @@ sub backend_read {
             }
 
             if (length($$data) >= $n + 4 + $len) {
+                my $body = substr($$data, $n + 4, $len);
                 substr($$data, 0, $n + 4 + $len, '');
-                return $head;
+                return wantarray ? ($head, $body) : $head;
             }
         }
 

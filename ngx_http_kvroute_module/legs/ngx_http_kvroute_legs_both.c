@@ -1,0 +1,391 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Two legs at the same time, whose servers wait for each other.
+ *
+ * Leg 1 is a subrequest in the background: the client's request goes on at once
+ * and becomes leg 2.  Either may end first, and either leaves the other waiting
+ * for minutes if it fails, so
+ *
+ *     leg 1 fails before leg 2's first token: leg 2 is closed.  As long as the
+ *     client has been sent nothing both are made anew, with another room, or
+ *     the request is answered with an error; else the answer is cut off
+ *
+ *     leg 2 ends, well or not, or is answered with an error: leg 1 is closed.
+ *     A subrequest that is left would keep the client's connection from the
+ *     next request
+ *
+ *     the client leaves: nginx closes both
+ *
+ * Neither is done while nginx is busy with the other leg: an event of our own
+ * looks at what has become of both, in an event loop's turn where nothing of
+ * this request is on the stack.
+ *
+ * Leg 1 goes to the server that leg 2's body names, or nowhere.
+ */
+
+
+#include "legs/ngx_http_kvroute_legs_int.h"
+
+#include <sys/random.h>
+
+
+static ngx_int_t ngx_http_kvroute_legs_both_start(
+    ngx_http_kvroute_legs_t *legs);
+static ngx_int_t ngx_http_kvroute_legs_both_bodies(
+    ngx_http_kvroute_legs_t *legs, ngx_str_t *peer);
+static ngx_int_t ngx_http_kvroute_legs_both_content(ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_both_event(ngx_event_t *ev);
+static void ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs);
+static ngx_uint_t ngx_http_kvroute_legs_both_status(
+    ngx_http_kvroute_legs_t *legs);
+static ngx_uint_t ngx_http_kvroute_legs_both_close(ngx_http_request_t *r);
+
+
+ngx_int_t
+ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
+{
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    static const char *const  none[] = { NULL };
+
+    r = legs->request;
+
+    rc = ngx_http_kvroute_request_edit(r, &legs->edit, none);
+
+    if (rc != NGX_OK) {
+        return NGX_DECLINED;
+    }
+
+    legs->members = legs->edit.kept;
+    legs->tries = legs->conf->tries;
+
+    legs->leg[0].fixed = 1;
+    legs->leg[1].end = ngx_http_kvroute_legs_both_ended;
+
+    legs->event.handler = ngx_http_kvroute_legs_both_event;
+    legs->event.data = legs;
+    legs->event.log = r->connection->log;
+
+    /* the file is there until both have read it */
+
+    r->preserve_body = 1;
+
+    rc = ngx_http_kvroute_legs_both_start(legs);
+
+    if (rc == NGX_OK) {
+        return NGX_OK;
+    }
+
+    legs->outcome = KVR_DISAGGREGATE_NOBODY;
+
+    return rc == NGX_DECLINED ? NGX_HTTP_SERVICE_UNAVAILABLE
+                              : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/* NGX_DECLINED: there is no prefill server to be had */
+static ngx_int_t
+ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
+{
+    ngx_int_t                     rc;
+    ngx_http_request_t           *sr;
+    ngx_http_kvroute_ctx_t       *ctx;
+    ngx_http_kvroute_srv_conf_t  *prefill;
+
+    legs->status = 0;
+    legs->ended = 0;
+    legs->entered = 0;
+    legs->odd = 0;
+    legs->complete = 0;
+    legs->broken = 0;
+
+    sr = ngx_http_kvroute_legs_subrequest(legs, NGX_HTTP_SUBREQUEST_CLONE
+                                                |NGX_HTTP_SUBREQUEST_BACKGROUND);
+    if (sr == NULL) {
+        return NGX_ERROR;
+    }
+
+    /* it ends by itself unless it is given something to do */
+
+    sr->content_handler = ngx_http_kvroute_legs_both_content;
+    legs->first = sr;
+
+    ctx = ngx_http_kvroute_request_get_ctx(sr);
+
+    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
+                                              ngx_http_kvroute_module);
+
+    rc = ngx_http_kvroute_early(ctx, prefill, &ctx->reserved);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    legs->peer = ctx->peer;
+
+    return ngx_http_kvroute_legs_both_bodies(legs, &ctx->peer);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
+    ngx_str_t *peer)
+{
+    off_t          length;
+    u_char        *text, *colon;
+    size_t         len;
+    ngx_uint_t     i;
+    ngx_chain_t   *bufs[2];
+    kvr_meeting_t  meeting;
+
+    colon = peer->data + peer->len;
+
+    while (colon > peer->data && *--colon != ':') { /* void */ }
+
+    meeting.host = peer->data;
+    meeting.host_len = (size_t) (colon - peer->data);
+    meeting.port = legs->conf->bootstrap_port;
+
+    text = ngx_pnalloc(legs->request->pool,
+                       KVR_CONNECTOR_LEN + meeting.host_len);
+
+    if (text == NULL
+        || getrandom(&meeting.room, sizeof(meeting.room), GRND_NONBLOCK)
+           != sizeof(meeting.room))
+    {
+        return NGX_ERROR;
+    }
+
+    len = kvr_connector_meet(&meeting, legs->members != 0, (char *) text);
+
+    for (i = 0; i < 2; i++) {
+        bufs[i] = ngx_http_kvroute_legs_append(legs, text, len, &length);
+
+        if (bufs[i] == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    legs->second_length = length;
+
+    ngx_http_kvroute_legs_send(legs, bufs[1]);
+
+    return ngx_http_kvroute_legs_give(legs, legs->first, bufs[0], length);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_legs_t  *legs;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+    legs = ctx->legs;
+
+    return (legs->first == r && legs->running) ? legs->content(r) : NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs)
+{
+    if (legs->entered && legs->complete && legs->status / 100 == 2) {
+        return;
+    }
+
+    if (!legs->heard && !legs->over) {
+        legs->broken = 1;
+        ngx_post_event(&legs->event, &ngx_posted_events);
+    }
+}
+
+
+void
+ngx_http_kvroute_legs_begun(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_legs_t  *legs;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+    legs = ctx ? ctx->legs : NULL;
+
+    if (legs == NULL || legs->first == NULL) {
+        return;
+    }
+
+    if (r->headers_out.status >= NGX_HTTP_SPECIAL_RESPONSE) {
+        legs->over = 1;
+    }
+
+    ngx_post_event(&legs->event, &ngx_posted_events);
+}
+
+
+static void
+ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+
+    if (ctx && ctx->legs && ctx->legs->first) {
+        ngx_post_event(&ctx->legs->event, &ngx_posted_events);
+    }
+}
+
+
+static void
+ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
+{
+    ngx_connection_t         *c;
+    ngx_http_request_t       *r;
+    ngx_http_kvroute_legs_t  *legs;
+
+    legs = ev->data;
+    r = legs->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug4(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "kvroute legs: first %s%s, second %s%s",
+                   legs->running ? "running" : "ended",
+                   legs->broken ? ", broken" : "",
+                   legs->heard ? "heard" : "not heard",
+                   legs->over ? ", over" : "");
+
+    if (!legs->sent) {
+        return;
+    }
+
+    if (!legs->over && (r->upstream == NULL || r->upstream->cleanup == NULL)) {
+        legs->over = 1;
+    }
+
+    if (legs->over) {
+        ngx_http_kvroute_legs_cancel(legs);
+
+    } else if (legs->broken) {
+        ngx_http_kvroute_legs_both_mend(legs);
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* leg 1 has failed, and the server of leg 2 waits for it */
+static void
+ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
+{
+    ngx_uint_t           status;
+    ngx_http_request_t  *r;
+
+    r = legs->request;
+
+    legs->broken = 0;
+
+    if (r->header_sent) {
+        legs->over = 1;
+        legs->outcome = KVR_DISAGGREGATE_FAILED;
+
+        (void) ngx_http_kvroute_legs_both_close(r);
+
+        r->keepalive = 0;
+        ngx_http_finalize_request(r, NGX_ERROR);
+
+        return;
+    }
+
+    status = ngx_http_kvroute_legs_both_status(legs);
+
+    if (status >= NGX_HTTP_INTERNAL_SERVER_ERROR && --legs->tries
+        && ngx_http_kvroute_legs_both_start(legs) == NGX_OK)
+    {
+        /* which closes what was leg 2 until now */
+
+        ngx_http_finalize_request(r, r->content_handler(r));
+
+        return;
+    }
+
+    legs->over = 1;
+    legs->outcome = KVR_DISAGGREGATE_FAILED;
+
+    (void) ngx_http_kvroute_legs_both_close(r);
+
+    ngx_http_finalize_request(r, (ngx_int_t) status);
+}
+
+
+/*
+ * What the client is told.  What is wrong with the request itself the decode
+ * server would have said as well, had it been asked to look at it.
+ */
+static ngx_uint_t
+ngx_http_kvroute_legs_both_status(ngx_http_kvroute_legs_t *legs)
+{
+    if (legs->status / 100 == 4
+        && legs->status != NGX_HTTP_REQUEST_TIME_OUT
+        && legs->status != NGX_HTTP_TOO_MANY_REQUESTS)
+    {
+        return legs->status;
+    }
+
+    return legs->status == NGX_HTTP_GATEWAY_TIME_OUT
+           ? NGX_HTTP_GATEWAY_TIME_OUT : NGX_HTTP_BAD_GATEWAY;
+}
+
+
+void
+ngx_http_kvroute_legs_cancel(ngx_http_kvroute_legs_t *legs)
+{
+    ngx_http_request_t  *sr;
+
+    sr = legs->first;
+
+    if (sr == NULL || !legs->running) {
+        return;
+    }
+
+    legs->running = 0;
+    legs->time = ngx_current_msec - legs->start;
+
+    /* before that it looks whether it still has something to do */
+
+    if (ngx_http_kvroute_legs_both_close(sr)) {
+        ngx_http_finalize_request(sr, NGX_OK);
+    }
+}
+
+
+/*
+ * Closes what a request has upstream, and says nothing to anybody.  nginx does
+ * the same when a request is passed on once more: what is closed gives back a
+ * reference to the client's request.
+ */
+static ngx_uint_t
+ngx_http_kvroute_legs_both_close(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL || u->cleanup == NULL) {
+        return 0;
+    }
+
+    r->main->count++;
+    (*u->cleanup)(r);
+
+    return 1;
+}

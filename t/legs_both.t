@@ -1,0 +1,303 @@
+#!/usr/bin/perl
+
+# Two legs at once: what either server is sent, and that neither is left waiting
+# for the other one, whoever fails or leaves, and when.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+use Kvroute::Recorder;
+
+my $t = Kvroute->new();
+
+recorder($t, $_, '{"text":"P"}') for qw(P0 P1);
+recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
+
+$t->{vars}{DEAD} = $t->port();
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+                  '[$kvroute_leg1_peer]';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+    upstream prefill {
+        zone prefill 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% max_fails=0;
+        server 127.0.0.1:%%P1%% max_fails=0;
+        keepalive 4;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% max_fails=0;
+    }
+    upstream none {
+        zone none 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%P0%% down;
+        server 127.0.0.1:%%P1%% down;
+    }
+    upstream decode {
+        zone decode 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%D0%% max_fails=0;
+        keepalive 4;
+    }
+    upstream half {
+        zone half 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%DEAD%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0 backup;
+    }
+
+    kvroute_prefill prefill connector=sglang bootstrap_port=7001;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://decode; }
+        location /whole/ { proxy_buffering off; proxy_pass http://decode/; }
+        location /file/ {
+            client_body_in_file_only clean;
+            proxy_pass http://decode/;
+        }
+        location /once/ {
+            kvroute_prefill one connector=sglang tries=1;
+            proxy_pass http://decode/;
+        }
+        location /none/ {
+            kvroute_prefill none connector=sglang;
+            proxy_pass http://decode/;
+        }
+        location /half/ {
+            proxy_next_upstream error timeout http_500 non_idempotent;
+            proxy_pass http://half/;
+        }
+        location /page/ {
+            error_page 502 = @other;
+            proxy_pass http://decode/;
+        }
+        location @other {
+            kvroute_prefill off;
+            proxy_pass http://127.0.0.1:%%D1%%;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+
+$t->run();
+
+my $path = '/v1/chat/completions';
+my $body = '{"model":"m","stream":true,"messages":[{"role":"user","content":'
+           . '"Once upon a time"}],"max_tokens":7}';
+my $log = 0;
+my $c = 0;
+
+# those that were asked, those that have been left, and where they were to meet
+
+sub asked { return grep { !$_->{gone} } sent($t, $_[0]) }
+sub left { return scalar(grep { $_->{gone} } sent($t, $_[0])) }
+sub room { return $_[0]{body} =~ /"bootstrap_room":(\d+)}$/ ? $1 : 'none' }
+sub both { return asked('P') && asked('D') }
+
+# begins a request; X-P and X-D tell its servers what they do
+
+sub begin {
+    my ($where, $do, %arg) = @_;
+
+    unlink map { "$t->{dir}/$_.sent" } qw(P D);
+    $log = () = $t->access_log() =~ /\n/g;
+
+    return $t->start("POST $where$path", $arg{body} // $body, headers => $do,
+                     %arg);
+}
+
+sub logged {
+    my @lines;
+
+    wait_for(sub { @lines = split /\n/, $t->access_log(); @lines > $log });
+    return $lines[-1];
+}
+
+# ends it: its status, what was logged, and how many were asked
+
+sub end {
+    my ($s, $status, $line, $p, $d, $name) = @_;
+
+    my $r = $t->finish($s);
+
+    close $s if $s != $c;
+
+    is($r->{status}, $status, "$name: the client's answer");
+    like(logged(), qr/^$line/, 'what is logged');
+    wait_for(sub { asked('P') >= $p && asked('D') >= $d });
+    is(scalar(my @p = asked('P')), $p, 'prefill servers that were asked');
+    is(scalar(my @d = asked('D')), $d, 'decode servers');
+
+    return $r;
+}
+
+
+# what both are sent: the same
+
+for my $where ('', '/whole', '/file') {
+    my $r = end(begin($where, {}, $where ? (chunked => 11) : ()), 200,
+                '200 yes ', 1, 1, "both legs $where");
+    my ($p, $d) = (asked('P'), asked('D'));
+
+    is($r->{body}, '{"text":"D"}', 'the decode server answers');
+    is($p->{body}, $d->{body}, 'both have the same body');
+    is($d->{body}, substr($body, 0, -1) . ',"bootstrap_host":"127.0.0.1",'
+       . '"bootstrap_port":7001,"bootstrap_room":' . room($d) . '}',
+       'the client\'s, and where they meet');
+    like($_->{head}, qr/^POST \Q$path\E HTTP/, 'its path') for $p, $d;
+}
+
+my %rooms;
+
+for (1 .. 20) {
+    $t->finish(begin('', {}));
+    wait_for(\&both);
+    $rooms{room((asked('D'))[0])} = 1;
+}
+
+is(scalar(keys %rooms), 20, 'each pair has a room of its own');
+ok(!(grep { $_ >= 2 ** 63 } keys %rooms), 'of 63 bits');
+
+my $s = begin('', { 'X-P' => 'wait go plain', 'X-D' => 'wait go plain' });
+ok(wait_for(\&both), 'both are asked while neither has answered');
+$t->step('go');
+end($s, 200, '200 yes', 1, 1, 'they wait for each other');
+
+$s = begin('', {}, body => '{"bootstrap_room":7,"bootstrap_host":"evil",'
+           . '"prompt":"x"}');
+end($s, 200, '200 yes', 1, 1, 'a meeting of the client\'s own');
+unlike($_->{body}, qr/evil|:7,/, 'is cut') for asked('P'), asked('D');
+
+
+# what cannot be met in one room, or is not for two
+
+for my $text ('{"prompt":["a","b"]}', '{"prompt":"a","n":2}') {
+    end(begin('', {}, body => $text), 200, '200 kind ', 0, 1, $text);
+}
+
+is($t->post('/v1/embeddings', '{"input":"a"}')->{status}, 200, 'embeddings');
+end(begin('/none', {}), 503, '503 nobody', 0, 0, 'no prefill server');
+
+
+# the prefill server fails: the other one is left, and a pair is made anew
+
+for my $case ([ 'status 500', 500 ], [ 'reset', 502 ], [ 'cut', 200 ],
+              [ 'status 429', 429 ])
+{
+    my ($do, $status) = @$case;
+
+    $s = begin('/once', { 'X-P' => $do, 'X-D' => 'hold' });
+    end($s, 502, "502 failed $status", 1, 1, "leg 1: $do");
+    ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+}
+
+$s = begin('', { 'X-P' => 'status 503', 'X-D' => 'hold' });
+end($s, 502, '502 failed 503', 2, 2, 'two pairs fail');
+ok(wait_for(sub { left('D') == 2 }), 'both decode servers are left');
+my @d = asked('D');
+isnt(room($d[0]), room($d[1]), 'they were to meet in different rooms');
+is(room((asked('P'))[$_]), room($d[$_]), 'each with its own') for 0, 1;
+
+$s = begin('', { 'X-P' => 'status 400', 'X-D' => 'hold' });
+end($s, 400, '400 failed 400', 1, 1, 'leg 1 refuses the request');
+ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+
+
+# the decode server fails: the other one is left
+
+for my $case ([ 'status 500', 500 ], [ 'status 404', 404 ], [ 'reset', 502 ],
+              [ 'close', 502 ])
+{
+    my ($do, $status) = @$case;
+
+    $s = begin('', { 'X-P' => 'hold', 'X-D' => $do });
+    end($s, $status, "$status yes", 1, 1, "leg 2: $do");
+    ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
+}
+
+$s = begin('/half', { 'X-P' => 'hold', 'X-D1' => 'plain' });
+end($s, 200, '200 yes', 1, 1, 'nobody listens: another decode server');
+is(room(asked('P')), room(asked('D')), 'in the same room');
+ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
+
+$s = begin('/page', { 'X-P' => 'hold', 'X-D0' => 'reset', 'X-D1' => 'plain' });
+end($s, 200, '200', 1, 2, 'an error page');
+is((asked('D'))[1]{body}, $body, 'gets what the client has sent');
+ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
+
+
+# the client leaves
+
+$s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
+ok(wait_for(\&both), 'both wait');
+close $s;
+ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'both are left');
+
+
+# leg 2 has its first token: it needs leg 1 no more
+
+$s = begin('', { 'X-P' => 'wait token reset',
+                 'X-D' => 'head event wait end end' });
+ok($t->read_until($s, qr/"The"/), 'a token');
+$t->step('token');
+ok(wait_for(sub { $t->log() =~ /reset by peer.*subrequest: "\/v1/ }),
+   'leg 1 fails');
+$t->step('end');
+like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is whole');
+
+# an answer ends while leg 1 still runs: the connection is free for the next
+
+$c = $t->connect();
+
+for my $where ('', '/whole') {
+    $s = begin($where, { 'X-P' => 'hold', 'X-D' => 'plain' }, socket => $c);
+    end($s, 200, '200 yes', 1, 1, 'leg 2 ends');
+    ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
+    end(begin($where, {}, socket => $c), 200, '200 yes', 1, 1,
+        'the next request of that connection');
+}
+
+
+# reload and kill
+
+$s = begin('', { 'X-P' => 'wait reloaded plain', 'X-D' => 'wait reloaded plain' });
+ok(wait_for(\&both), 'both legs');
+$t->reload();
+$t->step('reloaded');
+end($s, 200, '200 yes', 1, 1, 'over a reload');
+
+$s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
+ok(wait_for(\&both), 'both legs');
+$t->kill_worker($_) for $t->workers();
+ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'a worker is killed');
+wait_for(sub { $t->active_workers() == $t->{workers} });
+end(begin('', {}), 200, '200 yes', 1, 1, 'the next request');
+
+ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }
+                  map { @{$_->{peers}} } values %{$t->status()->{upstreams}} }),
+   'no load is left') or diag(explain($t->status()->{upstreams}));
+
+$t->done();

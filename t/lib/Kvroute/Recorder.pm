@@ -1,0 +1,153 @@
+package Kvroute::Recorder;
+
+# Servers that keep what they are sent, and answer as they are told:
+#
+#     recorder($t, NAME, ANSWER)
+#
+# The header X-<NAME> of a request, or X-<first letter of NAME>, is what its server
+# does, word by word:
+#
+#     wait FILE    waits until the file is there
+#     status N     answers with that status, and a body of JSON
+#     head         sends the head of a stream
+#     event        and an event of it
+#     reset, close ends the connection
+#     cut          answers, all but the last byte
+#     hold         waits until the other side leaves
+#
+# and without it answers with ANSWER.  What it was sent is in NAME's first letter
+# .sent, a JSON text a line; if the other side has left before it was answered that is
+# one, too: { name, gone }.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+use Socket qw(SOL_SOCKET SO_LINGER);
+use Exporter 'import';
+
+our @EXPORT = qw(recorder sent);
+
+
+sub recorder {
+    my ($t, $name, $answer) = @_;
+
+    my $kind = substr($name, 0, 1);
+    my $file = "$t->{dir}/$kind.sent";
+
+    return $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (my ($head, $body)
+               = Kvroute::Servers::backend_read($c, \$data))
+        {
+            note($file, { name => $name, head => $head, body => $body });
+
+            my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
+            ($do) = $head =~ /^X-$kind: (.*?)\r?$/mi unless defined $do;
+
+            my $end = answer($t, $c, $answer, split / /, $do // 'plain');
+
+            note($file, { name => $name, gone => 1 }) if $end eq 'gone';
+            last if $end;
+        }
+    });
+}
+
+
+# whether the connection ends, and who has ended it
+
+sub answer {
+    my ($t, $c, $answer, @do) = @_;
+
+    while (defined(my $do = shift @do)) {
+
+        if ($do eq 'wait') {
+            my $file = "$t->{dir}/" . shift @do;
+
+            while (!-e $file) {
+                return 'gone' if gone($c);
+            }
+
+        } elsif ($do eq 'status') {
+            whole($c, shift @do, '{"error":"no"}');
+
+        } elsif ($do eq 'plain') {
+            whole($c, 200, $answer);
+
+        } elsif ($do eq 'cut') {
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
+                         . (1 + length $answer) . "\r\n\r\n$answer");
+            return 'closed';
+
+        } elsif ($do eq 'head') {
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream"
+                         . "\r\nTransfer-Encoding: chunked\r\n\r\n");
+
+        } elsif ($do eq 'event') {
+            my $event = "data: {\"choices\":[{\"text\":\"The\"}]}\n\n";
+            syswrite($c, sprintf("%x\r\n%s\r\n", length $event, $event));
+
+        } elsif ($do eq 'end') {
+            syswrite($c, "0\r\n\r\n");
+
+        } elsif ($do eq 'hold') {
+            1 until gone($c);
+            return 'gone';
+
+        } elsif ($do eq 'reset') {
+            $c->setsockopt(SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+            return 'closed';
+
+        } else {
+            return 'closed';
+        }
+    }
+
+    return '';
+}
+
+
+sub whole {
+    my ($c, $status, $text) = @_;
+
+    syswrite($c, "HTTP/1.1 $status X\r\nContent-Type: application/json\r\n"
+                 . 'Content-Length: ' . length($text) . "\r\n\r\n$text");
+}
+
+
+# whether the other side has left, looked at for a while
+
+sub gone {
+    my ($c) = @_;
+
+    my $bits = '';
+    vec($bits, fileno $c, 1) = 1;
+
+    return select($bits, undef, undef, 0.01) && !sysread($c, my $byte, 1);
+}
+
+
+sub note {
+    my ($file, $what) = @_;
+
+    open my $fh, '>>', $file;
+    syswrite($fh, encode_json($what) . "\n");
+    close $fh;
+}
+
+
+# what servers of a kind were sent since the last time, and who has left
+
+sub sent {
+    my ($t, $kind) = @_;
+
+    my $file = "$t->{dir}/$kind.sent";
+    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
+
+    return map { decode_json($_) } @lines;
+}
+
+
+1;
