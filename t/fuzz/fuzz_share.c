@@ -7,8 +7,9 @@
 /*
  * The input is a batch of another host: as it is, and as the records of a batch
  * whose head, length and digest are right, as somebody could send who has the
- * key.  Whatever is taken of it, it is of the two peers that the batch tells,
- * and the zone can still be asked, told and framed.
+ * key.  Whatever is taken of it, it is of the peers that the batch tells, and the
+ * zone can still be asked, told and framed.  There are 300 peers, and a batch
+ * tells two of them or most, whose places take two bytes: the last numbers first.
  */
 
 
@@ -18,7 +19,9 @@
 
 
 #define LINES  256
-#define PEERS  4                         /* two of them are never told */
+#define PEERS  300
+#define TOLD   260                       /* the first ones are never told */
+#define MANY   128                       /* in the first byte: all of these */
 #define LOOK   4096                      /* runs between two long looks */
 
 
@@ -105,12 +108,12 @@ look(void)
         (void) kvr_index_lookup(zone.index, chain, 8,
                                 kvr_set_below(PEERS), matched);
 
-        for (k = 2; k < PEERS; k++) {
+        for (k = 0; k < PEERS - TOLD; k++) {
             util_check(matched[k] == 0, "peer %u holds something", k);
         }
     }
 
-    for (k = 2; k < PEERS; k++) {
+    for (k = 0; k < PEERS - TOLD; k++) {
         util_check(kvr_load_get(zone.load, k).active == 0
                    && !kvr_drain_on(&zone.registry->peer[k].drain),
                    "peer %u has something", k);
@@ -130,6 +133,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t              n;
+    uint32_t            i;
     kvr_share_e         rc;
     kvr_share_writer_t  w;
 
@@ -147,8 +151,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* the first byte says whose it is */
 
     kvr_share_batch_begin(&w, batch, sizeof(batch), owner.names.digest);
-    (void) kvr_share_batch_place(&w, 0);
-    (void) kvr_share_batch_place(&w, 1);
+
+    for (i = 0; i < (size && (data[0] & MANY) ? TOLD : 2); i++) {
+        (void) kvr_share_batch_place(&w, PEERS - 1 - i);
+    }
 
     n = kvr_min(size / 8, w.max - w.n);
 
