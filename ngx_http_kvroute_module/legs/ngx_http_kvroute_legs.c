@@ -30,8 +30,11 @@
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
+static kvr_disaggregate_e ngx_http_kvroute_legs_kind(
+    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d);
 static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx,
+    kvr_disaggregate_t *d);
 static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
     double *cost);
@@ -43,9 +46,11 @@ static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
-static void ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
+static void ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_cleanup(void *data);
+static void ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome);
 
 
 ngx_int_t
@@ -92,6 +97,10 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         ngx_http_kvroute_legs_leave(ctx);
     }
 
+    if (ctx) {
+        ctx->alone = KVR_DISAGGREGATE_NONE;
+    }
+
     if (klcf->prefill == NULL || r->method != NGX_HTTP_POST) {
         return NGX_DECLINED;
     }
@@ -120,6 +129,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 {
     ngx_int_t                     rc;
     ngx_pool_cleanup_t           *cln;
+    kvr_disaggregate_t            d;
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_srv_conf_t  *decode;
 
@@ -136,6 +146,19 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     if (decode == NULL || decode->zone == NULL || decode->shadow
         || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
     {
+        return NGX_DECLINED;
+    }
+
+    d.bytes = ctx->bytes;
+    d.held = 0;
+    d.min = conf->min;
+    d.streams = 0;
+    d.always = conf->always;
+
+    ctx->alone = ngx_http_kvroute_legs_kind(ctx, &d);
+
+    if (ctx->alone != KVR_DISAGGREGATE_YES) {
+        ngx_http_kvroute_legs_count(decode, ctx->alone);
         return NGX_DECLINED;
     }
 
@@ -165,7 +188,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx);
+    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx, &d);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
@@ -187,22 +210,20 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/*
- * Whatever the answer is, a place at the decode server is reserved by then: for
- * a plain request, or for leg 2.
- */
+/* by the request alone: most are short, and cost next to nothing here */
 static kvr_disaggregate_e
-ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx)
+ngx_http_kvroute_legs_kind(ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
-    double                        plain, first, second;
-    kvr_disaggregate_t            d;
-    kvr_disaggregate_e            e;
-    ngx_http_kvroute_lookup_t    *l;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    kvr_disaggregate_e  e;
 
     if (!ctx->parsed || ctx->light) {
         return KVR_DISAGGREGATE_UNREAD;
+    }
+
+    e = kvr_disaggregate_worth(d);
+
+    if (e != KVR_DISAGGREGATE_YES) {
+        return e;
     }
 
     if (ctx->joint || ctx->skips
@@ -211,18 +232,27 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_KIND;
     }
 
-    d.bytes = ctx->bytes;
-    d.held = 0;
-    d.min = legs->conf->min;
-    d.streams = 0;
-    d.always = legs->conf->always;
+    return KVR_DISAGGREGATE_YES;
+}
 
-    if (d.bytes >= d.min) {
-        l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
-        d.held = l ? l->best * legs->decode->zone->core.unit : 0;
-    }
 
-    e = kvr_disaggregate_worth(&d);
+/*
+ * Whatever the answer is, a place at the decode server is reserved by then: for
+ * a plain request, or for leg 2.
+ */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
+{
+    double                        plain, first, second;
+    kvr_disaggregate_e            e;
+    ngx_http_kvroute_lookup_t    *l;
+    ngx_http_kvroute_srv_conf_t  *prefill;
+
+    l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
+    d->held = l ? l->best * legs->decode->zone->core.unit : 0;
+
+    e = kvr_disaggregate_worth(d);
 
     if (e != KVR_DISAGGREGATE_YES) {
         return e;
@@ -234,7 +264,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
                                               ngx_http_kvroute_module);
 
-    if (!d.always
+    if (!d->always
         && ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
                                       &plain)
            != NGX_OK)
@@ -244,7 +274,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_NOBODY;
     }
 
-    d.streams = ctx->streams;
+    d->streams = ctx->streams;
 
     if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
         != NGX_OK)
@@ -260,7 +290,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     if (ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &second)
         == NGX_OK)
     {
-        e = kvr_disaggregate(&d, plain, first, second);
+        e = kvr_disaggregate(d, plain, first, second);
 
     } else {
         e = KVR_DISAGGREGATE_NOBODY;
@@ -360,7 +390,12 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
     legs->leg[1].transfer = legs->conf->transfer;
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;
-    legs->leg[1].again = ngx_http_kvroute_legs_again;
+
+    /* in a store it is for whoever comes */
+
+    if (kvr_connector(legs->conf->connector)->member) {
+        legs->leg[1].before = ngx_http_kvroute_legs_before;
+    }
 
     return NGX_OK;
 }
@@ -514,6 +549,12 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
+    /* what the queue has reserved since is its own */
+
+    if (ctx->reserved.attempt) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
+
     ctx->leg = NULL;
     ctx->legs = NULL;
 }
@@ -534,11 +575,12 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 
 /*
- * A further try for leg 2.  If nothing was sent the descriptor is still good,
- * for as long as its lease is: connecting may take the other half of it.
+ * A try for leg 2.  If nothing was sent the descriptor is good, for as long as
+ * its lease is: nginx may have waited for its cache, and connecting may take the
+ * other half of it.
  */
 static void
-ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
     ngx_uint_t                late;
     ngx_http_kvroute_ctx_t   *ctx;
@@ -548,7 +590,7 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     legs = ctx->legs;
 
     late = ngx_current_msec - (legs->start + legs->time)
-           > legs->conf->lease / 2;
+           >= legs->conf->lease / 2;
 
     if (!late && !r->upstream->request_sent) {
         return;
@@ -569,14 +611,20 @@ ngx_http_kvroute_legs_cleanup(void *data)
 {
     ngx_http_kvroute_legs_t *legs = data;
 
+    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
+}
+
+
+static void
+ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome)
+{
     kvr_registry_t  *registry;
 
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    registry = decode->zone->core.registry;
 
-    registry = legs->decode->zone->core.registry;
-
-    if (legs->decode->number < KVR_REGISTRY_UPSTREAMS) {
-        kvr_add(&registry->upstream[legs->decode->number].legs[legs->outcome],
-                1);
+    if (decode->number < KVR_REGISTRY_UPSTREAMS) {
+        kvr_add(&registry->upstream[decode->number].legs[outcome], 1);
     }
 }

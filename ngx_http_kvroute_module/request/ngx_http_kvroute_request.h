@@ -100,7 +100,7 @@ struct ngx_http_kvroute_leg_s {
 
     ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
     ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
-    ngx_http_kvroute_leg_pt      again;     /* before a further try; or NULL */
+    ngx_http_kvroute_leg_pt      before;    /* a try; or NULL */
 
     double                       transfer;  /* leg 2: what a byte costs that is
                                                not held, to computing it */
@@ -153,6 +153,8 @@ typedef struct {
     kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
+    kvr_disaggregate_e           alone;     /* why one server serves it, if
+                                               that was clear at once */
     kvr_response_t               usage;
     kvr_reply_t                 *reply;     /* NULL: it is not learned */
 
