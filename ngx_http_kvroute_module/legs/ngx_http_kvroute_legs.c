@@ -30,8 +30,12 @@
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
+static kvr_disaggregate_e ngx_http_kvroute_legs_kind(
+    ngx_http_kvroute_ctx_t *ctx, const kvr_connector_t *connector,
+    kvr_disaggregate_t *d);
 static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx,
+    kvr_disaggregate_t *d);
 static kvr_disaggregate_e ngx_http_kvroute_legs_must(
     ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
@@ -45,9 +49,11 @@ static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
-static ngx_int_t ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
+static ngx_int_t ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_cleanup(void *data);
+static void ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome);
 
 
 ngx_int_t
@@ -94,6 +100,10 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         ngx_http_kvroute_legs_leave(ctx);
     }
 
+    if (ctx) {
+        ctx->alone = KVR_DISAGGREGATE_NONE;
+    }
+
     if (klcf->prefill == NULL || r->method != NGX_HTTP_POST) {
         return NGX_DECLINED;
     }
@@ -122,6 +132,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 {
     ngx_int_t                     rc;
     ngx_pool_cleanup_t           *cln;
+    kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_srv_conf_t  *decode;
@@ -139,6 +150,21 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     if (decode == NULL || decode->zone == NULL || decode->shadow
         || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
     {
+        return NGX_DECLINED;
+    }
+
+    d.bytes = ctx->bytes;
+    d.held = 0;
+    d.min = conf->min;
+    d.streams = 0;
+    d.always = conf->always;
+
+    connector = kvr_connector(conf->connector);
+
+    ctx->alone = ngx_http_kvroute_legs_kind(ctx, connector, &d);
+
+    if (ctx->alone != KVR_DISAGGREGATE_YES) {
+        ngx_http_kvroute_legs_count(decode, ctx->alone);
         return NGX_DECLINED;
     }
 
@@ -168,12 +194,10 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx);
+    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx, &d);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
-
-    connector = kvr_connector(conf->connector);
 
     if (legs->outcome == KVR_DISAGGREGATE_NOBODY && !connector->alone) {
         return NGX_HTTP_SERVICE_UNAVAILABLE;
@@ -199,16 +223,48 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 }
 
 
+/* by the request alone: most are short, and cost next to nothing here */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_kind(ngx_http_kvroute_ctx_t *ctx,
+    const kvr_connector_t *connector, kvr_disaggregate_t *d)
+{
+    kvr_disaggregate_e  e;
+
+    /* no server does it alone, be it short or unread */
+
+    if (!connector->alone) {
+        return KVR_DISAGGREGATE_YES;
+    }
+
+    if (!ctx->parsed || ctx->light) {
+        return KVR_DISAGGREGATE_UNREAD;
+    }
+
+    e = kvr_disaggregate_worth(d);
+
+    if (e != KVR_DISAGGREGATE_YES) {
+        return e;
+    }
+
+    if (ctx->joint || ctx->skips
+        || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
+    {
+        return KVR_DISAGGREGATE_KIND;
+    }
+
+    return KVR_DISAGGREGATE_YES;
+}
+
+
 /*
  * Whatever the answer is, a place at the decode server is reserved by then: for
  * a plain request, or for leg 2.
  */
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx)
+    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
     double                        plain, first, second;
-    kvr_disaggregate_t            d;
     kvr_disaggregate_e            e;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_lookup_t    *l;
@@ -220,28 +276,10 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return ngx_http_kvroute_legs_must(legs, ctx);
     }
 
-    if (!ctx->parsed || ctx->light) {
-        return KVR_DISAGGREGATE_UNREAD;
-    }
+    l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
+    d->held = l ? l->best * legs->decode->zone->core.unit : 0;
 
-    if (ctx->joint || ctx->skips
-        || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
-    {
-        return KVR_DISAGGREGATE_KIND;
-    }
-
-    d.bytes = ctx->bytes;
-    d.held = 0;
-    d.min = legs->conf->min;
-    d.streams = 0;
-    d.always = legs->conf->always;
-
-    if (d.bytes >= d.min) {
-        l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
-        d.held = l ? l->best * legs->decode->zone->core.unit : 0;
-    }
-
-    e = kvr_disaggregate_worth(&d);
+    e = kvr_disaggregate_worth(d);
 
     if (e != KVR_DISAGGREGATE_YES) {
         return e;
@@ -253,7 +291,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
                                               ngx_http_kvroute_module);
 
-    if (!d.always
+    if (!d->always
         && ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
                                       &plain)
            != NGX_OK)
@@ -263,7 +301,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_NOBODY;
     }
 
-    d.streams = ctx->streams;
+    d->streams = ctx->streams;
 
     if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
         != NGX_OK)
@@ -279,7 +317,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     if (ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &second)
         == NGX_OK)
     {
-        e = kvr_disaggregate(&d, plain, first, second);
+        e = kvr_disaggregate(d, plain, first, second);
 
     } else {
         e = KVR_DISAGGREGATE_NOBODY;
@@ -424,7 +462,12 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
     legs->leg[1].transfer = legs->conf->transfer;
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;
-    legs->leg[1].again = ngx_http_kvroute_legs_again;
+
+    /* in a store it is for whoever comes */
+
+    if (kvr_connector(legs->conf->connector)->member) {
+        legs->leg[1].before = ngx_http_kvroute_legs_before;
+    }
 
     return NGX_OK;
 }
@@ -598,6 +641,12 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
+    /* what the queue has reserved since is its own */
+
+    if (ctx->reserved.attempt) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
+
     legs->over = 1;
     ngx_http_kvroute_legs_cancel(legs);
 
@@ -622,11 +671,12 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 
 /*
- * A further try for leg 2.  If nothing was sent the descriptor is still good,
- * for as long as its lease is: connecting may take the other half of it.
+ * A try for leg 2.  If nothing was sent the descriptor is good, for as long as
+ * its lease is: nginx may have waited for its cache, and connecting may take the
+ * other half of it.
  */
 static ngx_int_t
-ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
     ngx_uint_t                late;
     ngx_http_kvroute_ctx_t   *ctx;
@@ -640,7 +690,7 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     }
 
     late = ngx_current_msec - (legs->start + legs->time)
-           > legs->conf->lease / 2;
+           >= legs->conf->lease / 2;
 
     if (!late && !r->upstream->request_sent) {
         return NGX_OK;
@@ -663,18 +713,25 @@ ngx_http_kvroute_legs_cleanup(void *data)
 {
     ngx_http_kvroute_legs_t *legs = data;
 
-    kvr_registry_t  *registry;
-
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
     if (legs->event.posted) {
         ngx_delete_posted_event(&legs->event);
     }
 
-    registry = legs->decode->zone->core.registry;
+    ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
+}
 
-    if (legs->decode->number < KVR_REGISTRY_UPSTREAMS) {
-        kvr_add(&registry->upstream[legs->decode->number].legs[legs->outcome],
-                1);
+
+static void
+ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome)
+{
+    kvr_registry_t  *registry;
+
+    registry = decode->zone->core.registry;
+
+    if (decode->number < KVR_REGISTRY_UPSTREAMS) {
+        kvr_add(&registry->upstream[decode->number].legs[outcome], 1);
     }
 }
