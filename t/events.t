@@ -143,6 +143,8 @@ for my $name (@encodings) {
     is($read->{tokens}, 16 * $there->{stored}, "$name: tokens");
     is("$read->{garbled} $read->{lost} $read->{repeated}", '0 0 0', "$name: in order");
     ok($read->{trusted}, "$name: and believed");
+    is($read->{state}, 'fresh', "$name: as is told");
+    cmp_ok($read->{age_ms}, '<', 60_000, "$name: with its age");
 }
 
 cmp_ok(published('vllm-map')->{removed}, '>', 0, 'there were some to remove');
@@ -199,6 +201,8 @@ ok(wait_for(sub { ask($name, 301, 2000); events($name)->{sources} == 1
 $before = events($name);
 $t->control($e{$name}, { kv_mute => $true });
 ok(wait_for(sub { events($name)->{sources} == 0 }), 'a publisher is gone');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_events_sources\{upstream="$name",.*\} 0$/m, 'an alert is made of that');
 ask($name, 400 + $_, 2000) for 1 .. 3;
 $t->control($e{$name}, { kv_mute => JSON::PP::false });
 ok(wait_for(sub { events($name)->{sources} == 1 }), 'it is there again');
@@ -271,6 +275,9 @@ ok(wait_for(sub { events('ranks')->{messages} >= 2 && events('ranks')->{trusted}
 ok(wait_for(sub { $t->log() =~ /events do not come of 127\.0\.0\.1:\Q$e{mixed}\E, rank 0: it is no PUB/ }),
    'a port that is none of events');
 ok(!events('mixed')->{trusted}, 'is not believed');
+is(events('mixed')->{state}, 'off', 'nor is it any other than off');
+like($t->get('/kvroute/metrics')->{body},
+     qr/^kvroute_peer_events_fresh\{upstream="mixed",.*\} 0$/m, 'and not fresh');
 
 # Predictions: half of the traffic comes by another way, replies are kept by the
 # engine, and the cache is small.  With events all of that is known.

@@ -67,6 +67,12 @@ http {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%E3%%;
     }
+    upstream deaf {
+        zone deaf 64k;
+        kvroute kv_cache zone=z;
+        kvroute_events port=9;
+        server 127.0.0.1:%%E0%%;
+    }
     upstream mixed {
         zone mixed 64k;
         kvroute kv_cache zone=z;

@@ -542,6 +542,10 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
     cJSON         *item;
     kvr_engine_t  *s;
 
+    static const char *const  heard[] = { "off", "stale", "silent", "fresh" };
+
+    _Static_assert(kvr_nelts(heard) == KVR_HEARD_STATES, "heard");
+
     s = p->engine;
 
     if (p->conf->health) {
@@ -577,11 +581,15 @@ ngx_http_kvroute_json_engine(cJSON *json, ngx_http_kvroute_status_peer_t *p)
         item = cJSON_AddObjectToObject(json, "events");
         ngx_http_kvroute_json_group(item, KVR_COUNTER_EVENTS, p);
 
+        cJSON_AddStringToObject(item, "state", heard[p->now.heard]);
+
+        if (p->now.set & KVR_COUNTER_LIVING) {
+            cJSON_AddNumberToObject(item, "age_ms", p->now.events_age);
+        }
+
         /* whether the index goes by them, and how old blocks get */
 
-        cJSON_AddBoolToObject(item, "trusted",
-                              kvr_index_heard(p->conf->zone->sh->index,
-                                              p->id));
+        cJSON_AddBoolToObject(item, "trusted", p->now.events_fresh != 0);
         cJSON_AddNumberToObject(item, "age",
                                 kvr_events_age(p->events)
                                 * p->conf->zone->core.unit);

@@ -22,6 +22,11 @@ const health = (s) => {
 const told = (text, p) => p.engine.age_ms > 10000
   ? `${text} (${time(Math.round(p.engine.age_ms / 1000))} ago)` : text;
 
+/* what is heard of KV events, what was lost, and for how long nothing came */
+
+const heard = (e) => e.state + (e.lost ? `, ${count(e.lost)} lost` : "")
+  + (e.age_ms > 5000 ? ` (${time(Math.round(e.age_ms / 1000))} ago)` : "");
+
 const columns = [
   { key: "name", title: "server", get: (p) => p.name },
   { key: "state", title: "state", get: (p) => p.state, state: true,
@@ -65,6 +70,9 @@ const columns = [
     show: (v, p) => v === null ? "–" : told(p.engine.waiting === undefined
       ? String(p.engine.running)
       : p.engine.running + " / " + p.engine.waiting, p) },
+  { key: "events", title: "KV events", get: (p) => p.events ? p.events.state
+      : null, show: (v, p) => v === null ? "–" : heard(p.events),
+    bad: (v) => v === "off" || v === "stale" },
   { key: "delivered", title: "cache hits as predicted", num: true,
     get: (p) => p.cache && p.cache.predicted_tokens
       ? p.cache.delivered_tokens / p.cache.predicted_tokens : null,
@@ -79,6 +87,7 @@ const drawHead = () => {
     const th = make("th", undefined, c.num ? "num" : "");
     const b = make("button", c.title);
     th.scope = "col";
+    th.dataset.key = c.key;
     explain(th, c.title);
     b.addEventListener("click", () => {
       sort = { key: c.key, down: sort.key === c.key ? !sort.down : !!c.num };
@@ -135,6 +144,7 @@ const act = async (what, name) => {
 
 const drawPeers = (u, then, seconds) => {
   const body = $("peers").tBodies[0];
+  $("peers").classList.toggle("deaf", !u.peers.some((p) => p.events));
   const old = new Map(then ? then.peers.map((p) => [p.name, p]) : []);
   const col = columns.find((c) => c.key === sort.key);
   const times = new Map();              /* a server may be given twice */

@@ -192,6 +192,15 @@ const drawSignals = (s, u) => {
     list.push(["probe " + p.name, `${p.name} has been asked `
       + `${count(p.engine.probes)} times and has said nothing of use: see `
       + "engine= and path= of kvroute_probe, and the flags above."]);
+  for (const p of u.peers.filter((x) => x.events
+                                        && x.events.state !== "fresh"))
+    if (p.events.state !== "silent")
+      list.push(["events " + p.name, `KV events of ${p.name} do not come: the `
+        + "error log says why. Until they do its cache is guessed."]);
+    else if (p.requests > 100)
+      list.push(["events " + p.name, `KV events of ${p.name} are listened to, `
+        + "and tell nothing that can be gone by: are they switched on in the "
+        + "engine, and is topic= of kvroute_events right?"]);
   if (u.decisions.unparsed > 0)
     list.push(["unparsed", `${count(u.decisions.unparsed)} requests had a `
       + "body that is no prompt known here, was compressed, or was larger "

@@ -16,6 +16,8 @@ const words = {
   "cache hits as predicted": "cached tokens that engines reported, to those "
     + "that were expected",
   "KV use": "share of its KV cache in use, by the engine's own metrics",
+  "KV events": "whether the index goes by what the engine publishes of its "
+    + "cache; messages that were lost; the last sign of life",
   "running / waiting": "requests inside the engine, by its own metrics",
   "TTFT": "mean time to the first token, of streams",
   "TTFT median": "median time to the first token, of streams",

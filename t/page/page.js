@@ -261,6 +261,19 @@ const main = async () => {
   /* a shadow: of the same long prompt in turn, round robin finds less */
 
   ok(!await page.isVisible("#beside"), "no shadow");
+
+  /* KV events: a column where they are listened to, and what is wrong */
+
+  ok(!await page.isVisible('#peers th[data-key="events"]'), "no KV events");
+  await page.selectOption("#upstream", "deaf");
+
+  const deaf = (await json()).upstreams.deaf.peers[0].name;
+
+  is(await until(() => cell(page, deaf, "events"), (t) => t === "off"), "off",
+     "KV events that do not come");
+  ok(await page.isVisible('#peers th[data-key="events"]'), "have a column");
+  ok((await signal("events " + deaf)).includes("the error log says why"),
+     "and a sentence");
   for (let i = 0; i < 5; i++)
     is((await send(long(6), "/beside/v1/chat/completions")).status, 200,
        "beside another method");

@@ -586,6 +586,11 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "sources", .metric = "kvroute_peer_events_sources",
         .help = "Publishers of KV events that are connected."),
 
+    kvr_counter_at(GAUGE, events_fresh,
+        .needs = KVR_COUNTER_LISTENED,
+        .metric = "kvroute_peer_events_fresh",
+        .help = "1 while the index goes by the KV events of the peer."),
+
     kvr_counter_events(COUNT, messages,
         .json = "messages", .metric = "kvroute_peer_events_messages_total",
         .help = "Messages of KV events that were read."),

@@ -71,6 +71,7 @@ typedef enum {
 #define KVR_COUNTER_SHADOWED 0x1000000 /* another balancer routes */
 #define KVR_COUNTER_SHARED   0x8000000 /* with other hosts */
 #define KVR_COUNTER_LISTENED 0x10000000 /* its KV events are listened to */
+#define KVR_COUNTER_LIVING   0x20000000 /* and a publisher was there */
 
 
 typedef struct {
