@@ -563,6 +563,12 @@ kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
 {
     unsigned  i, k, peer;
 
+    /* as a rule only one peer has had both, and lines were lost in between */
+
+    if (kvr_line_same(before, names)) {
+        return 0;
+    }
+
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
 
         peer = kvr_line_name(before, i);
