@@ -348,7 +348,8 @@ include bench/peers/Makefile.inc
 
 .PHONY: churn
 churn: build engine  ## 300 servers by "resolve", a fifth replaced each minute (MINUTES=10)
-	@BUILD="$(abspath $(BUILD))" KVROUTE_MODULE="$(abspath $(MODULE))" \
+	@mkdir -p $(BUILD)/bench
+	@KVROUTE_JSON="$(abspath $(BUILD))/bench/churn.json" BUILD="$(abspath $(BUILD))" KVROUTE_MODULE="$(abspath $(MODULE))" \
 		NGINX_BIN="$(NGINX_BIN)" KVROUTE_CHURN=$(or $(MINUTES),10) \
 		prove -v t/churn.t
 

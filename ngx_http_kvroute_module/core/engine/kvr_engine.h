@@ -48,7 +48,6 @@ typedef enum {
 
 
 typedef struct {
-    _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   time;         /* of the last good answer; 0: none yet */
     _Atomic uint32_t   set;          /* KVR_METRICS_... in it */
     _Atomic uint32_t   engine;

@@ -49,8 +49,8 @@ static void kvr_insert_lines(kvr_insert_walk_t *t);
 static inline void kvr_insert_put(kvr_insert_walk_t *t,
     kvr_index_line_t *line);
 static void kvr_insert_lost(kvr_insert_walk_t *t, kvr_index_line_t *line);
-static uint64_t kvr_insert_other(kvr_insert_walk_t *t, uint32_t k,
-    uint64_t key, uint32_t stamp, uint32_t touched, unsigned epoch);
+static int kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key,
+    uint32_t stamp, uint32_t touched, unsigned epoch);
 static void kvr_insert_differ(kvr_insert_walk_t *t, uint32_t k,
     const kvr_line_names_t *names);
 static int kvr_insert_fewer(const kvr_line_names_t *before,
@@ -351,9 +351,10 @@ kvr_insert_mark(kvr_index_t *ix, unsigned peer)
 static void
 kvr_insert_lines(kvr_insert_walk_t *t)
 {
-    unsigned           epoch, shift, peer, slot;
+    int                known;
+    unsigned           epoch, shift, peer, slot, wide;
     uint32_t           i, k, m, stamp, touched, depth, clock, now, per;
-    uint64_t           ids, key, same;
+    uint64_t           ids, key, same, high;
     kvr_batch_t        batch[KVR_INSERT_RING], *g;
     kvr_index_t       *ix;
     _Atomic uint16_t  *tags;
@@ -364,10 +365,10 @@ kvr_insert_lines(kvr_insert_walk_t *t)
     clock = t->clock;
     now = t->now;
 
-    /* of many peers ids alone do not say that names are the same */
-
     slot = t->slot;
-    same = t->absent || kvr_index_wide(ix) ? KVR_INDEX_TAG : t->names.low;
+    same = t->absent ? KVR_INDEX_TAG : t->names.low;
+    high = t->names.high;
+    wide = (unsigned) kvr_index_wide(ix);
 
     lines = ix->line;
     tags = kvr_tag_bucket(ix, 0)->way;
@@ -417,7 +418,8 @@ kvr_insert_lines(kvr_insert_walk_t *t)
                 /* as a rule all is as in the line before */
 
                 if (kvr_likely((ids & ~KVR_INDEX_TAG) == same
-                               && kvr_index_used(kvr_get(&line->stamp[slot]))))
+                               && kvr_index_used(kvr_get(&line->stamp[slot]))
+                               && (!wide || kvr_line_highs(line) == high)))
                 {
                     if (kvr_line_touch(line, touched) >> shift) {
                         kvr_tag_touch(&tags[line - lines], epoch);
@@ -436,7 +438,10 @@ kvr_insert_lines(kvr_insert_walk_t *t)
                 continue;
             }
 
-            same = kvr_insert_other(t, i + k, key, stamp, touched, epoch);
+            known = kvr_insert_other(t, i + k, key, stamp, touched, epoch);
+
+            same = known ? t->names.low : KVR_INDEX_TAG;
+            high = t->names.high;
             slot = t->slot;
         }
     }
@@ -445,9 +450,9 @@ kvr_insert_lines(kvr_insert_walk_t *t)
 
 /*
  * A line that is not where it was looked for, or names others than the one
- * before.  Returns what the next one may name, TAG if nothing is known of that.
+ * before.  Returns whether the next one may name the same as this.
  */
-static __attribute__ ((noinline)) uint64_t
+static __attribute__ ((noinline)) int
 kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
     uint32_t touched, unsigned epoch)
 {
@@ -460,7 +465,7 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
         line = kvr_line_insert(t->ix, key, t->peer, stamp, touched,
                                &t->evicted);
         kvr_insert_put(t, line);
-        return KVR_INDEX_TAG;
+        return 0;
     }
 
     t->slot = kvr_line_add(t->ix, line, key, t->peer, stamp, touched)
@@ -474,10 +479,15 @@ kvr_insert_other(kvr_insert_walk_t *t, uint32_t k, uint64_t key, uint32_t stamp,
         kvr_insert_differ(t, k, &names);
     }
 
+    /* a mask that was begun anew names fewer than that of the line before */
+
+    if (t->last && (kvr_get(&t->last->mask) & ~kvr_get(&line->mask))) {
+        kvr_tag_mark(kvr_tag_line(t->ix, t->last));
+    }
+
     t->last = line;
 
-    return kvr_line_name(&names, t->slot) == t->peer
-           && !kvr_index_wide(t->ix) ? names.low : KVR_INDEX_TAG;
+    return kvr_line_name(&names, t->slot) == t->peer;
 }
 
 
@@ -552,6 +562,12 @@ static int
 kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
 {
     unsigned  i, k, peer;
+
+    /* as a rule only one peer has had both, and lines were lost in between */
+
+    if (kvr_line_same(before, names)) {
+        return 0;
+    }
 
     for (i = 0; i < KVR_INDEX_HOLDERS; i++) {
 

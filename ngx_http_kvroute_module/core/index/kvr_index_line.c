@@ -344,8 +344,6 @@ kvr_line_to_mask(kvr_index_t *ix, kvr_index_line_t *line, unsigned peer,
         atomic_store_explicit(&line->masked, (uint32_t) now,
                               memory_order_release);
     }
-
-    kvr_tag_mark(kvr_tag_line(ix, line));
 }
 
 

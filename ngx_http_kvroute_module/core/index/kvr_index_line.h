@@ -343,6 +343,17 @@ kvr_line_put(kvr_index_t *ix, kvr_index_line_t *victim, _Atomic uint16_t *tag,
 }
 
 
+/* the bits of all peers in stamps */
+static inline uint64_t
+kvr_line_highs(kvr_index_line_t *line)
+{
+    return (kvr_get(&line->stamps[0]) & KVR_INDEX_HIGHS)
+           | (kvr_get(&line->stamps[1]) & KVR_INDEX_HIGHS) << 2
+           | (kvr_get(&line->stamps[2]) & KVR_INDEX_HIGHS) << 4
+           | (kvr_get(&line->stamps[3]) & KVR_INDEX_HIGHS) << 6;
+}
+
+
 /* all that have a slot, whether free by now or not */
 static inline kvr_line_names_t
 kvr_line_names(kvr_index_t *ix, kvr_index_line_t *line)
@@ -356,10 +367,7 @@ kvr_line_names(kvr_index_t *ix, kvr_index_line_t *line)
         return names;
     }
 
-    names.high = (kvr_get(&line->stamps[0]) & KVR_INDEX_HIGHS)
-                 | (kvr_get(&line->stamps[1]) & KVR_INDEX_HIGHS) << 2
-                 | (kvr_get(&line->stamps[2]) & KVR_INDEX_HIGHS) << 4
-                 | (kvr_get(&line->stamps[3]) & KVR_INDEX_HIGHS) << 6;
+    names.high = kvr_line_highs(line);
 
     return names;
 }

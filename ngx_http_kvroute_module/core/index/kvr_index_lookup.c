@@ -224,8 +224,8 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     uint32_t peers, uint32_t *matched)
 {
     int                 each;
-    uint32_t            k, w, depth, best, has, masks;
-    uint64_t            found, read, next, key, mask;
+    uint32_t            k, w, depth, best, has, masks, begun, last_begun;
+    uint64_t            found, read, next, key, mask, last_mask;
     kvr_set_t           open;
     kvr_line_names_t    names, done;
     kvr_index_line_t   *line;
@@ -238,7 +238,10 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     done.low = KVR_INDEX_TAG;
     done.high = 0;
 
-    /* those of a prompt are alike, and name many that are not there */
+    last_mask = 0;
+    last_begun = 0;
+
+    /* of many peers each names some that are not there */
 
     masks = ix->words > 1 ? KVR_LOOKUP_MASKS : UINT32_MAX;
 
@@ -271,8 +274,20 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 continue;
             }
 
-            mask = masks ? kvr_get(&line->mask) : 0;
-            masks -= (mask != 0);
+            mask = kvr_get(&line->mask);
+            begun = kvr_get(&line->masked);
+
+            /* those of a prompt are alike: who is not there is told once */
+
+            if (masks == 0 || (mask == last_mask && begun == last_begun)) {
+                mask = 0;
+            }
+
+            if (mask) {
+                last_mask = mask;
+                last_begun = begun;
+                masks--;
+            }
 
             names = kvr_line_names(ix, line);
 
@@ -294,8 +309,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 peers -= has;
             }
 
-            each = kvr_line_named(&names, &open)
-                   || kvr_lookup_meet(ix, mask, &open);
+            each = kvr_line_named(&names, &open);
 
             done = names;
 

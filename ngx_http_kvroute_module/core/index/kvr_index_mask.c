@@ -8,9 +8,7 @@
 
 
 static void kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
-    uint32_t begun, uint32_t age, uint32_t depth, kvr_set_t *masked);
-static uint32_t kvr_mask_turn(kvr_index_t *ix, unsigned peer, uint64_t now,
-    uint32_t *all);
+    uint32_t begun, uint32_t depth, kvr_set_t *masked);
 
 
 /* few prompts meet a mask, but those that do meet many */
@@ -28,15 +26,15 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
     /* in this order, or an old mask might pass for a new one */
 
     begun = atomic_load_explicit(&line->masked, memory_order_acquire);
-    age = (uint32_t) view->now - begun;
-
     mask = kvr_get(&line->mask);
     *masked = kvr_set_none();
 
     if (ix->words > 1) {
-        kvr_mask_many(ix, mask, set, begun, age, depth, masked);
+        kvr_mask_many(ix, mask, set, begun, depth, masked);
         return mask;
     }
+
+    age = (uint32_t) view->now - begun;
 
     for (left = mask & set->word[0]; left; left &= left - 1) {
 
@@ -62,35 +60,28 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
  */
 static void
 kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
-    uint32_t begun, uint32_t age, uint32_t depth, kvr_set_t *masked)
+    uint32_t begun, uint32_t depth, kvr_set_t *masked)
 {
-    int32_t            since;
     uint32_t           i, k;
-    uint64_t           left, has;
-    unsigned           held;
+    uint64_t           at, both, has, left;
     kvr_index_mask_t  *m;
 
     m = kvr_index_masks(ix);
+    at = (uint64_t) begun << 32 | (KVR_INDEX_MASK_TOP - depth);
 
     for (i = 0; i < ix->words; i++, m += 64) {
 
         has = 0;
+        left = mask & set->word[i];
 
-        for (left = mask & set->word[i]; left; left &= left - 1) {
-            k = (uint32_t) __builtin_ctzll(left);
+        /* without a jump: each is as likely as not */
 
-            since = (int32_t) (begun - kvr_get(&m[k].since));
-
-            /* without a jump: each is as likely as not */
-
-            held = (unsigned) (since > 0)
-                   & (unsigned) (age < kvr_get(&m[k].turn))
-                   & (unsigned) (depth <= kvr_get(&m[k].reach));
-
-            has |= (uint64_t) held << k;
+        for (k = 64; left && k--; /* void */) {
+            both = kvr_get(&m[k]) + at;
+            has = has << 1 | (both & both << 32) >> 63;
         }
 
-        masked->word[i] = has;
+        masked->word[i] = has & left;
     }
 }
 
@@ -98,24 +89,25 @@ kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
 void
 kvr_mask_mark(kvr_index_t *ix, unsigned peer)
 {
-    uint32_t           all;
-    uint64_t           clock, units;
-    kvr_index_mask_t  *m;
+    uint32_t           after;
+    uint64_t           clock, units, now;
     kvr_index_peer_t  *p;
 
     if (ix->words == 1) {
         return;
     }
 
-    m = &kvr_index_masks(ix)[peer];
     p = kvr_index_peer(ix, peer);
 
     clock = kvr_index_units(p);
     units = clock - kvr_min(kvr_get(&p->floor), clock);
+    units = kvr_min(units, kvr_get(&p->capacity));
 
-    kvr_set(&m->turn, kvr_mask_turn(ix, peer, kvr_get(&ix->clock), &all));
-    kvr_set(&m->since, (uint32_t) kvr_get(&p->since));
-    kvr_set(&m->reach, (uint32_t) kvr_min(units, kvr_get(&p->capacity)));
+    now = kvr_get(&ix->clock);
+    after = (uint32_t) now - kvr_mask_expire(ix, peer, now);
+
+    kvr_set(&kvr_index_masks(ix)[peer],
+            (uint64_t) (KVR_INDEX_MASK_TOP - 1 - after) << 32 | units);
 }
 
 
@@ -151,18 +143,6 @@ kvr_mask_counts(kvr_index_t *ix, uint64_t mask, uint32_t masked)
 uint32_t
 kvr_mask_expire(kvr_index_t *ix, unsigned peer, uint64_t now)
 {
-    uint32_t  turn, all;
-
-    turn = kvr_mask_turn(ix, peer, now, &all);
-
-    return kvr_min(turn, all);
-}
-
-
-/* when its cache is turned over; all: what all have computed since its restart */
-static uint32_t
-kvr_mask_turn(kvr_index_t *ix, unsigned peer, uint64_t now, uint32_t *all)
-{
     double             turn;
     uint64_t           age, units;
     kvr_index_peer_t  *p;
@@ -175,14 +155,13 @@ kvr_mask_turn(kvr_index_t *ix, unsigned peer, uint64_t now, uint32_t *all)
     /* it may be restarted at any time */
 
     if ((int64_t) age <= 0 || (int64_t) units < 0) {
-        *all = 0;
         return 0;
     }
 
     turn = (double) kvr_get(&p->capacity) * (double) age
            / (double) kvr_max(units, 1);
 
-    *all = (uint32_t) kvr_min(age, INT32_MAX);
+    age = kvr_min(age, INT32_MAX);
 
-    return turn < INT32_MAX ? (uint32_t) turn : INT32_MAX;
+    return turn < age ? (uint32_t) turn : (uint32_t) age;
 }

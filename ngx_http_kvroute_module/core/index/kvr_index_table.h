@@ -72,14 +72,14 @@ _Static_assert(sizeof(kvr_index_peer_t) == KVR_CACHE_LINE, "index peer");
 /*
  * What a mask is asked of a peer, where there are so many that its clocks
  * cannot be read each time: reckoned when the peer is taught, when something
- * becomes of it, and in turn by whoever teaches (kvr_mask_mark()).
+ * becomes of it, and in turn by whoever teaches (kvr_mask_mark()).  Below are
+ * the units that it may hold at most, above 2^31 - 1 less the
+ * table's clock after which a mask has begun that still counts.  So one sum, of
+ * both halves, tells by their highest bits.
  */
-typedef struct {
-    _Atomic uint32_t   since;        /* table's clock at its last restart */
-    _Atomic uint32_t   turn;         /* age of a mask at which it forgot */
-    _Atomic uint32_t   reach;        /* units that it may hold at most */
-    _Atomic uint32_t   unused;
-} kvr_index_mask_t;
+typedef _Atomic uint64_t  kvr_index_mask_t;
+
+#define KVR_INDEX_MASK_TOP  0x80000000U
 
 
 typedef struct {
@@ -101,7 +101,7 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     kvr_index_line_t   line[];
 
-    /* a tag for each line; then the peers; then, of each, kvr_index_mask_t */
+    /* a tag for each line; then the peers; then, of each, a kvr_index_mask_t */
 } kvr_index_t;
 
 

@@ -412,6 +412,55 @@ START_TEST(test_lookup_many)
 END_TEST
 
 
+/*
+ * Hundreds hold a beginning, and some of them what goes on from it: who has it
+ * all and who has the beginning is told by masks of both.
+ */
+START_TEST(test_lookup_levels)
+{
+    uint32_t          i, n, deep, found[KVR_PEERS];
+    kvr_set_t         all;
+    kvr_index_undo_t  undo;
+
+    util_seed(&rng, "levels", 0);
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
+    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
+    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
+
+    all = kvr_set_below(KVR_PEERS);
+    chains();
+
+    n = 50;
+    deep = 90;
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        kvr_index_flush(ix, i);
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (i = 0; i < 400; i++) {
+        kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
+    }
+
+    for (i = 0; i < 40; i++) {
+        kvr_index_insert(ix, chain[0], deep, kvr_chain_depth(deep - 1), i,
+                         kvr_chain_depth(n - 1), &undo);
+    }
+
+    (void) kvr_index_lookup(ix, chain[0], deep, all, found);
+
+    for (i = 0; i < 400; i++) {
+        util_check(found[i] == kvr_chain_depth((i < 40 ? deep : n) - 1)
+                   || (i >= 64 && i % 64 < 40 && found[i]),
+                   "peer %u: %u", i, found[i]);
+    }
+
+    free(ix);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -422,6 +471,7 @@ main(void)
     util_add(s, "same", test_lookup_same);
     util_add(s, "apart", test_lookup_apart);
     util_add(s, "many", test_lookup_many);
+    util_add(s, "levels", test_lookup_levels);
 
     return util_run(s);
 }

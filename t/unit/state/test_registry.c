@@ -14,6 +14,7 @@
 #include "util_registry.h"
 #include "util.h"
 #include "core/state/kvr_registry.h"
+#include "core/watch/kvr_history.h"
 
 
 #define ROWS      4
@@ -674,6 +675,29 @@ START_TEST(test_registry_ranks)
 END_TEST
 
 
+/* what of a zone is in proportion to its peers, without lines and rows */
+static size_t
+memory(uint32_t max_peers)
+{
+    return kvr_registry_size(max_peers)
+           + kvr_history_size(kvr_registry_max_members(max_peers))
+           + kvr_index_size(LINES, max_peers);
+}
+
+
+/* as docs/setup.md has it; 512 of them are less than 1 MB */
+START_TEST(test_registry_memory)
+{
+    size_t  each;
+
+    each = (memory(KVR_PEERS) - memory(KVR_PEERS / 2)) / (KVR_PEERS / 2);
+
+    util_check(each == 2016, "a peer takes %zu bytes", each);
+    util_check(each * 512 <= 1 << 20, "512 take %zu", each * 512);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -692,6 +716,7 @@ main(void)
     util_add(s, "upstreams", test_registry_upstreams);
     util_add(s, "halfway", test_registry_halfway);
     util_add(s, "ranks", test_registry_ranks);
+    util_add(s, "memory", test_registry_memory);
 
     return util_run(s);
 }
