@@ -45,7 +45,10 @@ typedef struct {
     ngx_uint_t                   early;     /* something is reserved before
                                                the content phase */
     ngx_uint_t                   tokens;    /* whether asked for: _TOKENS_... */
-    ngx_uint_t                   prefills;  /* there are any: kvroute_prefill */
+    ngx_uint_t                   decided;   /* a peer is: kvroute_early,
+                                               kvroute_ranks */
+    ngx_uint_t                   queues;    /* there are any: kvroute_queue */
+    ngx_uint_t                   prefills;  /* kvroute_prefill */
 } ngx_http_kvroute_main_conf_t;
 
 

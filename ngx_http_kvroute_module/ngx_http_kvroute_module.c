@@ -549,6 +549,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
     kmcf->early |= conf->early;
+    kmcf->decided |= conf->early;
 
     return NGX_CONF_OK;
 }

@@ -37,7 +37,7 @@ ngx_http_kvroute_early_init(ngx_conf_t *cf)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    if (!kmcf->early) {
+    if (!kmcf->decided) {
         return NGX_OK;
     }
 

@@ -180,12 +180,12 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 
     if (at->tries) {
         at->began = ngx_http_kvroute_receipt_clock();
+    }
 
-        if (at->ctx->leg && at->ctx->leg->again
-            && at->ctx->leg->again(at->ctx->leg, at->ctx->request) != NGX_OK)
-        {
-            return NGX_BUSY;
-        }
+    if (at->ctx->leg && at->ctx->leg->before
+        && at->ctx->leg->before(at->ctx->leg, at->ctx->request) != NGX_OK)
+    {
+        return NGX_BUSY;
     }
 
     if (at->native) {

@@ -149,6 +149,7 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     kmcf->early = 1;
+    kmcf->queues = 1;
 
     kscf->queue = queue;
 

@@ -182,6 +182,7 @@ ngx_http_kvroute_conf_upstream_ranks(ngx_conf_t *cf, ngx_command_t *cmd,
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     kmcf->early = 1;
+    kmcf->decided = 1;
 
     return NGX_CONF_OK;
 }

@@ -30,13 +30,6 @@
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
-static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
-static kvr_disaggregate_e ngx_http_kvroute_legs_must(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
-static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
-    double *cost);
 static ngx_int_t ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
@@ -45,9 +38,11 @@ static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
-static ngx_int_t ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg,
+static ngx_int_t ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_cleanup(void *data);
+static void ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome);
 
 
 ngx_int_t
@@ -94,6 +89,10 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         ngx_http_kvroute_legs_leave(ctx);
     }
 
+    if (ctx) {
+        ctx->alone = KVR_DISAGGREGATE_NONE;
+    }
+
     if (klcf->prefill == NULL || r->method != NGX_HTTP_POST) {
         return NGX_DECLINED;
     }
@@ -122,6 +121,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 {
     ngx_int_t                     rc;
     ngx_pool_cleanup_t           *cln;
+    kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_srv_conf_t  *decode;
@@ -139,6 +139,21 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     if (decode == NULL || decode->zone == NULL || decode->shadow
         || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
     {
+        return NGX_DECLINED;
+    }
+
+    connector = kvr_connector(conf->connector);
+
+    d.bytes = ctx->bytes;
+    d.held = 0;
+    d.min = conf->min;
+    d.streams = 0;
+    d.always = conf->always;
+
+    ctx->alone = ngx_http_kvroute_legs_decide_kind(ctx, connector, &d);
+
+    if (ctx->alone != KVR_DISAGGREGATE_YES) {
+        ngx_http_kvroute_legs_count(decode, ctx->alone);
         return NGX_DECLINED;
     }
 
@@ -168,12 +183,12 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx);
+    legs->outcome = connector->alone
+                    ? ngx_http_kvroute_legs_decide(legs, ctx, &d)
+                    : ngx_http_kvroute_legs_decide_must(legs, ctx);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
-
-    connector = kvr_connector(conf->connector);
 
     if (legs->outcome == KVR_DISAGGREGATE_NOBODY && !connector->alone) {
         return NGX_HTTP_SERVICE_UNAVAILABLE;
@@ -196,166 +211,6 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     }
 
     return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
-}
-
-
-/*
- * Whatever the answer is, a place at the decode server is reserved by then: for
- * a plain request, or for leg 2.
- */
-static kvr_disaggregate_e
-ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx)
-{
-    double                        plain, first, second;
-    kvr_disaggregate_t            d;
-    kvr_disaggregate_e            e;
-    const kvr_connector_t        *connector;
-    ngx_http_kvroute_lookup_t    *l;
-    ngx_http_kvroute_srv_conf_t  *prefill;
-
-    connector = kvr_connector(legs->conf->connector);
-
-    if (!connector->alone) {
-        return ngx_http_kvroute_legs_must(legs, ctx);
-    }
-
-    if (!ctx->parsed || ctx->light) {
-        return KVR_DISAGGREGATE_UNREAD;
-    }
-
-    if (ctx->joint || ctx->skips
-        || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
-    {
-        return KVR_DISAGGREGATE_KIND;
-    }
-
-    d.bytes = ctx->bytes;
-    d.held = 0;
-    d.min = legs->conf->min;
-    d.streams = 0;
-    d.always = legs->conf->always;
-
-    if (d.bytes >= d.min) {
-        l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
-        d.held = l ? l->best * legs->decode->zone->core.unit : 0;
-    }
-
-    e = kvr_disaggregate_worth(&d);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        return e;
-    }
-
-    plain = 0;
-    second = 0;
-
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    if (!d.always
-        && ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
-                                      &plain)
-           != NGX_OK)
-    {
-        /* nginx has to say what to do */
-
-        return KVR_DISAGGREGATE_NOBODY;
-    }
-
-    d.streams = ctx->streams;
-
-    if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
-        != NGX_OK)
-    {
-        e = KVR_DISAGGREGATE_NOBODY;
-        goto plain;
-    }
-
-    legs->peer = ctx->peer;
-
-    ctx->leg = &legs->leg[1];
-
-    if (ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &second)
-        == NGX_OK)
-    {
-        e = kvr_disaggregate(&d, plain, first, second);
-
-    } else {
-        e = KVR_DISAGGREGATE_NOBODY;
-    }
-
-plain:
-
-    if (e == KVR_DISAGGREGATE_YES && !connector->legs) {
-        return e;
-    }
-
-    /* leg 1 is counted when it goes there, in this event */
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        ctx->leg = NULL;
-        ngx_str_null(&legs->peer);
-        (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
-                                          &plain);
-    }
-
-    return e;
-}
-
-
-/*
- * No server does it alone.  Of what has several rooms to be met in, and of what
- * is no prompt, the decode server tells the client itself.
- */
-static kvr_disaggregate_e
-ngx_http_kvroute_legs_must(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx)
-{
-    double                        cost;
-    ngx_int_t                     rc;
-    ngx_http_kvroute_srv_conf_t  *prefill;
-
-    if (ctx->extra || ctx->sampled
-        || !kvr_connector_serves(kvr_connector(legs->conf->connector),
-                                 ctx->uri.data, ctx->uri.len))
-    {
-        return KVR_DISAGGREGATE_KIND;
-    }
-
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    rc = ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &cost);
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
-
-    if (rc != NGX_OK) {
-        return KVR_DISAGGREGATE_NOBODY;
-    }
-
-    ctx->leg = &legs->leg[1];
-
-    (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &cost);
-
-    return KVR_DISAGGREGATE_YES;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
-    double *cost)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_kvroute_early(ctx, conf, reserved);
-
-    *cost = ctx->cost;
-
-    return rc;
 }
 
 
@@ -424,7 +279,14 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
     legs->leg[1].transfer = legs->conf->transfer;
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;
-    legs->leg[1].again = ngx_http_kvroute_legs_again;
+
+    /* in a store it is for whoever comes; a sidecar sees to it itself */
+
+    if (kvr_connector(legs->conf->connector)->member
+        || kvr_connector(legs->conf->connector)->both)
+    {
+        legs->leg[1].before = ngx_http_kvroute_legs_before;
+    }
 
     return NGX_OK;
 }
@@ -598,6 +460,12 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
+    /* what the queue has reserved since is its own */
+
+    if (ctx->reserved.attempt) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
+
     legs->over = 1;
     ngx_http_kvroute_legs_cancel(legs);
 
@@ -622,11 +490,12 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 
 /*
- * A further try for leg 2.  If nothing was sent the descriptor is still good,
- * for as long as its lease is: connecting may take the other half of it.
+ * A try for leg 2.  If nothing was sent the descriptor is good, for as long as
+ * its lease is: nginx may have waited for its cache, and connecting may take the
+ * other half of it.
  */
 static ngx_int_t
-ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
+ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
     ngx_uint_t                late;
     ngx_http_kvroute_ctx_t   *ctx;
@@ -640,7 +509,7 @@ ngx_http_kvroute_legs_again(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     }
 
     late = ngx_current_msec - (legs->start + legs->time)
-           > legs->conf->lease / 2;
+           >= legs->conf->lease / 2;
 
     if (!late && !r->upstream->request_sent) {
         return NGX_OK;
@@ -663,18 +532,25 @@ ngx_http_kvroute_legs_cleanup(void *data)
 {
     ngx_http_kvroute_legs_t *legs = data;
 
-    kvr_registry_t  *registry;
-
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
     if (legs->event.posted) {
         ngx_delete_posted_event(&legs->event);
     }
 
-    registry = legs->decode->zone->core.registry;
+    ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
+}
 
-    if (legs->decode->number < KVR_REGISTRY_UPSTREAMS) {
-        kvr_add(&registry->upstream[legs->decode->number].legs[legs->outcome],
-                1);
+
+static void
+ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
+    kvr_disaggregate_e outcome)
+{
+    kvr_registry_t  *registry;
+
+    registry = decode->zone->core.registry;
+
+    if (decode->number < KVR_REGISTRY_UPSTREAMS) {
+        kvr_add(&registry->upstream[decode->number].legs[outcome], 1);
     }
 }

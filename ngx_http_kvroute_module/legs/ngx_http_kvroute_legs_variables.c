@@ -66,16 +66,23 @@ static ngx_int_t
 ngx_http_kvroute_legs_variables_outcome(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    ngx_str_t                 s;
-    ngx_http_kvroute_legs_t  *legs;
+    ngx_str_t                s;
+    kvr_disaggregate_e       outcome;
+    ngx_http_kvroute_ctx_t  *ctx;
 
-    legs = ngx_http_kvroute_legs_variables_get(r);
+    ctx = ngx_http_kvroute_request_get_ctx(r->main);
 
-    if (legs == NULL || legs->outcome == KVR_DISAGGREGATE_NONE) {
+    if (ctx == NULL) {
         return ngx_http_kvroute_variables_none(v);
     }
 
-    s.data = (u_char *) kvr_reason_disaggregated(legs->outcome);
+    outcome = ctx->legs ? ctx->legs->outcome : ctx->alone;
+
+    if (outcome == KVR_DISAGGREGATE_NONE) {
+        return ngx_http_kvroute_variables_none(v);
+    }
+
+    s.data = (u_char *) kvr_reason_disaggregated(outcome);
     s.len = ngx_strlen(s.data);
 
     return ngx_http_kvroute_variables_string(v, &s);

@@ -31,7 +31,7 @@ ngx_http_kvroute_queue_init(ngx_conf_t *cf)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    if (!kmcf->early) {
+    if (!kmcf->queues) {
         return NGX_OK;
     }
 

@@ -54,7 +54,7 @@ typedef void (*ngx_http_kvroute_leg_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 
 /* NGX_DECLINED: no other peer may be asked */
-typedef ngx_int_t (*ngx_http_kvroute_leg_again_pt)(ngx_http_kvroute_leg_t *leg,
+typedef ngx_int_t (*ngx_http_kvroute_leg_before_pt)(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 
 
@@ -104,7 +104,7 @@ struct ngx_http_kvroute_leg_s {
 
     ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
     ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
-    ngx_http_kvroute_leg_again_pt  again;   /* before a further try; or NULL */
+    ngx_http_kvroute_leg_before_pt  before;  /* a try; or NULL */
     ngx_http_kvroute_leg_pt      end;       /* an attempt has; or NULL */
 
     double                       transfer;  /* leg 2: what a byte costs that is
@@ -160,6 +160,8 @@ typedef struct {
     kvr_endpoint_e               endpoint;
     kvr_policy_e                 policy;
     kvr_reason_e                 reason;
+    kvr_disaggregate_e           alone;     /* why one server serves it, if
+                                               that was clear at once */
     kvr_response_t               usage;
     kvr_reply_t                 *reply;     /* NULL: it is not learned */
 

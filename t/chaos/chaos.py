@@ -47,10 +47,10 @@ ACTS = (("kill", 30), ("kill_exiting", 14), ("kill_two", 4), ("reload", 42),
         ("pause", 3), ("pause_kill", 3), ("fault", 5), ("engine", 4),
         ("api", 9), ("reset", 1))
 
+LONG = 5 if os.environ.get("LEGS") else 1       # batches
+
 # with the module of "make step-module" workers also die before their n-th
 # store to shared memory
-
-LONG = 5 if os.environ.get("LEGS") else 1       # batches
 
 TRAP = os.path.join(BUILD, "t/step/die.so")
 

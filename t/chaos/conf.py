@@ -30,8 +30,14 @@ LEGS = (
     "when=always min=2k max_params=1k",
 )
 
+# many requests: none may wait for an engine as long as clients have patience
+
+PATIENCE = "10s"
+
 if os.environ.get("LEGS"):
-    LEGS += ("when=always min=2k",) * 6
+    PATIENCE = "4s"
+    LEGS = tuple(legs + " timeout=4s" * ("timeout" not in legs)
+                 for legs in LEGS + ("when=always min=2k",) * 6)
 
 CONF = """
 load_module @module@;
@@ -188,7 +194,7 @@ def text(rng, fixed, ports):
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
         legs=rng.choice(LEGS),
-        patience="1s" if os.environ.get("LEGS") else "10s",
+        patience=PATIENCE,
         buffer=rng.choice(("8k", "64k", "1m", "8m")),
         inspect=rng.choice(("on", "off")))
 

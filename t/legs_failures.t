@@ -1,0 +1,566 @@
+#!/usr/bin/perl
+
+# What becomes of a request that two servers serve when one of them, nginx or
+# the client fails: each row of the table in docs/prefill-decode.md.
+#
+# With KVROUTE_ROWS=FILE the rows are written there, as JSON (make bench-pd).
+
+use strict;
+use warnings;
+
+use FindBin;
+use IO::Socket::INET;
+use JSON::PP;
+use Socket qw(SOL_SOCKET SO_LINGER);
+use Time::HiRes ();
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# Servers that keep what they are sent, and do what the header X-P0, X-P, X-D0
+# or X-D says; a prefill server gives each request a descriptor of its own.
+
+sub server {
+    my ($name) = @_;
+
+    my $dir = $t->{dir};
+    my $kind = substr($name, 0, 1);
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my ($n, $data) = (0, '');
+
+        while (my ($head, $body) = request($c, \$data)) {
+            my ($do) = $head =~ /^X-(?:$name|$kind): (.*?)\r?$/mi;
+            my $id = sprintf '%s-%d-%d', $name, $$, $n++;
+
+            keep("$dir/$kind.sent", encode_json({
+                name => $name, head => $head, body => $body, id => $id,
+                reused => $n > 1 ? 1 : 0 }));
+
+            last unless act($c, $do // '', $kind, $id, $n, $dir);
+        }
+    });
+}
+
+sub keep {
+    my ($file, $line) = @_;
+    open my $fh, '>>', $file or return;
+    syswrite($fh, "$line\n");
+}
+
+sub reset_it {
+    my ($c) = @_;
+    $c->setsockopt(SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
+    close $c;
+    return 0;
+}
+
+# whether the connection goes on
+
+sub act {
+    my ($c, $do, $kind, $id, $n, $dir) = @_;
+
+    my $params = "\"kv_transfer_params\":{\"remote_request_id\":\"$id\"}";
+    my $text = $kind eq 'P' ? "{\"id\":\"1\",$params}" : '{"id":"2"}';
+    my $status = 200;
+    my $more = '';
+
+    # waits for the test to say that it may go on
+
+    if ($do =~ s/^wait (\w+) ?//) {
+        my $file = "$dir/$1";
+        keep("$dir/$kind.waits", $id);
+
+        while (!-e $file) {
+            my $in = '';
+            vec($in, fileno($c), 1) = 1;
+            next unless select($in, undef, undef, .01);
+            return keep("$dir/$kind.gone", $id) && 0 if !sysread($c, $in, 1);
+        }
+    }
+
+    return reset_it($c) if $do eq 'reset' || ($do eq 'stale' && $n > 1);
+    return 0 if $do eq 'close';
+
+    if ($do eq 'hang') {
+        sysread($c, my $in, 1);
+        return 0;
+    }
+
+    if ($do =~ /^status (\d+)/) {
+        ($status, $text) = ($1, "{\"error\":\"status $1\"}");
+
+    } elsif ($do eq 'gzip') {
+        $more = "Content-Encoding: gzip\r\n";
+
+    } elsif ($do eq 'garbage') {
+        syswrite($c, "what?\r\n\r\n");
+        return 0;
+
+    } elsif ($do eq 'text') {
+        $text = 'no JSON';
+
+    } elsif ($do eq 'none') {
+        $text = '{"id":"1"}';
+
+    } elsif ($do eq 'null') {
+        $text = '{"kv_transfer_params":null}';
+
+    } elsif ($do eq 'list') {
+        $text = '{"kv_transfer_params":[1]}';
+
+    } elsif ($do eq 'giant') {
+        $text = '{"kv_transfer_params":{"x":"' . 'x' x 5000 . '"}}';
+
+    } elsif ($do eq 'more') {
+        $text .= '{"another":"one"}';
+
+    } elsif ($do =~ /^stream ?(\w*)/) {
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                     . "Connection: close\r\n\r\ndata: {\"choices\":[{\"delta\":"
+                     . "{\"content\":\"a\"}}]}\n\n");
+        return act($c, $1, $kind, $id, $n, $dir) if $1;
+        syswrite($c, "data: [DONE]\n\n");
+        return 0;
+
+    } elsif ($do eq 'event') {
+        syswrite($c, "data: {\"error\":{\"code\":500,\"message\":\"KV load "
+                     . "failed\"}}\n\n");
+        return 0;
+    }
+
+    my $len = length $text;
+
+    syswrite($c, "HTTP/1.1 $status X\r\nContent-Type: application/json\r\n$more"
+                 . "Content-Length: $len\r\n\r\n"
+                 . ($do eq 'cut' ? substr($text, 0, $len - 1) : $text));
+    keep("$dir/$kind.answered", $id);
+
+    return $do ne 'cut';
+}
+
+sub request {
+    my ($c, $data) = @_;
+
+    while (1) {
+        my $n = index($$data, "\r\n\r\n");
+
+        if ($n >= 0) {
+            my $head = substr($$data, 0, $n);
+            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
+
+            if (length $$data >= $n + 4 + $len) {
+                my $body = substr($$data, $n + 4, $len);
+                substr($$data, 0, $n + 4 + $len, '');
+                return ($head, $body);
+            }
+        }
+
+        sysread($c, $$data, 65536, length $$data) or return;
+    }
+}
+
+server($_) for qw(P0 P1 D0 D1);
+
+# a port that refuses, and one that no longer answers
+
+$t->{vars}{DEAD} = $t->port();
+
+my $full = IO::Socket::INET->new(Listen => 1, LocalAddr => '127.0.0.1');
+$t->{vars}{FULL} = $full->sockport();
+
+my @waiting;
+
+for (1 .. 4) {
+    my $s = IO::Socket::INET->new(PeerAddr => '127.0.0.1', Blocking => 0,
+                                  PeerPort => $full->sockport());
+    push @waiting, $s if $s;
+}
+
+my %limit = (max => 1);
+
+sub configure {
+    my $conf = <<'EOF';
+http {
+%%TEMP%%
+    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+                  '$upstream_addr';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+    upstream prefill {
+        zone prefill 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% max_fails=0;
+        server 127.0.0.1:%%P1%% max_fails=0;
+        keepalive 4;
+    }
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% max_fails=0;
+        keepalive 4;
+    }
+    upstream unreachable {
+        zone unreachable 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%DEAD%% max_fails=0;
+    }
+    upstream nobody {
+        zone nobody 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P0%% down;
+    }
+    upstream decode {
+        zone decode 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%D0%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+        keepalive 4;
+    }
+    upstream refused {
+        zone refused 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%DEAD%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+    }
+    upstream slow {
+        zone slow 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%FULL%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+    }
+    upstream narrow {
+        zone narrow 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        kvroute_queue max=4 timeout=60s;
+        server 127.0.0.1:%%D0%% max_fails=0 max_conns=%%MAX%%;
+    }
+
+    kvroute_prefill prefill when=always min=1k max_params=4k;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_buffering off;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://decode; }
+        location /again/ {
+            proxy_next_upstream error timeout http_500 non_idempotent;
+            proxy_pass http://decode/;
+        }
+        location /quick/ {
+            kvroute_prefill prefill when=always min=1k timeout=100ms;
+            proxy_pass http://decode/;
+        }
+        location /strict/ {
+            kvroute_prefill prefill when=always min=1k fallback=none;
+            proxy_pass http://decode/;
+        }
+        location /once/ {
+            kvroute_prefill prefill when=always min=1k tries=1;
+            proxy_pass http://decode/;
+        }
+        location /one/ {
+            kvroute_prefill one when=always min=1k;
+            proxy_next_upstream error timeout http_500 non_idempotent;
+            proxy_pass http://decode/;
+        }
+        location /unreachable/ {
+            kvroute_prefill unreachable when=always min=1k;
+            proxy_pass http://decode/;
+        }
+        location /nobody/ {
+            kvroute_prefill nobody when=always min=1k;
+            proxy_pass http://decode/;
+        }
+        location /refused/ {
+            kvroute_pin 127.0.0.1:%%DEAD%%;
+            proxy_pass http://refused/;
+        }
+        location /late/ {
+            kvroute_prefill prefill when=always min=1k lease=1s;
+            kvroute_pin 127.0.0.1:%%FULL%%;
+            proxy_pass http://slow/;
+        }
+        location /narrow/ { proxy_pass http://narrow/; }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOF
+    $conf =~ s/%%MAX%%/$limit{max}/;
+    $t->conf($conf);
+}
+
+configure();
+$t->run();
+
+my $path = '/v1/chat/completions';
+my ($seed, @rows, %used) = (1);
+
+sub sent {
+    my ($kind) = @_;
+
+    my $file = "$t->{dir}/$kind.sent";
+    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
+
+    unlink $file;
+    @lines = map { decode_json($_) } @lines;
+
+    # whoever is told of a descriptor is the only one
+
+    for (@lines) {
+        $used{$1}++ if $_->{body} =~ /"remote_request_id":"([^"]*)"/;
+    }
+
+    return @lines;
+}
+
+sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
+
+sub body { return '{"stream":true,"prompt":"' . text(2000, $seed++) . '"}' }
+
+sub plain { return $_[0]{body} !~ /remote_request_id/ }
+
+# A row: what happens, where, what servers are told; then what is logged: status
+# and outcome; how many prefill servers were asked; and what those who decode
+# were sent: d a descriptor, p the client's own request; undef: no matter.
+
+sub row {
+    my ($name, $where, $do, $expected, $n, $legs) = @_;
+
+    $legs = $legs eq 'dp' ? qr/^dp+$/ : qr/^$legs$/;
+
+    sent($_) for qw(P D);
+
+    my $before = logged();
+    my $body = body();
+    my $r = $t->post("$where$path", $body, headers => $do);
+
+    wait_for(sub { logged() > $before });
+
+    my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
+    my @p = sent('P');
+    my @d = sent('D');
+    my %p = map { $_->{name} => 1 } @p;
+
+    is($line, $expected, $name);
+    is(scalar(keys %p), $n, "$name: prefill servers") if defined $n;
+
+    # a kept connection that ends may be tried once more
+
+    like(join('', map { plain($_) ? 'p' : 'd' } @d), $legs, "$name: leg 2");
+
+    for (grep { plain($_) } @d) {
+        (my $same = $_->{body}) =~ s/ +\}$/}/;
+        is($same, $body, "$name: the client's own request");
+    }
+
+    told($name, $line);
+
+    return ($r, \@p, \@d);
+}
+
+sub told {
+    my ($name, $line) = @_;
+    my ($status, $outcome) = split / /, $line;
+    push @rows, { row => $name, status => 0 + $status, outcome => $outcome };
+}
+
+
+# leg 1
+
+row('all is well', '', {}, '200 yes', 1, 'd');
+row("leg 1: $_", '', { 'X-P' => "status $_" }, '200 failed', 1, 'p')
+    for 400, 404, 413, 422;
+row("leg 1: $_", '', { 'X-P' => "status $_" }, '200 failed', 2, 'p')
+    for 429, 500, 502, 503, 504;
+row('leg 1: a redirect', '', { 'X-P' => 'status 302' }, '200 failed', 1, 'p');
+row('leg 1: tries=1', '/once', { 'X-P' => 'status 503' }, '200 failed', 1, 'p');
+row('leg 1: reset', '', { 'X-P' => 'reset' }, '200 failed', 2, 'p');
+row('leg 1: closed', '', { 'X-P' => 'close' }, '200 failed', 2, 'p');
+row('leg 1: no HTTP', '', { 'X-P' => 'garbage' }, '200 failed', undef, 'p');
+row('leg 1: nobody listens', '/unreachable', {}, '200 failed', 0, 'p');
+row('leg 1: all are down', '/nobody', {}, '200 nobody', 0, 'p');
+row('leg 1: timeout', '/quick', { 'X-P' => 'hang' }, '200 failed', 1, 'p');
+row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed', 1, 'p');
+row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed', 1, 'p');
+row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed', 1, 'p');
+row('leg 1: two answers', '', { 'X-P' => 'more' }, '200 failed', 1, 'p');
+row('leg 1: a stream', '', { 'X-P' => 'stream' }, '200 failed', 1, 'p');
+
+# one of the two fails, whichever is asked first
+
+row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes', undef,
+    'd')
+    for qw(P0 P1);
+
+$t->expect_log(qr/answered without "kv_transfer_params"/);
+row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer', 1, 'p')
+    for qw(none null list giant);
+
+row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' }, '503 failed',
+    2, '');
+row('leg 1: fallback=none, of a 400', '/strict', { 'X-P' => 'status 400' },
+    '200 failed', 1, 'p');
+
+
+# leg 2
+
+row('leg 2: refused', '/refused', {}, '200 yes', 1, 'd');
+row('leg 2: late', '/late', {}, '200 late', 1, 'p');
+row('leg 2: reset', '', { 'X-D' => 'reset' }, '502 yes', 1, 'd');
+row('leg 2: reset, retried', '/again', { 'X-D' => 'reset' }, '502 retried', 1,
+    'dp');
+row('leg 2: 500 of a lost transfer', '', { 'X-D' => 'status 500' }, '500 yes',
+    1, 'd');
+row('leg 2: 500 of a lost transfer, retried', '/again',
+    { 'X-D' => 'status 500' }, '500 retried', 1, 'dp');
+
+my ($r, $p, $d) = row('leg 2: an event of a lost transfer', '',
+                      { 'X-D' => 'stream event' }, '200 yes', 1, 'd');
+like($r->{body}, qr/"error".*KV load failed/, 'is what the client gets');
+
+($r) = row('leg 2: reset after the first token', '/again',
+           { 'X-D' => 'stream reset' }, '200 yes', 1, 'd');
+is($r->{complete}, 0, 'the answer breaks off');
+
+row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes', 1, 'd');
+
+
+# connections that are kept, and closed as they are used again
+
+row('kept connections', '/one', {}, '200 yes', 1, 'd') for 1 .. 3;
+($r, $p, $d) = row('leg 1: a kept connection ends', '/one',
+                   { 'X-P' => 'stale' }, '200 yes', 1, 'd');
+is(join('', map { $_->{reused} } @$p), '10', 'on another one');
+($r, $p, $d) = row('leg 2: a kept connection ends', '/one',
+                   { 'X-D' => 'stale' }, '200 retried', 1, 'dp');
+
+
+# in the middle of either leg, by name of the server that waits
+
+my $step = 0;
+
+sub waits {
+    my ($kind) = @_;
+    ok(wait_for(sub { -s "$t->{dir}/$kind.waits" }), "leg $kind is under way");
+    unlink "$t->{dir}/$kind.waits";
+}
+
+sub idle { ok($t->idle(), 'nothing is counted any more') }
+
+sub begin {
+    my ($kind, %arg) = @_;
+
+    sent($_) for qw(P D);
+    unlink map { "$t->{dir}/$kind.$_" } qw(gone waits answered);
+
+    my $s = $t->start('POST ' . ($arg{where} // '') . $path, body(),
+                      headers => { "X-$kind" => 'wait go' . ++$step });
+    waits($kind);
+
+    return $s;
+}
+
+for my $kind (qw(P D)) {
+    my $leg = $kind eq 'P' ? 'leg 1' : 'leg 2';
+
+    # the client leaves
+
+    my $s = begin($kind);
+    my $before = logged();
+    close $s;
+
+    ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: so does nginx");
+    wait_for(sub { logged() > $before });
+
+    my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
+    like($line, qr/^499 /, "$leg: the client leaves");
+    is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: and that is it");
+    told("$leg: the client leaves", $line);
+    idle();
+
+    # a reload, and the request goes on in the old worker
+
+    $s = begin($kind);
+    $t->reload();
+    $t->step("go$step");
+    $r = $t->finish($s);
+    close $s;
+    is($r->{status}, 200, "$leg: a reload");
+    ok(!plain((sent('D'))[0]), "$leg: the descriptor is used");
+    ok(wait_for(sub { (split /\n/, $t->access_log())[-1] =~ /^(200 yes)/ }),
+       "$leg: as if nothing had been");
+    told("$leg: a reload", '200 yes');
+    idle();
+
+    # the worker is killed
+
+    $s = begin($kind);
+    $t->kill_worker($_) for $t->active_workers();
+    is($t->finish($s)->{status}, 0, "$leg: the worker is killed");
+    ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: its connections too");
+    told("$leg: the worker is killed", '0 -');
+    $t->step("go$step");
+    idle();
+    row("$leg: after that", '', {}, '200 yes', 1, 'd');
+}
+
+# between the two: the answer of leg 1 and the end of the client come at once
+
+my $s = begin('P');
+my @workers = $t->active_workers();
+kill 'STOP', @workers;
+$t->step("go$step");
+wait_for(sub { -s "$t->{dir}/P.answered" });
+close $s;
+kill 'CONT', @workers;
+idle();
+told('between the legs: the client leaves', '499 -');
+
+
+# A place at the decode server is held while leg 1 runs, whoever comes after a
+# reload that allows more.
+
+$s = begin('P', where => '/narrow');
+$limit{max} = 3;
+configure();
+$t->reload();
+
+my @others = map { $t->start("POST /narrow$path", body(),
+                             headers => { 'X-D' => 'wait end' }) } 1, 2;
+ok(wait_for(sub { ($t->peer('narrow', $t->{vars}{D0})->{active} // 0) == 3 }),
+   'others are there');
+$t->step("go$step");
+is($t->finish($s)->{status}, 200, 'a place that was reserved is had');
+told('leg 1: the decode server is full meanwhile', '200 yes');
+$t->step('end');
+$t->finish($_) for @others;
+close $_ for $s, @others;
+idle();
+
+
+sent('D');
+is(scalar(grep { $_ > 1 } values %used), 0, 'no descriptor was used twice');
+cmp_ok(scalar(keys %used), '>', 20, 'and some were');
+
+if ($ENV{KVROUTE_ROWS}) {
+    Kvroute::write_file($ENV{KVROUTE_ROWS},
+                        JSON::PP->new->canonical->pretty->encode(\@rows));
+}
+
+$t->done();
