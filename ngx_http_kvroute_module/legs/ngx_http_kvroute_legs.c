@@ -30,17 +30,6 @@
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
-static kvr_disaggregate_e ngx_http_kvroute_legs_kind(
-    ngx_http_kvroute_ctx_t *ctx, const kvr_connector_t *connector,
-    kvr_disaggregate_t *d);
-static kvr_disaggregate_e ngx_http_kvroute_legs_decide(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx,
-    kvr_disaggregate_t *d);
-static kvr_disaggregate_e ngx_http_kvroute_legs_must(
-    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
-static ngx_int_t ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
-    double *cost);
 static ngx_int_t ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
@@ -153,15 +142,15 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
+    connector = kvr_connector(conf->connector);
+
     d.bytes = ctx->bytes;
     d.held = 0;
     d.min = conf->min;
     d.streams = 0;
     d.always = conf->always;
 
-    connector = kvr_connector(conf->connector);
-
-    ctx->alone = ngx_http_kvroute_legs_kind(ctx, connector, &d);
+    ctx->alone = ngx_http_kvroute_legs_decide_kind(ctx, connector, &d);
 
     if (ctx->alone != KVR_DISAGGREGATE_YES) {
         ngx_http_kvroute_legs_count(decode, ctx->alone);
@@ -194,7 +183,9 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    legs->outcome = ngx_http_kvroute_legs_decide(legs, ctx, &d);
+    legs->outcome = connector->alone
+                    ? ngx_http_kvroute_legs_decide(legs, ctx, &d)
+                    : ngx_http_kvroute_legs_decide_must(legs, ctx);
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "kvroute legs: %s", kvr_reason_disaggregated(legs->outcome));
@@ -220,180 +211,6 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     }
 
     return rc == NGX_ERROR ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
-}
-
-
-/* by the request alone: most are short, and cost next to nothing here */
-static kvr_disaggregate_e
-ngx_http_kvroute_legs_kind(ngx_http_kvroute_ctx_t *ctx,
-    const kvr_connector_t *connector, kvr_disaggregate_t *d)
-{
-    kvr_disaggregate_e  e;
-
-    /* no server does it alone, be it short or unread */
-
-    if (!connector->alone) {
-        return KVR_DISAGGREGATE_YES;
-    }
-
-    if (!ctx->parsed || ctx->light) {
-        return KVR_DISAGGREGATE_UNREAD;
-    }
-
-    e = kvr_disaggregate_worth(d);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        return e;
-    }
-
-    if (ctx->joint || ctx->skips
-        || !kvr_connector_serves(connector, ctx->uri.data, ctx->uri.len))
-    {
-        return KVR_DISAGGREGATE_KIND;
-    }
-
-    return KVR_DISAGGREGATE_YES;
-}
-
-
-/*
- * Whatever the answer is, a place at the decode server is reserved by then: for
- * a plain request, or for leg 2.
- */
-static kvr_disaggregate_e
-ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
-{
-    double                        plain, first, second;
-    kvr_disaggregate_e            e;
-    const kvr_connector_t        *connector;
-    ngx_http_kvroute_lookup_t    *l;
-    ngx_http_kvroute_srv_conf_t  *prefill;
-
-    connector = kvr_connector(legs->conf->connector);
-
-    if (!connector->alone) {
-        return ngx_http_kvroute_legs_must(legs, ctx);
-    }
-
-    l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
-    d->held = l ? l->best * legs->decode->zone->core.unit : 0;
-
-    e = kvr_disaggregate_worth(d);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        return e;
-    }
-
-    plain = 0;
-    second = 0;
-
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    if (!d->always
-        && ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
-                                      &plain)
-           != NGX_OK)
-    {
-        /* nginx has to say what to do */
-
-        return KVR_DISAGGREGATE_NOBODY;
-    }
-
-    d->streams = ctx->streams;
-
-    if (ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &first)
-        != NGX_OK)
-    {
-        e = KVR_DISAGGREGATE_NOBODY;
-        goto plain;
-    }
-
-    legs->peer = ctx->peer;
-
-    ctx->leg = &legs->leg[1];
-
-    if (ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &second)
-        == NGX_OK)
-    {
-        e = kvr_disaggregate(d, plain, first, second);
-
-    } else {
-        e = KVR_DISAGGREGATE_NOBODY;
-    }
-
-plain:
-
-    if (e == KVR_DISAGGREGATE_YES && !connector->legs) {
-        return e;
-    }
-
-    /* leg 1 is counted when it goes there, in this event */
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        ctx->leg = NULL;
-        ngx_str_null(&legs->peer);
-        (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved,
-                                          &plain);
-    }
-
-    return e;
-}
-
-
-/*
- * No server does it alone.  Of what has several rooms to be met in, and of what
- * is no prompt, the decode server tells the client itself.
- */
-static kvr_disaggregate_e
-ngx_http_kvroute_legs_must(ngx_http_kvroute_legs_t *legs,
-    ngx_http_kvroute_ctx_t *ctx)
-{
-    double                        cost;
-    ngx_int_t                     rc;
-    ngx_http_kvroute_srv_conf_t  *prefill;
-
-    if (ctx->extra || ctx->sampled
-        || !kvr_connector_serves(kvr_connector(legs->conf->connector),
-                                 ctx->uri.data, ctx->uri.len))
-    {
-        return KVR_DISAGGREGATE_KIND;
-    }
-
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    rc = ngx_http_kvroute_legs_cost(ctx, prefill, &legs->prefill, &cost);
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
-
-    if (rc != NGX_OK) {
-        return KVR_DISAGGREGATE_NOBODY;
-    }
-
-    ctx->leg = &legs->leg[1];
-
-    (void) ngx_http_kvroute_legs_cost(ctx, legs->decode, &ctx->reserved, &cost);
-
-    return KVR_DISAGGREGATE_YES;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_legs_cost(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
-    double *cost)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_kvroute_early(ctx, conf, reserved);
-
-    *cost = ctx->cost;
-
-    return rc;
 }
 
 
@@ -463,9 +280,11 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;
 
-    /* in a store it is for whoever comes */
+    /* in a store it is for whoever comes; a sidecar sees to it itself */
 
-    if (kvr_connector(legs->conf->connector)->member) {
+    if (kvr_connector(legs->conf->connector)->member
+        || kvr_connector(legs->conf->connector)->both)
+    {
         legs->leg[1].before = ngx_http_kvroute_legs_before;
     }
 

@@ -12,6 +12,7 @@
  * Prefill and decode by two servers: two legs, one request.
  *
  *     _legs             whether there are two, and the way from one to the next
+ *     _legs_decide      by whom it is served
  *     _legs_body        what the body of a leg loses and gets
  *     _legs_first       leg 1: the subrequest and its answer
  *     _legs_both        two legs at the same time

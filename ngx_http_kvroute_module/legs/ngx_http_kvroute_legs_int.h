@@ -80,6 +80,28 @@ struct ngx_http_kvroute_legs_s {
 };
 
 
+/*
+ * _decide: by the request alone: most are short, and cost next to nothing here.
+ * YES: it depends on servers.
+ */
+kvr_disaggregate_e ngx_http_kvroute_legs_decide_kind(
+    ngx_http_kvroute_ctx_t *ctx, const kvr_connector_t *connector,
+    kvr_disaggregate_t *d);
+
+/*
+ * By what servers hold and do.  Whatever the answer is, a place at the decode
+ * server is reserved by then: for a plain request, or for leg 2.
+ */
+kvr_disaggregate_e ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d);
+
+/*
+ * The same where no server does it alone.  Of what has several rooms to be met
+ * in, and of what is no prompt, the decode server tells the client itself.
+ */
+kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
+
 /* _body: cuts what no client may send.  Else: how the request is refused */
 ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);

@@ -104,7 +104,7 @@ struct ngx_http_kvroute_leg_s {
 
     ngx_http_kvroute_leg_pt      enter;     /* it is there; or NULL */
     ngx_http_kvroute_leg_pt      first;     /* its answer begins; or NULL */
-    ngx_http_kvroute_leg_before_pt  before; /* a try; or NULL */
+    ngx_http_kvroute_leg_before_pt  before;  /* a try; or NULL */
     ngx_http_kvroute_leg_pt      end;       /* an attempt has; or NULL */
 
     double                       transfer;  /* leg 2: what a byte costs that is
