@@ -82,14 +82,15 @@ EOC
 }
 
 # each turn of a conversation begins with the one before, behind a system
-# prompt that all of them have
+# prompt that all of them have; long enough that a request which a worker has
+# answered, and not yet counted out, is no reason to go to the second home
 
 my $system = text(400, 1);
 
 sub turn {
     my ($n, $turns) = @_;
 
-    my @text = map { text(1500, 10 * $n + $_) } 1 .. $turns;
+    my @text = map { text(6000, 10 * $n + $_) } 1 .. $turns;
     my @messages = { role => 'system', content => $system };
 
     for my $i (0 .. $#text) {

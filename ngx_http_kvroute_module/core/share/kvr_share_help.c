@@ -15,6 +15,12 @@
 /* lines looked at for a batch, at most: most of a large table may be free */
 #define KVR_SHARE_HELP_LINES    16384
 
+/* when a host began to want: it was told, and asks until it has read that */
+#define KVR_SHARE_HELPING       UINT64_MAX
+
+
+static uint32_t kvr_share_help_rank(kvr_share_t *s, uint32_t wants);
+
 
 void
 kvr_share_help_want(kvr_share_t *s, uint64_t now)
@@ -27,17 +33,15 @@ int
 kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t now)
 {
-    uint32_t           i, k, rank;
-    uint64_t           want, id, turn;
+    uint32_t           i;
+    uint64_t           want;
     kvr_share_t       *s;
     kvr_share_host_t  *host;
 
     s = self->zone->share;
 
-    /* who knows nothing itself is of no help */
-
-    if (o->helping || kvr_get(&s->wants)) {
-        return o->helping;
+    if (o->helping) {
+        return 1;
     }
 
     for (i = 0; i < KVR_SHARE_HOSTS; i++) {
@@ -46,25 +50,12 @@ kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
         want = kvr_get(&host->want);
 
         if (kvr_get(&host->id) == 0 || kvr_get(&host->alive) == 0
-            || want == 0)
+            || want == 0 || want == KVR_SHARE_HELPING)
         {
             continue;
         }
 
-        /* those before it in an order that all agree on */
-
-        turn = kvr_mix(s->id, kvr_get(&host->id));
-        rank = 0;
-
-        for (k = 0; k < KVR_SHARE_HOSTS; k++) {
-            id = kvr_get(&s->host[k].id);
-
-            rank += id && k != i && kvr_get(&s->host[k].alive)
-                    && kvr_get(&s->host[k].want) == 0
-                    && kvr_mix(id, kvr_get(&host->id)) < turn;
-        }
-
-        if (now - want >= (uint64_t) rank * KVR_SHARE_TURN
+        if (now - want >= (uint64_t) kvr_share_help_rank(s, i) * KVR_SHARE_TURN
             && now - kvr_get(&s->helped) >= KVR_SHARE_TURN)
         {
             o->helping = 1;
@@ -73,13 +64,46 @@ kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
             /* it is told once */
 
-            kvr_set(&host->want, UINT64_MAX);
+            kvr_set(&host->want, KVR_SHARE_HELPING);
 
             return 1;
         }
     }
 
     return 0;
+}
+
+
+/*
+ * How many hosts are to help before this one, in an order that all agree on.
+ * Those that are new themselves come last: where all are, each knows something.
+ */
+static uint32_t
+kvr_share_help_rank(kvr_share_t *s, uint32_t wants)
+{
+    int                own, new;
+    uint32_t           i, rank;
+    uint64_t           id, who, turn;
+    kvr_share_host_t  *host;
+
+    who = kvr_get(&s->host[wants].id);
+    turn = kvr_mix(s->id, who);
+    own = kvr_get(&s->wants) != 0;
+    rank = 0;
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+        id = kvr_get(&host->id);
+
+        if (id == 0 || i == wants || kvr_get(&host->alive) == 0) {
+            continue;
+        }
+
+        new = kvr_get(&host->want) != 0;
+        rank += new == own ? kvr_mix(id, who) < turn : own;
+    }
+
+    return rank;
 }
 
 

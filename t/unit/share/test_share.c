@@ -612,6 +612,60 @@ START_TEST(test_share_help)
 END_TEST
 
 
+/* all are new: who has learned something tells it, once */
+START_TEST(test_share_help_new)
+{
+    unsigned          i, h, told;
+    kvr_index_undo_t  undo;
+
+    for (h = 0; h < 2; h++) {
+        kvr_share_help_want(host[h].zone.share, now);
+    }
+
+    /* the second one has not heard of it */
+
+    teach(0, chain[0], 50, 2, &undo);
+    (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
+    kvr_share_acked(&host[0].self);
+
+    for (h = 0; h < 2; h++) {
+        flush(h, 0);
+    }
+
+    told = 0;
+
+    for (i = 0; i < 20 && kvr_get(&host[1].zone.share->wants); i++) {
+        now += 5;
+        told++;
+
+        if (kvr_share_help_due(&host[0].self, &host[0].owner, now)) {
+            flush(0, 0);
+        }
+    }
+
+    util_check(held(1, chain[0], 2) == 50, "known after %u batches", told);
+
+    /* that it was told all is lost: it asks, and is not told again */
+
+    kvr_share_help_want(host[1].zone.share, now);
+
+    for (i = 0; i < 400; i++) {
+        now += 5;
+        flush(1, 0);
+
+        if (kvr_share_help_due(&host[0].self, &host[0].owner, now)) {
+            (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
+                                   now, 1000);
+            kvr_share_acked(&host[0].self);
+            told++;
+        }
+    }
+
+    util_check(told < 20, "%u batches", told);
+}
+END_TEST
+
+
 /* an entry names any of the peers that a batch may have */
 START_TEST(test_share_known)
 {
@@ -754,6 +808,7 @@ main(void)
     tcase_add_test(t, test_share_floor);
     tcase_add_test(t, test_share_orders);
     tcase_add_test(t, test_share_help);
+    tcase_add_test(t, test_share_help_new);
     tcase_add_test(t, test_share_known);
     suite_add_tcase(s, t);
 
