@@ -38,9 +38,10 @@ void ngx_http_kvroute_queue_exit(void);
 uint64_t ngx_http_kvroute_queue_fit(ngx_http_kvroute_ctx_t *ctx);
 
 /*
- * Whether a request has been let in before: its first peer has failed, and the
- * others have all that they may have, as always when there is a queue.  It had
- * its place, and goes to one of them all the same.
+ * Whether a request has been let in, though all peers seem to have all that they
+ * may have: its first one has failed, and there is a queue for the others; or
+ * nginx still counts connections of a worker that was killed.  It had its place,
+ * and goes to one of them all the same.
  */
 ngx_uint_t ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf);

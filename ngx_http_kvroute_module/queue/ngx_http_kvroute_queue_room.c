@@ -327,7 +327,7 @@ ngx_http_kvroute_queue_again(ngx_http_kvroute_ctx_t *ctx,
 
     w = ctx->wait;
 
-    return w && w->conf == conf && !ctx->reserved.core.held
+    return w && w->conf == conf
            && (w->state == NGX_HTTP_KVROUTE_QUEUE_PASSED
                || w->state == NGX_HTTP_KVROUTE_QUEUE_WAITED);
 }
