@@ -21,6 +21,33 @@ my ($one, $two) = @hosts;
 my $store = Kvroute::Store->new($one)
     or plan(skip_all => 'no Redis and no Valkey');
 
+# what may become of a store: each has one of its own, for a zone of its own, so
+# that all of it happens at a time
+
+my @faults = (
+    [ 'killed, and back with nothing',
+      sub { $_[0]->stop('KILL') }, sub { $_[0]->start() } ],
+    [ 'stopped, half open',
+      sub { kill 'STOP', $_[0]{pid} }, sub { kill 'CONT', $_[0]{pid} } ],
+    [ 'full',
+      sub { $_[0]->command(qw(CONFIG SET maxmemory 1)) },
+      sub { $_[0]->command(qw(CONFIG SET maxmemory 0)) } ],
+    [ 'read-only',
+      sub { $_[0]->command(qw(REPLICAOF 127.0.0.1 1)) },
+      sub { $_[0]->command(qw(REPLICAOF NO ONE)) } ],
+    [ 'with a password',
+      sub { $_[0]->command(qw(CONFIG SET requirepass x));
+            $_[0]{auth} = ['AUTH', 'x'];
+            $_[0]->command(qw(CLIENT KILL TYPE normal)) },
+      sub { $_[0]->command('CONFIG', 'SET', 'requirepass', '');
+            delete $_[0]{auth} } ],
+    [ 'with something else under that key',
+      sub { my $k = "kvroute:{$_[1]}";
+            $_[0]->command('DEL', $k); $_[0]->command('SET', $k, 'x') },
+      sub { $_[0]->command('DEL', "kvroute:{$_[1]}") } ]);
+
+my @stores = map { Kvroute::Store->new($one) } @faults;
+
 my $key = encode_base64(join('', map { chr int rand 256 } 1 .. 192), '');
 my $other_key = encode_base64(join('', map { chr int rand 256 } 1 .. 192), '');
 
@@ -50,6 +77,24 @@ sub configure {
 
     $h->{vars}{STORE} = $store->{port};
 
+    my ($zones, $locations) = ('', '');
+
+    for my $i (0 .. $#stores) {
+        last if $arg{key} || $share =~ /trusted/;
+
+        $zones .= <<"EOC";
+    kvroute_zone zone=f$i:4m key_file=%%DIR%%/key;
+    kvroute_share zone=f$i server=redis://127.0.0.1:$stores[$i]{port} $share;
+
+    upstream f$i {
+        zone u$i 256k;
+        kvroute kv_cache zone=f$i;
+        $servers
+    }
+EOC
+        $locations .= "location /f$i/ { proxy_pass http://f$i/; }\n";
+    }
+
     $h->conf(<<"EOC");
 http {
 %%TEMP%%
@@ -57,6 +102,7 @@ http {
     kvroute_zone zone=z:8m key_file=%%DIR%%/key $zone;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% $share;
 
+$zones
     upstream llm {
         zone llm 256k;
         kvroute kv_cache zone=z $upstream;
@@ -70,6 +116,7 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://llm; }
+        $locations
         location /sticky/ { proxy_pass http://sticky/; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
@@ -83,9 +130,9 @@ EOC
 # of a host, or a number of it
 
 sub share {
-    my ($h, $name) = @_;
+    my ($h, $name, $zone) = @_;
 
-    my $share = $h->status()->{zones}{z}{share};
+    my $share = $h->status()->{zones}{$zone // 'z'}{share};
 
     return $name ? $share->{$name} : $share;
 }
@@ -119,15 +166,18 @@ my $n = 0;
 # asks one host, and then the other for the same: 1 if that one knows where
 
 sub known {
-    my ($from, $to) = @_;
+    my ($from, $to, $zone) = @_;
+
+    my $at = $zone ? "/$zone" : '';
 
     return wait_for(sub {
-        my $before = share($to, 'lessons_applied');
+        my $before = share($to, 'lessons_applied', $zone);
 
         $n++;
-        $from->post("/v1/chat/completions?n=a$n", prompt($n));
-        wait_for(sub { share($to, 'lessons_applied') > $before }, 5) or return 0;
-        $to->post("/v1/chat/completions?n=b$n", prompt($n));
+        $from->post("$at/v1/chat/completions?n=a$n", prompt($n));
+        wait_for(sub { share($to, 'lessons_applied', $zone) > $before }, 5)
+            or return 0;
+        $to->post("$at/v1/chat/completions?n=b$n", prompt($n));
 
         my ($a, $b) = ($from->receipt("a$n"), $to->receipt("b$n"));
 
@@ -142,6 +192,28 @@ ok(up($one, $two), 'what each host tells comes back to it');
 
 is_deeply([ sort map { $_->{name} } @{share($one, 'hosts')} ], ['two'],
           'the first one hears of the other');
+
+# --- other stores are gone: they come back below
+
+my $failed = 0;
+
+sub serve {
+    for my $at (@_) {
+        for my $h (@hosts) {
+            $n++;
+            $failed += $h->post("$at/v1/chat/completions?n=c$n",
+                                prompt($n))->{status} != 200;
+        }
+    }
+}
+
+my @zones = map { "f$_" } 0 .. $#faults;
+
+for my $zone (@zones) {
+    ok(wait_for(sub { !grep { !share($_, 'up', $zone) } @hosts }), "$zone works");
+}
+
+$faults[$_][1]->($stores[$_], $zones[$_]) for 0 .. $#faults;
 
 # lessons, either way
 
@@ -273,73 +345,37 @@ like(api($one, "capacity?peer=127.0.0.1:$port&size=1m&fleet=1"), qr/^400 .*fleet
      'and no capacities');
 like(api($one, "drain?peer=127.0.0.1:$port&fleet=yes"), qr/^400 .*fleet/, 'one value');
 
-# --- the store is gone, and comes back
+# --- what has become of the other stores
 
-my $failed = 0;
-
-sub serve {
-    my ($what) = @_;
-
-    for my $h (@hosts) {
-        $n++;
-        $failed += $h->post("/v1/chat/completions?n=c$n", prompt($n))->{status} != 200;
-    }
+for my $i (0 .. $#faults) {
+    ok(wait_for(sub { serve(map { "/$_" } @zones);
+                      !grep { share($_, 'up', $zones[$i]) } @hosts }),
+       "$faults[$i][0]: the status says that it does not work");
 }
 
-sub works {
-    my ($what) = @_;
+ok(share($one, 'up') && share($two, 'up'), 'the other zone had nothing of it');
 
-    ok(up($one, $two), "$what: it works again");
+$faults[$_][2]->($stores[$_], $zones[$_]) for 0 .. $#faults;
+
+for my $i (0 .. $#faults) {
+    my ($what, $zone) = ($faults[$i][0], $zones[$i]);
+
+    ok(wait_for(sub { !grep { !share($_, 'up', $zone) } @hosts }),
+       "$what: it works again");
 
     # what was told while nobody heard is told now
 
-    ok(known($one, $two) && known($two, $one), "$what: both ways");
-}
-
-sub down {
-    my ($what) = @_;
-
-    ok(wait_for(sub { serve(); !share($one, 'up') && !share($two, 'up') }),
-       "$what: the status says that it does not work");
-}
-
-for my $case (
-    [ 'killed, and back with nothing',
-      sub { $store->stop('KILL') }, sub { $store->start() } ],
-    [ 'stopped, half open',
-      sub { kill 'STOP', $store->{pid} }, sub { kill 'CONT', $store->{pid} } ],
-    [ 'full',
-      sub { $store->command(qw(CONFIG SET maxmemory 1)) },
-      sub { $store->command(qw(CONFIG SET maxmemory 0)) } ],
-    [ 'read-only',
-      sub { $store->command(qw(REPLICAOF 127.0.0.1 1)) },
-      sub { $store->command(qw(REPLICAOF NO ONE)) } ],
-    [ 'with a password',
-      sub { $store->command(qw(CONFIG SET requirepass x));
-            $store->{auth} = ['AUTH', 'x'];
-            $store->command(qw(CLIENT KILL TYPE normal)) },
-      sub { $store->command('CONFIG', 'SET', 'requirepass', '');
-            delete $store->{auth} } ],
-    [ 'with something else under that key',
-      sub { $store->command(qw(DEL kvroute:{z}));
-            $store->command(qw(SET kvroute:{z} x)) },
-      sub { $store->command(qw(DEL kvroute:{z})) } ])
-{
-    my ($what, $break, $mend) = @$case;
-
-    $break->();
-    down($what);
-    $mend->();
-    works($what);
+    ok(known($one, $two, $zone) && known($two, $one, $zone), "$what: both ways");
 }
 
 is($failed, 0, 'no request has failed');
 
 my @warnings = $one->log() =~ /^.*\[warn\].*kvroute_share.*$/mg;
 
-cmp_ok(@warnings, '>', 0, 'it is warned of');
-cmp_ok(@warnings, '<=', 8, 'once for each time that it works no more')
-    or diag(@warnings);
+for my $zone (@zones) {
+    is(scalar(grep { /of zone "$zone" is not/ } @warnings), 1, "$zone: warned of, once")
+        or diag(@warnings);
+}
 
 # --- the owner
 
@@ -361,7 +397,7 @@ is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
 
 for my $i (1 .. 5) {
     $one->reload();
-    serve();
+    serve('');
 }
 
 ok(up($one), 'after reloads');
@@ -445,7 +481,6 @@ SKIP: {
     $two->reload();
     ok(wait_for(sub { $two->log() =~ /not working with .*certificate/ }),
        'another host than the certificate says is told');
-    ok(wait_for(sub { !share($two, 'up') }), 'and not used');
 
     # a wrong password
 
@@ -455,6 +490,7 @@ SKIP: {
     $two->reload();
     ok(wait_for(sub { $two->log() =~ /refuses the password \(WRONGPASS/ }),
        'a wrong password is told');
+    ok(wait_for(sub { !share($two, 'up') }), 'and neither is used');
     unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'and not shown');
 }
 
