@@ -173,7 +173,7 @@ sub same {
     is($r->{said}{text}, $one->{said}{text}, 'with the same words');
 }
 
-# the model is never sure, so it is asked for few tokens
+# the model is never quite sure, so it is asked for few tokens
 
 sub bodies {
     my ($size) = @_;
@@ -182,9 +182,9 @@ sub bodies {
     my %common = (model => 'm', temperature => 0);
 
     return map { my $more = $_; (
-        [ '/v1/chat/completions', { %common, %$more, max_tokens => 12, messages => [
+        [ '/v1/chat/completions', { %common, %$more, max_tokens => 6, messages => [
               { role => 'user', content => words($size, ++$seed) } ] } ],
-        [ '/v1/completions', { %common, %$more, max_tokens => 12,
+        [ '/v1/completions', { %common, %$more, max_tokens => 6,
               prompt => words($size, ++$seed) } ],
     ) } {}, \%stream;
 }
@@ -205,12 +205,22 @@ sub meet {
 }
 
 sub one {
-    return { model => 'm', temperature => 0, max_tokens => 4,
+    return { model => 'm', temperature => 0, max_tokens => 6,
              prompt => words(6000, ++$seed) };
 }
 
 ok(meet('', 'D'), 'a decode server meets the prefill server');
 ok(meet('/spare', 'E'), 'and another one does');
+
+
+# what a server answers depends on all of the prompt, so wrong blocks give wrong words
+
+my $end = words(500, ++$seed);
+
+isnt(ask('', '/v1/completions', { %{one()}, prompt => words(6000, ++$seed) . $end },
+         port => $alone)->{said}{text},
+     ask('', '/v1/completions', { %{one()}, prompt => words(6000, ++$seed) . $end },
+         port => $alone)->{said}{text}, 'another beginning, another answer');
 
 
 # Each endpoint, whole and as a stream.  All whole blocks come from the other server.
@@ -250,7 +260,7 @@ for my $connector ([ '', 'D' ], [ '/store', 'L' ]) {
 
 # a conversation goes on: what the decode server has of it is not sent again
 
-my $chat = { model => 'm', temperature => 0, max_tokens => 12,
+my $chat = { model => 'm', temperature => 0, max_tokens => 6,
              messages => [ { role => 'user', content => words(6000, ++$seed) } ] };
 my $r = ask('', '/v1/chat/completions', $chat);
 
@@ -297,7 +307,7 @@ my %evil = (kv_transfer_params => { do_remote_prefill => $yes, remote_host => '1
                                     remote_port => 1, remote_engine_id => 'e' });
 
 for my $size (200, 4000) {
-    my $body = { model => 'm', temperature => 0, max_tokens => 4,
+    my $body = { model => 'm', temperature => 0, max_tokens => 6,
                  prompt => words($size, ++$seed) };
     $r = ask('', '/v1/completions', { %$body, %evil });
     same($r, '/v1/completions', $body, "a client's descriptor, $size bytes");
@@ -316,7 +326,7 @@ sub running {
 
 my $sent = sent('RD');
 my $s = $t->start('POST /v1/completions', JSON::PP->new->encode({ model => 'm',
-                  max_tokens => 4, prompt => words(50_000, ++$seed) }));
+                  max_tokens => 6, prompt => words(50_000, ++$seed) }));
 
 ok(running('P', 1), 'the first leg is under way');
 close $s;

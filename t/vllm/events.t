@@ -59,9 +59,11 @@ $t->ask('/v1/chat/completions', request_of(4000)) for 1 .. 6;
 ok(wait_for(sub { heard('stored') > $stored + 6 * 20 }), 'blocks that were stored');
 
 
-# conversations, as in cached.t
+# Conversations, as in cached.t.  Of those that go past kvroute it hears what they store,
+# and not what they find: a hit puts blocks behind all others that wait for their removal,
+# and these are removed sooner than what was stored tells.
 
-my %aim = (evicting => 0.03, past => 0.1);
+my %aim = (evicting => 0.03, past => 0.2);
 
 for my $run ([ 'evicting', Vllm::EVICTING ],
              [ 'past', Vllm::EVICTING, past => 2 ])

@@ -4,7 +4,8 @@
 
 A token has 1 KB of keys and values (bfloat16).  The model never ends by itself, so
 max_tokens decides; and it writes whole words only, so that what it wrote is the same tokens
-when it comes back in the next turn, as it mostly is with real models.
+when it comes back in the next turn, as it mostly is with real models.  What it writes
+depends on all of the prompt: wrong keys and values give other words.
 """
 
 import glob
@@ -93,15 +94,20 @@ def weights(tokens):
         at = "model.layers.%d." % layer
 
         for name, shape, scale in (
-            ("self_attn.q_proj", (HEADS * HEAD, HIDDEN), 0.05),
-            ("self_attn.k_proj", (KV_HEADS * HEAD, HIDDEN), 0.05),
-            ("self_attn.v_proj", (KV_HEADS * HEAD, HIDDEN), 0.02),
-            ("self_attn.o_proj", (HIDDEN, HEADS * HEAD), 0.02),
+            ("self_attn.q_proj", (HEADS * HEAD, HIDDEN), 0.12),
+            ("self_attn.k_proj", (KV_HEADS * HEAD, HIDDEN), 0.12),
+            ("self_attn.v_proj", (KV_HEADS * HEAD, HIDDEN), 0.06),
+            ("self_attn.o_proj", (HIDDEN, HEADS * HEAD), 0.06),
             ("mlp.gate_proj", (3 * HIDDEN, HIDDEN), 0.02),
             ("mlp.up_proj", (3 * HIDDEN, HIDDEN), 0.02),
             ("mlp.down_proj", (HIDDEN, 3 * HIDDEN), 0.02),
         ):
             found[at + name + ".weight"] = random(*shape, scale=scale)
+
+        # that component stays as it is
+
+        for name in ("self_attn.o_proj", "mlp.down_proj"):
+            found[at + name + ".weight"][0] = 0
 
         for name in ("input_layernorm", "post_attention_layernorm"):
             found[at + name + ".weight"] = np.ones(HIDDEN, np.float16)
