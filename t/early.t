@@ -47,6 +47,12 @@ for my $name (qw(B0 B1)) {
     });
 }
 
+# asked by a subrequest, in the phase before
+
+$t->version();
+$t->{vars}{AUTH} = $t->{version} =~ /http_auth_request_module/
+                   ? 'auth_request /check;' : '';
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -175,6 +181,17 @@ http {
         }
         location @one { proxy_pass http://one; }
         location @late { kvroute_early off; proxy_pass http://u; }
+        location /checked/ { %%AUTH%% proxy_pass http://u; }
+        location /check {
+            internal;
+            proxy_method GET;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_set_header X-Told-Peer $kvroute_peer;
+            proxy_pass http://one;
+        }
+        location /tried/ { try_files /none @one; proxy_pass http://u; }
+        location /tried-late/ { try_files /none @late; proxy_pass http://u; }
         location /post/ { post_action /posted; proxy_pass http://u; }
         location /posted { internal; proxy_pass http://one; }
         location /kvroute { kvroute_early off; kvroute_status; }
@@ -401,6 +418,7 @@ $h = told($t->finish($second));
 
 is($h->{name}, 'B1', 'it goes to the other one');
 is($h->{peer}, $b0, 'with headers for the first');
+close $second;
 ok(logged(qr{^\Q$path\E 200 $b1 $b1 moved moved$}m),
      'the reason says so');
 ok($t->idle(), 'nothing is held');
@@ -412,6 +430,25 @@ is(told(ask('/refused/v1/chat/completions'))->{peer}, undef,
    'after a redirect nothing of the old location is said');
 is(told(ask('/page/v1/chat/completions'))->{peer}, $b1,
    'and the new one decides anew');
+
+# "try_files" leaves the location after a place is reserved
+
+my $tried = $t->start('POST /tried/v1/chat/completions', chat(text(2000, ++$n)),
+                      headers => { map { $_ => 'wait tried' } qw(X-B0 X-B1) });
+
+ok(wait_for(sub { -e "$t->{dir}/tried.came" }), 'one has left its location');
+is(counted(), 1, 'what was reserved there is given back');
+$t->step('tried');
+
+$h = told($t->finish($tried));
+is("$h->{name} $h->{peer}", "B1 $b1", 'it was decided anew');
+close $tried;
+
+is(told(ask('/tried-late/v1/chat/completions'))->{peer}, undef,
+   'or not at all');
+
+$h = told(ask('/checked/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'who was let in is told');
 
 $h = told(ask('/mirrored/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'a mirrored request is told');
@@ -432,7 +469,9 @@ ok(wait_for(sub { -e "$t->{dir}/three.came" }), 'one is at a server');
 $second = held($b1);
 ok(wait_for(sub { counted() == 2 }), 'another holds a place');
 
-$t->kill_worker(($t->workers())[0]);
+# each of them: else one may wait for the lock of a dead one's cache entry
+
+$t->kill_worker($_) for $t->active_workers();
 $t->step('three');
 
 ok($t->idle(), 'what a killed worker held is taken back');
