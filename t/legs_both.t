@@ -56,6 +56,13 @@ http {
         server 127.0.0.1:%%D0%% max_fails=0;
         keepalive 4;
     }
+    upstream two {
+        zone two 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%D0%% max_fails=0;
+        server 127.0.0.1:%%D1%% max_fails=0;
+    }
     upstream half {
         zone half 64k;
         kvroute kv_cache zone=z;
@@ -84,6 +91,22 @@ http {
         location /none/ {
             kvroute_prefill none connector=sglang;
             proxy_pass http://decode/;
+        }
+        location /moon/ {
+            kvroute_prefill prefill connector=mooncake when=always min=1
+                            bootstrap_port=7001;
+            proxy_next_upstream error timeout http_500 non_idempotent;
+            proxy_pass http://two/;
+
+            location /moon/file/ {
+                client_body_in_file_only clean;
+                proxy_pass http://two/;
+            }
+            location /moon/strict/ {
+                kvroute_prefill prefill connector=mooncake when=always min=1
+                                fallback=none;
+                proxy_pass http://two/;
+            }
         }
         location /half/ {
             proxy_next_upstream error timeout http_500 non_idempotent;
@@ -219,7 +242,8 @@ end($s, 502, '502 failed 503', 2, 2, 'two pairs fail');
 ok(wait_for(sub { left('D') == 2 }), 'both decode servers are left');
 my @d = asked('D');
 isnt(room($d[0]), room($d[1]), 'they were to meet in different rooms');
-is(room((asked('P'))[$_]), room($d[$_]), 'each with its own') for 0, 1;
+is(join(' ', sort map { room($_) } asked('P')),
+   join(' ', sort map { room($_) } @d), 'each with its own');
 
 $s = begin('', { 'X-P' => 'status 400', 'X-D' => 'hold' });
 end($s, 400, '400 failed 400', 1, 1, 'leg 1 refuses the request');
@@ -279,6 +303,71 @@ for my $where ('', '/whole') {
     end(begin($where, {}, socket => $c), 200, '200 yes', 1, 1,
         'the next request of that connection');
 }
+
+
+# Mooncake: leg 1 asks for a token, and any server can do without
+
+my $asks = '"kv_transfer_params":{"do_remote_decode":true,'
+           . '"do_remote_prefill":false,"transfer_id":"xfer-';
+my $moon = 1;
+
+for my $where ('', '/file') {
+    for my $case ([ '{"stream":true,', '{', '}', '' ],
+                  [ '{', '{', ',"max_tokens":7,"a":{"stream":1} }',
+                    ',"a":{"stream":1} ' ],
+                  [ '{"min_tokens":2,"stream_options":{},', '{',
+                    ',"stream":true}', '' ],
+                  [ '{"max_completion_tokens":9,', '{', ',"kv_transfer_params":'
+                    . '{"remote_host":"evil"}}', ' ' x 44 ])
+    {
+        my ($before, $first, $after, $last) = @$case;
+        my $prompt = '"prompt":"' . text(100, $moon++) . '"';
+        my $text = "$before$prompt$after";
+
+        end(begin("/moon$where", {}, body => $text, $where ? (chunked => 9)
+            : ()), 200, '200 yes', 1, 1, "$before...$after$where");
+
+        my ($p, $d) = (asked('P'), asked('D'));
+        my ($id) = $p->{body} =~ /"xfer-(\d+)"\}\}$/;
+        my ($port) = $p->{head} =~ /^Host: .*?(\d*)\r?$/m;
+
+        $text =~ s/(,"kv_transfer_params":\{.*?\})\}$/' ' x length($1) . '}'/e;
+        $last = ' ' x length $1 if $1;
+        (my $whole = $text) =~ s/\}$//;
+
+        is($p->{body}, "$first$prompt$last,\"stream\":false,\"max_tokens\":1,"
+           . "$asks$id\"}}", 'leg 1');
+        is($d->{body}, "$whole,\"kv_transfer_params\":{\"do_remote_decode\":"
+           . 'false,"do_remote_prefill":true,"remote_bootstrap_addr":'
+           . '"http://127.0.0.1:7001","remote_engine_id":"127.0.0.1:'
+           . "$t->{vars}{$p->{name}}\",\"transfer_id\":\"xfer-$id\"}}",
+           'leg 2');
+    }
+}
+
+sub prompt { return '{"stream":true,"prompt":"' . text(100, $moon++) . '"}' }
+
+my $text = prompt();
+$s = begin('/moon', { 'X-P' => 'status 500', 'X-D' => 'met hold' },
+           body => $text);
+end($s, 200, '200 failed 500', 2, 3, 'leg 1 fails, and fails again');
+is(scalar(grep { $_->{body} eq $text } asked('D')), 1,
+   'the last one has the request of the client');
+ok(wait_for(sub { left('D') == 2 }), 'those that have waited are left');
+
+$s = begin('/moon/strict', { 'X-P' => 'reset', 'X-D' => 'hold' },
+           body => prompt());
+end($s, 502, '502 failed 502', 2, 2, 'no fallback');
+
+$text = prompt();
+$s = begin('/moon', { 'X-P' => 'hold', 'X-D' => 'met status 500' },
+           body => $text);
+end($s, 200, '200 retried', 1, 2, 'a decode server fails');
+my ($one, $two) = asked('D');
+is(length $one->{body}, length $two->{body}, 'the next gets as many bytes');
+is_deeply(decode_json($two->{body}), decode_json($text),
+          'which are the client\'s request');
+ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
 
 
 # reload and kill

@@ -113,6 +113,14 @@ upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | 
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
 
+location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
+location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no use with "connector=sglang": leave it out
+location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no use with "connector=sglang"
+location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no use with "connector=mooncake"
+location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no use with "connector=nixl"
+location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
+http     | upstream p { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill p connector=mooncake; proxy_pass http://llm; } } | refused | server "unix:/p" in upstream "p" in ... must have a host and a port: with "connector=mooncake" of "kvroute_prefill" decode servers connect to it
+
 upstream | kvroute zone=llm; kvroute_ranks;            | refused | invalid number of arguments
 upstream | kvroute zone=llm; kvroute_ranks 1;          | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "1"
 upstream | kvroute zone=llm; kvroute_ranks all;        | refused | "kvroute_ranks" must be a number between 2 and 64, or auto: invalid value "all"

@@ -15,8 +15,12 @@
 #include "core/legs/kvr_connector.h"
 
 
+static ngx_int_t ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
+    ngx_http_kvroute_prefill_t *prefill);
 static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_prefill_upstream(
     ngx_conf_t *cf, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
+    ngx_http_kvroute_prefill_t *prefill);
 
 
 static const ngx_http_kvroute_conf_param_t
@@ -24,7 +28,7 @@ static const ngx_http_kvroute_conf_param_t
 {
     { ngx_string("connector="), ngx_http_kvroute_conf_param_choice,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, connector),
-      0, 0, "nixl store header sglang" },
+      0, 0, "nixl store header sglang mooncake" },
 
     { ngx_string("min="), ngx_http_kvroute_conf_param_size,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, min),
@@ -64,6 +68,28 @@ static const ngx_http_kvroute_conf_param_t
       1, 65535, "between 1 and 65535" },
 
     ngx_http_kvroute_conf_param_null
+};
+
+
+/* parameters, and the connectors that have no use for them */
+
+#define ngx_http_kvroute_conf_bit(name)  (1U << KVR_CONNECTOR_##name)
+
+static const struct {
+    ngx_str_t  name;
+    uint32_t   connectors;
+} ngx_http_kvroute_conf_prefill_needs[] = {
+    { ngx_string("min="), ngx_http_kvroute_conf_bit(SGLANG) },
+    { ngx_string("when="), ngx_http_kvroute_conf_bit(SGLANG) },
+    { ngx_string("transfer="), ngx_http_kvroute_conf_bit(SGLANG) },
+    { ngx_string("fallback="), ngx_http_kvroute_conf_bit(SGLANG) },
+    { ngx_string("lease="), ngx_http_kvroute_conf_bit(SGLANG)
+                            |ngx_http_kvroute_conf_bit(MOONCAKE) },
+    { ngx_string("max_params="), ngx_http_kvroute_conf_bit(SGLANG)
+                                 |ngx_http_kvroute_conf_bit(MOONCAKE) },
+    { ngx_string("bootstrap_port="), ngx_http_kvroute_conf_bit(NIXL)
+                                     |ngx_http_kvroute_conf_bit(STORE)
+                                     |ngx_http_kvroute_conf_bit(HEADER) }
 };
 
 
@@ -108,7 +134,8 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_prefill_list,
                                         2, prefill)
-        != NGX_OK)
+        != NGX_OK
+        || ngx_http_kvroute_conf_prefill_unused(cf, prefill) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -125,6 +152,42 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     klcf->prefill = prefill;
 
     return NGX_CONF_OK;
+}
+
+
+/* what is written for nothing is a mistake: of the connector, mostly */
+static ngx_int_t
+ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
+    ngx_http_kvroute_prefill_t *prefill)
+{
+    ngx_str_t        *value;
+    ngx_uint_t        i, k;
+    const ngx_str_t  *name;
+
+    value = cf->args->elts;
+
+    for (i = 2; i < cf->args->nelts; i++) {
+
+        for (k = 0; k < sizeof(ngx_http_kvroute_conf_prefill_needs)
+                        / sizeof(ngx_http_kvroute_conf_prefill_needs[0]); k++)
+        {
+            name = &ngx_http_kvroute_conf_prefill_needs[k].name;
+
+            if (ngx_http_kvroute_conf_prefill_needs[k].connectors
+                & 1U << prefill->connector
+                && ngx_strncmp(value[i].data, name->data, name->len) == 0)
+            {
+                ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                                   "\"%V\" of \"kvroute_prefill\" has no use "
+                                   "with \"connector=%s\": leave it out",
+                                   &value[i],
+                                   kvr_connector(prefill->connector)->name);
+                return NGX_ERROR;
+            }
+        }
+    }
+
+    return NGX_OK;
 }
 
 
@@ -178,6 +241,12 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
+    if (kvr_connector(klcf->prefill->connector)->both
+        && ngx_http_kvroute_conf_prefill_hosts(cf, klcf->prefill) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
     if (decode == NULL) {
         return NGX_OK;
     }
@@ -200,6 +269,43 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
                       "must have the same \"zone=\" in their \"kvroute\"",
                       &uscf->host, &decode->host);
         return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/* decode servers are told where prefill servers are */
+static ngx_int_t
+ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
+    ngx_http_kvroute_prefill_t *prefill)
+{
+    ngx_uint_t                     i;
+    ngx_http_upstream_server_t    *server;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    uscf = prefill->upstream;
+
+    if (uscf->servers == NULL) {
+        return NGX_OK;
+    }
+
+    server = uscf->servers->elts;
+
+    for (i = 0; i < uscf->servers->nelts; i++) {
+
+        if (server[i].naddrs
+            && server[i].addrs[0].sockaddr->sa_family == AF_UNIX)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "server \"%V\" in upstream \"%V\" in %s:%ui must have "
+                          "a host and a port: with \"connector=%s\" of "
+                          "\"kvroute_prefill\" decode servers connect to it",
+                          &server[i].name, &uscf->host, uscf->file_name,
+                          uscf->line,
+                          kvr_connector(prefill->connector)->name);
+            return NGX_ERROR;
+        }
     }
 
     return NGX_OK;

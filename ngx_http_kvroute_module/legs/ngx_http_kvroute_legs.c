@@ -16,9 +16,7 @@
  * may have seen it, or its lease is half over, it is blanked: a further try
  * sends the client's own request, which that server can serve alone.
  *
- * Leg 2's body is put in place by the content handler, since other modules may
- * copy the request after this phase, and put back when the request goes
- * somewhere else: nobody but the decode upstream sees the descriptor.
+ * Nobody but the decode upstream sees the descriptor (_legs_second).
  */
 
 
@@ -34,7 +32,6 @@ static ngx_int_t ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
-static ngx_int_t ngx_http_kvroute_legs_content(ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -206,7 +203,10 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     }
 
     if (rc == NGX_DECLINED) {
-        legs->outcome = KVR_DISAGGREGATE_UNREAD;
+        if (legs->outcome == KVR_DISAGGREGATE_YES) {
+            legs->outcome = KVR_DISAGGREGATE_UNREAD;
+        }
+
         ctx->leg = NULL;
     }
 
@@ -357,6 +357,7 @@ ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
 static ngx_int_t
 ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
 {
+    off_t         length;
     size_t        len;
     u_char       *text, *p;
     ngx_chain_t  *bufs;
@@ -383,55 +384,14 @@ ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
     legs->memory = NULL;
 
     bufs = ngx_http_kvroute_legs_append(legs, text, (size_t) (p - text),
-                                        &legs->second_length);
+                                        &length);
     if (bufs == NULL) {
         return NGX_ERROR;
     }
 
-    ngx_http_kvroute_legs_send(legs, bufs);
+    ngx_http_kvroute_legs_send(legs, bufs, length);
 
     return NGX_OK;
-}
-
-
-void
-ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs, ngx_chain_t *bufs)
-{
-    ngx_http_request_t  *r;
-
-    r = legs->request;
-
-    legs->second = *legs->client;
-    legs->second.bufs = bufs;
-
-    if (legs->content == NULL) {
-        legs->content = r->content_handler;
-        r->content_handler = ngx_http_kvroute_legs_content;
-    }
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_legs_content(ngx_http_request_t *r)
-{
-    ngx_http_kvroute_ctx_t   *ctx;
-    ngx_http_kvroute_legs_t  *legs;
-
-    ctx = ngx_http_kvroute_request_get_ctx(r);
-    legs = ctx->legs;
-
-    r->request_body = &legs->second;
-    r->headers_in.content_length_n = legs->second_length;
-    legs->changed = 1;
-    legs->sent = 1;
-
-    /* too late for it */
-
-    if (legs->broken) {
-        ngx_post_event(&legs->event, &ngx_posted_events);
-    }
-
-    return legs->content(r);
 }
 
 
@@ -439,24 +399,15 @@ ngx_http_kvroute_legs_content(ngx_http_request_t *r)
 static void
 ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 {
-    ngx_http_request_t       *r;
     ngx_http_kvroute_legs_t  *legs;
 
     legs = ctx->legs;
-    r = legs->request;
 
     if (legs->edit.n && legs->saved) {
         (void) ngx_http_kvroute_legs_restore(legs);
     }
 
-    if (legs->changed) {
-        legs->client->temp_file = legs->second.temp_file;
-        legs->client->buf = legs->second.buf;
-
-        r->request_body = legs->client;
-        r->headers_in.content_length_n = legs->length;
-        legs->changed = 0;
-    }
+    ngx_http_kvroute_legs_unsend(legs);
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
@@ -504,12 +455,21 @@ ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    if (legs->first) {
-        return r->upstream->request_sent ? NGX_DECLINED : NGX_OK;
+    if (legs->first && r->upstream->request_sent) {
+
+        if (!kvr_connector(legs->conf->connector)->alone) {
+            return NGX_DECLINED;
+        }
+
+        /* leg 1 has nobody to wait for */
+
+        legs->over = 1;
+        ngx_post_event(&legs->event, &ngx_posted_events);
     }
 
-    late = ngx_current_msec - (legs->start + legs->time)
-           >= legs->conf->lease / 2;
+    late = legs->first == NULL
+           && ngx_current_msec - (legs->start + legs->time)
+              >= legs->conf->lease / 2;
 
     if (!late && !r->upstream->request_sent) {
         return NGX_OK;

@@ -15,7 +15,8 @@
  *     _legs_decide      by whom it is served
  *     _legs_body        what the body of a leg loses and gets
  *     _legs_first       leg 1: the subrequest and its answer
- *     _legs_both        two legs at the same time
+ *     _legs_second      leg 2: the client's request with another body
+ *     _legs_both        both at the same time
  *     _legs_variables   what became of it, for access logs
  */
 

@@ -22,6 +22,11 @@ static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
 static ngx_int_t ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from,
     size_t len, u_char *save, u_char *src);
 static ngx_uint_t ngx_http_kvroute_legs_text(ngx_http_request_t *r);
+static ngx_chain_t **ngx_http_kvroute_legs_part(ngx_http_kvroute_legs_t *legs,
+    off_t from, off_t to, ngx_chain_t **last);
+static ngx_chain_t **ngx_http_kvroute_legs_text_end(
+    ngx_http_kvroute_legs_t *legs, u_char *text, size_t len,
+    ngx_chain_t **last);
 
 
 /* so often members that no client may send are looked for */
@@ -110,7 +115,8 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 
     r = legs->request;
 
-    if (ngx_http_kvroute_request_edit(r, &legs->edit, kvr_connector_limits())
+    if (ngx_http_kvroute_request_edit(r, &legs->edit, kvr_connector_limits(kvr_connector(
+                                            legs->conf->connector)))
         != NGX_OK
         || legs->edit.more)
     {
@@ -276,55 +282,114 @@ ngx_chain_t *
 ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs, u_char *text,
     size_t len, off_t *length)
 {
-    off_t         size, left;
-    ngx_buf_t    *b;
-    ngx_pool_t   *pool;
-    ngx_chain_t  *cl, *in, *out, **last;
+    ngx_chain_t  *out, **last;
 
-    pool = legs->request->pool;
-    left = (off_t) legs->edit.end;
+    last = ngx_http_kvroute_legs_part(legs, 0, (off_t) legs->edit.end, &out);
+    last = ngx_http_kvroute_legs_text_end(legs, text, len, last);
 
-    *length = left + (off_t) len;
+    *length = (off_t) (legs->edit.end + len);
 
-    out = NULL;
+    return last ? out : NULL;
+}
+
+
+ngx_chain_t *
+ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs, u_char *text,
+    size_t len, off_t *length)
+{
+    off_t         from, to;
+    uint32_t      i;
+    kvr_edit_t   *edit;
+    ngx_chain_t  *out, **last;
+
+    edit = &legs->edit;
     last = &out;
+    from = 0;
 
-    for (in = legs->client->bufs; in && left; in = in->next) {
+    *length = (off_t) len;
 
-        size = ngx_buf_size(in->buf);
+    for (i = 0; i <= edit->n && last; i++) {
+        to = (off_t) (i < edit->n ? edit->cut[i].offset : edit->end);
 
-        if (size == 0) {
-            continue;
+        last = ngx_http_kvroute_legs_part(legs, from, to, last);
+        *length += to - from;
+
+        if (i < edit->n) {
+            from = to + (off_t) edit->cut[i].len;
         }
-
-        cl = ngx_alloc_chain_link(pool);
-        b = ngx_alloc_buf(pool);
-
-        if (cl == NULL || b == NULL) {
-            return NULL;
-        }
-
-        *b = *in->buf;
-        b->last_buf = 0;
-        b->start = b->pos;
-
-        if (size > left) {
-            b->file_last -= ngx_buf_in_memory(b) ? 0 : size - left;
-            b->last -= ngx_buf_in_memory(b) ? size - left : 0;
-            size = left;
-        }
-
-        left -= size;
-
-        cl->buf = b;
-        *last = cl;
-        last = &cl->next;
     }
 
-    cl = ngx_alloc_chain_link(pool);
-    b = ngx_calloc_buf(pool);
+    last = ngx_http_kvroute_legs_text_end(legs, text, len, last);
 
-    if (cl == NULL || b == NULL || left) {
+    return last ? out : NULL;
+}
+
+
+/* copies bytes of the client's to the end of a chain; NULL: no memory */
+static ngx_chain_t **
+ngx_http_kvroute_legs_part(ngx_http_kvroute_legs_t *legs, off_t from, off_t to,
+    ngx_chain_t **last)
+{
+    off_t         size, skip;
+    ngx_buf_t    *b;
+    ngx_pool_t   *pool;
+    ngx_chain_t  *cl, *in;
+
+    pool = legs->request->pool;
+
+    for (in = legs->client->bufs; in && to > 0; in = in->next) {
+
+        size = ngx_buf_size(in->buf);
+        skip = ngx_min(from, size);
+
+        if (skip < ngx_min(size, to)) {
+
+            cl = ngx_alloc_chain_link(pool);
+            b = ngx_alloc_buf(pool);
+
+            if (cl == NULL || b == NULL) {
+                return NULL;
+            }
+
+            *b = *in->buf;
+            b->last_buf = 0;
+
+            if (ngx_buf_in_memory(b)) {
+                b->last = b->pos + ngx_min(size, to);
+                b->pos += skip;
+                b->start = b->pos;
+
+            } else {
+                b->file_last = b->file_pos + ngx_min(size, to);
+                b->file_pos += skip;
+            }
+
+            cl->buf = b;
+            *last = cl;
+            last = &cl->next;
+        }
+
+        from -= skip;
+        to -= size;
+    }
+
+    *last = NULL;
+
+    return to > 0 ? NULL : last;
+}
+
+
+static ngx_chain_t **
+ngx_http_kvroute_legs_text_end(ngx_http_kvroute_legs_t *legs, u_char *text,
+    size_t len, ngx_chain_t **last)
+{
+    ngx_buf_t    *b;
+    ngx_chain_t  *cl;
+
+    cl = ngx_alloc_chain_link(legs->request->pool);
+    b = ngx_calloc_buf(legs->request->pool);
+
+    if (cl == NULL || b == NULL || last == NULL) {
         return NULL;
     }
 
@@ -339,5 +404,5 @@ ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs, u_char *text,
     cl->next = NULL;
     *last = cl;
 
-    return out;
+    return &cl->next;
 }

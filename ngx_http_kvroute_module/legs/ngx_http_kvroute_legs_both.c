@@ -39,6 +39,7 @@ static ngx_int_t ngx_http_kvroute_legs_both_start(
 static ngx_int_t ngx_http_kvroute_legs_both_bodies(
     ngx_http_kvroute_legs_t *legs, ngx_str_t *peer);
 static ngx_int_t ngx_http_kvroute_legs_both_content(ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_both_event(ngx_event_t *ev);
@@ -51,22 +52,25 @@ static ngx_uint_t ngx_http_kvroute_legs_both_close(ngx_http_request_t *r);
 ngx_int_t
 ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 {
-    ngx_int_t            rc;
-    ngx_http_request_t  *r;
-
-    static const char *const  none[] = { NULL };
+    ngx_int_t               rc;
+    ngx_http_request_t     *r;
+    const kvr_connector_t  *connector;
 
     r = legs->request;
 
-    rc = ngx_http_kvroute_request_edit(r, &legs->edit, none);
+    connector = kvr_connector(legs->conf->connector);
 
-    if (rc != NGX_OK) {
+    rc = ngx_http_kvroute_request_edit(r, &legs->edit,
+                                       kvr_connector_limits(connector));
+
+    if (rc != NGX_OK || legs->edit.more) {
         return NGX_DECLINED;
     }
 
-    legs->members = legs->edit.kept;
+    legs->members = legs->edit.kept + legs->edit.n;
     legs->tries = legs->conf->tries;
 
+    legs->done = ngx_http_kvroute_legs_both_done;
     legs->leg[0].fixed = 1;
     legs->leg[1].end = ngx_http_kvroute_legs_both_ended;
 
@@ -86,8 +90,11 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 
     legs->outcome = KVR_DISAGGREGATE_NOBODY;
 
-    return rc == NGX_DECLINED ? NGX_HTTP_SERVICE_UNAVAILABLE
-                              : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (rc == NGX_DECLINED && !connector->alone) {
+        return NGX_HTTP_SERVICE_UNAVAILABLE;
+    }
+
+    return rc;
 }
 
 
@@ -139,46 +146,59 @@ static ngx_int_t
 ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
     ngx_str_t *peer)
 {
-    off_t          length;
-    u_char        *text, *colon;
-    size_t         len;
-    ngx_uint_t     i;
-    ngx_chain_t   *bufs[2];
-    kvr_meeting_t  meeting;
+    off_t                    length[2];
+    u_char                  *text[2], *colon;
+    size_t                   len[2];
+    ngx_uint_t               i;
+    ngx_chain_t             *bufs[2];
+    kvr_meeting_t            meeting;
+    const kvr_connector_t   *connector;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    connector = kvr_connector(legs->conf->connector);
+    ctx = ngx_http_kvroute_request_get_ctx(legs->request);
 
     colon = peer->data + peer->len;
 
     while (colon > peer->data && *--colon != ':') { /* void */ }
 
-    meeting.host = peer->data;
+    meeting.server = peer->data;
+    meeting.server_len = peer->len;
     meeting.host_len = (size_t) (colon - peer->data);
     meeting.port = legs->conf->bootstrap_port;
 
-    text = ngx_pnalloc(legs->request->pool,
-                       KVR_CONNECTOR_LEN + meeting.host_len);
-
-    if (text == NULL
-        || getrandom(&meeting.room, sizeof(meeting.room), GRND_NONBLOCK)
-           != sizeof(meeting.room))
+    if (getrandom(&meeting.room, sizeof(meeting.room), GRND_NONBLOCK)
+        != sizeof(meeting.room))
     {
         return NGX_ERROR;
     }
 
-    len = kvr_connector_meet(&meeting, legs->members != 0, (char *) text);
-
     for (i = 0; i < 2; i++) {
-        bufs[i] = ngx_http_kvroute_legs_append(legs, text, len, &length);
-
-        if (bufs[i] == NULL) {
+        text[i] = ngx_pnalloc(legs->request->pool,
+                              KVR_CONNECTOR_LEN + 2 * peer->len);
+        if (text[i] == NULL) {
             return NGX_ERROR;
         }
+
+        len[i] = kvr_connector_meet(connector, ctx->endpoint, &meeting,
+                                    (unsigned) i,
+                                    (i ? legs->members : legs->edit.kept) != 0,
+                                    (char *) text[i]);
     }
 
-    legs->second_length = length;
+    bufs[0] = ngx_http_kvroute_legs_without(legs, text[0], len[0], &length[0]);
+    bufs[1] = ngx_http_kvroute_legs_append(legs, text[1], len[1], &length[1]);
 
-    ngx_http_kvroute_legs_send(legs, bufs[1]);
+    if (bufs[0] == NULL || bufs[1] == NULL) {
+        return NGX_ERROR;
+    }
 
-    return ngx_http_kvroute_legs_give(legs, legs->first, bufs[0], length);
+    legs->member = text[1];
+    legs->member_len = len[1] - 1;
+
+    ngx_http_kvroute_legs_send(legs, bufs[1], length[1]);
+
+    return ngx_http_kvroute_legs_give(legs, legs->first, bufs[0], length[0]);
 }
 
 
@@ -195,7 +215,7 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
 }
 
 
-void
+static void
 ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs)
 {
     if (legs->entered && legs->complete && legs->status / 100 == 2) {
@@ -287,8 +307,9 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
 static void
 ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
 {
-    ngx_uint_t           status;
-    ngx_http_request_t  *r;
+    ngx_uint_t               status;
+    ngx_http_request_t      *r;
+    ngx_http_kvroute_ctx_t  *ctx;
 
     r = legs->request;
 
@@ -320,6 +341,20 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
 
     legs->over = 1;
     legs->outcome = KVR_DISAGGREGATE_FAILED;
+
+    if (kvr_connector(legs->conf->connector)->alone
+        && (!legs->conf->strict || status < NGX_HTTP_INTERNAL_SERVER_ERROR))
+    {
+        /* the decode server computes the prompt, or says what is wrong */
+
+        ctx = ngx_http_kvroute_request_get_ctx(r);
+        ctx->leg = NULL;
+
+        ngx_http_kvroute_legs_unsend(legs);
+        ngx_http_finalize_request(r, legs->content(r));
+
+        return;
+    }
 
     (void) ngx_http_kvroute_legs_both_close(r);
 

@@ -310,8 +310,8 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         legs->peer = ctx->peer;
     }
 
-    if (kvr_connector(legs->conf->connector)->both) {
-        ngx_http_kvroute_legs_both_done(legs);
+    if (legs->done) {
+        legs->done(legs);
     }
 
     return NGX_OK;

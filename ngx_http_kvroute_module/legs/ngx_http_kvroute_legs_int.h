@@ -17,6 +17,9 @@
 #include "core/legs/kvr_transfer.h"
 
 
+typedef void (*ngx_http_kvroute_legs_pt)(ngx_http_kvroute_legs_t *legs);
+
+
 /* bytes that leg 1 may take out of a body, all in all */
 #define NGX_HTTP_KVROUTE_LEGS_SAVED  4096
 
@@ -64,7 +67,8 @@ struct ngx_http_kvroute_legs_s {
     /* with both legs at once */
 
     ngx_http_request_t          *first;     /* leg 1; NULL: there was none */
-    ngx_event_t                  event;     /* one of the two has ended */
+    ngx_http_kvroute_legs_pt     done;      /* leg 1 has ended; or NULL */
+    ngx_event_t                  event;     /* one of the two has */
     ngx_uint_t                   tries;     /* that are left */
 
     unsigned                     running:1; /* leg 1 is */
@@ -119,6 +123,10 @@ ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
 ngx_chain_t *ngx_http_kvroute_legs_append(ngx_http_kvroute_legs_t *legs,
     u_char *text, size_t len, off_t *length);
 
+/* the same without what would have to be blanked; it can be sent but once */
+ngx_chain_t *ngx_http_kvroute_legs_without(ngx_http_kvroute_legs_t *legs,
+    u_char *text, size_t len, off_t *length);
+
 /* _first: NGX_AGAIN: leg 1 is under way; NGX_DECLINED: it cannot be made */
 ngx_int_t ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs);
 
@@ -131,18 +139,18 @@ ngx_http_request_t *ngx_http_kvroute_legs_subrequest(
 ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
 
-/* the request goes to the decode server with what is in this chain */
+/* _second: the request goes to the decode server with what is in this chain */
 void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
-    ngx_chain_t *bufs);
+    ngx_chain_t *bufs, off_t length);
+
+/* it has the client's body again */
+void ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs);
 
 /*
  * _both: NGX_OK: both are under way; NGX_DECLINED: they cannot be made; else the
  * status of the answer
  */
 ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
-
-/* leg 1 has ended, well or not */
-void ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs);
 
 /* leg 1 has nobody to compute for any more */
 void ngx_http_kvroute_legs_cancel(ngx_http_kvroute_legs_t *legs);

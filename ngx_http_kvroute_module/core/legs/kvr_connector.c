@@ -8,6 +8,7 @@
 
 
 static char *kvr_connector_put(char *dst, const char *text);
+static char *kvr_connector_bytes(char *dst, const uint8_t *p, size_t n);
 static char *kvr_connector_number(char *dst, uint64_t number);
 
 
@@ -35,10 +36,11 @@ static const char *const  kvr_connector_path[] = {
 static const kvr_connector_t  kvr_connectors[] = {
 
     { "nixl",   KVR_CONNECTOR_NIXL_ASK, "kv_transfer_params",
-      KVR_CONNECTOR_PATHS, 1, 0, 1 },
-    { "store",  NULL, NULL, KVR_CONNECTOR_PATHS, 1, 0, 1 },
-    { "header", NULL, NULL, KVR_CONNECTOR_PATHS, 0, 0, 1 },
-    { "sglang", NULL, NULL, KVR_CONNECTOR_SGLANG_PATHS, 1, 1, 0 }
+      KVR_CONNECTOR_PATHS, 1, 0, 1, 0 },
+    { "store",  NULL, NULL, KVR_CONNECTOR_PATHS, 1, 0, 1, 0 },
+    { "header", NULL, NULL, KVR_CONNECTOR_PATHS, 0, 0, 1, 0 },
+    { "sglang", NULL, NULL, KVR_CONNECTOR_SGLANG_PATHS, 1, 1, 0, 1 },
+    { "mooncake", NULL, NULL, KVR_CONNECTOR_PATHS, 1, 1, 1, 0 }
 };
 
 _Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "kvr_connectors");
@@ -93,9 +95,10 @@ kvr_connector_private(void)
 
 
 const char *const *
-kvr_connector_limits(void)
+kvr_connector_limits(const kvr_connector_t *c)
 {
-    return kvr_connector_limit;
+    return &kvr_connector_limit[c->whole ? kvr_nelts(kvr_connector_limit) - 1
+                                         : 0];
 }
 
 
@@ -116,21 +119,45 @@ kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
 
 
 size_t
-kvr_connector_meet(const kvr_meeting_t *meeting, unsigned kept, char *dst)
+kvr_connector_meet(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst)
 {
     char  *p;
 
-    p = kvr_connector_put(dst, kept ? ",\"bootstrap_host\":\""
-                                    : "\"bootstrap_host\":\"");
-    memcpy(p, meeting->host, meeting->host_len);
+    if (c->whole) {
+        p = kvr_connector_put(dst, &",\"bootstrap_host\":\""[!kept]);
+        p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
+        p = kvr_connector_put(p, "\",\"bootstrap_port\":");
+        p = kvr_connector_number(p, meeting->port);
+        p = kvr_connector_put(p, ",\"bootstrap_room\":");
+        p = kvr_connector_number(p, meeting->room >> 1);
+        p = kvr_connector_put(p, "}");
 
-    p = kvr_connector_put(p + meeting->host_len, "\",\"bootstrap_port\":");
-    p = kvr_connector_number(p, meeting->port);
+        return (size_t) (p - dst);
+    }
 
-    p = kvr_connector_put(p, ",\"bootstrap_room\":");
+    if (leg == 0) {
+        p = dst + kvr_connector_ask(c, endpoint, kept, dst) - 1;
+        p = kvr_connector_put(p, ",\"kv_transfer_params\":{"
+                              "\"do_remote_decode\":true,"
+                              "\"do_remote_prefill\":false");
+
+    } else {
+        p = kvr_connector_put(dst, &",\"kv_transfer_params\":{"
+                              "\"do_remote_decode\":false,"
+                              "\"do_remote_prefill\":true,"
+                              "\"remote_bootstrap_addr\":\"http://"[!kept]);
+        p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
+        p = kvr_connector_put(p, ":");
+        p = kvr_connector_number(p, meeting->port);
+        p = kvr_connector_put(p, "\",\"remote_engine_id\":\"");
+        p = kvr_connector_bytes(p, meeting->server, meeting->server_len);
+        p = kvr_connector_put(p, "\"");
+    }
+
+    p = kvr_connector_put(p, ",\"transfer_id\":\"xfer-");
     p = kvr_connector_number(p, meeting->room >> 1);
-
-    p = kvr_connector_put(p, "}");
+    p = kvr_connector_put(p, "\"}}");
 
     return (size_t) (p - dst);
 }
@@ -139,10 +166,14 @@ kvr_connector_meet(const kvr_meeting_t *meeting, unsigned kept, char *dst)
 static char *
 kvr_connector_put(char *dst, const char *text)
 {
-    size_t  n;
+    return kvr_connector_bytes(dst, (const uint8_t *) text, strlen(text));
+}
 
-    n = strlen(text);
-    memcpy(dst, text, n);
+
+static char *
+kvr_connector_bytes(char *dst, const uint8_t *p, size_t n)
+{
+    memcpy(dst, p, n);
 
     return dst + n;
 }

@@ -29,10 +29,13 @@
  *               own, and a room, a number that no two requests have alike.
  *               Either server waits for the other one, for minutes if it must,
  *               and serves no request alone
+ *     mooncake  vLLM's MooncakeConnector: the same with servers that can do
+ *               without, and leg 1 asks for one token.  The prefill server is
+ *               known by its address: that is its engine_id
  *
  * Sources: vLLM, docs/features/nixl_connector_usage.md and its
  * toy_proxy_server.py; llm-d, the sidecar's x-prefiller-host-port; LMCache's
- * shared storage examples; what SGLang's router sends (t/legs/sglang.json).
+ * shared storage examples; what other routers send (t/legs).
  */
 
 
@@ -45,6 +48,7 @@ typedef enum {
     KVR_CONNECTOR_STORE,
     KVR_CONNECTOR_HEADER,
     KVR_CONNECTOR_SGLANG,
+    KVR_CONNECTOR_MOONCAKE,
     KVR_CONNECTOR_MAX
 } kvr_connector_e;
 
@@ -57,14 +61,16 @@ typedef struct {
     unsigned           legs:1;     /* leg 1 is made here */
     unsigned           both:1;     /* at the same time as leg 2 */
     unsigned           alone:1;    /* any server can do all of it as well */
+    unsigned           whole:1;    /* leg 1 asks for as much as leg 2 */
 } kvr_connector_t;
 
 
 /* where the servers of two legs at once meet */
 typedef struct {
-    const uint8_t     *host;       /* of the prefill server, as in a URL */
-    size_t             host_len;
-    uint32_t           port;
+    const uint8_t     *server;     /* the prefill server's address */
+    size_t             server_len;
+    size_t             host_len;   /* without its port, as in a URL */
+    uint32_t           port;       /* that it is met at */
     uint64_t           room;       /* 63 bits of it are used */
 } kvr_meeting_t;
 
@@ -89,7 +95,7 @@ const char *const *kvr_connector_private(void);
  * Members of a body that leg 1 has its own values for: one token, in one piece.
  * Ends with NULL.
  */
-const char *const *kvr_connector_limits(void);
+const char *const *kvr_connector_limits(const kvr_connector_t *c);
 
 /*
  * Writes what is appended to leg 1's body, "," before the first member if kept
@@ -102,11 +108,11 @@ size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     unsigned kept, char *dst);
 
 /*
- * The same for either of two legs at once, of at most KVR_CONNECTOR_LEN and the
- * host's length.
+ * The same for leg 0 or 1 of two at once, of at most KVR_CONNECTOR_LEN and twice
+ * the server's length.
  */
-size_t kvr_connector_meet(const kvr_meeting_t *meeting, unsigned kept,
-    char *dst);
+size_t kvr_connector_meet(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
 
 
 #endif /* _KVR_CONNECTOR_H_INCLUDED_ */

@@ -14,6 +14,7 @@ package Kvroute::Recorder;
 #     reset, close ends the connection
 #     cut          answers, all but the last byte
 #     hold         waits until the other side leaves
+#     met ...      does the rest if the body tells of a meeting, else answers
 #
 # and without it answers with ANSWER.  What it was sent is in NAME's first letter
 # .sent, a JSON text a line; if the other side has left before it was answered that is
@@ -47,7 +48,10 @@ sub recorder {
             my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
             ($do) = $head =~ /^X-$kind: (.*?)\r?$/mi unless defined $do;
 
-            my $end = answer($t, $c, $answer, split / /, $do // 'plain');
+            $do //= 'plain';
+            $do = 'plain' if $do =~ s/^met // && $body !~ /bootstrap/;
+
+            my $end = answer($t, $c, $answer, split / /, $do);
 
             note($file, { name => $name, gone => 1 }) if $end eq 'gone';
             last if $end;
