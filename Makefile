@@ -266,7 +266,7 @@ first-steps: deps ## docs/first-steps.md in a fresh Debian: seconds to the first
 
 .PHONY: bench-events
 bench-events: deps ## what KV events bring and cost (10 minutes; PARTS=...)
-	@$(MAKE) -s build engine sim
+	@$(MAKE) -s build engine sim bench-tools
 	@$(BENCH_ENV) python3 bench/events/events.py
 
 

@@ -5,36 +5,42 @@ The simulator has the index against a router that sees the true state of all cac
 if most blocks' places in prompts were known (aliases), outside starvation and inside.  How
 many requests could be tied to events by time and depth is found on a recorded run of vLLM
 (attribute.py).  Then one emulated engine stores and removes 100,000 blocks a second: what
-that takes of a core, of memory, and of the time of other requests in the same worker.
+that takes of a core, of memory, and of the time of other requests in the same worker; and
+its instructions, by callgrind, which no other work on the machine changes.  Requests are
+counted so too, with events and without.  nginx is reloaded 20 times while events come.
 Figures of real vLLM are those of the last "make test-vllm", if there was one.
 
-Writes build/bench/events.json.
+Writes build/bench/events.json.  What was not measured is null there, and "missing" says why.
 
-    PARTS="index flood"     these only, of index, attributed, flood and vllm; what an
-                            earlier run has found of the others is kept
+    PARTS="index flood"     these only, of index, attributed, flood, count, requests, reloads
+                            and vllm; what an earlier run has found of the others is kept
     TRACES=folder           Mooncake's traces, for more scenarios
     FULL=1                  three seeds, runs three times as long
 """
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../common"))
+sys.path.insert(0, os.path.join(HERE, "../wire"))
 sys.path.insert(0, HERE)
 
 import attribute  # noqa: E402
 from places import BUILD  # noqa: E402
 from ports import free_ports  # noqa: E402
-from rig import (RESULTS, Engines, Nginx, cpu, get, memory, quantile,  # noqa: E402
-                 request, save, wait)
+from rig import (RESULTS, Engines, Nginx, Process, cpu, get, memory,  # noqa: E402
+                 quantile, request, save, totals, wait)
 
-PARTS = (os.environ.get("PARTS") or "index attributed flood vllm").split()
+ALL = "index attributed flood count requests reloads vllm"
+PARTS = (os.environ.get("PARTS") or ALL).split()
 
 AMPLE = "zipf agents agents_paced people hot_decode_32".split()
 STARVED = "zipf_starved agents_starved".split()
@@ -152,6 +158,101 @@ def flood():
     }
 
 
+def counted(blocks, block):
+    """Instructions of a worker that has read so many blocks, and how many it were."""
+    port = free_ports(1)
+    engines = Engines(1, "--hardware", "none", "--kv-events", str(port),
+                      "--kv-cache-size", "4096", "--block-size", str(block))
+    told = lambda: json.loads(get(engines.port, "/control"))["kv_events"]  # noqa: E731
+
+    with tempfile.TemporaryDirectory() as folder:
+        nginx = Nginx(HTTP, servers=engines.servers(),
+                      events="kvroute_events port=%d;" % port,
+                      prefix=("valgrind", "-q", "--tool=callgrind",
+                              "--callgrind-out-file=%s/out" % folder))
+        wait(lambda: told()["subscribers"])
+
+        if blocks:
+            engines.control({"kv_flood": BLOCKS / 2})
+            wait(lambda: told()["stored"] >= blocks)
+            engines.control({"kv_flood": 0})
+
+        last = told()
+        wait(lambda: nginx.peers("llm")[0]["events"]["messages"] == last["messages"])
+        nginx.stop()
+
+        with open(folder + "/out") as f:
+            n = totals(f.read())
+
+    engines.stop()
+
+    return n, last["stored"]
+
+
+def count():
+    """Instructions a block that is stored and removed, by tokens of a block."""
+    result = {}
+
+    for block in (16, 32):
+        few, many = counted(20_000, block), counted(120_000, block)
+        result[str(block)] = round((many[0] - few[0]) / (many[1] - few[1]))
+
+    return result
+
+
+def requests():
+    """Instructions of a request where events are gone by, to one without."""
+    import wire
+
+    engines = wire.upstream(8)
+    more = 3000
+    publishers = Process([sys.executable, os.path.join(HERE, "publisher.py")]
+                         + [str(p + more) for p in engines])
+    on = {"policy": "kvroute kv_cache zone=bench; kvroute_events port=+%d" % more}
+    result = {}
+
+    for name, size, n in ("2k", 2048, 200), ("32k", 32768, 60):
+        without = wire.slope(engines, False, size, n)
+        result[name] = round(wire.slope(engines, False, size, n, conf=on) / without, 4)
+
+    publishers.stop()
+
+    return result
+
+
+def reloads():
+    """20 of them while events come: what is missing then."""
+    port, replay = free_ports(1), free_ports(1)
+    engines = Engines(1, "--hardware", "none", "--kv-events", str(port),
+                      "--kv-replay", str(replay))
+    nginx = Nginx(HTTP, servers=engines.servers(),
+                  events="kvroute_events port=%d replay=%d;" % (port, replay))
+    heard = lambda: nginx.peers("llm")[0]["events"]  # noqa: E731
+    told = lambda: json.loads(get(engines.port, "/control"))["kv_events"]  # noqa: E731
+
+    wait(lambda: told()["subscribers"])
+    engines.control({"kv_flood": BLOCKS / 10})
+
+    for _ in range(20):
+        before = heard()["messages"]
+        worker = nginx.workers()
+        nginx.process.send_signal(signal.SIGHUP)
+        wait(lambda: set(nginx.workers()) - set(worker) and heard()["messages"] > before)
+
+    engines.control({"kv_flood": 0})
+    last = told()
+    wait(lambda: heard()["messages"] + heard()["lost"] == last["messages"])
+
+    result = {"number": 20, "messages": last["messages"], "lost": heard()["lost"],
+              "replayed": heard()["replayed"], "restarts": heard()["restarts"],
+              "blocks_missing": last["stored"] - heard()["stored"]}
+
+    nginx.stop()
+    engines.stop()
+
+    return result
+
+
 def read(path):
     """What is in a file; nothing if there is none."""
     try:
@@ -179,6 +280,30 @@ def vllm():
     }
 
 
+# what is asked for, and by which part
+
+ASKED = {"index_to_oracle": "index", "attributed": "attributed", "wrong": "attributed",
+         "cpu_core_share": "flood", "memory_growth": "flood", "delay_ms": "flood",
+         "instructions_a_block": "count", "instructions_a_request": "requests",
+         "reloads": "reloads", "vllm": "vllm"}
+
+
+def absent(result):
+    """Makes null what is not there; returns why."""
+    why = {}
+
+    for name, part in ASKED.items():
+        if result.setdefault(name, None) is None:
+            why[name] = ("there was no make test-vllm" if part in PARTS
+                         else "PARTS was without " + part)
+
+    for name, value in (result["vllm"] or {}).items():
+        if value is None:
+            why["vllm." + name] = "the last make test-vllm did not measure it"
+
+    return why
+
+
 def main():
     path = os.path.join(RESULTS, "events.json")
     result = read(path)
@@ -194,8 +319,19 @@ def main():
     if "flood" in PARTS:
         result.update(flood())
 
+    if "count" in PARTS:
+        result["instructions_a_block"] = count()
+
+    if "requests" in PARTS:
+        result["instructions_a_request"] = requests()
+
+    if "reloads" in PARTS:
+        result["reloads"] = reloads()
+
     if "vllm" in PARTS:
         result["vllm"] = vllm()
+
+    result["missing"] = absent(result)
 
     print(json.dumps(result, indent=2))
     save(path, result)

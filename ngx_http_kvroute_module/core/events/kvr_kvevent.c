@@ -137,25 +137,52 @@ kvr_kvevent_read(kvr_kvevent_reader_t *r, const uint8_t **p,
 
         /* what has no items left is over */
 
-        if (r->state == KVR_KVEVENT_IN_HASHES && r->hashes == 0) {
-            r->state = KVR_KVEVENT_IN_FIELD;
-        }
+        switch (r->state) {
 
-        if (r->state == KVR_KVEVENT_IN_FIELD && r->fields == 0) {
+        case KVR_KVEVENT_IN_HASHES:
+
+            if (r->hashes) {
+                break;
+            }
+
+            r->state = KVR_KVEVENT_IN_FIELD;
+
+            /* fall through */
+
+        case KVR_KVEVENT_IN_FIELD:
+
+            if (r->fields) {
+                break;
+            }
+
             r->state = KVR_KVEVENT_IN_EVENT;
             return KVR_KVEVENT_FOUND;
-        }
 
-        if (r->state == KVR_KVEVENT_IN_EVENT && r->events == 0) {
+        case KVR_KVEVENT_IN_EVENT:
+
+            if (r->events) {
+                break;
+            }
+
             r->state = KVR_KVEVENT_IN_ITEM;
-        }
 
-        if (r->state == KVR_KVEVENT_IN_ITEM && r->items == 0) {
+            /* fall through */
+
+        case KVR_KVEVENT_IN_ITEM:
+
+            if (r->items) {
+                break;
+            }
+
             r->state = KVR_KVEVENT_IN_END;
-        }
 
-        if (r->state == KVR_KVEVENT_IN_END) {
+            /* fall through */
+
+        case KVR_KVEVENT_IN_END:
             return *p == end ? KVR_KVEVENT_DONE : KVR_KVEVENT_GARBLED;
+
+        default: /* KVR_KVEVENT_IN_BATCH */
+            break;
         }
 
         kind = kvr_msgpack_next(&r->msgpack, p, end);

@@ -37,8 +37,12 @@ static const uint8_t  kvr_msgpack_head[256] = {
 static const uint8_t *kvr_msgpack_gather(kvr_msgpack_t *m, const uint8_t **p,
     const uint8_t *end);
 static kvr_msgpack_e kvr_msgpack_begin(kvr_msgpack_t *m, const uint8_t *head);
+static inline void kvr_msgpack_short(kvr_msgpack_t *m, const uint8_t *s);
+static inline uint64_t kvr_msgpack_number(const uint8_t *p, unsigned n);
 static kvr_msgpack_e kvr_msgpack_string(kvr_msgpack_t *m, const uint8_t **p,
     const uint8_t *end);
+
+_Static_assert(KVR_MSGPACK_TEXT >= sizeof(uint64_t), "a tail is in the text");
 
 
 kvr_msgpack_e
@@ -69,11 +73,39 @@ kvr_msgpack_next(kvr_msgpack_t *m, const uint8_t **p, const uint8_t *end)
         return kind;
     }
 
-    m->kind = kind;
     m->len = (uint32_t) m->left;
     m->tail = 0;
 
+    /* as it nearly always is: short, and not at the end of what there is */
+
+    if (m->left <= KVR_MSGPACK_TEXT && end - *p >= KVR_MSGPACK_TEXT) {
+        kvr_msgpack_short(m, *p);
+        *p += m->left;
+        m->left = 0;
+
+        return kind;
+    }
+
+    m->kind = kind;
+
     return kvr_msgpack_string(m, p, end);
+}
+
+
+/* KVR_MSGPACK_TEXT bytes can be read: what is behind the string does not count */
+static inline void
+kvr_msgpack_short(kvr_msgpack_t *m, const uint8_t *s)
+{
+    memcpy(m->text, s, KVR_MSGPACK_TEXT);
+
+    if (m->left >= sizeof(uint64_t)) {
+        m->tail = kvr_msgpack_number(s + m->left - sizeof(uint64_t),
+                                     sizeof(uint64_t));
+
+    } else if (m->left) {
+        m->tail = kvr_msgpack_number(s, sizeof(uint64_t))
+                  >> 8 * (sizeof(uint64_t) - m->left);
+    }
 }
 
 

@@ -129,6 +129,13 @@ kvr_model_busiest(const kvr_models_t *models)
 
     for (i = 0; i < KVR_MODELS; i++) {
         model = &models->model[i];
+
+        /* they are claimed in their order, and none is given up */
+
+        if (kvr_get(&model->key) == 0) {
+            break;
+        }
+
         n = kvr_get(&model->responses);
 
         b = kvr_model_bytes(model);
