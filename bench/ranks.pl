@@ -1,8 +1,9 @@
 #!/usr/bin/perl
 
 # make bench-ranks: agents on emulated engines with data-parallel ranks, when
-# kvroute_ranks tells the ranks apart, when the engines choose, and on as many
-# engines that are alone.  Writes build/bench/ranks.json.
+# kvroute_ranks tells the ranks apart, when the engines choose, on as many
+# engines that are alone, and by vLLM Router, if make bench-peers has fetched it
+# (or VLLM_ROUTER is its path).  Writes build/bench/ranks.json.
 
 use strict;
 use warnings;
@@ -24,6 +25,9 @@ my %arm = (
     internal => 'the engine chooses a rank by load',
     alone => 'as many engines, one port each',
 );
+
+my $build = $ENV{BUILD} || "$FindBin::Bin/../build";
+my $router = $ENV{VLLM_ROUTER} || "$build/bench/peers/vllm/bin/vllm-router";
 
 my $t = Kvroute->new();
 my %ports;
@@ -78,10 +82,53 @@ wait_for(sub {
 }) or die "the ranks are not known\n";
 
 
+# the others' own way, with a port of its own; its policy is their default
+
+my %at;
+my @others;
+
+if (-x $router) {
+    $ports{vllm_router} = [ $t->engines($SERVERS, @args, '--data-parallel',
+                                        $RANKS) ];
+    $arm{vllm_router} = 'vLLM Router, cache_aware, a rank by the same header';
+    $at{vllm_router} = $t->port();
+
+    my $pid = fork() // die "fork: $!";
+
+    if ($pid == 0) {
+        open STDOUT, '>', "$t->{dir}/vllm_router.log";
+        open STDERR, '>&', \*STDOUT;
+
+        no warnings 'exec';
+
+        exec $router, '--host', '127.0.0.1', '--port', $at{vllm_router},
+             '--prometheus-port', $t->port(), '--policy', 'cache_aware',
+             '--intra-node-data-parallel-size', $RANKS,
+             '--worker-urls', map { "http://127.0.0.1:$_" } @{$ports{vllm_router}};
+        POSIX::_exit(1);
+    }
+
+    push @others, $pid;
+
+    # it asks its engines first
+
+    if (!wait_for(sub { ($t->get('/health', port => $at{vllm_router})->{status}
+                         // 0) == 200 }, 60))
+    {
+        print "vLLM Router does not begin\n",
+              Kvroute::slurp("$t->{dir}/vllm_router.log");
+        delete $at{vllm_router};
+    }
+}
+
+END { kill 'TERM', @others if @others }
+
+
 # one agent: each turn has all that was before
 
 sub agent {
     my ($where, $agent) = @_;
+    my $uri = $at{$where} ? '' : "/$where";
     my @m = ({ role => 'system', content => text(12000, $agent % 4) });
     my (@ms, $failed);
 
@@ -89,8 +136,9 @@ sub agent {
         push @m, { role => 'user', content => text(3000, 100 * $agent + $turn) };
 
         my $start = time();
-        my $r = $t->post("/$where/v1/chat/completions", encode_json(
-            { model => 'emulated', max_tokens => 64, messages => \@m }));
+        my $r = $t->post("$uri/v1/chat/completions", encode_json(
+            { model => 'emulated', max_tokens => 64, messages => \@m }),
+            port => $at{$where});
 
         push @ms, 1000 * (time() - $start);
 
@@ -152,16 +200,14 @@ sub play {
 my %result = (servers => $SERVERS, ranks_each => $RANKS, agents => $AGENTS,
               turns => $TURNS, at_once => $AT_ONCE);
 
-printf "%-10s %9s %7s %8s %8s %8s\n", qw(arm requests failed cached mean p95);
+printf "%-11s %9s %7s %8s %8s %8s\n", qw(arm requests failed cached mean p95);
 
-for my $name (qw(ranks alone internal)) {
+for my $name (qw(ranks alone internal), keys %at) {
     my $r = $result{$name} = play($name);
 
-    printf "%-10s %9d %7d %7.1f%% %6.1fms %6.1fms\n", $name,
+    printf "%-11s %9d %7d %7.1f%% %6.1fms %6.1fms\n", $name,
         @$r{qw(requests failed cached_percent mean_ms p95_ms)};
 }
-
-my $build = $ENV{BUILD} || "$FindBin::Bin/../build";
 
 mkdir "$build/bench";
 Kvroute::write_file("$build/bench/ranks.json",

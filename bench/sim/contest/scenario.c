@@ -181,6 +181,7 @@ const kvs_scenario_t  kvs_scenarios[] = {
       NULL },
     { "large_agents_512", KVS_LARGE, KVS_FLEET(KVS_8B, 512), KVS_AGENT(5),
       NULL },
+    { "ranks_agents", KVS_LARGE, KVS_FLEET(KVS_8B, 16), KVS_AGENT(5), NULL },
     { "large_hot_64", KVS_LARGE, KVS_FLEET(KVS_8B, 64), KVS_HOT_DECODE, NULL },
     { "large_hot_128", KVS_LARGE, KVS_FLEET(KVS_8B, 128), KVS_HOT_DECODE,
       NULL },

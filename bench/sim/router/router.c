@@ -4,6 +4,8 @@
  * which router has the request, which key it goes by, what engines tell.
  */
 
+#include <math.h>
+
 #include "bench/model/route.h"
 #include "bench/sim/router/router.h"
 
@@ -26,6 +28,8 @@ static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
 static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static uint64_t kvs_router_home(kvs_router_t *ro, kvs_request_t *rq);
+static kvr_set_t kvs_router_servers(kvs_router_t *ro);
+static uint32_t kvs_router_rank(kvs_router_t *ro, uint32_t server);
 static void kvs_router_probe(kvs_router_t *ro, double now);
 static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
 
@@ -33,7 +37,7 @@ static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
 void *
 kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 {
-    uint32_t            i;
+    uint32_t            i, ranks;
     uint64_t            units;
     kvs_router_t       *ro;
     kvs_prefix_conf_t   px;
@@ -76,7 +80,10 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         units = sim->blocks;
     }
 
-    kvs_zone_create(&ro->zone, kvr_max(sim->fleet.routers, 1), sim->n, units);
+    ranks = kvr_max(ro->conf.ranks, 1);
+
+    kvs_zone_create(&ro->zone, kvr_max(sim->fleet.routers, 1),
+                    (sim->n + ranks - 1) / ranks, units * ranks);
 
     for (i = 0; ro->conf.reported && i < sim->n; i++) {
         kvr_index_capacity(ro->zone.core.index, i, units, 1);
@@ -156,7 +163,7 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     rq->route.row = ro->row != UINT32_MAX ? ro->row
                     : (uint32_t) (rq->id % ro->zone.rows);
 
-    ch.set = ro->sim->up;
+    ch.set = ro->conf.ranks ? kvs_router_servers(ro) : ro->sim->up;
 
     if (ro->told) {
         kvs_told_settle(ro->told, now);
@@ -231,6 +238,10 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
     }
 
     kvs_route_insert(&ro->zone, &rq->route, ch.matched[i]);
+
+    if (ro->conf.ranks) {
+        return kvs_router_rank(ro, i);
+    }
 
     if (ro->coming) {
         kvs_prefix_hold(ro->coming, rq->chain, rq->units, i);
@@ -466,6 +477,56 @@ kvs_router_home(kvs_router_t *ro, kvs_request_t *rq)
 }
 
 
+/* of several ranks, any of which is up */
+static kvr_set_t
+kvs_router_servers(kvs_router_t *ro)
+{
+    uint32_t   i;
+    kvr_set_t  up, servers;
+
+    servers = kvr_set_none();
+
+    for (up = ro->sim->up; kvr_set_next(&up, &i); /* void */ ) {
+        kvr_set_add(&servers, i / ro->conf.ranks);
+    }
+
+    return servers;
+}
+
+
+/* as vLLM chooses: a request that waits counts as four that run */
+static uint32_t
+kvs_router_rank(kvs_router_t *ro, uint32_t server)
+{
+    uint32_t     i, pick;
+    double       load, least;
+    kvr_set_t    up;
+    kve_stats_t  st;
+
+    pick = 0;
+    least = INFINITY;
+
+    for (up = ro->sim->up; kvr_set_next(&up, &i); /* void */ ) {
+
+        if (i / ro->conf.ranks != server) {
+            continue;
+        }
+
+        kvs_sim_settle(ro->sim, i);
+        kve_replica_stats(ro->sim->replica[i], &st);
+
+        load = 4.0 * (double) st.waiting + (double) st.running;
+
+        if (load < least) {
+            least = load;
+            pick = i;
+        }
+    }
+
+    return pick;
+}
+
+
 static void
 kvs_router_probe(kvs_router_t *ro, double now)
 {
@@ -549,7 +610,8 @@ kvs_router_restarted(void *data, uint32_t replica, double now)
         return;
     }
 
-    kvr_index_flush(ro->zone.core.index, replica);
+    kvr_index_flush(ro->zone.core.index,
+                    replica / kvr_max(ro->conf.ranks, 1));
 
     if (ro->told) {
         kvs_told_restarted(ro->told, replica);
@@ -599,5 +661,6 @@ kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
     first = kvr_min(kvr_chain_entries(rq->units), n);
 
     kvr_index_extend(ro->zone.core.index, entries + first, first, n - first,
-                     rq->req.nhashes - rq->units, rq->replica);
+                     rq->req.nhashes - rq->units,
+                     rq->replica / kvr_max(ro->conf.ranks, 1));
 }

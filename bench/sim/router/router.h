@@ -48,6 +48,8 @@ typedef struct {
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */
+    uint32_t             ranks;      /* of a server, which it chooses itself;
+                                        0: each replica is one */
     double               home;       /* credit of homes, 0: there are none */
     kvs_home_e           home_by;
 } kvs_router_conf_t;

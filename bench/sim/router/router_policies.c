@@ -11,6 +11,11 @@ static const kvs_router_conf_t  kvs_conf_kv_cache = {
     .policy = KVR_POLICY_KV_CACHE, .timed = 1
 };
 
+/* kv_cache that does not know of ranks: 8 replicas are one server */
+static const kvs_router_conf_t  kvs_conf_ranks = {
+    .policy = KVR_POLICY_KV_CACHE, .timed = 1, .ranks = 8
+};
+
 static const kvs_router_conf_t  kvs_conf_reported = {
     .policy = KVR_POLICY_KV_CACHE, .capacity = 1, .reported = 1
 };
@@ -197,6 +202,7 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("events_500ms", KVS_STUDY, &kvs_conf_events_500),
     KVS_ROUTER("aliases_5ms", KVS_STUDY, &kvs_conf_aliases_5),
     KVS_ROUTER("aliases_500ms", KVS_STUDY, &kvs_conf_aliases_500),
+    KVS_ROUTER("kv_cache_8_ranks", KVS_STUDY, &kvs_conf_ranks),
     KVS_ROUTER("oracle", KVS_STUDY, &kvs_conf_oracle),
     KVS_ROUTER("least_request", KVS_RIVAL, &kvs_conf_least),
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
