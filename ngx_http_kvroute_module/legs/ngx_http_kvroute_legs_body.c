@@ -108,15 +108,18 @@ ngx_http_kvroute_legs_text(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 {
-    size_t               len;
-    u_char              *p;
-    uint32_t             i;
-    ngx_http_request_t  *r;
+    size_t                  len;
+    u_char                 *p;
+    uint32_t                i;
+    ngx_http_request_t     *r;
+    const kvr_connector_t  *connector;
 
     r = legs->request;
 
-    if (ngx_http_kvroute_request_edit(r, &legs->edit, kvr_connector_limits(kvr_connector(
-                                            legs->conf->connector)))
+    connector = kvr_connector(legs->conf->connector);
+
+    if (ngx_http_kvroute_request_edit(r, &legs->edit,
+                                      kvr_connector_limits(connector))
         != NGX_OK
         || legs->edit.more)
     {

@@ -249,15 +249,20 @@ START_TEST(test_edit_ask)
     for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
         connector = kvr_connector((kvr_connector_e) c);
 
+        if (connector->whole) {
+            continue;
+        }
+
         for (kept = 0; kept < 2; kept++) {
             b.len = 0;
             util_puts(&b, kept ? "{\"model\":\"m\",\"stream\":true,"
                                  "\"max_completion_tokens\":99 } "
                                : "{\"stream\":true,\"min_tokens\":7}");
 
-            (void) blank(&b, kvr_connector_limits());
+            (void) blank(&b, kvr_connector_limits(connector));
 
-            util_check(find(&e, &b, kvr_connector_limits()) == KVR_OK, "%u", c);
+            util_check(find(&e, &b, kvr_connector_limits(connector)) == KVR_OK,
+                       "%u", c);
 
             b.len = e.end;
             len = kvr_connector_ask(connector, KVR_ENDPOINT_PROMPT,
@@ -287,6 +292,73 @@ START_TEST(test_edit_ask)
 END_TEST
 
 
+/* so does what two legs meet by, which names the same place in both */
+START_TEST(test_edit_meet)
+{
+    char                    text[KVR_CONNECTOR_LEN + 64], room[2][64];
+    size_t                  len;
+    cJSON                  *root, *params, *id;
+    unsigned                c, kept, leg;
+    util_buf_t              b;
+    kvr_meeting_t           meeting;
+    const kvr_connector_t  *connector;
+
+    memset(&b, 0, sizeof(b));
+
+    meeting.server = (const uint8_t *) "10.0.0.11:8000";
+    meeting.server_len = sizeof("10.0.0.11:8000") - 1;
+    meeting.host_len = sizeof("10.0.0.11") - 1;
+    meeting.port = 8998;
+    meeting.room = UINT64_MAX;
+
+    for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
+        connector = kvr_connector((kvr_connector_e) c);
+
+        if (!connector->both) {
+            continue;
+        }
+
+        for (kept = 0; kept < 2; kept++) {
+
+            for (leg = 0; leg < 2; leg++) {
+                b.len = 0;
+                util_puts(&b, kept ? "{\"model\":\"m\"" : "{");
+
+                len = kvr_connector_meet(connector, KVR_ENDPOINT_PROMPT,
+                                         &meeting, leg, kept, text);
+                util_check(len <= sizeof(text), "%zu bytes", len);
+
+                util_put(&b, text, len);
+                util_byte(&b, 0);
+
+                root = cJSON_Parse((const char *) b.p);
+                util_check(root, "%s", b.p);
+
+                params = cJSON_GetObjectItem(root, "kv_transfer_params");
+                id = params ? cJSON_GetObjectItem(params, "transfer_id")
+                            : cJSON_GetObjectItem(root, "bootstrap_room");
+                util_check(id && (params == NULL) == connector->whole, "%s", b.p);
+
+                if (params) {
+                    strcpy(room[leg], id->valuestring);
+
+                } else {
+                    sprintf(room[leg], "%.0f", id->valuedouble);
+                }
+
+                cJSON_Delete(root);
+            }
+
+            util_check(strcmp(room[0], room[1]) == 0, "%s, %s", room[0],
+                       room[1]);
+        }
+    }
+
+    util_drop(&b);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -297,6 +369,7 @@ main(void)
     util_add(s, "random", test_edit_random);
     util_add(s, "bad", test_edit_bad);
     util_add(s, "ask", test_edit_ask);
+    util_add(s, "meet", test_edit_meet);
 
     return util_run(s);
 }
