@@ -126,6 +126,13 @@ sub read_all {
 }
 
 
+# the first words of one that has only just been connected to
+
+ok(wait_for(sub { published('lossy')->{subscribers} == 1 }), 'a publisher has a subscriber');
+ask('lossy', 0, 2000);
+ok(read_all('lossy'), 'which has read all');
+is(events('lossy')->{stored}, published('lossy')->{stored}, 'and gone by it');
+
 ok(wait_for(sub { !grep { $_->{sources} != 1 } map { events($_) }
                       grep { $conf{$_} && $_ ne 'mixed' && $_ ne 'ranks' } keys %conf }),
    'publishers are connected');

@@ -397,6 +397,7 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     source->seen = 1;
     source->gone = moved;
     source->self = ngx_http_kvroute_events_self(conf->zone);
+    source->look = &ngx_http_kvroute_events_event;
 
     source->name.len = peer->name.len;
     source->name.data = (u_char *) (source + 1);
@@ -532,6 +533,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
     e = ngx_http_kvroute_events_source_peer(source);
     now = (uint64_t) ngx_current_msec;
     connected = 0;
+    source->alone = 1;
 
     for (other = ngx_http_kvroute_events_sources; other; other = other->next) {
 
@@ -540,6 +542,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
         }
 
         connected += other->open;
+        source->alone &= (other == source);
         time = kvr_get(&ngx_http_kvroute_events_source_shared(other)->time);
 
         if (time == 0 || now - ngx_min(time, now)

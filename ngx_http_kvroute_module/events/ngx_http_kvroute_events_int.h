@@ -59,6 +59,7 @@ struct ngx_http_kvroute_events_source_s {
     ngx_http_kvroute_events_stream_t    replay;
 
     ngx_event_t                         timer;    /* to connect, or of replay */
+    ngx_event_t                        *look;     /* at all sources */
     ngx_connection_t                    dummy;
 
     kvr_events_order_t                  order;
@@ -84,6 +85,7 @@ struct ngx_http_kvroute_events_source_s {
     unsigned                            same:1;   /* the replay says so */
     unsigned                            ended:1;  /* all of it was heard */
     unsigned                            whole:1;  /* and all of the peer's */
+    unsigned                            alone:1;  /* the peer has no other */
 };
 
 

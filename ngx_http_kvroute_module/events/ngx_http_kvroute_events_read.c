@@ -41,9 +41,11 @@ static void ngx_http_kvroute_events_read_go(
     ngx_http_kvroute_events_source_t *source, uint64_t seq);
 static void ngx_http_kvroute_events_read_event(
     ngx_http_kvroute_events_source_t *source, const kvr_kvevent_t *event);
-static void ngx_http_kvroute_events_read_done(
-    ngx_http_kvroute_events_source_t *source, kvr_subscription_t *s,
-    kvr_subscription_e found);
+static ngx_int_t ngx_http_kvroute_events_read_done(
+    ngx_http_kvroute_events_source_t *source,
+    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found);
+static ngx_int_t ngx_http_kvroute_events_read_leave(
+    ngx_http_kvroute_events_source_t *source);
 
 
 ngx_int_t
@@ -74,8 +76,7 @@ ngx_http_kvroute_events_read_live(ngx_http_kvroute_events_stream_t *stream,
         break;
 
     default:
-        ngx_http_kvroute_events_read_done(source, &stream->subscription,
-                                          found);
+        return ngx_http_kvroute_events_read_done(source, stream, found);
     }
 
     return NGX_OK;
@@ -106,6 +107,11 @@ ngx_http_kvroute_events_read_open(ngx_http_kvroute_events_source_t *source)
 
     kvr_add(&e->connects, 1);
     kvr_set(&shared->time, ngx_max(source->opened, 1));
+
+    /* whether others of the peer are missing is seen by who looks at all */
+
+    source->whole = source->alone;
+    ngx_add_timer(source->look, 1);
 
     if (kvr_get(&shared->next) == 0) {
         source->gone = 0;
@@ -151,12 +157,8 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
     kvr_subscription_t   *s;
     kvr_events_source_t  *shared;
 
-    /* another worker has taken over, after a reload */
-
     if (!ngx_http_kvroute_events_source_owned(source)) {
-        ngx_http_kvroute_events_stream_close(&source->live);
-        source->open = 0;
-        return NGX_DONE;
+        return ngx_http_kvroute_events_read_leave(source);
     }
 
     s = &source->live.subscription;
@@ -269,7 +271,7 @@ ngx_http_kvroute_events_read_replay(ngx_http_kvroute_events_stream_t *stream,
         break;
 
     default:
-        ngx_http_kvroute_events_read_done(source, s, found);
+        return ngx_http_kvroute_events_read_done(source, stream, found);
     }
 
     return NGX_OK;
@@ -425,13 +427,21 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
  * A message that is garbled may have any number: it is not gone on from.  What
  * was meant is missing then, and is replayed; it is not asked for once more.
  */
-static void
+static ngx_int_t
 ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
-    kvr_subscription_t *s, kvr_subscription_e found)
+    ngx_http_kvroute_events_stream_t *stream, kvr_subscription_e found)
 {
     kvr_events_t         *e;
+    kvr_subscription_t   *s;
     kvr_events_source_t  *shared;
 
+    /* what another worker reads by now is its to count */
+
+    if (!ngx_http_kvroute_events_source_owned(source)) {
+        return ngx_http_kvroute_events_read_leave(source);
+    }
+
+    s = &stream->subscription;
     e = ngx_http_kvroute_events_source_peer(source);
     shared = ngx_http_kvroute_events_source_shared(source);
 
@@ -441,21 +451,21 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
         ngx_http_kvroute_events_source_warn(source, "events are garbled",
                                             "a message is no batch of them");
 
-        if (s == &source->live.subscription) {
-            return;
+        if (stream == &source->live) {
+            return NGX_OK;
         }
     }
 
     if (!s->seq_read || s->skip) {
-        return;
+        return NGX_OK;
     }
 
-    if (source->told == 0 && s == &source->live.subscription
+    if (source->told == 0 && stream == &source->live
         && kvr_get(&shared->next))
     {
         kvr_events_empty(shared, &source->order, s->seq,
                          (uint64_t) ngx_current_msec);
-        return;
+        return NGX_OK;
     }
 
     if (s->seq > ngx_max(kvr_get(&shared->next), source->order.empty)) {
@@ -464,4 +474,18 @@ ngx_http_kvroute_events_read_done(ngx_http_kvroute_events_source_t *source,
 
     kvr_events_read(e, shared, &source->order, s->seq,
                     (uint64_t) ngx_current_msec);
+
+    return NGX_OK;
+}
+
+
+/* another worker has taken over, after a reload */
+static ngx_int_t
+ngx_http_kvroute_events_read_leave(ngx_http_kvroute_events_source_t *source)
+{
+    ngx_http_kvroute_events_stream_close(&source->replay);
+    ngx_http_kvroute_events_stream_close(&source->live);
+    source->open = 0;
+
+    return NGX_DONE;
 }
