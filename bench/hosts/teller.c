@@ -97,8 +97,14 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
 
     t->session[s] = n;
 
-    kvr_index_refresh(z->index, t->chain[s], n, kvr_chain_depth(n - 1), peer,
-                      held ? kvr_chain_depth(held - 1) : 0, &undo);
+    /* as if it was inserted: what was there before is left as it is */
+
+    memset(&undo, 0, sizeof(kvr_index_undo_t));
+    undo.matched = held ? kvr_chain_depth(held - 1) : 0;
+    undo.first = held;
+    undo.moved = kvr_chain_depth(n - 1) - undo.matched;
+    undo.peer = (uint16_t) peer;
+
     kvr_share_tell_lesson(z, t->chain[s], n, &undo);
 
     kvr_popular_keys(t->chain[s], held, &keys);
