@@ -230,15 +230,6 @@ demo-hosts: deps ## one nginx and three before real engines: apart, homes, shari
 		python3 examples/demo/hosts.py
 
 
-.PHONY: bench-hosts
-bench-hosts: DEPS += redis-server iproute2
-bench-hosts: deps ## several hosts, and what breaks: build/bench/hosts.json (ONLY=...)
-	@$(MAKE) -s build engine
-	@$(BENCH_ENV) python3 bench/hosts/hosts.py \
-		--out $(BUILD)/bench/hosts.json $(if $(ONLY),--only $(ONLY)) \
-		$(HOSTS_ARGS)
-
-
 .PHONY: bench-signals
 bench-signals: deps ## what signals bring and cost (7 minutes; PARTS=...)
 	@$(MAKE) -s build engine sim
@@ -341,6 +332,7 @@ include bench/micro/Makefile.inc
 include bench/wire/Makefile.inc
 include bench/soak/Makefile.inc
 include bench/sim/Makefile.inc
+include bench/hosts/Makefile.inc
 include bench/pd/Makefile.inc
 include bench/queue/Makefile.inc
 include bench/peers/Makefile.inc

@@ -94,6 +94,7 @@ my $table = <<'END';
 16 micro          * | micro_ | inner
 15 model          * | kvs_
 16 queue          * | kvq_
+16 hosts          * || any
 17 sim/engine     * | kvs_
 18 sim/router     * | kvs_
 19 sim/contest    * | kvs_

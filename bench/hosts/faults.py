@@ -6,15 +6,16 @@ the case is about.
 """
 
 import asyncio
+import base64
 import glob
-import json
 import os
+import re
 import signal
-import socket
 import threading
 import time
 
-from rig import cpu, wait
+from places import BUILD
+from rig import Process, cpu, wait
 from store import Store
 from fleet import Fleet
 from work import Clients, ask, text
@@ -395,77 +396,45 @@ def clocks(args):
                              for o in h.share()["hosts"])}
 
 
-def flood(host, over, clients=8):
-    """Short prompts, each another one, as fast as they are answered."""
-    body = text("flood", 500)
-    sent = [0] * clients
-
-    def client(n):
-        s = socket.create_connection((host.address, host.port))
-        f = s.makefile("rb")
-
-        while not over.is_set():
-            sent[n] += 1
-            data = json.dumps({"model": "emulated", "max_tokens": 1,
-                               "prompt": "%d/%d %s" % (n, sent[n], body)})
-            s.sendall(("POST /v1/completions HTTP/1.1\r\nHost: kvroute\r\n"
-                       "Content-Type: application/json\r\nContent-Length: "
-                       "%d\r\n\r\n%s" % (len(data), data)).encode())
-
-            length = 0
-            while True:
-                line = f.readline()
-                if line.lower().startswith(b"content-length:"):
-                    length = int(line.split(b":")[1])
-                if line in (b"\r\n", b""):
-                    break
-            f.read(length)
-
-    threads = [threading.Thread(target=client, args=(n,), daemon=True)
-               for n in range(clients)]
-    for t in threads:
-        t.start()
-
-    return threads
-
-
 def cost(args):
-    """CPU of a host that only listens to another one that decides as fast as it
-    can; what seven of 1,000 decisions a second would come to."""
-    with Fleet(2, "shared", KIND, plain=args.plain, speed=200) as fleet:
-        busy, idle = fleet.hosts
-        over = threading.Event()
+    """CPU of a host that listens to seven of 1,000 decisions a second, which
+    another program makes up (teller.c), and of one that hears of nobody."""
+    with Fleet(1, "shared", KIND, plain=args.plain) as fleet:
+        host = fleet.hosts[0]
+        secret = os.path.join(fleet.folder, "secret")
+
+        with open(fleet.key, "rb") as f, open(secret, "wb") as to:
+            to.write(base64.b64decode(f.read()))
 
         def spent(seconds):
-            began, used = time.monotonic(), cpu(idle.pid)
-            state = idle.share()
+            began, used = time.monotonic(), cpu(host.pid)
+            state = host.share()
             time.sleep(seconds)
-            now, past = idle.share(), time.monotonic() - began
-            return ((cpu(idle.pid) - used) / past,
-                    (now["lessons_applied"] - state["lessons_applied"]) / past,
-                    (now["batches_applied"] - state["batches_applied"]) / past,
-                    past)
+            now, past = host.share(), time.monotonic() - began
+            return [(cpu(host.pid) - used) / past] + [
+                (now[k] - state[k]) / past
+                for k in ("lessons_applied", "batches_applied")]
 
         at_rest = spent(6)[0]
-        threads = flood(busy, over)
-        time.sleep(2)
-        before = decisions(busy)
-        working, lessons, batches, past = spent(10)
-        decided = (decisions(busy) - before) / past
-        over.set()
-        for t in threads:
-            t.join()
 
-        each = max(working - at_rest, 0) / max(decided, 1e-9)
+        tells = Process([
+            *fleet.net.within("h1"), os.path.join(BUILD, "bench/hosts/teller"),
+            fleet.store.address, str(fleet.store.port), "kvroute:{llm}",
+            secret, "256", "7", "1000", "30",
+            *re.findall(r"server (\S+)", fleet.servers)])
 
-        return {"at_rest": at_rest, "decisions_per_s": decided,
+        wait(lambda: sum(o["alive"] for o in host.share()["hosts"]) == 7,
+             process=tells)
+        working, lessons, batches = spent(15)
+        state = host.share()
+        tells.stop()
+
+        return {"at_rest": at_rest, "core_share": working,
                 "lessons_per_s": lessons, "batches_per_s": batches,
-                "core_share": working, "us_a_decision": 1e6 * each,
-                "of_7000_per_s": at_rest + 7000 * each}
-
-
-def decisions(host):
-    return host.status()["upstreams"]["llm"]["decision_time"]["count"]
+                "unknown": state["unknown_peers"], "gaps": state["gaps"],
+                "us_a_decision": 1e6 * (working - at_rest) / lessons,
+                "of_7000_per_s": at_rest + (working - at_rest)
+                * 7000 / lessons}
 
 
 OTHERS = {"host_killed": host_killed, "reloaded": reloaded,

@@ -253,9 +253,10 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
     kvr_insert_begin(&t);
+    kvr_batch_warm(ix, value, kvr_index_told_count(from, first) + n,
+                   kvr_tag_epoch(ix, t.now));
 
     for (i = from; i < first; i++) {
-
         if (kvr_index_told(i, first)) {
             t.chain = value++;
             t.first = i;
