@@ -287,7 +287,7 @@ bench-ranks: deps ## data-parallel ranks: told apart, chosen by engines, or alon
 
 
 .PHONY: bench-status
-bench-status: deps ## what the status costs with 64 peers
+bench-status: deps ## what the status costs with 64 peers, and 512
 	@$(MAKE) -s build
 	@$(BENCH_ENV) python3 bench/status.py
 

@@ -24,6 +24,11 @@ for my $name (qw(B0 B1)) {
             my ($do) = $head =~ /^X-$name: (\w+)\r?$/mi;
             my ($rank) = $head =~ /^X-Data-Parallel-Rank: (.*?)\r?$/mi;
 
+            if (($do // '') eq 'wait') {
+                Kvroute::write_file("$t->{dir}/go.came", '');
+                select(undef, undef, undef, 0.005) while !-e "$t->{dir}/go";
+            }
+
             return if ($do // '') eq 'close';
 
             my $body = "$name " . ($rank // 'none');
@@ -45,6 +50,37 @@ $t->serve('R', sub {
         syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
 });
+
+# an engine that is sick: it tells of as many ranks as are in a file, and with
+# two numbers there of each in turn
+
+$t->serve('S', sub {
+    my ($c) = @_;
+    my $data = '';
+
+    while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+        my $body = 'ok';
+
+        if ($head =~ m{^GET }) {
+            my @n = split ' ', Kvroute::slurp("$t->{dir}/sick");
+            my $asked = -s "$t->{dir}/asked" // 0;
+
+            open my $f, '>>', "$t->{dir}/asked";
+            print $f '.';
+            close $f;
+
+            $body = join '', map {
+                "vllm:num_requests_running{engine=\"$_\",model_name=\"m\"} 0\n"
+            } 0 .. $n[$asked % @n] - 1;
+        }
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: " . length($body)
+                     . "\r\n\r\n$body");
+        return;
+    }
+});
+
+Kvroute::write_file("$t->{dir}/sick", '1');
 
 my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
@@ -68,11 +104,15 @@ for my $i (0, 1) {
 
 $t->{vars}{ALONE} = join "\n", map { "server 127.0.0.1:$_ max_fails=0;" } @alone;
 
-$t->conf(<<'EOF');
+$t->{vars}{RANKS} = 4;
+
+my $conf = <<'EOF';
 http {
 %%TEMP%%
     kvroute_zone zone=z:16m;
     kvroute_zone zone=a:16m;
+    kvroute_zone zone=s:1m max_peers=8;
+    kvroute_zone zone=c:1m max_peers=4;
 
     log_format r '$uri $status $kvroute_peer $kvroute_rank '
                  '$kvroute_reason $kvroute_early $upstream_addr';
@@ -81,9 +121,23 @@ http {
     upstream told {
         zone told 64k;
         kvroute kv_cache zone=z;
+        kvroute_ranks %%RANKS%%;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream crowd {
+        zone crowd 64k;
+        kvroute kv_cache zone=c;
         kvroute_ranks 4;
         server 127.0.0.1:%%B0%% max_fails=0;
         server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream sick {
+        zone sick 64k;
+        kvroute kv_cache zone=s;
+        kvroute_ranks auto;
+        kvroute_probe interval=50ms;
+        server 127.0.0.1:%%S%% max_fails=0;
     }
     upstream written {
         zone written 64k;
@@ -152,6 +206,8 @@ http {
         location /ranks/ { proxy_pass http://ranks/; }
         location /blind/ { proxy_pass http://blind/; }
         location /alone/ { proxy_pass http://alone/; }
+        location /crowd/ { proxy_pass http://crowd/; }
+        location /sick/ { proxy_pass http://sick/; }
         location /told/ { proxy_pass http://told/; }
         location /written/ { proxy_pass http://written/; }
         location /dying/ { proxy_pass http://dying/; }
@@ -170,6 +226,7 @@ http {
 }
 EOF
 
+$t->conf($conf);
 $t->run();
 
 my $n = 0;
@@ -267,6 +324,12 @@ for my $mine (undef, 77) {
     is(lc $ranks[-1] =~ s/\d+$//r, $their[-1] =~ s/\d+$//r, 'of the same form');
     like($head, qr/^Content-Length: @{[length $body]}\r$/mi, 'the body is as it came');
 }
+
+# where a zone has no number for all, servers have theirs before ranks
+
+is(join(' ', sort map { $_->{name} =~ s/:\d+//r =~ s/.*1#/#/r }
+             grep { defined $_->{id} } rows('crowd')), '#0 #0 #1 #2', 'servers first');
+ok((ask('crowd'))[0] =~ /^B/, 'and all are served');
 
 # the ring has a place for each, and sessions stay at theirs
 
@@ -415,5 +478,48 @@ ok(wait_for(sub { rows('ranks', $dp[0]) == 1
 is_deeply([agents('ranks', 10, 2)], [], 'no request fails');
 
 ok($t->idle(), 'nothing is counted any more');
+
+
+# --- an engine that tells of ten thousand ranks, and of more or less each time
+
+sub sick { return map { (ask('sick'))[0] } 1 .. shift }
+
+Kvroute::write_file("$t->{dir}/sick", 10_000);
+
+ok(wait_for(sub { rows('sick') > 1 }), 'ten thousand ranks are told of');
+cmp_ok(scalar(rows('sick')), '<=', 64, '64 are believed');
+is(scalar(grep { defined $_->{id} } rows('sick')), 8,
+   'of which those have numbers that the zone has room for');
+is_deeply([sick(8)], [('ok') x 8], 'and it is served');
+
+# a reload with other ranks
+
+my $held = $t->start('POST /told/v1/chat/completions', chat(text(4000, ++$n)),
+                     headers => { 'X-Pin' => "$b0#3", 'X-B0' => 'wait' });
+
+ok(wait_for(sub { -e "$t->{dir}/go.came" }), 'one is at the last rank');
+
+$t->{vars}{RANKS} = 2;
+$t->conf($conf);
+$t->reload();
+
+is(scalar(rows('told')), 4, 'two ranks each after a reload');
+
+my %two;
+$two{join ' ', ask('told')}++ for 1 .. 12;
+is_deeply([sort keys %two], ['B0 0', 'B0 1', 'B1 0', 'B1 1'], 'none to others');
+
+$t->step('go');
+is($t->finish($held)->{status}, 200, 'one that no longer is has ended well');
+close $held;
+
+Kvroute::write_file("$t->{dir}/sick", '4 2 7 0');
+
+my $asked = -s "$t->{dir}/asked";
+my @flipped = map { (ask('sick'))[0] } 1 .. 60;
+
+ok(wait_for(sub { -s "$t->{dir}/asked" > $asked + 8 }), 'ranks come and go');
+is_deeply([grep { $_ ne 'ok' } @flipped, sick(8)], [], 'no request fails');
+ok($t->idle(), 'nothing is counted of them');
 
 $t->done();

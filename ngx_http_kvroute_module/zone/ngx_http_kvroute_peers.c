@@ -313,9 +313,9 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     size_t                     len;
-    uint32_t                   rank, weight;
+    uint32_t                   weight, first, last, t, ranks;
     uint64_t                   hash;
-    ngx_uint_t                 i, t;
+    ngx_uint_t                 i;
     ngx_http_kvroute_zone_t   *zone;
     ngx_http_kvroute_shctx_t  *sh;
 
@@ -324,43 +324,42 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 
     ngx_shmtx_lock(&zone->shpool->mutex);
 
-    p = names->data;
-    weight = 0;
-    hash = 0;
-    len = 0;
+    /* servers before ranks: one that tells of many leaves numbers to the others */
 
-    for (i = 0, t = 0; t < list->targets; t++) {
+    for (ranks = 0; ranks <= (conf->ranks != 0); ranks++) {
+        p = names->data;
 
-        rank = (uint32_t) t - list->first[i];
+        for (i = 0; i < list->number; i++, p += len + 1) {
 
-        if (rank == 0) {
             ngx_memcpy(&weight, p, sizeof(uint32_t));
 
             p += sizeof(uint32_t);
             len = ngx_strlen(p);
             hash = ngx_http_kvroute_peers_hash(p, len);
-        }
 
-        if (!again) {
+            first = list->first[i];
+            last = ranks ? list->first[i + 1] : first + 1;
 
-            /* the same on all hosts, so that their rings agree */
+            for (t = first + ranks; t < last; t++) {
 
-            list->peer[t].weight = weight;
-            list->peer[t].hash = rank ? kvr_mix(hash, rank) : hash;
-        }
+                if (!again) {
 
-        if (!again || list->id[t] == KVR_REGISTRY_NONE) {
-            ngx_http_kvroute_peers_target(conf, list, t, rank, p, len, again);
-        }
+                    /* the same on all hosts, so that their rings agree */
 
-        if (t + 1 == list->first[i + 1]) {
+                    list->peer[t].weight = weight;
+                    list->peer[t].hash = ranks ? kvr_mix(hash, t - first)
+                                               : hash;
+                }
 
-            if (conf->ranks && list->id[list->first[i]] != KVR_REGISTRY_NONE) {
-                kvr_registry_share(sh->registry, list->id[list->first[i]]);
+                if (!again || list->id[t] == KVR_REGISTRY_NONE) {
+                    ngx_http_kvroute_peers_target(conf, list, t, t - first, p,
+                                                  len, again);
+                }
             }
 
-            p += len + 1;
-            i++;
+            if (ranks && list->id[first] != KVR_REGISTRY_NONE) {
+                kvr_registry_share(sh->registry, list->id[first]);
+            }
         }
     }
 
