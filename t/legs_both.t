@@ -20,6 +20,13 @@ recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
 
 $t->{vars}{DEAD} = $t->port();
 
+my @engine = ('--model', 'm', '--hardware', 'none', '--kv-transfers',
+              "$t->{dir}/transfers");
+
+$t->engines(2, @engine, '--disaggregation-mode', 'prefill');
+$t->engines(2, @engine, '--disaggregation-mode', 'decode');
+$t->engines(4, @engine);
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -71,6 +78,33 @@ http {
         server 127.0.0.1:%%D1%% max_fails=0 backup;
     }
 
+    upstream eprefill {
+        zone eprefill 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%%;
+        server 127.0.0.1:%%E1%%;
+        keepalive 4;
+    }
+    upstream edecode {
+        zone edecode 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E2%%;
+        server 127.0.0.1:%%E3%%;
+        keepalive 4;
+    }
+    upstream mprefill {
+        zone mprefill 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E4%%;
+        server 127.0.0.1:%%E5%%;
+    }
+    upstream mdecode {
+        zone mdecode 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E6%%;
+        server 127.0.0.1:%%E7%%;
+    }
+
     kvroute_prefill prefill connector=sglang bootstrap_port=7001;
     proxy_http_version 1.1;
     proxy_set_header Connection "";
@@ -107,6 +141,14 @@ http {
                                 fallback=none;
                 proxy_pass http://two/;
             }
+        }
+        location /engine/ {
+            kvroute_prefill eprefill connector=sglang;
+            proxy_pass http://edecode/;
+        }
+        location /moons/ {
+            kvroute_prefill mprefill connector=mooncake when=always min=1;
+            proxy_pass http://mdecode/;
         }
         location /half/ {
             proxy_next_upstream error timeout http_500 non_idempotent;
@@ -388,5 +430,44 @@ end(begin('', {}), 200, '200 yes', 1, 1, 'the next request');
 ok(wait_for(sub { !grep { $_->{active} || $_->{pending} }
                   map { @{$_->{peers}} } values %{$t->status()->{upstreams}} }),
    'no load is left') or diag(explain($t->status()->{upstreams}));
+
+
+
+# engines that know whom they are to meet, many at a time
+
+for my $where ('/engine', '/moons') {
+    my @open;
+
+    for my $i (1 .. 24) {
+        my $chat = chat(text(3000, 900 + $i), max_tokens => 5,
+                        $i % 2 ? (stream => JSON::PP::true) : ());
+        push @open, $t->start("POST $where$path", $chat);
+
+        # some clients leave
+
+        close pop @open if $i % 8 == 0;
+    }
+
+    for my $s (@open) {
+        my $r = $t->finish($s);
+
+        is($r->{status}, 200, "$where: served");
+        like($r->{body}, qr/"finish_reason":"(?:length|stop)"/, 'to its end');
+        unlike($r->{body}, qr/CORRUPT/, 'with its own prompt');
+    }
+}
+
+ok(wait_for(sub { !grep { $t->control($t->{vars}{"E$_"})->{open_requests} }
+                  0 .. 7 }), 'nobody is left waiting');
+
+for my $i (0 .. 7) {
+    my $e = $t->control($t->{vars}{"E$i"});
+    is($e->{corrupt}, 0, "engine $i has met those it was to meet");
+    cmp_ok($e->{$i % 4 < 2 ? 'prefills' : 'pulls'}, '>', 0, 'some at all');
+    is($e->{$i % 4 < 2 ? 'pulls' : 'prefills'}, 0, 'in its own role');
+}
+
+is($t->post($path, chat('alone'), port => $t->{vars}{E2})->{status}, 400,
+   'a server of SGLang serves nobody alone');
 
 $t->done();

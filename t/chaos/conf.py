@@ -27,7 +27,7 @@ PROBES = (
 LEGS = (
     "when=always min=2k", "when=always min=2k tries=1", "min=4k transfer=0.01",
     "when=always min=2k connector=store", "when=always min=2k timeout=1s",
-    "when=always min=2k max_params=1k",
+    "when=always min=2k max_params=1k", "when=always min=2k connector=mooncake",
 )
 
 # many requests: none may wait for an engine as long as clients have patience

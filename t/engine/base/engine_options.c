@@ -157,6 +157,8 @@ static const kve_opt_t  kve_opts[] = {
             "ms that a transfer may be asked for (30000)"),
     KVE_OPT("kv-transfers", KVE_OPT_STR, kv_transfers,
             "file that processes share, to know each other's (none)"),
+    KVE_OPT("disaggregation-mode", KVE_OPT_STR, disaggregation,
+            "prefill or decode, as SGLang's (none)"),
 
     KVE_OPT("request-log", KVE_OPT_INT, request_log,
             "requests to remember for /control (0)"),

@@ -109,6 +109,7 @@ typedef struct {
     int                 kv_buffer;          /* messages */
     double              kv_lease;           /* ms, of a descriptor */
     const char         *kv_transfers;       /* file of those that were given */
+    const char         *disaggregation;     /* SGLang: prefill, decode */
     int                 seed;
 
     double              ttft;               /* s, llm-d's latencies */

@@ -24,6 +24,7 @@ typedef struct kve_conn_s    kve_conn_t;
 typedef struct kve_job_s     kve_job_t;
 typedef struct kve_events_s  kve_events_t;
 typedef struct kve_transfer_s  kve_transfer_t;
+typedef struct kve_meet_s      kve_meet_t;
 
 /* what answers a request; it may do so later */
 
@@ -142,6 +143,8 @@ struct kve_engine_s {
     struct event       *tick;
     struct evbuffer    *chunk;
     kve_transfer_t     *transfers;          /* reply/engine_transfer.h */
+    kve_meet_t         *meetings;           /* reply/engine_meet.h */
+    int                 meetings_fd;        /* or -1 */
     kve_options_t       opt;
     kve_server_t       *servers;
     int                 nservers;

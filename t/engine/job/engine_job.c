@@ -3,6 +3,7 @@
 
 #include "base/engine_http.h"
 #include "job/engine_job.h"
+#include "reply/engine_meet.h"
 #include "reply/engine_reply.h"
 #include "reply/engine_stream.h"
 
@@ -55,6 +56,8 @@ kve_job_end(kve_job_t *job, int status, const char *how)
     kve_server_t  *s;
 
     s = job->server;
+
+    kve_meet_end(job);
 
     if (strcmp(how, "done") == 0) {
         s->counters.completed++;

@@ -8,6 +8,7 @@
 #include "job/engine_job.h"
 #include "job/engine_run.h"
 #include "metrics/engine_metrics.h"
+#include "reply/engine_meet.h"
 #include "reply/engine_reply.h"
 #include "reply/engine_send.h"
 #include "reply/engine_stream.h"
@@ -198,6 +199,7 @@ kve_sub_pump(kve_sub_t *sub, double now, double real, double *due)
 
         if (job->first == 0) {
             job->first = real;
+            kve_meet_computed(job);
         }
 
         if (job->parsed.stream) {

@@ -9,9 +9,14 @@
 #include "job/engine_job.h"
 #include "job/engine_start.h"
 #include "job/engine_sub.h"
+#include "reply/engine_meet.h"
 #include "reply/engine_reply.h"
 #include "reply/engine_send.h"
 #include "reply/engine_transfer.h"
+
+
+/* s, between two looks for the other one of a meeting */
+#define KVE_JOB_MEET  0.002
 
 
 static void kve_job_start(kve_job_t *job);
@@ -319,7 +324,11 @@ kve_job_check(kve_job_t *job)
         }
     }
 
-    error = kve_transfer_start(job);
+    error = kve_meet_start(job);
+
+    if (error == NULL && job->meet == NULL && !job->corrupt) {
+        error = kve_transfer_start(job);
+    }
 
     if (error) {
         kve_job_error(job, 400, "BadRequestError", error);
@@ -374,9 +383,17 @@ kve_job_start(kve_job_t *job)
     p = &job->parsed;
     set = &s->settings;
 
-    if (kve_inject_choose(job) || kve_inject_at_start(job)
-        || kve_job_check(job) != 0)
+    if (!job->checked
+        && (kve_inject_choose(job) || kve_inject_at_start(job)
+            || kve_job_check(job) != 0))
     {
+        return;
+    }
+
+    job->checked = 1;
+
+    if (kve_meet_waits(job)) {
+        kve_job_timer_set(job, KVE_JOB_MEET, 0);
         return;
     }
 

@@ -85,6 +85,9 @@ struct kve_job_s {
     double              first;              /* real, of the first token */
     int                 orca;               /* 1: text, 2: JSON */
     uint64_t            transfer;           /* its number, or 0 */
+    kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
+    int                 side;               /* of it */
+    int                 meet_port;          /* of the other one, if told */
     int64_t             want_output;        /* X-Engine-Output-Tokens */
     int64_t             want_reasoning;
     int                 want_tool;
@@ -102,6 +105,7 @@ struct kve_job_s {
 
     unsigned            started:1;          /* headers are out */
     unsigned            begun:1;            /* a token is out */
+    unsigned            checked:1;          /* it may start */
     unsigned            submitted:1;
     unsigned            is_stream:1;        /* counted in open_streams */
     unsigned            background:1;       /* replied to already */

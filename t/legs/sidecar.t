@@ -1,0 +1,137 @@
+#!/usr/bin/perl
+
+# connector=header in front of llm-d: its sidecar makes both legs, with the
+# prefill server that we name, between two of its simulated engines.  Not part of
+# make test, as neither of the two programs is there:
+#
+#     SIDECAR=pd-sidecar SIMULATOR=llm-d-inference-sim \
+#     KVROUTE_MODULE=$PWD/build/ngx_http_kvroute_module.so prove t/legs/sidecar.t
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use Kvroute;
+
+plan(skip_all => 'no SIDECAR and no SIMULATOR')
+    if !$ENV{SIDECAR} || !$ENV{SIMULATOR};
+
+my $t = Kvroute->new();
+
+my %port = map { $_ => $t->port() } qw(P0 P1 D S);
+
+$ENV{POD_IP} = '127.0.0.1';
+
+for my $name (qw(P0 P1 D)) {
+    $t->spawn("$t->{dir}/$name.log", $ENV{SIMULATOR}, '--port', $port{$name},
+              '--model', 'm', '--force-dummy-tokenizer', '--mode', 'echo');
+}
+
+$t->spawn("$t->{dir}/sidecar.log", $ENV{SIDECAR}, '--port', $port{S},
+          '--model-server-port', $port{D}, '--secure-proxy=false',
+          '--kv-connector', 'nixlv2');
+
+$t->{vars}{$_} = $port{$_} for keys %port;
+
+$t->conf(<<'EOF');
+http {
+%%TEMP%%
+    log_format kv '$status $kvroute_disaggregated [$kvroute_leg1_peer]';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+    upstream prefill {
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%P0%%;
+        server 127.0.0.1:%%P1%%;
+    }
+    upstream decode { kvroute kv_cache zone=z; server 127.0.0.1:%%S%%; }
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / {
+            kvroute_prefill prefill connector=header when=always min=2k;
+            proxy_set_header x-prefiller-host-port $kvroute_leg1_peer;
+            proxy_pass http://decode;
+            proxy_buffering off;
+        }
+    }
+}
+EOF
+
+$t->run();
+
+for my $name (sort keys %port) {
+    ok(wait_for(sub { $t->get('/v1/models', port => $port{$name})->{status}
+                      == 200 }), "$name is up");
+}
+
+# requests that a simulated engine has answered
+
+sub answered {
+    my ($name) = @_;
+
+    my $n = 0;
+    my $text = $t->get('/metrics', port => $port{$name})->{body};
+
+    $n += $1 while $text =~ /^vllm:request_success_total\{.*\} (\d+)/mg;
+    return $n;
+}
+
+my (%before, $logged);
+
+sub begin {
+    %before = map { $_ => answered($_) } qw(P0 P1 D);
+    $logged = () = $t->access_log() =~ /\n/g;
+}
+
+# what was logged, and that those have answered whom it names
+
+sub ends {
+    my ($line) = @_;
+
+    my @lines;
+
+    wait_for(sub { @lines = split /\n/, $t->access_log(); @lines > $logged });
+    like($lines[-1], qr/^$line/, 'logged');
+
+    my ($peer) = $lines[-1] =~ /:(\d+)\]$/;
+    my %is = (P0 => 0, P1 => 0, D => 1);
+
+    $is{$_} = 1 for grep { $port{$_} == ($peer // 0) } qw(P0 P1);
+
+    for my $name (sort keys %is) {
+        ok(wait_for(sub { answered($name) - $before{$name} == $is{$name} }),
+           "$name has answered $is{$name}");
+    }
+}
+
+my $i = 0;
+
+for my $path (qw(/v1/chat/completions /v1/completions)) {
+    for my $stream (0, 1) {
+        begin();
+
+        my $text = text(4000, ++$i);
+        my $prompt = $path =~ /chat/
+            ? "\"messages\":[{\"role\":\"user\",\"content\":\"$text\"}]"
+            : "\"prompt\":\"$text\"";
+        my $r = $t->post($path, '{"model":"m",' . $prompt . ',"max_tokens":20'
+                         . ($stream ? ',"stream":true}' : '}'));
+
+        is($r->{status}, 200, "$path, stream $stream");
+        like($r->{body}, $stream ? qr/data: \[DONE\]/ : qr/"usage"/, 'whole');
+        ends('200 yes \[127');
+    }
+}
+
+begin();
+is($t->post('/v1/completions', '{"model":"m","prompt":"hi","max_tokens":2}',
+            headers => { 'X-Prefiller-Host-Port' => "127.0.0.1:$port{P0}" })
+   ->{status}, 200, 'a short one, and a client that names a server');
+ends('200 short \[-\]');
+
+$t->done();
