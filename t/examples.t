@@ -254,6 +254,11 @@ for my $file (sort glob "$root/docs/*.md") {
         $before .= "map \$uri \$tenant { default x; }\n"
             if $block =~ /\$tenant/ && $block !~ /\$tenant +\{/;
 
+        $before .= "upstream $_ { zone ${_}_peers 256k; kvroute zone=llm;"
+                   . " server 127.0.0.1:1; }\n"
+            for grep { $block =~ /^ *kvroute_prefill /m
+                       && $block !~ /^ *upstream $_ /m } qw(prefill decode);
+
         my ($in, $out) = $block =~ /^(?:upstream|map|server|split_clients|log_format|kvroute_zone) /m
             ? ('', '') : ('server { listen 127.0.0.1:%%PORT%%; ', '}');
 
@@ -372,6 +377,7 @@ SKIP: {
     my $text = Kvroute::slurp("$dir/prometheus/alerts.yaml")
                . join "\n", map { $_->{expr} } map { @{$_->{targets}} }
                             @{$dashboard->{panels}};
+    $text =~ s/^ *#.*//mg;
 
     my %asked = map { s/_(?:bucket|sum|count)$//r => 1 } $text =~ /\b(kvroute_\w+)\b/g;
     is(join(' ', grep { !$known{$_} } sort keys %asked), '',

@@ -313,7 +313,7 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
 {
     u_char                    *p;
     size_t                     len;
-    uint32_t                   weight, first, last, t, ranks;
+    uint32_t                   weight, head, last, t, ranks;
     uint64_t                   hash;
     ngx_uint_t                 i;
     ngx_http_kvroute_zone_t   *zone;
@@ -337,28 +337,28 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
             len = ngx_strlen(p);
             hash = ngx_http_kvroute_peers_hash(p, len);
 
-            first = list->first[i];
-            last = ranks ? list->first[i + 1] : first + 1;
+            head = list->first[i];
+            last = ranks ? list->first[i + 1] : head + 1;
 
-            for (t = first + ranks; t < last; t++) {
+            for (t = head + ranks; t < last; t++) {
 
                 if (!again) {
 
                     /* the same on all hosts, so that their rings agree */
 
                     list->peer[t].weight = weight;
-                    list->peer[t].hash = ranks ? kvr_mix(hash, t - first)
+                    list->peer[t].hash = ranks ? kvr_mix(hash, t - head)
                                                : hash;
                 }
 
                 if (!again || list->id[t] == KVR_REGISTRY_NONE) {
-                    ngx_http_kvroute_peers_target(conf, list, t, t - first, p,
+                    ngx_http_kvroute_peers_target(conf, list, t, t - head, p,
                                                   len, again);
                 }
             }
 
-            if (ranks && list->id[first] != KVR_REGISTRY_NONE) {
-                kvr_registry_share(sh->registry, list->id[first]);
+            if (ranks && list->id[head] != KVR_REGISTRY_NONE) {
+                kvr_registry_share(sh->registry, list->id[head]);
             }
         }
     }

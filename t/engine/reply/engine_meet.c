@@ -27,7 +27,7 @@ typedef enum {
 
 
 /*
- * A meeting: side 0 computes the prompt, side 1 decodes.  It is found near the
+ * A meeting: leg 0 computes the prompt, leg 1 decodes.  It is found near the
  * place that its number is of, and stays until its place is needed.
  */
 
@@ -35,7 +35,7 @@ struct kve_meet_s {
     _Atomic uint64_t    number;             /* 0: none */
     _Atomic uint32_t    state[2];           /* kve_meet_state_e */
     uint64_t            prompt[2];
-    int                 port;               /* of side 0 */
+    int                 port;               /* of leg 0 */
 };
 
 
@@ -134,7 +134,7 @@ kve_meet_corrupt(kve_job_t *job)
 
 
 static void
-kve_meet_come(kve_job_t *job, int side, uint64_t number)
+kve_meet_come(kve_job_t *job, int leg, uint64_t number)
 {
     kve_server_t  *s;
     kve_meet_t    *m;
@@ -142,30 +142,30 @@ kve_meet_come(kve_job_t *job, int side, uint64_t number)
     s = job->server;
     m = kve_meet_find(s->engine, number ? number : 1);
 
-    job->side = side;
+    job->leg = leg;
 
-    if (side == 0) {
+    if (leg == 0) {
         s->counters.prefills++;
 
     } else {
         s->counters.pulls++;
     }
 
-    if (m->state[side] != KVE_MEET_NOBODY) {
+    if (m->state[leg] != KVE_MEET_NOBODY) {
         kve_meet_corrupt(job);
         return;
     }
 
     job->meet = m;
 
-    m->prompt[side] = XXH3_64bits_withSeed(job->parsed.prompts[0].data,
+    m->prompt[leg] = XXH3_64bits_withSeed(job->parsed.prompts[0].data,
                                            job->parsed.prompts[0].len,
                                            job->parsed.root);
-    if (side == 0) {
+    if (leg == 0) {
         m->port = s->port;
     }
 
-    m->state[side] = KVE_MEET_HERE;
+    m->state[leg] = KVE_MEET_HERE;
 }
 
 
@@ -199,7 +199,7 @@ kve_meet_sglang(kve_job_t *job)
 const char *
 kve_meet_start(kve_job_t *job)
 {
-    int           side;
+    int           leg;
     char          name[64];
     const char   *id, *engine;
     const cJSON  *params;
@@ -215,18 +215,18 @@ kve_meet_start(kve_job_t *job)
         return NULL;
     }
 
-    side = !kve_json_true(params, "do_remote_decode", 0);
+    leg = !kve_json_true(params, "do_remote_decode", 0);
 
-    if (side == 0 && (job->parsed.stream || job->parsed.max_tokens != 1
+    if (leg == 0 && (job->parsed.stream || job->parsed.max_tokens != 1
                       || job->parsed.min_tokens > 1
                       || kve_json_get(job->parsed.body, "stream_options")))
     {
         return "a prefill is one token, in one piece";
     }
 
-    kve_meet_come(job, side, XXH3_64bits(id, strlen(id)));
+    kve_meet_come(job, leg, XXH3_64bits(id, strlen(id)));
 
-    if (side && job->meet) {
+    if (leg && job->meet) {
         engine = kve_json_str(params, "remote_engine_id");
         snprintf(name, sizeof(name), "%s", engine ? engine : "");
 
@@ -252,7 +252,7 @@ kve_meet_waits(kve_job_t *job)
         return 0;
     }
 
-    if (job->side == 0) {
+    if (job->leg == 0) {
         return m->state[1] != KVE_MEET_HERE;
     }
 
@@ -273,7 +273,7 @@ kve_meet_waits(kve_job_t *job)
 void
 kve_meet_computed(kve_job_t *job)
 {
-    if (job->meet && job->side == 0) {
+    if (job->meet && job->leg == 0) {
         job->meet->state[0] = KVE_MEET_COMPUTED;
     }
 }
@@ -282,8 +282,8 @@ kve_meet_computed(kve_job_t *job)
 void
 kve_meet_end(kve_job_t *job)
 {
-    if (job->meet && job->meet->state[job->side] == KVE_MEET_HERE) {
-        job->meet->state[job->side] = KVE_MEET_GONE;
+    if (job->meet && job->meet->state[job->leg] == KVE_MEET_HERE) {
+        job->meet->state[job->leg] = KVE_MEET_GONE;
     }
 
     job->meet = NULL;

@@ -86,7 +86,7 @@ struct kve_job_s {
     int                 orca;               /* 1: text, 2: JSON */
     uint64_t            transfer;           /* its number, or 0 */
     kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
-    int                 side;               /* of it */
+    int                 leg;                /* of it */
     int                 meet_port;          /* of the other one, if told */
     int64_t             want_output;        /* X-Engine-Output-Tokens */
     int64_t             want_reasoning;
