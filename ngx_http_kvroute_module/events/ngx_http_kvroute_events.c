@@ -23,6 +23,7 @@
 #define NGX_HTTP_KVROUTE_EVENTS_LOOK     1000   /* ms */
 #define NGX_HTTP_KVROUTE_EVENTS_SOONEST  50     /* of the next attempt */
 #define NGX_HTTP_KVROUTE_EVENTS_LATEST   800
+#define NGX_HTTP_KVROUTE_EVENTS_SHAKE    2000   /* for the handshake */
 #define NGX_HTTP_KVROUTE_EVENTS_PING     3000
 #define NGX_HTTP_KVROUTE_EVENTS_AGE      10000  /* without a sign of life */
 #define NGX_HTTP_KVROUTE_EVENTS_BAD      5      /* attempts, then a warning */
@@ -482,11 +483,20 @@ ngx_http_kvroute_events_watch(ngx_http_kvroute_events_source_t *source)
         return;
     }
 
-    if (!source->open || source->live.held) {
+    now = (uint64_t) ngx_current_msec;
+
+    if (!source->open && source->live.pc.connection
+        && now - source->opened > NGX_HTTP_KVROUTE_EVENTS_SHAKE)
+    {
+        ngx_http_kvroute_events_stream_close(&source->live);
+        ngx_http_kvroute_events_closed(&source->live,
+                                       "it says nothing, or not enough");
         return;
     }
 
-    now = (uint64_t) ngx_current_msec;
+    if (!source->open || source->live.held) {
+        return;
+    }
     shared = ngx_http_kvroute_events_source_shared(source);
     time = kvr_get(&shared->time);
 
@@ -583,8 +593,6 @@ ngx_http_kvroute_events_timer(ngx_event_t *ev)
         ngx_http_kvroute_events_read_give_up(source);
         return;
     }
-
-    /* no longer than this for the handshake, too */
 
     source->opened = (uint64_t) ngx_current_msec;
 

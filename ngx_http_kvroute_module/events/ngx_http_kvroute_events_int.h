@@ -76,8 +76,11 @@ struct ngx_http_kvroute_events_source_s {
     ngx_msec_t                          delay;    /* of the next attempt */
     ngx_uint_t                          bad;      /* attempts, in a row */
     time_t                              warned;   /* s; 0: never */
+    time_t                              restarted;  /* likewise: was told */
+    time_t                              emptied;
 
     unsigned                            seen:1;   /* still among the peers */
+    unsigned                            cleared:1;  /* by this message */
     unsigned                            open:1;   /* it is listened to */
     unsigned                            gone:1;   /* nobody was there */
     unsigned                            missed:1; /* no replay had it */

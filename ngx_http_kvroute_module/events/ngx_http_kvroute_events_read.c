@@ -166,6 +166,7 @@ ngx_http_kvroute_events_read_message(ngx_http_kvroute_events_source_t *source)
     shared = ngx_http_kvroute_events_source_shared(source);
 
     source->told = 0;
+    source->cleared = 0;
 
     switch (kvr_events_order(shared, &source->order, s->seq)) {
 
@@ -200,10 +201,14 @@ ngx_http_kvroute_events_read_another(ngx_http_kvroute_events_source_t *source)
 {
     kvr_peer_t  *peer;
 
-    peer = &source->conf->zone->sh->registry->peer[source->id];
-
     kvr_capacity_another(&source->conf->zone->core, source->id,
                          (uint64_t) ngx_current_msec);
+
+    if (!ngx_http_kvroute_events_source_due(&source->restarted)) {
+        return;
+    }
+
+    peer = &source->conf->zone->sh->registry->peer[source->id];
 
     ngx_log_error(NGX_LOG_NOTICE, source->timer.log, 0,
                   "kvroute peer %*s was restarted, by its events: its cache is "
@@ -290,6 +295,8 @@ ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
     e = ngx_http_kvroute_events_source_peer(source);
     shared = ngx_http_kvroute_events_source_shared(source);
     next = kvr_get(&shared->next);
+
+    source->cleared = 0;
 
     if (s->seq == KVR_SUBSCRIPTION_END
         || !ngx_http_kvroute_events_source_owned(source))
@@ -408,9 +415,21 @@ ngx_http_kvroute_events_read_event(ngx_http_kvroute_events_source_t *source,
         return;
     }
 
+    /* a step of an engine clears a cache once */
+
+    if (event->type == KVR_KVEVENT_CLEARED) {
+
+        if (source->cleared) {
+            return;
+        }
+
+        source->cleared = 1;
+    }
+
     if (!kvr_capacity_event(&source->conf->zone->core, source->id,
                             source->number, event,
-                            (uint64_t) ngx_current_msec))
+                            (uint64_t) ngx_current_msec)
+        || !ngx_http_kvroute_events_source_due(&source->emptied))
     {
         return;
     }

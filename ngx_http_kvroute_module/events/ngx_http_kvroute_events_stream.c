@@ -25,7 +25,11 @@
 #define NGX_HTTP_KVROUTE_EVENTS_PAUSE  4
 #define NGX_HTTP_KVROUTE_EVENTS_SOON   1        /* after a whole slice */
 
+/* s: until the first probe of a silent connection, and between; so many probes */
+#define NGX_HTTP_KVROUTE_EVENTS_KEEP   3
 
+
+static void ngx_http_kvroute_events_stream_keep(ngx_socket_t fd);
 static void ngx_http_kvroute_events_stream_write(ngx_event_t *ev);
 static void ngx_http_kvroute_events_stream_read(ngx_event_t *ev);
 static ngx_int_t ngx_http_kvroute_events_stream_pause(ngx_event_t *ev,
@@ -42,7 +46,6 @@ void
 ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     kvr_zmtp_role_e role, ngx_str_t *topic)
 {
-    int                one;
     ngx_int_t          rc;
     ngx_log_t         *log;
     ngx_connection_t  *c;
@@ -91,13 +94,33 @@ ngx_http_kvroute_events_stream_open(ngx_http_kvroute_events_stream_t *stream,
     c->read->handler = ngx_http_kvroute_events_stream_read;
     c->write->handler = ngx_http_kvroute_events_stream_write;
 
-    one = 1;
-    (void) setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, (const void *) &one,
-                      sizeof(int));
+    ngx_http_kvroute_events_stream_keep(c->fd);
 
     if (rc == NGX_OK) {
         ngx_http_kvroute_events_stream_write(c->write);
     }
+}
+
+
+/* a publisher that knows no PING may be gone, and nobody has said so */
+static void
+ngx_http_kvroute_events_stream_keep(ngx_socket_t fd)
+{
+    int  value;
+
+    value = 1;
+    (void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, (const void *) &value,
+                      sizeof(int));
+
+#if (NGX_HAVE_KEEPALIVE_TUNABLE)
+    value = NGX_HTTP_KVROUTE_EVENTS_KEEP;
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, (const void *) &value,
+                      sizeof(int));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, (const void *) &value,
+                      sizeof(int));
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, (const void *) &value,
+                      sizeof(int));
+#endif
 }
 
 

@@ -1,0 +1,223 @@
+#!/usr/bin/perl
+
+# Publishers of KV events that are none, or mean harm: nobody else is held up, and the log
+# stays short.  And one engine that several listen to, reloads at bad moments, and the end.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use IO::Select;
+use Kvroute;
+
+my $t = Kvroute->new(workers => 2);
+
+sub frame {
+    my ($flags, $data) = @_;
+
+    return length $data < 256 ? pack('C C/a*', $flags, $data)
+        : pack('C Q>', $flags | 2, length $data) . $data;
+}
+
+sub message {
+    my ($seq, $payload) = @_;
+
+    return frame(1, '') . frame(1, pack('Q>', $seq)) . frame(0, $payload);
+}
+
+# a batch of so many events that all was cleared
+
+sub cleared {
+    my ($n) = @_;
+
+    return "\x93\xc0\xdd" . pack('N', $n) . "\x91\xb0AllBlocksCleared" x $n . "\0";
+}
+
+my %says = (
+    mute => sub { return },
+    clears => sub {
+        return message(0, cleared(50_000)) . join '', map { message($_, cleared(1)) } 1 .. 5000;
+    },
+    long => sub { pack('C Q>', 2, 1 << 30) . 'x' x 1000 },
+    frames => sub { frame(1, 'x') x 50_000 . frame(0, cleared(1)) },
+    closes => sub { '' },
+);
+
+# publishers at a port beside their server's, which nobody asks for anything
+
+for my $name (keys %says) {
+    $t->serve("P_$name", sub {
+        my ($c) = @_;
+
+        open my $fh, '>>', "$t->{dir}/$name.log";
+        syswrite $fh, "connected\n";
+
+        if ($name ne 'mute') {
+            syswrite $c, "\xff" . "\0" x 8 . "\x7f\x03\x01NULL" . "\0" x 48;
+            syswrite $c, frame(4, "\x05READY\x0bSocket-Type" . pack('N/a*', 'PUB'));
+            sysread $c, my $data, 64;
+            my $left = $says{$name}->();
+
+            while (length $left) {
+                substr($left, 0, (syswrite $c, $left) // return) = '';
+            }
+
+            return if $name eq 'closes';
+        }
+
+        # all that is said is read, and nothing answered
+
+        1 while sysread $c, my $data, 65536;
+    });
+}
+
+my ($zmq, $replay) = $t->ports(2);
+my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm', '--block-size', 16,
+                           '--kv-cache-size', 4096, '--kv-events', $zmq, '--kv-replay', $replay);
+
+# each has a zone of its own: else the engine, of all of them, would be listened to once
+
+my $upstreams = join '', map { <<"EOF" } sort keys %says;
+    kvroute_zone zone=z_$_:2m;
+    upstream $_ {
+        zone $_ 64k;
+        kvroute kv_cache zone=z_$_;
+        kvroute_events port=$t->{vars}{"P_$_"};
+        server 127.0.0.1:$engine;
+        server 127.0.0.2:$engine down;
+    }
+EOF
+
+my $locations = join '', map {
+    "        location /$_/ { proxy_pass http://$_/; }\n"
+} sort keys %says;
+
+$t->conf(<<"EOF");
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=one:2m;
+    kvroute_zone zone=two:2m;
+$upstreams
+    upstream a {
+        zone a 64k;
+        kvroute kv_cache zone=one;
+        kvroute_events port=$zmq replay=$replay;
+        server 127.0.0.1:$engine;
+    }
+    upstream b {
+        zone b 64k;
+        kvroute kv_cache zone=one;
+        kvroute_events port=$zmq replay=$replay;
+        server 127.0.0.1:$engine;
+    }
+    upstream c {
+        zone c 64k;
+        kvroute kv_cache zone=two;
+        kvroute_events port=$zmq replay=$replay;
+        server 127.0.0.1:$engine;
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+$locations
+        location /a/ { proxy_pass http://a/; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+sub of { return $t->peer($_[0], $engine)->{events}; }
+sub published { return $t->control($engine)->{kv_events}; }
+
+sub ask {
+    my ($name, $seed) = @_;
+
+    return $t->post("/$name/v1/chat/completions", chat(text(2000, $seed)))->{status};
+}
+
+sub lines {
+    my ($name) = @_;
+
+    return scalar(() = Kvroute::slurp("$t->{dir}/$name.log") =~ /^/mg);
+}
+
+# two upstreams of one zone are one listener, two zones are two
+
+ok(wait_for(sub { published()->{subscribers} == 2 }), 'two listen, of three upstreams');
+is(ask('a', $_), 200, 'a request') for 1 .. 3;
+
+ok(wait_for(sub { of($_)->{messages} == published()->{messages} }), "$_: all is read")
+    for qw(a b c);
+is(of($_)->{stored}, published()->{stored}, "$_: once") for qw(a b c);
+
+# those who mean harm
+
+for my $name (sort keys %says) {
+    is(ask($name, 1), 200, "$name: requests are served");
+}
+
+ok(wait_for(sub { of('clears')->{messages} == 5001 }), 'a cache that is cleared all the time');
+is(of('clears')->{cleared}, 5001, 'once by each message');
+is(of('clears')->{garbled}, 0, 'in the right words');
+cmp_ok(scalar(() = $t->log() =~ /cleared its cache/g), '<=', 1, 'is told once');
+
+ok(wait_for(sub { lines('long') >= 2 }), 'a frame of 1 GB: it is left, and tried again');
+is(of('long')->{messages}, 0, 'and not read');
+ok(wait_for(sub { of('frames')->{messages} + of('frames')->{garbled} >= 1 }),
+   'a message of very many frames is read');
+ok(wait_for(sub { lines('closes') >= 5 }), 'who closes at once is tried again');
+like($t->log(), qr/events (?:do not come|have stopped) of \S+, rank 0: a frame of more than 64 MB/,
+     'and why is told');
+
+# (a connection that nobody answers looks like this one)
+
+ok(wait_for(sub { lines('mute') >= 2 }), 'who says nothing at all is left, too');
+
+# the kernel asks whether the other side is still there: /proc/net/tcp has timers, 2 is that
+# of a silent connection, and when it goes off (1/100 s)
+
+my $at = sprintf '%04X', $zmq;
+my @timers = map { (split)[5] =~ /^02:(\w+)/ ? hex $1 : () }
+    grep { /^\s*\d+: \S+ \S+:$at 01 / } split /\n/, Kvroute::slurp('/proc/net/tcp');
+
+is(scalar(grep { $_ <= 300 } @timers), 2, 'connections are seen to be gone soon');
+
+# another worker than the one that listens is killed
+
+my ($first, $second) = sort { $a <=> $b } $t->active_workers();
+my $messages = of('a')->{messages};
+
+$t->kill_worker($second);
+ask('a', 10);
+ok(wait_for(sub { of('a')->{messages} > $messages }), 'a killed worker that does not listen');
+is(of('a')->{connects}, 1, 'nobody has connected anew');
+
+# a reload in the middle of a replay
+
+$t->control($engine, { kv_replay_silent => 1, kv_lose => 2 });
+my $replays = published()->{replays};
+ask('a', 20 + $_) for 1 .. 3;
+ok(wait_for(sub { published()->{replays} >= $replays + 2 }), 'a replay that does not come');
+$t->reload();
+$t->control($engine, { kv_replay_silent => 0 });
+is(ask('a', 30), 200, 'what was not replayed is asked for with the next message');
+ok(wait_for(sub { of('a')->{messages} == published()->{messages}
+                  && of('c')->{messages} == published()->{messages} }),
+   'comes after a reload');
+is(of($_)->{lost}, 0, "$_: nothing is lost") for qw(a c);
+is(of($_)->{stored}, published()->{stored}, "$_: and nothing read twice") for qw(a c);
+
+# the end, while all of them are connected
+
+my @workers = $t->active_workers();
+$t->control($engine, { kv_flood => 20_000 });
+$messages = of('a')->{messages};
+ok(wait_for(sub { of('a')->{messages} > $messages + 3 }), 'much is told');
+$t->stop();
+ok(!(grep { kill 0, $_ } @workers), 'they have quit');
+cmp_ok(scalar(() = $t->log() =~ /\[(?:warn|notice)\][^\n]*kvroute/g), '<', 40, 'the log is short');
+
+$t->done();
