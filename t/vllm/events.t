@@ -18,7 +18,9 @@ my @e = $t->fleet();
 my $more = Vllm::EVENTS;
 my $seed = 0;
 
-$t->front("kvroute_events port=+$more replay=+" . 2 * $more . ";\n"
+# they say themselves where their events are
+
+$t->front("kvroute_events port=auto;\n"
           . '        kvroute_probe interval=500ms timeout=5s;', 'kvroute_pin $http_x_peer;');
 
 sub events_of {
