@@ -245,7 +245,10 @@ typedef struct {
     uint32_t           age[KVR_INDEX_HOLDERS];  /* units; s left of a session */
 } kvr_index_known_t;
 
-/* what the line numbered so has; 0: nothing, or it is changing.  now: s */
+/*
+ * What the line numbered so has; 0: nothing, or it is changing.  Peers of its
+ * mask have no age there, and are not told.  now: s.
+ */
 int kvr_index_known(kvr_index_t *ix, uint64_t line, uint32_t now,
     kvr_index_known_t *k);
 

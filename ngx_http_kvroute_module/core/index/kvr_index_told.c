@@ -105,6 +105,12 @@ kvr_index_known(kvr_index_t *ix, uint64_t n, uint32_t now,
 
             peer = kvr_index_id(ids, s, stamp);
 
+            /* the bits of two, by a writer that was killed: there is none */
+
+            if (peer >= ix->max_peers) {
+                continue;
+            }
+
             kvr_line_know(ix, peer, &view);
             age = view.clock[peer] - stamp;
 
