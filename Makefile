@@ -287,8 +287,8 @@ bench-ranks: deps ## data-parallel ranks: told apart, chosen by engines, or alon
 
 
 .PHONY: bench-status
-bench-status: deps ## what the status costs with 64 peers, and 512
-	@$(MAKE) -s build
+bench-status: deps ## what the status and probes cost with 64 peers, and 512
+	@$(MAKE) -s build engine
 	@$(BENCH_ENV) python3 bench/status.py
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the status costs: 64 and 512 peers, 4 workers, JSON, Prometheus text.
+"""What the status costs: 64 and 512 peers, 4 workers, JSON, Prometheus text; and
+what it costs to ask engines, by kvroute_probe and kvroute_health.
 
 Prints a table and writes build/bench/status.json: milliseconds of an answer as
 the client sees it, and the share of one worker's CPU that asking once a second
@@ -11,18 +12,21 @@ Environment: MODULE, NGINX_BIN.
 import http.client
 import json
 import os
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 "common"))
 
-from rig import (RESULTS, Nginx, cpu, median, quantile,  # noqa: E402
-                 save)
+from ports import free_ports  # noqa: E402
+from rig import (RESULTS, Nginx, Process, cpu, median,  # noqa: E402
+                 quantile, save)
 
 PEERS, MANY = 64, 512
 WORKERS = 4
 REQUESTS = 400
+SECONDS = 20
 LIMIT_MS, LIMIT_CPU = 20, .01
 
 HTTP = """
@@ -34,6 +38,22 @@ HTTP = """
         @servers@
     }
     proxy_next_upstream off;
+    server {
+        listen 127.0.0.1:@port@;
+        location / { proxy_pass http://llm; }
+        location /kvroute/ { kvroute_status; }
+    }
+"""
+
+PROBED = """
+    kvroute_zone zone=llm:16m max_peers=@peers@;
+    upstream llm {
+        zone llm_peers 4m;
+        kvroute kv_cache zone=llm;
+        kvroute_probe;
+        kvroute_health;
+        @servers@
+    }
     server {
         listen 127.0.0.1:@port@;
         location / { proxy_pass http://llm; }
@@ -65,9 +85,8 @@ def measure(conn, nginx, uri, requests):
 
 
 def measure_all(peers, requests):
-    nginx = Nginx(HTTP, workers=WORKERS, peers=str(peers), servers="\n".join(
-        f"server 127.0.{1 + i // 250}.{1 + i % 250}:9 max_fails=0;"
-        for i in range(peers)))
+    nginx = Nginx(HTTP, workers=WORKERS, peers=str(peers),
+                  servers=servers(peers, 9))
     conn = http.client.HTTPConnection("127.0.0.1", nginx.port)
 
     # nobody is there to answer, but decisions are made
@@ -92,9 +111,34 @@ def measure_all(peers, requests):
     return result
 
 
+def servers(peers, port):
+    return "\n".join(f"server 127.0.{1 + i // 250}.{1 + i % 250}:{port} max_fails=0;"
+                     for i in range(peers))
+
+
+def measure_probes(peers):
+    """One engine, that listens everywhere, stands for all of them."""
+    port = free_ports(1)
+    engine = Process([os.environ["BUILD"] + "/t/engine", "--host", "0.0.0.0",
+                      "--port", str(port)], stderr=subprocess.DEVNULL)
+    nginx = Nginx(PROBED, peers=str(peers), servers=servers(peers, port))
+
+    time.sleep(3)
+    spent, start = cpu(nginx.pid), time.time()
+    time.sleep(SECONDS)
+    spent = (cpu(nginx.pid) - spent) / (time.time() - start)
+
+    nginx.stop()
+    engine.stop()
+
+    print(f"{peers} peers, asked once a second: {100 * spent:.2f} % of a core")
+    return round(spent, 6)
+
+
 def main():
     result = measure_all(PEERS, REQUESTS)
     result["many"] = measure_all(MANY, REQUESTS // 8)
+    result["probes_cpu"] = {str(n): measure_probes(n) for n in (PEERS, MANY)}
 
     kept = (result["json"]["median_ms"] <= LIMIT_MS
             and result["json"]["cpu_at_1hz"] <= LIMIT_CPU)

@@ -196,7 +196,7 @@ kvr_index_snapshot_length(const uint8_t *p, size_t len)
 
 unsigned
 kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
-    uint32_t now)
+    uint32_t peers, uint32_t now)
 {
     uint8_t            head;
     uint16_t           id, first;
@@ -284,6 +284,10 @@ kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p, kvr_set_t set,
         }
 
         mask &= known;
+
+        if (peers > KVR_PEERS_FEW && ix->words == 1) {
+            mask = 0;
+        }
     }
 
     if (n == 0 && mask == 0) {

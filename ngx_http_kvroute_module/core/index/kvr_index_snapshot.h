@@ -59,10 +59,12 @@ size_t kvr_index_snapshot_length(const uint8_t *p, size_t len);
 /*
  * Puts the line of a record whose length is known into a table that nobody
  * else uses yet, with those of its holders that are in the set and still count.
- * now: s, for sessions.  Returns 1, or 0 if nothing is left of it.
+ * peers: how many the table that wrote it had room for: where a bit of a mask
+ * stood for several and is to stand for one, masks are left out.  now: s, for
+ * sessions.  Returns 1, or 0 if nothing is left of it.
  */
 unsigned kvr_index_snapshot_read(kvr_index_t *ix, const uint8_t *p,
-    kvr_set_t set, uint32_t now);
+    kvr_set_t set, uint32_t peers, uint32_t now);
 
 
 static inline uint8_t *

@@ -314,6 +314,7 @@ kvr_zone_snapshot_read(const kvr_zone_t *zone, const uint8_t *secret,
     for (line = p + sizeof(head); line < last; line += n) {
         n = kvr_index_snapshot_length(line, (size_t) (last - line));
         r->lines += kvr_index_snapshot_read(zone->index, line, set,
+                                            (uint32_t) tail.peers,
                                             (uint32_t) now);
     }
 

@@ -55,20 +55,27 @@ zeroed(size_t size)
 
 
 static void
-make(kvr_zone_t *z, uint64_t lines)
+make_for(kvr_zone_t *z, uint64_t lines, uint32_t max_peers)
 {
     memset(z, 0, sizeof(kvr_zone_t));
 
     z->unit = 256;
-    z->registry = util_registry(KVR_PEERS_FEW);
+    z->registry = util_registry(max_peers);
 
-    z->load = zeroed(kvr_load_size(2, kvr_registry_columns(KVR_PEERS_FEW)));
-    kvr_load_init(z->load, 2, kvr_registry_columns(KVR_PEERS_FEW));
+    z->load = zeroed(kvr_load_size(2, kvr_registry_columns(max_peers)));
+    kvr_load_init(z->load, 2, kvr_registry_columns(max_peers));
 
-    z->index = zeroed(kvr_index_size(lines, KVR_PEERS_FEW));
-    kvr_index_init(z->index, lines, KVR_PEERS_FEW);
+    z->index = zeroed(kvr_index_size(lines, max_peers));
+    kvr_index_init(z->index, lines, max_peers);
 
     z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+}
+
+
+static void
+make(kvr_zone_t *z, uint64_t lines)
+{
+    make_for(z, lines, KVR_PEERS_FEW);
 }
 
 
@@ -333,6 +340,61 @@ START_TEST(test_sizes)
     ck_assert_int_eq(load(&b, &file, &r), KVR_ZONE_SNAPSHOT_OK);
     ck_assert_uint_eq(r.peers, 2);
     (void) same(&a, &b);
+
+    util_drop(&file);
+    drop(&a);
+    drop(&b);
+}
+END_TEST
+
+
+/*
+ * A zone for 128 peers, of which a mask names each second one by the same bit,
+ * is read by one for 64: nobody is taken for those that there is no room for;
+ * and by one for 512, where they are found.
+ */
+START_TEST(test_narrow)
+{
+    uint32_t                  i, matched[KVR_PEERS];
+    kvr_zone_t                a, b;
+    util_buf_t                file;
+    kvr_zone_snapshot_read_t  r;
+
+    setup(&b);
+    drop(&b);
+
+    make_for(&a, LINES, 128);
+
+    for (i = 0; i < 100; i++) {
+        ck_assert_uint_eq(peer(&a, i), i);
+        teach(&a, i < 64 ? 1 : 0, i);
+    }
+
+    save(&a, secret[0], &file);
+
+    make(&b, LINES);
+    ck_assert_int_eq(load(&b, &file, &r), KVR_ZONE_SNAPSHOT_OK);
+    ck_assert_uint_eq(r.peers, 64);
+
+    (void) kvr_index_lookup(b.index, chain[0], DEPTH, kvr_set_below(64),
+                            matched);
+
+    for (i = 0; i < 64; i++) {
+        util_check(matched[i] < DEPTH, "peer %u has it", i);
+    }
+
+    drop(&b);
+
+    make_for(&b, LINES, 512);
+    ck_assert_int_eq(load(&b, &file, &r), KVR_ZONE_SNAPSHOT_OK);
+    ck_assert_uint_eq(r.peers, 100);
+
+    (void) kvr_index_lookup(b.index, chain[0], DEPTH, kvr_set_below(512),
+                            matched);
+
+    for (i = 64; i < 100; i++) {
+        util_check(matched[i] == DEPTH, "peer %u has %u", i, matched[i]);
+    }
 
     util_drop(&file);
     drop(&a);
@@ -627,6 +689,7 @@ main(void)
     tcase_add_test(tc, test_again);
     tcase_add_test(tc, test_mask);
     tcase_add_test(tc, test_sizes);
+    tcase_add_test(tc, test_narrow);
     tcase_add_test(tc, test_refused);
     tcase_add_test(tc, test_start);
     tcase_add_test(tc, test_renamed);
