@@ -63,19 +63,20 @@ my $table = <<'END';
  4 core/state     kvr_zone.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
  5 core/share     kvr_share.h   | kvr_share_  | core root
  5 core/watch     kvr_history.h kvr_verdict.h || core root
- 6 core/route     kvr_route.h   | kvr_route_  | core root
- 7 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
- 8 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
- 8 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
- 9 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
- 9 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
- 9 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
-10 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
-10 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
-11 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
-12 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-13 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
-14 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+ 6 core/alias     kvr_alias.h kvr_attribute.h || core root
+ 7 core/route     kvr_route.h   | kvr_route_  | core root
+ 8 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
+ 9 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
+ 9 request        ngx_http_kvroute_request.h | ngx_http_kvroute_request_ | root
+10 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
+10 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
+10 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
+11 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
+11 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
+12 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
+13 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
+14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
+15 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_
@@ -88,19 +89,19 @@ my $table = <<'END';
  6 .         * | kve_ | root
 
 [bench]
-15 common         * | bench_
-16 wire           * || any
-16 wire/control   * || any
-16 micro          * | micro_ | inner
-15 model          * | kvs_
-16 queue          * | kvq_
-16 hosts          * || any
-17 sim/engine     * | kvs_
-18 sim/router     * | kvs_
-19 sim/contest    * | kvs_
-20 sim/report     * | kvs_
-21 sim/legs       * | kvs_
-22 sim            * | kvs_   | any
+16 common         * | bench_
+17 wire           * || any
+17 wire/control   * || any
+17 micro          * | micro_ | inner
+16 model          * | kvs_
+17 queue          * | kvq_
+17 hosts          * || any
+18 sim/engine     * | kvs_
+19 sim/router     * | kvs_
+20 sim/contest    * | kvs_
+21 sim/report     * | kvs_
+22 sim/legs       * | kvs_
+23 sim            * | kvs_   | any
 END
 
 # who alone may call these is core/route

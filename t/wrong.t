@@ -144,6 +144,7 @@ upstream | kvroute zone=llm; kvroute_events port=Auto; | refused | "port=" must 
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "replay=" must be a port between 1 and 65535, or "+"
 upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay and the ranks of an engine: leave "replay=" out
 upstream | kvroute zone=llm; kvroute_events port=auto ranks=2; | refused | leave "ranks=" out
+upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
 upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
 upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port

@@ -5,7 +5,7 @@
 
 static kvr_zone_t kvs_route_zone(const kvs_zone_t *z, const kvs_route_t *rt);
 static void kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt,
-    unsigned what);
+    unsigned what, const kvr_tokens_t *tokens, double now);
 
 
 /* the zone as the request's router sees it */
@@ -201,7 +201,8 @@ kvs_route_first(const kvs_zone_t *z, kvs_route_t *rt, unsigned plain,
     zone = kvs_route_zone(z, rt);
 
     kvs_route_again(&zone, rt, kvr_attempt_first(&rt->attempt, &zone, &z->pool,
-                                                 &first, kvs_zone_ms(now)));
+                                                 &first, kvs_zone_ms(now)),
+                    NULL, now);
 }
 
 
@@ -226,26 +227,36 @@ kvs_route_end(const kvs_zone_t *z, kvs_route_t *rt, const kvr_tokens_t *tokens,
 
         kvs_route_again(&zone, rt,
                         kvr_attempt_settle(&rt->attempt, &zone, &z->pool,
-                                           &settle, kvs_zone_ms(now)));
+                                           &settle, kvs_zone_ms(now)),
+                        tokens, now);
     }
 
     kvs_route_again(&zone, rt,
-                    kvr_attempt_end(&rt->attempt, &zone, kvs_zone_ms(now)));
+                    kvr_attempt_end(&rt->attempt, &zone, kvs_zone_ms(now)),
+                    NULL, now);
 }
 
 
 /* what the attempt wants the chain for, once more */
 static void
-kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt, unsigned what)
+kvs_route_again(const kvr_zone_t *zone, kvs_route_t *rt, unsigned what,
+    const kvr_tokens_t *tokens, double now)
 {
     uint32_t   n;
     uint64_t  *entries;
 
-    if (!(what & (KVR_ATTEMPT_REINSERT|KVR_ATTEMPT_UNDO))) {
+    if (!(what & (KVR_ATTEMPT_REINSERT|KVR_ATTEMPT_UNDO
+                  |KVR_ATTEMPT_ATTRIBUTE)))
+    {
         return;
     }
 
     entries = kvs_route_chain(rt->chain, rt->units, &n);
+
+    if (what & KVR_ATTEMPT_ATTRIBUTE) {
+        kvr_attempt_attribute(&rt->attempt, zone, entries, tokens, 0,
+                              kvs_zone_ms(now));
+    }
 
     if (what & KVR_ATTEMPT_REINSERT) {
         kvr_attempt_reinsert(&rt->attempt, zone, entries);

@@ -27,6 +27,8 @@ static void ngx_http_kvroute_attempt_insert_chunks(
 static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at);
+static void ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
+    const kvr_tokens_t *tokens);
 static void ngx_http_kvroute_attempt_extend(ngx_http_kvroute_attempt_t *at);
 static uint32_t ngx_http_kvroute_attempt_kind(ngx_http_request_t *r,
     unsigned stream);
@@ -157,6 +159,14 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     kvr_attempt_insert(&at->core, &at->conf->zone->core, &in);
 
+    /* its blocks are looked for when it has ended */
+
+    if (at->conf->zone->core.aliases
+        && kvr_capacity_heard(&at->conf->zone->core, peer))
+    {
+        ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
+    }
+
     if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
         ngx_http_kvroute_attempt_insert_chunks(at);
     }
@@ -246,7 +256,9 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_attempt_reinsert(at);
     }
 
-    ngx_http_kvroute_prompt_free_chain(ctx);
+    if (at->conf->zone->core.aliases == NULL) {
+        ngx_http_kvroute_prompt_free_chain(ctx);
+    }
 
     /* of the others it is no time to a token */
 
@@ -410,8 +422,30 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
                       &ctx->peer);
     }
 
+    if (rc & KVR_ATTEMPT_ATTRIBUTE) {
+        ngx_http_kvroute_attempt_attribute(at, &settle.tokens);
+    }
+
     if (rc & KVR_ATTEMPT_REINSERT) {
         ngx_http_kvroute_attempt_reinsert(at);
+    }
+}
+
+
+static void
+ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
+    const kvr_tokens_t *tokens)
+{
+    uint64_t                *chain;
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    ctx = at->ctx;
+
+    chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
+
+    if (chain) {
+        kvr_attempt_attribute(&at->core, &at->conf->zone->core, chain, tokens,
+                              0, (uint64_t) ngx_current_msec);
     }
 }
 

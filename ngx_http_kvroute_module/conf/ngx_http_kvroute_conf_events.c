@@ -12,6 +12,8 @@
 #include "core/events/kvr_subscription.h"
 
 
+#define NGX_HTTP_KVROUTE_CONF_EVENTS_ALIASES  (1024 * 1024 * 1024)
+
 #define NGX_HTTP_KVROUTE_CONF_EVENTS_PORT                                     \
     "a port between 1 and 65535, or \"+\" and what to add to the server's"
 #define NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO                                     \
@@ -25,7 +27,9 @@ static ngx_int_t ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
 static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
-    ngx_http_kvroute_srv_conf_t *kscf);
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_int_t ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 
 
 static const size_t  ngx_http_kvroute_conf_events_parts[] = {
@@ -34,6 +38,14 @@ static const size_t  ngx_http_kvroute_conf_events_parts[] = {
     sizeof(kvr_events_places_t),
     KVR_EVENTS_SOURCES,
     KVR_EVENTS_SAMPLES
+};
+
+static const size_t  ngx_http_kvroute_conf_events_alias_parts[] = {
+    sizeof(kvr_aliases_t),
+    sizeof(kvr_alias_t),
+    sizeof(kvr_alias_cell_t),
+    sizeof(kvr_alias_run_t),
+    sizeof(kvr_alias_anchor_t)
 };
 
 
@@ -50,6 +62,11 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
     { ngx_string("topic="), ngx_http_kvroute_conf_param_word,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, topic),
       0, KVR_ZMTP_TOPIC, "what the topics of messages begin with" },
+
+    { ngx_string("aliases="), ngx_http_kvroute_conf_param_size,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, aliases),
+      KVR_ATTRIBUTE_LEAST, NGX_HTTP_KVROUTE_CONF_EVENTS_ALIASES,
+      "between 64k and 1g" },
 
     { ngx_string("ranks="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, ranks),
@@ -194,7 +211,7 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
         }
     }
 
-    return ngx_http_kvroute_conf_events_zone(cf, kscf);
+    return ngx_http_kvroute_conf_events_zone(cf, uscf, kscf);
 }
 
 
@@ -295,7 +312,7 @@ ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
 /* one for each kvroute_zone: an engine of two upstreams is one peer */
 static ngx_int_t
 ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
-    ngx_http_kvroute_srv_conf_t *kscf)
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
     uint64_t                  layout;
     ngx_str_t                *title;
@@ -317,5 +334,62 @@ ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
                                         layout, title,
                                         zone->max_peers * sizeof(kvr_events_t));
 
-    return kscf->events->shm_zone ? NGX_OK : NGX_ERROR;
+    if (kscf->events->shm_zone == NULL) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_conf_events_aliases(cf, uscf, kscf);
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    size_t                           size;
+    uint64_t                         layout;
+    ngx_uint_t                       i;
+    ngx_http_kvroute_zone_t         *zone;
+    ngx_http_upstream_srv_conf_t   **all;
+    ngx_http_kvroute_srv_conf_t     *other;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+
+    size = kscf->events->aliases;
+
+    if (size == 0) {
+        return NGX_OK;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    all = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        other = ngx_http_conf_upstream_srv_conf(all[i],
+                                                ngx_http_kvroute_module);
+
+        if (other->shm_zone == kscf->shm_zone && other->events
+            && other->events->aliases && other->events->aliases != size)
+        {
+            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                          "\"aliases=\" of \"kvroute_events\" in upstream "
+                          "\"%V\" in %s:%ui is not that of upstream \"%V\", "
+                          "which has the same \"kvroute_zone\": write the "
+                          "same size in both", &uscf->host, uscf->file_name,
+                          uscf->line, &all[i]->host);
+            return NGX_ERROR;
+        }
+    }
+
+    zone = kscf->shm_zone->data;
+
+    layout = kvr_layout(ngx_http_kvroute_conf_events_alias_parts,
+                        kvr_nelts(ngx_http_kvroute_conf_events_alias_parts));
+
+    kscf->events->aliases_zone = ngx_http_kvroute_shared_add(cf,
+                                    "kvroute_aliases.", layout,
+                                    &kscf->shm_zone->shm.name,
+                                    kvr_attribute_size(zone->max_peers, size));
+
+    return kscf->events->aliases_zone ? NGX_OK : NGX_ERROR;
 }

@@ -54,7 +54,6 @@ static void ngx_http_kvroute_events_judge(
 static void ngx_http_kvroute_events_timer(ngx_event_t *ev);
 static void ngx_http_kvroute_events_closed(
     ngx_http_kvroute_events_stream_t *stream, const char *error);
-static uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
 
 
 static ngx_event_t                        ngx_http_kvroute_events_event;
@@ -91,6 +90,7 @@ ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 
         if (kscf->events && kscf->zone) {
             kscf->zone->core.events = kscf->events->shm_zone->data;
+            ngx_http_kvroute_events_attribute_zone(kscf);
             n++;
         }
     }
@@ -110,6 +110,8 @@ ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
                                 cycle->log);
 
     ngx_add_timer(ev, 1);
+
+    ngx_http_kvroute_events_attribute_init(cycle);
 
     return NGX_OK;
 }
@@ -431,6 +433,10 @@ ngx_http_kvroute_events_add(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
     if (kvr_get(&e->generation) != generation) {
         kvr_events_reset(e);
         kvr_set(&e->generation, generation);
+
+        if (conf->zone->core.aliases) {
+            kvr_attribute_flush(&conf->zone->core, id);
+        }
     }
 
     kvr_set(&e->source[number].owner, source->self);
@@ -567,7 +573,7 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
     if (source->whole) {
         kvr_capacity_update(&zone->core, &source->conf->pool, source->id);
 
-    } else if (kvr_index_heard(zone->core.index, source->id)) {
+    } else if (kvr_capacity_heard(&zone->core, source->id)) {
         kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id);
     }
 }
@@ -637,11 +643,4 @@ ngx_http_kvroute_events_closed(ngx_http_kvroute_events_stream_t *stream,
     ngx_add_timer(&source->timer, delay - delay / 5
                                   + (ngx_msec_t) ngx_random()
                                     % (2 * delay / 5 + 1));
-}
-
-
-static uint64_t
-ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone)
-{
-    return zone->generation << 32 | (uint32_t) ngx_pid;
 }

@@ -13,6 +13,7 @@
  *
  *     _events         sources: a publisher of a server each, and their life
  *     _events_find    where they are, if engines are to be asked for it
+ *     _events_attribute  requests that ended, and blocks that were told of
  *     _events_source  what all of this knows of a source
  *     _events_read    what comes from a source, and the order of it
  *     _events_stream  a connection of a source: live, or a replay

@@ -167,6 +167,12 @@ void ngx_http_kvroute_events_read_give_up(
     ngx_http_kvroute_events_source_t *source);
 
 
+/* _attribute: with aliases=, of a zone in every process, and in worker 0 */
+
+void ngx_http_kvroute_events_attribute_zone(ngx_http_kvroute_srv_conf_t *conf);
+void ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle);
+
+
 /* _source */
 
 kvr_events_t *ngx_http_kvroute_events_source_peer(
@@ -177,6 +183,9 @@ kvr_events_source_t *ngx_http_kvroute_events_source_shared(
 /* whether this process is still the one that listens */
 ngx_uint_t ngx_http_kvroute_events_source_owned(
     ngx_http_kvroute_events_source_t *source);
+
+/* this process, as an owner of what is in a zone */
+uint64_t ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone);
 
 /* at most one a minute of each of them */
 ngx_uint_t ngx_http_kvroute_events_source_due(time_t *warned);

@@ -67,3 +67,10 @@ ngx_http_kvroute_events_source_warn(ngx_http_kvroute_events_source_t *source,
                   "kvroute %s of %V, rank %uD: %s", what, &source->name,
                   source->rank, why);
 }
+
+
+uint64_t
+ngx_http_kvroute_events_self(ngx_http_kvroute_zone_t *zone)
+{
+    return zone->generation << 32 | (uint32_t) ngx_pid;
+}

@@ -238,6 +238,7 @@ ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
     if (conf->events && zone->events) {
         p->set |= KVR_COUNTER_LISTENED;
         p->events = &zone->events[p->id];
+        p->set |= zone->aliases ? KVR_COUNTER_ALIASED : 0;
     }
 }
 

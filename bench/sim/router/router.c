@@ -19,8 +19,6 @@ static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
-static void kvs_router_aliases(kvs_router_t *ro, kvs_request_t *rq,
-    kvs_choice_t *ch, double now);
 static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
@@ -54,7 +52,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     memset(&px, 0, sizeof(px));
 
-    if (ro->conf.state == KVS_STATE_TRUE || ro->conf.aliases > 0) {
+    if (ro->conf.state == KVS_STATE_TRUE) {
         ro->coming = kvs_prefix_create(&px);
     }
 
@@ -267,11 +265,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
     if (ro->conf.state == KVS_STATE_INDEX) {
         kvs_route_match(&ro->zone, &rq->route, ch, now);
-
-        if (ro->conf.aliases > 0) {
-            kvs_router_aliases(ro, rq, ch, now);
-        }
-
         return;
     }
 
@@ -294,20 +287,6 @@ kvs_router_match(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     entries = kvs_route_chain(rq->chain, rq->units, &n);
 
     kvs_route_popular(&ro->zone, &rq->route, ch, entries, best, now);
-}
-
-
-/* the index, and what KV events say of blocks whose place is known */
-static void
-kvs_router_aliases(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
-    double now)
-{
-    uint32_t  coming[KVS_REPLICAS];
-
-    kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
-                     NULL);
-
-    kvs_told_match(ro->told, rq, ch->set, coming, ch->matched);
 }
 
 
@@ -590,10 +569,6 @@ void
 kvs_router_first(void *data, kvs_request_t *rq, double now)
 {
     kvs_router_t *ro = data;
-
-    if (ro->told) {
-        kvs_told_attribute(ro->told, rq);
-    }
 
     kvs_route_first(&ro->zone, &rq->route, ro->conf.timed, now);
 }

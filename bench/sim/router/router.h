@@ -42,9 +42,9 @@ typedef struct {
     unsigned             flush:1;    /* restarts are told of */
     unsigned             usage:1;    /* replies tell what was cached */
     unsigned             timed:1;    /* they do not: first tokens are timed */
-    unsigned             events:1;   /* engines tell what they store */
+    unsigned             events:1;   /* engines tell what they store, */
+    unsigned             aliases:1;  /* and of which request it is is found */
     double               delay;      /* s, until it is heard */
-    double               aliases;    /* share of requests attributed */
     double               lost;       /* share of the lines */
     unsigned             strict:1;   /* credit ends at the first that is */
     double               ttl;        /* s, LRU only */

@@ -30,7 +30,7 @@ static const kvs_router_conf_t  kvs_conf_usage = {
     .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1
 };
 
-/* KV events, so late; with aliases of as many requests as real vLLM's let */
+/* KV events, so late; aliases want to know how much was cached */
 
 #define KVS_EVENTS(ms)                                                        \
     static const kvs_router_conf_t  kvs_conf_events_##ms = {                  \
@@ -40,7 +40,7 @@ static const kvs_router_conf_t  kvs_conf_usage = {
                                                                               \
     static const kvs_router_conf_t  kvs_conf_aliases_##ms = {                 \
         .policy = KVR_POLICY_KV_CACHE, .timed = 1, .flush = 1, .events = 1,   \
-        .delay = ms / 1000.0, .aliases = 0.95                                 \
+        .delay = ms / 1000.0, .aliases = 1, .usage = 1                                \
     };
 
 KVS_EVENTS(5)

@@ -4,7 +4,10 @@
 
 
 /* s, from one look at the capacities to the next, as nginx has it */
-#define KVS_TOLD_LOOK  1
+#define KVS_TOLD_LOOK     1
+
+/* bytes of a replica, amply */
+#define KVS_TOLD_ALIASES  (4 * 1024 * 1024)
 
 
 typedef enum {
@@ -22,14 +25,6 @@ typedef struct {
 } kvs_word_t;
 
 
-/* names, by open addressing; 0 is free */
-typedef struct {
-    uint64_t         *name;
-    uint8_t          *held;          /* 0: it is no more */
-    uint32_t          n, slots;
-} kvs_names_t;
-
-
 typedef struct {
     kvs_told_t       *told;
     uint32_t          replica;
@@ -38,8 +33,6 @@ typedef struct {
     kvs_word_t       *say;           /* [first, n), by time */
     size_t            first, n, size;
     size_t            step;          /* those from here on have no time yet */
-
-    kvs_names_t       names;
 } kvs_voice_t;
 
 
@@ -47,15 +40,9 @@ struct kvs_told_s {
     kvs_sim_t        *sim;
     kvs_zone_t       *zone;
     double            delay;         /* s */
-    double            aliases;
     double            looked;
-    kvs_rng_t         rng;
-    kvs_names_t       known;         /* names whose place is known */
     kvs_voice_t       voice[KVS_REPLICAS];
 };
-
-
-static void kvs_names_set(kvs_names_t *s, uint64_t name, uint8_t held);
 
 
 static kvs_word_t *
@@ -113,8 +100,10 @@ kvs_told_step(void *data, double t)
 
 
 kvs_told_t *
-kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay, double aliases)
+kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
+    unsigned aliases)
 {
+    size_t        size;
     uint32_t      i;
     kvs_told_t   *told;
     kvs_voice_t  *v;
@@ -124,11 +113,13 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay, double aliases)
     told->sim = sim;
     told->zone = zone;
     told->delay = delay;
-    told->aliases = aliases;
-
-    kvs_rng_seed(&told->rng, sim->seed, 0x746f6c64ULL);
-
     zone->core.events = kvs_zone_alloc(sim->n * sizeof(kvr_events_t));
+
+    if (aliases) {
+        size = kvr_attribute_size(sim->n, KVS_TOLD_ALIASES);
+        zone->core.aliases = kvs_zone_alloc(size);
+        kvr_attribute_init(zone->core.aliases, sim->n, KVS_TOLD_ALIASES);
+    }
 
     for (i = 0; i < sim->n; i++) {
         v = &told->voice[i];
@@ -149,15 +140,6 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay, double aliases)
 }
 
 
-static void
-kvs_names_free(kvs_names_t *s)
-{
-    free(s->name);
-    free(s->held);
-    memset(s, 0, sizeof(kvs_names_t));
-}
-
-
 void
 kvs_told_destroy(kvs_told_t *told)
 {
@@ -168,120 +150,56 @@ kvs_told_destroy(kvs_told_t *told)
         v = &told->voice[i];
 
         kve_replica_watch(told->sim->replica[i], NULL);
-        kvs_names_free(&v->names);
         free(v->say);
     }
 
-    kvs_names_free(&told->known);
     free((void *) told->zone->core.events);
+    free((void *) told->zone->core.aliases);
     free(told);
 }
 
 
-/* the slot of a name, or of where it would be */
-
-static uint32_t
-kvs_names_slot(const kvs_names_t *s, uint64_t name)
+/* what the engine told in one event: returns how many words that were */
+static size_t
+kvs_told_hear(kvs_voice_t *v, double now)
 {
-    uint32_t  i;
+    size_t             i, n;
+    kvr_kvevent_t      e;
+    const kvs_word_t  *w;
 
-    i = (uint32_t) (kvr_mix(name, 1) & (s->slots - 1));
+    w = &v->say[v->first];
 
-    while (s->name[i] && s->name[i] != name) {
-        i = (i + 1) & (s->slots - 1);
+    if (w->type == KVS_TOLD_CLEARED) {
+        kvs_told_restarted(v->told, v->replica);
+        return 0;
     }
-
-    return i;
-}
-
-
-static int
-kvs_names_held(const kvs_names_t *s, uint64_t name)
-{
-    return s->slots && s->held[kvs_names_slot(s, name)];
-}
-
-
-static void
-kvs_names_grow(kvs_names_t *s)
-{
-    uint32_t     i;
-    kvs_names_t  old;
-
-    old = *s;
-
-    s->slots = old.slots ? old.slots * 2 : 1024;
-    s->name = kvs_alloc(s->slots * sizeof(uint64_t));
-    s->held = kvs_alloc(s->slots);
-    s->n = 0;
-
-    for (i = 0; i < old.slots; i++) {
-        if (old.held[i]) {
-            kvs_names_set(s, old.name[i], 1);
-        }
-    }
-
-    kvs_names_free(&old);
-}
-
-
-static void
-kvs_names_set(kvs_names_t *s, uint64_t name, uint8_t held)
-{
-    uint32_t  i;
-
-    if (s->n * 2 >= s->slots) {
-        kvs_names_grow(s);
-    }
-
-    i = kvs_names_slot(s, name);
-
-    s->n += s->name[i] == 0;
-    s->name[i] = name;
-    s->held[i] = held;
-}
-
-
-static void
-kvs_told_hear(kvs_voice_t *v, const kvs_word_t *w, double now)
-{
-    kvr_kvevent_t  e;
 
     memset(&e, 0, offsetof(kvr_kvevent_t, hash));
-    e.blocks = 1;
+    e.type = w->type == KVS_TOLD_STORED ? KVR_KVEVENT_STORED
+                                        : KVR_KVEVENT_REMOVED;
     e.block = KVS_UNIT_TOKENS;
-    e.hash[0] = w->hash;
-    e.last = w->hash;
+    e.parent = w->parent;
+    e.rooted = w->parent == 0;
 
-    switch (w->type) {
+    n = kvr_min(v->step - v->first, KVR_KVEVENT_HASHES);
 
-    case KVS_TOLD_STORED:
-        e.type = KVR_KVEVENT_STORED;
-        e.parent = w->parent;
-        e.rooted = w->parent == 0;
-
-        if (v->told->aliases > 0) {
-            kvs_names_set(&v->names, w->hash, 1);
+    for (i = 0; i < n; i++) {
+        if (i && (w[i].type != KVS_TOLD_STORED || w[0].type != w[i].type
+                  || w[i].due != w[0].due || w[i].parent != e.last))
+        {
+            break;
         }
 
-        break;
-
-    case KVS_TOLD_REMOVED:
-        e.type = KVR_KVEVENT_REMOVED;
-
-        if (v->told->aliases > 0) {
-            kvs_names_set(&v->names, w->hash, 0);
-        }
-
-        break;
-
-    case KVS_TOLD_CLEARED:
-        kvs_told_restarted(v->told, v->replica);
-        return;
+        e.hash[i] = w[i].hash;
+        e.last = w[i].hash;
     }
+
+    e.blocks = i;
 
     (void) kvr_capacity_event(&v->told->zone->core, v->replica, 0, &e,
                               kvs_zone_ms(now));
+
+    return i;
 }
 
 
@@ -304,7 +222,7 @@ kvs_told_settle(kvs_told_t *told, double now)
         kvs_sim_settle(told->sim, i);
 
         while (v->first < v->step && v->say[v->first].due <= now) {
-            kvs_told_hear(v, &v->say[v->first++], now);
+            v->first += kvs_told_hear(v, v->say[v->first].due);
         }
 
         if (v->first > v->n / 2) {
@@ -318,19 +236,10 @@ kvs_told_settle(kvs_told_t *told, double now)
             kvr_capacity_update(&told->zone->core, &told->zone->pool, i);
         }
     }
-}
 
-
-void
-kvs_told_attribute(kvs_told_t *told, const kvs_request_t *rq)
-{
-    uint32_t  i;
-
-    if (told->aliases > 0 && kvs_rng_uniform(&told->rng) < told->aliases) {
-
-        for (i = 0; i < rq->units; i++) {
-            kvs_names_set(&told->known, rq->chain[i], 1);
-        }
+    if (told->zone->core.aliases) {
+        (void) kvr_attribute_look(&told->zone->core, UINT32_MAX,
+                                  kvs_zone_ms(now));
     }
 }
 
@@ -348,40 +257,5 @@ kvs_told_restarted(kvs_told_t *told, uint32_t replica)
 
     kvr_capacity_another(&told->zone->core, replica,
                          kvs_zone_ms(told->sim->now));
-    kvs_names_free(&v->names);
 }
 
-
-void
-kvs_told_match(kvs_told_t *told, const kvs_request_t *rq, kvr_set_t set,
-    const uint32_t *coming, uint32_t *matched)
-{
-    uint32_t      i, k, known, deepest;
-    kvs_voice_t  *v;
-
-    if (told->aliases == 0) {
-        return;
-    }
-
-    for ( /* void */ ; kvr_set_next(&set, &i); /* void */ ) {
-        v = &told->voice[i];
-        deepest = 0;
-
-        for (k = 0; k < rq->units; k++) {
-            known = kvs_names_held(&told->known, rq->chain[k]);
-
-            if (!known) {
-                continue;
-            }
-
-            if (!kvs_names_held(&v->names, rq->chain[k])) {
-                break;
-            }
-
-            deepest = k + 1;
-        }
-
-        matched[i] = kvr_max(coming[i],
-                             kvr_min(k, kvr_max(matched[i], deepest)));
-    }
-}

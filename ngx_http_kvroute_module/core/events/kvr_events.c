@@ -29,7 +29,7 @@
 #define KVR_EVENTS_BELOW    0.2
 
 
-static void kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
+static uint32_t kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
     unsigned source, uint64_t clock, double units);
 static void kvr_events_sample(kvr_events_t *e, uint64_t key, uint64_t stamp,
     uint64_t clock);
@@ -187,13 +187,15 @@ kvr_events_tokens(const kvr_kvevent_t *event)
 }
 
 
-void
+uint32_t
 kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event, unsigned source,
     uint64_t clock, double units)
 {
     double    room;
+    uint32_t  before;
     uint64_t  i, n, making;
 
+    before = KVR_EVENTS_NOWHERE;
     making = kvr_get(&e->making);
 
     if (event->type == KVR_KVEVENT_STORED) {
@@ -201,7 +203,7 @@ kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event, unsigned source,
         kvr_add(&e->tokens, kvr_events_tokens(event));
         kvr_set(&e->making, making - kvr_min(making, event->blocks));
 
-        kvr_events_stored(e, event, source, clock, units);
+        before = kvr_events_stored(e, event, source, clock, units);
 
     } else if (event->type == KVR_KVEVENT_REMOVED) {
         kvr_add(&e->removed, event->blocks);
@@ -217,10 +219,12 @@ kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event, unsigned source,
             kvr_events_removed(e, kvr_mix(event->hash[i], source), clock);
         }
     }
+
+    return before;
 }
 
 
-static void
+static uint32_t
 kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
     unsigned source, uint64_t clock, double units)
 {
@@ -228,7 +232,7 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
     uint64_t  i, n, key, tokens, depth, age;
 
     if (event->blocks == 0) {
-        return;
+        return KVR_EVENTS_NOWHERE;
     }
 
     before = event->rooted ? 0
@@ -236,7 +240,7 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
                                      kvr_mix(event->parent, source));
 
     if (before == KVR_EVENTS_NOWHERE) {
-        return;
+        return before;
     }
 
     tokens = kvr_events_tokens(event) / event->blocks;
@@ -263,6 +267,8 @@ kvr_events_stored(kvr_events_t *e, const kvr_kvevent_t *event,
 
     kvr_events_place_keep(&e->places, kvr_mix(event->last, source),
                           before + event->blocks * tokens, 1);
+
+    return before;
 }
 
 

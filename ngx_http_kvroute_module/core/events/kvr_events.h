@@ -57,6 +57,19 @@ typedef struct {
 } kvr_events_source_t;
 
 
+/* whose the blocks are: kvr_alias.h */
+typedef struct {
+    _Atomic uint64_t   attributed;   /* requests */
+    _Atomic uint64_t   ambiguous;
+    _Atomic uint64_t   missing;      /* nothing fits */
+    _Atomic uint64_t   dropped;      /* the ring had no room for them */
+    _Atomic uint64_t   wrong;        /* aliases, or requests, that were */
+    _Atomic uint64_t   gone;         /* entries taken away from the peer, */
+    _Atomic uint64_t   again;        /* given back */
+    _Atomic uint64_t   used;         /* cells */
+} kvr_events_alias_t;
+
+
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   messages;
@@ -84,6 +97,7 @@ typedef struct {
     _Atomic uint64_t   making;       /* blocks removed, for which none have been
                                         stored yet */
 
+    kvr_events_alias_t   alias;
     kvr_events_source_t  source[KVR_EVENTS_SOURCES];
     kvr_events_places_t  places;
     _Atomic uint64_t   sample[KVR_EVENTS_SAMPLES];
@@ -149,9 +163,10 @@ uint64_t kvr_events_tokens(const kvr_kvevent_t *event);
 
 /*
  * Takes what a source told of stored or removed blocks.  clock: where the
- * peer's clock stands after it, in units; units: of a token.
+ * peer's clock stands after it, in units; units: of a token.  Returns how many
+ * tokens come before the stored ones, or KVR_EVENTS_NOWHERE.
  */
-void kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event,
+uint32_t kvr_events_take(kvr_events_t *e, const kvr_kvevent_t *event,
     unsigned source, uint64_t clock, double units);
 
 /* how old the cache lets blocks get, in units; 0: not known */

@@ -154,26 +154,19 @@ kvr_index_floor(kvr_index_t *ix, unsigned peer, uint64_t clock)
 
 
 static uint64_t
-kvr_index_ahead(kvr_index_peer_t *p)
+kvr_index_ahead_most(kvr_index_peer_t *p, uint64_t expected)
 {
-    uint64_t  ahead;
+    uint64_t  units;
 
-    ahead = kvr_get(&p->ahead);
+    units = kvr_get(&p->capacity) / KVR_INDEX_AHEAD;
 
-    return ahead - kvr_min(ahead, 1);
-}
-
-
-static uint64_t
-kvr_index_ahead_most(kvr_index_peer_t *p)
-{
-    return ((uint64_t) kvr_get(&p->capacity) << KVR_INDEX_FRACTION)
-           / KVR_INDEX_AHEAD;
+    return kvr_max(units, expected) << KVR_INDEX_FRACTION;
 }
 
 
 uint64_t
-kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units)
+kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units,
+    uint64_t expected)
 {
     uint64_t           ahead, confirmed, left, most;
     kvr_index_peer_t  *p;
@@ -185,7 +178,7 @@ kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units)
     }
 
     ahead = kvr_index_ahead(p);
-    most = kvr_index_ahead_most(p);
+    most = kvr_index_ahead_most(p, expected);
 
     confirmed = kvr_min(units, ahead);
     left = kvr_min(ahead - confirmed, most);
@@ -212,13 +205,14 @@ kvr_index_alone(kvr_index_t *ix, unsigned peer)
 
 
 int
-kvr_index_heard(kvr_index_t *ix, unsigned peer)
+kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected)
 {
     kvr_index_peer_t  *p;
 
     p = kvr_index_peer(ix, peer);
 
-    return kvr_get(&p->ahead) && kvr_index_ahead(p) <= kvr_index_ahead_most(p);
+    return kvr_get(&p->ahead)
+           && kvr_index_ahead(p) <= kvr_index_ahead_most(p, expected);
 }
 
 

@@ -93,28 +93,44 @@ uint64_t kvr_index_clock(kvr_index_t *ix, unsigned peer);
  * KVR_INDEX_FRACTION bits of fraction.  Inserts have moved the clock for what
  * they expected, when they were made; so first that is confirmed, and only the
  * rest moves the clock: replies, and prompts that came by another way.  The
- * clock is ahead by a quarter of the capacity at most: an insert that is never
- * confirmed was wrong, or the engine was, and is forgotten in the end.
+ * clock is ahead by a quarter of the capacity at most, or by as many units as
+ * are expected of requests in flight: an insert that is never confirmed was
+ * wrong, or the engine was, and is forgotten in the end.
  *
  * Returns where the clock would stand without what is not confirmed, in units.
  * May be called by one process at a time for each peer.
  */
-uint64_t kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units);
+uint64_t kvr_index_stored(kvr_index_t *ix, unsigned peer, uint64_t units,
+    uint64_t expected);
 
 /* nobody tells any more: the clock is moved by inserts alone */
 void kvr_index_alone(kvr_index_t *ix, unsigned peer);
 
 /*
  * Whether it is told what is stored, and nothing speaks against that: inserts
- * for a quarter of the capacity without any word would.
+ * for a quarter of the capacity without any word would, unless as many units are
+ * expected of requests in flight.
  */
-int kvr_index_heard(kvr_index_t *ix, unsigned peer);
+int kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected);
 
 /*
  * All that the peer held is gone, but for the last units that are not confirmed
  * yet, at most as many as these: they are stored after that.
  */
 void kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units);
+
+/*
+ * The engine has removed the block in which an entry of a chain ends: the peer
+ * holds it no more, unless it was inserted within the last units that are not
+ * confirmed yet, at most as many as these: it will be stored after that.  A
+ * holder that only the mask of a line names stays.  Returns 1 if it was held.
+ */
+int kvr_index_gone(kvr_index_t *ix, uint64_t value, uint32_t entry,
+    unsigned peer, uint64_t units);
+
+/* it has stored that block again, for whomever */
+void kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry,
+    unsigned peer);
 
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else

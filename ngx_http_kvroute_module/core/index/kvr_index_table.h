@@ -120,6 +120,18 @@ kvr_index_units(kvr_index_peer_t *p)
 }
 
 
+/* by how much it is ahead of what is told to be stored, with its fraction */
+static inline uint64_t
+kvr_index_ahead(kvr_index_peer_t *p)
+{
+    uint64_t  ahead;
+
+    ahead = kvr_get(&p->ahead);
+
+    return ahead - kvr_min(ahead, 1);
+}
+
+
 static inline kvr_index_mask_t *
 kvr_index_masks(kvr_index_t *ix)
 {

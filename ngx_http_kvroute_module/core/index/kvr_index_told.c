@@ -5,8 +5,9 @@
 
 
 /*
- * What other tables say: what they take back, and where they have bound
- * sessions.  What they teach is in kvr_index_insert.c.
+ * What others say.  Other tables: what they take back, and where they have bound
+ * sessions; what they teach is in kvr_index_insert.c.  And engines: which blocks
+ * they have removed, and stored again.
  */
 
 
@@ -59,6 +60,82 @@ kvr_index_untaught(kvr_index_t *ix, const uint64_t *value, uint32_t first,
             }
         }
     }
+}
+
+
+int
+kvr_index_gone(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer,
+    uint64_t units)
+{
+    unsigned           s;
+    uint32_t           clock, begun, stamp;
+    uint64_t           ids;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    line = kvr_line_find(ix, value);
+
+    if (line == NULL) {
+        return 0;
+    }
+
+    p = kvr_index_peer(ix, peer);
+
+    clock = kvr_index_clocked(kvr_index_units(p), peer);
+    units = kvr_min(units, kvr_index_ahead(p) >> KVR_INDEX_FRACTION);
+    ids = kvr_get(&line->ids);
+
+    for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
+
+        stamp = kvr_get(&line->stamp[s]);
+
+        if (!kvr_index_used(stamp) || kvr_index_id(ids, s, stamp) != peer) {
+            continue;
+        }
+
+        begun = stamp + ((kvr_chain_depth(entry) - 1) << KVR_INDEX_STAMP);
+
+        if ((int64_t) ((int32_t) (clock - begun) >> KVR_INDEX_STAMP)
+            < (int64_t) units)
+        {
+            return 0;
+        }
+
+        return atomic_compare_exchange_strong_explicit(
+                   &line->stamp[s], &stamp, kvr_index_unused(stamp),
+                   memory_order_relaxed, memory_order_relaxed);
+    }
+
+    return 0;
+}
+
+
+void
+kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer)
+{
+    uint32_t           now, stamp, evicted;
+    uint64_t           key;
+    kvr_index_line_t  *line;
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(ix, peer);
+
+    stamp = kvr_index_stamp(kvr_index_clocked(kvr_index_units(p), peer),
+                            kvr_chain_depth(entry));
+
+    key = kvr_index_key(value);
+    now = (uint32_t) kvr_get(&ix->clock);
+    line = kvr_line_find_key(ix, key);
+
+    if (line) {
+        (void) kvr_line_add(ix, line, key, peer, stamp, now);
+        kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
+        return;
+    }
+
+    evicted = 0;
+    (void) kvr_line_insert(ix, key, peer, stamp, now, &evicted);
+    kvr_add(&ix->evicted, evicted);
 }
 
 

@@ -5,6 +5,7 @@
 
 
 #include "core/route/kvr_attempt.h"
+#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_capacity.h"
 #include "core/share/kvr_share.h"
 
@@ -189,6 +190,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     light = !a->reservation.unanswered;
     ms = now - a->start;
+    a->ttft = (uint32_t) kvr_min(ms, UINT32_MAX);
 
     kvr_reservation_answered(zone, &a->reservation);
     kvr_attempt_answered(a, zone);
@@ -392,6 +394,12 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
         rc |= a->entries ? KVR_ATTEMPT_REINSERT : 0;
     }
 
+    if (zone->aliases && a->entries && !s->odd && !s->sampled
+        && kvr_capacity_heard(zone, id))
+    {
+        rc |= KVR_ATTEMPT_ATTRIBUTE;
+    }
+
     /* tokens of the capacity are bytes to us, and how many becomes clear */
 
     if (found & KVR_FEEDBACK_MISSED
@@ -449,6 +457,49 @@ kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (zone->share) {
         kvr_share_tell_lesson(zone, chain, a->entries, &undo);
     }
+}
+
+
+void
+kvr_attempt_attribute(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
+    uint64_t now)
+{
+    uint64_t             cached;
+    kvr_alias_request_t  r;
+
+    cached = (uint64_t) kvr_max(tokens->cached, 0);
+
+    r.start = a->start;
+    r.first = a->start + a->ttft;
+    r.now = now;
+    r.session = session;
+    r.prompt = (uint32_t) kvr_min((uint64_t) tokens->prompt, UINT32_MAX);
+    r.cached = (uint32_t) kvr_min(cached, r.prompt);
+    r.untold = 0;
+    r.bytes = a->bytes;
+    r.unit = zone->unit;
+    r.held = (uint32_t) (a->matched / zone->unit);
+
+    /* from the end of the prompt that it goes on from: its reply is cached */
+
+    cached = a->units * (uint64_t) r.cached / r.prompt;
+    cached = kvr_min(cached, kvr_min(r.held, a->prompted));
+
+    r.from = kvr_chain_entries((uint32_t) cached);
+    r.from -= kvr_min(r.from, 1);
+    r.n = a->entries - kvr_min(r.from, a->entries);
+    r.key = &chain[r.from];
+
+    /* engines leave out zero; of one that never tells it may be anything */
+
+    if (tokens->cached < 0 && a->matched
+        && !kvr_get(&zone->registry->peer[a->reservation.peer].feedback.told))
+    {
+        r.untold = 1;
+    }
+
+    kvr_attribute_put(zone, a->reservation.peer, &r);
 }
 
 

@@ -25,7 +25,7 @@
  * The chain of the prompt is not kept between these calls: streams stay open
  * for minutes, by the thousand.  first(), settle() and end() return bits that
  * say what they want the chain for.  The caller makes the chain again, and
- * calls reinsert() or undo() with it: after release(), as it takes time, and
+ * calls reinsert(), undo() or attribute() with it: after release(), as it takes time, and
  * who is killed meanwhile must not leave the request counted.
  *
  * Ownership.  An attempt belongs to the process that began it.  It is released
@@ -45,6 +45,7 @@
 #define KVR_ATTEMPT_UNDO      1    /* the insert did not come true: undo() */
 #define KVR_ATTEMPT_REINSERT  2    /* it was computed again: reinsert() */
 #define KVR_ATTEMPT_FORGOT    4    /* the peer has lost all that it held */
+#define KVR_ATTEMPT_ATTRIBUTE 8    /* its blocks may be found: attribute() */
 
 
 typedef struct {
@@ -69,6 +70,7 @@ typedef struct {
     uint32_t             age;        /* units, of the deepest of these */
     uint32_t             rate;       /* the fastest peer's, kvr_prefill.h */
     uint32_t             found;      /* units that reinsert() leaves out */
+    uint32_t             ttft;       /* ms, if it has started */
     kvr_index_undo_t     undo;
 
     unsigned             started:1;  /* the first event has come */
@@ -172,6 +174,14 @@ unsigned kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 /* returns KVR_ATTEMPT_UNDO or 0 */
 unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone,
+    uint64_t now);
+
+/*
+ * The request's blocks in the engine are to be found by what it told, and tied
+ * to its chain (kvr_attribute.h).  session: what the engine tells them by, or 0.
+ */
+void kvr_attempt_attribute(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now);
 
 /* what was not found there was computed again, and is young */

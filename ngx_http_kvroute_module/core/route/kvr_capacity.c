@@ -4,18 +4,22 @@
  */
 
 
+#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_capacity.h"
 
 
 /* peers that tell of the others, at most */
 #define KVR_CAPACITY_PEERS  64
 
+/* times the age of most that is removed: what nobody tells is held no longer */
+#define KVR_CAPACITY_LEFT   2
+
 /* ms; for how long it counts that messages were lost */
 #define KVR_CAPACITY_DOUBT  60000
 
 
 static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
-static int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id);
+static uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
 static void kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id,
     uint64_t now);
@@ -107,10 +111,19 @@ kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id)
 }
 
 
-static int
+/* units that requests in flight are still to store */
+static uint64_t
+kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id)
+{
+    return kvr_load_get(zone->load, id).pending / zone->unit;
+}
+
+
+int
 kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id)
 {
-    return zone->events && kvr_index_heard(zone->index, id);
+    return zone->events && kvr_index_heard(zone->index, id,
+                                           kvr_capacity_expected(zone, id));
 }
 
 
@@ -133,7 +146,15 @@ kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
     used = kvr_load_get(zone->load,
                         kvr_registry_resident(zone->registry, id)).pending;
 
-    return kvr_max(age, used / zone->unit);
+    age = kvr_max(age, used / zone->unit);
+
+    /* what is removed is taken away block by block: age is for what is left */
+
+    if (kvr_attribute_most(zone, id)) {
+        age *= KVR_CAPACITY_LEFT;
+    }
+
+    return age;
 }
 
 
@@ -187,6 +208,7 @@ kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
     const kvr_kvevent_t *event, uint64_t now)
 {
     double         units, add;
+    uint32_t       depth;
     uint64_t       clock;
     kvr_events_t  *e;
 
@@ -195,8 +217,7 @@ kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
     if (event->type == KVR_KVEVENT_CLEARED) {
         kvr_add(&e->cleared, 1);
 
-        kvr_index_cleared(zone->index, id,
-                          kvr_load_get(zone->load, id).pending / zone->unit);
+        kvr_index_cleared(zone->index, id, kvr_capacity_expected(zone, id));
         kvr_capacity_forget(zone, id, now);
 
         return 1;
@@ -212,9 +233,14 @@ kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
     add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);
 
     clock = kvr_index_stored(zone->index, id,
-                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)));
+                             (uint64_t) (add * (1 << KVR_INDEX_FRACTION)),
+                             kvr_capacity_expected(zone, id));
 
-    kvr_events_take(e, event, source, clock, units);
+    depth = kvr_events_take(e, event, source, clock, units);
+
+    if (zone->aliases) {
+        kvr_attribute_event(zone, id, source, event, depth, now);
+    }
 
     return 0;
 }
@@ -238,6 +264,11 @@ kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id, uint64_t now)
     peer = &zone->registry->peer[id];
 
     kvr_events_flush(&zone->events[id]);
+
+    if (zone->aliases) {
+        kvr_attribute_flush(zone, id);
+    }
+
     kvr_feedback_restart(&peer->feedback);
     kvr_add(&peer->feedback.by_event, 1);
 

@@ -22,6 +22,9 @@
 /* bytes of a token of this peer's prompts, by all that is known */
 double kvr_capacity_token(const kvr_zone_t *zone, uint32_t peer);
 
+/* whether the engine tells what it stores, and nothing speaks against it */
+int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t peer);
+
 /*
  * By the engine's word, in tokens, and by its events, if there is either; else
  * nothing is changed, and KVR_DECLINED returned.

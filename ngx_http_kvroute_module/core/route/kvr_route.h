@@ -19,6 +19,7 @@
  */
 
 
+#include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_admission.h"
 #include "core/route/kvr_attempt.h"
 #include "core/route/kvr_candidate.h"

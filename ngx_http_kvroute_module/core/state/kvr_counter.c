@@ -4,17 +4,9 @@
  */
 
 
-#include "core/state/kvr_counter.h"
-#include "core/policy/kvr_policy.h"
+#include "core/state/kvr_counter_name.h"
 #include "core/queue/kvr_queue.h"
 #include "core/state/kvr_snapshot.h"
-
-
-static const char *kvr_counter_class(uint32_t place);
-static const char *kvr_counter_ignored(uint32_t place);
-static const char *kvr_counter_reason(uint32_t place);
-static const char *kvr_counter_disaggregated(uint32_t place);
-static const char *kvr_counter_policy(uint32_t place);
 
 
 #define kvr_counter(g, t, type_, field, ...)                                  \
@@ -52,6 +44,10 @@ static const char *kvr_counter_policy(uint32_t place);
     kvr_counter(TALLY, COUNT, kvr_tally_counts_t, field, __VA_ARGS__)
 #define kvr_counter_engine(t, field, ...)                                     \
     kvr_counter(ENGINE, t, kvr_engine_t, field, __VA_ARGS__)
+#define kvr_counter_alias(t, field, ...)                                      \
+    kvr_counter(EVENTS, t, kvr_events_t, alias.field,                         \
+                .needs = KVR_COUNTER_LISTENED | KVR_COUNTER_ALIASED,          \
+                __VA_ARGS__)
 #define kvr_counter_events(t, field, ...)                                     \
     kvr_counter(EVENTS, t, kvr_events_t, field,                               \
                 .needs = KVR_COUNTER_LISTENED, __VA_ARGS__)
@@ -157,7 +153,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_share(COUNT, ignored,
         .json = "ignored", .metric = "kvroute_share_ignored_total",
         .help = "Batches that were ignored, by reason.",
-        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_counter_ignored,
+        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_counter_name_ignored,
         .total = 1),
 
     kvr_counter_share(COUNT, unknown,
@@ -251,12 +247,12 @@ const kvr_counter_t  kvr_counter_table[] = {
         .help = "Requests of a location with kvroute_prefill, by what became "
                 "of them.",
         .n = KVR_DISAGGREGATE_MAX, .first = 1, .sparse = 1,
-        .by = "outcome", .name = kvr_counter_disaggregated),
+        .by = "outcome", .name = kvr_counter_name_disaggregated),
 
     kvr_counter_stats(COUNT, policy,
         .json = "policies", .metric = "kvroute_policy_decisions_total",
         .help = "Decisions by policy.",
-        .n = KVR_POLICIES, .by = "policy", .name = kvr_counter_policy),
+        .n = KVR_POLICIES, .by = "policy", .name = kvr_counter_name_policy),
 
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_TTFT],
         .json = "ttft_stream", .metric = "kvroute_ttft_seconds",
@@ -382,7 +378,7 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter_seat(COUNT, responses,
         .json = "responses", .metric = "kvroute_peer_responses_total",
         .help = "Responses by class of status.",
-        .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_class,
+        .n = KVR_STATUS_CLASSES, .by = "class", .name = kvr_counter_name_class,
         .total = 1),
 
     kvr_counter_seat(COUNT, sent,
@@ -424,7 +420,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "decisions", .metric = "kvroute_decisions_total",
         .help = "Decisions for the peer by reason.",
         .n = KVR_REASON_MAX, .first = 1, .sparse = 1,
-        .by = "reason", .name = kvr_counter_reason),
+        .by = "reason", .name = kvr_counter_name_reason),
 
     kvr_counter_seat(COUNT, prompt,
         .json = "prompt_bytes", .metric = "kvroute_peer_prompt_bytes_total",
@@ -639,6 +635,43 @@ const kvr_counter_t  kvr_counter_table[] = {
 
     kvr_counter_events(GAUGE, ages, .json = "ages"),
 
+    /* whose blocks they are */
+
+    kvr_counter_alias(COUNT, attributed,
+        .json = "attributed",
+        .metric = "kvroute_peer_events_requests_attributed_total",
+        .help = "Requests whose blocks were found among those stored."),
+
+    kvr_counter_alias(COUNT, ambiguous,
+        .json = "ambiguous",
+        .metric = "kvroute_peer_events_requests_ambiguous_total",
+        .help = "Requests whose blocks several stored ones may be."),
+
+    kvr_counter_alias(COUNT, missing,
+        .json = "unmatched",
+        .metric = "kvroute_peer_events_requests_unmatched_total",
+        .help = "Requests whose blocks none of those stored are."),
+
+    kvr_counter_alias(COUNT, dropped, .json = "passed_over"),
+
+    kvr_counter_alias(COUNT, wrong,
+        .json = "wrong", .metric = "kvroute_peer_events_aliases_wrong_total",
+        .help = "Aliases of blocks that were found to be wrong."),
+
+    kvr_counter_alias(COUNT, gone,
+        .json = "taken_away",
+        .metric = "kvroute_peer_events_entries_taken_away_total",
+        .help = "Places of prompts that are no more held, by removed blocks."),
+
+    kvr_counter_alias(COUNT, again,
+        .json = "given_back",
+        .metric = "kvroute_peer_events_entries_given_back_total",
+        .help = "Places of prompts that are held again, by stored blocks."),
+
+    kvr_counter_alias(GAUGE, used,
+        .json = "aliases", .metric = "kvroute_peer_events_aliases",
+        .help = "Blocks whose places in prompts are known."),
+
     /* a model or a tenant: in JSON only, as their names may come from clients */
 
     kvr_counter_tally(requests, .json = "requests"),
@@ -651,49 +684,3 @@ const kvr_counter_t  kvr_counter_table[] = {
 
 
 const uint32_t  kvr_counter_rows = kvr_nelts(kvr_counter_table);
-
-
-static const char *
-kvr_counter_class(uint32_t place)
-{
-    static const char *const  names[] = { "1xx", "2xx", "3xx", "4xx", "5xx" };
-
-    _Static_assert(kvr_nelts(names) == KVR_STATUS_CLASSES, "classes");
-
-    return names[place];
-}
-
-
-/* as core/share has them */
-static const char *
-kvr_counter_ignored(uint32_t place)
-{
-    static const char *const  names[] = {
-        "no_batch", "version", "key", "length", "damaged", "crowded"
-    };
-
-    _Static_assert(kvr_nelts(names) == KVR_SHARE_IGNORED, "ignored");
-
-    return names[place];
-}
-
-
-static const char *
-kvr_counter_reason(uint32_t place)
-{
-    return kvr_reason_name((kvr_reason_e) place);
-}
-
-
-static const char *
-kvr_counter_disaggregated(uint32_t place)
-{
-    return kvr_reason_disaggregated((kvr_disaggregate_e) place);
-}
-
-
-static const char *
-kvr_counter_policy(uint32_t place)
-{
-    return kvr_policy_name((kvr_policy_e) place);
-}

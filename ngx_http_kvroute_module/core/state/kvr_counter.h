@@ -72,6 +72,7 @@ typedef enum {
 #define KVR_COUNTER_SHARED   0x8000000 /* with other hosts */
 #define KVR_COUNTER_LISTENED 0x10000000 /* its KV events are listened to */
 #define KVR_COUNTER_LIVING   0x20000000 /* and a publisher was there */
+#define KVR_COUNTER_ALIASED  0x40000000 /* and their blocks told apart */
 
 
 typedef struct {

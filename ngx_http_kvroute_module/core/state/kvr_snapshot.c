@@ -117,7 +117,9 @@ kvr_snapshot_events(const kvr_zone_t *zone, uint32_t peer, uint64_t now,
 
     s->set |= KVR_COUNTER_LIVING;
 
-    if (kvr_index_heard(zone->index, peer)) {
+    if (kvr_index_heard(zone->index, peer,
+                        kvr_load_get(zone->load, peer).pending / zone->unit))
+    {
         s->heard = KVR_HEARD_FRESH;
         s->events_fresh = 1;
 

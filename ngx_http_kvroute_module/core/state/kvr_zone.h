@@ -25,6 +25,9 @@
 /* what is shared with other hosts: core/share/kvr_share.h */
 typedef struct kvr_share_s  kvr_share_t;
 
+/* which blocks of engines are which places of prompts: core/alias/kvr_attribute.h */
+typedef struct kvr_aliases_s  kvr_aliases_t;
+
 /* reasons to ignore a batch: core/share/kvr_share_batch.h */
 #define KVR_SHARE_IGNORED  6
 
@@ -74,6 +77,7 @@ typedef struct {
     kvr_popular_t     *popular;
     kvr_share_t       *share;        /* NULL: nothing is */
     kvr_events_t      *events;       /* by peer; NULL: no engine is heard */
+    kvr_aliases_t     *aliases;      /* NULL: blocks are not told apart */
     uint64_t           unit;         /* bytes of an index entry's unit */
     uint32_t           row;          /* of this process in load */
 } kvr_zone_t;

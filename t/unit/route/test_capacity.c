@@ -215,20 +215,20 @@ START_TEST(test_capacity_silent)
 
     for (i = 0; i < 4; i++) {
         insert(60, 0);
-        ck_assert(kvr_index_heard(s.zone.index, s.peer));
+        ck_assert(kvr_capacity_heard(&s.zone, s.peer));
     }
 
     insert(60, 0);
-    ck_assert(!kvr_index_heard(s.zone.index, s.peer));
+    ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
     ck_assert(!kvr_capacity_sure(&s.zone, s.peer, 5000));
 
     /* it is heard again, and what was expected too long is given up */
 
     tell(KVR_KVEVENT_STORED, 1);
-    ck_assert(kvr_index_heard(s.zone.index, s.peer));
+    ck_assert(kvr_capacity_heard(&s.zone, s.peer));
 
     kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
-    ck_assert(!kvr_index_heard(s.zone.index, s.peer));
+    ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
     /* what was missed is doubted for a minute */
 

@@ -1,0 +1,588 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/alias/kvr_alias_int.h"
+
+
+#define KVR_ALIAS_WAYS      4
+
+/* a place: 33 bits of the name, one if it is removed, depth, entry */
+#define KVR_ALIAS_TAG_AT    31
+#define KVR_ALIAS_GONE      (1ULL << 30)
+#define KVR_ALIAS_DEPTH_AT  12
+#define KVR_ALIAS_DEPTHS    (1U << 18)
+
+#define KVR_ALIAS_STEP      64       /* cells: their number is a multiple */
+
+/* blocks by which a line may be wrong; entries that are disputed at a time */
+#define KVR_ALIAS_SLACK     2
+#define KVR_ALIAS_DISPUTED  4
+#define KVR_ALIAS_MARGIN    4        /* entries: less is no dispute */
+#define KVR_ALIAS_PAUSE     100      /* ms between two searches */
+
+/* of the share that is attributed */
+#define KVR_ALIAS_SMOOTH    32       /* requests */
+#define KVR_ALIAS_MOST      (KVR_ALIAS_ONE / 2)
+
+
+/* entries of which an alias may be wrong */
+typedef struct {
+    uint32_t  n;                     /* the last ones of them are kept */
+    uint32_t  entry;                 /* those before it were taken to be held */
+    uint64_t  key[KVR_ALIAS_DISPUTED];
+    uint64_t  place[KVR_ALIAS_DISPUTED];  /* of the right one; 0: any that is
+                                             gone is wrong */
+} kvr_alias_dispute_t;
+
+
+static kvr_alias_cell_t *kvr_alias_find(const kvr_alias_view_t *v,
+    uint64_t name);
+static void kvr_alias_drop(const kvr_alias_view_t *v, kvr_alias_cell_t *cell);
+static void kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number,
+    uint32_t blocks);
+static void kvr_alias_tie(const kvr_alias_view_t *v,
+    const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
+    uint32_t end, kvr_alias_dispute_t *d);
+static int kvr_alias_set(const kvr_alias_view_t *v,
+    const kvr_alias_request_t *r, uint64_t name, uint32_t k, uint32_t block,
+    kvr_alias_dispute_t *d);
+static void kvr_alias_more(const kvr_alias_request_t *r,
+    kvr_alias_dispute_t *d);
+static void kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
+    const kvr_alias_dispute_t *d);
+
+
+size_t
+kvr_alias_size(uint32_t n)
+{
+    return sizeof(kvr_alias_t)
+           + (size_t) n * sizeof(kvr_alias_cell_t)
+           + (size_t) kvr_alias_names(n) * sizeof(uint64_t)
+           + (size_t) kvr_alias_runs(n) * (sizeof(kvr_alias_run_t)
+                                           + sizeof(uint32_t))
+           + (size_t) kvr_alias_anchors(n) * sizeof(kvr_alias_anchor_t);
+}
+
+
+uint32_t
+kvr_alias_cells(size_t size)
+{
+    size_t  each, n;
+
+    if (size < kvr_alias_size(KVR_ALIAS_STEP)) {
+        return 0;
+    }
+
+    each = kvr_alias_size(KVR_ALIAS_STEP) - sizeof(kvr_alias_t);
+    n = (size - sizeof(kvr_alias_t)) / each * KVR_ALIAS_STEP;
+
+    return (uint32_t) kvr_min(n, 1U << 28);
+}
+
+
+void
+kvr_alias_view(kvr_alias_view_t *v, void *p, uint32_t n,
+    kvr_events_alias_t *counts)
+{
+    uint8_t  *b;
+
+    b = p;
+
+    v->n = n;
+    v->count = counts;
+    v->shared = p;
+    b += sizeof(kvr_alias_t);
+    v->cell = (kvr_alias_cell_t *) (void *) b;
+    b += n * sizeof(kvr_alias_cell_t);
+    v->run = (kvr_alias_run_t *) (void *) b;
+    b += kvr_alias_runs(n) * sizeof(kvr_alias_run_t);
+    v->anchor = (kvr_alias_anchor_t *) (void *) b;
+    b += kvr_alias_anchors(n) * sizeof(kvr_alias_anchor_t);
+    v->name = (_Atomic uint64_t *) (void *) b;
+    b += kvr_alias_names(n) * sizeof(uint64_t);
+    v->tip = (_Atomic uint32_t *) (void *) b;
+}
+
+
+void
+kvr_alias_flush(const kvr_alias_view_t *v)
+{
+    kvr_alias_t  *a;
+
+    a = v->shared;
+
+    memset((void *) v->cell, 0, v->n * sizeof(kvr_alias_cell_t));
+    memset((void *) v->run, 0, kvr_alias_runs(v->n) * sizeof(kvr_alias_run_t));
+    memset((void *) v->tip, 0, kvr_alias_runs(v->n) * sizeof(uint32_t));
+
+    kvr_set(&v->count->used, 0);
+    kvr_set(&a->block, 0);
+    kvr_set(&a->runs, 0);
+    kvr_set(&a->share, 0);
+}
+
+
+int
+kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
+    int gone, kvr_alias_place_t *place)
+{
+    uint64_t           word;
+    kvr_alias_cell_t  *cell;
+
+    cell = kvr_alias_find(v, kvr_mix(hash, source));
+
+    if (cell == NULL) {
+        return 0;
+    }
+
+    word = kvr_get(&cell->place);
+
+    kvr_set(&cell->place, gone ? word | KVR_ALIAS_GONE
+                               : word & ~KVR_ALIAS_GONE);
+
+    place->key = kvr_get(&cell->key);
+    place->entry = word & (KVR_ALIAS_ENTRIES - 1);
+
+    return 1;
+}
+
+
+static inline kvr_alias_cell_t *
+kvr_alias_bucket(const kvr_alias_view_t *v, uint64_t name)
+{
+    return &v->cell[kvr_reduce(name, v->n / KVR_ALIAS_WAYS) * KVR_ALIAS_WAYS];
+}
+
+
+/* never 0, and not of the bits that say which bucket */
+static inline uint64_t
+kvr_alias_tag(uint64_t name)
+{
+    return name << KVR_ALIAS_TAG_AT | 1ULL << KVR_ALIAS_TAG_AT;
+}
+
+
+static inline uint64_t
+kvr_alias_tagged(uint64_t word)
+{
+    return word >> KVR_ALIAS_TAG_AT << KVR_ALIAS_TAG_AT;
+}
+
+
+static kvr_alias_cell_t *
+kvr_alias_find(const kvr_alias_view_t *v, uint64_t name)
+{
+    unsigned           i;
+    uint64_t           tag;
+    kvr_alias_cell_t  *cell;
+
+    tag = kvr_alias_tag(name);
+    cell = kvr_alias_bucket(v, name);
+
+    for (i = 0; i < KVR_ALIAS_WAYS; i++) {
+        if (kvr_alias_tagged(kvr_get(&cell[i].place)) == tag) {
+            return &cell[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+static void
+kvr_alias_drop(const kvr_alias_view_t *v, kvr_alias_cell_t *cell)
+{
+    uint64_t  used;
+
+    kvr_set(&cell->place, 0);
+
+    used = kvr_get(&v->count->used);
+    kvr_set(&v->count->used, used - kvr_min(used, 1));
+}
+
+
+kvr_alias_e
+kvr_alias_attribute(const kvr_alias_view_t *v, const kvr_alias_request_t *r)
+{
+    uint32_t             begin, end, block, share;
+    uint64_t             number;
+    kvr_alias_e          found;
+    kvr_alias_t         *a;
+    kvr_alias_run_t     *run;
+    kvr_alias_cell_t    *cell;
+    kvr_alias_dispute_t  d;
+
+    a = v->shared;
+    block = kvr_get(&a->block);
+
+    if (block == 0 || r->n == 0 || r->bytes == 0
+        || r->from + r->n > KVR_ALIAS_ENTRIES)
+    {
+        return KVR_ALIAS_NOTHING;
+    }
+
+    begin = r->cached / block;
+    end = r->prompt / block;
+
+    if (begin >= end || end >= KVR_ALIAS_DEPTHS) {
+        return KVR_ALIAS_NOTHING;
+    }
+
+    number = 0;
+    d.n = 0;
+    d.entry = kvr_chain_entries(r->held);
+
+    found = r->untold ? KVR_ALIAS_MISSING
+                      : kvr_alias_run_find(v, r, begin, end, &number);
+
+    if (found == KVR_ALIAS_ATTRIBUTED) {
+        run = kvr_alias_run(v, number);
+
+        if (!kvr_get(&run->taken)) {
+            kvr_set(&run->taken, 1);
+            kvr_alias_tie(v, r, number, begin, end, &d);
+
+        } else {
+            cell = kvr_alias_find(v, kvr_get(&run->last));
+
+            /* of the same prompt: one of them has stored it for both */
+
+            if (cell == NULL || kvr_get(&cell->key) != r->key[r->n - 1]) {
+                kvr_alias_retract(v, number, end - begin);
+                found = KVR_ALIAS_AMBIGUOUS;
+            }
+        }
+    }
+
+    if (!r->untold) {
+        kvr_alias_more(r, &d);
+    }
+
+    if (d.n) {
+        kvr_alias_search(v, r->now, &d);
+    }
+
+    share = kvr_get(&a->share);
+
+    if (found == KVR_ALIAS_ATTRIBUTED) {
+        share += (KVR_ALIAS_ONE - share) / KVR_ALIAS_SMOOTH;
+
+    } else {
+        share -= share / KVR_ALIAS_SMOOTH;
+    }
+
+    kvr_set(&a->share, share);
+
+    kvr_add(found == KVR_ALIAS_ATTRIBUTED ? &v->count->attributed
+            : found == KVR_ALIAS_MISSING ? &v->count->missing
+            : &v->count->ambiguous, 1);
+
+    return found;
+}
+
+
+int
+kvr_alias_most(const kvr_alias_view_t *v)
+{
+    return kvr_get(&v->shared->share) >= KVR_ALIAS_MOST;
+}
+
+
+/* a second request fits: it was the one, or neither */
+static void
+kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number, uint32_t blocks)
+{
+    uint32_t           i, n;
+    kvr_alias_run_t   *run;
+    kvr_alias_cell_t  *cell;
+
+    kvr_add(&v->count->wrong, 1);
+
+    do {
+        run = kvr_alias_run(v, number);
+        n = kvr_min(kvr_get(&run->blocks), blocks);
+
+        for (i = 0; i < n; i++) {
+            cell = kvr_alias_find(v, kvr_alias_name(v, run, i));
+
+            if (cell) {
+                kvr_alias_drop(v, cell);
+            }
+        }
+
+        blocks -= n;
+
+    } while (blocks && kvr_alias_run_before(v, &number));
+}
+
+
+static inline kvr_alias_anchor_t *
+kvr_alias_anchor(const kvr_alias_view_t *v, uint64_t key)
+{
+    return &v->anchor[kvr_reduce(kvr_mix(key, 1), kvr_alias_anchors(v->n))];
+}
+
+
+/*
+ * From the last entry to the first one, and from the last block backwards.  What
+ * was cached was often stored a while ago, by a reply that this prompt goes on
+ * from: as far as that is still known it is tied as well.
+ */
+static void
+kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
+    uint64_t number, uint32_t begin, uint32_t end, kvr_alias_dispute_t *d)
+{
+    double               line;
+    uint32_t             k, block, depth, tied, tokens;
+    uint64_t             word, bytes, at;
+    kvr_alias_run_t     *run;
+    kvr_alias_anchor_t  *anchor;
+
+    bytes = 0;
+    tokens = 0;
+
+    anchor = kvr_alias_anchor(v, r->key[0]);
+    word = kvr_get(&anchor->end);
+
+    if (kvr_get(&anchor->key) == r->key[0] && word >> 32 < r->bytes
+        && (uint32_t) word < r->prompt)
+    {
+        bytes = word >> 32;
+        tokens = (uint32_t) word;
+    }
+
+    line = (double) (r->prompt - tokens) / (double) (r->bytes - bytes);
+
+    run = kvr_alias_run(v, number);
+    depth = end - kvr_get(&run->blocks);
+    tied = end;
+
+    for (k = r->n; k-- > 0; /* void */ ) {
+
+        at = kvr_chain_depth(r->from + k) * r->unit;
+
+        /* before the anchor: it goes from the start to there */
+
+        if (at > bytes) {
+            block = tokens + (uint32_t) ((double) (at - bytes) * line);
+
+        } else {
+            block = (uint32_t) ((double) at * tokens / (double) bytes);
+        }
+
+        /* the one in which the last token of it is */
+
+        block = kvr_min((block - kvr_min(block, 1)) / kvr_get(&v->shared->block),
+                        end - 1);
+
+        if (block == tied) {
+            continue;
+        }
+
+        while (block < depth) {
+            if (!kvr_alias_run_before(v, &number)) {
+                goto done;
+            }
+
+            run = kvr_alias_run(v, number);
+
+            if (kvr_get(&run->blocks) > depth) {
+                goto done;
+            }
+
+            depth -= kvr_get(&run->blocks);
+        }
+
+        tied = block;
+
+        if (!kvr_alias_set(v, r, kvr_alias_name(v, run, block - depth), k,
+                           block, block < begin ? NULL : d)
+            && block < begin)
+        {
+            break;
+        }
+    }
+
+done:
+
+    anchor = kvr_alias_anchor(v, r->key[r->n - 1]);
+
+    if (r->bytes <= UINT32_MAX) {
+        kvr_set(&anchor->key, 0);
+        kvr_set(&anchor->end, r->bytes << 32 | r->prompt);
+        kvr_set(&anchor->key, r->key[r->n - 1]);
+    }
+}
+
+
+/* ties a block to the k-th key; 0: it was so already.  d: it is stored anew */
+static int
+kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
+    uint64_t name, uint32_t k, uint32_t block, kvr_alias_dispute_t *d)
+{
+    unsigned           i;
+    uint32_t           entry, old;
+    uint64_t           word;
+    kvr_alias_cell_t  *cell, *bucket;
+
+    /* it is not known: an event had too many */
+
+    if (name == 0) {
+        return 1;
+    }
+
+    entry = r->from + k;
+    cell = kvr_alias_find(v, name);
+    word = 0;
+
+    if (cell) {
+        word = kvr_get(&cell->place) & KVR_ALIAS_GONE;
+        old = kvr_get(&cell->place) & (KVR_ALIAS_ENTRIES - 1);
+
+        if (kvr_get(&cell->key) == r->key[k]) {
+            return 0;
+        }
+
+        /* of the same prompt, it is the line that was a little different */
+
+        kvr_add(&v->count->wrong,
+                old < r->from || old - r->from >= r->n
+                || r->key[old - r->from] != kvr_get(&cell->key));
+
+    } else {
+        bucket = kvr_alias_bucket(v, name);
+        cell = &bucket[name >> 48 & (KVR_ALIAS_WAYS - 1)];
+
+        for (i = 0; i < KVR_ALIAS_WAYS; i++) {
+
+            if (kvr_get(&bucket[i].place) == 0) {
+                cell = &bucket[i];
+                break;
+            }
+
+            if (kvr_get(&bucket[i].place) & KVR_ALIAS_GONE) {
+                cell = &bucket[i];
+            }
+        }
+
+        kvr_add(&v->count->used, kvr_get(&cell->place) == 0);
+    }
+
+    word |= kvr_alias_tag(name) | (uint64_t) block << KVR_ALIAS_DEPTH_AT
+            | entry;
+
+    kvr_set(&cell->place, 0);
+    kvr_set(&cell->key, r->key[k]);
+    atomic_store_explicit(&cell->place, word, memory_order_release);
+
+    /* it was taken to be held, so perhaps by another name */
+
+    if (d && entry < d->entry) {
+        i = d->n++ % KVR_ALIAS_DISPUTED;
+        d->key[i] = r->key[k];
+        d->place[i] = word;
+    }
+
+    return 1;
+}
+
+
+/* what was cached and not taken to be held: an alias may have taken it away */
+static void
+kvr_alias_more(const kvr_alias_request_t *r, kvr_alias_dispute_t *d)
+{
+    uint32_t  k, cached;
+    uint64_t  units;
+
+    units = (uint64_t) r->cached * r->bytes / r->prompt / r->unit;
+    cached = kvr_chain_entries((uint32_t) kvr_min(units, UINT32_MAX));
+
+    /* less may be the fault of the line */
+
+    if (cached < d->entry + KVR_ALIAS_MARGIN) {
+        return;
+    }
+
+    for (k = d->entry + 1; d->n < KVR_ALIAS_DISPUTED; k++) {
+
+        if (k < r->from) {
+            k = r->from;
+        }
+
+        if (k + KVR_ALIAS_SLACK >= cached || k - r->from >= r->n) {
+            break;
+        }
+
+        d->key[d->n] = r->key[k - r->from];
+        d->place[d->n++] = 0;
+    }
+}
+
+
+static inline uint32_t
+kvr_alias_depth(uint64_t word)
+{
+    return (word >> KVR_ALIAS_DEPTH_AT) & (KVR_ALIAS_DEPTHS - 1);
+}
+
+
+/* by their keys, so among all: not often */
+static void
+kvr_alias_search(const kvr_alias_view_t *v, uint64_t now,
+    const kvr_alias_dispute_t *d)
+{
+    uint32_t           i, k, n, a, b;
+    uint64_t           word;
+    kvr_alias_cell_t  *cell;
+
+    n = kvr_min(d->n, KVR_ALIAS_DISPUTED);
+
+    if (now < kvr_get(&v->shared->searched) + KVR_ALIAS_PAUSE) {
+        return;
+    }
+
+    kvr_set(&v->shared->searched, now);
+
+    for (i = 0; i < v->n; i++) {
+        cell = &v->cell[i];
+        word = kvr_get(&cell->place);
+
+        if (word == 0) {
+            continue;
+        }
+
+        for (k = 0; k < n && kvr_get(&cell->key) != d->key[k]; k++) {
+            /* void */
+        }
+
+        if (k == n) {
+            continue;
+        }
+
+        if (d->place[k] == 0) {
+            if (!(word & KVR_ALIAS_GONE)) {
+                continue;
+            }
+
+            kvr_add(&v->count->wrong, 1);
+
+        } else {
+            if (kvr_alias_tagged(word) == kvr_alias_tagged(d->place[k])) {
+                continue;
+            }
+
+            /* beside the right one it was the line's fault */
+
+            a = kvr_alias_depth(word);
+            b = kvr_alias_depth(d->place[k]);
+
+            kvr_add(&v->count->wrong,
+                    a == b || kvr_max(a, b) - kvr_min(a, b) > KVR_ALIAS_SLACK);
+        }
+
+        kvr_alias_drop(v, cell);
+    }
+}

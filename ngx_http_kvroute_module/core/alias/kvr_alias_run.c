@@ -1,0 +1,296 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* Runs: what was stored lately, and which of it a request has stored. */
+
+
+#include "core/alias/kvr_alias_int.h"
+
+
+/* ms around a first token: the last event of its prompt */
+#define KVR_ALIAS_BEFORE    1000
+#define KVR_ALIAS_AFTER     1000
+
+/* the same, of several that fit, around where it usually is */
+#define KVR_ALIAS_SOONER    240
+#define KVR_ALIAS_LATER     30
+#define KVR_ALIAS_USUAL     8        /* steps of that, and the least number */
+
+
+static uint64_t kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time);
+static int kvr_alias_run_fits(const kvr_alias_view_t *v,
+    const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
+    uint32_t end);
+static void kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late);
+
+
+void
+kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
+    unsigned source, uint32_t depth, uint64_t session, uint64_t now)
+{
+    uint32_t           i, n, block, tip, back;
+    uint64_t           number, names, parent;
+    kvr_alias_t       *a;
+    kvr_alias_run_t   *run, *before;
+    _Atomic uint32_t  *at;
+
+    a = v->shared;
+
+    if (event->blocks == 0 || event->blocks > v->n) {
+        return;
+    }
+
+    n = (uint32_t) event->blocks;
+    block = event->block ? event->block : (uint32_t) (event->tokens / n);
+
+    if (block == 0) {
+        return;
+    }
+
+    kvr_set(&a->block, block);
+
+    number = kvr_get(&a->runs);
+    names = kvr_get(&a->names);
+    run = kvr_alias_run(v, number);
+
+    /* who is killed here leaves one that fits nothing */
+
+    kvr_set(&run->blocks, 0);
+
+    back = 0;
+    depth = event->rooted ? 0
+            : depth == KVR_ALIAS_NOWHERE ? depth : depth / block;
+
+    if (!event->rooted) {
+        parent = kvr_mix(event->parent, source);
+        tip = kvr_get(&v->tip[kvr_reduce(parent, kvr_alias_runs(v->n))]);
+        back = (uint32_t) number - tip;
+
+        /* tip is 0, or one more than a number, of which it has the lower bits */
+
+        back = tip ? back + 1 : 0;
+
+        if (back && back < kvr_min(number + 1, kvr_alias_runs(v->n))) {
+            before = kvr_alias_run(v, number - back);
+
+            if (kvr_get(&before->last) != parent || !kvr_get(&before->blocks)) {
+                back = 0;
+
+            } else if (kvr_get(&before->depth) != KVR_ALIAS_NOWHERE) {
+                depth = kvr_get(&before->depth) + kvr_get(&before->blocks);
+            }
+
+        } else {
+            back = 0;
+        }
+    }
+
+    for (i = 0; i < n; i++) {
+        kvr_set(&v->name[(names + i) % kvr_alias_names(v->n)],
+                i < KVR_KVEVENT_HASHES ? kvr_mix(event->hash[i], source)
+                : i + 1 == n ? kvr_mix(event->last, source) : 0);
+    }
+
+    kvr_set(&run->name, names);
+    kvr_set(&run->last, kvr_mix(event->last, source));
+    kvr_set(&run->time, now);
+    kvr_set(&run->session, session);
+    kvr_set(&run->depth, depth);
+    kvr_set(&run->back, back);
+    kvr_set(&run->taken, 0);
+
+    atomic_store_explicit(&run->blocks, n, memory_order_release);
+
+    kvr_set(&a->names, names + n);
+    kvr_set(&a->runs, number + 1);
+
+    at = &v->tip[kvr_reduce(kvr_get(&run->last), kvr_alias_runs(v->n))];
+    kvr_set(at, (uint32_t) number + 1);
+}
+
+
+int
+kvr_alias_run_before(const kvr_alias_view_t *v, uint64_t *number)
+{
+    uint32_t          back;
+    uint64_t          age;
+    kvr_alias_run_t  *run;
+
+    age = kvr_get(&v->shared->runs) - *number;
+    back = kvr_get(&kvr_alias_run(v, *number)->back);
+
+    if (back == 0 || back > *number || age + back > kvr_alias_runs(v->n)) {
+        return 0;
+    }
+
+    *number -= back;
+
+    run = kvr_alias_run(v, *number);
+
+    return kvr_get(&run->blocks)
+           && kvr_get(&v->shared->names) - kvr_get(&run->name)
+              <= kvr_alias_names(v->n);
+}
+
+
+/* the first run that was told of at a time, or later */
+static uint64_t
+kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time)
+{
+    uint64_t  low, high, middle;
+
+    high = kvr_get(&v->shared->runs);
+    low = high - kvr_min(high, kvr_alias_runs(v->n));
+
+    while (low < high) {
+        middle = low + (high - low) / 2;
+
+        if (kvr_get(&kvr_alias_run(v, middle)->time) < time) {
+            low = middle + 1;
+
+        } else {
+            high = middle;
+        }
+    }
+
+    return low;
+}
+
+
+/* whether runs that end with this one make up just these blocks */
+static int
+kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
+    uint64_t number, uint32_t begin, uint32_t end)
+{
+    uint32_t          n, depth;
+    kvr_alias_run_t  *run;
+
+    for ( ;; ) {
+        run = kvr_alias_run(v, number);
+        n = kvr_get(&run->blocks);
+        depth = kvr_get(&run->depth);
+
+        if (n == 0 || n > end - begin
+            || (depth != KVR_ALIAS_NOWHERE && depth + n != end))
+        {
+            return 0;
+        }
+
+        end -= n;
+
+        if (end == begin) {
+            return (begin == 0) == (depth == 0);
+        }
+
+        if (!kvr_alias_run_before(v, &number)
+            || kvr_get(&kvr_alias_run(v, number)->time) < r->start)
+        {
+            return 0;
+        }
+    }
+}
+
+
+kvr_alias_e
+kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
+    uint32_t begin, uint32_t end, uint64_t *found)
+{
+    int32_t           lag;
+    int64_t           late;
+    uint32_t          fit, usual, other;
+    uint64_t          number, last, time, likely, name;
+    kvr_alias_run_t  *run;
+
+    lag = kvr_get(&v->shared->lag);
+    name = kvr_get(&v->shared->names);
+    last = kvr_get(&v->shared->runs);
+    likely = 0;
+    fit = 0;
+    usual = 0;
+    other = 0;
+
+    time = r->session ? r->start
+           : kvr_max(r->start, r->first - kvr_min(r->first, KVR_ALIAS_BEFORE));
+
+    for (number = kvr_alias_run_since(v, time); number < last; number++) {
+
+        run = kvr_alias_run(v, number);
+        time = kvr_get(&run->time);
+
+        if (!r->session && time > r->first + KVR_ALIAS_AFTER) {
+            break;
+        }
+
+        if (kvr_get(&run->session) != r->session
+            || name - kvr_get(&run->name) > kvr_alias_names(v->n)
+            || !kvr_alias_run_fits(v, r, number, begin, end))
+        {
+            continue;
+        }
+
+        if (kvr_get(&run->taken)) {
+            other++;
+
+            if (fit == 0) {
+                *found = number;
+            }
+
+            continue;
+        }
+
+        fit++;
+        *found = number;
+
+        late = (int64_t) (time - r->first) - lag;
+
+        if (late >= -KVR_ALIAS_SOONER && late <= KVR_ALIAS_LATER) {
+            usual++;
+            likely = number;
+        }
+    }
+
+    if (fit == 0) {
+        return other == 1 ? KVR_ALIAS_ATTRIBUTED
+               : other ? KVR_ALIAS_AMBIGUOUS : KVR_ALIAS_MISSING;
+    }
+
+    if (fit > 1) {
+
+        if (usual != 1 || kvr_get(&v->shared->lags) < KVR_ALIAS_USUAL) {
+            return KVR_ALIAS_AMBIGUOUS;
+        }
+
+        *found = likely;
+        return KVR_ALIAS_ATTRIBUTED;
+    }
+
+    late = (int64_t) (kvr_get(&kvr_alias_run(v, *found)->time) - r->first);
+
+    kvr_alias_run_usual(v, late);
+
+    return KVR_ALIAS_ATTRIBUTED;
+}
+
+
+/* how late the only one that fitted was */
+static void
+kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late)
+{
+    int32_t   lag;
+    uint32_t  n;
+
+    /* by its session it may be at any time */
+
+    if (late < -KVR_ALIAS_BEFORE || late > KVR_ALIAS_AFTER) {
+        return;
+    }
+
+    lag = kvr_get(&v->shared->lag);
+    n = kvr_add(&v->shared->lags, 1) + 1;
+    n = kvr_min(n, KVR_ALIAS_USUAL);
+
+    kvr_set(&v->shared->lag, lag + ((int32_t) late - lag) / (int32_t) n);
+}

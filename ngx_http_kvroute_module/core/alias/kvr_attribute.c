@@ -1,0 +1,263 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "core/alias/kvr_attribute.h"
+
+
+/* words of a record before its keys */
+#define KVR_ATTRIBUTE_WORDS  8
+#define KVR_ATTRIBUTE_KEYS   (KVR_SHARE_RING_MAX - KVR_ATTRIBUTE_WORDS)
+
+/* ms until all events of a request have come; and for a record to be written */
+#define KVR_ATTRIBUTE_WAIT   1000
+#define KVR_ATTRIBUTE_STUCK  1000
+
+
+static int kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word,
+    uint32_t n, uint64_t now);
+
+
+size_t
+kvr_attribute_size(uint32_t max_peers, size_t size)
+{
+    size = kvr_max(size, KVR_ATTRIBUTE_LEAST);
+    size = (size + KVR_CACHE_LINE - 1) & ~(size_t) (KVR_CACHE_LINE - 1);
+
+    return sizeof(kvr_aliases_t) + max_peers * size;
+}
+
+
+void
+kvr_attribute_init(kvr_aliases_t *aliases, uint32_t max_peers, size_t size)
+{
+    size = kvr_max(size, KVR_ATTRIBUTE_LEAST);
+    size = (size + KVR_CACHE_LINE - 1) & ~(size_t) (KVR_CACHE_LINE - 1);
+
+    aliases->size = size;
+    aliases->cells = kvr_alias_cells(size);
+    aliases->max_peers = max_peers;
+}
+
+
+kvr_alias_view_t
+kvr_attribute_peer(const kvr_zone_t *zone, uint32_t peer)
+{
+    uint8_t           *p;
+    kvr_alias_view_t   v;
+
+    p = (uint8_t *) zone->aliases + sizeof(kvr_aliases_t);
+
+    kvr_alias_view(&v, p + peer * zone->aliases->size, zone->aliases->cells,
+                   &zone->events[peer].alias);
+
+    return v;
+}
+
+
+int
+kvr_attribute_most(const kvr_zone_t *zone, uint32_t peer)
+{
+    kvr_alias_view_t  v;
+
+    if (zone->aliases == NULL || peer >= zone->aliases->max_peers) {
+        return 0;
+    }
+
+    v = kvr_attribute_peer(zone, peer);
+
+    return kvr_alias_most(&v);
+}
+
+
+void
+kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
+    kvr_alias_request_t *r)
+{
+    uint32_t          skip;
+    uint64_t          word[KVR_ATTRIBUTE_WORDS];
+    kvr_alias_view_t  v;
+    kvr_share_part_t  part[2];
+
+    if (peer >= zone->aliases->max_peers || r->n == 0
+        || r->from + r->n > KVR_ALIAS_ENTRIES || r->bytes > UINT32_MAX)
+    {
+        return;
+    }
+
+    skip = r->n - kvr_min(r->n, KVR_ATTRIBUTE_KEYS);
+
+    r->from += skip;
+    r->n -= skip;
+    r->key += skip;
+
+    word[0] = (uint64_t) kvr_get(&zone->registry->peer[peer].generation) << 32
+              | peer << 16 | r->from;
+    word[1] = r->now;
+    word[2] = r->start;
+    word[3] = r->first;
+    word[4] = r->session;
+    word[5] = (uint64_t) r->prompt << 32 | r->cached;
+    word[6] = r->bytes << 32 | r->held;
+    word[7] = r->unit << 1 | r->untold;
+
+    part[0] = (kvr_share_part_t) { word, KVR_ATTRIBUTE_WORDS };
+    part[1] = (kvr_share_part_t) { r->key, r->n };
+
+    if (!kvr_share_ring_put(&zone->aliases->ring, part, 2)) {
+        v = kvr_attribute_peer(zone, peer);
+        kvr_add(&v.count->dropped, 1);
+    }
+}
+
+
+void
+kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
+    const kvr_kvevent_t *event, uint32_t depth, uint64_t now)
+{
+    int                gone;
+    uint64_t           i, n, units;
+    kvr_alias_view_t   v;
+    kvr_alias_place_t  place;
+
+    if (id >= zone->aliases->max_peers) {
+        return;
+    }
+
+    v = kvr_attribute_peer(zone, id);
+
+    gone = event->type == KVR_KVEVENT_REMOVED;
+    n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
+    units = kvr_load_get(zone->load, id).pending / zone->unit + 1;
+
+    for (i = 0; i < n; i++) {
+
+        if (!kvr_alias_mark(&v, event->hash[i], source, gone, &place)) {
+            continue;
+        }
+
+        if (gone) {
+            kvr_add(&v.count->gone, kvr_index_gone(zone->index, place.key,
+                                                    place.entry, id, units));
+
+        } else {
+            kvr_index_again(zone->index, place.key, place.entry, id);
+            kvr_add(&v.count->again, 1);
+        }
+    }
+
+    if (!gone) {
+        kvr_alias_stored(&v, event, source, depth, 0, now);
+    }
+}
+
+
+void
+kvr_attribute_flush(const kvr_zone_t *zone, uint32_t id)
+{
+    kvr_alias_view_t  v;
+
+    if (id < zone->aliases->max_peers) {
+        v = kvr_attribute_peer(zone, id);
+        kvr_alias_flush(&v);
+    }
+}
+
+
+uint32_t
+kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
+{
+    int                rc;
+    uint32_t           i;
+    uint64_t           at, next, word[KVR_SHARE_RING_MAX];
+    kvr_aliases_t     *aliases;
+    kvr_share_ring_t  *ring;
+
+    aliases = zone->aliases;
+    ring = &aliases->ring;
+
+    for (i = 0; i < most; i++) {
+
+        at = kvr_get(&ring->tail);
+        next = at;
+
+        /* who has begun to write and does not go on was killed */
+
+        rc = kvr_share_ring_get(ring, &next, word,
+                                kvr_get(&aliases->stuck) == at + 1
+                                && now - kvr_get(&aliases->since)
+                                   > KVR_ATTRIBUTE_STUCK);
+
+        if (rc == KVR_DECLINED) {
+            break;
+        }
+
+        if (rc == KVR_AGAIN) {
+            if (kvr_get(&aliases->stuck) != at + 1) {
+                kvr_set(&aliases->stuck, at + 1);
+                kvr_set(&aliases->since, now);
+            }
+
+            break;
+        }
+
+        if (rc > KVR_ATTRIBUTE_WORDS
+            && kvr_attribute_take(zone, word, (uint32_t) rc, now) == KVR_AGAIN)
+        {
+            break;
+        }
+
+        atomic_store_explicit(&ring->tail, next, memory_order_release);
+    }
+
+    return i;
+}
+
+
+static int
+kvr_attribute_take(const kvr_zone_t *zone, const uint64_t *word, uint32_t n,
+    uint64_t now)
+{
+    uint32_t             id;
+    kvr_alias_view_t     v;
+    kvr_alias_request_t  r;
+
+    r.now = word[1];
+
+    if (now < r.now + KVR_ATTRIBUTE_WAIT && now + KVR_ATTRIBUTE_WAIT > r.now) {
+        return KVR_AGAIN;
+    }
+
+    id = (word[0] >> 16) & UINT16_MAX;
+
+    if (id >= zone->aliases->max_peers
+        || kvr_get(&zone->registry->peer[id].generation) != word[0] >> 32)
+    {
+        return KVR_DECLINED;
+    }
+
+    r.from = word[0] & UINT16_MAX;
+    r.start = word[2];
+    r.first = word[3];
+    r.session = word[4];
+    r.prompt = (uint32_t) (word[5] >> 32);
+    r.cached = (uint32_t) word[5];
+    r.bytes = word[6] >> 32;
+    r.held = (uint32_t) word[6];
+    r.unit = word[7] >> 1;
+    r.untold = word[7] & 1;
+    r.key = &word[KVR_ATTRIBUTE_WORDS];
+    r.n = n - KVR_ATTRIBUTE_WORDS;
+
+    if (r.prompt == 0 || r.unit == 0) {
+        return KVR_DECLINED;
+    }
+
+    v = kvr_attribute_peer(zone, id);
+
+    (void) kvr_alias_attribute(&v, &r);
+
+    return KVR_OK;
+}

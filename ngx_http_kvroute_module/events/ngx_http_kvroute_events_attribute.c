@@ -1,0 +1,138 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * Requests that have ended are looked for among the blocks that engines have
+ * told of: a few at a time, in worker 0, which hears the events.
+ */
+
+
+#include "events/ngx_http_kvroute_events_int.h"
+#include "zone/ngx_http_kvroute_zone.h"
+
+
+#define NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE  50    /* ms */
+
+/* in one go, which is short; then so many ms later, if there are more */
+#define NGX_HTTP_KVROUTE_EVENTS_REQUESTS   16
+#define NGX_HTTP_KVROUTE_EVENTS_MORE       2
+
+
+static void ngx_http_kvroute_events_attribute(ngx_event_t *ev);
+
+
+static ngx_event_t  ngx_http_kvroute_events_attribute_event;
+static ngx_uint_t   ngx_http_kvroute_events_attribute_owned;
+
+
+/* every process sets it to the same */
+void
+ngx_http_kvroute_events_attribute_zone(ngx_http_kvroute_srv_conf_t *conf)
+{
+    kvr_aliases_t  *aliases;
+
+    if (conf->events->aliases_zone == NULL) {
+        return;
+    }
+
+    aliases = conf->events->aliases_zone->data;
+
+    kvr_attribute_init(aliases, conf->zone->max_peers, conf->events->aliases);
+
+    conf->zone->core.aliases = aliases;
+}
+
+
+void
+ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                      i, n;
+    ngx_event_t                    *ev;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+    n = 0;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        n += kscf->events && kscf->events->aliases_zone && kscf->zone;
+    }
+
+    if (n == 0) {
+        return;
+    }
+
+    ev = &ngx_http_kvroute_events_attribute_event;
+
+    ngx_http_kvroute_events_attribute_owned = 0;
+
+    ngx_http_kvroute_timer_init(ev, NULL, ngx_http_kvroute_events_attribute,
+                                NULL, cycle->log);
+
+    ngx_add_timer(ev, NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE);
+}
+
+
+static void
+ngx_http_kvroute_events_attribute(ngx_event_t *ev)
+{
+    uint32_t                        n;
+    uint64_t                        self;
+    ngx_uint_t                      i, more;
+    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_http_kvroute_main_conf_t   *kmcf;
+
+    if (ngx_exiting || ngx_terminate || ngx_quit) {
+        return;
+    }
+
+    kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
+                                               ngx_http_kvroute_module);
+
+    uscf = kmcf->upstreams.elts;
+    more = 0;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
+                                               ngx_http_kvroute_module);
+
+        if (kscf->events == NULL || kscf->events->aliases_zone == NULL
+            || kscf->zone == NULL)
+        {
+            continue;
+        }
+
+        self = ngx_http_kvroute_events_self(kscf->zone);
+
+        if (!ngx_http_kvroute_events_attribute_owned) {
+            kvr_set(&kscf->zone->core.aliases->owner, self);
+        }
+
+        /* another worker has taken over, after a reload */
+
+        if (kvr_get(&kscf->zone->core.aliases->owner) != self) {
+            continue;
+        }
+
+        n = kvr_attribute_look(&kscf->zone->core,
+                               NGX_HTTP_KVROUTE_EVENTS_REQUESTS,
+                               (uint64_t) ngx_current_msec);
+
+        more |= n == NGX_HTTP_KVROUTE_EVENTS_REQUESTS;
+    }
+
+    ngx_http_kvroute_events_attribute_owned = 1;
+
+    ngx_add_timer(ev, more ? NGX_HTTP_KVROUTE_EVENTS_MORE
+                           : NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE);
+}

@@ -1,0 +1,149 @@
+#!/usr/bin/perl
+
+# Aliases: which block of an engine is which place of a prompt is found out, what
+# is removed is no more held, what comes back is; and what two upstreams, a
+# reload, a killed worker and an emptied cache do to that.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new(workers => 2);
+
+my ($live, $replay) = $t->ports(2);
+
+my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
+                      '--enable-prompt-tokens-details', '--block-size', 16,
+                      '--kv-cache-size', 1024, '--kv-events', $live,
+                      '--kv-replay', $replay);
+
+$t->conf(<<"EOF");
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=z:4m;
+    client_body_buffer_size 1m;
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:$e;
+        server 127.0.0.2:$e down;
+        kvroute_events port=$live replay=$replay aliases=256k;
+    }
+    upstream two {
+        zone two 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:$e;
+        server 127.0.0.2:$e down;
+        kvroute_events port=$live replay=$replay;
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        add_header X-Matched \$kvroute_matched_bytes always;
+        location /one/ { proxy_pass http://one/; }
+        location /two/ { proxy_pass http://two/; }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOF
+
+$t->run();
+
+sub events { return $t->peer('one', $e)->{events}; }
+
+my $n = 0;
+
+# returns what was taken to be held, in bytes
+
+sub ask {
+    my ($seed, %arg) = @_;
+
+    my $r = $t->post(($arg{direct} ? '' : $arg{upstream} // '/one') . '/v1/chat/completions',
+                     chat(text($arg{len} // 8_000, $seed)),
+                     $arg{direct} ? (port => $e) : ());
+
+    die "$r->{status}\n" unless $r->{status} == 200;
+
+    $n++ unless $arg{direct} || $arg{held};
+    return $r->{headers}{'x-matched'};
+}
+
+sub looked_for {
+    my $e = events();
+
+    return $e->{attributed} + $e->{ambiguous} + $e->{unmatched};
+}
+
+# all that was published has been read
+
+sub read_all {
+    return wait_for(sub {
+        events()->{messages} == $t->control($e)->{kv_events}{messages};
+    });
+}
+
+ok(wait_for(sub { events()->{sources} == 1 }), 'the publisher is connected');
+
+# nobody is heard before the first event
+
+ask(90, direct => 1, len => 500);
+ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
+
+# requests of two upstreams, each of another length
+
+ask($_, len => 7_000 + 500 * $_, upstream => $_ % 2 ? '/one' : '/two') for 1 .. 4;
+
+ok(wait_for(sub { looked_for() == $n }), 'requests are looked for');
+is(events()->{attributed}, $n, 'and their blocks are found');
+cmp_ok(events()->{aliases}, '>=', 100, 'places are known');
+cmp_ok(ask(1, len => 7_500, held => 1), '>', 7_000, 'it is held');
+
+# 1024 blocks are 64 KB: nine more come past kvroute, and a1 is removed, as the
+# last that was used after a2
+
+ask(10 + $_, direct => 1) for 1 .. 9;
+
+ok(wait_for(sub { events()->{taken_away} >= 100 }), 'what is removed is taken away');
+is(ask(2, len => 8_000, held => 1) // 0, 0, 'and is not taken to be held');
+
+# the same prompt is stored again by somebody else: it is given back
+
+ok(read_all(), 'all is read');
+
+my $again = events()->{given_back};
+
+ask(4, len => 9_000, direct => 1);
+
+ok(read_all(), 'all is read again');
+cmp_ok(events()->{given_back}, '>=', $again + 30, 'what is stored is given back');
+cmp_ok(ask(4, len => 9_000, held => 1), '>', 8_000, 'and is held again');
+is(events()->{wrong}, 0, 'nothing was wrong');
+
+# a reload and a killed worker forget nothing of it
+
+my $known = events()->{aliases};
+
+$t->reload();
+$t->kill_worker($_) for $t->active_workers();
+
+ok(wait_for(sub { events()->{sources} == 1 }), 'listened to again');
+is(events()->{aliases}, $known, 'aliases are still there');
+
+my $before = events()->{attributed};
+
+ask(31, len => 8_700);
+ok(wait_for(sub { events()->{attributed} > $before }), 'requests are found again');
+
+# an emptied cache, told with the next step: no block of it is known any more
+
+$t->post('/reset_prefix_cache', '', port => $e);
+ask(32, direct => 1, len => 500);
+
+ok(wait_for(sub { events()->{cleared} }), 'it is told that the cache is empty');
+is(events()->{aliases}, 0, 'no block is known');
+
+$t->stop();
+$t->done();

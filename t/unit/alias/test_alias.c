@@ -1,0 +1,598 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_alias: a model of an engine tells what it stores, and requests that end
+ * are found in it.  The model knows which block is which place, kvr_alias does
+ * not.
+ */
+
+
+#include "util.h"
+#include "core/alias/kvr_alias.h"
+
+
+#define CELLS   1024
+#define BLOCK   16                   /* tokens */
+#define UNIT    256                  /* bytes: four blocks of four to a token */
+#define PER     4
+#define UNITS   512
+
+
+typedef struct {
+    uint64_t             seed;       /* of its text, from a unit on */
+    uint32_t             blocks;
+    uint32_t             cached;
+    uint64_t             start, first;
+    uint64_t             key[UNITS];
+    kvr_alias_request_t  r;
+} prompt_t;
+
+
+static kvr_alias_view_t    v;
+static kvr_events_alias_t  counts;
+static kvr_kvevent_t       event;
+static prompt_t            a, b;
+
+
+static void
+setup(void)
+{
+    size_t   size;
+    void    *p;
+
+    size = (kvr_alias_size(CELLS) + 63) & ~(size_t) 63;
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+    memset(p, 0, size);
+    memset((void *) &counts, 0, sizeof(counts));
+
+    kvr_alias_view(&v, p, CELLS, &counts);
+
+    memset(&a, 0, sizeof(a));
+    memset(&b, 0, sizeof(b));
+}
+
+
+static void
+teardown(void)
+{
+    free((void *) v.shared);
+}
+
+
+/* the i-th block of a prompt, for the engine; it has its text in its name */
+static uint64_t
+hash_of(const prompt_t *p, uint32_t i)
+{
+    return kvr_mix(p->seed, i + 1);
+}
+
+
+/* and the entry that ends in it, for us */
+static uint64_t
+key_of(const prompt_t *p, uint32_t entry)
+{
+    return kvr_mix(kvr_mix(p->seed, 77), entry + 1);
+}
+
+
+static void
+make(prompt_t *p, uint64_t seed, uint32_t blocks, uint32_t cached,
+    uint64_t first)
+{
+    uint32_t  i;
+
+    p->seed = seed;
+    p->blocks = blocks;
+    p->cached = cached;
+    p->start = first - 500;
+    p->first = first;
+
+    for (i = 0; i < UNITS; i++) {
+        p->key[i] = key_of(p, i);
+    }
+}
+
+
+static void
+store(const prompt_t *p, uint32_t from, uint32_t to, uint64_t now)
+{
+    uint32_t  i;
+
+    memset(&event, 0, offsetof(kvr_kvevent_t, hash));
+
+    event.type = KVR_KVEVENT_STORED;
+    event.rooted = (from == 0);
+    event.parent = from ? hash_of(p, from - 1) : 0;
+    event.block = BLOCK;
+    event.blocks = to - from;
+    event.last = hash_of(p, to - 1);
+
+    for (i = from; i < to && i - from < KVR_KVEVENT_HASHES; i++) {
+        event.hash[i - from] = hash_of(p, i);
+    }
+
+    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 0, now);
+}
+
+
+static kvr_alias_e
+end(prompt_t *p)
+{
+    kvr_alias_request_t  *r;
+
+    r = &p->r;
+
+    r->start = p->start;
+    r->first = p->first;
+    r->now = p->first + 2000;
+    r->prompt = p->blocks * BLOCK + 3;
+    r->cached = p->cached * BLOCK;
+    r->bytes = (uint64_t) r->prompt * 4;
+    r->unit = UNIT;
+    r->from = p->r.from;
+    r->n = p->blocks / PER - r->from;
+    r->key = &p->key[r->from];
+
+    return kvr_alias_attribute(&v, r);
+}
+
+
+/* whether a block is known, and for what it is */
+static int
+known(const prompt_t *p, uint32_t block)
+{
+    kvr_alias_place_t  place;
+
+    if (!kvr_alias_mark(&v, hash_of(p, block), 0, 0, &place)) {
+        return 0;
+    }
+
+    ck_assert_uint_eq(place.entry, block / PER);
+    ck_assert_uint_eq(place.key, key_of(p, block / PER));
+
+    return 1;
+}
+
+
+static uint32_t
+known_of(const prompt_t *p)
+{
+    uint32_t  i, n;
+
+    for (i = 0, n = 0; i < p->blocks; i++) {
+        n += known(p, i);
+    }
+
+    return n;
+}
+
+
+/* in one event and in chunks, from the start and behind what was cached */
+START_TEST(test_alias_one)
+{
+    make(&a, 1, 40, 0, 10000);
+
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+    ck_assert(known(&a, 39));
+    ck_assert(!known(&a, 38));
+
+    make(&b, 2, 60, 0, 20000);
+    store(&b, 0, 32, 19900);
+    store(&b, 32, 60, 19990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&b), 15);
+
+    /* the same once more: nothing is stored; then it goes on */
+
+    b.cached = 60;
+    ck_assert_int_eq(end(&b), KVR_ALIAS_NOTHING);
+
+    make(&b, 2, 100, 60, 30000);
+    store(&b, 60, 100, 29990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&b), 25);
+
+    ck_assert_uint_eq(counts.attributed, 3);
+    ck_assert_uint_eq(counts.used, 10 + 25);
+    ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
+/* other lengths, another time, a run that begins elsewhere: not its own */
+START_TEST(test_alias_none)
+{
+    make(&a, 1, 40, 8, 10000);
+
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    store(&a, 8, 44, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    store(&a, 8, 40, 12000);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    /* it was there before the request came */
+
+    a.start = 12500;
+    a.first = 12600;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    ck_assert_uint_eq(known_of(&a), 0);
+    ck_assert_uint_eq(counts.missing, 4);
+}
+END_TEST
+
+
+/* what was cached was stored as a reply, block by block */
+START_TEST(test_alias_reply)
+{
+    uint32_t  i;
+
+    make(&a, 1, 40, 0, 10000);
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    for (i = 40; i < 60; i++) {
+        store(&a, i, i + 1, 10000 + i);
+    }
+
+    ck_assert(!known(&a, 59));
+
+    make(&a, 1, 80, 60, 30000);
+    a.r.from = 9;
+    store(&a, 60, 80, 29990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 20);
+    ck_assert(known(&a, 59));
+    ck_assert(known(&a, 43));
+}
+END_TEST
+
+
+/* two of one length at one time, then two that time tells apart */
+START_TEST(test_alias_two)
+{
+    uint32_t  i;
+
+    make(&a, 1, 40, 0, 10000);
+    make(&b, 2, 40, 0, 10100);
+
+    store(&a, 0, 40, 9990);
+    store(&b, 0, 40, 10090);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_AMBIGUOUS);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_AMBIGUOUS);
+    ck_assert_uint_eq(counts.used, 0);
+
+    /* where events usually are is not known yet */
+
+    make(&a, 3, 40, 0, 20000);
+    make(&b, 4, 40, 0, 20600);
+    store(&a, 0, 40, 20050);
+    store(&b, 0, 40, 20650);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_AMBIGUOUS);
+
+    for (i = 0; i < 16; i++) {
+        make(&a, 10 + i, 20 + i, 0, 30000 + 5000 * i);
+        store(&a, 0, 20 + i, 30050 + 5000 * i);
+        ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    }
+
+    make(&a, 5, 40, 0, 200000);
+    make(&b, 6, 40, 0, 200600);
+    store(&a, 0, 40, 200050);
+    store(&b, 0, 40, 200650);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+    ck_assert_uint_eq(known_of(&b), 10);
+    ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
+/* one run, and two requests that fit: of one prompt, and of two */
+START_TEST(test_alias_taken)
+{
+    make(&a, 1, 40, 0, 10000);
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+
+    make(&b, 2, 40, 0, 10010);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_AMBIGUOUS);
+    ck_assert_uint_eq(known_of(&a), 0);
+    ck_assert_uint_eq(counts.wrong, 1);
+    ck_assert_uint_eq(counts.used, 0);
+}
+END_TEST
+
+
+/* blocks are taken for another prompt's, which cached tokens find out */
+START_TEST(test_alias_wrong)
+{
+    kvr_alias_place_t  place;
+
+    /* a's blocks are lost on their way, and b's are taken for them */
+
+    make(&a, 1, 40, 0, 10000);
+    make(&b, 2, 40, 0, 10000);
+    store(&b, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.used, 10);
+
+    /* they are removed, but a is still there: it goes on */
+
+    ck_assert(kvr_alias_mark(&v, hash_of(&b, 39), 0, 1, &place));
+    ck_assert_uint_eq(place.key, key_of(&a, 9));
+    ck_assert(kvr_alias_mark(&v, hash_of(&b, 35), 0, 1, &place));
+    ck_assert(kvr_alias_mark(&v, hash_of(&b, 31), 0, 1, &place));
+
+    make(&a, 1, 60, 40, 30000);
+    a.r.held = 4;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    ck_assert(!kvr_alias_mark(&v, hash_of(&b, 31), 0, 1, &place));
+    ck_assert_uint_eq(counts.wrong, 1);
+
+    /* it is taken to be held and stored anew, by the right names */
+
+    make(&a, 1, 60, 20, 40000);
+    a.r.held = 15;
+    store(&a, 20, 60, 39990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_ge(counts.wrong, 3);
+    ck_assert(known(&a, 39));
+    ck_assert(!kvr_alias_mark(&v, hash_of(&b, 27), 0, 1, &place));
+
+    /* and a block that is tied to two prompts is the second one's */
+
+    make(&b, 2, 80, 0, 50000);
+    store(&b, 0, 80, 49990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&b), 20);
+}
+END_TEST
+
+
+/*
+ * Two bytes to a token at first, then six: the line from the start is wrong by
+ * far, that from the end of the turn before is not.
+ */
+START_TEST(test_alias_anchor)
+{
+    uint32_t           i, n;
+    uint64_t           at;
+    kvr_alias_place_t  place;
+
+    make(&a, 1, 64, 0, 10000);
+    store(&a, 0, 64, 9990);
+
+    a.r = (kvr_alias_request_t) {
+        .start = 9500, .first = 10000, .now = 12000, .prompt = 64 * BLOCK,
+        .bytes = 64 * BLOCK * 2, .unit = UNIT, .n = 8, .key = a.key
+    };
+
+    ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
+
+    store(&a, 64, 128, 19990);
+
+    a.r.start = 19500;
+    a.r.first = 20000;
+    a.r.now = 22000;
+    a.r.prompt = 128 * BLOCK;
+    a.r.cached = 64 * BLOCK;
+    a.r.bytes = 64 * BLOCK * 8;
+    a.r.from = 7;
+    a.r.key = &a.key[7];
+    a.r.n = 32 - 7;
+
+    ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
+
+    for (i = 64, n = 0; i < 128; i++) {
+
+        if (!kvr_alias_mark(&v, hash_of(&a, i), 0, 0, &place)) {
+            continue;
+        }
+
+        /* the last token of the entry is in this block */
+
+        at = 64 * BLOCK + ((place.entry + 1) * UNIT - 64 * BLOCK * 2) / 6;
+        ck_assert_uint_le((at - 1) / BLOCK, i + 1);
+        ck_assert_uint_ge((at - 1) / BLOCK + 1, i);
+        n++;
+    }
+
+    ck_assert_uint_ge(n, 23);
+}
+END_TEST
+
+
+/* a session says which is which, whatever the time */
+START_TEST(test_alias_session)
+{
+    make(&a, 1, 40, 0, 10000);
+    make(&b, 2, 40, 0, 10000);
+
+    store(&a, 0, 40, 9990);
+    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 7, 9991);
+    store(&b, 0, 40, 9992);
+    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 8, 30000);
+
+    b.r.session = 8;
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&b), 10);
+    a.r.session = 7;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+    ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
+/* what a broken engine may tell, and what a client may have it tell */
+START_TEST(test_alias_bounds)
+{
+    uint32_t             i, k;
+    util_rng_t           rng;
+    kvr_alias_request_t  r;
+    kvr_alias_place_t    place;
+
+    for (i = 0; i < 3000000; i += 77777) {
+        k = kvr_alias_cells(i);
+        ck_assert(k == 0 || kvr_alias_size(k) <= i);
+        ck_assert(i < 16384 || (k && kvr_alias_size(k + 64) > i));
+    }
+
+    util_seed(&rng, "bounds", 0);
+
+    for (i = 0; i < 200000; i++) {
+
+        memset(&event, 0, offsetof(kvr_kvevent_t, hash));
+        event.type = KVR_KVEVENT_STORED;
+        event.rooted = util_below(&rng, 2);
+        event.parent = util_below(&rng, 50);
+        event.block = util_below(&rng, 3) ? BLOCK : util_below(&rng, 1000);
+        event.blocks = util_below(&rng, 50) ? util_below(&rng, 30)
+                                            : ~0ULL >> util_below(&rng, 64);
+        event.tokens = util_below(&rng, 500);
+        event.last = util_below(&rng, 50);
+
+        for (k = 0; k < 30; k++) {
+            event.hash[k] = util_below(&rng, 50);
+        }
+
+        kvr_alias_stored(&v, &event, 0, util_below(&rng, 2)
+                         ? KVR_ALIAS_NOWHERE : util_below(&rng, 1000), 0,
+                         1000 + i / 16);
+
+        memset(&r, 0, sizeof(r));
+        r.start = 1000 + i / 16 - util_below(&rng, 1000);
+        r.first = r.start + util_below(&rng, 1000);
+        r.now = r.first + 1000;
+        r.prompt = util_below(&rng, 2000) + 1;
+        r.cached = util_below(&rng, r.prompt + 1);
+        r.bytes = util_below(&rng, 20) ? r.prompt * 4 : util_below(&rng, 9);
+        r.unit = UNIT;
+        r.held = util_below(&rng, 20) ? util_below(&rng, 20) : UINT32_MAX;
+        r.from = util_below(&rng, 20);
+        r.n = util_below(&rng, 30);
+        r.key = a.key;
+        a.key[i % UNITS] = util_below(&rng, 100);
+
+        (void) kvr_alias_attribute(&v, &r);
+
+        if (kvr_alias_mark(&v, util_below(&rng, 50), 0, i & 1, &place)) {
+            ck_assert_uint_lt(place.entry, KVR_ALIAS_ENTRIES);
+        }
+
+        ck_assert_uint_le(counts.used, CELLS);
+    }
+
+    ck_assert(counts.attributed && counts.ambiguous && counts.missing
+              && counts.wrong);
+
+    kvr_alias_flush(&v);
+    ck_assert_uint_eq(counts.used, 0);
+    ck_assert(!kvr_alias_mark(&v, 5, 0, 0, &place));
+}
+END_TEST
+
+
+/*
+ * Eight at a time for a while: prompts that go on, chunks, replies between one
+ * another, blocks that are removed.  What is known is right.
+ */
+START_TEST(test_alias_traffic)
+{
+    uint32_t    i, k, from, to, right, reply;
+    uint64_t    now, seed;
+    prompt_t   *p;
+    util_rng_t  rng;
+
+    static prompt_t  talk[8];
+
+    util_seed(&rng, "traffic", 0);
+
+    memset(talk, 0, sizeof(talk));
+    now = 100000;
+    seed = 100;
+    right = 0;
+
+    for (i = 0; i < 4000; i++) {
+
+        /* its first token comes now, its end much later: of the one before */
+
+        now += 20 + util_below(&rng, 200);
+        p = &talk[i % 8];
+
+        if (p->blocks && end(p) == KVR_ALIAS_ATTRIBUTED) {
+            right += known(p, (p->blocks / PER) * PER - 1);
+        }
+
+        if (p->blocks == 0 || p->blocks > 200 || util_below(&rng, 4) == 0) {
+            from = 0;
+            to = 10 + util_below(&rng, 80);
+            make(p, seed++, to, 0, now);
+            p->r.from = 0;
+
+        } else {
+            from = p->blocks + 1 + util_below(&rng, 8);
+            p->r.from = p->blocks / PER - 1;
+
+            for (reply = p->blocks; reply < from; reply++) {
+                store(p, reply, reply + 1, now - 200);
+            }
+
+            to = from + 2 + util_below(&rng, 40);
+            make(p, p->seed, to, from, now);
+        }
+
+        for (k = from; k < to; k += 32) {
+            store(p, k, kvr_min(k + 32, to), now - 10 - (to - k));
+        }
+    }
+
+    util_check(right > 3400 && counts.attributed > 3500
+               && counts.wrong < 20,
+               "right %u attributed %lu ambiguous %lu missing %lu wrong %lu",
+               right, (unsigned long) counts.attributed,
+               (unsigned long) counts.ambiguous, (unsigned long) counts.missing,
+               (unsigned long) counts.wrong);
+
+    ck_assert(kvr_alias_most(&v));
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s;
+    TCase  *tc;
+
+    s = suite_create("alias");
+    tc = tcase_create("blocks and places");
+
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 60);
+    tcase_add_test(tc, test_alias_one);
+    tcase_add_test(tc, test_alias_none);
+    tcase_add_test(tc, test_alias_reply);
+    tcase_add_test(tc, test_alias_two);
+    tcase_add_test(tc, test_alias_taken);
+    tcase_add_test(tc, test_alias_wrong);
+    tcase_add_test(tc, test_alias_anchor);
+    tcase_add_test(tc, test_alias_session);
+    tcase_add_test(tc, test_alias_bounds);
+    tcase_add_test(tc, test_alias_traffic);
+    suite_add_tcase(s, tc);
+
+    return util_run(s);
+}

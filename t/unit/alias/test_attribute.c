@@ -1,0 +1,381 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/*
+ * kvr_attribute: requests that have ended are handed over, and what engines tell
+ * of their blocks changes who holds what in the index.
+ */
+
+
+#include "util_registry.h"
+#include "util.h"
+#include "core/route/kvr_route.h"
+
+
+#define ROWS   2
+#define LINES  4096
+#define UNITS  64
+#define UNIT   256
+#define BLOCK  16                    /* tokens; 4 bytes each: 4 blocks a unit */
+
+
+typedef struct {
+    kvr_zone_t      zone;
+    kvr_pool_t      pool;
+    uint32_t        peer;
+    uint32_t        member;
+    uint64_t        chain[UNITS];
+    uint64_t        next;            /* hash */
+    kvr_kvevent_t   event;
+} scene_t;
+
+
+static scene_t  s;
+
+
+static void *
+zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+    memset(p, 0, size);
+
+    return p;
+}
+
+
+static void
+setup(void)
+{
+    uint32_t     i;
+    kvr_zone_t  *z;
+
+    memset(&s, 0, sizeof(scene_t));
+
+    z = &s.zone;
+
+    z->registry = util_registry(4);
+
+    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(4)));
+    kvr_load_init(z->load, ROWS, kvr_registry_columns(4));
+    z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
+
+    z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+    kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
+
+    z->events = zeroed(4 * sizeof(kvr_events_t));
+    z->unit = UNIT;
+
+    z->aliases = zeroed(kvr_attribute_size(4, 0));
+    kvr_attribute_init(z->aliases, 4, 0);
+    z->popular = zeroed(sizeof(kvr_popular_t));
+
+    s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
+                               "a:1", 3, 1000);
+    s.member = kvr_registry_member(z->registry, z->load, z->row, s.peer, "u",
+                                   1);
+
+    s.pool.set = kvr_set_of(s.peer);
+    s.pool.capacity = (uint64_t) UNIT * 1000;
+
+    for (i = 0; i < UNITS; i++) {
+        s.chain[i] = kvr_mix(i + 1, 42) | 1ULL << 63;
+    }
+
+    kvr_index_capacity(z->index, s.peer, 1000, 0);
+}
+
+
+static void
+teardown(void)
+{
+    free(s.zone.popular);
+    free(s.zone.registry);
+    free(s.zone.load);
+    free(s.zone.index);
+    free(s.zone.events);
+    free(s.zone.aliases);
+}
+
+
+/* blocks of the prompt, each with its number as its name */
+static void
+tell(kvr_kvevent_type_e type, uint32_t from, uint32_t to, uint64_t now)
+{
+    uint32_t        i;
+    kvr_kvevent_t  *v;
+
+    v = &s.event;
+    memset(v, 0, offsetof(kvr_kvevent_t, hash));
+
+    v->type = type;
+    v->rooted = (from == 0);
+    v->parent = 1000 + from - 1;
+    v->block = BLOCK;
+    v->blocks = to - from;
+
+    for (i = from; i < to; i++) {
+        v->hash[i - from] = 1000 + i;
+        v->last = 1000 + i;
+    }
+
+    ck_assert(!kvr_capacity_event(&s.zone, s.peer, 0, v, now));
+}
+
+
+/* a request of so many units ends now; returns whether it is to be looked for */
+static int
+request(uint32_t units, uint32_t matched, uint32_t cached, uint64_t start)
+{
+    int            rc;
+    kvr_begin_t    b;
+    kvr_first_t    f;
+    kvr_insert_t   in;
+    kvr_settle_t   settle;
+    kvr_attempt_t  a;
+
+    memset(&b, 0, sizeof(b));
+    memset(&f, 0, sizeof(f));
+    memset(&in, 0, sizeof(in));
+    memset(&settle, 0, sizeof(settle));
+
+    b.peer = s.peer;
+    b.member = s.member;
+    b.bytes = (uint64_t) units * UNIT + 10;
+    b.matched = (uint64_t) matched * UNIT;
+    b.pending = b.bytes - b.matched;
+    b.resident = b.bytes;
+    b.pool = &s.pool;
+
+    kvr_attempt_begin(&a, &s.zone, &b, NULL, start);
+
+    in.chain = s.chain;
+    in.entries = kvr_chain_entries(units);
+    in.units = units;
+    in.held = matched;
+    kvr_attempt_insert(&a, &s.zone, &in);
+
+    tell(KVR_KVEVENT_STORED, cached * 4, units * 4, start + 90);
+
+    f.ok = 1;
+    f.stream = 1;
+    (void) kvr_attempt_first(&a, &s.zone, &s.pool, &f, start + 100);
+
+    (void) kvr_attempt_release(&a, &s.zone);
+
+    settle.tokens.prompt = units * UNIT / 4 + 2;
+    settle.tokens.cached = cached ? (int64_t) cached * UNIT / 4 : -1;
+    settle.tokens.completion = 5;
+
+    rc = kvr_attempt_settle(&a, &s.zone, &s.pool, &settle, start + 200);
+
+    if (rc & KVR_ATTEMPT_ATTRIBUTE) {
+        kvr_attempt_attribute(&a, &s.zone, s.chain, &settle.tokens, 0,
+                              start + 200);
+    }
+
+    (void) kvr_attempt_end(&a, &s.zone, start + 200);
+
+    return rc & KVR_ATTEMPT_ATTRIBUTE;
+}
+
+
+static uint32_t
+held(void)
+{
+    uint32_t  matched[KVR_PEERS];
+
+    memset(matched, 0, sizeof(matched));
+
+    (void) kvr_index_lookup(s.zone.index, s.chain, UNITS, s.pool.set, matched);
+
+    return matched[s.peer];
+}
+
+
+/* found, removed, stored again */
+START_TEST(test_attribute_blocks)
+{
+    kvr_events_alias_t  *count;
+
+    count = &s.zone.events[s.peer].alias;
+
+    ck_assert(request(40, 0, 0, 10000));
+
+    /* a little later, when all events have come */
+
+    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 10300), 0);
+    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+    ck_assert_uint_eq(kvr_get(&count->attributed), 1);
+    ck_assert_uint_eq(kvr_get(&count->used), 40);
+    ck_assert_uint_eq(held(), 40);
+
+    /* the last ten units; blocks that end none say nothing */
+
+    tell(KVR_KVEVENT_REMOVED, 120, 160, 12000);
+    ck_assert_uint_eq(held(), 30);
+    ck_assert_uint_eq(kvr_get(&count->gone), 10);
+    tell(KVR_KVEVENT_REMOVED, 116, 119, 12000);
+    ck_assert_uint_eq(held(), 30);
+
+    /* by whomever */
+
+    tell(KVR_KVEVENT_STORED, 120, 160, 13000);
+    ck_assert_uint_eq(kvr_get(&count->again), 10);
+    ck_assert_uint_eq(held(), 40);
+
+    /* gone, and its line in the index too */
+
+    tell(KVR_KVEVENT_REMOVED, 0, 160, 14000);
+    ck_assert_uint_eq(held(), 0);
+
+    tell(KVR_KVEVENT_STORED, 0, 160, 15000);
+    ck_assert_uint_eq(held(), 40);
+    ck_assert_uint_eq(kvr_get(&count->wrong), 0);
+
+    kvr_capacity_another(&s.zone, s.peer, 16000);
+    ck_assert_uint_eq(kvr_get(&count->used), 0);
+    ck_assert_uint_eq(held(), 0);
+}
+END_TEST
+
+
+/* told before the prompt came that will be stored: it is not taken away */
+START_TEST(test_attribute_coming)
+{
+    kvr_index_undo_t  undo;
+
+    ck_assert(request(40, 0, 0, 10000));
+    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+
+    tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
+    ck_assert_uint_eq(held(), 0);
+
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 40 * UNIT);
+    kvr_index_insert(s.zone.index, s.chain, 40, 40, s.peer, 0, &undo);
+    ck_assert_uint_eq(held(), 40);
+
+    tell(KVR_KVEVENT_REMOVED, 100, 160, 12000);
+    ck_assert_uint_eq(held(), 40);
+
+    tell(KVR_KVEVENT_STORED, 0, 160, 12100);
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, -1, -40 * UNIT);
+    tell(KVR_KVEVENT_REMOVED, 100, 160, 12200);
+    ck_assert_uint_eq(held(), 25);
+}
+END_TEST
+
+
+/* a writer that was killed, a number that is another's, a ring that is full */
+START_TEST(test_attribute_ring)
+{
+    uint32_t           i;
+    kvr_share_ring_t  *ring;
+
+    ring = &s.zone.aliases->ring;
+
+    tell(KVR_KVEVENT_STORED, 0, 4, 5000);
+
+    kvr_add(&ring->head, 3);
+    ck_assert(request(40, 0, 0, 10000));
+
+    for (i = 0; i < 10 && kvr_get(&ring->tail) != kvr_get(&ring->head); i++) {
+        (void) kvr_attribute_look(&s.zone, 10, 20000 + 2000 * i);
+    }
+
+    ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
+    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].alias.attributed), 1);
+
+    ck_assert(request(50, 0, 0, 30000));
+    kvr_add(&s.zone.registry->peer[s.peer].generation, 1);
+    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 32000), 1);
+    ck_assert_uint_eq(kvr_get(&s.zone.events[s.peer].alias.attributed), 1);
+
+    for (i = 0; i < 3000; i++) {
+        ck_assert(request(40, 0, 0, 40000));
+    }
+
+    ck_assert_uint_gt(kvr_get(&s.zone.events[s.peer].alias.dropped), 0);
+
+    while (kvr_attribute_look(&s.zone, 100, 50000)) { /* void */ }
+
+    ck_assert_uint_eq(kvr_get(&ring->tail), kvr_get(&ring->head));
+}
+END_TEST
+
+
+/* an engine that does not tell what was cached */
+START_TEST(test_attribute_untold)
+{
+    kvr_events_alias_t  *count;
+
+    count = &s.zone.events[s.peer].alias;
+
+    tell(KVR_KVEVENT_STORED, 0, 4, 5000);
+
+    ck_assert(request(30, 0, 0, 10000));
+    ck_assert(request(40, 30, 0, 20000));
+    (void) kvr_attribute_look(&s.zone, 10, 30000);
+    ck_assert_uint_eq(kvr_get(&count->attributed), 1);
+    ck_assert_uint_eq(kvr_get(&count->missing), 1);
+    ck_assert(!kvr_attribute_most(&s.zone, s.peer));
+}
+END_TEST
+
+
+/* what single blocks say, age need not: it lets go of less */
+START_TEST(test_attribute_most)
+{
+    unsigned           i;
+    uint64_t           alone;
+    kvr_index_peer_t  *p;
+    kvr_alias_view_t   v;
+
+    p = kvr_index_peer(s.zone.index, s.peer);
+    v = kvr_attribute_peer(&s.zone, s.peer);
+
+    for (i = 0; i < 400; i++) {
+
+        if (i >= 40) {
+            tell(KVR_KVEVENT_REMOVED, (i - 40) * 32, (i - 39) * 32, 5000);
+        }
+
+        s.event.rooted = 1;
+        tell(KVR_KVEVENT_STORED, i * 32, i * 32 + 32, 5000);
+    }
+
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    alone = kvr_get(&p->capacity);
+
+    kvr_set(&v.shared->share, KVR_ALIAS_ONE);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    ck_assert_uint_ge(kvr_get(&p->capacity), 2 * alone);
+    ck_assert_uint_le(kvr_get(&p->capacity), 2 * alone + 1);
+}
+END_TEST
+
+
+int
+main(void)
+{
+    Suite  *s_;
+    TCase  *tc;
+
+    s_ = suite_create("attribute");
+    tc = tcase_create("requests");
+
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, test_attribute_blocks);
+    tcase_add_test(tc, test_attribute_coming);
+    tcase_add_test(tc, test_attribute_ring);
+    tcase_add_test(tc, test_attribute_untold);
+    tcase_add_test(tc, test_attribute_most);
+    suite_add_tcase(s_, tc);
+
+    return util_run(s_);
+}
