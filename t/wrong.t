@@ -156,6 +156,7 @@ upstream | kvroute zone=llm; kvroute_events port=+65000; server 127.0.0.1:9999; 
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5558 ranks=4; | refused | "port=" and "replay=" of "kvroute_events" in upstream "llm" ... must be 4 apart with 4 ranks
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; | refused | must be 2 apart with 2 ranks
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+2; } | warned | "kvroute_events" in upstream "two" ... differs from that in "one": server "127.0.0.1:9" is listened to once, as "one" says
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
 upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="? known are
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
@@ -211,6 +212,7 @@ upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/li
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto topic=kv@; kvroute zone=llm;
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }

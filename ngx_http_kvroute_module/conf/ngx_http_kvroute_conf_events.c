@@ -20,6 +20,10 @@
     NGX_HTTP_KVROUTE_CONF_EVENTS_PORT ", or \"auto\""
 
 
+static void ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+static ngx_uint_t ngx_http_kvroute_conf_events_same(
+    ngx_http_kvroute_events_conf_t *a, ngx_http_kvroute_events_conf_t *b);
 static ngx_int_t ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
 static ngx_int_t ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
@@ -211,7 +215,77 @@ ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
         }
     }
 
+    ngx_http_kvroute_conf_events_others(cf, uscf, kscf);
+
     return ngx_http_kvroute_conf_events_zone(cf, uscf, kscf);
+}
+
+
+/*
+ * An engine of several upstreams of a zone is listened to once: for that which
+ * comes first.
+ */
+static void
+ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
+    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_uint_t                       i, k, n;
+    ngx_http_upstream_server_t      *a, *b;
+    ngx_http_upstream_srv_conf_t   **other;
+    ngx_http_kvroute_srv_conf_t     *conf;
+    ngx_http_kvroute_main_conf_t    *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+    other = kmcf->upstreams.elts;
+
+    for (n = 0; n < kmcf->upstreams.nelts && other[n] != uscf; n++) {
+
+        conf = ngx_http_conf_upstream_srv_conf(other[n],
+                                               ngx_http_kvroute_module);
+
+        if (conf->events == NULL || conf->shm_zone != kscf->shm_zone
+            || ngx_http_kvroute_conf_events_same(conf->events, kscf->events))
+        {
+            continue;
+        }
+
+        a = uscf->servers->elts;
+        b = other[n]->servers->elts;
+
+        for (i = 0; i < uscf->servers->nelts; i++) {
+
+            for (k = 0; k < other[n]->servers->nelts; k++) {
+
+                if (a[i].naddrs != 1 || b[k].naddrs != 1
+                    || ngx_cmp_sockaddr(a[i].addrs[0].sockaddr,
+                                        a[i].addrs[0].socklen,
+                                        b[k].addrs[0].sockaddr,
+                                        b[k].addrs[0].socklen, 1)
+                       != NGX_OK)
+                {
+                    continue;
+                }
+
+                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                              "\"kvroute_events\" in upstream \"%V\" in "
+                              "%s:%ui differs from that in \"%V\": server "
+                              "\"%V\" is listened to once, as \"%V\" says",
+                              &uscf->host, uscf->file_name, uscf->line,
+                              &other[n]->host, &a[i].name, &other[n]->host);
+                return;
+            }
+        }
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_conf_events_same(ngx_http_kvroute_events_conf_t *a,
+    ngx_http_kvroute_events_conf_t *b)
+{
+    return a->port == b->port && a->replay == b->replay
+           && a->ranks == b->ranks && a->topic.len == b->topic.len
+           && ngx_strncmp(a->topic.data, b->topic.data, a->topic.len) == 0;
 }
 
 

@@ -17,8 +17,7 @@
 #include "events/ngx_http_kvroute_events_int.h"
 
 
-#define NGX_HTTP_KVROUTE_EVENTS_BUF    65536
-#define NGX_HTTP_KVROUTE_EVENTS_SLICE  (2 * NGX_HTTP_KVROUTE_EVENTS_BUF)
+#define NGX_HTTP_KVROUTE_EVENTS_BUF    65536   /* a slice */
 
 /* bytes that are much for one event, and ms until the next read then */
 #define NGX_HTTP_KVROUTE_EVENTS_MUCH   8192
@@ -242,9 +241,9 @@ ngx_http_kvroute_events_stream_read(ngx_event_t *ev)
         return;
     }
 
-    for (got = 0; got < NGX_HTTP_KVROUTE_EVENTS_SLICE; got += (size_t) n) {
+    for (got = 0; got < NGX_HTTP_KVROUTE_EVENTS_BUF; got += (size_t) n) {
 
-        n = c->recv(c, buf, sizeof(buf));
+        n = c->recv(c, buf, sizeof(buf) - got);
 
         if (n == NGX_AGAIN) {
             break;
@@ -297,7 +296,7 @@ ngx_http_kvroute_events_stream_pause(ngx_event_t *ev, size_t got)
 
     ev->ready = 1;
 
-    ngx_add_timer(ev, got < NGX_HTTP_KVROUTE_EVENTS_SLICE
+    ngx_add_timer(ev, got < NGX_HTTP_KVROUTE_EVENTS_BUF
                       ? NGX_HTTP_KVROUTE_EVENTS_PAUSE
                       : NGX_HTTP_KVROUTE_EVENTS_SOON);
 
