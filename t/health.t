@@ -226,7 +226,7 @@ becomes($e[0], 'up', 'a recovered engine');
 
 # loading: at once, without any failures to be counted
 
-$t->control($e[1], { loading_s => 1.5 });
+$t->control($e[1], { loading_s => 3 });
 becomes($e[1], 'starting', 'an engine that loads its model');
 ($bad, @n) = spread(10);
 is("$bad $n[1]", '0 0', 'gets nothing meanwhile');
@@ -282,7 +282,7 @@ is($t->peer('h', $e[0])->{state}, 'up', 'the engine is in use');
 
 $fails = $t->peer('h', $e[0])->{fails};
 $t->control($e[0], { fault => 'status=503', fault_rate => 1, fault_count => 1,
-                     retry_after => 2 });
+                     retry_after => 4 });
 ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
                   $t->peer('h', $e[0])->{pressed} }, 20),
    '503 with Retry-After is pressure');
