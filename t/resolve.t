@@ -35,6 +35,13 @@ $t->{vars}{ENGINES} = $port;
 
 $t->{vars}{MANY} = $t->backend('M', addr => '0.0.0.0');
 
+# and an engine whose KV events are listened to
+
+my ($zmq) = $t->ports(1);
+my ($engine) = $t->engines(1, '--hardware', 'none', '--model', 'm', '--kv-events', $zmq);
+
+Kvroute::Dns::records($t, 'heard', '127.0.0.1');
+
 sub records { Kvroute::Dns::records($t, '', @_) }
 
 sub servers {
@@ -79,6 +86,13 @@ http {
         server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;
     }
 
+    upstream heard {
+        zone heard 256k;
+        kvroute kv_cache zone=y;
+        kvroute_events port=auto;
+        server heard.test:%%E0%% resolve max_fails=0;
+    }
+
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -104,6 +118,22 @@ http {
 EOC
 
 ok(become('127.0.0.2', '127.0.0.3'), 'resolved at start');
+
+# KV events of a name that goes and comes back
+
+sub subscribers { return $t->control($engine)->{kv_events}{subscribers}; }
+
+ok(wait_for(sub { subscribers() == 1 }), 'its events are found and listened to');
+Kvroute::Dns::records($t, 'heard', '127.0.0.9');
+ok(wait_for(sub { subscribers() == 0 }), 'not when its name is gone');
+is($t->post('/v1/chat/completions', chat(text(3000, 1)), port => $engine)->{status}, 200,
+   'what it says meanwhile');
+Kvroute::Dns::records($t, 'heard', '127.0.0.1');
+ok(wait_for(sub { subscribers() == 1 }), 'and again when it is back');
+is($t->post('/v1/chat/completions', chat(text(3000, 2)), port => $engine)->{status}, 200,
+   'what it says then');
+ok(wait_for(sub { ($t->peer('heard', $engine)->{events} || {})->{trusted} }), 'is gone by');
+is($t->peer('heard', $engine)->{events}{restarts}, 0, 'and nobody was taken to have restarted');
 
 my $body = chat(text(20_000, 1));
 
