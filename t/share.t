@@ -426,6 +426,15 @@ $store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
 ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'nor is that');
 ok(up($one), 'it works all the same');
 
+# more than a host takes in an answer, for one that reads all of it
+
+$two->stop();
+$store->command('XADD', 'kvroute:{z}', '*', 'b', 'x' x 90000) for 1 .. 130;
+configure($two, share => 'name=two lease=2s')->run();
+
+ok(wait_for(sub { share($two, 'ignored')->{no_batch} >= 130 }), 'a long answer is had in parts');
+ok(up($two), 'and it works');
+
 # --- a store with a user of its own, over TLS, which lets it do only this
 
 SKIP: {

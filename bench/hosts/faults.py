@@ -26,7 +26,7 @@ FULL = os.environ.get("FULL") == "1"
 
 # s from the beginning of a case to its fault, and from there to the mend
 
-CALM, BROKEN = 4, 5
+CALM, BROKEN, SLOW = 3, 5, 8
 
 
 class Load(threading.Thread):
@@ -80,7 +80,7 @@ def tail(before, after, share=0.99):
     return low
 
 
-def broken(args, breaks, mends, calm=CALM, for_s=BROKEN, after=8, count=HOSTS,
+def broken(args, breaks, mends, calm=CALM, for_s=BROKEN, after=6, count=HOSTS,
            start=None, setup=None):
     """A fault of what lies between hosts."""
     with Fleet(count, "shared", KIND, plain=args.plain, start=start) as fleet:
@@ -210,8 +210,12 @@ def narrow(fleet, relay):
     relay.rate = 1e6 / 8
 
 
+def lossy(fleet, relay):
+    relay.loss = 0.01
+
+
 def wide(fleet, relay):
-    relay.delay = relay.rate = 0
+    relay.delay = relay.rate = relay.loss = 0
 
 
 CASES = {
@@ -226,11 +230,13 @@ CASES = {
     "password": lambda a: broken(a, password, known),
     "failed_over": lambda a: broken(a, fail_over, promote, for_s=2, start=0,
                                     setup=replicated),
-    "calm_long": lambda a: broken(a, nothing, nothing, for_s=15),
-    "delay_100ms": lambda a: broken(a, slow, wide, for_s=15, start=0,
+    "calm_long": lambda a: broken(a, nothing, nothing, for_s=SLOW),
+    "delay_100ms": lambda a: broken(a, slow, wide, for_s=SLOW, start=0,
                                     setup=relayed),
-    "rate_1mbit": lambda a: broken(a, narrow, wide, for_s=15, start=0,
+    "rate_1mbit": lambda a: broken(a, narrow, wide, for_s=SLOW, start=0,
                                    setup=relayed),
+    "loss_1": lambda a: broken(a, lossy, wide, for_s=SLOW, start=0,
+                               setup=relayed),
 }
 
 
@@ -312,8 +318,8 @@ def worker_killed(args):
 def joiner(args):
     """A host that comes to eight that know it all."""
     with Fleet(8, "shared", KIND, plain=args.plain) as fleet:
-        load = Load(fleet, 30)
-        time.sleep(15)
+        load = Load(fleet, 24)
+        time.sleep(12)
 
         hosts = load.clients.hosts
         load.clients.hosts = list(hosts)
@@ -335,7 +341,7 @@ def joiner(args):
 
 def snapshot(args):
     """One host that is restarted, with a snapshot and without."""
-    seconds = 30
+    seconds = 16
     out = {}
 
     for name in ("warm", "cold"):

@@ -142,11 +142,66 @@ def summary(result):
     return result
 
 
+# what the figures are to come to: a name, where it is, the most or the least
+
+AIMS = [("found, 8 sharing, of one's", 0.98, +1,
+         lambda r: least(r, "shared_8", "cached_of_one")),
+        ("found, 8 with homes, of one's", 0.90, +1,
+         lambda r: least(r, "home_8", "cached_of_one")),
+        ("first token, 8 sharing, of one's", 1.05, -1,
+         lambda r: most(r, "shared_8", "ttft_of_one")),
+        ("imbalance, 8 sharing, of one's", 1.1, -1,
+         lambda r: most(r, "shared_8", "imbalance_of_one")),
+        ("lag, ms, median", 5, -1, lambda r: r["lag_ms"]["p50"]),
+        ("lag, ms, P99", 15, -1, lambda r: r["lag_ms"]["p99"]),
+        ("core that listening takes", 0.01, -1, lambda r: r["cpu_core_share"]),
+        ("a ninth host finds, of the others'", 0.95, +1,
+         lambda r: r["joiner"]),
+        ("restart with a snapshot, of before", 0.95, +1,
+         lambda r: r["faults"]["snapshot"]["warm_of_before"]),
+        ("failed, the store being broken", 0, -1,
+         lambda r: r["store_dead"]["failed"]),
+        ("decision's P99 then, of a calm one's", 1.1, -1,
+         lambda r: r["store_dead"]["p99_ratio"]),
+        ("sharing again, s", 5, -1, lambda r: r["store_dead"]["back_s"]),
+        ("load of a host that is killed, s", 3, -1,
+         lambda r: r["faults"]["host_killed"]["gone_s"]),
+        ("batches lost by kills of worker 0", 0, -1,
+         lambda r: r["faults"]["worker_killed"]["gaps"]),
+        ("silence by kills of worker 0, s", 1, -1,
+         lambda r: r["faults"]["worker_killed"]["longest_silence_s"]),
+        ("batches lost by reloads", 0, -1,
+         lambda r: r["faults"]["reloaded"]["gaps"]),
+        ("failed by reloads", 0, -1, lambda r: r["lost"])]
+
+
+def least(result, row, key):
+    return min(k[row][key] for k in result["kinds"].values())
+
+
+def most(result, row, key):
+    return max(k[row][key] for k in result["kinds"].values())
+
+
+def table(result):
+    """Each aim beside its figure; what was not measured has none."""
+    for name, aim, sign, figure in AIMS:
+        try:
+            value = figure(result)
+        except (KeyError, TypeError, ValueError):
+            value = None
+
+        print("%-38s aim %s %-5g %s" % (
+            name, ">=" if sign > 0 else "<=", aim,
+            "-" if value is None else "%.3g%s" % (
+                value, "" if sign * (value - aim) >= 0 else "  MISSED")))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--out", required=True)
     p.add_argument("--only", help="cases, by names with a comma between")
-    p.add_argument("--seconds", type=float, default=40)
+    p.add_argument("--seconds", type=float, default=20)
     p.add_argument("--plain", action="store_true",
                    help="addresses of the loopback interface")
     args = p.parse_args()
@@ -164,6 +219,7 @@ def main():
     faults.all_of(args, result)
 
     save(args.out, summary(result))
+    table(result)
     print(args.out)
 
 

@@ -1,7 +1,8 @@
 """A Redis or Valkey, and what lies between it and the hosts: a relay that can
-be slow, narrow, or lead to another store."""
+be slow, narrow, lossy, or lead to another store."""
 
 import os
+import random
 import select
 import shutil
 import signal
@@ -67,13 +68,20 @@ class Store(Process):
         return answer
 
 
+# s; what a lost packet costs, as the kernel waits for its answer at least
+
+AGAIN = 0.2
+
+
 class Relay(threading.Thread):
-    """Bytes both ways, each after a delay and no faster than a rate."""
+    """Bytes both ways, each after a delay and no faster than a rate.  Of those
+    that are lost the sender sends again, and what comes behind has to wait."""
 
     def __init__(self, address, target):
         super().__init__(daemon=True)
         self.target = target              # address and port
         self.delay, self.rate = 0, 0      # s, bytes/s
+        self.loss = 0                     # of what is sent at a time
         self.pairs = []
         self.listener = socket.create_server((address, 0), backlog=64)
         self.port = self.listener.getsockname()[1]
@@ -111,6 +119,8 @@ class Relay(threading.Thread):
                     at = max(now, free[x])
                     if self.rate:
                         free[x] = at = at + len(data) / self.rate
+                    if self.loss and random.random() < self.loss:
+                        free[x] = at = at + AGAIN + self.delay
                     queue.append((at + self.delay, s if x is c else c, data))
                     queue.sort(key=lambda q: q[0])
 

@@ -551,6 +551,8 @@ ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
 {
     ngx_msec_t  delay;
 
+    sc->cut = sc->known && sc->busy && sc->fed;
+
     ngx_http_kvroute_share_conn_close(sc);
 
     sc->delay = sc->delay ? ngx_min(2 * sc->delay,

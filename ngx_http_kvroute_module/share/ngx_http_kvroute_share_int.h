@@ -59,6 +59,7 @@ struct ngx_http_kvroute_share_conn_s {
     unsigned                         secured:1;
     unsigned                         known:1;   /* AUTH is done */
     unsigned                         busy:1;    /* an answer is to come */
+    unsigned                         cut:1;     /* one has broken off */
 };
 
 

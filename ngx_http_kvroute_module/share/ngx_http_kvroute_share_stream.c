@@ -178,6 +178,12 @@ ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 
     sc->share->positioned = 0;
 
+    /* it was too long, or took too long: the same would come again */
+
+    if (sc->cut) {
+        sc->share->count = ngx_max(sc->share->count / 2, 1);
+    }
+
     ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
 }
 
@@ -333,6 +339,14 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
     }
 
     full = entries->elements >= share->count;
+
+    /* twice of it would come in time, too */
+
+    if (share->read.fed < NGX_HTTP_KVROUTE_SHARE_REPLY / 4
+        && ngx_current_msec - share->asked < NGX_HTTP_KVROUTE_SHARE_ANSWER / 2)
+    {
+        share->count = ngx_min(share->count * 2, NGX_HTTP_KVROUTE_SHARE_COUNT);
+    }
 
     ngx_http_kvroute_share_stream_drop(share);
 
