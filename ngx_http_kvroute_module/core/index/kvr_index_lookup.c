@@ -275,18 +275,20 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
             }
 
             mask = kvr_get(&line->mask);
-            begun = kvr_get(&line->masked);
 
-            /* those of a prompt are alike: who is not there is told once */
+            if (kvr_unlikely(mask)) {
+                begun = kvr_get(&line->masked);
 
-            if (masks == 0 || (mask == last_mask && begun == last_begun)) {
-                mask = 0;
-            }
+                /* those of a prompt are alike: who is not there is told once */
 
-            if (mask) {
-                last_mask = mask;
-                last_begun = begun;
-                masks--;
+                if (masks == 0 || (mask == last_mask && begun == last_begun)) {
+                    mask = 0;
+
+                } else {
+                    last_mask = mask;
+                    last_begun = begun;
+                    masks--;
+                }
             }
 
             names = kvr_line_names(ix, line);

@@ -367,6 +367,9 @@ START_TEST(test_narrow)
 
     for (i = 0; i < 100; i++) {
         ck_assert_uint_eq(peer(&a, i), i);
+    }
+
+    for (i = 0; i < 100; i++) {
         teach(&a, i < 64 ? 1 : 0, i);
     }
 
