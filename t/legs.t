@@ -576,6 +576,9 @@ my @e = map { engine($_) } 0 .. 3;
 is($e[0]{prefills} + $e[1]{prefills}, 12, 'all were prefilled apart');
 is($e[2]{pulls} + $e[3]{pulls}, 12, 'and pulled');
 is($_->{corrupt}, 0, 'none of them wrongly') for @e;
+is($e[2]{prompt_tokens} + $e[3]{prompt_tokens}
+   - $e[2]{cached_tokens} - $e[3]{cached_tokens}, 12,
+   'and computed but for the last token of each');
 
 $t->control($t->{vars}{"E$_"}, { transfer_blocks => 30000 }) for 0, 1;
 $r = $t->post("/engine$path", chat(text(6000, 300)));
