@@ -23,7 +23,8 @@ my $params = '{"do_remote_prefill":true, "remote_block_ids":[[1,2]],'
 
 my %answer = (
     P => '{"id":"1","choices":[{"message":{"content":"The"}}],'
-         . '"usage":{"prompt_tokens":900,"completion_tokens":1},'
+         . '"usage":{"prompt_tokens":900,"completion_tokens":1,'
+         . '"prompt_tokens_details":{"cached_tokens":64}},'
          . "\"kv_transfer_params\":$params}",
     D => '{"id":"2","choices":[{"message":{"content":"text"}}],'
          . '"usage":{"prompt_tokens":900,"completion_tokens":2,'
@@ -158,6 +159,11 @@ http {
         listen 127.0.0.1:%%PORT%%;
 
         location / { proxy_pass http://decode; }
+        location /p/ {
+            kvroute_prefill off;
+            add_header X-Matched $kvroute_matched_bytes;
+            proxy_pass http://prefill/;
+        }
         location /off/ { kvroute_prefill off; proxy_pass http://decode/; }
         location /file/ {
             client_body_in_file_only clean;
@@ -377,6 +383,42 @@ is(@$p . @$d, '01', 'a prompt that is held: one server');
 like($log, qr/^200 cached /, 'it is said why');
 
 
+# what is counted and learned of the two: at the prefill server what it says of
+# the prompt; of the decode server's cached tokens, which it was given, nothing
+
+sub counted {
+    my ($upstream) = @_;
+    my %n;
+
+    for my $p (@{$t->status()->{upstreams}{$upstream}{peers}}) {
+        $n{requests} += $p->{requests};
+        $n{$_} += $p->{cache}{$_} for qw(responses prompt_tokens
+                                         delivered_tokens);
+    }
+
+    return join ' ', map { "$_ $n{$_}" } sort keys %n;
+}
+
+sub grown {
+    my ($before, $after) = @_;
+    my %n = split / /, $before;
+    my %m = split / /, $after;
+
+    return join ' ', map { $m{$_} - $n{$_} } sort keys %m;
+}
+
+my @before = map { counted($_) } qw(prefill decode);
+$held = '{"prompt":"' . long() . '"}';
+($r, $p, $d) = ask('', $held);
+is(@$p . @$d, '11', 'one more by two servers');
+is(grown($before[0], counted('prefill')), '64 900 1 1', 'its usage counts');
+is(grown($before[1], counted('decode')), '0 0 1 0', 'the other\'s does not');
+
+($r, my $at) = ask('/p', $held);
+is($at->[0]{name}, $p->[0]{name}, 'who has computed it is known to have it');
+cmp_ok($r->{headers}{'x-matched'}, '>', 3000, 'all of it');
+
+
 # by cost: with nothing to do decode servers do it themselves
 
 my $idle = '{"prompt":"' . text(40000, 997) . '"}';
@@ -534,6 +576,9 @@ my @e = map { engine($_) } 0 .. 3;
 is($e[0]{prefills} + $e[1]{prefills}, 12, 'all were prefilled apart');
 is($e[2]{pulls} + $e[3]{pulls}, 12, 'and pulled');
 is($_->{corrupt}, 0, 'none of them wrongly') for @e;
+is($e[2]{prompt_tokens} + $e[3]{prompt_tokens}
+   - $e[2]{cached_tokens} - $e[3]{cached_tokens}, 12,
+   'and computed but for the last token of each');
 
 $t->control($t->{vars}{"E$_"}, { transfer_blocks => 30000 }) for 0, 1;
 $r = $t->post("/engine$path", chat(text(6000, 300)));

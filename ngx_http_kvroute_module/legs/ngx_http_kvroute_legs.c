@@ -258,6 +258,10 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
         klcf->leg[0]->next_upstream_timeout = legs->conf->timeout;
         klcf->leg[0]->read_timeout = legs->conf->timeout;
         klcf->leg[0]->intercept_errors = 0;
+
+        /* nor does its answer lead anywhere else */
+
+        klcf->leg[0]->ignore_headers = ~(ngx_uint_t) 0;
         klcf->leg[0]->max_temp_file_size = 0;
         klcf->leg[0]->store = 0;
 

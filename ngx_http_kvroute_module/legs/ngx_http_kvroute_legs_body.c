@@ -17,6 +17,7 @@
 #include "legs/ngx_http_kvroute_legs_int.h"
 
 
+static ngx_int_t ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
     size_t len, u_char *save, u_char *src);
 static ngx_int_t ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from,
@@ -111,6 +112,7 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
     size_t                  len;
     u_char                 *p;
     uint32_t                i;
+    ngx_int_t               rc;
     ngx_http_request_t     *r;
     const kvr_connector_t  *connector;
 
@@ -136,6 +138,15 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
         }
     }
 
+    if (len && r->preserve_body) {
+        rc = ngx_http_kvroute_legs_own(legs);
+
+        if (rc != NGX_OK) {
+            legs->edit.n = 0;
+            return rc;
+        }
+    }
+
     legs->saved = ngx_pnalloc(r->pool, len + 1);
     if (legs->saved == NULL) {
         return NGX_ERROR;
@@ -143,7 +154,7 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 
     for (i = 0, p = legs->saved; i < legs->edit.n; i++) {
 
-        if (ngx_http_kvroute_legs_write(r->request_body->bufs,
+        if (ngx_http_kvroute_legs_write(legs->client->bufs,
                                         legs->edit.cut[i].offset,
                                         legs->edit.cut[i].len, p, NULL)
             != NGX_OK)
@@ -156,6 +167,59 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 
         p += legs->edit.cut[i].len;
     }
+
+    return NGX_OK;
+}
+
+
+/*
+ * A mirror sends the client's body whenever it gets to it: then the legs have a
+ * copy.  There is none of a file.
+ */
+static ngx_int_t
+ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs)
+{
+    size_t                    size;
+    ngx_buf_t                *b;
+    ngx_pool_t               *pool;
+    ngx_chain_t              *cl, *in, **last;
+    ngx_http_request_body_t  *body;
+
+    pool = legs->request->pool;
+
+    body = ngx_palloc(pool, sizeof(ngx_http_request_body_t));
+    if (body == NULL) {
+        return NGX_ERROR;
+    }
+
+    *body = *legs->client;
+    last = &body->bufs;
+
+    for (in = legs->client->bufs; in; in = in->next) {
+
+        if (in->buf->in_file) {
+            return NGX_DECLINED;
+        }
+
+        size = (size_t) ngx_buf_size(in->buf);
+
+        cl = ngx_alloc_chain_link(pool);
+        b = ngx_create_temp_buf(pool, size + 1);
+
+        if (cl == NULL || b == NULL) {
+            return NGX_ERROR;
+        }
+
+        b->last = ngx_cpymem(b->pos, in->buf->pos, size);
+
+        cl->buf = b;
+        *last = cl;
+        last = &cl->next;
+    }
+
+    *last = NULL;
+
+    legs->client = body;
 
     return NGX_OK;
 }

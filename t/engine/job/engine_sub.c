@@ -184,6 +184,7 @@ kve_sub_init(kve_job_t *job, int i, const kve_buf_t *prompt)
     sub->req.data = sub;
     sub->req.prompt_tokens = kve_tokens(opt, prompt->len);
     sub->req.skip = job->parsed.skip_cache;
+    sub->req.given = job->given;
 
     tokens = kve_job_length(job, seed, sub->req.prompt_tokens, &finish);
     sub->req.output_tokens = tokens;

@@ -110,6 +110,7 @@ struct kve_job_s {
     unsigned            is_stream:1;        /* counted in open_streams */
     unsigned            background:1;       /* replied to already */
     unsigned            corrupt:1;          /* by another's transfer */
+    unsigned            given:1;            /* by its own: nothing to compute */
 };
 
 

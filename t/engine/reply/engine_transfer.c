@@ -159,6 +159,8 @@ kve_transfer_start(kve_job_t *job)
            && kve_json_str(params, "remote_host")
            && cJSON_IsNumber(kve_json_get(params, "remote_port"));
 
+    job->given = well;
+
     if (!well) {
         job->corrupt = 1;
         s->counters.corrupt++;

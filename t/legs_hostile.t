@@ -1,0 +1,471 @@
+#!/usr/bin/perl
+
+# Two servers for one request, and clients that mean ill; and what else nginx
+# does with such a request: mirror, post_action, auth_request, error_page,
+# HTTP/2, bodies in memory, in a file, in chunks with trailers.
+
+use strict;
+use warnings;
+
+use FindBin;
+use JSON::PP;
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# what a server was sent, a line each; who prefills gives a descriptor
+
+sub server {
+    my ($name) = @_;
+
+    my $dir = $t->{dir};
+    my $kind = substr($name, 0, 1);
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my ($n, $data) = (0, '');
+
+        while (1) {
+            my $end = index($data, "\r\n\r\n");
+            my $head = $end < 0 ? '' : substr($data, 0, $end);
+            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
+
+            if ($end < 0 || length $data < $end + 4 + $len) {
+                sysread($c, $data, 1 << 20, length $data) or return;
+                next;
+            }
+
+            my $body = substr($data, $end + 4, $len);
+            substr($data, 0, $end + 4 + $len, '');
+
+            my $text = '{"id":"2"}';
+            my ($do) = $head =~ /^X-$kind: (.*?)\r?$/mi;
+
+            $text = '{"kv_transfer_params":{"remote_host":"ours","id":"'
+                    . "$$-" . $n++ . '"}}' if $kind eq 'P';
+
+            open my $fh, '>>', "$dir/$kind.sent";
+            syswrite($fh, pack('N/a* N/a*', $head, $body));
+            close $fh;
+
+            if ($do && $do eq 'trickle') {
+                syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
+                             . length($text) . "\r\n\r\n");
+                syswrite($c, $_), select(undef, undef, undef, .001)
+                    for split //, $text;
+                next;
+            }
+
+            my $status = $do && $do =~ /^(\d+)$/ ? $1 : 200;
+            my $more = "HTTP/1.1 $status X\r\nContent-Type: application/json\r\n";
+            $more .= "X-Accel-Redirect: /elsewhere\r\nX-Accel-Expires: 99\r\n"
+                     . "Set-Cookie: p=1\r\nX-Accel-Buffering: no\r\n"
+                if $do && $do eq 'accel';
+
+            syswrite($c, $more . 'Content-Length: ' . length($text)
+                         . "\r\n\r\n$text");
+        }
+    });
+}
+
+server($_) for qw(P D M A);
+
+$t->{vars}{H2} = $t->port();
+
+my $h2 = $t->version() >= '001025001' ? 'http2 on;' : '';
+my $listen_h2 = $h2 ? '' : ' http2';
+
+my $conf = <<'CONF';
+http {
+%%TEMP%%
+    log_format kv '$uri $status $kvroute_disaggregated';
+    access_log %%DIR%%/access.log kv;
+    proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
+
+    kvroute_zone zone=z:8m;
+    kvroute_zone zone=y:2m;
+
+    upstream prefill {
+        zone prefill 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%P%% max_fails=0;
+        keepalive 4;
+    }
+    upstream decode {
+        zone decode 64k;
+        kvroute kv_cache zone=z;
+        kvroute_eject off;
+        server 127.0.0.1:%%D%% max_fails=0;
+        keepalive 4;
+    }
+    upstream prefill2 {
+        zone prefill2 64k;
+        kvroute kv_cache zone=y;
+        server 127.0.0.1:%%P%% max_fails=0;
+    }
+    upstream decode2 {
+        zone decode2 64k;
+        kvroute kv_cache zone=y;
+        server 127.0.0.1:%%D%% max_fails=0;
+    }
+
+    kvroute_prefill prefill when=always min=1k;
+    client_max_body_size 8m;
+    client_body_buffer_size 64k;
+    kvroute_max_body 4m;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        listen 127.0.0.1:%%H2%%@h2@;
+        @on@
+
+        location / { proxy_pass http://decode; }
+        location /file/ {
+            client_body_in_file_only clean;
+            proxy_pass http://decode/;
+        }
+        location /small/ {
+            client_body_buffer_size 2k;
+            proxy_pass http://decode/;
+        }
+        location /two/ {
+            kvroute_prefill prefill2 when=always min=1k;
+            proxy_pass http://decode2/;
+        }
+        location /mirror/ {
+            mirror /mirrored;
+            proxy_pass http://decode/;
+        }
+        location = /mirrored {
+            internal;
+            kvroute_prefill off;
+            proxy_pass http://127.0.0.1:%%M%%;
+        }
+        location /mirror3/ {
+            mirror /mirrored;
+            client_body_in_file_only clean;
+            proxy_pass http://decode/;
+        }
+        location /mirror2/ {
+            mirror /mirrored2;
+            proxy_pass http://decode/;
+        }
+        location = /mirrored2 { internal; proxy_pass http://decode; }
+        location /told/ { post_action /after; proxy_pass http://decode/; }
+        location = /after { proxy_pass http://127.0.0.1:%%A%%; }
+        location /told2/ { post_action /after2; proxy_pass http://decode/; }
+        location = /after2 { proxy_pass http://decode; }
+        location /auth/ {
+            auth_request /may;
+            proxy_pass http://decode/;
+        }
+        location = /may {
+            internal;
+            proxy_pass_request_body off;
+            proxy_set_header Content-Length "";
+            proxy_pass http://127.0.0.1:%%A%%;
+        }
+        location /page/ {
+            proxy_intercept_errors on;
+            error_page 500 = @page2;
+            proxy_pass http://decode/;
+        }
+        location @page2 {
+            kvroute_prefill prefill2 when=always min=1k;
+            rewrite ^/page(/.*) $1 break;
+            proxy_pass http://decode2;
+        }
+        location /cached/ {
+            proxy_cache c;
+            proxy_cache_methods POST;
+            proxy_cache_key $request_uri;
+            proxy_cache_valid any 1h;
+            proxy_pass http://decode/;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+CONF
+
+$conf =~ s/\@h2\@/$listen_h2/;
+$conf =~ s/\@on\@/$h2/;
+
+$t->conf($conf);
+$t->run();
+
+my $path = '/v1/chat/completions';
+my $seed = 1;
+
+sub sent {
+    my ($kind) = @_;
+
+    my $file = "$t->{dir}/$kind.sent";
+    my @parts = -e $file ? unpack('(N/a*)*', Kvroute::slurp($file)) : ();
+    my @sent;
+
+    unlink $file;
+
+    while (my ($head, $body) = splice @parts, 0, 2) {
+        push @sent, { head => $head, body => $body };
+    }
+
+    return @sent;
+}
+
+sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
+
+sub long { return text($_[0] // 2000, $seed++) }
+
+sub ask {
+    my ($where, $body, %arg) = @_;
+
+    sent($_) for qw(P D M A);
+
+    my $logged = logged();
+    my $r = $t->post("$where$path", $body, %arg);
+
+    wait_for(sub { logged() > $logged });
+
+    return ($r, [ sent('P') ], [ sent('D') ]);
+}
+
+# what of a body clients must not say: members of the root, by name
+
+my %private = map { $_ => 1 } qw(kv_transfer_params bootstrap_host
+    bootstrap_port bootstrap_room disaggregated_params disagg_prefill_dp_rank);
+
+# without the text of the prompt, which takes JSON::PP seconds
+
+sub members {
+    my ($body) = @_;
+
+    $body =~ s/"prompt":"\K[^"]{100,}//;
+
+    return eval { JSON::PP->new->latin1->decode($body) };
+}
+
+sub says {
+    my ($body) = @_;
+
+    my $o = members($body);
+    return 'no JSON' if ref $o ne 'HASH';
+
+    return join ' ', map {
+        $_ eq 'kv_transfer_params' && ref $o->{$_} eq 'HASH'
+        && ($o->{$_}{do_remote_decode} || ($o->{$_}{remote_host} // '')
+            eq 'ours') ? () : $_
+    } grep { $private{$_} } sort keys %$o;
+}
+
+
+# transfer fields, however they are written, and wherever
+
+my $evil = '{"remote_host":"10.0.0.1","a":[{"}":"]"}],"b":"\\"}"}';
+
+my @members = (
+    "\"kv_transfer_params\":$evil",
+    "\"kv_transfer_params\"\n\t : \r\n $evil ",
+    "\"kv_transfer_params\":$evil,\"kv_transfer_params\":$evil",
+    "\"\\u006bv_transfer_params\":$evil",
+    "\"kv\\u005ftransfer\\u005Fparams\":$evil",
+    join('', '"', (map { sprintf '\\u%04x', ord } split //,
+                   'kv_transfer_params'), "\":$evil"),
+    '"kv_transfer_params":null', '"kv_transfer_params":"\\\\"',
+    '"kv_transfer_params":-0.1e+99999', '"kv_transfer_params":[[[[1]]]]',
+    '"kv_transfer_params":' . '[' x 900 . ']' x 900,
+    '"bootstrap_room":' . '9' x 3000, '"bootstrap_host":"h","bootstrap_port":1',
+    '"disaggregated_params":{"x":1},"disagg_prefill_dp_rank":1',
+    join(',', ("\"kv_transfer_params\":{\"x\":1}") x 40),
+);
+
+for my $where ('', '/file', '/small') {
+    for my $i (0 .. $#members) {
+        my $m = $members[$i];
+        my $prompt = '"prompt":"' . long() . '"';
+
+        for my $body ("{$m,$prompt}", "{$prompt,$m}", "{$prompt , $m , \"a\":1}")
+        {
+            my ($r, $p, $d) = ask($where, $body, chunked => $i % 2 ? 777 : 0);
+            my $bad = join '; ', grep { $_ ne '' }
+                      map { says($_->{body}) } @$p, @$d;
+
+            is($r->{status} . " $bad" . @$d, '200 1',
+               "member $i is cut, and the request served" . ($where && " $where"));
+        }
+    }
+}
+
+# what stands elsewhere is nobody's business
+
+my $inner = "{\"metadata\":{\"kv_transfer_params\":$evil,\"stream\":true},"
+            . '"prompt":"' . long() . '","text":"\\"kv_transfer_params\\":1"';
+my ($r, $p, $d) = ask('', "$inner}");
+like($d->[0]{body}, qr/^\Q$inner\E,"kv_transfer_params":\{"remote_host":"ours"/,
+     'what stands inside stays');
+like($p->[0]{body}, qr/^\Q$inner\E,"stream":false/, 'for leg 1 too');
+
+
+# large bodies
+
+for my $where ('', '/file') {
+    my $body = "{\"kv_transfer_params\":$evil,\"stream\":true,\"prompt\":\""
+               . long() x 1000 . '","max_tokens":9}';
+    ($r, $p, $d) = ask($where, $body, $where ? (chunked => 65536) : ());
+    is($r->{status}, 200, "2 MB $where");
+    is(says($_->{body}), '', 'cut') for @$p, @$d;
+    is(members($p->[0]{body})->{max_tokens}, 1,
+       'leg 1 asks for one token');
+    is(members($d->[0]{body})->{max_tokens}, 9,
+       'leg 2 for what the client has');
+}
+
+
+# so many that it is not worth it
+
+($r) = ask('', '{' . join(',', ("\"kv_transfer_params\":{\"x\":1}") x 90)
+               . ',"prompt":"' . long() . '"}');
+is($r->{status}, 400, 'members without end are refused');
+
+
+# a chunked body with trailers
+
+my $body = '{"prompt":"' . long() . '"}';
+my $s = $t->connect();
+syswrite($s, "POST $path HTTP/1.1\r\nHost: h\r\nContent-Type: application/json"
+             . "\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+             . sprintf("%x\r\n%s\r\n", length $body, $body)
+             . "0\r\nX-Prefiller-Host-Port: evil\r\nContent-Length: 3\r\n\r\n");
+$r = $t->finish($s);
+is($r->{status}, 200, 'trailers');
+is(scalar(grep { $_->{head} =~ /evil/ } sent('P'), sent('D')), 0,
+   'are not sent on');
+
+
+# answers of leg 1 that would have nginx do something
+
+for my $do (qw(accel trickle)) {
+    ($r, $p, $d) = ask('', '{"prompt":"' . long() . '"}',
+                       headers => { 'X-P' => $do });
+    is("$r->{status} " . @$p . @$d, '200 11', "leg 1: $do");
+    ok(!exists $r->{headers}{'set-cookie'}, 'nothing of it is the client\'s');
+}
+
+
+# what else is done with the request
+
+sub whole {
+    my ($where, $kind, $name) = @_;
+
+    my $body = '{"stream":true,"prompt":"' . long() . '","max_tokens":3}';
+    my ($r, $p, $d) = ask($where, $body);
+    my @other = ();
+
+    is($r->{status}, 200, "$name: served");
+    ok(wait_for(sub { push @other, sent($kind); @other }), "$name: and done");
+
+    return ($body, \@other, $d);
+}
+
+my ($sent, $other);
+($sent, $other, $d) = whole('/mirror', 'M', 'mirror');
+is($other->[0]{body}, $sent, 'a mirror has what the client has sent');
+
+($sent, $other, $d) = whole('/mirror3', 'M', 'mirror of a file');
+is($other->[0]{body}, $sent, 'has what the client has sent');
+is($d->[0]{body}, $sent, 'as has the one server that serves it');
+
+$sent = '{"stream":true,"prompt":"' . long() . '","max_tokens":3}';
+($r, $p, $d) = ask('/mirror2', $sent);
+my @d = @$d;
+ok(wait_for(sub { push @d, sent('D'); @d == 2 }), 'a mirror to the same pool');
+is(join(' ', sort map { says($_->{body}) ne '' ? 'bad' : $_->{body} =~ /ours/
+                        ? 'descriptor' : $_->{body} eq $sent ? 'plain' : '?' }
+             @d), 'descriptor plain', 'has the client\'s request');
+
+($sent, $other) = whole('/told', 'A', 'post_action');
+is($other->[0]{body}, $sent, 'a post_action has what the client has sent')
+    if length $other->[0]{body};
+
+($r, $p, $d) = ask('/told2', '{"prompt":"' . long() . '"}');
+is($r->{status}, 200, 'a post_action to the same pool');
+my %ids;
+@d = @$d;
+wait_for(sub { push @d, sent('D'); @d >= 2 }, 2);
+$ids{$_}++ for map { $_->{body} =~ /"id":"(.*?)"/ } @d;
+is(scalar(grep { $_ > 1 } values %ids), 0, 'gets no descriptor again');
+
+($sent, $other, $d) = whole('/auth', 'A', 'auth_request');
+like($d->[0]{body}, qr/ours/, 'goes by two servers');
+
+($r, $p, $d) = ask('/page', '{"prompt":"' . long() . '"}',
+                   headers => { 'X-D' => '500' });
+is(scalar(@$p), 2, 'an error_page makes a pair of its own');
+%ids = ();
+$ids{$_}++ for map { $_->{body} =~ /"id":"(.*?)"/ } @$d;
+is(join(' ', values %ids), '1 1', 'by a descriptor of its own');
+
+for (1 .. 2) {
+    ($r, $p, $d) = ask('/cached', '{"prompt":"' . long() . '"}');
+    is($r->{body}, '{"id":"2"}', 'a cache keeps the answer of leg 2 only');
+}
+
+# two zones, two pools
+
+for my $where ('', '/two') {
+    my $same = '{"prompt":"' . text(2000, 5000) . '"}';
+    ($r, $p, $d) = ask($where, $same);
+    is(@$p . @$d, '11', "zones know nothing of each other: $where");
+}
+
+
+# HTTP/2: headers as literals; the body in pieces
+
+sub frame {
+    my ($type, $flags, $stream, $payload) = @_;
+
+    return substr(pack('N', length $payload), 1)
+           . pack('CCN', $type, $flags, $stream) . $payload;
+}
+
+sub hpack {
+    my $out = '';
+
+    while (my ($k, $v) = splice @_, 0, 2) {
+        $out .= "\0" . chr(length $k) . $k . chr(length $v) . $v;
+    }
+
+    return $out;
+}
+
+sent($_) for qw(P D);
+$body = "{\"kv_transfer_params\":$evil,\"stream\":true,\"prompt\":\"" . long(9000)
+        . '"}';
+$s = $t->connect($t->{vars}{H2});
+syswrite($s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, '')
+             . frame(1, 4, 1, hpack(':method', 'POST', ':scheme', 'http',
+                                    ':path', $path, ':authority', 'h',
+                                    'content-type', 'application/json'))
+             . join('', map { frame(0, 0, 1, $_) } $body =~ /(.{1,1000})/gs)
+             . frame(0, 1, 1, ''));
+ok($t->read_until($s, qr/"id":"2"/), 'HTTP/2');
+($p, $d) = ([ sent('P') ], [ sent('D') ]);
+is(says($_->{body}), '', 'cut') for @$p, @$d;
+like($d->[0]{body}, qr/ours/, 'by two servers');
+
+# a stream that is reset in leg 1
+
+$body = '{"prompt":"' . long() . '"}';
+syswrite($s, frame(1, 4, 3, hpack(':method', 'POST', ':scheme', 'http', ':path',
+                                  $path, ':authority', 'h', 'x-p', 'trickle'))
+             . frame(0, 1, 3, $body));
+ok(wait_for(sub { -s "$t->{dir}/P.sent" }), 'leg 1 of a stream');
+syswrite($s, frame(3, 0, 3, pack('N', 8)));
+ok($t->idle(), 'ends with it');
+close $s;
+
+$t->done();
