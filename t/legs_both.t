@@ -336,7 +336,7 @@ like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is whole')
 
 # before that, but behind the head, it is cut off
 
-$s = begin('', { 'X-P' => 'wait headed reset', 'X-D' => 'head hold' });
+$s = begin('/whole', { 'X-P' => 'wait headed reset', 'X-D' => 'head hold' });
 ok($t->read_until($s, qr/\r\n\r\n/), 'the head of a stream');
 $t->step('headed');
 is(do { local $/; <$s> } // '', '', 'leg 1 fails: the answer ends without an end');
