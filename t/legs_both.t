@@ -334,6 +334,25 @@ ok(wait_for(sub { $t->log() =~ /reset by peer.*subrequest: "\/v1/ }),
 $t->step('end');
 like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is whole');
 
+# before that, but behind the head, it is cut off
+
+$s = begin('/whole', { 'X-P' => 'wait headed reset', 'X-D' => 'head hold' });
+ok($t->read_until($s, qr/\r\n\r\n/), 'the head of a stream');
+$t->step('headed');
+is(do { local $/; <$s> } // '', '', 'leg 1 fails: the answer ends without an end');
+ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+
+# what leg 1 answers is read, however much it is, and whether or not the client
+# reads
+
+for my $where ('', '/whole') {
+    my $drained = 'drained' . length $where;
+
+    $s = begin($where, { 'X-P' => "head flood 3000000 end step $drained",
+                         'X-D' => "wait $drained plain" });
+    end($s, 200, '200 yes 200', 1, 1, 'leg 1 says much');
+}
+
 # an answer ends while leg 1 still runs: the connection is free for the next
 
 $c = $t->connect();

@@ -70,6 +70,7 @@ http {
 %%TEMP%%
     kvroute_zone zone=z:4m;
     kvroute_salt $http_x_case;
+    access_log off;
 
     upstream prefill { kvroute kv_cache zone=z; server 127.0.0.1:%%P0%%; }
     upstream decode { kvroute kv_cache zone=z; server 127.0.0.1:%%D0%%; }

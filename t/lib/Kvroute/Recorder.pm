@@ -10,7 +10,9 @@ package Kvroute::Recorder;
 #     wait FILE    waits until the file is there
 #     status N     answers with that status, and a body of JSON
 #     head         sends the head of a stream
-#     event        and an event of it
+#     event, end   and an event of it, and its end
+#     flood N      and N bytes
+#     step FILE    makes the file
 #     reset, close ends the connection
 #     cut          answers, all but the last byte
 #     hold         waits until the other side leaves
@@ -92,6 +94,18 @@ sub answer {
         } elsif ($do eq 'event') {
             my $event = "data: {\"choices\":[{\"text\":\"The\"}]}\n\n";
             syswrite($c, sprintf("%x\r\n%s\r\n", length $event, $event));
+
+        } elsif ($do eq 'flood') {
+            my $left = shift @do;
+
+            while ($left > 0) {
+                my $part = ':' x 4096;
+                $left -= syswrite($c, sprintf("%x\r\n%s\r\n", length $part,
+                                              $part)) // return 'gone';
+            }
+
+        } elsif ($do eq 'step') {
+            $t->step(shift @do);
 
         } elsif ($do eq 'end') {
             syswrite($c, "0\r\n\r\n");
