@@ -1,8 +1,8 @@
 """make bench-events: what KV events bring, and what listening to them costs.
 
 The simulator has the index against a router that sees the true state of all caches
-(mean TTFT, as a multiple): by default, by events as kvroute hears them (step one), and as
-if most blocks' places in prompts were known (aliases), outside starvation and inside.  How
+(mean TTFT, as a multiple): by default, by events as kvroute hears them (step one), and
+with blocks told apart as aliases= does it, outside starvation and inside.  How
 many requests could be tied to events by time and depth is found on a recorded run of vLLM
 (attribute.py).  Then one emulated engine stores and removes 100,000 blocks a second: what
 that takes of a core, of memory, and of the time of other requests in the same worker; and

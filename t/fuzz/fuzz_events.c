@@ -14,11 +14,14 @@
 
 
 #include "pack.h"
+#include "core/alias/kvr_alias.h"
 #include "core/events/kvr_events.h"
 #include "core/events/kvr_subscription.h"
 
 
 #define FUZZ_UNITS  0.01
+#define FUZZ_CELLS  256
+#define FUZZ_KEYS   32
 
 
 typedef struct {
@@ -38,9 +41,71 @@ fuzz_note(fuzz_found_t *f, uint64_t what, uint64_t n)
 }
 
 
+/* blocks told apart; and a request that ends now, as the event would have it */
+static void
+fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
+    uint32_t depth)
+{
+    uint32_t             i;
+    uint64_t             key[FUZZ_KEYS];
+    kvr_alias_view_t     a;
+    kvr_alias_place_t    place;
+    kvr_alias_request_t  r;
+
+    static void  *memory;
+
+    if (memory == NULL) {
+        memory = aligned_alloc(KVR_CACHE_LINE,
+                               (kvr_alias_size(FUZZ_CELLS) + 63) & ~63UL);
+        memset(memory, 0, kvr_alias_size(FUZZ_CELLS));
+    }
+
+    kvr_alias_view(&a, memory, FUZZ_CELLS, &e->alias);
+
+    for (i = 0; i < v->blocks && i < KVR_KVEVENT_HASHES; i++) {
+        if (kvr_alias_mark(&a, v->hash[i], 3, v->type == KVR_KVEVENT_REMOVED,
+                           &place))
+        {
+            util_check(place.entry < KVR_ALIAS_ENTRIES, "entry");
+        }
+    }
+
+    if (v->type == KVR_KVEVENT_REMOVED) {
+        return;
+    }
+
+    kvr_alias_stored(&a, v, 3, depth, v->parent & 1, f->events);
+
+    memset(&r, 0, sizeof(r));
+
+    for (i = 0; i < FUZZ_KEYS; i++) {
+        key[i] = (v->last + i) % 100 + 1;
+    }
+
+    r.first = f->events;
+    r.now = f->events * 100;
+    r.session = v->parent & 1;
+    r.cached = (uint32_t) (v->rooted ? 0 : v->parent % 1000);
+    r.prompt = r.cached + 1 + (uint32_t) kvr_min(kvr_events_tokens(v),
+                                                 1U << 30);
+    r.bytes = v->last % 100000;
+    r.unit = 1 + v->last % 300;
+    r.held = v->tokens % 50;
+    r.from = v->last % 40;
+    r.n = v->last % FUZZ_KEYS;
+    r.key = key;
+
+    (void) kvr_alias_attribute(&a, &r);
+
+    util_check(kvr_get(&e->alias.used) <= FUZZ_CELLS, "cells");
+}
+
+
 static void
 fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
 {
+    uint32_t  depth;
+
     fuzz_note(f, v->type, v->blocks);
     fuzz_note(f, v->parent, v->last);
     fuzz_note(f, v->tokens, (uint64_t) v->block << 32 | v->group << 3
@@ -56,7 +121,8 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
         kvr_events_flush(e);
 
     } else if (kvr_events_counts(e, v)) {
-        kvr_events_take(e, v, 3, f->events * 1000, FUZZ_UNITS);
+        depth = kvr_events_take(e, v, 3, f->events * 1000, FUZZ_UNITS);
+        fuzz_alias(f, v, e, depth);
     }
 
     util_check(kvr_get(&e->used) <= KVR_EVENTS_SAMPLES, "samples");
