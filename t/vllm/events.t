@@ -20,7 +20,7 @@ my $seed = 0;
 
 # they say themselves where their events are
 
-$t->front("kvroute_events port=auto;\n"
+$t->front("kvroute_events port=auto aliases=4m;\n"
           . '        kvroute_probe interval=500ms timeout=5s;', 'kvroute_pin $http_x_peer;');
 
 sub events_of {
@@ -63,9 +63,10 @@ ok(wait_for(sub { heard('stored') > $stored + 6 * 20 }), 'blocks that were store
 
 # Conversations, as in cached.t.  Of those that go past kvroute it hears what they store,
 # and not what they find: a hit puts blocks behind all others that wait for their removal,
-# and these are removed sooner than what was stored tells.
+# and these are removed sooner than what was stored tells.  Without aliases the second
+# figure is up to 0.18.
 
-my %aim = (evicting => 0.03, past => 0.2);
+my %aim = (evicting => 0.03, past => 0.1);
 
 # One run has some ten conversations more or less than expected whose blocks are gone, each
 # of them a hundredth of all tokens: so three count together.
