@@ -421,8 +421,13 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
         ngx_http_kvroute_reserve_release(&ctx->reserved);
     }
 
+    /* leg 1, if there still is one, is closed in an event */
+
     legs->over = 1;
-    ngx_http_kvroute_legs_cancel(legs);
+
+    if (legs->first) {
+        ngx_post_event(&legs->event, &ngx_posted_events);
+    }
 
     ctx->leg = NULL;
     ctx->legs = NULL;

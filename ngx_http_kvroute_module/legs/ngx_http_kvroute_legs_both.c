@@ -44,6 +44,7 @@ static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_both_event(ngx_event_t *ev);
 static void ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs);
+static void ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs);
 static ngx_uint_t ngx_http_kvroute_legs_both_status(
     ngx_http_kvroute_legs_t *legs);
 static ngx_uint_t ngx_http_kvroute_legs_both_close(ngx_http_request_t *r);
@@ -293,7 +294,7 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
     }
 
     if (legs->over) {
-        ngx_http_kvroute_legs_cancel(legs);
+        ngx_http_kvroute_legs_both_cancel(legs);
 
     } else if (legs->broken) {
         ngx_http_kvroute_legs_both_mend(legs);
@@ -381,14 +382,14 @@ ngx_http_kvroute_legs_both_status(ngx_http_kvroute_legs_t *legs)
 }
 
 
-void
-ngx_http_kvroute_legs_cancel(ngx_http_kvroute_legs_t *legs)
+static void
+ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs)
 {
     ngx_http_request_t  *sr;
 
     sr = legs->first;
 
-    if (sr == NULL || !legs->running) {
+    if (!legs->running) {
         return;
     }
 

@@ -152,8 +152,5 @@ void ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs);
  */
 ngx_int_t ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs);
 
-/* leg 1 has nobody to compute for any more */
-void ngx_http_kvroute_legs_cancel(ngx_http_kvroute_legs_t *legs);
-
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_INT_H_INCLUDED_ */

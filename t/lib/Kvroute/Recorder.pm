@@ -99,7 +99,7 @@ sub answer {
             my $left = shift @do;
 
             while ($left > 0) {
-                my $part = ':' x 4096;
+                my $part = ':' x 65536;
                 $left -= syswrite($c, sprintf("%x\r\n%s\r\n", length $part,
                                               $part)) // return 'gone';
             }
