@@ -226,6 +226,12 @@ START_TEST(test_alias_none)
     ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
     ck_assert_uint_eq(known_of(&a), 0);
     ck_assert_uint_eq(counts.missing, 4);
+
+    /* as many, and nobody knows where they begin: not at the start of a prompt */
+
+    make(&b, 2, 32, 0, 20000);
+    store(&a, 8, 40, 19990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_MISSING);
 }
 END_TEST
 
