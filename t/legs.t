@@ -41,7 +41,7 @@ sub recorder {
         my ($c) = @_;
         my $data = '';
 
-        while (my ($head, $body) = request($c, \$data)) {
+        while (my ($head, $body) = Kvroute::Servers::backend_read($c, \$data)) {
             open my $fh, '>>', "$dir/$kind.sent";
             syswrite($fh, encode_json({ name => $name, head => $head,
                                         body => $body }) . "\n");
@@ -86,27 +86,6 @@ sub recorder {
             return if $do eq 'cut';
         }
     });
-}
-
-sub request {
-    my ($c, $data) = @_;
-
-    while (1) {
-        my $n = index($$data, "\r\n\r\n");
-
-        if ($n >= 0) {
-            my $head = substr($$data, 0, $n);
-            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
-
-            if (length $$data >= $n + 4 + $len) {
-                my $body = substr($$data, $n + 4, $len);
-                substr($$data, 0, $n + 4 + $len, '');
-                return ($head, $body);
-            }
-        }
-
-        sysread($c, $$data, 65536, length $$data) or return;
-    }
 }
 
 recorder($_) for qw(P0 P1 D0 D1);

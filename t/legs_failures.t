@@ -32,7 +32,7 @@ sub server {
         my ($c) = @_;
         my ($n, $data) = (0, '');
 
-        while (my ($head, $body) = request($c, \$data)) {
+        while (my ($head, $body) = Kvroute::Servers::backend_read($c, \$data)) {
             my ($do) = $head =~ /^X-(?:$name|$kind): (.*?)\r?$/mi;
             my $id = sprintf '%s-%d-%d', $name, $$, $n++;
 
@@ -140,27 +140,6 @@ sub act {
     keep("$dir/$kind.answered", $id);
 
     return $do ne 'cut';
-}
-
-sub request {
-    my ($c, $data) = @_;
-
-    while (1) {
-        my $n = index($$data, "\r\n\r\n");
-
-        if ($n >= 0) {
-            my $head = substr($$data, 0, $n);
-            my $len = $head =~ /^Content-Length: (\d+)/mi ? $1 : 0;
-
-            if (length $$data >= $n + 4 + $len) {
-                my $body = substr($$data, $n + 4, $len);
-                substr($$data, 0, $n + 4 + $len, '');
-                return ($head, $body);
-            }
-        }
-
-        sysread($c, $$data, 65536, length $$data) or return;
-    }
 }
 
 server($_) for qw(P0 P1 D0 D1);

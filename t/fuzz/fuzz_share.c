@@ -36,25 +36,6 @@ static uint64_t           batch[KVR_SHARE_BATCH / 8];
 static uint64_t           now, number;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-
-    if (p == NULL) {
-        exit(1);
-    }
-
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 begin(void)
 {
@@ -67,12 +48,12 @@ begin(void)
 
     zone.unit = 256;
     zone.registry = util_registry(PEERS);
-    zone.load = zeroed(kvr_load_size(2, kvr_registry_columns(PEERS)));
+    zone.load = util_zeroed(kvr_load_size(2, kvr_registry_columns(PEERS)));
     kvr_load_init(zone.load, 2, kvr_registry_columns(PEERS));
-    zone.index = zeroed(kvr_index_size(LINES, PEERS));
+    zone.index = util_zeroed(kvr_index_size(LINES, PEERS));
     kvr_index_init(zone.index, LINES, PEERS);
-    zone.popular = zeroed(sizeof(kvr_popular_t));
-    zone.share = zeroed(sizeof(kvr_share_t));
+    zone.popular = util_zeroed(sizeof(kvr_popular_t));
+    zone.share = util_zeroed(sizeof(kvr_share_t));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
 
     kvr_share_init(zone.share, 1);

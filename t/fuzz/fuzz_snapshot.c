@@ -31,32 +31,13 @@ static uint8_t     slice[KVR_ZONE_SNAPSHOT_SLICE];
 static kvr_zone_t  zone[2];
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-
-    if (p == NULL) {
-        exit(1);
-    }
-
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 /* empty, in the memory that it has */
 static void
 clear(kvr_zone_t *z)
 {
     if (z->index == NULL) {
         z->registry = util_registry(PEERS);
-        z->index = zeroed(kvr_index_size(LINES, PEERS));
+        z->index = util_zeroed(kvr_index_size(LINES, PEERS));
     }
 
     util_registry_clear(z->registry, PEERS);

@@ -8,10 +8,11 @@
 #define _UTIL_REGISTRY_H_INCLUDED_
 
 
-/* a registry with what it shares right behind it, in one piece of memory */
+/* memory as a zone has it, and a registry with what it shares right behind it */
 
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/state/kvr_registry.h"
 
@@ -23,6 +24,25 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     uint8_t         shared[];
 } util_registry_t;
+
+
+/* zeros that begin on a cache line; to be freed by free() */
+static inline void *
+util_zeroed(size_t size)
+{
+    void  *p;
+
+    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
+    p = aligned_alloc(KVR_CACHE_LINE, size);
+
+    if (p == NULL) {
+        abort();
+    }
+
+    memset(p, 0, size);
+
+    return p;
+}
 
 
 static inline void
@@ -42,15 +62,9 @@ util_registry_clear(kvr_registry_t *reg, uint32_t max_peers)
 static inline kvr_registry_t *
 util_registry(uint32_t max_peers)
 {
-    size_t           size;
     kvr_registry_t  *reg;
 
-    size = sizeof(util_registry_t) + kvr_registry_size(max_peers);
-    reg = aligned_alloc(KVR_CACHE_LINE, (size + KVR_CACHE_LINE - 1)
-                                        & ~(KVR_CACHE_LINE - 1UL));
-    if (reg == NULL) {
-        abort();
-    }
+    reg = util_zeroed(sizeof(util_registry_t) + kvr_registry_size(max_peers));
 
     util_registry_clear(reg, max_peers);
 

@@ -10,12 +10,10 @@
  */
 
 
-#include "util_registry.h"
+#include "util_zone.h"
 #include "util.h"
-#include "core/route/kvr_route.h"
 
 
-#define ROWS   2
 #define LINES  1024
 #define UNITS  64
 #define UNIT   256
@@ -35,19 +33,6 @@ typedef struct {
 static scene_t  s;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    p = aligned_alloc(KVR_CACHE_LINE,
-                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 setup(void)
 {
@@ -58,17 +43,7 @@ setup(void)
 
     z = &s.zone;
 
-    z->registry = util_registry(4);
-
-    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(4)));
-    kvr_load_init(z->load, ROWS, kvr_registry_columns(4));
-    z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
-
-    z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
-    kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
-
-    z->popular = zeroed(sizeof(kvr_popular_t));
-    z->unit = UNIT;
+    util_zone(z, 4, LINES, UNIT);
 
     s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
                                "a:1", 3, 1 << 20);
@@ -90,10 +65,7 @@ setup(void)
 static void
 teardown(void)
 {
-    free(s.zone.registry);
-    free(s.zone.load);
-    free(s.zone.index);
-    free(s.zone.popular);
+    util_zone_free(&s.zone);
 }
 
 

@@ -10,12 +10,10 @@
  */
 
 
-#include "util_registry.h"
+#include "util_zone.h"
 #include "util.h"
-#include "core/route/kvr_route.h"
 
 
-#define ROWS   2
 #define LINES  4096
 #define UNITS  64
 #define UNIT   256
@@ -36,19 +34,6 @@ typedef struct {
 static scene_t  s;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 setup(void)
 {
@@ -59,17 +44,8 @@ setup(void)
 
     z = &s.zone;
 
-    z->registry = util_registry(4);
-
-    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(4)));
-    kvr_load_init(z->load, ROWS, kvr_registry_columns(4));
-    z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
-
-    z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
-    kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
-
-    z->events = zeroed(4 * sizeof(kvr_events_t));
-    z->unit = UNIT;
+    util_zone(z, 4, LINES, UNIT);
+    z->events = util_zeroed(4 * sizeof(kvr_events_t));
 
     s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
                                "a:1", 3, 1000);
@@ -90,9 +66,7 @@ setup(void)
 static void
 teardown(void)
 {
-    free(s.zone.registry);
-    free(s.zone.load);
-    free(s.zone.index);
+    util_zone_free(&s.zone);
     free(s.zone.events);
 }
 

@@ -7,13 +7,11 @@
 /* kvr_eject: the servers of an upstream, and how many are out at once */
 
 
-#include "util_registry.h"
+#include "util_zone.h"
 #include "util.h"
-#include "core/route/kvr_route.h"
 
 
 #define SERVERS  8
-#define ROWS     2
 #define LINES    256
 
 
@@ -24,19 +22,6 @@ static uint32_t     member[SERVERS];
 static uint64_t     now;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    p = aligned_alloc(KVR_CACHE_LINE,
-                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 setup(void)
 {
@@ -45,14 +30,7 @@ setup(void)
 
     memset(&pool, 0, sizeof(kvr_pool_t));
 
-    zone.registry = util_registry(SERVERS);
-    zone.load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(SERVERS)));
-    kvr_load_init(zone.load, ROWS, kvr_registry_columns(SERVERS));
-    zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
-    zone.index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
-    kvr_index_init(zone.index, LINES, KVR_PEERS_FEW);
-    zone.popular = zeroed(sizeof(kvr_popular_t));
-    zone.unit = 256;
+    util_zone(&zone, SERVERS, LINES, 256);
 
     for (i = 0; i < SERVERS; i++) {
         snprintf(name, sizeof(name), "a:%u", i);
@@ -77,10 +55,7 @@ setup(void)
 static void
 teardown(void)
 {
-    free(zone.registry);
-    free(zone.load);
-    free(zone.index);
-    free(zone.popular);
+    util_zone_free(&zone);
 }
 
 

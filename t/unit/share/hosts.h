@@ -44,20 +44,6 @@ static uint64_t    chain[CHAINS][DEPTH], buffer[KVR_SHARE_BATCH / 8], now;
 static util_rng_t  rng;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 hosts_begin(void)
 {
@@ -87,12 +73,12 @@ hosts_begin(void)
 
         z->unit = 256;
         z->registry = util_registry(KVR_PEERS_FEW);
-        z->load = zeroed(kvr_load_size(4, kvr_registry_columns(KVR_PEERS_FEW)));
+        z->load = util_zeroed(kvr_load_size(4, kvr_registry_columns(KVR_PEERS_FEW)));
         kvr_load_init(z->load, 4, kvr_registry_columns(KVR_PEERS_FEW));
-        z->index = zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
+        z->index = util_zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
         kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
-        z->popular = zeroed(sizeof(kvr_popular_t));
-        z->share = zeroed(sizeof(kvr_share_t));
+        z->popular = util_zeroed(sizeof(kvr_popular_t));
+        z->share = util_zeroed(sizeof(kvr_share_t));
         z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 
         kvr_share_init(z->share, 1000 + h);

@@ -181,7 +181,7 @@ START_TEST(test_share_long)
     kvr_index_undo_t   undo;
 
     n = 3 * KVR_SHARE_VALUES + 17;
-    c = zeroed((n + 20000) * 8);
+    c = util_zeroed((n + 20000) * 8);
 
     for (i = 0; i < n + 20000; i++) {
         c[i] = util_next(&rng) | 1ULL << 40;

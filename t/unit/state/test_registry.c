@@ -30,28 +30,15 @@ typedef struct {
 } zone_t;
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    p = aligned_alloc(KVR_CACHE_LINE,
-                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 zone_make(zone_t *z, uint32_t max_peers)
 {
     z->reg = util_registry(max_peers);
 
-    z->load = zeroed(kvr_load_size(ROWS, kvr_registry_columns(max_peers)));
+    z->load = util_zeroed(kvr_load_size(ROWS, kvr_registry_columns(max_peers)));
     kvr_load_init(z->load, ROWS, kvr_registry_columns(max_peers));
 
-    z->ix = zeroed(kvr_index_size(LINES, max_peers));
+    z->ix = util_zeroed(kvr_index_size(LINES, max_peers));
     kvr_index_init(z->ix, LINES, max_peers);
 
     (void) kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);

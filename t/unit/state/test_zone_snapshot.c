@@ -40,20 +40,6 @@ static util_rng_t  rng;
 static uint8_t     slice[KVR_ZONE_SNAPSHOT_SLICE];
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    size = (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL);
-
-    p = aligned_alloc(KVR_CACHE_LINE, size);
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 static void
 make_for(kvr_zone_t *z, uint64_t lines, uint32_t max_peers)
 {
@@ -62,10 +48,10 @@ make_for(kvr_zone_t *z, uint64_t lines, uint32_t max_peers)
     z->unit = 256;
     z->registry = util_registry(max_peers);
 
-    z->load = zeroed(kvr_load_size(2, kvr_registry_columns(max_peers)));
+    z->load = util_zeroed(kvr_load_size(2, kvr_registry_columns(max_peers)));
     kvr_load_init(z->load, 2, kvr_registry_columns(max_peers));
 
-    z->index = zeroed(kvr_index_size(lines, max_peers));
+    z->index = util_zeroed(kvr_index_size(lines, max_peers));
     kvr_index_init(z->index, lines, max_peers);
 
     z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);

@@ -21,19 +21,6 @@ static kvr_zone_t            zone;
 static kvr_history_sample_t  sample[KVR_HISTORY_SAMPLES];
 
 
-static void *
-zeroed(size_t size)
-{
-    void  *p;
-
-    p = aligned_alloc(KVR_CACHE_LINE,
-                      (size + KVR_CACHE_LINE - 1) & ~(KVR_CACHE_LINE - 1UL));
-    memset(p, 0, size);
-
-    return p;
-}
-
-
 /* two members of upstream 1, one of upstream 0 */
 static void
 make(void)
@@ -42,10 +29,10 @@ make(void)
 
     reg = util_registry(4);
     zone.registry = reg;
-    zone.load = zeroed(kvr_load_size(2, kvr_registry_columns(4)));
+    zone.load = util_zeroed(kvr_load_size(2, kvr_registry_columns(4)));
     kvr_load_init(zone.load, 2, kvr_registry_columns(4));
 
-    h = zeroed(kvr_history_size(reg->max_members));
+    h = util_zeroed(kvr_history_size(reg->max_members));
     h->max_members = reg->max_members;
 
     for (i = 0; i < 3; i++) {
