@@ -277,15 +277,17 @@ is($t->status()->{zones}{z}{size}, 3145728, 'status: new size');
     conf('zone=z:5m max_peers=2', [qw(B0 B1)]);
     $t->reload();
 
+    # it ends at the one that the next configuration has not
+
     my $s = $t->start('POST /', chat('x'), headers =>
-                      { map { ("X-$_" => 'wait later') } qw(B0 B1) });
-    wait_for(sub { ($t->load())[0] == 1 });
+                      { 'X-B0' => 'close', 'X-B1' => 'wait later' });
+    wait_for(sub { $t->peer('u', $t->{vars}{B1})->{active} });
 
     conf('zone=z:5m max_peers=2', [qw(B0 B2)]);
     $t->reload();
 
     my $r = $t->start('POST /', $known, headers => { 'X-B0' => 'lose it' });
-    wait_for(sub { ($t->load())[0] == 2 });
+    wait_for(sub { $t->peer('u', $t->{vars}{B0})->{active} });
 
     $t->step('later');
     is($t->finish($s)->{status}, 200, 'the old worker is done again');
