@@ -125,7 +125,7 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     share = &sh->share;
 
     share->interval = 5;
-    share->lease = 3000;
+    share->lease = 2500;
     share->verify = NGX_CONF_UNSET_UINT & UINT32_MAX;
 
     if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_share_list, 1,
