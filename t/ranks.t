@@ -74,8 +74,8 @@ $t->serve('S', sub {
             } 0 .. $n[$asked % @n] - 1;
         }
 
-        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: " . length($body)
-                     . "\r\n\r\n$body");
+        syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: "
+                     . length($body) . "\r\n\r\n$body");
         return;
     }
 });
