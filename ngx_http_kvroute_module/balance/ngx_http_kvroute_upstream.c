@@ -210,7 +210,9 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     best = at->early ? ngx_http_kvroute_early_get(at, &i, &offered, &d)
                      : ngx_http_kvroute_choose(at, &i, &offered, &d);
 
-    if (best == NULL && at->ctx->leg && at->ctx->leg->fixed) {
+    if (best == NULL && peers->next == NULL
+        && at->ctx->leg && at->ctx->leg->fixed)
+    {
         ngx_http_kvroute_lock_release(at->conf->zone, peers);
         pc->name = peers->name;
 

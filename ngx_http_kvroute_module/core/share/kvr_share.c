@@ -7,6 +7,7 @@
 #include "core/share/kvr_share.h"
 
 
+static uint64_t kvr_share_since(uint64_t then, uint64_t now);
 static void kvr_share_silence(kvr_share_host_t *host, uint64_t lease,
     uint64_t now);
 
@@ -29,7 +30,7 @@ kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
 
     if (owner != self) {
 
-        if (owner && now - kvr_get(&s->beat) < KVR_SHARE_SILENT
+        if (owner && kvr_share_since(kvr_get(&s->beat), now) < KVR_SHARE_SILENT
             && alive(data, owner))
         {
             kvr_set(&s->wanted, self);
@@ -106,6 +107,14 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
 }
 
 
+/* another process may have written a time that is later than this one's */
+static uint64_t
+kvr_share_since(uint64_t then, uint64_t now)
+{
+    return now > then ? now - then : 0;
+}
+
+
 static void
 kvr_share_silence(kvr_share_host_t *host, uint64_t lease, uint64_t now)
 {
@@ -113,11 +122,11 @@ kvr_share_silence(kvr_share_host_t *host, uint64_t lease, uint64_t now)
 
     heard = kvr_get(&host->heard);
 
-    if (now - heard >= lease) {
+    if (kvr_share_since(heard, now) >= lease) {
         kvr_set(&host->alive, 0);
     }
 
-    if (now - heard >= KVR_SHARE_FORGET) {
+    if (kvr_share_since(heard, now) >= KVR_SHARE_FORGET) {
         kvr_set(&host->id, 0);
     }
 }
@@ -131,7 +140,7 @@ kvr_share_late(kvr_share_t *s, uint64_t now)
     lag = kvr_get(&s->stats.lag_ms);
 
     if (kvr_get(&s->timed)) {
-        lag = kvr_max(lag, now - kvr_get(&s->since));
+        lag = kvr_max(lag, kvr_share_since(kvr_get(&s->since), now));
     }
 
     late = lag > KVR_SHARE_OLD;
