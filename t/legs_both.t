@@ -27,6 +27,15 @@ $t->engines(2, @engine, '--disaggregation-mode', 'prefill');
 $t->engines(2, @engine, '--disaggregation-mode', 'decode');
 $t->engines(4, @engine);
 
+$t->upstreams(
+    prefill => [qw(P0 P1), 'keepalive 4;'],
+    one => ['P0'],
+    none => ['P0 down', 'P1 down'],
+    decode => ['D0', 'keepalive 4;'],
+    two => [qw(D0 D1)],
+    half => ['DEAD', 'D1 backup'],
+);
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -36,47 +45,7 @@ http {
 
     kvroute_zone zone=z:4m;
 
-    upstream prefill {
-        zone prefill 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P0%% max_fails=0;
-        server 127.0.0.1:%%P1%% max_fails=0;
-        keepalive 4;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P0%% max_fails=0;
-    }
-    upstream none {
-        zone none 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%P0%% down;
-        server 127.0.0.1:%%P1%% down;
-    }
-    upstream decode {
-        zone decode 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%D0%% max_fails=0;
-        keepalive 4;
-    }
-    upstream two {
-        zone two 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%D0%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0;
-    }
-    upstream half {
-        zone half 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%DEAD%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0 backup;
-    }
+%%UPSTREAMS%%
 
     upstream eprefill {
         zone eprefill 64k;

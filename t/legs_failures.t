@@ -159,7 +159,18 @@ for (1 .. 4) {
     push @waiting, $s if $s;
 }
 
-my %limit = (max => 1);
+$t->upstreams(
+    prefill => [qw(P0 P1), 'keepalive 4;'],
+    one => ['P0', 'keepalive 4;'],
+    unreachable => ['DEAD'],
+    nobody => ['P0 down'],
+    decode => [qw(D0 D1), 'keepalive 4;'],
+    refused => [qw(DEAD D1)],
+    slow => [qw(FULL D1)],
+    narrow => ['kvroute_queue max=4 timeout=60s;', 'D0 max_conns=%%MAX%%'],
+);
+
+$t->{vars}{MAX} = 1;
 
 sub configure {
     my $conf = <<'EOF';
@@ -171,62 +182,7 @@ http {
 
     kvroute_zone zone=z:4m;
 
-    upstream prefill {
-        zone prefill 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P0%% max_fails=0;
-        server 127.0.0.1:%%P1%% max_fails=0;
-        keepalive 4;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P0%% max_fails=0;
-        keepalive 4;
-    }
-    upstream unreachable {
-        zone unreachable 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%DEAD%% max_fails=0;
-    }
-    upstream nobody {
-        zone nobody 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P0%% down;
-    }
-    upstream decode {
-        zone decode 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%D0%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0;
-        keepalive 4;
-    }
-    upstream refused {
-        zone refused 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%DEAD%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0;
-    }
-    upstream slow {
-        zone slow 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%FULL%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0;
-    }
-    upstream narrow {
-        zone narrow 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        kvroute_queue max=4 timeout=60s;
-        server 127.0.0.1:%%D0%% max_fails=0 max_conns=%%MAX%%;
-    }
+%%UPSTREAMS%%
 
     kvroute_prefill prefill when=always min=1k max_params=4k;
     proxy_http_version 1.1;
@@ -280,7 +236,6 @@ http {
     }
 }
 EOF
-    $conf =~ s/%%MAX%%/$limit{max}/;
     $t->conf($conf);
 }
 
@@ -516,7 +471,7 @@ told('between the legs: the client leaves', '499 -');
 # reload that allows more.
 
 $s = begin('P', where => '/narrow');
-$limit{max} = 3;
+$t->{vars}{MAX} = 3;
 configure();
 $t->reload();
 

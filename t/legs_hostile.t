@@ -77,6 +77,11 @@ $t->{vars}{H2} = $t->port();
 my $h2 = $t->version() >= '001025001' ? 'http2 on;' : '';
 my $listen_h2 = $h2 ? '' : ' http2';
 
+$t->upstreams(
+    prefill => ['P', 'keepalive 4;'],
+    decode => ['D', 'keepalive 4;'],
+);
+
 my $conf = <<'CONF';
 http {
 %%TEMP%%
@@ -87,20 +92,7 @@ http {
     kvroute_zone zone=z:8m;
     kvroute_zone zone=y:2m;
 
-    upstream prefill {
-        zone prefill 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%P%% max_fails=0;
-        keepalive 4;
-    }
-    upstream decode {
-        zone decode 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%D%% max_fails=0;
-        keepalive 4;
-    }
+%%UPSTREAMS%%
     upstream prefill2 {
         zone prefill2 64k;
         kvroute kv_cache zone=y;

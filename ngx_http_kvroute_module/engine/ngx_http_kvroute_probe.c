@@ -29,7 +29,9 @@
 static void ngx_http_kvroute_probe_look(ngx_event_t *ev);
 static void ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
-static void ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf);
+static void ngx_http_kvroute_probe_peer(void *data,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer);
 static void ngx_http_kvroute_probe_slot(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_probe_conf_t *probe, ngx_uint_t health, uint32_t id,
     ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
@@ -182,61 +184,43 @@ ngx_http_kvroute_probe_look(ngx_event_t *ev)
 static void
 ngx_http_kvroute_probe_peers(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 {
-    ngx_uint_t                     i, k;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
+    ngx_http_kvroute_slot_t  *slot;
 
-    peers = conf->upstream->peer.data;
-
-    if (ngx_http_kvroute_peers_current(conf, 0, log) != NGX_OK) {
-        ngx_http_kvroute_probe_keep(conf);
+    if (ngx_http_kvroute_peers_current(conf, 0, log) == NGX_OK
+        && ngx_http_kvroute_peers_walk(conf, ngx_http_kvroute_probe_peer, log)
+           == NGX_OK)
+    {
         return;
     }
 
-    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+    /* its list cannot be looked at now: who is asked goes on to be asked */
 
-        list = &conf->list[k];
-
-        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
-            ngx_http_kvroute_probe_keep(conf);
-            continue;
-        }
-
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number;
-             peer = peer->next, i++)
-        {
-            if (peer->down || list->id[list->first[i]] == KVR_REGISTRY_NONE) {
-                continue;
-            }
-
-            if (conf->probe) {
-                ngx_http_kvroute_probe_slot(conf, conf->probe, 0,
-                                            list->id[list->first[i]], peer,
-                                            log);
-            }
-
-            if (conf->health) {
-                ngx_http_kvroute_probe_slot(conf, conf->health, 1,
-                                            list->id[list->first[i]], peer,
-                                            log);
-            }
-        }
-
-        ngx_http_kvroute_lock_release(conf->zone, peers);
+    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
+        slot->seen |= (slot->conf == conf);
     }
 }
 
 
-/* its list cannot be looked at now: who is asked goes on to be asked */
 static void
-ngx_http_kvroute_probe_keep(ngx_http_kvroute_srv_conf_t *conf)
+ngx_http_kvroute_probe_peer(void *data, ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t k, ngx_uint_t i, ngx_http_upstream_rr_peer_t *peer)
 {
-    ngx_http_kvroute_slot_t  *slot;
+    uint32_t                  id;
+    ngx_http_kvroute_list_t  *list;
 
-    for (slot = ngx_http_kvroute_slots; slot; slot = slot->next) {
-        slot->seen |= (slot->conf == conf);
+    list = &conf->list[k];
+    id = list->id[list->first[i]];
+
+    if (peer->down || id == KVR_REGISTRY_NONE) {
+        return;
+    }
+
+    if (conf->probe) {
+        ngx_http_kvroute_probe_slot(conf, conf->probe, 0, id, peer, data);
+    }
+
+    if (conf->health) {
+        ngx_http_kvroute_probe_slot(conf, conf->health, 1, id, peer, data);
     }
 }
 

@@ -32,10 +32,9 @@
 static void ngx_http_kvroute_events_look(ngx_event_t *ev);
 static void ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
-static void ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf);
-static void ngx_http_kvroute_events_server(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i,
-    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log);
+static void ngx_http_kvroute_events_server(void *data,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer);
 static in_port_t ngx_http_kvroute_events_port(
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t port, ngx_uint_t rank);
 static ngx_http_kvroute_events_source_t *ngx_http_kvroute_events_add(
@@ -204,57 +203,50 @@ static void
 ngx_http_kvroute_events_servers(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log)
 {
-    ngx_uint_t                     i, k;
-    ngx_http_kvroute_list_t       *list;
-    ngx_http_upstream_rr_peer_t   *peer;
-    ngx_http_upstream_rr_peers_t  *peers;
+    ngx_http_kvroute_events_source_t  *source;
 
-    peers = conf->upstream->peer.data;
-
-    if (ngx_http_kvroute_peers_current(conf, 0, log) != NGX_OK) {
-        ngx_http_kvroute_events_keep(conf);
+    if (ngx_http_kvroute_peers_current(conf, 0, log) == NGX_OK
+        && ngx_http_kvroute_peers_walk(conf, ngx_http_kvroute_events_server,
+                                       log)
+           == NGX_OK)
+    {
         return;
     }
 
-    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+    /* its list cannot be looked at now: who is listened to goes on to be */
 
-        list = &conf->list[k];
-
-        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
-            ngx_http_kvroute_events_keep(conf);
-            continue;
-        }
-
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number;
-             peer = peer->next, i++)
-        {
-            /* a unix socket has no port beside its own */
-
-            if (!peer->down && peer->socklen <= sizeof(ngx_sockaddr_t)
-                && ngx_inet_get_port(peer->sockaddr))
-            {
-                ngx_http_kvroute_events_server(conf, list, i, peer, log);
-            }
-        }
-
-        ngx_http_kvroute_lock_release(conf->zone, peers);
+    for (source = ngx_http_kvroute_events_sources; source;
+         source = source->next)
+    {
+        source->seen |= (source->conf == conf);
     }
+
+    ngx_http_kvroute_events_find_keep(conf);
 }
 
 
 static void
-ngx_http_kvroute_events_server(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_uint_t i,
-    ngx_http_upstream_rr_peer_t *peer, ngx_log_t *log)
+ngx_http_kvroute_events_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t k, ngx_uint_t i, ngx_http_upstream_rr_peer_t *peer)
 {
     uint32_t                           id;
     in_port_t                          live, replay;
+    ngx_log_t                         *log = data;
     ngx_uint_t                         n, rank;
+    ngx_http_kvroute_list_t           *list;
     ngx_http_kvroute_events_conf_t    *events;
     ngx_http_kvroute_events_find_t    *find;
     ngx_http_kvroute_events_source_t  *source;
 
+    /* a unix socket has no port beside its own */
+
+    if (peer->down || peer->socklen > sizeof(ngx_sockaddr_t)
+        || ngx_inet_get_port(peer->sockaddr) == 0)
+    {
+        return;
+    }
+
+    list = &conf->list[k];
     events = conf->events;
     find = NULL;
     n = events->ranks;
@@ -328,22 +320,6 @@ ngx_http_kvroute_events_port(ngx_http_upstream_rr_peer_t *peer,
               ? ngx_inet_get_port(peer->sockaddr) : 0);
 
     return (in_port_t) (port > 65535 ? 0 : port);
-}
-
-
-/* its list cannot be looked at now: who is listened to goes on to be */
-static void
-ngx_http_kvroute_events_keep(ngx_http_kvroute_srv_conf_t *conf)
-{
-    ngx_http_kvroute_events_source_t  *source;
-
-    for (source = ngx_http_kvroute_events_sources; source;
-         source = source->next)
-    {
-        source->seen |= (source->conf == conf);
-    }
-
-    ngx_http_kvroute_events_find_keep(conf);
 }
 
 

@@ -20,6 +20,9 @@
 
 static ngx_int_t ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_status_upstream_t *u);
+static void ngx_http_kvroute_status_server(void *data,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer);
 static void ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_status_counted(ngx_http_kvroute_srv_conf_t *conf,
@@ -72,16 +75,12 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
     u_char                         *names;
     size_t                          len;
     ngx_int_t                       rc;
-    ngx_uint_t                      i, k, n, t;
+    ngx_uint_t                      i, n;
     kvr_member_t                   *counted;
-    ngx_http_kvroute_list_t        *list;
     ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_upstream_rr_peer_t    *peer;
-    ngx_http_upstream_rr_peers_t   *peers;
     ngx_http_kvroute_status_peer_t  *p;
 
     conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-    peers = uscf->peer.data;
 
     /* not to wait for one that is locked: it is said instead */
 
@@ -113,39 +112,16 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     ngx_memzero(counted, (n + 1) * sizeof(kvr_member_t));
 
-    for (k = 0; k < 2 && peers && !u->locked; k++, peers = peers->next) {
+    for (i = 0; i < n; i++) {
+        u->peer[i].server.data = names + i * len;
+        u->peer[i].name.data = u->peer[i].server.data
+                               + NGX_HTTP_KVROUTE_SERVER_LEN;
+    }
 
-        list = &conf->list[k];
-
-        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
-            u->locked = 1;
-            break;
-        }
-
-        for (peer = peers->peer, i = 0;
-             peer && i < list->number;
-             peer = peer->next, i++)
-        {
-            for (t = list->first[i]; t < list->first[i + 1]; t++) {
-
-                p = &u->peer[u->number++];
-
-                p->server.data = names;
-                p->name.data = names + NGX_HTTP_KVROUTE_SERVER_LEN;
-                names += len;
-
-                p->id = list->id[t];
-                p->member = list->member[t];
-                p->head = list->member[list->first[i]];
-                p->rank = (uint32_t) t - list->first[i];
-                p->ranks = list->first[i + 1] - list->first[i];
-                p->backup = k;
-
-                ngx_http_kvroute_status_peer(conf, peer, p);
-            }
-        }
-
-        ngx_http_kvroute_lock_release(conf->zone, peers);
+    if (!u->locked) {
+        rc = ngx_http_kvroute_peers_walk(conf, ngx_http_kvroute_status_server,
+                                         u);
+        u->locked = (rc != NGX_OK);
     }
 
     for (i = 0; i < u->number; i++) {
@@ -175,6 +151,33 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
 
 /* called under the peers' lock */
+static void
+ngx_http_kvroute_status_server(void *data, ngx_http_kvroute_srv_conf_t *conf,
+    ngx_uint_t k, ngx_uint_t i, ngx_http_upstream_rr_peer_t *peer)
+{
+    ngx_uint_t                           t;
+    ngx_http_kvroute_list_t             *list;
+    ngx_http_kvroute_status_peer_t      *p;
+    ngx_http_kvroute_status_upstream_t  *u = data;
+
+    list = &conf->list[k];
+
+    for (t = list->first[i]; t < list->first[i + 1]; t++) {
+
+        p = &u->peer[u->number++];
+
+        p->id = list->id[t];
+        p->member = list->member[t];
+        p->head = list->member[list->first[i]];
+        p->rank = (uint32_t) t - list->first[i];
+        p->ranks = list->first[i + 1] - list->first[i];
+        p->backup = k;
+
+        ngx_http_kvroute_status_peer(conf, peer, p);
+    }
+}
+
+
 static void
 ngx_http_kvroute_status_peer(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peer_t *peer, ngx_http_kvroute_status_peer_t *p)

@@ -23,6 +23,19 @@ ngx_int_t ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
 ngx_int_t ngx_http_kvroute_peers_current(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t wait, ngx_log_t *log);
 
+
+typedef void (*ngx_http_kvroute_peers_visit_pt)(void *data,
+    ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer);
+
+/*
+ * Calls visit() for server i of list k of an upstream, for each whose number
+ * was found, under nginx's lock.  The lock is not waited for.  NGX_BUSY: it is
+ * held, or the list is another by now, and some servers were not visited.
+ */
+ngx_int_t ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_peers_visit_pt visit, void *data);
+
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 
 /*

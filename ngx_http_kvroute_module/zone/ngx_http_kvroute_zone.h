@@ -18,6 +18,7 @@
  *     _zone_snapshot  the file that it is kept in over a restart
  *     _shared     other shared memory of the module, of one structure
  *     _peers      numbers and members of peers
+ *     _peers_walk  a look at each server of an upstream
  *     _timer      timers
  *     _lock       nginx's lock of an upstream's peers
  */

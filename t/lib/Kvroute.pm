@@ -162,6 +162,32 @@ sub spawn {
 
 # the rest of the configuration, after load_module and the like
 
+# The upstreams of a test, for %%UPSTREAMS%%: in the zone "z", of servers that fail as
+# they are told and are not put aside for it.  A server is the variable of its port and
+# its parameters; a directive ends with ";".
+
+sub upstreams {
+    my ($t, @upstreams) = @_;
+    my $conf = '';
+
+    while (my ($name, $lines) = splice @upstreams, 0, 2) {
+        $conf .= join "\n", "    upstream $name {", "        zone $name 64k;",
+            '        kvroute kv_cache zone=z;', '        kvroute_eject off;', '';
+
+        for (@$lines) {
+            my ($port, $parameters) = /^(\w+)([^;]*)$/;
+
+            $conf .= $port ? "        server 127.0.0.1:%%$port%% max_fails=0$parameters;\n"
+                           : "        $_\n";
+        }
+
+        $conf .= "    }\n";
+    }
+
+    $t->{upstreams} = $conf;
+}
+
+
 sub conf {
     my ($t, $conf) = @_;
 
@@ -171,6 +197,7 @@ sub conf {
 
     # old versions know fewer parameters: $t->version() decides in the test
 
+    $conf =~ s{%%UPSTREAMS%%\n}{$t->{upstreams}};
     $conf =~ s{%%TEMP%%}{join "\n", map {
         "    ${_}_temp_path $dir/$_;"
     } qw(client_body proxy fastcgi uwsgi scgi)}e;

@@ -254,10 +254,8 @@ END_TEST
 int
 main(void)
 {
-    int       failed;
-    Suite    *s;
-    TCase    *t;
-    SRunner  *sr;
+    Suite  *s;
+    TCase  *t;
 
     s = suite_create("index_told");
 
@@ -269,10 +267,5 @@ main(void)
     tcase_add_test(t, test_index_told_nonsense);
     suite_add_tcase(s, t);
 
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
-
-    return failed != 0;
+    return util_run(s);
 }

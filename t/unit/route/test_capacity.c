@@ -10,64 +10,29 @@
  */
 
 
-#include "util_zone.h"
+#include "util_scene.h"
 #include "util.h"
 
 
-#define LINES  4096
-#define UNITS  64
-#define UNIT   256
-#define BLOCK  16                    /* tokens; 4 bytes each: 4 blocks a unit */
+#define UNITS  UTIL_SCENE_UNITS
+#define UNIT   UTIL_SCENE_UNIT
+#define BLOCK  UTIL_SCENE_BLOCK
 
 
-typedef struct {
-    kvr_zone_t      zone;
-    kvr_pool_t      pool;
-    uint32_t        peer;
-    uint32_t        member;
-    uint64_t        chain[UNITS];
-    uint64_t        next;            /* hash */
-    kvr_kvevent_t   event;
-} scene_t;
-
-
-static scene_t  s;
+static util_scene_t  s;
 
 
 static void
 setup(void)
 {
-    uint32_t     i;
-    kvr_zone_t  *z;
-
-    memset(&s, 0, sizeof(scene_t));
-
-    z = &s.zone;
-
-    util_zone(z, 4, LINES, UNIT);
-    z->events = util_zeroed(4 * sizeof(kvr_events_t));
-
-    s.peer = kvr_registry_peer(z->registry, z->load, z->row, z->index,
-                               "a:1", 3, 1000);
-    s.member = kvr_registry_member(z->registry, z->load, z->row, s.peer, "u",
-                                   1);
-
-    s.pool.set = kvr_set_of(s.peer);
-    s.pool.capacity = (uint64_t) UNIT * 1000;
-
-    for (i = 0; i < UNITS; i++) {
-        s.chain[i] = kvr_mix(i + 1, 42) | 1ULL << 63;
-    }
-
-    kvr_index_capacity(z->index, s.peer, 1000, 0);
+    util_scene(&s);
 }
 
 
 static void
 teardown(void)
 {
-    util_zone_free(&s.zone);
-    free(s.zone.events);
+    util_scene_free(&s);
 }
 
 

@@ -666,10 +666,8 @@ END_TEST
 int
 main(void)
 {
-    int       failed;
-    TCase    *tc;
-    Suite    *s;
-    SRunner  *sr;
+    TCase  *tc;
+    Suite  *s;
 
     s = suite_create("kvr_zone_snapshot");
     tc = tcase_create("snapshot");
@@ -685,10 +683,6 @@ main(void)
     tcase_add_test(tc, test_torn);
 
     suite_add_tcase(s, tc);
-    sr = srunner_create(s);
-    srunner_run_all(sr, CK_ENV);
-    failed = srunner_ntests_failed(sr);
-    srunner_free(sr);
 
-    return failed != 0;
+    return util_run(s);
 }
