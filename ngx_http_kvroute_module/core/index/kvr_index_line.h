@@ -56,6 +56,7 @@ typedef struct {
     uint32_t            peer[KVR_INDEX_HOLDERS];
     uint64_t            mask;
     kvr_set_t           masked;      /* by the mask, if there is one */
+    uint32_t            below;       /* kvr_mask_read() */
 } kvr_line_holders_t;
 
 
@@ -556,7 +557,7 @@ kvr_line_holders(kvr_index_t *ix, kvr_index_line_t *line, uint64_t key,
 
         if (kvr_unlikely(h->mask)) {
             h->mask = kvr_mask_read(ix, line, set, depth, &view->mask,
-                                    &h->masked);
+                                    &h->masked, &h->below);
         }
 
         /* the line or a slot of it may have been given away meanwhile */

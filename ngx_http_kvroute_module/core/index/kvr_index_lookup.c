@@ -224,7 +224,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
     uint32_t peers, uint32_t *matched)
 {
     int                 each;
-    uint32_t            k, w, depth, best, has, masks, begun, last_begun;
+    uint32_t            k, w, depth, best, has, masks, begun, last_begun, below;
     uint64_t            found, read, next, key, mask, last_mask;
     kvr_set_t           open;
     kvr_line_names_t    names, done;
@@ -240,6 +240,7 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
 
     last_mask = 0;
     last_begun = 0;
+    below = 0;
 
     /* of many peers each names some that are not there */
 
@@ -274,14 +275,19 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 continue;
             }
 
+            depth = kvr_chain_depth(i + k);
             mask = kvr_get(&line->mask);
 
             if (kvr_unlikely(mask)) {
                 begun = kvr_get(&line->masked);
 
-                /* those of a prompt are alike: who is not there is told once */
+                /* those of a prompt are alike: who is not there is told once,
+                   but for who may have no more than what is before */
 
-                if (masks == 0 || (mask == last_mask && begun == last_begun)) {
+                if (masks == 0
+                    || (mask == last_mask && begun == last_begun
+                        && depth > below))
+                {
                     mask = 0;
 
                 } else {
@@ -300,9 +306,11 @@ kvr_lookup_read(kvr_index_t *ix, const uint64_t *chain, uint32_t i, uint32_t n,
                 continue;
             }
 
-            depth = kvr_chain_depth(i + k);
-
             kvr_line_holders(ix, line, key, &open, mask ? depth : 0, view, &h);
+
+            if (kvr_unlikely(h.mask)) {
+                below = h.below;
+            }
 
             has = kvr_lookup_take(ix, &h, depth, &open, matched);
 

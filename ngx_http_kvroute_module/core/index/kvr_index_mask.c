@@ -8,13 +8,13 @@
 
 
 static void kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
-    uint32_t begun, uint32_t depth, kvr_set_t *masked);
+    uint32_t begun, uint32_t depth, kvr_set_t *masked, uint32_t *below);
 
 
 /* few prompts meet a mask, but those that do meet many */
 uint64_t
 kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
-    uint32_t depth, kvr_mask_view_t *view, kvr_set_t *masked)
+    uint32_t depth, kvr_mask_view_t *view, kvr_set_t *masked, uint32_t *below)
 {
     uint32_t  id, age, begun;
     uint64_t  left, mask;
@@ -28,9 +28,10 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
     begun = atomic_load_explicit(&line->masked, memory_order_acquire);
     mask = kvr_get(&line->mask);
     *masked = kvr_set_none();
+    *below = 0;
 
     if (ix->words > 1) {
-        kvr_mask_many(ix, mask, set, begun, depth, masked);
+        kvr_mask_many(ix, mask, set, begun, depth, masked, below);
         return mask;
     }
 
@@ -60,10 +61,10 @@ kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line, const kvr_set_t *set,
  */
 static void
 kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
-    uint32_t begun, uint32_t depth, kvr_set_t *masked)
+    uint32_t begun, uint32_t depth, kvr_set_t *masked, uint32_t *below)
 {
-    uint32_t           i, k;
-    uint64_t           at, both, has, left;
+    uint32_t           i, k, units;
+    uint64_t           at, both, counts, deep, left;
     kvr_index_mask_t  *m;
 
     m = kvr_index_masks(ix);
@@ -71,17 +72,25 @@ kvr_mask_many(kvr_index_t *ix, uint64_t mask, const kvr_set_t *set,
 
     for (i = 0; i < ix->words; i++, m += 64) {
 
-        has = 0;
+        counts = 0;
+        deep = 0;
         left = mask & set->word[i];
 
         /* without a jump: each is as likely as not */
 
         for (k = 64; left && k--; /* void */) {
             both = kvr_get(&m[k]) + at;
-            has = has << 1 | (both & both << 32) >> 63;
+            counts = counts << 1 | both >> 63;
+            deep = deep << 1 | (both >> 31 & 1);
         }
 
-        masked->word[i] = has & left;
+        counts &= left;
+        masked->word[i] = counts & deep;
+
+        for (left = counts & ~deep; kvr_unlikely(left); left &= left - 1) {
+            units = (uint32_t) kvr_get(&m[__builtin_ctzll(left)]);
+            *below = kvr_max(*below, kvr_min(units, depth - 1));
+        }
     }
 }
 

@@ -28,11 +28,12 @@ typedef struct {
 
 /*
  * The mask of a line, and of a set those that it stands for and that still
- * count; depth: of its block, in units.
+ * count; depth: of its block, in units.  *below: a block with the same mask must
+ * be at that depth or before for another one to count, in units; 0: none would.
  */
 uint64_t kvr_mask_read(kvr_index_t *ix, kvr_index_line_t *line,
     const kvr_set_t *set, uint32_t depth, kvr_mask_view_t *view,
-    kvr_set_t *masked);
+    kvr_set_t *masked, uint32_t *below);
 
 /* whether any of those that a mask stands for still counts */
 int kvr_mask_counts(kvr_index_t *ix, uint64_t mask, uint32_t masked);

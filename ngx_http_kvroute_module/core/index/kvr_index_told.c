@@ -130,12 +130,18 @@ kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer)
     if (line) {
         (void) kvr_line_add(ix, line, key, peer, stamp, now);
         kvr_tag_touch(kvr_tag_line(ix, line), kvr_tag_epoch(ix, now));
-        return;
+
+    } else {
+        evicted = 0;
+        line = kvr_line_insert(ix, key, peer, stamp, now, &evicted);
+        kvr_add(&ix->evicted, evicted);
     }
 
-    evicted = 0;
-    (void) kvr_line_insert(ix, key, peer, stamp, now, &evicted);
-    kvr_add(&ix->evicted, evicted);
+    /* it need not hold those behind it */
+
+    if (line) {
+        kvr_tag_mark(kvr_tag_line(ix, line));
+    }
 }
 
 

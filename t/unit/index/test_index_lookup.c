@@ -249,6 +249,13 @@ START_TEST(test_lookup_same)
 END_TEST
 
 
+static uint32_t
+units(uint32_t entries)
+{
+    return entries ? kvr_chain_depth(entries - 1) : 0;
+}
+
+
 /* peers with equal bits in ids are not taken for each other */
 START_TEST(test_lookup_apart)
 {
@@ -290,10 +297,12 @@ START_TEST(test_lookup_apart)
             break;
 
         case 1:
+
+            /* what was held before it is held after it */
+
             kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1), alike[p],
-                             0, &undo);
+                             units(kvr_min(n, held[p][i])), &undo);
             kvr_index_undo(ix, chain[i], n, &undo);
-            held[p][i] = held[p][i] > n ? held[p][i] : 0;
             break;
 
         case 2:
@@ -302,8 +311,7 @@ START_TEST(test_lookup_apart)
 
         default:
             kvr_index_refresh(ix, chain[i], n, kvr_chain_depth(n - 1), alike[p],
-                              kvr_chain_depth(kvr_min(n, held[p][i]) - 1)
-                              * (held[p][i] != 0), &undo);
+                              units(kvr_min(n, held[p][i])), &undo);
             held[p][i] = kvr_max(held[p][i], n);
         }
 
@@ -317,8 +325,7 @@ START_TEST(test_lookup_apart)
         }
 
         for (p = 0; p < 6; p++) {
-            util_check(found[alike[p]]
-                       == (held[p][i] ? kvr_chain_depth(held[p][i] - 1) : 0),
+            util_check(found[alike[p]] == units(held[p][i]),
                        "round %u: peer %u has %u of %u", round, alike[p],
                        found[alike[p]], held[p][i]);
             n -= found[alike[p]] != 0;
@@ -461,6 +468,117 @@ START_TEST(test_lookup_levels)
 END_TEST
 
 
+/*
+ * Lines of a prompt have one mask, all along it: a peer that has computed less
+ * since its start than the prompt is long holds as much as it has computed.
+ */
+START_TEST(test_lookup_late)
+{
+    uint32_t          i, n, found[KVR_PEERS];
+    kvr_set_t         all;
+    kvr_index_undo_t  undo;
+
+    static const uint32_t  late[3] = { 310, 333, 402 };
+    static const uint32_t  has[3] = { 30, 20, 10 };
+
+    util_seed(&rng, "late", 0);
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
+    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
+    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
+
+    all = kvr_set_below(KVR_PEERS);
+    chains();
+
+    n = 50;
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        kvr_index_flush(ix, i);
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (i = 0; i < 300; i++) {
+        kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
+    }
+
+    /* they have its beginning, and eight others after them have it all */
+
+    for (i = 0; i < 3; i++) {
+        kvr_index_insert(ix, chain[0], has[i], kvr_chain_depth(has[i] - 1),
+                         late[i], 0, &undo);
+    }
+
+    for (i = 500; i < 508; i++) {
+        kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
+    }
+
+    (void) kvr_index_lookup(ix, chain[0], n, all, found);
+
+    for (i = 0; i < 3; i++) {
+        util_check(found[late[i]] == kvr_chain_depth(has[i] - 1),
+                   "peer %u: %u of %u entries", late[i],
+                   found[late[i]], has[i]);
+    }
+
+    util_check(found[0] == kvr_chain_depth(n - 1)
+               && found[299] == kvr_chain_depth(n - 1), "who has it all");
+
+    free(ix);
+}
+END_TEST
+
+
+/*
+ * A block that an engine has removed and stored again: it holds that and not
+ * those behind it, whether the line was there or not.
+ */
+START_TEST(test_lookup_again)
+{
+    uint32_t           n, at, found[KVR_PEERS];
+    kvr_index_undo_t   undo;
+    kvr_index_line_t  *line;
+
+    util_seed(&rng, "again", 0);
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, 8));
+    memset(ix, 0, kvr_index_size(64 * LINES, 8));
+    kvr_index_init(ix, 64 * LINES, 8);
+
+    chains();
+    n = 50;
+
+    for (at = 0; at < 2; at++) {
+        kvr_index_flush(ix, at);
+        kvr_index_capacity(ix, at, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+
+    for (at = 0; at < n; at++) {
+        chain[1][at] = ~chain[0][at];
+    }
+
+    kvr_index_insert(ix, chain[1], n, kvr_chain_depth(n - 1), 1, 0, &undo);
+    kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), 0, 0, &undo);
+
+    for (at = 20; at < 22; at++) {
+        kvr_index_again(ix, chain[0][at], at, 1);
+
+        (void) kvr_index_lookup(ix, chain[0], n, kvr_set_below(8), found);
+        util_check(found[0] == kvr_chain_depth(n - 1)
+                   && found[1] == kvr_chain_depth(at),
+                   "entry %u: %u and %u", at, found[0], found[1]);
+
+        /* now one that the table has lost */
+
+        line = kvr_line_find(ix, chain[0][at + 1]);
+        atomic_store(&line->key, 0);
+        atomic_store(kvr_tag_line(ix, line), 0);
+    }
+
+    free(ix);
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -472,6 +590,8 @@ main(void)
     util_add(s, "apart", test_lookup_apart);
     util_add(s, "many", test_lookup_many);
     util_add(s, "levels", test_lookup_levels);
+    util_add(s, "late", test_lookup_late);
+    util_add(s, "again", test_lookup_again);
 
     return util_run(s);
 }
