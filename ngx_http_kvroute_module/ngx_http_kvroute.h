@@ -37,7 +37,7 @@ typedef struct ngx_http_kvroute_snapshot_s  ngx_http_kvroute_snapshot_t;
 
 typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
-    ngx_array_t                  upstreams; /* ngx_http_upstream_srv_conf_t * */
+    ngx_array_t                  upstreams; /* ngx_http_kvroute_srv_conf_t * */
     ngx_array_t                  named;     /* to be found by name */
     ngx_http_upstream_init_pt    init_upstream;
 

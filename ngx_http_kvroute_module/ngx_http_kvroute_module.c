@@ -361,7 +361,7 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
     }
 
     if (ngx_array_init(&kmcf->upstreams, cf->pool, 4,
-                       sizeof(ngx_http_upstream_srv_conf_t *))
+                       sizeof(ngx_http_kvroute_srv_conf_t *))
         != NGX_OK)
     {
         return NULL;
@@ -380,20 +380,18 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
 {
     ngx_http_kvroute_main_conf_t *kmcf = conf;
 
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
 
     if (ngx_http_kvroute_conf_attach_init(cf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         kscf->zone = kscf->shm_zone->data;
 
@@ -401,16 +399,17 @@ ngx_http_kvroute_init_main_conf(ngx_conf_t *cf, void *conf)
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "kvroute zone \"%V\" is unknown in upstream \"%V\" "
                           "in %s:%ui: declare \"kvroute_zone zone=%V:16m;\" in "
-                          "http", &kscf->shm_zone->shm.name, &uscf[i]->host,
-                          uscf[i]->file_name, uscf[i]->line,
+                          "http", &kscf->shm_zone->shm.name,
+                          &kscf->upstream->host,
+                          kscf->upstream->file_name, kscf->upstream->line,
                           &kscf->shm_zone->shm.name);
             return NGX_CONF_ERROR;
         }
 
-        ngx_http_kvroute_conf_queue_check(cf, uscf[i], kscf);
+        ngx_http_kvroute_conf_queue_check(cf, kscf);
 
         if (kscf->shadow) {
-            ngx_http_kvroute_shadow_add(uscf[i], kscf);
+            ngx_http_kvroute_shadow_add(kscf);
         }
     }
 

@@ -127,8 +127,7 @@ ngx_int_t ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved);
 
 /* _shadow: wraps what an upstream has; before nginx sets upstreams up */
-void ngx_http_kvroute_shadow_add(ngx_http_upstream_srv_conf_t *us,
-    ngx_http_kvroute_srv_conf_t *kscf);
+void ngx_http_kvroute_shadow_add(ngx_http_kvroute_srv_conf_t *kscf);
 
 /* _choose: gives this worker's memory back */
 void ngx_http_kvroute_choose_exit(void);

@@ -70,9 +70,12 @@ static void ngx_http_kvroute_shadow_save_session(ngx_peer_connection_t *pc,
 
 
 void
-ngx_http_kvroute_shadow_add(ngx_http_upstream_srv_conf_t *us,
-    ngx_http_kvroute_srv_conf_t *kscf)
+ngx_http_kvroute_shadow_add(ngx_http_kvroute_srv_conf_t *kscf)
 {
+    ngx_http_upstream_srv_conf_t  *us;
+
+    us = kscf->upstream;
+
     kscf->real_upstream = us->peer.init_upstream
                           ? us->peer.init_upstream
                           : ngx_http_upstream_init_round_robin;

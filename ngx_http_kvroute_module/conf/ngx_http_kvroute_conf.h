@@ -99,7 +99,7 @@ ngx_int_t ngx_http_kvroute_conf_policy_check(ngx_conf_t *cf,
 char *ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 void ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
+    ngx_http_kvroute_srv_conf_t *kscf);
 
 /* of each request; the field is that of cmd */
 char *ngx_http_kvroute_conf_queue_priority(ngx_conf_t *cf, ngx_command_t *cmd,

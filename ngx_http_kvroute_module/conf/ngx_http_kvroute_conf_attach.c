@@ -81,8 +81,7 @@ ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     ngx_http_kvroute_srv_conf_t  *kscf = conf;
 
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     if (kscf->shm_zone) {
         return kscf->shadow ? "is duplicate" : NGX_HTTP_KVROUTE_ATTACH_BOTH;
@@ -101,20 +100,12 @@ ngx_http_kvroute_conf_attach_shadow(ngx_conf_t *cf, ngx_command_t *cmd,
         return NGX_CONF_ERROR;
     }
 
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
-
-    uscfp = ngx_array_push(&kmcf->upstreams);
-    if (uscfp == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    *uscfp = uscf;
-
-    kscf->upstream = uscf;
     kscf->shadow = 1;
 
-    return NGX_CONF_OK;
+    uscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_upstream_module);
+
+    return ngx_http_kvroute_conf_attach_to(cf, uscf) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -122,22 +113,24 @@ static ngx_int_t
 ngx_http_kvroute_conf_attach_to(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf)
 {
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_upstream_srv_conf_t  **uscfp;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
     kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
 
-    uscfp = ngx_array_push(&kmcf->upstreams);
-    if (uscfp == NULL) {
+    kscfp = ngx_array_push(&kmcf->upstreams);
+    if (kscfp == NULL) {
         return NGX_ERROR;
     }
 
-    *uscfp = uscf;
+    *kscfp = kscf;
 
-    uscf->peer.init_upstream = kmcf->init_upstream;
     kscf->upstream = uscf;
+
+    if (!kscf->shadow) {
+        uscf->peer.init_upstream = kmcf->init_upstream;
+    }
 
     return NGX_OK;
 }
@@ -223,19 +216,17 @@ ngx_http_kvroute_conf_attach_uses(ngx_conf_t *cf,
 ngx_int_t
 ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf)
 {
-    ngx_uint_t                      i;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->in_use) {
             continue;
@@ -245,8 +236,8 @@ ngx_http_kvroute_conf_attach_check(ngx_conf_t *cf)
                       "\"kvroute\" in upstream \"%V\" in %s:%ui is replaced by "
                       "a load balancing method after it: remove that one "
                       "(least_conn, ip_hash, hash, random); \"keepalive\" may "
-                      "come after \"kvroute\"", &uscf[i]->host,
-                      uscf[i]->file_name, uscf[i]->line);
+                      "come after \"kvroute\"", &kscf->upstream->host,
+                      kscf->upstream->file_name, kscf->upstream->line);
         return NGX_ERROR;
     }
 

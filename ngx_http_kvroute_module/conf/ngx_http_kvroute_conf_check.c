@@ -96,7 +96,8 @@ ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
 {
     ngx_str_t                       name;
     ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf, **uscfp;
+    ngx_http_upstream_srv_conf_t   *uscf;
+    ngx_http_kvroute_srv_conf_t   **kscfp;
     ngx_http_kvroute_loc_conf_t    *klcf;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
@@ -120,15 +121,16 @@ ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
         return NULL;
     }
 
-    uscfp = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        if (uscfp[i]->host.len == name.len
-            && ngx_strncasecmp(uscfp[i]->host.data, name.data, name.len) == 0)
+        uscf = kscfp[i]->upstream;
+
+        if (uscf->host.len == name.len
+            && ngx_strncasecmp(uscf->host.data, name.data, name.len) == 0)
         {
-            return ngx_http_conf_upstream_srv_conf(uscfp[i],
-                                                   ngx_http_kvroute_module);
+            return kscfp[i];
         }
     }
 
@@ -211,19 +213,17 @@ void
 ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf)
 {
-    ngx_uint_t                      i, k;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_uint_t                    i, k;
+    ngx_http_kvroute_zone_t     **zone;
+    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
 
     zone = kmcf->zones.elts;
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
         for (k = 0; k < kmcf->upstreams.nelts; k++) {
-            kscf = ngx_http_conf_upstream_srv_conf(uscf[k],
-                                                   ngx_http_kvroute_module);
+            kscf = kscfp[k];
             if (kscf->zone == zone[i]) {
                 break;
             }
@@ -244,15 +244,13 @@ void
 ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf)
 {
-    ngx_uint_t                      i;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
         if (kscf->ranks == 0) {
             continue;
         }
@@ -261,8 +259,8 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,
                           "\"kvroute_ranks auto\" in upstream \"%V\" in %s:%ui "
                           "needs \"kvroute_probe\": metrics tell how many there "
-                          "are", &uscf[i]->host, uscf[i]->file_name,
-                          uscf[i]->line);
+                          "are", &kscf->upstream->host,
+                          kscf->upstream->file_name, kscf->upstream->line);
         }
 
         if (!ngx_http_kvroute_variables_ranks(cf)) {
@@ -270,7 +268,8 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
                           "\"kvroute_ranks\" in upstream \"%V\" in %s:%ui: no "
                           "engine is told the rank, write \"proxy_set_header "
                           "X-Data-Parallel-Rank $kvroute_rank;\" in the location",
-                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+                          &kscf->upstream->host, kscf->upstream->file_name,
+                          kscf->upstream->line);
         }
     }
 }

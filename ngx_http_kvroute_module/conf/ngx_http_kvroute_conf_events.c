@@ -229,19 +229,17 @@ static void
 ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                       i, k, n;
-    ngx_http_upstream_server_t      *a, *b;
-    ngx_http_upstream_srv_conf_t   **other;
-    ngx_http_kvroute_srv_conf_t     *conf;
-    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_uint_t                     i, k, n;
+    ngx_http_upstream_server_t    *a, *b;
+    ngx_http_kvroute_srv_conf_t   *conf, **confp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    other = kmcf->upstreams.elts;
+    confp = kmcf->upstreams.elts;
 
-    for (n = 0; n < kmcf->upstreams.nelts && other[n] != uscf; n++) {
+    for (n = 0; n < kmcf->upstreams.nelts && confp[n] != kscf; n++) {
 
-        conf = ngx_http_conf_upstream_srv_conf(other[n],
-                                               ngx_http_kvroute_module);
+        conf = confp[n];
 
         if (conf->events == NULL || conf->shm_zone != kscf->shm_zone
             || ngx_http_kvroute_conf_events_same(conf->events, kscf->events))
@@ -250,11 +248,11 @@ ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
         }
 
         a = uscf->servers->elts;
-        b = other[n]->servers->elts;
+        b = conf->upstream->servers->elts;
 
         for (i = 0; i < uscf->servers->nelts; i++) {
 
-            for (k = 0; k < other[n]->servers->nelts; k++) {
+            for (k = 0; k < conf->upstream->servers->nelts; k++) {
 
                 if (a[i].naddrs != 1 || b[k].naddrs != 1
                     || ngx_cmp_sockaddr(a[i].addrs[0].sockaddr,
@@ -271,7 +269,8 @@ ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
                               "%s:%ui differs from that in \"%V\": server "
                               "\"%V\" is listened to once, as \"%V\" says",
                               &uscf->host, uscf->file_name, uscf->line,
-                              &other[n]->host, &a[i].name, &other[n]->host);
+                              &conf->upstream->host, &a[i].name,
+                              &conf->upstream->host);
                 return;
             }
         }
@@ -420,13 +419,12 @@ static ngx_int_t
 ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    size_t                           size;
-    uint64_t                         layout;
-    ngx_uint_t                       i;
-    ngx_http_kvroute_zone_t         *zone;
-    ngx_http_upstream_srv_conf_t   **all;
-    ngx_http_kvroute_srv_conf_t     *other;
-    ngx_http_kvroute_main_conf_t    *kmcf;
+    size_t                         size;
+    uint64_t                       layout;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_zone_t       *zone;
+    ngx_http_kvroute_srv_conf_t   *other, **otherp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     size = kscf->events->aliases;
 
@@ -435,12 +433,11 @@ ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
     }
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-    all = kmcf->upstreams.elts;
+    otherp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        other = ngx_http_conf_upstream_srv_conf(all[i],
-                                                ngx_http_kvroute_module);
+        other = otherp[i];
 
         if (other->shm_zone == kscf->shm_zone && other->events
             && other->events->aliases && other->events->aliases != size)
@@ -450,7 +447,7 @@ ngx_http_kvroute_conf_events_aliases(ngx_conf_t *cf,
                           "\"%V\" in %s:%ui is not that of upstream \"%V\", "
                           "which has the same \"kvroute_zone\": write the "
                           "same size in both", &uscf->host, uscf->file_name,
-                          uscf->line, &all[i]->host);
+                          uscf->line, &other->upstream->host);
             return NGX_ERROR;
         }
     }

@@ -160,10 +160,13 @@ ngx_http_kvroute_conf_queue(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /* says so if nobody will ever wait, or max_waiting= will never be told */
 void
 ngx_http_kvroute_conf_queue_check(ngx_conf_t *cf,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
+    ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                   i;
-    ngx_http_upstream_server_t  *server;
+    ngx_uint_t                     i;
+    ngx_http_upstream_server_t    *server;
+    ngx_http_upstream_srv_conf_t  *uscf;
+
+    uscf = kscf->upstream;
 
     if (kscf->max_waiting != NGX_CONF_UNSET && kscf->probe == NULL) {
         ngx_log_error(NGX_LOG_WARN, cf->log, 0,

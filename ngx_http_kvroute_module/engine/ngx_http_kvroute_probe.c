@@ -58,11 +58,10 @@ static ngx_http_kvroute_slot_t  *ngx_http_kvroute_reading[
 ngx_int_t
 ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i, n;
-    ngx_event_t                    *ev;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, n;
+    ngx_event_t                   *ev;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_worker != 0
         || (ngx_process != NGX_PROCESS_WORKER
@@ -78,11 +77,10 @@ ngx_http_kvroute_probe_init(ngx_cycle_t *cycle)
     }
 
     n = 0;
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
         n += (kscf->probe || kscf->health);
     }
 
@@ -135,11 +133,10 @@ ngx_http_kvroute_probe_exit(void)
 static void
 ngx_http_kvroute_probe_look(ngx_event_t *ev)
 {
-    ngx_uint_t                      i;
-    ngx_http_kvroute_slot_t        *slot, **last;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_slot_t       *slot, **last;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
@@ -152,11 +149,10 @@ ngx_http_kvroute_probe_look(ngx_event_t *ev)
         slot->seen = 0;
     }
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->probe || kscf->health) {
             ngx_http_kvroute_probe_peers(kscf, ev->log);

@@ -62,12 +62,11 @@ static ngx_http_kvroute_events_source_t  *ngx_http_kvroute_events_sources;
 ngx_int_t
 ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
 {
-    ngx_log_t                      *log;
-    ngx_uint_t                      i, n;
-    ngx_event_t                    *ev;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_log_t                     *log;
+    ngx_uint_t                     i, n;
+    ngx_event_t                   *ev;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
     {
@@ -81,11 +80,10 @@ ngx_http_kvroute_events_init(ngx_cycle_t *cycle)
     }
 
     n = 0;
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->events && kscf->zone) {
             kscf->zone->core.events = kscf->events->shm_zone->data;
@@ -135,11 +133,10 @@ ngx_http_kvroute_events_exit(void)
 static void
 ngx_http_kvroute_events_look(ngx_event_t *ev)
 {
-    ngx_uint_t                          i;
-    ngx_http_upstream_srv_conf_t      **uscf;
-    ngx_http_kvroute_srv_conf_t        *kscf;
-    ngx_http_kvroute_main_conf_t       *kmcf;
-    ngx_http_kvroute_events_source_t   *source, **last;
+    ngx_uint_t                         i;
+    ngx_http_kvroute_srv_conf_t       *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t      *kmcf;
+    ngx_http_kvroute_events_source_t  *source, **last;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
@@ -156,11 +153,10 @@ ngx_http_kvroute_events_look(ngx_event_t *ev)
 
     ngx_http_kvroute_events_find_unseen();
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->events && kscf->zone) {
             ngx_http_kvroute_events_servers(kscf, ev->log);

@@ -49,20 +49,18 @@ ngx_http_kvroute_events_attribute_zone(ngx_http_kvroute_srv_conf_t *conf)
 void
 ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i, n;
-    ngx_event_t                    *ev;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, n;
+    ngx_event_t                   *ev;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
     n = 0;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         n += kscf->events && kscf->events->aliases_zone && kscf->zone;
     }
@@ -85,12 +83,11 @@ ngx_http_kvroute_events_attribute_init(ngx_cycle_t *cycle)
 static void
 ngx_http_kvroute_events_attribute(ngx_event_t *ev)
 {
-    uint32_t                        n;
-    uint64_t                        self;
-    ngx_uint_t                      i, more;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    uint32_t                       n;
+    uint64_t                       self;
+    ngx_uint_t                     i, more;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_exiting || ngx_terminate || ngx_quit) {
         return;
@@ -99,12 +96,11 @@ ngx_http_kvroute_events_attribute(ngx_event_t *ev)
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
     more = 0;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->events == NULL || kscf->events->aliases_zone == NULL
             || kscf->zone == NULL)

@@ -161,21 +161,19 @@ ngx_http_kvroute_queue_over(ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t n,
 static void
 ngx_http_kvroute_queue_tick(ngx_event_t *ev)
 {
-    ngx_uint_t                      i, any, more;
-    ngx_http_upstream_srv_conf_t  **uscfp;
-    ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, any, more;
+    ngx_http_kvroute_srv_conf_t   *conf, **confp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
     any = 0;
     more = 0;
-    uscfp = kmcf->upstreams.elts;
+    confp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        conf = ngx_http_conf_upstream_srv_conf(uscfp[i],
-                                               ngx_http_kvroute_module);
+        conf = confp[i];
 
         if (conf->queue && ngx_http_kvroute_queue_any(conf)) {
             more |= ngx_http_kvroute_queue_run(conf);

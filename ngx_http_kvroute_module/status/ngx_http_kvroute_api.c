@@ -504,19 +504,17 @@ static uint64_t
 ngx_http_kvroute_api_default(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_srv_conf_t   *conf, **confp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    confp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        conf = confp[i];
 
         if (conf->zone == zone && kvr_set_test(&conf->set, peer)) {
             return conf->capacity;
@@ -531,11 +529,10 @@ static void
 ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    ngx_uint_t                      i, k;
-    kvr_queue_shared_t             *shared;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *conf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, k;
+    kvr_queue_shared_t            *shared;
+    ngx_http_kvroute_srv_conf_t   *conf, **confp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kvr_registry_reset(zone->sh->registry, peer);
 
@@ -558,12 +555,11 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    confp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        conf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        conf = confp[i];
 
         if (conf->zone != zone || conf->queue == NULL) {
             continue;

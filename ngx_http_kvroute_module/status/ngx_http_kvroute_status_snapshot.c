@@ -19,7 +19,7 @@
 
 
 static ngx_int_t ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_status_upstream_t *u);
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_status_upstream_t *u);
 static void ngx_http_kvroute_status_server(void *data,
     ngx_http_kvroute_srv_conf_t *conf, ngx_uint_t k, ngx_uint_t i,
     ngx_http_upstream_rr_peer_t *peer);
@@ -43,10 +43,10 @@ const char  *ngx_http_kvroute_status_states[] = {
 ngx_http_kvroute_status_upstream_t *
 ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
 {
-    ngx_uint_t                      i;
-    ngx_http_kvroute_status_upstream_t       *all;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                            i;
+    ngx_http_kvroute_srv_conf_t         **kscfp;
+    ngx_http_kvroute_main_conf_t         *kmcf;
+    ngx_http_kvroute_status_upstream_t   *all;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
@@ -56,10 +56,10 @@ ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
         return NULL;
     }
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        if (ngx_http_kvroute_status_upstream(r, uscf[i], &all[i]) != NGX_OK) {
+        if (ngx_http_kvroute_status_upstream(r, kscfp[i], &all[i]) != NGX_OK) {
             return NULL;
         }
     }
@@ -70,17 +70,14 @@ ngx_http_kvroute_status_snapshot(ngx_http_request_t *r)
 
 static ngx_int_t
 ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
-    ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_status_upstream_t *u)
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_status_upstream_t *u)
 {
-    u_char                         *names;
-    size_t                          len;
-    ngx_int_t                       rc;
-    ngx_uint_t                      i, n;
-    kvr_member_t                   *counted;
-    ngx_http_kvroute_srv_conf_t    *conf;
+    u_char                          *names;
+    size_t                           len;
+    ngx_int_t                        rc;
+    ngx_uint_t                       i, n;
+    kvr_member_t                    *counted;
     ngx_http_kvroute_status_peer_t  *p;
-
-    conf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
 
     /* not to wait for one that is locked: it is said instead */
 
@@ -92,7 +89,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     u->locked = (rc != NGX_OK);
 
-    u->name = uscf->host;
+    u->name = conf->upstream->host;
     u->conf = conf;
     u->set = (conf->queue ? KVR_COUNTER_QUEUED : 0)
              | (conf->shadow ? KVR_COUNTER_SHADOWED : 0);
@@ -144,7 +141,7 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
         p->base[KVR_COUNTER_EVENTS] = p->events;
     }
 
-    u->shared = ngx_http_kvroute_zone_upstream(uscf);
+    u->shared = ngx_http_kvroute_zone_upstream(conf);
 
     return ngx_http_kvroute_status_health(r->pool, u);
 }

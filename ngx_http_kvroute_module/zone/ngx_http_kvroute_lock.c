@@ -79,15 +79,15 @@ ngx_http_kvroute_lock_try(ngx_http_kvroute_zone_t *zone,
  * lock it was.  The note goes first: if it were done twice, the lock would be
  * taken from somebody who is alive.
  */
-ngx_http_upstream_srv_conf_t *
+ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_lock_free(kvr_load_row_t *row)
 {
     uint64_t                        held;
     ngx_uint_t                      i, n;
     ngx_atomic_t                   *lock;
-    ngx_http_upstream_rr_peers_t   *peers;
-    ngx_http_upstream_srv_conf_t  **uscf;
+    ngx_http_kvroute_srv_conf_t   **kscfp;
     ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_http_upstream_rr_peers_t   *peers;
 
     held = kvr_get(&row->held);
 
@@ -96,11 +96,11 @@ ngx_http_kvroute_lock_free(kvr_load_row_t *row)
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        peers = uscf[i]->peer.data;
+        peers = kscfp[i]->upstream->peer.data;
 
         for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
@@ -108,7 +108,7 @@ ngx_http_kvroute_lock_free(kvr_load_row_t *row)
 
             if (lock && (uintptr_t) lock == held) {
                 ngx_rwlock_unlock(lock);
-                return uscf[i];
+                return kscfp[i];
             }
         }
     }

@@ -97,7 +97,7 @@ ngx_int_t ngx_http_kvroute_lock_try_write(ngx_http_kvroute_zone_t *zone,
     ngx_http_upstream_rr_peers_t *peers);
 
 /* unlocks what a dead process held, and returns whose it was, or NULL */
-ngx_http_upstream_srv_conf_t *ngx_http_kvroute_lock_free(kvr_load_row_t *row);
+ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_lock_free(kvr_load_row_t *row);
 
 
 #endif /* _NGX_HTTP_KVROUTE_LOCK_H_INCLUDED_ */

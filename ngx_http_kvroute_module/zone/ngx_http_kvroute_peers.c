@@ -645,25 +645,23 @@ ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf)
 static void
 ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone)
 {
-    uint32_t                        column;
-    uint64_t                        names[KVR_REGISTRY_NAMES];
-    ngx_uint_t                      i, k, n;
-    ngx_http_kvroute_list_t        *list;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    uint32_t                       column;
+    uint64_t                       names[KVR_REGISTRY_NAMES];
+    ngx_uint_t                     i, k, n;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
     ngx_memzero(names, sizeof(names));
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
         if (kscf->zone != zone) {
             continue;
         }

@@ -438,12 +438,11 @@ ngx_http_kvroute_zone_secret(u_char *secret, size_t len)
 ngx_int_t
 ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                       i;
-    ngx_core_conf_t                 *ccf;
-    ngx_http_kvroute_zone_t        **zone;
-    ngx_http_upstream_srv_conf_t   **uscf;
-    ngx_http_kvroute_srv_conf_t     *kscf;
-    ngx_http_kvroute_main_conf_t    *kmcf;
+    ngx_uint_t                     i;
+    ngx_core_conf_t               *ccf;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
@@ -462,18 +461,17 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 
     ccf = (ngx_core_conf_t *) ngx_get_conf(cycle->conf_ctx, ngx_core_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
+        kscf = kscfp[i];
+
 #if (NGX_HTTP_UPSTREAM_ZONE)
-        if (uscf[i]->shm_zone) {
+        if (kscf->upstream->shm_zone) {
             continue;
         }
 #endif
-
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
 
         if (ccf->worker_processes > 1 && !kscf->shadow) {
             /* as for other warnings of the configuration: nginx -t shows it */
@@ -482,7 +480,8 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
                           "upstream \"%V\" in %s:%ui has \"kvroute\" but no "
                           "\"zone\": workers do not share failures and "
                           "weights of its servers",
-                          &uscf[i]->host, uscf[i]->file_name, uscf[i]->line);
+                          &kscf->upstream->host, kscf->upstream->file_name,
+                          kscf->upstream->line);
         }
     }
 
@@ -493,14 +492,13 @@ ngx_http_kvroute_zone_init_module(ngx_cycle_t *cycle)
 ngx_int_t
 ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i;
-    ngx_event_t                    *ev;
-    kvr_load_t                     *load;
-    kvr_load_owner_t                self;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_event_t                   *ev;
+    kvr_load_t                    *load;
+    kvr_load_owner_t               self;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
     {
@@ -541,11 +539,10 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
         }
     }
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         /* what is locked is found by the first request for it */
 
@@ -574,11 +571,10 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
 void
 ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i, k;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, k;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
 
@@ -597,12 +593,11 @@ ngx_http_kvroute_zone_exit_process(ngx_cycle_t *cycle)
         }
     }
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         for (k = 0; k < 2; k++) {
             ngx_http_kvroute_peers_free(&kscf->list[k]);

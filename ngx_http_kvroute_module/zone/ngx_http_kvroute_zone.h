@@ -90,7 +90,7 @@ ngx_uint_t ngx_http_kvroute_zone_size_processes(ngx_http_kvroute_zone_t *zone,
  */
 void ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone);
 kvr_upstream_t *ngx_http_kvroute_zone_upstream(
-    ngx_http_upstream_srv_conf_t *uscf);
+    ngx_http_kvroute_srv_conf_t *kscf);
 uint64_t ngx_http_kvroute_zone_rejects(ngx_http_kvroute_srv_conf_t *kscf);
 
 /*

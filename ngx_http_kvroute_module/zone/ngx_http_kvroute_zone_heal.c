@@ -155,10 +155,10 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
 {
     ngx_http_kvroute_sweep_t  *sweep = data;
 
-    uint32_t                       n, high;
-    uint64_t                       owner;
-    kvr_load_t                    *load;
-    ngx_http_upstream_srv_conf_t  *uscf;
+    uint32_t                      n, high;
+    uint64_t                      owner;
+    kvr_load_t                   *load;
+    ngx_http_kvroute_srv_conf_t  *kscf;
 
     if (ngx_http_kvroute_zone_younger(sweep, row)) {
         return KVR_AGAIN;
@@ -167,13 +167,13 @@ ngx_http_kvroute_zone_drop(void *data, kvr_load_row_t *row)
     if (kvr_get(&row->generation) == sweep->zone->generation) {
 
         owner = kvr_get(&row->owner);
-        uscf = ngx_http_kvroute_lock_free(row);
+        kscf = ngx_http_kvroute_lock_free(row);
 
-        if (uscf) {
+        if (kscf) {
             ngx_log_error(NGX_LOG_WARN, sweep->log, 0,
                           "lock of the servers of upstream \"%V\" was let go: "
                           "process %P was killed inside it",
-                          &uscf->host, (ngx_pid_t) (owner >> 32));
+                          &kscf->upstream->host, (ngx_pid_t) (owner >> 32));
         }
 
         return KVR_OK;
@@ -285,24 +285,23 @@ static ngx_http_kvroute_srv_conf_t *
 ngx_http_kvroute_zone_conf(ngx_http_kvroute_zone_t *zone,
     kvr_upstream_t *upstream)
 {
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
         if (kscf->zone == zone
-            && uscf[i]->host.len == upstream->len
-            && ngx_memcmp(uscf[i]->host.data, upstream->name, upstream->len)
+            && kscf->upstream->host.len == upstream->len
+            && ngx_memcmp(kscf->upstream->host.data, upstream->name,
+                          upstream->len)
                == 0)
         {
             return kscf;
@@ -321,27 +320,25 @@ static void
 ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
     ngx_log_t *log)
 {
-    ngx_uint_t                      i, n, held;
-    ngx_http_upstream_rr_peers_t   *peers;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i, n, held;
+    ngx_http_upstream_rr_peers_t  *peers;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
         if (kscf->zone != zone) {
             continue;
         }
 
         held = 0;
-        peers = uscf[i]->peer.data;
+        peers = kscf->upstream->peer.data;
 
         for (n = 0; peers && n < 2; peers = peers->next, n++) {
 
@@ -365,7 +362,7 @@ ngx_http_kvroute_zone_stuck(ngx_http_kvroute_zone_t *zone, ngx_uint_t healed,
                           "lock of the servers of upstream \"%V\" is held, "
                           "maybe by a process that was killed inside it: if "
                           "requests hang, reload nginx and kill the workers "
-                          "that were there before", &uscf[i]->host);
+                          "that were there before", &kscf->upstream->host);
         }
     }
 }

@@ -14,10 +14,9 @@
 void
 ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
 {
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t  **uscf;
-    ngx_http_kvroute_srv_conf_t    *kscf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
+    ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (zone->generation != zone->sh->shm->generation
         || !kvr_history_step(zone->sh->history, (uint64_t) ngx_current_msec))
@@ -28,14 +27,13 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
     kmcf = ngx_http_cycle_get_module_main_conf(ngx_cycle,
                                                ngx_http_kvroute_module);
 
-    uscf = kmcf->upstreams.elts;
+    kscfp = kmcf->upstreams.elts;
 
     for (i = 0; i < kmcf->upstreams.nelts; i++) {
 
-        kscf = ngx_http_conf_upstream_srv_conf(uscf[i],
-                                               ngx_http_kvroute_module);
+        kscf = kscfp[i];
 
-        if (kscf->zone == zone && ngx_http_kvroute_zone_upstream(uscf[i])) {
+        if (kscf->zone == zone && ngx_http_kvroute_zone_upstream(kscf)) {
             kvr_history_look(zone->sh->history, &zone->core, kscf->number,
                              ngx_http_kvroute_zone_rejects(kscf),
                              (uint32_t) ngx_time());
@@ -45,17 +43,16 @@ ngx_http_kvroute_zone_look(ngx_http_kvroute_zone_t *zone)
 
 
 kvr_upstream_t *
-ngx_http_kvroute_zone_upstream(ngx_http_upstream_srv_conf_t *uscf)
+ngx_http_kvroute_zone_upstream(ngx_http_kvroute_srv_conf_t *kscf)
 {
-    kvr_upstream_t               *upstream;
-    ngx_http_kvroute_srv_conf_t  *kscf;
+    ngx_str_t       *host;
+    kvr_upstream_t  *upstream;
 
-    kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-
+    host = &kscf->upstream->host;
     upstream = &kscf->zone->sh->registry->upstream[kscf->number];
 
-    if (upstream->len == uscf->host.len
-        && ngx_memcmp(upstream->name, uscf->host.data, uscf->host.len) == 0)
+    if (upstream->len == host->len
+        && ngx_memcmp(upstream->name, host->data, host->len) == 0)
     {
         return upstream;
     }
