@@ -32,7 +32,6 @@ $t->{vars}{UPSTREAMS} = join "\n", map { <<"EOF" } @policies;
         kvroute_queue max=8;
     }
 EOF
-$t->{vars}{UPSTREAMS} =~ s/%%(\w+)%%/$t->{vars}{$1}/g;
 
 $t->{vars}{LOCATIONS} = join "\n", map {
     "location /$_/ { proxy_pass http://u_$_/; }" } @policies;

@@ -184,7 +184,7 @@ sub upstreams {
         $conf .= "    }\n";
     }
 
-    $t->{upstreams} = $conf;
+    $t->{vars}{UPSTREAMS} = $conf;
 }
 
 
@@ -197,7 +197,7 @@ sub conf {
 
     # old versions know fewer parameters: $t->version() decides in the test
 
-    $conf =~ s{%%UPSTREAMS%%\n}{$t->{upstreams}};
+    $conf =~ s/%%UPSTREAMS%%\n/$vars->{UPSTREAMS}/;
     $conf =~ s{%%TEMP%%}{join "\n", map {
         "    ${_}_temp_path $dir/$_;"
     } qw(client_body proxy fastcgi uwsgi scgi)}e;
