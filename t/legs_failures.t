@@ -224,7 +224,7 @@ http {
         zone narrow 64k;
         kvroute kv_cache zone=z;
         kvroute_eject off;
-        kvroute_queue max=4 timeout=60s;
+        kvroute_queue max=4 timeout=1h;
         server 127.0.0.1:%%D0%% max_fails=0 max_conns=%%MAX%%;
     }
 
@@ -332,9 +332,17 @@ sub row {
     wait_for(sub { logged() > $before });
 
     my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
-    my @p = sent('P');
+    my (@p, %p);
+
+    # one that was given up may not have come to read what it was sent
+
+    wait_for(sub {
+        push @p, sent('P');
+        $p{$_->{name}} = 1 for @p;
+        return keys %p >= ($n // 0);
+    });
+
     my @d = sent('D');
-    my %p = map { $_->{name} => 1 } @p;
 
     is($line, $expected, $name);
     is(scalar(keys %p), $n, "$name: prefill servers") if defined $n;
