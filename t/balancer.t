@@ -446,7 +446,7 @@ for my $case ([ 'POST', chat('x') ], [ 'GET', undef ]) {
     for my $i (1 .. 2) {
         push @s, $t->start('POST /twice/', chat('x'),
                            headers => { 'X-B0' => 'wait twice' });
-        wait_for(sub { $conns->() == $i }, 5);
+        wait_for(sub { $conns->() == $i });
     }
 
     is($conns->(), 2, 'listed twice: both are in use');

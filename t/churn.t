@@ -131,7 +131,7 @@ sub memory {
     return $kb;
 }
 
-ok(wait_for(\&seen, 20), "$servers servers, all with a number");
+ok(wait_for(\&seen), "$servers servers, all with a number");
 
 my @pids;
 
@@ -171,7 +171,7 @@ if ($minutes) {
         my $due = int($share * (time - $from) / 60) + $servers - $last;
 
         replace($due) if $due > 0;
-        wait_for(\&seen, 20);
+        wait_for(\&seen);
         $early ||= memory() if time - $from > 15 * $minutes;
 
         if (time > $said + 60) {
@@ -185,7 +185,7 @@ if ($minutes) {
 } else {
     for my $i (1 .. $changes) {
         replace($share);
-        $changed += !!wait_for(\&seen, 20);
+        $changed += !!wait_for(\&seen);
         $early = memory() if $i == 2;
     }
 

@@ -84,7 +84,7 @@ http {
     upstream queued {
         zone queued 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=10 timeout=20s;
+        kvroute_queue max=10 timeout=1h;
         server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
         server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
     }
@@ -226,7 +226,7 @@ sub counted { return ($t->load())[0] }
 
 sub logged {
     my ($re) = @_;
-    return wait_for(sub { $t->access_log() =~ $re }, 10);
+    return wait_for(sub { $t->access_log() =~ $re });
 }
 
 my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
@@ -346,7 +346,7 @@ my @log;
 wait_for(sub {
     @log = grep { m{^/again/} } split /\n/, $t->access_log();
     return @log == 6;
-}, 10);
+});
 
 is(scalar(grep { m{ 200 $b1 $b0, $b1 retry moved$} } @log), 3,
    'which is said of these, by variable and reason');

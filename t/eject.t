@@ -150,7 +150,7 @@ cmp_ok(got(0) - $before, '<=', 2, 'and they are few');
 
 cmp_ok(send_some('short', 20), '>=', 5, 'the first ones fail');
 cure();
-ok(wait_for(sub { send_some('short', 4); state('short', 0) eq 'up' }, 20),
+ok(wait_for(sub { send_some('short', 4); state('short', 0) eq 'up' }),
    'back again');
 
 # never more than a share of them
@@ -220,7 +220,7 @@ for my $case ((map { [short => $_] } sort keys %ways),
     ok(wait_for(sub {
         send_some($upstream, 4);
         return state($upstream, 2) eq 'up';
-    }, 30), "$upstream, $way: back again");
+    }), "$upstream, $way: back again");
 }
 
 # an outage is not doubled: a fifth, and ten; each half of ten seconds forgets half

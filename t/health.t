@@ -73,7 +73,7 @@ http {
         server 127.0.0.1:%%E0%% max_fails=1 fail_timeout=60s;
         server 127.0.0.1:%%E1%% max_fails=1 fail_timeout=60s;
         server 127.0.0.1:%%E2%% max_fails=1 fail_timeout=60s;
-        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=200ms;
+        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;
     }
 
     kvroute_zone zone=namedz:1m;
@@ -82,15 +82,16 @@ http {
         zone named 64k;
         kvroute least_request zone=namedz;
         server 127.0.0.1:%%E0%%;
-        kvroute_health interval=50ms fails=2 passes=2 status=404;
+        kvroute_health interval=50ms fails=2 passes=2 timeout=1h
+                       status=404;
     }
 
     upstream both {
         zone both 64k;
         kvroute least_request zone=y;
         server 127.0.0.1:%%E2%%;
-        kvroute_health uri=/health interval=50ms fails=2 passes=2;
-        kvroute_probe interval=50ms;
+        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;
+        kvroute_probe interval=50ms timeout=1h;
     }
 
     upstream spare {
@@ -104,7 +105,7 @@ http {
         zone busy 64k;
         kvroute least_request zone=y;
         server 127.0.0.1:%%B%%;
-        kvroute_health uri=/health interval=200ms fails=4 timeout=100ms;
+        kvroute_health uri=/health interval=50ms fails=4 timeout=500ms;
     }
 
     upstream over {
@@ -154,7 +155,7 @@ sub state { return $t->peer('h', $_[0])->{health}; }
 sub becomes {
     my ($port, $state, $name) = @_;
 
-    ok(wait_for(sub { state($port) eq $state }, 20), "$name: $state")
+    ok(wait_for(sub { state($port) eq $state }), "$name: $state")
         or diag(state($port));
 }
 
@@ -207,7 +208,7 @@ is("$bad $n[0]", '0 0', 'is left out');
 
 $t->control($e[0], { health_status => 200 });
 becomes($e[0], 'up', 'a recovered engine');
-ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }, 20), 'is used again');
+ok(wait_for(sub { ($bad, @n) = spread(6); $n[0] }), 'is used again');
 
 # only what "status=" says is health
 
@@ -226,10 +227,11 @@ becomes($e[0], 'up', 'a recovered engine');
 
 # loading: at once, without any failures to be counted
 
-$t->control($e[1], { loading_s => 3 });
+$t->control($e[1], { loading_s => 3600 });
 becomes($e[1], 'starting', 'an engine that loads its model');
 ($bad, @n) = spread(10);
 is("$bad $n[1]", '0 0', 'gets nothing meanwhile');
+$t->control($e[1], { loading_s => 0 });
 becomes($e[1], 'up', 'an engine that has loaded');
 
 # an engine that is gone, and back
@@ -274,23 +276,30 @@ my $before = clients($e[0]);
 $t->control($e[0], { fault => 'status=429', fault_rate => 1,
                      fault_count => 1 });
 ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
-                  clients($e[0]) > $before }, 20), 'a 429');
+                  clients($e[0]) > $before }), 'a 429');
 is($t->peer('h', $e[0])->{fails}, $fails, '429 is no failure');
 is($t->peer('h', $e[0])->{state}, 'up', 'the engine is in use');
 
-# pressure: spared for a while, not failed
+# pressure: spared for a while, not failed; and again if the machine has taken
+# longer than that to look
 
 $fails = $t->peer('h', $e[0])->{fails};
-$t->control($e[0], { fault => 'status=503', fault_rate => 1, fault_count => 1,
-                     retry_after => 4 });
-ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
-                  $t->peer('h', $e[0])->{pressed} }, 20),
-   '503 with Retry-After is pressure');
-is($t->peer('h', $e[0])->{state}, 'up', 'not a failure');
+
+my $state;
+
+ok(wait_for(sub {
+    $t->control($e[0], { fault => 'status=503', fault_rate => 1,
+                         fault_count => 1, retry_after => 4 });
+    wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
+                   $t->peer('h', $e[0])->{pressed} }, 4) or return;
+    $state = $t->peer('h', $e[0])->{state};
+    ($bad, @n) = spread(6);
+    return $t->peer('h', $e[0])->{pressed};
+}), '503 with Retry-After is pressure');
+is($state, 'up', 'not a failure');
 is($t->peer('h', $e[0])->{fails}, $fails, 'indeed none');
-($bad, @n) = spread(6);
 is("$bad $n[0]", '0 0', 'it is spared');
-ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
+ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and then no more');
 
 # an engine that has too much to do says so without a time: no failure either, and
 # no outage when all of them do
@@ -312,7 +321,13 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }, 20), 'and then no more');
          'the engine turns away') for @over;
 
     for my $port (@over) {
-        my $p = $peer->($port);
+        my $p;
+
+        wait_for(sub {
+            $t->post('/over/v1/chat/completions', chat('x'));
+            $p = $peer->($port);
+            return $p->{pressed};
+        });
         is("$p->{fails} $p->{state} $p->{pressed}", '0 up 1', 'pressed');
     }
 
@@ -340,7 +355,7 @@ $fails = $t->peer('h', $e[0])->{fails};
 $t->control($e[0], { fault => 'status=503', fault_rate => 1,
                      fault_count => 1, retry_after => -1 });
 ok(wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
-                  $t->peer('h', $e[0])->{fails} > $fails }, 20),
+                  $t->peer('h', $e[0])->{fails} > $fails }),
    'its 503 is a failure');
 control($_, { health_status => 200 }) for @e;
 becomes($_, 'up', "engine $_") for @e;
@@ -392,12 +407,12 @@ becomes($_, 'up', "engine $_") for @e;
 
     my $before = $failed->();
 
-    ok(wait_for(sub { $failed->() > $before + 7 }, 20), 'checks time out');
+    ok(wait_for(sub { $failed->() > $before + 7 }), 'checks time out');
     is($state->(), 'up', 'but it serves a client');
 
     open $f, '>', "$dir/enough" or die $!;
 
-    ok(wait_for(sub { $state->() eq 'down' }, 20), 'and then no more');
+    ok(wait_for(sub { $state->() eq 'down' }), 'and then no more');
 }
 
 $t->done();

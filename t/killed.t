@@ -131,8 +131,7 @@ sub served {
         my $n = 0;
 
         for (1 .. 4 * $t->{workers}) {
-            my $r = $uri eq '/static' ? $t->get($uri, timeout => 5)
-                                      : $t->post($uri, $body, timeout => 5);
+            my $r = $uri eq '/static' ? $t->get($uri) : $t->post($uri, $body);
             $r->{status} == 200 or last;
             $n++;
         }

@@ -167,7 +167,7 @@ $t->upstreams(
     decode => [qw(D0 D1), 'keepalive 4;'],
     refused => [qw(DEAD D1)],
     slow => [qw(FULL D1)],
-    narrow => ['kvroute_queue max=4 timeout=60s;', 'D0 max_conns=%%MAX%%'],
+    narrow => ['kvroute_queue max=4 timeout=1h;', 'D0 max_conns=%%MAX%%'],
 );
 
 $t->{vars}{MAX} = 1;
@@ -287,9 +287,17 @@ sub row {
     wait_for(sub { logged() > $before });
 
     my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
-    my @p = sent('P');
+    my (@p, %p);
+
+    # one that was given up may not have come to read what it was sent
+
+    wait_for(sub {
+        push @p, sent('P');
+        $p{$_->{name}} = 1 for @p;
+        return keys %p >= ($n // 0);
+    });
+
     my @d = sent('D');
-    my %p = map { $_->{name} => 1 } @p;
 
     is($line, $expected, $name);
     is(scalar(keys %p), $n, "$name: prefill servers") if defined $n;

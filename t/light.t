@@ -30,7 +30,7 @@ http {
     upstream b { zone b 64k; kvroute kv_cache zone=y;
                  server 127.0.0.1:%%B0%%; server 127.0.0.1:%%B1%%; }
     upstream q { zone q 64k; kvroute kv_cache zone=y;
-                 kvroute_queue max=9 timeout=5s;
+                 kvroute_queue max=9 timeout=1h;
                  server 127.0.0.1:%%B0%% max_conns=1;
                  server 127.0.0.1:%%B1%% max_conns=1; }
 

@@ -82,7 +82,7 @@ http {
     upstream busy {
         zone busy 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=8 timeout=30s;
+        kvroute_queue max=8 timeout=1h;
         server 127.0.0.1:%%E3%% max_conns=1;
     }
     kvroute_priority $http_x_class;

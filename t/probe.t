@@ -126,17 +126,17 @@ my $tokens = 2048 * 16;
 
 for my $kind (grep { $_ ne 'llamacpp' } @kinds) {
     ok(wait_for(sub { (engine($port{$kind})->{capacity_tokens} || 0)
-                      == $tokens }, 10), "$kind: capacity");
+                      == $tokens }), "$kind: capacity");
     is(peer($port{$kind})->{capacity_bytes}, $tokens * 4,
        "$kind: in bytes");
     is(engine($port{$kind})->{name}, $kind =~ s/-old//r, "$kind: known");
 }
 
-ok(wait_for(sub { (engine($ranks)->{capacity_tokens} || 0) == $tokens }, 10),
+ok(wait_for(sub { (engine($ranks)->{capacity_tokens} || 0) == $tokens }),
    'ranks are summed');
-ok(wait_for(sub { (engine($loads)->{capacity_tokens} || 0) == $tokens }, 10),
+ok(wait_for(sub { (engine($loads)->{capacity_tokens} || 0) == $tokens }),
    'sglang without metrics: its loads');
-ok(wait_for(sub { defined engine($port{llamacpp})->{running} }, 10),
+ok(wait_for(sub { defined engine($port{llamacpp})->{running} }),
    'llama.cpp: no capacity, but load');
 ok(!exists engine($port{llamacpp})->{capacity_tokens}, 'indeed none');
 
@@ -181,7 +181,7 @@ $t->read_until($own, qr/data: /);
 
 my $e;
 ok(wait_for(sub { $e = $t->peer('slow', $slow)->{engine};
-                  ($e->{foreign} || 0) == 8 }, 10), 'load of others')
+                  ($e->{foreign} || 0) == 8 }), 'load of others')
     or diag(JSON::PP->new->encode($e));
 close $own;
 
@@ -196,12 +196,12 @@ sub restarted {
     my $before = peer($p)->{cache}{flushes_probe};
 
     wait_for(sub { $t->post('/v1/chat/completions', $body);
-                   ($t->control($p)->{requests} || 0) > 0 }, 10);
-    wait_for(sub { (engine($p)->{cache_queries} || 1) > 0 }, 10);
+                   ($t->control($p)->{requests} || 0) > 0 });
+    wait_for(sub { (engine($p)->{cache_queries} || 1) > 0 });
 
     $t->control($p, { restart => JSON::PP::true });
 
-    ok(wait_for(sub { peer($p)->{cache}{flushes_probe} > $before }, 10),
+    ok(wait_for(sub { peer($p)->{cache}{flushes_probe} > $before }),
        "$kind: a restart is noticed");
 }
 
@@ -212,7 +212,7 @@ for my $mode (qw(garbage huge empty 404 500 frozen)) {
 
     $t->control($port{vllm}, { metrics => $mode });
 
-    ok(wait_for(sub { engine($port{vllm})->{probes} > $asked + 3 }, 20),
+    ok(wait_for(sub { engine($port{vllm})->{probes} > $asked + 3 }),
        "metrics $mode: asked on");
     is($t->post('/one/v1/chat/completions', chat('x'))->{status}, 200,
        "metrics $mode: requests are served");
@@ -222,7 +222,7 @@ for my $mode (qw(garbage huge empty 404 500 frozen)) {
 
 $t->control($port{vllm}, { metrics => 'ok', metrics_delay_ms => 5000 });
 my $failed = engine($port{vllm})->{failed};
-ok(wait_for(sub { engine($port{vllm})->{failed} > $failed }, 20),
+ok(wait_for(sub { engine($port{vllm})->{failed} > $failed }),
    'an answer that is late counts as none');
 cmp_ok(engine($port{vllm})->{age_ms}, '>', 100, 'and what is known grows old');
 $t->control($port{vllm}, { metrics_delay_ms => 0 });
@@ -234,10 +234,10 @@ restarted('vllm');
 $t->kill_engine($port{sglang});
 my $flushed = peer($port{sglang})->{cache}{flushes_probe};
 my $n = engine($port{sglang})->{failed};
-ok(wait_for(sub { engine($port{sglang})->{failed} > $n }, 10), 'gone');
+ok(wait_for(sub { engine($port{sglang})->{failed} > $n }), 'gone');
 $t->start_engine($port{sglang}, 1, '--hardware', 'none', '--engine', 'sglang',
                  '--model', 'm');
-ok(wait_for(sub { peer($port{sglang})->{cache}{flushes_probe} > $flushed }, 10),
+ok(wait_for(sub { peer($port{sglang})->{cache}{flushes_probe} > $flushed }),
    'back, with an empty cache');
 
 # --- reloads, with probes running
@@ -247,7 +247,7 @@ for (1 .. 20) {
 }
 
 $n = engine($port{vllm})->{probes};
-ok(wait_for(sub { engine($port{vllm})->{probes} > $n + 5 }, 10),
+ok(wait_for(sub { engine($port{vllm})->{probes} > $n + 5 }),
    'asked on after 20 reloads');
 
 # the old workers ask no more: the rate is that of one

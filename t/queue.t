@@ -27,19 +27,19 @@ http {
     upstream u {
         zone u 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=20s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream pending {
         zone pending 64k;
         kvroute kv_cache zone=z max_pending=8k;
-        kvroute_queue max=40 timeout=20s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_fails=0;
     }
     upstream small {
         zone small 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=2 timeout=20s status=503;
+        kvroute_queue max=2 timeout=1h status=503;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream soon {
@@ -51,27 +51,27 @@ http {
     upstream fifo {
         zone fifo 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=20s order=fifo;
+        kvroute_queue max=40 timeout=1h order=fifo;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream strict {
         zone strict 64k;
         kvroute sticky key=$http_x_session strict=on zone=z;
-        kvroute_queue max=40 timeout=20s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
 
     upstream two {
         zone two 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=20s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
         server 127.0.0.1:%%B1%% max_conns=1 max_fails=0;
     }
     upstream backup {
         zone backup 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=20s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
         server 127.0.0.1:%%B1%% max_conns=1 max_fails=0 backup;
     }

@@ -34,13 +34,13 @@ http {
     upstream u {
         zone u 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=60s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream soon {
         zone soon 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=300ms;
+        kvroute_queue max=40 timeout=5s;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
 

@@ -72,7 +72,7 @@ http {
     upstream choosy {
         zone choosy 64k;
         kvroute kv_cache zone=z max_pending=auto max_waiting=0;
-        kvroute_queue max=40 timeout=60s;
+        kvroute_queue max=40 timeout=1h;
         kvroute_probe interval=1s;
         server 127.0.0.1:%%E0%% max_fails=0;
         server 127.0.0.1:%%E1%% max_fails=0;
@@ -80,25 +80,25 @@ http {
     upstream many {
         zone many 64k;
         kvroute kv_cache zone=z max_pending=8k;
-        kvroute_queue max=100 timeout=60s;
+        kvroute_queue max=100 timeout=1h;
         server 127.0.0.1:%%B0%% max_fails=0;
     }
     upstream one {
         zone one 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=60s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream other {
         zone other 64k;
         kvroute kv_cache zone=y;
-        kvroute_queue max=40 timeout=60s order=fifo;
+        kvroute_queue max=40 timeout=1h order=fifo;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream large {
         zone large 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=60s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%L0%% max_conns=1 max_fails=0;
     }
 

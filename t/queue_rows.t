@@ -29,7 +29,7 @@ http {
     upstream u {
         zone u 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=60s;
+        kvroute_queue max=40 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
 

@@ -31,7 +31,7 @@ http {
     upstream u {
         zone u 64k;
         kvroute kv_cache zone=z max_pending=16k;
-        kvroute_queue max=2000 timeout=60s;
+        kvroute_queue max=2000 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=3 max_fails=0;
         server 127.0.0.1:%%B1%% max_conns=2 max_fails=0;
     }

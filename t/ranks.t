@@ -471,7 +471,7 @@ my ($failed, $k) = (0, 0);
 ok(wait_for(sub {
     $failed += agents('ranks', 3, 2, 1e5 * ++$k);
     return grep { $_->{requests} } rows('ranks', $dp[0]);
-}, 30), 'they get requests');
+}), 'they get requests');
 is($failed, 0, 'no request fails');
 
 $t->kill_engine($dp[0]);

@@ -90,7 +90,7 @@ http {
     upstream strict {
         zone strict 64k;
         kvroute sticky key=auto strict=on zone=z;
-        kvroute_queue max=10 timeout=1s;
+        kvroute_queue max=10 timeout=1h;
         server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
         server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
     }

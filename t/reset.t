@@ -53,7 +53,7 @@ http {
     upstream small {
         zone small 64k;
         kvroute kv_cache zone=little;
-        kvroute_queue max=1 timeout=20s;
+        kvroute_queue max=1 timeout=1h;
         server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
     }
     upstream failing {

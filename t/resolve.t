@@ -82,7 +82,7 @@ http {
     upstream queued {
         zone queued 256k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=10 timeout=20s;
+        kvroute_queue max=10 timeout=1h;
         server engines.test:%%ENGINES%% resolve max_conns=1 max_fails=0;
     }
 

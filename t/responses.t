@@ -55,7 +55,7 @@ http {
     upstream queued {
         zone queued 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=9 timeout=5s;
+        kvroute_queue max=9 timeout=1h;
         server 127.0.0.1:%%E0%% max_conns=2;
         server 127.0.0.1:%%E1%% max_conns=2;
         server 127.0.0.1:%%E2%% max_conns=2;

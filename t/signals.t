@@ -171,7 +171,7 @@ http {
         kvroute least_request zone=h;
         server 127.0.0.1:%%A%%;
         server 127.0.0.1:1 down;
-        kvroute_health interval=200ms timeout=100ms fails=9 passes=1;
+        kvroute_health interval=50ms timeout=500ms fails=4 passes=1;
     }
 
     proxy_http_version 1.1;
@@ -221,7 +221,7 @@ sub all_to {
     ok(wait_for(sub {
         $got = join '', map { to($up, $make ? $make->() : undef) } 1 .. 6;
         return $got eq $want x 6;
-    }, 20), $name) or diag($got);
+    }), $name) or diag($got);
 }
 
 sub spread {
@@ -265,8 +265,8 @@ all_to('B', 'by=kv, changed', 'kv');
 put('B.metrics', '');
 load('A', 0, 0.1);
 load('C', 0, 0.9);
-ok(wait_for(sub { spread('kv') eq 'ABC' }, 20), 'by=kv, one does not tell');
-ok(wait_for(sub { spread('waiting') eq 'ABC' }, 20),
+ok(wait_for(sub { spread('kv') eq 'ABC' }), 'by=kv, one does not tell');
+ok(wait_for(sub { spread('waiting') eq 'ABC' }),
    'by=waiting, one does not tell');
 
 # --- adapters: loaded, room for it, or another would have to go
@@ -297,7 +297,7 @@ my $prompt = chat(text(9000, 1000), model => 'one');
 all_to('A', 'a prompt that is known', 'cache', sub { $prompt });
 
 load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total rising\n");
-ok(wait_for(sub { (said('cache', $pa)->{cap} || 0) == 1 }, 20),
+ok(wait_for(sub { (said('cache', $pa)->{cap} || 0) == 1 }),
    'preempted: a cap')
     or diag(JSON::PP->new->encode(said('cache', $pa)));
 
@@ -309,7 +309,7 @@ close $held;
 ok($t->idle(), 'idle');
 
 load('A', 0, 0.1, adapters('one') . "vllm:num_preemptions_total 9e15\n");
-ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }, 20),
+ok(wait_for(sub { (said('cache', $pa)->{cap} // 1) == 0 }),
    'no more of them: no cap');
 
 # --- ORCA headers, of both of vLLM's servers, and as JSON
@@ -329,26 +329,26 @@ put('A.head', "$orca JSON {\"named_metrics\": {\"kv_cache_usage_perc\": 0.1, "
 all_to('A', 'ORCA: JSON, when the old word has faded', 'orca');
 
 put("$_.head", "$orca \x7f nonsense=,=}{\r\n") for qw(A B);
-ok(wait_for(sub { spread('orca') eq 'AB' }, 20), 'ORCA: nonsense');
+ok(wait_for(sub { spread('orca') eq 'AB' }), 'ORCA: nonsense');
 put("$_.head", '') for qw(A B);
 
 # --- mandatory: who does not answer is used only if nobody does
 
 all_to('A', 'mandatory: one that answers', 'must');
 put('A.metrics', '');
-ok(wait_for(sub { spread('must') eq 'AD' }, 20), 'mandatory: nobody answers');
+ok(wait_for(sub { spread('must') eq 'AD' }), 'mandatory: nobody answers');
 load('A', 5, 0.25);
 all_to('A', 'mandatory: one that answers again', 'must');
 
 # --- at another port or address, which may come and go without the engine
 
-ok(wait_for(sub { (said('port', $pd)->{kv_usage} // 0) == 0.25 }, 20), 'port=');
+ok(wait_for(sub { (said('port', $pd)->{kv_usage} // 0) == 0.25 }), 'port=');
 is(to('port') =~ /^[CD]$/, 1, 'port= is for probes only');
 
-ok(wait_for(sub { said('addr', $pd)->{failed} > 3 }, 20), 'addr=, not there');
+ok(wait_for(sub { said('addr', $pd)->{failed} > 3 }), 'addr=, not there');
 engine('L', port => $later);
 load('L', 7, 0.75);
-ok(wait_for(sub { (said('addr', $pd)->{kv_usage} // 0) == 0.75 }, 20), 'addr=');
+ok(wait_for(sub { (said('addr', $pd)->{kv_usage} // 0) == 0.75 }), 'addr=');
 is($t->peer('addr', $pd)->{cache}{flushes_probe}, 0,
    'who gives metrics of engines is no engine');
 
@@ -357,7 +357,7 @@ is($t->peer('addr', $pd)->{cache}{flushes_probe}, 0,
 sub checks { return () = Kvroute::slurp("$dir/A.checks") =~ /x/g; }
 sub health { return $t->peer('busy', $pa)->{health}; }
 
-ok(wait_for(sub { checks() > 1 }, 20), 'checked');
+ok(wait_for(sub { checks() > 1 }), 'checked');
 
 my ($s, $checks, @seen);
 
@@ -372,7 +372,7 @@ for my $path (qw(stream zstream)) {
     ok(wait_for(sub {
         push @seen, health();
         sysread($s, my $data, 65536);
-        return checks() > $checks + 12;
+        return checks() > $checks + 7;
     }), "$path: checks time out");
     is(scalar(grep { $_ ne 'up' } @seen), 0,
        "$path: an engine that streams is up");
@@ -383,23 +383,23 @@ for my $path (qw(stream zstream)) {
 
 put('A.hang', '');
 put('stop', '');
-ok(wait_for(sub { health() eq 'down' }, 20), 'one that hangs is down');
+ok(wait_for(sub { health() eq 'down' }), 'one that hangs is down');
 is(to('busy'), 'A', 'and tried anyway');
 unlink "$dir/A.hang", "$dir/stop";
-ok(wait_for(sub { health() eq 'up' }, 20), 'and up again');
+ok(wait_for(sub { health() eq 'up' }), 'and up again');
 close $s;
 
 # --- one that loads may say when to come again, and is not up for that
 
 put('A.load', '');
-ok(wait_for(sub { health() eq 'starting' }, 20), 'one that loads');
+ok(wait_for(sub { health() eq 'starting' }), 'one that loads');
 $checks = checks();
 @seen = ();
-ok(wait_for(sub { push @seen, health(); return checks() > $checks + 4; }, 20),
+ok(wait_for(sub { push @seen, health(); return checks() > $checks + 4; }),
    'is checked');
 is(scalar(grep { $_ ne 'starting' } @seen), 0, 'and is not up');
 unlink "$dir/A.load";
-ok(wait_for(sub { health() eq 'up' }, 20), 'one that has loaded');
+ok(wait_for(sub { health() eq 'up' }), 'one that has loaded');
 
 # --- an upgraded connection awaits no first event
 
@@ -419,7 +419,7 @@ for my $pid ($t->active_workers()) {
 
 my $n = said('cache', $pa)->{probes};
 ok(wait_for(sub { my $e = eval { said('cache', $pa) };
-                  $e && $e->{probes} > $n + 3 }, 20),
+                  $e && $e->{probes} > $n + 3 }),
    'asked on after a worker was killed');
 
 $t->done();

@@ -9,6 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Time::HiRes qw(time);
 
 my $t = Kvroute->new();
 
@@ -376,12 +377,21 @@ for my $case ([ 'max_conns', 'x' ], [ 'max_pending', text(9000, 1) ]) {
     my $home = home('/short/', 'short');
     my $until = time() + 4;
 
-    # in use for longer than the timeout
+    # in use for longer than the timeout; anew if a machine that is busy has made
+    # a pause as long
 
     my $moved = 0;
+    my $last = time();
 
-    while (time() < $until) {
-        $moved++ if home('/short/', 'short') ne $home;
+    while ($last < $until) {
+        my $to = home('/short/', 'short');
+
+        if (time() - $last > 1) {
+            ($home, $moved, $until) = ($to, 0, time() + 4);
+        }
+
+        $moved++ if $to ne $home;
+        $last = time();
         select(undef, undef, undef, 0.2);
     }
 

@@ -30,7 +30,7 @@ http {
     upstream queued {
         zone queued 64k;
         kvroute kv_cache zone=z;
-        kvroute_queue max=1 timeout=20s;
+        kvroute_queue max=1 timeout=1h;
         server 127.0.0.1:%%E0%% max_conns=1 max_fails=0;
     }
     upstream beside {

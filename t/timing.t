@@ -13,41 +13,55 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# a prompt of 24 KB takes 70 ms; the small one holds not quite four of them
+# A prompt of 24 KB takes 70 ms; the small one holds not quite four of them.  On a
+# machine that is busy that may be too little to be sure of anything: then engines
+# are asked that are five times as slow, and five times as slow again.
 
-my @how = ('--hardware', 'none', '--model', 'm', '--bytes-per-token', 4,
-           '--prefill-time-per-token', '0.01ms', '--prefill-overhead', '5ms');
+my @slow = (1, 5, 25);
+my (@small, @large, @writes);
 
-my ($small) = $t->engines(1, @how, '--kv-cache-size', 1400);
-my ($large) = $t->engines(1, @how);
-my ($tells) = $t->engines(1, @how, '--kv-cache-size', 1400,
+sub how {
+    my ($slow) = @_;
+
+    return ('--hardware', 'none', '--model', 'm', '--bytes-per-token', 4,
+            '--prefill-time-per-token', 0.01 * $slow . 'ms',
+            '--prefill-overhead', 5 * $slow . 'ms');
+}
+
+my ($tells) = $t->engines(1, how(1), '--kv-cache-size', 1400,
                           '--enable-prompt-tokens-details');
-my ($writes) = $t->engines(1, @how, '--prefill-time-per-token', '0.03ms',
-                           '--inter-token-latency', '0ms',
-                           '--output-tokens', 1500);
+my ($upstreams, $locations) = ('', '');
 
-$t->conf(<<'EOF');
+for my $slow (@slow) {
+    push @small, $t->engines(1, how($slow), '--kv-cache-size', 1400);
+    push @large, $t->engines(1, how($slow));
+    push @writes, $t->engines(1, how($slow), '--prefill-time-per-token',
+                              0.03 * $slow . 'ms', '--inter-token-latency', '0ms',
+                              '--output-tokens', 1500);
+
+    for my $port ($small[-1], $large[-1], $writes[-1]) {
+        $upstreams .= <<"EOF";
+    upstream u$port { zone u$port 64k; kvroute kv_cache zone=z;
+                      server 127.0.0.1:$port; server 127.0.0.1:1 down; }
+EOF
+        $locations .= "location /$port/ { proxy_pass http://u$port/; }\n";
+    }
+}
+
+$t->conf(<<"EOF");
 http {
 %%TEMP%%
     access_log off;
     kvroute_zone zone=z:8m;
     client_body_buffer_size 64k;
 
-    upstream small { zone small 64k; kvroute kv_cache zone=z;
-                     server 127.0.0.1:%%E0%%; server 127.0.0.1:1 down; }
-    upstream large { zone large 64k; kvroute kv_cache zone=z;
-                     server 127.0.0.1:%%E1%%; server 127.0.0.1:2 down; }
-    upstream tells { zone tells 64k; kvroute kv_cache zone=z;
-                     server 127.0.0.1:%%E2%%; server 127.0.0.1:3 down; }
-    upstream writes { zone writes 64k; kvroute kv_cache zone=z;
-                      server 127.0.0.1:%%E3%%; server 127.0.0.1:4 down; }
-
+    upstream u$tells { zone u$tells 64k; kvroute kv_cache zone=z;
+                       server 127.0.0.1:$tells; server 127.0.0.1:1 down; }
+$upstreams
     server {
         listen 127.0.0.1:%%PORT%%;
-        location /small/ { proxy_pass http://small/; }
-        location /large/ { proxy_pass http://large/; }
-        location /tells/ { proxy_pass http://tells/; }
-        location /writes/ { proxy_pass http://writes/; }
+        location /$tells/ { proxy_pass http://u$tells/; }
+        $locations
         location = /kvroute/json { kvroute_status json; }
     }
 }
@@ -58,9 +72,9 @@ $t->run();
 my $default = 64 * 1024 * 1024;
 
 sub ask {
-    my ($up, $seed, $stream) = @_;
+    my ($port, $seed, $stream) = @_;
 
-    $t->post("/$up/v1/chat/completions",
+    $t->post("/$port/v1/chat/completions",
              chat(text(24 * 1024, $seed), max_tokens => 1,
                   stream => $stream // JSON::PP::true,
                   stream_options => { include_usage => JSON::PP::true }));
@@ -69,10 +83,10 @@ sub ask {
 # each prompt twice, in turn: old ones are lost, those of just now are not
 
 sub round {
-    my ($up, $first, $stream) = @_;
+    my ($port, $first, $stream) = @_;
 
     for my $seed ($first .. $first + 5) {
-        ask($up, $seed, $stream) for 1 .. 2;
+        ask($port, $seed, $stream) for 1 .. 2;
     }
 }
 
@@ -83,27 +97,34 @@ sub user {
 }
 
 sub is_held {
-    my ($up, $port) = @_;
+    my ($port) = @_;
 
-    my $p = $t->peer($up, $port);
+    my $p = $t->peer("u$port", $port);
 
     return ($p->{capacity_bytes}, @{$p->{cache}}{qw(timed_held timed_lost)});
 }
 
 # what is no stream begins with its end
 
-round('small', 11, JSON::PP::false);
+round($small[0], 11, JSON::PP::false);
 
-is(join(' ', is_held('small', $small)), "$default 0 0", 'no streams');
+is(join(' ', is_held($small[0])), "$default 0 0", 'no streams');
 
 # how long it takes to be sure depends on the machine: new ones each time
 
-for (1 .. 20) {
-    round('small', 20 * $_) for 1 .. 2;
-    last if (is_held('small', $small))[0] < $default;
-}
+my ($small, $size, $held, $lost);
 
-my ($size, $held, $lost) = is_held('small', $small);
+for (@small) {
+    $small = $_;
+
+    for (1 .. 10) {
+        round($small, 20 * $_) for 1 .. 2;
+        ($size, $held, $lost) = is_held($small);
+        last if $held >= 4 && $lost >= 4 && $size < 400 * 1024;
+    }
+
+    last if $held >= 4 && $lost >= 4 && $size < 400 * 1024;
+}
 
 cmp_ok($held, '>=', 4, 'held');
 cmp_ok($lost, '>=', 4, 'lost');
@@ -113,31 +134,39 @@ cmp_ok($size, '>=', 24 * 1024, 'and holds something');
 # nor is that forgotten by a reload
 
 $t->reload();
-ask('small', 20) for 1 .. 2;
+ask($small, 20) for 1 .. 2;
 
-cmp_ok((is_held('small', $small))[0], '<', 400 * 1024, 'and stays one');
+cmp_ok((is_held($small))[0], '<', 400 * 1024, 'and stays one');
 
 # large, at an uneven pace
 
-for my $n (1 .. 20) {
-    for my $i (1 .. 3) {
-        $t->control($large, { delay_ms => ($n + $i * 7) % 30 });
-        round('large', 20 * $n);
+my $large;
+
+for my $k (0 .. $#slow) {
+    $large = $large[$k];
+
+    for my $n (1 .. 10) {
+        for my $i (1 .. 3) {
+            $t->control($large, { delay_ms => ($n + $i * 7) % 30 * $slow[$k] });
+            round($large, 20 * $n);
+        }
+
+        last if (is_held($large))[1] >= 20;
     }
 
-    last if (is_held('large', $large))[1] >= 20;
+    last if (is_held($large))[1] >= 20;
 }
 
-($size, $held, $lost) = is_held('large', $large);
+($size, $held) = is_held($large);
 
 cmp_ok($held, '>=', 20, 'held by a large one');
-is($size, $default, 'of which nothing is forgotten');
+is((is_held($_))[0], $default, 'of which nothing is forgotten') for @large;
 
 # its own word is better
 
-round('tells', 1) for 1 .. 2;
+round($tells, 1) for 1 .. 2;
 
-($size, $held, $lost) = is_held('tells', $tells);
+($size, $held, $lost) = is_held($tells);
 
 is("$held $lost", '0 0', 'who tells is not timed');
 cmp_ok($size, '<', 400 * 1024, 'but believed');
@@ -146,43 +175,51 @@ cmp_ok($size, '<', 400 * 1024, 'but believed');
 # what was asked before is there, and the reply to be computed
 
 sub turn {
-    my ($chat, $reply, $ms) = @_;
+    my ($port, $chat, $reply, $ms) = @_;
 
-    my $r = $t->post('/writes/v1/chat/completions',
+    my $r = $t->post("/$port/v1/chat/completions",
                      JSON::PP->new()->encode({ model => 'm', stream => \1,
                                                messages => $chat,
                                                max_tokens => $reply }),
-                     headers => { 'X-Engine-Delay-Ms' => $ms });
+                     headers => { 'X-Engine-Delay-Ms' => $ms // 0 });
 
     return join '', $r->{body} =~ /"content":"([^"\\]*)"/g;
 }
 
-my @chats = map { [ user(1024, 500 + $_) ] } 1 .. 8;
+my $writes;
 
-turn([ user(24 * 1024, $_ + 600) ], 1, 0),
-    turn([ user(200, $_ + 650) ], 1, 0) for 1 .. 6;
+for my $k (0 .. $#slow) {
+    $writes = $writes[$k];
 
-push @$_, { role => 'assistant', content => turn($_, 1500, 0) },
-          user(100, 1) for @chats;
+    my @chats = map { [ user(1024, 500 + $_) ] } 1 .. 8;
 
-cmp_ok(length $chats[0][1]{content}, '>', 5000, 'a reply');
+    turn($writes, [ user(24 * 1024, $_ + 600) ], 1),
+        turn($writes, [ user(200, $_ + 650) ], 1) for 1 .. 6;
 
-turn([ user(50 * 1024, 700 + $_) ], 1, 0) for 1 .. 2;
+    push @$_, { role => 'assistant', content => turn($writes, $_, 1500) },
+              user(100, 1) for @chats;
 
-for my $n (1 .. 20) {
-    for my $chat (@chats) {
-        turn($chat, 1, $n == 1 ? 45 : 0);
-        turn($chat, 1, 0) for 1 .. 2;
+    cmp_ok(length $chats[0][1]{content}, '>', 5000, 'a reply');
+
+    turn($writes, [ user(50 * 1024, 700 + $_) ], 1) for 1 .. 2;
+
+    for my $n (1 .. 10) {
+        for my $chat (@chats) {
+            turn($writes, $chat, 1, $n == 1 ? 45 * $slow[$k] : 0);
+            turn($writes, $chat, 1) for 1 .. 2;
+        }
+
+        last if (is_held($writes))[1] >= 4;
+
+        turn($writes, [ user(24 * 1024, 700 + 10 * $n + $_) ], 1) for 1 .. 6;
     }
 
-    last if (is_held('writes', $writes))[1] >= 4;
-
-    turn([ user(24 * 1024, 700 + 10 * $n + $_) ], 1, 0) for 1 .. 6;
+    last if (is_held($writes))[1] >= 4;
 }
 
-($size, $held) = is_held('writes', $writes);
+($size, $held) = is_held($writes);
 
 cmp_ok($held, '>=', 4, 'held by one that does not keep replies');
-is($size, $default, 'of which nothing is forgotten');
+is((is_held($_))[0], $default, 'of which nothing is forgotten') for @writes;
 
 $t->done();

@@ -357,7 +357,7 @@ sub stop {
     my $pid = delete $t->{master};
 
     kill $signal || 'QUIT', $pid;
-    my $gone = wait_for(sub { waitpid($pid, WNOHANG) != 0 }, 20);
+    my $gone = wait_for(sub { waitpid($pid, WNOHANG) != 0 });
 
     if (!$gone) {
         kill 'KILL', $pid;
@@ -468,15 +468,23 @@ sub idle {
 
 # --- odds and ends
 
+# Waits for something, which may never come: in so many seconds on a machine that
+# is idle, and on a busy one for as many looks as an idle one has.
+
 sub wait_for {
     my ($sub, $timeout) = @_;
 
-    my $end = time() + ($timeout || 60);
+    $timeout ||= 60;
 
-    while (1) {
+    my $begin = time();
+
+    for (my $looks = 0; 1; $looks++) {
         my $v = $sub->();
         return $v if $v;
-        return if time() > $end;
+
+        my $past = time() - $begin;
+        return if $past > $timeout && $looks > 20 * $timeout
+                  || $past > 10 * $timeout;
         sleep 0.01;
     }
 }

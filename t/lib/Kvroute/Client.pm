@@ -126,7 +126,7 @@ sub connect {
 sub finish {
     my ($t, $s, $timeout) = @_;
 
-    my $end = time() + ($timeout || 60);
+    my $end = time() + ($timeout || 300);
     my $data = '';
     my $complete;
 
@@ -146,7 +146,7 @@ sub finish {
 sub read_until {
     my ($t, $s, $re, $timeout) = @_;
 
-    my $end = time() + ($timeout || 60);
+    my $end = time() + ($timeout || 300);
     my $data = '';
 
     while ($data !~ $re) {

@@ -142,10 +142,10 @@ sub tally {
 }
 
 
-# Chi-square beyond these happens once in a million runs of what is random,
-# by degrees of freedom from 1.
+# Chi-square beyond these happens once in 10^10 runs of what is random, by degrees
+# of freedom from 1.
 
-my @critical = (23.93, 27.63, 30.66, 33.38, 35.89, 38.26, 40.52);
+my @critical = (41.82, 46.05, 49.54, 52.67, 55.56, 58.29, 60.90);
 
 sub is_spread {
     my ($t, $count, $weights, $name) = @_;
