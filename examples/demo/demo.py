@@ -188,6 +188,7 @@ def conclude(runs, told, seeds, count, began, compared):
                 for policy, results in runs.items()}
 
     for policy, f in policies.items():
+        f["told"] = told[policy]
         f["predicted_tokens"], f["delivered_tokens"] = map(
             sum, zip(*told[policy]))
 
@@ -361,13 +362,15 @@ def get_engine(kind):
 
 def compare(policies, seeds, folder, given, began):
     """All policies' turns; returns whether all checks hold."""
-    # seed by seed, so that what else the machine does disturbs all alike
+    # seed by seed, so that what else the machine does disturbs all alike; and
+    # pauses anew for each, as it may have become slower
 
-    think = pauses(folder, given)
     runs = {policy: [] for policy in policies}
     told = {policy: [] for policy in policies}
 
     for seed in seeds:
+        think = pauses(folder, given)
+
         for policy in policies:
             results, tokens = run(policy, seed, folder, given, think)
             runs[policy].append(results)
