@@ -26,6 +26,7 @@ typedef struct {
     uint64_t             seed;       /* of its text, from a unit on */
     uint32_t             blocks;
     uint32_t             cached;
+    uint64_t             session;    /* that the engine tells */
     uint64_t             start, first;
     uint64_t             key[UNITS];
     kvr_alias_request_t  r;
@@ -115,7 +116,9 @@ store(const prompt_t *p, uint32_t from, uint32_t to, uint64_t now)
         event.hash[i - from] = hash_of(p, i);
     }
 
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 0, now);
+    event.session = p->session;
+
+    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, now);
 }
 
 
@@ -425,19 +428,69 @@ START_TEST(test_alias_session)
 {
     make(&a, 1, 40, 0, 10000);
     make(&b, 2, 40, 0, 10000);
+    a.r.session = a.session = 7;
+    b.r.session = b.session = 8;
 
-    store(&a, 0, 40, 9990);
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 7, 9991);
-    store(&b, 0, 40, 9992);
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 8, 30000);
+    store(&a, 0, 32, 9990);
+    store(&b, 0, 16, 9990);
+    store(&b, 16, 40, 30000);
+    store(&a, 32, 40, 9991);
 
-    b.r.session = 8;
     ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&b), 10);
-    a.r.session = 7;
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
+
+    ck_assert_uint_eq(counts.attributed, 2);
+    ck_assert_uint_eq(counts.session, 2);
     ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
+/*
+ * An engine that tells no session, or another one than was asked for: by the
+ * time, until it has told one.  Then what has another session is not taken, as
+ * that of a client that gives its own; who has none is found by the time.
+ */
+START_TEST(test_alias_session_else)
+{
+    make(&a, 1, 40, 0, 10000);
+    a.r.session = 7;
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    make(&a, 2, 40, 0, 20000);
+    a.session = 99;
+    store(&a, 0, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.session, 0);
+
+    make(&b, 3, 40, 0, 30000);
+    b.r.session = b.session = 8;
+    store(&b, 0, 40, 29990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.session, 1);
+
+    make(&a, 4, 40, 0, 40000);
+    a.session = 99;
+    store(&a, 0, 40, 39990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    ck_assert_uint_eq(known_of(&a), 0);
+
+    a.r.session = 0;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+
+    /* another process may be of another version */
+
+    kvr_alias_flush(&v);
+
+    make(&a, 5, 40, 0, 50000);
+    a.r.session = 7;
+    a.session = 0;
+    store(&a, 0, 40, 49990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
 }
 END_TEST
 
@@ -469,16 +522,18 @@ START_TEST(test_alias_bounds)
                                             : ~0ULL >> util_below(&rng, 64);
         event.tokens = util_below(&rng, 500);
         event.last = util_below(&rng, 50);
+        event.session = util_below(&rng, 3);
 
         for (k = 0; k < 30; k++) {
             event.hash[k] = util_below(&rng, 50);
         }
 
         kvr_alias_stored(&v, &event, 0, util_below(&rng, 2)
-                         ? KVR_ALIAS_NOWHERE : util_below(&rng, 1000), 0,
+                         ? KVR_ALIAS_NOWHERE : util_below(&rng, 1000),
                          1000 + i / 16);
 
         memset(&r, 0, sizeof(r));
+        r.session = util_below(&rng, 20) ? 0 : util_below(&rng, 3);
         r.start = 1000 + i / 16 - util_below(&rng, 1000);
         r.first = r.start + util_below(&rng, 1000);
         r.now = r.first + 1000;
@@ -596,6 +651,7 @@ main(void)
     tcase_add_test(tc, test_alias_wrong);
     tcase_add_test(tc, test_alias_anchor);
     tcase_add_test(tc, test_alias_session);
+    tcase_add_test(tc, test_alias_session_else);
     tcase_add_test(tc, test_alias_bounds);
     tcase_add_test(tc, test_alias_traffic);
     suite_add_tcase(s, tc);
