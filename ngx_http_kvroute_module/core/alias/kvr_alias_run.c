@@ -185,7 +185,7 @@ kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         end -= n;
 
         if (end == begin) {
-            return (begin == 0) == (depth == 0);
+            return begin || depth == 0;
         }
 
         if (!kvr_alias_run_before(v, &number)
