@@ -106,6 +106,8 @@ typedef struct {
     ngx_shm_zone_t              *shm_zone;  /* data: kvr_events_t, by peer */
     ngx_shm_zone_t              *aliases_zone;  /* data: kvr_aliases_t */
     size_t                       aliases;   /* of a server, 0: there are none */
+    ngx_http_complex_value_t    *session;   /* what engines call a request in
+                                               events, or NULL */
     ngx_str_t                    topic;
     ngx_uint_t                   port;      /* or _AUTO */
     ngx_uint_t                   replay;    /* 0: none */

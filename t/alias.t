@@ -85,7 +85,10 @@ sub read_all {
     });
 }
 
-ok(wait_for(sub { events()->{sources} == 1 }), 'the publisher is connected');
+# sources are connected a little before publishers know of it
+
+ok(wait_for(sub { $t->control($e)->{kv_events}{subscribers} == 1 && events()->{sources} == 1 }),
+   'the publisher is connected');
 
 # nobody is heard before the first event
 

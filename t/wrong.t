@@ -145,6 +145,8 @@ upstream | kvroute zone=llm; kvroute_events port=5557 replay=auto; | refused | "
 upstream | kvroute zone=llm; kvroute_events port=auto replay=5558; | refused | "port=auto" finds the replay and the ranks of an engine: leave "replay=" out
 upstream | kvroute zone=llm; kvroute_events port=auto ranks=2; | refused | leave "ranks=" out
 upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1k; | refused | "aliases=" must be between 64k and 1g
+upstream | kvroute zone=llm; kvroute_events port=5557 aliases=1m session=abc; | refused | "session=" must be a variable, as "$request_id", which "proxy_set_header X-Session-ID" sends to engines as well
+upstream | kvroute zone=llm; kvroute_events port=5557 session=$request_id; | refused | "session=" tells whose blocks are which, which is known with "aliases=" only: write that too
 upstream | kvroute zone=llm; kvroute_events port=0; | refused | "port=0" must be a port between 1 and 65535
 upstream | kvroute zone=llm; kvroute_events port=; | refused | "port=" must be a port
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=; | refused | "replay=" must be a port
@@ -212,6 +214,7 @@ upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/li
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto topic=kv@; kvroute zone=llm;
+upstream | kvroute_events port=auto aliases=1m session=$request_id; kvroute zone=llm;
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; }
 upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zone=llm;
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;

@@ -206,19 +206,28 @@ def count():
 
 
 def requests():
-    """Instructions of a request where events are gone by, to one without."""
+    """
+    Instructions of a request where events are gone by, to one without: events alone, and
+    with aliases, of a repeated prompt and of one that is new each time.
+    """
     import wire
 
     engines = wire.upstream(8)
     more = 3000
     publishers = Process([sys.executable, os.path.join(HERE, "publisher.py")]
                          + [str(p + more) for p in engines])
-    on = {"policy": "kvroute kv_cache zone=bench; kvroute_events port=+%d" % more}
+    on = "kvroute kv_cache zone=bench; kvroute_events port=+%d" % more
+    rows = (("", on, (0,)), ("aliases_", on + " aliases=1m", (0, 1)),
+            ("session_", on + " aliases=1m session=$request_id", (0,)))
     result = {}
 
     for name, size, n in ("2k", 2048, 200), ("32k", 32768, 60):
-        without = wire.slope(engines, False, size, n)
-        result[name] = round(wire.slope(engines, False, size, n, conf=on) / without, 4)
+        without = [wire.slope(engines, False, size, n, unique) for unique in (0, 1)]
+
+        for kind, policy, uniques in rows:
+            for unique in uniques:
+                found = wire.slope(engines, False, size, n, unique, {"policy": policy})
+                result[kind + name + "_new" * unique] = round(found / without[unique], 4)
 
     publishers.stop()
 

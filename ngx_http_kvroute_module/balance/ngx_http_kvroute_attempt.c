@@ -436,17 +436,33 @@ static void
 ngx_http_kvroute_attempt_attribute(ngx_http_kvroute_attempt_t *at,
     const kvr_tokens_t *tokens)
 {
-    uint64_t                *chain;
-    ngx_http_kvroute_ctx_t  *ctx;
+    uint64_t                        *chain, session;
+    ngx_str_t                        value;
+    ngx_http_kvroute_ctx_t          *ctx;
+    ngx_http_kvroute_events_conf_t  *events;
 
     ctx = at->ctx;
+    events = at->conf->events;
 
     chain = ngx_http_kvroute_prompt_chain(ctx->request, ctx, at->conf->zone);
 
-    if (chain) {
-        kvr_attempt_attribute(&at->core, &at->conf->zone->core, chain, tokens,
-                              0, (uint64_t) ngx_current_msec);
+    if (chain == NULL) {
+        return;
     }
+
+    session = 0;
+
+    /* an upstream without events may have the zone of one that has them */
+
+    if (events && events->session
+        && ngx_http_complex_value(ctx->request, events->session, &value)
+           == NGX_OK)
+    {
+        session = kvr_kvevent_session(value.data, value.len);
+    }
+
+    kvr_attempt_attribute(&at->core, &at->conf->zone->core, chain, tokens,
+                          session, (uint64_t) ngx_current_msec);
 }
 
 

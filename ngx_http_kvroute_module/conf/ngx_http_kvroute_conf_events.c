@@ -18,6 +18,9 @@
     "a port between 1 and 65535, or \"+\" and what to add to the server's"
 #define NGX_HTTP_KVROUTE_CONF_EVENTS_AUTO                                     \
     NGX_HTTP_KVROUTE_CONF_EVENTS_PORT ", or \"auto\""
+#define NGX_HTTP_KVROUTE_CONF_EVENTS_SESSION                                  \
+    "a variable, as \"$request_id\", which \"proxy_set_header X-Session-ID\" "   \
+    "sends to engines as well"
 
 
 static void ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
@@ -29,6 +32,8 @@ static ngx_int_t ngx_http_kvroute_conf_events_ports(ngx_conf_t *cf,
 static ngx_int_t ngx_http_kvroute_conf_events_auto(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_events_session(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_events_zone(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf);
@@ -71,6 +76,10 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_events_list[]
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, aliases),
       KVR_ATTRIBUTE_LEAST, NGX_HTTP_KVROUTE_CONF_EVENTS_ALIASES,
       "between 64k and 1g" },
+
+    { ngx_string("session="), ngx_http_kvroute_conf_events_session,
+      ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, session),
+      0, 0, NGX_HTTP_KVROUTE_CONF_EVENTS_SESSION },
 
     { ngx_string("ranks="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_events_conf_t, ranks),
@@ -123,6 +132,13 @@ ngx_http_kvroute_conf_events(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (events->port == events->replay) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "\"replay=\" must be another port than \"port=\"");
+        return NGX_CONF_ERROR;
+    }
+
+    if (events->session && events->aliases == 0) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"session=\" tells whose blocks are which, which "
+                           "is known with \"aliases=\" only: write that too");
         return NGX_CONF_ERROR;
     }
 
@@ -379,6 +395,19 @@ ngx_http_kvroute_conf_events_port(ngx_conf_t *cf,
     *port = (ngx_uint_t) n | add;
 
     return NGX_OK;
+}
+
+
+/* one that is the same for all requests would tell nothing */
+static ngx_int_t
+ngx_http_kvroute_conf_events_session(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    if (ngx_http_script_variables_count(value) == 0) {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_kvroute_conf_param_complex(cf, param, value, field);
 }
 
 

@@ -41,6 +41,21 @@ fuzz_note(fuzz_found_t *f, uint64_t what, uint64_t n)
 }
 
 
+static void *
+fuzz_aliases(void)
+{
+    static void  *memory;
+
+    if (memory == NULL) {
+        memory = aligned_alloc(KVR_CACHE_LINE,
+                               (kvr_alias_size(FUZZ_CELLS) + 63) & ~63UL);
+        memset(memory, 0, kvr_alias_size(FUZZ_CELLS));
+    }
+
+    return memory;
+}
+
+
 /* blocks told apart; and a request that ends now, as the event would have it */
 static void
 fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
@@ -52,15 +67,7 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
     kvr_alias_place_t    place;
     kvr_alias_request_t  r;
 
-    static void  *memory;
-
-    if (memory == NULL) {
-        memory = aligned_alloc(KVR_CACHE_LINE,
-                               (kvr_alias_size(FUZZ_CELLS) + 63) & ~63UL);
-        memset(memory, 0, kvr_alias_size(FUZZ_CELLS));
-    }
-
-    kvr_alias_view(&a, memory, FUZZ_CELLS, &e->alias);
+    kvr_alias_view(&a, fuzz_aliases(), FUZZ_CELLS, &e->alias);
 
     for (i = 0; i < v->blocks && i < KVR_KVEVENT_HASHES; i++) {
         if (kvr_alias_mark(&a, v->hash[i], 3, v->type == KVR_KVEVENT_REMOVED,
@@ -74,7 +81,7 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
         return;
     }
 
-    kvr_alias_stored(&a, v, 3, depth, v->parent & 1, f->events);
+    kvr_alias_stored(&a, v, 3, depth, f->events);
 
     memset(&r, 0, sizeof(r));
 
@@ -84,7 +91,7 @@ fuzz_alias(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e,
 
     r.first = f->events;
     r.now = f->events * 100;
-    r.session = v->parent & 1;
+    r.session = v->last & 1 ? v->session : v->parent & 1;
     r.cached = (uint32_t) (v->rooted ? 0 : v->parent % 1000);
     r.prompt = r.cached + 1 + (uint32_t) kvr_min(kvr_events_tokens(v),
                                                  1U << 30);
@@ -108,6 +115,7 @@ fuzz_event(fuzz_found_t *f, const kvr_kvevent_t *v, kvr_events_t *e)
 
     fuzz_note(f, v->type, v->blocks);
     fuzz_note(f, v->parent, v->last);
+    fuzz_note(f, v->session, 0);
     fuzz_note(f, v->tokens, (uint64_t) v->block << 32 | v->group << 3
                             | v->rooted << 2 | v->elsewhere << 1 | v->part);
 
@@ -267,6 +275,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (kvr_get(&e.messages) || kvr_get(&e.stored)) {
         kvr_events_reset(&e);
+        memset(fuzz_aliases(), 0, kvr_alias_size(FUZZ_CELLS));
     }
 
     kvr_set(&e.shift, skip >> 3 & 3);

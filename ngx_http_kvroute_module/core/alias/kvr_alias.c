@@ -122,6 +122,7 @@ kvr_alias_flush(const kvr_alias_view_t *v)
     kvr_set(&a->block, 0);
     kvr_set(&a->runs, 0);
     kvr_set(&a->share, 0);
+    kvr_set(&a->sessions, 0);
 }
 
 

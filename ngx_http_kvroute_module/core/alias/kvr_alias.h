@@ -17,8 +17,9 @@
  * blocks from the last whole one that was cached to the last whole one of the
  * prompt: a run of events of just that length, the last of which came at about
  * the time of the first token.  If one run fits, and only one, its blocks are
- * those of the prompt.  If several fit nothing is done.  Where the operator has
- * the engine tell whose blocks they are (a session), time does not matter.
+ * those of the prompt.  If several fit nothing is done.  Where the engine tells
+ * whose blocks they are, as the operator has it told by a request (a session),
+ * time does not matter, and others that fit do not either.
  *
  * Places in the chain are bytes of a prompt, and blocks are tokens.  In between
  * goes a straight line: from the end of the prompt that this one goes on from,
@@ -88,6 +89,7 @@ typedef struct {
     _Atomic uint32_t   block;        /* tokens */
     _Atomic int32_t    lag;          /* ms, of events behind first tokens */
     _Atomic uint32_t   lags;         /* requests that told it */
+    _Atomic uint32_t   sessions;     /* the engine tells them */
     _Atomic uint32_t   share;        /* of requests attributed, lately, x
                                         KVR_ALIAS_ONE */
 } kvr_alias_t;
@@ -152,10 +154,10 @@ void kvr_alias_flush(const kvr_alias_view_t *v);
 
 /*
  * A source has stored the blocks of an event.  depth: tokens before them, or
- * KVR_ALIAS_NOWHERE; session: of the event, or 0.
+ * KVR_ALIAS_NOWHERE.
  */
 void kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
-    unsigned source, uint32_t depth, uint64_t session, uint64_t now);
+    unsigned source, uint32_t depth, uint64_t now);
 
 /*
  * A block is stored, or removed (gone).  Returns 1 if it is known which entry

@@ -24,12 +24,15 @@ static uint64_t kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time);
 static int kvr_alias_run_fits(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
     uint32_t end);
+static kvr_alias_e kvr_alias_run_among(const kvr_alias_view_t *v,
+    const kvr_alias_request_t *r, uint64_t session, uint32_t begin,
+    uint32_t end, uint64_t *found);
 static void kvr_alias_run_usual(const kvr_alias_view_t *v, int64_t late);
 
 
 void
 kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
-    unsigned source, uint32_t depth, uint64_t session, uint64_t now)
+    unsigned source, uint32_t depth, uint64_t now)
 {
     uint32_t           i, n, block, tip, back;
     uint64_t           number, names, parent;
@@ -97,7 +100,7 @@ kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
     kvr_set(&run->name, names);
     kvr_set(&run->last, kvr_mix(event->last, source));
     kvr_set(&run->time, now);
-    kvr_set(&run->session, session);
+    kvr_set(&run->session, event->session);
     kvr_set(&run->depth, depth);
     kvr_set(&run->back, back);
     kvr_set(&run->taken, 0);
@@ -182,7 +185,7 @@ kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         end -= n;
 
         if (end == begin) {
-            return (begin == 0) == (depth == 0);
+            return begin || depth == 0;
         }
 
         if (!kvr_alias_run_before(v, &number)
@@ -194,9 +197,38 @@ kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 }
 
 
+/*
+ * By the session, if the engine tells it; else by the time.  An engine that has
+ * told it once always does: what has none then is not the request's.
+ */
 kvr_alias_e
 kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint32_t begin, uint32_t end, uint64_t *found)
+{
+    kvr_alias_e  rc;
+
+    if (r->session) {
+        rc = kvr_alias_run_among(v, r, r->session, begin, end, found);
+
+        if (rc != KVR_ALIAS_MISSING) {
+            kvr_set(&v->shared->sessions, 1);
+            kvr_add(&v->count->session, rc == KVR_ALIAS_ATTRIBUTED);
+            return rc;
+        }
+
+        if (kvr_get(&v->shared->sessions)) {
+            return KVR_ALIAS_MISSING;
+        }
+    }
+
+    return kvr_alias_run_among(v, r, 0, begin, end, found);
+}
+
+
+/* among those of a session, or all that came at about the right time */
+static kvr_alias_e
+kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
+    uint64_t session, uint32_t begin, uint32_t end, uint64_t *found)
 {
     int32_t           lag;
     int64_t           late;
@@ -212,7 +244,7 @@ kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     usual = 0;
     other = 0;
 
-    time = r->session ? r->start
+    time = session ? r->start
            : kvr_max(r->start, r->first - kvr_min(r->first, KVR_ALIAS_BEFORE));
 
     for (number = kvr_alias_run_since(v, time); number < last; number++) {
@@ -220,11 +252,11 @@ kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         run = kvr_alias_run(v, number);
         time = kvr_get(&run->time);
 
-        if (!r->session && time > r->first + KVR_ALIAS_AFTER) {
+        if (!session && time > r->first + KVR_ALIAS_AFTER) {
             break;
         }
 
-        if (kvr_get(&run->session) != r->session
+        if ((session && kvr_get(&run->session) != session)
             || name - kvr_get(&run->name) > kvr_alias_names(v->n)
             || !kvr_alias_run_fits(v, r, number, begin, end))
         {

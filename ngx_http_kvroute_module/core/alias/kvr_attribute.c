@@ -149,7 +149,7 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
     }
 
     if (!gone) {
-        kvr_alias_stored(&v, event, source, depth, 0, now);
+        kvr_alias_stored(&v, event, source, depth, now);
     }
 }
 

@@ -60,6 +60,7 @@ typedef struct {
 /* whose the blocks are: kvr_alias.h */
 typedef struct {
     _Atomic uint64_t   attributed;   /* requests */
+    _Atomic uint64_t   session;      /* of these, by what the engine told */
     _Atomic uint64_t   ambiguous;
     _Atomic uint64_t   missing;      /* nothing fits */
     _Atomic uint64_t   dropped;      /* the ring had no room for them */

@@ -31,7 +31,8 @@ typedef enum {
     KVR_KVEVENT_SIZE,
     KVR_KVEVENT_MEDIUM,
     KVR_KVEVENT_GROUP,
-    KVR_KVEVENT_KIND
+    KVR_KVEVENT_KIND,
+    KVR_KVEVENT_SESSION
 } kvr_kvevent_field_e;
 
 
@@ -55,6 +56,7 @@ static const kvr_kvevent_word_t  kvr_kvevent_names[] = {
     kvr_kvevent_word("token_ids", KVR_KVEVENT_TOKENS),
     kvr_kvevent_word("block_size", KVR_KVEVENT_SIZE),
     kvr_kvevent_word("kv_cache_spec_kind", KVR_KVEVENT_KIND),
+    kvr_kvevent_word("session_id", KVR_KVEVENT_SESSION),
     kvr_kvevent_word("events", KVR_KVEVENT_EVENTS)
 };
 
@@ -104,6 +106,7 @@ static void kvr_kvevent_scalar(kvr_kvevent_reader_t *r, kvr_msgpack_e kind);
 static void kvr_kvevent_pass(kvr_kvevent_reader_t *r, kvr_msgpack_e kind);
 static void kvr_kvevent_hash(kvr_kvevent_t *e, const kvr_msgpack_t *m,
     kvr_msgpack_e kind);
+static uint64_t kvr_kvevent_id(const uint8_t *text, size_t len, uint64_t tail);
 
 
 void
@@ -484,6 +487,14 @@ kvr_kvevent_scalar(kvr_kvevent_reader_t *r, kvr_msgpack_e kind)
 
         break;
 
+    case KVR_KVEVENT_SESSION:
+
+        if (kind == KVR_MSGPACK_STR) {
+            e->session = kvr_kvevent_id(m->text, m->len, m->tail);
+        }
+
+        break;
+
     default:
         break;
     }
@@ -528,4 +539,44 @@ kvr_kvevent_hash(kvr_kvevent_t *e, const kvr_msgpack_t *m, kvr_msgpack_e kind)
 
     e->blocks++;
     e->last = hash;
+}
+
+
+uint64_t
+kvr_kvevent_session(const uint8_t *id, size_t len)
+{
+    size_t    i;
+    uint64_t  tail;
+
+    tail = 0;
+
+    for (i = len - kvr_min(len, sizeof(uint64_t)); i < len; i++) {
+        tail = tail << 8 | id[i];
+    }
+
+    return kvr_kvevent_id(id, len, tail);
+}
+
+
+/* of what the reader keeps of a string: its first bytes, its last as a number */
+static uint64_t
+kvr_kvevent_id(const uint8_t *text, size_t len, uint64_t tail)
+{
+    size_t    i, n;
+    uint64_t  id, word;
+
+    if (len == 0) {
+        return 0;
+    }
+
+    id = kvr_mix(len, tail);
+    n = kvr_min(len, KVR_MSGPACK_TEXT);
+
+    for (i = 0; i < n; i += sizeof(uint64_t)) {
+        word = 0;
+        memcpy(&word, text + i, kvr_min(n - i, sizeof(uint64_t)));
+        id = kvr_mix(id, word);
+    }
+
+    return id ? id : 1;
 }

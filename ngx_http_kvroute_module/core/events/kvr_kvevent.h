@@ -19,6 +19,7 @@
  *                ["AllBlocksCleared"]
  *                or a map with "type" and the names of these fields
  *     a hash     an integer, or bytes, of which the last eight count
+ *     a session  a string; of the maps only, as "session_id"
  *
  * vLLM writes arrays up to 0.23, then maps; SGLang arrays, TensorRT-LLM maps.
  * What is left out has its default; what is not known is passed over, so other
@@ -54,6 +55,8 @@ typedef struct {
     uint64_t            tokens;      /* token ids */
     uint64_t            parent;
     uint64_t            last;        /* the last hash */
+    uint64_t            session;     /* of the request that stored it, as of
+                                        kvr_kvevent_session(); 0: not told */
     uint64_t            hash[KVR_KVEVENT_HASHES];
 } kvr_kvevent_t;
 
@@ -85,6 +88,13 @@ typedef struct {
     kvr_kvevent_t       event;
 } kvr_kvevent_reader_t;
 
+
+/*
+ * What a session's id is known by: its length, its first 32 bytes and its last
+ * eight; 0 if it is empty, and never else.  An id that has to be told apart from
+ * others has what differs there.
+ */
+uint64_t kvr_kvevent_session(const uint8_t *id, size_t len);
 
 /* begins a payload */
 void kvr_kvevent_begin(kvr_kvevent_reader_t *r);

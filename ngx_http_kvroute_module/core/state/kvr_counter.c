@@ -642,6 +642,11 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_peer_events_requests_attributed_total",
         .help = "Requests whose blocks were found among those stored."),
 
+    kvr_counter_alias(COUNT, session,
+        .json = "by_session",
+        .metric = "kvroute_peer_events_requests_by_session_total",
+        .help = "Requests whose blocks the engine told by their session."),
+
     kvr_counter_alias(COUNT, ambiguous,
         .json = "ambiguous",
         .metric = "kvroute_peer_events_requests_ambiguous_total",

@@ -26,6 +26,9 @@ typedef struct {
     uint64_t             seed;       /* of its text, from a unit on */
     uint32_t             blocks;
     uint32_t             cached;
+    uint64_t             session;    /* that the engine tells */
+    uint32_t             before;     /* tokens, or KVR_ALIAS_NOWHERE */
+    uint32_t             more;       /* tokens cached, of a block */
     uint64_t             start, first;
     uint64_t             key[UNITS];
     kvr_alias_request_t  r;
@@ -53,6 +56,8 @@ setup(void)
 
     memset(&a, 0, sizeof(a));
     memset(&b, 0, sizeof(b));
+
+    a.before = b.before = KVR_ALIAS_NOWHERE;
 }
 
 
@@ -115,7 +120,9 @@ store(const prompt_t *p, uint32_t from, uint32_t to, uint64_t now)
         event.hash[i - from] = hash_of(p, i);
     }
 
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 0, now);
+    event.session = p->session;
+
+    kvr_alias_stored(&v, &event, 0, p->before, now);
 }
 
 
@@ -130,7 +137,7 @@ end(prompt_t *p)
     r->first = p->first;
     r->now = p->first + 2000;
     r->prompt = p->blocks * BLOCK + 3;
-    r->cached = p->cached * BLOCK;
+    r->cached = p->cached * BLOCK + p->more;
     r->bytes = (uint64_t) r->prompt * 4;
     r->unit = UNIT;
     r->from = p->r.from;
@@ -232,6 +239,88 @@ START_TEST(test_alias_none)
     make(&b, 2, 32, 0, 20000);
     store(&a, 8, 40, 19990);
     ck_assert_int_eq(end(&b), KVR_ALIAS_MISSING);
+}
+END_TEST
+
+
+/*
+ * Where a run begins: behind the last whole block that was cached, and not
+ * before the request; by what is told of it, by the run that it goes on from, or
+ * if nobody knows anywhere but at the start of a prompt.
+ */
+START_TEST(test_alias_begin)
+{
+    /* a part of a block was cached, and a part of one is at the end */
+
+    make(&a, 1, 40, 8, 10000);
+    store(&a, 8, 40, 9990);
+    a.more = BLOCK - 1;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    a.more = 0;
+
+    /* it begins elsewhere, as the engine's order tells: too soon, too late */
+
+    make(&a, 2, 40, 8, 20000);
+    a.before = 7 * BLOCK;
+    store(&a, 8, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    a.before = 9 * BLOCK;
+    store(&a, 8, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    a.before = 0;
+    store(&a, 8, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    a.before = 8 * BLOCK;
+    store(&a, 8, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 8);
+
+    /* the end of a longer one */
+
+    make(&a, 3, 60, 20, 30000);
+    a.before = 8 * BLOCK;
+    store(&a, 8, 60, 29990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    /* by the run that it goes on from */
+
+    a.before = KVR_ALIAS_NOWHERE;
+    make(&a, 4, 20, 0, 40000);
+    store(&a, 0, 20, 39990);
+    make(&b, 5, 39, 19, 50000);
+    make(&a, 4, 40, 20, 50000);
+    store(&a, 20, 40, 49990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_MISSING);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    /* chunks, of which the first came before the request */
+
+    make(&a, 6, 40, 0, 60000);
+    store(&a, 0, 20, 59400);
+    store(&a, 20, 40, 59990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+}
+END_TEST
+
+
+/* the last entry ends with the prompt, in a part of a block: that is not stored */
+START_TEST(test_alias_end)
+{
+    kvr_alias_place_t  place;
+
+    make(&a, 1, 40, 0, 10000);
+    make(&b, 2, 40, 0, 10000);
+    store(&a, 0, 40, 9990);
+    store(&b, 0, 38, 9990);
+
+    a.r = (kvr_alias_request_t) {
+        .start = 9500, .first = 10000, .now = 12000, .prompt = 40 * BLOCK + 3,
+        .bytes = 10 * UNIT, .unit = UNIT, .n = 10, .key = a.key
+    };
+
+    ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
+    ck_assert(known(&a, 39));
+    ck_assert(!kvr_alias_mark(&v, hash_of(&b, 0), 0, 0, &place));
 }
 END_TEST
 
@@ -425,19 +514,79 @@ START_TEST(test_alias_session)
 {
     make(&a, 1, 40, 0, 10000);
     make(&b, 2, 40, 0, 10000);
+    a.r.session = a.session = 7;
+    b.r.session = b.session = 8;
 
-    store(&a, 0, 40, 9990);
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 7, 9991);
-    store(&b, 0, 40, 9992);
-    kvr_alias_stored(&v, &event, 0, KVR_ALIAS_NOWHERE, 8, 30000);
+    store(&a, 0, 32, 9990);
+    store(&b, 0, 16, 9990);
+    store(&b, 16, 40, 30000);
+    store(&a, 32, 40, 9991);
 
-    b.r.session = 8;
     ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&b), 10);
-    a.r.session = 7;
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
     ck_assert_uint_eq(known_of(&a), 10);
+
+    /* a session that others had before, with as many blocks */
+
+    make(&a, 3, 40, 0, 49000);
+    make(&b, 4, 40, 0, 50000);
+    a.session = 8;
+    store(&a, 0, 40, 48990);
+    store(&b, 0, 40, 49990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&b), 10);
+
+    ck_assert_uint_eq(counts.attributed, 3);
+    ck_assert_uint_eq(counts.session, 3);
     ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
+/*
+ * An engine that tells no session, or another one than was asked for: by the
+ * time, until it has told one.  Then what has another session is not taken, as
+ * that of a client that gives its own; who has none is found by the time.
+ */
+START_TEST(test_alias_session_else)
+{
+    make(&a, 1, 40, 0, 10000);
+    a.r.session = 7;
+    store(&a, 0, 40, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    make(&a, 2, 40, 0, 20000);
+    a.session = 99;
+    store(&a, 0, 40, 19990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.session, 0);
+
+    make(&b, 3, 40, 0, 30000);
+    b.r.session = b.session = 8;
+    store(&b, 0, 40, 29990);
+    ck_assert_int_eq(end(&b), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.session, 1);
+
+    make(&a, 4, 40, 0, 40000);
+    a.session = 99;
+    store(&a, 0, 40, 39990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+    ck_assert_uint_eq(known_of(&a), 0);
+
+    a.r.session = 0;
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
+
+    /* another process may be of another version */
+
+    kvr_alias_flush(&v);
+
+    make(&a, 5, 40, 0, 50000);
+    a.r.session = 7;
+    a.session = 0;
+    store(&a, 0, 40, 49990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
 }
 END_TEST
 
@@ -469,16 +618,18 @@ START_TEST(test_alias_bounds)
                                             : ~0ULL >> util_below(&rng, 64);
         event.tokens = util_below(&rng, 500);
         event.last = util_below(&rng, 50);
+        event.session = util_below(&rng, 3);
 
         for (k = 0; k < 30; k++) {
             event.hash[k] = util_below(&rng, 50);
         }
 
         kvr_alias_stored(&v, &event, 0, util_below(&rng, 2)
-                         ? KVR_ALIAS_NOWHERE : util_below(&rng, 1000), 0,
+                         ? KVR_ALIAS_NOWHERE : util_below(&rng, 1000),
                          1000 + i / 16);
 
         memset(&r, 0, sizeof(r));
+        r.session = util_below(&rng, 20) ? 0 : util_below(&rng, 3);
         r.start = 1000 + i / 16 - util_below(&rng, 1000);
         r.first = r.start + util_below(&rng, 1000);
         r.now = r.first + 1000;
@@ -527,6 +678,11 @@ START_TEST(test_alias_traffic)
     util_seed(&rng, "traffic", 0);
 
     memset(talk, 0, sizeof(talk));
+
+    for (i = 0; i < kvr_nelts(talk); i++) {
+        talk[i].before = KVR_ALIAS_NOWHERE;
+    }
+
     now = 100000;
     seed = 100;
     right = 0;
@@ -590,12 +746,15 @@ main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, test_alias_one);
     tcase_add_test(tc, test_alias_none);
+    tcase_add_test(tc, test_alias_begin);
+    tcase_add_test(tc, test_alias_end);
     tcase_add_test(tc, test_alias_reply);
     tcase_add_test(tc, test_alias_two);
     tcase_add_test(tc, test_alias_taken);
     tcase_add_test(tc, test_alias_wrong);
     tcase_add_test(tc, test_alias_anchor);
     tcase_add_test(tc, test_alias_session);
+    tcase_add_test(tc, test_alias_session_else);
     tcase_add_test(tc, test_alias_bounds);
     tcase_add_test(tc, test_alias_traffic);
     suite_add_tcase(s, tc);

@@ -105,6 +105,13 @@ tokens(util_buf_t *b, unsigned n)
 }
 
 
+static uint64_t
+session(const char *id)
+{
+    return kvr_kvevent_session((const uint8_t *) id, strlen(id));
+}
+
+
 /* vLLM from 0.24 on: an event is a map, and what has its default is left out */
 START_TEST(test_kvevent_vllm_maps)
 {
@@ -174,10 +181,85 @@ START_TEST(test_kvevent_vllm_maps)
     ck_assert_uint_eq(f.event[1].tokens, 64);
     ck_assert_uint_eq(f.event[1].hash[0], 10221731738298255167ULL);
     ck_assert_uint_eq(f.event[1].last, 10289418034272722273ULL);
+    ck_assert_uint_eq(f.event[1].session,
+                      session("a session of a client, with a name longer than "
+                              "is kept"));
     ck_assert(f.event[2].type == R);
+    ck_assert_uint_eq(f.event[2].session, 0);
     ck_assert_uint_eq(f.event[2].hash[0], 17358267998548965696ULL);
 
     util_drop(&b);
+}
+END_TEST
+
+
+/*
+ * A session is known by the same number by whomever it is told, however long it
+ * is; what differs in the first 32 bytes or the last eight is another one.
+ */
+START_TEST(test_kvevent_session)
+{
+    found_t     f;
+    unsigned    len, i;
+    uint64_t    id, seen[101];
+    char        text[102];
+    util_buf_t  b;
+
+    for (len = 0; len < kvr_nelts(seen); len++) {
+
+        util_note("%u bytes", len);
+
+        memset(text, 'a', len);
+        text[len] = '\0';
+        memset(&b, 0, sizeof(b));
+
+        pack_array(&b, 2);
+        pack_float(&b, 1);
+        pack_array(&b, 2);
+
+        pack_map(&b, 2);
+        pack_str(&b, "type");
+        pack_str(&b, "BlockStored");
+        pack_str(&b, "session_id");
+        pack_str(&b, text);
+
+        /* one that is none */
+
+        pack_map(&b, 2);
+        pack_str(&b, "session_id");
+
+        if (len % 2) {
+            pack_uint(&b, len);
+        } else {
+            pack_nil(&b);
+        }
+
+        pack_str(&b, "type");
+        pack_str(&b, "BlockStored");
+
+        all(&b, KVR_KVEVENT_DONE, &f);
+        util_drop(&b);
+
+        ck_assert_uint_eq(f.n, 2);
+        ck_assert_uint_eq(f.event[1].session, 0);
+
+        id = session(text);
+        seen[len] = id;
+
+        ck_assert_uint_eq(f.event[0].session, id);
+        ck_assert((id == 0) == (len == 0));
+
+        for (i = 0; i < len; i++) {
+            util_check(seen[i] != id, "as of %u bytes", i);
+        }
+
+        for (i = 0; i < len; i++) {
+            text[i] ^= 1;
+            util_check((session(text) != id)
+                       == (i < 32 || i + 8 >= len), "byte %u", i);
+            text[i] ^= 1;
+        }
+    }
 }
 END_TEST
 
@@ -414,6 +496,7 @@ main(void)
     s = suite_create("kvevent");
 
     util_add(s, "vllm_maps", test_kvevent_vllm_maps);
+    util_add(s, "session", test_kvevent_session);
     util_add(s, "arrays", test_kvevent_arrays);
     util_add(s, "tolerant", test_kvevent_tolerant);
     util_add(s, "load", test_kvevent_load);

@@ -1,0 +1,151 @@
+#!/usr/bin/perl
+
+# Whose blocks are which, where engines say it (session=): prompts of one length, all at
+# once, so that nothing but that tells them apart; and clients that would have the engine
+# say something else.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Kvroute;
+
+use constant { AT_ONCE => 32, LEN => 4_000 };
+
+my $t = Kvroute->new(workers => 2);
+
+my ($live, $replay) = $t->ports(2);
+
+# 2048 blocks are 128 KB of prompts: those of two waves and a little more
+
+my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
+                      '--enable-prompt-tokens-details', '--block-size', 16,
+                      '--kv-cache-size', 2 * AT_ONCE * (LEN / 4 / 16 + 2),
+                      '--max-num-seqs', AT_ONCE, '--kv-events', $live,
+                      '--kv-replay', $replay);
+
+$t->conf(<<"EOC");
+http {
+%%TEMP%%
+    access_log off;
+    kvroute_zone zone=z:4m;
+    client_body_buffer_size 1m;
+    upstream one {
+        zone one 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:$e;
+        server 127.0.0.2:$e down;
+        kvroute_events port=$live replay=$replay aliases=1m session=\$request_id;
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        add_header X-Matched \$kvroute_matched_bytes always;
+        location / {
+            proxy_pass http://one;
+            proxy_set_header X-Session-ID \$request_id;
+        }
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
+$t->run();
+
+sub events { return $t->peer('one', $e)->{events}; }
+
+sub looked_for {
+    my $e = events();
+
+    return $e->{attributed} + $e->{ambiguous} + $e->{unmatched};
+}
+
+sub read_all {
+    return wait_for(sub {
+        events()->{messages} == $t->control($e)->{kv_events}{messages};
+    });
+}
+
+# prompts of one length, all sent before a response is read
+
+sub wave {
+    my ($seeds, %arg) = @_;
+
+    my @s = map {
+        $t->start('POST /v1/chat/completions', chat(text(LEN, $_), %{$arg{body} || {}}),
+                  $arg{direct} ? (port => $e) : (),
+                  headers => { 'X-Session-ID' => $arg{session} // 'mine' })
+    } @$seeds;
+
+    return map { $t->finish($_) } @s;
+}
+
+sub failed { return scalar grep { $_->{status} != 200 } @_; }
+
+# sources are connected a little before publishers know of it
+
+ok(wait_for(sub { $t->control($e)->{kv_events}{subscribers} == 1 && events()->{sources} == 1 }),
+   'the publisher is connected');
+wave([ 999 ], direct => 1);
+ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
+
+# all of them are told apart, whatever a client's header says
+
+my @first = (1 .. AT_ONCE);
+my @second = (AT_ONCE + 1 .. 2 * AT_ONCE);
+
+is(failed(wave(\@first)), 0, 'a wave of requests');
+is(failed(wave(\@second)), 0, 'and another one');
+
+ok(wait_for(sub { looked_for() == 2 * AT_ONCE }), 'all are looked for');
+
+my $events = events();
+
+is($events->{attributed}, 2 * AT_ONCE, 'and found');
+is($events->{by_session}, 2 * AT_ONCE, 'by their sessions');
+is($events->{ambiguous}, 0, 'none may be several');
+is($events->{wrong}, 0, 'none was wrong');
+
+# A client's own session in the body is what vLLM tells: its blocks are nobody's, not even
+# those of a request at the same time that has stored as many.
+
+$events = events();
+
+my @s = map {
+    $t->start('POST /v1/chat/completions', chat(text(LEN, $_), session_id => 'x'))
+} 201 .. 204;
+
+is(failed(wave([ 205 ])), 0, 'a request as others');
+is(failed(map { $t->finish($_) } @s), 0, 'beside clients with sessions of their own');
+
+ok(wait_for(sub { looked_for() == 2 * AT_ONCE + 5 }), 'all are looked for');
+is(events()->{unmatched} - $events->{unmatched}, 4, 'the others are not found');
+is(events()->{by_session} - $events->{by_session}, 1, 'the one is');
+
+# Half of the first wave is removed by others' prompts.  What is taken to be held of each is
+# what the engine finds: of none that of another.
+
+is(failed(wave([ map { 500 + $_ } 1 .. AT_ONCE / 2 ], direct => 1)), 0, 'others have come');
+ok(read_all(), 'and what that removed is known')
+    or diag(JSON::PP->new->canonical->encode([ events(), $t->control($e)->{kv_events} ]));
+cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256), 'much was taken away');
+
+my (%is, @differ);
+
+for my $seed (reverse @first, @second) {
+    my ($r) = wave([ $seed ]);
+    my $usage = decode_json($r->{body})->{usage};
+    my $held = ($r->{headers}{'x-matched'} || 0) > 0 ? 1 : 0;
+    my $found = ($usage->{prompt_tokens_details}{cached_tokens} || 0) > 64 ? 1 : 0;
+
+    $is{$found}++;
+    push @differ, "$seed: held $held, found $found" if $held != $found;
+    read_all();
+}
+
+is("@differ", '', 'what is held is what is found');
+cmp_ok($is{$_} // 0, '>', 0, 'of some prompts ' . ($_ ? 'something' : 'nothing')) for 0, 1;
+
+$t->stop();
+$t->done();
