@@ -18,14 +18,15 @@ my $servers = join "\n        ",
               map { "server 127.0.0.1:%%E$_%% max_fails=0;" } 0 .. 3;
 
 my %upstreams = (
-    plain  => '',
+    plain  => 'kvroute_eject time=1h;',
     rr     => undef,
     off    => 'kvroute_eject off;',
-    retry  => '',
+    retry  => 'kvroute_eject time=1h;',
     short  => 'kvroute_eject time=200ms;',
     quick  => 'kvroute_eject time=200ms;',
-    few    => 'kvroute_eject max=25%;',
-    some   => 'kvroute_eject fails=1000 share=40%;',
+    hangs  => 'kvroute_eject time=200ms;',
+    few    => 'kvroute_eject time=1h max=25%;',
+    some   => 'kvroute_eject time=1h fails=1000 share=40%;',
     budget => 'kvroute_eject off retry_budget=20%;',
 );
 
@@ -48,6 +49,7 @@ EOF
         : 'off';
 
     my $buffering = $name eq 'quick' ? 'off' : 'on';
+    my $patience = $name eq 'hangs' ? '500ms' : '1h';
 
     $locations .= <<"EOF";
         location /$name/ {
@@ -55,7 +57,7 @@ EOF
             proxy_buffering $buffering;
             proxy_next_upstream $next;
             proxy_next_upstream_tries 2;
-            proxy_read_timeout 300ms;
+            proxy_read_timeout $patience;
             proxy_http_version 1.1;
         }
 EOF
@@ -124,13 +126,13 @@ cmp_ok($bad, '>=', 5, 'the first ones do');
 my $p = $t->peer('plain', $e[0]);
 is($p->{state}, 'ejected', 'its state');
 is($p->{ejected}{reason}, '5xx', 'the reason');
-cmp_ok($p->{ejected}{for}, '<=', 10, 'for how long');
+cmp_ok($p->{ejected}{for}, '<=', 3600, 'for how long');
 is($p->{ejections}, 1, 'counted');
 is(state('plain', 1), 'up', 'the others are up');
 is(state('off', 0), 'up', 'switched off: nobody is ejected');
 
 like($t->log(), qr/\[warn\].*peer 127.0.0.1:$e[0] of upstream "plain" is (?#
-     )ejected for 10.0s:.*"5xx"/, 'and the log');
+     )ejected for 3600.0s:.*"5xx"/, 'and the log');
 
 my $metrics = $t->get('/kvroute/metrics')->{body};
 my $labels = qr/\{upstream="plain",peer="127.0.0.1:$e[0]"\}/;
@@ -148,7 +150,7 @@ cmp_ok(got(0) - $before, '<=', 2, 'and they are few');
 
 # comes back by probes
 
-cmp_ok(send_some('short', 20), '>=', 5, 'the first ones fail');
+cmp_ok(send_some('short', 40), '>=', 5, 'the first ones fail');
 cure();
 ok(wait_for(sub { send_some('short', 4); state('short', 0) eq 'up' }),
    'back again');
@@ -201,7 +203,7 @@ my %ways = (
     'empty-stream' => 'unclear',
 );
 
-for my $case ((map { [short => $_] } sort keys %ways),
+for my $case ((map { [$_ eq 'hang' ? 'hangs' : 'short', $_] } sort keys %ways),
               (map { [quick => $_] } 'error-in-stream=1', 'empty-stream'))
 {
     my ($upstream, $way) = @$case;

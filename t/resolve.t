@@ -71,7 +71,7 @@ http {
     add_header X-Receipt "$kvroute_reason $kvroute_matched_bytes";
 
     resolver 127.0.0.1:%%DNS%% valid=1s ipv6=off;
-    resolver_timeout 1s;
+    resolver_timeout 5s;
 
     upstream u {
         zone u 256k;

@@ -27,7 +27,7 @@ MAX_TOKENS = 8          # of a reply
 
 THINK = (0.3, 0.6)      # seconds of a tool's work between two turns, from to
 THINK_REPLIES = (6, 12) # the same in replies to a new prompt, if that is less
-TIMEOUT = 30            # seconds
+TIMEOUT = 300           # seconds
 
 SYSTEM = """\
 you are a coding agent. work on the task you are given, one step at a time. \

@@ -11,6 +11,9 @@
 #define KVR_OUTLIER_BITS      24
 #define KVR_OUTLIER_MASK      ((1ULL << KVR_OUTLIER_BITS) - 1)
 
+/* slots by which another process may be ahead: its time is newer than ours */
+#define KVR_OUTLIER_AHEAD     16
+
 /* a unit of work: bytes to prefill, and what each request takes besides */
 #define KVR_OUTLIER_WORK      1024
 #define KVR_OUTLIER_EACH      8
@@ -29,6 +32,7 @@ static void kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good,
 static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
 static uint16_t kvr_outlier_slot(uint64_t ms, uint64_t now);
+static uint16_t kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now);
 static int kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
     uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
@@ -375,6 +379,19 @@ kvr_outlier_slot(uint64_t ms, uint64_t now)
 }
 
 
+/* the slot of now, or the word's: processes do not take their time at once */
+static uint16_t
+kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now)
+{
+    uint16_t  slot, last;
+
+    slot = kvr_outlier_slot(ms, now);
+    last = (uint16_t) (word >> 2 * KVR_OUTLIER_BITS);
+
+    return (uint16_t) (last - slot) < KVR_OUTLIER_AHEAD ? last : slot;
+}
+
+
 /*
  * A window is halved each half of its time, so that what is older than the
  * window counts less than a quarter.
@@ -385,7 +402,7 @@ kvr_outlier_count(uint64_t word, uint64_t ms, uint64_t now)
     uint32_t             past;
     kvr_outlier_count_t  c;
 
-    past = kvr_outlier_slot(ms, now)
+    past = kvr_outlier_latest(word, ms, now)
            - (uint16_t) (word >> 2 * KVR_OUTLIER_BITS);
     past = kvr_min((uint16_t) past, KVR_OUTLIER_BITS);
 
@@ -412,7 +429,8 @@ kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good, int bad,
                           : kvr_min(c.good + (uint64_t) good, KVR_OUTLIER_MASK);
         c.bad = kvr_min(c.bad + (uint64_t) bad, KVR_OUTLIER_MASK);
 
-        next = (uint64_t) kvr_outlier_slot(ms, now) << 2 * KVR_OUTLIER_BITS
+        next = (uint64_t) kvr_outlier_latest(old, ms, now)
+               << 2 * KVR_OUTLIER_BITS
                | c.good << KVR_OUTLIER_BITS | c.bad;
 
     } while (!atomic_compare_exchange_weak(word, &old, next));

@@ -531,6 +531,31 @@ START_TEST(test_outlier_budget)
 END_TEST
 
 
+/* a process that has not seen yet that half of a window is over forgets nothing */
+START_TEST(test_outlier_behind)
+{
+    int       n;
+    uint64_t  half;
+
+    setup();
+
+    half = KVR_OUTLIER_RETRIES / 2 + 1;
+    now -= now % half;
+
+    for (n = 0; n < 1000 && kvr_outlier_may_retry(&fleet, &conf, now); n++) {
+        kvr_outlier_sent(&fleet, 1, now - n % 2);
+    }
+
+    util_check(n == KVR_OUTLIER_RESERVE, "%d retries", n);
+
+    /* but a time is not behind for days */
+
+    now += 60000 * half;
+    util_check(kvr_outlier_may_retry(&fleet, &conf, now), "days later");
+}
+END_TEST
+
+
 START_TEST(test_outlier_spare)
 {
     setup();
@@ -564,6 +589,7 @@ main(void)
     util_add(s, "slow", test_outlier_slow);
     util_add(s, "silent", test_outlier_silent);
     util_add(s, "budget", test_outlier_budget);
+    util_add(s, "behind", test_outlier_behind);
     util_add(s, "spare", test_outlier_spare);
 
     return util_run(s);
