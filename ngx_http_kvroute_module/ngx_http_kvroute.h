@@ -61,6 +61,9 @@ typedef struct {
     ngx_uint_t                   number;    /* peers in the list */
     ngx_uint_t                   targets;
     uint32_t                    *first;     /* by peer, and one more */
+    uint32_t                    *max_conns; /* by peer; 0: no limit */
+    uint32_t                    *shared_conns;  /* of all places of a server
+                                                   that has several, else 0 */
 
     /* by target */
 
@@ -203,7 +206,6 @@ typedef struct {
     unsigned                     ready:1;
     unsigned                     eject_set:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
-    unsigned                     doubled:1; /* an address is listed twice */
     unsigned                     shadow:1;  /* another balancer routes */
 } ngx_http_kvroute_srv_conf_t;
 

@@ -88,6 +88,12 @@ http {
         server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
         server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
     }
+    upstream twice {
+        zone twice 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=2;
+    }
     upstream falls {
         zone falls 64k;
         kvroute kv_cache zone=z;
@@ -135,6 +141,7 @@ http {
         location /turns/ { proxy_pass http://turns; }
         location /sessions/ { proxy_pass http://sessions; }
         location /queued/ { proxy_pass http://queued; }
+        location /twice/ { proxy_pass http://twice; }
         location /dying/ { proxy_pass http://dying; }
         location /spare/ { proxy_pass http://spare; }
         location /one/ { proxy_pass http://one; }
@@ -319,6 +326,19 @@ for my $s (@held, $waits) {
 }
 
 ok($t->idle(), 'nothing is held of the queue');
+
+# a server that is listed twice has the connections of both
+
+@held = map {
+    $t->start('POST /twice/v1/chat/completions', chat(text(2000, ++$n)),
+              headers => { 'X-B0' => 'wait both' })
+} 1 .. 3;
+
+ok(wait_for(sub { ($t->load())[2] == 3 }), 'listed twice: all are in use');
+is(ask('/twice/v1/chat/completions')->{status}, 502, 'listed twice: full');
+$t->step('both');
+is(told($t->finish($_))->{name}, 'B0', 'listed twice: served') for @held;
+ok($t->idle(), 'listed twice: nothing is held');
 
 
 # --- tries

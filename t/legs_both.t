@@ -31,6 +31,7 @@ $t->upstreams(
     prefill => [qw(P0 P1), 'keepalive 4;'],
     one => ['P0'],
     none => ['P0 down', 'P1 down'],
+    spare => ['P0 down', 'P1 backup'],
     decode => ['D0', 'keepalive 4;'],
     two => [qw(D0 D1)],
     half => ['DEAD', 'D1 backup'],
@@ -93,6 +94,10 @@ http {
         }
         location /none/ {
             kvroute_prefill none connector=sglang;
+            proxy_pass http://decode/;
+        }
+        location /spare/ {
+            kvroute_prefill spare connector=sglang;
             proxy_pass http://decode/;
         }
         location /moon/ {
@@ -234,6 +239,8 @@ for my $text ('{"prompt":["a","b"]}', '{"prompt":"a","n":2}') {
 
 is($t->post('/v1/embeddings', '{"input":"a"}')->{status}, 200, 'embeddings');
 end(begin('/none', {}), 503, '503 nobody', 0, 0, 'no prefill server');
+end(begin('/spare', {}), 200, '200 yes', 1, 1,
+    'a prefill server of the backups');
 
 
 # the prefill server fails: the other one is left, and a pair is made anew

@@ -105,6 +105,7 @@ for my $i (0, 1) {
 $t->{vars}{ALONE} = join "\n", map { "server 127.0.0.1:$_ max_fails=0;" } @alone;
 
 $t->{vars}{RANKS} = 4;
+$t->{vars}{MANY} = 20;
 
 my $conf = <<'EOF';
 http {
@@ -113,6 +114,7 @@ http {
     kvroute_zone zone=a:16m;
     kvroute_zone zone=s:1m max_peers=8;
     kvroute_zone zone=c:1m max_peers=4;
+    kvroute_zone zone=f:1m max_peers=16;
 
     log_format r '$uri $status $kvroute_peer $kvroute_rank '
                  '$kvroute_reason $kvroute_early $upstream_addr';
@@ -131,6 +133,19 @@ http {
         kvroute_ranks 4;
         server 127.0.0.1:%%B0%% max_fails=0;
         server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream first {
+        zone first 64k;
+        kvroute kv_cache zone=f;
+        kvroute_ranks %%MANY%%;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server unix:%%DIR%%/dead.sock max_fails=0 backup;
+    }
+    upstream next {
+        zone next 64k;
+        kvroute kv_cache zone=f;
+        server 127.0.0.1:%%B1%% max_fails=0;
+        server 127.0.0.1:%%R%% max_fails=0;
     }
     upstream sick {
         zone sick 64k;
@@ -207,6 +222,8 @@ http {
         location /blind/ { proxy_pass http://blind/; }
         location /alone/ { proxy_pass http://alone/; }
         location /crowd/ { proxy_pass http://crowd/; }
+        location /first/ { proxy_pass http://first/; }
+        location /next/ { proxy_pass http://next/; }
         location /sick/ { proxy_pass http://sick/; }
         location /told/ { proxy_pass http://told/; }
         location /written/ { proxy_pass http://written/; }
@@ -330,6 +347,14 @@ for my $mine (undef, 77) {
 is(join(' ', sort map { $_->{name} =~ s/:\d+//r =~ s/.*1#/#/r }
              grep { defined $_->{id} } rows('crowd')), '#0 #0 #1 #2', 'servers first');
 ok((ask('crowd'))[0] =~ /^B/, 'and all are served');
+
+# so have backup servers, and those of the next upstream
+
+sub numbered { return scalar grep { defined $_->{id} } map { rows($_) } @_ }
+
+is(join(' ', map { defined $_->{id} ? 1 : 0 } grep { $_->{name} !~ /#[1-9]/ }
+             map { rows($_) } qw(first next)), '1 1 1 1', 'servers of all upstreams');
+is(numbered(qw(first next)), 16, 'and ranks have what is left');
 
 # the ring has a place for each, and sessions stay at theirs
 
@@ -517,6 +542,45 @@ is_deeply([sort keys %two], ['B0 0', 'B0 1', 'B1 0', 'B1 1'], 'none to others');
 $t->step('go');
 is($t->finish($held)->{status}, 200, 'one that no longer is has ended well');
 close $held;
+
+# fewer ranks and more again: who has a number keeps it, with what it holds
+
+sub known {
+    return { map { $_->{name} => $_->{id} } grep { defined $_->{id} }
+             map { rows($_) } qw(first next) };
+}
+
+$t->{vars}{MANY} = 4;
+$t->conf($conf);
+$t->reload();
+
+my %pin = ('next' => $b1, first => "$b0#3");
+
+for my $where (sort keys %pin) {
+    $t->post("/$where/v1/chat/completions", chat(text(9000, 4711)),
+             headers => { 'X-Pin' => $pin{$where} });
+}
+
+my $four = known();
+
+for my $many (20, 4) {
+    $t->{vars}{MANY} = $many;
+    $t->conf($conf);
+    $t->reload();
+
+    my $now = known();
+
+    is_deeply({ map { $_ => $now->{$_} } keys %$four }, $four,
+              "$many ranks: who has a number keeps it");
+
+    is_deeply([map { $t->post("/$_/v1/chat/completions", chat(text(9000, 4711)))
+                     ->{body} =~ /^(B\d)(?: ([1-9]))?/; $1 . ($2 // '') }
+               sort keys %pin], ['B03', 'B1'], "$many ranks: and what it holds");
+}
+
+ok(wait_for(sub { 4 == (() = $t->access_log()
+                        =~ m{^/(?:first|next)/\S+ 200 \S+ \S+ affinity}mg) }),
+   'as its reason says');
 
 Kvroute::write_file("$t->{dir}/sick", '4 2 7 0');
 

@@ -337,11 +337,24 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
          peer && i < list->number;
          peer = peer->next, i++)
     {
+        if (list->member[list->first[i]] != begin.member) {
+            continue;
+        }
+
         /* who has no number is known by his place, while the list is that */
 
-        if (list->member[list->first[i]] == begin.member
-            && (begin.member != KVR_REGISTRY_NONE
-                || (i == early->index && at->rrp.config == early->config)))
+        if (begin.member == KVR_REGISTRY_NONE
+            && (i != early->index || at->rrp.config != early->config))
+        {
+            continue;
+        }
+
+        /* of several places of a server any will do */
+
+        if (!ngx_http_kvroute_hinted_away(pc, peer)
+            && ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL)
+            && (at->over
+                || !ngx_http_kvroute_peers_full(at->conf, list, i, peer, own)))
         {
             break;
         }
@@ -359,12 +372,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         t++;
     }
 
-    if (t == list->first[i + 1]
-        || ngx_http_kvroute_hinted_away(pc, peer)
-        || !ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL)
-        || (!at->over
-            && ngx_http_kvroute_peers_full(at->conf, peer, begin.member, own)))
-    {
+    if (t == list->first[i + 1]) {
         return NULL;
     }
 
@@ -473,7 +481,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
         }
 
         if (peer->max_conns && !at->over
-            && ngx_http_kvroute_peers_full(at->conf, peer, head, v->own))
+            && ngx_http_kvroute_peers_full(at->conf, list, i, peer, v->own))
         {
             /* this request goes elsewhere, the session does not */
 

@@ -165,9 +165,7 @@ ngx_http_kvroute_native_mark(ngx_http_kvroute_attempt_t *at,
         n = ngx_http_kvroute_tried_word(i);
         m = ngx_http_kvroute_tried_bit(i);
 
-        if (ngx_http_kvroute_peers_full(at->conf, peer,
-                                        list->member[list->first[i]], own))
-        {
+        if (ngx_http_kvroute_peers_full(at->conf, list, i, peer, own)) {
             tried[n] |= m & ~at->rrp.tried[n];
 
         } else if (!(at->rrp.tried[n] & m)

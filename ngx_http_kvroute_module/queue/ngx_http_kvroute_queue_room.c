@@ -292,7 +292,7 @@ ngx_http_kvroute_queue_offers(ngx_http_kvroute_wait_t *w,
         }
 
         head = list->member[list->first[i]];
-        taken = ngx_http_kvroute_peers_full(w->conf, peer, head, NULL);
+        taken = ngx_http_kvroute_peers_full(w->conf, list, i, peer, NULL);
 
         for (t = list->first[i];
              t < list->first[i + 1] && n < ngx_http_kvroute_queue_offer_max;

@@ -18,33 +18,16 @@
 #define NGX_HTTP_KVROUTE_PEERS_AGAIN  1000
 
 
-/* a list as it was read: for each of n its weight, its name and a '\0' */
-typedef struct {
-    u_char                      *data;
-    size_t                       size;
-    ngx_uint_t                   n;
-} ngx_http_kvroute_names_t;
-
-
+static ngx_int_t ngx_http_kvroute_peers_find_until(
+    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_turn_e last,
+    ngx_uint_t wait, ngx_log_t *log);
 static ngx_int_t ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_upstream_rr_peers_t *peers, ngx_http_kvroute_names_t *names,
     ngx_uint_t wait, ngx_log_t *log);
-static ngx_int_t ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
-    ngx_log_t *log);
-static uint32_t ngx_http_kvroute_peers_ranks(
-    ngx_http_kvroute_srv_conf_t *conf, u_char *name, size_t len);
-static void ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
-    size_t len, ngx_uint_t again);
-static void ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
-    ngx_uint_t again);
 static void ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 static void ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
-static uint64_t ngx_http_kvroute_peers_hash(u_char *name, size_t len);
 static void ngx_http_kvroute_peers_missing(ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_peers_rename(ngx_http_kvroute_zone_t *zone);
 
@@ -82,8 +65,46 @@ _Static_assert(KVR_PEERS == 512 && KVR_REGISTRY_MEMBERS == 128
 
 
 ngx_int_t
+ngx_http_kvroute_peers_begin(ngx_array_t *upstreams, ngx_log_t *log)
+{
+    ngx_uint_t                     i, turn;
+    ngx_http_kvroute_srv_conf_t  **kscfp;
+
+    kscfp = upstreams->elts;
+
+    for (turn = NGX_HTTP_KVROUTE_TURN_KNOWN;
+         turn <= NGX_HTTP_KVROUTE_TURN_RANKS;
+         turn++)
+    {
+        for (i = 0; i < upstreams->nelts; i++) {
+
+            /* what is locked is found by the first request for it */
+
+            if (ngx_http_kvroute_peers_find_until(kscfp[i], turn, 0, log)
+                == NGX_ERROR)
+            {
+                return NGX_ERROR;
+            }
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
 ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     ngx_uint_t wait, ngx_log_t *log)
+{
+    return ngx_http_kvroute_peers_find_until(conf, NGX_HTTP_KVROUTE_TURN_RANKS,
+                                             wait, log);
+}
+
+
+/* numbers are given up to that turn; only after the last one it is ready */
+static ngx_int_t
+ngx_http_kvroute_peers_find_until(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_turn_e last, ngx_uint_t wait, ngx_log_t *log)
 {
     ngx_int_t                      rc;
     ngx_uint_t                     i, config;
@@ -111,13 +132,14 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
     conf->ready = 0;
     conf->config = config;
     conf->ranked = kvr_get(conf->zone->sh->registry->ranked);
-    conf->doubled = 0;
     conf->set = kvr_set_none();
     conf->numbered = 0;
     conf->edition++;
 
     for (i = 0; i < 2; i++) {
-        rc = ngx_http_kvroute_peers_list(conf, &conf->list[i], &names[i], log);
+        ngx_http_kvroute_peers_free(&conf->list[i]);
+        rc = ngx_http_kvroute_peers_number_init(conf, &conf->list[i], &names[i],
+                                                log);
 
         if (rc != NGX_OK) {
             ngx_http_kvroute_peers_free(&conf->list[0]);
@@ -126,9 +148,12 @@ ngx_http_kvroute_peers_find(ngx_http_kvroute_srv_conf_t *conf,
         }
     }
 
-    conf->ready = 1;
+    ngx_http_kvroute_peers_number(conf, names, last, 0);
 
-    ngx_http_kvroute_peers_numbered(conf, log);
+    if (last == NGX_HTTP_KVROUTE_TURN_RANKS) {
+        conf->ready = 1;
+        ngx_http_kvroute_peers_numbered(conf, log);
+    }
 
 done:
 
@@ -169,7 +194,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
 {
     size_t                        size;
     u_char                       *p;
-    uint32_t                      weight;
+    ngx_http_kvroute_name_t       name;
     ngx_http_upstream_rr_peer_t  *peer;
 
     if (peers == NULL) {
@@ -189,7 +214,7 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
         size = 1;
 
         for (peer = peers->peer; peer; peer = peer->next) {
-            size += sizeof(uint32_t) + peer->name.len + 1;
+            size += sizeof(ngx_http_kvroute_name_t) + peer->name.len + 1;
         }
 
         if (size <= names->size) {
@@ -214,9 +239,10 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
     p = names->data;
 
     for (peer = peers->peer; peer; peer = peer->next) {
-        weight = (uint32_t) peer->weight;
+        name.weight = (uint32_t) peer->weight;
+        name.max_conns = (uint32_t) ngx_min(peer->max_conns, UINT32_MAX);
 
-        p = ngx_cpymem(p, &weight, sizeof(uint32_t));
+        p = ngx_cpymem(p, &name, sizeof(ngx_http_kvroute_name_t));
         p = ngx_cpymem(p, peer->name.data, peer->name.len);
         *p++ = '\0';
 
@@ -229,234 +255,6 @@ ngx_http_kvroute_peers_read(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
-static ngx_int_t
-ngx_http_kvroute_peers_list(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
-    ngx_log_t *log)
-{
-    u_char      *p;
-    size_t       len;
-    ngx_uint_t   i, n;
-
-    ngx_http_kvroute_peers_free(list);
-
-    n = names->n;
-
-    if (n == 0) {
-        return NGX_OK;
-    }
-
-    list->first = ngx_alloc((n + 1) * sizeof(uint32_t), log);
-    if (list->first == NULL) {
-        return NGX_ERROR;
-    }
-
-    list->first[0] = 0;
-
-    for (i = 0, p = names->data; i < n; i++, p += len + 1) {
-        p += sizeof(uint32_t);
-        len = ngx_strlen(p);
-
-        list->first[i + 1] = list->first[i]
-                             + ngx_http_kvroute_peers_ranks(conf, p, len);
-    }
-
-    list->number = n;
-    list->targets = list->first[n];
-
-    n = list->targets;
-
-    list->id = ngx_alloc(2 * n * sizeof(uint32_t), log);
-    list->peer = ngx_alloc(n * sizeof(kvr_ring_peer_t), log);
-
-    if (list->id == NULL || list->peer == NULL) {
-        return NGX_ERROR;
-    }
-
-    list->member = list->id + n;
-
-    ngx_http_kvroute_peers_number(conf, list, names, 0);
-
-    return NGX_OK;
-}
-
-
-/* how many targets a server is: one, as long as nobody knows better */
-static uint32_t
-ngx_http_kvroute_peers_ranks(ngx_http_kvroute_srv_conf_t *conf, u_char *name,
-    size_t len)
-{
-    uint32_t         id;
-    kvr_registry_t  *registry;
-
-    if (conf->ranks == 0) {
-        return 1;
-    }
-
-    if (conf->ranks != NGX_HTTP_KVROUTE_RANKS_AUTO) {
-        return (uint32_t) conf->ranks;
-    }
-
-    registry = conf->zone->sh->registry;
-    id = kvr_registry_find_peer(registry, name, len);
-
-    return id == KVR_REGISTRY_NONE
-           ? 1 : ngx_max(kvr_get(&registry->peer[id].ranks), 1);
-}
-
-
-/* gives numbers and members to a whole list, or again to those without */
-static void
-ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
-    ngx_uint_t again)
-{
-    u_char                    *p;
-    size_t                     len;
-    uint32_t                   weight, head, last, t, ranks;
-    uint64_t                   hash;
-    ngx_uint_t                 i;
-    ngx_http_kvroute_zone_t   *zone;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    zone = conf->zone;
-    sh = zone->sh;
-
-    ngx_shmtx_lock(&zone->shpool->mutex);
-
-    /* servers before ranks: one that tells of many leaves numbers to the others */
-
-    for (ranks = 0; ranks <= (conf->ranks != 0); ranks++) {
-        p = names->data;
-
-        for (i = 0; i < list->number; i++, p += len + 1) {
-
-            ngx_memcpy(&weight, p, sizeof(uint32_t));
-
-            p += sizeof(uint32_t);
-            len = ngx_strlen(p);
-            hash = ngx_http_kvroute_peers_hash(p, len);
-
-            head = list->first[i];
-            last = ranks ? list->first[i + 1] : head + 1;
-
-            for (t = head + ranks; t < last; t++) {
-
-                if (!again) {
-
-                    /* the same on all hosts, so that their rings agree */
-
-                    list->peer[t].weight = weight;
-                    list->peer[t].hash = ranks ? kvr_mix(hash, t - head)
-                                               : hash;
-                }
-
-                if (!again || list->id[t] == KVR_REGISTRY_NONE) {
-                    ngx_http_kvroute_peers_target(conf, list, t, t - head, p,
-                                                  len, again);
-                }
-            }
-
-            if (ranks && list->id[head] != KVR_REGISTRY_NONE) {
-                kvr_registry_share(sh->registry, list->id[head]);
-            }
-        }
-    }
-
-    ngx_shmtx_unlock(&zone->shpool->mutex);
-
-    conf->pool.set = conf->set;
-    conf->pool.capacity = conf->capacity;
-    conf->pool.max_pending = conf->max_pending;
-    conf->pool.target_ttft = conf->target_ttft;
-    conf->pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
-                             : conf->max_waiting;
-    conf->pool.upstream = conf->number;
-    conf->pool.eject = conf->eject;
-    conf->pool.probe = conf->probe ? conf->probe->interval : 0;
-    conf->pool.slow_start = (uint32_t) conf->slow_start;
-    conf->pool.mandatory = conf->probe && conf->probe->mandatory;
-    conf->pool.health = (conf->health != NULL);
-}
-
-
-/* one target, by the name of its server; called under the zone's mutex */
-static void
-ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_list_t *list, ngx_uint_t t, uint32_t rank, u_char *name,
-    size_t len, ngx_uint_t again)
-{
-    uint32_t                   id, head, member;
-    uint64_t                   units;
-    ngx_str_t                 *host;
-    ngx_uint_t                 new;
-    kvr_registry_t            *registry;
-    ngx_http_kvroute_zone_t   *zone;
-    ngx_http_kvroute_shctx_t  *sh;
-
-    zone = conf->zone;
-    sh = zone->sh;
-    registry = sh->registry;
-    host = &conf->upstream->host;
-
-    units = conf->capacity / (zone->unit * KVR_BLOCK);
-    head = list->id[t - rank];
-
-    if (rank == 0) {
-        new = kvr_registry_find_peer(registry, name, len) == KVR_REGISTRY_NONE;
-        id = kvr_registry_peer(registry, sh->load, zone->core.row, sh->index,
-                               name, len, units);
-
-    } else if (head != KVR_REGISTRY_NONE) {
-        new = kvr_registry_find_rank(registry, head, rank)
-              == KVR_REGISTRY_NONE;
-        id = kvr_registry_rank(registry, sh->load, zone->core.row, sh->index,
-                               head, rank, units);
-
-    } else {
-        new = 0;
-        id = KVR_REGISTRY_NONE;
-    }
-
-    member = KVR_REGISTRY_NONE;
-
-    if (id != KVR_REGISTRY_NONE) {
-        member = kvr_registry_member(registry, sh->load, zone->core.row, id,
-                                     host->data, host->len);
-    }
-
-    if (member == KVR_REGISTRY_NONE) {
-        id = KVR_REGISTRY_NONE;
-        conf->limit = kvr_registry_limit(registry, name, len, host->data,
-                                         host->len);
-    }
-
-    list->id[t] = id;
-    list->member[t] = member;
-
-    if (id == KVR_REGISTRY_NONE) {
-        return;
-    }
-
-    /* who is there from the beginning, or in use, is not warmed up */
-
-    if (new && !again && ngx_time() > (time_t) sh->created + 5) {
-        kvr_set(&registry->peer[id].since, (uint32_t) ngx_time());
-    }
-
-    conf->number = registry->member[member].upstream;
-
-    if (kvr_set_test(&conf->set, id)) {
-        conf->doubled = 1;
-        return;
-    }
-
-    kvr_set_add(&conf->set, id);
-    conf->numbered++;
-    conf->edition++;
-}
-
-
 /*
  * Numbers may have come free: those that were used by the configuration of
  * workers that have ended since.
@@ -464,8 +262,8 @@ ngx_http_kvroute_peers_target(ngx_http_kvroute_srv_conf_t *conf,
 static __attribute__ ((noinline)) void
 ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 {
-    ngx_uint_t                     i;
-    ngx_http_kvroute_names_t       names;
+    ngx_uint_t                     i, same;
+    ngx_http_kvroute_names_t       names[2];
     ngx_http_upstream_rr_peers_t  *peers;
 
     if ((ngx_msec_int_t) (ngx_current_msec - conf->again) < 0) {
@@ -474,23 +272,30 @@ ngx_http_kvroute_peers_again(ngx_http_kvroute_srv_conf_t *conf, ngx_log_t *log)
 
     conf->again = ngx_current_msec + NGX_HTTP_KVROUTE_PEERS_AGAIN;
 
-    peers = conf->upstream->peer.data;
+    ngx_memzero(names, sizeof(names));
 
-    for (i = 0; peers && i < 2; i++, peers = peers->next) {
+    same = 1;
 
-        ngx_memzero(&names, sizeof(names));
+    for (i = 0, peers = conf->upstream->peer.data; i < 2; i++) {
 
-        if (ngx_http_kvroute_peers_read(conf, peers, &names, 0, log) == NGX_OK
-            && names.n == conf->list[i].number
-            && conf->config == ngx_http_kvroute_peers_config(peers))
-        {
-            ngx_http_kvroute_peers_number(conf, &conf->list[i], &names, 1);
-        }
+        same = same
+               && ngx_http_kvroute_peers_read(conf, peers, &names[i], 0, log)
+                  == NGX_OK
+               && names[i].n == conf->list[i].number;
 
-        free(names.data);
+        peers = peers ? peers->next : NULL;
     }
 
-    ngx_http_kvroute_peers_numbered(conf, log);
+    if (same && conf->config
+                == ngx_http_kvroute_peers_config(conf->upstream->peer.data))
+    {
+        ngx_http_kvroute_peers_number(conf, names, NGX_HTTP_KVROUTE_TURN_RANKS,
+                                      1);
+        ngx_http_kvroute_peers_numbered(conf, log);
+    }
+
+    free(names[0].data);
+    free(names[1].data);
 }
 
 
@@ -534,6 +339,44 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
 }
 
 
+ngx_int_t
+ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_peers_visit_pt visit, void *data)
+{
+    ngx_uint_t                     i, k;
+    ngx_http_kvroute_list_t       *list;
+    ngx_http_upstream_rr_peer_t   *peer;
+    ngx_http_upstream_rr_peers_t  *peers;
+
+    peers = conf->upstream->peer.data;
+
+    for (k = 0; k < 2 && peers; k++, peers = peers->next) {
+
+        list = &conf->list[k];
+
+        if (ngx_http_kvroute_lock_try_read(conf->zone, peers) != NGX_OK) {
+            return NGX_BUSY;
+        }
+
+        if (ngx_http_kvroute_peers_config(peers) != conf->config) {
+            ngx_http_kvroute_lock_release(conf->zone, peers);
+            return NGX_BUSY;
+        }
+
+        for (peer = peers->peer, i = 0;
+             peer && i < list->number;
+             peer = peer->next, i++)
+        {
+            visit(data, conf, k, i, peer);
+        }
+
+        ngx_http_kvroute_lock_release(conf->zone, peers);
+    }
+
+    return NGX_OK;
+}
+
+
 void
 ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 {
@@ -549,65 +392,64 @@ ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list)
 /*
  * nginx never returns the connections of a killed worker, so that max_conns is
  * held against counts of our own, which heal.
+ *
+ * A server that is listed more than once has a limit in each place.  Which of
+ * them a connection takes nginx counts; what is reserved, or counted by others,
+ * may take any, so that it is held against all of them together.
  */
 ngx_uint_t
 ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
-    const kvr_reservation_t *own)
+    ngx_http_kvroute_list_t *list, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer, const kvr_reservation_t *own)
 {
+    uint32_t         member;
     kvr_load_t      *load;
-    ngx_uint_t       conns, active;
+    ngx_uint_t       active, taken, held, shared;
     kvr_registry_t  *registry;
 
     if (peer->max_conns == 0) {
         return 0;
     }
 
-    conns = peer->conns;
+    member = list->member[list->first[i]];
 
-    if (member != KVR_REGISTRY_NONE) {
+    if (member == KVR_REGISTRY_NONE) {
+        return peer->conns >= peer->max_conns;
+    }
 
-        /* a place that it has is its own: another worker may have found it at
-           the same time, or one with another limit, since a reload */
+    /* a place that it has is its own: another worker may have found it at
+       the same time, or one with another limit, since a reload */
 
-        if (own && own->held && own->member == member) {
-            return 0;
-        }
+    held = (own && own->held && own->member == member);
+    shared = list->shared_conns[i];
 
-        load = conf->zone->sh->load;
-        registry = conf->zone->sh->registry;
-        active = kvr_load_get(load, kvr_registry_column(registry, member))
-                 .active;
-        active += kvr_load_get(load, kvr_registry_reserved(registry, member))
-                  .active;
+    if (held && !shared) {
+        return 0;
+    }
 
-        /* a server that is listed twice has a limit in each place */
+    load = conf->zone->sh->load;
+    registry = conf->zone->sh->registry;
 
-        conns = conf->doubled ? ngx_min(conns, active) : active;
+    active = kvr_load_get(load, kvr_registry_column(registry, member)).active;
 
-        /* what is told of a server is of all upstreams that it is in */
+    if (shared && ngx_min(peer->conns, active) >= peer->max_conns) {
+        return 1;
+    }
 
-        if (conf->zone->share && conf->zone->share->fleet) {
-            conns += kvr_load_elsewhere(load, conf->zone->sh->registry
-                                                  ->member[member].peer)
+    if (held) {
+        return 0;
+    }
+
+    taken = active + kvr_load_get(load, kvr_registry_reserved(registry, member))
                      .active;
-        }
+
+    /* what is told of a server is of all upstreams that it is in */
+
+    if (conf->zone->share && conf->zone->share->fleet) {
+        taken += kvr_load_elsewhere(load, registry->member[member].peer).active;
     }
 
-    return conns >= peer->max_conns;
-}
-
-
-static uint64_t
-ngx_http_kvroute_peers_hash(u_char *name, size_t len)
-{
-    uint64_t  h;
-
-    for (h = len; len; len--) {
-        h = kvr_mix(h, *name++);
-    }
-
-    return h;
+    return taken >= (shared ? shared : peer->max_conns);
 }
 
 

@@ -12,6 +12,9 @@
 #include "core/route/kvr_route.h"
 
 
+/* as a process begins: finds them for all upstreams, servers before ranks */
+ngx_int_t ngx_http_kvroute_peers_begin(ngx_array_t *upstreams, ngx_log_t *log);
+
 /*
  * Finds the numbers of an upstream's peers.  If wait is 0 nginx's lock
  * is not waited for: NGX_BUSY, and nothing is changed.
@@ -39,12 +42,12 @@ ngx_int_t ngx_http_kvroute_peers_walk(ngx_http_kvroute_srv_conf_t *conf,
 void ngx_http_kvroute_peers_free(ngx_http_kvroute_list_t *list);
 
 /*
- * Whether a peer has all the connections of its max_conns.  own: what the
- * request that asks has reserved and does not count, or NULL.
+ * Whether the i-th peer of a list has all the connections of its max_conns.
+ * own: what the request that asks has reserved and does not count, or NULL.
  */
 ngx_uint_t ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_upstream_rr_peer_t *peer, uint32_t member,
-    const kvr_reservation_t *own);
+    ngx_http_kvroute_list_t *list, ngx_uint_t i,
+    ngx_http_upstream_rr_peer_t *peer, const kvr_reservation_t *own);
 
 
 /*
@@ -60,6 +63,49 @@ ngx_http_kvroute_peers_failed(ngx_http_upstream_rr_peers_t *peers,
            && peer->fails >= peer->max_fails
            && now - peer->checked <= peer->fail_timeout;
 }
+
+
+/* between _peers and _peers_number */
+
+/* a list as it was read: for each of n what is below, its name and a '\0' */
+typedef struct {
+    u_char                      *data;
+    size_t                       size;
+    ngx_uint_t                   n;
+} ngx_http_kvroute_names_t;
+
+
+typedef struct {
+    uint32_t                     weight;
+    uint32_t                     max_conns; /* 0: no limit */
+} ngx_http_kvroute_name_t;
+
+
+/*
+ * A zone may have too few numbers.  Who has one keeps it, with what is known of
+ * him, so he is first: numbers of those that nobody names are given to others.
+ * Then come servers, and ranks last, so that a server that tells of many leaves
+ * numbers to the others.
+ */
+typedef enum {
+    NGX_HTTP_KVROUTE_TURN_KNOWN = 0,
+    NGX_HTTP_KVROUTE_TURN_SERVERS,
+    NGX_HTTP_KVROUTE_TURN_RANKS
+} ngx_http_kvroute_turn_e;
+
+
+/* makes a list, which is empty, of what was read; without numbers */
+ngx_int_t ngx_http_kvroute_peers_number_init(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_names_t *names,
+    ngx_log_t *log);
+
+/*
+ * Gives numbers and members to those of both lists that have none, whose turn it
+ * is by now.  again: they have waited for one.
+ */
+void ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
+    ngx_http_kvroute_names_t *names, ngx_http_kvroute_turn_e last,
+    ngx_uint_t again);
 
 
 #endif /* _NGX_HTTP_KVROUTE_PEERS_H_INCLUDED_ */

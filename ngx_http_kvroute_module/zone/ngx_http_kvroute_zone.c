@@ -497,7 +497,6 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
     kvr_load_t                    *load;
     kvr_load_owner_t               self;
     ngx_http_kvroute_zone_t      **zone;
-    ngx_http_kvroute_srv_conf_t   *kscf, **kscfp;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
@@ -539,16 +538,8 @@ ngx_http_kvroute_zone_init_process(ngx_cycle_t *cycle)
         }
     }
 
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-        kscf = kscfp[i];
-
-        /* what is locked is found by the first request for it */
-
-        if (ngx_http_kvroute_peers_find(kscf, 0, cycle->log) == NGX_ERROR) {
-            return NGX_ERROR;
-        }
+    if (ngx_http_kvroute_peers_begin(&kmcf->upstreams, cycle->log) != NGX_OK) {
+        return NGX_ERROR;
     }
 
     if (ngx_worker != 0) {

@@ -17,8 +17,8 @@
  *     _zone_history  what upstreams did in the last minutes
  *     _zone_snapshot  the file that it is kept in over a restart
  *     _shared     other shared memory of the module, of one structure
- *     _peers      numbers and members of peers
- *     _peers_walk  a look at each server of an upstream
+ *     _peers      the lists of an upstream's peers, as this process knows them
+ *     _peers_number  numbers and members of peers
  *     _timer      timers
  *     _lock       nginx's lock of an upstream's peers
  */
