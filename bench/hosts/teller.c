@@ -228,7 +228,7 @@ main(int argc, char **argv)
             }
 
             freeReplyObject(reply);
-            kvr_share_acked(&t->self);
+            kvr_share_acked(&t->self, &t->owner);
             batches++;
         }
 

@@ -158,7 +158,8 @@ ngx_http_kvroute_share_timer(ngx_event_t *ev)
         if (ngx_current_msec - share->ticked >= NGX_HTTP_KVROUTE_SHARE_TICK) {
             share->ticked = ngx_current_msec;
 
-            kvr_share_tick(&share->self, (uint64_t) ngx_current_msec);
+            kvr_share_tick(&share->self, &share->owner,
+                           (uint64_t) ngx_current_msec);
             ngx_http_kvroute_share_look(share);
         }
 
@@ -226,12 +227,6 @@ ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
     share->since = ngx_current_msec;
     share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
 
-    /* nothing of the stream was ever read */
-
-    if (kvr_get(&share->core->read[0]) == 0) {
-        kvr_share_help_want(share->core, (uint64_t) ngx_current_msec);
-    }
-
     ngx_http_kvroute_share_conn_open(&share->add);
     ngx_http_kvroute_share_conn_open(&share->read);
 }
@@ -259,7 +254,7 @@ ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
     s = share->core;
 
     echoed = kvr_get(&s->echoed);
-    up = echoed && (uint64_t) ngx_current_msec - echoed
+    up = echoed && kvr_share_since(echoed, (uint64_t) ngx_current_msec)
                    < NGX_HTTP_KVROUTE_SHARE_DOWN;
 
     if (up && !share->up) {

@@ -512,12 +512,12 @@ ngx_http_kvroute_share_conn_read(ngx_event_t *ev)
 }
 
 
-/* one command, one answer */
+/* one command, one answer: what is more would be taken for the next one's */
 static void
 ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     redisReply *reply)
 {
-    if (!sc->busy) {
+    if (!sc->busy || sc->reader->pos != sc->reader->len) {
         ngx_http_kvroute_share_conn_fail(sc, "it answers what nobody asked",
                                          NULL, 0);
         freeReplyObject(reply);

@@ -97,6 +97,7 @@ struct ngx_http_kvroute_share_s {
     unsigned                         owns:1;
     unsigned                         up:1;
     unsigned                         positioned:1;  /* where to read on */
+    unsigned                         pass:1;    /* all that is there by now */
 
     uint64_t                         batch[KVR_SHARE_BATCH / 8];
 };

@@ -8,8 +8,8 @@
  * The commands of the stream.
  *
  *     XADD KEY MAXLEN ~ n * b BATCH               one at a time
- *     XREVRANGE KEY + - COUNT 1                   when connected: is it the
- *     XREAD COUNT n BLOCK ms STREAMS KEY ID       stream that was read before?
+ *     XREVRANGE KEY + - COUNT 1                   is it the stream that was read
+ *     XREAD COUNT n BLOCK ms STREAMS KEY ID       before? and what is new there?
  *
  * XREAD comes back with the first batch, so of eight hosts it would do so a
  * thousand times a second, and what that costs is the system's calls.  So it is
@@ -19,14 +19,18 @@
  * It is read on from the last id, never from "$": what came meanwhile would be
  * lost.  A host that is new reads what there is.  A store that was replaced by
  * one with less has a last id before ours: then all of it is read, and batches
- * that were read before are told by their numbers.
+ * that were read before are told by their numbers.  That is looked at when a
+ * connection is new, and when nothing has come: there is a batch each second.
+ *
+ * An entry that is longer than an answer may be is none of ours.  It is passed by
+ * reading on behind the last one, if not even one entry could be had.
  */
 
 
 #include "share/ngx_http_kvroute_share_int.h"
 
 
-/* entries of the stream, about; each is of 40 KB at most, and of few as a rule */
+/* entries of the stream, about; each is of 96 KB at most, and of few as a rule */
 #define NGX_HTTP_KVROUTE_SHARE_LENGTH  "8192"
 
 /* entries asked for, and bytes applied in a turn of the event loop */
@@ -48,12 +52,18 @@ static void ngx_http_kvroute_share_stream_next(
     ngx_http_kvroute_share_conn_t *sc);
 static void ngx_http_kvroute_share_stream_read(
     ngx_http_kvroute_share_conn_t *sc, redisReply *reply);
+static ngx_int_t ngx_http_kvroute_share_stream_position(
+    ngx_http_kvroute_share_t *share, redisReply *reply);
 static redisReply *ngx_http_kvroute_share_stream_entries(redisReply *reply);
 static void ngx_http_kvroute_share_stream_more(ngx_event_t *ev);
-static size_t ngx_http_kvroute_share_stream_entry(
-    ngx_http_kvroute_share_t *share, redisReply *entry);
-static ngx_int_t ngx_http_kvroute_share_stream_id(redisReply *reply,
+static ngx_int_t ngx_http_kvroute_share_stream_entry(
+    ngx_http_kvroute_share_t *share, redisReply *entry, size_t *bytes);
+static ngx_int_t ngx_http_kvroute_share_stream_last(redisReply *reply,
     uint64_t *id);
+static ngx_int_t ngx_http_kvroute_share_stream_id(redisReply *text,
+    uint64_t *id);
+static ngx_int_t ngx_http_kvroute_share_stream_number(u_char *p, u_char *last,
+    uint64_t *n);
 
 
 void
@@ -102,6 +112,10 @@ ngx_http_kvroute_share_stream_add(ngx_http_kvroute_share_t *share,
                                 flags, (uint64_t) ngx_current_msec,
                                 (uint32_t) ngx_time());
 
+    if (batch.len == 0) {
+        return;
+    }
+
     {
         ngx_str_t  word[] = {
             ngx_string("XADD"), share->conf->stream, ngx_string("MAXLEN"),
@@ -118,6 +132,7 @@ static void
 ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
     redisReply *reply)
 {
+    uint64_t                   id[2];
     ngx_http_kvroute_share_t  *share;
 
     share = sc->share;
@@ -135,9 +150,12 @@ ngx_http_kvroute_share_stream_added(ngx_http_kvroute_share_conn_t *sc,
                                              reply->str, (size_t) reply->len);
         }
 
+    } else if (ngx_http_kvroute_share_stream_id(reply, id) != NGX_OK) {
+        ngx_http_kvroute_share_conn_fail(sc, "it is no stream", NULL, 0);
+
     } else {
         sc->delay = 0;
-        kvr_share_acked(&share->self);
+        kvr_share_acked(&share->self, &share->owner);
     }
 
     freeReplyObject(reply);
@@ -171,20 +189,30 @@ ngx_http_kvroute_share_stream_moved(redisReply *reply)
 static void
 ngx_http_kvroute_share_stream_read_ready(ngx_http_kvroute_share_conn_t *sc)
 {
-    ngx_str_t  word[] = {
-        ngx_string("XREVRANGE"), sc->share->conf->stream, ngx_string("+"),
-        ngx_string("-"), ngx_string("COUNT"), ngx_string("1")
-    };
+    ngx_http_kvroute_share_t  *share;
 
-    sc->share->positioned = 0;
+    share = sc->share;
+
+    /* what is left of an answer is read again, from where it was applied to */
+
+    ngx_http_kvroute_share_stream_drop(share);
+
+    share->positioned = 0;
 
     /* it was too long, or took too long: the same would come again */
 
     if (sc->cut) {
-        sc->share->count = ngx_max(sc->share->count / 2, 1);
+        share->pass = share->count == 1;
+        share->count = ngx_max(share->count / 2, 1);
     }
 
-    ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+    /* nothing of the stream was ever read */
+
+    if (kvr_get(&share->core->read[0]) == 0) {
+        kvr_share_help_want(share->core, (uint64_t) ngx_current_msec);
+    }
+
+    ngx_http_kvroute_share_stream_next(sc);
 }
 
 
@@ -203,23 +231,37 @@ ngx_http_kvroute_share_stream_ask(ngx_http_kvroute_share_t *share)
 static void
 ngx_http_kvroute_share_stream_next(ngx_http_kvroute_share_conn_t *sc)
 {
-    u_char     count[NGX_INT_T_LEN], block[NGX_INT_T_LEN];
-    u_char     id[2 * NGX_INT64_LEN + 1];
-    ngx_str_t  word[] = {
-        ngx_string("XREAD"), ngx_string("COUNT"), { 0, count },
-        ngx_string("BLOCK"), { 0, block }, ngx_string("STREAMS"),
-        sc->share->conf->stream, { 0, id }
-    };
+    u_char                     count[NGX_INT_T_LEN], block[NGX_INT_T_LEN];
+    u_char                     id[2 * NGX_INT64_LEN + 1];
+    ngx_http_kvroute_share_t  *share;
 
-    word[2].len = ngx_sprintf(count, "%ui", sc->share->count) - count;
-    word[4].len = ngx_sprintf(block, "%d", NGX_HTTP_KVROUTE_SHARE_BLOCK)
-                  - block;
-    word[7].len = ngx_sprintf(id, "%uL-%uL", kvr_get(&sc->share->core->read[0]),
-                              kvr_get(&sc->share->core->read[1])) - id;
+    share = sc->share;
+    share->asked = ngx_current_msec;
 
-    sc->share->asked = ngx_current_msec;
+    if (!share->positioned) {
+        ngx_str_t  word[] = {
+            ngx_string("XREVRANGE"), share->conf->stream, ngx_string("+"),
+            ngx_string("-"), ngx_string("COUNT"), ngx_string("1")
+        };
 
-    ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+        ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+
+    } else {
+        ngx_str_t  word[] = {
+            ngx_string("XREAD"), ngx_string("COUNT"), { 0, count },
+            ngx_string("BLOCK"), { 0, block }, ngx_string("STREAMS"),
+            share->conf->stream, { 0, id }
+        };
+
+        word[2].len = ngx_sprintf(count, "%ui", share->count) - count;
+        word[4].len = ngx_sprintf(block, "%d", NGX_HTTP_KVROUTE_SHARE_BLOCK)
+                      - block;
+        word[7].len = ngx_sprintf(id, "%uL-%uL",
+                                  kvr_get(&share->core->read[0]),
+                                  kvr_get(&share->core->read[1])) - id;
+
+        ngx_http_kvroute_share_conn_send(sc, word, kvr_nelts(word));
+    }
 }
 
 
@@ -227,7 +269,6 @@ static void
 ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
     redisReply *reply)
 {
-    uint64_t                   id[2];
     redisReply                *entries;
     ngx_http_kvroute_share_t  *share;
 
@@ -245,30 +286,14 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
 
     if (!share->positioned) {
 
-        share->positioned = 1;
+        if (ngx_http_kvroute_share_stream_position(share, reply) == NGX_OK) {
+            ngx_http_kvroute_share_stream_next(sc);
 
-        id[0] = 0;
-        id[1] = 0;
-
-        if (reply->type == REDIS_REPLY_ARRAY && reply->elements
-            && ngx_http_kvroute_share_stream_id(reply->element[0], id)
-               != NGX_OK)
-        {
+        } else {
             ngx_http_kvroute_share_conn_fail(sc, "it is no stream", NULL, 0);
-            freeReplyObject(reply);
-            return;
-        }
-
-        if (id[0] < kvr_get(&share->core->read[0])
-            || (id[0] == kvr_get(&share->core->read[0])
-                && id[1] < kvr_get(&share->core->read[1])))
-        {
-            kvr_set(&share->core->read[0], 0);
-            kvr_set(&share->core->read[1], 0);
         }
 
         freeReplyObject(reply);
-        ngx_http_kvroute_share_stream_next(sc);
         return;
     }
 
@@ -276,7 +301,9 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
 
     if (entries == NULL || entries->elements == 0) {
         freeReplyObject(reply);
-        ngx_http_kvroute_share_stream_next(sc);
+
+        share->positioned = 0;
+        ngx_http_kvroute_share_stream_ask(share);
         return;
     }
 
@@ -284,6 +311,41 @@ ngx_http_kvroute_share_stream_read(ngx_http_kvroute_share_conn_t *sc,
     share->entry = 0;
 
     ngx_http_kvroute_share_stream_more(&share->more);
+}
+
+
+/* where to read on, by the last entry that there is */
+static ngx_int_t
+ngx_http_kvroute_share_stream_position(ngx_http_kvroute_share_t *share,
+    redisReply *reply)
+{
+    uint64_t      id[2];
+    kvr_share_t  *s;
+
+    s = share->core;
+
+    if (ngx_http_kvroute_share_stream_last(reply, id) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    share->positioned = 1;
+
+    if (id[0] < kvr_get(&s->read[0])
+        || (id[0] == kvr_get(&s->read[0]) && id[1] < kvr_get(&s->read[1])))
+    {
+        id[0] = 0;
+        id[1] = 0;
+
+    } else if (!share->pass) {
+        return NGX_OK;
+    }
+
+    share->pass = 0;
+
+    kvr_set(&s->read[0], id[0]);
+    kvr_set(&s->read[1], id[1]);
+
+    return NGX_OK;
 }
 
 
@@ -324,6 +386,13 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
         return;
     }
 
+    /* stopped for long: another one reads by now */
+
+    if (!kvr_share_owns(share->core, ngx_http_kvroute_zone_owner(ngx_pid))) {
+        ngx_http_kvroute_share_stream_drop(share);
+        return;
+    }
+
     entries = ngx_http_kvroute_share_stream_entries(share->reply);
     bytes = 0;
 
@@ -334,8 +403,16 @@ ngx_http_kvroute_share_stream_more(ngx_event_t *ev)
             return;
         }
 
-        bytes += ngx_http_kvroute_share_stream_entry(share,
-                                             entries->element[share->entry++]);
+        if (ngx_http_kvroute_share_stream_entry(share,
+                                        entries->element[share->entry++],
+                                        &bytes)
+            != NGX_OK)
+        {
+            ngx_http_kvroute_share_stream_drop(share);
+            ngx_http_kvroute_share_conn_fail(&share->read, "it is no stream",
+                                             NULL, 0);
+            return;
+        }
     }
 
     full = entries->elements >= share->count;
@@ -372,26 +449,28 @@ ngx_http_kvroute_share_stream_drop(ngx_http_kvroute_share_t *share)
 }
 
 
-/* returns how many bytes it had; what is no batch is counted by core/share */
-static size_t
+/* adds how many bytes it had; what is no batch is counted by core/share */
+static ngx_int_t
 ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
-    redisReply *entry)
+    redisReply *entry, size_t *bytes)
 {
     size_t       len;
     uint64_t     id[2];
     redisReply  *fields;
 
-    if (ngx_http_kvroute_share_stream_id(entry, id) != NGX_OK) {
-        return 0;
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2
+        || ngx_http_kvroute_share_stream_id(entry->element[0], id) != NGX_OK)
+    {
+        return NGX_ERROR;
     }
 
-    len = 0;
     fields = entry->element[1];
 
     if (fields->type == REDIS_REPLY_ARRAY && fields->elements == 2
         && fields->element[1]->type == REDIS_REPLY_STRING)
     {
         len = (size_t) fields->element[1]->len;
+        *bytes += len;
 
         (void) kvr_share_apply(&share->self, &share->owner,
                                (uint8_t *) fields->element[1]->str, len,
@@ -402,23 +481,40 @@ ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
     kvr_set(&share->core->read[0], id[0]);
     kvr_set(&share->core->read[1], id[1]);
 
-    return len;
+    return NGX_OK;
 }
 
 
-/* of an entry: two numbers with a dash in between */
+/* of the last entry of a stream, or 0-0 */
 static ngx_int_t
-ngx_http_kvroute_share_stream_id(redisReply *entry, uint64_t *id)
+ngx_http_kvroute_share_stream_last(redisReply *reply, uint64_t *id)
 {
-    u_char     *p, *dash, *last;
-    off_t       n[2];
-    redisReply  *text;
+    id[0] = 0;
+    id[1] = 0;
 
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) {
+    if (reply->type != REDIS_REPLY_ARRAY) {
         return NGX_ERROR;
     }
 
-    text = entry->element[0];
+    if (reply->elements == 0) {
+        return NGX_OK;
+    }
+
+    reply = reply->element[0];
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_share_stream_id(reply->element[0], id);
+}
+
+
+/* two numbers with a dash in between */
+static ngx_int_t
+ngx_http_kvroute_share_stream_id(redisReply *text, uint64_t *id)
+{
+    u_char  *p, *dash, *last;
 
     if (text->type != REDIS_REPLY_STRING) {
         return NGX_ERROR;
@@ -428,19 +524,38 @@ ngx_http_kvroute_share_stream_id(redisReply *entry, uint64_t *id)
     last = p + text->len;
     dash = ngx_strlchr(p, last, '-');
 
-    if (dash == NULL) {
+    if (dash == NULL
+        || ngx_http_kvroute_share_stream_number(p, dash, &id[0]) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    n[0] = ngx_atoof(p, dash - p);
-    n[1] = ngx_atoof(dash + 1, last - dash - 1);
+    return ngx_http_kvroute_share_stream_number(dash + 1, last, &id[1]);
+}
 
-    if (n[0] == NGX_ERROR || n[1] == NGX_ERROR) {
+
+/* of 64 bits: nginx's own have one less */
+static ngx_int_t
+ngx_http_kvroute_share_stream_number(u_char *p, u_char *last, uint64_t *n)
+{
+    unsigned  digit;
+
+    *n = 0;
+
+    if (p == last) {
         return NGX_ERROR;
     }
 
-    id[0] = (uint64_t) n[0];
-    id[1] = (uint64_t) n[1];
+    for ( /* void */ ; p < last; p++) {
+
+        digit = *p - (unsigned) '0';
+
+        if (digit > 9 || *n > (UINT64_MAX - digit) / 10) {
+            return NGX_ERROR;
+        }
+
+        *n = *n * 10 + digit;
+    }
 
     return NGX_OK;
 }

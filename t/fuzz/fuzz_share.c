@@ -105,7 +105,7 @@ look(void)
     do {
         n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now, 1000);
         util_check(n <= KVR_SHARE_BATCH, "%u bytes", n);
-        kvr_share_acked(&self);
+        kvr_share_acked(&self, &owner);
     } while (kvr_get(&zone.share->ring.head) != kvr_get(&zone.share->ring.tail));
 }
 
@@ -153,7 +153,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                || rc == KVR_SHARE_CROWDED, "%d", rc);
 
     if (number % 64 == 0) {
-        kvr_share_tick(&self, now);
+        kvr_share_tick(&self, &owner, now);
         kvr_share_help_want(zone.share, now);
     }
 

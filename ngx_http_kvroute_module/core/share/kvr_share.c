@@ -7,7 +7,6 @@
 #include "core/share/kvr_share.h"
 
 
-static uint64_t kvr_share_since(uint64_t then, uint64_t now);
 static void kvr_share_silence(kvr_share_host_t *host, uint64_t lease,
     uint64_t now);
 
@@ -63,6 +62,13 @@ kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self)
 }
 
 
+int
+kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self)
+{
+    return atomic_load(&s->owner) == self;
+}
+
+
 void
 kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self)
 {
@@ -71,7 +77,7 @@ kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self)
 
 
 void
-kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
+kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 {
     uint32_t           i, n;
     uint64_t           wants;
@@ -80,6 +86,8 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
 
     s = self->zone->share;
     n = 0;
+
+    kvr_share_names(self, &o->names, now);
 
     for (i = 0; i < KVR_SHARE_HOSTS; i++) {
         host = &s->host[i];
@@ -104,14 +112,6 @@ kvr_share_tick(const kvr_share_self_t *self, uint64_t now)
     kvr_add(&s->stats.dropped, atomic_exchange(&s->ring.dropped, 0));
     kvr_set(&s->stats.waiting, (kvr_get(&s->ring.head) - kvr_get(&s->ring.tail))
                                * sizeof(kvr_share_slot_t));
-}
-
-
-/* another process may have written a time that is later than this one's */
-static uint64_t
-kvr_share_since(uint64_t then, uint64_t now)
-{
-    return now > then ? now - then : 0;
 }
 
 

@@ -36,6 +36,11 @@
  * records: who has read it leaves it out.  A hole in the numbers is a batch
  * that was lost, and counted.  It costs a miss, once.
  *
+ * An owner that was stopped for long may come back when another is at work, with
+ * an answer to a batch of before.  So it counts only for the batch that this
+ * process has framed last, and all that is stored is swapped for what it was
+ * then.
+ *
  * Load.  Each host tells all that it has in flight, never a difference.  Words
  * of a host that is silent for the lease no longer count.  The sum of the others
  * is a row of the load table (kvr_load_remote()), which decisions read as they
@@ -53,7 +58,12 @@
  *
  * Help.  A host that has never read the stream says so for some seconds.  One of
  * the others tells all lines of its index, a part with each batch: the one whose
- * turn it is, or the next one if nothing comes.  Only who wants it takes it.
+ * turn it is, or the next one if nothing comes.  Only who wants it takes it.  A
+ * batch that is sent again has no line that it did not have before, and the next
+ * one goes on where it ended.
+ *
+ * Names.  A peer's number may get another name.  What hosts have said of it is
+ * forgotten then, and what workers have said of it is not told any more.
  *
  * Orders.  Of what an operator says to all hosts, the last word stands: it has a
  * version above all that were seen, and it is told again with each heartbeat.
@@ -132,6 +142,15 @@ struct kvr_share_s {
 
     _Atomic uint64_t      read[2];
 
+    /*
+     * The batch of help that is next, from 1; 0: none.  It begins with this line
+     * of the index; and the line behind the batch under way.
+     */
+
+    _Atomic uint64_t      helping;
+    _Atomic uint64_t      line;
+    _Atomic uint64_t      told;
+
     /* of a batch under way: host and number, records that are done */
 
     _Atomic uint64_t      current;
@@ -152,6 +171,14 @@ struct kvr_share_s {
 
     _Atomic uint64_t      ordered;       /* orders that came, ever */
     _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another's word */
+
+    /*
+     * Of the name of a peer that all of this is of; 0: none yet.  What is in the
+     * ring before this place is of an earlier one.
+     */
+
+    _Atomic uint64_t      generation[KVR_PEERS];
+    _Atomic uint64_t      renamed[KVR_PEERS];
 
     kvr_share_stats_t     stats;
     kvr_share_host_t      host[KVR_SHARE_HOSTS];
@@ -176,9 +203,13 @@ typedef struct {
     uint64_t              since;         /* ms */
     uint64_t              beat;          /* ms, when all was last told */
     uint64_t              ordered;       /* orders that were told */
-    uint64_t              line;          /* of the index, the next one to tell */
-    uint32_t              help;          /* batches with that so far */
-    unsigned              helping:1;
+
+    /* the batch that was framed last, and its records: places in the ring */
+
+    uint64_t              number;
+    uint64_t              from;
+    uint64_t              end;
+
     unsigned              told:1;        /* anything was */
     uint64_t              load[KVR_PEERS];     /* as told last */
     uint64_t              context[KVR_PEERS];
@@ -195,6 +226,14 @@ typedef struct {
 } kvr_share_self_t;
 
 
+/* another process may have written a time that is later than this one's */
+static inline uint64_t
+kvr_share_since(uint64_t then, uint64_t now)
+{
+    return now > then ? now - then : 0;
+}
+
+
 /* in zeroed memory; id is random and not 0 */
 void kvr_share_init(kvr_share_t *s, uint64_t id);
 
@@ -208,14 +247,18 @@ int kvr_share_own(kvr_share_t *s, kvr_load_owner_t self, uint64_t now,
 /* whether another process waits for an owner to give it up */
 int kvr_share_wanted(kvr_share_t *s, kvr_load_owner_t self);
 
+/* whether it is the owner still: it may have been stopped for long */
+int kvr_share_owns(kvr_share_t *s, kvr_load_owner_t self);
+
 /* it is not any more */
 void kvr_share_disown(kvr_share_t *s, kvr_load_owner_t self);
 
 /*
- * Forgets hosts that are silent, and sums up the load of the others.  To be
- * called some times within a lease.
+ * Forgets hosts that are silent and names that are no more, and sums up the load
+ * of the others.  To be called some times within a lease.
  */
-void kvr_share_tick(const kvr_share_self_t *self, uint64_t now);
+void kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o,
+    uint64_t now);
 
 /* sums up what others have told of these peers: anew, so nothing is kept */
 void kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set);
@@ -259,14 +302,14 @@ int kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
 /*
  * Makes the next batch in buf, of KVR_SHARE_BATCH bytes and aligned to words;
- * or, if the last one was not acked, that one again.  Returns its length.
- * seconds: of the clock of sessions.
+ * or, if the last one was not acked, that one again.  Returns its length; 0:
+ * another process is the owner.  seconds: of the clock of sessions.
  */
 size_t kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     void *buf, unsigned flags, uint64_t now, uint32_t seconds);
 
-/* the store has it */
-void kvr_share_acked(const kvr_share_self_t *self);
+/* the store has the batch that was framed last */
+void kvr_share_acked(const kvr_share_self_t *self, kvr_share_owner_t *o);
 
 
 /*
@@ -277,7 +320,10 @@ kvr_share_e kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds);
 
 
-/* _names: makes them anew if any has changed, and now and then */
+/*
+ * _names: makes them anew if any has changed, and now and then.  What is known of
+ * an earlier name of a number is forgotten.
+ */
 void kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
     uint64_t now);
 
@@ -291,15 +337,17 @@ uint32_t kvr_share_named(const kvr_share_names_t *names, uint64_t digest);
 void kvr_share_help_want(kvr_share_t *s, uint64_t now);
 
 /* whether it is this host's turn to tell another, or it is at it */
-int kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    uint64_t now);
+int kvr_share_help_due(const kvr_share_self_t *self, uint64_t now);
 
 /*
- * Fills a batch with what this host knows; returns flags of the batch.  seconds
- * as below.
+ * Fills a batch with what this host knows; returns flags of the batch.  again:
+ * it was framed before.  seconds as below.
  */
 unsigned kvr_share_help_frame(const kvr_share_self_t *self,
-    kvr_share_owner_t *o, kvr_share_writer_t *w, uint32_t seconds);
+    kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint32_t seconds);
+
+/* the store has that batch */
+void kvr_share_help_acked(const kvr_share_self_t *self);
 
 /* takes what is in a record, by the numbers of peers here */
 void kvr_share_help_take(const kvr_share_self_t *self,

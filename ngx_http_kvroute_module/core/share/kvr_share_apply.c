@@ -138,7 +138,12 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
         }
     }
 
-    kvr_set(&host->number, r.number);
+    /* a process that was stopped for long may end what another has passed */
+
+    if (kvr_get(&host->number) < r.number) {
+        kvr_set(&host->number, r.number);
+    }
+
     kvr_set(&host->heard, now);
 
     if (kvr_share_apply_flags(s, host, r.flags, now)) {
@@ -371,7 +376,7 @@ kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
     s = self->zone->share;
     before = kvr_get(&s->floored[peer]);
 
-    if (before && now - before < KVR_SHARE_FLOORS) {
+    if (before && kvr_share_since(before, now) < KVR_SHARE_FLOORS) {
         return;
     }
 
@@ -404,7 +409,7 @@ kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_reader_t *r,
     timed = kvr_get(&s->timed);
 
     if (timed && r->number >= timed) {
-        lag = now - kvr_get(&s->since);
+        lag = kvr_share_since(kvr_get(&s->since), now);
         kvr_set(&s->timed, 0);
 
         kvr_add(&s->stats.echoes, 1);

@@ -19,6 +19,8 @@ static int kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o,
     uint64_t now);
 static void kvr_share_frame_records(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint64_t now);
+static int kvr_share_frame_claim(kvr_share_t *s, kvr_share_owner_t *o,
+    uint64_t end, uint64_t number);
 static void kvr_share_frame_load(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int all);
 static void kvr_share_frame_orders(const kvr_share_self_t *self,
@@ -39,7 +41,7 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
     if (kvr_get(&s->number) != kvr_get(&s->acked)
         || kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)
         || kvr_share_frame_beat(s, o, now)
-        || kvr_share_help_due(self, o, now))
+        || kvr_share_help_due(self, now))
     {
         return 1;
     }
@@ -70,7 +72,7 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     unsigned flags, uint64_t now, uint32_t seconds)
 {
     int                 again, all;
-    uint64_t            number, ordered;
+    uint64_t            number, end, ordered;
     kvr_share_t        *s;
     kvr_share_writer_t  w;
 
@@ -78,12 +80,13 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
 
     ordered = kvr_get(&s->ordered);
     number = kvr_get(&s->number);
+    end = kvr_get(&s->end);
     again = kvr_get(&s->acked) < number;
 
     /* a host that is new needs the clocks before all else */
 
     all = again || flags || kvr_share_frame_beat(s, o, now)
-          || (o->helping && o->help == 0);
+          || kvr_get(&s->helping) == 1;
 
     kvr_share_names(self, &o->names, now);
     kvr_share_batch_begin(&w, buf, KVR_SHARE_BATCH, o->names.digest);
@@ -111,14 +114,15 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
         flags |= KVR_SHARE_LATE;
     }
 
-    if (o->helping) {
-        flags |= kvr_share_help_frame(self, o, &w, seconds);
+    if (kvr_get(&s->helping)) {
+        flags |= kvr_share_help_frame(self, o, &w, again, seconds);
     }
 
-    if (!again) {
-        number++;
-        atomic_store_explicit(&s->number, number, memory_order_release);
+    if (!again && !kvr_share_frame_claim(s, o, end, number++)) {
+        return 0;
     }
+
+    o->number = number;
 
     if (kvr_get(&s->timed) == 0) {
         kvr_set(&s->since, now);
@@ -130,19 +134,38 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
 }
 
 
-void
-kvr_share_acked(const kvr_share_self_t *self)
+/* in this order: whoever finds the number finds the end */
+static int
+kvr_share_frame_claim(kvr_share_t *s, kvr_share_owner_t *o, uint64_t end,
+    uint64_t number)
 {
+    return atomic_compare_exchange_strong(&s->end, &end, o->end)
+           && atomic_compare_exchange_strong(&s->number, &number, number + 1);
+}
+
+
+void
+kvr_share_acked(const kvr_share_self_t *self, kvr_share_owner_t *o)
+{
+    uint64_t      from, before;
     kvr_share_t  *s;
 
     s = self->zone->share;
+    from = o->from;
+    before = o->number - 1;
+
+    /* another owner has had its answer, and may be at a later one */
+
+    if (kvr_get(&s->number) != o->number || kvr_get(&s->acked) != before) {
+        return;
+    }
 
     /* in this order: see kvr_share.h */
 
-    atomic_store_explicit(&s->ring.tail, kvr_get(&s->end),
-                          memory_order_release);
-    atomic_store_explicit(&s->acked, kvr_get(&s->number),
-                          memory_order_release);
+    kvr_share_help_acked(self);
+
+    (void) atomic_compare_exchange_strong(&s->ring.tail, &from, o->end);
+    (void) atomic_compare_exchange_strong(&s->acked, &before, o->number);
 
     kvr_add(&s->stats.batches_sent, 1);
 }
@@ -153,7 +176,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_writer_t *w, int again, uint64_t now)
 {
     int           n, skip;
-    uint32_t      rest;
+    uint32_t      rest, peer;
     uint64_t      place, end, next;
     kvr_share_t  *s;
 
@@ -161,6 +184,8 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     place = kvr_get(&s->ring.tail);
     end = again ? kvr_get(&s->end) : UINT64_MAX;
+
+    o->from = place;
 
     rest = self->zone->registry->max_peers * (KVR_SHARE_FRAME_REST + 1);
     w->max -= rest;
@@ -202,17 +227,18 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
         }
 
         if (n > 0) {
-            kvr_share_batch_accept(w, (uint32_t) n);
+            peer = w->word[w->n] >> 8 & (KVR_PEERS - 1);
+
+            if (place >= kvr_get(&s->renamed[peer])) {
+                kvr_share_batch_accept(w, (uint32_t) n);
+            }
         }
 
         place = next;
     }
 
     w->max += rest;
-
-    if (!again) {
-        kvr_set(&s->end, place);
-    }
+    o->end = again ? end : place;
 }
 
 

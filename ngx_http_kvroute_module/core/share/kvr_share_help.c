@@ -20,6 +20,7 @@
 
 
 static uint32_t kvr_share_help_rank(kvr_share_t *s, uint32_t wants);
+static int kvr_share_help_last(const kvr_share_self_t *self);
 
 
 void
@@ -30,8 +31,7 @@ kvr_share_help_want(kvr_share_t *s, uint64_t now)
 
 
 int
-kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    uint64_t now)
+kvr_share_help_due(const kvr_share_self_t *self, uint64_t now)
 {
     uint32_t           i;
     uint64_t           want;
@@ -40,7 +40,7 @@ kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     s = self->zone->share;
 
-    if (o->helping) {
+    if (kvr_get(&s->helping)) {
         return 1;
     }
 
@@ -55,12 +55,13 @@ kvr_share_help_due(const kvr_share_self_t *self, kvr_share_owner_t *o,
             continue;
         }
 
-        if (now - want >= (uint64_t) kvr_share_help_rank(s, i) * KVR_SHARE_TURN
-            && now - kvr_get(&s->helped) >= KVR_SHARE_TURN)
+        if (kvr_share_since(want, now)
+            >= (uint64_t) kvr_share_help_rank(s, i) * KVR_SHARE_TURN
+            && kvr_share_since(kvr_get(&s->helped), now) >= KVR_SHARE_TURN)
         {
-            o->helping = 1;
-            o->help = 0;
-            o->line = 0;
+            kvr_set(&s->line, 0);
+            kvr_set(&s->told, 0);
+            kvr_set(&s->helping, 1);
 
             /* it is told once */
 
@@ -109,28 +110,43 @@ kvr_share_help_rank(kvr_share_t *s, uint32_t wants)
 
 unsigned
 kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
-    kvr_share_writer_t *w, uint32_t seconds)
+    kvr_share_writer_t *w, int again, uint32_t seconds)
 {
     int                 room;
     uint32_t            i, n, looked, place;
-    uint64_t           *words, bind[3];
+    uint64_t            line, end, *words, bind[3];
     kvr_index_t        *ix;
+    kvr_share_t        *s;
     kvr_index_known_t   k;
 
+    s = self->zone->share;
     ix = self->zone->index;
     words = o->word;
+
+    line = kvr_get(&s->line);
+    end = ix->nlines;
+
+    /* nothing of what others may have read as a batch without it */
+
+    if (again) {
+        end = kvr_get(&s->told);
+
+        if (line >= end) {
+            return 0;
+        }
+    }
 
     n = 1;
     room = 1;
 
     for (looked = 0; room && looked < KVR_SHARE_HELP_LINES; looked++) {
 
-        if (o->line >= ix->nlines || o->help >= KVR_SHARE_HELPS) {
+        if (line >= end) {
             break;
         }
 
-        if (!kvr_index_known(ix, o->line, seconds, &k)) {
-            o->line++;
+        if (!kvr_index_known(ix, line, seconds, &k)) {
+            line++;
             continue;
         }
 
@@ -140,7 +156,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             bind[2] = kvr_share_pair(k.age[0], 0);
 
             room = w->max - w->n > n + 3 && kvr_share_batch_put(w, bind, 3);
-            o->line += (uint64_t) room;
+            line += (uint64_t) room;
             continue;
         }
 
@@ -159,7 +175,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
             }
         }
 
-        o->line++;
+        line++;
 
         if (n > 2 * (KVR_SHARE_HELP_ENTRIES - KVR_INDEX_HOLDERS)) {
             kvr_share_batch_known(w, words, n);
@@ -171,15 +187,46 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
         kvr_share_batch_known(w, words, n);
     }
 
-    o->help++;
+    kvr_set(&s->told, line);
 
-    if (o->line < ix->nlines && o->help < KVR_SHARE_HELPS) {
-        return KVR_SHARE_HELP;
+    return kvr_share_help_last(self) ? KVR_SHARE_HELP|KVR_SHARE_HELPED
+                                     : KVR_SHARE_HELP;
+}
+
+
+/* whether the batch under way is the last one of it */
+static int
+kvr_share_help_last(const kvr_share_self_t *self)
+{
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    return kvr_get(&s->told) >= self->zone->index->nlines
+           || kvr_get(&s->helping) >= KVR_SHARE_HELPS;
+}
+
+
+void
+kvr_share_help_acked(const kvr_share_self_t *self)
+{
+    kvr_share_t  *s;
+
+    s = self->zone->share;
+
+    if (kvr_get(&s->helping) == 0) {
+        return;
     }
 
-    o->helping = 0;
+    if (kvr_share_help_last(self)) {
+        kvr_set(&s->helping, 0);
+        return;
+    }
 
-    return KVR_SHARE_HELP|KVR_SHARE_HELPED;
+    if (kvr_get(&s->told) > kvr_get(&s->line)) {
+        kvr_set(&s->line, kvr_get(&s->told));
+        kvr_add(&s->helping, 1);
+    }
 }
 
 

@@ -17,6 +17,9 @@
 
 #define KVR_SHARE_NAMES_AGE  1000        /* ms */
 
+static void kvr_share_names_new(kvr_share_t *s, uint32_t peer,
+    uint64_t generation);
+
 #define kvr_share_names_slot(digest)  ((uint32_t) (digest) & (KVR_SHARE_SLOTS - 1))
 
 _Static_assert((KVR_SHARE_SLOTS & (KVR_SHARE_SLOTS - 1)) == 0, "slots");
@@ -51,6 +54,9 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
             continue;
         }
 
+        kvr_share_names_new(self->zone->share, i,
+                            kvr_get(&registry->peer[i].generation));
+
         digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);
 
         /* 0 is none: who has that is told to nobody, which happens to nobody */
@@ -65,6 +71,45 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
 
         names->slot[k] = (uint16_t) (i + 1);
     }
+}
+
+
+/*
+ * Forgets what was said of a number under its last name.  What this host's own
+ * workers have said of it since it has another is not told either: that is of
+ * the last milliseconds.
+ */
+static void
+kvr_share_names_new(kvr_share_t *s, uint32_t peer, uint64_t generation)
+{
+    uint32_t           i, kind;
+    uint64_t           before;
+    kvr_share_host_t  *host;
+
+    before = kvr_get(&s->generation[peer]);
+
+    if (before == generation) {
+        return;
+    }
+
+    if (before) {
+        kvr_set(&s->renamed[peer], kvr_get(&s->ring.head));
+    }
+
+    kvr_set(&s->floored[peer], 0);
+
+    for (i = 0; i < KVR_SHARE_HOSTS; i++) {
+        host = &s->host[i];
+
+        kvr_set(&host->load[peer], 0);
+        kvr_set(&host->context[peer], 0);
+
+        for (kind = 0; kind < KVR_SHARE_KINDS; kind++) {
+            kvr_set(&host->order[peer][kind], 0);
+        }
+    }
+
+    kvr_set(&s->generation[peer], generation);
 }
 
 

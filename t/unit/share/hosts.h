@@ -134,7 +134,7 @@ flush(unsigned from, unsigned flags)
                    "%u to %u: %d", from, h, rc);
     }
 
-    kvr_share_acked(&host[from].self);
+    kvr_share_acked(&host[from].self, &host[from].owner);
 }
 
 

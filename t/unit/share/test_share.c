@@ -76,7 +76,7 @@ START_TEST(test_share_lost)
     }
 
     (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[0].self);
+    kvr_share_acked(&host[0].self, &host[0].owner);
     now += KVR_SHARE_BEAT;
     flush(0, 0);
 
@@ -95,7 +95,7 @@ START_TEST(test_share_lost)
         }
 
         (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
-        kvr_share_acked(&host[0].self);
+        kvr_share_acked(&host[0].self, &host[0].owner);
         util_check(held(1, chain[0], 1) == 0, "nothing was heard");
     }
 
@@ -250,7 +250,7 @@ START_TEST(test_share_once)
         }
 
         if (cut > 2) {
-            kvr_share_acked(&host[0].self);
+            kvr_share_acked(&host[0].self, &host[0].owner);
         }
 
         if (cut < 4) {
@@ -262,7 +262,7 @@ START_TEST(test_share_once)
         len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
         (void) kvr_share_apply(&host[1].self, &host[1].owner,
                                (uint8_t *) buffer, len, now, 1);
-        kvr_share_acked(&host[0].self);
+        kvr_share_acked(&host[0].self, &host[0].owner);
     } while (kvr_get(&s->ring.head) != kvr_get(&s->ring.tail));
 
     s = host[1].zone.share;
@@ -280,7 +280,7 @@ START_TEST(test_share_once)
     }
 
     len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[0].self);
+    kvr_share_acked(&host[0].self, &host[0].owner);
 
     kvr_set(&s->current, kvr_mix(1000, kvr_get(&host[0].zone.share->number)));
     kvr_set(&s->done, 12);
@@ -404,7 +404,7 @@ START_TEST(test_share_crowd)
         host[0].zone.share->id = 5000 + i;
         len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
                               now + i, 1000);
-        kvr_share_acked(&host[0].self);
+        kvr_share_acked(&host[0].self, &host[0].owner);
 
         rc = kvr_share_apply(&host[1].self, &host[1].owner,
                              (uint8_t *) buffer, len, now + i, 1);
@@ -413,7 +413,7 @@ START_TEST(test_share_crowd)
                    "host %u: %d", i, rc);
     }
 
-    kvr_share_tick(&host[1].self, now + LEASE + 5);
+    kvr_share_tick(&host[1].self, &host[1].owner, now + LEASE + 5);
 
     rc = kvr_share_apply(&host[1].self, &host[1].owner, (uint8_t *) buffer,
                          len, now + LEASE + 5, 1);
@@ -560,7 +560,7 @@ START_TEST(test_share_help)
         kvr_index_capacity(host[2].zone.index, i, CAPACITY, 0);
     }
 
-    util_check(!kvr_share_help_due(&host[0].self, &host[0].owner, now),
+    util_check(!kvr_share_help_due(&host[0].self, now),
                "nobody wants");
 
     kvr_share_help_want(host[2].zone.share, now);
@@ -572,7 +572,7 @@ START_TEST(test_share_help)
         now += 5;
 
         for (h = 0; h < 2; h++) {
-            if (kvr_share_help_due(&host[h].self, &host[h].owner, now)) {
+            if (kvr_share_help_due(&host[h].self, now)) {
                 told |= 1U << h;
                 flush(h, 0);
             }
@@ -583,9 +583,8 @@ START_TEST(test_share_help)
     util_check(kvr_get(&host[2].zone.share->wants) == 0, "all of it");
 
     flush(2, 0);
-    util_check(!kvr_share_help_due(&host[0].self, &host[0].owner, now + 1000)
-               && !kvr_share_help_due(&host[1].self, &host[1].owner,
-                                      now + 1000), "once");
+    util_check(!kvr_share_help_due(&host[0].self, now + 1000)
+               && !kvr_share_help_due(&host[1].self, now + 1000), "once");
 
     known = 0;
 
@@ -606,7 +605,7 @@ START_TEST(test_share_help)
     /* nobody does: it wants no more after a while */
 
     kvr_share_help_want(host[0].zone.share, now);
-    kvr_share_tick(&host[0].self, now + KVR_SHARE_WANTS);
+    kvr_share_tick(&host[0].self, &host[0].owner, now + KVR_SHARE_WANTS);
     util_check(kvr_get(&host[0].zone.share->wants) == 0, "given up");
 }
 END_TEST
@@ -626,7 +625,7 @@ START_TEST(test_share_help_new)
 
     teach(0, chain[0], 50, 2, &undo);
     (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[0].self);
+    kvr_share_acked(&host[0].self, &host[0].owner);
 
     for (h = 0; h < 2; h++) {
         flush(h, 0);
@@ -638,7 +637,7 @@ START_TEST(test_share_help_new)
         now += 5;
         told++;
 
-        if (kvr_share_help_due(&host[0].self, &host[0].owner, now)) {
+        if (kvr_share_help_due(&host[0].self, now)) {
             flush(0, 0);
         }
     }
@@ -653,10 +652,10 @@ START_TEST(test_share_help_new)
         now += 5;
         flush(1, 0);
 
-        if (kvr_share_help_due(&host[0].self, &host[0].owner, now)) {
+        if (kvr_share_help_due(&host[0].self, now)) {
             (void) kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
                                    now, 1000);
-            kvr_share_acked(&host[0].self);
+            kvr_share_acked(&host[0].self, &host[0].owner);
             told++;
         }
     }
@@ -753,7 +752,7 @@ START_TEST(test_share_orders)
     kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 0, 0,
                     now, 1);
     (void) kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[1].self);
+    kvr_share_acked(&host[1].self, &host[1].owner);
     util_check(draining(0, 2), "not heard");
 
     /* an old word does not come back over it */

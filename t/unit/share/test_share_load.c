@@ -48,7 +48,7 @@ START_TEST(test_share_load)
 
     for (i = 0; i < 3; i++) {
         for (h = 0; h < HOSTS; h++) {
-            kvr_share_tick(&host[h].self, now);
+            kvr_share_tick(&host[h].self, &host[h].owner, now);
             sum = elsewhere(h, 1);
             util_check(sum.active == 6 - (h + 1)
                        && sum.pending == 6000 - 1000 * (h + 1),
@@ -78,20 +78,20 @@ START_TEST(test_share_load)
     now += LEASE;
     flush(0, 0);
     flush(2, KVR_SHARE_BYE);
-    kvr_share_tick(&host[0].self, now);
-    kvr_share_tick(&host[2].self, now);
+    kvr_share_tick(&host[0].self, &host[0].owner, now);
+    kvr_share_tick(&host[2].self, &host[2].owner, now);
 
     util_check(elsewhere(0, 1).active == 0, "both are gone");
     util_check(elsewhere(2, 1).active == 1, "one is here");
 
     now += KVR_SHARE_FORGET;
-    kvr_share_tick(&host[0].self, now);
+    kvr_share_tick(&host[0].self, &host[0].owner, now);
     util_check(kvr_get(&host[0].zone.share->host[0].id) == 0, "forgotten");
 
     /* a sweep leaves the row of other hosts alone */
 
     flush(1, 0);
-    kvr_share_tick(&host[0].self, now);
+    kvr_share_tick(&host[0].self, &host[0].owner, now);
     util_check(elsewhere(0, 1).active == 2, "back again");
     (void) kvr_load_sweep(host[0].zone.load, kvr_load_owner(1, 1), NULL, NULL,
                           NULL, NULL);
@@ -106,7 +106,7 @@ START_TEST(test_share_load_now)
     kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], 4,
                  4000);
     flush(0, 0);
-    kvr_share_tick(&host[1].self, now);
+    kvr_share_tick(&host[1].self, &host[1].owner, now);
 
     kvr_load_add(host[0].zone.load, host[0].zone.row, host[0].number[3], -3,
                  -3000);
@@ -150,13 +150,13 @@ START_TEST(test_share_load_late)
     /* host 1 has told something that does not come back to it */
 
     len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[1].self);
+    kvr_share_acked(&host[1].self, &host[1].owner);
 
     now += KVR_SHARE_OLD;
-    kvr_share_tick(&host[1].self, now);
+    kvr_share_tick(&host[1].self, &host[1].owner, now);
     util_check(elsewhere(1, 3).active == 4, "not yet");
     now++;
-    kvr_share_tick(&host[1].self, now);
+    kvr_share_tick(&host[1].self, &host[1].owner, now);
     util_check(elsewhere(1, 3).active == 0, "late");
     util_check(kvr_get(&host[1].zone.share->stats.late) == 1, "and said so");
 
@@ -174,7 +174,7 @@ START_TEST(test_share_load_late)
 
     kvr_load_add(host[1].zone.load, host[1].zone.row, host[1].number[2], 7, 70);
     len = kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[1].self);
+    kvr_share_acked(&host[1].self, &host[1].owner);
     (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
                            len, now, 1000);
     util_check(elsewhere(0, 2).active == 0, "not believed");
