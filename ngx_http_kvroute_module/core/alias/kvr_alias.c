@@ -114,6 +114,12 @@ kvr_alias_flush(const kvr_alias_view_t *v)
 
     a = v->shared;
 
+    /* where nothing was ever written the system has given no memory yet */
+
+    if (kvr_get(&a->names) == 0) {
+        return;
+    }
+
     memset((void *) v->cell, 0, v->n * sizeof(kvr_alias_cell_t));
     memset((void *) v->run, 0, kvr_alias_runs(v->n) * sizeof(kvr_alias_run_t));
     memset((void *) v->tip, 0, kvr_alias_runs(v->n) * sizeof(uint32_t));
@@ -121,8 +127,17 @@ kvr_alias_flush(const kvr_alias_view_t *v)
     kvr_set(&v->count->used, 0);
     kvr_set(&a->block, 0);
     kvr_set(&a->runs, 0);
+    kvr_set(&a->names, 0);
     kvr_set(&a->share, 0);
-    kvr_set(&a->sessions, 0);
+
+    kvr_alias_another(v);
+}
+
+
+void
+kvr_alias_another(const kvr_alias_view_t *v)
+{
+    kvr_set(&v->shared->sessions, 0);
 }
 
 
@@ -336,7 +351,7 @@ static void
 kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint64_t number, uint32_t begin, uint32_t end, kvr_alias_dispute_t *d)
 {
-    double               line;
+    double               line, to;
     uint32_t             k, block, depth, tied, tokens;
     uint64_t             word, bytes, at;
     kvr_alias_run_t     *run;
@@ -368,11 +383,13 @@ kvr_alias_tie(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
         /* before the anchor: it goes from the start to there */
 
         if (at > bytes) {
-            block = tokens + (uint32_t) ((double) (at - bytes) * line);
+            to = tokens + (double) (at - bytes) * line;
 
         } else {
-            block = (uint32_t) ((double) at * tokens / (double) bytes);
+            to = (double) at * tokens / (double) bytes;
         }
+
+        block = (uint32_t) kvr_min(to, r->prompt);
 
         /* the one in which the last token of it is */
 

@@ -149,8 +149,15 @@ uint32_t kvr_alias_cells(size_t size);
 void kvr_alias_view(kvr_alias_view_t *v, void *p, uint32_t n,
     kvr_events_alias_t *counts);
 
-/* another cache, or an empty one: knows no block any more */
+/* another server: knows no block any more, which takes a while */
 void kvr_alias_flush(const kvr_alias_view_t *v);
+
+/*
+ * Another process of it, which may be of another version.  A cache that is
+ * emptied is no matter: names are of what is in blocks, and these may be stored
+ * again.  If another process has other names, those of before are replaced.
+ */
+void kvr_alias_another(const kvr_alias_view_t *v);
 
 /*
  * A source has stored the blocks of an event.  depth: tokens before them, or

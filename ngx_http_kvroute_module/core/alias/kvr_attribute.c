@@ -155,6 +155,18 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
 
 
 void
+kvr_attribute_another(const kvr_zone_t *zone, uint32_t id)
+{
+    kvr_alias_view_t  v;
+
+    if (id < zone->aliases->max_peers) {
+        v = kvr_attribute_peer(zone, id);
+        kvr_alias_another(&v);
+    }
+}
+
+
+void
 kvr_attribute_flush(const kvr_zone_t *zone, uint32_t id)
 {
     kvr_alias_view_t  v;

@@ -68,7 +68,10 @@ void kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
 void kvr_attribute_event(const kvr_zone_t *zone, uint32_t peer,
     unsigned source, const kvr_kvevent_t *event, uint32_t depth, uint64_t now);
 
-/* another cache, or an empty one */
+/* its engine is another process */
+void kvr_attribute_another(const kvr_zone_t *zone, uint32_t peer);
+
+/* another server has the number */
 void kvr_attribute_flush(const kvr_zone_t *zone, uint32_t peer);
 
 /*

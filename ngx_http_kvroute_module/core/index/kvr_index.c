@@ -219,15 +219,21 @@ kvr_index_heard(kvr_index_t *ix, unsigned peer, uint64_t expected)
 void
 kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units)
 {
-    uint64_t           ahead;
+    uint64_t           ahead, left;
     kvr_index_peer_t  *p;
 
     p = kvr_index_peer(ix, peer);
 
-    ahead = kvr_index_ahead(p) >> KVR_INDEX_FRACTION;
-    ahead = kvr_min(ahead, units);
+    ahead = kvr_index_ahead(p);
+    left = kvr_min(ahead, units << KVR_INDEX_FRACTION);
 
-    kvr_index_floor(ix, peer, kvr_index_units(p) - ahead);
+    kvr_index_floor(ix, peer, kvr_index_units(p) - (left >> KVR_INDEX_FRACTION));
+
+    /* what nobody has confirmed until now, nobody will */
+
+    if (ahead != left) {
+        kvr_add(&p->ahead, left - ahead);
+    }
 }
 
 

@@ -253,6 +253,10 @@ kvr_capacity_another(const kvr_zone_t *zone, uint32_t id, uint64_t now)
 
     kvr_index_flush(zone->index, id);
     kvr_capacity_forget(zone, id, now);
+
+    if (zone->aliases) {
+        kvr_attribute_another(zone, id);
+    }
 }
 
 
@@ -264,10 +268,6 @@ kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id, uint64_t now)
     peer = &zone->registry->peer[id];
 
     kvr_events_flush(&zone->events[id]);
-
-    if (zone->aliases) {
-        kvr_attribute_flush(zone, id);
-    }
 
     kvr_feedback_restart(&peer->feedback);
     kvr_add(&peer->feedback.by_event, 1);

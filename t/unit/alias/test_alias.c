@@ -580,13 +580,82 @@ START_TEST(test_alias_session_else)
 
     /* another process may be of another version */
 
-    kvr_alias_flush(&v);
+    kvr_alias_another(&v);
+    ck_assert_uint_eq(known_of(&b), 10);
 
     make(&a, 5, 40, 0, 50000);
     a.r.session = 7;
     a.session = 0;
     store(&a, 0, 40, 49990);
     ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+}
+END_TEST
+
+
+/*
+ * Much is stored before a request has ended: the names of its blocks are
+ * overwritten, or its runs are, of which the first one is found last.
+ */
+START_TEST(test_alias_ring)
+{
+    uint32_t  i;
+
+    make(&a, 1, 40, 0, 10000);
+    store(&a, 0, 40, 9990);
+
+    for (i = 0; i < 8; i++) {
+        make(&b, 100 + i, 500, 0, 10000);
+        store(&b, 0, 500, 9991);
+    }
+
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    make(&b, 110, 500, 0, 10000);
+    store(&b, 0, 500, 9991);
+
+    make(&a, 2, 40, 0, 20000);
+    store(&a, 0, 40, 19990);
+
+    for (i = 0; i < 9; i++) {
+        make(&b, 200 + i, 500, 0, 20000);
+        store(&b, 0, 500, 19991);
+    }
+
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    make(&a, 3, 40, 0, 30000);
+    store(&a, 0, 20, 29990);
+
+    for (i = 0; i < 9; i++) {
+        make(&b, 300 + i, 500, 0, 30000);
+        store(&b, 0, 500, 29991);
+    }
+
+    store(&a, 20, 40, 29992);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    make(&a, 4, 40, 0, 40000);
+    store(&a, 0, 20, 39990);
+
+    for (i = 0; i < CELLS / 2 - 1; i++) {
+        make(&b, 1000 + i, 3, 0, 40000);
+        store(&b, 0, 3, 39991);
+    }
+
+    store(&a, 20, 40, 39992);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_MISSING);
+
+    make(&a, 5, 40, 0, 50000);
+    store(&a, 0, 20, 49990);
+
+    for (i = 0; i < CELLS / 2 - 2; i++) {
+        make(&b, 2000 + i, 3, 0, 50000);
+        store(&b, 0, 3, 49991);
+    }
+
+    store(&a, 20, 40, 49992);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(known_of(&a), 10);
 }
 END_TEST
 
@@ -755,6 +824,7 @@ main(void)
     tcase_add_test(tc, test_alias_anchor);
     tcase_add_test(tc, test_alias_session);
     tcase_add_test(tc, test_alias_session_else);
+    tcase_add_test(tc, test_alias_ring);
     tcase_add_test(tc, test_alias_bounds);
     tcase_add_test(tc, test_alias_traffic);
     suite_add_tcase(s, tc);

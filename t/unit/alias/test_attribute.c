@@ -138,6 +138,7 @@ held(void)
 /* found, removed, stored again */
 START_TEST(test_attribute_blocks)
 {
+    kvr_index_undo_t     undo;
     kvr_events_alias_t  *count;
 
     count = &s.zone.events[s.peer].alias;
@@ -175,9 +176,36 @@ START_TEST(test_attribute_blocks)
     ck_assert_uint_eq(held(), 40);
     ck_assert_uint_eq(kvr_get(&count->wrong), 0);
 
-    kvr_capacity_another(&s.zone, s.peer, 16000);
-    ck_assert_uint_eq(kvr_get(&count->used), 0);
+    /* an empty cache, and another process: blocks have the names they had */
+
+    s.event.type = KVR_KVEVENT_CLEARED;
+    ck_assert(kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 16000));
     ck_assert_uint_eq(held(), 0);
+
+    tell(KVR_KVEVENT_STORED, 0, 80, 16100);
+    ck_assert_uint_eq(held(), 20);
+
+    /* prompts that were never stored, and never will be */
+
+    kvr_index_insert(s.zone.index, s.chain, 40, 40, s.peer, 0, &undo);
+    s.event.type = KVR_KVEVENT_CLEARED;
+    ck_assert(kvr_capacity_event(&s.zone, s.peer, 0, &s.event, 16200));
+    ck_assert_uint_eq(held(), 0);
+
+    tell(KVR_KVEVENT_STORED, 0, 160, 16300);
+    ck_assert_uint_ge(held(), 39);
+
+    kvr_capacity_another(&s.zone, s.peer, 17000);
+    ck_assert_uint_eq(held(), 0);
+
+    tell(KVR_KVEVENT_STORED, 0, 160, 17100);
+    ck_assert_uint_eq(held(), 40);
+    ck_assert_uint_eq(kvr_get(&count->used), 40);
+
+    /* another server has the number */
+
+    kvr_attribute_flush(&s.zone, s.peer);
+    ck_assert_uint_eq(kvr_get(&count->used), 0);
 }
 END_TEST
 
