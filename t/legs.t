@@ -206,14 +206,7 @@ my $seed = 1;
 # what servers of a kind were sent since the last time
 
 sub sent {
-    my ($kind) = @_;
-
-    my $file = "$t->{dir}/$kind.sent";
-    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
-
-    unlink $file;
-
-    return map { decode_json($_) } @lines;
+    return map { decode_json($_) } $t->new_lines("$_[0].sent");
 }
 
 sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
@@ -405,9 +398,11 @@ my $idle = '{"prompt":"' . text(40000, 997) . '"}';
 is(@$p . @$d, '01', 'idle decode servers: one server');
 like($log, qr/^200 cost /, 'it is said why');
 
+my @at;
 my @busy = map { $t->start("POST /off$path", '{"prompt":"' . text(40000, $_)
                            . '"}', headers => { 'X-D' => 'stall' }) } 901, 902;
-ok(wait_for(sub { $t->load() == 2 }), 'both have a prompt to compute');
+ok(wait_for(sub { push @at, sent('D'); $t->load() == 2 && @at == 2 }),
+   'both have a prompt to compute');
 
 ($r, $p, $d, $log) = ask('/cost', '{"prompt":"' . text(40000, 999) . '"}');
 is(@$p . @$d, '11', 'a transfer that is cheap: two servers');

@@ -246,13 +246,7 @@ my $path = '/v1/chat/completions';
 my ($seed, @rows, %used) = (1);
 
 sub sent {
-    my ($kind) = @_;
-
-    my $file = "$t->{dir}/$kind.sent";
-    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
-
-    unlink $file;
-    @lines = map { decode_json($_) } @lines;
+    my @lines = map { decode_json($_) } $t->new_lines("$_[0].sent");
 
     # whoever is told of a descriptor is the only one
 
