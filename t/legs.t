@@ -94,7 +94,7 @@ $t->engines(4, '--model', 'm', '--hardware', 'none');
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
-    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+    log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '[$kvroute_leg1_peer] $kvroute_leg1_time $kvroute_peer '
                   '$kvroute_reason';
     access_log %%DIR%%/access.log kv;
@@ -209,23 +209,20 @@ sub sent {
     return map { decode_json($_) } $t->new_lines("$_[0].sent");
 }
 
-sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
-
 # one request, what both kinds were sent for it, and how it was logged
+
+my $asked = 0;
 
 sub ask {
     my ($where, $body, %arg) = @_;
 
     sent($_) for qw(P D);
 
-    my $logged = logged();
-    my $r = $t->post("$where$path", $body, %arg);
+    my $r = $t->post("$where$path", $body, %arg,
+                     headers => { %{$arg{headers} || {}}, 'X-N' => ++$asked });
+    my $log = $t->logged($asked);
 
-    wait_for(sub { logged() > $logged });
-
-    my @log = split /\n/, $t->access_log();
-
-    return ($r, [ sent('P') ], [ sent('D') ], $log[-1] // '');
+    return ($r, [ sent('P') ], [ sent('D') ], $log);
 }
 
 sub long { return text(4000, $seed++) }
