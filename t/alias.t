@@ -95,11 +95,14 @@ ok(wait_for(sub { $t->control($e)->{kv_events}{subscribers} == 1 && events()->{s
 ask(90, direct => 1, len => 500);
 ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
 
-# requests of two upstreams, each of another length
+# requests of two upstreams, each of another length, and one by one: of several that
+# are under way some may be taken for none
 
-ask($_, len => 7_000 + 500 * $_, upstream => $_ % 2 ? '/one' : '/two') for 1 .. 4;
+for (1 .. 4) {
+    ask($_, len => 7_000 + 500 * $_, upstream => $_ % 2 ? '/one' : '/two');
+    ok(wait_for(sub { looked_for() == $n }), 'a request is looked for');
+}
 
-ok(wait_for(sub { looked_for() == $n }), 'requests are looked for');
 is(events()->{attributed}, $n, 'and their blocks are found');
 cmp_ok(events()->{aliases}, '>=', 100, 'places are known');
 cmp_ok(ask(1, len => 7_500, held => 1), '>', 7_000, 'it is held');

@@ -94,7 +94,7 @@ $t->engines(4, '--model', 'm', '--hardware', 'none');
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
-    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+    log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '[$kvroute_leg1_peer] $kvroute_leg1_time $kvroute_peer '
                   '$kvroute_reason';
     access_log %%DIR%%/access.log kv;
@@ -206,33 +206,23 @@ my $seed = 1;
 # what servers of a kind were sent since the last time
 
 sub sent {
-    my ($kind) = @_;
-
-    my $file = "$t->{dir}/$kind.sent";
-    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
-
-    unlink $file;
-
-    return map { decode_json($_) } @lines;
+    return map { decode_json($_) } $t->new_lines("$_[0].sent");
 }
 
-sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
-
 # one request, what both kinds were sent for it, and how it was logged
+
+my $asked = 0;
 
 sub ask {
     my ($where, $body, %arg) = @_;
 
     sent($_) for qw(P D);
 
-    my $logged = logged();
-    my $r = $t->post("$where$path", $body, %arg);
+    my $r = $t->post("$where$path", $body, %arg,
+                     headers => { %{$arg{headers} || {}}, 'X-N' => ++$asked });
+    my $log = $t->logged($asked);
 
-    wait_for(sub { logged() > $logged });
-
-    my @log = split /\n/, $t->access_log();
-
-    return ($r, [ sent('P') ], [ sent('D') ], $log[-1] // '');
+    return ($r, [ sent('P') ], [ sent('D') ], $log);
 }
 
 sub long { return text(4000, $seed++) }
@@ -405,9 +395,11 @@ my $idle = '{"prompt":"' . text(40000, 997) . '"}';
 is(@$p . @$d, '01', 'idle decode servers: one server');
 like($log, qr/^200 cost /, 'it is said why');
 
+my @at;
 my @busy = map { $t->start("POST /off$path", '{"prompt":"' . text(40000, $_)
                            . '"}', headers => { 'X-D' => 'stall' }) } 901, 902;
-ok(wait_for(sub { $t->load() == 2 }), 'both have a prompt to compute');
+ok(wait_for(sub { push @at, sent('D'); $t->load() == 2 && @at == 2 }),
+   'both have a prompt to compute');
 
 ($r, $p, $d, $log) = ask('/cost', '{"prompt":"' . text(40000, 999) . '"}');
 is(@$p . @$d, '11', 'a transfer that is cheap: two servers');

@@ -40,7 +40,7 @@ $t->upstreams(
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
-    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+    log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '[$kvroute_leg1_peer]';
     access_log %%DIR%%/access.log kv;
 
@@ -146,7 +146,7 @@ $t->run();
 my $path = '/v1/chat/completions';
 my $body = '{"model":"m","stream":true,"messages":[{"role":"user","content":'
            . '"Once upon a time"}],"max_tokens":7}';
-my $log = 0;
+my $asked = 0;
 my $c = 0;
 
 # those that were asked, those that have been left, and where they were to meet
@@ -162,17 +162,9 @@ sub begin {
     my ($where, $do, %arg) = @_;
 
     unlink map { "$t->{dir}/$_.sent" } qw(P D);
-    $log = () = $t->access_log() =~ /\n/g;
 
-    return $t->start("POST $where$path", $arg{body} // $body, headers => $do,
-                     %arg);
-}
-
-sub logged {
-    my @lines;
-
-    wait_for(sub { @lines = split /\n/, $t->access_log(); @lines > $log });
-    return $lines[-1];
+    return $t->start("POST $where$path", $arg{body} // $body,
+                     headers => { %$do, 'X-N' => ++$asked }, %arg);
 }
 
 # ends it: its status, what was logged, and how many were asked
@@ -185,7 +177,7 @@ sub end {
     close $s if $s != $c;
 
     is($r->{status}, $status, "$name: the client's answer");
-    like(logged(), qr/^$line/, 'what is logged');
+    like($t->logged($asked), qr/^$line/, 'what is logged');
     wait_for(sub { asked('P') >= $p && asked('D') >= $d });
     is(scalar(my @p = asked('P')), $p, 'prefill servers that were asked');
     is(scalar(my @d = asked('D')), $d, 'decode servers');

@@ -176,7 +176,7 @@ sub configure {
     my $conf = <<'EOF';
 http {
 %%TEMP%%
-    log_format kv '$status $kvroute_disaggregated $kvroute_leg1_status '
+    log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
                   '$upstream_addr';
     access_log %%DIR%%/access.log kv;
 
@@ -246,13 +246,7 @@ my $path = '/v1/chat/completions';
 my ($seed, @rows, %used) = (1);
 
 sub sent {
-    my ($kind) = @_;
-
-    my $file = "$t->{dir}/$kind.sent";
-    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
-
-    unlink $file;
-    @lines = map { decode_json($_) } @lines;
+    my @lines = map { decode_json($_) } $t->new_lines("$_[0].sent");
 
     # whoever is told of a descriptor is the only one
 
@@ -263,7 +257,11 @@ sub sent {
     return @lines;
 }
 
-sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
+# status and outcome of the last request
+
+my $asked = 0;
+
+sub logged { return $t->logged($asked) =~ s/^\S+ \S+\K.*//r }
 
 sub body { return '{"stream":true,"prompt":"' . text(2000, $seed++) . '"}' }
 
@@ -280,13 +278,10 @@ sub row {
 
     sent($_) for qw(P D);
 
-    my $before = logged();
     my $body = body();
-    my $r = $t->post("$where$path", $body, headers => $do);
-
-    wait_for(sub { logged() > $before });
-
-    my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
+    my $r = $t->post("$where$path", $body,
+                     headers => { %$do, 'X-N' => ++$asked });
+    my $line = logged();
     my (@p, %p);
 
     # one that was given up may not have come to read what it was sent
@@ -412,7 +407,8 @@ sub begin {
     unlink map { "$t->{dir}/$kind.$_" } qw(gone waits answered);
 
     my $s = $t->start('POST ' . ($arg{where} // '') . $path, body(),
-                      headers => { "X-$kind" => 'wait go' . ++$step });
+                      headers => { "X-$kind" => 'wait go' . ++$step,
+                                   'X-N' => ++$asked });
     waits($kind);
 
     return $s;
@@ -424,13 +420,10 @@ for my $kind (qw(P D)) {
     # the client leaves
 
     my $s = begin($kind);
-    my $before = logged();
     close $s;
 
     ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: so does nginx");
-    wait_for(sub { logged() > $before });
-
-    my ($line) = (split /\n/, $t->access_log())[-1] =~ /^(\d+ \S+)/;
+    my $line = logged();
     like($line, qr/^499 /, "$leg: the client leaves");
     is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: and that is it");
     told("$leg: the client leaves", $line);
@@ -445,8 +438,7 @@ for my $kind (qw(P D)) {
     close $s;
     is($r->{status}, 200, "$leg: a reload");
     ok(!plain((sent('D'))[0]), "$leg: the descriptor is used");
-    ok(wait_for(sub { (split /\n/, $t->access_log())[-1] =~ /^(200 yes)/ }),
-       "$leg: as if nothing had been");
+    is(logged(), '200 yes', "$leg: as if nothing had been");
     told("$leg: a reload", '200 yes');
     idle();
 

@@ -47,7 +47,7 @@ sub server {
                     . "$$-" . $n++ . '"}}' if $kind eq 'P';
 
             open my $fh, '>>', "$dir/$kind.sent";
-            syswrite($fh, pack('N/a* N/a*', $head, $body));
+            syswrite($fh, pack('N/a*', pack('N/a* N/a*', $head, $body)));
             close $fh;
 
             if ($do && $do eq 'trickle') {
@@ -85,7 +85,7 @@ $t->upstreams(
 my $conf = <<'CONF';
 http {
 %%TEMP%%
-    log_format kv '$uri $status $kvroute_disaggregated';
+    log_format kv '$http_x_n $uri $status $kvroute_disaggregated';
     access_log %%DIR%%/access.log kv;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
@@ -193,35 +193,41 @@ $t->run();
 my $path = '/v1/chat/completions';
 my $seed = 1;
 
+my %read;
+
 sub sent {
     my ($kind) = @_;
 
-    my $file = "$t->{dir}/$kind.sent";
-    my @parts = -e $file ? unpack('(N/a*)*', Kvroute::slurp($file)) : ();
+    my $data = substr(Kvroute::slurp("$t->{dir}/$kind.sent"), $read{$kind} // 0);
     my @sent;
 
-    unlink $file;
+    # the last one may be on its way
 
-    while (my ($head, $body) = splice @parts, 0, 2) {
+    while (length $data >= 4 && length $data >= 4 + unpack('N', $data)) {
+        my ($head, $body) = unpack('x4 N/a* N/a*', $data);
+        my $len = 4 + unpack('N', $data);
+
         push @sent, { head => $head, body => $body };
+        $read{$kind} += $len;
+        substr($data, 0, $len, '');
     }
 
     return @sent;
 }
 
-sub logged { return scalar(my @lines = split /\n/, $t->access_log()) }
-
 sub long { return text($_[0] // 2000, $seed++) }
+
+my $asked = 0;
 
 sub ask {
     my ($where, $body, %arg) = @_;
 
     sent($_) for qw(P D M A);
 
-    my $logged = logged();
-    my $r = $t->post("$where$path", $body, %arg);
+    my $r = $t->post("$where$path", $body, %arg,
+                     headers => { %{$arg{headers} || {}}, 'X-N' => ++$asked });
 
-    wait_for(sub { logged() > $logged });
+    $t->logged($asked);
 
     return ($r, [ sent('P') ], [ sent('D') ]);
 }
@@ -455,7 +461,7 @@ $body = '{"prompt":"' . long() . '"}';
 syswrite($s, frame(1, 4, 3, hpack(':method', 'POST', ':scheme', 'http', ':path',
                                   $path, ':authority', 'h', 'x-p', 'trickle'))
              . frame(0, 1, 3, $body));
-ok(wait_for(sub { -s "$t->{dir}/P.sent" }), 'leg 1 of a stream');
+ok(wait_for(sub { sent('P') }), 'leg 1 of a stream');
 syswrite($s, frame(3, 0, 3, pack('N', 8)));
 ok($t->idle(), 'ends with it');
 close $s;

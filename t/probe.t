@@ -216,7 +216,7 @@ for my $mode (qw(garbage huge empty 404 500 frozen)) {
        "metrics $mode: asked on");
     is($t->post('/one/v1/chat/completions', chat('x'))->{status}, 200,
        "metrics $mode: requests are served");
-    is(peer($port{vllm})->{capacity_bytes}, $tokens * 4,
+    is(engine($port{vllm})->{capacity_tokens}, $tokens,
        "metrics $mode: what was known stays");
 }
 

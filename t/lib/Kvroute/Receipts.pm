@@ -47,6 +47,19 @@ sub receipt {
 }
 
 
+# the line of the access log that begins with a word: a line may be written long
+# after the client has its answer, and so behind those of later requests
+
+sub logged {
+    my ($t, $id) = @_;
+    my $line;
+
+    Kvroute::wait_for(sub { ($line) = $t->access_log() =~ /^\Q$id\E (.*)$/m });
+
+    return $line;
+}
+
+
 # B0, B1, .. of an address
 
 sub name_of {

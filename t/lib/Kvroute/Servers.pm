@@ -270,6 +270,23 @@ sub backend_log {
 }
 
 
+# the lines that servers have added to a file since it was looked at last
+
+sub new_lines {
+    my ($t, $file) = @_;
+
+    my $lines = substr(Kvroute::slurp("$t->{dir}/$file"),
+                       $t->{lines_read}{$file} // 0);
+
+    # one may be on its way
+
+    $lines =~ s/[^\n]*\z//;
+    $t->{lines_read}{$file} += length $lines;
+
+    return split /\n/, $lines;
+}
+
+
 # lets a backend go on that waits for a file
 
 sub step {
