@@ -45,8 +45,13 @@ CHAOS = os.path.join(rig.RESULTS, "pd-chaos.json")
 
 ZEROS = ("corrupt", "lost", "stuck", "wrong_counts", "wrong_index", "alerts")
 
-SUMS = ZEROS + ("disaggregated", "requests", "answered", "cut", "kills",
-                "kills_exiting", "reloads", "pauses", "engine_faults", "seeds")
+# with a descriptor, or two that meet
+
+CONNECTORS = ("nixl", "mooncake", "sglang")
+
+SUMS = ZEROS + CONNECTORS + (
+    "disaggregated", "requests", "answered", "cut", "kills",
+    "kills_exiting", "reloads", "pauses", "engine_faults", "seeds")
 
 
 # --- each way to fail
@@ -102,9 +107,11 @@ def chaos_part(results):
     results["corrupt"] = found["corrupt"]
     results["chaos"] = {key: found[key] for key in SUMS}
 
-    print("%d requests by a descriptor, %d of them wrong; %d kills, %d reloads"
-          % (found["disaggregated"], found["corrupt"], found["kills"],
-             found["reloads"]))
+    print("%d requests by two servers (%s), %d of them wrong; %d kills, %d "
+          "reloads" % (found["disaggregated"],
+                       ", ".join("%s %d" % (name, found[name])
+                                 for name in CONNECTORS),
+                       found["corrupt"], found["kills"], found["reloads"]))
 
     if any(found[key] for key in ZEROS):
         raise SystemExit("\n".join(found["failures"]))

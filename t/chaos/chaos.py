@@ -38,6 +38,7 @@ from places import BUILD, ENGINE, MODULE, NGINX         # noqa: E402
 from ports import free_ports                            # noqa: E402
 
 ENGINES = 6
+ROOMS = 2            # more of either kind, that meet as SGLang's do
 CLIENTS = int(os.environ.get("CLIENTS", 24))
 BATCHES = int(os.environ.get("BATCHES", 12))
 HELD = 4             # prompts that two engines have, and never lose
@@ -115,7 +116,7 @@ class Life:
         self.bank = load.Bank(random.Random("bank"))
         self.held = []
         self.before = None
-        self.pulls = self.corrupt = 0
+        self.known = {}
         self.master_memory = []
         self.master_files = []
 
@@ -128,32 +129,40 @@ class Life:
         self.started.append(p)
         return p
 
+    def serve(self, port, *more):
+        return self.spawn(
+            ENGINE, "--port", str(port), "--model", "m", "--speed", "200",
+            "--output-tokens", "30", "--max-model-len", "4000000",
+            "--kv-cache-size", "4000000", "--enable-prompt-tokens-details",
+            "--kv-transfers", self.dir + "/transfers", *more)
+
     def configure(self):
         fixed = {"module": MODULE, "dir": self.dir, "port": self.port,
                  "workers": self.workers}
         new = os.path.join(self.dir, "nginx.conf.new")
-        self.text = conf.text(self.rng, fixed, self.engines)
+        self.text = conf.text(self.rng, fixed, self.engines, self.rooms)
         self.judge.strict |= conf.STRICT in self.text
         with open(new, "w") as f:
             f.write(self.text)
         os.rename(new, new[:-4])
 
     async def begin(self):
-        first = free_ports(ENGINES)
+        first = free_ports(ENGINES + 2 * ROOMS)
         self.engines = list(range(first, first + ENGINES))
-        self.processes = [self.spawn(
-            ENGINE, "--port", str(port), "--model", "m", "--speed", "200",
-            "--output-tokens", "30", "--max-model-len", "4000000",
-            "--kv-cache-size", "4000000", "--enable-prompt-tokens-details",
-            "--kv-transfers", self.dir + "/transfers")
-            for port in self.engines]
+        self.rooms = list(range(first + ENGINES, first + ENGINES + 2 * ROOMS))
+        self.processes = [self.serve(port) for port in self.engines]
+
+        for port in self.rooms:
+            self.serve(port, "--disaggregation-mode",
+                       "prefill" if port < self.rooms[ROOMS] else "decode")
+
         if os.environ.get("STEPS"):
             self.env = {"LD_PRELOAD": TRAP, "KVROUTE_DIE": self.die}
 
         self.configure()
         path = os.path.join(self.dir, "nginx.conf")
 
-        for port in self.engines:
+        for port in self.engines + self.rooms:
             if not await until(lambda: listening(port), 60):
                 raise SystemExit("an engine does not start")
 
@@ -592,21 +601,36 @@ class Life:
         self.master_files.append(tree.files(self.nginx.pid))
 
     def transfers(self, did):
-        """No server has read by a descriptor twice, or late; the engines count
-        that in their file (t/engine/reply/engine_transfer.c)."""
+        """No server has read by a descriptor twice, or late, and none has met
+        another than its own; the engines count that in their files
+        (t/engine/reply/engine_transfer.c, engine_meet.c)."""
+        now = {}
+
         try:
             with open(self.dir + "/transfers", "rb") as f:
-                _, pulls, corrupt = struct.unpack("<QQQ", f.read(24))
+                now["nixl"] = struct.unpack("<8xQQ", f.read(24))
         except FileNotFoundError:
-            return
+            pass
 
-        if corrupt > self.corrupt:
-            self.judge.fail("corrupt", "after %s: %d answers by a descriptor "
-                            "that was not theirs" % (did,
-                                                     corrupt - self.corrupt))
+        try:
+            with open(self.dir + "/transfers.meetings", "rb") as f:
+                now["mooncake"] = struct.unpack("<QQ", f.read(16))
+                now["sglang"] = struct.unpack("<QQ", f.read(16))
+        except FileNotFoundError:
+            pass
 
-        self.judge.count["disaggregated"] += pulls - self.pulls
-        self.pulls, self.corrupt = pulls, corrupt
+        for name, (all_of, corrupt) in now.items():
+            before = self.known.get(name, (0, 0))
+
+            if corrupt > before[1]:
+                self.judge.fail("corrupt", "after %s: %d answers of %s by a "
+                                "prefill that was not theirs"
+                                % (did, corrupt - before[1], name))
+
+            self.judge.count["disaggregated"] += all_of - before[0]
+            self.judge.count[name] += all_of - before[0]
+
+        self.known = now
 
     async def index(self, did):
         """Prompts that two engines hold are known to be held."""
@@ -686,7 +710,7 @@ async def main():
     for key in ("kills", "kills_exiting", "step_kills", "remedies", "reloads", "pauses", "engine_faults",
                 "api_calls", "requests", "answered", "cut", "lost", "stuck",
                 "wrong_counts", "wrong_index", "alerts", "disaggregated",
-                "corrupt", "idle_ms_worst"):
+                "nixl", "mooncake", "sglang", "corrupt", "idle_ms_worst"):
         result[key] = judge.count[key]
 
     result.update(rss_growth_kb=memory, fds_growth=files,

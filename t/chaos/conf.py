@@ -37,7 +37,8 @@ PATIENCE = "10s"
 if os.environ.get("LEGS"):
     PATIENCE = "4s"
     LEGS = tuple(legs + " timeout=4s" * ("timeout" not in legs)
-                 for legs in LEGS + ("when=always min=2k",) * 6)
+                 for legs in LEGS + ("when=always min=2k",) * 4
+                 + ("when=always min=2k connector=mooncake",) * 2)
 
 CONF = """
 load_module @module@;
@@ -84,6 +85,20 @@ http {
         zone prefill 128k;
         kvroute kv_cache zone=kept capacity=1024m;
         @others@
+        keepalive 8;
+        keepalive_timeout 1s;
+    }
+    upstream rooms_prefill {
+        zone rooms_prefill 128k;
+        kvroute kv_cache zone=kept capacity=1024m;
+        @rooms_prefill@
+        keepalive 8;
+        keepalive_timeout 1s;
+    }
+    upstream rooms {
+        zone rooms 128k;
+        kvroute @policy@ zone=kept capacity=1024m;
+        @rooms@
         keepalive 8;
         keepalive_timeout 1s;
     }
@@ -147,6 +162,13 @@ http {
             proxy_buffering off;
             proxy_pass http://queued/;
         }
+        location /rooms/ {
+            set $up rooms;
+            access_log @dir@/access.log chaos;
+            kvroute_prefill rooms_prefill connector=sglang timeout=4s;
+            proxy_buffering off;
+            proxy_pass http://rooms/;
+        }
         location /other/ {
             set $up other;
             access_log @dir@/access.log chaos;
@@ -165,6 +187,12 @@ def some(rng, ports):
     return ports[:WORKING] + [p for p in ports[WORKING:] if rng.random() < .7]
 
 
+def listed(ports, rng):
+    """One of them may be left to others."""
+    some = rng.sample(ports, rng.randint(1, len(ports)))
+    return " ".join("server 127.0.0.1:%d max_fails=0;" % p for p in some)
+
+
 def servers(rng, ports, limit=""):
     out = []
 
@@ -177,8 +205,9 @@ def servers(rng, ports, limit=""):
     return " ".join(out)
 
 
-def text(rng, fixed, ports):
-    """A configuration, of random choices; fixed are the names that stay."""
+def text(rng, fixed, ports, rooms):
+    """A configuration, of random choices; fixed are the names that stay.
+    rooms are SGLang's servers: the first half prefills, the rest decodes."""
     zone = rng.choice(("first:2m", "first:3m", "second:2m", "second:1m"))
 
     names = dict(
@@ -194,6 +223,8 @@ def text(rng, fixed, ports):
         queue=rng.choice(QUEUES), probe=rng.choice(PROBES),
         health=rng.choice(("", "", "kvroute_health interval=200ms timeout=1s;")),
         legs=rng.choice(LEGS),
+        rooms_prefill=listed(rooms[:len(rooms) // 2], rng),
+        rooms=listed(rooms[len(rooms) // 2:], rng),
         patience=PATIENCE,
         buffer=rng.choice(("8k", "64k", "1m", "8m")),
         inspect=rng.choice(("on", "off")))

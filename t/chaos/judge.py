@@ -14,11 +14,11 @@ LISTEN = "0A"        # in /proc/net/tcp
 
 LOGGED = {"plain": "plain", "buffered": "plain", "held": "plain",
           "queued": "queued", "legs": "plain", "turns": "queued",
-          "other": "other"}
+          "rooms": "rooms", "other": "other"}
 
 # of these the log knows less, or nothing: leg 1 is a subrequest
 
-UNLOGGED = ("other", "prefill")
+UNLOGGED = ("other", "prefill", "rooms_prefill")
 
 
 class Judge:

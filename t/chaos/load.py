@@ -16,7 +16,7 @@ KINDS = (("stream", 30), ("whole", 30), ("slow", 10), ("get", 5),
          ("abort_at_once", 8), ("abort_body", 5), ("abort_late", 12))
 
 PLACES = (("plain", 30), ("buffered", 15), ("queued", 25), ("legs", 15),
-          ("turns", 5), ("other", 10))
+          ("turns", 5), ("rooms", 5), ("other", 10))
 
 FAMILIES = 40        # of prompts that begin alike
 
@@ -26,7 +26,8 @@ if os.environ.get("LEGS"):
     FAMILIES = 1 << 30
     SIZES = ((3_000, 60), (6_000, 30), (20_000, 8), (80_000, 1.6),
              (300_000, .4))
-    PLACES = (("plain", 5), ("queued", 5), ("legs", 55), ("turns", 35))
+    PLACES = (("plain", 5), ("queued", 5), ("legs", 45), ("turns", 30),
+              ("rooms", 15))
 
 PATIENCE = 45        # s without a byte: nobody waits that long for nginx
 

@@ -39,6 +39,21 @@ struct kve_meet_s {
 };
 
 
+/*
+ * What the file begins with: pairs that have met, and those of them that were
+ * none; of Mooncake's ids, of SGLang's rooms.
+ */
+
+typedef struct {
+    struct {
+        _Atomic uint64_t  met;
+        _Atomic uint64_t  corrupt;
+    } of[2];
+} kve_meet_counts_t;
+
+#define KVE_MEET_HEAD  (sizeof(kve_meet_counts_t) / sizeof(kve_meet_t) + 1)
+
+
 static void
 kve_meet_open(kve_engine_t *e)
 {
@@ -50,7 +65,7 @@ kve_meet_open(kve_engine_t *e)
         return;
     }
 
-    size = KVE_MEETINGS * sizeof(kve_meet_t);
+    size = (KVE_MEET_HEAD + KVE_MEETINGS) * sizeof(kve_meet_t);
     e->meetings_fd = -1;
 
     if (e->opt.kv_transfers) {
@@ -91,7 +106,7 @@ kve_meet_find(kve_engine_t *e, uint64_t number)
     take = NULL;
 
     for (i = 0; i < KVE_MEET_NEAR; i++) {
-        m = &e->meetings[(number + i) % KVE_MEETINGS];
+        m = &e->meetings[KVE_MEET_HEAD + (number + i) % KVE_MEETINGS];
 
         if (m->number == number) {
             take = m;
@@ -124,11 +139,27 @@ kve_meet_find(kve_engine_t *e, uint64_t number)
 
 
 static void
+kve_meet_count(kve_job_t *job, int corrupt)
+{
+    int                 i;
+    kve_engine_t       *e;
+    kve_meet_counts_t  *counts;
+
+    e = job->server->engine;
+    counts = (void *) e->meetings;
+    i = (e->opt.disaggregation != NULL);
+
+    atomic_fetch_add(corrupt ? &counts->of[i].corrupt : &counts->of[i].met, 1);
+}
+
+
+static void
 kve_meet_corrupt(kve_job_t *job)
 {
     if (!job->corrupt) {
         job->corrupt = 1;
         job->server->counters.corrupt++;
+        kve_meet_count(job, 1);
     }
 }
 
@@ -265,6 +296,8 @@ kve_meet_waits(kve_job_t *job)
     {
         kve_meet_corrupt(job);
     }
+
+    kve_meet_count(job, 0);
 
     return 0;
 }
