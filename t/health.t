@@ -288,6 +288,7 @@ $fails = $t->peer('h', $e[0])->{fails};
 my $state;
 
 ok(wait_for(sub {
+    wait_for(sub { !$t->peer('h', $e[0])->{pressed} });
     $t->control($e[0], { fault => 'status=503', fault_rate => 1,
                          fault_count => 1, retry_after => 4 });
     wait_for(sub { $t->post('/v1/chat/completions', chat('x'));
