@@ -23,6 +23,9 @@
 #define NGX_HTTP_KVROUTE_SHARE_ELEMENTS   4096
 #define NGX_HTTP_KVROUTE_SHARE_TEXT       128
 
+/* bytes of a buffer that is kept for the next answer */
+#define NGX_HTTP_KVROUTE_SHARE_KEEP       (256 * 1024)
+
 /* words of a command, at most */
 #define NGX_HTTP_KVROUTE_SHARE_WORDS      8
 
@@ -229,6 +232,10 @@ ngx_http_kvroute_share_conn_reader(void)
     if (reader == NULL) {
         return NULL;
     }
+
+    /* what is no longer than a few batches is not given back each time */
+
+    reader->maxbuf = NGX_HTTP_KVROUTE_SHARE_KEEP;
 
 #if (HIREDIS_MAJOR == 0)
 

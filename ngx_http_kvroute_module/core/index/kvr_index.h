@@ -193,6 +193,14 @@ void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer);
 
 /*
+ * Has fetched from memory what n entries will need: the tags only, which say
+ * where the lines are, or these and the lines.  Who teaches many calls it for
+ * all of them without lines, and then with them.
+ */
+void kvr_index_soon(kvr_index_t *ix, const uint64_t *value, uint32_t n,
+    int lines);
+
+/*
  * The same, as another table was taught it.  Of the entries from..first, which
  * the peer held before, only those are in value[] that kvr_index_told() names;
  * behind them are n values, of the entries from the one numbered first on.

@@ -98,21 +98,6 @@ kvr_batch_lines(kvr_index_t *ix, kvr_batch_t *g, uint32_t m, unsigned epoch)
 }
 
 
-/* has all fetched that n entries need, which are then put one by one */
-static inline void
-kvr_batch_warm(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
-    unsigned epoch)
-{
-    uint32_t     i;
-    kvr_batch_t  g;
-
-    for (i = 0; i < n; i += KVR_BATCH) {
-        kvr_batch_tags(ix, &g, &chain[i], n - i);
-        kvr_batch_lines(ix, &g, n - i, epoch);
-    }
-}
-
-
 /* has the line fetched in which an entry may be */
 static inline void
 kvr_batch_near(kvr_index_t *ix, uint64_t h)

@@ -229,6 +229,8 @@ void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
     uint32_t n, uint32_t units, unsigned peer)
 {
+    kvr_index_soon(ix, value, n, 1);
+
     kvr_index_taught(ix, value, first, first, n, units, peer);
 }
 
@@ -253,8 +255,6 @@ kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
     kvr_insert_begin(&t);
-    kvr_batch_warm(ix, value, kvr_index_told_count(from, first) + n,
-                   kvr_tag_epoch(ix, t.now));
 
     for (i = from; i < first; i++) {
         if (kvr_index_told(i, first)) {

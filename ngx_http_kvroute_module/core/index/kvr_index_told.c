@@ -11,11 +11,30 @@
  */
 
 
-#include "core/index/kvr_index_line.h"
+#include "core/index/kvr_index_batch.h"
 
 
 /* units that are on their way between two tables, as a rule fewer */
 #define KVR_INDEX_TOLD_LAG  128
+
+
+void
+kvr_index_soon(kvr_index_t *ix, const uint64_t *value, uint32_t n, int lines)
+{
+    uint32_t     i;
+    unsigned     epoch;
+    kvr_batch_t  g;
+
+    epoch = kvr_tag_epoch(ix, (uint32_t) kvr_get(&ix->clock));
+
+    for (i = 0; i < n; i += KVR_BATCH) {
+        kvr_batch_tags(ix, &g, &value[i], n - i);
+
+        if (lines) {
+            kvr_batch_lines(ix, &g, n - i, epoch);
+        }
+    }
+}
 
 
 void

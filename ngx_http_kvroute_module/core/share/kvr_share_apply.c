@@ -10,13 +10,23 @@
 _Static_assert(KVR_SHARE_RESULTS - KVR_SHARE_NONE == KVR_SHARE_IGNORED,
                "ignored");
 
+/*
+ * Records that are looked at together: what each of them needs of the index is
+ * in memory as a rule, far from what the others need, so all of it is asked for
+ * before the first is applied.
+ */
+#define KVR_SHARE_APPLY_AHEAD  8
+
+
+static void kvr_share_apply_soon(const kvr_share_self_t *self,
+    const kvr_share_record_t *r, uint32_t n);
 static kvr_share_host_t *kvr_share_apply_host(kvr_share_t *s,
     const kvr_share_reader_t *r, uint64_t now);
 static int kvr_share_apply_flags(kvr_share_t *s, kvr_share_host_t *host,
     unsigned flags, uint64_t now);
 static void kvr_share_apply_record(const kvr_share_self_t *self,
-    kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
-    uint64_t now, uint32_t seconds);
+    kvr_share_host_t *host, const kvr_share_record_t *r, const uint16_t *peers,
+    uint32_t npeers, uint64_t now, uint32_t seconds);
 static void kvr_share_apply_lesson(const kvr_share_self_t *self,
     kvr_share_host_t *host, const kvr_share_record_t *r, uint32_t peer,
     uint64_t now);
@@ -36,13 +46,13 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     const uint8_t *data, size_t len, uint64_t now, uint32_t seconds)
 {
     uint16_t            peer[KVR_PEERS];
-    uint32_t            i;
+    uint32_t            i, n, place;
     uint64_t            last, skip, mark, name[KVR_SHARE_NAME / 8];
     kvr_set_t           told;
     kvr_share_e         rc;
     kvr_share_t        *s;
     kvr_share_host_t   *host;
-    kvr_share_record_t  record;
+    kvr_share_record_t  record[KVR_SHARE_APPLY_AHEAD];
     kvr_share_reader_t  r;
 
     s = self->zone->share;
@@ -108,35 +118,36 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
 
     told = kvr_set_below(0);
 
-    for (i = 0; kvr_share_batch_next(&r, &record); i++) {
+    place = 0;
 
-        if (i < skip) {
-            continue;
+    do {
+        for (n = 0; n < KVR_SHARE_APPLY_AHEAD; n++) {
+            if (!kvr_share_batch_next(&r, &record[n])) {
+                break;
+            }
         }
 
-        kvr_set(&s->done, i + 1);
+        kvr_share_apply_soon(self, record, n);
 
-        if (record.type == KVR_SHARE_KNOWN) {
+        for (i = 0; i < n; i++) {
 
-            if (kvr_get(&s->wants)) {
-                kvr_share_help_take(self, &record, peer, r.npeers);
+            if (place++ < skip) {
+                continue;
             }
 
-            continue;
+            kvr_set(&s->done, place);
+
+            kvr_share_apply_record(self, host, &record[i], peer, r.npeers, now,
+                                   seconds);
+
+            if (record[i].type == KVR_SHARE_LOAD
+                && peer[record[i].peer] != KVR_PEERS)
+            {
+                kvr_set_add(&told, peer[record[i].peer]);
+            }
         }
 
-        if (peer[record.peer] == KVR_PEERS) {
-            kvr_add(&s->stats.unknown, 1);
-            continue;
-        }
-
-        kvr_share_apply_record(self, host, &record, peer[record.peer],
-                               now, seconds);
-
-        if (record.type == KVR_SHARE_LOAD) {
-            kvr_set_add(&told, peer[record.peer]);
-        }
-    }
+    } while (n == KVR_SHARE_APPLY_AHEAD);
 
     /* a process that was stopped for long may end what another has passed */
 
@@ -155,6 +166,25 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_add(&s->stats.batches_applied, 1);
 
     return KVR_SHARE_OK;
+}
+
+
+/* the tags of all, which say where the lines are; and then those */
+static void
+kvr_share_apply_soon(const kvr_share_self_t *self, const kvr_share_record_t *r,
+    uint32_t n)
+{
+    int       lines;
+    uint32_t  i;
+
+    for (lines = 0; lines < 2; lines++) {
+        for (i = 0; i < n; i++) {
+            if (r[i].type == KVR_SHARE_LESSON) {
+                kvr_index_soon(self->zone->index, &r[i].word[2], r[i].n - 2,
+                               lines);
+            }
+        }
+    }
 }
 
 
@@ -251,11 +281,29 @@ kvr_share_apply_host(kvr_share_t *s, const kvr_share_reader_t *r, uint64_t now)
 }
 
 
+/* peers: by their places in the batch */
 static void
 kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
-    const kvr_share_record_t *r, uint32_t peer, uint64_t now, uint32_t seconds)
+    const kvr_share_record_t *r, const uint16_t *peers, uint32_t npeers,
+    uint64_t now, uint32_t seconds)
 {
-    uint32_t  kind;
+    uint32_t  kind, peer;
+
+    if (r->type == KVR_SHARE_KNOWN) {
+
+        if (kvr_get(&self->zone->share->wants)) {
+            kvr_share_help_take(self, r, peers, npeers);
+        }
+
+        return;
+    }
+
+    peer = peers[r->peer];
+
+    if (peer == KVR_PEERS) {
+        kvr_add(&self->zone->share->stats.unknown, 1);
+        return;
+    }
 
     switch (r->type) {
 
