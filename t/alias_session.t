@@ -100,6 +100,11 @@ is(failed(wave(\@second)), 0, 'and another one');
 
 ok(wait_for(sub { looked_for() == 2 * AT_ONCE }), 'all are looked for');
 
+# memory is that of one server, and not of all 64 that the zone may have
+
+my ($kb) = Kvroute::slurp("/proc/$t->{master}/status") =~ /^RssShmem:\s+(\d+)/m;
+cmp_ok($kb, '<', 32 * 1024, 'memory of other servers is not touched');
+
 my $events = events();
 
 is($events->{attributed}, 2 * AT_ONCE, 'and found');

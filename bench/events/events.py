@@ -36,7 +36,7 @@ sys.path.insert(0, HERE)
 import attribute  # noqa: E402
 from places import BUILD  # noqa: E402
 from ports import free_ports  # noqa: E402
-from rig import (RESULTS, Engines, Nginx, Process, cpu, get, memory,  # noqa: E402
+from rig import (RESULTS, Engines, Nginx, Process, cpu, get, instructions, memory,  # noqa: E402
                  quantile, request, save, totals, wait)
 
 ALL = "index attributed flood count requests reloads vllm"
@@ -205,10 +205,34 @@ def count():
     return result
 
 
+def executed(engines, policy, size, n, unique=0, idle=0):
+    """Instructions of a worker that has had n requests, and how long it ran."""
+    import harness
+
+    def run(prefix):
+        nonlocal seconds
+        nginx = harness.Nginx(engines, False, policy=policy, prefix=prefix)
+        begun = time.monotonic()
+        harness.load(port=nginx.port, requests=n, size=size, unique=unique, conns=1)
+        time.sleep(idle)
+        seconds = time.monotonic() - begun
+        nginx.stop()
+
+    seconds = 0
+    return instructions(run), seconds
+
+
+def slope(engines, policy, size, n, unique, second):
+    """Of a request, without what timers take meanwhile: so much a second."""
+    few, many = (executed(engines, policy, size, k, unique) for k in (4, n + 4))
+    return (many[0] - few[0] - second * (many[1] - few[1])) / n
+
+
 def requests():
     """
-    Instructions of a request where events are gone by, to one without: events alone, and
-    with aliases, of a repeated prompt and of one that is new each time.
+    Instructions of a request where events are gone by, to one without: events alone, with
+    aliases, and with sessions that engines tell.  "new" are prompts of which nothing is
+    known, as all of those are found again.
     """
     import wire
 
@@ -216,18 +240,25 @@ def requests():
     more = 3000
     publishers = Process([sys.executable, os.path.join(HERE, "publisher.py")]
                          + [str(p + more) for p in engines])
-    on = "kvroute kv_cache zone=bench; kvroute_events port=+%d" % more
-    rows = (("", on, (0,)), ("aliases_", on + " aliases=1m", (0, 1)),
-            ("session_", on + " aliases=1m session=$request_id", (0,)))
+    off = "kvroute kv_cache zone=bench"
+    on = off + "; kvroute_events port=+%d" % more
+    kinds = {"": on, "aliases_": on + " aliases=1m",
+             "session_": on + " aliases=1m session=$connection.$connection_requests"}
+    second = {}
+
+    for policy in (off, *kinds.values()):
+        few, idle = (executed(engines, policy, 2048, 4, idle=s) for s in (0, 20))
+        second[policy] = (idle[0] - few[0]) / (idle[1] - few[1])
+
     result = {}
 
     for name, size, n in ("2k", 2048, 200), ("32k", 32768, 60):
-        without = [wire.slope(engines, False, size, n, unique) for unique in (0, 1)]
+        for unique in (0, 1):
+            without = slope(engines, off, size, n, unique, second[off])
 
-        for kind, policy, uniques in rows:
-            for unique in uniques:
-                found = wire.slope(engines, False, size, n, unique, {"policy": policy})
-                result[kind + name + "_new" * unique] = round(found / without[unique], 4)
+            for kind, policy in kinds.items():
+                found = slope(engines, policy, size, n, unique, second[policy])
+                result[kind + name + "_new" * unique] = round(found / without, 4)
 
     publishers.stop()
 

@@ -48,6 +48,7 @@ ngx_http_kvroute_shared_add(ngx_conf_t *cf, const char *prefix,
 ngx_int_t
 ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data)
 {
+    size_t            size;
     u_char           *p;
     ngx_slab_pool_t  *shpool;
 
@@ -65,10 +66,18 @@ ngx_http_kvroute_shared_init(ngx_shm_zone_t *shm_zone, void *data)
 
     /* whatever whole pages there are */
 
-    p = ngx_slab_calloc(shpool, shpool->pfree * ngx_pagesize);
+    size = shpool->pfree * ngx_pagesize;
+
+    p = ngx_slab_alloc(shpool, size);
     if (p == NULL) {
         return NGX_ERROR;
     }
+
+    /* new memory is zeroed, and the system gives it when it is touched */
+
+#if (NGX_DEBUG_MALLOC || NGX_HAVE_DEBUG_MALLOC)
+    ngx_memzero(p, size);
+#endif
 
     shm_zone->data = ngx_align_ptr(p, KVR_CACHE_LINE);
     shpool->data = shm_zone->data;

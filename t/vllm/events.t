@@ -18,10 +18,11 @@ my @e = $t->fleet();
 my $more = Vllm::EVENTS;
 my $seed = 0;
 
-# they say themselves where their events are
+# they say themselves where their events are, and whose blocks are which
 
-$t->front("kvroute_events port=auto aliases=4m;\n"
-          . '        kvroute_probe interval=500ms timeout=5s;', 'kvroute_pin $http_x_peer;');
+$t->front('kvroute_events port=auto aliases=4m session=$request_id;' . "\n"
+          . '        kvroute_probe interval=500ms timeout=5s;',
+          'kvroute_pin $http_x_peer; proxy_set_header X-Session-ID $request_id;');
 
 sub events_of {
     my ($port) = @_;
@@ -62,9 +63,8 @@ ok(wait_for(sub { heard('stored') > $stored + 6 * 20 }), 'blocks that were store
 
 
 # Conversations, as in cached.t.  Of those that go past kvroute it hears what they store,
-# and not what they find: a hit puts blocks behind all others that wait for their removal,
-# and these are removed sooner than what was stored tells.  Without aliases the second
-# figure is up to 0.18.
+# and not what they find, nor what is on its way there: what has to make room for that is
+# gone when a request comes for it.  Without aliases the second figure is up to 0.18.
 
 my %aim = (evicting => 0.03, past => 0.1);
 
@@ -72,10 +72,11 @@ my %aim = (evicting => 0.03, past => 0.1);
 # of them a hundredth of all tokens: so three count together.
 
 for my $run ([ 'evicting', 3, Vllm::EVICTING ],
-             [ 'past', 1, Vllm::EVICTING, past => 2 ])
+             [ 'past', 3, Vllm::EVICTING, past => 2 ])
 {
     my ($name, $times, %arg) = @$run;
     my ($removed, $lost) = (heard('removed'), heard('lost'));
+    my ($found, $told) = (heard('attributed'), heard('by_session'));
     my @runs = map { $t->measure(%arg) } 1 .. $times;
     my %all;
 
@@ -95,6 +96,11 @@ for my $run ([ 'evicting', 3, Vllm::EVICTING ],
     is($all{errors}, 0, "$name: no errors");
     is($all{flushes}, 0, "$name: nobody was taken to have restarted");
     is(heard('lost') - $lost, 0, "$name: no message was lost");
+    cmp_ok(heard('by_session') - $told, '>', 0.9 * $all{requests},
+           "$name: vLLM tells whose blocks are which");
+    is(heard('by_session') - $told, heard('attributed') - $found,
+       "$name: so nobody has to guess");
+    is(heard($_), 0, "$name: no block is $_") for qw(ambiguous wrong);
     cmp_ok(heard('removed') - $removed, '>', 100, "$name: blocks were removed");
     cmp_ok(abs($ratio - 1), '<=', $aim{$name},
            "$name: predicted over delivered: $ratio");
