@@ -100,7 +100,7 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
      * have none: the response is the cache's or nginx's own.
      */
 
-    if (ctx) {
+    if (ctx && ctx->reserved.conf) {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
     }
 
@@ -152,10 +152,16 @@ ngx_http_kvroute_header_filter(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_kvroute_header_next(ngx_http_request_t *r)
 {
-    ngx_int_t  rc;
+    ngx_int_t                rc;
+    ngx_http_kvroute_ctx_t  *ctx;
 
     if (r == r->main) {
-        ngx_http_kvroute_legs_begun(r);
+        ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
+
+        if (ctx && ctx->legs) {
+            ngx_http_kvroute_legs_begun(r, ctx->legs);
+        }
+
         return ngx_http_next_header_filter(r);
     }
 

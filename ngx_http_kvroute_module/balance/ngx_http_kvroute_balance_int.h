@@ -94,7 +94,7 @@ ngx_http_upstream_rr_peer_t *ngx_http_kvroute_choose_decided(
 uint32_t ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
     kvr_decision_t *d, uint32_t *rate);
 
-/* _early: the attempt that was decided early for this upstream, or NULL */
+/* _early: the attempt that was decided early, if for this upstream, or NULL */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_early_take(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
 

@@ -221,11 +221,6 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_attempt_t  *at;
 
     at = ctx->reserved.attempt;
-
-    if (at == NULL) {
-        return NULL;
-    }
-
     ctx->reserved.attempt = NULL;
 
     /* "proxy_pass" by a variable has led to another upstream */

@@ -80,7 +80,7 @@ ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
         }
     }
 
-    at = ngx_http_kvroute_early_take(ctx, kscf);
+    at = ctx->reserved.attempt ? ngx_http_kvroute_early_take(ctx, kscf) : NULL;
     early = (at != NULL);
 
     if (!early) {

@@ -37,7 +37,8 @@ ngx_int_t ngx_http_kvroute_legs_header(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in);
 
 /* _both: the answer that the client gets begins */
-void ngx_http_kvroute_legs_begun(ngx_http_request_t *r);
+void ngx_http_kvroute_legs_begun(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs);
 
 
 #endif /* _NGX_HTTP_KVROUTE_LEGS_H_INCLUDED_ */

@@ -231,15 +231,10 @@ ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs)
 
 
 void
-ngx_http_kvroute_legs_begun(ngx_http_request_t *r)
+ngx_http_kvroute_legs_begun(ngx_http_request_t *r,
+    ngx_http_kvroute_legs_t *legs)
 {
-    ngx_http_kvroute_ctx_t   *ctx;
-    ngx_http_kvroute_legs_t  *legs;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_kvroute_module);
-    legs = ctx ? ctx->legs : NULL;
-
-    if (legs == NULL || legs->first == NULL) {
+    if (legs->first == NULL) {
         return;
     }
 

@@ -70,8 +70,9 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_zone_t *zone, uint32_t upstream,
     const kvr_tally_counts_t *counts, ngx_uint_t ok)
 {
-    kvr_tally_t      *tally;
-    kvr_tally_who_t   who;
+    kvr_tally_t                  *tally;
+    kvr_tally_who_t               who;
+    ngx_http_kvroute_loc_conf_t  *klcf;
 
     tally = zone->sh->registry->tally;
 
@@ -83,12 +84,22 @@ ngx_http_kvroute_tally(ngx_http_kvroute_ctx_t *ctx,
     who.len = ctx->model.len;
 
     if (who.len) {
-        who.hash = kvr_text_ops()->digest(zone->sh->secret, who.name, who.len);
+
+        /* the same as the prompt's reader made of it, if that was for the zone */
+
+        who.hash = ctx->parsed && ctx->zone == zone
+                   ? ctx->model_root
+                   : kvr_mix(kvr_text_ops()->digest(zone->sh->secret, who.name,
+                                                    who.len), 1);
     }
 
     kvr_tally_take(tally, &who, counts, ok != 0, (uint64_t) ngx_time());
 
-    if (ngx_http_kvroute_tally_tenant(ctx, zone) != NGX_OK) {
+    klcf = ngx_http_get_module_loc_conf(ctx->request, ngx_http_kvroute_module);
+
+    if ((klcf->tenant == NULL && !ctx->tenanted)
+        || ngx_http_kvroute_tally_tenant(ctx, zone) != NGX_OK)
+    {
         return;
     }
 

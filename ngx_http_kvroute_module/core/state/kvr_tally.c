@@ -240,6 +240,7 @@ kvr_tally_add(kvr_tally_counts_t *dst, const kvr_tally_counts_t *src)
     d = (_Atomic uint64_t *) dst;
     s = (const _Atomic uint64_t *) src;
 
+#pragma GCC unroll 8
     for (i = 0; i < KVR_TALLY_WORDS; i++) {
         n = kvr_get(&s[i]);
 
