@@ -141,10 +141,11 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     connector = kvr_connector(conf->connector);
 
+    ngx_memzero(&d, sizeof(kvr_disaggregate_t));
+
     d.bytes = ctx->bytes;
-    d.held = 0;
     d.min = conf->min;
-    d.streams = 0;
+    d.transfer = conf->transfer;
     d.always = conf->always;
 
     ctx->alone = ngx_http_kvroute_legs_decide_kind(ctx, connector, &d);

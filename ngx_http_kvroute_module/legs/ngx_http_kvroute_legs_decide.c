@@ -10,9 +10,9 @@
 #include "legs/ngx_http_kvroute_legs_int.h"
 
 
-static ngx_int_t ngx_http_kvroute_legs_decide_cost(
-    ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf,
-    ngx_http_kvroute_reserve_t *reserved, double *cost);
+static uint32_t ngx_http_kvroute_legs_decide_at(
+    ngx_http_kvroute_reserve_t *reserved, kvr_disaggregate_t *d,
+    kvr_disaggregate_at_t *at);
 
 
 kvr_disaggregate_e
@@ -45,11 +45,16 @@ ngx_http_kvroute_legs_decide_kind(ngx_http_kvroute_ctx_t *ctx,
 }
 
 
+/*
+ * The prefill server first, then the plain request's: so what is reserved and
+ * told is that of the plain request, until there are two legs.
+ */
 kvr_disaggregate_e
 ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
-    double                        plain, first, second;
+    ngx_int_t                     rc;
+    kvr_demand_t                 *demand;
     kvr_disaggregate_e            e;
     ngx_http_kvroute_lookup_t    *l;
     ngx_http_kvroute_srv_conf_t  *prefill;
@@ -63,50 +68,53 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return e;
     }
 
-    plain = 0;
-    second = 0;
-
     prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
                                               ngx_http_kvroute_module);
 
-    if (!d->always
-        && ngx_http_kvroute_legs_decide_cost(ctx, legs->decode, &ctx->reserved,
-                                      &plain)
-           != NGX_OK)
-    {
-        /* nginx has to say what to do */
+    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
 
-        return KVR_DISAGGREGATE_NOBODY;
-    }
-
-    d->streams = ctx->streams;
-
-    if (ngx_http_kvroute_legs_decide_cost(ctx, prefill, &legs->prefill, &first)
-        != NGX_OK)
-    {
-        e = KVR_DISAGGREGATE_NOBODY;
-        goto plain;
-    }
-
-    legs->peer = ctx->peer;
-
-    ctx->leg = &legs->leg[1];
-
-    if (ngx_http_kvroute_legs_decide_cost(ctx, legs->decode, &ctx->reserved, &second)
-        == NGX_OK)
-    {
-        e = kvr_disaggregate(d, plain, first, second);
-
+    if (rc == NGX_OK) {
+        legs->peer = ctx->peer;
+        d->prefills = ngx_http_kvroute_legs_decide_at(&legs->prefill, d,
+                                                      &d->first);
     } else {
         e = KVR_DISAGGREGATE_NOBODY;
     }
 
-plain:
+    if (e != KVR_DISAGGREGATE_YES || !d->always) {
+        rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
 
-    if (e == KVR_DISAGGREGATE_YES
-        && !kvr_connector(legs->conf->connector)->legs)
-    {
-        return e;
+        if (rc != NGX_OK) {
+
+            /* nginx has to say what to do */
+
+            e = KVR_DISAGGREGATE_NOBODY;
+        }
+    }
+
+    if (e == KVR_DISAGGREGATE_YES && !d->always) {
+        d->streams = ctx->streams;
+        d->decodes = ngx_http_kvroute_legs_decide_at(&ctx->reserved, d,
+                                                     &d->plain);
+
+        demand = &prefill->zone->core.registry->upstream[prefill->number]
+                  .demand;
+
+        e = kvr_disaggregate(d, demand, (uint64_t) ngx_current_msec);
+    }
+
+    if (e == KVR_DISAGGREGATE_YES) {
+        ctx->leg = &legs->leg[1];
+
+        rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
+
+        if (rc == NGX_OK && !kvr_connector(legs->conf->connector)->legs) {
+            return e;
+        }
+
+        if (rc != NGX_OK) {
+            e = KVR_DISAGGREGATE_NOBODY;
+        }
     }
 
     /* leg 1 is counted when it goes there, in this event */
@@ -116,11 +124,34 @@ plain:
     if (e != KVR_DISAGGREGATE_YES) {
         ctx->leg = NULL;
         ngx_str_null(&legs->peer);
-        (void) ngx_http_kvroute_legs_decide_cost(ctx, legs->decode, &ctx->reserved,
-                                          &plain);
     }
 
     return e;
+}
+
+
+/* what a server would have to do that was reserved; returns how many there are */
+static uint32_t
+ngx_http_kvroute_legs_decide_at(ngx_http_kvroute_reserve_t *reserved,
+    kvr_disaggregate_t *d, kvr_disaggregate_at_t *at)
+{
+    kvr_begin_t  *begin;
+
+    begin = &reserved->attempt->early->begin;
+
+    at->lacks = begin->pending;
+    at->ahead = begin->pending;
+
+    /* its own is counted already */
+
+    if (begin->peer != KVR_REGISTRY_NONE) {
+        at->ahead = kvr_load_get(reserved->conf->zone->core.load, begin->peer)
+                    .pending;
+    }
+
+    d->rate = ngx_max(d->rate, begin->rate);
+
+    return (uint32_t) reserved->attempt->rrp.peers->number;
 }
 
 
@@ -128,7 +159,6 @@ kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
 {
-    double                        cost;
     ngx_int_t                     rc;
     ngx_http_kvroute_srv_conf_t  *prefill;
 
@@ -142,7 +172,7 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
     prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
                                               ngx_http_kvroute_module);
 
-    rc = ngx_http_kvroute_legs_decide_cost(ctx, prefill, &legs->prefill, &cost);
+    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
 
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
@@ -152,22 +182,7 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
 
     ctx->leg = &legs->leg[1];
 
-    (void) ngx_http_kvroute_legs_decide_cost(ctx, legs->decode, &ctx->reserved, &cost);
+    (void) ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
 
     return KVR_DISAGGREGATE_YES;
-}
-
-
-static ngx_int_t
-ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_ctx_t *ctx,
-    ngx_http_kvroute_srv_conf_t *conf, ngx_http_kvroute_reserve_t *reserved,
-    double *cost)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_kvroute_early(ctx, conf, reserved);
-
-    *cost = ctx->cost;
-
-    return rc;
 }

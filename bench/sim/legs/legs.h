@@ -1,7 +1,7 @@
 /*
  * Prefill and decode by two pools of servers: one run.  What the router does is
- * the shipped code: core/legs decides, by costs that core/policy makes, as the
- * glue asks for them; core/route counts.  Others' rules stand in its place.
+ * the shipped code: core/legs decides, by what core/policy would pick, as the
+ * glue asks for it; core/route counts.  Others' rules stand in its place.
  *
  * A request's way: a session's step falls due -> the rule -> plain: a decode
  * server has it.  Or leg 1 at a prefill server, one token; its blocks are held

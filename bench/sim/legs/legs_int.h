@@ -50,6 +50,7 @@ typedef struct {
     kvs_zone_t        pool[2];      /* the same zone: prefill, decode */
     kvr_policy_conf_t policy;
     double            transfer;     /* parameter of the directive */
+    kvr_demand_t      demand;
     kvs_rng_t         rng;
 
     kvs_pair_t       *pairs;        /* free ones */

@@ -53,9 +53,9 @@ kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 }
 
 
-/* what a leg costs at the server that is best for it */
-static double
-kvs_legs_cost(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
+/* the server that is best for a leg */
+static kvs_choice_t *
+kvs_legs_best(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 {
     kvs_choice_t  *ch;
 
@@ -63,7 +63,26 @@ kvs_legs_cost(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 
     kvr_policy_pick(&ch->req, ch->cand, ch->n, &ch->decision);
 
-    return ch->decision.cost;
+    return ch;
+}
+
+
+/* the glue's legs_decide_at() */
+static uint32_t
+kvs_legs_at(const kvs_legs_t *legs, const kvs_choice_t *ch,
+    kvr_disaggregate_t *d, kvr_disaggregate_at_t *at)
+{
+    uint32_t  peer;
+
+    peer = ch->cand[ch->decision.pick].place;
+
+    at->lacks = d->bytes - kvr_min(ch->decision.matched, d->bytes);
+    at->ahead = at->lacks
+                + kvr_load_get(legs->zone.core.load, peer).pending;
+
+    d->rate = kvr_max(d->rate, ch->view.rate);
+
+    return ch->n;
 }
 
 
@@ -71,20 +90,19 @@ kvs_legs_cost(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
 static kvr_disaggregate_e
 kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
 {
-    double               plain, first, second;
     kvr_disaggregate_e   e;
     kvr_disaggregate_t   d;
     const kvs_choice_t  *ch;
 
-    plain = kvs_legs_cost(legs, pair, 1, 0);
-
-    ch = &kvs_legs_choice;
+    memset(&d, 0, sizeof(kvr_disaggregate_t));
 
     d.bytes = pair->leg[1].route.bytes;
-    d.held = ch->decision.best;
     d.min = KVS_LEGS_MIN;
-    d.streams = ch->decision.active;
-    d.always = 0;
+    d.transfer = legs->transfer;
+
+    ch = kvs_legs_best(legs, pair, 1, 0);
+
+    d.held = ch->decision.best;
 
     e = kvr_disaggregate_worth(&d);
 
@@ -92,10 +110,14 @@ kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
         return e;
     }
 
-    first = kvs_legs_cost(legs, pair, 0, 0);
-    second = kvs_legs_cost(legs, pair, 1, 1);
+    d.streams = ch->decision.active;
+    d.decodes = kvs_legs_at(legs, ch, &d, &d.plain);
 
-    return kvr_disaggregate(&d, plain, first, second);
+    ch = kvs_legs_best(legs, pair, 0, 0);
+
+    d.prefills = kvs_legs_at(legs, ch, &d, &d.first);
+
+    return kvr_disaggregate(&d, &legs->demand, kvs_zone_ms(legs->now));
 }
 
 
@@ -112,9 +134,7 @@ kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair)
 
     /* what the decode server that would be picked lacks */
 
-    (void) kvs_legs_cost(legs, pair, 1, 0);
-
-    ch = &kvs_legs_choice;
+    ch = kvs_legs_best(legs, pair, 1, 0);
 
     tokens = pair->step->prompt;
     lacks = tokens - kvr_min(ch->decision.matched / KVS_TOKEN_BYTES, tokens);
@@ -153,9 +173,7 @@ kvs_legs_reserve(kvs_legs_t *legs, kvs_pair_t *pair)
     kvs_choice_t       *ch;
     kvr_reservation_t  *r;
 
-    (void) kvs_legs_cost(legs, pair, 1, 1);
-
-    ch = &kvs_legs_choice;
+    ch = kvs_legs_best(legs, pair, 1, 1);
     r = &pair->reserved;
 
     memset(r, 0, sizeof(kvr_reservation_t));

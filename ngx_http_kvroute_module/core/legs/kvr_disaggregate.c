@@ -5,6 +5,11 @@
 
 
 #include "core/legs/kvr_disaggregate.h"
+#include "core/learn/kvr_prefill.h"
+
+
+static int kvr_disaggregate_high(const kvr_disaggregate_t *d,
+    kvr_demand_t *demand, uint64_t now);
 
 
 kvr_disaggregate_e
@@ -43,19 +48,57 @@ kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes, double transfer)
 
 
 kvr_disaggregate_e
-kvr_disaggregate(const kvr_disaggregate_t *d, double plain, double prefill,
-    double decode)
+kvr_disaggregate(const kvr_disaggregate_t *d, kvr_demand_t *demand,
+    uint64_t now)
 {
-    uint64_t  lacks;
+    int     high;
+    double  lacks, more, time, streams;
 
-    lacks = d->bytes - kvr_min(d->held, d->bytes);
+    if (d->always) {
+        return KVR_DISAGGREGATE_YES;
+    }
 
-    plain += KVR_DISAGGREGATE_STREAM * (double) (int64_t) lacks
-             * (double) (int32_t) d->streams;
+    lacks = (double) (int64_t) d->plain.lacks;
+    more = (double) (int64_t) d->first.lacks - lacks;
+    time = KVR_DISAGGREGATE_HOP + d->transfer * lacks;
+    streams = (double) (int32_t) d->streams;
 
-    if (d->always || prefill + decode + KVR_DISAGGREGATE_HOP < plain) {
+    high = kvr_disaggregate_high(d, demand, now);
+
+    if (high ? (double) (int64_t) d->first.ahead + time
+               < (double) (int64_t) d->plain.ahead
+                 + streams * lacks / KVR_DISAGGREGATE_STREAM
+             : time + KVR_DISAGGREGATE_MORE * more < streams * lacks)
+    {
         return KVR_DISAGGREGATE_YES;
     }
 
     return KVR_DISAGGREGATE_COST;
+}
+
+
+/* whether prefill servers, or the links of either pool, have more than they can */
+static int
+kvr_disaggregate_high(const kvr_disaggregate_t *d, kvr_demand_t *demand,
+    uint64_t now)
+{
+    int     high;
+    double  rate, computed, moved;
+
+    if (d->rate == 0) {
+        return 0;
+    }
+
+    rate = (double) (int32_t) d->rate / KVR_PREFILL_RATE;
+
+    computed = (double) (int64_t) d->first.lacks
+               / (double) (int32_t) kvr_max(d->prefills, 1);
+    moved = d->transfer * (double) (int64_t) d->plain.lacks
+            / (double) (int32_t) kvr_max(kvr_min(d->prefills, d->decodes), 1);
+
+    high = kvr_demand_add(demand, kvr_max(computed, moved) / rate, now);
+
+    /* or they are slower than they were */
+
+    return high || (double) (int64_t) d->first.ahead > KVR_DEMAND_MOST * rate;
 }

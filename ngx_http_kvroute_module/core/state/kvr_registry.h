@@ -135,6 +135,7 @@ typedef struct {
     _Atomic uint64_t    would;       /* held by those that would have been */
     _Atomic uint64_t    legs[KVR_DISAGGREGATE_MAX];  /* requests that might
                                         have been disaggregated, by outcome */
+    _Atomic uint64_t    demand;      /* as prefill servers, kvr_demand.h */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_stats_t         stats;
     _Atomic uint32_t    len;

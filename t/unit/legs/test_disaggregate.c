@@ -5,13 +5,14 @@
 
 
 /*
- * kvr_disaggregate: two servers are taken where they cost less, and nothing
- * that makes two legs dearer makes the decision for them.
+ * kvr_disaggregate: two servers are taken where that spares answers more than it
+ * takes, and while prefill servers can do it all; kvr_demand: when they can.
  */
 
 
 #include "util.h"
 #include "core/legs/kvr_disaggregate.h"
+#include "core/learn/kvr_prefill.h"
 
 
 #define PROMPT  40000
@@ -20,78 +21,47 @@
 /* servers of the two pools, as they are found */
 typedef struct {
     uint32_t           streams;    /* at the decode server */
-    uint32_t           waiting;    /* of these */
     uint64_t           held;       /* by it */
-    uint64_t           busy;       /* pending at the prefill server */
+    uint64_t           there;      /* by the prefill server */
     double             transfer;
+    uint64_t           ahead[2];   /* at the decode, at the prefill server */
 } pools_t;
 
 
-static double
-cost(kvr_candidate_t *c)
-{
-    kvr_decision_t        d;
-    kvr_policy_conf_t     conf;
-    kvr_policy_request_t  req;
-
-    kvr_policy_conf_init(&conf, KVR_POLICY_KV_CACHE);
-
-    memset(&req, 0, sizeof(kvr_policy_request_t));
-
-    req.policy = KVR_POLICY_KV_CACHE;
-    req.conf = &conf;
-    req.bytes = PROMPT;
-    req.parsed = 1;
-
-    kvr_policy_pick(&req, c, 1, &d);
-
-    ck_assert_uint_eq(d.active, c->active);
-
-    return d.cost;
-}
-
-
-/* as the glue asks */
+/* high: the prefill servers have more to do than they can */
 static kvr_disaggregate_e
-decide(const pools_t *p)
+decide(const pools_t *p, int high)
 {
-    double              plain, first, second;
-    kvr_candidate_t     c, decode;
+    kvr_demand_t        demand;
     kvr_disaggregate_t  d;
-
-    memset(&c, 0, sizeof(kvr_candidate_t));
-
-    c.weight = 1;
-    c.effective_weight = 1;
-
-    decode = c;
-    decode.matched = p->held;
-    decode.active = p->streams;
-    decode.unanswered = p->waiting;
 
     memset(&d, 0, sizeof(kvr_disaggregate_t));
 
     d.bytes = PROMPT;
     d.held = p->held;
     d.min = 8192;
+    d.transfer = p->transfer;
     d.streams = p->streams;
+    d.prefills = 2;
+    d.decodes = 2;
+    d.rate = 150 * KVR_PREFILL_RATE;
+
+    d.plain.lacks = PROMPT - p->held;
+    d.plain.ahead = d.plain.lacks + p->ahead[0];
+    d.first.lacks = PROMPT - p->there;
+    d.first.ahead = d.first.lacks + p->ahead[1];
 
     if (kvr_disaggregate_worth(&d) != KVR_DISAGGREGATE_YES) {
         return kvr_disaggregate_worth(&d);
     }
 
-    c.pending = p->busy;
+    demand = 0;
 
-    first = cost(&c);
+    if (high) {
+        (void) kvr_demand_add(&demand, KVR_DEMAND_MOST, 1);
+    }
 
-    c = decode;
-    plain = cost(&c);
-
-    c = decode;
-    kvr_disaggregate_candidate(&c, PROMPT, p->transfer);
-    second = cost(&c);
-
-    return kvr_disaggregate(&d, plain, first, second);
+    return kvr_disaggregate(&d, &demand, 1);
 }
 
 
@@ -128,41 +98,61 @@ START_TEST(test_disaggregate_pools)
 
     static const struct {
         pools_t             pools;
-        kvr_disaggregate_e  outcome;
+        kvr_disaggregate_e  outcome, high;
     } c[] = {
 
         /* nobody is delayed: one server is quicker */
 
-        { { 0, 0, 0, 0, 0.01 }, KVR_DISAGGREGATE_COST },
+        { { 0, 0, 0, 0.01, { 0, 0 } },
+          KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
 
         /* streams are, the slower the transfer the more it takes */
 
-        { { 1, 0, 0, 0, 0.01 }, KVR_DISAGGREGATE_YES },
-        { { 1, 0, 0, 0, 0.3 }, KVR_DISAGGREGATE_YES },
-        { { 1, 0, 0, 0, 2.4 }, KVR_DISAGGREGATE_COST },
-        { { 3, 0, 0, 0, 2.4 }, KVR_DISAGGREGATE_COST },
-        { { 5, 0, 0, 0, 2.4 }, KVR_DISAGGREGATE_YES },
+        { { 1, 0, 0, 0.01, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
+        { { 1, 0, 0, 0.9, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
+        { { 2, 0, 0, 2.4, { 0, 0 } },
+          KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
+        { { 3, 0, 0, 2.4, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
 
-        /* the prefill servers have a queue */
+        /* many are worth a little, even then */
 
-        { { 4, 0, 0, 2 * PROMPT, 0.01 }, KVR_DISAGGREGATE_YES },
-        { { 4, 0, 0, 4 * PROMPT, 0.01 }, KVR_DISAGGREGATE_COST },
+        { { 8, 0, 0, 0.01, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
 
-        /* others are on their way: the link is shared */
+        /* prompts wait at the prefill server, or at the decode server */
 
-        { { 8, 0, 0, 0, 2.4 }, KVR_DISAGGREGATE_YES },
-        { { 8, 2, 0, 0, 2.4 }, KVR_DISAGGREGATE_COST },
-        { { 8, 2, 0, 0, 0.3 }, KVR_DISAGGREGATE_YES },
+        { { 4, 0, 0, 0.01, { 0, 4 * PROMPT } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
+        { { 4, 0, 0, 0.3, { PROMPT, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
 
-        /* the prompt is at the decode server */
+        /* more than they can ever do in time: they are slow, or stuck */
 
-        { { 8, 0, 30000, 0, 0.3 }, KVR_DISAGGREGATE_COST },
-        { { 8, 0, 35000, 0, 0.01 }, KVR_DISAGGREGATE_CACHED }
+        { { 4, 0, 0, 0.01, { 0, 20 * PROMPT } },
+          KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
+
+        /* much of it is at the decode server, or at the prefill server */
+
+        { { 8, 20000, 0, 0.3, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
+        { { 8, 30000, 0, 0.3, { 0, 0 } },
+          KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
+        { { 8, 30000, 30000, 0.01, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
+        { { 0, 0, 30000, 0.3, { 0, 0 } },
+          KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_YES },
+        { { 8, 35000, 0, 0.01, { 0, 0 } },
+          KVR_DISAGGREGATE_CACHED, KVR_DISAGGREGATE_CACHED }
     };
 
     for (i = 0; i < kvr_nelts(c); i++) {
-        util_check(decide(&c[i].pools) == c[i].outcome, "case %u: %d", i,
-                   (int) decide(&c[i].pools));
+        util_check(decide(&c[i].pools, 0) == c[i].outcome, "case %u: %d", i,
+                   (int) decide(&c[i].pools, 0));
+        util_check(decide(&c[i].pools, 1) == c[i].high, "case %u, high: %d", i,
+                   (int) decide(&c[i].pools, 1));
     }
 }
 END_TEST
@@ -171,28 +161,124 @@ END_TEST
 /* what makes a transfer slower, or longer, never speaks for it */
 START_TEST(test_disaggregate_monotone)
 {
+    int       high;
     pools_t   p;
     unsigned  i, k;
 
     static const double  transfer[] = { 0, 0.01, 0.1, 0.5, 1, 2, 10, 100 };
 
-    for (i = 0; i < 64; i++) {
+    for (i = 0; i < 128; i++) {
 
         memset(&p, 0, sizeof(pools_t));
 
-        p.streams = i;
-        p.waiting = i / 4;
+        p.streams = i / 2;
+        high = (int) i % 2;
 
         for (k = 1; k < kvr_nelts(transfer); k++) {
             p.transfer = transfer[k];
 
-            if (decide(&p) == KVR_DISAGGREGATE_YES) {
+            if (decide(&p, high) == KVR_DISAGGREGATE_YES) {
                 p.transfer = transfer[k - 1];
-                util_check(decide(&p) == KVR_DISAGGREGATE_YES,
-                           "%u streams, transfer %.2f", i, p.transfer);
+                util_check(decide(&p, high) == KVR_DISAGGREGATE_YES,
+                           "%u streams, transfer %.2f", p.streams, p.transfer);
             }
         }
     }
+}
+END_TEST
+
+
+/* prompts, so many ms apart: whether there were ever too many for two servers */
+static int
+demand_of(double transfer, uint32_t prefills, uint32_t decodes, uint32_t ms)
+{
+    uint64_t            now;
+    kvr_demand_t        demand;
+    kvr_disaggregate_t  d;
+
+    memset(&d, 0, sizeof(kvr_disaggregate_t));
+
+    d.bytes = PROMPT;
+    d.transfer = transfer;
+    d.plain.lacks = PROMPT;
+    d.plain.ahead = PROMPT;
+    d.first = d.plain;
+    d.streams = 8;
+    d.prefills = prefills;
+    d.decodes = decodes;
+    d.rate = 100 * KVR_PREFILL_RATE;
+
+    demand = 0;
+
+    for (now = 1000; now < 1000000; now += ms) {
+
+        /* two servers, unless it is too much; they are dearer, if it is */
+
+        d.first.ahead = PROMPT + PROMPT / 4;
+
+        if (kvr_disaggregate(&d, &demand, now) == KVR_DISAGGREGATE_COST) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* a prompt takes 400 ms */
+START_TEST(test_disaggregate_demand)
+{
+    ck_assert(!demand_of(0.1, 1, 1, 410));
+    ck_assert(demand_of(0.1, 1, 1, 390));
+
+    ck_assert(!demand_of(0.1, 2, 1, 205));
+    ck_assert(demand_of(0.1, 2, 1, 195));
+
+    /* its transfer 800, at either end of a link */
+
+    ck_assert(!demand_of(2, 2, 2, 410));
+    ck_assert(demand_of(2, 2, 2, 390));
+    ck_assert(demand_of(2, 6, 2, 390));
+    ck_assert(demand_of(2, 2, 6, 390));
+    ck_assert(!demand_of(2, 6, 6, 150));
+
+    /* lists may be empty by the time that they are counted */
+
+    ck_assert(demand_of(0.1, 0, 0, 390));
+}
+END_TEST
+
+
+START_TEST(test_disaggregate_demand_word)
+{
+    kvr_demand_t  demand;
+
+    demand = 0;
+
+    /* it works all the time: of 3.5 s there are 2.5 left a second later */
+
+    ck_assert_int_eq(kvr_demand_add(&demand, 3000, 500), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 500, 500), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1400, 1500), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 200, 1500), 1);
+
+    /* too much until there was nothing left */
+
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 5300), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 5450), 0);
+
+    /* no more of it is kept than is too much */
+
+    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 10000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 10000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_MOST), 0);
+
+    /* a time that was later: another process's, or a broken word */
+
+    demand = UINT64_MAX;
+
+    ck_assert_int_eq(kvr_demand_add(&demand, 1, 20000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1, 20000 + KVR_DEMAND_MOST), 0);
 }
 END_TEST
 
@@ -239,6 +325,8 @@ main(void)
     util_add(s, "worth", test_disaggregate_worth);
     util_add(s, "pools", test_disaggregate_pools);
     util_add(s, "monotone", test_disaggregate_monotone);
+    util_add(s, "demand", test_disaggregate_demand);
+    util_add(s, "demand word", test_disaggregate_demand_word);
     util_add(s, "wild", test_disaggregate_wild);
 
     return util_run(s);
