@@ -105,7 +105,7 @@ http {
         zone busy 64k;
         kvroute least_request zone=y;
         server 127.0.0.1:%%B%%;
-        kvroute_health uri=/health interval=50ms fails=4 timeout=500ms;
+        kvroute_health uri=/health interval=200ms fails=4 timeout=500ms;
     }
 
     upstream over {
@@ -408,7 +408,7 @@ becomes($_, 'up', "engine $_") for @e;
 
     my $before = $failed->();
 
-    ok(wait_for(sub { $failed->() > $before + 7 }), 'checks time out');
+    ok(wait_for(sub { $failed->() > $before + 5 }), 'checks time out');
     is($state->(), 'up', 'but it serves a client');
 
     open $f, '>', "$dir/enough" or die $!;

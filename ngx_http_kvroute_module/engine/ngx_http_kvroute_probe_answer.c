@@ -149,6 +149,10 @@ ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
     zone = slot->conf->zone;
     s = &zone->sh->registry->peer[id].engine;
 
+    if (kvr_engine_past(s, slot->asked)) {
+        return;
+    }
+
     after = kvr_load_get(zone->sh->load, id).active;
 
     if (kvr_engine_take(s, m, slot->before[rank], after, ngx_current_msec)
@@ -263,6 +267,7 @@ ngx_http_kvroute_probe_answer_back(ngx_http_kvroute_slot_t *slot)
         peer = &registry->peer[i];
 
         if (kvr_registry_behind(registry, i, slot->id)
+            && !kvr_engine_past(&peer->engine, slot->asked)
             && kvr_engine_back(&peer->engine, (uint64_t) ngx_current_msec))
         {
             ngx_http_kvroute_engine_flush(zone, i, slot->event.log);

@@ -162,7 +162,7 @@ void
 kvr_engine_gone(kvr_engine_t *s, uint64_t asked)
 {
     if (asked > kvr_get(&s->renewed)) {
-        kvr_set(&s->gone, 1);
+        kvr_set(&s->gone, kvr_max(asked, 1));
     }
 }
 

@@ -71,7 +71,8 @@ typedef struct {
     _Atomic uint32_t   health;       /* kvr_health_e */
     _Atomic uint32_t   fails;        /* in a row */
     _Atomic uint32_t   passes;
-    _Atomic uint32_t   gone;         /* nobody was listening */
+    _Atomic uint64_t   gone;         /* when asked while nobody was listening;
+                                        0: somebody is */
     _Atomic uint64_t   checks;       /* of health, ever */
     _Atomic uint64_t   checks_failed;
     _Atomic uint64_t   unhealthy;    /* times it was found down */
@@ -153,6 +154,21 @@ void kvr_engine_gone(kvr_engine_t *s, uint64_t asked);
  * restarted, which its next answer will not say a second time.
  */
 int kvr_engine_back(kvr_engine_t *s, uint64_t now);
+
+/*
+ * Whether an answer is of one that has gone since: somebody was asked no
+ * earlier, and nobody was listening.  It may have waited to be read.
+ */
+static inline int
+kvr_engine_past(const kvr_engine_t *s, uint64_t asked)
+{
+    uint64_t  gone;
+
+    gone = kvr_get(&s->gone);
+
+    return gone && asked <= gone;
+}
+
 
 /* takes the end of a check; returns 1 if the peer is back */
 int kvr_engine_check(kvr_engine_t *s, kvr_check_e result, uint32_t fails,

@@ -153,7 +153,12 @@ START_TEST(test_engine_once)
     kvr_engine_gone(&sig, 7);
     util_check(!kvr_engine_back(&sig, 10), "old news");
 
+    /* an answer that was there before it was found gone, and is read later */
+
+    util_check(!kvr_engine_past(&sig, 10), "somebody is listening");
     kvr_engine_gone(&sig, 11);
+    util_check(kvr_engine_past(&sig, 10) && kvr_engine_past(&sig, 11)
+               && !kvr_engine_past(&sig, 12), "of one that has gone since");
     util_check(kvr_engine_take(&sig, &m, 0, 0, 12) == KVR_ENGINE_RESTARTED,
                "gone");
     util_check(!kvr_engine_back(&sig, 13), "told once");
