@@ -15,7 +15,8 @@ import time
 from ports import free_ports
 from rig import Process, wait
 
-PROGRAM = shutil.which("valkey-server") or shutil.which("redis-server")
+PROGRAM = (os.environ.get("KVROUTE_REDIS") or shutil.which("valkey-server")
+           or shutil.which("redis-server"))
 
 
 class Store(Process):

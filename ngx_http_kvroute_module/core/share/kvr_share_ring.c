@@ -33,8 +33,10 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
     n = 0;
 
     for (i = 0; i < parts; i++) {
-        memcpy(&word[1 + n], part[i].word, part[i].n * sizeof(uint64_t));
-        n += part[i].n;
+        if (part[i].n) {
+            memcpy(&word[1 + n], part[i].word, part[i].n * sizeof(uint64_t));
+            n += part[i].n;
+        }
     }
 
     slots = kvr_share_ring_slots(n);

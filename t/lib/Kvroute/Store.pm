@@ -12,11 +12,15 @@ use warnings;
 use IO::Socket::INET;
 
 
+# The program that KVROUTE_REDIS names, or one that is installed.
+#
 # Debian's redis-tools has the server as well, under the name of another tool:
 # without the package redis-server, which would run one
 
 sub binary {
     my ($t) = @_;
+
+    return $ENV{KVROUTE_REDIS} if $ENV{KVROUTE_REDIS};
 
     for my $name (qw(valkey-server redis-server)) {
         for my $dir (split(/:/, $ENV{PATH}), qw(/usr/bin /usr/sbin)) {
