@@ -53,6 +53,7 @@ ROWS = {"default": "kv_cache", "told": "kv_cache_reported", "events": "kv_cache_
 
 FULL = os.environ.get("FULL")
 BLOCKS = 100_000                # a second
+ALIASES = " aliases=8m"
 SECONDS = 10
 
 HTTP = """
@@ -108,13 +109,13 @@ def latency(port, seconds, found):
         time.sleep(0.002)
 
 
-def flood():
+def flood(more=""):
     """One engine that stores and removes so many blocks a second."""
     events = free_ports(1)
     engines = Engines(1, "--hardware", "none", "--kv-events", str(events),
                       "--kv-cache-size", "65536")
     nginx = Nginx(HTTP, servers=engines.servers(),
-                  events="kvroute_events port=%d;" % events)
+                  events="kvroute_events port=%d%s;" % (events, more))
     worker = wait(nginx.workers)[0]
     told = lambda: json.loads(get(engines.port, "/control"))["kv_events"]  # noqa: E731
 
@@ -158,7 +159,7 @@ def flood():
     }
 
 
-def counted(blocks, block):
+def counted(blocks, block, more):
     """Instructions of a worker that has read so many blocks, and how many it were."""
     port = free_ports(1)
     engines = Engines(1, "--hardware", "none", "--kv-events", str(port),
@@ -167,7 +168,7 @@ def counted(blocks, block):
 
     with tempfile.TemporaryDirectory() as folder:
         nginx = Nginx(HTTP, servers=engines.servers(),
-                      events="kvroute_events port=%d;" % port,
+                      events="kvroute_events port=%d%s;" % (port, more),
                       prefix=("valgrind", "-q", "--tool=callgrind",
                               "--callgrind-out-file=%s/out" % folder))
         wait(lambda: told()["subscribers"])
@@ -198,9 +199,9 @@ def count():
     """Instructions a block that is stored and removed, by tokens of a block."""
     result = {}
 
-    for block in (16, 32):
-        few, many = counted(20_000, block), counted(120_000, block)
-        result[str(block)] = round((many[0] - few[0]) / (many[1] - few[1]))
+    for name, block, more in (("16", 16, ""), ("32", 32, ""), ("aliases_16", 16, ALIASES)):
+        few, many = counted(20_000, block, more), counted(120_000, block, more)
+        result[name] = round((many[0] - few[0]) / (many[1] - few[1]))
 
     return result
 
@@ -330,6 +331,7 @@ def vllm():
 
 ASKED = {"index_to_oracle": "index", "attributed": "attributed", "wrong": "attributed",
          "cpu_core_share": "flood", "memory_growth": "flood", "delay_ms": "flood",
+         "with_aliases": "flood",
          "instructions_a_block": "count", "instructions_a_request": "requests",
          "reloads": "reloads", "vllm": "vllm"}
 
@@ -364,6 +366,7 @@ def main():
 
     if "flood" in PARTS:
         result.update(flood())
+        result["with_aliases"] = flood(ALIASES)
 
     if "count" in PARTS:
         result["instructions_a_block"] = count()

@@ -46,6 +46,8 @@ static void kvr_alias_retract(const kvr_alias_view_t *v, uint64_t number,
 static void kvr_alias_tie(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
     uint32_t end, kvr_alias_dispute_t *d);
+static kvr_alias_cell_t *kvr_alias_room(const kvr_alias_view_t *v,
+    uint64_t name);
 static int kvr_alias_set(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t name, uint32_t k, uint32_t block,
     kvr_alias_dispute_t *d);
@@ -63,6 +65,7 @@ kvr_alias_size(uint32_t n)
            + (size_t) kvr_alias_names(n) * sizeof(uint64_t)
            + (size_t) kvr_alias_runs(n) * (sizeof(kvr_alias_run_t)
                                            + sizeof(uint32_t))
+           + (size_t) n / KVR_ALIAS_WAYS * sizeof(uint16_t)
            + (size_t) kvr_alias_anchors(n) * sizeof(kvr_alias_anchor_t);
 }
 
@@ -104,6 +107,8 @@ kvr_alias_view(kvr_alias_view_t *v, void *p, uint32_t n,
     v->name = (_Atomic uint64_t *) (void *) b;
     b += kvr_alias_names(n) * sizeof(uint64_t);
     v->tip = (_Atomic uint32_t *) (void *) b;
+    b += kvr_alias_runs(n) * sizeof(uint32_t);
+    v->hint = (_Atomic uint16_t *) (void *) b;
 }
 
 
@@ -123,6 +128,7 @@ kvr_alias_flush(const kvr_alias_view_t *v)
     memset((void *) v->cell, 0, v->n * sizeof(kvr_alias_cell_t));
     memset((void *) v->run, 0, kvr_alias_runs(v->n) * sizeof(kvr_alias_run_t));
     memset((void *) v->tip, 0, kvr_alias_runs(v->n) * sizeof(uint32_t));
+    memset((void *) v->hint, 0, v->n / KVR_ALIAS_WAYS * sizeof(uint16_t));
 
     kvr_set(&v->count->used, 0);
     kvr_set(&a->block, 0);
@@ -166,10 +172,10 @@ kvr_alias_mark(const kvr_alias_view_t *v, uint64_t hash, unsigned source,
 }
 
 
-static inline kvr_alias_cell_t *
+static inline uint64_t
 kvr_alias_bucket(const kvr_alias_view_t *v, uint64_t name)
 {
-    return &v->cell[kvr_reduce(name, v->n / KVR_ALIAS_WAYS) * KVR_ALIAS_WAYS];
+    return kvr_reduce(name, v->n / KVR_ALIAS_WAYS);
 }
 
 
@@ -188,15 +194,29 @@ kvr_alias_tagged(uint64_t word)
 }
 
 
+/* by a tag, or what has one: its first bit is always set */
+static inline uint16_t
+kvr_alias_hint(uint64_t word)
+{
+    return (uint16_t) (1U << (word >> (KVR_ALIAS_TAG_AT + 1) & 15));
+}
+
+
 static kvr_alias_cell_t *
 kvr_alias_find(const kvr_alias_view_t *v, uint64_t name)
 {
     unsigned           i;
-    uint64_t           tag;
+    uint64_t           tag, bucket;
     kvr_alias_cell_t  *cell;
 
     tag = kvr_alias_tag(name);
-    cell = kvr_alias_bucket(v, name);
+    bucket = kvr_alias_bucket(v, name);
+
+    if (!(kvr_get(&v->hint[bucket]) & kvr_alias_hint(tag))) {
+        return NULL;
+    }
+
+    cell = &v->cell[bucket * KVR_ALIAS_WAYS];
 
     for (i = 0; i < KVR_ALIAS_WAYS; i++) {
         if (kvr_alias_tagged(kvr_get(&cell[i].place)) == tag) {
@@ -436,6 +456,50 @@ done:
 }
 
 
+/* a cell for a name that has none, and its bit in the hint */
+static kvr_alias_cell_t *
+kvr_alias_room(const kvr_alias_view_t *v, uint64_t name)
+{
+    unsigned           i;
+    uint16_t           hint;
+    uint64_t           bucket, word;
+    kvr_alias_cell_t  *cell, *cells;
+
+    bucket = kvr_alias_bucket(v, name);
+    cells = &v->cell[bucket * KVR_ALIAS_WAYS];
+    cell = &cells[name >> 48 & (KVR_ALIAS_WAYS - 1)];
+
+    for (i = 0; i < KVR_ALIAS_WAYS; i++) {
+        word = kvr_get(&cells[i].place);
+
+        if (word == 0) {
+            cell = &cells[i];
+            break;
+        }
+
+        if (word & KVR_ALIAS_GONE) {
+            cell = &cells[i];
+        }
+    }
+
+    /* what was dropped meanwhile has left its bit */
+
+    hint = kvr_alias_hint(kvr_alias_tag(name));
+
+    for (i = 0; i < KVR_ALIAS_WAYS; i++) {
+        word = kvr_get(&cells[i].place);
+
+        if (word && &cells[i] != cell) {
+            hint |= kvr_alias_hint(word);
+        }
+    }
+
+    kvr_set(&v->hint[bucket], hint);
+
+    return cell;
+}
+
+
 /* ties a block to the k-th key; 0: it was so already.  d: it is stored anew */
 static int
 kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
@@ -444,7 +508,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     unsigned           i;
     uint32_t           entry, old;
     uint64_t           word;
-    kvr_alias_cell_t  *cell, *bucket;
+    kvr_alias_cell_t  *cell;
 
     /* it is not known: an event had too many */
 
@@ -471,21 +535,7 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
                 || r->key[old - r->from] != kvr_get(&cell->key));
 
     } else {
-        bucket = kvr_alias_bucket(v, name);
-        cell = &bucket[name >> 48 & (KVR_ALIAS_WAYS - 1)];
-
-        for (i = 0; i < KVR_ALIAS_WAYS; i++) {
-
-            if (kvr_get(&bucket[i].place) == 0) {
-                cell = &bucket[i];
-                break;
-            }
-
-            if (kvr_get(&bucket[i].place) & KVR_ALIAS_GONE) {
-                cell = &bucket[i];
-            }
-        }
-
+        cell = kvr_alias_room(v, name);
         kvr_add(&v->count->used, kvr_get(&cell->place) == 0);
     }
 

@@ -28,7 +28,9 @@
  * Aliases.  A table of cells, four to a bucket: of the block by its name, the
  * entry of the chain that ends in it.  They stay when the block is removed, and
  * say so: it may be stored again, by anybody.  When a bucket is full, one that
- * is removed makes room, else any.
+ * is removed makes room, else any.  Most blocks that are told of are not known:
+ * so each bucket has a hint of 16 bits, of which those of its cells are set, and
+ * all hints are small enough to stay in the processor's cache.
  *
  * Runs.  What was stored lately is kept until the requests have ended: a run for
  * each event, in a ring, with its names in another.
@@ -104,6 +106,7 @@ typedef struct {
     kvr_alias_anchor_t  *anchor;
     _Atomic uint64_t    *name;
     _Atomic uint32_t    *tip;        /* runs, by their last names */
+    _Atomic uint16_t    *hint;       /* of a bucket */
     uint32_t             n;
 } kvr_alias_view_t;
 

@@ -34,7 +34,7 @@ void
 kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
     unsigned source, uint32_t depth, uint64_t now)
 {
-    uint32_t           i, n, block, tip, back;
+    uint32_t           i, n, block, tip, back, at_name;
     uint64_t           number, names, parent;
     kvr_alias_t       *a;
     kvr_alias_run_t   *run, *before;
@@ -91,10 +91,14 @@ kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
         }
     }
 
+    at_name = (uint32_t) (names % kvr_alias_names(v->n));
+
     for (i = 0; i < n; i++) {
-        kvr_set(&v->name[(names + i) % kvr_alias_names(v->n)],
+        kvr_set(&v->name[at_name],
                 i < KVR_KVEVENT_HASHES ? kvr_mix(event->hash[i], source)
                 : i + 1 == n ? kvr_mix(event->last, source) : 0);
+
+        at_name = at_name + 1 < kvr_alias_names(v->n) ? at_name + 1 : 0;
     }
 
     kvr_set(&run->name, names);
