@@ -24,7 +24,7 @@
 #define KVE_COPIED  0x80000000u     /* in req->blocks: reused off the prefix */
 
 #define KVE_SEEN       256
-#define KVE_SEEN_STEP  32           /* blocks */
+#define KVE_SEEN_STEP  8            /* blocks */
 
 
 enum {
