@@ -222,6 +222,9 @@ typedef struct {
     ngx_msec_t                   timeout;
     ngx_msec_t                   lease;     /* of a descriptor */
     size_t                       max_params;
+    double                       link;      /* bytes of prompt a ms that are
+                                               transferred; 0: it is told by
+                                               how long they take */
     uint32_t                     bootstrap_port;  /* of prefill servers */
 } ngx_http_kvroute_prefill_t;
 

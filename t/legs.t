@@ -160,6 +160,14 @@ http {
             kvroute_prefill prefill min=2k transfer=100;
             proxy_pass http://decode/;
         }
+        location /link/ {
+            kvroute_prefill prefill min=2k transfer=1000g/1;
+            proxy_pass http://decode/;
+        }
+        location /slow/ {
+            kvroute_prefill prefill min=2k transfer=1/1g;
+            proxy_pass http://decode/;
+        }
         location /store/ {
             kvroute_prefill prefill when=always min=2k connector=store;
             proxy_pass http://decode/;
@@ -390,7 +398,7 @@ cmp_ok($r->{headers}{'x-matched'}, '>', 3000, 'all of it');
 
 # by cost: with nothing to do decode servers do it themselves
 
-my $idle = '{"prompt":"' . text(40000, 997) . '"}';
+my $idle = '{"prompt":"' . text(40000, 904) . '"}';
 ($r, $p, $d, $log) = ask('/cost', $idle);
 is(@$p . @$d, '01', 'idle decode servers: one server');
 like($log, qr/^200 cost /, 'it is said why');
@@ -407,6 +415,12 @@ is(@$p . @$d, '11', 'a transfer that is cheap: two servers');
 is(@$p . @$d, '01', 'one that is dear: one server');
 like($log, qr/^200 cost /, 'it is said why');
 
+# by the speed of the link, and that of prefills: which has been measured by now
+
+($r, $p, $d, $log) = ask('/link', '{"prompt":"' . text(40000, 5001) . '"}');
+is(@$p . @$d, '11', 'a link that is fast: two servers');
+($r, $p, $d, $log) = ask('/slow', '{"prompt":"' . text(40000, 5002) . '"}');
+is(@$p . @$d, '01', 'one that is slow: one server');
 
 close $_ for @busy;
 ok(wait_for(sub { $t->load() == 0 }), 'they are idle');
@@ -500,7 +514,7 @@ is(join(' ', sort keys %$counted),
    'answer cached cost failed kind retried short unread yes',
    'outcomes, each that there was');
 is($counted->{$_->[0]}, $_->[1], "so many: $_->[0]")
-    for [ kind => 7 ], [ cached => 1 ], [ cost => 2 ], [ answer => 2 ];
+    for [ kind => 7 ], [ cached => 1 ], [ cost => 3 ], [ answer => 2 ];
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_disaggregated_total\{upstream="decode",outcome="kind"\} 7$/m,
      'the metric');

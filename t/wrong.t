@@ -118,6 +118,9 @@ location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of 
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no use with "connector=sglang"
 location | kvroute_prefill llm connector=mooncake lease=9s; | refused | "lease=9s" of "kvroute_prefill" has no use with "connector=mooncake"
 location | kvroute_prefill llm bootstrap_port=8998;     | refused | "bootstrap_port=8998" of "kvroute_prefill" has no use with "connector=nixl"
+location | kvroute_prefill llm transfer=20g/;            | refused | "transfer=" must be between 0 and 100, as 0.2: the time to transfer a token by the time to compute it; or bytes a second of a link by bytes of keys and values a token, as 20g/128k: invalid value in parameter "transfer=20g/"
+location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
+location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
 http     | upstream p { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill p connector=mooncake; proxy_pass http://llm; } } | refused | server "unix:/p" in upstream "p" in ... must have a host and a port: with "connector=mooncake" of "kvroute_prefill" decode servers connect to it
 

@@ -21,6 +21,12 @@ static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_prefill_upstream(
     ngx_conf_t *cf, ngx_str_t *name);
 static ngx_int_t ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill);
+static ngx_int_t ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
+
+
+/* bytes of prompt that are a token, about */
+#define NGX_HTTP_KVROUTE_CONF_TOKEN  4
 
 
 static const ngx_http_kvroute_conf_param_t
@@ -38,10 +44,11 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, always),
       0, 0, "cost always" },
 
-    { ngx_string("transfer="), ngx_http_kvroute_conf_param_decimal,
-      ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, transfer),
+    { ngx_string("transfer="), ngx_http_kvroute_conf_prefill_transfer,
+      0, sizeof(ngx_http_kvroute_prefill_t),
       0, 100, "between 0 and 100, as 0.2: the time to transfer a token by the "
-      "time to compute it" },
+      "time to compute it; or bytes a second of a link by bytes of keys and "
+      "values a token, as 20g/128k" },
 
     { ngx_string("tries="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_prefill_t, tries),
@@ -186,6 +193,47 @@ ngx_http_kvroute_conf_prefill_unused(ngx_conf_t *cf,
             }
         }
     }
+
+    return NGX_OK;
+}
+
+
+/* 0.2, or 20g/128k */
+static ngx_int_t
+ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf)
+{
+    ngx_http_kvroute_prefill_t *prefill = conf;
+
+    off_t       speed, token;
+    u_char     *slash;
+    ngx_str_t   s;
+
+    slash = ngx_strlchr(value->data, value->data + value->len, '/');
+
+    if (slash == NULL) {
+        return ngx_http_kvroute_conf_param_decimal(cf, param, value,
+                                                   &prefill->transfer);
+    }
+
+    s.data = value->data;
+    s.len = (size_t) (slash - s.data);
+    speed = ngx_parse_offset(&s);
+
+    s.data = slash + 1;
+    s.len = (size_t) (value->data + value->len - s.data);
+    token = ngx_parse_offset(&s);
+
+    if (speed == NGX_ERROR || token == NGX_ERROR) {
+        return NGX_DECLINED;
+    }
+
+    if (speed == 0 || token == 0) {
+        return NGX_ABORT;
+    }
+
+    prefill->link = (double) speed / (double) token
+                    * NGX_HTTP_KVROUTE_CONF_TOKEN / 1000;
 
     return NGX_OK;
 }

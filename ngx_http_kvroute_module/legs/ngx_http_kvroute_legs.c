@@ -281,7 +281,6 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
 
     legs->leg[0].conf = klcf->leg[0];
     legs->leg[1].conf = klcf->leg[1];
-    legs->leg[1].transfer = legs->conf->transfer;
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;
 

@@ -96,7 +96,12 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         d->streams = ctx->streams;
         d->decodes = ngx_http_kvroute_legs_decide_at(&ctx->reserved, d,
                                                      &d->plain);
+    }
 
+    d->transfer = kvr_disaggregate_transfer(d->transfer, legs->conf->link,
+                                            d->rate);
+
+    if (e == KVR_DISAGGREGATE_YES && !d->always) {
         demand = &prefill->zone->core.registry->upstream[prefill->number]
                   .demand;
 
@@ -104,6 +109,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     }
 
     if (e == KVR_DISAGGREGATE_YES) {
+        legs->leg[1].transfer = d->transfer;
         ctx->leg = &legs->leg[1];
 
         rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
@@ -180,6 +186,7 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_NOBODY;
     }
 
+    legs->leg[1].transfer = legs->conf->transfer;
     ctx->leg = &legs->leg[1];
 
     (void) ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);

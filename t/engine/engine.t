@@ -1089,6 +1089,46 @@ close $_ for @s[1, 2];
 await('all blocks are free', sub { control($e)->{kv_blocks_held} == 0 });
 stop($e);
 
+# what a decode server is given comes over its link, as fast as that is
+
+sub handed {
+    my ($e, $prompt) = @_;
+    my $r = post($e, '/v1/completions',
+                 { prompt => $prompt, max_tokens => 1, kv_transfer_params =>
+                   { do_remote_decode => \1, do_remote_prefill => \0 } });
+    return { prompt => $prompt, kv_transfer_params =>
+             $json->decode($r->{body})->{kv_transfer_params} };
+}
+
+my $words = 'word ' x 800;          # 1000 tokens
+
+$e = engine(2, '--hardware', 'none', '--kv-bandwidth', 1e6,
+            '--kv-bytes-per-token', 300);
+my $began = time;
+is(post($e, '/v1/completions', handed($e, "a $words"), {}, 1)->{status}, 200,
+   'a transfer to another replica');
+cmp_ok(time - $began, '>=', 0.29, 'takes bytes by bytes a second');
+cmp_ok(control($e, undef, 1)->{transferred}, '>=', 1000, 'all of the prompt');
+cmp_ok(control($e, undef, 1)->{transferred}, '<', 1010, 'and no more');
+is(control($e, undef, 1)->{corrupt}, 0, 'by its descriptor');
+
+$began = control($e, undef, 1)->{transferred};
+post($e, '/v1/completions', handed($e, "a $words" . 'more ' x 80), {}, 1);
+cmp_ok(control($e, undef, 1)->{transferred} - $began, '<', 150,
+       'then what it has not cached');
+stop($e);
+
+$e = engine(2, '--hardware', 'none', '--kv-bandwidth', 1);
+$s = conn($e, 1);
+send_request($s, 'POST', '/v1/completions',
+             $json->encode(handed($e, "b $words")));
+await('a transfer that takes years', sub { control($e, undef, 1)->{transferred} });
+is(post($e, '/v1/completions', { prompt => "c $words" }, {}, 1)->{status}, 200,
+   'delays nobody who computes');
+close $s;
+await('and may be left', sub { control($e, undef, 1)->{open_requests} == 0 });
+stop($e);
+
 is(system("$engine --time-to-first-token 1h >/dev/null 2>&1") >> 8, 1,
    'an hour is no duration');
 is(system("$engine --no-such-flag >/dev/null 2>&1") >> 8, 1, 'a bad flag');

@@ -27,6 +27,17 @@ kvr_disaggregate_worth(const kvr_disaggregate_t *d)
 }
 
 
+double
+kvr_disaggregate_transfer(double transfer, double link, uint32_t rate)
+{
+    if (link > 0 && rate) {
+        transfer = (double) (int32_t) rate / KVR_PREFILL_RATE / link;
+    }
+
+    return kvr_min(transfer, KVR_DISAGGREGATE_SLOWEST);
+}
+
+
 void
 kvr_disaggregate_candidate(kvr_candidate_t *c, uint64_t bytes, double transfer)
 {

@@ -59,6 +59,8 @@
 #define KVR_DISAGGREGATE_STREAM  32    /* streams by this, if demand is high */
 #define KVR_DISAGGREGATE_ENDS    2
 
+#define KVR_DISAGGREGATE_SLOWEST 100   /* transfers, by computing */
+
 /* bytes pending, at most, that stand for a transfer: days */
 #define KVR_DISAGGREGATE_MOST    1e15
 
@@ -90,6 +92,13 @@ typedef struct {
 
 /* whether servers need be asked at all: YES, or why not */
 kvr_disaggregate_e kvr_disaggregate_worth(const kvr_disaggregate_t *d);
+
+/*
+ * The time that a byte is transferred in, by that of computing it: as it is told,
+ * or by the speed of a link and of servers (kvr_prefill_t's), if both are known.
+ * 0 .. 100.
+ */
+double kvr_disaggregate_transfer(double transfer, double link, uint32_t rate);
 
 /*
  * A decode server as a candidate for leg 2: what it lacks of the prompt is

@@ -155,6 +155,11 @@ static const kve_opt_t  kve_opts[] = {
             "ms that KV events are late (0)"),
     KVE_OPT("kv-lease", KVE_OPT_NUM, kv_lease,
             "ms that a transfer may be asked for (30000)"),
+    KVE_OPT("kv-bandwidth", KVE_OPT_NUM, kv_bandwidth,
+            "bytes/s of a replica's link, over which transfers come one after "
+            "the other (0: at once)"),
+    KVE_OPT("kv-bytes-per-token", KVE_OPT_NUM, kv_bytes,
+            "that are transferred of a prompt (131072)"),
     KVE_OPT("kv-transfers", KVE_OPT_STR, kv_transfers,
             "file that processes share, to know each other's (none)"),
     KVE_OPT("disaggregation-mode", KVE_OPT_STR, disaggregation,
@@ -312,6 +317,7 @@ kve_options_defaults(kve_options_t *opt)
     opt->kv_topic = "kv";
     opt->kv_buffer = 10000;
     opt->kv_lease = 30000;
+    opt->kv_bytes = 131072;
     opt->ttft = -1;
     opt->prefill_overhead = -1;
     opt->prefill_per_token = -1;

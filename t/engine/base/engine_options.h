@@ -108,6 +108,8 @@ typedef struct {
     const char         *kv_topic;
     int                 kv_buffer;          /* messages */
     double              kv_lease;           /* ms, of a descriptor */
+    double              kv_bandwidth;       /* bytes/s of a transfer, 0: any */
+    double              kv_bytes;           /* of a token */
     const char         *kv_transfers;       /* file of those that were given */
     const char         *disaggregation;     /* SGLang: prefill, decode */
     int                 seed;

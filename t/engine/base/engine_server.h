@@ -43,6 +43,7 @@ typedef struct {
     uint64_t            prefills;           /* for a decode elsewhere */
     uint64_t            pulls;              /* of a prefill elsewhere */
     uint64_t            corrupt;            /* of these: of what is no more */
+    uint64_t            transferred;        /* tokens that came with others */
     uint64_t            faults;
     uint64_t            connections;
     uint64_t            tokens_sent;
@@ -105,6 +106,7 @@ struct kve_server_s {
     int                 ranks;
     int                 turn;               /* the rank that is next */
     double              wake;               /* virtual */
+    double              link;               /* virtual: when it is free */
     kve_job_t          *jobs;               /* generating */
     kve_handler_pt      handler;            /* of requests */
     kve_conn_t         *conns[KVE_CONN_SLOTS];

@@ -76,7 +76,7 @@ kve_job_end(kve_job_t *job, int status, const char *how)
     for (i = 0; i < job->nsubs; i++) {
         sub = &job->subs[i];
 
-        if (!sub->done && !sub->failed) {
+        if (job->submitted && !sub->done && !sub->failed) {
             kve_replica_abort(s->rank[job->rank], &sub->req, now);
             s->wake = now;
         }

@@ -371,10 +371,35 @@ kve_job_check(kve_job_t *job)
 
 
 static void
+kve_job_subs(kve_job_t *job)
+{
+    int            i;
+    kve_parsed_t  *p;
+
+    p = &job->parsed;
+
+    if (p->api == KVE_RESPONSES || p->api == KVE_MESSAGES) {
+        p->n = 1;
+    }
+
+    job->nsubs = p->nprompts * p->n;
+
+    job->subs = calloc(job->nsubs, sizeof(kve_sub_t));
+    if (job->subs == NULL) {
+        abort();
+    }
+
+    for (i = 0; i < job->nsubs; i++) {
+        kve_sub_init(job, i, &p->prompts[i / p->n]);
+    }
+}
+
+
+static void
 kve_job_start(kve_job_t *job)
 {
     int              i;
-    double           now;
+    double           now, wait;
     kve_server_t    *s;
     kve_parsed_t    *p;
     kve_settings_t  *set;
@@ -392,24 +417,21 @@ kve_job_start(kve_job_t *job)
 
     job->checked = 1;
 
-    if (kve_meet_waits(job)) {
-        kve_job_timer_set(job, KVE_JOB_MEET, 0);
-        return;
-    }
-
-    if (p->api == KVE_RESPONSES || p->api == KVE_MESSAGES) {
-        p->n = 1;
-    }
-
-    job->nsubs = p->nprompts * p->n;
-
-    job->subs = calloc(job->nsubs, sizeof(kve_sub_t));
     if (job->subs == NULL) {
-        abort();
+
+        if (kve_meet_waits(job)) {
+            kve_job_timer_set(job, KVE_JOB_MEET, 0);
+            return;
+        }
+
+        kve_job_subs(job);
     }
 
-    for (i = 0; i < job->nsubs; i++) {
-        kve_sub_init(job, i, &p->prompts[i / p->n]);
+    wait = kve_transfer_wait(job);
+
+    if (wait > 0) {
+        kve_job_timer_set(job, wait, 0);
+        return;
     }
 
     now = kve_virtual(s->engine);

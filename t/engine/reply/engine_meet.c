@@ -298,6 +298,7 @@ kve_meet_waits(kve_job_t *job)
     }
 
     kve_meet_count(job, 0);
+    job->given = !job->corrupt;
 
     return 0;
 }

@@ -88,6 +88,7 @@ struct kve_job_s {
     kve_meet_t         *meet;               /* reply/engine_meet.h, or NULL */
     int                 leg;                /* of it */
     int                 meet_port;          /* of the other one, if told */
+    double              arrives;            /* virtual: what is transferred */
     int64_t             want_output;        /* X-Engine-Output-Tokens */
     int64_t             want_reasoning;
     int                 want_tool;

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,47 @@ kve_transfer_start(kve_job_t *job)
     }
 
     return NULL;
+}
+
+
+double
+kve_transfer_wait(kve_job_t *job)
+{
+    double          now, left;
+    uint32_t        tokens;
+    kve_req_t      *req;
+    kve_server_t   *s;
+    kve_options_t  *opt;
+
+    if (!job->given) {
+        return 0;
+    }
+
+    s = job->server;
+    opt = &s->engine->opt;
+    now = kve_virtual(s->engine);
+
+    if (job->arrives == 0) {
+        req = &job->subs[0].req;
+        tokens = req->prompt_tokens
+                 - kve_replica_match(s->rank[job->rank], req->hashes,
+                                     req->nhashes, req->prompt_tokens);
+
+        s->counters.transferred += tokens;
+
+        if (opt->kv_bandwidth <= 0) {
+            job->arrives = now;
+            return 0;
+        }
+
+        s->link = fmax(s->link, now)
+                  + tokens * opt->kv_bytes / opt->kv_bandwidth;
+        job->arrives = s->link;
+    }
+
+    left = job->arrives - now;
+
+    return left > 0 ? left / opt->speed : 0;
 }
 
 

@@ -18,6 +18,12 @@
 /* the message of an error with 400, or NULL: it may start */
 const char *kve_transfer_start(kve_job_t *job);
 
+/*
+ * s until what comes from elsewhere is here, 0 if it is: tokens that this replica
+ * has not cached, by --kv-bandwidth.  Its sequences are initialized.
+ */
+double kve_transfer_wait(kve_job_t *job);
+
 /* makes what a sequence answers somebody else's text, if it must be */
 void kve_transfer_spoil(kve_sub_t *sub);
 

@@ -283,6 +283,22 @@ START_TEST(test_disaggregate_demand_word)
 END_TEST
 
 
+START_TEST(test_disaggregate_transfer)
+{
+    uint32_t  rate;
+
+    rate = 150 * KVR_PREFILL_RATE;
+
+    ck_assert_double_eq_tol(kvr_disaggregate_transfer(0.2, 0, rate), 0.2, 1e-9);
+    ck_assert_double_eq_tol(kvr_disaggregate_transfer(0.2, 300, rate), 0.5,
+                            1e-9);
+    ck_assert_double_eq_tol(kvr_disaggregate_transfer(0.2, 300, 0), 0.2, 1e-9);
+    ck_assert_double_eq_tol(kvr_disaggregate_transfer(0.2, 1e-6, rate), 100,
+                            1e-9);
+}
+END_TEST
+
+
 /* words in shared memory may say anything */
 START_TEST(test_disaggregate_wild)
 {
@@ -325,6 +341,7 @@ main(void)
     util_add(s, "worth", test_disaggregate_worth);
     util_add(s, "pools", test_disaggregate_pools);
     util_add(s, "monotone", test_disaggregate_monotone);
+    util_add(s, "transfer", test_disaggregate_transfer);
     util_add(s, "demand", test_disaggregate_demand);
     util_add(s, "demand word", test_disaggregate_demand_word);
     util_add(s, "wild", test_disaggregate_wild);
