@@ -95,12 +95,18 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
 
     kvr_share_frame_records(self, o, &w, again, now);
 
-    /* behind the lessons that have moved the clocks to what it says of them */
+    /*
+     * The load is behind the lessons that have moved the clocks to what it says
+     * of them, and behind a flush, from which on it counts
+     */
+
+    if (all) {
+        kvr_share_frame_orders(self, &w, now);
+    }
 
     kvr_share_frame_load(self, o, &w, all);
 
     if (all) {
-        kvr_share_frame_orders(self, &w, now);
         o->beat = now;
         o->ordered = ordered;
         o->told = 1;

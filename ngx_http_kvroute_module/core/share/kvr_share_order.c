@@ -8,6 +8,11 @@
  * A version is a number above all that were seen, and 16 bits of the host that
  * gave it: so two orders given at a time have two versions, and all hosts agree
  * which is the later one.
+ *
+ * Orders are told for ever, as hosts may come that have not heard them.  A flush
+ * that was done before a restart must not be done again after it: what is in the
+ * snapshot was learned since.  So the peer keeps which one it was, and the
+ * snapshot does.
  */
 
 
@@ -97,7 +102,12 @@ kvr_share_order_set(const kvr_zone_t *zone, uint32_t peer,
         break;
 
     default:
-        kvr_index_flush(zone->index, peer);
+
+        if (kvr_get(&p->flushed) != version) {
+            kvr_index_flush(zone->index, peer);
+            atomic_store_explicit(&p->flushed, version, memory_order_release);
+        }
+
         break;
     }
 

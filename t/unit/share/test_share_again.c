@@ -344,6 +344,103 @@ START_TEST(test_share_clocks)
 END_TEST
 
 
+/* a host ends, and begins with what it was told of peers, or with nothing */
+static void
+begin_anew(unsigned h, int cold)
+{
+    unsigned     i;
+    kvr_zone_t  *z;
+
+    z = &host[h].zone;
+
+    memset(z->share, 0, sizeof(kvr_share_t));
+    memset(&host[h].owner, 0, sizeof(kvr_share_owner_t));
+    kvr_share_init(z->share, 2000 + h);
+
+    for (i = 0; cold && i < PEERS; i++) {
+        kvr_set(&z->registry->peer[i].flushed, 0);
+    }
+
+    if (cold) {
+        kvr_index_init(memset((void *) z->index, 0,
+                              kvr_index_size(LINES, KVR_PEERS_FEW)),
+                       LINES, KVR_PEERS_FEW);
+    }
+
+    for (i = 0; cold && i < PEERS; i++) {
+        kvr_index_capacity(z->index, i, CAPACITY, 0);
+    }
+}
+
+
+/* an order to flush is told for ever, and done once */
+START_TEST(test_share_flushed)
+{
+    kvr_index_undo_t  undo;
+
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
+                    now, 1);
+    flush_all(1);
+
+    teach(1, chain[0], 50, 2, &undo);
+    flush_all(1);
+    util_check(held(0, chain[0], 2) == 50, "learned since");
+
+    begin_anew(0, 0);
+    now += KVR_SHARE_BEAT;
+    flush(1, 0);
+    util_check(held(0, chain[0], 2) == 50, "known after a restart: %u",
+               held(0, chain[0], 2));
+
+    /* another one was given while it was away */
+
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
+                    now, 1);
+    begin_anew(0, 0);
+    flush(1, 0);
+    util_check(held(0, chain[0], 2) == 0, "not that it was flushed meanwhile");
+
+    /* who gets that name is another one */
+
+    util_check(rename_peer(0, host[0].number[2], "10.0.0.9:8000")
+               == host[0].number[2], "its number");
+    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]].flushed)
+               == 0, "which was never flushed");
+}
+END_TEST
+
+
+/* the order, and what was learned since, in one batch */
+START_TEST(test_share_flushed_help)
+{
+    unsigned          i;
+    kvr_index_undo_t  undo;
+
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
+                    now, 1);
+    flush_all(1);
+    teach(1, chain[0], 50, 2, &undo);
+    flush_all(1);
+
+    begin_anew(2, 1);
+    kvr_share_help_want(host[2].zone.share, now);
+    flush(2, 0);
+
+    for (i = 0; i < 2000 && kvr_get(&host[2].zone.share->wants); i++) {
+        now += 5;
+
+        if (kvr_share_help_due(&host[1].self, now)) {
+            flush(1, 0);
+        }
+    }
+
+    util_check(kvr_get(&host[2].zone.share->wants) == 0, "it was helped");
+    util_check(held(2, chain[0], 2) == 50, "and knows it: %u",
+               held(2, chain[0], 2));
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -362,6 +459,8 @@ main(void)
     tcase_add_test(t, test_share_help_again);
     tcase_add_test(t, test_share_renamed);
     tcase_add_test(t, test_share_clocks);
+    tcase_add_test(t, test_share_flushed);
+    tcase_add_test(t, test_share_flushed_help);
     suite_add_tcase(s, t);
 
     sr = srunner_create(s);
