@@ -17,8 +17,8 @@
 #define NGX_HTTP_KVROUTE_EVENTS_ATTRIBUTE  50    /* ms */
 
 /* in one go, which is short; then so many ms later, if there are more */
-#define NGX_HTTP_KVROUTE_EVENTS_REQUESTS   16
-#define NGX_HTTP_KVROUTE_EVENTS_MORE       2
+#define NGX_HTTP_KVROUTE_EVENTS_REQUESTS   4
+#define NGX_HTTP_KVROUTE_EVENTS_MORE       1
 
 
 static void ngx_http_kvroute_events_attribute(ngx_event_t *ev);

@@ -312,7 +312,9 @@ ngx_http_kvroute_events_read_replayed(ngx_http_kvroute_events_source_t *source)
 
     /* those of another publisher are not to be counted as its own */
 
-    if (s->seq < next || (source->asked && !source->same)) {
+    if (s->seq < next || s->seq - next >= KVR_EVENTS_FAR
+        || (source->asked && !source->same))
+    {
         kvr_subscription_skip(s);
         return NGX_OK;
     }

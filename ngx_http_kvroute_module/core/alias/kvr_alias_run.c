@@ -19,11 +19,14 @@
 #define KVR_ALIAS_LATER     30
 #define KVR_ALIAS_USUAL     8        /* steps of that, and the least number */
 
+/* runs that are looked at for a request: some 100 us */
+#define KVR_ALIAS_LOOKED    16384
+
 
 static uint64_t kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time);
 static int kvr_alias_run_fits(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t number, uint32_t begin,
-    uint32_t end);
+    uint32_t end, uint32_t *looked);
 static kvr_alias_e kvr_alias_run_among(const kvr_alias_view_t *v,
     const kvr_alias_request_t *r, uint64_t session, uint32_t begin,
     uint32_t end, uint64_t *found);
@@ -167,15 +170,22 @@ kvr_alias_run_since(const kvr_alias_view_t *v, uint64_t time)
 }
 
 
-/* whether runs that end with this one make up just these blocks */
+/*
+ * Whether runs that end with this one make up just these blocks.  Counts those
+ * that were looked at.
+ */
 static int
 kvr_alias_run_fits(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
-    uint64_t number, uint32_t begin, uint32_t end)
+    uint64_t number, uint32_t begin, uint32_t end, uint32_t *looked)
 {
     uint32_t          n, depth;
     kvr_alias_run_t  *run;
 
     for ( ;; ) {
+        if (++*looked > KVR_ALIAS_LOOKED) {
+            return 0;
+        }
+
         run = kvr_alias_run(v, number);
         n = kvr_get(&run->blocks);
         depth = kvr_get(&run->depth);
@@ -229,14 +239,17 @@ kvr_alias_run_find(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 }
 
 
-/* among those of a session, or all that came at about the right time */
+/*
+ * Among those of a session, or all that came at about the right time.  If these
+ * are too many to look at several may fit.
+ */
 static kvr_alias_e
 kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     uint64_t session, uint32_t begin, uint32_t end, uint64_t *found)
 {
     int32_t           lag;
     int64_t           late;
-    uint32_t          fit, usual, other;
+    uint32_t          fit, usual, other, looked;
     uint64_t          number, last, time, likely, name;
     kvr_alias_run_t  *run;
 
@@ -247,6 +260,7 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
     fit = 0;
     usual = 0;
     other = 0;
+    looked = 0;
 
     time = session ? r->start
            : kvr_max(r->start, r->first - kvr_min(r->first, KVR_ALIAS_BEFORE));
@@ -262,8 +276,12 @@ kvr_alias_run_among(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
 
         if ((session && kvr_get(&run->session) != session)
             || name - kvr_get(&run->name) > kvr_alias_names(v->n)
-            || !kvr_alias_run_fits(v, r, number, begin, end))
+            || !kvr_alias_run_fits(v, r, number, begin, end, &looked))
         {
+            if (looked > KVR_ALIAS_LOOKED) {
+                return KVR_ALIAS_AMBIGUOUS;
+            }
+
             continue;
         }
 

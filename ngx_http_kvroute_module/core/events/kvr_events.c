@@ -7,7 +7,7 @@
 #include "core/events/kvr_events.h"
 
 
-/* messages in a row, below the one that is expected, of a new publisher */
+/* messages in a row, not about the one that is expected, of a new publisher */
 #define KVR_EVENTS_RUN      8
 
 /* a sample: 24 bits of the key, 40 of the clock; 0 is free */
@@ -66,6 +66,14 @@ kvr_events_flush(kvr_events_t *e)
 }
 
 
+/* whether messages between these two may be lost */
+static inline int
+kvr_events_behind(uint64_t next, uint64_t seq)
+{
+    return seq > next && seq - next < KVR_EVENTS_FAR;
+}
+
+
 kvr_events_order_e
 kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
     uint64_t seq)
@@ -82,7 +90,7 @@ kvr_events_order(const kvr_events_source_t *s, kvr_events_order_t *o,
         return KVR_EVENTS_TAKE;
     }
 
-    if (seq > next) {
+    if (kvr_events_behind(next, seq)) {
         return KVR_EVENTS_GAP;
     }
 
@@ -112,7 +120,7 @@ kvr_events_go(kvr_events_t *e, kvr_events_source_t *s, uint64_t seq,
     uint64_t  next, lost;
 
     next = kvr_get(&s->next);
-    lost = next && seq > next ? seq - next : 0;
+    lost = next && kvr_events_behind(next, seq) ? seq - next : 0;
 
     kvr_set(&s->next, seq);
 

@@ -48,6 +48,9 @@
 #define KVR_EVENTS_ENOUGH   16       /* removed blocks that tell an age */
 #define KVR_EVENTS_ONE      256      /* fraction of an age */
 
+/* messages that can be lost: a number so far ahead is out of turn */
+#define KVR_EVENTS_FAR      (1ULL << 32)
+
 
 typedef struct {
     _Atomic uint64_t   owner;        /* the process that reads it */
@@ -118,7 +121,8 @@ typedef struct {
 /* what a message's number says */
 typedef enum {
     KVR_EVENTS_TAKE = 0,             /* it is the next one */
-    KVR_EVENTS_AGAIN,                /* it has come before: skip it */
+    KVR_EVENTS_AGAIN,                /* it has come before, or is far ahead: skip
+                                        it */
     KVR_EVENTS_GAP,                  /* from source->next on some are missing */
     KVR_EVENTS_ANOTHER               /* the publisher is another one */
 } kvr_events_order_e;

@@ -386,6 +386,9 @@ START_TEST(test_events_counts)
 END_TEST
 
 
+#define FAR  (1LL << 33)
+
+
 /* numbers as they come: t taken, a again, g a gap, n another publisher */
 START_TEST(test_events_order)
 {
@@ -417,7 +420,16 @@ START_TEST(test_events_order)
         /* an old stretch once more is no other publisher */
 
         { "tttttttaaaatt", 0,
-          { 1, 2, 3, 4, 5, 6, 7, 3, 4, 5, 6, 8, 9 } }
+          { 1, 2, 3, 4, 5, 6, 7, 3, 4, 5, 6, 8, 9 } },
+
+        /* nobody has lost that many: it is garbled, or another publisher */
+
+        { "ttatatt", 0, { 5, 6, INT64_MAX, 7, 1LL << 40, 8, 9 } },
+        { "ttaaaaaaant", 0,
+          { 5, 6, FAR, FAR + 1, FAR + 2, FAR + 3, FAR + 4, FAR + 5, FAR + 6,
+            FAR + 7, FAR + 8 } },
+        { "tt|nt", 0, { 5, 6, -1, FAR, FAR + 1 } },
+        { "ttgt", (1LL << 32) - 1, { 5, 6, 6 + (1LL << 32), 7 + (1LL << 32) } }
     };
 
     e = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_events_t));
