@@ -49,6 +49,7 @@ typedef struct {
                                                kvroute_ranks */
     ngx_uint_t                   queues;    /* there are any: kvroute_queue */
     ngx_uint_t                   prefills;  /* kvroute_prefill */
+    ngx_int_t                    body;      /* index of $request_body, if so */
 } ngx_http_kvroute_main_conf_t;
 
 

@@ -45,6 +45,7 @@ http {
     access_log %%DIR%%/access.log kv;
 
     kvroute_zone zone=z:4m;
+    proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
 %%UPSTREAMS%%
 
@@ -86,6 +87,16 @@ http {
         location /whole/ { proxy_buffering off; proxy_pass http://decode/; }
         location /file/ {
             client_body_in_file_only clean;
+            proxy_pass http://decode/;
+        }
+        location /cached/ {
+            proxy_cache c;
+            proxy_cache_methods POST;
+            proxy_cache_key $request_uri;
+            proxy_cache_valid any 1h;
+            proxy_cache_lock on;
+            proxy_cache_lock_age 1h;
+            proxy_cache_lock_timeout 1h;
             proxy_pass http://decode/;
         }
         location /once/ {
@@ -216,6 +227,9 @@ my $s = begin('', { 'X-P' => 'wait go plain', 'X-D' => 'wait go plain' });
 ok(wait_for(\&both), 'both are asked while neither has answered');
 $t->step('go');
 end($s, 200, '200 yes', 1, 1, 'they wait for each other');
+
+$s = begin('/cached', { 'X-P' => 'step met plain', 'X-D' => 'wait met plain' });
+end($s, 200, '200 yes', 1, 1, 'a cache holds up neither of them');
 
 $s = begin('', {}, body => '{"bootstrap_room":7,"bootstrap_host":"evil",'
            . '"prompt":"x"}');
@@ -409,7 +423,7 @@ end($s, 200, '200 yes', 1, 1, 'over a reload');
 
 $s = begin('', { 'X-P' => 'hold', 'X-D' => 'hold' });
 ok(wait_for(\&both), 'both legs');
-$t->kill_worker($_) for $t->workers();
+$t->kill_worker($_) for $t->active_workers();
 ok(wait_for(sub { left('P') == 1 && left('D') == 1 }), 'a worker is killed');
 wait_for(sub { $t->active_workers() == $t->{workers} });
 end(begin('', {}), 200, '200 yes', 1, 1, 'the next request');

@@ -126,6 +126,11 @@ sub act {
         syswrite($c, "data: [DONE]\n\n");
         return 0;
 
+    } elsif ($do eq 'endless') {
+        syswrite($c, "HTTP/1.1 200 OK\r\n\r\n{");
+        select(undef, undef, undef, .01) while syswrite($c, ' ');
+        return 0;
+
     } elsif ($do eq 'event') {
         syswrite($c, "data: {\"error\":{\"code\":500,\"message\":\"KV load "
                      . "failed\"}}\n\n");
@@ -333,6 +338,8 @@ row('leg 1: no HTTP', '', { 'X-P' => 'garbage' }, '200 failed', undef, 'p');
 row('leg 1: nobody listens', '/unreachable', {}, '200 failed', 0, 'p');
 row('leg 1: all are down', '/nobody', {}, '200 nobody', 0, 'p');
 row('leg 1: timeout', '/quick', { 'X-P' => 'hang' }, '200 failed', 1, 'p');
+row('leg 1: an answer without end', '/quick', { 'X-P' => 'endless' }, '200 failed',
+    1, 'p');
 row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed', 1, 'p');
 row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed', 1, 'p');
 row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed', 1, 'p');

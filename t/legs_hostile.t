@@ -125,6 +125,10 @@ http {
             client_body_buffer_size 2k;
             proxy_pass http://decode/;
         }
+        location /said/ {
+            proxy_set_body $request_body;
+            proxy_pass http://decode/;
+        }
         location /two/ {
             kvroute_prefill prefill2 when=always min=1k;
             proxy_pass http://decode2/;
@@ -320,6 +324,17 @@ for my $where ('', '/file') {
        'leg 1 asks for one token');
     is(members($d->[0]{body})->{max_tokens}, 9,
        'leg 2 for what the client has');
+}
+
+
+# a body that the location makes of the request's
+
+for my $chunk (0, 100) {
+    my $body = '{"prompt":"' . long() . '","max_tokens":9}';
+    ($r, $p, $d) = ask('/said', $body, chunked => $chunk);
+    is(members($p->[0]{body})->{max_tokens}, 1, 'leg 1 has its own');
+    is(members($d->[0]{body})->{max_tokens}, 9, 'leg 2 too');
+    like($d->[0]{body}, qr/ours/, 'with the descriptor');
 }
 
 

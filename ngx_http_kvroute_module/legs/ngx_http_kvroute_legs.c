@@ -47,10 +47,18 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
 {
     ngx_http_kvroute_main_conf_t  *kmcf;
 
+    static ngx_str_t  body = ngx_string("request_body");
+
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
     if (!kmcf->prefills) {
         return NGX_OK;
+    }
+
+    kmcf->body = ngx_http_get_variable_index(cf, &body);
+
+    if (kmcf->body == NGX_ERROR) {
+        return NGX_ERROR;
     }
 
     return ngx_http_kvroute_request_phase(cf, ngx_http_kvroute_legs_handler);
@@ -314,6 +322,8 @@ ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    ngx_http_kvroute_legs_forget(r);
+
     /* what is wrong with the request itself the decode server says as well */
 
     well = legs->status == NGX_HTTP_OK && !legs->odd
@@ -505,6 +515,10 @@ ngx_http_kvroute_legs_cleanup(void *data)
 
     if (legs->event.posted) {
         ngx_delete_posted_event(&legs->event);
+    }
+
+    if (legs->event.timer_set) {
+        ngx_del_timer(&legs->event);
     }
 
     ngx_http_kvroute_legs_count(legs->decode, legs->outcome);

@@ -172,6 +172,18 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
 }
 
 
+void
+ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
+{
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
+
+    r->variables[kmcf->body].valid = 0;
+    r->variables[kmcf->body].not_found = 0;
+}
+
+
 /*
  * A mirror sends the client's body whenever it gets to it: then the legs have a
  * copy.  There is none of a file.

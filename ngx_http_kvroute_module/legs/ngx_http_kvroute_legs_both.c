@@ -47,7 +47,6 @@ static void ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs);
 static ngx_uint_t ngx_http_kvroute_legs_both_status(
     ngx_http_kvroute_legs_t *legs);
-static ngx_uint_t ngx_http_kvroute_legs_both_close(ngx_http_request_t *r);
 
 
 ngx_int_t
@@ -125,6 +124,13 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
 
     sr->content_handler = ngx_http_kvroute_legs_both_content;
     legs->first = sr;
+
+    /*
+     * "proxy_cache" is for leg 2, and one must not wait for the other there.  The
+     * request line is by the method's name.
+     */
+
+    sr->method = NGX_HTTP_UNKNOWN;
 
     ctx = ngx_http_kvroute_request_get_ctx(sr);
 
@@ -212,7 +218,13 @@ ngx_http_kvroute_legs_both_content(ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    return (legs->first == r && legs->running) ? legs->content(r) : NGX_OK;
+    if (legs->first != r || !legs->running) {
+        return NGX_OK;
+    }
+
+    ngx_http_kvroute_legs_forget(r);
+
+    return legs->content(r);
 }
 
 
@@ -315,7 +327,7 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
         legs->over = 1;
         legs->outcome = KVR_DISAGGREGATE_FAILED;
 
-        (void) ngx_http_kvroute_legs_both_close(r);
+        (void) ngx_http_kvroute_legs_close(r);
 
         r->keepalive = 0;
         ngx_http_finalize_request(r, NGX_ERROR);
@@ -352,7 +364,7 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
         return;
     }
 
-    (void) ngx_http_kvroute_legs_both_close(r);
+    (void) ngx_http_kvroute_legs_close(r);
 
     ngx_http_finalize_request(r, (ngx_int_t) status);
 }
@@ -393,30 +405,7 @@ ngx_http_kvroute_legs_both_cancel(ngx_http_kvroute_legs_t *legs)
 
     /* before that it looks whether it still has something to do */
 
-    if (ngx_http_kvroute_legs_both_close(sr)) {
+    if (ngx_http_kvroute_legs_close(sr)) {
         ngx_http_finalize_request(sr, NGX_OK);
     }
-}
-
-
-/*
- * Closes what a request has upstream, and says nothing to anybody.  nginx does
- * the same when a request is passed on once more: what is closed gives back a
- * reference to the client's request.
- */
-static ngx_uint_t
-ngx_http_kvroute_legs_both_close(ngx_http_request_t *r)
-{
-    ngx_http_upstream_t  *u;
-
-    u = r->upstream;
-
-    if (u == NULL || u->cleanup == NULL) {
-        return 0;
-    }
-
-    r->main->count++;
-    (*u->cleanup)(r);
-
-    return 1;
 }

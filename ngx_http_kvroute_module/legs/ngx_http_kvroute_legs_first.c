@@ -27,6 +27,7 @@ static ngx_int_t ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data,
     ngx_int_t rc);
 static void ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
+static void ngx_http_kvroute_legs_expired(ngx_event_t *ev);
 
 
 ngx_int_t
@@ -130,6 +131,8 @@ ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     sr->headers_in.content_length_n = length;
     sr->headers_in.chunked = 0;
 
+    ngx_http_kvroute_legs_forget(sr);
+
     legs->running = 1;
     legs->start = ngx_current_msec;
 
@@ -204,6 +207,16 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
 
     legs->status = r->headers_out.status;
 
+    /* nginx waits for each piece of it, however many there are */
+
+    if (legs->entered && legs->done == NULL) {
+        legs->event.handler = ngx_http_kvroute_legs_expired;
+        legs->event.data = r;
+        legs->event.log = r->connection->log;
+
+        ngx_add_timer(&legs->event, conf->timeout);
+    }
+
     legs->odd = (!legs->entered
                  || (r->headers_out.content_encoding
                      && r->headers_out.content_encoding->value.len));
@@ -275,6 +288,28 @@ ngx_http_kvroute_legs_answer(ngx_http_request_t *r, ngx_chain_t *in)
 }
 
 
+static void
+ngx_http_kvroute_legs_expired(ngx_event_t *ev)
+{
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r;
+
+    r = ev->data;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_error(NGX_LOG_ERR, c->log, NGX_ETIMEDOUT,
+                  "kvroute_prefill: the answer had not ended in time");
+
+    if (ngx_http_kvroute_legs_close(r)) {
+        ngx_http_finalize_request(r, NGX_HTTP_GATEWAY_TIME_OUT);
+    }
+
+    ngx_http_run_posted_requests(c);
+}
+
+
 /* it may be called twice */
 static ngx_int_t
 ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
@@ -293,6 +328,10 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         || r->connection->error)
     {
         return rc;
+    }
+
+    if (legs->event.timer_set) {
+        ngx_del_timer(&legs->event);
     }
 
     legs->running = 0;
@@ -315,4 +354,22 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
     }
 
     return NGX_OK;
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_legs_close(ngx_http_request_t *r)
+{
+    ngx_http_upstream_t  *u;
+
+    u = r->upstream;
+
+    if (u == NULL || u->cleanup == NULL) {
+        return 0;
+    }
+
+    r->main->count++;
+    (*u->cleanup)(r);
+
+    return 1;
 }

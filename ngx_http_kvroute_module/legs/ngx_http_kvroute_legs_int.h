@@ -68,7 +68,8 @@ struct ngx_http_kvroute_legs_s {
 
     ngx_http_request_t          *first;     /* leg 1; NULL: there was none */
     ngx_http_kvroute_legs_pt     done;      /* leg 1 has ended; or NULL */
-    ngx_event_t                  event;     /* one of the two has */
+    ngx_event_t                  event;     /* one of the two has; with one after
+                                               the other: leg 1's time is up */
     ngx_uint_t                   tries;     /* that are left */
 
     unsigned                     running:1; /* leg 1 is */
@@ -116,6 +117,9 @@ ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
 /* puts it back */
 ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
 
+/* the body is another one now: also for $request_body, which all legs share */
+void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
+
 /*
  * The body up to the root's brace, and a text that ends with one.  Returns the
  * chain, and its length in *length; NULL: no memory.
@@ -138,6 +142,13 @@ ngx_http_request_t *ngx_http_kvroute_legs_subrequest(
     ngx_http_kvroute_legs_t *legs, ngx_uint_t flags);
 ngx_int_t ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
     ngx_http_request_t *sr, ngx_chain_t *bufs, off_t length);
+
+/*
+ * Closes what a request has upstream, and says nothing to anybody.  nginx does
+ * the same when a request is passed on once more: what is closed gives back a
+ * reference to the client's request.  0: it has nothing there.
+ */
+ngx_uint_t ngx_http_kvroute_legs_close(ngx_http_request_t *r);
 
 /* _second: the request goes to the decode server with what is in this chain */
 void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,

@@ -52,6 +52,8 @@ ngx_http_kvroute_legs_second_content(ngx_http_request_t *r)
     legs->changed = 1;
     legs->sent = 1;
 
+    ngx_http_kvroute_legs_forget(r);
+
     /* leg 1 has failed already */
 
     if (legs->broken) {
@@ -79,4 +81,6 @@ ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs)
     r->request_body = legs->client;
     r->headers_in.content_length_n = legs->length;
     legs->changed = 0;
+
+    ngx_http_kvroute_legs_forget(r);
 }
