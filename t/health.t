@@ -324,9 +324,13 @@ ok(wait_for(sub { ($bad, @n) = spread(3); $n[0] }), 'and then no more');
     for my $port (@over) {
         my $p;
 
+        # for a second, which is over soon where much else goes on
+
         wait_for(sub {
-            $t->post('/over/v1/chat/completions', chat('x'));
-            $p = $peer->($port);
+            my $s = $t->start('POST /over/v1/chat/completions', chat('x'));
+
+            wait_for(sub { $p = $peer->($port); $p->{pressed} }, 2);
+            $t->finish($s);
             return $p->{pressed};
         });
         is("$p->{fails} $p->{state} $p->{pressed}", '0 up 1', 'pressed');
