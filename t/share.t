@@ -405,6 +405,23 @@ ok(known($one, $two) && known($two, $one), 'it goes on');
 is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
 is($failed, 0, 'no request has failed');
 
+# one that is stopped for long has lost its place when it comes back
+
+my ($old) = owners();
+
+kill 'STOP', $old;
+kill 'HUP', $one->{master};
+
+ok(wait_for(sub { grep { $_ != $old } $one->workers() }), 'a new worker');
+ok(known($one, $two) && known($two, $one), 'has the place of one that is stopped');
+
+kill 'CONT', $old;
+
+ok(wait_for(sub { !grep { $_ == $old } $one->workers() }), 'which goes');
+ok(up($one), 'and leaves it to the new one');
+ok(known($one, $two) && known($two, $one), 'which goes on');
+is(share($two, 'gaps') - $gaps, 0, 'no batch was lost');
+
 # --- hosts that disagree
 
 $two->stop();

@@ -164,14 +164,13 @@ START_TEST(test_share_help_again)
         teach(0, chain[util_below(&rng, CHAINS)], 1 + util_below(&rng, DEPTH),
               util_below(&rng, PEERS), &undo);
 
-        len = frame();
+        (void) frame();
         kvr_share_acked(&host[0].self, &host[0].owner);
     }
 
     s = host[0].zone.share;
     new = host[1].zone.share;
 
-    arrive(len);
     kvr_share_help_want(new, now);
     wants = kvr_get(&new->wants);
 
@@ -215,7 +214,7 @@ START_TEST(test_share_help_again)
         }
     }
 
-    util_check(batches > 5, "%u batches", batches);
+    util_check(batches >= 5, "%u batches", batches);
     util_check(wants && kvr_get(&new->wants) == 0, "it was told all");
 
     known = 0;
