@@ -131,6 +131,7 @@ upstream | kvroute zone=llm; kvroute_ranks 65;         | refused | "kvroute_rank
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_ranks 4; | refused | "kvroute_ranks" directive is duplicate
 upstream | kvroute zone=llm; kvroute_ranks auto;       | warned  | "kvroute_ranks auto" in upstream "llm" ... needs "kvroute_probe": metrics tell how many there are
 upstream | kvroute zone=llm; kvroute_ranks 4;          | warned  | "kvroute_ranks" in upstream "llm" ...: no engine is told the rank, write "proxy_set_header X-Data-Parallel-Rank $kvroute_rank;" in the location
+http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_ranks 2; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; } | warned | "kvroute_ranks" is in upstream "one" ... and not in "two", which has server "127.0.0.1:9" too: its requests count as those of the first rank, give it a kvroute_zone of its own
 upstream | kvroute_ranks 4;                            | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_shadow zone=llm; kvroute_ranks 4;   | warned  | "kvroute_ranks" in upstream "llm" ... does nothing without "kvroute"
 upstream | kvroute_probe;                              | warned  | "kvroute_probe" in upstream "llm" ... does nothing without "kvroute"

@@ -32,6 +32,7 @@ kvs_usage(void)
         "                     =A for exactly A\n"
         "  --policies A,B     the same for policies\n"
         "  --load X           at this share of the knee only\n"
+        "  --length X         so much of a run's length, at most 1\n"
         "  --cache DIR        keeps results, and takes those it has: for\n"
         "                     going on with a run; empty it when the code "
         "changes\n"
@@ -130,6 +131,7 @@ main(int argc, char **argv)
         { "cache", required_argument, NULL, 'k' },
         { "policies", required_argument, NULL, 'p' },
         { "load", required_argument, NULL, 'l' },
+        { "length", required_argument, NULL, 'h' },
         { "lab", no_argument, NULL, 'L' },
         { "study", no_argument, NULL, 'S' },
         { "quiet", no_argument, NULL, 'q' },
@@ -149,6 +151,7 @@ main(int argc, char **argv)
     o.seeds = 3;
     o.seed = 1;
     o.requests = 6000;
+    o.length = 1;
     o.jobs = 2;
     what = 0;
 
@@ -174,6 +177,7 @@ main(int argc, char **argv)
         case 'k': o.cache = optarg; break;
         case 'p': o.policies = optarg; break;
         case 'l': o.load = kvs_number("load", optarg, 0.01, 100); break;
+        case 'h': o.length = kvs_number("length", optarg, 0.01, 1); break;
         case 'L': o.lab = 1; break;
         case 'S': o.study = 1; break;
         case 'q': o.quiet = 1; break;

@@ -164,7 +164,11 @@ ngx_int_t ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
-/* warns of ranks that nobody tells, to us or to engines */
+/* a server that two upstreams have, or NULL; of names with one address */
+ngx_str_t *ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
+    ngx_http_upstream_srv_conf_t *other);
+
+/* warns of ranks that nobody tells, to us or to engines, or not everybody */
 void ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 

@@ -28,6 +28,9 @@ static struct {
     { NULL, 0 }
 };
 
+static void ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
+
 
 void
 ngx_http_kvroute_conf_check_init(ngx_conf_t *cf)
@@ -239,6 +242,69 @@ ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
 }
 
 
+ngx_str_t *
+ngx_http_kvroute_conf_check_both(ngx_http_upstream_srv_conf_t *one,
+    ngx_http_upstream_srv_conf_t *other)
+{
+    ngx_uint_t                   i, k;
+    ngx_http_upstream_server_t  *a, *b;
+
+    a = one->servers->elts;
+    b = other->servers->elts;
+
+    for (i = 0; i < one->servers->nelts; i++) {
+        for (k = 0; k < other->servers->nelts; k++) {
+
+            if (a[i].naddrs == 1 && b[k].naddrs == 1
+                && ngx_cmp_sockaddr(a[i].addrs[0].sockaddr,
+                                    a[i].addrs[0].socklen,
+                                    b[k].addrs[0].sockaddr,
+                                    b[k].addrs[0].socklen, 1)
+                   == NGX_OK)
+            {
+                return &a[i].name;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+/* engines of ranks, and others that take them for one server */
+static void
+ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf)
+{
+    ngx_str_t                    *name;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *other, **kscfp;
+
+    kscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        other = kscfp[i];
+
+        if (other->ranks || other->shm_zone != kscf->shm_zone) {
+            continue;
+        }
+
+        name = ngx_http_kvroute_conf_check_both(kscf->upstream,
+                                                other->upstream);
+
+        if (name) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_ranks\" is in upstream \"%V\" in %s:%ui "
+                          "and not in \"%V\", which has server \"%V\" too: its "
+                          "requests count as those of the first rank, give it "
+                          "a kvroute_zone of its own",
+                          &kscf->upstream->host, kscf->upstream->file_name,
+                          kscf->upstream->line, &other->upstream->host, name);
+        }
+    }
+}
+
+
 /* after all locations are set up: their headers are known then */
 void
 ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
@@ -262,6 +328,8 @@ ngx_http_kvroute_conf_check_ranks(ngx_conf_t *cf,
                           "are", &kscf->upstream->host,
                           kscf->upstream->file_name, kscf->upstream->line);
         }
+
+        ngx_http_kvroute_conf_check_others(cf, kmcf, kscf);
 
         if (!ngx_http_kvroute_variables_ranks(cf)) {
             ngx_log_error(NGX_LOG_WARN, cf->log, 0,

@@ -245,8 +245,8 @@ static void
 ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
     ngx_http_upstream_srv_conf_t *uscf, ngx_http_kvroute_srv_conf_t *kscf)
 {
-    ngx_uint_t                     i, k, n;
-    ngx_http_upstream_server_t    *a, *b;
+    ngx_str_t                     *name;
+    ngx_uint_t                     n;
     ngx_http_kvroute_srv_conf_t   *conf, **confp;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
@@ -263,32 +263,17 @@ ngx_http_kvroute_conf_events_others(ngx_conf_t *cf,
             continue;
         }
 
-        a = uscf->servers->elts;
-        b = conf->upstream->servers->elts;
+        name = ngx_http_kvroute_conf_check_both(uscf, conf->upstream);
 
-        for (i = 0; i < uscf->servers->nelts; i++) {
-
-            for (k = 0; k < conf->upstream->servers->nelts; k++) {
-
-                if (a[i].naddrs != 1 || b[k].naddrs != 1
-                    || ngx_cmp_sockaddr(a[i].addrs[0].sockaddr,
-                                        a[i].addrs[0].socklen,
-                                        b[k].addrs[0].sockaddr,
-                                        b[k].addrs[0].socklen, 1)
-                       != NGX_OK)
-                {
-                    continue;
-                }
-
-                ngx_log_error(NGX_LOG_WARN, cf->log, 0,
-                              "\"kvroute_events\" in upstream \"%V\" in "
-                              "%s:%ui differs from that in \"%V\": server "
-                              "\"%V\" is listened to once, as \"%V\" says",
-                              &uscf->host, uscf->file_name, uscf->line,
-                              &conf->upstream->host, &a[i].name,
-                              &conf->upstream->host);
-                return;
-            }
+        if (name) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_events\" in upstream \"%V\" in "
+                          "%s:%ui differs from that in \"%V\": server "
+                          "\"%V\" is listened to once, as \"%V\" says",
+                          &uscf->host, uscf->file_name, uscf->line,
+                          &conf->upstream->host, name,
+                          &conf->upstream->host);
+            return;
         }
     }
 }

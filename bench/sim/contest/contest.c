@@ -240,8 +240,9 @@ kvs_contest_points(const kvs_options_t *o, kvs_point_t *point)
                 point[n].scenario = sc;
                 point[n].load = *load;
                 point[n].rate = *load * knee;
-                point[n].requests = kvs_scenario_requests(sc, *load * knee,
-                                                          o->requests);
+                point[n].requests = (uint32_t)
+                    (o->length * kvs_scenario_requests(sc, *load * knee,
+                                                       o->requests));
             }
 
             n++;

@@ -43,6 +43,7 @@ typedef struct {
     uint32_t               requests;
     uint32_t               jobs;
     double                 load;       /* 0: those of the table */
+    double                 length;     /* of a run, to what it needs */
 } kvs_options_t;
 
 
