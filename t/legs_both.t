@@ -170,7 +170,14 @@ my $c = 0;
 # those that were asked, those that have been left, and where they were to meet
 
 sub asked { return grep { !$_->{gone} } sent($t, $_[0]) }
-sub left { return scalar(grep { $_->{gone} } sent($t, $_[0])) }
+
+# who leaves may be seen when the next request has begun
+
+sub left {
+    return scalar(grep { $_->{gone} && $_->{head} =~ /^X-N: $asked\r?$/m }
+                  sent($t, $_[0]));
+}
+
 sub room { return $_[0]{body} =~ /"bootstrap_room":(\d+)}$/ ? $1 : 'none' }
 sub both { return asked('P') && asked('D') }
 
