@@ -19,6 +19,8 @@ recorder($t, $_, '{"text":"P"}') for qw(P0 P1);
 recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
 
 $t->{vars}{DEAD} = $t->port();
+$t->{vars}{H2} = $t->port();
+$t->{vars}{LISTEN} = $t->version() >= '001025001' ? '; http2 on' : ' http2';
 
 my @engine = ('--model', 'm', '--hardware', 'none', '--kv-transfers',
               "$t->{dir}/transfers");
@@ -82,8 +84,13 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT%%;
+        listen 127.0.0.1:%%H2%%%%LISTEN%%;
 
         location / { proxy_pass http://decode; }
+        location /unbuffered/ {
+            proxy_request_buffering off;
+            proxy_pass http://decode/;
+        }
         location /whole/ { proxy_buffering off; proxy_pass http://decode/; }
         location /file/ {
             client_body_in_file_only clean;
@@ -163,7 +170,14 @@ my $c = 0;
 # those that were asked, those that have been left, and where they were to meet
 
 sub asked { return grep { !$_->{gone} } sent($t, $_[0]) }
-sub left { return scalar(grep { $_->{gone} } sent($t, $_[0])) }
+
+# who leaves may be seen when the next request has begun
+
+sub left {
+    return scalar(grep { $_->{gone} && $_->{head} =~ /^X-N: $asked\r?$/m }
+                  sent($t, $_[0]));
+}
+
 sub room { return $_[0]{body} =~ /"bootstrap_room":(\d+)}$/ ? $1 : 'none' }
 sub both { return asked('P') && asked('D') }
 
@@ -211,6 +225,13 @@ for my $where ('', '/whole', '/file') {
        'the client\'s, and where they meet');
     like($_->{head}, qr/^POST \Q$path\E HTTP/, 'its path') for $p, $d;
 }
+
+# a body that nginx would pass on as it comes, and clients of other protocols
+
+end(begin('/unbuffered', {}, chunked => 11), 200, '200 yes ', 1, 1,
+            'without buffering');
+is((asked('P'))[0]{body}, (asked('D'))[0]{body}, 'both have the whole body');
+end(begin('', {}, version => '1.0'), 200, '200 yes ', 1, 1, 'HTTP/1.0');
 
 my %rooms;
 
@@ -471,6 +492,53 @@ for my $i (0 .. 7) {
 }
 
 cmp_ok($_, '>=', 21, 'as many as there were') for @met;
+
+
+# HTTP/2: several on one connection, each with two legs; one leaves
+
+sub frame {
+    my ($type, $flags, $stream, $payload) = @_;
+
+    return substr(pack('N', length $payload), 1)
+           . pack('CCN', $type, $flags, $stream) . $payload;
+}
+
+sub field { return "\0" . join '', map { chr(length) . $_ } @_ }
+
+my $fields = field(':method', 'POST') . field(':scheme', 'http')
+             . field(':path', "/engine$path") . field(':authority', 'h');
+
+$s = $t->connect($t->{vars}{H2});
+syswrite($s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, ''));
+
+for my $i (0 .. 7) {
+    syswrite($s, frame(1, 4, 2 * $i + 1, $fields)
+                 . frame(0, 1, 2 * $i + 1,
+                         chat(text(3000, 950 + $i), max_tokens => 5)));
+}
+
+syswrite($s, frame(3, 0, 15, pack('N', 8)));
+
+my ($in, %ended) = ('');
+
+while (keys %ended < 7 && defined(my $more = $t->read_until($s, qr/./s))) {
+    $in .= $more;
+
+    while (length $in >= 9) {
+        my ($len, $type, $flags, $of) = unpack('NCCN', "\0" . substr($in, 0, 9));
+
+        last if length $in < 9 + $len;
+
+        $ended{$of} = 1 if $type < 2 && $flags & 1;
+        substr($in, 0, 9 + $len, '');
+    }
+}
+
+cmp_ok(scalar(keys %ended), '>=', 7, 'HTTP/2: answers come to their end');
+ok(wait_for(sub { !grep { $t->control($t->{vars}{"E$_"})->{open_requests} }
+                  0 .. 7 }), 'nobody is left waiting');
+is($t->control($t->{vars}{"E$_"})->{corrupt}, 0, 'nor wrong') for 0 .. 3;
+close $s;
 
 is($t->post($path, chat('alone'), port => $t->{vars}{E2})->{status}, 400,
    'a server of SGLang serves nobody alone');

@@ -20,7 +20,7 @@ package Kvroute::Recorder;
 #
 # and without it answers with ANSWER.  What it was sent is in NAME's first letter
 # .sent, a JSON text a line; if the other side has left before it was answered that is
-# one, too: { name, gone }.
+# one, too: { name, gone, head }.
 
 use strict;
 use warnings;
@@ -55,7 +55,8 @@ sub recorder {
 
             my $end = answer($t, $c, $answer, split / /, $do);
 
-            note($file, { name => $name, gone => 1 }) if $end eq 'gone';
+            note($file, { name => $name, gone => 1, head => $head })
+                if $end eq 'gone';
             last if $end;
         }
     });
