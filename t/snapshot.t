@@ -11,6 +11,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
 
+use Fcntl qw(:flock);
 use MIME::Base64;
 
 my $t = Kvroute->new();
@@ -293,6 +294,22 @@ rename "$dir/gone", "$dir/snap";
 unlink $file;
 ok(Kvroute::wait_for(sub { -s $file }), 'the folder is back: it is written');
 
+# somebody has it locked and does not write: a process that was stopped
+
+my $lock;
+ok(Kvroute::wait_for(sub {
+    open $lock, '>>', "$file.tmp" or return 0;
+    flock $lock, LOCK_EX | LOCK_NB or return 0;
+    return (stat $lock)[1] == ((stat "$file.tmp")[1] // 0);
+}), 'locked');
+ok(Kvroute::wait_for(sub {
+    $t->log() =~ /will start cold: flock\(\) ".*snap\/k\.tmp" \(11: /
+}), 'locked for long: the log names the file');
+my $writes = file_of()->{written};
+close $lock;
+ok(Kvroute::wait_for(sub { file_of()->{written} > $writes }),
+   'unlocked: it is written');
+
 $t->stop();
 
 
@@ -319,7 +336,7 @@ SKIP: {
     push @{$t->{children}}, $old;
     ask();
 
-    my $writes = file_of()->{written};
+    $writes = file_of()->{written};
 
     ok(Kvroute::wait_for(sub { file_of()->{written} >= $writes + 2 }),
        'upgrade: all of it is in the file');

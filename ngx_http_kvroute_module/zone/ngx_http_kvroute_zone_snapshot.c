@@ -16,7 +16,7 @@
  *
  * Two may want to write at a time, as the workers of two binaries during an
  * upgrade.  Who has FILE.tmp locked writes it, the other tries again later.  A
- * lock ends with its process.
+ * lock ends with its process; one that is stopped while it has it is told of.
  *
  * The master reads the file when the zone's memory is new, and never at a
  * reload that keeps it.
@@ -32,6 +32,9 @@
 /* ms from slice to slice; and from look to look whether a snapshot is due */
 #define NGX_HTTP_KVROUTE_SNAPSHOT_SLICE  5
 #define NGX_HTTP_KVROUTE_SNAPSHOT_LOOK   200
+
+/* times that another may be writing before it does not look like that */
+#define NGX_HTTP_KVROUTE_SNAPSHOT_LOCKED 3
 
 
 /* the one that is being written; one at a time */
@@ -358,16 +361,36 @@ ngx_http_kvroute_zone_snapshot_open(ngx_http_kvroute_zone_t *zone,
                                                      &snapshot->temp);
     }
 
+    if (flock(fd, LOCK_EX|LOCK_NB) == -1) {
+        rc = NGX_DECLINED;
+
+        if (++snapshot->locked >= NGX_HTTP_KVROUTE_SNAPSHOT_LOCKED) {
+            rc = ngx_http_kvroute_zone_snapshot_failed(zone, log, ngx_errno,
+                                                       "flock()",
+                                                       &snapshot->temp);
+        }
+
+        (void) ngx_close_file(fd);
+        return rc;
+    }
+
+    snapshot->locked = 0;
+
     /* it may have been renamed by who had it locked */
 
-    if (flock(fd, LOCK_EX|LOCK_NB) == -1
-        || ngx_fd_info(fd, &fi) == NGX_FILE_ERROR
+    if (ngx_fd_info(fd, &fi) == NGX_FILE_ERROR
         || lstat((const char *) snapshot->temp.data, &named) == -1
-        || fi.st_ino != named.st_ino || fi.st_dev != named.st_dev
-        || !ngx_is_file(&fi))
+        || fi.st_ino != named.st_ino || fi.st_dev != named.st_dev)
     {
         (void) ngx_close_file(fd);
         return NGX_DECLINED;
+    }
+
+    if (!ngx_is_file(&fi)) {
+        (void) ngx_close_file(fd);
+        return ngx_http_kvroute_zone_snapshot_failed(zone, log, 0,
+                                                     "another file is there:",
+                                                     &snapshot->temp);
     }
 
     if (ftruncate(fd, 0) == -1) {

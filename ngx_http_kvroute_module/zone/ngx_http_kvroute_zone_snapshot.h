@@ -20,6 +20,7 @@ struct ngx_http_kvroute_snapshot_s {
     /* per worker */
 
     ngx_msec_t                   last;      /* when it was last begun */
+    ngx_uint_t                   locked;    /* times, one after another */
     unsigned                     failed:1;  /* which was logged */
 };
 

@@ -25,6 +25,8 @@
 static void kvr_share_order_set(const kvr_zone_t *zone, uint32_t peer,
     kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
     uint64_t now, uint32_t seconds);
+static void kvr_share_order_sooner(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t left, uint64_t now);
 
 
 void
@@ -69,7 +71,36 @@ kvr_share_order_take(const kvr_zone_t *zone, uint32_t peer,
     if (order == NULL || kvr_get(&order->version) < version) {
         kvr_share_order_set(zone, peer, kind, version, on, left, now, seconds);
         kvr_add(&zone->share->ordered, 1);
+
+    } else if (kvr_get(&order->version) == version && left) {
+        kvr_share_order_sooner(zone, peer, kind, left, now);
     }
+}
+
+
+/*
+ * Who comes reads first what was told while it was not there, and cannot see how
+ * old that is: what is told later of the same order ends sooner.  An end that was
+ * set here since stands.
+ */
+static void
+kvr_share_order_sooner(const kvr_zone_t *zone, uint32_t peer,
+    kvr_share_kind_e kind, uint64_t left, uint64_t now)
+{
+    uint64_t            until;
+    kvr_share_order_t  *order;
+
+    order = &zone->share->order[peer][kind];
+    until = kvr_get(&order->until);
+
+    if (until <= now + left) {
+        return;
+    }
+
+    kvr_set(&order->until, now + left);
+
+    (void) atomic_compare_exchange_strong(
+               &zone->registry->peer[peer].drain.until, &until, now + left);
 }
 
 

@@ -440,6 +440,43 @@ START_TEST(test_share_flushed_help)
 END_TEST
 
 
+/* who comes reads what was told long ago before what is told now */
+START_TEST(test_share_order_old)
+{
+    size_t    len;
+    uint64_t  old[KVR_SHARE_BATCH / 8], until;
+
+    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 1,
+                    60000, now, 1);
+    until = now + 60000;
+
+    len = kvr_share_frame(&host[1].self, &host[1].owner, old, 0, now, 1000);
+    kvr_share_acked(&host[1].self, &host[1].owner);
+
+    now += 50000;
+    util_check(kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) old,
+                               len, now, 1000) == KVR_SHARE_OK, "read");
+    flush(1, 0);
+    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]]
+                       .drain.until) == until, "its end");
+
+    /* it tells no other one, and an end of its own it keeps */
+
+    flush(0, 0);
+    util_check(kvr_get(&host[1].zone.registry->peer[host[1].number[2]]
+                       .drain.until) == until, "nor is it put off");
+
+    kvr_drain_begin(&host[0].zone.registry->peer[host[0].number[2]].drain,
+                    90000, now);
+    now += KVR_SHARE_BEAT;
+    flush(1, 0);
+    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]]
+                       .drain.until) == now - KVR_SHARE_BEAT + 90000,
+               "what was said here later");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -458,6 +495,7 @@ main(void)
     tcase_add_test(t, test_share_help_again);
     tcase_add_test(t, test_share_renamed);
     tcase_add_test(t, test_share_clocks);
+    tcase_add_test(t, test_share_order_old);
     tcase_add_test(t, test_share_flushed);
     tcase_add_test(t, test_share_flushed_help);
     suite_add_tcase(s, t);
