@@ -62,6 +62,12 @@ kvr_alias_stored(const kvr_alias_view_t *v, const kvr_kvevent_t *event,
     names = kvr_get(&a->names);
     run = kvr_alias_run(v, number);
 
+    /* the memory is new, as after a reload with other "aliases=" */
+
+    if (names == 0) {
+        kvr_set(&v->count->used, 0);
+    }
+
     /* who is killed here leaves one that fits nothing */
 
     kvr_set(&run->blocks, 0);

@@ -206,6 +206,12 @@ START_TEST(test_attribute_blocks)
 
     kvr_attribute_flush(&s.zone, s.peer);
     ck_assert_uint_eq(kvr_get(&count->used), 0);
+
+    /* memory that is new beside counts that are not */
+
+    kvr_set(&count->used, 40);
+    tell(KVR_KVEVENT_STORED, 0, 160, 18000);
+    ck_assert_uint_eq(kvr_get(&count->used), 0);
 }
 END_TEST
 
