@@ -112,6 +112,9 @@ sub act {
     } elsif ($do eq 'list') {
         $text = '{"kv_transfer_params":[1]}';
 
+    } elsif ($do eq 'broken') {
+        $text = '{"kv_transfer_params":{"x":[}}}';
+
     } elsif ($do eq 'giant') {
         $text = '{"kv_transfer_params":{"x":"' . 'x' x 5000 . '"}}';
 
@@ -354,7 +357,7 @@ row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes', undef,
 
 $t->expect_log(qr/answered without "kv_transfer_params"/);
 row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer', 1, 'p')
-    for qw(none null list giant);
+    for qw(none null list giant broken);
 
 row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' }, '503 failed',
     2, '');

@@ -60,12 +60,11 @@ kvr_transfer_whole(const kvr_transfer_t *t)
 }
 
 
-/* it has, and there is an object that may be used */
-static inline int
-kvr_transfer_usable(const kvr_transfer_t *t)
-{
-    return kvr_transfer_whole(t) && t->found && !t->over;
-}
+/*
+ * It has, and there is an object that may stand in a request: JSON as RFC 8259 has it,
+ * at most 64 levels deep.  Of anything else a server says that the request is no JSON.
+ */
+int kvr_transfer_usable(const kvr_transfer_t *t);
 
 
 #endif /* _KVR_TRANSFER_H_INCLUDED_ */
