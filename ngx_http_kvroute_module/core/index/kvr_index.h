@@ -278,7 +278,8 @@ int kvr_index_known(kvr_index_t *ix, uint64_t line, uint32_t now,
 
 /*
  * The peer holds a block since its clock stood so many units before where it
- * stands now.  What is known here already stays.
+ * stands now.  What is known here already stays, unless it is older: it may be
+ * from before the clock was told.
  */
 void kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
     int marked);

@@ -263,7 +263,10 @@ kvr_index_know(kvr_index_t *ix, uint64_t key, unsigned peer, uint32_t age,
         for (s = 0; s < KVR_INDEX_HOLDERS; s++) {
             held = kvr_get(&line->stamp[s]);
 
-            if (kvr_index_used(held) && kvr_index_id(ids, s, held) == peer) {
+            if (kvr_index_used(held) && kvr_index_id(ids, s, held) == peer
+                && (int32_t) ((stamp | KVR_INDEX_HIGH) - (held | KVR_INDEX_HIGH))
+                   <= 0)
+            {
                 return;
             }
         }

@@ -164,13 +164,16 @@ START_TEST(test_share_help_again)
         teach(0, chain[util_below(&rng, CHAINS)], 1 + util_below(&rng, DEPTH),
               util_below(&rng, PEERS), &undo);
 
-        (void) frame();
+        len = frame();
         kvr_share_acked(&host[0].self, &host[0].owner);
     }
 
     s = host[0].zone.share;
     new = host[1].zone.share;
 
+    /* a lesson that it hears before it is told how far clocks are */
+
+    arrive(len);
     kvr_share_help_want(new, now);
     wants = kvr_get(&new->wants);
 
