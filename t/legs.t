@@ -143,7 +143,11 @@ http {
             add_header X-Matched $kvroute_matched_bytes;
             proxy_pass http://prefill/;
         }
-        location /off/ { kvroute_prefill off; proxy_pass http://decode/; }
+        location /off/ {
+            kvroute_prefill off;
+            add_header X-Matched $kvroute_matched_bytes;
+            proxy_pass http://decode/;
+        }
         location /file/ {
             client_body_in_file_only clean;
             proxy_pass http://decode/;
@@ -396,6 +400,23 @@ is($at->[0]{name}, $p->[0]{name}, 'who has computed it is known to have it');
 cmp_ok($r->{headers}{'x-matched'}, '>', 3000, 'all of it');
 
 
+# the reply is learned where it was made, and there alone
+
+my $question = { role => 'user', content => long() };
+my $reply = { role => 'assistant', content => long() };
+my @turn = ($question, $reply, { role => 'user', content => 'go on' });
+
+($r, $p, $d) = ask('', chat([ $question ]), headers => { 'X-D' =>
+                   encode_json({ choices => [ { message => $reply } ] }) });
+is(@$p . @$d, '11', 'a question, by two servers');
+($r) = ask('/off', chat([ @turn ]));
+cmp_ok($r->{headers}{'x-matched'}, '>', 7500,
+       'the next turn finds question and reply where it was decoded');
+($r) = ask('/p', chat([ @turn ]));
+cmp_ok($r->{headers}{'x-matched'}, '>', 3500, 'and where it was prefilled');
+cmp_ok($r->{headers}{'x-matched'}, '<', 4500, 'the question alone');
+
+
 # by cost: with nothing to do decode servers do it themselves
 
 my $idle = '{"prompt":"' . text(40000, 904) . '"}';
@@ -577,5 +598,35 @@ is(engine(2)->{corrupt} + engine(3)->{corrupt}, 0, 'as it is');
 is($t->post("/one$path", chat(text(6000, 301)))->{status}, 200, 'single servers');
 cmp_ok($t->peer(@$_)->{prompt_bytes}, '>=', 6000, "its prompt is read: $_->[0]")
     for [ 'oneprefill', $t->{vars}{E0} ], [ 'onedecode', $t->{vars}{E2} ];
+
+
+# two pairs in a zone: neither knows what is held or done in the other
+
+$held = chat(long());
+ask('', $held);
+($r, $p, $d, $log) = ask('', $held);
+like($log, qr/^200 cached /, 'held by a pair');
+my $other = join ' ', map { counted($_) } qw(prefill decode);
+($r, $p, $d, $log) = ask('/engine', $held);
+like($log, qr/^200 yes /, 'by the other one it is not');
+ok($t->idle(), 'which is done');
+is(join(' ', map { counted($_) } qw(prefill decode)), $other,
+   'and is counted there alone');
+
+for my $kind ('P', 'D') {
+    sent('P'), sent('D');
+
+    my $s = $t->start("POST $path", chat(long()),
+                      headers => { "X-$kind" => 'stall' });
+    ok(wait_for(sub { sent($kind) }), "a pair is busy: $kind");
+    my ($busy) = $t->load();
+    cmp_ok($busy, '>', 0, 'with a request');
+
+    ($r, $p, $d, $log) = ask('/engine', chat(long()));
+    like($log, qr/^200 yes /, 'the other one serves');
+    ok(wait_for(sub { ($t->load())[0] == $busy }), 'and is idle again');
+    close $s;
+    ok($t->idle(), 'as is the first one, then');
+}
 
 $t->done();

@@ -18,6 +18,41 @@ my $t = Kvroute->new();
 recorder($t, $_, '{"text":"P"}') for qw(P0 P1);
 recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
 
+# Two that keep a body as a file.  The prefill server reads none of it before it is
+# told to; the decode server ends its answer when it is.
+
+sub large {
+    my ($name, $before, $within) = @_;
+
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        until ($data =~ /\r\n\r\n/) {
+            sysread($c, $data, 1, length $data) or return;
+        }
+
+        my ($left) = $data =~ /^Content-Length: (\d+)/mi;
+        $data = '';
+
+        wait_for(sub { -e "$t->{dir}/$before" }) or return;
+
+        while ($left > 0) {
+            $left -= sysread($c, $data, 1 << 20, length $data) || return;
+        }
+
+        Kvroute::write_file("$t->{dir}/$name.new", $data);
+        rename "$t->{dir}/$name.new", "$t->{dir}/$name.body";
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{\"text\":");
+        wait_for(sub { -e "$t->{dir}/$within" }) or return;
+        syswrite($c, '"L"}');
+    });
+}
+
+large('LP', 'heard', 'heard');
+large('LD', '.', 'ends');
+
 $t->{vars}{DEAD} = $t->port();
 $t->{vars}{H2} = $t->port();
 $t->{vars}{LISTEN} = $t->version() >= '001025001' ? '; http2 on' : ' http2';
@@ -37,6 +72,8 @@ $t->upstreams(
     decode => ['D0', 'keepalive 4;'],
     two => [qw(D0 D1)],
     half => ['DEAD', 'D1 backup'],
+    lprefill => ['LP'],
+    ldecode => ['LD'],
 );
 
 $t->conf(<<'EOF');
@@ -118,6 +155,12 @@ http {
             kvroute_prefill spare connector=sglang;
             proxy_pass http://decode/;
         }
+        location /large/ {
+            kvroute_prefill lprefill connector=sglang;
+            client_max_body_size 16m;
+            proxy_buffering off;
+            proxy_pass http://ldecode/;
+        }
         location /moon/ {
             kvroute_prefill prefill connector=mooncake when=always min=1
                             bootstrap_port=7001;
@@ -126,6 +169,10 @@ http {
 
             location /moon/file/ {
                 client_body_in_file_only clean;
+                proxy_pass http://two/;
+            }
+            location /moon/whole/ {
+                proxy_buffering off;
                 proxy_pass http://two/;
             }
             location /moon/strict/ {
@@ -233,6 +280,20 @@ end(begin('/unbuffered', {}, chunked => 11), 200, '200 yes ', 1, 1,
 is((asked('P'))[0]{body}, (asked('D'))[0]{body}, 'both have the whole body');
 end(begin('', {}, version => '1.0'), 200, '200 yes ', 1, 1, 'HTTP/1.0');
 
+# leg 2 has sent its body, which is in a file, and leg 1 has not
+
+my $s = begin('/large', {}, body => '{"stream":true,"prompt":"'
+              . text(12 << 20, 5) . '"}');
+ok($t->read_until($s, qr/"text":/), 'leg 2 answers before leg 1 is read');
+$t->step('heard');
+ok(wait_for(sub { -e "$t->{dir}/LP.body" }), 'the file is still there');
+$t->step('ends');
+like($t->logged($asked), qr/^200 yes/, 'all is well');
+close $s;
+my @large = map { Kvroute::slurp("$t->{dir}/$_.body") } qw(LP LD);
+cmp_ok(length $large[0], '>', 12 << 20, 'all of it');
+ok($large[0] eq $large[1], 'and both have the same');
+
 my %rooms;
 
 for (1 .. 20) {
@@ -244,7 +305,7 @@ for (1 .. 20) {
 is(scalar(keys %rooms), 20, 'each pair has a room of its own');
 ok(!(grep { $_ >= 2 ** 63 } keys %rooms), 'of 63 bits');
 
-my $s = begin('', { 'X-P' => 'wait go plain', 'X-D' => 'wait go plain' });
+$s = begin('', { 'X-P' => 'wait go plain', 'X-D' => 'wait go plain' });
 ok(wait_for(\&both), 'both are asked while neither has answered');
 $t->step('go');
 end($s, 200, '200 yes', 1, 1, 'they wait for each other');
@@ -337,13 +398,22 @@ ok(wait_for(sub { $t->log() =~ /reset by peer.*subrequest: "\/v1/ }),
 $t->step('end');
 like(do { local $/; <$s> }, qr/^(?:\r\n)?0\r\n\r\n$/, 'and the answer is whole');
 
-# before that, but behind the head, it is cut off
+# before that, but behind the head, it is cut off, and the log tells of leg 1
 
-$s = begin('/whole', { 'X-P' => 'wait headed reset', 'X-D' => 'head hold' });
-ok($t->read_until($s, qr/\r\n\r\n/), 'the head of a stream');
-$t->step('headed');
-is(do { local $/; <$s> } // '', '', 'leg 1 fails: the answer ends without an end');
-ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+for my $case ([ '/whole', 'reset', 502 ], [ '/whole', 'status 500', 500 ],
+              [ '/moon/whole', 'status 503', 503 ])
+{
+    my ($where, $do, $status) = @$case;
+
+    $s = begin($where, { 'X-P' => "wait headed$asked $do",
+                         'X-D' => 'head hold' });
+    ok($t->read_until($s, qr/\r\n\r\n/), "$where: the head of a stream");
+    $t->step('headed' . ($asked - 1));
+    is(do { local $/; <$s> } // '', '', "leg 1: $do: no end, and no error in it");
+    ok(wait_for(sub { left('D') == 1 }), 'leg 2 is closed');
+    is(asked('P') . asked('D'), '11', 'nobody else is asked');
+    like($t->logged($asked), qr/^200 failed $status \[127/, 'what is logged');
+}
 
 # what leg 1 answers is read, however much it is, and whether or not the client
 # reads
@@ -422,6 +492,10 @@ ok(wait_for(sub { left('D') == 2 }), 'those that have waited are left');
 $s = begin('/moon/strict', { 'X-P' => 'reset', 'X-D' => 'hold' },
            body => prompt());
 end($s, 502, '502 failed 502', 2, 2, 'no fallback');
+
+$s = begin('/moon/strict', { 'X-P' => 'status 400', 'X-D' => 'met hold' },
+           body => prompt());
+end($s, 200, '200 failed 400', 1, 2, 'none is needed for what the client has done');
 
 $text = prompt();
 $s = begin('/moon', { 'X-P' => 'hold', 'X-D' => 'met status 500' },

@@ -121,6 +121,18 @@ sub act {
     } elsif ($do eq 'more') {
         $text .= '{"another":"one"}';
 
+    } elsif ($do =~ /^drip ?(\w*)/) {
+
+        # a byte at a time, and what does not belong to it at last
+
+        my %after = (another => '{"another":"one"}', space => " \r\n\t");
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        syswrite($c, "1\r\n$_\r\n")
+            for split //, $text . ($after{$1} // "\0what");
+        syswrite($c, "0\r\n\r\n");
+        return 1;
+
     } elsif ($do =~ /^stream ?(\w*)/) {
         syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                      . "Connection: close\r\n\r\ndata: {\"choices\":[{\"delta\":"
@@ -347,6 +359,11 @@ row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed', 1, 'p');
 row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed', 1, 'p');
 row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed', 1, 'p');
 row('leg 1: two answers', '', { 'X-P' => 'more' }, '200 failed', 1, 'p');
+row("leg 1: byte by byte, and then $_->[0]", '', { 'X-P' => "drip $_->[1]" },
+    @$_[2 .. 4])
+    for [ 'spaces', 'space', '200 yes', 1, 'd' ],
+        [ 'an answer', 'another', '200 failed', 1, 'p' ],
+        [ 'no JSON', 'rest', '200 failed', 1, 'p' ];
 row('leg 1: a stream', '', { 'X-P' => 'stream' }, '200 failed', 1, 'p');
 
 # one of the two fails, whichever is asked first
@@ -434,7 +451,7 @@ for my $kind (qw(P D)) {
 
     ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: so does nginx");
     my $line = logged();
-    like($line, qr/^499 /, "$leg: the client leaves");
+    is($line, '499 yes', "$leg: the client leaves");
     is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: and that is it");
     told("$leg: the client leaves", $line);
     idle();
