@@ -106,13 +106,6 @@ ngx_http_kvroute_choose_exit(void)
 }
 
 
-static ngx_inline ngx_http_kvroute_list_t *
-ngx_http_kvroute_choose_list(ngx_http_kvroute_attempt_t *at)
-{
-    return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
-}
-
-
 /*
  * If servers were added or removed since init(), nginx's own balancers give up;
  * there is no need to: what was found out about those that are left still
@@ -341,10 +334,11 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
             continue;
         }
 
-        /* who has no number is known by his place, while the list is that */
+        /* who has no number is known by its place, while the list is that */
 
         if (begin.member == KVR_REGISTRY_NONE
-            && (i != early->index || at->rrp.config != early->config))
+            && (list != early->list || i != early->index
+                || at->rrp.config != early->config))
         {
             continue;
         }
