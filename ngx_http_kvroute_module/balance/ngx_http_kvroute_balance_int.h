@@ -65,7 +65,7 @@ ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
 
 /* the list that is chosen from now: primary servers, or backups */
 static ngx_inline ngx_http_kvroute_list_t *
-ngx_http_kvroute_choose_list(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_balance_list(ngx_http_kvroute_attempt_t *at)
 {
     return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
 }

@@ -214,7 +214,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         return NULL;
     }
 
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
@@ -324,7 +324,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     begin = early->begin;
     own = ngx_http_kvroute_reserve_held(&at->ctx->reserved, at->conf);
     pc = &at->ctx->request->upstream->peer;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
 
     for (peer = at->rrp.peers->peer, i = 0;
          peer && i < list->number;
@@ -443,7 +443,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_http_upstream_rr_peer_t   *peer;
 
     registry = v->zone->registry;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
     pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
     count = 0;
@@ -591,7 +591,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_http_upstream_rr_peer_t  *peer;
 
     ctx = at->ctx;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
 
     ngx_memzero(&req, sizeof(kvr_policy_request_t));
 
