@@ -91,6 +91,22 @@ bad('small zone', qr/zone "zone=z:64k" is too small, it needs \d+k at least $at/
     'kvroute_zone zone=z:64k;', 'kvroute zone=z;');
 bad('zone too small for its rows', qr/zone "zone=z:600k" is too small, it needs \d+k at least $at/,
     'kvroute_zone zone=z:600k processes=1024;', 'kvroute zone=z;');
+
+# as docs/setup.md has it: a fleet takes 1 MB, and the rows of processes
+
+sub least {
+    my ($peers, $processes) = @_;
+
+    return (try_conf("kvroute_zone zone=z:64k max_peers=$peers processes=$processes;",
+                     'kvroute zone=z;'))[1] =~ /needs (\d+)k at least/;
+}
+
+my ($one, $many) = (least(1, 1), least(512, 1));
+
+cmp_ok($many, '>', $one, '512 servers take memory');
+cmp_ok($many - $one, '<=', 1024, '1 MB at most, beyond what a zone of one takes');
+cmp_ok(least(512, 24) - $many, '<=', 23 * 18, 'and 18k for each process more');
+
 bad('zone twice', qr/duplicate kvroute_zone "z" $at/,
     'kvroute_zone zone=z:1m; kvroute_zone zone=z:1m;', 'kvroute zone=z;');
 bad('zone of another kind', qr/"z" is already declared for a different use/,

@@ -57,6 +57,7 @@ $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:4m;
+    kvroute_zone zone=full:1m max_peers=1;
     log_format e '$uri $status $kvroute_peer $upstream_addr '
                  '$kvroute_reason $kvroute_early';
     access_log %%DIR%%/access.log e;
@@ -110,6 +111,14 @@ http {
         zone spare 64k;
         kvroute kv_cache zone=z;
         server unix:%%DIR%%/dead.sock down;
+        server 127.0.0.1:%%B1%% max_fails=0 backup;
+    }
+    upstream nobody {
+        zone nobody 64k;
+        kvroute kv_cache zone=full;
+        server unix:%%DIR%%/dead.sock down;
+        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
+        server unix:%%DIR%%/dead.sock down backup;
         server 127.0.0.1:%%B1%% max_fails=0 backup;
     }
     upstream one {
@@ -170,6 +179,17 @@ http {
             proxy_cache_lock_timeout 60s;
             proxy_cache_lock_age 60s;
             proxy_pass http://falls;
+        }
+        location /nobody/ {
+            mirror /mirror;
+            proxy_cache c;
+            proxy_cache_methods POST;
+            proxy_cache_key $uri;
+            proxy_cache_lock on;
+            proxy_cache_lock_timeout 60s;
+            proxy_cache_lock_age 60s;
+            proxy_next_upstream off;
+            proxy_pass http://nobody;
         }
         location /mirrored/ { mirror /mirror; proxy_pass http://u; }
         location /mirror { internal; proxy_pass http://one; }
@@ -442,6 +462,29 @@ close $second;
 ok(logged(qr{^\Q$path\E 200 $b1 $b1 moved moved$}m),
      'the reason says so');
 ok($t->idle(), 'nothing is held');
+
+
+# --- who has no number is known by his place, in his list
+
+$path = '/nobody/v1/chat/completions';
+
+$first = $t->start("POST $path", chat(text(2000, ++$n)),
+                   headers => { 'X-B0' => 'close nobody' });
+ok(wait_for(sub { -e "$t->{dir}/nobody.came" }), 'the only one is full');
+
+$second = $t->start("POST $path", chat(text(2000, ++$n)),
+                    headers => { 'X-B1' => 'wait mirrored' });
+ok(wait_for(sub { -e "$t->{dir}/mirrored.came" }),
+   'its mirror is there, so the second is decided');
+
+$t->step('mirrored');
+$t->step('nobody');
+is($t->finish($first)->{status}, 502, 'the first fails, nothing is cached');
+
+$h = told($t->finish($second));
+is("$h->{name} $h->{peer}", "B0 $b1", 'it is not taken for the backup server');
+close $second;
+ok(logged(qr{^\Q$path\E 200 $b0 $b0 moved moved$}m), 'which is said');
 
 
 # --- redirects, subrequests

@@ -46,6 +46,7 @@ typedef struct {
 typedef struct {
     kvr_decision_t               d;
     kvr_begin_t                  begin;     /* where it is to begin */
+    ngx_http_kvroute_list_t     *list;      /* primary servers, or backups */
     ngx_uint_t                   index;     /* of the peer in its list */
     ngx_uint_t                   offered;   /* that of its session was */
     ngx_uint_t                   config;    /* of the list */

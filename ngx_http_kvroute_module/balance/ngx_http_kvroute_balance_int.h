@@ -63,6 +63,13 @@ void ngx_http_kvroute_match_rings(ngx_http_kvroute_attempt_t *at,
 ngx_int_t ngx_http_kvroute_choose_init(ngx_http_kvroute_srv_conf_t *conf,
     ngx_log_t *log);
 
+/* the list that is chosen from now: primary servers, or backups */
+static ngx_inline ngx_http_kvroute_list_t *
+ngx_http_kvroute_balance_list(ngx_http_kvroute_attempt_t *at)
+{
+    return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
+}
+
 /*
  * Locks the peers for writing.  If the list was changed since the request has
  * begun, it is matched against the new one.  NULL: the lock is not held.

@@ -106,13 +106,6 @@ ngx_http_kvroute_choose_exit(void)
 }
 
 
-static ngx_inline ngx_http_kvroute_list_t *
-ngx_http_kvroute_choose_list(ngx_http_kvroute_attempt_t *at)
-{
-    return &at->conf->list[at->rrp.peers != at->conf->upstream->peer.data];
-}
-
-
 /*
  * If servers were added or removed since init(), nginx's own balancers give up;
  * there is no need to: what was found out about those that are left still
@@ -221,7 +214,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
         return NULL;
     }
 
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
@@ -331,7 +324,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     begin = early->begin;
     own = ngx_http_kvroute_reserve_held(&at->ctx->reserved, at->conf);
     pc = &at->ctx->request->upstream->peer;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
 
     for (peer = at->rrp.peers->peer, i = 0;
          peer && i < list->number;
@@ -341,10 +334,11 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
             continue;
         }
 
-        /* who has no number is known by his place, while the list is that */
+        /* who has no number is known by its place, while the list is that */
 
         if (begin.member == KVR_REGISTRY_NONE
-            && (i != early->index || at->rrp.config != early->config))
+            && (list != early->list || i != early->index
+                || at->rrp.config != early->config))
         {
             continue;
         }
@@ -449,7 +443,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_http_upstream_rr_peer_t   *peer;
 
     registry = v->zone->registry;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
     pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
     count = 0;
@@ -597,7 +591,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_http_upstream_rr_peer_t  *peer;
 
     ctx = at->ctx;
-    list = ngx_http_kvroute_choose_list(at);
+    list = ngx_http_kvroute_balance_list(at);
 
     ngx_memzero(&req, sizeof(kvr_policy_request_t));
 

@@ -184,6 +184,7 @@ ngx_http_kvroute_early_choose(ngx_http_request_t *r,
             ngx_memcpy(name, best->name.data, s.len);
 
             at->early->d = d;
+            at->early->list = ngx_http_kvroute_balance_list(at);
             at->early->index = i;
             at->early->offered = offered;
             at->early->config = at->rrp.config;

@@ -339,6 +339,25 @@ START_TEST(test_lookup_apart)
 END_TEST
 
 
+/* a table of all peers that there can be, which have just begun, and chains */
+static void
+hundreds(void)
+{
+    uint32_t  i;
+
+    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
+    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
+    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
+
+    chains();
+
+    for (i = 0; i < KVR_PEERS; i++) {
+        kvr_index_flush(ix, i);
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+    }
+}
+
+
 /*
  * What hundreds hold, by masks whose bits stand for eight peers each: all that
  * hold it are found; who has computed less than that is not taken for one; and
@@ -352,22 +371,13 @@ START_TEST(test_lookup_many)
 
     util_seed(&rng, "many", 0);
 
-    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
-    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
-    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
-
+    hundreds();
     all = kvr_set_below(KVR_PEERS);
-    chains();
 
     n = 50;
     units = kvr_chain_depth(n - 1);
 
     /* 400 hold the beginning, 56 something else, as long or shorter */
-
-    for (i = 0; i < KVR_PEERS; i++) {
-        kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
-    }
 
     for (i = 0; i < KVR_PEERS; i++) {
 
@@ -431,20 +441,11 @@ START_TEST(test_lookup_levels)
 
     util_seed(&rng, "levels", 0);
 
-    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
-    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
-    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
-
+    hundreds();
     all = kvr_set_below(KVR_PEERS);
-    chains();
 
     n = 50;
     deep = 90;
-
-    for (i = 0; i < KVR_PEERS; i++) {
-        kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
-    }
 
     for (i = 0; i < 400; i++) {
         kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);
@@ -483,19 +484,10 @@ START_TEST(test_lookup_late)
 
     util_seed(&rng, "late", 0);
 
-    ix = aligned_alloc(KVR_CACHE_LINE, kvr_index_size(64 * LINES, KVR_PEERS));
-    memset(ix, 0, kvr_index_size(64 * LINES, KVR_PEERS));
-    kvr_index_init(ix, 64 * LINES, KVR_PEERS);
-
+    hundreds();
     all = kvr_set_below(KVR_PEERS);
-    chains();
 
     n = 50;
-
-    for (i = 0; i < KVR_PEERS; i++) {
-        kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
-    }
 
     for (i = 0; i < 300; i++) {
         kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), i, 0, &undo);

@@ -662,25 +662,46 @@ START_TEST(test_registry_ranks)
 END_TEST
 
 
-/* what of a zone is in proportion to its peers, without lines and rows */
+/* what there is of a zone with its peers, but for lines */
 static size_t
-memory(uint32_t max_peers)
+memory(uint32_t max_peers, uint32_t processes)
 {
     return kvr_registry_size(max_peers)
            + kvr_history_size(kvr_registry_max_members(max_peers))
-           + kvr_index_size(LINES, max_peers);
+           + kvr_index_size(LINES, max_peers)
+           + kvr_load_size(processes, kvr_registry_columns(max_peers));
 }
 
 
-/* as docs/setup.md has it; 512 of them are less than 1 MB */
+/* bytes of one more */
+static size_t
+memory_each(uint32_t processes)
+{
+    return (memory(KVR_PEERS, processes) - memory(KVR_PEERS / 2, processes))
+           / (KVR_PEERS / 2);
+}
+
+
+/*
+ * As docs/setup.md has it: 512 peers take no more than 1 MB and what a process
+ * counts of each, which depends on how many of those there may be.
+ */
 START_TEST(test_registry_memory)
 {
-    size_t  each;
+    size_t    each, row;
+    uint32_t  processes;
 
-    each = (memory(KVR_PEERS) - memory(KVR_PEERS / 2)) / (KVR_PEERS / 2);
+    each = memory_each(0);
 
-    util_check(each == 2016, "a peer takes %zu bytes", each);
+    util_note("a peer takes %zu bytes, 512 take %zu", each, 512 * each);
+    util_check(each == 2048, "a peer takes %zu bytes", each);
     util_check(each * 512 <= 1 << 20, "512 take %zu", each * 512);
+
+    for (processes = 1; processes <= 128; processes *= 2) {
+        row = memory_each(processes) - each;
+        util_check(row / processes == 32 || row / processes == 33,
+                   "%u processes take %zu bytes of a peer", processes, row);
+    }
 }
 END_TEST
 
