@@ -34,6 +34,7 @@ for my $h ($one, $two) {
     $h->conf(<<'EOF')->run();
 http {
 %%TEMP%%
+    access_log off;
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
     kvroute_share zone=z server=redis://127.0.0.1:%%STORE%% lease=1m
                   max_conns=fleet;
