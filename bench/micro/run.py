@@ -3,6 +3,9 @@
 better way, prints a table and writes DIR/micro.json.
 
     run.py PROGRAM DIR
+
+BEFORE=PROGRAM has instructions alone, beside those of another tree's program,
+in DIR/micro-before.json; ONLY=TEXT just the cases with that in their names.
 """
 
 import glob
@@ -76,8 +79,31 @@ def shapes(cases):
     return bad
 
 
+def compare(before, program, out):
+    """Instructions of two programs, for the cases that both have."""
+    then, now = count(before), count(program)
+    cases = {}
+
+    print('%-28s %12s %12s %8s' % ('instructions a call', 'before', 'now',
+                                   'ratio'))
+
+    for name in sorted(n for n in now if n in then):
+        cases[name] = {'before': then[name], 'now': now[name],
+                       'ratio': now[name] / then[name]}
+        print('%-28s %12.0f %12.0f %8.3f'
+              % (name, then[name], now[name], cases[name]['ratio']))
+
+    save(out, {'cases': cases})
+
+
 def main():
     program, build = sys.argv[1:3]
+
+    if os.environ.get('BEFORE'):
+        compare(os.environ['BEFORE'], program,
+                os.path.join(build, 'micro-before.json'))
+        return
+
     out = os.path.join(build, 'micro.json')
 
     subprocess.run([program, out], check=True)
