@@ -267,7 +267,7 @@ sub run {
             if waitpid($t->{master}, WNOHANG) == $t->{master};
 
         my $s = IO::Socket::INET->new("127.0.0.1:$t->{vars}{PORT}");
-        return -s "$t->{dir}/nginx.pid" && $s;
+        return -s "$t->{dir}/nginx.pid" && $s && $t->workers() >= $t->{workers};
     }) or die "nginx does not start: " . slurp($log);
 
     return $t;
