@@ -231,6 +231,7 @@ http {
         }
         location /one/ {
             kvroute_prefill one when=always min=1k;
+            kvroute_pin 127.0.0.1:%%D0%%;
             proxy_next_upstream error timeout http_500 non_idempotent;
             proxy_pass http://decode/;
         }
@@ -292,14 +293,14 @@ sub plain { return $_[0]{body} !~ /remote_request_id/ }
 # were sent: d a descriptor, p the client's own request; undef: no matter.
 
 sub row {
-    my ($name, $where, $do, $expected, $n, $legs) = @_;
+    my ($name, $where, $do, $expected, $n, $legs, %arg) = @_;
 
     $legs = $legs eq 'dp' ? qr/^dp+$/ : qr/^$legs$/;
 
     sent($_) for qw(P D);
 
     my $body = body();
-    my $r = $t->post("$where$path", $body,
+    my $r = $t->post("$where$path", $body, %arg,
                      headers => { %$do, 'X-N' => ++$asked });
     my $line = logged();
     my (@p, %p);
@@ -405,14 +406,18 @@ is($r->{complete}, 0, 'the answer breaks off');
 row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes', 1, 'd');
 
 
-# connections that are kept, and closed as they are used again
+# connections that are kept, and closed as they are used again: those of a worker,
+# which the client's connection finds again
 
-row('kept connections', '/one', {}, '200 yes', 1, 'd') for 1 .. 3;
+my $c = $t->connect();
+
+row('kept connections', '/one', {}, '200 yes', 1, 'd', socket => $c) for 1 .. 3;
 ($r, $p, $d) = row('leg 1: a kept connection ends', '/one',
-                   { 'X-P' => 'stale' }, '200 yes', 1, 'd');
+                   { 'X-P' => 'stale' }, '200 yes', 1, 'd', socket => $c);
 is(join('', map { $_->{reused} } @$p), '10', 'on another one');
 ($r, $p, $d) = row('leg 2: a kept connection ends', '/one',
-                   { 'X-D' => 'stale' }, '200 retried', 1, 'dp');
+                   { 'X-D' => 'stale' }, '200 retried', 1, 'dp', socket => $c);
+close $c;
 
 
 # in the middle of either leg, by name of the server that waits
