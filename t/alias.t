@@ -10,15 +10,12 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Kvroute::Publisher;
 
 my $t = Kvroute->new(workers => 2);
 
-my ($live, $replay) = $t->ports(2);
-
-my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
-                      '--enable-prompt-tokens-details', '--block-size', 16,
-                      '--kv-cache-size', 1024, '--kv-events', $live,
-                      '--kv-replay', $replay);
+my $p = Kvroute::Publisher->new($t, 'one', '--kv-cache-size', 1024);
+my ($e, $live, $replay) = @$p{qw(port live replay)};
 
 $t->conf(<<"EOF");
 http {
@@ -52,7 +49,7 @@ EOF
 
 $t->run();
 
-sub events { return $t->peer('one', $e)->{events}; }
+sub events { return $p->events(); }
 
 my $n = 0;
 
@@ -71,24 +68,7 @@ sub ask {
     return $r->{headers}{'x-matched'};
 }
 
-sub looked_for {
-    my $e = events();
-
-    return $e->{attributed} + $e->{ambiguous} + $e->{unmatched};
-}
-
-# all that was published has been read
-
-sub read_all {
-    return wait_for(sub {
-        events()->{messages} == $t->control($e)->{kv_events}{messages};
-    });
-}
-
-# sources are connected a little before publishers know of it
-
-ok(wait_for(sub { $t->control($e)->{kv_events}{subscribers} == 1 && events()->{sources} == 1 }),
-   'the publisher is connected');
+ok($p->connected(), 'the publisher is connected');
 
 # nobody is heard before the first event
 
@@ -100,7 +80,7 @@ ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
 
 for (1 .. 4) {
     ask($_, len => 7_000 + 500 * $_, upstream => $_ % 2 ? '/one' : '/two');
-    ok(wait_for(sub { looked_for() == $n }), 'a request is looked for');
+    ok(wait_for(sub { $p->looked_for() == $n }), 'a request is looked for');
 }
 
 is(events()->{attributed}, $n, 'and their blocks are found');
@@ -117,13 +97,13 @@ is(ask(2, len => 8_000, held => 1) // 0, 0, 'and is not taken to be held');
 
 # the same prompt is stored again by somebody else: it is given back
 
-ok(read_all(), 'all is read');
+ok($p->read_all(), 'all is read');
 
 my $again = events()->{given_back};
 
 ask(4, len => 9_000, direct => 1);
 
-ok(read_all(), 'all is read again');
+ok($p->read_all(), 'all is read again');
 cmp_ok(events()->{given_back}, '>=', $again + 30, 'what is stored is given back');
 cmp_ok(ask(4, len => 9_000, held => 1), '>', 8_000, 'and is held again');
 is(events()->{wrong}, 0, 'nothing was wrong');
@@ -161,7 +141,7 @@ ok(wait_for(sub { events()->{cleared} }), 'it is told that the cache is empty');
 is(ask($last, len => 8_700, held => 1) // 0, 0, 'and nothing is held');
 $t->post('/reset_prefix_cache', '', port => $e);
 ask($last, len => 8_700, direct => 1);
-ok(read_all(), 'all is read');
+ok($p->read_all(), 'all is read');
 is(events()->{cleared}, 2, 'it is empty once more');
 cmp_ok(ask($last, len => 8_700, held => 1) // 0, '>', 8_000, 'what others have stored is held');
 

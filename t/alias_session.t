@@ -11,20 +11,18 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Kvroute;
+use Kvroute::Publisher;
 
 use constant { AT_ONCE => 32, LEN => 4_000 };
 
 my $t = Kvroute->new(workers => 2);
 
-my ($live, $replay) = $t->ports(2);
-
 # 2048 blocks are 128 KB of prompts: those of two waves and a little more
 
-my ($e) = $t->engines(1, '--hardware', 'none', '--model', 'm',
-                      '--enable-prompt-tokens-details', '--block-size', 16,
-                      '--kv-cache-size', 2 * AT_ONCE * (LEN / 4 / 16 + 2),
-                      '--max-num-seqs', AT_ONCE, '--kv-events', $live,
-                      '--kv-replay', $replay);
+my $p = Kvroute::Publisher->new($t, 'one', '--max-num-seqs', AT_ONCE, '--kv-cache-size',
+                                2 * AT_ONCE * (LEN / 4 / 16 + 2));
+
+my ($e, $live, $replay) = @$p{qw(port live replay)};
 
 $t->conf(<<"EOC");
 http {
@@ -53,19 +51,7 @@ EOC
 
 $t->run();
 
-sub events { return $t->peer('one', $e)->{events}; }
-
-sub looked_for {
-    my $e = events();
-
-    return $e->{attributed} + $e->{ambiguous} + $e->{unmatched};
-}
-
-sub read_all {
-    return wait_for(sub {
-        events()->{messages} == $t->control($e)->{kv_events}{messages};
-    });
-}
+sub events { return $p->events(); }
 
 # prompts of one length, all sent before a response is read
 
@@ -83,10 +69,7 @@ sub wave {
 
 sub failed { return scalar grep { $_->{status} != 200 } @_; }
 
-# sources are connected a little before publishers know of it
-
-ok(wait_for(sub { $t->control($e)->{kv_events}{subscribers} == 1 && events()->{sources} == 1 }),
-   'the publisher is connected');
+ok($p->connected(), 'the publisher is connected');
 wave([ 999 ], direct => 1);
 ok(wait_for(sub { events()->{trusted} }), 'events are gone by');
 
@@ -98,7 +81,7 @@ my @second = (AT_ONCE + 1 .. 2 * AT_ONCE);
 is(failed(wave(\@first)), 0, 'a wave of requests');
 is(failed(wave(\@second)), 0, 'and another one');
 
-ok(wait_for(sub { looked_for() == 2 * AT_ONCE }), 'all are looked for');
+ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE }), 'all are looked for');
 
 # memory is that of one server, and not of all 64 that the zone may have
 
@@ -124,7 +107,7 @@ my @s = map {
 is(failed(wave([ 205 ])), 0, 'a request as others');
 is(failed(map { $t->finish($_) } @s), 0, 'beside clients with sessions of their own');
 
-ok(wait_for(sub { looked_for() == 2 * AT_ONCE + 5 }), 'all are looked for');
+ok(wait_for(sub { $p->looked_for() == 2 * AT_ONCE + 5 }), 'all are looked for');
 is(events()->{unmatched} - $events->{unmatched}, 4, 'the others are not found');
 is(events()->{by_session} - $events->{by_session}, 1, 'the one is');
 
@@ -132,8 +115,8 @@ is(events()->{by_session} - $events->{by_session}, 1, 'the one is');
 # what the engine finds: of none that of another.
 
 is(failed(wave([ map { 500 + $_ } 1 .. AT_ONCE / 2 ], direct => 1)), 0, 'others have come');
-ok(read_all(), 'and what that removed is known')
-    or diag(JSON::PP->new->canonical->encode([ events(), $t->control($e)->{kv_events} ]));
+ok($p->read_all(), 'and what that removed is known')
+    or diag(JSON::PP->new->canonical->encode([ events(), $p->published() ]));
 cmp_ok(events()->{taken_away}, '>', AT_ONCE / 4 * (LEN / 256), 'much was taken away');
 
 my (%is, @differ);
@@ -146,7 +129,7 @@ for my $seed (reverse @first, @second) {
 
     $is{$found}++;
     push @differ, "$seed: held $held, found $found" if $held != $found;
-    read_all();
+    $p->read_all();
 }
 
 is("@differ", '', 'what is held is what is found');

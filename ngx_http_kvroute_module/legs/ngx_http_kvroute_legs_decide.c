@@ -101,7 +101,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     d->transfer = kvr_disaggregate_transfer(d->transfer, legs->conf->link,
                                             d->rate);
 
-    if (e == KVR_DISAGGREGATE_YES && !d->always) {
+    if (e == KVR_DISAGGREGATE_YES) {
         demand = &prefill->zone->core.registry->upstream[prefill->number]
                   .demand;
 

@@ -60,6 +60,8 @@ static ngx_int_t ngx_http_kvroute_share_stream_entry(
     ngx_http_kvroute_share_t *share, redisReply *entry, size_t *bytes);
 static ngx_int_t ngx_http_kvroute_share_stream_last(redisReply *reply,
     uint64_t *id);
+static ngx_int_t ngx_http_kvroute_share_stream_entry_id(redisReply *entry,
+    uint64_t *id);
 static ngx_int_t ngx_http_kvroute_share_stream_id(redisReply *text,
     uint64_t *id);
 static ngx_int_t ngx_http_kvroute_share_stream_number(u_char *p, u_char *last,
@@ -458,9 +460,7 @@ ngx_http_kvroute_share_stream_entry(ngx_http_kvroute_share_t *share,
     uint64_t     id[2];
     redisReply  *fields;
 
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2
-        || ngx_http_kvroute_share_stream_id(entry->element[0], id) != NGX_OK)
-    {
+    if (ngx_http_kvroute_share_stream_entry_id(entry, id) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -500,13 +500,18 @@ ngx_http_kvroute_share_stream_last(redisReply *reply, uint64_t *id)
         return NGX_OK;
     }
 
-    reply = reply->element[0];
+    return ngx_http_kvroute_share_stream_entry_id(reply->element[0], id);
+}
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2) {
+
+static ngx_int_t
+ngx_http_kvroute_share_stream_entry_id(redisReply *entry, uint64_t *id)
+{
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2) {
         return NGX_ERROR;
     }
 
-    return ngx_http_kvroute_share_stream_id(reply->element[0], id);
+    return ngx_http_kvroute_share_stream_id(entry->element[0], id);
 }
 
 

@@ -61,8 +61,8 @@ kvr_transfer_whole(const kvr_transfer_t *t)
 
 
 /*
- * It has, and there is an object that may stand in a request: JSON as RFC 8259 has it,
- * at most 64 levels deep.  Of anything else a server says that the request is no JSON.
+ * It has, and there is an object that may stand in a request (kvr_json_valid()).
+ * Of anything else a server says that the request is no JSON.
  */
 int kvr_transfer_usable(const kvr_transfer_t *t);
 
