@@ -208,6 +208,11 @@ typedef struct {
     unsigned                     eject_set:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     shadow:1;  /* another balancer routes */
+
+    /* names of upstreams (ngx_str_t *), or NULL: there are none */
+
+    ngx_array_t                 *prefill;   /* that compute prompts for it */
+    ngx_array_t                 *decode;    /* that it computes them for */
 } ngx_http_kvroute_srv_conf_t;
 
 

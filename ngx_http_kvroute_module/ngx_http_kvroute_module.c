@@ -495,12 +495,12 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_kvroute_loc_conf_t *prev = parent;
     ngx_http_kvroute_loc_conf_t *conf = child;
 
+    ngx_uint_t                     own;
+    ngx_http_conf_ctx_t           *ctx;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_main_conf_t  *kmcf;
 
-    if (ngx_http_kvroute_conf_check_location(cf, conf) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
+    ngx_http_kvroute_conf_check_location(cf, conf);
 
     ngx_conf_merge_size_value(conf->max_body, prev->max_body,
                               NGX_HTTP_KVROUTE_MAX_BODY);
@@ -542,7 +542,19 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->tenant, prev->tenant, NULL);
     ngx_conf_merge_ptr_value(conf->deadline, prev->deadline, NULL);
     ngx_conf_merge_ptr_value(conf->queue_for, prev->queue_for, NULL);
+
+    own = (conf->prefill != NGX_CONF_UNSET_PTR);
     ngx_conf_merge_ptr_value(conf->prefill, prev->prefill, NULL);
+
+    ctx = cf->ctx;
+
+    if (conf->prefill
+        && ngx_http_kvroute_conf_prefill_check(cf, conf->prefill,
+                            ngx_http_kvroute_conf_check_pass(ctx->loc_conf), own)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 

@@ -251,7 +251,7 @@ is(read_metrics($text), '', 'keeps to the format');
 ok(keys %type > 40, 'there is a lot of it');
 is(join(' ', grep { my $n = $_; !grep { /^\Q$n\E(?:_count)?(?:\{| |$)/ } keys %value }
         # those of t/share.t, t/snapshot.t, t/legs.t, t/events.t and t/eject.t apart
-        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|peer_events)_/ }
+        grep { !/^kvroute_(?:share|snapshot|peer_elsewhere|disaggregated|leg1|peer_events)_/ }
         grep { !/^kvroute_peer_ejected_reason$/ }
         sort keys %type), '', 'and something of everything');
 

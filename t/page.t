@@ -116,6 +116,17 @@ http {
         server 127.0.0.1:%%E0%%;
         server 127.0.0.1:%%E1%%;
     }
+    upstream computes {
+        zone computes 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E0%% max_fails=0;
+        server 127.0.0.1:%%E1%% max_fails=0;
+    }
+    upstream answers {
+        zone answers 64k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:%%E2%%;
+    }
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -145,6 +156,10 @@ http {
             proxy_pass http://hot/;
         }
         location /beside/ { proxy_pass http://beside/; }
+        location /two/ {
+            kvroute_prefill computes when=always min=1k;
+            proxy_pass http://answers/;
+        }
         location /many/ { proxy_pass http://many; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }

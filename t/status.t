@@ -37,12 +37,6 @@ http {
         server 127.0.0.1:%%B0%%;
         server 127.0.0.1:%%B1%%;
     }
-    upstream with_backup {
-        zone wb 64k;
-        kvroute least_request zone=z;
-        server 127.0.0.1:%%B0%% down;
-        server 127.0.0.1:%%B1%% backup;
-    }
 
     proxy_next_upstream off;
 
@@ -50,7 +44,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://u; }
         location /turns/ { kvroute_policy round_robin; proxy_pass http://u; }
-        location /b/ { proxy_pass http://with_backup; }
+        location /b/ { proxy_pass http://with_backup/b/; }
         location /kvroute/ { kvroute_status; }
         location /bare { kvroute_status; }
         location = /one.json { kvroute_status json; }
@@ -59,6 +53,15 @@ http {
         location ~ ^/re/ { kvroute_status json; }
         location /part/ { kvroute_status json; }
         %%MORE%%
+    }
+
+    # its name stands in "proxy_pass" before, with a path
+
+    upstream with_backup {
+        zone wb 64k;
+        kvroute least_request zone=z;
+        server 127.0.0.1:%%B0%% down;
+        server 127.0.0.1:%%B1%% backup;
     }
 }
 EOC

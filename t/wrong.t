@@ -122,6 +122,9 @@ location | kvroute_prefill llm transfer=20g/;            | refused | "transfer="
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
+http     | kvroute_prefill p; upstream p { server 127.0.0.1:9; } | refused | upstream "p" of "kvroute_prefill" has no "kvroute": declare it above
+http     | kvroute_zone zone=two:1m; kvroute_prefill p; upstream p { kvroute zone=two; server 127.0.0.1:9; } | refused | upstreams "p" and "llm" of "kvroute_prefill" in location "/" must have the same "zone=" in their "kvroute", or write "kvroute_prefill off;" where it is inherited
+http     | upstream p { server 127.0.0.1:9; } server { location / { kvroute_prefill llm; proxy_pass http://p; } } | refused | "kvroute_prefill" in location "/" needs "kvroute" in upstream "p" as well: it has the decode servers
 http     | upstream p { kvroute zone=llm; server unix:/p; } server { location / { kvroute_prefill p connector=mooncake; proxy_pass http://llm; } } | refused | server "unix:/p" in upstream "p" in ... must have a host and a port: with "connector=mooncake" of "kvroute_prefill" decode servers connect to it
 
 upstream | kvroute zone=llm; kvroute_ranks;            | refused | invalid number of arguments

@@ -153,11 +153,8 @@ ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
 ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_check_upstream(
     ngx_http_request_t *r);
 
-/*
- * Warns of what a location has, and its upstream has no use for; NGX_ERROR: the
- * two do not go together.
- */
-ngx_int_t ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
+/* warns of what a location has, and its upstream has no use for */
+void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);
 
 /* warns of zones that no upstream uses */
@@ -180,9 +177,14 @@ char *ngx_http_kvroute_conf_eject(ngx_conf_t *cf, ngx_command_t *cmd,
 char *ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* of a location that passes to decode, or to what a variable tells (NULL) */
+/*
+ * Of a location that passes to decode, or to what a variable tells (NULL).  own:
+ * whether it is that location's, or inherited.  Both upstreams are told of each
+ * other.
+ */
 ngx_int_t ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
-    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_srv_conf_t *decode);
+    ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
+    ngx_uint_t own);
 
 
 #endif /* _NGX_HTTP_KVROUTE_CONF_H_INCLUDED_ */

@@ -142,7 +142,7 @@ ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
 
 
 /* called before it is merged: only what it says itself is its mistake */
-ngx_int_t
+void
 ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf)
 {
@@ -171,14 +171,8 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ctx = cf->ctx;
     uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
 
-    if (klcf->prefill && klcf->prefill != NGX_CONF_UNSET_PTR
-        && ngx_http_kvroute_conf_prefill_check(cf, klcf, uscf) != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
     if (uscf == NULL) {
-        return NGX_OK;
+        return;
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -207,8 +201,6 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
                       &clcf->name, &uscf->host, port,
                       has[i].queue ? "kvroute_queue" : "kvroute");
     }
-
-    return NGX_OK;
 }
 
 

@@ -21,6 +21,10 @@ static ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_prefill_upstream(
     ngx_conf_t *cf, ngx_str_t *name);
 static ngx_int_t ngx_http_kvroute_conf_prefill_hosts(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill);
+static ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_prefill_routed(
+    ngx_http_upstream_srv_conf_t *uscf);
+static ngx_int_t ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf,
+    ngx_array_t **names, ngx_str_t *name);
 static ngx_int_t ngx_http_kvroute_conf_prefill_transfer(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *conf);
 
@@ -270,18 +274,19 @@ ngx_http_kvroute_conf_prefill_upstream(ngx_conf_t *cf, ngx_str_t *name)
 /* zones and policies of upstreams are known by now */
 ngx_int_t
 ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
-    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_srv_conf_t *decode)
+    ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
+    ngx_uint_t own)
 {
+    ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_srv_conf_t   *from, *to;
     ngx_http_upstream_srv_conf_t  *uscf;
 
-    uscf = klcf->prefill->upstream;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    from = uscf->srv_conf
-           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
-           : NULL;
+    uscf = prefill->upstream;
+    from = ngx_http_kvroute_conf_prefill_routed(uscf);
 
-    if (from == NULL || from->shm_zone == NULL || from->shadow) {
+    if (from == NULL) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "upstream \"%V\" of \"kvroute_prefill\" has no "
                       "\"kvroute\": declare it above, with \"kvroute "
@@ -289,8 +294,8 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (kvr_connector(klcf->prefill->connector)->both
-        && ngx_http_kvroute_conf_prefill_hosts(cf, klcf->prefill) != NGX_OK)
+    if (kvr_connector(prefill->connector)->both
+        && ngx_http_kvroute_conf_prefill_hosts(cf, prefill) != NGX_OK)
     {
         return NGX_ERROR;
     }
@@ -299,25 +304,88 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_OK;
     }
 
-    to = decode->srv_conf
-         ? ngx_http_conf_upstream_srv_conf(decode, ngx_http_kvroute_module)
-         : NULL;
+    to = ngx_http_kvroute_conf_prefill_routed(decode);
 
-    if (to == NULL || to->shm_zone == NULL || to->shadow) {
+    if (to == NULL) {
+
+        /* what a location inherits is not meant for it */
+
+        if (!own) {
+            return NGX_OK;
+        }
+
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"kvroute_prefill\" needs \"kvroute\" in upstream "
-                      "\"%V\" as well: it has the decode servers",
-                      &decode->host);
+                      "\"kvroute_prefill\" in location \"%V\" needs "
+                      "\"kvroute\" in upstream \"%V\" as well: it has the "
+                      "decode servers", &clcf->name, &decode->host);
         return NGX_ERROR;
     }
 
     if (to->shm_zone != from->shm_zone) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "upstreams \"%V\" and \"%V\" of \"kvroute_prefill\" "
-                      "must have the same \"zone=\" in their \"kvroute\"",
-                      &uscf->host, &decode->host);
+                      "in location \"%V\" must have the same \"zone=\" in "
+                      "their \"kvroute\"%s",
+                      &uscf->host, &decode->host, &clcf->name,
+                      own ? "" : ", or write \"kvroute_prefill off;\" where it "
+                                 "is inherited");
         return NGX_ERROR;
     }
+
+    if (ngx_http_kvroute_conf_prefill_name(cf, &to->prefill, &uscf->host)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_kvroute_conf_prefill_name(cf, &from->decode,
+                                              &decode->host);
+}
+
+
+/* NULL: kvroute does not choose its servers */
+static ngx_http_kvroute_srv_conf_t *
+ngx_http_kvroute_conf_prefill_routed(ngx_http_upstream_srv_conf_t *uscf)
+{
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = uscf->srv_conf
+           ? ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module)
+           : NULL;
+
+    return kscf && kscf->shm_zone && !kscf->shadow ? kscf : NULL;
+}
+
+
+/* adds a name that is not there yet */
+static ngx_int_t
+ngx_http_kvroute_conf_prefill_name(ngx_conf_t *cf, ngx_array_t **names,
+    ngx_str_t *name)
+{
+    ngx_str_t   **elt;
+    ngx_uint_t    i;
+
+    if (*names == NULL) {
+        *names = ngx_array_create(cf->pool, 1, sizeof(ngx_str_t *));
+        if (*names == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    elt = (*names)->elts;
+
+    for (i = 0; i < (*names)->nelts; i++) {
+        if (elt[i] == name) {
+            return NGX_OK;
+        }
+    }
+
+    elt = ngx_array_push(*names);
+    if (elt == NULL) {
+        return NGX_ERROR;
+    }
+
+    *elt = name;
 
     return NGX_OK;
 }

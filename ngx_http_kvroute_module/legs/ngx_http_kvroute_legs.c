@@ -511,6 +511,8 @@ ngx_http_kvroute_legs_cleanup(void *data)
 {
     ngx_http_kvroute_legs_t *legs = data;
 
+    kvr_registry_t  *registry;
+
     ngx_http_kvroute_reserve_release(&legs->prefill);
 
     if (legs->event.posted) {
@@ -522,6 +524,15 @@ ngx_http_kvroute_legs_cleanup(void *data)
     }
 
     ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
+
+    if (legs->start && !legs->running
+        && legs->decode->number < KVR_REGISTRY_UPSTREAMS)
+    {
+        registry = legs->decode->zone->core.registry;
+
+        kvr_stats_observe(&registry->upstream[legs->decode->number].stats,
+                          KVR_STATS_LEG1, (uint64_t) legs->time * 1000);
+    }
 }
 
 

@@ -125,6 +125,7 @@ cJSON *ngx_http_kvroute_status_json_histogram(const kvr_histogram_t *h,
 /* a time is as RFC 3339 has it, in UTC; the data needs no '\0' */
 void ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
     const u_char *data, size_t len);
+cJSON *ngx_http_kvroute_status_json_text(const u_char *data, size_t len);
 void ngx_http_kvroute_status_json_time(cJSON *json, const char *name,
     uint64_t ms);
 

@@ -31,6 +31,8 @@ static void ngx_http_kvroute_json_receipts(cJSON *list,
     ngx_http_kvroute_zone_t *zone);
 static cJSON *ngx_http_kvroute_json_upstream(
     ngx_http_kvroute_status_upstream_t *u);
+static void ngx_http_kvroute_json_names(cJSON *json, const char *member,
+    ngx_array_t *names);
 static cJSON *ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_json_engine(cJSON *json,
     ngx_http_kvroute_status_peer_t *p);
@@ -423,6 +425,8 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
     cJSON_AddStringToObject(json, "policy",
                             kvr_policy_name(u->conf->policy.conf.policy));
     cJSON_AddNumberToObject(json, "max_pending", u->conf->max_pending);
+    ngx_http_kvroute_json_names(json, "prefill", u->conf->prefill);
+    ngx_http_kvroute_json_names(json, "decode", u->conf->decode);
     ngx_http_kvroute_status_json_health(json, u);
     ngx_http_kvroute_status_json_saved(json, u);
     ngx_http_kvroute_status_json_rows(json, KVR_COUNTER_UPSTREAM, u->shared,
@@ -472,6 +476,30 @@ ngx_http_kvroute_json_upstream(ngx_http_kvroute_status_upstream_t *u)
                                                           KVR_STATS_TTFT));
 
     return json;
+}
+
+
+/* those of other upstreams; of none there is no member */
+static void
+ngx_http_kvroute_json_names(cJSON *json, const char *member,
+    ngx_array_t *names)
+{
+    cJSON       *list;
+    ngx_str_t  **name;
+    ngx_uint_t   i;
+
+    if (names == NULL) {
+        return;
+    }
+
+    list = cJSON_AddArrayToObject(json, member);
+    name = names->elts;
+
+    for (i = 0; i < names->nelts; i++) {
+        cJSON_AddItemToArray(list,
+                             ngx_http_kvroute_status_json_text(name[i]->data,
+                                                               name[i]->len));
+    }
 }
 
 

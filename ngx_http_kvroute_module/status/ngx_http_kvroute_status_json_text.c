@@ -134,6 +134,14 @@ void
 ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
     const u_char *data, size_t len)
 {
+    cJSON_AddItemToObject(json, name,
+                          ngx_http_kvroute_status_json_text(data, len));
+}
+
+
+cJSON *
+ngx_http_kvroute_status_json_text(const u_char *data, size_t len)
+{
     char  buf[KVR_REGISTRY_TITLE_LEN + 4];
 
     len = ngx_min(len, sizeof(buf) - 1);
@@ -141,7 +149,7 @@ ngx_http_kvroute_status_json_string(cJSON *json, const char *name,
     ngx_memcpy(buf, data, len);
     buf[len] = '\0';
 
-    cJSON_AddStringToObject(json, name, buf);
+    return cJSON_CreateString(buf);
 }
 
 

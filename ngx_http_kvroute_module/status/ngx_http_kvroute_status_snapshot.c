@@ -89,10 +89,22 @@ ngx_http_kvroute_status_upstream(ngx_http_request_t *r,
 
     u->locked = (rc != NGX_OK);
 
-    u->name = conf->upstream->host;
+    /* of a "proxy_pass" further up it goes on with the path */
+
+    u->name.len = conf->upstream->host.len;
+    u->name.data = ngx_pnalloc(r->pool, u->name.len + 1);
+
+    if (u->name.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    (void) ngx_cpystrn(u->name.data, conf->upstream->host.data,
+                       u->name.len + 1);
+
     u->conf = conf;
     u->set = (conf->queue ? KVR_COUNTER_QUEUED : 0)
-             | (conf->shadow ? KVR_COUNTER_SHADOWED : 0);
+             | (conf->shadow ? KVR_COUNTER_SHADOWED : 0)
+             | (conf->prefill ? KVR_COUNTER_LEGS : 0);
 
     n = conf->list[0].targets + conf->list[1].targets;
     len = KVR_REGISTRY_NAME_LEN + sizeof("#99") + NGX_HTTP_KVROUTE_SERVER_LEN;

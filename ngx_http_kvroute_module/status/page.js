@@ -270,6 +270,15 @@ const hostsOf = (z) => !z || !z.share ? ""
   : !z.share.up ? "alone: sharing does not work, "
   : `one of ${z.share.others + 1} hosts, `;
 
+/* --- which pool its servers are, of prefill and decode */
+
+const poolOf = (u) => (u.prefill
+    ? `decode servers, prefill by ${u.prefill.join(", ")}; ` : "")
+  + (u.decode ? `prefill servers of ${u.decode.join(", ")}; ` : "");
+
+const optionOf = ([name, u]) => name + (u.prefill ? " (decode)" : "")
+  + (u.decode ? " (prefill)" : "");
+
 /* --- all of it */
 
 const draw = () => {
@@ -283,13 +292,14 @@ const draw = () => {
                      : "since start";
 
   set($("about"), (u.shadow_requests === undefined ? "" : "shadow: ")
-    + hostsOf(s.zones[u.zone])
+    + poolOf(u) + hostsOf(s.zones[u.zone])
     + `${u.policy}, nginx ${s.nginx_version}, `
     + `kvroute ${s.version}`);
   drawHealth(u);
   drawFleet(u, prev && prev.u, first && first.u, seconds, span);
   drawPeers(u, prev && prev.u, seconds);
   drawShadow(u, first && first.u, span);
+  drawLegs(s, u, first && first.u, span);
   drawTally(u, first && first.u, span);
   drawQueue(u, first && first.u);
   drawHistory(u);
@@ -303,9 +313,11 @@ const take = (s) => {
   const select = $("upstream"), names = Object.keys(s.upstreams);
   const t = Date.parse(s.timestamp);
 
-  if ([...select.options].map((o) => o.value).join("\n") !== names.join("\n")) {
+  const titles = Object.entries(s.upstreams).map(optionOf);
+
+  if ([...select.options].map((o) => o.text).join("\n") !== titles.join("\n")) {
     const chosen = select.value || decodeURIComponent(location.hash.slice(1));
-    select.replaceChildren(...names.map((n) => new Option(n, n)));
+    select.replaceChildren(...names.map((n, i) => new Option(titles[i], n)));
     if (names.includes(chosen)) select.value = chosen;
   }
   for (const n of names) {

@@ -15,6 +15,55 @@ const drawShadow = (u, base, span) => {
   ]);
 };
 
+/* --- prefill and decode by two servers: what failed comes first */
+
+const drawLegs = (s, u, base, span) => {
+  const now = u.disaggregated || {};
+
+  $("two").hidden = !u.prefill && Object.keys(now).length === 0;
+  if ($("two").hidden) return;
+
+  const then = base && base.disaggregated || {};
+  const list = Object.keys(outcomes).filter((k) => now[k] > 0);
+  const late = (k) => delta(now[k] || 0, then[k] || 0);
+  const sum = (kind) => list.filter((k) => outcomes[k].kind === kind)
+    .reduce((n, k) => n + late(k), 0);
+  const said = (kind) => list.filter((k) => outcomes[k].kind === kind && late(k))
+    .map((k) => `${k} ${count(late(k))}`).join(", ");
+  const all = sum("two") + sum("bad") + sum("one");
+  const q = (x) => quantile(u.leg1_time, base && base.leg1_time, x);
+
+  tiles($("legs"), [
+    ...(u.prefill || []).filter((n) => s.upstreams[n]).map((n) => {
+      const peers = s.upstreams[n].peers;
+      return [`${n}: prefill servers`, `${peers.filter((p) =>
+        p.state === "up").length} of ${peers.length} up`, ""];
+    }),
+    ["by two servers", share(sum("two"), all), `${count(sum("two"))} of `
+      + `${count(all)} requests, ${span}`],
+    ["fell back", count(sum("bad")), said("bad") || span],
+    ["by one server", count(sum("one")), said("one") || span],
+    ["leg 1 median", time(q(.5)), "P95 " + time(q(.95))]
+  ]);
+
+  const body = $("outcomes").tBodies[0];
+  while (body.rows.length > list.length) body.lastChild.remove();
+  list.forEach((k, i) => {
+    let tr = body.rows[i];
+    if (!tr) {
+      tr = make("tr");
+      tr.append(make("td"), make("td", "", "num"), make("td", "", "num"),
+                make("td"));
+      body.append(tr);
+    }
+    tr.dataset.outcome = k;
+    [k, count(late(k)), count(now[k]), outcomes[k].means]
+      .forEach((v, n) => set(tr.cells[n], v));
+    tr.cells[1].classList.toggle("wrong", outcomes[k].kind === "bad"
+                                          && late(k) > 0);
+  });
+};
+
 /* --- by model and by tenant: who has most errors comes first, then who asks
    for most */
 

@@ -34,6 +34,17 @@ const words = {
   "would be found": "share of the prompts that the servers held which kvroute "
     + "would have chosen",
   "same server": "requests for which both have chosen the same server",
+  "prefill servers": "of the upstream that computes prompts for this one",
+  "by two servers": "requests that were computed by one server and answered "
+    + "by another",
+  "fell back": "requests whose prefill was for nothing, or not to be had",
+  "by one server": "requests that one server serves better, or must serve",
+  "leg 1 median": "median time that the prefill takes, with all servers that "
+    + "were tried",
+  "outcome": "$kvroute_disaggregated of the access log",
+  "of late": "requests of the time that is said above",
+  "in all": "requests since the counters began",
+  "why": "what it means, and where to look",
   "model": "the model that the body names",
   "tenant": "whoever kvroute_tenant tells apart",
   "requests": "requests that have ended at a server",
@@ -64,6 +75,30 @@ const words = {
   "other hosts": "that route as one with this one, by kvroute_share",
   "lessons": "what other hosts have taught this one, and it them; the lag is"
     + " from the making of a batch to its coming back"
+};
+
+/*
+ * What became of a request with kvroute_prefill, as docs/prefill-decode.md has
+ * it: two servers, or one since a prefill came to nothing, or one as it is better
+ */
+
+const outcomes = {
+  "failed": { kind: "bad", means: "the prefill failed: see the prefill servers, "
+    + "and $kvroute_leg1_status in the access log" },
+  "answer": { kind: "bad", means: "the prefill server told of no transfer: is "
+    + "the connector configured there?" },
+  "nobody": { kind: "bad", means: "no server of one of the two pools was to be "
+    + "had" },
+  "late": { kind: "bad", means: "the decode server was connected to too late: "
+    + "the prompt was computed again" },
+  "retried": { kind: "bad", means: "the decode server failed, and another one "
+    + "computed the prompt again" },
+  "yes": { kind: "two", means: "two servers have served it" },
+  "unread": { kind: "one", means: "its body gave no prompt" },
+  "kind": { kind: "one", means: "one server must serve such a request" },
+  "short": { kind: "one", means: "the prompt is shorter than min=" },
+  "cached": { kind: "one", means: "a decode server holds all but min= of it" },
+  "cost": { kind: "one", means: "two servers would have cost more" }
 };
 
 const explain = (e, word) => {

@@ -292,6 +292,47 @@ const main = async () => {
   ok((await page.textContent("#about")).startsWith("shadow: kv_cache"),
      "who does not route");
 
+  const control = (port, what) => fetch(`http://${port}/control`, {
+    method: "POST", body: JSON.stringify(what) });
+
+  /* two servers: whose pool is which, what fell back and why, how long it took */
+
+  ok(!await page.isVisible("#two"), "no prefill by others");
+  const two = (text) => send(text, "/two/v1/chat/completions");
+  is((await two(long(20))).status, 200, "by two servers");
+  await page.selectOption("#upstream", "computes");
+  is(await page.textContent("#upstream option:checked"), "computes (prefill)",
+     "its pool");
+  ok((await page.textContent("#about")).startsWith("prefill servers of answers; "),
+     "and whose", await page.textContent("#about"));
+  await page.selectOption("#upstream", "answers");
+  is(await page.textContent("#upstream option:checked"), "answers (decode)",
+     "the other pool");
+  ok((await page.textContent("#about")).startsWith(
+     "decode servers, prefill by computes; "), "and by whom");
+  for (const p of (await json()).upstreams.computes.peers)
+    await control(p.name, { fault: "status=503" });
+  await two(long(21));
+  for (const p of (await json()).upstreams.computes.peers)
+    await control(p.name, { fault: "" });
+  await two("short");
+  const legs = (name) => page.textContent(
+    `#legs .tile[data-title="${name}"] >> nth=0`);
+  const outcomes = async () => (await page.locator("#outcomes tbody tr")
+    .evaluateAll((l) => l.map((tr) => [...tr.cells].slice(0, 3)
+      .map((td) => td.textContent).join()))).join(" ");
+  const became = "failed,1,1 yes,1,1 short,1,1";
+  is(await until(outcomes, (v) => v === became), became, "what became of them");
+  ok(/failed 1$/.test(await legs("fell back")), "why it fell back",
+     await legs("fell back"));
+  ok(/33\.3%1 of 3 requests/.test(await legs("by two servers")), "how many",
+     await legs("by two servers"));
+  ok(/\d+ m?s.*P95 /.test(await legs("leg 1 median")), "how long it took",
+     await legs("leg 1 median"));
+  is(await legs("computes: prefill servers"), "computes: prefill servers2 of 2 up",
+     "who prefills");
+  is(await page.locator("#outcomes td.wrong").count(), 1, "what is wrong is red");
+
   /* by model and by tenant: who fails is on top */
 
   const as = (who, fault) => send(long(7), "/hot/v1/chat/completions",
@@ -347,8 +388,6 @@ const main = async () => {
 
   /* states */
 
-  const control = (port, what) => fetch(`http://${port}/control`, {
-    method: "POST", body: JSON.stringify(what) });
   const sick = (status, port) => control(port, { health_status: status });
   const second = u.peers[1].name;
   for (const [status, state] of [[500, "unhealthy"], [200, "up"]]) {

@@ -272,6 +272,11 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "matched_share", .metric = "kvroute_matched_ratio",
         .help = "Share of the prompt that the chosen peer held."),
 
+    kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_LEG1],
+        .needs = KVR_COUNTER_LEGS,
+        .json = "leg1_time", .metric = "kvroute_leg1_seconds",
+        .help = "Time that prefill servers took, with all that were tried."),
+
     kvr_counter_stats(HISTOGRAM, histogram[KVR_STATS_QUEUE],
         .needs = KVR_COUNTER_QUEUED,
         .json = "queue_time", .metric = "kvroute_queue_seconds",

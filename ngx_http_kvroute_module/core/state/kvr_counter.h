@@ -69,6 +69,7 @@ typedef enum {
 #define KVR_COUNTER_DRAINED  0x400000  /* it is being drained */
 #define KVR_COUNTER_UNTIL    0x800000  /* and for how long is known */
 #define KVR_COUNTER_SHADOWED 0x1000000 /* another balancer routes */
+#define KVR_COUNTER_LEGS     0x2000000 /* others compute prompts for it */
 #define KVR_COUNTER_SHARED   0x8000000 /* with other hosts */
 #define KVR_COUNTER_LISTENED 0x10000000 /* its KV events are listened to */
 #define KVR_COUNTER_LIVING   0x20000000 /* and a publisher was there */

@@ -39,7 +39,9 @@ static const kvr_stats_kind_t  kvr_stats_kind[] = {
 
     { { 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000,
         300000 },
-      14, 1e3 }
+      14, 1e3 },
+
+    KVR_STATS_ANSWER
 };
 
 _Static_assert(kvr_nelts(kvr_stats_kind) == KVR_STATS_HISTOGRAMS,

@@ -31,6 +31,7 @@ typedef enum {
     KVR_STATS_DECISION,             /* ns, reading, look-up and pick */
     KVR_STATS_MATCHED,              /* ppm of the prompt held by the pick */
     KVR_STATS_QUEUE,                /* ms, of those let in after waiting */
+    KVR_STATS_LEG1,                 /* us, of a prefill by another server */
     KVR_STATS_HISTOGRAMS
 } kvr_stats_e;
 
