@@ -289,7 +289,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (kvr_connector(klcf->prefill->connector)->both
+    if (kvr_connector(klcf->prefill->connector)->meet
         && ngx_http_kvroute_conf_prefill_hosts(cf, klcf->prefill) != NGX_OK)
     {
         return NGX_ERROR;

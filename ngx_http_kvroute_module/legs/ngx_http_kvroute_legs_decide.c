@@ -53,11 +53,10 @@ kvr_disaggregate_e
 ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
-    ngx_int_t                     rc;
-    kvr_demand_t                 *demand;
-    kvr_disaggregate_e            e;
-    ngx_http_kvroute_lookup_t    *l;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    ngx_int_t                   rc;
+    kvr_demand_t               *demand;
+    kvr_disaggregate_e          e;
+    ngx_http_kvroute_lookup_t  *l;
 
     l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
     d->held = l ? l->best * legs->decode->zone->core.unit : 0;
@@ -68,14 +67,11 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return e;
     }
 
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
+    rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
 
     if (rc == NGX_OK) {
         legs->peer = ctx->peer;
-        d->prefills = ngx_http_kvroute_legs_decide_at(&legs->prefill, d,
+        d->prefills = ngx_http_kvroute_legs_decide_at(&legs->reserved, d,
                                                       &d->first);
     } else {
         e = KVR_DISAGGREGATE_NOBODY;
@@ -102,8 +98,8 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
                                             d->rate);
 
     if (e == KVR_DISAGGREGATE_YES) {
-        demand = &prefill->zone->core.registry->upstream[prefill->number]
-                  .demand;
+        demand = &legs->prefill->zone->core.registry
+                  ->upstream[legs->prefill->number].demand;
 
         e = kvr_disaggregate(d, demand, (uint64_t) ngx_current_msec);
     }
@@ -114,7 +110,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
         rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
 
-        if (rc == NGX_OK && !kvr_connector(legs->conf->connector)->legs) {
+        if (rc == NGX_OK && !legs->connector->legs) {
             return e;
         }
 
@@ -125,7 +121,7 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
 
     /* leg 1 is counted when it goes there, in this event */
 
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_reserve_release(&legs->reserved);
 
     if (e != KVR_DISAGGREGATE_YES) {
         ctx->leg = NULL;
@@ -165,22 +161,17 @@ kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
 {
-    ngx_int_t                     rc;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    ngx_int_t  rc;
 
     if (ctx->extra || ctx->sampled
-        || !kvr_connector_serves(kvr_connector(legs->conf->connector),
-                                 ctx->uri.data, ctx->uri.len))
+        || !kvr_connector_serves(legs->connector, ctx->uri.data, ctx->uri.len))
     {
         return KVR_DISAGGREGATE_KIND;
     }
 
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
+    rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
 
-    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_reserve_release(&legs->reserved);
 
     if (rc != NGX_OK) {
         return KVR_DISAGGREGATE_NOBODY;
