@@ -380,9 +380,7 @@ ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
 static kvr_disaggregate_e
 ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
 {
-    if (legs->status != NGX_HTTP_OK || legs->odd
-        || !kvr_transfer_whole(&legs->transfer))
-    {
+    if (legs->status != NGX_HTTP_OK || !kvr_transfer_whole(&legs->transfer)) {
         return KVR_DISAGGREGATE_FAILED;
     }
 

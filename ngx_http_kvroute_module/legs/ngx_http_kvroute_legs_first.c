@@ -306,7 +306,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
 }
 
 
-/* it may be called twice */
+/* comes twice if leg 1 ends with an error page: with the error, and its end */
 static ngx_int_t
 ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
@@ -336,7 +336,6 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         legs->status = rc;
-        legs->odd = 1;
     }
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
