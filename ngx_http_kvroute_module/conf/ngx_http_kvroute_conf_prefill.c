@@ -294,7 +294,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    if (kvr_connector(prefill->connector)->both
+    if (kvr_connector(prefill->connector)->meet
         && ngx_http_kvroute_conf_prefill_hosts(cf, prefill) != NGX_OK)
     {
         return NGX_ERROR;

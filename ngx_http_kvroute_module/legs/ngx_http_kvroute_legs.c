@@ -28,9 +28,15 @@
 static ngx_int_t ngx_http_kvroute_legs_handler(ngx_http_request_t *r);
 static ngx_int_t ngx_http_kvroute_legs_begin(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_prefill_t *conf);
-static ngx_int_t ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs);
+static ngx_http_kvroute_legs_t *ngx_http_kvroute_legs_create(
+    ngx_http_request_t *r, ngx_http_kvroute_prefill_t *conf,
+    ngx_http_kvroute_srv_conf_t *decode);
+static ngx_int_t ngx_http_kvroute_legs_copies(
+    ngx_http_kvroute_loc_conf_t *klcf, ngx_http_upstream_conf_t *of);
 static ngx_int_t ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx);
+static kvr_disaggregate_e ngx_http_kvroute_legs_result(
+    ngx_http_kvroute_legs_t *legs);
 static ngx_int_t ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx);
 static void ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg,
@@ -125,7 +131,6 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_prefill_t *conf)
 {
     ngx_int_t                     rc;
-    ngx_pool_cleanup_t           *cln;
     kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
@@ -163,31 +168,16 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_legs_t));
-    if (cln == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    legs = ngx_http_kvroute_legs_create(r, conf, decode);
 
-    legs = cln->data;
-    ngx_memzero(legs, sizeof(ngx_http_kvroute_legs_t));
-
-    cln->handler = ngx_http_kvroute_legs_cleanup;
-
-    legs->request = r;
-    legs->conf = conf;
-    legs->decode = decode;
-    legs->loc_conf = r->loc_conf;
-    legs->client = r->request_body;
-    legs->length = r->headers_in.content_length_n;
-
-    ctx->legs = legs;
-
-    if (ngx_http_kvroute_legs_copies(legs) != NGX_OK
+    if (legs == NULL
         || ngx_http_kvroute_peers_current(decode, 1, r->connection->log)
            != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
+
+    ctx->legs = legs;
 
     legs->outcome = connector->alone
                     ? ngx_http_kvroute_legs_decide(legs, ctx, &d)
@@ -204,7 +194,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
         return NGX_DECLINED;
     }
 
-    rc = connector->both ? ngx_http_kvroute_legs_both(legs)
+    rc = connector->meet ? ngx_http_kvroute_legs_both(legs)
                          : ngx_http_kvroute_legs_first(legs);
 
     if (rc == NGX_OK) {
@@ -223,69 +213,44 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/*
- * What nginx's configuration of a location is for a leg.  One copy serves all
- * requests: since 1.29.7 kept connections are found by its address.
- */
-static ngx_int_t
-ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
+static ngx_http_kvroute_legs_t *
+ngx_http_kvroute_legs_create(ngx_http_request_t *r,
+    ngx_http_kvroute_prefill_t *conf, ngx_http_kvroute_srv_conf_t *decode)
 {
-    ngx_uint_t                    i;
+    ngx_pool_cleanup_t           *cln;
+    ngx_http_kvroute_legs_t      *legs;
     ngx_http_upstream_conf_t     *of;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
-    klcf = ngx_http_get_module_loc_conf(legs->request,
-                                        ngx_http_kvroute_module);
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    of = ngx_http_kvroute_conf_check_passing(legs->request->loc_conf);
+    of = ngx_http_kvroute_conf_check_passing(r->loc_conf);
 
-    if (klcf->leg_of != of) {
-
-        for (i = 0; i < 2; i++) {
-            klcf->leg[i] = ngx_palloc(ngx_cycle->pool,
-                                      sizeof(ngx_http_upstream_conf_t));
-            if (klcf->leg[i] == NULL) {
-                return NGX_ERROR;
-            }
-
-            *klcf->leg[i] = *of;
-        }
-
-        klcf->leg_of = of;
-
-        klcf->leg[0]->next_upstream = NGX_CONF_BITMASK_SET
-                                      |NGX_HTTP_UPSTREAM_FT_ERROR
-                                      |NGX_HTTP_UPSTREAM_FT_TIMEOUT
-                                      |NGX_HTTP_UPSTREAM_FT_INVALID_HEADER
-                                      |NGX_HTTP_UPSTREAM_FT_HTTP_500
-                                      |NGX_HTTP_UPSTREAM_FT_HTTP_502
-                                      |NGX_HTTP_UPSTREAM_FT_HTTP_503
-                                      |NGX_HTTP_UPSTREAM_FT_HTTP_504
-                                      |NGX_HTTP_UPSTREAM_FT_HTTP_429
-                                      |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
-        klcf->leg[0]->next_upstream_tries = legs->conf->tries;
-        klcf->leg[0]->next_upstream_timeout = legs->conf->timeout;
-        klcf->leg[0]->read_timeout = legs->conf->timeout;
-        klcf->leg[0]->intercept_errors = 0;
-
-        /* nor does its answer lead anywhere else */
-
-        klcf->leg[0]->ignore_headers = ~(ngx_uint_t) 0;
-        klcf->leg[0]->max_temp_file_size = 0;
-        klcf->leg[0]->store = 0;
-
-        if (kvr_connector(legs->conf->connector)->both) {
-
-            /* the bodies name the server: another one is another pair */
-
-            klcf->leg[0]->next_upstream = 0;
-            klcf->leg[0]->buffering = 0;
-            klcf->leg[0]->change_buffering = 0;
-        }
-
-        klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,
-                                                legs->conf->lease / 2);
+    if (klcf->leg_of != of
+        && ngx_http_kvroute_legs_copies(klcf, of) != NGX_OK)
+    {
+        return NULL;
     }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_kvroute_legs_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    legs = cln->data;
+    ngx_memzero(legs, sizeof(ngx_http_kvroute_legs_t));
+
+    cln->handler = ngx_http_kvroute_legs_cleanup;
+
+    legs->request = r;
+    legs->conf = conf;
+    legs->connector = kvr_connector(conf->connector);
+    legs->prefill = ngx_http_conf_upstream_srv_conf(conf->upstream,
+                                                    ngx_http_kvroute_module);
+    legs->decode = decode;
+    legs->loc_conf = r->loc_conf;
+    legs->client = r->request_body;
+    legs->length = r->headers_in.content_length_n;
 
     legs->leg[0].conf = klcf->leg[0];
     legs->leg[1].conf = klcf->leg[1];
@@ -294,11 +259,73 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_legs_t *legs)
 
     /* in a store it is for whoever comes; a sidecar sees to it itself */
 
-    if (kvr_connector(legs->conf->connector)->member
-        || kvr_connector(legs->conf->connector)->both)
-    {
+    if (legs->connector->member) {
         legs->leg[1].before = ngx_http_kvroute_legs_before;
     }
+
+    return legs;
+}
+
+
+/*
+ * What nginx's configuration of a location is for a leg.  One copy serves all
+ * requests: since 1.29.7 kept connections are found by its address.
+ */
+static ngx_int_t
+ngx_http_kvroute_legs_copies(ngx_http_kvroute_loc_conf_t *klcf,
+    ngx_http_upstream_conf_t *of)
+{
+    ngx_uint_t                   i;
+    ngx_http_upstream_conf_t    *first;
+    ngx_http_kvroute_prefill_t  *conf;
+
+    for (i = 0; i < 2; i++) {
+        klcf->leg[i] = ngx_palloc(ngx_cycle->pool,
+                                  sizeof(ngx_http_upstream_conf_t));
+        if (klcf->leg[i] == NULL) {
+            return NGX_ERROR;
+        }
+
+        *klcf->leg[i] = *of;
+    }
+
+    klcf->leg_of = of;
+
+    conf = klcf->prefill;
+    first = klcf->leg[0];
+
+    first->next_upstream = NGX_CONF_BITMASK_SET
+                           |NGX_HTTP_UPSTREAM_FT_ERROR
+                           |NGX_HTTP_UPSTREAM_FT_TIMEOUT
+                           |NGX_HTTP_UPSTREAM_FT_INVALID_HEADER
+                           |NGX_HTTP_UPSTREAM_FT_HTTP_500
+                           |NGX_HTTP_UPSTREAM_FT_HTTP_502
+                           |NGX_HTTP_UPSTREAM_FT_HTTP_503
+                           |NGX_HTTP_UPSTREAM_FT_HTTP_504
+                           |NGX_HTTP_UPSTREAM_FT_HTTP_429
+                           |NGX_HTTP_UPSTREAM_FT_NON_IDEMPOTENT;
+    first->next_upstream_tries = conf->tries;
+    first->next_upstream_timeout = conf->timeout;
+    first->read_timeout = conf->timeout;
+    first->intercept_errors = 0;
+
+    /* nor does its answer lead anywhere else */
+
+    first->ignore_headers = ~(ngx_uint_t) 0;
+    first->max_temp_file_size = 0;
+    first->store = 0;
+
+    if (kvr_connector(conf->connector)->meet) {
+
+        /* the bodies name the server: another one is another pair */
+
+        first->next_upstream = 0;
+        first->buffering = 0;
+        first->change_buffering = 0;
+    }
+
+    klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,
+                                            conf->lease / 2);
 
     return NGX_OK;
 }
@@ -309,46 +336,28 @@ static ngx_int_t
 ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
 {
-    ngx_uint_t              well;
-    ngx_http_request_t     *r;
-    const kvr_connector_t  *connector;
-
-    r = legs->request;
-    connector = kvr_connector(legs->conf->connector);
-
     legs->ended = 0;
 
     if (ngx_http_kvroute_legs_restore(legs) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_http_kvroute_legs_forget(r);
+    ngx_http_kvroute_legs_forget(legs->request);
+
+    legs->outcome = ngx_http_kvroute_legs_result(legs);
+
+    if (legs->outcome == KVR_DISAGGREGATE_YES) {
+
+        if (legs->connector->member
+            && ngx_http_kvroute_legs_repeat(legs) != NGX_OK)
+        {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        return NGX_DECLINED;
+    }
 
     /* what is wrong with the request itself the decode server says as well */
-
-    well = legs->status == NGX_HTTP_OK && !legs->odd
-           && kvr_transfer_whole(&legs->transfer);
-
-    if (!well) {
-        legs->outcome = KVR_DISAGGREGATE_FAILED;
-
-    } else if (connector->member && !kvr_transfer_usable(&legs->transfer)) {
-        legs->outcome = KVR_DISAGGREGATE_ANSWER;
-
-        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
-                      "kvroute_prefill: %V answered without \"%s\": is the "
-                      "connector configured there?", &legs->peer,
-                      connector->member);
-
-    } else if (connector->member == NULL) {
-        return NGX_DECLINED;
-
-    } else if (ngx_http_kvroute_legs_repeat(legs) == NGX_OK) {
-        return NGX_DECLINED;
-
-    } else {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
 
     if (legs->conf->strict
         && (legs->status == 0 || legs->status >= NGX_HTTP_INTERNAL_SERVER_ERROR
@@ -367,6 +376,29 @@ ngx_http_kvroute_legs_second(ngx_http_kvroute_legs_t *legs,
 }
 
 
+/* what has come of leg 1: YES, or why leg 2 cannot go by it */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
+{
+    if (legs->status != NGX_HTTP_OK || !kvr_transfer_whole(&legs->transfer)) {
+        return KVR_DISAGGREGATE_FAILED;
+    }
+
+    if (legs->connector->member == NULL
+        || kvr_transfer_usable(&legs->transfer))
+    {
+        return KVR_DISAGGREGATE_YES;
+    }
+
+    ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
+                  "kvroute_prefill: %V answered without \"%s\": is the "
+                  "connector configured there?", &legs->peer,
+                  legs->connector->member);
+
+    return KVR_DISAGGREGATE_ANSWER;
+}
+
+
 /* the client's body, and what leg 1's answer has told */
 static ngx_int_t
 ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
@@ -377,7 +409,7 @@ ngx_http_kvroute_legs_repeat(ngx_http_kvroute_legs_t *legs)
     ngx_chain_t  *bufs;
     const char   *member;
 
-    member = kvr_connector(legs->conf->connector)->member;
+    member = legs->connector->member;
 
     len = sizeof(",\"\":}") - 1 + ngx_strlen(member) + legs->transfer.len;
 
@@ -423,7 +455,7 @@ ngx_http_kvroute_legs_leave(ngx_http_kvroute_ctx_t *ctx)
 
     ngx_http_kvroute_legs_unsend(legs);
 
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_reserve_release(&legs->reserved);
 
     /* what the queue has reserved since is its own */
 
@@ -454,52 +486,32 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
     if (ctx && ctx->legs) {
         ctx->legs->heard = 1;
-        ngx_http_kvroute_reserve_release(&ctx->legs->prefill);
+        ngx_http_kvroute_reserve_release(&ctx->legs->reserved);
     }
 }
 
 
 /*
- * A try for leg 2.  If nothing was sent the descriptor is good, for as long as
- * its lease is: nginx may have waited for its cache, and connecting may take the
- * other half of it.
+ * A try for leg 2, after leg 1.  If nothing was sent the descriptor is good, for
+ * as long as its lease is: nginx may have waited for its cache, and connecting
+ * may take the other half of it.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 {
-    ngx_uint_t                late;
     ngx_http_kvroute_ctx_t   *ctx;
     ngx_http_kvroute_legs_t  *legs;
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    if (legs->first && r->upstream->request_sent) {
+    if (ngx_current_msec - (legs->start + legs->time) >= legs->conf->lease / 2)
+    {
+        ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_LATE);
 
-        if (!kvr_connector(legs->conf->connector)->alone) {
-            return NGX_DECLINED;
-        }
-
-        /* leg 1 has nobody to wait for */
-
-        legs->over = 1;
-        ngx_post_event(&legs->event, &ngx_posted_events);
+    } else if (r->upstream->request_sent) {
+        ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_RETRIED);
     }
-
-    late = legs->first == NULL
-           && ngx_current_msec - (legs->start + legs->time)
-              >= legs->conf->lease / 2;
-
-    if (!late && !r->upstream->request_sent) {
-        return NGX_OK;
-    }
-
-    if (legs->member) {
-        ngx_memset(legs->member, ' ', legs->member_len);
-    }
-
-    legs->outcome = late ? KVR_DISAGGREGATE_LATE : KVR_DISAGGREGATE_RETRIED;
-    ctx->leg = NULL;
 
     return NGX_OK;
 }
@@ -513,7 +525,7 @@ ngx_http_kvroute_legs_cleanup(void *data)
 
     kvr_registry_t  *registry;
 
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_reserve_release(&legs->reserved);
 
     if (legs->event.posted) {
         ngx_delete_posted_event(&legs->event);
@@ -525,9 +537,7 @@ ngx_http_kvroute_legs_cleanup(void *data)
 
     ngx_http_kvroute_legs_count(legs->decode, legs->outcome);
 
-    if (legs->start && !legs->running
-        && legs->decode->number < KVR_REGISTRY_UPSTREAMS)
-    {
+    if (legs->start && !legs->running && legs->decode->numbered) {
         registry = legs->decode->zone->core.registry;
 
         kvr_stats_observe(&registry->upstream[legs->decode->number].stats,
@@ -544,7 +554,9 @@ ngx_http_kvroute_legs_count(ngx_http_kvroute_srv_conf_t *decode,
 
     registry = decode->zone->core.registry;
 
-    if (decode->number < KVR_REGISTRY_UPSTREAMS) {
+    /* else it has no place in the zone */
+
+    if (decode->numbered) {
         kvr_add(&registry->upstream[decode->number].legs[outcome], 1);
     }
 }

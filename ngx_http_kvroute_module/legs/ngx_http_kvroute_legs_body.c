@@ -107,21 +107,10 @@ ngx_http_kvroute_legs_text(ngx_http_request_t *r)
 
 
 ngx_int_t
-ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
+ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs)
 {
-    size_t                  len;
-    u_char                 *p;
-    uint32_t                i;
-    ngx_int_t               rc;
-    ngx_http_request_t     *r;
-    const kvr_connector_t  *connector;
-
-    r = legs->request;
-
-    connector = kvr_connector(legs->conf->connector);
-
-    if (ngx_http_kvroute_request_edit(r, &legs->edit,
-                                      kvr_connector_limits(connector))
+    if (ngx_http_kvroute_request_edit(legs->request, &legs->edit,
+                                      legs->connector->limits)
         != NGX_OK
         || legs->edit.more)
     {
@@ -129,6 +118,25 @@ ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
     }
 
     legs->members = legs->edit.kept + legs->edit.n;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs)
+{
+    size_t               len;
+    u_char              *p;
+    uint32_t             i;
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
+
+    r = legs->request;
+
+    if (ngx_http_kvroute_legs_find(legs) != NGX_OK) {
+        return NGX_DECLINED;
+    }
 
     for (i = 0, len = 0; i < legs->edit.n; i++) {
         len += legs->edit.cut[i].len;

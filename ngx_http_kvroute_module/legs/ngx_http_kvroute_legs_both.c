@@ -39,6 +39,8 @@ static ngx_int_t ngx_http_kvroute_legs_both_start(
 static ngx_int_t ngx_http_kvroute_legs_both_bodies(
     ngx_http_kvroute_legs_t *legs, ngx_str_t *peer);
 static ngx_int_t ngx_http_kvroute_legs_both_content(ngx_http_request_t *r);
+static ngx_int_t ngx_http_kvroute_legs_both_before(
+    ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r);
 static void ngx_http_kvroute_legs_both_done(ngx_http_kvroute_legs_t *legs);
 static void ngx_http_kvroute_legs_both_ended(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r);
@@ -52,26 +54,20 @@ static ngx_uint_t ngx_http_kvroute_legs_both_status(
 ngx_int_t
 ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 {
-    ngx_int_t               rc;
-    ngx_http_request_t     *r;
-    const kvr_connector_t  *connector;
+    ngx_int_t            rc;
+    ngx_http_request_t  *r;
 
     r = legs->request;
 
-    connector = kvr_connector(legs->conf->connector);
-
-    rc = ngx_http_kvroute_request_edit(r, &legs->edit,
-                                       kvr_connector_limits(connector));
-
-    if (rc != NGX_OK || legs->edit.more) {
+    if (ngx_http_kvroute_legs_find(legs) != NGX_OK) {
         return NGX_DECLINED;
     }
 
-    legs->members = legs->edit.kept + legs->edit.n;
     legs->tries = legs->conf->tries;
 
     legs->done = ngx_http_kvroute_legs_both_done;
     legs->leg[0].fixed = 1;
+    legs->leg[1].before = ngx_http_kvroute_legs_both_before;
     legs->leg[1].end = ngx_http_kvroute_legs_both_ended;
 
     legs->event.handler = ngx_http_kvroute_legs_both_event;
@@ -90,7 +86,7 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 
     legs->outcome = KVR_DISAGGREGATE_NOBODY;
 
-    if (rc == NGX_DECLINED && !connector->alone) {
+    if (rc == NGX_DECLINED && !legs->connector->alone) {
         return NGX_HTTP_SERVICE_UNAVAILABLE;
     }
 
@@ -102,10 +98,9 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
 static ngx_int_t
 ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
 {
-    ngx_int_t                     rc;
-    ngx_http_request_t           *sr;
-    ngx_http_kvroute_ctx_t       *ctx;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    ngx_int_t                rc;
+    ngx_http_request_t      *sr;
+    ngx_http_kvroute_ctx_t  *ctx;
 
     legs->status = 0;
     legs->ended = 0;
@@ -134,10 +129,7 @@ ngx_http_kvroute_legs_both_start(ngx_http_kvroute_legs_t *legs)
 
     ctx = ngx_http_kvroute_request_get_ctx(sr);
 
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
-
-    rc = ngx_http_kvroute_early(ctx, prefill, &ctx->reserved);
+    rc = ngx_http_kvroute_early(ctx, legs->prefill, &ctx->reserved);
 
     if (rc != NGX_OK) {
         return rc;
@@ -159,10 +151,8 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
     ngx_uint_t               i;
     ngx_chain_t             *bufs[2];
     kvr_meeting_t            meeting;
-    const kvr_connector_t   *connector;
     ngx_http_kvroute_ctx_t  *ctx;
 
-    connector = kvr_connector(legs->conf->connector);
     ctx = ngx_http_kvroute_request_get_ctx(legs->request);
 
     colon = peer->data + peer->len;
@@ -187,10 +177,10 @@ ngx_http_kvroute_legs_both_bodies(ngx_http_kvroute_legs_t *legs,
             return NGX_ERROR;
         }
 
-        len[i] = kvr_connector_meet(connector, ctx->endpoint, &meeting,
-                                    (unsigned) i,
-                                    (i ? legs->members : legs->edit.kept) != 0,
-                                    (char *) text[i]);
+        len[i] = legs->connector->meet(ctx->endpoint, &meeting, (unsigned) i,
+                                       (i ? legs->members : legs->edit.kept)
+                                       != 0,
+                                       (char *) text[i]);
     }
 
     bufs[0] = ngx_http_kvroute_legs_without(legs, text[0], len[0], &length[0]);
@@ -255,6 +245,36 @@ ngx_http_kvroute_legs_begun(ngx_http_request_t *r,
     }
 
     ngx_post_event(&legs->event, &ngx_posted_events);
+}
+
+
+/* a try for leg 2: a server that was sent it has met leg 1's, or may have */
+static ngx_int_t
+ngx_http_kvroute_legs_both_before(ngx_http_kvroute_leg_t *leg,
+    ngx_http_request_t *r)
+{
+    ngx_http_kvroute_ctx_t   *ctx;
+    ngx_http_kvroute_legs_t  *legs;
+
+    if (!r->upstream->request_sent) {
+        return NGX_OK;
+    }
+
+    ctx = ngx_http_kvroute_request_get_ctx(r);
+    legs = ctx->legs;
+
+    if (!legs->connector->alone) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_RETRIED);
+
+    /* leg 1 has nobody to wait for */
+
+    legs->over = 1;
+    ngx_post_event(&legs->event, &ngx_posted_events);
+
+    return NGX_OK;
 }
 
 
@@ -350,7 +370,7 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
     legs->over = 1;
     legs->outcome = KVR_DISAGGREGATE_FAILED;
 
-    if (kvr_connector(legs->conf->connector)->alone
+    if (legs->connector->alone
         && (!legs->conf->strict || status < NGX_HTTP_INTERNAL_SERVER_ERROR))
     {
         /* the decode server computes the prompt, or says what is wrong */

@@ -10,6 +10,9 @@
 #include "legs/ngx_http_kvroute_legs_int.h"
 
 
+static kvr_disaggregate_e ngx_http_kvroute_legs_decide_cost(
+    ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx,
+    kvr_disaggregate_t *d);
 static uint32_t ngx_http_kvroute_legs_decide_at(
     ngx_http_kvroute_reserve_t *reserved, kvr_disaggregate_t *d,
     kvr_disaggregate_at_t *at);
@@ -45,19 +48,12 @@ ngx_http_kvroute_legs_decide_kind(ngx_http_kvroute_ctx_t *ctx,
 }
 
 
-/*
- * The prefill server first, then the plain request's: so what is reserved and
- * told is that of the plain request, until there are two legs.
- */
 kvr_disaggregate_e
 ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
 {
-    ngx_int_t                     rc;
-    kvr_demand_t                 *demand;
-    kvr_disaggregate_e            e;
-    ngx_http_kvroute_lookup_t    *l;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    kvr_disaggregate_e          e;
+    ngx_http_kvroute_lookup_t  *l;
 
     l = ngx_http_kvroute_lookup(ctx, legs->decode, 1);
     d->held = l ? l->best * legs->decode->zone->core.unit : 0;
@@ -68,31 +64,63 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
         return e;
     }
 
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
+    e = ngx_http_kvroute_legs_decide_cost(legs, ctx, d);
 
-    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
+    if (e == KVR_DISAGGREGATE_YES) {
+        legs->leg[1].transfer = d->transfer;
+        ctx->leg = &legs->leg[1];
 
-    if (rc == NGX_OK) {
-        legs->peer = ctx->peer;
-        d->prefills = ngx_http_kvroute_legs_decide_at(&legs->prefill, d,
-                                                      &d->first);
-    } else {
-        e = KVR_DISAGGREGATE_NOBODY;
-    }
-
-    if (e != KVR_DISAGGREGATE_YES || !d->always) {
-        rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
-
-        if (rc != NGX_OK) {
-
-            /* nginx has to say what to do */
-
+        if (ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved)
+            != NGX_OK)
+        {
             e = KVR_DISAGGREGATE_NOBODY;
         }
     }
 
-    if (e == KVR_DISAGGREGATE_YES && !d->always) {
+    if (e != KVR_DISAGGREGATE_YES) {
+        ctx->leg = NULL;
+        ngx_str_null(&legs->peer);
+    }
+
+    /* leg 1 that is made here is counted when it goes there, in this event */
+
+    if (e != KVR_DISAGGREGATE_YES || legs->connector->legs) {
+        ngx_http_kvroute_reserve_release(&legs->reserved);
+    }
+
+    return e;
+}
+
+
+/*
+ * The prefill server first, then the plain request's: so what is reserved and
+ * told is that of the plain request, until there are two legs.
+ */
+static kvr_disaggregate_e
+ngx_http_kvroute_legs_decide_cost(ngx_http_kvroute_legs_t *legs,
+    ngx_http_kvroute_ctx_t *ctx, kvr_disaggregate_t *d)
+{
+    ngx_int_t      rc;
+    kvr_demand_t  *demand;
+
+    rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
+
+    if (rc == NGX_OK) {
+        legs->peer = ctx->peer;
+        d->prefills = ngx_http_kvroute_legs_decide_at(&legs->reserved, d,
+                                                      &d->first);
+    }
+
+    if (rc != NGX_OK || !d->always) {
+
+        /* without a decode server nginx has to say what to do */
+
+        if (ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved) != NGX_OK
+            || rc != NGX_OK)
+        {
+            return KVR_DISAGGREGATE_NOBODY;
+        }
+
         d->streams = ctx->streams;
         d->decodes = ngx_http_kvroute_legs_decide_at(&ctx->reserved, d,
                                                      &d->plain);
@@ -101,38 +129,10 @@ ngx_http_kvroute_legs_decide(ngx_http_kvroute_legs_t *legs,
     d->transfer = kvr_disaggregate_transfer(d->transfer, legs->conf->link,
                                             d->rate);
 
-    if (e == KVR_DISAGGREGATE_YES) {
-        demand = &prefill->zone->core.registry->upstream[prefill->number]
-                  .demand;
+    demand = &legs->prefill->zone->core.registry
+              ->upstream[legs->prefill->number].demand;
 
-        e = kvr_disaggregate(d, demand, (uint64_t) ngx_current_msec);
-    }
-
-    if (e == KVR_DISAGGREGATE_YES) {
-        legs->leg[1].transfer = d->transfer;
-        ctx->leg = &legs->leg[1];
-
-        rc = ngx_http_kvroute_early(ctx, legs->decode, &ctx->reserved);
-
-        if (rc == NGX_OK && !kvr_connector(legs->conf->connector)->legs) {
-            return e;
-        }
-
-        if (rc != NGX_OK) {
-            e = KVR_DISAGGREGATE_NOBODY;
-        }
-    }
-
-    /* leg 1 is counted when it goes there, in this event */
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
-
-    if (e != KVR_DISAGGREGATE_YES) {
-        ctx->leg = NULL;
-        ngx_str_null(&legs->peer);
-    }
-
-    return e;
+    return kvr_disaggregate(d, demand, (uint64_t) ngx_current_msec);
 }
 
 
@@ -165,22 +165,17 @@ kvr_disaggregate_e
 ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
     ngx_http_kvroute_ctx_t *ctx)
 {
-    ngx_int_t                     rc;
-    ngx_http_kvroute_srv_conf_t  *prefill;
+    ngx_int_t  rc;
 
     if (ctx->extra || ctx->sampled
-        || !kvr_connector_serves(kvr_connector(legs->conf->connector),
-                                 ctx->uri.data, ctx->uri.len))
+        || !kvr_connector_serves(legs->connector, ctx->uri.data, ctx->uri.len))
     {
         return KVR_DISAGGREGATE_KIND;
     }
 
-    prefill = ngx_http_conf_upstream_srv_conf(legs->conf->upstream,
-                                              ngx_http_kvroute_module);
+    rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
 
-    rc = ngx_http_kvroute_early(ctx, prefill, &legs->prefill);
-
-    ngx_http_kvroute_reserve_release(&legs->prefill);
+    ngx_http_kvroute_reserve_release(&legs->reserved);
 
     if (rc != NGX_OK) {
         return KVR_DISAGGREGATE_NOBODY;

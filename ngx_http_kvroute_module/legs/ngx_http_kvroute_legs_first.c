@@ -55,9 +55,8 @@ ngx_http_kvroute_legs_first(ngx_http_kvroute_legs_t *legs)
         return rc;
     }
 
-    len = kvr_connector_ask(kvr_connector(legs->conf->connector),
-                            main->endpoint, legs->edit.kept != 0,
-                            (char *) text);
+    len = kvr_connector_ask(legs->connector, main->endpoint,
+                            legs->edit.kept != 0, (char *) text);
 
     bufs = ngx_http_kvroute_legs_append(legs, text, len, &length);
 
@@ -171,7 +170,7 @@ ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 
         /* what is buffered waits for the client, who is sent none of it */
 
-        if (kvr_connector(legs->conf->connector)->both) {
+        if (legs->connector->meet) {
             r->upstream->buffering = 0;
         }
     }
@@ -189,17 +188,14 @@ ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
 ngx_int_t
 ngx_http_kvroute_legs_header(ngx_http_request_t *r)
 {
-    size_t                       size;
-    ngx_http_kvroute_legs_t     *legs;
-    ngx_http_kvroute_prefill_t  *conf;
+    size_t                    size;
+    ngx_http_kvroute_legs_t  *legs;
 
     legs = ngx_http_kvroute_legs_of(r);
 
     if (legs == NULL) {
         return NGX_DECLINED;
     }
-
-    conf = legs->conf;
 
     /* as for each subrequest: nobody sends it */
 
@@ -214,7 +210,7 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
         legs->event.data = r;
         legs->event.log = r->connection->log;
 
-        ngx_add_timer(&legs->event, conf->timeout);
+        ngx_add_timer(&legs->event, legs->conf->timeout);
     }
 
     legs->odd = (!legs->entered
@@ -225,13 +221,13 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
     legs->odd |= (r->cached != 0);
 #endif
 
-    size = conf->max_params;
+    size = legs->conf->max_params;
 
     if (r->headers_out.content_length_n >= 0) {
         size = ngx_min(size, (size_t) r->headers_out.content_length_n);
     }
 
-    if (kvr_connector(conf->connector)->member == NULL
+    if (legs->connector->member == NULL
         || legs->status != NGX_HTTP_OK || legs->odd)
     {
         size = 0;
@@ -243,8 +239,8 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    kvr_transfer_init(&legs->transfer, kvr_connector(conf->connector)->member,
-                      legs->memory, size);
+    kvr_transfer_init(&legs->transfer, legs->connector->member, legs->memory,
+                      size);
 
     return NGX_OK;
 }
@@ -310,7 +306,7 @@ ngx_http_kvroute_legs_expired(ngx_event_t *ev)
 }
 
 
-/* it may be called twice */
+/* comes twice if leg 1 ends with an error page: with the error, and its end */
 static ngx_int_t
 ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 {
@@ -340,7 +336,6 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
 
     if (rc >= NGX_HTTP_SPECIAL_RESPONSE) {
         legs->status = rc;
-        legs->odd = 1;
     }
 
     ctx = ngx_http_kvroute_request_get_ctx(r);

@@ -35,11 +35,15 @@ typedef void (*ngx_http_kvroute_legs_pt)(ngx_http_kvroute_legs_t *legs);
 struct ngx_http_kvroute_legs_s {
     ngx_http_request_t          *request;   /* the client's */
     ngx_http_kvroute_prefill_t  *conf;
+    const kvr_connector_t       *connector;
+    ngx_http_kvroute_srv_conf_t *prefill;   /* upstreams of leg 1 and leg 2 */
     ngx_http_kvroute_srv_conf_t *decode;
     void                       **loc_conf;  /* of the location it is for */
 
     ngx_http_kvroute_leg_t       leg[2];    /* as the balancer sees them */
-    ngx_http_kvroute_reserve_t   prefill;   /* connector=header: held for it */
+    ngx_http_kvroute_reserve_t   reserved;  /* at a prefill server: until leg 1
+                                               goes there; connector=header:
+                                               until the answer begins */
 
     kvr_disaggregate_e           outcome;
     ngx_str_t                    peer;      /* of leg 1 */
@@ -111,7 +115,10 @@ kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
 ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 
-/* blanks what leg 1 must not have; NGX_DECLINED: that is too much */
+/* finds what leg 1 must not have; NGX_DECLINED: too much, or cannot be read */
+ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);
+
+/* finds and blanks it; NGX_DECLINED: likewise */
 ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
 
 /* puts it back */
@@ -156,6 +163,10 @@ void ngx_http_kvroute_legs_send(ngx_http_kvroute_legs_t *legs,
 
 /* it has the client's body again */
 void ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs);
+
+/* what leg 2 has beyond that is blanked: it may be sent to another server */
+void ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
+    kvr_disaggregate_e outcome);
 
 /*
  * _both: NGX_OK: both are under way; NGX_DECLINED: they cannot be made; else the

@@ -84,3 +84,20 @@ ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs)
 
     ngx_http_kvroute_legs_forget(r);
 }
+
+
+void
+ngx_http_kvroute_legs_plain(ngx_http_kvroute_legs_t *legs,
+    kvr_disaggregate_e outcome)
+{
+    ngx_http_kvroute_ctx_t  *ctx;
+
+    if (legs->member) {
+        ngx_memset(legs->member, ' ', legs->member_len);
+    }
+
+    legs->outcome = outcome;
+
+    ctx = ngx_http_kvroute_request_get_ctx(legs->request);
+    ctx->leg = NULL;
+}

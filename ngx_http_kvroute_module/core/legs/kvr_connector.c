@@ -7,6 +7,12 @@
 #include "core/legs/kvr_connector.h"
 
 
+static size_t kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+static size_t kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+static char *kvr_connector_comma(char *dst, unsigned kept);
+static char *kvr_connector_token(char *dst, kvr_endpoint_e endpoint);
 static char *kvr_connector_put(char *dst, const char *text);
 static char *kvr_connector_bytes(char *dst, const uint8_t *p, size_t n);
 static char *kvr_connector_number(char *dst, uint64_t number);
@@ -22,25 +28,51 @@ static char *kvr_connector_number(char *dst, uint64_t number);
     "\"remote_block_ids\":null,\"remote_host\":null,\"remote_port\":null}"
 
 
+/* behind whatever an ingress puts before them */
 
-static const char *const  kvr_connector_path[] = {
+static const char *const  kvr_connector_openai[] = {
     "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses",
-    "/generate"
+    NULL
 };
 
-/* bits of these */
-#define KVR_CONNECTOR_PATHS         0x0f
-#define KVR_CONNECTOR_SGLANG_PATHS  0x13
+static const char *const  kvr_connector_sglang[] = {
+    "/v1/completions", "/v1/chat/completions", "/generate", NULL
+};
+
+
+static const char *const  kvr_connector_one[] = {
+    "stream", "stream_options", "max_tokens", "max_completion_tokens",
+    "max_output_tokens", "min_tokens", "min_completion_tokens", NULL
+};
+
+/* a server of SGLang ends by itself where decode begins */
+static const char *const  kvr_connector_all[] = { NULL };
 
 
 static const kvr_connector_t  kvr_connectors[] = {
 
-    { "nixl",   KVR_CONNECTOR_NIXL_ASK, "kv_transfer_params",
-      KVR_CONNECTOR_PATHS, 1, 0, 1, 0 },
-    { "store",  NULL, NULL, KVR_CONNECTOR_PATHS, 1, 0, 1, 0 },
-    { "header", NULL, NULL, KVR_CONNECTOR_PATHS, 0, 0, 1, 0 },
-    { "sglang", NULL, NULL, KVR_CONNECTOR_SGLANG_PATHS, 1, 1, 0, 1 },
-    { "mooncake", NULL, NULL, KVR_CONNECTOR_PATHS, 1, 1, 1, 0 }
+    [KVR_CONNECTOR_NIXL] = {
+        .name = "nixl", .paths = kvr_connector_openai,
+        .limits = kvr_connector_one, .legs = 1, .alone = 1,
+        .ask = KVR_CONNECTOR_NIXL_ASK, .member = "kv_transfer_params" },
+
+    [KVR_CONNECTOR_STORE] = {
+        .name = "store", .paths = kvr_connector_openai,
+        .limits = kvr_connector_one, .legs = 1, .alone = 1 },
+
+    [KVR_CONNECTOR_HEADER] = {
+        .name = "header", .paths = kvr_connector_openai,
+        .limits = kvr_connector_one, .alone = 1 },
+
+    [KVR_CONNECTOR_SGLANG] = {
+        .name = "sglang", .paths = kvr_connector_sglang,
+        .limits = kvr_connector_all, .legs = 1,
+        .meet = kvr_connector_meet_sglang },
+
+    [KVR_CONNECTOR_MOONCAKE] = {
+        .name = "mooncake", .paths = kvr_connector_openai,
+        .limits = kvr_connector_one, .legs = 1, .alone = 1,
+        .meet = kvr_connector_meet_mooncake }
 };
 
 _Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "kvr_connectors");
@@ -51,11 +83,6 @@ static const char *const  kvr_connector_privates[] = {
     "disaggregated_params", "disagg_prefill_dp_rank", NULL
 };
 
-static const char *const  kvr_connector_limit[] = {
-    "stream", "stream_options", "max_tokens", "max_completion_tokens",
-    "max_output_tokens", "min_tokens", "min_completion_tokens", NULL
-};
-
 
 const kvr_connector_t *
 kvr_connector(kvr_connector_e connector)
@@ -64,22 +91,22 @@ kvr_connector(kvr_connector_e connector)
 }
 
 
-/* behind whatever an ingress puts before it */
 int
 kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len)
 {
-    size_t  i, n;
+    size_t              n;
+    const char *const  *end;
 
     while (len && path[len - 1] == '/') {
         len--;
     }
 
-    for (i = 0; i < kvr_nelts(kvr_connector_path); i++) {
-        n = strlen(kvr_connector_path[i]);
+    for (end = c->paths; *end; end++) {
+        n = strlen(*end);
 
-        if (len >= n && memcmp(path + len - n, kvr_connector_path[i], n) == 0) {
-            return (c->paths >> i) & 1;
+        if (len >= n && memcmp(path + len - n, *end, n) == 0) {
+            return 1;
         }
     }
 
@@ -94,23 +121,14 @@ kvr_connector_private(void)
 }
 
 
-const char *const *
-kvr_connector_limits(const kvr_connector_t *c)
-{
-    return &kvr_connector_limit[c->whole ? kvr_nelts(kvr_connector_limit) - 1
-                                         : 0];
-}
-
-
 size_t
 kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     unsigned kept, char *dst)
 {
     char  *p;
 
-    p = kvr_connector_put(dst, kept ? ",\"stream\":false," : "\"stream\":false,");
-    p = kvr_connector_put(p, endpoint == KVR_ENDPOINT_RESPONSES
-                             ? "\"max_output_tokens\":1" : "\"max_tokens\":1");
+    p = kvr_connector_comma(dst, kept);
+    p = kvr_connector_token(p, endpoint);
     p = kvr_connector_put(p, c->ask ? c->ask : "");
     p = kvr_connector_put(p, "}");
 
@@ -118,35 +136,47 @@ kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
 }
 
 
-size_t
-kvr_connector_meet(const kvr_connector_t *c, kvr_endpoint_e endpoint,
+static size_t
+kvr_connector_meet_sglang(kvr_endpoint_e endpoint,
     const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst)
 {
     char  *p;
 
-    if (c->whole) {
-        p = kvr_connector_put(dst, &",\"bootstrap_host\":\""[!kept]);
-        p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
-        p = kvr_connector_put(p, "\",\"bootstrap_port\":");
-        p = kvr_connector_number(p, meeting->port);
-        p = kvr_connector_put(p, ",\"bootstrap_room\":");
-        p = kvr_connector_number(p, meeting->room >> 1);
-        p = kvr_connector_put(p, "}");
+    (void) endpoint;
+    (void) leg;
 
-        return (size_t) (p - dst);
-    }
+    p = kvr_connector_comma(dst, kept);
+    p = kvr_connector_put(p, "\"bootstrap_host\":\"");
+    p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
+    p = kvr_connector_put(p, "\",\"bootstrap_port\":");
+    p = kvr_connector_number(p, meeting->port);
+    p = kvr_connector_put(p, ",\"bootstrap_room\":");
+    p = kvr_connector_number(p, meeting->room >> 1);
+    p = kvr_connector_put(p, "}");
+
+    return (size_t) (p - dst);
+}
+
+
+static size_t
+kvr_connector_meet_mooncake(kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst)
+{
+    char  *p;
+
+    p = kvr_connector_comma(dst, kept);
 
     if (leg == 0) {
-        p = dst + kvr_connector_ask(c, endpoint, kept, dst) - 1;
+        p = kvr_connector_token(p, endpoint);
         p = kvr_connector_put(p, ",\"kv_transfer_params\":{"
                               "\"do_remote_decode\":true,"
                               "\"do_remote_prefill\":false");
 
     } else {
-        p = kvr_connector_put(dst, &",\"kv_transfer_params\":{"
+        p = kvr_connector_put(p, "\"kv_transfer_params\":{"
                               "\"do_remote_decode\":false,"
                               "\"do_remote_prefill\":true,"
-                              "\"remote_bootstrap_addr\":\"http://"[!kept]);
+                              "\"remote_bootstrap_addr\":\"http://");
         p = kvr_connector_bytes(p, meeting->server, meeting->host_len);
         p = kvr_connector_put(p, ":");
         p = kvr_connector_number(p, meeting->port);
@@ -160,6 +190,25 @@ kvr_connector_meet(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     p = kvr_connector_put(p, "\"}}");
 
     return (size_t) (p - dst);
+}
+
+
+/* before the first member, if others stay before it */
+static char *
+kvr_connector_comma(char *dst, unsigned kept)
+{
+    return kept ? kvr_connector_put(dst, ",") : dst;
+}
+
+
+/* one token, in one piece */
+static char *
+kvr_connector_token(char *dst, kvr_endpoint_e endpoint)
+{
+    dst = kvr_connector_put(dst, "\"stream\":false,");
+
+    return kvr_connector_put(dst, endpoint == KVR_ENDPOINT_RESPONSES
+                             ? "\"max_output_tokens\":1" : "\"max_tokens\":1");
 }
 
 

@@ -53,19 +53,7 @@ typedef enum {
 } kvr_connector_e;
 
 
-typedef struct {
-    const char        *name;       /* as configured */
-    const char        *ask;        /* members of leg 1's own, or NULL */
-    const char        *member;     /* of leg 1's answer that leg 2 repeats */
-    uint32_t           paths;      /* see kvr_connector_serves() */
-    unsigned           legs:1;     /* leg 1 is made here */
-    unsigned           both:1;     /* at the same time as leg 2 */
-    unsigned           alone:1;    /* any server can do all of it as well */
-    unsigned           whole:1;    /* leg 1 asks for as much as leg 2 */
-} kvr_connector_t;
-
-
-/* where the servers of two legs at once meet */
+/* where the servers of two concurrent legs meet */
 typedef struct {
     const uint8_t     *server;     /* the prefill server's address */
     size_t             server_len;
@@ -75,12 +63,37 @@ typedef struct {
 } kvr_meeting_t;
 
 
+/* what is appended to the body of leg 0 or 1, as kvr_connector_ask() does */
+typedef size_t (*kvr_connector_meet_pt)(kvr_endpoint_e endpoint,
+    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
+
+
+/* lists of names end with NULL */
+typedef struct {
+    const char            *name;   /* as configured */
+    const char            *ask;    /* members of leg 1's own, or NULL */
+    const char            *member; /* of leg 1's answer that leg 2 repeats */
+    const char *const     *paths;  /* ends of those that may go this way */
+
+    /* members of the client's that leg 1 has its own values for, or not at all */
+
+    const char *const     *limits;
+
+    /* NULL: leg 2 follows leg 1; else both are concurrent */
+
+    kvr_connector_meet_pt  meet;
+
+    unsigned               legs:1; /* leg 1 is made here */
+    unsigned               alone:1;  /* any server can do all of it as well */
+} kvr_connector_t;
+
+
 /* a number below KVR_CONNECTOR_MAX */
 const kvr_connector_t *kvr_connector(kvr_connector_e connector);
 
 /*
- * Whether a prompt may go this way, by the path: the endpoints whose limits are
- * known, and stand at the root of the body; or which know of meetings.
+ * Whether a prompt may go this way, by the end of its path: to endpoints whose
+ * limits are known, and stand at the root of the body; or which know of meetings.
  */
 int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len);
@@ -92,27 +105,15 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
 const char *const *kvr_connector_private(void);
 
 /*
- * Members of a body that leg 1 has its own values for: one token, in one piece.
- * Ends with NULL.
- */
-const char *const *kvr_connector_limits(const kvr_connector_t *c);
-
-/*
- * Writes what is appended to leg 1's body, "," before the first member if kept
- * is set, with the closing brace; returns its length, at most
- * KVR_CONNECTOR_LEN.
+ * Writes what is appended to leg 1's body: one token, in one piece, and "ask".
+ * It begins with a comma if kept is set, and ends with the closing brace.
+ * Returns its length, at most KVR_CONNECTOR_LEN; of a meeting at most that and
+ * twice the server's.
  */
 #define KVR_CONNECTOR_LEN  256
 
 size_t kvr_connector_ask(const kvr_connector_t *c, kvr_endpoint_e endpoint,
     unsigned kept, char *dst);
-
-/*
- * The same for leg 0 or 1 of two at once, of at most KVR_CONNECTOR_LEN and twice
- * the server's length.
- */
-size_t kvr_connector_meet(const kvr_connector_t *c, kvr_endpoint_e endpoint,
-    const kvr_meeting_t *meeting, unsigned leg, unsigned kept, char *dst);
 
 
 #endif /* _KVR_CONNECTOR_H_INCLUDED_ */

@@ -249,7 +249,7 @@ START_TEST(test_edit_ask)
     for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
         connector = kvr_connector((kvr_connector_e) c);
 
-        if (connector->whole) {
+        if (connector->meet) {
             continue;
         }
 
@@ -259,9 +259,9 @@ START_TEST(test_edit_ask)
                                  "\"max_completion_tokens\":99 } "
                                : "{\"stream\":true,\"min_tokens\":7}");
 
-            (void) blank(&b, kvr_connector_limits(connector));
+            (void) blank(&b, connector->limits);
 
-            util_check(find(&e, &b, kvr_connector_limits(connector)) == KVR_OK,
+            util_check(find(&e, &b, connector->limits) == KVR_OK,
                        "%u", c);
 
             b.len = e.end;
@@ -314,7 +314,7 @@ START_TEST(test_edit_meet)
     for (c = 0; c < KVR_CONNECTOR_MAX; c++) {
         connector = kvr_connector((kvr_connector_e) c);
 
-        if (!connector->both) {
+        if (connector->meet == NULL) {
             continue;
         }
 
@@ -324,8 +324,8 @@ START_TEST(test_edit_meet)
                 b.len = 0;
                 util_puts(&b, kept ? "{\"model\":\"m\"" : "{");
 
-                len = kvr_connector_meet(connector, KVR_ENDPOINT_PROMPT,
-                                         &meeting, leg, kept, text);
+                len = connector->meet(KVR_ENDPOINT_PROMPT, &meeting, leg, kept,
+                                      text);
                 util_check(len <= sizeof(text), "%zu bytes", len);
 
                 util_put(&b, text, len);
@@ -337,7 +337,8 @@ START_TEST(test_edit_meet)
                 params = cJSON_GetObjectItem(root, "kv_transfer_params");
                 id = params ? cJSON_GetObjectItem(params, "transfer_id")
                             : cJSON_GetObjectItem(root, "bootstrap_room");
-                util_check(id && (params == NULL) == connector->whole, "%s", b.p);
+                util_check(id && (params == NULL) == (c == KVR_CONNECTOR_SGLANG),
+                           "%s", b.p);
 
                 if (params) {
                     strcpy(room[leg], id->valuestring);
