@@ -87,10 +87,10 @@ typedef enum {
     _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
     _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
     _("id", S, 0, KVR_LEAF_ID, 1)                                             \
+    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
     _("error", O|S, KVR_NODE_ERROR, KVR_LEAF_ERROR, 0)                        \
     _("code", N, 0, KVR_LEAF_CODE, 0)                                         \
     _("prompt_progress", O, KVR_NODE_PROGRESS, KVR_LEAF_EARLY, 0)             \
-    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
     _("response", O, KVR_NODE_INNER, 0, 1)                                    \
     _("message", O, KVR_NODE_INNER, 0, 1)                                     \
     _("timings", O, KVR_NODE_TIMINGS, 0, 1)                                   \

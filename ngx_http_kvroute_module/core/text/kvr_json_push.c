@@ -41,14 +41,14 @@ typedef enum {
 static const uint8_t *kvr_push_members(kvr_push_t *p,
     const kvr_push_node_t *table, const uint8_t *data, const uint8_t *end,
     kvr_push_pt handler, void *ctx);
-static inline int kvr_push_member_next(const kvr_push_t *p,
-    const uint8_t *data, const uint8_t *end);
+static inline const kvr_push_node_t *kvr_push_member_next(const kvr_push_t *p,
+    const kvr_push_node_t *table, const uint8_t *data, const uint8_t *end);
 static const uint8_t *kvr_push_over(const uint8_t *p, const uint8_t *end);
 static const uint8_t *kvr_push_over_text(const uint8_t *p, const uint8_t *end);
 static inline const kvr_push_node_t *kvr_push_inside(const kvr_push_t *p,
     const kvr_push_node_t *table);
-static inline unsigned kvr_push_find(const kvr_push_t *p,
-    const kvr_push_node_t *table, const uint8_t *key, size_t len);
+static inline const kvr_push_entry_t *kvr_push_find(const kvr_push_t *p,
+    const kvr_push_node_t *node, const uint8_t *key, size_t len);
 static void kvr_push_begin(kvr_push_t *p, const kvr_push_node_t *table,
     uint8_t c, kvr_push_pt handler, void *ctx);
 static void kvr_push_close(kvr_push_t *p);
@@ -68,10 +68,12 @@ int
 kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx)
 {
-    size_t          n;
-    uint8_t         c;
-    unsigned        over;
-    const uint8_t  *end, *s;
+    size_t                   n;
+    uint8_t                  c;
+    unsigned                 over;
+    const uint8_t           *end, *s;
+    const kvr_push_node_t   *node;
+    const kvr_push_entry_t  *e;
 
     for (end = data + len; data < end; data++) {
         c = *data;
@@ -146,8 +148,9 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
             }
 
             if (*data == '"') {
-                p->entry = (uint8_t) kvr_push_find(p, table, p->key,
-                                                   p->key_len);
+                node = kvr_push_inside(p, table);
+                e = kvr_push_find(p, node, p->key, p->key_len);
+                p->entry = e ? (uint8_t) (e - node->entry) : KVR_PUSH_NONE;
                 p->state = KVR_PUSH_COLON;
                 break;
             }
@@ -320,11 +323,14 @@ static const uint8_t *
 kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, const uint8_t *end, kvr_push_pt handler, void *ctx)
 {
-    uint8_t                  c, leaf;
+    uint8_t                  c;
     uint64_t                 number;
-    unsigned                 kind, entry;
+    unsigned                 kind;
     const uint8_t           *s, *key, *value, *last;
+    const kvr_push_node_t   *node, *next;
     const kvr_push_entry_t  *e;
+
+    node = kvr_push_inside(p, table);
 
     for (last = NULL; /* void */ ; data = s + 1) {
 
@@ -337,15 +343,8 @@ kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
             return last;
         }
 
-        entry = kvr_push_find(p, table, key, (size_t) (s - key));
-        kind = 0;
-        leaf = 0;
-
-        if (entry != KVR_PUSH_NONE) {
-            e = &kvr_push_inside(p, table)->entry[entry];
-            kind = e->kind;
-            leaf = e->leaf;
-        }
+        e = kvr_push_find(p, node, key, (size_t) (s - key));
+        kind = e ? e->kind : 0;
 
         s += 2 + (s[2] == ' ');
         c = *s;
@@ -365,11 +364,11 @@ kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
             if (kind & KVR_PUSH_STRING) {
 
                 if (s > value) {
-                    handler(ctx, leaf, KVR_PUSH_TEXT, value,
+                    handler(ctx, e->leaf, KVR_PUSH_TEXT, value,
                             (size_t) (s - value), 0);
                 }
 
-                handler(ctx, leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
+                handler(ctx, e->leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
             }
 
             s++;
@@ -378,15 +377,18 @@ kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
 
             if (kind & (c == '{' ? KVR_PUSH_OBJECT : KVR_PUSH_ARRAY)) {
 
-                p->entry = (uint8_t) entry;
+                p->entry = (uint8_t) (e - node->entry);
                 kvr_push_begin(p, table, c, handler, ctx);
 
-                if (kvr_push_member_next(p, s, end)) {
-                    last = s;
-                    continue;
+                next = kvr_push_member_next(p, table, s, end);
+
+                if (next == NULL) {
+                    return s;
                 }
 
-                return s;
+                node = next;
+                last = s;
+                continue;
             }
 
             s = kvr_push_over(s, end);
@@ -408,12 +410,12 @@ kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
             }
 
             if (s == end) {
-                p->entry = (uint8_t) entry;
+                p->entry = (uint8_t) (e - node->entry);
                 kvr_push_begin(p, table, c, handler, ctx);
                 return value;
             }
 
-            handler(ctx, leaf, KVR_PUSH_VALUE, NULL, 0, number);
+            handler(ctx, e->leaf, KVR_PUSH_VALUE, NULL, 0, number);
 
         } else if (c <= ' ' || c == ',' || c == '}' || c == ']') {
             return last;
@@ -448,24 +450,34 @@ kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
 
         p->state = KVR_PUSH_BEFORE;
 
-        if (!kvr_push_member_next(p, s, end)) {
+        next = kvr_push_member_next(p, table, s, end);
+
+        if (next == NULL) {
             return s;
         }
 
+        node = next;
         last = s;
     }
 }
 
 
-/* whether another member begins right behind data */
-static inline int
-kvr_push_member_next(const kvr_push_t *p, const uint8_t *data,
-    const uint8_t *end)
+/* if another member begins right behind data, the node that it is of */
+static inline const kvr_push_node_t *
+kvr_push_member_next(const kvr_push_t *p, const kvr_push_node_t *table,
+    const uint8_t *data, const uint8_t *end)
 {
-    return p->state == KVR_PUSH_BEFORE
-           && !(p->node[p->depth - 1] & KVR_PUSH_IN_ARRAY)
-           && end - data >= 2
-           && data[1] == '"';
+    uint8_t  in;
+
+    in = p->node[p->depth - 1];
+
+    if (p->state != KVR_PUSH_BEFORE || in & KVR_PUSH_IN_ARRAY
+        || end - data < 2 || data[1] != '"')
+    {
+        return NULL;
+    }
+
+    return &table[in];
 }
 
 
@@ -527,32 +539,31 @@ kvr_push_inside(const kvr_push_t *p, const kvr_push_node_t *table)
 }
 
 
-/* the entry of a key in the node of what is being read, or NONE */
-static inline unsigned
-kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *table,
+/* the entry of a key in a node, or NULL */
+static inline const kvr_push_entry_t *
+kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *node,
     const uint8_t *key, size_t len)
 {
-    unsigned                 i;
-    const kvr_push_node_t   *node;
+    unsigned                 slot;
     const kvr_push_entry_t  *e;
 
-    node = kvr_push_inside(p, table);
+    slot = kvr_push_slot(key, len);
 
-    if (kvr_likely(!(node->filter[p->level] >> kvr_push_slot(key, len) & 1))
+    if (kvr_likely(!(node->filter[slot / 64] >> slot % 64 & 1))
         || len > KVR_PUSH_KEY_LEN)
     {
-        return KVR_PUSH_NONE;
+        return NULL;
     }
 
-    for (i = 0, e = node->entry; e->len; i++, e++) {
+    for (e = node->entry; e->len; e++) {
         if (e->len == len && e->name[0] == (char) key[0] && e->level <= p->level
             && memcmp(e->name, key, len) == 0)
         {
-            return i;
+            return e;
         }
     }
 
-    return KVR_PUSH_NONE;
+    return NULL;
 }
 
 

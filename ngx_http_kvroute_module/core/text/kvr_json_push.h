@@ -22,7 +22,6 @@
 #define KVR_PUSH_DEPTH    7      /* containers that are followed */
 #define KVR_PUSH_KEY_LEN  28
 #define KVR_PUSH_NODES    16     /* of a table, at most */
-#define KVR_PUSH_LEVELS   3
 
 
 /* what a member may be: several of these */
@@ -53,18 +52,19 @@ typedef struct {
 
 /*
  * The members of one kind of object.  A table is an array of nodes, by number.
- * Most keys of a text are in no table: the filter of a level has a bit for the
- * length and two letters of each name, and rejects nearly all others.
+ * Most keys of a text are in no table: the filter has a bit for the slot of
+ * each name, which comes from its length and two letters, and rejects nearly
+ * all others.
  */
 typedef struct {
     const kvr_push_entry_t  *entry;  /* the last one has no name */
-    uint64_t                 filter[KVR_PUSH_LEVELS];
+    uint64_t                 filter[4];
 } kvr_push_node_t;
 
 
 /* the factors reject most of what engines send and nobody looks for */
 #define kvr_push_slot(key, len)                                               \
-    (((unsigned) (len) * 6 + (key)[0] * 3 + (key)[(len) / 2]) % 64)
+    (((unsigned) (len) * 8 + (key)[0] * 4 + (key)[(len) / 2] * 5) % 256)
 
 /*
  * A node, made of a list of its members: a macro that gives each of them as
@@ -73,18 +73,17 @@ typedef struct {
 #define kvr_push_node(list)                                                   \
     { (const kvr_push_entry_t []) { list(kvr_push_entry) { .name = NULL } },  \
       { 0 list(kvr_push_bit_0), 0 list(kvr_push_bit_1),                       \
-        0 list(kvr_push_bit_2) } }
+        0 list(kvr_push_bit_2), 0 list(kvr_push_bit_3) } }
 
 #define kvr_push_entry(name, kind, into, leaf, level)                         \
     { name, sizeof(name) - 1, kind, into, leaf, level },
-#define kvr_push_bit(name, from, level)                                       \
-    | (uint64_t) ((from) <= (level)) << kvr_push_slot(name, sizeof(name) - 1)
-#define kvr_push_bit_0(name, kind, into, leaf, level)                         \
-    kvr_push_bit(name, level, 0)
-#define kvr_push_bit_1(name, kind, into, leaf, level)                         \
-    kvr_push_bit(name, level, 1)
-#define kvr_push_bit_2(name, kind, into, leaf, level)                         \
-    kvr_push_bit(name, level, 2)
+#define kvr_push_bit(name, word)                                              \
+    | (uint64_t) (kvr_push_slot(name, sizeof(name) - 1) / 64 == (word))       \
+      << kvr_push_slot(name, sizeof(name) - 1) % 64
+#define kvr_push_bit_0(name, kind, into, leaf, level)  kvr_push_bit(name, 0)
+#define kvr_push_bit_1(name, kind, into, leaf, level)  kvr_push_bit(name, 1)
+#define kvr_push_bit_2(name, kind, into, leaf, level)  kvr_push_bit(name, 2)
+#define kvr_push_bit_3(name, kind, into, leaf, level)  kvr_push_bit(name, 3)
 
 
 typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
