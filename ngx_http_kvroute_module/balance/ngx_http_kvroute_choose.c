@@ -18,18 +18,17 @@
 #include "core/route/kvr_route.h"
 
 
-/* a candidate's peer, and where it stands in the list */
+/* a candidate's peer, and where that stands in the list */
 
 typedef struct {
     ngx_http_upstream_rr_peer_t  *peer;
-    uint32_t                      index;
-    uint32_t                      target;
+    ngx_uint_t                    index;
 } ngx_http_kvroute_offer_t;
 
 
 static ngx_inline ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
-    ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member);
+    ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member, time_t now);
 static void ngx_http_kvroute_choose_begin(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peer_t *peer, kvr_begin_t *begin);
 static void ngx_http_kvroute_choose_reserve(ngx_http_kvroute_attempt_t *at,
@@ -184,7 +183,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 {
     uint32_t                     id;
     kvr_view_t                   view;
-    ngx_uint_t                   i, count, named;
+    ngx_uint_t                   i, t, count, named;
     kvr_begin_t                  begin;
     kvr_registry_t              *registry;
     ngx_http_kvroute_list_t     *list;
@@ -218,12 +217,13 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
-    id = list->id[offer->target];
+    t = ngx_http_kvroute_candidate[d->pick].place;
+    id = list->id[t];
 
-    at->member = list->member[offer->target];
+    at->member = list->member[t];
 
     if (kvr_unlikely(at->conf->ranks)) {
-        ngx_http_kvroute_rank_take(at, list, i, offer->target);
+        ngx_http_kvroute_rank_take(at, list, i, t);
 
         if (at->astray) {
             d->matched = 0;
@@ -312,6 +312,7 @@ ngx_http_upstream_rr_peer_t *
 ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     ngx_uint_t *index)
 {
+    time_t                        now;
     ngx_uint_t                    i, t;
     kvr_begin_t                   begin;
     kvr_reservation_t            *own;
@@ -320,6 +321,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_early_t     *early;
     ngx_http_upstream_rr_peer_t  *peer;
 
+    now = ngx_time();
     early = at->early;
     begin = early->begin;
     own = ngx_http_kvroute_reserve_held(&at->ctx->reserved, at->conf);
@@ -346,7 +348,7 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         /* of several places of a server any will do */
 
         if (!ngx_http_kvroute_hinted_away(pc, peer)
-            && ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL)
+            && ngx_http_kvroute_choose_eligible(at, peer, i, 0, NULL, now)
             && (at->over
                 || !ngx_http_kvroute_peers_full(at->conf, list, i, peer, own)))
         {
@@ -412,7 +414,7 @@ ngx_http_kvroute_choose_shadow(ngx_http_kvroute_attempt_t *at,
         if (count
             && ngx_http_kvroute_choose_ask(at, &view, count, named, offered, d))
         {
-            id = conf->list[0].id[ngx_http_kvroute_offer[d->pick].target];
+            id = conf->list[0].id[ngx_http_kvroute_candidate[d->pick].place];
         }
 
         *rate = view.rate;
@@ -432,6 +434,7 @@ static ngx_uint_t
 ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
+    time_t                         now;
     uint32_t                       head;
     ngx_uint_t                     i, t, last, count, hinted, ranks;
     kvr_member_t                  *member;
@@ -446,6 +449,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     list = ngx_http_kvroute_balance_list(at);
     pc = at->ahead ? NULL : &at->ctx->request->upstream->peer;
 
+    now = ngx_time();
     count = 0;
     ranks = at->conf->ranks;
     at->wanted = 0;
@@ -470,7 +474,8 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
         member = (head != KVR_REGISTRY_NONE) ? &registry->member[head] : NULL;
 
-        if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, member)) {
+        if (!ngx_http_kvroute_choose_eligible(at, peer, i, hinted, member, now))
+        {
             continue;
         }
 
@@ -534,8 +539,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
             offer = &ngx_http_kvroute_offer[count++];
 
             offer->peer = peer;
-            offer->index = (uint32_t) i;
-            offer->target = (uint32_t) t;
+            offer->index = i;
         }
 
         if (kvr_unlikely(ranks && at->wanted)) {
@@ -552,7 +556,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 static ngx_inline ngx_uint_t
 ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
     ngx_http_upstream_rr_peer_t *peer, ngx_uint_t i, ngx_uint_t hinted,
-    kvr_member_t *member)
+    kvr_member_t *member, time_t now)
 {
     ngx_http_upstream_rr_peers_t  *peers;
 
@@ -574,7 +578,7 @@ ngx_http_kvroute_choose_eligible(ngx_http_kvroute_attempt_t *at,
         return 0;
     }
 
-    return !ngx_http_kvroute_peers_failed(peers, peer, ngx_time());
+    return !ngx_http_kvroute_peers_failed(peers, peer, now);
 }
 
 

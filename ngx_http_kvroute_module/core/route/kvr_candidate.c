@@ -17,6 +17,14 @@
 #define KVR_CANDIDATE_WARM   16
 
 
+static void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
+    uint32_t peer);
+static void kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c,
+    uint32_t member);
+static void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
+    kvr_engine_t *s);
+static int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer,
+    uint32_t member);
 static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now);
 
@@ -58,6 +66,9 @@ kvr_candidate_view(kvr_view_t *v)
     v->some = v->bound < KVR_PEERS || v->pin < KVR_PEERS
               || v->owner < KVR_PEERS || v->models;
 
+    v->more = v->some || v->wary || v->capped || v->signals
+              || pool->slow_start;
+
     if (!v->some) {
         return;
     }
@@ -98,6 +109,40 @@ kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
 
 
 void
+kvr_candidate_more(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+    uint32_t member)
+{
+    const kvr_pool_t  *pool;
+
+    pool = v->pool;
+
+    if (v->some && kvr_set_test(&v->special, peer)) {
+        kvr_candidate_special(v, c, peer);
+    }
+
+    if (v->wary) {
+        kvr_candidate_wary(v, c, member);
+    }
+
+    if (v->capped && kvr_candidate_capped(v->zone, pool, peer, v->fit, v->own,
+                                          v->now))
+    {
+        c->full = 1;
+    }
+
+    if (v->signals) {
+        kvr_candidate_signals(v, c, &v->zone->registry->peer[peer].engine);
+        c->unhealthy = kvr_candidate_unhealthy(v->zone, pool, peer, v->now);
+    }
+
+    if (pool->slow_start && kvr_candidate_cold(v, peer, member)) {
+        c->cold = 1;
+    }
+}
+
+
+/* one of the peers that are not like the others to this request */
+static void
 kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 {
     c->bound = (peer == v->bound);
@@ -111,7 +156,8 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 }
 
 
-void
+/* whether it is out, or may be silent */
+static void
 kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
 {
     uint64_t        state;
@@ -133,7 +179,8 @@ kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
 }
 
 
-void
+/* what engines said of themselves */
+static void
 kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 {
     double             worth;
@@ -170,7 +217,8 @@ kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c, kvr_engine_t *s)
 }
 
 
-int
+/* whether this decision is not for a peer that warms up */
+static int
 kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member)
 {
     uint32_t         since, age, slow;

@@ -70,6 +70,7 @@ typedef struct {
     unsigned                   capped:1;
     unsigned                   signals:1;
     unsigned                   wary:1;   /* somebody may be out, or silent */
+    unsigned                   more:1;   /* any of these, or slow start */
 } kvr_view_t;
 
 
@@ -85,21 +86,12 @@ void kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t units, uint64_t now, kvr_popular_keys_t *keys,
     kvr_popular_view_t *view);
 
-/* parts of kvr_candidate_init(), for peers and upstreams that need them */
-
-/* one of the peers that are not like the others to this request */
-void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
-    uint32_t peer);
-
-/* whether it is out, or may be silent */
-void kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member);
-
-/* what engines said of themselves */
-void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
-    kvr_engine_t *s);
-
-/* whether this decision is not for a peer that warms up */
-int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer, uint32_t member);
+/*
+ * The part of kvr_candidate_init() that only some upstreams and requests need:
+ * those of which view->more is set.
+ */
+void kvr_candidate_more(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
+    uint32_t member);
 
 /*
  * Whether a peer has all the work that it may have.  fit: bytes that must find
@@ -203,10 +195,6 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->chunks = v->chunks[peer];
     }
 
-    if (kvr_unlikely(v->some) && kvr_set_test(&v->special, peer)) {
-        kvr_candidate_special(v, c, peer);
-    }
-
     if (kvr_unlikely(kvr_drain_on(&known->drain))) {
         c->draining = 1;
         c->ended = kvr_drain_over(&known->drain, v->now);
@@ -220,23 +208,8 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         c->throttled = 1;
     }
 
-    if (kvr_unlikely(v->wary)) {
-        kvr_candidate_wary(v, c, member);
-    }
-
-    if (v->capped && kvr_candidate_capped(v->zone, v->pool, peer, v->fit,
-                                          v->own, v->now))
-    {
-        c->full = 1;
-    }
-
-    if (v->signals) {
-        kvr_candidate_signals(v, c, &known->engine);
-        c->unhealthy = kvr_candidate_unhealthy(v->zone, v->pool, peer, v->now);
-    }
-
-    if (v->pool->slow_start && kvr_candidate_cold(v, peer, member)) {
-        c->cold = 1;
+    if (kvr_unlikely(v->more)) {
+        kvr_candidate_more(v, c, peer, member);
     }
 }
 
