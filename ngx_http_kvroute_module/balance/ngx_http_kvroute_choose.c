@@ -184,7 +184,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 {
     uint32_t                     id;
     kvr_view_t                   view;
-    ngx_uint_t                   i, count, named;
+    ngx_uint_t                   i, t, count, named;
     kvr_begin_t                  begin;
     kvr_registry_t              *registry;
     ngx_http_kvroute_list_t     *list;
@@ -218,12 +218,10 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     offer = &ngx_http_kvroute_offer[d->pick];
 
     i = offer->index;
-    id = list->id[offer->target];
-
-    at->member = list->member[offer->target];
+    t = offer->target;
 
     if (kvr_unlikely(at->conf->ranks)) {
-        ngx_http_kvroute_rank_take(at, list, i, offer->target);
+        t = ngx_http_kvroute_rank_take(at, list, i, t);
 
         if (at->astray) {
             d->matched = 0;
@@ -233,6 +231,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
             d->reason = KVR_REASON_PINNED;
         }
     }
+
+    id = list->id[t];
+    at->member = list->member[t];
 
     begin.peer = id;
     begin.member = list->member[list->first[i]];
@@ -370,11 +371,11 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
-    at->member = list->member[t];
-
     if (at->conf->ranks) {
-        ngx_http_kvroute_rank_take(at, list, i, t);
+        t = ngx_http_kvroute_rank_take(at, list, i, t);
     }
+
+    at->member = list->member[t];
 
     ngx_http_kvroute_choose_begin(at, peer, &begin);
 
@@ -432,7 +433,7 @@ static ngx_uint_t
 ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
-    uint32_t                       head;
+    uint32_t                       head, conns;
     ngx_uint_t                     i, t, last, count, hinted, ranks;
     kvr_member_t                  *member;
     kvr_registry_t                *registry;
@@ -460,10 +461,12 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
         t = i;
         last = i + 1;
+        conns = (uint32_t) peer->conns;
 
         if (kvr_unlikely(ranks)) {
             t = list->first[i];
             last = list->first[i + 1];
+            conns /= (uint32_t) (last - t);
         }
 
         head = list->member[t];
@@ -510,8 +513,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
             c = &ngx_http_kvroute_candidate[count];
 
-            kvr_candidate_init(v, c, list->id[t], head,
-                               (uint32_t) peer->conns);
+            kvr_candidate_init(v, c, list->id[t], head, conns);
 
             c->weight = (uint32_t) peer->weight;
             c->current_weight = peer->current_weight;
