@@ -125,9 +125,10 @@ ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
 
 /*
  * What belongs to the target that is taken: its rank, and whether it is astray:
- * the header names no rank, or another one.
+ * the header names no rank, or another one.  Returns the target that the request
+ * is counted at: that of the address if the one taken has no number.
  */
-void ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
+ngx_uint_t ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target);
 
 /* _receipt: what was decided and why, for variables */

@@ -218,12 +218,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
 
     i = offer->index;
     t = ngx_http_kvroute_candidate[d->pick].place;
-    id = list->id[t];
-
-    at->member = list->member[t];
 
     if (kvr_unlikely(at->conf->ranks)) {
-        ngx_http_kvroute_rank_take(at, list, i, t);
+        t = ngx_http_kvroute_rank_take(at, list, i, t);
 
         if (at->astray) {
             d->matched = 0;
@@ -233,6 +230,9 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
             d->reason = KVR_REASON_PINNED;
         }
     }
+
+    id = list->id[t];
+    at->member = list->member[t];
 
     begin.peer = id;
     begin.member = list->member[list->first[i]];
@@ -372,11 +372,11 @@ ngx_http_kvroute_choose_decided(ngx_http_kvroute_attempt_t *at,
         return NULL;
     }
 
-    at->member = list->member[t];
-
     if (at->conf->ranks) {
-        ngx_http_kvroute_rank_take(at, list, i, t);
+        t = ngx_http_kvroute_rank_take(at, list, i, t);
     }
+
+    at->member = list->member[t];
 
     ngx_http_kvroute_choose_begin(at, peer, &begin);
 
@@ -435,7 +435,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     ngx_uint_t *named, ngx_uint_t *offered)
 {
     time_t                         now;
-    uint32_t                       head;
+    uint32_t                       head, conns;
     ngx_uint_t                     i, t, last, count, hinted, ranks;
     kvr_member_t                  *member;
     kvr_registry_t                *registry;
@@ -464,10 +464,12 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
         t = i;
         last = i + 1;
+        conns = (uint32_t) peer->conns;
 
         if (kvr_unlikely(ranks)) {
             t = list->first[i];
             last = list->first[i + 1];
+            conns /= (uint32_t) (last - t);
         }
 
         head = list->member[t];
@@ -515,8 +517,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
             c = &ngx_http_kvroute_candidate[count];
 
-            kvr_candidate_init(v, c, list->id[t], head,
-                               (uint32_t) peer->conns);
+            kvr_candidate_init(v, c, list->id[t], head, conns);
 
             c->weight = (uint32_t) peer->weight;
             c->current_weight = peer->current_weight;

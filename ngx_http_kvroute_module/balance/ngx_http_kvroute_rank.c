@@ -27,9 +27,9 @@ ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 
     if (at->ahead) {
 
-        /* those without a number cannot be told apart */
+        /* one of those without a number stands for all: the engine chooses */
 
-        while (n > 1 && list->id[*from + n - 1] == KVR_REGISTRY_NONE) {
+        while (n > 1 && list->id[*from + n - 2] == KVR_REGISTRY_NONE) {
             n--;
         }
 
@@ -61,16 +61,18 @@ ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
 }
 
 
-void
+ngx_uint_t
 ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target)
 {
-    uint32_t  header, n;
+    uint32_t    header, n;
+    ngx_uint_t  known;
 
     n = list->first[i + 1] - list->first[i];
+    known = list->id[target] != KVR_REGISTRY_NONE;
 
-    at->rank = n > 1 ? (uint32_t) target - list->first[i]
-                     : NGX_HTTP_KVROUTE_UNSET_RANK;
+    at->rank = n > 1 && known ? (uint32_t) target - list->first[i]
+                              : NGX_HTTP_KVROUTE_UNSET_RANK;
 
     if (at->ahead) {
         at->early->rank = at->rank;
@@ -78,9 +80,12 @@ ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
 
     header = at->early ? at->early->rank : NGX_HTTP_KVROUTE_UNSET_RANK;
 
-    at->astray = (header != at->rank && (n > 1 || header != 0));
+    at->astray = (n > 1 && !known)
+                 || (header != at->rank && (n > 1 || header != 0));
 
     if (at->astray) {
         at->rank = NGX_HTTP_KVROUTE_UNSET_RANK;
     }
+
+    return known ? target : list->first[i];
 }

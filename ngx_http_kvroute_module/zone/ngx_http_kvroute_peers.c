@@ -320,9 +320,11 @@ ngx_http_kvroute_peers_numbered(ngx_http_kvroute_srv_conf_t *conf,
         conf->again = ngx_current_msec + NGX_HTTP_KVROUTE_PEERS_AGAIN;
 
         ngx_log_error(NGX_LOG_WARN, log, 0,
-                      "kvroute_zone \"%V\" has no number for %ui servers of "
+                      "kvroute_zone \"%V\" has no number for %ui %s of "
                       "upstream \"%V\", which are chosen by load only: %s",
-                      &zone->name, n, &conf->upstream->host,
+                      &zone->name, n,
+                      conf->ranks ? "servers or ranks" : "servers",
+                      &conf->upstream->host,
                       ngx_http_kvroute_limits[conf->limit]);
 
     } else if (n == 0 && conf->crowded) {

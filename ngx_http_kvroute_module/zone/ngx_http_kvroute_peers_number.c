@@ -282,8 +282,8 @@ ngx_http_kvroute_number_target(ngx_http_kvroute_srv_conf_t *conf,
     }
 
     if (member == KVR_REGISTRY_NONE) {
-        conf->limit = kvr_registry_limit(registry, name, len, host->data,
-                                         host->len);
+        conf->limit = kvr_registry_limit(registry, name, len, rank,
+                                         host->data, host->len);
         return;
     }
 

@@ -335,10 +335,18 @@ kvr_registry_member(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
 kvr_registry_limit_e
 kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
-    const void *upstream, size_t upstream_len)
+    uint32_t rank, const void *upstream, size_t upstream_len)
 {
-    uint32_t         i;
+    uint8_t          ranked[KVR_REGISTRY_NAME_LEN + 1];
+    uint32_t         i, n;
     kvr_upstream_t  *u;
+
+    n = kvr_registry_find_peer(reg, name, len);
+
+    if (rank && n != KVR_REGISTRY_NONE) {
+        len = kvr_registry_rank_name(reg, n, rank, ranked);
+        n = kvr_registry_find_peer(reg, ranked, len);
+    }
 
     if (len == 0 || len > KVR_REGISTRY_NAME_LEN) {
         return KVR_REGISTRY_LIMIT_NAME;
@@ -348,7 +356,7 @@ kvr_registry_limit(kvr_registry_t *reg, const void *name, size_t len,
         return KVR_REGISTRY_LIMIT_TITLE;
     }
 
-    if (kvr_registry_find_peer(reg, name, len) == KVR_REGISTRY_NONE) {
+    if (n == KVR_REGISTRY_NONE) {
         return KVR_REGISTRY_LIMIT_PEERS;
     }
 

@@ -304,9 +304,12 @@ uint32_t kvr_registry_find_peer(kvr_registry_t *reg, const void *name,
     size_t len);
 
 
-/* which limit keeps a peer of an upstream from its number, or its member */
+/*
+ * Which limit keeps a rank of a peer from its number, or its member in an
+ * upstream; of a peer without ranks it is rank 0.
+ */
 kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
-    size_t len, const void *upstream, size_t upstream_len);
+    size_t len, uint32_t rank, const void *upstream, size_t upstream_len);
 
 
 /*

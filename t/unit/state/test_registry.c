@@ -478,8 +478,8 @@ START_TEST(test_registry_limit)
     zone_make(&z, 4);
 
     util_check(kvr_registry_limit(z.reg, name, KVR_REGISTRY_NAME_LEN + 1,
-                                  "u", 1) == KVR_REGISTRY_LIMIT_NAME, "name");
-    util_check(kvr_registry_limit(z.reg, name, 3, name,
+                                  0, "u", 1) == KVR_REGISTRY_LIMIT_NAME, "name");
+    util_check(kvr_registry_limit(z.reg, name, 3, 0, name,
                                   KVR_REGISTRY_TITLE_LEN + 1)
                == KVR_REGISTRY_LIMIT_TITLE, "title");
 
@@ -489,8 +489,10 @@ START_TEST(test_registry_limit)
     }
 
     util_check(peer(&z, 0, "more") == NONE, "more");
-    util_check(kvr_registry_limit(z.reg, "more", 4, "u", 1)
+    util_check(kvr_registry_limit(z.reg, "more", 4, 0, "u", 1)
                == KVR_REGISTRY_LIMIT_PEERS, "peers");
+    util_check(kvr_registry_limit(z.reg, "p0", 2, 1, "u", 1)
+               == KVR_REGISTRY_LIMIT_PEERS, "a rank of one that has a number");
 
     /* one in each upstream that there may be, then others in all of them */
 
@@ -502,7 +504,7 @@ START_TEST(test_registry_limit)
     }
 
     util_check(member(&z, 0, a, "more") == NONE, "an upstream too many");
-    util_check(kvr_registry_limit(z.reg, "p0", 2, "more", 4)
+    util_check(kvr_registry_limit(z.reg, "p0", 2, 0, "more", 4)
                == KVR_REGISTRY_LIMIT_UPSTREAMS, "upstreams");
 
     for (i = KVR_REGISTRY_UPSTREAMS; i < z.reg->max_members; i++) {
@@ -511,7 +513,7 @@ START_TEST(test_registry_limit)
     }
 
     util_check(member(&z, 0, 2, "u0") == NONE, "a seat too many");
-    util_check(kvr_registry_limit(z.reg, "p2", 2, "u0", 2)
+    util_check(kvr_registry_limit(z.reg, "p2", 2, 0, "u0", 2)
                == KVR_REGISTRY_LIMIT_MEMBERS, "seats");
 
     zone_free(&z);

@@ -1,0 +1,233 @@
+#!/usr/bin/perl
+
+# A zone of as many servers as there can be, and more than that: who has no
+# number is chosen by load, and gets one when another is gone.
+
+use strict;
+use warnings;
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+
+my $t = Kvroute->new();
+
+# one server that has all addresses, and two that tell of ranks
+
+my $everywhere = $t->backend('M', addr => '0.0.0.0');
+
+for my $name (qw(B0 B1)) {
+    $t->serve($name, sub {
+        my ($c) = @_;
+        my $data = '';
+
+        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
+            my ($rank) = $head =~ /^X-Data-Parallel-Rank: (\d+)\r?$/mi;
+            my ($file) = $head =~ /^X-Wait: (\w+)\r?$/mi;
+            my $body = "$name " . ($rank // 'none');
+
+            if ($file) {
+                select(undef, undef, undef, 0.005) while !-e "$t->{dir}/$file";
+            }
+
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
+                         . length($body) . "\r\n\r\n$body");
+        }
+    });
+}
+
+my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
+
+sub address { return join '.', 127, 1, 1 + int($_[0] / 250), 1 + $_[0] % 250 }
+
+# so many servers beside the two, which may have ranks
+
+sub conf {
+    my ($n, $ranks) = @_;
+
+    $t->{vars}{MANY} = join "\n        ",
+        map { 'server ' . address($_) . ":$everywhere max_fails=0;" } 0 .. $n - 1;
+    $t->{vars}{RANKS} = $ranks ? "kvroute_ranks $ranks;" : '';
+
+    $t->conf(<<'EOC');
+http {
+%%TEMP%%
+    kvroute_zone zone=z:16m max_peers=512;
+    log_format r '$uri $status $kvroute_peer $kvroute_reason';
+    access_log %%DIR%%/access.log r;
+
+    upstream many {
+        zone many 2m;
+        kvroute kv_cache zone=z;
+        %%MANY%%
+    }
+    upstream late {
+        zone late 64k;
+        kvroute kv_cache zone=z;
+        %%RANKS%%
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+
+    proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        kvroute_pin $http_x_pin;
+        location /many/ { proxy_pass http://many; }
+        location /late/ { proxy_pass http://late; }
+        location /kvroute { kvroute_status; }
+    }
+}
+EOC
+}
+
+my $n = 0;
+
+sub ask {
+    my ($where, $body, %headers) = @_;
+
+    return $t->post("/$where/v1/chat/completions", $body // chat(text(3000, ++$n)),
+                    headers => \%headers);
+}
+
+sub late { return (split ' ', ask('late', @_)->{body})[0] // '' }
+
+sub rows { return @{$t->status()->{upstreams}{$_[0]}{peers}} }
+
+sub ids { return grep { defined } map { $_->{id} } map { rows($_) } @_ }
+
+# so many at once: what each was told, and how often
+
+sub at_once {
+    my ($many, $file) = @_;
+
+    my @s = map {
+        $t->start('POST /late/v1/chat/completions', chat(text(3000, ++$n)),
+                  headers => { 'X-Wait' => $file })
+    } 1 .. $many;
+
+    ok(wait_for(sub { ($t->load())[2] == $many }), "$file: $many at once");
+    $t->step($file);
+
+    my %got;
+    $got{$t->finish($_)->{body}}++ for @s;
+    return %got;
+}
+
+# Each worker sees for itself, and any of them may answer.  Of hundreds of rows
+# the few that matter are found without reading all as JSON.
+
+sub everywhere {
+    my ($many) = @_;
+
+    return wait_for(sub {
+        return !grep {
+            late();
+            my ($rows) = $t->get('/kvroute/json')->{body} =~ /"late":\s*(\{.*?\}\s*\])/s;
+
+            $many != (() = ($rows // '') =~ /"id":\s*\d/g);
+        } 1 .. 8 * $t->{workers};
+    });
+}
+
+sub warned {
+    my ($what, $of) = @_;
+
+    return $t->log() =~ /"z" has no number for $what of upstream "$of", which are chosen by load only: all numbers are in use \(max_peers/;
+}
+
+
+# --- the 513th
+
+conf(511);
+$t->run();
+
+my %id;
+$id{$_}++ for ids('many', 'late');
+
+is(scalar keys %id, 512, 'of 513 servers 512 have a number');
+is(scalar(grep { $_ > 1 } values %id), 0, 'none has that of another');
+is($t->status()->{zones}{z}{peers}, 512, 'the zone is full');
+ok(warned('1 servers', 'late'), 'who has none is said, and what helps');
+is(scalar(rows('late')), 2, 'it has a row all the same');
+is_deeply([map { $_->{id} ? 1 : 0 } rows('late')], [1, 0], 'without a number');
+
+my %got = at_once(8, 'few');
+cmp_ok($got{"$_ none"} // 0, '>=', 2, "by load $_ gets its share") for qw(B0 B1);
+
+# of the last ones by number as well what they hold is known
+
+my $gone = address(510) . ":$everywhere";
+my ($last) = sort { $b->{id} <=> $a->{id} } grep { $_->{name} ne $gone } rows('many');
+my $prompt = chat(text(9000, 4711));
+
+cmp_ok($last->{id}, '>=', 509, 'one of the highest numbers');
+ask('many', $prompt, 'X-Pin' => $last->{name});
+is(ask('many', $prompt)->{status}, 200, 'a prompt comes again');
+
+my $again = qr{^/many/\S+ 200 \Q$last->{name}\E affinity$}m;
+
+ok(wait_for(sub { $t->access_log() =~ $again }), 'to the server with that number');
+ok($t->idle(), 'nothing is counted');
+
+
+# --- one is gone: its number is for who waits for one
+
+conf(510);
+$t->reload();
+
+ok(everywhere(2), 'a number that is free is given');
+is($t->status()->{zones}{z}{peers}, 512, 'the zone is full again');
+
+my $b1_knows = chat(text(9000, 4712));
+
+late($b1_knows, 'X-Pin' => $b1);
+is(late($b1_knows), 'B1', 'and what it holds is known from then on') for 1 .. 3;
+
+is(ask('many', $prompt)->{status}, 200, 'the prompt from before the reload');
+
+ok(wait_for(sub { 2 == (() = $t->access_log() =~ /$again/g) }), 'is where it was');
+
+
+# --- ranks for which there is no number
+
+conf(510, 4);
+$t->reload();
+
+is_deeply([sort grep { /^127/ } map { $_->{name} } grep { defined $_->{id} } rows('late')],
+          [sort "$b0#0", "$b1#0"], 'both servers keep theirs, their ranks have none');
+is(scalar(rows('late')), 8, 'each has a row');
+ok(warned('6 servers or ranks', 'late'), 'which is said');
+
+# what has no number is still used: the engine is told no rank, and chooses
+
+%got = at_once(16, 'none');
+cmp_ok($got{"$_ none"} // 0, '>=', 4, "ranks of $_ that have none get their share")
+    for qw(B0 B1);
+is(late($b1_knows), 'B1', 'and it keeps what it holds');
+
+# of one server's ranks all have numbers by now, of the other's the first one
+
+conf(507, 4);
+$t->reload();
+
+ok(everywhere(5), 'numbers for half of the ranks');
+
+%got = at_once(20, 'half');
+is(scalar(grep { /^(?:B0 [0-3]|B1 0|B1 none)$/ } keys %got), scalar keys %got,
+   'no rank without a number is named');
+is(scalar(grep { $got{"B0 $_"} } 1 .. 3), 3, 'those that have one are');
+cmp_ok($got{'B1 none'} // 0, '>=', 2, 'which gets its share');
+ok($t->idle(), 'nothing is counted');
+
+conf(504, 4);
+$t->reload();
+
+ok(everywhere(8), 'with numbers for all ranks all have one');
+
+%got = at_once(24, 'ranks');
+is(scalar(grep { /^B[01] [0-3]$/ } keys %got), 8, 'and each is told apart');
+ok($t->idle(), 'nothing is counted');
+
+$t->done();
