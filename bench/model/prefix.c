@@ -212,7 +212,7 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
 {
     double              newest;
     uint32_t            i, k, e, deepest, stride;
-    kvr_set_t           alive, has, m;
+    kvr_set_t           alive, has, lost, m;
 
     stride = px->conf.stride;
 
@@ -238,8 +238,20 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
             break;
         }
 
-        for (m = has; kvr_set_next(&m, &k); /* void */ ) {
-            matched[k] += stride;
+        if (px->conf.any) {
+            for (m = has; kvr_set_next(&m, &k); /* void */ ) {
+                matched[k] += stride;
+            }
+
+        } else {
+
+            /* those that are left have all so far */
+
+            lost = kvr_set_andnot(alive, has);
+
+            while (kvr_set_next(&lost, &k)) {
+                matched[k] = i - stride;
+            }
         }
 
         alive = has;
@@ -247,6 +259,10 @@ kvs_prefix_match(kvs_prefix_t *px, const uint64_t *chain, uint32_t units,
     }
 
     i = (i - stride) / stride * stride;
+
+    for (m = alive; !px->conf.any && kvr_set_next(&m, &k); /* void */ ) {
+        matched[k] = i;
+    }
 
     if (last) {
         *last = KVS_NONE;

@@ -1,5 +1,6 @@
 #include <time.h>
 
+#include "bench/sim/engine/sim_caches.h"
 #include "bench/sim/engine/sim_queue.h"
 #include "bench/sim/engine/workload.h"
 
@@ -75,6 +76,7 @@ kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
         kve_replica_destroy(sim->replica[i]);
     }
 
+    kvs_caches_free(sim);
     kvs_sim_free(sim);
 
     return KVR_OK;
@@ -296,6 +298,21 @@ kvs_sim_settle(kvs_sim_t *sim, uint32_t i)
     kvs_sim_events(sim, n, events);
 
     sim->next[i] = kve_replica_next(sim->replica[i]);
+}
+
+
+void
+kvs_sim_match(kvs_sim_t *sim, const kvs_request_t *rq, kvr_set_t set,
+    uint32_t *matched)
+{
+    uint32_t   i;
+    kvr_set_t  m;
+
+    for (m = set; kvr_set_next(&m, &i); /* void */ ) {
+        kvs_sim_settle(sim, i);
+    }
+
+    kvs_caches_match(sim, rq, set, matched);
 }
 
 
@@ -664,6 +681,7 @@ kvs_sim_restart(kvs_sim_t *sim)
     kvs_sim_settle(sim, 1);
     n = kve_replica_restart(sim->replica[1], sim->now, &events);
     kvs_sim_events(sim, n, events);
+    kvs_caches_restarted(sim, 1);
     sim->next[1] = kve_replica_next(sim->replica[1]);
 
     if (sim->policy->restarted) {

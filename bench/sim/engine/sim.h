@@ -23,6 +23,7 @@ typedef struct kvs_sim_s       kvs_sim_t;
 typedef struct kvs_request_s   kvs_request_t;
 typedef struct kvs_policy_s    kvs_policy_t;
 typedef struct kvs_workload_s  kvs_workload_t;
+typedef struct kvs_caches_s    kvs_caches_t;
 
 
 struct kvs_request_s {
@@ -161,6 +162,7 @@ struct kvs_sim_s {
 
     kve_replica_t    *replica[KVS_REPLICAS];
     double            next[KVS_REPLICAS];
+    kvs_caches_t     *caches;       /* NULL: no router sees them */
     uint32_t          picked[KVS_REPLICAS];
 
     const kvs_policy_t  *policy;
@@ -202,6 +204,13 @@ int kvs_run(const kvs_fleet_t *fleet, kvs_workload_t *workload,
 
 /* brings a replica up to now, for policies that look at its state */
 void kvs_sim_settle(kvs_sim_t *sim, uint32_t replica);
+
+/*
+ * Leading units of a prompt that an admission would find now in each replica
+ * of the set, to matched[replica]; for policies that kvs_caches_watch().
+ */
+void kvs_sim_match(kvs_sim_t *sim, const kvs_request_t *rq, kvr_set_t set,
+    uint32_t *matched);
 
 
 #endif

@@ -5,6 +5,7 @@
  */
 
 #include "bench/model/prefix.h"
+#include "bench/sim/engine/sim_caches.h"
 #include "bench/sim/router/rivals.h"
 #include "bench/sim/router/rivals_run.h"
 
@@ -108,6 +109,10 @@ kvs_rival_create(kvs_sim_t *sim, const kvs_policy_t *policy)
         break;
     }
 
+    if (rv->conf.keep == KVS_KEEP_TRUE) {
+        kvs_caches_watch(sim);
+    }
+
     if (rv->conf.keep > KVS_KEEP_TRUE) {
         rv->index = kvs_prefix_create(&px);
     }
@@ -196,16 +201,12 @@ kvs_rival_match(kvs_rival_t *rv, kvs_request_t *rq, double now)
                          &last);
     }
 
-    for (m = sim->up; kvr_set_next(&m, &i); /* void */ ) {
+    if (rv->conf.keep == KVS_KEEP_TRUE) {
+        kvs_sim_match(sim, rq, sim->up, matched);
+    }
 
-        if (rv->index) {
-            rv->view[i].matched = matched[i] * KVS_UNIT_TOKENS;
-
-        } else if (rv->conf.keep == KVS_KEEP_TRUE) {
-            kvs_sim_settle(sim, i);
-            rv->view[i].matched = kve_replica_match(sim->replica[i], rq->chain,
-                                                    rq->units, rq->tokens);
-        }
+    for (m = sim->up; rv->conf.keep && kvr_set_next(&m, &i); /* void */ ) {
+        rv->view[i].matched = matched[i] * KVS_UNIT_TOKENS;
     }
 
     if (rv->held) {

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "bench/model/route.h"
+#include "bench/sim/engine/sim_caches.h"
 #include "bench/sim/router/router.h"
 
 
@@ -54,6 +55,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
 
     if (ro->conf.state == KVS_STATE_TRUE) {
         ro->coming = kvs_prefix_create(&px);
+        kvs_caches_watch(sim);
     }
 
     if (ro->conf.state == KVS_STATE_LRU) {
@@ -295,23 +297,15 @@ static void
 kvs_router_true(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
     double now)
 {
-    uint32_t    i, held, coming[KVS_REPLICAS];
-    kvr_set_t   set;
-    kvs_sim_t  *sim;
-
-    sim = ro->sim;
+    uint32_t   i, coming[KVS_REPLICAS];
+    kvr_set_t  set;
 
     kvs_prefix_match(ro->coming, rq->chain, rq->units, ch->set, now, coming,
                      NULL);
+    kvs_sim_match(ro->sim, rq, ch->set, ch->matched);
 
     for (set = ch->set; kvr_set_next(&set, &i); /* void */ ) {
-        kvs_sim_settle(sim, i);
-
-        held = kve_replica_match(sim->replica[i], rq->chain, rq->units,
-                                 rq->tokens)
-               / KVS_UNIT_TOKENS;
-
-        ch->matched[i] = kvr_max(held, coming[i]);
+        ch->matched[i] = kvr_max(ch->matched[i], coming[i]);
     }
 }
 

@@ -38,7 +38,6 @@ struct kve_blocks_s {
     uint32_t            head;       /* next victim */
     uint32_t            tail;       /* most recently used */
     uint32_t            retired;    /* singly linked by "next" */
-    uint64_t            forgotten;  /* times that names went */
     kve_blocks_removed_pt  removed;
     void               *data;
 };
@@ -73,7 +72,6 @@ kve_blocks_create(uint32_t total, int with_digests)
     b->head = KVE_BLOCK_NONE;
     b->tail = KVE_BLOCK_NONE;
     b->retired = KVE_BLOCK_NONE;
-    b->forgotten = 1;
 
     if (with_digests) {
         b->digest = calloc(1, sizeof(kve_digest_t));
@@ -119,8 +117,6 @@ void
 kve_blocks_clear(kve_blocks_t *b)
 {
     uint32_t  i;
-
-    b->forgotten++;
 
     for (i = 0; i < b->slots; i++) {
         b->block[i].flags &= KVE_BLOCK_RETIRED;
@@ -370,7 +366,6 @@ kve_blocks_forget(kve_blocks_t *b, uint32_t id)
         }
 
         *link = block->chain;
-        b->forgotten++;
 
         if (b->removed) {
             b->removed(b->data, block->hash);
@@ -503,13 +498,6 @@ uint32_t
 kve_blocks_held(const kve_blocks_t *b)
 {
     return b->live - b->nfree;
-}
-
-
-uint64_t
-kve_blocks_forgotten(const kve_blocks_t *b)
-{
-    return b->forgotten;
 }
 
 

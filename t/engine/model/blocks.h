@@ -54,9 +54,6 @@ uint32_t kve_blocks_total(const kve_blocks_t *b);
 uint32_t kve_blocks_free(const kve_blocks_t *b);
 uint32_t kve_blocks_held(const kve_blocks_t *b);
 
-/* from 1: how often names were forgotten; until the next time all are found */
-uint64_t kve_blocks_forgotten(const kve_blocks_t *b);
-
 /* the i-th block that would be evicted, KVE_BLOCK_NONE past the end */
 uint32_t kve_blocks_next_victim(const kve_blocks_t *b, uint32_t i);
 int kve_blocks_hash(const kve_blocks_t *b, uint32_t id, uint64_t *hash);

@@ -61,13 +61,10 @@ kve_replica_create(const kve_config_t *cf)
     }
 
     r->blocks = kve_blocks_create(r->cf.blocks, r->cf.chunk_reuse);
-    r->seen = calloc(KVE_SEEN, sizeof(kve_seen_t));
     r->phase = calloc(r->cf.block_size, sizeof(kve_req_t *));
     r->phase_count = calloc(r->cf.block_size, sizeof(uint32_t));
 
-    if (r->blocks == NULL || r->seen == NULL || r->phase == NULL
-        || r->phase_count == NULL)
-    {
+    if (r->blocks == NULL || r->phase == NULL || r->phase_count == NULL) {
         kve_replica_destroy(r);
         return NULL;
     }
@@ -96,7 +93,6 @@ kve_replica_destroy(kve_replica_t *r)
     }
 
     kve_blocks_destroy(r->blocks);
-    free(r->seen);
     free(r->phase);
     free(r->phase_count);
     free(r->heap);
@@ -333,17 +329,11 @@ kve_replica_set_max_seqs(kve_replica_t *r, uint32_t max, double t)
 }
 
 
-/*
- * Hundreds of replicas are asked for each request, and nearly all of them find
- * what they found of the request before: the beginning that many share.
- */
 uint32_t
 kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
     uint32_t nhashes, uint32_t prompt_tokens)
 {
-    uint32_t     i, end, limit;
-    uint64_t     forgotten;
-    kve_seen_t  *seen;
+    uint32_t  i, limit;
 
     if (prompt_tokens == 0 || r->cf.no_cache) {
         return 0;
@@ -355,31 +345,9 @@ kve_replica_match(const kve_replica_t *r, const uint64_t *hashes,
         limit = nhashes;
     }
 
-    forgotten = kve_blocks_forgotten(r->blocks);
-
-    for (i = 0; i < limit; /* void */ ) {
-
-        end = i + KVE_SEEN_STEP;
-        seen = NULL;
-
-        if (end <= limit) {
-            seen = &r->seen[hashes[end - 1] % KVE_SEEN];
-
-            if (seen->hash == hashes[end - 1] && seen->forgotten == forgotten) {
-                i = end;
-                continue;
-            }
-        }
-
-        for (end = end < limit ? end : limit; i < end; i++) {
-            if (kve_blocks_find(r->blocks, hashes[i]) == KVE_BLOCK_NONE) {
-                return i * r->cf.block_size;
-            }
-        }
-
-        if (seen) {
-            seen->hash = hashes[end - 1];
-            seen->forgotten = forgotten;
+    for (i = 0; i < limit; i++) {
+        if (kve_blocks_find(r->blocks, hashes[i]) == KVE_BLOCK_NONE) {
+            break;
         }
     }
 

@@ -23,9 +23,6 @@
 
 #define KVE_COPIED  0x80000000u     /* in req->blocks: reused off the prefix */
 
-#define KVE_SEEN       256
-#define KVE_SEEN_STEP  8            /* blocks */
-
 
 enum {
     KVE_IDLE = 0,
@@ -51,17 +48,9 @@ typedef struct {
 } kve_run_t;
 
 
-/* a beginning was found, whole, when names had been forgotten that often */
-typedef struct {
-    uint64_t            hash;           /* of its last block */
-    uint64_t            forgotten;
-} kve_seen_t;
-
-
 struct kve_replica_s {
     kve_config_t        cf;
     kve_blocks_t       *blocks;
-    kve_seen_t         *seen;           /* [KVE_SEEN], by hash */
     double              now;
 
     kve_list_t          arrivals;
