@@ -12,29 +12,11 @@ use Kvroute;
 
 my $t = Kvroute->new();
 
-# one server that has all addresses, and two that tell of ranks
+# one server that has all addresses, and two more
 
 my $everywhere = $t->backend('M', addr => '0.0.0.0');
 
-for my $name (qw(B0 B1)) {
-    $t->serve($name, sub {
-        my ($c) = @_;
-        my $data = '';
-
-        while (defined(my $head = Kvroute::Servers::backend_read($c, \$data))) {
-            my ($rank) = $head =~ /^X-Data-Parallel-Rank: (\d+)\r?$/mi;
-            my ($file) = $head =~ /^X-Wait: (\w+)\r?$/mi;
-            my $body = "$name " . ($rank // 'none');
-
-            if ($file) {
-                select(undef, undef, undef, 0.005) while !-e "$t->{dir}/$file";
-            }
-
-            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
-                         . length($body) . "\r\n\r\n$body");
-        }
-    });
-}
+$t->backend($_) for qw(B0 B1);
 
 my ($b0, $b1) = map { "127.0.0.1:$t->{vars}{$_}" } qw(B0 B1);
 
@@ -91,7 +73,7 @@ sub ask {
                     headers => \%headers);
 }
 
-sub late { return (split ' ', ask('late', @_)->{body})[0] // '' }
+sub late { return ask('late', @_)->{headers}{'x-backend'} // '' }
 
 sub rows { return @{$t->status()->{upstreams}{$_[0]}{peers}} }
 
@@ -104,14 +86,14 @@ sub at_once {
 
     my @s = map {
         $t->start('POST /late/v1/chat/completions', chat(text(3000, ++$n)),
-                  headers => { 'X-Wait' => $file })
+                  headers => { map { ("X-B$_" => "wait $file") } 0, 1 })
     } 1 .. $many;
 
     ok(wait_for(sub { ($t->load())[2] == $many }), "$file: $many at once");
     $t->step($file);
 
     my %got;
-    $got{$t->finish($_)->{body}}++ for @s;
+    $got{$t->answered_by($t->finish($_))}++ for @s;
     return %got;
 }
 

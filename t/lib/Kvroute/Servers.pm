@@ -138,7 +138,8 @@ sub serve {
 #     packed N     the same, as if compressed, with what looks like a comment
 #
 # and without it answers with its name, the path and the number of requests
-# that came by this connection.
+# that came by this connection.  X-Rank of the answer is the rank that it was
+# told, if any.
 
 sub backend {
     my ($t, $name, %arg) = @_;
@@ -157,6 +158,7 @@ sub backend_connection {
     while (defined(my $head = backend_read($c, \$data))) {
         my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
         my ($path) = $head =~ /^\S+ (\S+)/;
+        my ($rank) = $head =~ /^X-Data-Parallel-Rank: (.*?)\r?$/mi;
 
         $n++;
         $do //= '';
@@ -218,8 +220,19 @@ sub backend_connection {
 
         $stale = ($do =~ /stale$/);
 
-        backend_send($c, 200, "$name $path $n");
+        backend_send($c, 200, "$name $path $n",
+                     defined $rank ? "X-Rank: $rank\r\n" : '');
     }
+}
+
+
+# the name of the backend that answered, and the rank that it was told
+
+sub answered_by {
+    my ($t, $r) = @_;
+
+    return join ' ', $r->{headers}{'x-backend'} // 'nobody',
+                     $r->{headers}{'x-rank'} // 'none';
 }
 
 
@@ -253,11 +266,11 @@ sub backend_read {
 
 
 sub backend_send {
-    my ($c, $status, $body) = @_;
+    my ($c, $status, $body, $headers) = @_;
 
     syswrite($c, "HTTP/1.1 $status X\r\nContent-Length: " . length($body)
-                 . "\r\nX-Backend: " . ($body =~ /^(\S+)/)[0]
-                 . "\r\n\r\n$body");
+                 . "\r\nX-Backend: " . ($body =~ /^(\S+)/)[0] . "\r\n"
+                 . ($headers // '') . "\r\n$body");
 }
 
 
