@@ -49,7 +49,8 @@ typedef struct {
                                                kvroute_ranks */
     ngx_uint_t                   queues;    /* there are any: kvroute_queue */
     ngx_uint_t                   prefills;  /* kvroute_prefill */
-    ngx_int_t                    body;      /* index of $request_body, if so */
+    ngx_int_t                    body;      /* indices of $request_body, */
+    ngx_int_t                    length;    /* and $content_length, if so */
 } ngx_http_kvroute_main_conf_t;
 
 

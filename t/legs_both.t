@@ -133,6 +133,10 @@ http {
             client_body_in_file_only clean;
             proxy_pass http://decode/;
         }
+        location /length/ {
+            proxy_set_header Content-Length $content_length;
+            proxy_pass http://decode/;
+        }
         location /cached/ {
             proxy_cache c;
             proxy_cache_methods POST;
@@ -260,8 +264,8 @@ sub end {
 
 # what both are sent: the same
 
-for my $where ('', '/whole', '/file') {
-    my $r = end(begin($where, {}, $where ? (chunked => 11) : ()), 200,
+for my $where ('', '/length', '/whole', '/file') {
+    my $r = end(begin($where, {}, $where =~ /e$/ ? (chunked => 11) : ()), 200,
                 '200 yes ', 1, 1, "both legs $where");
     my ($p, $d) = (asked('P'), asked('D'));
 

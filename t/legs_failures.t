@@ -197,7 +197,7 @@ sub configure {
 http {
 %%TEMP%%
     log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
-                  '$upstream_addr';
+                  '$kvroute_leg1_time';
     access_log %%DIR%%/access.log kv;
 
     kvroute_zone zone=z:4m;
@@ -278,19 +278,40 @@ sub sent {
     return @lines;
 }
 
-# status and outcome of the last request
+# what the access log has of the last request: status, outcome, leg 1's status
 
 my $asked = 0;
 
-sub logged { return $t->logged($asked) =~ s/^\S+ \S+\K.*//r }
+sub logged { return $t->logged($asked) =~ s/^\S+ \S+ \S+\K.*//r }
+
+# what an operator sees in the error log since it was last looked at
+
+sub errors {
+    return grep { /\[(?:warn|error|crit|alert|emerg)\]/
+                  && !/is buffered to a temporary file/ }
+           $t->new_lines('error.log');
+}
+
+# all of them are of this kind, and there is one at least; undef: there is none
+
+sub errors_are {
+    my ($name, $re) = @_;
+    my @lines = errors();
+
+    return is(join("\n", @lines), '', "$name: the error log") unless $re;
+
+    ok(@lines && !(grep { !/$re/ } @lines), "$name: the error log")
+        or diag(join "\n", @lines);
+}
 
 sub body { return '{"stream":true,"prompt":"' . text(2000, $seed++) . '"}' }
 
 sub plain { return $_[0]{body} !~ /remote_request_id/ }
 
-# A row: what happens, where, what servers are told; then what is logged: status
-# and outcome; how many prefill servers were asked; and what those who decode
-# were sent: d a descriptor, p the client's own request; undef: no matter.
+# A row: what happens, where, what servers are told; then what is logged: status,
+# outcome, leg 1's status; how many prefill servers were asked; and what those who
+# decode were sent: d a descriptor, p the client's own request; undef: no matter.
+# log: what the lines of the error log say; without it there are none.
 
 sub row {
     my ($name, $where, $do, $expected, $n, $legs, %arg) = @_;
@@ -299,8 +320,10 @@ sub row {
 
     sent($_) for qw(P D);
 
+    errors();
+
     my $body = body();
-    my $r = $t->post("$where$path", $body, %arg,
+    my $r = $t->post("$where$path", $body, socket => $arg{socket},
                      headers => { %$do, 'X-N' => ++$asked });
     my $line = logged();
     my (@p, %p);
@@ -315,7 +338,8 @@ sub row {
 
     my @d = sent('D');
 
-    is($line, $expected, $name);
+    ref $expected ? like($line, $expected, $name) : is($line, $expected, $name);
+    errors_are($name, $arg{log});
     is(scalar(keys %p), $n, "$name: prefill servers") if defined $n;
 
     # a kept connection that ends may be tried once more
@@ -334,76 +358,94 @@ sub row {
 
 sub told {
     my ($name, $line) = @_;
-    my ($status, $outcome) = split / /, $line;
-    push @rows, { row => $name, status => 0 + $status, outcome => $outcome };
+    my ($status, $outcome, $leg1) = split / /, $line;
+
+    push @rows, { row => $name, status => 0 + $status, outcome => $outcome,
+                  leg1_status => $leg1 };
 }
 
 
 # leg 1
 
-row('all is well', '', {}, '200 yes', 1, 'd');
-row("leg 1: $_", '', { 'X-P' => "status $_" }, '200 failed', 1, 'p')
+row('all is well', '', {}, '200 yes 200', 1, 'd');
+row("leg 1: $_", '', { 'X-P' => "status $_" }, "200 failed $_", 1, 'p')
     for 400, 404, 413, 422;
-row("leg 1: $_", '', { 'X-P' => "status $_" }, '200 failed', 2, 'p')
+row("leg 1: $_", '', { 'X-P' => "status $_" }, "200 failed $_", 2, 'p')
     for 429, 500, 502, 503, 504;
-row('leg 1: a redirect', '', { 'X-P' => 'status 302' }, '200 failed', 1, 'p');
-row('leg 1: tries=1', '/once', { 'X-P' => 'status 503' }, '200 failed', 1, 'p');
-row('leg 1: reset', '', { 'X-P' => 'reset' }, '200 failed', 2, 'p');
-row('leg 1: closed', '', { 'X-P' => 'close' }, '200 failed', 2, 'p');
-row('leg 1: no HTTP', '', { 'X-P' => 'garbage' }, '200 failed', undef, 'p');
-row('leg 1: nobody listens', '/unreachable', {}, '200 failed', 0, 'p');
-row('leg 1: all are down', '/nobody', {}, '200 nobody', 0, 'p');
-row('leg 1: timeout', '/quick', { 'X-P' => 'hang' }, '200 failed', 1, 'p');
-row('leg 1: an answer without end', '/quick', { 'X-P' => 'endless' }, '200 failed',
-    1, 'p');
-row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed', 1, 'p');
-row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed', 1, 'p');
-row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed', 1, 'p');
-row('leg 1: two answers', '', { 'X-P' => 'more' }, '200 failed', 1, 'p');
+row('leg 1: a redirect', '', { 'X-P' => 'status 302' }, '200 failed 302', 1,
+    'p');
+row('leg 1: tries=1', '/once', { 'X-P' => 'status 503' }, '200 failed 503', 1,
+    'p');
+row('leg 1: reset', '', { 'X-P' => 'reset' }, '200 failed 502', 2, 'p',
+    log => qr/reset by peer.*subrequest/);
+row('leg 1: closed', '', { 'X-P' => 'close' }, '200 failed 502', 2, 'p',
+    log => qr/prematurely closed.*subrequest/);
+row('leg 1: no HTTP', '', { 'X-P' => 'garbage' }, '200 failed -', undef, 'p',
+    log => qr/sent no valid HTTP.*subrequest/);
+row('leg 1: nobody listens', '/unreachable', {}, '200 failed 502', 0, 'p',
+    log => qr/connect\(\) failed.*subrequest/);
+row('leg 1: all are down', '/nobody', {}, '200 nobody -', 0, 'p');
+row('leg 1: timeout', '/quick', { 'X-P' => 'hang' }, '200 failed 504', 1, 'p',
+    log => qr/timed out.*subrequest/);
+
+# nginx's own limit comes first if the server pauses for as long
+
+row('leg 1: an answer without end', '/quick', { 'X-P' => 'endless' },
+    qr/^200 failed (?:504|200)$/, 1, 'p',
+    log => qr/(?:the answer had not ended in time|timed out).*subrequest/);
+
+row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed 200', 1, 'p',
+    log => qr/prematurely closed.*subrequest/);
+row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed 200', 1, 'p');
+row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed 200', 1, 'p');
+row('leg 1: two answers', '', { 'X-P' => 'more' }, '200 failed 200', 1, 'p');
 row("leg 1: byte by byte, and then $_->[0]", '', { 'X-P' => "drip $_->[1]" },
     @$_[2 .. 4])
-    for [ 'spaces', 'space', '200 yes', 1, 'd' ],
-        [ 'an answer', 'another', '200 failed', 1, 'p' ],
-        [ 'no JSON', 'rest', '200 failed', 1, 'p' ];
-row('leg 1: a stream', '', { 'X-P' => 'stream' }, '200 failed', 1, 'p');
+    for [ 'spaces', 'space', '200 yes 200', 1, 'd' ],
+        [ 'an answer', 'another', '200 failed 200', 1, 'p' ],
+        [ 'no JSON', 'rest', '200 failed 200', 1, 'p' ];
+row('leg 1: a stream', '', { 'X-P' => 'stream' }, '200 failed 200', 1, 'p');
 
 # one of the two fails, whichever is asked first
 
-row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes', undef,
-    'd')
+row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes 200',
+    undef, 'd')
     for qw(P0 P1);
 
-$t->expect_log(qr/answered without "kv_transfer_params"/);
-row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer', 1, 'p')
+row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer 200', 1, 'p',
+    log => qr/\[warn\].*: \S+ answered without "kv_transfer_params"/)
     for qw(none null list giant broken);
 
-row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' }, '503 failed',
-    2, '');
+row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' },
+    '503 failed 503', 2, '');
 row('leg 1: fallback=none, of a 400', '/strict', { 'X-P' => 'status 400' },
-    '200 failed', 1, 'p');
+    '200 failed 400', 1, 'p');
 
 
 # leg 2
 
-row('leg 2: refused', '/refused', {}, '200 yes', 1, 'd');
-row('leg 2: late', '/late', {}, '200 late', 1, 'p');
-row('leg 2: reset', '', { 'X-D' => 'reset' }, '502 yes', 1, 'd');
-row('leg 2: reset, retried', '/again', { 'X-D' => 'reset' }, '502 retried', 1,
-    'dp');
-row('leg 2: 500 of a lost transfer', '', { 'X-D' => 'status 500' }, '500 yes',
-    1, 'd');
+row('leg 2: refused', '/refused', {}, '200 yes 200', 1, 'd',
+    log => qr/connect\(\) failed/);
+row('leg 2: late', '/late', {}, '200 late 200', 1, 'p', log => qr/timed out/);
+row('leg 2: reset', '', { 'X-D' => 'reset' }, '502 yes 200', 1, 'd',
+    log => qr/reset by peer/);
+row('leg 2: reset, retried', '/again', { 'X-D' => 'reset' }, '502 retried 200',
+    1, 'dp', log => qr/reset by peer/);
+row('leg 2: 500 of a lost transfer', '', { 'X-D' => 'status 500' },
+    '500 yes 200', 1, 'd');
 row('leg 2: 500 of a lost transfer, retried', '/again',
-    { 'X-D' => 'status 500' }, '500 retried', 1, 'dp');
+    { 'X-D' => 'status 500' }, '500 retried 200', 1, 'dp');
 
 my ($r, $p, $d) = row('leg 2: an event of a lost transfer', '',
-                      { 'X-D' => 'stream event' }, '200 yes', 1, 'd');
+                      { 'X-D' => 'stream event' }, '200 yes 200', 1, 'd');
 like($r->{body}, qr/"error".*KV load failed/, 'is what the client gets');
 
 ($r) = row('leg 2: reset after the first token', '/again',
-           { 'X-D' => 'stream reset' }, '200 yes', 1, 'd');
+           { 'X-D' => 'stream reset' }, '200 yes 200', 1, 'd',
+           log => qr/reset by peer/);
 is($r->{complete}, 0, 'the answer breaks off');
 
-row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes', 1, 'd');
+row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes 200', 1, 'd');
 
 
 # connections that are kept, and closed as they are used again: those of a worker,
@@ -411,18 +453,20 @@ row('leg 2: 4xx', '/again', { 'X-D' => 'status 400' }, '400 yes', 1, 'd');
 
 my $c = $t->connect();
 
-row('kept connections', '/one', {}, '200 yes', 1, 'd', socket => $c) for 1 .. 3;
+row('kept connections', '/one', {}, '200 yes 200', 1, 'd', socket => $c) for 1 .. 3;
 ($r, $p, $d) = row('leg 1: a kept connection ends', '/one',
-                   { 'X-P' => 'stale' }, '200 yes', 1, 'd', socket => $c);
+                   { 'X-P' => 'stale' }, '200 yes 200', 1, 'd', socket => $c,
+                   log => qr/reset by peer.*subrequest/);
 is(join('', map { $_->{reused} } @$p), '10', 'on another one');
 ($r, $p, $d) = row('leg 2: a kept connection ends', '/one',
-                   { 'X-D' => 'stale' }, '200 retried', 1, 'dp', socket => $c);
+                   { 'X-D' => 'stale' }, '200 retried 200', 1, 'dp',
+                   socket => $c, log => qr/reset by peer/);
 close $c;
 
 
 # in the middle of either leg, by name of the server that waits
 
-my $step = 0;
+my ($step, @killed) = (0);
 
 sub waits {
     my ($kind) = @_;
@@ -447,7 +491,7 @@ sub begin {
 }
 
 for my $kind (qw(P D)) {
-    my $leg = $kind eq 'P' ? 'leg 1' : 'leg 2';
+    my ($leg, $status) = $kind eq 'P' ? ('leg 1', '-') : ('leg 2', 200);
 
     # the client leaves
 
@@ -456,7 +500,8 @@ for my $kind (qw(P D)) {
 
     ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: so does nginx");
     my $line = logged();
-    is($line, '499 yes', "$leg: the client leaves");
+    is($line, "499 yes $status", "$leg: the client leaves");
+    errors_are("$leg: the client leaves");
     is(scalar(my @d = sent('D')), $kind eq 'P' ? 0 : 1, "$leg: and that is it");
     told("$leg: the client leaves", $line);
     idle();
@@ -470,8 +515,9 @@ for my $kind (qw(P D)) {
     close $s;
     is($r->{status}, 200, "$leg: a reload");
     ok(!plain((sent('D'))[0]), "$leg: the descriptor is used");
-    is(logged(), '200 yes', "$leg: as if nothing had been");
-    told("$leg: a reload", '200 yes');
+    is(logged(), '200 yes 200', "$leg: as if nothing had been");
+    errors_are("$leg: a reload");
+    told("$leg: a reload", '200 yes 200');
     idle();
 
     # the worker is killed
@@ -480,10 +526,12 @@ for my $kind (qw(P D)) {
     $t->kill_worker($_) for $t->active_workers();
     is($t->finish($s)->{status}, 0, "$leg: the worker is killed");
     ok(wait_for(sub { -s "$t->{dir}/$kind.gone" }), "$leg: its connections too");
-    told("$leg: the worker is killed", '0 -');
+    told("$leg: the worker is killed", '0 - -');
+    errors_are("$leg: the worker is killed", qr/exited on signal 9/);
+    push @killed, $asked;
     $t->step("go$step");
     idle();
-    row("$leg: after that", '', {}, '200 yes', 1, 'd');
+    row("$leg: after that", '', {}, '200 yes 200', 1, 'd');
 }
 
 # between the two: the answer of leg 1 and the end of the client come at once
@@ -495,8 +543,11 @@ $t->step("go$step");
 wait_for(sub { -s "$t->{dir}/P.answered" });
 close $s;
 kill 'CONT', @workers;
+my $line = logged();
+like($line, qr/^499 yes (?:-|200)$/, 'between the legs: the client leaves');
+errors_are('between the legs: the client leaves');
 idle();
-told('between the legs: the client leaves', '499 -');
+told('between the legs: the client leaves', $line);
 
 
 # A place at the decode server is held while leg 1 runs, whoever comes after a
@@ -513,11 +564,42 @@ ok(wait_for(sub { ($t->peer('narrow', $t->{vars}{D0})->{active} // 0) == 3 }),
    'others are there');
 $t->step("go$step");
 is($t->finish($s)->{status}, 200, 'a place that was reserved is had');
-told('leg 1: the decode server is full meanwhile', '200 yes');
+like($line = logged(), qr/^200 yes 200$/, 'and so is the descriptor');
+told('leg 1: the decode server is full meanwhile', $line);
 $t->step('end');
 $t->finish($_) for @others;
 close $_ for $s, @others;
 idle();
+
+
+# What was logged is what was counted, and each end of leg 1.  A killed worker has
+# done neither.
+
+my %logged = (ended => 0);
+
+for my $line (split /\n/, $t->access_log()) {
+    my (undef, undef, $outcome, undef, $time) = split / /, $line;
+
+    $logged{$outcome}++;
+    $logged{ended}++ if $time ne '-';
+}
+
+my %counted;
+
+wait_for(sub {
+    %counted = ();
+
+    for my $u (values %{$t->status()->{upstreams}}) {
+        $counted{$_} += $u->{disaggregated}{$_} for keys %{$u->{disaggregated}};
+        $counted{ended} += $u->{leg1_time}{count} if $u->{leg1_time};
+    }
+
+    return $counted{yes} == $logged{yes};
+});
+
+is_deeply(\%counted, \%logged, 'the status has counted what was logged');
+is(scalar(grep { $t->access_log() =~ /^$_ /m } @killed), 0,
+   'of what a killed worker served there is no line');
 
 
 sent('D');

@@ -129,6 +129,11 @@ http {
             proxy_set_body $request_body;
             proxy_pass http://decode/;
         }
+        location /length/ {
+            proxy_set_header Content-Length $content_length;
+            proxy_set_header X-Length $content_length;
+            proxy_pass http://decode/;
+        }
         location /two/ {
             kvroute_prefill prefill2 when=always min=1k;
             proxy_pass http://decode2/;
@@ -335,6 +340,26 @@ for my $chunk (0, 100) {
     is(members($p->[0]{body})->{max_tokens}, 1, 'leg 1 has its own');
     is(members($d->[0]{body})->{max_tokens}, 9, 'leg 2 too');
     like($d->[0]{body}, qr/ours/, 'with the descriptor');
+}
+
+
+# a location that says the length itself: it is that of each request
+
+for my $chunk (0, 100) {
+    for my $do (200, 503) {
+        my $body = '{"prompt":"' . long() . '","max_tokens":9}';
+        ($r, $p, $d) = ask('/length', $body, chunked => $chunk,
+                           headers => { 'X-P' => $do });
+        my $name = "the length is said, leg 1 $do" . ($chunk && ', chunked');
+
+        for (@$p, @$d) {
+            is(join(' ', $_->{head} =~ /^(?:Content|X)-Length: (\d+)/mg),
+               join(' ', (length $_->{body}) x 2), $name);
+            like($_->{body}, qr/\}$/, 'all of it');
+        }
+
+        is($d->[0]{body} =~ /ours/ ? 200 : 503, $do, "$name: leg 2");
+    }
 }
 
 

@@ -54,6 +54,7 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     static ngx_str_t  body = ngx_string("request_body");
+    static ngx_str_t  length = ngx_string("content_length");
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
@@ -62,8 +63,9 @@ ngx_http_kvroute_legs_init(ngx_conf_t *cf)
     }
 
     kmcf->body = ngx_http_get_variable_index(cf, &body);
+    kmcf->length = ngx_http_get_variable_index(cf, &length);
 
-    if (kmcf->body == NGX_ERROR) {
+    if (kmcf->body == NGX_ERROR || kmcf->length == NGX_ERROR) {
         return NGX_ERROR;
     }
 
@@ -251,6 +253,7 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->loc_conf = r->loc_conf;
     legs->client = r->request_body;
     legs->length = r->headers_in.content_length_n;
+    legs->header = r->headers_in.content_length;
 
     legs->leg[0].conf = klcf->leg[0];
     legs->leg[1].conf = klcf->leg[1];

@@ -189,6 +189,8 @@ ngx_http_kvroute_legs_forget(ngx_http_request_t *r)
 
     r->variables[kmcf->body].valid = 0;
     r->variables[kmcf->body].not_found = 0;
+    r->variables[kmcf->length].valid = 0;
+    r->variables[kmcf->length].not_found = 0;
 }
 
 

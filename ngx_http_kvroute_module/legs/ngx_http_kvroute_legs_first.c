@@ -128,6 +128,7 @@ ngx_http_kvroute_legs_give(ngx_http_kvroute_legs_t *legs,
 
     sr->request_body = body;
     sr->headers_in.content_length_n = length;
+    sr->headers_in.content_length = NULL;
     sr->headers_in.chunked = 0;
 
     ngx_http_kvroute_legs_forget(sr);

@@ -59,6 +59,7 @@ struct ngx_http_kvroute_legs_s {
 
     ngx_http_request_body_t     *client;    /* the body as it came */
     off_t                        length;
+    ngx_table_elt_t             *header;    /* that has told it, or NULL */
 
     ngx_http_request_body_t      second;    /* of leg 2, if it has its own */
     off_t                        second_length;
@@ -124,7 +125,10 @@ ngx_int_t ngx_http_kvroute_legs_cut(ngx_http_kvroute_legs_t *legs);
 /* puts it back */
 ngx_int_t ngx_http_kvroute_legs_restore(ngx_http_kvroute_legs_t *legs);
 
-/* the body is another one now: also for $request_body, which all legs share */
+/*
+ * The body is another one now: also for $request_body and $content_length, which
+ * all legs share.
+ */
 void ngx_http_kvroute_legs_forget(ngx_http_request_t *r);
 
 /*

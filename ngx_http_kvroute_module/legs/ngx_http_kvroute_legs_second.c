@@ -49,6 +49,7 @@ ngx_http_kvroute_legs_second_content(ngx_http_request_t *r)
 
     r->request_body = &legs->second;
     r->headers_in.content_length_n = legs->second_length;
+    r->headers_in.content_length = NULL;
     legs->changed = 1;
     legs->sent = 1;
 
@@ -80,6 +81,7 @@ ngx_http_kvroute_legs_unsend(ngx_http_kvroute_legs_t *legs)
 
     r->request_body = legs->client;
     r->headers_in.content_length_n = legs->length;
+    r->headers_in.content_length = legs->header;
     legs->changed = 0;
 
     ngx_http_kvroute_legs_forget(r);
