@@ -26,13 +26,6 @@ ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
     n = list->first[i + 1] - list->first[i];
 
     if (at->ahead) {
-
-        /* those without a number cannot be told apart */
-
-        while (n > 1 && list->id[*from + n - 1] == KVR_REGISTRY_NONE) {
-            n--;
-        }
-
         *to = *from + n;
         return;
     }
@@ -58,6 +51,48 @@ ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
            && at->pin != KVR_REGISTRY_NONE
            && list->id[list->first[i]] == at->pin
            && list->first[i + 1] - list->first[i] > 1;
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    uint32_t  member;
+
+    if (at->wanted) {
+        c->pinned = 0;
+    }
+
+    if (offer->target == list->first[offer->index]) {
+        return 1;
+    }
+
+    member = list->member[offer->target];
+
+    if (member == KVR_REGISTRY_NONE) {
+        return 0;
+    }
+
+    offer->turn = at->conf->zone->sh->registry->member[member].turn;
+    c->current_weight = offer->turn;
+
+    return 1;
+}
+
+
+/* of a server that is listed twice a rank is two candidates: both count */
+void
+ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    kvr_member_t  *member;
+
+    member = &at->conf->zone->sh->registry->member[list->member[offer->target]];
+
+    member->turn += c->current_weight - offer->turn;
 }
 
 
