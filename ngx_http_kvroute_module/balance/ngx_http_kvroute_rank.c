@@ -61,6 +61,47 @@ ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
 }
 
 
+void
+ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    uint32_t  member;
+
+    if (at->wanted) {
+        c->pinned = 0;
+    }
+
+    if (c->place == list->first[offer->index]) {
+        return;
+    }
+
+    member = list->member[c->place];
+
+    offer->turn = (member == KVR_REGISTRY_NONE)
+                  ? 0 : at->conf->zone->sh->registry->member[member].turn;
+
+    c->current_weight = offer->turn;
+}
+
+
+/* of a server that is listed twice a rank is two candidates: both count */
+void
+ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    uint32_t  member;
+
+    member = list->member[c->place];
+
+    if (member != KVR_REGISTRY_NONE) {
+        at->conf->zone->sh->registry->member[member].turn +=
+                                             c->current_weight - offer->turn;
+    }
+}
+
+
 ngx_uint_t
 ngx_http_kvroute_rank_take(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t target)
