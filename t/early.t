@@ -16,7 +16,8 @@ my $dead = IO::Socket::UNIX->new(Local => "$t->{dir}/dead.sock",
                                  Type => IO::Socket::SOCK_STREAM());
 
 # They answer with their name and what the headers told.  X-B0 and X-B1 say to
-# close: at once, or when a file is there; or to wait for a file.
+# close: at once, or when a file is there; or to wait for a file; or to send the
+# request on, to fail, or to answer with a document that includes another one.
 
 for my $name (qw(B0 B1)) {
     my $dir = $t->{dir};
@@ -40,9 +41,13 @@ for my $name (qw(B0 B1)) {
             return if $do eq 'close';
 
             my $body = join ' ', $name, map { "$_=$h{$_}" } sort keys %h;
+            my $to = $do =~ /^accel_(\w+)/ ? "X-Accel-Redirect: "
+                     . ($1 eq 'named' ? '@one' : '/one/sent') . "\r\n" : '';
 
-            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
-                         . length($body) . "\r\n\r\n$body");
+            $body = '<!--# include virtual="/one/included" -->' if $do eq 'ssi';
+
+            syswrite($c, 'HTTP/1.1 ' . ($do eq 'fail' ? 503 : 200) . " X\r\n$to"
+                         . 'Content-Length: ' . length($body) . "\r\n\r\n$body");
         }
     });
 }
@@ -190,6 +195,23 @@ http {
             proxy_cache_lock_age 60s;
             proxy_next_upstream off;
             proxy_pass http://nobody;
+        }
+        location /sent/ { proxy_pass http://u; }
+        location /failed/ {
+            proxy_intercept_errors on;
+            error_page 503 = @one;
+            proxy_pass http://u;
+        }
+        location /included/ { ssi on; ssi_types *; proxy_pass http://u; }
+        location /stale/ {
+            proxy_cache c;
+            proxy_cache_methods POST;
+            proxy_cache_key $uri;
+            proxy_cache_valid 200 1s;
+            proxy_cache_use_stale updating;
+            proxy_cache_background_update on;
+            add_header X-Cache $upstream_cache_status;
+            proxy_pass http://one;
         }
         location /mirrored/ { mirror /mirror; proxy_pass http://u; }
         location /mirror { internal; proxy_pass http://one; }
@@ -523,6 +545,42 @@ $t->step('left');
 $h = told($t->finish($left));
 is("$h->{name} $h->{peer}", "B1 $b1", 'it was decided anew');
 close $left;
+
+# it leaves the first server's answer, or is a part of it: nothing of the first
+# decision is counted while the second one's server is at work
+
+for my $case ([ '/sent/', 'accel_uri', 'X-Accel-Redirect' ],
+              [ '/sent/', 'accel_named', 'X-Accel-Redirect to a named location' ],
+              [ '/failed/', 'fail', 'a response that is an error' ],
+              [ '/included/', 'ssi', 'a document that is included' ])
+{
+    my ($uri, $do, $what) = @$case;
+    my $s = $t->start("POST ${uri}v1/chat/completions", chat(text(2000, ++$n)),
+                      headers => { 'X-Pin' => $b0, 'X-B0' => $do, 'X-B1' => "wait $do" });
+
+    ok(wait_for(sub { -e "$t->{dir}/$do.came" }), "$what: one is at the second server");
+    is_deeply([($t->load())[0, 2]], [1, 1], "$what: and counted there only");
+    $t->step($do);
+
+    $h = told($t->finish($s));
+    is($h->{name}, 'B1', "$what: it is answered");
+    is($h->{peer}, $do eq 'ssi' ? undef : $b1, "$what: by headers of its own decision");
+    close $s;
+    ok($t->idle(), "$what: nothing is held");
+}
+
+# what is stale is answered by the cache, and brought up to date behind it
+
+ask('/stale/v1/completions');
+
+ok(wait_for(sub {
+    (ask('/stale/v1/completions', headers => { 'X-B1' => 'wait behind' })->{headers}{'x-cache'}
+     // '') eq 'STALE'
+}), 'the cache answers with what is stale');
+ok(wait_for(sub { -e "$t->{dir}/behind.came" }), 'and asks behind it');
+ok(wait_for(sub { ($t->load())[0] == 1 && ($t->load())[2] == 1 }), 'which alone is counted');
+$t->step('behind');
+ok($t->idle(), 'until it is there');
 
 is(told(ask('/nowhere/late/v1/chat/completions'))->{peer}, undef,
    'or not at all');

@@ -67,6 +67,7 @@ http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
     kvroute_zone zone=y:2m;
+    kvroute_zone zone=r:1m max_peers=16;
     access_log off;
     add_header X-Receipt "$kvroute_reason $kvroute_matched_bytes";
 
@@ -93,6 +94,13 @@ http {
         server heard.test:%%E0%% resolve max_fails=0;
     }
 
+    upstream ranked {
+        zone ranked 256k;
+        kvroute kv_cache zone=r;
+        kvroute_ranks 4;
+        server ranked.test:%%MANY%% resolve max_fails=0;
+    }
+
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -112,6 +120,11 @@ http {
             proxy_pass http://u;
         }
         location /queued/ { proxy_pass http://queued; }
+        location /ranked/ {
+            kvroute_pin $http_x_pin;
+            proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
+            proxy_pass http://ranked;
+        }
         location /kvroute/ { kvroute_status; }
     }
 }
@@ -310,6 +323,70 @@ for my $n (1 .. 3) {
 
     is($t->post('/many/', $body)->{status}, 200, 'served by a long list');
     is(($t->workers())[0], $worker, 'by the same worker');
+}
+
+# data-parallel ranks come and go with their servers
+
+{
+    my $many = $t->{vars}{MANY};
+    my $ranked = sub { return @{$t->status()->{upstreams}{ranked}{peers}} };
+
+    # each of its ranks with a number that no other has
+
+    my $become = sub {
+        my @addrs = @_;
+
+        Kvroute::Dns::records($t, 'ranked', @addrs);
+
+        return wait_for(sub {
+            my @rows = $ranked->();
+            my %id = map { $_->{id} => 1 } grep { defined $_->{id} } @rows;
+
+            return keys %id == @rows
+                   && join(' ', sort map { $_->{name} } @rows)
+                      eq join ' ', sort map { my $a = $_; map { "$a:$many#$_" } 0 .. 3 } @addrs;
+        });
+    };
+
+    my $ask = sub {
+        my ($pin, $data) = @_;
+
+        return $t->answered_by($t->post('/ranked/', $data || $body,
+                                        headers => $pin ? { 'X-Pin' => $pin } : {}));
+    };
+
+    ok($become->(at(2, 3)), 'ranks: of two servers');
+    is(join(' ', map { $ask->("127.0.0.3:$many#$_") } 0 .. 3), 'M 0 M 1 M 2 M 3',
+       'ranks: each is told who it is');
+
+    my %id = map { $_->{name} => $_->{id} } $ranked->();
+    my $s = $t->start('POST /ranked/?held', chat(text(20_000, 7)), headers =>
+                      { 'X-Pin' => "127.0.0.2:$many#3", 'X-M' => 'wait ranks' });
+
+    ok(wait_for(sub { grep { /held/ } $t->backend_log('M') }), 'ranks: one is at a rank');
+    ok($become->('127.0.0.3'), 'ranks: its server is gone');
+    like($ask->(), qr/^M [0-3]$/, 'ranks: others are served by the other one');
+    $t->step('ranks');
+    is($t->answered_by($t->finish($s)), 'M 3', 'ranks: it ends');
+    ok($t->idle(), 'ranks: nothing is counted');
+
+    ok($become->(at(2, 3)), 'ranks: the server is back');
+    is_deeply({ map { $_->{name} => $_->{id} } $ranked->() }, \%id, 'ranks: with its numbers');
+    is($ask->(undef, chat(text(20_000, 7))), 'M 3', 'ranks: and what it knew');
+
+    # more servers than there are numbers, one pair after the other
+
+    my $changed = 0;
+    my %failed;
+
+    for my $i (2 .. 4) {
+        $changed += !!$become->(at(2 * $i, 2 * $i + 1));
+        $_ =~ /^M [0-3]$/ or $failed{$_}++ for map { $ask->(undef, chat(text(3000, 90 + $_))) } 1 .. 8;
+    }
+
+    is($changed, 3, 'ranks: three pairs of servers, each of their ranks with a number');
+    is_deeply(\%failed, {}, 'ranks: and told apart');
+    ok($t->idle(), 'ranks: nothing is counted at last');
 }
 
 $t->done();
