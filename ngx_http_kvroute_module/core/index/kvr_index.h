@@ -146,8 +146,9 @@ uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);
 /*
  * For each peer of the set, how many leading units of the prompt it holds, to
  * matched[peer].  chain[] has n entries.  Returns the greatest of them.  Never
- * too much; too little by as many lines as were lost in a row, if that are more
- * than a few (kvr_index_lookup.c, kvr_index_tag.h).
+ * too much.  Too little where lines were lost: more than a few in a row, or, one
+ * time in 128, the line in which a peer's part ended, as another one of its
+ * bucket has the same tag (kvr_index_lookup.c, kvr_index_tag.h).
  */
 uint32_t kvr_index_lookup(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
     kvr_set_t set, uint32_t *matched);

@@ -19,12 +19,14 @@
 #define GAP     16               /* absent entries that end a look-up */
 #define CHAINS  24
 #define PEERS   64               /* that have anything */
+#define LOST    4                /* as in kvr_index_insert.c */
 
 
 static kvr_index_t  *ix;
 static uint64_t      chain[CHAINS][LENGTH];
 static util_rng_t    rng;
 static uint32_t      who[PEERS];
+static uint8_t       unmarked[CHAINS][LENGTH];
 
 
 /* is there a line of its own for this entry? */
@@ -92,6 +94,66 @@ plainly(const uint64_t *c, uint32_t n, const kvr_set_t *set, uint32_t *matched,
 }
 
 
+/*
+ * To be called before a prompt is inserted.  Of lines in a row that are put
+ * behind one that was there, only the first few are marked.  They may have been
+ * lost while those of another prompt, that goes on from the last of them, were
+ * not: who ends there is not seen in a look-up of the other prompt.
+ */
+static void
+put(unsigned i, uint32_t n)
+{
+    unsigned  k;
+    uint32_t  e, next, row;
+
+    for (e = 0, row = 0; e + 1 < n; e++) {
+
+        row = kvr_line_find(ix, chain[i][e]) ? 0 : row + 1;
+
+        for (k = 0; row > LOST && k < CHAINS; k++) {
+
+            if (chain[k][e] != chain[i][e]
+                || chain[k][e + 1] == chain[i][e + 1])
+            {
+                continue;
+            }
+
+            for (next = e + 1; next < kvr_min(e + GAP, LENGTH); next++) {
+                unmarked[k][e] |= kvr_line_find(ix, chain[k][next]) != NULL;
+            }
+        }
+    }
+}
+
+
+/*
+ * Whether it is not seen that somebody holds so much of a prompt and no more.
+ * Either no mark was made, or it is lost with the line behind, which another
+ * one of the bucket is taken for, as one in 128 has the same tag: then this one
+ * is not read as the last before a hole.
+ */
+static int
+hidden(unsigned i, uint32_t n, uint32_t depth)
+{
+    uint32_t    next;
+    uint64_t    key;
+    kvr_tag_t  *tags;
+
+    next = kvr_chain_entries(depth);
+
+    if (next == 0 || next >= n) {
+        return 0;
+    }
+
+    key = kvr_index_key(chain[i][next]);
+    tags = kvr_tag_bucket(ix, kvr_reduce(key, ix->nbuckets));
+
+    return unmarked[i][next - 1]
+           || (present(chain[i][next]) == NULL
+               && kvr_tag_match(kvr_get(&tags->word), kvr_tag_key(key)));
+}
+
+
 /* prompts that share beginnings of all lengths with one another */
 static void
 chains(void)
@@ -147,7 +209,7 @@ peers(uint32_t max_peers)
 static void
 same(uint32_t max_peers)
 {
-    unsigned          i, k, npeers, round, lossy;
+    unsigned          i, k, npeers, round, lossy, many;
     uint32_t          n, best, plain, a[KVR_PEERS], b[KVR_PEERS];
     kvr_set_t         set, masked;
     kvr_index_undo_t  undo;
@@ -159,6 +221,7 @@ same(uint32_t max_peers)
 
     memset(ix, 0, kvr_index_size(LINES, max_peers));
     kvr_index_init(ix, LINES, max_peers);
+    memset(unmarked, 0, sizeof(unmarked));
     chains();
 
     /* with more than eight there are masks */
@@ -174,6 +237,7 @@ same(uint32_t max_peers)
         i = (unsigned) util_below(&rng, CHAINS);
         n = 1 + (uint32_t) util_below(&rng, LENGTH);
 
+        put(i, n);
         kvr_index_insert(ix, chain[i], n, kvr_chain_depth(n - 1),
                          who[util_below(&rng, npeers)], 0, &undo);
 
@@ -215,15 +279,19 @@ same(uint32_t max_peers)
 
         /* of many peers only the last masks are read */
 
-        if (max_peers <= KVR_PEERS_FEW || kvr_set_empty(&masked, KVR_SET_WORDS))
-        {
-            util_check(best == plain, "%u entries, %u peers: %u", n, npeers,
-                       best);
+        many = max_peers > KVR_PEERS_FEW;
+
+        if (!many || kvr_set_empty(&masked, KVR_SET_WORDS)) {
+            util_check(best == plain
+                       || (best < plain && hidden(i, n, plain)),
+                       "%u entries, %u peers: %u", n, npeers, best);
         }
 
         for (k = 0; k < KVR_PEERS; k++) {
-            util_check(a[k] == b[k] || (max_peers > KVR_PEERS_FEW && a[k] < b[k]
-                                        && kvr_set_test(&masked, k)),
+            util_check(a[k] == b[k]
+                       || (a[k] < b[k]
+                           && ((many && kvr_set_test(&masked, k))
+                               || hidden(i, n, b[k]))),
                        "%u entries, %u peers: %u of peer %u, not %u", n, npeers,
                        a[k], k, b[k]);
         }
