@@ -217,8 +217,24 @@ http {
             proxy_set_header X-Told-Peer $kvroute_peer;
             proxy_pass http://one;
         }
-        location /tried/ { try_files /none @one; proxy_pass http://u; }
-        location /tried-late/ { try_files /none @late; proxy_pass http://u; }
+        set $nowhere nothing;
+        location /nowhere/ {
+            kvroute_queue_for u;
+            proxy_pass http://$nowhere;
+            location /nowhere/one/ {
+                error_page 502 = @one;
+                proxy_pass http://$nowhere;
+            }
+            location /nowhere/late/ {
+                error_page 502 = @late;
+                proxy_pass http://$nowhere;
+            }
+            location /nowhere/queued/ {
+                error_page 502 = @queued;
+                proxy_pass http://$nowhere;
+            }
+        }
+        location @queued { proxy_pass http://queued; }
         location /post/ { post_action /posted; proxy_pass http://u; }
         location /posted { internal; proxy_pass http://one; }
         location /kvroute { kvroute_early off; kvroute_status; }
@@ -494,21 +510,26 @@ is(told(ask('/refused/v1/chat/completions'))->{peer}, undef,
 is(told(ask('/page/v1/chat/completions'))->{peer}, $b1,
    'and the new one decides anew');
 
-# "try_files" leaves the location after a place is reserved
+# a name that is not found leaves the location after a place is reserved
 
-my $tried = $t->start('POST /tried/v1/chat/completions', chat(text(2000, ++$n)),
-                      headers => { map { $_ => 'wait tried' } qw(X-B0 X-B1) });
+my $left = $t->start('POST /nowhere/one/v1/chat/completions',
+                     chat(text(2000, ++$n)),
+                     headers => { map { $_ => 'wait left' } qw(X-B0 X-B1) });
 
-ok(wait_for(sub { -e "$t->{dir}/tried.came" }), 'one has left its location');
+ok(wait_for(sub { -e "$t->{dir}/left.came" }), 'one has left its location');
 is(counted(), 1, 'what was reserved there is given back');
-$t->step('tried');
+$t->step('left');
 
-$h = told($t->finish($tried));
+$h = told($t->finish($left));
 is("$h->{name} $h->{peer}", "B1 $b1", 'it was decided anew');
-close $tried;
+close $left;
 
-is(told(ask('/tried-late/v1/chat/completions'))->{peer}, undef,
+is(told(ask('/nowhere/late/v1/chat/completions'))->{peer}, undef,
    'or not at all');
+
+$h = told(ask('/nowhere/queued/v1/chat/completions'));
+is($h->{peer}, $address{$h->{name}}, 'or by another queue');
+ok($t->idle(), 'which gives back what was reserved before');
 
 $h = told(ask('/checked/v1/chat/completions'));
 is($h->{peer}, $address{$h->{name}}, 'who was let in is told');

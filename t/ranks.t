@@ -167,6 +167,12 @@ http {
         server unix:%%DIR%%/dead.sock max_fails=0;
         server 127.0.0.1:%%B1%% max_fails=0 backup;
     }
+    upstream gone {
+        zone gone 64k;
+        kvroute kv_cache zone=z;
+        kvroute_ranks 4;
+        server unix:%%DIR%%/dead.sock max_fails=0;
+    }
     upstream ring {
         zone ring 64k;
         kvroute prefix zone=z length=2k;
@@ -178,6 +184,21 @@ http {
         zone sticky 64k;
         kvroute sticky key=$http_x_session zone=z;
         kvroute_ranks 4;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream turns {
+        zone turns 64k;
+        kvroute round_robin zone=z;
+        kvroute_ranks 4;
+        server 127.0.0.1:%%B0%% max_fails=0;
+        server 127.0.0.1:%%B1%% max_fails=0;
+    }
+    upstream twice {
+        zone twice 64k;
+        kvroute round_robin zone=z;
+        kvroute_ranks 2;
+        server 127.0.0.1:%%B0%% max_fails=0;
         server 127.0.0.1:%%B0%% max_fails=0;
         server 127.0.0.1:%%B1%% max_fails=0;
     }
@@ -228,8 +249,15 @@ http {
         location /told/ { proxy_pass http://told/; }
         location /written/ { proxy_pass http://written/; }
         location /dying/ { proxy_pass http://dying/; }
+        location /gone/ {
+            error_page 502 = @plain;
+            proxy_pass http://gone/;
+        }
+        location @plain { proxy_pass http://127.0.0.1:%%B0%%; }
         location /ring/ { proxy_pass http://ring/; }
         location /sticky/ { proxy_pass http://sticky/; }
+        location /turns/ { proxy_pass http://turns/; }
+        location /twice/ { proxy_pass http://twice/; }
         location /queued/ { proxy_pass http://queued/; }
         location /again/ {
             proxy_next_upstream error timeout non_idempotent;
@@ -371,6 +399,24 @@ my %session;
 $session{join ' ', ask('sticky', 'X-Session' => 'one')}++ for 1 .. 6;
 is(scalar keys %session, 1, 'a session stays at its rank');
 
+# new sessions take turns, and so do requests
+
+sub turns {
+    my ($where, $n) = @_;
+    my %taken;
+
+    $taken{join ' ', ask($where, 'X-Session' => "$where$_")}++ for 1 .. $n;
+
+    return \%taken;
+}
+
+is_deeply(turns('sticky', 8), { map { ("B0 $_" => 1, "B1 $_" => 1) } 0 .. 3 },
+          'each of eight sessions has a rank of its own');
+is_deeply(turns('turns', 16), { map { ("B0 $_" => 2, "B1 $_" => 2) } 0 .. 3 },
+          'turns go over all ranks');
+is_deeply(turns('twice', 12), { map { ("B0 $_" => 4, "B1 $_" => 2) } 0, 1 },
+          'those of a server that is listed twice come twice');
+
 is_deeply([map { scalar grep { /^B[01]$/ } ask('queued') } 1 .. 4], [1, 1, 1, 1],
           'with a queue');
 ok($t->idle(), 'nothing is held');
@@ -388,6 +434,9 @@ is_deeply(\@logged, [map { ($_, 'retry', 'moved') } 0 .. 3], 'and so it is logge
 
 ($name) = ask('dying');
 is($name, 'B1', 'a backup server is tried by the rank as well');
+
+is_deeply([ask('gone')], ['B0', 'none'],
+          'a server that a redirect leads to hears of no rank of another one');
 
 
 # --- what belongs to the address

@@ -26,6 +26,14 @@
     (((n) + (8 * sizeof(uintptr_t) - 1)) / (8 * sizeof(uintptr_t)))
 
 
+/* a candidate's peer, and where that stands in the list */
+typedef struct {
+    ngx_http_upstream_rr_peer_t  *peer;
+    ngx_uint_t                    index;
+    int64_t                       turn;     /* with ranks: weight before */
+} ngx_http_kvroute_offer_t;
+
+
 /* _prepare: a request on an upstream, of which nothing is known yet */
 ngx_http_kvroute_attempt_t *ngx_http_kvroute_prepare(
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_srv_conf_t *conf);
@@ -122,6 +130,19 @@ void ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 /* whether the request wants this peer, by any of its ranks */
 ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i);
+
+/* what a target has of its own as a candidate: the rest is its address's */
+void ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c);
+
+/*
+ * Keeps its weight in smooth round robin.  That of the first rank, and of those
+ * without a number, is that of nginx's peer.
+ */
+void ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c);
 
 /*
  * What belongs to the target that is taken: its rank, and whether it is astray:

@@ -18,14 +18,6 @@
 #include "core/route/kvr_route.h"
 
 
-/* a candidate's peer, and where that stands in the list */
-
-typedef struct {
-    ngx_http_upstream_rr_peer_t  *peer;
-    ngx_uint_t                    index;
-} ngx_http_kvroute_offer_t;
-
-
 static ngx_inline ngx_uint_t ngx_http_kvroute_choose_eligible(
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peer_t *peer,
     ngx_uint_t i, ngx_uint_t hinted, kvr_member_t *member, time_t now);
@@ -528,19 +520,19 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                 c->pinned = 1;
             }
 
-            if (kvr_unlikely(ranks && at->wanted)) {
-                c->pinned = 0;
+            offer = &ngx_http_kvroute_offer[count++];
+
+            offer->peer = peer;
+            offer->index = i;
+
+            if (kvr_unlikely(ranks)) {
+                ngx_http_kvroute_rank_candidate(at, list, offer, c);
             }
 
             if (kvr_unlikely(c->flags)) {
                 *offered |= c->bound;
                 *named |= c->pinned;
             }
-
-            offer = &ngx_http_kvroute_offer[count++];
-
-            offer->peer = peer;
-            offer->index = i;
         }
 
         if (kvr_unlikely(ranks && at->wanted)) {
@@ -593,7 +585,7 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     kvr_policy_request_t          req;
     ngx_http_kvroute_ctx_t       *ctx;
     ngx_http_kvroute_list_t      *list;
-    ngx_http_upstream_rr_peer_t  *peer;
+    ngx_http_kvroute_offer_t     *offer;
 
     ctx = at->ctx;
     list = ngx_http_kvroute_balance_list(at);
@@ -643,10 +635,16 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     if (kvr_policy_needs(req.policy) & KVR_NEEDS_TURNS && !at->conf->shadow) {
         for (n = 0; n < count; n++) {
             c = &ngx_http_kvroute_candidate[n];
-            peer = ngx_http_kvroute_offer[n].peer;
+            offer = &ngx_http_kvroute_offer[n];
 
-            peer->current_weight = c->current_weight;
-            peer->effective_weight = c->effective_weight;
+            offer->peer->effective_weight = c->effective_weight;
+
+            if (at->conf->ranks) {
+                ngx_http_kvroute_rank_turn(at, list, offer, c);
+
+            } else {
+                offer->peer->current_weight = c->current_weight;
+            }
         }
     }
 

@@ -26,6 +26,7 @@
 
 
 static ngx_int_t ngx_http_kvroute_early_handler(ngx_http_request_t *r);
+static void ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
@@ -76,6 +77,13 @@ ngx_http_kvroute_early_handler(ngx_http_request_t *r)
     }
 
     if (!wanted) {
+
+        /* nor do headers here tell what was decided there */
+
+        if (ctx && r->content_handler) {
+            ngx_http_kvroute_early_forget(ctx);
+        }
+
         return NGX_DECLINED;
     }
 
@@ -110,9 +118,7 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
 
     reserved->attempt = NULL;
 
-    ctx->early = 0;
-    ctx->decided = 0;
-    ngx_str_null(&ctx->peer);
+    ngx_http_kvroute_early_forget(ctx);
 
     at = ngx_http_kvroute_prepare(ctx, conf);
     if (at == NULL) {
@@ -147,6 +153,15 @@ ngx_http_kvroute_early(ngx_http_kvroute_ctx_t *ctx,
     }
 
     return rc;
+}
+
+
+static void
+ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx)
+{
+    ctx->early = 0;
+    ctx->decided = 0;
+    ngx_str_null(&ctx->peer);
 }
 
 

@@ -16,6 +16,11 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static kvr_member_t *ngx_http_kvroute_rank_member(
+    ngx_http_kvroute_attempt_t *at, ngx_http_kvroute_list_t *list,
+    ngx_http_kvroute_offer_t *offer, kvr_candidate_t *c);
+
+
 void
 ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t *from,
@@ -58,6 +63,66 @@ ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
            && at->pin != KVR_REGISTRY_NONE
            && list->id[list->first[i]] == at->pin
            && list->first[i + 1] - list->first[i] > 1;
+}
+
+
+void
+ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    kvr_member_t  *member;
+
+    member = ngx_http_kvroute_rank_member(at, list, offer, c);
+
+    if (member) {
+        c->current_weight = member->turn;
+    }
+
+    offer->turn = c->current_weight;
+
+    if (at->wanted) {
+        c->pinned = 0;
+    }
+}
+
+
+/* two candidates may have one weight, as of a server that is listed twice */
+void
+ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    int64_t        change;
+    kvr_member_t  *member;
+
+    change = c->current_weight - offer->turn;
+    member = ngx_http_kvroute_rank_member(at, list, offer, c);
+
+    if (member) {
+        member->turn += change;
+
+    } else {
+        offer->peer->current_weight += (ngx_int_t) change;
+    }
+}
+
+
+/* that of a rank but the first one; NULL: it has none */
+static kvr_member_t *
+ngx_http_kvroute_rank_member(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    uint32_t  member;
+
+    member = list->member[c->place];
+
+    if (c->place == list->first[offer->index] || member == KVR_REGISTRY_NONE) {
+        return NULL;
+    }
+
+    return &at->conf->zone->sh->registry->member[member];
 }
 
 

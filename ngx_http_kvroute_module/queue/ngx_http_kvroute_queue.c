@@ -62,19 +62,19 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         ngx_http_kvroute_queue_unpark(w);
     }
 
-    /* let in at another upstream, and then redirected: it will not be there */
+    /* it was to be at another upstream, and was redirected: it will not be */
 
-    if (w && w->conf != conf) {
-        if (ctx->reserved.conf == w->conf) {
-            ngx_http_kvroute_reserve_release(&ctx->reserved);
-        }
+    if (ctx && ctx->reserved.conf != conf) {
+        ngx_http_kvroute_reserve_release(&ctx->reserved);
+    }
 
-        /* nor is it refused, if somebody else answers */
+    /* nor is it refused by the queue there, if somebody else answers */
 
-        if (w->retry && (r->err_status == 0 || (conf && conf->queue))) {
-            w->retry->hash = 0;
-            w->retry = NULL;
-        }
+    if (w && w->conf != conf && w->retry
+        && (r->err_status == 0 || (conf && conf->queue)))
+    {
+        w->retry->hash = 0;
+        w->retry = NULL;
     }
 
     if (conf == NULL || conf->queue == NULL) {

@@ -96,6 +96,8 @@ typedef struct {
 
     _Atomic uint32_t   lost;         /* it was given up, or taken out */
     _Atomic uint32_t   since;        /* when it came back from that, s */
+    int64_t            turn;         /* a rank's weight in smooth round robin,
+                                        kept under nginx's lock of the peers */
 
     kvr_outlier_t      outlier;
 
