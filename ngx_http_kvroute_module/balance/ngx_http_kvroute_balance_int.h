@@ -30,7 +30,7 @@
 typedef struct {
     ngx_http_upstream_rr_peer_t  *peer;
     ngx_uint_t                    index;
-    int64_t                       turn;     /* of a rank: its weight before */
+    int64_t                       turn;     /* with ranks: weight before */
 } ngx_http_kvroute_offer_t;
 
 
@@ -131,14 +131,14 @@ void ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
 ngx_uint_t ngx_http_kvroute_rank_wanted(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i);
 
-/* what a rank has of its own as a candidate: the rest is its address's */
+/* what a target has of its own as a candidate: the rest is its address's */
 void ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
     kvr_candidate_t *c);
 
 /*
- * Keeps the weight in smooth round robin of a rank, but the first one, whose
- * weight is that of nginx's peer.
+ * Keeps its weight in smooth round robin.  That of the first rank, and of those
+ * without a number, is that of nginx's peer.
  */
 void ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,

@@ -520,7 +520,7 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                 c->pinned = 1;
             }
 
-            offer = &ngx_http_kvroute_offer[count];
+            offer = &ngx_http_kvroute_offer[count++];
 
             offer->peer = peer;
             offer->index = i;
@@ -533,8 +533,6 @@ ngx_http_kvroute_choose_offer(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
                 *offered |= c->bound;
                 *named |= c->pinned;
             }
-
-            count++;
         }
 
         if (kvr_unlikely(ranks && at->wanted)) {
@@ -641,11 +639,11 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
 
             offer->peer->effective_weight = c->effective_weight;
 
-            if (c->place == list->first[offer->index]) {
-                offer->peer->current_weight = c->current_weight;
+            if (at->conf->ranks) {
+                ngx_http_kvroute_rank_turn(at, list, offer, c);
 
             } else {
-                ngx_http_kvroute_rank_turn(at, list, offer, c);
+                offer->peer->current_weight = c->current_weight;
             }
         }
     }

@@ -16,6 +16,11 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
+static kvr_member_t *ngx_http_kvroute_rank_member(
+    ngx_http_kvroute_attempt_t *at, ngx_http_kvroute_list_t *list,
+    ngx_http_kvroute_offer_t *offer, kvr_candidate_t *c);
+
+
 void
 ngx_http_kvroute_rank_offer(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_uint_t i, ngx_uint_t *from,
@@ -66,28 +71,46 @@ ngx_http_kvroute_rank_candidate(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
     kvr_candidate_t *c)
 {
-    uint32_t  member;
+    kvr_member_t  *member;
+
+    member = ngx_http_kvroute_rank_member(at, list, offer, c);
+
+    if (member) {
+        c->current_weight = member->turn;
+    }
+
+    offer->turn = c->current_weight;
 
     if (at->wanted) {
         c->pinned = 0;
     }
-
-    if (c->place == list->first[offer->index]) {
-        return;
-    }
-
-    member = list->member[c->place];
-
-    offer->turn = (member == KVR_REGISTRY_NONE)
-                  ? 0 : at->conf->zone->sh->registry->member[member].turn;
-
-    c->current_weight = offer->turn;
 }
 
 
-/* of a server that is listed twice a rank is two candidates: both count */
+/* two candidates may have one weight, as of a server that is listed twice */
 void
 ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
+    ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
+    kvr_candidate_t *c)
+{
+    int64_t        change;
+    kvr_member_t  *member;
+
+    change = c->current_weight - offer->turn;
+    member = ngx_http_kvroute_rank_member(at, list, offer, c);
+
+    if (member) {
+        member->turn += change;
+
+    } else {
+        offer->peer->current_weight += (ngx_int_t) change;
+    }
+}
+
+
+/* that of a rank but the first one; NULL: it has none */
+static kvr_member_t *
+ngx_http_kvroute_rank_member(ngx_http_kvroute_attempt_t *at,
     ngx_http_kvroute_list_t *list, ngx_http_kvroute_offer_t *offer,
     kvr_candidate_t *c)
 {
@@ -95,10 +118,11 @@ ngx_http_kvroute_rank_turn(ngx_http_kvroute_attempt_t *at,
 
     member = list->member[c->place];
 
-    if (member != KVR_REGISTRY_NONE) {
-        at->conf->zone->sh->registry->member[member].turn +=
-                                             c->current_weight - offer->turn;
+    if (c->place == list->first[offer->index] || member == KVR_REGISTRY_NONE) {
+        return NULL;
     }
+
+    return &at->conf->zone->sh->registry->member[member];
 }
 
 

@@ -77,9 +77,14 @@ typedef struct {
 
     const char    *repeats[KVR_DIALECT_NAMES];
 
-    /* the label with the number of the data-parallel rank, or NULL */
+    /*
+     * The label with the number of the data-parallel rank, or NULL.  nodes: the
+     * numbers go on from node to node, while those in a header begin with the
+     * first rank of the server.
+     */
 
     const char    *rank;
+    unsigned       nodes;
 
     /* labels of KVR_SERIES_LORA: names that are in use, most at a time */
 

@@ -18,7 +18,8 @@ static void kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
 static void kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series,
     double value);
-static void kvr_metrics_named(kvr_metrics_reader_t *r, double rank);
+static void kvr_metrics_named(kvr_metrics_reader_t *r, const kvr_dialect_t *d,
+    double rank);
 static int kvr_metrics_take(const kvr_metrics_sums_t *s, kvr_series_e series,
     kvr_series_e other, double *value);
 static void kvr_metrics_total(const kvr_metrics_sums_t *s, uint8_t mode,
@@ -192,9 +193,9 @@ kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine, const char *name,
 
         label = d->rank ? kvr_metrics_text_label(labels, d->rank, &n) : NULL;
 
-        kvr_metrics_named(r, label && n && *label >= '0' && *label <= '9'
-                             ? kvr_metrics_text_label_number(labels, d->rank)
-                             : -1);
+        kvr_metrics_named(r, d, label && n && *label >= '0' && *label <= '9'
+                                ? kvr_metrics_text_label_number(labels, d->rank)
+                                : -1);
 
         if (s->label) {
             label = kvr_metrics_text_label(labels, s->label, &n);
@@ -351,7 +352,7 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     }
 
     if (leaf - 1 == KVR_SERIES_RANK) {
-        kvr_metrics_named(r, (double) number);
+        kvr_metrics_named(r, kvr_dialect(r->dialect), (double) number);
         return;
     }
 
@@ -360,15 +361,45 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
 }
 
 
-/* whose numbers follow; negative: nobody's in particular */
+/*
+ * Whose numbers follow; negative: nobody's in particular.  What is told of a
+ * rank is at its name modulo KVR_METRICS_RANKS, so that it can stay there when
+ * the first rank turns out to be one before.
+ */
 static void
-kvr_metrics_named(kvr_metrics_reader_t *r, double rank)
+kvr_metrics_named(kvr_metrics_reader_t *r, const kvr_dialect_t *d, double rank)
 {
+    uint32_t  n, first;
+
     r->rank = 0;
 
-    if (rank >= 0 && rank < KVR_METRICS_RANKS) {
-        r->rank = (uint32_t) rank + 1;
-        r->ranks = kvr_max(r->ranks, r->rank);
+    if (!(rank >= 0 && rank < KVR_METRICS_NAMES)) {
+        return;
+    }
+
+    n = (uint32_t) rank;
+    first = d->nodes ? n : 0;
+
+    if (r->ranks && r->first >= first + KVR_METRICS_RANKS) {
+        memset(r->each, 0, sizeof(r->each));
+        r->ranks = 0;
+    }
+
+    if (r->ranks == 0) {
+        r->first = first;
+    }
+
+    for ( /* void */ ; r->first > first; r->ranks++) {
+        r->first--;
+        memset(&r->each[r->first % KVR_METRICS_RANKS], 0,
+               sizeof(kvr_metrics_sums_t));
+    }
+
+    r->ranks = kvr_min(r->ranks, KVR_METRICS_RANKS);
+
+    if (n - r->first < KVR_METRICS_RANKS) {
+        r->rank = n % KVR_METRICS_RANKS + 1;
+        r->ranks = kvr_max(r->ranks, n - r->first + 1);
     }
 }
 
@@ -433,7 +464,8 @@ kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
     *m = r->m;
     m->set = 0;
 
-    kvr_metrics_total(&r->each[rank], r->mode, m);
+    kvr_metrics_total(&r->each[(r->first + rank) % KVR_METRICS_RANKS], r->mode,
+                      m);
 
     if (!(m->set & KVR_METRICS_START)) {
         m->start = r->m.start;

@@ -24,6 +24,7 @@
 #define KVR_METRICS_LINE   4096  /* longer ones are passed over */
 #define KVR_METRICS_LORAS  16
 #define KVR_METRICS_RANKS  64    /* of those beyond nothing is told apart */
+#define KVR_METRICS_NAMES  65536 /* of ranks, on all nodes */
 
 
 /* fields that are set */
@@ -70,9 +71,11 @@ typedef struct {
 
     kvr_metrics_sums_t  all;
     kvr_metrics_sums_t  each[KVR_METRICS_RANKS];
-    uint32_t       ranks;        /* the highest that was named and one; 0: no
-                                    series has named any */
-    uint32_t       rank;         /* of what is read, from 1; 0: not named */
+    uint32_t       first;        /* name of the first rank of this server */
+    uint32_t       ranks;        /* from that to the highest that was named; 0:
+                                    no series has named any */
+    uint32_t       rank;         /* of what is read, a place of each[] from 1;
+                                    0: not named */
     double         newest;       /* of the sets of adapters */
 
     kvr_push_t     json;

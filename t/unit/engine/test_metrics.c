@@ -456,6 +456,75 @@ START_TEST(test_metrics_ranks)
 END_TEST
 
 
+/* servers of several nodes: names go on, what a header may say begins anew */
+START_TEST(test_metrics_nodes)
+{
+    unsigned        i, k;
+    kvr_metrics_t   one;
+    const char     *name;
+    char            text[512];
+    size_t          len;
+
+    /* names as they come, how many ranks they are, the name of the second one */
+
+    static const struct {
+        uint32_t  n;
+        uint32_t  label[4];
+        uint32_t  ranks;
+        uint32_t  second;
+    } nodes[] = {
+        { 4, { 8, 9, 10, 11 }, 4, 9 },
+        { 4, { 11, 9, 10, 8 }, 4, 9 },
+        { 3, { 100, 101, 102 }, 3, 101 },
+        { 1, { 3 }, 1, 0 },
+        { 3, { 0, 1, 999 }, 2, 1 },
+        { 3, { 999, 1, 0 }, 2, 1 },
+        { 3, { 81, 17, 16 }, 2, 17 },
+        { 3, { 79, 17, 16 }, 64, 17 },
+        { 4, { 4294967295, 65536, 5, 6 }, 2, 6 }
+    };
+
+    for (i = 0; i < sizeof(nodes) / sizeof(nodes[0]); i++) {
+
+        for (k = 0, len = 0; k < nodes[i].n; k++) {
+            len += (size_t) snprintf(text + len, sizeof(text) - len,
+                                     "vllm:num_requests_running{engine=\"%u\"}"
+                                     " %u\n", nodes[i].label[k],
+                                     1 + nodes[i].label[k] % 1000);
+        }
+
+        (void) read_in(text, len, 7);
+        name = text;
+        util_check(reader.ranks == nodes[i].ranks, "%u ranks: %s",
+                   reader.ranks, name);
+
+        if (nodes[i].second) {
+            kvr_metrics_rank(&reader, 1, &one);
+            util_check(one.running == 1 + nodes[i].second,
+                       "its second: %u: %s", one.running, name);
+        }
+    }
+
+    /* what was told of one that is too far away is forgotten */
+
+    name = "vllm:num_requests_running{engine=\"81\"} 7\n"
+           "vllm:num_requests_running{engine=\"17\"} 2\n"
+           "vllm:num_requests_running{engine=\"16\"} 1\n";
+
+    (void) read_in(name, strlen(name), 7);
+    kvr_metrics_rank(&reader, 0, &one);
+    util_check(one.running == 1, "its first: %u", one.running);
+
+    /* of SGLang all ranks are behind one server: those not told of are idle */
+
+    name = "sglang:num_running_reqs{dp_rank=\"3\"} 2\n";
+
+    (void) read_in(name, strlen(name), 7);
+    util_check(reader.ranks == 4, "SGLang: %u", reader.ranks);
+}
+END_TEST
+
+
 START_TEST(test_metrics_orca)
 {
     size_t         i;
@@ -570,6 +639,7 @@ main(void)
     util_add(s, "huge", test_metrics_huge);
     util_add(s, "sums", test_metrics_sums);
     util_add(s, "ranks", test_metrics_ranks);
+    util_add(s, "nodes", test_metrics_nodes);
     util_add(s, "orca", test_metrics_orca);
     util_add(s, "dialects", test_metrics_dialects);
 
