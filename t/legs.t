@@ -351,6 +351,11 @@ for my $more ('"n":1', '"tool_choice":"auto"', '"tool_choice":null') {
     is(@$p . @$d, '11', "$more: two servers");
 }
 
+($r, $p, $d, $log) = ask('', '{"prompt":"' . long() . '","stream_options":{"x":"'
+                            . text(5000, 1) . '"}}');
+is(@$p . @$d, '01', 'more than is kept of what leg 1 must not have: one server');
+like($log, qr/^200 unread /, 'it is said');
+
 $r = $t->post('/v1/embeddings', '{"input":"' . long() . '"}');
 is(scalar(my @none = sent('P')), 0, 'an endpoint that decodes nothing');
 

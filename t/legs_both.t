@@ -338,7 +338,7 @@ end(begin('/spare', {}), 200, '200 yes', 1, 1,
 # the prefill server fails: the other one is left, and a pair is made anew
 
 for my $case ([ 'status 500', 500 ], [ 'reset', 502 ], [ 'cut', 200 ],
-              [ 'status 429', 429 ])
+              [ 'status 408', 408 ], [ 'status 429', 429 ])
 {
     my ($do, $status) = @$case;
 

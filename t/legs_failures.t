@@ -250,6 +250,7 @@ http {
         location /late/ {
             kvroute_prefill prefill when=always min=1k lease=1s;
             kvroute_pin 127.0.0.1:%%FULL%%;
+            proxy_connect_timeout 1h;
             proxy_pass http://slow/;
         }
         location /narrow/ { proxy_pass http://narrow/; }
@@ -418,6 +419,8 @@ row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer 200', 1, 'p',
 
 row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' },
     '503 failed 503', 2, '');
+row('leg 1: fallback=none, of a 429', '/strict', { 'X-P' => 'status 429' },
+    '503 failed 429', 2, '');
 row('leg 1: fallback=none, of a 400', '/strict', { 'X-P' => 'status 400' },
     '200 failed 400', 1, 'p');
 
@@ -457,7 +460,7 @@ row('kept connections', '/one', {}, '200 yes 200', 1, 'd', socket => $c) for 1 .
 ($r, $p, $d) = row('leg 1: a kept connection ends', '/one',
                    { 'X-P' => 'stale' }, '200 yes 200', 1, 'd', socket => $c,
                    log => qr/reset by peer.*subrequest/);
-is(join('', map { $_->{reused} } @$p), '10', 'on another one');
+like(join('', map { $_->{reused} } @$p), qr/^1+0$/, 'on another one');
 ($r, $p, $d) = row('leg 2: a kept connection ends', '/one',
                    { 'X-D' => 'stale' }, '200 retried 200', 1, 'dp',
                    socket => $c, log => qr/reset by peer/);

@@ -316,15 +316,12 @@ ngx_http_kvroute_legs_copies(ngx_http_kvroute_loc_conf_t *klcf,
 
     first->ignore_headers = ~(ngx_uint_t) 0;
     first->max_temp_file_size = 0;
-    first->store = 0;
 
     if (kvr_connector(conf->connector)->meet) {
 
         /* the bodies name the server: another one is another pair */
 
         first->next_upstream = 0;
-        first->buffering = 0;
-        first->change_buffering = 0;
     }
 
     klcf->leg[1]->connect_timeout = ngx_min(of->connect_timeout,

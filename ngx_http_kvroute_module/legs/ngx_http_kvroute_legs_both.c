@@ -312,7 +312,9 @@ ngx_http_kvroute_legs_both_event(ngx_event_t *ev)
                    legs->heard ? "heard" : "not heard",
                    legs->over ? ", over" : "");
 
-    if (!legs->sent) {
+    /* what leg 1 has come to matters when there is a leg 2, or will be none */
+
+    if (!legs->sent && !legs->over) {
         return;
     }
 
@@ -348,8 +350,6 @@ ngx_http_kvroute_legs_both_mend(ngx_http_kvroute_legs_t *legs)
         legs->outcome = KVR_DISAGGREGATE_FAILED;
 
         (void) ngx_http_kvroute_legs_close(r);
-
-        r->keepalive = 0;
         ngx_http_finalize_request(r, NGX_ERROR);
 
         return;

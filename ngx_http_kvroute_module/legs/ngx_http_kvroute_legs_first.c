@@ -157,31 +157,34 @@ ngx_http_kvroute_legs_of(ngx_http_request_t *r)
 }
 
 
-/* it is at the prefill upstream: whose connections and caches are not asked */
+/*
+ * It is at the prefill upstream: whose connections and caches are not asked.
+ * What nginx has taken from the location's configuration before that is undone.
+ */
 static void
 ngx_http_kvroute_legs_entered(ngx_http_kvroute_leg_t *leg,
     ngx_http_request_t *r)
 {
+    ngx_http_upstream_t      *u;
     ngx_http_kvroute_legs_t  *legs;
 
+    u = r->upstream;
     legs = ngx_http_kvroute_legs_of(r);
 
-    if (legs) {
-        legs->entered = 1;
+    legs->entered = 1;
 
-        /* what is buffered waits for the client, who is sent none of it */
+    /* what is buffered waits for the client, who is sent none of it */
 
-        if (legs->connector->meet) {
-            r->upstream->buffering = 0;
-        }
+    if (legs->connector->meet) {
+        u->buffering = 0;
     }
-
-#if (NGX_HTTP_CACHE)
 
     /* a descriptor is good for once */
 
-    r->upstream->cacheable = 0;
+    u->store = 0;
 
+#if (NGX_HTTP_CACHE)
+    u->cacheable = 0;
 #endif
 }
 

@@ -1,0 +1,220 @@
+#!/usr/bin/perl
+
+# Two servers for one request, and what else its location says: errors that are
+# intercepted, files that are stored, other locations that it leads to.
+
+use strict;
+use warnings;
+
+use FindBin;
+
+use lib "$FindBin::Bin/lib";
+use Kvroute;
+use Kvroute::Recorder;
+
+my $t = Kvroute->new();
+
+recorder($t, 'P0', '{"kv_transfer_params":{"id":"p"}}');
+recorder($t, $_, '{"text":"D"}') for qw(D0 D1);
+recorder($t, 'O0', '{"text":"O"}');
+
+mkdir "$t->{dir}/store";
+
+$t->upstreams(
+    prefill => ['P0'],
+    decode => ['D0'],
+    two => [qw(D0 D1)],
+    other => ['O0'],
+);
+
+$t->conf(<<'EOC');
+http {
+%%TEMP%%
+    log_format kv '$http_x_n $status $kvroute_disaggregated $kvroute_leg1_status '
+                  '$upstream_addr';
+    access_log %%DIR%%/access.log kv;
+
+    kvroute_zone zone=z:4m;
+
+%%UPSTREAMS%%
+
+    kvroute_prefill prefill when=always min=1k;
+    client_body_buffer_size 64k;
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+
+    server {
+        listen 127.0.0.1:%%PORT%%;
+
+        location / { proxy_pass http://two; }
+        location /second/ {
+            kvroute_prefill off;
+            kvroute_pin 127.0.0.1:%%D1%%;
+            proxy_pass http://two/;
+        }
+        location /cheap/ {
+            kvroute_prefill prefill when=always min=1k transfer=0;
+            proxy_pass http://two/;
+        }
+        location /intercept/ {
+            proxy_intercept_errors on;
+            error_page 400 = @other;
+            proxy_pass http://decode/;
+        }
+        location /store/ {
+            proxy_store %%DIR%%/store/file;
+            proxy_pass http://decode/;
+        }
+        location /header/ {
+            kvroute_prefill prefill when=always min=1k connector=header;
+            proxy_buffering off;
+            proxy_pass http://decode/;
+        }
+        location /strict/ {
+            kvroute_prefill prefill when=always min=1k fallback=none;
+            error_page 503 = @other;
+            proxy_pass http://decode/;
+        }
+        location /try/ {
+            kvroute_prefill prefill connector=sglang;
+            try_files /none @other;
+            proxy_pass http://decode/;
+        }
+        location /moon/ {
+            kvroute_prefill prefill connector=mooncake when=always min=1;
+            kvroute_pin 127.0.0.1:%%D0%%;
+            proxy_next_upstream error non_idempotent;
+            proxy_pass http://two/;
+        }
+        location @other {
+            kvroute_prefill off;
+            proxy_pass http://other;
+        }
+        location /kvroute/ { kvroute_status; access_log off; }
+    }
+}
+EOC
+
+$t->run();
+
+my $path = '/v1/chat/completions';
+my ($asked, $seed) = (0, 1);
+
+sub body { return '{"prompt":"' . text(4000, $seed++) . '"}' }
+sub asked { return scalar(grep { !$_->{gone} } sent($t, $_[0])) }
+sub left { return scalar(grep { $_->{gone} } sent($t, $_[0])) }
+sub load { return $t->peer($_[0], $t->{vars}{$_[1]})->{active} }
+
+# begins a request; X-<NAME> tells a server what it does
+
+sub begin {
+    my ($where, $do, $body) = @_;
+
+    unlink map { "$t->{dir}/$_.sent" } qw(P D O);
+
+    return $t->start("POST $where$path", $body // body(),
+                     headers => { %$do, 'X-N' => ++$asked });
+}
+
+# nginx logs it when the client has gone
+
+sub done_with {
+    my ($s) = @_;
+
+    my $r = $t->finish($s);
+    close $s;
+
+    return $r;
+}
+
+# its end: what is logged of it, and the answer
+
+sub end {
+    my ($s, $line, $text, $name) = @_;
+
+    my $r = done_with($s);
+
+    like($t->logged($asked), qr/^$line /, "$name: what is logged");
+    is($r->{body}, "{\"text\":\"$text\"}", 'and answered');
+}
+
+
+# what nginx does with an answer to a client it does not do with that of leg 1
+
+end(begin('/intercept', { 'X-P' => 'status 400' }), '200 failed 400', 'D',
+    'errors of leg 1 are not intercepted');
+is(asked('O'), 0, 'they lead nowhere');
+
+end(begin('/store', {}), '200 yes 200', 'D', 'answers are stored');
+is(Kvroute::slurp("$t->{dir}/store/file"), '{"text":"D"}', 'that of leg 2 is');
+unlink "$t->{dir}/store/file";
+done_with(begin('/store', { 'X-D' => 'close' }));
+like($t->logged($asked), qr/^502 yes 200 /, 'without an answer of leg 2');
+ok(!-e "$t->{dir}/store/file", 'none is');
+
+
+# leg 1 fails: the server that has more of the prompt computes it, and not the one
+# that leg 2 was to go to because it was idle
+
+for my $do ('plain', 'status 500') {
+    my $text = text(40000, $seed++);
+    my $go = "go$seed";
+
+    done_with(begin('/second', {}, "{\"prompt\":\"$text\"}"));
+
+    my @busy = map { begin('/second', { 'X-D' => "wait $go plain" },
+                           '{"prompt":"short"}') } 1 .. 2;
+    ok(wait_for(sub { load('two', 'D1') == 2 }), 'who has it is busy');
+
+    done_with(begin('/cheap', { 'X-P' => $do },
+                    "{\"prompt\":\"$text" . text(5000, $seed++) . '"}'));
+
+    my $to = $do eq 'plain' ? 'D0' : 'D1';
+    like($t->logged($asked), qr/:$t->{vars}{$to}$/, "leg 1: $do, leg 2: $to");
+
+    $t->step($go);
+    done_with($_) for @busy;
+}
+
+
+# a sidecar makes leg 1: its place counts until the answer begins
+
+my $s = begin('/header', { 'X-D' => 'wait h1 head event wait h2 end' });
+ok(wait_for(sub { asked('D') }), 'a sidecar is asked');
+is(load('prefill', 'P0'), 1, 'the prefill server is in use');
+$t->step('h1');
+ok($t->read_until($s, qr/data:/), 'the answer begins');
+ok(wait_for(sub { load('prefill', 'P0') == 0 }), 'it is no longer');
+is(load('decode', 'D0'), 1, 'the decode server is');
+$t->step('h2');
+done_with($s);
+
+
+# another location: nothing is kept for this one
+
+$s = begin('/strict', { 'X-P' => 'status 500', 'X-O' => 'wait o1 plain' });
+ok(wait_for(sub { asked('O') }), 'an error of leg 1 leads to another location');
+is(load('decode', 'D0'), 0, 'no decode server is held');
+$t->step('o1');
+end($s, '200 -? ?-', 'O', 'the other location');
+
+$s = begin('/try', { 'X-P' => 'hold', 'X-O' => 'wait o2 plain' });
+ok(wait_for(sub { asked('O') }), 'a file that is not there leads there');
+ok(wait_for(sub { left('P') == asked('P') && load('prefill', 'P0') == 0 }),
+   'leg 1 is closed, if it was ever sent');
+$t->step('o2');
+end($s, '200 \S+ \S+', 'O', 'the other location');
+
+
+# a decode server fails: the next one computes the prompt, and leg 1 is closed
+
+$s = begin('/moon', { 'X-P' => 'hold', 'X-D0' => 'reset',
+                      'X-D1' => 'wait d1 plain' });
+ok(wait_for(sub { asked('D') == 2 }), 'a second decode server is asked');
+ok(wait_for(sub { left('P') }), 'leg 1 is closed');
+$t->step('d1');
+end($s, '200 retried \S+', 'D', 'the second one');
+
+ok($t->idle(), 'nothing is left');
+
+$t->done();
