@@ -11,7 +11,7 @@
                 pd-chaos.json as long as the module is the same
     time        what nginx adds to the engines' own work, 32 KB, in turns
     count       instructions of a request that one server serves: with the
-                directive and without it, and by another build (BASE=FILE.so)
+                directive and without it
 
 Writes build/bench/pd.json; parts that are not asked for stay as they were.
 """
@@ -36,7 +36,6 @@ from places import MODULE, NGINX, ROOT                  # noqa: E402
 
 WANTED = int(os.environ.get("REQUESTS") or 100_000)
 PAIRS = int(os.environ.get("PAIRS") or 400)
-BASE = os.environ.get("BASE")
 
 FILE = os.path.join(rig.RESULTS, "pd.json")
 CHAOS = os.path.join(rig.RESULTS, "pd-chaos.json")
@@ -268,12 +267,6 @@ def count_part(results):
         row["without"] = round(wire.slope(engines, False, size, n, 1))
         row["short"] = round(wire.slope(engines, False, size, n, 1, more))
         row["ratio"] = round(row["short"] / row["without"], 4)
-
-        if BASE:
-            harness.MODULE = BASE
-            row["base"] = round(wire.slope(engines, False, size, n, 1))
-            row["base_ratio"] = round(row["without"] / row["base"], 4)
-            harness.MODULE = MODULE
 
         print(name, row, flush=True)
 

@@ -4,18 +4,24 @@ worker per request, taking turns A B A B, and instructions of the user side by
 callgrind.  Prints tables and writes wire.json.
 
     wire.py [PART...]     parts: cpu streams memory count one peers
+
+BEFORE=FILE.so has instructions of requests alone, beside those of that build of
+the module, and writes wire-before.json.
 """
 
 import os
+import shutil
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), '..', 'common'))
 
 from chart import bars
+import harness
 import rig
-from harness import (FULL, Nginx, load, load_end, load_start, pin, save,
+from harness import (BIN, FULL, Nginx, load, load_end, load_start, pin, save,
                      upstream)
+from places import MODULE
 from rig import cpu, median, memory
 
 DIR = rig.RESULTS
@@ -343,8 +349,10 @@ def count_part(results):
 
 def instructions(engines, plain, size, n, unique=0, conf={}, **kw):
     """All that nginx executes for n requests, its start too."""
+    alike = ('env', 'LD_PRELOAD=%s/alike.so' % BIN)
+
     def run(prefix):
-        x = Nginx(engines, plain, **conf, prefix=prefix)
+        x = Nginx(engines, plain, **conf, prefix=alike + prefix)
         load(port=x.port, requests=n, size=size, unique=unique, conns=1, **kw)
         x.stop()
 
@@ -354,6 +362,34 @@ def instructions(engines, plain, size, n, unique=0, conf={}, **kw):
 def slope(engines, plain, size, n, unique=0, conf={}):
     few = instructions(engines, plain, size, 4, unique, conf)
     return (instructions(engines, plain, size, n + 4, unique, conf) - few) / n
+
+
+def compare(before):
+    """Instructions of requests, by another build of the module and by ours."""
+    engines = upstream(8)
+    found = {}
+    harness.MODULE = BIN + '/counted.so'
+
+    print('%-24s %10s %10s %8s' % ('instructions a request', 'before', 'now',
+                                   'ratio'))
+
+    for name, size, n in (('2k', 2048, 300), ('32k', 32768, 100)):
+        for what, unique in (('repeated', 0), ('unique', 1)):
+            row = found['%s %s' % (name, what)] = {}
+
+            for key, module in (('before', before), ('now', MODULE)):
+
+                # of one name: what is allocated for it moves all else
+
+                shutil.copy(module, harness.MODULE)
+                row[key] = slope(engines, False, size, n, unique)
+
+            row['ratio'] = row['now'] / row['before']
+            print('%-24s %10.0f %10.0f %8.4f'
+                  % ('%s %s' % (name, what), row['before'], row['now'],
+                     row['ratio']), flush=True)
+
+    save('wire-before.json', {'requests': found})
 
 
 def plots(results):
@@ -389,6 +425,10 @@ def main():
     results = {}
     begin = time.time()
     pin()
+
+    if os.environ.get('BEFORE'):
+        compare(os.path.abspath(os.environ['BEFORE']))
+        return
 
     for name in sys.argv[1:] or PARTS:
         PARTS[name](results)
