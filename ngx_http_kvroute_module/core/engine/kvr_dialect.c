@@ -118,6 +118,7 @@ static const kvr_dialect_t  kvr_dialects[] = {
         .paths = { "/metrics" },
         .series = kvr_dialect_vllm,
         .rank = "engine",
+        .part = 1,
         .adapters = { "running_lora_adapters", "waiting_lora_adapters" },
         .max_adapters = "max_lora"
     },

@@ -81,6 +81,13 @@ typedef struct {
 
     const char    *rank;
 
+    /*
+     * 1: an engine may have a part of all ranks. Its label has the number among
+     * all, while requests name a rank by its number among those of the engine.
+     */
+
+    unsigned       part:1;
+
     /* labels of KVR_SERIES_LORA: names that are in use, most at a time */
 
     const char    *adapters[KVR_DIALECT_NAMES];

@@ -18,7 +18,8 @@ static void kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
 static void kvr_metrics_add(kvr_metrics_reader_t *r, kvr_series_e series,
     double value);
-static void kvr_metrics_named(kvr_metrics_reader_t *r, double rank);
+static void kvr_metrics_named(kvr_metrics_reader_t *r, double rank,
+    unsigned part);
 static int kvr_metrics_take(const kvr_metrics_sums_t *s, kvr_series_e series,
     kvr_series_e other, double *value);
 static void kvr_metrics_total(const kvr_metrics_sums_t *s, uint8_t mode,
@@ -194,7 +195,7 @@ kvr_metrics_series(kvr_metrics_reader_t *r, uint32_t engine, const char *name,
 
         kvr_metrics_named(r, label && n && *label >= '0' && *label <= '9'
                              ? kvr_metrics_text_label_number(labels, d->rank)
-                             : -1);
+                             : -1, d->part);
 
         if (s->label) {
             label = kvr_metrics_text_label(labels, s->label, &n);
@@ -351,7 +352,7 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
     }
 
     if (leaf - 1 == KVR_SERIES_RANK) {
-        kvr_metrics_named(r, (double) number);
+        kvr_metrics_named(r, (double) number, 0);
         return;
     }
 
@@ -360,16 +361,36 @@ kvr_metrics_load(void *data, unsigned leaf, kvr_push_e what,
 }
 
 
-/* whose numbers follow; negative: nobody's in particular */
+/*
+ * Whose numbers follow; negative: nobody's in particular.  part: the engine's
+ * ranks need not begin with 0.  There are so few of them that their numbers
+ * modulo KVR_METRICS_RANKS differ.
+ */
 static void
-kvr_metrics_named(kvr_metrics_reader_t *r, double rank)
+kvr_metrics_named(kvr_metrics_reader_t *r, double rank, unsigned part)
 {
+    uint32_t  n, lowest;
+
     r->rank = 0;
 
-    if (rank >= 0 && rank < KVR_METRICS_RANKS) {
-        r->rank = (uint32_t) rank + 1;
-        r->ranks = kvr_max(r->ranks, r->rank);
+    if (!(rank >= 0 && rank <= UINT16_MAX)) {
+        return;
     }
+
+    n = (uint32_t) rank;
+    lowest = !part ? 0 : r->ranks ? kvr_min(n, r->lowest) : n;
+
+    if (r->ranks) {
+        r->ranks += r->lowest - lowest;
+    }
+
+    if (n - lowest < KVR_METRICS_RANKS) {
+        r->ranks = kvr_max(r->ranks, n - lowest + 1);
+        r->rank = n % KVR_METRICS_RANKS + 1;
+    }
+
+    r->ranks = kvr_min(r->ranks, KVR_METRICS_RANKS);
+    r->lowest = lowest;
 }
 
 
@@ -433,7 +454,8 @@ kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
     *m = r->m;
     m->set = 0;
 
-    kvr_metrics_total(&r->each[rank], r->mode, m);
+    kvr_metrics_total(&r->each[(r->lowest + rank) % KVR_METRICS_RANKS], r->mode,
+                      m);
 
     if (!(m->set & KVR_METRICS_START)) {
         m->start = r->m.start;

@@ -70,9 +70,11 @@ typedef struct {
 
     kvr_metrics_sums_t  all;
     kvr_metrics_sums_t  each[KVR_METRICS_RANKS];
-    uint32_t       ranks;        /* the highest that was named and one; 0: no
-                                    series has named any */
-    uint32_t       rank;         /* of what is read, from 1; 0: not named */
+    uint32_t       lowest;       /* rank that the engine has */
+    uint32_t       ranks;        /* from that to the highest that was named; 0:
+                                    no series has named any */
+    uint32_t       rank;         /* of what is read, as in each[], from 1; 0:
+                                    not named */
     double         newest;       /* of the sets of adapters */
 
     kvr_push_t     json;
@@ -92,7 +94,8 @@ void kvr_metrics_read(kvr_metrics_reader_t *r, const uint8_t *data,
 void kvr_metrics_end(kvr_metrics_reader_t *r);
 
 /*
- * What the text said of one rank, from 0 to r->ranks - 1, after it is over.
+ * What the text said of one rank, from 0 to r->ranks - 1 by its number among
+ * those that the engine has, after it is over.
  * What names no rank (start, adapters) is said of each.
  */
 void kvr_metrics_rank(const kvr_metrics_reader_t *r, uint32_t rank,
