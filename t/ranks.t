@@ -51,8 +51,8 @@ $t->serve('R', sub {
     }
 });
 
-# an engine that is sick: it tells of as many ranks as are in a file, and with
-# two numbers there of each in turn
+# an engine that is sick: it tells of as many ranks as are in a file, or 4+2 from
+# rank 4 on, and with two of these there of each in turn
 
 $t->serve('S', sub {
     my ($c) = @_;
@@ -69,9 +69,12 @@ $t->serve('S', sub {
             print $f '.';
             close $f;
 
+            my ($from, $ranks) = $n[$asked % @n] =~ /^(?:(\d+)\+)?(\d+)$/;
+
+            $from //= 0;
             $body = join '', map {
                 "vllm:num_requests_running{engine=\"$_\",model_name=\"m\"} 0\n"
-            } 0 .. $n[$asked % @n] - 1;
+            } $from .. $from + $ranks - 1;
         }
 
         syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: "
@@ -570,6 +573,18 @@ cmp_ok(scalar(rows('sick')), '<=', 64, '64 are believed');
 is(scalar(grep { defined $_->{id} } rows('sick')), 8,
    'of which those have numbers that the zone has room for');
 is_deeply([sick(8)], [('ok') x 8], 'and it is served');
+
+# one of several nodes (--data-parallel-hybrid-lb) tells of ranks by their numbers
+# among all, and is asked by those of its own
+
+for my $case ([ '4+2', 2 ], [ '70+4', 4 ], [ '3+1', 1 ]) {
+    my ($ranks, $many) = @$case;
+
+    Kvroute::write_file("$t->{dir}/sick", $ranks);
+    ok(wait_for(sub { rows('sick') == $many }), "$ranks: $many here");
+    is(join(' ', map { $_->{name} =~ s/^[^#]*//r } rows('sick')),
+       $many > 1 ? join(' ', map { "#$_" } 0 .. $many - 1) : '', "$ranks: from 0 on");
+}
 
 # a reload with other ranks
 

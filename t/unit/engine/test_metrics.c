@@ -448,6 +448,28 @@ START_TEST(test_metrics_ranks)
     kvr_metrics_rank(&reader, 1, &one);
     util_check(reader.ranks == 2 && one.running == 2, "SGLang");
 
+    /* a node's ranks of many, in any order: they are asked for from 0 on */
+
+    text = "vllm:num_requests_running{engine=\"63\"} 2\n"
+           "vllm:num_requests_running{engine=\"62\"} 1\n"
+           "vllm:num_requests_running{engine=\"65\"} 4\n"
+           "vllm:num_requests_running{engine=\"64\"} 3\n"
+           "vllm:num_requests_running{engine=\"127\"} 99\n";
+
+    m = read_in(text, strlen(text), 7);
+    util_check(m->running == 109 && reader.ranks == 4, "a part: %u of %u",
+               reader.ranks, m->running);
+
+    for (step = 0; step < 4; step++) {
+        kvr_metrics_rank(&reader, step, &one);
+        util_check(one.running == step + 1, "a part, %u: %u", step, one.running);
+    }
+
+    text = "vllm:num_requests_running{engine=\"3\"} 2\n";
+
+    (void) read_in(text, strlen(text), 7);
+    util_check(reader.ranks == 1, "one of several, with a port of its own");
+
     text = "vllm:num_requests_running 3\n";
 
     (void) read_in(text, strlen(text), 7);
