@@ -8,8 +8,6 @@
 
 
 static void kvr_load_raise(kvr_load_t *load, uint32_t mark);
-static uint64_t kvr_load_change(uint64_t word, int32_t active,
-    int64_t pending);
 static int kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
     kvr_load_alive_pt alive, kvr_load_drop_pt drop, kvr_load_heal_pt heal,
     void *data);
@@ -302,53 +300,4 @@ kvr_load_heal(kvr_load_t *load, uint32_t n, kvr_load_owner_t self,
     atomic_store(&row->sweeper, 0);
 
     return KVR_OK;
-}
-
-
-void
-kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column, int32_t active,
-    int64_t pending)
-{
-    uint64_t           old;
-    _Atomic uint64_t  *word;
-
-    word = kvr_load_words(load, row) + column;
-    old = atomic_load_explicit(word, memory_order_relaxed);
-
-    if (kvr_likely(row < load->rows)) {
-        atomic_store_explicit(word, kvr_load_change(old, active, pending),
-                              memory_order_relaxed);
-        return;
-    }
-
-    while (!atomic_compare_exchange_weak(word, &old,
-                                         kvr_load_change(old, active,
-                                                         pending)))
-    {
-        /* void */
-    }
-}
-
-
-/* neither half may borrow from the other, whatever happens */
-static uint64_t
-kvr_load_change(uint64_t word, int32_t active, int64_t pending)
-{
-    int64_t  a, p;
-
-    a = (int64_t) (word >> KVR_LOAD_BYTES_BITS) + active;
-    p = (int64_t) (word & KVR_LOAD_BYTES_MASK) + pending;
-
-    /* as it nearly always is */
-
-    if (kvr_likely((uint64_t) a < 1U << (64 - KVR_LOAD_BYTES_BITS)
-                   && (uint64_t) p <= KVR_LOAD_BYTES_MASK))
-    {
-        return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
-    }
-
-    a = kvr_min(kvr_max(a, 0), (1 << (64 - KVR_LOAD_BYTES_BITS)) - 1);
-    p = kvr_min(kvr_max(p, 0), (int64_t) KVR_LOAD_BYTES_MASK);
-
-    return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
 }

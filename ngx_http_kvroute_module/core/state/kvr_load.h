@@ -152,15 +152,64 @@ kvr_load_hold(kvr_load_t *load, uint32_t row, uint64_t held)
     kvr_set(&load->row[row].held, held);
 }
 
-/* counts requests and bytes in or out, by the row's owner only */
-void kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column,
-    int32_t active, int64_t pending);
-
 static inline _Atomic uint64_t *
 kvr_load_words(kvr_load_t *load, uint32_t row)
 {
     return (_Atomic uint64_t *) (void *) &load->row[load->rows + 1]
            + (size_t) row * load->stride;
+}
+
+
+/* neither half may borrow from the other, whatever happens */
+static inline uint64_t
+kvr_load_change(uint64_t word, int32_t active, int64_t pending)
+{
+    int64_t  a, p;
+
+    a = (int64_t) (word >> KVR_LOAD_BYTES_BITS) + active;
+    p = (int64_t) (word & KVR_LOAD_BYTES_MASK) + pending;
+
+    /* as it nearly always is */
+
+    if (kvr_likely((uint64_t) a < 1U << (64 - KVR_LOAD_BYTES_BITS)
+                   && (uint64_t) p <= KVR_LOAD_BYTES_MASK))
+    {
+        return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
+    }
+
+    a = kvr_min(kvr_max(a, 0), (1 << (64 - KVR_LOAD_BYTES_BITS)) - 1);
+    p = kvr_min(kvr_max(p, 0), (int64_t) KVR_LOAD_BYTES_MASK);
+
+    return (uint64_t) a << KVR_LOAD_BYTES_BITS | (uint64_t) p;
+}
+
+
+/*
+ * Counts requests and bytes in or out, by the row's owner only.  Here, as each
+ * request is counted in three columns, and three times.
+ */
+static inline void
+kvr_load_add(kvr_load_t *load, uint32_t row, uint32_t column, int32_t active,
+    int64_t pending)
+{
+    uint64_t           old;
+    _Atomic uint64_t  *word;
+
+    word = kvr_load_words(load, row) + column;
+    old = atomic_load_explicit(word, memory_order_relaxed);
+
+    if (kvr_likely(row < load->rows)) {
+        atomic_store_explicit(word, kvr_load_change(old, active, pending),
+                              memory_order_relaxed);
+        return;
+    }
+
+    while (!atomic_compare_exchange_weak(word, &old,
+                                         kvr_load_change(old, active,
+                                                         pending)))
+    {
+        /* void */
+    }
 }
 
 
