@@ -3,7 +3,8 @@
 # make bench-ranks: agents on emulated engines with data-parallel ranks, when
 # kvroute_ranks tells the ranks apart, when the engines choose, on as many
 # engines that are alone, and by vLLM Router, if make bench-peers has fetched it
-# (or VLLM_ROUTER is its path).  Writes build/bench/ranks.json.
+# (or VLLM_ROUTER is its path).  Then what fails while ranks forget, an address
+# goes, and is back with half of its ranks.  Writes build/bench/ranks.json.
 
 use strict;
 use warnings;
@@ -33,8 +34,12 @@ my $t = Kvroute->new();
 my %ports;
 
 $ports{internal} = [ $t->engines($SERVERS, @args, '--data-parallel', $RANKS) ];
-$ports{ranks} = [ $t->engines($SERVERS, @args, '--data-parallel', $RANKS) ];
+$ports{ranks} = [ $t->ports($SERVERS) ];
 $ports{alone} = [ $t->engines($SERVERS * $RANKS, @args) ];
+
+# each a process of its own: one of them will be killed
+
+$t->start_engine($_, 1, @args, '--data-parallel', $RANKS) for @{$ports{ranks}};
 
 my $conf = '';
 
@@ -154,8 +159,11 @@ sub agent {
     return { ms => \@ms, failed => $failed || 0 };
 }
 
-sub play {
-    my ($where) = @_;
+# so many at once, of which each does what $each->(its number) returns a list
+# of; $meanwhile is done beside them
+
+sub at_once {
+    my ($each, $meanwhile) = @_;
     my @pipes;
 
     for my $p (0 .. $AT_ONCE - 1) {
@@ -164,9 +172,7 @@ sub play {
 
         if ($pid == 0) {
             close $in;
-            my @all = map { agent($where, $_) }
-                      grep { $_ % $AT_ONCE == $p } 0 .. $AGENTS - 1;
-            print $out encode_json(\@all);
+            print $out encode_json([ $each->($p) ]);
             close $out;
             POSIX::_exit(0);
         }
@@ -175,8 +181,21 @@ sub play {
         push @pipes, $in;
     }
 
+    $meanwhile->() if $meanwhile;
+
     my @all = map { my $in = $_; local $/; @{decode_json(<$in>)} } @pipes;
     1 while waitpid(-1, POSIX::WNOHANG()) > 0;
+
+    return @all;
+}
+
+sub play {
+    my ($where) = @_;
+    my @all = at_once(sub {
+        my ($p) = @_;
+
+        return map { agent($where, $_) } grep { $_ % $AT_ONCE == $p } 0 .. $AGENTS - 1;
+    });
 
     my @ms = sort { $a <=> $b } map { @{$_->{ms}} } @all;
     my ($cached, $prompt, $sum, $failed) = (0, 0, 0, 0);
@@ -208,6 +227,84 @@ for my $name (qw(ranks alone internal), keys %at) {
     printf "%-11s %9d %7d %7.1f%% %6.1fms %6.1fms\n", $name,
         @$r{qw(requests failed cached_percent mean_ms p95_ms)};
 }
+
+# ranks forget one after the other; their address goes, and comes back with half as
+# many; agents go on meanwhile
+
+sub rows {
+    my ($port) = @_;
+
+    return grep { $_->{name} =~ /:$port(?:#|$)/ }
+           @{$t->status()->{upstreams}{ranks}{peers}};
+}
+
+sub faults {
+    my $port = $ports{ranks}[0];
+    my $carried = 0;
+
+    my @all = at_once(sub {
+        my ($p) = @_;
+        my (@done, $n);
+
+        push @done, agent('ranks', 1000 + $p + $AT_ONCE * $n++) until -e "$t->{dir}/enough";
+        return @done;
+
+    }, sub {
+        my $served = sub {
+            my $before = 0;
+
+            $before += $_->{requests} for rows($port);
+
+            return wait_for(sub {
+                my $now = 0;
+                $now += $_->{requests} for rows($port);
+                return $now > $before + $AT_ONCE;
+            });
+        };
+
+        for my $rank (0 .. $RANKS - 1) {
+            $t->control($port, { reset_rank => $rank });
+            $served->();
+        }
+
+        # what it carries is sure when it has stopped, and all wait for it or are done
+
+        my ($pid, $last) = ($t->{engine_pid}{$port}, -1);
+
+        kill 'STOP', $pid;
+
+        wait_for(sub {
+            select undef, undef, undef, 0.5;
+            $carried = 0;
+            $carried += $_->{active} for rows($port);
+
+            return $carried == $last || ($last = $carried, 0)[1];
+        });
+
+        $t->kill_engine($port);
+        wait_for(sub { rows($port) == 1 });
+
+        $t->start_engine($port, 1, @args, '--data-parallel', $RANKS / 2);
+        wait_for(sub { rows($port) == $RANKS / 2 });
+        wait_for(sub { grep { $_->{requests} } rows($port) });
+        $served->();
+        $t->step('enough');
+    });
+
+    my ($requests, $failed) = (0, 0);
+
+    for (@all) {
+        $requests += @{$_->{ms}};
+        $failed += $_->{failed};
+    }
+
+    return { requests => $requests, carried => $carried, failed => $failed };
+}
+
+my $f = $result{faults} = faults();
+
+printf "%d ranks forget, %d to %d ranks by a restart: %d requests, %d in its connections, %d failed\n",
+    $RANKS, $RANKS, $RANKS / 2, @$f{qw(requests carried failed)};
 
 mkdir "$build/bench";
 Kvroute::write_file("$build/bench/ranks.json",
