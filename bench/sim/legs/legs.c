@@ -121,14 +121,14 @@ kvs_legs_create(kvs_legs_t *legs, uint64_t seed)
     }
 
     legs->n = conf->prefill + conf->decode;
-    legs->transfer = conf->kv_bytes / conf->bandwidth / hw->linear;
+    legs->link = conf->bandwidth / conf->kv_bytes * KVS_TOKEN_BYTES / 1000;
 
     legs->load->rate = conf->load * kvs_legs_capacity(conf);
     legs->length = conf->requests / legs->load->rate;
     legs->load->length = legs->length;
     legs->window = legs->length / 4;
 
-    kvs_rng_seed(&legs->rng, seed, 0x6c65677300bULL);
+    kvs_rng_seed(&legs->rng, seed, 0x6c65677300bULL + conf->again);
     kvs_network_init(&legs->network, conf->setup, conf->bandwidth);
     kvr_policy_conf_init(&legs->policy, KVR_POLICY_KV_CACHE);
 

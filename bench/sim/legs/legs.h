@@ -26,7 +26,8 @@
 /* who decides */
 typedef enum {
     KVS_LEGS_COST = 0,       /* kvroute_prefill when=cost */
-    KVS_LEGS_ALWAYS,
+    KVS_LEGS_WHEN_ALWAYS,    /* when=always: prompts of "min" bytes */
+    KVS_LEGS_ALWAYS,         /* all prompts */
     KVS_LEGS_NEVER,          /* decode servers alone */
     KVS_LEGS_LLMD_512,       /* llm-d: so many tokens are not held */
     KVS_LEGS_LLMD_2048,
@@ -54,6 +55,7 @@ typedef struct {
     double            load;        /* share of kvs_legs_capacity() */
     uint32_t          requests;
     kvs_legs_rule_e   rule;
+    uint32_t          again;       /* the same, by other random choices */
     kvs_shape_t       shape;
 } kvs_legs_conf_t;
 

@@ -6,13 +6,17 @@
 /* the directive's default, bytes */
 #define KVS_LEGS_MIN      8192
 
+/* what it takes for transfer= until it knows how fast prompts are computed */
+#define KVS_LEGS_TRANSFER 0.2
+
 /* Dynamo's conditional_disagg.rs: isl_bounding, as published */
 #define KVS_DYNAMO_ISL    2048
 #define KVS_DYNAMO_RATIO  0.7
 
 
 const char *const  kvs_legs_rules[] = {
-    "cost", "always", "never", "llm-d 512", "llm-d 2048", "dynamo", "one pool"
+    "cost", "when=always", "always", "never", "llm-d 512", "llm-d 2048",
+    "dynamo", "one pool"
 };
 
 _Static_assert(kvr_nelts(kvs_legs_rules) == KVS_LEGS_RULES, "rules");
@@ -43,6 +47,9 @@ kvs_legs_offer(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t leg, int apart)
     ch->view.own = pair->reserved.held ? &pair->reserved : NULL;
 
     kvs_route_offer(z, ch);
+
+    legs->transfer = kvr_disaggregate_transfer(KVS_LEGS_TRANSFER, legs->link,
+                                               ch->view.rate);
 
     for (i = 0; apart && i < ch->n; i++) {
         kvr_disaggregate_candidate(&ch->cand[i], l->route.bytes,
@@ -88,7 +95,7 @@ kvs_legs_at(const kvs_legs_t *legs, const kvs_choice_t *ch,
 
 /* the glue's legs_decide() */
 static kvr_disaggregate_e
-kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
+kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair, uint32_t always)
 {
     kvr_disaggregate_e   e;
     kvr_disaggregate_t   d;
@@ -98,7 +105,7 @@ kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
 
     d.bytes = pair->leg[1].route.bytes;
     d.min = KVS_LEGS_MIN;
-    d.transfer = legs->transfer;
+    d.always = always;
 
     ch = kvs_legs_best(legs, pair, 1, 0);
 
@@ -116,6 +123,8 @@ kvs_legs_ours(kvs_legs_t *legs, kvs_pair_t *pair)
     ch = kvs_legs_best(legs, pair, 0, 0);
 
     d.prefills = kvs_legs_at(legs, ch, &d, &d.first);
+    d.transfer = kvr_disaggregate_transfer(KVS_LEGS_TRANSFER, legs->link,
+                                           d.rate);
 
     return kvr_disaggregate(&d, &legs->demand, kvs_zone_ms(legs->now));
 }
@@ -128,8 +137,9 @@ kvs_legs_rule(kvs_legs_t *legs, kvs_pair_t *pair)
     uint64_t             tokens, lacks;
     const kvs_choice_t  *ch;
 
-    if (legs->conf->rule == KVS_LEGS_COST) {
-        return kvs_legs_ours(legs, pair);
+    if (legs->conf->rule <= KVS_LEGS_WHEN_ALWAYS) {
+        return kvs_legs_ours(legs, pair,
+                             legs->conf->rule == KVS_LEGS_WHEN_ALWAYS);
     }
 
     /* what the decode server that would be picked lacks */

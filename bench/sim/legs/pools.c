@@ -1,6 +1,13 @@
 /*
  * The grid of two pools: prompts and answers, how many servers each pool has,
  * how fast they transfer, how much there is to do; and at each point all rules.
+ *
+ * It is run twice: by the seeds that are asked for, and by as many that nobody
+ * has looked at while the decision was made.
+ *
+ * Two rules are run once more with the same prompts at the same times, and
+ * other random choices between servers that are as good: by how much a rule
+ * differs from itself is noise.
  */
 
 #include <cjson/cJSON.h>
@@ -15,6 +22,7 @@
 #define KVS_POOLS_HARDWARE  "llama-8b-bf16-h100"
 #define KVS_POOLS_KV        131072     /* bytes a token */
 #define KVS_POOLS_REQUESTS  1500
+#define KVS_POOLS_UNSEEN    1000       /* from a seed to the unseen one */
 
 /* no worse than the better one by more than that */
 #define KVS_POOLS_WORSE     1.02
@@ -80,14 +88,21 @@ static const char *const  kvs_pools_figures[] = {
 _Static_assert(kvr_nelts(kvs_pools_figures) == KVS_POOLS_FIGURES, "figures");
 
 
+/* what is run at a point: all rules, and two of them again */
+enum {
+    KVS_POOLS_AGAIN_ALWAYS = KVS_LEGS_RULES,
+    KVS_POOLS_AGAIN_NEVER,
+    KVS_POOLS_RUNS
+};
+
+
 typedef struct {
     const kvs_pools_shape_t  *shape;
     const kvs_pools_link_t   *link;
     const char               *ratio;
     double                    load;
-    uint32_t                  better;    /* always or never, see below */
     kvs_legs_conf_t           conf;
-    kvs_legs_result_t         mean[KVS_LEGS_RULES];
+    kvs_legs_result_t         mean[KVS_POOLS_RUNS];
 } kvs_pools_point_t;
 
 
@@ -98,9 +113,10 @@ typedef struct {
 
 typedef struct {
     const kvs_options_t  *options;
+    uint64_t              seed;      /* the first one */
     uint32_t              n;
     kvs_pools_point_t     point[KVS_POOLS_POINTS];
-    kvs_legs_result_t    *result;    /* [point][rule][seed] */
+    kvs_legs_result_t    *result;    /* [point][run][seed] */
 } kvs_pools_grid_t;
 
 
@@ -156,11 +172,15 @@ kvs_pools_run(void *data, uint32_t i)
 {
     kvs_pools_grid_t *g = data;
 
-    uint32_t         rule, point;
+    uint32_t         run, rule, point;
     kvs_legs_conf_t  conf;
 
-    point = i / g->options->seeds / KVS_LEGS_RULES;
-    rule = i / g->options->seeds % KVS_LEGS_RULES;
+    point = i / g->options->seeds / KVS_POOLS_RUNS;
+    run = i / g->options->seeds % KVS_POOLS_RUNS;
+
+    rule = run == KVS_POOLS_AGAIN_ALWAYS ? KVS_LEGS_WHEN_ALWAYS
+           : run == KVS_POOLS_AGAIN_NEVER ? KVS_LEGS_NEVER
+           : run;
 
     if (g->options->policies
         && !kvs_listed(g->options->policies, kvs_legs_rules[rule]))
@@ -170,9 +190,9 @@ kvs_pools_run(void *data, uint32_t i)
 
     conf = g->point[point].conf;
     conf.rule = (kvs_legs_rule_e) rule;
+    conf.again = run != rule;
 
-    kvs_legs_run(&conf, g->options->seed + i % g->options->seeds,
-                 &g->result[i]);
+    kvs_legs_run(&conf, g->seed + i % g->options->seeds, &g->result[i]);
 }
 
 
@@ -203,24 +223,22 @@ kvs_pools_ratio(const kvs_pools_point_t *p, uint32_t rule, uint32_t other,
 
 
 /*
- * The better one of "always" and "never" at a point: the one with more goodput,
- * and of two that have the same, within what is allowed, the one with the
- * lower TTFT.
+ * The better one of a rule that is "always" and of "never" at a point: the one
+ * with more goodput, and of two that have the same, within what is allowed, the
+ * one with the lower TTFT.
  */
 static uint32_t
-kvs_pools_better(const kvs_pools_point_t *p)
+kvs_pools_better(const kvs_pools_point_t *p, uint32_t always)
 {
     double  ratio;
 
-    ratio = kvs_pools_ratio(p, KVS_LEGS_ALWAYS, KVS_LEGS_NEVER,
-                            KVS_POOLS_GOODPUT);
+    ratio = kvs_pools_ratio(p, always, KVS_LEGS_NEVER, KVS_POOLS_GOODPUT);
 
     if (ratio <= KVS_POOLS_WORSE && ratio >= 1 / KVS_POOLS_WORSE) {
-        ratio = kvs_pools_ratio(p, KVS_LEGS_ALWAYS, KVS_LEGS_NEVER,
-                                KVS_POOLS_TTFT);
+        ratio = kvs_pools_ratio(p, always, KVS_LEGS_NEVER, KVS_POOLS_TTFT);
     }
 
-    return ratio < 1 ? KVS_LEGS_ALWAYS : KVS_LEGS_NEVER;
+    return ratio < 1 ? always : KVS_LEGS_NEVER;
 }
 
 
@@ -236,8 +254,10 @@ kvs_pools_means(kvs_pools_grid_t *g)
     r = g->result;
 
     for (i = 0; i < g->n; i++) {
-        for (k = 0; k < KVS_LEGS_RULES; k++) {
+        for (k = 0; k < KVS_POOLS_RUNS; k++) {
             m = &g->point[i].mean[k];
+
+            memset(m, 0, sizeof(kvs_legs_result_t));
 
             for (s = 0; s < g->options->seeds; s++, r++) {
                 m->measured += r->measured;
@@ -257,8 +277,6 @@ kvs_pools_means(kvs_pools_grid_t *g)
                 m->transferred += r->transferred / seeds;
             }
         }
-
-        g->point[i].better = kvs_pools_better(&g->point[i]);
     }
 }
 
@@ -273,7 +291,7 @@ kvs_pools_rows(const kvs_pools_point_t *p, cJSON *points)
     printf("\n%s, %s, %s, load %.2f: %.2f requests/s, transfer=%.2f\n",
            p->shape->name, p->ratio, p->link->name, p->load,
            p->mean[0].rate, p->mean[0].transfer);
-    printf("  %-11s %8s %8s %8s %8s %8s %8s %6s\n", "", "TTFT", "P95",
+    printf("  %-12s %8s %8s %8s %8s %8s %8s %6s\n", "", "TTFT", "P95",
            "per tok.", "P99", "ITL P99", "goodput", "apart");
 
     js = cJSON_CreateObject();
@@ -285,7 +303,8 @@ kvs_pools_rows(const kvs_pools_point_t *p, cJSON *points)
     cJSON_AddNumberToObject(js, "load", p->load);
     cJSON_AddNumberToObject(js, "rate", p->mean[0].rate);
     cJSON_AddNumberToObject(js, "transfer", p->mean[0].transfer);
-    cJSON_AddStringToObject(js, "better", kvs_legs_rules[p->better]);
+    cJSON_AddStringToObject(js, "better",
+        kvs_legs_rules[kvs_pools_better(p, KVS_LEGS_WHEN_ALWAYS)]);
     rules = cJSON_AddObjectToObject(js, "rules");
 
     for (k = 0; k < KVS_LEGS_RULES; k++) {
@@ -295,7 +314,7 @@ kvs_pools_rows(const kvs_pools_point_t *p, cJSON *points)
             continue;
         }
 
-        printf("  %-11s %8.3f %8.3f %8.4f %8.4f %8.4f %8.3f %6.2f\n",
+        printf("  %-12s %8.3f %8.3f %8.4f %8.4f %8.4f %8.3f %6.2f\n",
                kvs_legs_rules[k], m->ttft, m->ttft_p95, m->tpt, m->tpt_p99,
                m->itl_p99, m->goodput, m->apart);
 
@@ -329,14 +348,14 @@ kvs_pools_means_of(const kvs_pools_grid_t *g, cJSON *json)
     rules = cJSON_AddObjectToObject(json, "ours_by_rule");
 
     printf("\ncost by each rule, geometric means: below 1, cost is better\n"
-           "  %-11s %8s %8s %8s %8s\n", "", "TTFT", "tok. P99", "goodput",
+           "  %-12s %8s %8s %8s %8s\n", "", "TTFT", "tok. P99", "goodput",
            "all");
 
     for (k = 1; k < KVS_LEGS_RULES; k++) {
         row = cJSON_AddObjectToObject(rules, kvs_legs_rules[k]);
         all = 0;
 
-        printf("  %-11s", kvs_legs_rules[k]);
+        printf("  %-12s", kvs_legs_rules[k]);
 
         for (f = 0; f < KVS_POOLS_FIGURES; f++) {
             log_of = 0;
@@ -358,32 +377,40 @@ kvs_pools_means_of(const kvs_pools_grid_t *g, cJSON *json)
 }
 
 
-/* where ours is worse than the better one by more than is allowed */
+/*
+ * Where ours is worse by more than is allowed than the better one of a rule that
+ * is "always" and of "never".
+ */
 static void
-kvs_pools_misses(const kvs_pools_grid_t *g, cJSON *json)
+kvs_pools_misses(const kvs_pools_grid_t *g, uint32_t always, cJSON *held)
 {
     double                    ratio, best;
-    cJSON                    *misses, *row;
-    uint32_t                  i, f, n, strict, count[KVS_POOLS_FIGURES];
+    cJSON                    *js, *misses, *row;
+    uint32_t                  i, f, n, strict, better;
+    uint32_t                  count[KVS_POOLS_FIGURES];
     const kvs_pools_point_t  *p;
 
-    misses = cJSON_AddArrayToObject(json, "misses");
+    js = cJSON_CreateObject();
+    cJSON_AddItemToArray(held, js);
+
+    cJSON_AddStringToObject(js, "always", kvs_legs_rules[always]);
+    misses = cJSON_AddArrayToObject(js, "misses");
 
     memset(count, 0, sizeof(count));
     n = 0;
     strict = 0;
 
-    printf("\nworse than the better one of always and never by more than "
-           "%.0f %%\n", (KVS_POOLS_WORSE - 1) * 100);
+    printf("\nworse than the better one of \"%s\" and \"never\" by more than "
+           "%.0f %%\n", kvs_legs_rules[always], (KVS_POOLS_WORSE - 1) * 100);
 
     for (i = 0; i < g->n; i++) {
         p = &g->point[i];
+        better = kvs_pools_better(p, always);
 
         for (f = 0; f < KVS_POOLS_FIGURES; f++) {
-            ratio = kvs_pools_ratio(p, KVS_LEGS_COST, p->better, f);
+            ratio = kvs_pools_ratio(p, KVS_LEGS_COST, better, f);
 
-            best = kvr_max(kvs_pools_ratio(p, KVS_LEGS_COST, KVS_LEGS_ALWAYS,
-                                           f),
+            best = kvr_max(kvs_pools_ratio(p, KVS_LEGS_COST, always, f),
                            kvs_pools_ratio(p, KVS_LEGS_COST, KVS_LEGS_NEVER,
                                            f));
             strict += best > KVS_POOLS_WORSE;
@@ -395,17 +422,16 @@ kvs_pools_misses(const kvs_pools_grid_t *g, cJSON *json)
             n++;
             count[f]++;
 
-            printf("  %-8s %s %-10s %.2f  %-7s  %s %.3f\n", p->shape->name,
-                   p->ratio, p->link->name, p->load,
-                   kvs_legs_rules[p->better], kvs_pools_figures[f], ratio);
+            printf("  %-8s %s %-10s %.2f  %-11s  %s %.3f\n", p->shape->name,
+                   p->ratio, p->link->name, p->load, kvs_legs_rules[better],
+                   kvs_pools_figures[f], ratio);
 
             row = cJSON_CreateObject();
             cJSON_AddItemToArray(misses, row);
 
             cJSON_AddNumberToObject(row, "point", i);
             cJSON_AddStringToObject(row, "figure", kvs_pools_figures[f]);
-            cJSON_AddStringToObject(row, "better",
-                                    kvs_legs_rules[p->better]);
+            cJSON_AddStringToObject(row, "better", kvs_legs_rules[better]);
             cJSON_AddNumberToObject(row, "ratio", ratio);
         }
     }
@@ -414,30 +440,120 @@ kvs_pools_misses(const kvs_pools_grid_t *g, cJSON *json)
            "each figure\nis held against the better one in that figure\n", n,
            g->n * KVS_POOLS_FIGURES, count[0], count[1], count[2], strict);
 
-    cJSON_AddNumberToObject(json, "compared", g->n * KVS_POOLS_FIGURES);
-    cJSON_AddNumberToObject(json, "misses_by_figure", strict);
+    cJSON_AddNumberToObject(js, "compared", g->n * KVS_POOLS_FIGURES);
+    cJSON_AddNumberToObject(js, "missed", n);
+
+    for (f = 0; f < KVS_POOLS_FIGURES; f++) {
+        cJSON_AddNumberToObject(js, kvs_pools_figures[f], count[f]);
+    }
+
+    cJSON_AddNumberToObject(js, "misses_by_figure", strict);
+}
+
+
+/* whether a figure of two runs differs by more than is allowed */
+static uint32_t
+kvs_pools_differs(const kvs_legs_result_t *a, const kvs_legs_result_t *b,
+    uint32_t figure)
+{
+    double  ratio;
+
+    ratio = kvs_pools_figure(a, figure) / kvs_pools_figure(b, figure);
+
+    return ratio > KVS_POOLS_WORSE || ratio < 1 / KVS_POOLS_WORSE;
+}
+
+
+/* how often the better one differs from itself: of means, and of single runs */
+static void
+kvs_pools_noise(const kvs_pools_grid_t *g, cJSON *json)
+{
+    cJSON                    *js;
+    uint32_t                  i, f, s, better, again, means, single, seeds;
+    const kvs_legs_result_t  *r;
+
+    means = 0;
+    single = 0;
+    seeds = g->options->seeds;
+
+    for (i = 0; i < g->n; i++) {
+        better = kvs_pools_better(&g->point[i], KVS_LEGS_WHEN_ALWAYS);
+        again = better == KVS_LEGS_NEVER ? KVS_POOLS_AGAIN_NEVER
+                                         : KVS_POOLS_AGAIN_ALWAYS;
+
+        r = &g->result[i * KVS_POOLS_RUNS * seeds];
+
+        for (f = 0; f < KVS_POOLS_FIGURES; f++) {
+            means += kvs_pools_differs(&g->point[i].mean[better],
+                                       &g->point[i].mean[again], f);
+
+            for (s = 0; s < seeds; s++) {
+                single += kvs_pools_differs(&r[better * seeds + s],
+                                            &r[again * seeds + s], f);
+            }
+        }
+    }
+
+    printf("\nnoise: the better rule differs from itself by more than %.0f %% "
+           "in %u of %u;\nwith one seed in %.1f\n",
+           (KVS_POOLS_WORSE - 1) * 100, means, g->n * KVS_POOLS_FIGURES,
+           (double) single / seeds);
+
+    js = cJSON_AddObjectToObject(json, "noise");
+
+    cJSON_AddNumberToObject(js, "compared", g->n * KVS_POOLS_FIGURES);
+    cJSON_AddNumberToObject(js, "differ", means);
+    cJSON_AddNumberToObject(js, "differ_with_one_seed",
+                            (double) single / seeds);
+}
+
+
+/* the grid by some seeds, the first of which is given; points may be NULL */
+static void
+kvs_pools_seeds(kvs_pools_grid_t *g, uint64_t seed, cJSON *json, cJSON *points)
+{
+    cJSON     *held;
+    uint32_t   i, runs;
+
+    g->seed = seed;
+
+    runs = g->n * KVS_POOLS_RUNS * g->options->seeds;
+
+    g->result = kvs_contest_shared((runs + 1) * sizeof(kvs_legs_result_t));
+
+    kvs_contest_spread(g->options->jobs, runs, kvs_pools_run, g);
+    kvs_pools_means(g);
+
+    for (i = 0; points && i < g->n; i++) {
+        kvs_pools_rows(&g->point[i], points);
+    }
+
+    printf("\nseeds %llu to %llu\n", (unsigned long long) seed,
+           (unsigned long long) seed + g->options->seeds - 1);
+
+    cJSON_AddNumberToObject(json, "first_seed", (double) seed);
+
+    kvs_pools_means_of(g, json);
+
+    held = cJSON_AddArrayToObject(json, "held_against");
+
+    kvs_pools_misses(g, KVS_LEGS_WHEN_ALWAYS, held);
+    kvs_pools_misses(g, KVS_LEGS_ALWAYS, held);
+    kvs_pools_noise(g, json);
 }
 
 
 int
 kvs_pools(const kvs_options_t *o)
 {
-    int       rc;
-    cJSON    *json, *points;
-    uint32_t  i, runs;
+    int     rc;
+    cJSON  *json, *points;
 
     static kvs_pools_grid_t  g;
 
     g.options = o;
 
     kvs_pools_points(&g);
-
-    runs = g.n * KVS_LEGS_RULES * o->seeds;
-
-    g.result = kvs_contest_shared((runs + 1) * sizeof(kvs_legs_result_t));
-
-    kvs_contest_spread(o->jobs, runs, kvs_pools_run, &g);
-    kvs_pools_means(&g);
 
     json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "hardware", KVS_POOLS_HARDWARE);
@@ -447,12 +563,9 @@ kvs_pools(const kvs_options_t *o)
     cJSON_AddNumberToObject(json, "goodput_itl_p99_s", KVS_LEGS_ITL);
     points = cJSON_AddArrayToObject(json, "points");
 
-    for (i = 0; i < g.n; i++) {
-        kvs_pools_rows(&g.point[i], points);
-    }
-
-    kvs_pools_means_of(&g, json);
-    kvs_pools_misses(&g, json);
+    kvs_pools_seeds(&g, o->seed, json, points);
+    kvs_pools_seeds(&g, o->seed + KVS_POOLS_UNSEEN,
+                    cJSON_AddObjectToObject(json, "unseen_seeds"), NULL);
 
     rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
 

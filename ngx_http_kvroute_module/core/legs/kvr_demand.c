@@ -26,10 +26,10 @@ kvr_demand_add(kvr_demand_t *demand, double ms, uint64_t now)
         over = 0;
     }
 
-    until += (uint64_t) (kvr_min(ms, KVR_DEMAND_MOST) * KVR_DEMAND_UNITS);
+    until += (uint64_t) (kvr_min(ms, KVR_DEMAND_KEPT) * KVR_DEMAND_UNITS);
+    until = kvr_min(until, now + KVR_DEMAND_KEPT * KVR_DEMAND_UNITS);
 
     if (until - now >= KVR_DEMAND_MOST * KVR_DEMAND_UNITS) {
-        until = now + KVR_DEMAND_MOST * KVR_DEMAND_UNITS;
         over = 1;
     }
 

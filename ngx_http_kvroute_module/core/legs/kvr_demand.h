@@ -15,7 +15,8 @@
  * It is the queue that there would be if they were given all of it: what comes
  * is added, and they work on it all the time.  A queue that grows beyond
  * KVR_DEMAND_MOST says that there is more work than they can do, until it would
- * have been empty once.
+ * have been empty once.  It is kept up to KVR_DEMAND_KEPT, which is more: a lull
+ * by chance is to say nothing.
  *
  * One word: until when they would work, in 1/16 ms, and in the lowest bit
  * whether it is too much.  Processes that write at the same time may lose some
@@ -26,8 +27,9 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_DEMAND_MOST  4000    /* ms */
-#define KVR_DEMAND_REST  100     /* ms: as good as empty */
+#define KVR_DEMAND_MOST  3000    /* ms */
+#define KVR_DEMAND_KEPT  6000
+#define KVR_DEMAND_REST  100     /* as good as empty */
 
 
 typedef _Atomic uint64_t  kvr_demand_t;

@@ -22,7 +22,7 @@
  * Each byte that is computed at a decode server delays all that it decodes.  So
  * two servers are better if
  *
- *     time + 3 * more < streams * lacks
+ *     time + 5 * more < streams * lacks
  *
  * Prompts that wait at the prefill servers do not count there: if only some of
  * the prompts are computed elsewhere nearly every answer has a gap from one of
@@ -55,7 +55,7 @@
 /* bytes: about 10 ms of a model of 8B, for the leg's own answer and request */
 #define KVR_DISAGGREGATE_HOP     1536
 
-#define KVR_DISAGGREGATE_MORE    3
+#define KVR_DISAGGREGATE_MORE    5
 #define KVR_DISAGGREGATE_STREAM  32    /* streams by this, if demand is high */
 #define KVR_DISAGGREGATE_ENDS    2
 

@@ -138,6 +138,8 @@ START_TEST(test_disaggregate_pools)
 
         { { 8, 20000, 0, 0.3, { 0, 0 } },
           KVR_DISAGGREGATE_YES, KVR_DISAGGREGATE_COST },
+        { { 8, 26000, 0, 0.3, { 0, 0 } },
+          KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
         { { 8, 30000, 0, 0.3, { 0, 0 } },
           KVR_DISAGGREGATE_COST, KVR_DISAGGREGATE_COST },
         { { 8, 30000, 30000, 0.01, { 0, 0 } },
@@ -255,30 +257,36 @@ START_TEST(test_disaggregate_demand_word)
 
     demand = 0;
 
-    /* it works all the time: of 3.5 s there are 2.5 left a second later */
+    /* it works all the time: of 2.5 s there are 1.5 left a second later */
 
-    ck_assert_int_eq(kvr_demand_add(&demand, 3000, 500), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 2000, 500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 500, 500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 1400, 1500), 0);
     ck_assert_int_eq(kvr_demand_add(&demand, 200, 1500), 1);
 
     /* too much until there was nothing left */
 
-    ck_assert_int_eq(kvr_demand_add(&demand, 0, 5300), 1);
-    ck_assert_int_eq(kvr_demand_add(&demand, 0, 5450), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 4300), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 4550), 0);
 
-    /* no more of it is kept than is too much */
+    /* a lull of as long as what is too much is none, if there was more */
 
-    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 10000), 1);
-    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 10000), 1);
-    ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_MOST), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, KVR_DEMAND_KEPT, 10000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_MOST), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 10000 + KVR_DEMAND_KEPT), 0);
+
+    /* no more of it is kept than that */
+
+    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 20000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1e18, 20000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 0, 20000 + KVR_DEMAND_KEPT), 0);
 
     /* a time that was later: another process's, or a broken word */
 
     demand = UINT64_MAX;
 
-    ck_assert_int_eq(kvr_demand_add(&demand, 1, 20000), 1);
-    ck_assert_int_eq(kvr_demand_add(&demand, 1, 20000 + KVR_DEMAND_MOST), 0);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1, 30000), 1);
+    ck_assert_int_eq(kvr_demand_add(&demand, 1, 30000 + KVR_DEMAND_KEPT), 0);
 }
 END_TEST
 
