@@ -215,6 +215,22 @@ test-vllm: deps ## tests with real vLLM on CPUs: fetches 0.7 GB once (15 minutes
 	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/vllm/run
 
 
+.PHONY: test-llmd
+test-llmd: deps ## connector=header with llm-d's sidecar: fetches 0.5 GB once, needs Go (SIMULATOR=...)
+	@$(MAKE) -s build engine
+	@KVROUTE_MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" t/legs/llmd
+
+
+.PHONY: record-legs
+record-legs:    ## records again what other routers send to two servers (t/legs/*.json)
+	@python3 -m venv $(BUILD)/routers
+	@$(BUILD)/routers/bin/pip install -q vllm-router==0.1.17 sglang-router==0.3.2
+	@for name in vllm-nixl vllm-mooncake sglang; do \
+		$(BUILD)/routers/bin/python t/legs/record.py $$name \
+			t/legs/$$name.json || exit 1; done
+	@echo "git diff t/legs: random numbers only, if all is as it was"
+
+
 .PHONY: demo
 demo: deps      ## real engines behind nginx: the policies compared (README)
 	@$(MAKE) -s build

@@ -8,9 +8,7 @@ Starts a router that is installed beside this Python, in front of servers that
 keep what they are sent, asks it for a few answers, and writes the bytes of both
 legs into FILE.  ROUTER is vllm-nixl, vllm-mooncake or sglang.
 
-    python3 -m venv DIR
-    DIR/bin/pip install vllm-router==0.1.17 sglang-router==0.3.2
-    DIR/bin/python t/legs/record.py vllm-nixl t/legs/vllm-nixl.json
+make record-legs installs both routers, and records all three.
 
 The ports are the same each time, so that a recording made again differs from
 the one before in random numbers only.  t/legs_fixtures.t compares them with what

@@ -1,11 +1,9 @@
 #!/usr/bin/perl
 
-# connector=header in front of llm-d: its sidecar makes both legs, with the
-# prefill server that we name, between two of its simulated engines.  Not part of
-# make test, as neither of the two programs is there:
-#
-#     SIDECAR=pd-sidecar SIMULATOR=llm-d-inference-sim \
-#     KVROUTE_MODULE=$PWD/build/ngx_http_kvroute_module.so prove t/legs/sidecar.t
+# connector=header in front of llm-d's sidecar: it makes both legs, with the prefill
+# server that we name.  Its engines are those of SIMULATOR (llm-d-inference-sim), or
+# emulated ones, which know whose each descriptor is.  Run by make test-llmd, which
+# builds the sidecar.
 
 use strict;
 use warnings;
@@ -14,23 +12,29 @@ use FindBin;
 use lib "$FindBin::Bin/../lib";
 use Kvroute;
 
-plan(skip_all => 'no SIDECAR and no SIMULATOR')
-    if !$ENV{SIDECAR} || !$ENV{SIMULATOR};
+plan(skip_all => 'no SIDECAR: make test-llmd builds it') if !$ENV{SIDECAR};
 
 my $t = Kvroute->new();
 
-my %port = map { $_ => $t->port() } qw(P0 P1 D S);
+my (%port, %pulls);
 
-$ENV{POD_IP} = '127.0.0.1';
+if ($ENV{SIMULATOR}) {
+    local $ENV{POD_IP} = '127.0.0.1';
 
-for my $name (qw(P0 P1 D)) {
-    $t->spawn("$t->{dir}/$name.log", $ENV{SIMULATOR}, '--port', $port{$name},
-              '--model', 'm', '--force-dummy-tokenizer', '--mode', 'echo');
+    for my $name (qw(P0 P1 D)) {
+        $port{$name} = $t->port();
+        $t->spawn("$t->{dir}/$name.log", $ENV{SIMULATOR}, '--port', $port{$name},
+                  '--model', 'm', '--force-dummy-tokenizer', '--mode', 'echo');
+    }
+
+} else {
+    @port{qw(P0 P1 D)} = $t->engines(3, '--model', 'm', '--hardware', 'none');
 }
 
+$port{S} = $t->port();
 $t->spawn("$t->{dir}/sidecar.log", $ENV{SIDECAR}, '--port', $port{S},
-          '--model-server-port', $port{D}, '--secure-proxy=false',
-          '--kv-connector', 'nixlv2');
+          '--vllm-port', $port{D}, '--secure-proxy=false',
+          '--connector', 'nixlv2');
 
 $t->{vars}{$_} = $port{$_} for keys %port;
 
@@ -109,6 +113,18 @@ sub ends {
     }
 }
 
+# descriptors that the emulated decode server has used, and what is wrong with any
+
+sub pulls {
+    return '' if $ENV{SIMULATOR};
+
+    my %at = map {
+        $_ => Kvroute::decode($t->get('/control', port => $port{$_})->{body})
+    } qw(P0 P1 D);
+
+    return "$at{D}{pulls} " . join '', map { $_->{corrupt} } values %at;
+}
+
 my $i = 0;
 
 for my $path (qw(/v1/chat/completions /v1/completions)) {
@@ -125,6 +141,7 @@ for my $path (qw(/v1/chat/completions /v1/completions)) {
         is($r->{status}, 200, "$path, stream $stream");
         like($r->{body}, $stream ? qr/data: \[DONE\]/ : qr/"usage"/, 'whole');
         ends('200 yes \[127');
+        is(pulls(), $ENV{SIMULATOR} ? '' : "$i 000", 'with its descriptor, once');
     }
 }
 
