@@ -204,6 +204,7 @@ typedef struct {
     ngx_msec_t                   again;     /* if crowded */
     kvr_registry_limit_e         limit;     /* why */
     unsigned                     crowded:1; /* some have no number */
+    unsigned                     unranked:1;  /* a location sends no rank */
     unsigned                     stuck:2;   /* sweeps that found it locked */
     unsigned                     ready:1;
     unsigned                     eject_set:1;

@@ -257,6 +257,10 @@ http {
             proxy_pass http://gone/;
         }
         location @plain { proxy_pass http://127.0.0.1:%%B0%%; }
+        location /unsaid/ {
+            proxy_set_header X-Other header;
+            proxy_pass http://told/;
+        }
         location /ring/ { proxy_pass http://ring/; }
         location /sticky/ { proxy_pass http://sticky/; }
         location /turns/ { proxy_pass http://turns/; }
@@ -440,6 +444,21 @@ is($name, 'B1', 'a backup server is tried by the rank as well');
 
 is_deeply([ask('gone')], ['B0', 'none'],
           'a server that a redirect leads to hears of no rank of another one');
+
+# a location with a header of its own does not have those around it: what the
+# engine chose is counted as its own choice, and not learned
+
+my $unsaid = chat(text(9000, 815));
+
+is_deeply([map { (split ' ', $t->post('/unsaid/v1/chat/completions', $unsaid)
+                             ->{body})[1] } 1 .. 4],
+          [('none') x 4], 'no header');
+ok(wait_for(sub { 4 == (() = $t->access_log()
+                        =~ m{^/unsaid/\S+ 200 \S+ - (?!affinity)\S+ moved }mg) }),
+   'the rank is not known, and who has the prompt neither');
+my $said = () = Kvroute::slurp("$t->{dir}/error.log")
+          =~ /"told" are not told the rank.*write/g;
+ok($said >= 1 && $said <= $t->{workers}, 'each worker says once how to write it');
 
 
 # --- what belongs to the address

@@ -26,6 +26,8 @@
 
 
 static ngx_int_t ngx_http_kvroute_early_handler(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf);
 static void ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
@@ -161,6 +163,7 @@ ngx_http_kvroute_early_forget(ngx_http_kvroute_ctx_t *ctx)
 {
     ctx->early = 0;
     ctx->decided = 0;
+    ctx->ranked = 0;
     ngx_str_null(&ctx->peer);
 }
 
@@ -239,9 +242,15 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
     at = ctx->reserved.attempt;
     ctx->reserved.attempt = NULL;
 
-    /* "proxy_pass" by a variable has led to another upstream */
+    /*
+     * "proxy_pass" by a variable has led to another upstream; or headers are
+     * made, and the rank is in none of them: the engine will choose
+     */
 
-    if (at->conf != conf || ctx->moved) {
+    if (at->conf != conf || ctx->moved
+        || (conf->ranks && at->early->rank != NGX_HTTP_KVROUTE_UNSET_RANK
+            && ngx_http_kvroute_early_unranked(ctx, conf)))
+    {
         ngx_http_kvroute_reserve_release(&ctx->reserved);
         ctx->early = NGX_HTTP_KVROUTE_MOVED;
 
@@ -251,6 +260,30 @@ ngx_http_kvroute_early_take(ngx_http_kvroute_ctx_t *ctx,
     at->began = ngx_http_kvroute_receipt_clock() - at->early->took;
 
     return at;
+}
+
+
+/* legs tell in other ways than by headers who they have decided on */
+static ngx_uint_t
+ngx_http_kvroute_early_unranked(ngx_http_kvroute_ctx_t *ctx,
+    ngx_http_kvroute_srv_conf_t *conf)
+{
+    if (ctx->ranked || ctx->leg || ctx->legs) {
+        return 0;
+    }
+
+    if (!conf->unranked) {
+        conf->unranked = 1;
+
+        ngx_log_error(NGX_LOG_WARN, ctx->request->connection->log, 0,
+                      "engines of upstream \"%V\" are not told the rank, and "
+                      "choose by themselves: write \"proxy_set_header "
+                      "X-Data-Parallel-Rank $kvroute_rank;\" in this location "
+                      "as well, if it has a \"proxy_set_header\" of its own",
+                      &conf->upstream->host);
+    }
+
+    return 1;
 }
 
 

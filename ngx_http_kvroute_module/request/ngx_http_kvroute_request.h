@@ -180,6 +180,7 @@ typedef struct {
     unsigned                     transfer:1;
     unsigned                     passing:1; /* it cannot be read again */
     unsigned                     decided:1;
+    unsigned                     ranked:1;  /* its rank was asked for since */
     unsigned                     ttft_set:1;
     unsigned                     prioritized:1;
     unsigned                     early:2;   /* decided before headers were

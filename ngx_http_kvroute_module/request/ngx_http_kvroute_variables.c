@@ -275,6 +275,8 @@ ngx_http_kvroute_variables_rank(ngx_http_request_t *r,
         return ngx_http_kvroute_variables_none(v);
     }
 
+    ctx->ranked = 1;
+
     return ngx_http_kvroute_variables_number(r, v, ctx->rank);
 }
 
