@@ -65,6 +65,10 @@ $t->engines(2, @engine, '--disaggregation-mode', 'prefill');
 $t->engines(2, @engine, '--disaggregation-mode', 'decode');
 $t->engines(4, @engine);
 
+# where connect() fails at once: nobody listens to TCP in a group
+
+my $none = $t->{vars}{NONE} = '224.0.0.1:9';
+
 $t->upstreams(
     prefill => [qw(P0 P1), 'keepalive 4;'],
     one => ['P0'],
@@ -73,6 +77,8 @@ $t->upstreams(
     decode => ['D0', 'keepalive 4;'],
     two => [qw(D0 D1)],
     half => ['DEAD', 'D1 backup'],
+    same => ["server $none fail_timeout=1h;", 'D1'],
+    again => ["server $none fail_timeout=1h;", 'D1 backup'],
     lprefill => ['LP'],
     ldecode => ['LD'],
 );
@@ -193,6 +199,15 @@ http {
         location /moons/ {
             kvroute_prefill mprefill connector=mooncake when=always min=1;
             proxy_pass http://mdecode/;
+        }
+        location /same/ {
+            kvroute_prefill same connector=sglang tries=1;
+            kvroute_pin %%NONE%%;
+            proxy_pass http://same/;
+        }
+        location /again/ {
+            kvroute_prefill again connector=sglang tries=1;
+            proxy_pass http://again/;
         }
         location /half/ {
             proxy_next_upstream error timeout http_500 non_idempotent;
@@ -377,6 +392,16 @@ $s = begin('/half', { 'X-P' => 'hold', 'X-D1' => 'plain' });
 end($s, 200, '200 yes', 1, 1, 'nobody listens: another decode server');
 is(room(asked('P')), room(asked('D')), 'in the same room');
 ok(wait_for(sub { left('P') == 1 }), 'leg 1 is closed');
+
+# Both legs are for one server, and leg 2 finds that it cannot be had before leg 1 has
+# begun: leg 1 goes nowhere else, as leg 2 has told where they meet.
+
+for my $where ('/same', '/again') {
+    $s = begin($where, { 'X-D' => 'plain' });
+    is($t->finish($s)->{status}, 502, "$where: nobody else computes the prompt");
+    is($t->logged($asked), "502 failed 502 [$none]", 'what is logged');
+    close $s;
+}
 
 $s = begin('/page', { 'X-P' => 'hold', 'X-D0' => 'reset', 'X-D1' => 'plain' });
 end($s, 200, '200', 1, 2, 'an error page');

@@ -415,7 +415,9 @@ row('leg 1: one of two fails', '', { "X-$_" => 'status 503' }, '200 yes 200',
 
 row("leg 1: descriptor is $_", '', { 'X-P' => $_ }, '200 answer 200', 1, 'p',
     log => qr/\[warn\].*: \S+ answered without "kv_transfer_params"/)
-    for qw(none null list giant broken);
+    for qw(none null list broken);
+row('leg 1: descriptor is giant', '', { 'X-P' => 'giant' }, '200 answer 200', 1,
+    'p', log => qr/\[warn\].*: \S+ answered .* 4096 bytes: "max_params=" is too/);
 
 row('leg 1: fallback=none', '/strict', { 'X-P' => 'status 503' },
     '503 failed 503', 2, '');

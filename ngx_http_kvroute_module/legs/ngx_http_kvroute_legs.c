@@ -390,10 +390,19 @@ ngx_http_kvroute_legs_result(ngx_http_kvroute_legs_t *legs)
         return KVR_DISAGGREGATE_YES;
     }
 
-    ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
-                  "kvroute_prefill: %V answered without \"%s\": is the "
-                  "connector configured there?", &legs->peer,
-                  legs->connector->member);
+    if (legs->transfer.over) {
+        ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
+                      "kvroute_prefill: %V answered with a \"%s\" of more "
+                      "than %uz bytes: \"max_params=\" is too small",
+                      &legs->peer, legs->connector->member,
+                      legs->conf->max_params);
+
+    } else {
+        ngx_log_error(NGX_LOG_WARN, legs->request->connection->log, 0,
+                      "kvroute_prefill: %V answered without \"%s\": is the "
+                      "connector configured there?", &legs->peer,
+                      legs->connector->member);
+    }
 
     return KVR_DISAGGREGATE_ANSWER;
 }
