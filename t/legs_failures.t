@@ -141,6 +141,21 @@ sub act {
         syswrite($c, "data: [DONE]\n\n");
         return 0;
 
+    } elsif ($do eq 'chunk') {
+
+        # in one piece: nginx reads the head and what is wrong at once
+
+        syswrite($c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+                     . "what?\r\n");
+        return 0;
+
+    } elsif ($do =~ /^part (\w+)/) {
+        syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: " . length($text)
+                     . "\r\n\r\n" . substr($text, 0, 1, ''));
+        select(undef, undef, undef, .01) while !-e "$dir/$1";
+        syswrite($c, $text);
+        return 1;
+
     } elsif ($do eq 'endless') {
         syswrite($c, "HTTP/1.1 200 OK\r\n\r\n{");
         select(undef, undef, undef, .01) while syswrite($c, ' ');
@@ -223,6 +238,10 @@ http {
         }
         location /strict/ {
             kvroute_prefill prefill when=always min=1k fallback=none;
+            proxy_pass http://decode/;
+        }
+        location /lease/ {
+            kvroute_prefill prefill when=always min=1k lease=1s;
             proxy_pass http://decode/;
         }
         location /once/ {
@@ -397,6 +416,8 @@ row('leg 1: an answer without end', '/quick', { 'X-P' => 'endless' },
 
 row('leg 1: cut answer', '', { 'X-P' => 'cut' }, '200 failed 200', 1, 'p',
     log => qr/prematurely closed.*subrequest/);
+row('leg 1: wrong chunks', '', { 'X-P' => 'chunk' }, '200 failed 200', 1, 'p',
+    log => qr/sent invalid chunked response.*subrequest/);
 row('leg 1: compressed', '', { 'X-P' => 'gzip' }, '200 failed 200', 1, 'p');
 row('leg 1: not JSON', '', { 'X-P' => 'text' }, '200 failed 200', 1, 'p');
 row('leg 1: two answers', '', { 'X-P' => 'more' }, '200 failed 200', 1, 'p');
@@ -554,6 +575,28 @@ like($line, qr/^499 yes (?:-|200)$/, 'between the legs: the client leaves');
 errors_are('between the legs: the client leaves');
 idle();
 told('between the legs: the client leaves', $line);
+
+
+# Half of the lease, which the descriptor has from when leg 1's answer begins, is
+# over when that ends.
+
+sub begun {
+    my $n = 0;
+    $n += $t->peer('prefill', $t->{vars}{$_})->{ttft_count} for qw(P0 P1);
+    return $n;
+}
+
+my $before = begun();
+$s = $t->start("POST /lease$path", body(),
+               headers => { 'X-P' => 'part rest', 'X-N' => ++$asked });
+ok(wait_for(sub { begun() > $before }), 'leg 1: the answer begins');
+select(undef, undef, undef, .5);
+$t->step('rest');
+is($t->finish($s)->{status}, 200, 'leg 1: the lease is half over');
+close $s;
+is($line = logged(), '200 late 200', 'leg 2: the descriptor is not used');
+told('leg 1: the lease is half over when it ends', $line);
+idle();
 
 
 # A place at the decode server is held while leg 1 runs, whoever comes after a

@@ -502,8 +502,8 @@ ngx_http_kvroute_legs_heard(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
 
 /*
  * A try for leg 2, after leg 1.  If nothing was sent the descriptor is good, for
- * as long as its lease is: nginx may have waited for its cache, and connecting
- * may take the other half of it.
+ * as long as its lease is: nginx may have waited for its cache, or for the end of
+ * leg 1's answer, and connecting may take the other half of it.
  */
 static ngx_int_t
 ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
@@ -514,8 +514,7 @@ ngx_http_kvroute_legs_before(ngx_http_kvroute_leg_t *leg, ngx_http_request_t *r)
     ctx = ngx_http_kvroute_request_get_ctx(r);
     legs = ctx->legs;
 
-    if (ngx_current_msec - (legs->start + legs->time) >= legs->conf->lease / 2)
-    {
+    if (ngx_current_msec - legs->answered >= legs->conf->lease / 2) {
         ngx_http_kvroute_legs_plain(legs, KVR_DISAGGREGATE_LATE);
 
     } else if (r->upstream->request_sent) {

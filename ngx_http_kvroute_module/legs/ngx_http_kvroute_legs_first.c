@@ -206,6 +206,7 @@ ngx_http_kvroute_legs_header(ngx_http_request_t *r)
     r->header_sent = 1;
 
     legs->status = r->headers_out.status;
+    legs->answered = ngx_current_msec;
 
     /* nginx waits for each piece of it, however many there are */
 
@@ -322,11 +323,9 @@ ngx_http_kvroute_legs_done(ngx_http_request_t *r, void *data, ngx_int_t rc)
         return rc;
     }
 
-    /* the client is gone, or nginx has to give up */
+    /* the client is gone; an error of leg 1's own ends nothing */
 
-    if (rc == NGX_ERROR || rc == NGX_HTTP_CLIENT_CLOSED_REQUEST
-        || r->connection->error)
-    {
+    if (rc == NGX_HTTP_CLIENT_CLOSED_REQUEST || r->connection->error) {
         return rc;
     }
 

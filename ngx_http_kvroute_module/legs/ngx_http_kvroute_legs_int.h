@@ -50,6 +50,8 @@ struct ngx_http_kvroute_legs_s {
     ngx_uint_t                   status;    /* of its answer; 0: none */
     ngx_msec_t                   start;
     ngx_msec_t                   time;      /* that leg 1 took */
+    ngx_msec_t                   answered;  /* when its answer began: its lease
+                                               has by then */
 
     kvr_transfer_t               transfer;
     u_char                      *memory;    /* for the descriptor */
