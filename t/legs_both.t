@@ -11,6 +11,7 @@ use JSON::PP;
 
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Kvroute::Http2;
 use Kvroute::Recorder;
 
 my $t = Kvroute->new();
@@ -574,45 +575,13 @@ cmp_ok($_, '>=', 21, 'as many as there were') for @met;
 
 # HTTP/2: several on one connection, each with two legs; one leaves
 
-sub frame {
-    my ($type, $flags, $stream, $payload) = @_;
+$s = h2_connect($t);
 
-    return substr(pack('N', length $payload), 1)
-           . pack('CCN', $type, $flags, $stream) . $payload;
-}
+h2_post($s, 2 * $_ + 1, "/engine$path",
+        chat(text(3000, 950 + $_), max_tokens => 5)) for 0 .. 7;
+h2_reset($s, 15);
 
-sub field { return "\0" . join '', map { chr(length) . $_ } @_ }
-
-my $fields = field(':method', 'POST') . field(':scheme', 'http')
-             . field(':path', "/engine$path") . field(':authority', 'h');
-
-$s = $t->connect($t->{vars}{H2});
-syswrite($s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, ''));
-
-for my $i (0 .. 7) {
-    syswrite($s, frame(1, 4, 2 * $i + 1, $fields)
-                 . frame(0, 1, 2 * $i + 1,
-                         chat(text(3000, 950 + $i), max_tokens => 5)));
-}
-
-syswrite($s, frame(3, 0, 15, pack('N', 8)));
-
-my ($in, %ended) = ('');
-
-while (keys %ended < 7 && defined(my $more = $t->read_until($s, qr/./s))) {
-    $in .= $more;
-
-    while (length $in >= 9) {
-        my ($len, $type, $flags, $of) = unpack('NCCN', "\0" . substr($in, 0, 9));
-
-        last if length $in < 9 + $len;
-
-        $ended{$of} = 1 if $type < 2 && $flags & 1;
-        substr($in, 0, 9 + $len, '');
-    }
-}
-
-cmp_ok(scalar(keys %ended), '>=', 7, 'HTTP/2: answers come to their end');
+cmp_ok(h2_ended($s, 7), '>=', 7, 'HTTP/2: answers come to their end');
 ok(wait_for(sub { !grep { $t->control($t->{vars}{"E$_"})->{open_requests} }
                   0 .. 7 }), 'nobody is left waiting');
 is($t->control($t->{vars}{"E$_"})->{corrupt}, 0, 'nor wrong') for 0 .. 3;

@@ -12,6 +12,7 @@ use JSON::PP;
 
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Kvroute::Http2;
 
 my $t = Kvroute->new();
 
@@ -461,35 +462,13 @@ for my $where ('', '/two') {
 }
 
 
-# HTTP/2: headers as literals; the body in pieces
-
-sub frame {
-    my ($type, $flags, $stream, $payload) = @_;
-
-    return substr(pack('N', length $payload), 1)
-           . pack('CCN', $type, $flags, $stream) . $payload;
-}
-
-sub hpack {
-    my $out = '';
-
-    while (my ($k, $v) = splice @_, 0, 2) {
-        $out .= "\0" . chr(length $k) . $k . chr(length $v) . $v;
-    }
-
-    return $out;
-}
+# HTTP/2: the body in pieces
 
 sent($_) for qw(P D);
 $body = "{\"kv_transfer_params\":$evil,\"stream\":true,\"prompt\":\"" . long(9000)
         . '"}';
-$s = $t->connect($t->{vars}{H2});
-syswrite($s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, '')
-             . frame(1, 4, 1, hpack(':method', 'POST', ':scheme', 'http',
-                                    ':path', $path, ':authority', 'h',
-                                    'content-type', 'application/json'))
-             . join('', map { frame(0, 0, 1, $_) } $body =~ /(.{1,1000})/gs)
-             . frame(0, 1, 1, ''));
+$s = h2_connect($t);
+h2_post($s, 1, $path, [ $body =~ /(.{1,1000})/gs, '' ]);
 ok($t->read_until($s, qr/"id":"2"/), 'HTTP/2');
 ($p, $d) = ([ sent('P') ], [ sent('D') ]);
 is(says($_->{body}), '', 'cut') for @$p, @$d;
@@ -498,11 +477,9 @@ like($d->[0]{body}, qr/ours/, 'by two servers');
 # a stream that is reset in leg 1
 
 $body = '{"prompt":"' . long() . '"}';
-syswrite($s, frame(1, 4, 3, hpack(':method', 'POST', ':scheme', 'http', ':path',
-                                  $path, ':authority', 'h', 'x-p', 'trickle'))
-             . frame(0, 1, 3, $body));
+h2_post($s, 3, $path, $body, 'x-p', 'trickle');
 ok(wait_for(sub { sent('P') }), 'leg 1 of a stream');
-syswrite($s, frame(3, 0, 3, pack('N', 8)));
+h2_reset($s, 3);
 ok($t->idle(), 'ends with it');
 close $s;
 

@@ -11,6 +11,7 @@ use FindBin;
 use IO::Select;
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Kvroute::Http2;
 
 my $t = Kvroute->new();
 
@@ -105,78 +106,10 @@ sub held {
                      headers => { 'X-B0' => "wait $file", %headers });
 }
 
-# --- HTTP/2, as much of it as is needed
-
-sub frame {
-    my ($type, $flags, $stream, $payload) = @_;
-
-    return substr(pack('N', length $payload), 1)
-           . pack('CCN', $type, $flags, $stream) . $payload;
-}
-
-# literals without indexing and without Huffman's code
-
-sub hpack {
-    my $out = '';
-
-    while (my ($name, $value) = splice @_, 0, 2) {
-        $out .= "\0" . pack('C/a* C/a*', $name, $value);
-    }
-
-    return $out;
-}
-
-sub h2_connect {
-    my $s = $t->connect($t->{vars}{H2}) or die "connect: $!";
-
-    syswrite $s, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . frame(4, 0, 0, '');
-
-    return $s;
-}
-
-sub h2_post {
+sub h2_held {
     my ($s, $stream, $uri, $file) = @_;
 
-    my $body = chat(text(1000, $seed++));
-
-    syswrite $s, frame(1, 4, $stream,
-                       hpack(':method', 'POST', ':scheme', 'http',
-                             ':path', $uri, ':authority', 'localhost',
-                             'content-type', 'application/json',
-                             'x-b0', "wait $file"))
-                 . frame(0, 1, $stream, $body);
-}
-
-# the status of a stream, when it is over
-
-sub h2_status {
-    my ($s, $stream) = @_;
-
-    my ($data, $status) = ('', 0);
-
-    while (1) {
-        if (length $data >= 9) {
-            my $size = unpack('N', "\0" . substr($data, 0, 3));
-            my ($type, $flags, $id) = unpack 'x3 CCN', $data;
-
-            if (length $data >= 9 + $size) {
-                my $payload = substr($data, 9, $size);
-                substr($data, 0, 9 + $size, '');
-
-                next if $id != $stream;
-
-                # :status 200 stands in the static table
-
-                $status = 200 if $type == 1 && $payload =~ /\x88/;
-                return $status if $flags & 1 && $type <= 1;
-                return -1 if $type == 3;
-                next;
-            }
-        }
-
-        return 0 unless IO::Select->new($s)->can_read(60)
-                        && sysread $s, $data, 65536, length $data;
-    }
+    h2_post($s, $stream, $uri, chat(text(1000, $seed++)), 'x-b0', "wait $file");
 }
 
 # a stream that is reset leaves the queue, and its neighbour stays
@@ -185,14 +118,14 @@ sub h2_status {
     my $first = held('/h/first', 'h0');
     ok(inside(), 'HTTP/2: one is inside');
 
-    my $s = h2_connect();
+    my $s = h2_connect($t);
 
-    h2_post($s, 1, '/h/reset', 'h0');
+    h2_held($s, 1, '/h/reset', 'h0');
     ok(waiting(1), 'HTTP/2: one waits');
-    h2_post($s, 3, '/h/stays', 'h0');
+    h2_held($s, 3, '/h/stays', 'h0');
     ok(waiting(2), 'HTTP/2: two wait on one connection');
 
-    syswrite $s, frame(3, 0, 1, pack('N', 8));
+    h2_reset($s, 1);
     ok(waiting(1), 'HTTP/2: the one that was reset has left');
     is(gone(), 1, 'HTTP/2: counted');
     logged(qr{^/h/reset 499 aborted}m, 1, 'reset');
@@ -212,9 +145,9 @@ sub h2_status {
     my $first = held('/c/first', 'c0');
     ok(inside(), 'HTTP/2 connection: one is inside');
 
-    my $s = h2_connect();
+    my $s = h2_connect($t);
 
-    h2_post($s, $_, '/c/gone', 'c0') for 1, 3, 5;
+    h2_held($s, $_, '/c/gone', 'c0') for 1, 3, 5;
     ok(waiting(3), 'HTTP/2 connection: three wait');
 
     close $s;

@@ -46,9 +46,6 @@ ngx_int_t ngx_http_kvroute_prepare_peers(ngx_http_request_t *r,
 ngx_int_t ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 
-/* _upstream: takes a peer by the policy */
-ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data);
-
 /*
  * _native: takes a peer by nginx's own round robin.  NGX_DECLINED: the request
  * is not native any more, and the policy has to be asked.

@@ -21,6 +21,8 @@ static ngx_int_t ngx_http_kvroute_upstream_init_peer(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us);
 static ngx_int_t ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_http_kvroute_leg_t *leg);
+static ngx_int_t ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc,
+    void *data);
 static ngx_int_t ngx_http_kvroute_upstream_backup(ngx_peer_connection_t *pc,
     ngx_http_kvroute_attempt_t *at, ngx_http_upstream_rr_peers_t *peers);
 static void ngx_http_kvroute_upstream_bind(ngx_http_kvroute_attempt_t *at,
@@ -163,7 +165,8 @@ ngx_http_kvroute_upstream_end(void *data)
 }
 
 
-ngx_int_t
+/* takes a peer by the policy */
+static ngx_int_t
 ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
 {
     ngx_http_kvroute_attempt_t  *at = data;

@@ -18,6 +18,7 @@
 #define KVR_CAPACITY_DOUBT  60000
 
 
+static double kvr_capacity_token(const kvr_zone_t *zone, uint32_t id);
 static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
@@ -27,7 +28,8 @@ static void kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
 
 
-double
+/* bytes of a token of this peer's prompts, by all that is known */
+static double
 kvr_capacity_token(const kvr_zone_t *zone, uint32_t id)
 {
     double           bytes;

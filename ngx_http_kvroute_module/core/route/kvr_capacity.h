@@ -19,9 +19,6 @@
 #include "core/state/kvr_zone.h"
 
 
-/* bytes of a token of this peer's prompts, by all that is known */
-double kvr_capacity_token(const kvr_zone_t *zone, uint32_t peer);
-
 /* whether the engine tells what it stores, and nothing speaks against it */
 int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t peer);
 
