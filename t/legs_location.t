@@ -24,7 +24,6 @@ $t->upstreams(
     prefill => ['P0'],
     decode => ['D0'],
     two => [qw(D0 D1)],
-    other => ['O0'],
 );
 
 $t->conf(<<'EOC');
@@ -80,6 +79,10 @@ http {
             try_files /none @other;
             proxy_pass http://decode/;
         }
+        location /after/ {
+            try_files /none @other;
+            proxy_pass http://decode/;
+        }
         location /moon/ {
             kvroute_prefill prefill connector=mooncake when=always min=1;
             kvroute_pin 127.0.0.1:%%D0%%;
@@ -88,7 +91,7 @@ http {
         }
         location @other {
             kvroute_prefill off;
-            proxy_pass http://other;
+            proxy_pass http://127.0.0.1:%%O0%%;
         }
         location /kvroute/ { kvroute_status; access_log off; }
     }
@@ -198,12 +201,11 @@ is(load('decode', 'D0'), 0, 'no decode server is held');
 $t->step('o1');
 end($s, '200 -? ?-', 'O', 'the other location');
 
-$s = begin('/try', { 'X-P' => 'hold', 'X-O' => 'wait o2 plain' });
-ok(wait_for(sub { asked('O') }), 'a file that is not there leads there');
-ok(wait_for(sub { left('P') == asked('P') && load('prefill', 'P0') == 0 }),
-   'leg 1 is closed, if it was ever sent');
-$t->step('o2');
-end($s, '200 \S+ \S+', 'O', 'the other location');
+for my $where ('/try', '/after') {
+    end(begin($where, {}), '200 \S+ \S+', 'O', "try_files comes first $where");
+    is(asked('P'), 0, 'no prefill server is asked');
+    is(asked('O'), 1, 'nor is the other location for leg 1');
+}
 
 
 # a decode server fails: the next one computes the prompt, and leg 1 is closed
