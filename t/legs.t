@@ -8,15 +8,12 @@ use warnings;
 
 use FindBin;
 use JSON::PP;
-use Socket qw(SOL_SOCKET SO_LINGER);
 
 use lib "$FindBin::Bin/lib";
 use Kvroute;
+use Kvroute::Recorder 'recorder';
 
 my $t = Kvroute->new();
-
-# Servers that keep what they are sent, and answer as the header X-<NAME> says:
-# a JSON text, "status N", "reset", "cut", "gzip", or nothing of the kind.
 
 my $params = '{"do_remote_prefill":true, "remote_block_ids":[[1,2]],'
              . '"remote_host":"h","x":"\\"}{","remote_port":5600}';
@@ -31,64 +28,7 @@ my %answer = (
          . '"prompt_tokens_details":{"cached_tokens":899}}}'
 );
 
-sub recorder {
-    my ($name) = @_;
-
-    my $dir = $t->{dir};
-    my $kind = substr($name, 0, 1);
-
-    $t->serve($name, sub {
-        my ($c) = @_;
-        my $data = '';
-
-        while (my ($head, $body) = Kvroute::Servers::backend_read($c, \$data)) {
-            open my $fh, '>>', "$dir/$kind.sent";
-            syswrite($fh, encode_json({ name => $name, head => $head,
-                                        body => $body }) . "\n");
-            close $fh;
-
-            my ($do) = $head =~ /^X-$name: (.*?)\r?$/mi;
-            ($do) = $head =~ /^X-$kind: (.*?)\r?$/mi unless defined $do;
-            $do //= $answer{$kind};
-
-            if ($do eq 'reset') {
-                $c->setsockopt(SOL_SOCKET, SO_LINGER, pack('ii', 1, 0));
-                close $c;
-                return;
-            }
-
-            return if $do eq 'close';
-
-            if ($do eq 'stall') {
-                sysread($c, $data, 1);
-                return;
-            }
-
-            my $status = $do =~ /^status (\d+)/ ? $1 : 200;
-            my $coding = $do eq 'gzip' ? "Content-Encoding: gzip\r\n" : '';
-            my $text = $do =~ /^\{/ ? $do : $do =~ /^(?:cut|gzip|chunked)/
-                       ? $answer{$kind} : "no $do";
-            my $len = length $text;
-
-            $text = substr($text, 0, $len - 1) if $do eq 'cut';
-
-            if ($do eq 'chunked') {
-                syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: application/json"
-                             . "\r\nTransfer-Encoding: chunked\r\n\r\n");
-                syswrite($c, "1\r\n$_\r\n") for split //, $text;
-                syswrite($c, "0\r\n\r\n");
-                next;
-            }
-
-            syswrite($c, "HTTP/1.1 $status X\r\nContent-Type: application/json"
-                         . "\r\n${coding}Content-Length: $len\r\n"
-                         . "X-Backend: $name\r\n\r\n$text");
-            return if $do eq 'cut';
-        }
-    });
-}
-
-recorder($_) for qw(P0 P1 D0 D1);
+recorder($t, $_, $answer{substr $_, 0, 1}) for qw(P0 P1 D0 D1);
 $t->engines(4, '--model', 'm', '--hardware', 'none');
 
 $t->conf(<<'EOF');
@@ -218,7 +158,8 @@ my $seed = 1;
 # what servers of a kind were sent since the last time
 
 sub sent {
-    return map { decode_json($_) } $t->new_lines("$_[0].sent");
+    return grep { !$_->{gone} }
+           map { decode_json($_) } $t->new_lines("$_[0].sent");
 }
 
 # one request, what both kinds were sent for it, and how it was logged
@@ -286,7 +227,7 @@ for my $where ('', '/file') {
 }
 
 my ($r, $p, $d, $log) = ask('', '{"stream":true,"prompt":"' . long() . '"}',
-                            headers => { 'X-P' => 'chunked' });
+                            headers => { 'X-P' => 'bytes' });
 is($r->{status}, 200, 'an answer in chunks of a byte');
 like($d->[0]{body}, qr/\Q,"kv_transfer_params":$params}\E$/, 'is read');
 
@@ -411,8 +352,8 @@ my $question = { role => 'user', content => long() };
 my $reply = { role => 'assistant', content => long() };
 my @turn = ($question, $reply, { role => 'user', content => 'go on' });
 
-($r, $p, $d) = ask('', chat([ $question ]), headers => { 'X-D' =>
-                   encode_json({ choices => [ { message => $reply } ] }) });
+($r, $p, $d) = ask('', chat([ $question ]), headers => { 'X-D' => 'say '
+                   . encode_json({ choices => [ { message => $reply } ] }) });
 is(@$p . @$d, '11', 'a question, by two servers');
 ($r) = ask('/off', chat([ @turn ]));
 cmp_ok($r->{headers}{'x-matched'}, '>', 7500,
@@ -431,7 +372,7 @@ like($log, qr/^200 cost /, 'it is said why');
 
 my @at;
 my @busy = map { $t->start("POST /off$path", '{"prompt":"' . text(40000, $_)
-                           . '"}', headers => { 'X-D' => 'stall' }) } 901, 902;
+                           . '"}', headers => { 'X-D' => 'hold' }) } 901, 902;
 ok(wait_for(sub { push @at, sent('D'); $t->load() == 2 && @at == 2 }),
    'both have a prompt to compute');
 
@@ -504,10 +445,10 @@ fails('an answer that breaks off', { 'X-P' => 'cut' }, 'failed', 1);
 fails('an error of the client', { 'X-P' => 'status 400' }, 'failed', 1);
 fails('overload', { 'X-P' => 'status 429' }, 'failed', 2);
 fails('compressed', { 'X-P' => 'gzip' }, 'failed', 1);
-fails('no JSON', { 'X-P' => 'what' }, 'failed', 1);
+fails('no JSON', { 'X-P' => 'say what' }, 'failed', 1);
 $t->expect_log(qr/answered without "kv_transfer_params"/);
-fails('no descriptor', { 'X-P' => '{"id":"1"}' }, 'answer', 1);
-fails('null', { 'X-P' => '{"kv_transfer_params":null}' }, 'answer', 1);
+fails('no descriptor', { 'X-P' => 'say {"id":"1"}' }, 'answer', 1);
+fails('null', { 'X-P' => 'say {"kv_transfer_params":null}' }, 'answer', 1);
 fails('no fallback', { 'X-P' => 'status 500' }, 'failed', 1, where => '/strict',
       status => 503);
 
@@ -622,7 +563,7 @@ for my $kind ('P', 'D') {
     sent('P'), sent('D');
 
     my $s = $t->start("POST $path", chat(long()),
-                      headers => { "X-$kind" => 'stall' });
+                      headers => { "X-$kind" => 'hold' });
     ok(wait_for(sub { sent($kind) }), "a pair is busy: $kind");
     my ($busy) = $t->load();
     cmp_ok($busy, '>', 0, 'with a request');

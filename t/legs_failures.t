@@ -429,7 +429,7 @@ row('leg 1: fallback=none, of a 400', '/strict', { 'X-P' => 'status 400' },
 
 row('leg 2: refused', '/refused', {}, '200 yes 200', 1, 'd',
     log => qr/connect\(\) failed/);
-row('leg 2: late', '/late', {}, '200 late 200', 1, 'p', 
+row('leg 2: late', '/late', {}, '200 late 200', 1, 'p',
     log => qr/upstream timed out.*while connecting/);
 row('leg 2: reset', '', { 'X-D' => 'reset' }, '502 yes 200', 1, 'd',
     log => qr/reset by peer/);

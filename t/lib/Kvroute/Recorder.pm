@@ -9,6 +9,9 @@ package Kvroute::Recorder;
 #
 #     wait FILE    waits until the file is there
 #     status N     answers with that status, and a body of JSON
+#     say TEXT     answers with the rest of the header
+#     gzip         answers, and says that it is compressed
+#     bytes        answers in chunks of a byte
 #     head         sends the head of a stream
 #     event, end   and an event of it, and its end
 #     flood N      and N bytes
@@ -83,9 +86,21 @@ sub answer {
         } elsif ($do eq 'plain') {
             whole($c, 200, $answer);
 
+        } elsif ($do eq 'say') {
+            whole($c, 200, join ' ', splice @do);
+
+        } elsif ($do eq 'gzip') {
+            whole($c, 200, $answer, "Content-Encoding: gzip\r\n");
+
+        } elsif ($do eq 'bytes') {
+            syswrite($c, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+                         . "Transfer-Encoding: chunked\r\n\r\n");
+            syswrite($c, "1\r\n$_\r\n") for split //, $answer;
+            syswrite($c, "0\r\n\r\n");
+
         } elsif ($do eq 'cut') {
             syswrite($c, "HTTP/1.1 200 OK\r\nContent-Length: "
-                         . (1 + length $answer) . "\r\n\r\n$answer");
+                         . length($answer) . "\r\n\r\n" . substr($answer, 0, -1));
             return 'closed';
 
         } elsif ($do eq 'head') {
@@ -129,10 +144,10 @@ sub answer {
 
 
 sub whole {
-    my ($c, $status, $text) = @_;
+    my ($c, $status, $text, $headers) = @_;
 
     syswrite($c, "HTTP/1.1 $status X\r\nContent-Type: application/json\r\n"
-                 . 'Content-Length: ' . length($text) . "\r\n\r\n$text");
+                 . ($headers // '') . 'Content-Length: ' . length($text) . "\r\n\r\n$text");
 }
 
 
@@ -157,7 +172,7 @@ sub note {
 }
 
 
-# what servers of a kind were sent since the last time, and who has left
+# what servers of a kind were sent, and who has left
 
 sub sent {
     my ($t, $kind) = @_;
