@@ -313,7 +313,6 @@ static ngx_int_t
 ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
     u_char *src)
 {
-    off_t    offset;
     size_t   n;
     u_char  *p;
 
@@ -342,10 +341,6 @@ ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
         return NGX_ERROR;
     }
 
-    /* nginx appends to the file where it has left off */
-
-    offset = b->file->offset;
-
     ngx_memset(blanks, ' ', sizeof(blanks));
 
     while (len) {
@@ -360,8 +355,6 @@ ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
         from += n;
         len -= n;
     }
-
-    b->file->offset = offset;
 
     return NGX_OK;
 }
