@@ -97,8 +97,10 @@ bad('zone too small for its rows', qr/zone "zone=z:600k" is too small, it needs 
 sub least {
     my ($peers, $processes) = @_;
 
-    return (try_conf("kvroute_zone zone=z:64k max_peers=$peers processes=$processes;",
-                     'kvroute zone=z;'))[1] =~ /needs (\d+)k at least/;
+    my ($k) = (try_conf("kvroute_zone zone=z:64k max_peers=$peers processes=$processes;",
+                        'kvroute zone=z;'))[1] =~ /needs (\d+)k at least/;
+
+    return $k;
 }
 
 my ($one, $many) = (least(1, 1), least(512, 1));
@@ -106,6 +108,27 @@ my ($one, $many) = (least(1, 1), least(512, 1));
 cmp_ok($many, '>', $one, '512 servers take memory');
 cmp_ok($many - $one, '<=', 1024, '1 MB at most, beyond what a zone of one takes');
 cmp_ok(least(512, 24) - $many, '<=', 23 * 18, 'and 18k for each process more');
+
+# the table there, but for what a field more or less makes
+
+my ($said, $wrong) = (0, '');
+my @processes;
+
+for (split /\n/, Kvroute::slurp("$FindBin::Bin/../docs/setup.md")) {
+    @processes = /`processes=(\d+)`/g if /^\| \|/;
+    my ($peers, @k) = /^\| `max_peers=(\d+)` \|((?: \d+k \|)+)/ or next;
+
+    @k = map { /(\d+)k/g } @k;
+
+    for my $i (0 .. $#k) {
+        my $least = least($peers, $processes[$i]);
+
+        $said++;
+        $wrong .= "$peers peers, $processes[$i] processes: ${least}k " if abs($least - $k[$i]) > 24;
+    }
+}
+
+is("$said $wrong", '9 ', 'the table in docs/setup.md is what nginx -t says');
 
 bad('zone twice', qr/duplicate kvroute_zone "z" $at/,
     'kvroute_zone zone=z:1m; kvroute_zone zone=z:1m;', 'kvroute zone=z;');
