@@ -2,8 +2,8 @@
  * The grid of two pools: prompts and answers, how many servers each pool has,
  * how fast they transfer, how much there is to do; and at each point all rules.
  *
- * It is run twice: by the seeds that are asked for, and by as many that nobody
- * has looked at while the decision was made.
+ * It is run twice: by the seeds that are asked for, and, of ours and what it is
+ * held against, by as many that nobody has looked at while the decision was made.
  *
  * Two rules are run once more with the same prompts at the same times, and
  * other random choices between servers that are as good: by how much a rule
@@ -114,6 +114,7 @@ typedef struct {
 typedef struct {
     const kvs_options_t  *options;
     uint64_t              seed;      /* the first one */
+    uint32_t              runs;      /* at each point, the first ones */
     uint32_t              n;
     kvs_pools_point_t     point[KVS_POOLS_POINTS];
     kvs_legs_result_t    *result;    /* [point][run][seed] */
@@ -181,6 +182,10 @@ kvs_pools_run(void *data, uint32_t i)
     rule = run == KVS_POOLS_AGAIN_ALWAYS ? KVS_LEGS_WHEN_ALWAYS
            : run == KVS_POOLS_AGAIN_NEVER ? KVS_LEGS_NEVER
            : run;
+
+    if (run >= g->runs) {
+        return;
+    }
 
     if (g->options->policies
         && !kvs_listed(g->options->policies, kvs_legs_rules[rule]))
@@ -351,7 +356,7 @@ kvs_pools_means_of(const kvs_pools_grid_t *g, cJSON *json)
            "  %-12s %8s %8s %8s %8s\n", "", "TTFT", "tok. P99", "goodput",
            "all");
 
-    for (k = 1; k < KVS_LEGS_RULES; k++) {
+    for (k = 1; k < kvr_min(g->runs, KVS_LEGS_RULES); k++) {
         row = cJSON_AddObjectToObject(rules, kvs_legs_rules[k]);
         all = 0;
 
@@ -508,14 +513,16 @@ kvs_pools_noise(const kvs_pools_grid_t *g, cJSON *json)
 }
 
 
-/* the grid by some seeds, the first of which is given; points may be NULL */
+/* the grid by some seeds: so many runs at each point; points may be NULL */
 static void
-kvs_pools_seeds(kvs_pools_grid_t *g, uint64_t seed, cJSON *json, cJSON *points)
+kvs_pools_seeds(kvs_pools_grid_t *g, uint64_t seed, uint32_t each, cJSON *json,
+    cJSON *points)
 {
     cJSON     *held;
     uint32_t   i, runs;
 
     g->seed = seed;
+    g->runs = each;
 
     runs = g->n * KVS_POOLS_RUNS * g->options->seeds;
 
@@ -539,7 +546,10 @@ kvs_pools_seeds(kvs_pools_grid_t *g, uint64_t seed, cJSON *json, cJSON *points)
 
     kvs_pools_misses(g, KVS_LEGS_WHEN_ALWAYS, held);
     kvs_pools_misses(g, KVS_LEGS_ALWAYS, held);
-    kvs_pools_noise(g, json);
+
+    if (each == KVS_POOLS_RUNS) {
+        kvs_pools_noise(g, json);
+    }
 }
 
 
@@ -563,8 +573,8 @@ kvs_pools(const kvs_options_t *o)
     cJSON_AddNumberToObject(json, "goodput_itl_p99_s", KVS_LEGS_ITL);
     points = cJSON_AddArrayToObject(json, "points");
 
-    kvs_pools_seeds(&g, o->seed, json, points);
-    kvs_pools_seeds(&g, o->seed + KVS_POOLS_UNSEEN,
+    kvs_pools_seeds(&g, o->seed, KVS_POOLS_RUNS, json, points);
+    kvs_pools_seeds(&g, o->seed + KVS_POOLS_UNSEEN, KVS_LEGS_NEVER + 1,
                     cJSON_AddObjectToObject(json, "unseen_seeds"), NULL);
 
     rc = o->out ? kvs_report_save(json, o->out) : KVR_OK;
