@@ -125,6 +125,11 @@ http {
             proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
             proxy_pass http://decode/;
         }
+        location /header/cost/ {
+            kvroute_prefill prefill min=2k connector=header;
+            proxy_set_header X-Prefiller-Host-Port $kvroute_leg1_peer;
+            proxy_pass http://decode/;
+        }
         location /again/ {
             proxy_next_upstream error timeout http_500 non_idempotent;
             proxy_pass http://decode/;
@@ -279,7 +284,8 @@ is($r->{status}, 413, 'a body that is too long to be read');
 # what one server has to serve alone
 
 for my $more ('"n":2', '"best_of":2', '"use_beam_search":true', '"echo":true',
-              '"prompt_logprobs":1', '"tool_choice":"required"',
+              '"prompt_logprobs":1', '"cache_prompt":false',
+              '"tool_choice":"required"',
               '"tool_choice":{"type":"function","function":{"name":"f"}}')
 {
     ($r, $p, $d, $log) = ask('', '{"prompt":"' . long() . "\",$more}");
@@ -411,6 +417,10 @@ like($d->[0]{head}, qr/^X-Prefiller-Host-Port: 127.0.0.1:(?:\Q$t->{vars}{P0}\E|\
                    headers => { 'X-Prefiller-Host-Port' => 'evil:1' });
 unlike($d->[0]{head}, qr/prefiller/i, 'by nobody else');
 
+($r, $p, $d, $log) = ask('/header/cost', '{"prompt":"' . long() . '"}');
+like($log, qr/^200 cost - \[-\] /, 'one server is better');
+unlike($d->[0]{head}, qr/prefiller/i, 'which is told of none');
+
 
 # leg 1 fails: the next server; then the client's own request
 
@@ -481,9 +491,9 @@ is(join(' ', sort keys %$counted),
    'answer cached cost failed kind retried short unread yes',
    'outcomes, each that there was');
 is($counted->{$_->[0]}, $_->[1], "so many: $_->[0]")
-    for [ kind => 7 ], [ cached => 1 ], [ cost => 3 ], [ answer => 2 ];
+    for [ kind => 8 ], [ cached => 1 ], [ cost => 4 ], [ answer => 2 ];
 like($t->get('/kvroute/metrics')->{body},
-     qr/^kvroute_disaggregated_total\{upstream="decode",outcome="kind"\} 7$/m,
+     qr/^kvroute_disaggregated_total\{upstream="decode",outcome="kind"\} 8$/m,
      'the metric');
 
 
