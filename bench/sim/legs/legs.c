@@ -6,6 +6,9 @@
 #define KVS_LEGS_SLAB      256
 #define KVS_LEGS_PATIENCE  8       /* lengths of a run before it is given up */
 
+/* s, at most, that "again" shifts an arrival by */
+#define KVS_LEGS_JITTER    0.001
+
 /* s from the end of leg 1 to the transfer: its answer and the next request */
 #define KVS_LEGS_HOP       0.001
 
@@ -128,7 +131,7 @@ kvs_legs_create(kvs_legs_t *legs, uint64_t seed)
     legs->load->length = legs->length;
     legs->window = legs->length / 4;
 
-    kvs_rng_seed(&legs->rng, seed, 0x6c65677300bULL + conf->again);
+    kvs_rng_seed(&legs->rng, seed, 0x6c65677300bULL);
     kvs_network_init(&legs->network, conf->setup, conf->bandwidth);
     kvr_policy_conf_init(&legs->policy, KVR_POLICY_KV_CACHE);
 
@@ -332,6 +335,7 @@ kvs_legs_measured(const kvs_legs_t *legs, double t)
 static void
 kvs_legs_arrive(kvs_legs_t *legs)
 {
+    double          jitter;
     uint32_t        i;
     kvs_session_t  *s;
 
@@ -346,8 +350,11 @@ kvs_legs_arrive(kvs_legs_t *legs)
     legs->coming = kvs_workload_next(legs->workload, legs->load);
 
     if (legs->coming->arrival < legs->length) {
-        kvs_events_push(&legs->events, legs->coming->arrival, KVS_LEGS_ARRIVE,
-                        NULL, 0);
+        jitter = legs->conf->again
+                 ? kvs_rng_uniform(&legs->rng) * KVS_LEGS_JITTER : 0;
+
+        kvs_events_push(&legs->events, legs->coming->arrival + jitter,
+                        KVS_LEGS_ARRIVE, NULL, 0);
     }
 }
 

@@ -55,7 +55,7 @@ typedef struct {
     double            load;        /* share of kvs_legs_capacity() */
     uint32_t          requests;
     kvs_legs_rule_e   rule;
-    uint32_t          again;       /* the same, by other random choices */
+    uint32_t          again;       /* the same, at other ms */
     kvs_shape_t       shape;
 } kvs_legs_conf_t;
 

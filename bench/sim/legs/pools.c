@@ -5,9 +5,8 @@
  * It is run twice: by the seeds that are asked for, and, of ours and what it is
  * held against, by as many that nobody has looked at while the decision was made.
  *
- * Two rules are run once more with the same prompts at the same times, and
- * other random choices between servers that are as good: by how much a rule
- * differs from itself is noise.
+ * Two rules are run once more with the same prompts, each of which comes by less
+ * than a millisecond later: by how much a rule differs from itself is noise.
  */
 
 #include <cjson/cJSON.h>
