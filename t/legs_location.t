@@ -89,6 +89,17 @@ http {
             proxy_next_upstream error non_idempotent;
             proxy_pass http://two/;
         }
+        location /bypass/ { kvroute_bypass 1; proxy_pass http://two/; }
+        location /off/ {
+            kvroute_prefill prefill connector=sglang;
+            kvroute_policy off;
+            proxy_pass http://two/;
+        }
+        location /off2/ {
+            kvroute_prefill prefill connector=sglang;
+            kvroute_bypass 1;
+            proxy_pass http://two/;
+        }
         location @other {
             kvroute_prefill off;
             proxy_pass http://127.0.0.1:%%O0%%;
@@ -177,6 +188,21 @@ for my $do ('plain', 'status 500') {
 
     $t->step($go);
     done_with($_) for @busy;
+}
+
+
+# nginx's own round robin chooses: nothing is compared, and nobody is missed; where
+# no server serves a request alone there are two all the same
+
+end(begin('/bypass', {}), '200 - -', 'D', 'bypassed');
+is(asked('P'), 0, 'it is as without the directive');
+
+for my $where ('/off', '/off2') {
+    end(begin($where, {}), '200 yes \S+', 'D', "both at once, $where");
+    ok(wait_for(sub { asked('P') }), 'the other one is asked too');
+    is(join(' ', map { $_->{body} =~ /"bootstrap_room":(\d+)/ && $1 }
+                 sent($t, 'P')), (sent($t, 'D'))[0]{body}
+       =~ /"bootstrap_room":(\d+)/ && $1, 'they meet');
 }
 
 

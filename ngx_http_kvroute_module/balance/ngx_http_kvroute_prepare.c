@@ -78,6 +78,13 @@ ngx_http_kvroute_prepare_match(ngx_http_request_t *r,
 
     at->policy = ngx_http_kvroute_request_policy(r, kscf, &bypass);
 
+    /* a leg that the other one names is not left to nginx */
+
+    if (bypass && ctx->leg && ctx->leg->fixed) {
+        at->policy = &kscf->policy;
+        bypass = 0;
+    }
+
     if (bypass) {
         at->native = NGX_HTTP_KVROUTE_BYPASS;
         return NGX_OK;

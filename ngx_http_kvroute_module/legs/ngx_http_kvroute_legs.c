@@ -133,6 +133,7 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_prefill_t *conf)
 {
     ngx_int_t                     rc;
+    ngx_uint_t                    bypass;
     kvr_disaggregate_t            d;
     const kvr_connector_t        *connector;
     ngx_http_kvroute_legs_t      *legs;
@@ -155,6 +156,12 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     }
 
     connector = kvr_connector(conf->connector);
+
+    (void) ngx_http_kvroute_request_policy(r, decode, &bypass);
+
+    if (bypass && connector->alone) {
+        return NGX_DECLINED;
+    }
 
     ngx_memzero(&d, sizeof(kvr_disaggregate_t));
 
@@ -256,6 +263,7 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
     legs->header = r->headers_in.content_length;
 
     legs->leg[0].conf = klcf->leg[0];
+    legs->leg[0].fixed = (legs->connector->meet != NULL);
     legs->leg[1].conf = klcf->leg[1];
     legs->leg[1].second = 1;
     legs->leg[1].first = ngx_http_kvroute_legs_heard;

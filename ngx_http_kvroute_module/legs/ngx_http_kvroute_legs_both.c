@@ -66,7 +66,6 @@ ngx_http_kvroute_legs_both(ngx_http_kvroute_legs_t *legs)
     legs->tries = legs->conf->tries;
 
     legs->done = ngx_http_kvroute_legs_both_done;
-    legs->leg[0].fixed = 1;
     legs->leg[1].before = ngx_http_kvroute_legs_both_before;
     legs->leg[1].end = ngx_http_kvroute_legs_both_ended;
 

@@ -173,7 +173,11 @@ ngx_http_kvroute_legs_decide_must(ngx_http_kvroute_legs_t *legs,
         return KVR_DISAGGREGATE_KIND;
     }
 
+    ctx->leg = &legs->leg[0];
+
     rc = ngx_http_kvroute_early(ctx, legs->prefill, &legs->reserved);
+
+    ctx->leg = NULL;
 
     ngx_http_kvroute_reserve_release(&legs->reserved);
 
