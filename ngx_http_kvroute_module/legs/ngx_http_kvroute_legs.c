@@ -157,12 +157,6 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     connector = kvr_connector(conf->connector);
 
-    (void) ngx_http_kvroute_request_policy(r, decode, &bypass);
-
-    if (bypass && connector->alone) {
-        return NGX_DECLINED;
-    }
-
     ngx_memzero(&d, sizeof(kvr_disaggregate_t));
 
     d.bytes = ctx->bytes;
@@ -174,6 +168,13 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     if (ctx->alone != KVR_DISAGGREGATE_YES) {
         ngx_http_kvroute_legs_count(decode, ctx->alone);
+        return NGX_DECLINED;
+    }
+
+    (void) ngx_http_kvroute_request_policy(r, decode, &bypass);
+
+    if (bypass && connector->alone) {
+        ctx->alone = KVR_DISAGGREGATE_NONE;
         return NGX_DECLINED;
     }
 
