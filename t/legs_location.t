@@ -20,9 +20,31 @@ recorder($t, 'O0', '{"text":"O"}');
 
 mkdir "$t->{dir}/store";
 
+# servers of HTTP/2 that nginx plays
+
+my $h2 = $t->version() ge '001029004' && $t->{version} =~ /http_v2_module/;
+
+$t->{vars}{$_} = $t->port() for qw(P2 D2);
+$t->{vars}{TO2} = '';
+$t->{vars}{AT2} = '';
+
+if ($h2) {
+    $t->{vars}{TO2} = 'location /h2/ { kvroute_prefill prefill2 when=always min=1k;'
+                      . ' proxy_http_version 2; proxy_pass http://decode2/; }';
+    $t->{vars}{AT2} = join '', map {
+        my ($port, $text) = @$_;
+
+        "server { listen 127.0.0.1:$port; http2 on; access_log off;\n"
+        . "location / { kvroute_prefill off; return 200 '$text'; } }\n"
+    } [ $t->{vars}{P2}, '{"kv_transfer_params":{"id":"p"}}' ],
+      [ $t->{vars}{D2}, '{"text":"D"}' ];
+}
+
 $t->upstreams(
     prefill => ['P0'],
+    prefill2 => ['P2'],
     decode => ['D0'],
+    decode2 => ['D2'],
     two => [qw(D0 D1)],
 );
 
@@ -100,12 +122,14 @@ http {
             kvroute_bypass 1;
             proxy_pass http://two/;
         }
+        %%TO2%%
         location @other {
             kvroute_prefill off;
             proxy_pass http://127.0.0.1:%%O0%%;
         }
         location /kvroute/ { kvroute_status; access_log off; }
     }
+%%AT2%%
 }
 EOC
 
@@ -203,6 +227,15 @@ for my $where ('/off', '/off2') {
     is(join(' ', map { $_->{body} =~ /"bootstrap_room":(\d+)/ && $1 }
                  sent($t, 'P')), (sent($t, 'D'))[0]{body}
        =~ /"bootstrap_room":(\d+)/ && $1, 'they meet');
+}
+
+
+# leg 1 by HTTP/2: what nginx decides about it at each request is not lost
+
+SKIP: {
+    skip 'servers are asked by HTTP/2 since nginx 1.29.4', 2 unless $h2;
+
+    end(begin('/h2', {}), '200 yes 200', 'D', 'both by HTTP/2');
 }
 
 

@@ -140,6 +140,11 @@ ngx_http_kvroute_upstream_leg(ngx_http_request_t *r,
     ngx_http_upstream_srv_conf_t *us, ngx_http_kvroute_leg_t *leg)
 {
     if (leg->conf) {
+
+        /* a handler of HTTP/2 sets it at each request, not in the beginning */
+
+        leg->conf->preserve_output = r->upstream->conf->preserve_output;
+
         r->upstream->conf = leg->conf;
     }
 
