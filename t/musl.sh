@@ -85,8 +85,14 @@ cd "$dir/nginx"
 configure=./configure
 test -f $configure || configure=auto/configure
 
+# config finds the sources by itself: asked again when one comes or goes
+
+find "$root/ngx_http_kvroute_module" -name '*.[ch]' | sort > sources.new
+
 if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
+    || ! cmp -s sources.new sources \
     || [ src/core/nginx.h -nt objs/Makefile ]; then
+    mv sources.new sources
     quietly nginx.configure sh $configure --with-cc=$cc --with-compat \
         --with-threads --with-http_v2_module --with-http_auth_request_module \
         --with-http_realip_module --with-http_stub_status_module \
