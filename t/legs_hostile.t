@@ -318,16 +318,6 @@ like($d->[0]{body}, qr/^\Q$inner\E,"kv_transfer_params":\{"remote_host":"ours"/,
 like($p->[0]{body}, qr/^\Q$inner\E,"stream":false/, 'for leg 1 too');
 
 
-# what JSON does not have, and Python writes and reads
-
-for my $odd (qw(NaN Infinity -Infinity)) {
-    ($r, $p, $d) = ask('', "{\"x\":$odd,\"kv_transfer_params\":$evil,"
-                           . '"prompt":"' . long() . "\",\"y\":$odd}");
-    is("$r->{status} " . @$p . @$d, '200 11', "$odd is served");
-    unlike($_->{body}, qr/10\.0\.0\.1/, 'and the rest is cut') for @$p, @$d;
-}
-
-
 # large bodies
 
 for my $where ('', '/file') {

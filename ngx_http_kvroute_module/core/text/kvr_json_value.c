@@ -327,15 +327,9 @@ int
 kvr_json_skip_scalar(kvr_json_t *j)
 {
     int             c, number;
-    size_t          i, n;
-    uint8_t         word[9];
+    size_t          n;
+    uint8_t         word[6];
     const uint8_t  *p;
-
-    /* the last three are none of JSON's, but Python writes and reads them */
-
-    static const char *const  words[] = {
-        "true", "false", "null", "NaN", "Infinity", "-Infinity"
-    };
 
     p = kvr_json_scalar(j->p, j->e);
 
@@ -394,11 +388,11 @@ kvr_json_skip_scalar(kvr_json_t *j)
         return KVR_OK;
     }
 
-    for (i = 0; i < kvr_nelts(words); i++) {
-
-        if (n == strlen(words[i]) && memcmp(word, words[i], n) == 0) {
-            return KVR_OK;
-        }
+    if ((n == 4 && (memcmp(word, "true", 4) == 0
+                    || memcmp(word, "null", 4) == 0))
+        || (n == 5 && memcmp(word, "false", 5) == 0))
+    {
+        return KVR_OK;
     }
 
     return KVR_ERROR;

@@ -834,9 +834,6 @@ START_TEST(test_json_skip)
     skip_is(" null,x", KVR_OK, ",x");
     skip_is("true}", KVR_OK, "}");
     skip_is("false]", KVR_OK, "]");
-    skip_is("NaN,", KVR_OK, ",");
-    skip_is("Infinity}", KVR_OK, "}");
-    skip_is("-Infinity]", KVR_OK, "]");
     skip_is("-12.5e+3 ,", KVR_OK, " ,");
     skip_is("0\t", KVR_OK, "\t");
     skip_is("\"\"x", KVR_OK, "x");
@@ -867,9 +864,6 @@ START_TEST(test_json_skip)
 
     skip_is("tru,", KVR_ERROR, NULL);
     skip_is("truex,", KVR_ERROR, NULL);
-    skip_is("nan,", KVR_ERROR, NULL);
-    skip_is("Infinit,", KVR_ERROR, NULL);
-    skip_is("-Infinityx,", KVR_ERROR, NULL);
     skip_is("falsy,", KVR_ERROR, NULL);
     skip_is("True,", KVR_ERROR, NULL);
     skip_is("nil,", KVR_ERROR, NULL);
