@@ -274,48 +274,13 @@ is(join(' ', grep { $metrics !~ /^$_[{_]/m } $metrics =~ /^# TYPE (kvroute_share
 like($metrics, qr/^kvroute_share_host_lessons_total\{zone="z",host="two",id="\w{16}"\} [1-9]/m,
      'and lessons of each host');
 
-# --- orders
-
-sub api {
-    my ($h, $what) = @_;
-
-    my $r = $h->post("/api/$what", '');
-
-    return $r->{status} == 200 ? 200 : "$r->{status} $r->{body}";
-}
-
-sub state_of {
-    my ($h, $port) = @_;
-
-    my ($p) = grep { $_->{name} =~ /:$port$/ }
-              @{$h->status()->{upstreams}{llm}{peers}};
-
-    return $p->{state};
-}
-
-sub order {
-    my ($h, $port, $kind) = @_;
-
-    my $peers = Kvroute::decode($h->get('/api/')->{body})->{zones}{z};
-
-    return $peers->{"127.0.0.1:$port"}{fleet}{$kind};
-}
-
-my $port = $one->{vars}{B2};
-
-is(api($one, "drain?peer=127.0.0.1:$port&timeout=1h&fleet=1"), 200, 'drained on all hosts');
-ok(wait_for(sub { state_of($two, $port) =~ /^drain/ }), 'the other host has heard');
-ok(wait_for(sub { my $o = order($one, $port, 'drain');
-                  $o->{on} && $o->{hosts} == 1 && $o->{acknowledged} == 1 }),
-   'and says so');
-
-# an order to a host that was not there, and what it has not heard of either
+# --- a host that was away, and has lost the stream
 
 $two->stop();
-ok(wait_for(sub { order($one, $port, 'drain')->{hosts} == 0 }), 'a host is gone');
+ok(wait_for(sub { !share($one, 'others') }), 'a host is gone');
 
 $one->post("/v1/chat/completions?n=old", prompt(3001));
-ok(wait_for(sub { share($one, 'waiting') == 0 }), 'told');
+ok(wait_for(sub { share($one, 'waiting') == 0 }), 'its lesson is in the stream');
 $store->command(qw(DEL kvroute:{z}));
 
 $two->run();
@@ -325,25 +290,6 @@ ok(wait_for(sub { share($two, 'joined') > 20 && !share($two, 'joining') }),
 $two->post("/v1/chat/completions?n=new", prompt(3001));
 cmp_ok($two->receipt('new')->{matched}, '>', 5000, 'and knows it');
 is($two->receipt('new')->{peer}, $one->receipt('old')->{peer}, 'where it is');
-ok(wait_for(sub { state_of($two, $port) =~ /^drain/ }), 'it hears of the order');
-ok(wait_for(sub { order($one, $port, 'drain')->{acknowledged} == 1 }), 'and says so');
-
-is(api($two, "undrain?peer=127.0.0.1:$port&fleet=1"), 200, 'the other one takes it back');
-ok(wait_for(sub { state_of($one, $port) eq 'up' }), 'everywhere');
-ok(!order($one, $port, 'drain')->{on}, 'which is shown');
-
-ok(known($one, $two), 'before a flush');
-my $last = $one->receipt("a$n")->{peer};
-is(api($two, "flush?peer=$last&fleet=1"), 200, 'flushed on all hosts');
-ok(wait_for(sub { (order($two, $last =~ s/.*://r, 'flush') || {})->{acknowledged} }),
-   'acknowledged');
-$one->post("/v1/chat/completions?n=d$n", prompt($n));
-is($one->receipt("d$n")->{matched}, 0, 'the other has forgotten as well');
-
-like(api($one, 'reset?fleet=1'), qr/^400 .*missing/, 'no counters of all hosts');
-like(api($one, "capacity?peer=127.0.0.1:$port&size=1m&fleet=1"), qr/^400 .*fleet/,
-     'and no capacities');
-like(api($one, "drain?peer=127.0.0.1:$port&fleet=yes"), qr/^400 .*fleet/, 'one value');
 
 # --- what has become of the other stores
 

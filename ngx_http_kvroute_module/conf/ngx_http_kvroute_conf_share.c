@@ -56,7 +56,6 @@ static ngx_int_t ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
 static const size_t  ngx_http_kvroute_conf_share_parts[] = {
     sizeof(kvr_share_t),
     sizeof(kvr_share_host_t),
-    sizeof(kvr_share_order_t),
     sizeof(kvr_share_stats_t),
     sizeof(kvr_share_slot_t),
     KVR_SHARE_HOSTS,

@@ -16,8 +16,6 @@
  *                                      what its cache holds, of prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
- * The first three are for all hosts that share with "&fleet=1".
- *
  * All of it may be said twice.  GET shows the state of all peers; of an action
  * it is refused, so that nobody takes what was only looked at for done.
  */
@@ -38,14 +36,12 @@ struct ngx_http_kvroute_action_s {
     ngx_uint_t                   needs;     /* arguments */
     uint64_t                     size;      /* given, 0: default */
     ngx_msec_t                   timeout;   /* given, 0: none */
-    ngx_uint_t                   fleet;     /* for all hosts */
 };
 
 
 #define NGX_HTTP_KVROUTE_NEEDS_PEER  1
 #define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
 #define NGX_HTTP_KVROUTE_HAS_TIMEOUT 4
-#define NGX_HTTP_KVROUTE_HAS_FLEET   8
 
 
 static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
@@ -59,9 +55,6 @@ static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static void ngx_http_kvroute_api_order(ngx_http_kvroute_action_t *action,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer, kvr_share_kind_e kind,
-    int on);
 static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
@@ -77,21 +70,20 @@ static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
 static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 
     { ngx_string("drain"), ngx_http_kvroute_api_drain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT
-      |NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT, 0, 0 },
 
     { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
 
     { ngx_string("flush"), ngx_http_kvroute_api_flush,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_FLEET, 0, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
 
     { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0, 0 },
+      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0 },
 
-    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0, 0 },
+    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0 },
 
-    { ngx_null_string, NULL, 0, 0, 0, 0 }
+    { ngx_null_string, NULL, 0, 0, 0 }
 };
 
 
@@ -212,25 +204,6 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         action.timeout = (ngx_msec_t) timeout;
     }
 
-    rc = ngx_http_kvroute_api_arg(r, "fleet", &value);
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (rc == NGX_OK) {
-
-        if (!(action.needs & NGX_HTTP_KVROUTE_HAS_FLEET)
-            || value.len != 1 || value.data[0] != '1')
-        {
-            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                    "argument \"fleet\" is for \"drain\", "
-                                    "\"undrain\" and \"flush\", and must be 1");
-        }
-
-        action.fleet = 1;
-    }
-
     return ngx_http_kvroute_api_act(r, &action, &peer);
 }
 
@@ -348,14 +321,6 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
         }
 
         found = 1;
-
-        /* all hosts, or nobody: not this one alone */
-
-        if (action->fleet && zone[i]->core.share == NULL) {
-            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                             "argument \"fleet\" needs \"kvroute_share\" of the "
-                             "server's zone");
-        }
     }
 
     for (i = 0; found && i < kmcf->zones.nelts; i++) {
@@ -392,14 +357,12 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
 
     } else if (action->timeout) {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\", timeout %Mms%s",
-                      &action->name, peer, action->timeout,
-                      action->fleet ? ", on all hosts" : "");
+                      "kvroute: %V of peer \"%V\", timeout %Mms",
+                      &action->name, peer, action->timeout);
 
     } else {
         ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\"%s", &action->name, peer,
-                      action->fleet ? ", on all hosts" : "");
+                      "kvroute: %V of peer \"%V\"", &action->name, peer);
     }
 
     return ngx_http_kvroute_api_show(r);
@@ -412,11 +375,6 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
 {
     kvr_registry_t  *registry;
 
-    if (action->fleet) {
-        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_DRAIN, 1);
-        return;
-    }
-
     /* a server is drained with all its ranks */
 
     registry = zone->sh->registry;
@@ -428,27 +386,12 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
 }
 
 
-/* for all hosts, this one included: it is told again until they have it */
-static void
-ngx_http_kvroute_api_order(ngx_http_kvroute_action_t *action,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer, kvr_share_kind_e kind, int on)
-{
-    kvr_share_order(&zone->core, peer, kind, on, (uint64_t) action->timeout,
-                    (uint64_t) ngx_current_msec, (uint32_t) ngx_time());
-}
-
-
 static void
 ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_peer_t      *p;
     kvr_registry_t  *registry;
-
-    if (action->fleet) {
-        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_DRAIN, 0);
-        return;
-    }
 
     registry = zone->sh->registry;
     peer = registry->peer[peer].address;
@@ -469,11 +412,6 @@ static void
 ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    if (action->fleet) {
-        ngx_http_kvroute_api_order(action, zone, peer, KVR_SHARE_FLUSH, 1);
-        return;
-    }
-
     kvr_index_flush(zone->sh->index, peer);
 }
 
@@ -643,8 +581,6 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
                                 * (double) (sh->unit * KVR_BLOCK));
         cJSON_AddBoolToObject(item, "capacity_reported",
                               kvr_get(&ip->reported));
-
-        ngx_http_kvroute_status_share_orders(item, zone, i);
     }
 
     return json;

@@ -149,13 +149,11 @@ void ngx_http_kvroute_status_json_history(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 
 /*
- * _status_share: what a zone shares with other hosts, as a member of JSON; what
- * was ordered of a peer, and how many hosts have heard of it; series by host
+ * _status_share: what a zone shares with other hosts, as a member of JSON;
+ * series by host
  */
 void ngx_http_kvroute_status_share_json(cJSON *json,
     ngx_http_kvroute_zone_t *zone);
-void ngx_http_kvroute_status_share_orders(cJSON *json,
-    ngx_http_kvroute_zone_t *zone, uint32_t peer);
 void ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
     ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf);
 

@@ -75,41 +75,6 @@ ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
 }
 
 
-/* nothing, if nothing was said to all hosts */
-void
-ngx_http_kvroute_status_share_orders(cJSON *json, ngx_http_kvroute_zone_t *zone,
-    uint32_t peer)
-{
-    cJSON                    *orders, *item;
-    uint32_t                  k, hosts, have;
-    const kvr_share_order_t  *order;
-
-    static const char *const  names[] = { "drain", "flush" };
-
-    _Static_assert(kvr_nelts(names) == KVR_SHARE_KINDS, "orders");
-
-    if (zone->core.share == NULL) {
-        return;
-    }
-
-    orders = cJSON_AddObjectToObject(json, "fleet");
-
-    for (k = 0; k < KVR_SHARE_KINDS; k++) {
-
-        order = kvr_share_ordered(&zone->core, peer, (kvr_share_kind_e) k,
-                                  &hosts, &have);
-
-        if (order) {
-            item = cJSON_AddObjectToObject(orders, names[k]);
-
-            cJSON_AddBoolToObject(item, "on", kvr_get(&order->on) != 0);
-            cJSON_AddNumberToObject(item, "hosts", hosts);
-            cJSON_AddNumberToObject(item, "acknowledged", have);
-        }
-    }
-}
-
-
 /* it has only what kvr_share_batch_open() has let pass */
 static ngx_uint_t
 ngx_http_kvroute_status_share_name(kvr_share_host_t *host, u_char *name)

@@ -20,7 +20,6 @@
  *     tell      a worker puts a record into the ring of its host
  *     frame     the host's owner makes a batch of what is in the ring
  *     apply     it takes what a batch of another host says to its own zone
- *     order     what the operator said of a peer, for all hosts
  *     sum       what others have in flight is put together
  *     tick      hosts that are silent are no more
  *
@@ -65,10 +64,6 @@
  * Names.  A peer's number may get another name.  What hosts have said of it is
  * forgotten then, and what workers have said of it is not told any more.
  *
- * Orders.  Of what an operator says to all hosts, the last word stands: it has a
- * version above all that were seen, and it is told again with each heartbeat.
- * Each host tells which version it has, so it is known who has heard.
- *
  * No clocks of two hosts are compared.  now: ms, of a clock that all processes
  * of this host share.
  */
@@ -93,14 +88,6 @@
 #define KVR_SHARE_SLOTS    (2 * KVR_PEERS)
 
 
-/* what an operator may say of a peer to all hosts */
-typedef enum {
-    KVR_SHARE_DRAIN = 0,
-    KVR_SHARE_FLUSH,
-    KVR_SHARE_KINDS
-} kvr_share_kind_e;
-
-
 /* another host */
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
@@ -115,16 +102,7 @@ typedef struct {
     _Atomic uint64_t      name[KVR_SHARE_NAME / 8];
     _Atomic uint64_t      load[KVR_PEERS];
     _Atomic uint64_t      context[KVR_PEERS];
-    _Atomic uint64_t      order[KVR_PEERS][KVR_SHARE_KINDS];  /* versions */
 } kvr_share_host_t;
-
-
-typedef struct {
-    _Atomic uint64_t      version;       /* 0: nothing was said */
-    _Atomic uint64_t      on;
-    _Atomic uint64_t      until;         /* ms; 0: no end */
-    _Atomic uint64_t      generation;    /* of the peer's name */
-} kvr_share_order_t;
 
 
 struct kvr_share_s {
@@ -169,7 +147,6 @@ struct kvr_share_s {
     _Atomic uint64_t      strange;       /* a host that hashes otherwise */
     _Atomic uint64_t      strange_name[KVR_SHARE_NAME / 8];
 
-    _Atomic uint64_t      ordered;       /* orders that came, ever */
     _Atomic uint64_t      floored[KVR_PEERS];  /* ms, by another's word */
 
     /*
@@ -182,7 +159,6 @@ struct kvr_share_s {
 
     kvr_share_stats_t     stats;
     kvr_share_host_t      host[KVR_SHARE_HOSTS];
-    kvr_share_order_t     order[KVR_PEERS][KVR_SHARE_KINDS];
     kvr_share_ring_t      ring;
 };
 
@@ -202,7 +178,6 @@ typedef struct {
     uint64_t              stuck;         /* place, and 1, that is not written */
     uint64_t              since;         /* ms */
     uint64_t              beat;          /* ms, when all was last told */
-    uint64_t              ordered;       /* orders that were told */
 
     /* the batch that was framed last, and its records: places in the ring */
 
@@ -352,29 +327,6 @@ void kvr_share_help_acked(const kvr_share_self_t *self);
 /* takes what is in a record, by the numbers of peers here */
 void kvr_share_help_take(const kvr_share_self_t *self,
     const kvr_share_record_t *r, const uint16_t *peer, uint32_t npeers);
-
-
-/* _order */
-
-/*
- * Says something of a peer to all hosts, this one included.  left: ms; 0: no
- * end.  seconds: as above.
- */
-void kvr_share_order(const kvr_zone_t *zone, uint32_t peer,
-    kvr_share_kind_e kind, int on, uint64_t left, uint64_t now,
-    uint32_t seconds);
-
-/*
- * What is said of a peer, or NULL; and of so many other hosts that are heard of
- * how many have it.
- */
-const kvr_share_order_t *kvr_share_ordered(const kvr_zone_t *zone,
-    uint32_t peer, kvr_share_kind_e kind, uint32_t *hosts, uint32_t *have);
-
-/* what another host says */
-void kvr_share_order_take(const kvr_zone_t *zone, uint32_t peer,
-    kvr_share_kind_e kind, uint64_t version, int on, uint64_t left,
-    uint64_t now, uint32_t seconds);
 
 
 #endif /* _KVR_SHARE_H_INCLUDED_ */

@@ -287,7 +287,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     const kvr_share_record_t *r, const uint16_t *peers, uint32_t npeers,
     uint64_t now, uint32_t seconds)
 {
-    uint32_t  kind, peer;
+    uint32_t  peer;
 
     if (r->type == KVR_SHARE_KNOWN) {
 
@@ -334,18 +334,6 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
 
     case KVR_SHARE_POPULAR:
         kvr_share_apply_popular(self, r, now);
-        break;
-
-    case KVR_SHARE_ORDER:
-        kind = kvr_share_lower(r->word[1]);
-
-        if (kind < KVR_SHARE_KINDS) {
-            kvr_share_order_take(self->zone, peer, (kvr_share_kind_e) kind,
-                                 r->word[0], kvr_share_upper(r->word[1]) != 0,
-                                 r->word[2], now, seconds);
-            kvr_set(&host->order[peer][kind], r->word[0]);
-        }
-
         break;
     }
 }

@@ -324,7 +324,6 @@ kvr_share_batch_record(const kvr_share_record_t *r)
         return r->n == 1;
 
     case KVR_SHARE_LOAD:
-    case KVR_SHARE_ORDER:
         return r->n == 3;
 
     case KVR_SHARE_KNOWN:

@@ -35,7 +35,7 @@
 #include "core/base/kvr_set.h"
 
 
-#define KVR_SHARE_VERSION  2
+#define KVR_SHARE_VERSION  3
 
 #define KVR_SHARE_NAME     32            /* bytes of a host's name, at most */
 
@@ -69,7 +69,6 @@ typedef enum {
     KVR_SHARE_FLOOR,        /* units 8: what is older is lost */
     KVR_SHARE_LOAD,         /* a word of kvr_load_t 8; that of its context 8;
                                units since its floor 8 */
-    KVR_SHARE_ORDER,        /* version 8; kind 4, on 4; ms left 8 */
     KVR_SHARE_KNOWN,        /* of any peers: key 8; age 4, peer 2, marked 1,
                                0 1; as often as there is room */
     KVR_SHARE_POPULAR,      /* keys 4, KVR_SHARE_NOKEY behind the last one */

@@ -7,24 +7,21 @@
 #include "core/share/kvr_share.h"
 
 
-/* words of the load and the orders of a peer, that find room behind records */
-#define KVR_SHARE_FRAME_REST  (4 + KVR_SHARE_KINDS * 4)
+/* words of the load of a peer, which needs room behind the records */
+#define KVR_SHARE_FRAME_REST  4
 
 _Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
                + KVR_SHARE_RING_MAX * 8 < KVR_SHARE_BATCH - 1024,
                "room for a record");
 
 
-static int kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o,
-    uint64_t now);
+static int kvr_share_frame_beat(kvr_share_owner_t *o, uint64_t now);
 static void kvr_share_frame_records(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int again, uint64_t now);
 static int kvr_share_frame_claim(kvr_share_t *s, kvr_share_owner_t *o,
     uint64_t end, uint64_t number);
 static void kvr_share_frame_load(const kvr_share_self_t *self,
     kvr_share_owner_t *o, kvr_share_writer_t *w, int all);
-static void kvr_share_frame_orders(const kvr_share_self_t *self,
-    kvr_share_writer_t *w, uint64_t now);
 static int kvr_share_frame_changed(const kvr_share_self_t *self,
     kvr_share_owner_t *o, uint32_t peer, uint64_t *load, uint64_t *context);
 
@@ -40,7 +37,7 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 
     if (kvr_get(&s->number) != kvr_get(&s->acked)
         || kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)
-        || kvr_share_frame_beat(s, o, now)
+        || kvr_share_frame_beat(o, now)
         || kvr_share_help_due(self, now))
     {
         return 1;
@@ -60,10 +57,9 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
 
 /* whether all that there is must be told */
 static int
-kvr_share_frame_beat(kvr_share_t *s, kvr_share_owner_t *o, uint64_t now)
+kvr_share_frame_beat(kvr_share_owner_t *o, uint64_t now)
 {
-    return !o->told || now - o->beat >= KVR_SHARE_BEAT
-           || o->ordered != kvr_get(&s->ordered);
+    return !o->told || now - o->beat >= KVR_SHARE_BEAT;
 }
 
 
@@ -72,20 +68,19 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     unsigned flags, uint64_t now, uint32_t seconds)
 {
     int                 again, all;
-    uint64_t            number, end, ordered;
+    uint64_t            number, end;
     kvr_share_t        *s;
     kvr_share_writer_t  w;
 
     s = self->zone->share;
 
-    ordered = kvr_get(&s->ordered);
     number = kvr_get(&s->number);
     end = kvr_get(&s->end);
     again = kvr_get(&s->acked) < number;
 
     /* a host that is new needs the clocks before all else */
 
-    all = again || flags || kvr_share_frame_beat(s, o, now)
+    all = again || flags || kvr_share_frame_beat(o, now)
           || kvr_get(&s->helping) == 1;
 
     kvr_share_names(self, &o->names, now);
@@ -95,20 +90,12 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
 
     kvr_share_frame_records(self, o, &w, again, now);
 
-    /*
-     * The load is behind the lessons that have moved the clocks to what it says
-     * of them, and behind a flush, from which on it counts
-     */
-
-    if (all) {
-        kvr_share_frame_orders(self, &w, now);
-    }
+    /* behind the lessons that have moved the clocks to what the load says */
 
     kvr_share_frame_load(self, o, &w, all);
 
     if (all) {
         o->beat = now;
-        o->ordered = ordered;
         o->told = 1;
     }
 
@@ -291,37 +278,5 @@ kvr_share_frame_load(const kvr_share_self_t *self, kvr_share_owner_t *o,
         words[3] = kvr_index_since(self->zone->index, i);
 
         (void) kvr_share_batch_put(w, words, 4);
-    }
-}
-
-
-static void
-kvr_share_frame_orders(const kvr_share_self_t *self, kvr_share_writer_t *w,
-    uint64_t now)
-{
-    uint32_t                  i, kind, hosts, have;
-    uint64_t                  words[4], until;
-    const kvr_share_order_t  *order;
-
-    for (i = 0; i < self->zone->registry->max_peers; i++) {
-
-        for (kind = 0; kind < KVR_SHARE_KINDS; kind++) {
-
-            order = kvr_share_ordered(self->zone, i, (kvr_share_kind_e) kind,
-                                      &hosts, &have);
-
-            if (order == NULL) {
-                continue;
-            }
-
-            until = kvr_get(&order->until);
-
-            words[0] = kvr_share_head(KVR_SHARE_ORDER, i, 3);
-            words[1] = kvr_get(&order->version);
-            words[2] = kvr_share_pair(kind, kvr_get(&order->on));
-            words[3] = until == 0 ? 0 : until > now ? until - now : 1;
-
-            (void) kvr_share_batch_put(w, words, 4);
-        }
     }
 }

@@ -82,7 +82,7 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
 static void
 kvr_share_names_new(kvr_share_t *s, uint32_t peer, uint64_t generation)
 {
-    uint32_t           i, kind;
+    uint32_t           i;
     uint64_t           before;
     kvr_share_host_t  *host;
 
@@ -103,10 +103,6 @@ kvr_share_names_new(kvr_share_t *s, uint32_t peer, uint64_t generation)
 
         kvr_set(&host->load[peer], 0);
         kvr_set(&host->context[peer], 0);
-
-        for (kind = 0; kind < KVR_SHARE_KINDS; kind++) {
-            kvr_set(&host->order[peer][kind], 0);
-        }
     }
 
     kvr_set(&s->generation[peer], generation);

@@ -141,7 +141,6 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     kvr_index_flush(ix, n);
     kvr_index_capacity(ix, n, capacity, 0);
     kvr_set(&peer->assumed, capacity);
-    kvr_set(&peer->flushed, 0);
 
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->generation, 1);

@@ -69,7 +69,6 @@ typedef struct {
     _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
     _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
-    _Atomic uint64_t   flushed;      /* the last order to do so; 0: none */
 
     /* of data-parallel ranks behind one address, see kvr_registry_ranks() */
 

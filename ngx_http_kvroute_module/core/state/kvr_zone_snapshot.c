@@ -25,7 +25,6 @@ typedef struct {
     uint64_t           since;
     uint64_t           assumed;
     uint64_t           start;
-    uint64_t           flushed;
     uint32_t           capacity;
     uint32_t           generation;
     uint32_t           len;          /* 0: no such peer */
@@ -47,7 +46,7 @@ typedef struct {
 
 _Static_assert(sizeof(kvr_zone_snapshot_head_t) == 24, "head of a snapshot");
 _Static_assert(sizeof(kvr_zone_snapshot_peer_t)
-               == 6 * 8 + 4 * 4 + KVR_REGISTRY_NAME_LEN,
+               == 5 * 8 + 4 * 4 + KVR_REGISTRY_NAME_LEN,
                "peer of a snapshot");
 _Static_assert(sizeof(kvr_zone_snapshot_tail_t) == 5 * 8, "tail of a snapshot");
 _Static_assert(KVR_PEERS * sizeof(kvr_zone_snapshot_peer_t)
@@ -169,8 +168,7 @@ kvr_zone_snapshot_head(const kvr_zone_t *zone, const uint8_t *secret,
 /*
  * The number may be given to another name meanwhile, which begins with its
  * length and ends with the name.  So the name is read before the clocks: who
- * reads the new one finds the new floor as well.  So does who reads an order to
- * flush it.
+ * reads the new one finds the new floor as well.
  */
 static void
 kvr_zone_snapshot_peer(const kvr_zone_t *zone, uint32_t i,
@@ -183,7 +181,6 @@ kvr_zone_snapshot_peer(const kvr_zone_t *zone, uint32_t i,
     ip = kvr_index_peer(zone->index, i);
 
     p->pad = 0;
-    p->flushed = atomic_load(&peer->flushed);
     p->generation = atomic_load(&peer->generation);
     p->len = atomic_load(&peer->len);
 
@@ -353,7 +350,6 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
 
     kvr_set(&peer->assumed, p->assumed);
     kvr_set(&peer->engine.start, p->start);
-    kvr_set(&peer->flushed, p->flushed);
 
     /* 0 is nobody's, and bound to nobody */
 

@@ -46,7 +46,7 @@
  * To be raised when the file, or what chains are made of, becomes another:
  * t/unit/prompt/test_prompt_pinned.c pins the latter.
  */
-#define KVR_ZONE_SNAPSHOT_FORMAT  3
+#define KVR_ZONE_SNAPSHOT_FORMAT  4
 
 /* lines in a slice, and bytes that a slice takes at most */
 #define KVR_ZONE_SNAPSHOT_LINES   2048

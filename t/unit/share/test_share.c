@@ -701,86 +701,6 @@ START_TEST(test_share_known)
 END_TEST
 
 
-static int
-draining(unsigned h, unsigned peer)
-{
-    return kvr_drain_on(&host[h].zone.registry->peer[host[h].number[peer]]
-                         .drain);
-}
-
-
-START_TEST(test_share_orders)
-{
-    unsigned                  h;
-    uint32_t                  hosts, have;
-    const kvr_share_order_t  *order;
-    kvr_index_undo_t          undo;
-
-    for (h = 0; h < HOSTS; h++) {
-        flush(h, 0);
-        flush(h, 0);
-    }
-
-    kvr_share_order(&host[0].zone, host[0].number[2], KVR_SHARE_DRAIN, 1,
-                    60000, now, 1);
-    util_check(draining(0, 2) && !draining(1, 2), "here at once");
-    util_check(kvr_share_due(&host[0].self, &host[0].owner, now), "told");
-
-    order = kvr_share_ordered(&host[0].zone, host[0].number[2],
-                              KVR_SHARE_DRAIN, &hosts, &have);
-    util_check(order && hosts == 2 && have == 0, "%u of %u", have, hosts);
-
-    flush(0, 0);
-    util_check(draining(1, 2) && draining(2, 2), "everywhere");
-    util_check(!draining(1, 1), "of no other");
-    util_check(kvr_get(&host[1].zone.registry->peer[host[1].number[2]]
-                       .drain.until) == now + 60000, "its end");
-
-    util_check(kvr_share_due(&host[1].self, &host[1].owner, now),
-               "it says that it has heard");
-    flush(1, 0);
-    (void) kvr_share_ordered(&host[0].zone, host[0].number[2],
-                             KVR_SHARE_DRAIN, &hosts, &have);
-    util_check(hosts == 2 && have == 1, "%u of %u", have, hosts);
-    flush(2, 0);
-    (void) kvr_share_ordered(&host[0].zone, host[0].number[2],
-                             KVR_SHARE_DRAIN, &hosts, &have);
-    util_check(hosts == 2 && have == 2, "%u of %u", have, hosts);
-
-    /* another host takes it back; the batch is lost, the next beat tells */
-
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 0, 0,
-                    now, 1);
-    (void) kvr_share_frame(&host[1].self, &host[1].owner, buffer, 0, now, 1000);
-    kvr_share_acked(&host[1].self, &host[1].owner);
-    util_check(draining(0, 2), "not heard");
-
-    /* an old word does not come back over it */
-
-    now += KVR_SHARE_BEAT;
-    flush(0, 0);
-    util_check(!draining(1, 2), "the later one stands");
-    flush(1, 0);
-    util_check(!draining(0, 2) && !draining(2, 2), "heard");
-
-    /* a flush, once */
-
-    teach(2, chain[0], 50, 2, &undo);
-    flush_all(2);
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
-                    now, 1);
-    flush(1, 0);
-    util_check(held(0, chain[0], 2) == 0 && held(2, chain[0], 2) == 0,
-               "flushed");
-    teach(2, chain[0], 50, 2, &undo);
-    flush_all(2);
-    now += KVR_SHARE_BEAT;
-    flush(1, 0);
-    util_check(held(0, chain[0], 2) == 50, "once");
-}
-END_TEST
-
-
 int
 main(void)
 {
@@ -803,7 +723,6 @@ main(void)
     tcase_add_test(t, test_share_crowd);
     tcase_add_test(t, test_share_bind);
     tcase_add_test(t, test_share_floor);
-    tcase_add_test(t, test_share_orders);
     tcase_add_test(t, test_share_help);
     tcase_add_test(t, test_share_help_new);
     tcase_add_test(t, test_share_known);

@@ -268,19 +268,16 @@ rename_peer(unsigned h, uint32_t number, const char *name)
 
 START_TEST(test_share_renamed)
 {
-    uint32_t                  n, m, hosts, have, matched[KVR_PEERS];
-    const kvr_share_order_t  *order;
-    kvr_index_undo_t          undo;
+    uint32_t          n, m, matched[KVR_PEERS];
+    kvr_index_undo_t  undo;
 
     n = host[0].number[2];
     m = host[1].number[3];
 
-    /* the other host has something in flight there, and knows of an order */
+    /* the other host has something in flight there */
 
     kvr_load_add(host[1].zone.load, host[1].zone.row, host[1].number[2], 5,
                  1000);
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 1,
-                    60000, now, 1);
     flush_all(1);
     util_check(elsewhere(0, 2).active == 5, "told");
 
@@ -302,11 +299,6 @@ START_TEST(test_share_renamed)
     teach(1, chain[2], 50, 1, &undo);
     flush(1, 0);
     util_check(elsewhere(0, 2).active == 0, "%u", elsewhere(0, 2).active);
-
-    order = kvr_share_ordered(&host[0].zone, n, KVR_SHARE_DRAIN, &hosts, &have);
-    util_check(order == NULL, "nothing was said of that one");
-    util_check(kvr_get(&host[0].zone.share->host[0].order[n][KVR_SHARE_DRAIN])
-               == 0, "nor is it acknowledged");
 
     /* what was said of the one that has gone is told of nobody */
 
@@ -346,140 +338,6 @@ START_TEST(test_share_clocks)
 END_TEST
 
 
-/* a host ends, and begins with what it was told of peers, or with nothing */
-static void
-begin_anew(unsigned h, int cold)
-{
-    unsigned     i;
-    kvr_zone_t  *z;
-
-    z = &host[h].zone;
-
-    memset(z->share, 0, sizeof(kvr_share_t));
-    memset(&host[h].owner, 0, sizeof(kvr_share_owner_t));
-    kvr_share_init(z->share, 2000 + h);
-
-    for (i = 0; cold && i < PEERS; i++) {
-        kvr_set(&z->registry->peer[i].flushed, 0);
-    }
-
-    if (cold) {
-        kvr_index_init(memset((void *) z->index, 0,
-                              kvr_index_size(LINES, KVR_PEERS_FEW)),
-                       LINES, KVR_PEERS_FEW);
-    }
-
-    for (i = 0; cold && i < PEERS; i++) {
-        kvr_index_capacity(z->index, i, CAPACITY, 0);
-    }
-}
-
-
-/* an order to flush is told for ever, and done once */
-START_TEST(test_share_flushed)
-{
-    kvr_index_undo_t  undo;
-
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
-                    now, 1);
-    flush_all(1);
-
-    teach(1, chain[0], 50, 2, &undo);
-    flush_all(1);
-    util_check(held(0, chain[0], 2) == 50, "learned since");
-
-    begin_anew(0, 0);
-    now += KVR_SHARE_BEAT;
-    flush(1, 0);
-    util_check(held(0, chain[0], 2) == 50, "known after a restart: %u",
-               held(0, chain[0], 2));
-
-    /* another one was given while it was away */
-
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
-                    now, 1);
-    begin_anew(0, 0);
-    flush(1, 0);
-    util_check(held(0, chain[0], 2) == 0, "not that it was flushed meanwhile");
-
-    /* who gets that name is another one */
-
-    util_check(rename_peer(0, host[0].number[2], "10.0.0.9:8000")
-               == host[0].number[2], "its number");
-    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]].flushed)
-               == 0, "which was never flushed");
-}
-END_TEST
-
-
-/* the order, and what was learned since, in one batch */
-START_TEST(test_share_flushed_help)
-{
-    unsigned          i;
-    kvr_index_undo_t  undo;
-
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_FLUSH, 1, 0,
-                    now, 1);
-    flush_all(1);
-    teach(1, chain[0], 50, 2, &undo);
-    flush_all(1);
-
-    begin_anew(2, 1);
-    kvr_share_help_want(host[2].zone.share, now);
-    flush(2, 0);
-
-    for (i = 0; i < 2000 && kvr_get(&host[2].zone.share->wants); i++) {
-        now += 5;
-
-        if (kvr_share_help_due(&host[1].self, now)) {
-            flush(1, 0);
-        }
-    }
-
-    util_check(kvr_get(&host[2].zone.share->wants) == 0, "it was helped");
-    util_check(held(2, chain[0], 2) == 50, "and knows it: %u",
-               held(2, chain[0], 2));
-}
-END_TEST
-
-
-/* who comes reads what was told long ago before what is told now */
-START_TEST(test_share_order_old)
-{
-    size_t    len;
-    uint64_t  old[KVR_SHARE_BATCH / 8], until;
-
-    kvr_share_order(&host[1].zone, host[1].number[2], KVR_SHARE_DRAIN, 1,
-                    60000, now, 1);
-    until = now + 60000;
-
-    len = kvr_share_frame(&host[1].self, &host[1].owner, old, 0, now, 1000);
-    kvr_share_acked(&host[1].self, &host[1].owner);
-
-    now += 50000;
-    util_check(kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) old,
-                               len, now, 1000) == KVR_SHARE_OK, "read");
-    flush(1, 0);
-    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]]
-                       .drain.until) == until, "its end");
-
-    /* it tells no other one, and an end of its own it keeps */
-
-    flush(0, 0);
-    util_check(kvr_get(&host[1].zone.registry->peer[host[1].number[2]]
-                       .drain.until) == until, "nor is it put off");
-
-    kvr_drain_begin(&host[0].zone.registry->peer[host[0].number[2]].drain,
-                    90000, now);
-    now += KVR_SHARE_BEAT;
-    flush(1, 0);
-    util_check(kvr_get(&host[0].zone.registry->peer[host[0].number[2]]
-                       .drain.until) == now - KVR_SHARE_BEAT + 90000,
-               "what was said here later");
-}
-END_TEST
-
-
 int
 main(void)
 {
@@ -498,9 +356,6 @@ main(void)
     tcase_add_test(t, test_share_help_again);
     tcase_add_test(t, test_share_renamed);
     tcase_add_test(t, test_share_clocks);
-    tcase_add_test(t, test_share_order_old);
-    tcase_add_test(t, test_share_flushed);
-    tcase_add_test(t, test_share_flushed_help);
     suite_add_tcase(s, t);
 
     sr = srunner_create(s);

@@ -75,9 +75,6 @@ make(void)
     words[0] = kvr_share_head(KVR_SHARE_LOAD, 10, 3);
     util_check(kvr_share_batch_put(&w, words, 4), "room");
 
-    words[0] = kvr_share_head(KVR_SHARE_ORDER, 10, 3);
-    util_check(kvr_share_batch_put(&w, words, 4), "room");
-
     words[0] = kvr_share_head(KVR_SHARE_KNOWN, 12, 2);
     util_check(kvr_share_batch_put(&w, words, 3), "room");
 
@@ -101,8 +98,8 @@ START_TEST(test_share_batch_round)
     unsigned            i;
     kvr_share_reader_t  r;
 
-    static const unsigned  peers[] = { 11, 12, 10, 10, 10, 10, 12, 11 };
-    static const unsigned  places[] = { 0, 1, 2, 2, 2, 2, 1, 0 };
+    static const unsigned  peers[] = { 11, 12, 10, 10, 10, 12, 11 };
+    static const unsigned  places[] = { 0, 1, 2, 2, 2, 1, 0 };
 
     len = make();
 
@@ -254,7 +251,6 @@ START_TEST(test_share_batch_lies)
         { kvr_share_head(KVR_SHARE_VOID, 0, 2),
           kvr_share_pair(1, UINT32_MAX), 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_FLOOR, 0, 2), 0, 0, KVR_SHARE_OK },
-        { kvr_share_head(KVR_SHARE_ORDER, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(0, 0, 2), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_POPULAR, 0, 0), 0, 0, KVR_SHARE_OK },
         { kvr_share_head(KVR_SHARE_POPULAR, 0, 2), KVR_POPULAR_KEYS, 0,
