@@ -17,6 +17,9 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 1;
 
+$t->upstream('u', 'kvroute kv_cache zone=z capacity=1m;', 'B0 B1');
+$t->upstream('o', 'kvroute kv_cache zone=other;', 'B0');
+
 my $conf = <<'EOC';
 http {
 %%TEMP%%
@@ -25,17 +28,7 @@ http {
     access_log off;
     add_header X-Matched $kvroute_matched_bytes;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z capacity=1m;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-    }
-    upstream o {
-        zone o 64k;
-        kvroute kv_cache zone=other;
-        server 127.0.0.1:%%B0%%;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -14,6 +14,21 @@ my $t = Kvroute->new();
 $t->backend("B$_") for 0 .. 3;
 $t->{vars}{DEAD} = $t->port();
 
+$t->upstream('kv', 'B0 B1 B2 max_fails=0');
+$t->upstream('plain', 'plain', 'B0 weight=5', 'B1', 'B2 weight=2');
+$t->upstream('weighted', 'B0 weight=5', 'B1', 'B2 weight=2');
+$t->upstream('rr', 'kvroute round_robin zone=z;', 'B0 weight=5', 'B1',
+             'B2 weight=2');
+$t->upstream('lr', 'kvroute least_request zone=z;', 'B0 B1 B2');
+$t->upstream('downs', 'B0 down', 'B1', 'B2 B3 backup');
+$t->upstream('limited', 'B0 B1 max_conns=1');
+$t->upstream('failing', 'DEAD fail_timeout=1h', 'B1');
+$t->upstream('kept', 'B0 B1', 'keepalive 8;');
+$t->upstream('single', 'B0 max_conns=1');
+$t->upstream('alone', 'B0', 'keepalive 8;');
+$t->upstream('twice', 'B0 B0 max_conns=1');
+$t->upstream('shared', 'B0 B3');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -22,94 +37,11 @@ http {
                   '$kvroute_matched_bytes $status';
     access_log %%DIR%%/access.log kv;
 
-    upstream kv {
-        zone kv 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%B2%% max_fails=0;
-    }
+%%UPSTREAMS%%
     upstream unzoned {
         kvroute kv_cache zone=z;
         server 127.0.0.1:%%B0%%;
         server 127.0.0.1:%%B1%%;
-    }
-    upstream plain {
-        zone plain 64k;
-        server 127.0.0.1:%%B0%% weight=5;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%% weight=2;
-    }
-    upstream weighted {
-        zone weighted 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% weight=5;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%% weight=2;
-    }
-    upstream rr {
-        zone rr 64k;
-        kvroute round_robin zone=z;
-        server 127.0.0.1:%%B0%% weight=5;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%% weight=2;
-    }
-    upstream lr {
-        zone lr 64k;
-        kvroute least_request zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
-    upstream downs {
-        zone downs 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% down;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%% backup;
-        server 127.0.0.1:%%B3%% backup;
-    }
-    upstream limited {
-        zone limited 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B1%% max_conns=1;
-    }
-    upstream failing {
-        zone failing 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%DEAD%% fail_timeout=1h;
-        server 127.0.0.1:%%B1%%;
-    }
-    upstream kept {
-        zone kept 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        keepalive 8;
-    }
-    upstream single {
-        zone single 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-    }
-    upstream alone {
-        zone alone 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        keepalive 8;
-    }
-    upstream twice {
-        zone twice 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B0%% max_conns=1;
-    }
-    upstream shared {
-        zone shared 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B3%%;
     }
 
     proxy_next_upstream error timeout http_500 non_idempotent;
@@ -123,18 +55,8 @@ http {
         location / { proxy_pass http://kv; }
         location /once/ { proxy_next_upstream off; proxy_pass http://kv; }
         location /unzoned/ { proxy_pass http://unzoned; }
-        location /plain/ { proxy_pass http://plain; }
-        location /weighted/ { proxy_pass http://weighted; }
-        location /rr/ { proxy_pass http://rr; }
+        %%LOCATIONS%%
         location /lr/ { proxy_buffering off; proxy_pass http://lr; }
-        location /downs/ { proxy_pass http://downs; }
-        location /limited/ { proxy_pass http://limited; }
-        location /failing/ { proxy_pass http://failing; }
-        location /kept/ { proxy_pass http://kept; }
-        location /single/ { proxy_pass http://single; }
-        location /alone/ { proxy_pass http://alone; }
-        location /twice/ { proxy_pass http://twice; }
-        location /shared/ { proxy_pass http://shared; }
         location /kvroute/ { kvroute_status; }
     }
 }

@@ -43,6 +43,8 @@ listen 127.0.0.1:$t->{vars}{$_} quic reuseport;
 EOC
 }
 
+$t->upstream('llm', 'E1', 'server 127.0.0.2:%%E1%%;', 'keepalive 8;');
+
 $t->conf(<<'EOC')->run();
 http {
 %%TEMP%%
@@ -57,13 +59,7 @@ http {
         server 127.0.0.1:%%E0%%;
         keepalive 8;
     }
-    upstream llm {
-        zone llm 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E1%%;
-        server 127.0.0.2:%%E1%%;
-        keepalive 8;
-    }
+%%UPSTREAMS%%
 
     client_max_body_size 64m;
     proxy_http_version 1.1;

@@ -14,6 +14,9 @@ my $t = Kvroute->new(workers => $ENV{KVROUTE_WORKERS} || 2);
 
 $t->backend("B$_") for 0 .. 1;
 
+$t->upstream('u', 'B0 B1 max_fails=0');
+$t->upstream('limited', 'B0 B1 max_conns=1');
+
 my $conf = <<'EOF';
 worker_shutdown_timeout %%SHUTDOWN%%;
 http {
@@ -22,18 +25,7 @@ http {
     kvroute_zone zone=few:2m processes=1;
     access_log off;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream limited {
-        zone limited 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B1%% max_conns=1;
-    }
+%%UPSTREAMS%%
     upstream few {
         zone few_peers 64k;
         kvroute kv_cache zone=few;

@@ -67,6 +67,14 @@ EOF
 EOF
 }
 
+$t->upstream('back', 'kvroute least_request zone=backz slow_start=1h;',
+             'B0 B1 B2 fail_timeout=1s');
+$t->upstream('twin', 'kvroute least_request zone=backz slow_start=1h;',
+             'B0 B1 B2');
+$t->upstream('again', 'kvroute least_request zone=againz slow_start=1h;',
+             'B0', 'B1 %%FLAG%%', '%%PUT%%', 'B3');
+$t->upstream('last', 'kvroute least_request zone=z;', 'B0 B1 fail_timeout=1h');
+
 my $conf = <<'EOF' =~ s/UPSTREAMS/$upstreams/r =~ s/LOCATIONS/$locations/r;
 http {
 %%TEMP%%
@@ -77,41 +85,13 @@ http {
 UPSTREAMS
     kvroute_zone zone=backz:4m;
 
-    upstream back {
-        zone back 64k;
-        kvroute least_request zone=backz slow_start=1h;
-        server 127.0.0.1:%%B0%% fail_timeout=1s;
-        server 127.0.0.1:%%B1%% fail_timeout=1s;
-        server 127.0.0.1:%%B2%% fail_timeout=1s;
-    }
+%%UPSTREAMS%%
 
     # the same engines, another upstream
 
-    upstream twin {
-        zone twin 64k;
-        kvroute least_request zone=backz slow_start=1h;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
 
     kvroute_zone zone=againz:4m;
 
-    upstream again {
-        zone again 64k;
-        kvroute least_request zone=againz slow_start=1h;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%% %%FLAG%%;
-        %%PUT%%
-        server 127.0.0.1:%%B3%%;
-    }
-
-    upstream last {
-        zone last 64k;
-        kvroute least_request zone=z;
-        server 127.0.0.1:%%B0%% fail_timeout=1h;
-        server 127.0.0.1:%%B1%% fail_timeout=1h;
-    }
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
@@ -121,11 +101,8 @@ UPSTREAMS
     server {
         listen 127.0.0.1:%%PORT%%;
 LOCATIONS
-        location /last/ { proxy_pass http://last; }
+        %%LOCATIONS%%
         location /last/off/ { kvroute_policy off; proxy_pass http://last; }
-        location /back/ { proxy_pass http://back; }
-        location /twin/ { proxy_pass http://twin; }
-        location /again/ { proxy_pass http://again; }
         location /kvroute/ { kvroute_status; }
         location /api/ { kvroute_api write=on; }
         location /look/ { kvroute_api; }

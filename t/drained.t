@@ -24,28 +24,18 @@ chmod 0600, "$t->{dir}/key";
 
 $t->backend("B$_") for 0 .. 3;
 
+$t->upstream('kv', 'B0 B1 B2 B3');
+$t->upstream('sticky',
+             'kvroute sticky zone=z key=$http_x_session_id strict=on;',
+             'B0 B1 B2 B3');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m key_file=%%DIR%%/key;
 
-    upstream kv {
-        zone kv 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
-    }
-    upstream sticky {
-        zone sticky 64k;
-        kvroute sticky zone=z key=$http_x_session_id strict=on;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
-    }
+%%UPSTREAMS%%
 
     kvroute_pin $http_x_pin;
     client_body_buffer_size 1m;

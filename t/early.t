@@ -58,6 +58,28 @@ $t->version();
 $t->{vars}{AUTH} = $t->{version} =~ /http_auth_request_module/
                    ? 'auth_request /check;' : '';
 
+$t->upstream('u', 'B0 B1 max_fails=0');
+$t->upstream('turns', 'kvroute round_robin zone=z;',
+             'B0 max_fails=0 weight=2', 'B1 max_fails=0');
+$t->upstream('sessions', 'kvroute sticky key=$http_x_session zone=z;',
+             'B0 B1 max_fails=0');
+$t->upstream('queued', 'kvroute_queue max=10 timeout=1h;',
+             'B0 B1 max_fails=0 max_conns=1');
+$t->upstream('twice', 'B0 max_fails=0 max_conns=1',
+             'B0 max_fails=0 max_conns=2');
+$t->upstream('falls', 'B0 max_fails=1 fail_timeout=1h', 'B1 max_fails=0');
+$t->upstream('dying', 'server unix:%%DIR%%/dead.sock max_fails=0;',
+             'B1 max_fails=0 backup');
+$t->upstream('spare', 'server unix:%%DIR%%/dead.sock down;',
+             'B1 max_fails=0 backup');
+$t->upstream('nobody', 'kvroute kv_cache zone=full;',
+             'server unix:%%DIR%%/dead.sock down;',
+             'B0 max_fails=0 max_conns=1',
+             'server unix:%%DIR%%/dead.sock down backup;',
+             'B1 max_fails=0 backup');
+$t->upstream('one', 'B1 max_fails=0');
+$t->upstream('out', 'B1 down');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -69,73 +91,7 @@ http {
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
     client_body_buffer_size 64k;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream turns {
-        zone turns 64k;
-        kvroute round_robin zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0 weight=2;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream sessions {
-        zone sessions 64k;
-        kvroute sticky key=$http_x_session zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream queued {
-        zone queued 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=10 timeout=1h;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
-        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
-    }
-    upstream twice {
-        zone twice 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=2;
-    }
-    upstream falls {
-        zone falls 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=1 fail_timeout=1h;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream dying {
-        zone dying 64k;
-        kvroute kv_cache zone=z;
-        server unix:%%DIR%%/dead.sock max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0 backup;
-    }
-    upstream spare {
-        zone spare 64k;
-        kvroute kv_cache zone=z;
-        server unix:%%DIR%%/dead.sock down;
-        server 127.0.0.1:%%B1%% max_fails=0 backup;
-    }
-    upstream nobody {
-        zone nobody 64k;
-        kvroute kv_cache zone=full;
-        server unix:%%DIR%%/dead.sock down;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
-        server unix:%%DIR%%/dead.sock down backup;
-        server 127.0.0.1:%%B1%% max_fails=0 backup;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream out {
-        zone out 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B1%% down;
-    }
+%%UPSTREAMS%%
 
     map $http_x_pool $pool { default u; one one; none nothing; }
 
@@ -152,29 +108,18 @@ http {
 
         location / { proxy_pass http://u; }
         location /late/ { kvroute_early off; proxy_pass http://u; }
-        location /turns/ { proxy_pass http://turns; }
-        location /sessions/ { proxy_pass http://sessions; }
-        location /queued/ { proxy_pass http://queued; }
-        location /twice/ { proxy_pass http://twice; }
-        location /dying/ { proxy_pass http://dying; }
-        location /spare/ { proxy_pass http://spare; }
-        location /one/ { proxy_pass http://one; }
-        location /out/ { proxy_pass http://out; }
+        %%LOCATIONS%%
         location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
         location /again/ {
             proxy_next_upstream error timeout non_idempotent;
             proxy_pass http://u;
         }
-        location /named/ {
-            kvroute_queue_for $pool;
-            proxy_pass http://$pool;
-        }
+        location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
         location /other/ {
             kvroute_queue_for $pool;
             set $to one;
             proxy_pass http://$to;
         }
-        location /falls/ { proxy_pass http://falls; }
         location /held/ {
             proxy_cache c;
             proxy_cache_methods POST;
@@ -215,19 +160,13 @@ http {
         }
         location /mirrored/ { mirror /mirror; proxy_pass http://u; }
         location /mirror { internal; proxy_pass http://one; }
-        location /refused/ {
-            error_page 502 = @late;
-            proxy_pass http://out;
-        }
+        location /refused/ { error_page 502 = @late; proxy_pass http://out; }
         location /page/ {
             recursive_error_pages on;
             error_page 502 = @out;
             proxy_pass http://out;
         }
-        location @out {
-            error_page 502 = @one;
-            proxy_pass http://out;
-        }
+        location @out { error_page 502 = @one; proxy_pass http://out; }
         location @one { proxy_pass http://one; }
         location @late { kvroute_early off; proxy_pass http://u; }
         location /checked/ { %%AUTH%% proxy_pass http://u; }

@@ -31,6 +31,8 @@ sub conf {
         map { 'server ' . address($_) . ":$everywhere max_fails=0;" } 0 .. $n - 1;
     $t->{vars}{RANKS} = $ranks ? "kvroute_ranks $ranks;" : '';
 
+    $t->upstream('late', '%%RANKS%%', 'B0 B1 max_fails=0');
+
     $t->conf(<<'EOC');
 http {
 %%TEMP%%
@@ -43,13 +45,7 @@ http {
         kvroute kv_cache zone=z;
         %%MANY%%
     }
-    upstream late {
-        zone late 64k;
-        kvroute kv_cache zone=z;
-        %%RANKS%%
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 

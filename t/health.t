@@ -58,6 +58,19 @@ my $busy = $t->serve('B', sub {
     }
 });
 
+$t->upstream('h', 'kvroute least_request zone=z slow_start=1s;',
+             'E0 E1 E2 max_fails=1 fail_timeout=60s',
+             'kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;');
+$t->upstream('both', 'kvroute least_request zone=y;', 'E2',
+             'kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;',
+             'kvroute_probe interval=50ms timeout=1h;');
+$t->upstream('spare', 'kvroute least_request zone=y;', 'E0',
+             'server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;');
+$t->upstream('busy', 'kvroute least_request zone=y;', 'B',
+             'kvroute_health uri=/health interval=200ms fails=4 timeout=500ms;');
+$t->upstream('over', 'kvroute kv_cache zone=x;', 'E3 E4');
+$t->upstream('proxy', 'kvroute kv_cache zone=x;', 'P', 'E3 backup');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -67,14 +80,7 @@ http {
     log_format kv '$upstream_addr $status $kvroute_reason';
     access_log %%DIR%%/access.log kv;
 
-    upstream h {
-        zone h 64k;
-        kvroute least_request zone=z slow_start=1s;
-        server 127.0.0.1:%%E0%% max_fails=1 fail_timeout=60s;
-        server 127.0.0.1:%%E1%% max_fails=1 fail_timeout=60s;
-        server 127.0.0.1:%%E2%% max_fails=1 fail_timeout=60s;
-        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;
-    }
+%%UPSTREAMS%%
 
     kvroute_zone zone=namedz:1m;
 
@@ -86,41 +92,6 @@ http {
                        status=404;
     }
 
-    upstream both {
-        zone both 64k;
-        kvroute least_request zone=y;
-        server 127.0.0.1:%%E2%%;
-        kvroute_health uri=/health interval=50ms fails=2 passes=2 timeout=1h;
-        kvroute_probe interval=50ms timeout=1h;
-    }
-
-    upstream spare {
-        zone spare 64k;
-        kvroute least_request zone=y;
-        server 127.0.0.1:%%E0%%;
-        server unix:%%DIR%%/closed backup max_fails=1 fail_timeout=1h;
-    }
-
-    upstream busy {
-        zone busy 64k;
-        kvroute least_request zone=y;
-        server 127.0.0.1:%%B%%;
-        kvroute_health uri=/health interval=200ms fails=4 timeout=500ms;
-    }
-
-    upstream over {
-        zone over 64k;
-        kvroute kv_cache zone=x;
-        server 127.0.0.1:%%E3%%;
-        server 127.0.0.1:%%E4%%;
-    }
-
-    upstream proxy {
-        zone proxy 64k;
-        kvroute kv_cache zone=x;
-        server 127.0.0.1:%%P%%;
-        server 127.0.0.1:%%E3%% backup;
-    }
 
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -48,6 +48,9 @@ $t->{vars}{HTTP2} = $t->{version} =~ /http_v2_module/
     ? ($plus ? "listen 127.0.0.1:$t->{vars}{H2}; http2 on;"
              : "listen 127.0.0.1:$t->{vars}{H2} http2;") : '';
 
+$t->upstream('small', 'B0 B1');
+$t->upstream('large', 'kvroute kv_cache zone=second;', 'B2 B3');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -55,18 +58,7 @@ http {
     kvroute_zone zone=z:2m;
     kvroute_zone zone=second:2m block=1024;
 
-    upstream small {
-        zone small 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-    }
-    upstream large {
-        zone large 64k;
-        kvroute kv_cache zone=second;
-        server 127.0.0.1:%%B2%%;
-        server 127.0.0.1:%%B3%%;
-    }
+%%UPSTREAMS%%
     upstream other {
         server 127.0.0.1:%%B4%%;
     }
@@ -117,18 +109,13 @@ http {
             client_max_body_size 1k;
             proxy_pass http://$pool;
         }
-        location = /page.txt {
-            kvroute_inspect on;
-            root %%DIR%%;
-        }
+        location = /page.txt { kvroute_inspect on; root %%DIR%%; }
         location /short/ {
             kvroute_inspect on;
             kvroute_max_body 1k;
             proxy_pass http://$pool;
         }
-        location /without/ {
-            proxy_pass http://$pool;
-        }
+        location /without/ { proxy_pass http://$pool; }
         location /kvroute/ { kvroute_status; }
     }
 }

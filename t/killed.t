@@ -22,6 +22,13 @@ plan(skip_all => "no $trap: make engine") unless -e $trap;
 
 $t->backend("B$_") for 0 .. 1;
 
+$t->upstream('u', 'B0 B1 max_fails=0');
+$t->upstream('backed', 'server 127.0.0.1:1 down;', 'B0 B1 backup max_fails=0');
+$t->upstream('other', 'B0 B1 max_fails=0');
+$t->upstream('apart', 'kvroute kv_cache zone=y;', 'B0 B1 max_fails=0');
+$t->upstream('queued', 'B0 max_fails=0 max_conns=100', 'B1 down',
+             'kvroute_queue max=10;');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -29,48 +36,14 @@ http {
     kvroute_zone zone=y:2m;
     access_log off;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream backed {
-        zone backed 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:1 down;
-        server 127.0.0.1:%%B0%% backup max_fails=0;
-        server 127.0.0.1:%%B1%% backup max_fails=0;
-    }
-    upstream other {
-        zone other 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream apart {
-        zone apart 64k;
-        kvroute kv_cache zone=y;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream queued {
-        zone queued 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=100;
-        server 127.0.0.1:%%B1%% down;
-        kvroute_queue max=10;
-    }
+%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
 
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://u; }
-        location /backed/ { proxy_pass http://backed; }
-        location /other/ { proxy_pass http://other; }
-        location /apart/ { proxy_pass http://apart; }
-        location /queued/ { proxy_pass http://queued; }
+        %%LOCATIONS%%
         location /static { return 200 static; }
         location /kvroute/ { kvroute_status; }
     }

@@ -20,18 +20,15 @@ plan(skip_all => "no $trap: make engine") unless -e $trap;
 
 $t->backend("B$_") for 0 .. 1;
 
+$t->upstream('u', 'B0 B1 max_fails=0');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
     access_log off;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

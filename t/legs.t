@@ -146,10 +146,7 @@ http {
             kvroute_prefill eprefill when=always min=2k;
             proxy_pass http://edecode/;
         }
-        location /small/ {
-            kvroute_max_body 16k;
-            proxy_pass http://decode/;
-        }
+        location /small/ { kvroute_max_body 16k; proxy_pass http://decode/; }
         location /kvroute/ { kvroute_status; access_log off; }
     }
 }

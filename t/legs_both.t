@@ -213,10 +213,7 @@ http {
             proxy_next_upstream error timeout http_500 non_idempotent;
             proxy_pass http://half/;
         }
-        location /page/ {
-            error_page 502 = @other;
-            proxy_pass http://decode/;
-        }
+        location /page/ { error_page 502 = @other; proxy_pass http://decode/; }
         location @other {
             kvroute_prefill off;
             proxy_pass http://127.0.0.1:%%D1%%;

@@ -139,10 +139,7 @@ http {
             kvroute_prefill prefill2 when=always min=1k;
             proxy_pass http://decode2/;
         }
-        location /mirror/ {
-            mirror /mirrored;
-            proxy_pass http://decode/;
-        }
+        location /mirror/ { mirror /mirrored; proxy_pass http://decode/; }
         location = /mirrored {
             internal;
             kvroute_prefill off;
@@ -153,19 +150,13 @@ http {
             client_body_in_file_only clean;
             proxy_pass http://decode/;
         }
-        location /mirror2/ {
-            mirror /mirrored2;
-            proxy_pass http://decode/;
-        }
+        location /mirror2/ { mirror /mirrored2; proxy_pass http://decode/; }
         location = /mirrored2 { internal; proxy_pass http://decode; }
         location /told/ { post_action /after; proxy_pass http://decode/; }
         location = /after { proxy_pass http://127.0.0.1:%%A%%; }
         location /told2/ { post_action /after2; proxy_pass http://decode/; }
         location = /after2 { proxy_pass http://decode; }
-        location /auth/ {
-            auth_request /may;
-            proxy_pass http://decode/;
-        }
+        location /auth/ { auth_request /may; proxy_pass http://decode/; }
         location = /may {
             internal;
             proxy_pass_request_body off;

@@ -101,10 +101,7 @@ http {
             try_files /none @other;
             proxy_pass http://decode/;
         }
-        location /after/ {
-            try_files /none @other;
-            proxy_pass http://decode/;
-        }
+        location /after/ { try_files /none @other; proxy_pass http://decode/; }
         location /moon/ {
             kvroute_prefill prefill connector=mooncake when=always min=1;
             kvroute_pin 127.0.0.1:%%D0%%;

@@ -31,6 +31,9 @@ $t->serve('P', sub {
     }
 });
 
+$t->upstream('e', 'kvroute kv_cache zone=z capacity=64k;',
+             'B0 B1 max_fails=0');
+
 $t->conf(<<'EOF')->run();
 http {
 %%TEMP%%
@@ -39,12 +42,7 @@ http {
     access_log %%DIR%%/access.log kv;
     log_subrequest on;
 
-    upstream e {
-        zone e 64k;
-        kvroute kv_cache zone=z capacity=64k;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;

@@ -46,6 +46,20 @@ sub browser {
     $t->engines(2, '--model', 'm', '--speed', 100);
     $t->{vars}{MANY} = join "\n", map { "server 127.0.1.$_:9;" } 1 .. 64;
 
+    $t->upstream('llm', 'E0 E1 E2',
+                 'kvroute_probe interval=100ms engine=vllm;',
+                 'kvroute_health interval=100ms;');
+    $t->upstream('bare', 'E3');
+    $t->upstream('deaf', 'kvroute_events port=9;', 'E0');
+    $t->upstream('mixed', 'E0 E3');
+    $t->upstream('busy', 'kvroute_queue max=8 timeout=1h;', 'E3 max_conns=1');
+    $t->upstream('slow', 'kvroute_eject off;', 'E0 E1');
+    $t->upstream('gone', 'E0 E1 E4', 'kvroute_health interval=100ms;');
+    $t->upstream('hot', 'E0 E1');
+    $t->upstream('beside', 'kvroute_shadow zone=z;', 'E0 E1');
+    $t->upstream('computes', 'E0 E1 max_fails=0');
+    $t->upstream('answers', 'E2');
+
     $t->conf(<<'EOC')->run();
 http {
 %%TEMP%%
@@ -53,80 +67,11 @@ http {
     kvroute_zone zone=y:2m;
     access_log off;
 
-    upstream llm {
-        zone llm 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        server 127.0.0.1:%%E2%%;
-        kvroute_probe interval=100ms engine=vllm;
-        kvroute_health interval=100ms;
-    }
-    upstream bare {
-        zone bare 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E3%%;
-    }
-    upstream deaf {
-        zone deaf 64k;
-        kvroute kv_cache zone=z;
-        kvroute_events port=9;
-        server 127.0.0.1:%%E0%%;
-    }
-    upstream mixed {
-        zone mixed 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E3%%;
-    }
-    upstream busy {
-        zone busy 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=8 timeout=1h;
-        server 127.0.0.1:%%E3%% max_conns=1;
-    }
+%%UPSTREAMS%%
     kvroute_priority $http_x_class;
 
     # for an incident each, as what was wrong is told for a minute
 
-    upstream slow {
-        zone slow 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
-    upstream gone {
-        zone gone 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        server 127.0.0.1:%%E4%%;
-        kvroute_health interval=100ms;
-    }
-    upstream hot {
-        zone hot 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
-    upstream beside {
-        zone beside 64k;
-        kvroute_shadow zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
-    upstream computes {
-        zone computes 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-    }
-    upstream answers {
-        zone answers 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E2%%;
-    }
     upstream many {
         zone many 256k;
         kvroute kv_cache zone=y;
@@ -136,20 +81,11 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://llm; }
-        location /pinned/ {
-            kvroute_pin $http_x_pin;
-            proxy_pass http://llm/;
-        }
+        location /pinned/ { kvroute_pin $http_x_pin; proxy_pass http://llm/; }
         location /bare/ { proxy_pass http://bare/; }
-        location /mixed/ {
-            kvroute_pin $http_x_pin;
-            proxy_pass http://mixed/;
-        }
+        location /mixed/ { kvroute_pin $http_x_pin; proxy_pass http://mixed/; }
         location /busy/ { proxy_pass http://busy/; }
-        location /slow/ {
-            kvroute_pin $http_x_pin;
-            proxy_pass http://slow/;
-        }
+        location /slow/ { kvroute_pin $http_x_pin; proxy_pass http://slow/; }
         location /hot/ {
             kvroute_pin $http_x_pin;
             kvroute_tenant $http_x_tenant name=$http_x_tenant;

@@ -167,6 +167,9 @@ $t->{vars}{HTTP2} = !$has{v2} ? ''
 
 Kvroute::write_file("$t->{dir}/file.txt", "a file\n" x 99);
 
+$t->upstream('on', 'S max_fails=0', 'S max_fails=0 backup');
+$t->upstream('no', 'plain', 'S max_fails=0', 'S max_fails=0 backup');
+
 $t->conf(<<'EOF' =~ s/LOCATIONS/$locations/r)->run();
 http {
 %%TEMP%%
@@ -174,17 +177,7 @@ http {
     kvroute_zone zone=z:2m;
     proxy_cache_path %%DIR%%/cache keys_zone=c:1m;
 
-    upstream on {
-        zone on 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%S%% max_fails=0;
-        server 127.0.0.1:%%S%% max_fails=0 backup;
-    }
-    upstream no {
-        zone no 64k;
-        server 127.0.0.1:%%S%% max_fails=0;
-        server 127.0.0.1:%%S%% max_fails=0 backup;
-    }
+%%UPSTREAMS%%
 
     proxy_http_version 1.1;
     proxy_set_header Connection "";

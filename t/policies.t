@@ -14,42 +14,19 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 3;
 
+$t->upstream('u', 'kvroute round_robin zone=z;', 'B0 B1 B2 B3 max_fails=0');
+$t->upstream('weighted', 'kvroute random zone=z;', 'B0', 'B1 weight=2',
+             'B2 weight=5', 'B3 down');
+$t->upstream('plain', 'plain', 'B0', 'B1 weight=2', 'B2 weight=5', 'B3 down');
+$t->upstream('lr', 'kvroute least_request zone=z;', 'B0 B1 B2');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
 
-    upstream u {
-        zone u 64k;
-        kvroute round_robin zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%B2%% max_fails=0;
-        server 127.0.0.1:%%B3%% max_fails=0;
-    }
-    upstream weighted {
-        zone weighted 64k;
-        kvroute random zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%% weight=2;
-        server 127.0.0.1:%%B2%% weight=5;
-        server 127.0.0.1:%%B3%% down;
-    }
-    upstream plain {
-        zone plain 64k;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%% weight=2;
-        server 127.0.0.1:%%B2%% weight=5;
-        server 127.0.0.1:%%B3%% down;
-    }
-    upstream lr {
-        zone lr 64k;
-        kvroute least_request zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
+%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_buffering off;
@@ -60,12 +37,8 @@ http {
         listen 127.0.0.1:%%PORT%%;
 
         location / { proxy_pass http://u; }
-        location /plain/ { proxy_pass http://plain; }
-        location /weighted/ { proxy_pass http://weighted; }
-        location /lr/ {
-            kvroute_pin $http_x_peer;
-            proxy_pass http://lr;
-        }
+        %%LOCATIONS%%
+        location /lr/ { kvroute_pin $http_x_peer; proxy_pass http://lr; }
 
         location /rr/ {
             kvroute_policy round_robin;
@@ -97,10 +70,7 @@ http {
                 kvroute_policy random;
                 proxy_pass http://u;
             }
-            location /kv/off/ {
-                kvroute_policy off;
-                proxy_pass http://u;
-            }
+            location /kv/off/ { kvroute_policy off; proxy_pass http://u; }
             location /kv/if/ {
                 if ($arg_spread) {
                     kvroute_policy round_robin;

@@ -17,59 +17,33 @@ $t->{vars}{EXTRA} = '';
 $t->{vars}{FOUR} = join "\n        ", map { "server 127.0.0.1:$t->{vars}{$_};" }
                    qw(B0 B1 B2 B3);
 
+$t->upstream('u', 'kvroute prefix length=1k zone=z;',
+             'B0 B1 B2 B3 max_fails=0', '%%EXTRA%%');
+$t->upstream('weighted', 'kvroute prefix length=1k zone=z;', 'B0',
+             'B1 weight=2', 'B2 weight=5');
+$t->upstream('auto', 'kvroute prefix zone=hot;', '%%FOUR%%');
+$t->upstream('fixed', 'kvroute prefix length=1k zone=fixedz;', '%%FOUR%%');
+$t->upstream('few', 'kvroute prefix length=auto zone=fewz;', '%%FOUR%%');
+$t->upstream('rag', 'kvroute kv_cache chunks=tie zone=ragz;', '%%FOUR%%');
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:8m;
 
-    upstream u {
-        zone u 64k;
-        kvroute prefix length=1k zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%B2%% max_fails=0;
-        server 127.0.0.1:%%B3%% max_fails=0;
-        %%EXTRA%%
-    }
-    upstream weighted {
-        zone weighted 64k;
-        kvroute prefix length=1k zone=z;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%% weight=2;
-        server 127.0.0.1:%%B2%% weight=5;
-    }
+%%UPSTREAMS%%
 
     # a zone of its own: what is shared is counted from the start
 
     kvroute_zone zone=hot:2m;
 
-    upstream auto {
-        zone auto 64k;
-        kvroute prefix zone=hot;
-        %%FOUR%%
-    }
     kvroute_zone zone=fixedz:2m;
 
-    upstream fixed {
-        zone fixed 64k;
-        kvroute prefix length=1k zone=fixedz;
-        %%FOUR%%
-    }
     kvroute_zone zone=fewz:2m;
 
-    upstream few {
-        zone few 64k;
-        kvroute prefix length=auto zone=fewz;
-        %%FOUR%%
-    }
     kvroute_zone zone=ragz:4m;
 
-    upstream rag {
-        zone rag 64k;
-        kvroute kv_cache chunks=tie zone=ragz;
-        %%FOUR%%
-    }
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
@@ -79,10 +53,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
 
         location / { proxy_pass http://u; }
-        location /weighted/ { proxy_pass http://weighted; }
-        location /auto/ { proxy_pass http://auto; }
-        location /fixed/ { proxy_pass http://fixed; }
-        location /few/ { proxy_pass http://few; }
+        %%LOCATIONS%%
 
         location /long/ {
             kvroute_policy prefix length=2k;
@@ -105,7 +76,6 @@ http {
             proxy_pass http://u;
         }
 
-        location /rag/ { proxy_pass http://rag; }
         location /rag/credit/ {
             kvroute_policy kv_cache chunks=credit;
             proxy_pass http://rag;

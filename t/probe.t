@@ -63,46 +63,21 @@ for my $i (0 .. $#endless) {
     });
 }
 
+$t->upstream('all', 'E0 E1 E2 E3 E4 E5 E6 E7',
+             'kvroute_probe interval=50ms timeout=1s;');
+$t->upstream('slow', 'E8',
+             'kvroute_probe interval=50ms timeout=1h engine=vllm path=/metrics;');
+$t->upstream('endless', 'F0 F1 F2 F3',
+             'kvroute_probe interval=50ms timeout=1h;');
+$t->upstream('one', 'E0', 'server 127.0.0.2:%%E0%%;');
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
     access_log off;
     kvroute_zone zone=z:4m;
 
-    upstream all {
-        zone all 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        server 127.0.0.1:%%E2%%;
-        server 127.0.0.1:%%E3%%;
-        server 127.0.0.1:%%E4%%;
-        server 127.0.0.1:%%E5%%;
-        server 127.0.0.1:%%E6%%;
-        server 127.0.0.1:%%E7%%;
-        kvroute_probe interval=50ms timeout=1s;
-    }
-    upstream slow {
-        zone slow 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E8%%;
-        kvroute_probe interval=50ms timeout=1h engine=vllm path=/metrics;
-    }
-    upstream endless {
-        zone endless 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%F0%%;
-        server 127.0.0.1:%%F1%%;
-        server 127.0.0.1:%%F2%%;
-        server 127.0.0.1:%%F3%%;
-        kvroute_probe interval=50ms timeout=1h;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.2:%%E0%%;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -15,6 +15,24 @@ my $t = Kvroute->new();
 $t->backend('B0');
 $t->backend('B1');
 
+$t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('pending', 'kvroute kv_cache zone=z max_pending=8k;',
+             'kvroute_queue max=40 timeout=1h;', 'B0 max_fails=0');
+$t->upstream('small', 'kvroute_queue max=2 timeout=1h status=503;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('soon', 'kvroute_queue max=2 timeout=50ms;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('fifo', 'kvroute_queue max=40 timeout=1h order=fifo;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('strict', 'kvroute sticky key=$http_x_session strict=on zone=z;',
+             'kvroute_queue max=40 timeout=1h;', 'B0 max_conns=1 max_fails=0');
+$t->upstream('two', 'kvroute_queue max=40 timeout=1h;',
+             'B0 B1 max_conns=1 max_fails=0');
+$t->upstream('backup', 'kvroute_queue max=40 timeout=1h;',
+             'B0 max_conns=1 max_fails=0',
+             'B1 max_conns=1 max_fails=0 backup');
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
@@ -24,57 +42,7 @@ http {
                  '$kvroute_queue_time $kvroute_reason';
     access_log access.log q;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream pending {
-        zone pending 64k;
-        kvroute kv_cache zone=z max_pending=8k;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_fails=0;
-    }
-    upstream small {
-        zone small 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=2 timeout=1h status=503;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream soon {
-        zone soon 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=2 timeout=50ms;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream fifo {
-        zone fifo 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h order=fifo;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream strict {
-        zone strict 64k;
-        kvroute sticky key=$http_x_session strict=on zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-
-    upstream two {
-        zone two 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-        server 127.0.0.1:%%B1%% max_conns=1 max_fails=0;
-    }
-    upstream backup {
-        zone backup 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-        server 127.0.0.1:%%B1%% max_conns=1 max_fails=0 backup;
-    }
+%%UPSTREAMS%%
 
     map $http_x_pool $pool { default u; fifo fifo; none nothing; }
 
@@ -85,57 +53,28 @@ http {
     server {
         listen 127.0.0.1:%%PORT%%;
         location / { proxy_pass http://u; }
-        location /pending/ { proxy_pass http://pending; }
-        location /small/ { proxy_pass http://small; }
-        location /soon/ { proxy_pass http://soon; }
-        location /fifo/ { proxy_pass http://fifo; }
-        location /strict/ { proxy_pass http://strict; }
-        location /named/ {
-            kvroute_queue_for $pool;
-            proxy_pass http://$pool;
-        }
-        location /errors/ {
-            error_page 503 /sorry;
-            proxy_pass http://small;
-        }
-        location /again/ {
-            error_page 503 @again;
-            proxy_pass http://small;
-        }
+        %%LOCATIONS%%
+        location /named/ { kvroute_queue_for $pool; proxy_pass http://$pool; }
+        location /errors/ { error_page 503 /sorry; proxy_pass http://small; }
+        location /again/ { error_page 503 @again; proxy_pass http://small; }
         location /recursive/ {
             recursive_error_pages on;
             error_page 503 @again;
             proxy_pass http://small;
         }
-        location /other/ {
-            error_page 503 = @other;
-            proxy_pass http://small;
-        }
-        location /others/ {
-            error_page 503 = @soon;
-            proxy_pass http://small;
-        }
+        location /other/ { error_page 503 = @other; proxy_pass http://small; }
+        location /others/ { error_page 503 = @soon; proxy_pass http://small; }
         location @other { proxy_pass http://127.0.0.1:%%B1%%; }
         location @soon { proxy_pass http://soon; }
         location @again { proxy_pass http://small; }
         location /sorry { return 200 "sorry"; }
-        location /bypass/ {
-            kvroute_bypass 1;
-            proxy_pass http://u;
-        }
+        location /bypass/ { kvroute_bypass 1; proxy_pass http://u; }
         location /two/ {
             proxy_next_upstream error timeout non_idempotent;
             proxy_pass http://two;
         }
-        location /backup/ { proxy_pass http://backup; }
-        location /tried/ {
-            try_files /nothing @u;
-            proxy_pass http://two;
-        }
-        location /away/ {
-            try_files /nothing @static;
-            proxy_pass http://two;
-        }
+        location /tried/ { try_files /nothing @u; proxy_pass http://two; }
+        location /away/ { try_files /nothing @static; proxy_pass http://two; }
         location @u { proxy_pass http://u; }
         location @static { proxy_pass http://127.0.0.1:%%B1%%; }
         location /kvroute/ { kvroute_status; access_log off; }

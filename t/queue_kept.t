@@ -54,6 +54,20 @@ $t->serve('L0', sub {
     syswrite($c, 'x' x $large);
 });
 
+$t->upstream('choosy',
+             'kvroute kv_cache zone=z max_pending=auto max_waiting=0;',
+             'kvroute_queue max=40 timeout=1h;', 'kvroute_probe interval=1s;',
+             'E0 E1 max_fails=0');
+$t->upstream('many', 'kvroute kv_cache zone=z max_pending=8k;',
+             'kvroute_queue max=100 timeout=1h;', 'B0 max_fails=0');
+$t->upstream('one', 'kvroute_queue max=40 timeout=1h;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('other', 'kvroute kv_cache zone=y;',
+             'kvroute_queue max=40 timeout=1h order=fifo;',
+             'B0 max_conns=1 max_fails=0');
+$t->upstream('large', 'kvroute_queue max=40 timeout=1h;',
+             'L0 max_conns=1 max_fails=0');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -69,44 +83,11 @@ http {
     client_body_buffer_size 1m;
     kvroute_tenant $http_x_tenant;
 
-    upstream choosy {
-        zone choosy 64k;
-        kvroute kv_cache zone=z max_pending=auto max_waiting=0;
-        kvroute_queue max=40 timeout=1h;
-        kvroute_probe interval=1s;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-    }
-    upstream many {
-        zone many 64k;
-        kvroute kv_cache zone=z max_pending=8k;
-        kvroute_queue max=100 timeout=1h;
-        server 127.0.0.1:%%B0%% max_fails=0;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream other {
-        zone other 64k;
-        kvroute kv_cache zone=y;
-        kvroute_queue max=40 timeout=1h order=fifo;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
-    upstream large {
-        zone large 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%L0%% max_conns=1 max_fails=0;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;
-        location /choosy/ { proxy_pass http://choosy; }
-        location /many/ { proxy_pass http://many; }
-        location /one/ { proxy_pass http://one; }
+        %%LOCATIONS%%
         location /file/ {
             client_body_buffer_size 1k;
             proxy_buffering off;

@@ -29,19 +29,15 @@ $t->serve('P', sub {
     }
 });
 
+$t->upstream('u', 'kvroute_queue max=40 timeout=1h;', 'P B0 max_conns=1');
+
 $t->conf(<<'EOC');
 http {
 %%TEMP%%
     access_log off;
     kvroute_zone zone=z:2m;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%P%% max_conns=1;
-        server 127.0.0.1:%%B0%% max_conns=1;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

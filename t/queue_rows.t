@@ -20,18 +20,16 @@ my $t = Kvroute->new(workers => $workers);
 
 $t->backend('B0');
 
+$t->upstream('u', 'kvroute_queue max=40 timeout=1h;',
+             'B0 max_conns=1 max_fails=0');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
     access_log off;
     kvroute_zone zone=z:4m processes=160;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=40 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=1 max_fails=0;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%% reuseport;

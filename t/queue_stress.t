@@ -22,19 +22,17 @@ my $t = Kvroute->new(workers => $ENV{KVROUTE_WORKERS}
 $t->backend('B0');
 $t->backend('B1');
 
+$t->upstream('u', 'kvroute kv_cache zone=z max_pending=16k;',
+             'kvroute_queue max=2000 timeout=1h;',
+             'B0 max_conns=3 max_fails=0', 'B1 max_conns=2 max_fails=0');
+
 $t->conf(<<'EOC');
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
     access_log off;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z max_pending=16k;
-        kvroute_queue max=2000 timeout=1h;
-        server 127.0.0.1:%%B0%% max_conns=3 max_fails=0;
-        server 127.0.0.1:%%B1%% max_conns=2 max_fails=0;
-    }
+%%UPSTREAMS%%
 
     kvroute_priority $http_x_class;
     kvroute_tenant $http_x_tenant weight=$http_x_weight;

@@ -110,6 +110,38 @@ $t->{vars}{ALONE} = join "\n", map { "server 127.0.0.1:$_ max_fails=0;" } @alone
 $t->{vars}{RANKS} = 4;
 $t->{vars}{MANY} = 20;
 
+$t->upstream('told', 'kvroute_ranks %%RANKS%%;', 'B0 B1 max_fails=0');
+$t->upstream('crowd', 'kvroute kv_cache zone=c;', 'kvroute_ranks 4;',
+             'B0 B1 max_fails=0');
+$t->upstream('first', 'kvroute kv_cache zone=f;', 'kvroute_ranks %%MANY%%;',
+             'B0 max_fails=0',
+             'server unix:%%DIR%%/dead.sock max_fails=0 backup;');
+$t->upstream('next', 'kvroute kv_cache zone=f;', 'B1 R max_fails=0');
+$t->upstream('sick', 'kvroute kv_cache zone=s;', 'kvroute_ranks auto;',
+             'kvroute_probe interval=50ms;', 'S max_fails=0');
+$t->upstream('written', 'kvroute_ranks 4;', 'R max_fails=0');
+$t->upstream('dying', 'kvroute_ranks 4;',
+             'server unix:%%DIR%%/dead.sock max_fails=0;',
+             'B1 max_fails=0 backup');
+$t->upstream('gone', 'kvroute_ranks 4;',
+             'server unix:%%DIR%%/dead.sock max_fails=0;');
+$t->upstream('ring', 'kvroute prefix zone=z length=2k;', 'kvroute_ranks 4;',
+             'B0 B1 max_fails=0');
+$t->upstream('sticky', 'kvroute sticky key=$http_x_session zone=z;',
+             'kvroute_ranks 4;', 'B0 B1 max_fails=0');
+$t->upstream('turns', 'kvroute round_robin zone=z;', 'kvroute_ranks 4;',
+             'B0 B1 max_fails=0');
+$t->upstream('twice', 'kvroute round_robin zone=z;', 'kvroute_ranks 2;',
+             'B0 B0 B1 max_fails=0');
+$t->upstream('queued', 'kvroute_ranks 4;', 'kvroute_queue max=10;',
+             'B0 B1 max_fails=0 max_conns=1');
+$t->upstream('ranks', 'kvroute kv_cache zone=a;', 'kvroute_ranks auto;',
+             'kvroute_probe interval=100ms;', 'D0 D1 max_fails=0');
+$t->upstream('blind', 'kvroute kv_cache zone=a;',
+             'kvroute_probe interval=100ms;', 'E0 E1 max_fails=0');
+$t->upstream('alone', 'kvroute kv_cache zone=a;',
+             'kvroute_probe interval=100ms;', '%%ALONE%%');
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
@@ -123,117 +155,7 @@ http {
                  '$kvroute_reason $kvroute_early $upstream_addr';
     access_log %%DIR%%/access.log r;
 
-    upstream told {
-        zone told 64k;
-        kvroute kv_cache zone=z;
-        kvroute_ranks %%RANKS%%;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream crowd {
-        zone crowd 64k;
-        kvroute kv_cache zone=c;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream first {
-        zone first 64k;
-        kvroute kv_cache zone=f;
-        kvroute_ranks %%MANY%%;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server unix:%%DIR%%/dead.sock max_fails=0 backup;
-    }
-    upstream next {
-        zone next 64k;
-        kvroute kv_cache zone=f;
-        server 127.0.0.1:%%B1%% max_fails=0;
-        server 127.0.0.1:%%R%% max_fails=0;
-    }
-    upstream sick {
-        zone sick 64k;
-        kvroute kv_cache zone=s;
-        kvroute_ranks auto;
-        kvroute_probe interval=50ms;
-        server 127.0.0.1:%%S%% max_fails=0;
-    }
-    upstream written {
-        zone written 64k;
-        kvroute kv_cache zone=z;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%R%% max_fails=0;
-    }
-    upstream dying {
-        zone dying 64k;
-        kvroute kv_cache zone=z;
-        kvroute_ranks 4;
-        server unix:%%DIR%%/dead.sock max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0 backup;
-    }
-    upstream gone {
-        zone gone 64k;
-        kvroute kv_cache zone=z;
-        kvroute_ranks 4;
-        server unix:%%DIR%%/dead.sock max_fails=0;
-    }
-    upstream ring {
-        zone ring 64k;
-        kvroute prefix zone=z length=2k;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream sticky {
-        zone sticky 64k;
-        kvroute sticky key=$http_x_session zone=z;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream turns {
-        zone turns 64k;
-        kvroute round_robin zone=z;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream twice {
-        zone twice 64k;
-        kvroute round_robin zone=z;
-        kvroute_ranks 2;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream queued {
-        zone queued 64k;
-        kvroute kv_cache zone=z;
-        kvroute_ranks 4;
-        kvroute_queue max=10;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
-        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
-    }
-    upstream ranks {
-        zone ranks 64k;
-        kvroute kv_cache zone=a;
-        kvroute_ranks auto;
-        kvroute_probe interval=100ms;
-        server 127.0.0.1:%%D0%% max_fails=0;
-        server 127.0.0.1:%%D1%% max_fails=0;
-    }
-    upstream blind {
-        zone blind 64k;
-        kvroute kv_cache zone=a;
-        kvroute_probe interval=100ms;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-    }
-    upstream alone {
-        zone alone 64k;
-        kvroute kv_cache zone=a;
-        kvroute_probe interval=100ms;
-        %%ALONE%%
-    }
+%%UPSTREAMS%%
 
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
@@ -252,10 +174,7 @@ http {
         location /told/ { proxy_pass http://told/; }
         location /written/ { proxy_pass http://written/; }
         location /dying/ { proxy_pass http://dying/; }
-        location /gone/ {
-            error_page 502 = @plain;
-            proxy_pass http://gone/;
-        }
+        location /gone/ { error_page 502 = @plain; proxy_pass http://gone/; }
         location @plain { proxy_pass http://127.0.0.1:%%B0%%; }
         location /unsaid/ {
             proxy_set_header X-Other header;

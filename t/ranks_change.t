@@ -26,6 +26,12 @@ sub conf {
     $t->{vars}{RANKS} = $ranks ? "kvroute_ranks $ranks;" : '';
     $t->{vars}{OTHERS} = $others ? "kvroute_ranks $others;" : '';
 
+    $t->upstream('u', '%%RANKS%%', 'B0 B1 max_fails=0');
+    $t->upstream('one', 'kvroute kv_cache zone=both;', 'kvroute_ranks 4;',
+                 'B0 B1 max_fails=0');
+    $t->upstream('other', 'kvroute kv_cache zone=both;', '%%OTHERS%%',
+                 'B0 B1 max_fails=0');
+
     $t->conf(<<'EOC');
 http {
 %%TEMP%%
@@ -34,36 +40,14 @@ http {
     log_format r '$uri $status $kvroute_peer $kvroute_rank $kvroute_reason';
     access_log %%DIR%%/access.log r;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        %%RANKS%%
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=both;
-        kvroute_ranks 4;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream other {
-        zone other 64k;
-        kvroute kv_cache zone=both;
-        %%OTHERS%%
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     proxy_set_header X-Data-Parallel-Rank $kvroute_rank;
 
     server {
         listen 127.0.0.1:%%PORT%%;
         kvroute_pin $http_x_pin;
-        location /u/ { proxy_pass http://u; }
-        location /one/ { proxy_pass http://one; }
-        location /other/ { proxy_pass http://other; }
+        %%LOCATIONS%%
         location /kvroute { kvroute_status; }
     }
 }

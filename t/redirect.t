@@ -57,6 +57,21 @@ for my $name (qw(C0 C1)) {
     });
 }
 
+$t->upstream('u', 'B0 B1 max_fails=0');
+$t->upstream('queued', 'kvroute_queue max=10;',
+             'B0 B1 max_fails=0 max_conns=8');
+$t->upstream('dying', 'kvroute_queue max=10;',
+             'server unix:%%DIR%%/dead.sock max_fails=0;',
+             'B0 max_fails=0 max_conns=8 backup');
+$t->upstream('strict', 'kvroute sticky key=auto strict=on zone=z;',
+             'kvroute_queue max=10 timeout=1h;',
+             'B0 B1 max_fails=0 max_conns=1');
+$t->upstream('one', 'B0 max_fails=0');
+$t->upstream('accel', 'A0 A1 max_fails=0');
+$t->upstream('replies', 'C0 C1 max_fails=0');
+$t->upstream('dead', 'DEAD max_fails=0',
+             'server 127.0.0.2:%%DEAD%% max_fails=0;');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -67,56 +82,7 @@ http {
     access_log %%DIR%%/access.log kv;
     client_body_buffer_size 64k;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream queued {
-        zone queued 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=10;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=8;
-        server 127.0.0.1:%%B1%% max_fails=0 max_conns=8;
-    }
-    upstream dying {
-        zone dying 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=10;
-        server unix:%%DIR%%/dead.sock max_fails=0;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=8 backup;
-    }
-    upstream strict {
-        zone strict 64k;
-        kvroute sticky key=auto strict=on zone=z;
-        kvroute_queue max=10 timeout=1h;
-        server 127.0.0.1:%%B0%% max_fails=0 max_conns=1;
-        server 127.0.0.1:%%B1%% max_fails=0 max_conns=1;
-    }
-    upstream one {
-        zone one 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=0;
-    }
-    upstream accel {
-        zone accel 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%A0%% max_fails=0;
-        server 127.0.0.1:%%A1%% max_fails=0;
-    }
-    upstream replies {
-        zone replies 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%C0%% max_fails=0;
-        server 127.0.0.1:%%C1%% max_fails=0;
-    }
-    upstream dead {
-        zone dead 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%DEAD%% max_fails=0;
-        server 127.0.0.2:%%DEAD%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;
@@ -124,10 +90,7 @@ http {
         location / { proxy_pass http://u; }
         location /tenant/ { kvroute_salt $http_x_key; proxy_pass http://u; }
 
-        location /named/ {
-            error_page 502 = @tenants;
-            proxy_pass http://dead;
-        }
+        location /named/ { error_page 502 = @tenants; proxy_pass http://dead; }
         location /inspected/ {
             kvroute_inspect on;
             error_page 502 = @tenants_inspected;
@@ -159,14 +122,8 @@ http {
             kvroute_salt $http_x_key;
             proxy_pass http://u;
         }
-        location /post/ {
-            post_action @tenants;
-            proxy_pass http://one;
-        }
-        location /queued/ {
-            error_page 502 = @queued;
-            proxy_pass http://dead;
-        }
+        location /post/ { post_action @tenants; proxy_pass http://one; }
+        location /queued/ { error_page 502 = @queued; proxy_pass http://dead; }
         location @queued {
             kvroute_salt $http_x_key;
             proxy_pass http://queued;
@@ -184,10 +141,7 @@ http {
             error_page 502 = @backup;
             proxy_pass http://dying;
         }
-        location @backup {
-            kvroute_salt $http_x_key;
-            proxy_pass http://dying;
-        }
+        location @backup { kvroute_salt $http_x_key; proxy_pass http://dying; }
         location @queued_ok {
             kvroute_salt $http_x_key;
             proxy_set_header X-B0 "";
@@ -197,10 +151,7 @@ http {
 
         # one prompt is taught, without a salt, where nothing is chosen
 
-        location /one/ {
-            error_page 502 = @one;
-            proxy_pass http://dead;
-        }
+        location /one/ { error_page 502 = @one; proxy_pass http://dead; }
         location @one { kvroute_salt $http_x_key; proxy_pass http://one; }
 
         # and from a location with a salt to one without
@@ -223,10 +174,7 @@ http {
             kvroute_salt $http_x_key;
             proxy_pass http://strict;
         }
-        location /strict/plain/ {
-            kvroute_salt "";
-            proxy_pass http://strict;
-        }
+        location /strict/plain/ { kvroute_salt ""; proxy_pass http://strict; }
 
         location /short/ {
             kvroute_max_body 1k;
@@ -235,10 +183,7 @@ http {
         }
         location @long { proxy_pass http://u; }
 
-        location /long/ {
-            error_page 502 = @short;
-            proxy_pass http://dead;
-        }
+        location /long/ { error_page 502 = @short; proxy_pass http://dead; }
         location @short { kvroute_max_body 1k; proxy_pass http://u; }
 
         location /v2/models/a/ {

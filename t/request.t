@@ -15,6 +15,12 @@ my $t = Kvroute->new();
 $t->backend("B$_") for 0 .. 3;
 $t->{vars}{$_} = $t->port() for qw(DEAD PORT2);
 
+$t->upstream('a', 'kvroute kv_cache zone=one;', 'B0 B1 max_fails=0');
+$t->upstream('b', 'kvroute kv_cache zone=one;', 'B2 B3 max_fails=0');
+$t->upstream('c', 'kvroute kv_cache zone=two;', 'B0 B3 max_fails=0');
+$t->upstream('dead', 'kvroute kv_cache zone=one;', 'DEAD max_fails=0',
+             'server 127.0.0.2:%%DEAD%% max_fails=0;');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -26,30 +32,7 @@ http {
                   '$kvroute_best_bytes';
     access_log %%DIR%%/access.log kv;
 
-    upstream a {
-        zone a 64k;
-        kvroute kv_cache zone=one;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B1%% max_fails=0;
-    }
-    upstream b {
-        zone b 64k;
-        kvroute kv_cache zone=one;
-        server 127.0.0.1:%%B2%% max_fails=0;
-        server 127.0.0.1:%%B3%% max_fails=0;
-    }
-    upstream c {
-        zone c 64k;
-        kvroute kv_cache zone=two;
-        server 127.0.0.1:%%B0%% max_fails=0;
-        server 127.0.0.1:%%B3%% max_fails=0;
-    }
-    upstream dead {
-        zone dead 64k;
-        kvroute kv_cache zone=one;
-        server 127.0.0.1:%%DEAD%% max_fails=0;
-        server 127.0.0.2:%%DEAD%% max_fails=0;
-    }
+%%UPSTREAMS%%
 
     map $arg_pool $pool { default a; b b; c c; }
 
@@ -65,10 +48,7 @@ http {
             error_page 500 502 = @fallback;
             proxy_pass http://a;
         }
-        location /dead/ {
-            error_page 502 = @fallback;
-            proxy_pass http://dead;
-        }
+        location /dead/ { error_page 502 = @fallback; proxy_pass http://dead; }
         location /other_zone/ {
             error_page 502 = @zone_two;
             proxy_pass http://dead;
@@ -78,26 +58,14 @@ http {
             error_page 500 = @zone_one;
             proxy_pass http://c;
         }
-        location @zone_one {
-            proxy_set_header X-B0 "";
-            proxy_pass http://a;
-        }
+        location @zone_one { proxy_set_header X-B0 ""; proxy_pass http://a; }
         location @fallback { proxy_pass http://b; }
         location @zone_two { proxy_pass http://c; }
 
-        location /mirror/ {
-            mirror /copy;
-            proxy_pass http://a;
-        }
-        location /copy {
-            internal;
-            proxy_pass http://b;
-        }
+        location /mirror/ { mirror /copy; proxy_pass http://a; }
+        location /copy { internal; proxy_pass http://b; }
 
-        location /auth/ {
-            auth_request /check;
-            proxy_pass http://a;
-        }
+        location /auth/ { auth_request /check; proxy_pass http://a; }
         location /check {
             internal;
             proxy_pass_request_body off;

@@ -108,6 +108,31 @@ my %name = map { (engine($_) => $_) } qw(A B C D);
 my $later = $t->port();
 $t->{vars}{LATER} = $later;
 
+$t->upstream('waiting', 'kvroute least_request by=waiting zone=z;',
+             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
+             'kvroute_probe interval=100ms;');
+$t->upstream('kv', 'kvroute least_request by=kv zone=z;',
+             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
+             'kvroute_probe interval=100ms;');
+$t->upstream('cache',
+             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;',
+             'kvroute_probe interval=100ms;');
+$t->upstream('orca', 'kvroute least_request by=kv zone=o;',
+             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%;');
+$t->upstream('must', 'kvroute least_request zone=m;',
+             'server 127.0.0.1:%%A%%; server 127.0.0.1:%%D%%;',
+             'kvroute_probe interval=100ms mandatory;');
+$t->upstream('port', 'kvroute least_request zone=p;', 'D C',
+             'kvroute_probe interval=100ms port=%%A%%;');
+$t->upstream('addr', 'kvroute least_request zone=l;', 'D C',
+             'kvroute_probe interval=50ms addr=127.0.0.1:%%LATER%%;');
+$t->upstream('busy', 'kvroute least_request zone=h;', 'A',
+             'server 127.0.0.1:1 down;',
+             'kvroute_health interval=200ms timeout=500ms fails=4 passes=1;');
+$t->upstream('loads', 'kvroute least_request zone=g;', 'A',
+             'server 127.0.0.1:1 down;',
+             'kvroute_health interval=50ms timeout=5s passes=1;');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -120,64 +145,7 @@ http {
     kvroute_zone zone=g:2m;
     kvroute_zone zone=h:2m;
 
-    upstream waiting {
-        zone waiting 64k;
-        kvroute least_request by=waiting zone=z;
-        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
-        kvroute_probe interval=100ms;
-    }
-    upstream kv {
-        zone kv 64k;
-        kvroute least_request by=kv zone=z;
-        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
-        kvroute_probe interval=100ms;
-    }
-    upstream cache {
-        zone cache 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%; server 127.0.0.1:%%C%%;
-        kvroute_probe interval=100ms;
-    }
-    upstream orca {
-        zone orca 64k;
-        kvroute least_request by=kv zone=o;
-        server 127.0.0.1:%%A%%; server 127.0.0.1:%%B%%;
-    }
-    upstream must {
-        zone must 64k;
-        kvroute least_request zone=m;
-        server 127.0.0.1:%%A%%; server 127.0.0.1:%%D%%;
-        kvroute_probe interval=100ms mandatory;
-    }
-    upstream port {
-        zone port 64k;
-        kvroute least_request zone=p;
-        server 127.0.0.1:%%D%%;
-        server 127.0.0.1:%%C%%;
-        kvroute_probe interval=100ms port=%%A%%;
-    }
-    upstream addr {
-        zone addr 64k;
-        kvroute least_request zone=l;
-        server 127.0.0.1:%%D%%;
-        server 127.0.0.1:%%C%%;
-        kvroute_probe interval=50ms addr=127.0.0.1:%%LATER%%;
-    }
-    upstream busy {
-        zone busy 64k;
-        kvroute least_request zone=h;
-        server 127.0.0.1:%%A%%;
-        server 127.0.0.1:1 down;
-        kvroute_health interval=200ms timeout=500ms fails=4 passes=1;
-    }
-
-    upstream loads {
-        zone loads 64k;
-        kvroute least_request zone=g;
-        server 127.0.0.1:%%A%%;
-        server 127.0.0.1:1 down;
-        kvroute_health interval=50ms timeout=5s passes=1;
-    }
+%%UPSTREAMS%%
 
     proxy_http_version 1.1;
     proxy_set_header Upgrade $http_upgrade;
@@ -188,14 +156,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
         add_header X-Peer $upstream_addr;
         location = /kvroute/json { kvroute_status json; }
-        location /waiting/ { proxy_pass http://waiting; }
-        location /kv/ { proxy_pass http://kv; }
-        location /cache/ { proxy_pass http://cache; }
-        location /orca/ { proxy_pass http://orca; }
-        location /must/ { proxy_pass http://must; }
-        location /port/ { proxy_pass http://port; }
-        location /addr/ { proxy_pass http://addr; }
-        location /busy/ { proxy_pass http://busy; }
+        %%LOCATIONS%%
     }
 }
 EOF

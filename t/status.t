@@ -15,6 +15,11 @@ my $t = Kvroute->new();
 
 $t->backend("B$_") for 0 .. 1;
 
+$t->upstream('u', 'B0 max_fails=2 fail_timeout=1h', 'B1 weight=2 max_fails=0');
+$t->upstream('crowded', 'kvroute kv_cache zone=few;', 'kvroute_queue max=4;',
+             'kvroute_probe interval=1h;', 'kvroute_health interval=1h;',
+             'B0 B1');
+
 my $conf = <<'EOC';
 http {
 %%TEMP%%
@@ -22,21 +27,7 @@ http {
     kvroute_zone zone=few:1m max_peers=1;
     access_log off;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%B0%% max_fails=2 fail_timeout=1h;
-        server 127.0.0.1:%%B1%% weight=2 max_fails=0;
-    }
-    upstream crowded {
-        zone crowded 64k;
-        kvroute kv_cache zone=few;
-        kvroute_queue max=4;
-        kvroute_probe interval=1h;
-        kvroute_health interval=1h;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-    }
+%%UPSTREAMS%%
 
     proxy_next_upstream off;
 

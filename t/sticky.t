@@ -17,59 +17,25 @@ $t->backend("B$_") for 0 .. 3;
 $t->{vars}{DEAD} = $t->port();
 $t->{vars}{EXTRA} = '';
 
+$t->upstream('u', 'kvroute sticky zone=z;', 'B0 B1 B2 fail_timeout=1h',
+             '%%EXTRA%%');
+$t->upstream('plain', 'plain', 'B0 B1 B2');
+$t->upstream('limited', 'kvroute sticky zone=z max_pending=8k;',
+             'B0 B1 max_conns=1', 'B2 backup');
+$t->upstream('strict', 'kvroute sticky strict=on zone=z;',
+             'B0 B1 B2 max_conns=1');
+$t->upstream('capped', 'kvroute sticky strict=on zone=z max_pending=8k;',
+             'B0 B1');
+$t->upstream('grows', 'kvroute sticky zone=z;', 'B0', '%%EXTRA%%');
+$t->upstream('failing', 'kvroute sticky zone=z;', 'B0 B1 B2 fail_timeout=2s');
+
 my $conf = <<'EOF';
 http {
 %%TEMP%%
     %%LOG%%
     kvroute_zone zone=z:4m;
 
-    upstream u {
-        zone u 64k;
-        kvroute sticky zone=z;
-        server 127.0.0.1:%%B0%% fail_timeout=1h;
-        server 127.0.0.1:%%B1%% fail_timeout=1h;
-        server 127.0.0.1:%%B2%% fail_timeout=1h;
-        %%EXTRA%%
-    }
-    upstream plain {
-        zone plain 64k;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-        server 127.0.0.1:%%B2%%;
-    }
-    upstream limited {
-        zone limited 64k;
-        kvroute sticky zone=z max_pending=8k;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B1%% max_conns=1;
-        server 127.0.0.1:%%B2%% backup;
-    }
-    upstream strict {
-        zone strict 64k;
-        kvroute sticky strict=on zone=z;
-        server 127.0.0.1:%%B0%% max_conns=1;
-        server 127.0.0.1:%%B1%% max_conns=1;
-        server 127.0.0.1:%%B2%% max_conns=1;
-    }
-    upstream capped {
-        zone capped 64k;
-        kvroute sticky strict=on zone=z max_pending=8k;
-        server 127.0.0.1:%%B0%%;
-        server 127.0.0.1:%%B1%%;
-    }
-    upstream grows {
-        zone grows 64k;
-        kvroute sticky zone=z;
-        server 127.0.0.1:%%B0%%;
-        %%EXTRA%%
-    }
-    upstream failing {
-        zone failing 64k;
-        kvroute sticky zone=z;
-        server 127.0.0.1:%%B0%% fail_timeout=2s;
-        server 127.0.0.1:%%B1%% fail_timeout=2s;
-        server 127.0.0.1:%%B2%% fail_timeout=2s;
-    }
+%%UPSTREAMS%%
 
     client_body_buffer_size 1m;
     proxy_http_version 1.1;
@@ -80,12 +46,7 @@ http {
         listen 127.0.0.1:%%PORT%%;
 
         location / { proxy_pass http://u; }
-        location /plain/ { proxy_pass http://plain; }
-        location /limited/ { proxy_pass http://limited; }
-        location /strict/ { proxy_pass http://strict; }
-        location /capped/ { proxy_pass http://capped; }
-        location /grows/ { proxy_pass http://grows; }
-        location /failing/ { proxy_pass http://failing; }
+        %%LOCATIONS%%
 
         location /short/ {
             kvroute_policy sticky timeout=2s;

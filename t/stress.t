@@ -24,6 +24,9 @@ $t->engines(4, '--model', 'm', '--speed', 50, '--output-tokens', 40,
             '--max-model-len', 1_000_000, '--kv-cache-size', 3_000_000,
             '--enable-prompt-tokens-details');
 
+$t->upstream('u', 'E0 E1 E2 E3 max_fails=0', 'keepalive 32;',
+             'keepalive_timeout 4s;');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -34,16 +37,7 @@ http {
     client_max_body_size 8m;
     client_body_buffer_size 64k;
 
-    upstream u {
-        zone u 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-        server 127.0.0.1:%%E2%% max_fails=0;
-        server 127.0.0.1:%%E3%% max_fails=0;
-        keepalive 32;
-        keepalive_timeout 4s;
-    }
+%%UPSTREAMS%%
     server {
         listen 127.0.0.1:%%PORT%%;
         proxy_http_version 1.1;

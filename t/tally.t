@@ -14,6 +14,11 @@ my $t = Kvroute->new();
 
 $t->engines(2, '--hardware', 'none', '--model', 'm');
 
+$t->upstream('llm', 'E0 E1 max_fails=0');
+$t->upstream('queued', 'kvroute_queue max=1 timeout=1h;',
+             'E0 max_conns=1 max_fails=0');
+$t->upstream('beside', 'least_conn;', 'kvroute_shadow zone=z;', 'E0 E1');
+
 $t->conf(<<'EOC')->run();
 http {
 %%TEMP%%
@@ -21,25 +26,7 @@ http {
     log_format kv '$arg_n $status $kvroute_tenant';
     access_log %%DIR%%/access.log kv;
 
-    upstream llm {
-        zone llm 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-    }
-    upstream queued {
-        zone queued 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=1 timeout=1h;
-        server 127.0.0.1:%%E0%% max_conns=1 max_fails=0;
-    }
-    upstream beside {
-        zone beside 64k;
-        least_conn;
-        kvroute_shadow zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

@@ -77,6 +77,9 @@ my ($sg) = $t->engines(1, '--hardware', 'none', '--engine', 'sglang',
 
 $t->{vars}{H2} = $t->port();
 
+$t->upstream('s', 'S max_fails=0', 'S max_fails=0 backup', 'keepalive 4;');
+$t->upstream('e', 'E0 E1 E2');
+
 $t->conf(<<'EOF');
 http {
 %%TEMP%%
@@ -87,23 +90,10 @@ http {
                   '|$upstream_addr';
     access_log %%DIR%%/access.log kv;
 
-    upstream s {
-        zone s 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%S%% max_fails=0;
-        server 127.0.0.1:%%S%% max_fails=0 backup;
-        keepalive 4;
-    }
+%%UPSTREAMS%%
     upstream plain {
         server 127.0.0.1:%%S%% max_fails=0;
         keepalive 4;
-    }
-    upstream e {
-        zone e 64k;
-        kvroute kv_cache zone=z;
-        server 127.0.0.1:%%E0%%;
-        server 127.0.0.1:%%E1%%;
-        server 127.0.0.1:%%E2%%;
     }
     upstream lc { zone lc 64k; kvroute kv_cache zone=z;
                   server 127.0.0.1:%%E3%%; }

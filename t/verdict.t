@@ -15,26 +15,17 @@ my $t = Kvroute->new();
 $t->engines(3, '--hardware', 'none', '--model', 'm');
 $t->backend('B');
 
+$t->upstream('llm', 'kvroute_eject off;', 'E0 E1 E2 max_fails=0');
+$t->upstream('busy', 'kvroute_queue max=1 timeout=1h;',
+             'B max_conns=1 max_fails=0');
+
 $t->conf(<<'EOC')->run();
 http {
 %%TEMP%%
     kvroute_zone zone=z:2m;
     access_log off;
 
-    upstream llm {
-        zone llm 64k;
-        kvroute kv_cache zone=z;
-        kvroute_eject off;
-        server 127.0.0.1:%%E0%% max_fails=0;
-        server 127.0.0.1:%%E1%% max_fails=0;
-        server 127.0.0.1:%%E2%% max_fails=0;
-    }
-    upstream busy {
-        zone busy 64k;
-        kvroute kv_cache zone=z;
-        kvroute_queue max=1 timeout=1h;
-        server 127.0.0.1:%%B%% max_conns=1 max_fails=0;
-    }
+%%UPSTREAMS%%
 
     server {
         listen 127.0.0.1:%%PORT%%;

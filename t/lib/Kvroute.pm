@@ -160,33 +160,55 @@ sub spawn {
 }
 
 
-# the rest of the configuration, after load_module and the like
+# Adds an upstream to %%UPSTREAMS%%, and to %%LOCATIONS%% a location of its name
+# unless the configuration has one.  An item that ends with ";" is a directive.
+# Others are servers: variables of ports, then parameters of each.  The upstream
+# has "kvroute kv_cache zone=z;" unless the test gives it another "kvroute" or
+# the item "plain".
+#
+#     $t->upstream('fifo', 'kvroute_queue max=4 order=fifo;', 'B0 B1 max_conns=1');
 
-# The upstreams of a test, for %%UPSTREAMS%%: in the zone "z", of servers that fail as
-# they are told and are not put aside for it.  A server is the variable of its port and
-# its parameters; a directive ends with ";".
+sub upstream {
+    my ($t, $name, @items) = @_;
+
+    my @lines = ("zone $name 64k;");
+
+    push @lines, 'kvroute kv_cache zone=z;'
+        unless grep { /^(plain$|kvroute(_shadow)?[ ;])/ } @items;
+
+    for (grep { $_ ne 'plain' } @items) {
+
+        if (/;$/ || !/^((?:[A-Z]\w*\s*)+)(.*)/) {
+            push @lines, $_;
+            next;
+        }
+
+        my ($ports, $parameters) = ($1, $2 ? " $2" : '');
+
+        push @lines, map { "server 127.0.0.1:%%$_%%$parameters;" } split ' ', $ports;
+    }
+
+    push @{$t->{upstreams}}, $name unless $t->{upstream}{$name};
+    $t->{upstream}{$name} = join "\n        ", "    upstream $name {", @lines;
+
+    $t->{vars}{UPSTREAMS} = join '', map { "$t->{upstream}{$_}\n    }\n" }
+                            @{$t->{upstreams}};
+}
+
+
+# several, of servers that may fail without being set aside for it
 
 sub upstreams {
     my ($t, @upstreams) = @_;
-    my $conf = '';
 
-    while (my ($name, $lines) = splice @upstreams, 0, 2) {
-        $conf .= join "\n", "    upstream $name {", "        zone $name 64k;",
-            '        kvroute kv_cache zone=z;', '        kvroute_eject off;', '';
-
-        for (@$lines) {
-            my ($port, $parameters) = /^(\w+)([^;]*)$/;
-
-            $conf .= $port ? "        server 127.0.0.1:%%$port%% max_fails=0$parameters;\n"
-                           : "        $_\n";
-        }
-
-        $conf .= "    }\n";
+    while (my ($name, $items) = splice @upstreams, 0, 2) {
+        $t->upstream($name, 'kvroute kv_cache zone=z;', 'kvroute_eject off;',
+                     map { /;$/ ? $_ : "$_ max_fails=0" } @$items);
     }
-
-    $t->{vars}{UPSTREAMS} = $conf;
 }
 
+
+# writes the configuration: $conf is what follows load_module and the like
 
 sub conf {
     my ($t, $conf) = @_;
@@ -197,7 +219,11 @@ sub conf {
 
     # old versions know fewer parameters: $t->version() decides in the test
 
+    my @locations = map { "location /$_/ { proxy_pass http://$_; }" }
+                    grep { $conf !~ m{location /$_/ } } @{$t->{upstreams}};
+
     $conf =~ s/%%UPSTREAMS%%\n/$vars->{UPSTREAMS}/;
+    $conf =~ s/%%LOCATIONS%%/join "\n        ", @locations/e if @locations;
     $conf =~ s{%%TEMP%%}{join "\n", map {
         "    ${_}_temp_path $dir/$_;"
     } qw(client_body proxy fastcgi uwsgi scgi)}e;
