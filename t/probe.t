@@ -253,7 +253,8 @@ for my $case (
     [ 'kvroute_health engine=vllm;', 'invalid parameter "engine=vllm"' ],
     [ 'kvroute_probe; kvroute_probe;', '"kvroute_probe" directive is dupl' ])
 {
-    $t->conf($conf =~ s/kvroute_probe interval=50ms timeout=1s;/$case->[0]/r);
+    $t->upstream('all', 'E0', $case->[0]);
+    $t->conf($conf);
     my ($ok, $out) = $t->check();
     ok(!$ok && index($out, $case->[1]) >= 0, $case->[0]) or diag($out);
 }
