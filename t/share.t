@@ -127,6 +127,33 @@ EOC
     return $h;
 }
 
+# a host whose store refuses its password, from the start
+
+my $three = Kvroute->new();
+my $refuses = Kvroute::Store->new($one, '--requirepass', 'x');
+
+Kvroute::write_file("$three->{dir}/password", "wrong\n");
+Kvroute::write_file("$three->{dir}/key", $key);
+chmod 0600, map { "$three->{dir}/$_" } qw(password key);
+
+$three->conf(<<"EOC")->run();
+http {
+%%TEMP%%
+    kvroute_zone zone=z:4m key_file=%%DIR%%/key;
+    kvroute_share zone=z server=redis://127.0.0.1:$refuses->{port}
+                  password_file=%%DIR%%/password;
+    upstream llm {
+        zone llm 256k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:$one->{vars}{B0};
+    }
+    server {
+        listen 127.0.0.1:%%PORT%%;
+        location /kvroute/ { kvroute_status; }
+    }
+}
+EOC
+
 # of a host, or a number of it
 
 sub share {
@@ -135,6 +162,17 @@ sub share {
     my $share = $h->status()->{zones}{$zone // 'z'}{share};
 
     return $name ? $share->{$name} : $share;
+}
+
+# the colour of an upstream, if one reason is that nothing is shared
+
+sub alone {
+    my ($h, $upstream) = @_;
+
+    my $health = $h->status()->{upstreams}{$upstream}{health};
+
+    return (grep { /^nothing is shared with other hosts for \d+ s: / }
+            @{$health->{why}}) ? $health->{state} : '';
 }
 
 sub up {
@@ -301,6 +339,13 @@ for my $i (0 .. $#faults) {
 
 ok(share($one, 'up') && share($two, 'up'), 'the other zone had nothing of it');
 
+for my $i (0 .. $#faults) {
+    ok(wait_for(sub { alone($one, $zones[$i]) eq 'amber' }),
+       "$faults[$i][0]: health is amber, and says why");
+}
+
+is(alone($one, 'llm'), '', 'of those zones alone');
+
 $faults[$_][2]->($stores[$_], $zones[$_]) for 0 .. $#faults;
 
 for my $i (0 .. $#faults) {
@@ -308,6 +353,8 @@ for my $i (0 .. $#faults) {
 
     ok(wait_for(sub { !grep { !share($_, 'up', $zone) } @hosts }),
        "$what: it works again");
+
+    is(alone($one, $zone), '', 'and health does not speak of it');
 
     # what was told while nobody heard is told now
 
@@ -470,5 +517,27 @@ SKIP: {
     unlike($two->log() . $one->log(), qr/secret|"wrong"/, 'and not shown');
 }
 
+# --- the host whose password is refused: that is counted, and each warning says it
+
+cmp_ok(share($three, 'refused'), '>', 0, 'a refused password is counted');
+is(alone($three, 'llm'), 'amber', 'health is amber');
+
+SKIP: {
+    skip 'a minute is waited for once', 2
+        if $ENV{KVROUTE_SANITIZED} || $one->{workers} != 1;
+
+    my @said;
+
+    ok(wait_for(sub {
+        @said = $three->log() =~ /^.*\[warn\].* of zone "z" is not.*$/mg;
+        return @said > 1;
+    }, 90), 'it is warned of again');
+
+    is(scalar(grep { !/refuses the password \((?:WRONGPASS|ERR)/ } @said), 0,
+       'each time with the reason')
+        or diag(@said);
+}
+
+$three->quit();
 $two->quit();
 $one->done();

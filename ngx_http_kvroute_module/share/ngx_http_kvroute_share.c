@@ -262,12 +262,20 @@ ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
                       "kvroute_share of zone \"%V\" works with \"%V\"",
                       &share->zone->name, &share->conf->store);
         share->warned = 0;
+        share->reason[0] = '\0';
 
     } else if (!up
                && ngx_current_msec - share->since > NGX_HTTP_KVROUTE_SHARE_DOWN)
     {
-        ngx_http_kvroute_share_conn_warn(&share->read,
-                                         "nothing comes back from it", NULL, 0);
+        ngx_http_kvroute_share_conn_say(share);
+
+        if (kvr_get(&s->failing) == 0) {
+            kvr_set(&s->failing, (uint64_t) ngx_current_msec);
+        }
+    }
+
+    if (up) {
+        kvr_set(&s->failing, 0);
     }
 
     share->up = up;

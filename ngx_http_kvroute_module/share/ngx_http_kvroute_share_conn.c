@@ -19,7 +19,7 @@
 #define NGX_HTTP_KVROUTE_SHARE_DELAY_MIN  100
 #define NGX_HTTP_KVROUTE_SHARE_DELAY_MAX  4000
 
-/* parts of an answer; bytes of what the store has said that are logged */
+/* parts of an answer; bytes of an error of the store that are logged */
 #define NGX_HTTP_KVROUTE_SHARE_ELEMENTS   4096
 #define NGX_HTTP_KVROUTE_SHARE_TEXT       128
 
@@ -540,6 +540,7 @@ ngx_http_kvroute_share_conn_answer(ngx_http_kvroute_share_conn_t *sc,
     }
 
     if (reply->type == REDIS_REPLY_ERROR) {
+        kvr_add(&sc->share->core->stats.refused, 1);
         ngx_http_kvroute_share_conn_fail(sc, "it refuses the password",
                                          reply->str, (size_t) reply->len);
 
@@ -580,12 +581,38 @@ void
 ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len)
 {
-    u_char                     said[NGX_HTTP_KVROUTE_SHARE_TEXT];
-    size_t                     i;
+    u_char                    *p, *last;
     ngx_http_kvroute_share_t  *share;
 
     share = sc->share;
 
+    p = share->reason;
+    last = p + sizeof(share->reason) - 1;
+
+    p = ngx_slprintf(p, last, "%s", why);
+
+    if (text && len) {
+        len = ngx_min(len, NGX_HTTP_KVROUTE_SHARE_TEXT);
+        p = ngx_slprintf(p, last, " (%*s)", len, text);
+    }
+
+    *p = '\0';
+
+    /* the store's text must not look like a line of the log */
+
+    for (p = share->reason; *p; p++) {
+        if (*p < ' ' || *p > '~') {
+            *p = '?';
+        }
+    }
+
+    ngx_http_kvroute_share_conn_say(share);
+}
+
+
+void
+ngx_http_kvroute_share_conn_say(ngx_http_kvroute_share_t *share)
+{
     if (share->warned
         && ngx_current_msec - share->warned < NGX_HTTP_KVROUTE_SHARE_WARN)
     {
@@ -594,18 +621,11 @@ ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
 
     share->warned = ngx_current_msec;
 
-    /* what the store says is the store's: nothing of it may look like a line */
-
-    len = text ? ngx_min(len, sizeof(said)) : 0;
-
-    for (i = 0; i < len; i++) {
-        said[i] = (u_char) (text[i] < ' ' || text[i] > '~' ? '?' : text[i]);
-    }
-
     ngx_log_error(NGX_LOG_WARN, share->log, 0,
-                  "kvroute_share of zone \"%V\" is not working with \"%V\": "
-                  "%s%s%*s%s", &share->zone->name, &share->conf->store, why,
-                  len ? " (" : "", len, said, len ? ")" : "");
+                  "kvroute_share of zone \"%V\" is not working with \"%V\": %s",
+                  &share->zone->name, &share->conf->store,
+                  share->reason[0] ? share->reason
+                                   : (u_char *) "its batches do not come back");
 }
 
 

@@ -91,6 +91,7 @@ struct ngx_http_kvroute_share_s {
     ngx_msec_t                       since;     /* owner since */
     ngx_msec_t                       hold;      /* nothing is added until */
     ngx_msec_t                       warned;
+    u_char                           reason[256];  /* the last error; "" */
     ngx_msec_t                       warned_strange;
     uint64_t                         strange;   /* batches, when warned */
 
@@ -131,9 +132,12 @@ void ngx_http_kvroute_share_conn_close(ngx_http_kvroute_share_conn_t *sc);
 void ngx_http_kvroute_share_conn_fail(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len);
 
-/* the warning alone, at most one a minute */
+/* the same without giving it up: keeps the reason, and warns */
 void ngx_http_kvroute_share_conn_warn(ngx_http_kvroute_share_conn_t *sc,
     const char *why, const char *text, size_t len);
+
+/* logs that sharing fails, with the last reason, at most once a minute */
+void ngx_http_kvroute_share_conn_say(ngx_http_kvroute_share_t *share);
 
 /* sends a command of a few words; its answer comes to answer() */
 void ngx_http_kvroute_share_conn_send(ngx_http_kvroute_share_conn_t *sc,

@@ -21,6 +21,7 @@
 #define NGX_HTTP_KVROUTE_WHY_LEN       640
 
 
+static uint64_t ngx_http_kvroute_health_alone(kvr_share_t *share);
 static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
 static cJSON *ngx_http_kvroute_health_json(kvr_verdict_e state, cJSON *why);
@@ -55,9 +56,25 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
                                          u->conf->number,
                                          ngx_http_kvroute_zone_rejects(u->conf));
 
+    upstream.alone = ngx_http_kvroute_health_alone(u->conf->zone->core.share);
+
     kvr_verdict(&upstream, server, (uint32_t) u->number, u->verdict);
 
     return NGX_OK;
+}
+
+
+/* seconds for which no batch of this host has come back, at least 1; or 0 */
+static uint64_t
+ngx_http_kvroute_health_alone(kvr_share_t *share)
+{
+    uint64_t  since;
+
+    since = share ? kvr_get(&share->failing) : 0;
+
+    return since ? kvr_share_since(since, (uint64_t) ngx_current_msec) / 1000
+                   + 1
+                 : 0;
 }
 
 
@@ -250,6 +267,11 @@ ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
     case KVR_VERDICT_STALE:
         p = ngx_slprintf(p, last, "old metrics, as the probe fails: ");
         p = ngx_http_kvroute_health_names(p, last, u, why);
+        break;
+
+    case KVR_VERDICT_ALONE:
+        p = ngx_slprintf(p, last, "nothing is shared with other hosts for %uL "
+                         "s: see kvroute_share in the error log", why->n);
         break;
 
     case KVR_VERDICT_PLANNED:

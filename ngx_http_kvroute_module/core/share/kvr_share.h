@@ -138,6 +138,7 @@ struct kvr_share_s {
     _Atomic uint64_t      helped;        /* ms; another host has told of it */
 
     _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
+    _Atomic uint64_t      failing;       /* ms; no batch comes back since; 0 */
 
     /* a batch that is to come back: its number, or 0; ms, when it was made */
 

@@ -54,6 +54,11 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
     kvr_verdict_hot(server, n, v);
 
     kvr_verdict_common(server, n, kvr_verdict_stale, KVR_VERDICT_STALE, v);
+
+    if (u->alone) {
+        kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_ALONE)->n = u->alone;
+    }
+
     kvr_verdict_common(server, n, kvr_verdict_planned, KVR_VERDICT_PLANNED, v);
     kvr_verdict_common(server, n, kvr_verdict_uncounted,
                        KVR_VERDICT_UNCOUNTED, v);

@@ -61,6 +61,7 @@ typedef struct {
 
 typedef struct {
     uint64_t           rejects;      /* in the last minute, by the queue */
+    uint64_t           alone;        /* s for which sharing has failed; 0 */
     unsigned           locked:1;     /* the servers cannot be looked at */
 } kvr_verdict_upstream_t;
 
@@ -75,6 +76,7 @@ typedef enum {
     KVR_VERDICT_SLOW,        /* first tokens: n ms there, all ms elsewhere */
     KVR_VERDICT_HOT,         /* n of all requests in flight are there */
     KVR_VERDICT_STALE,       /* engines of n servers of all have gone silent */
+    KVR_VERDICT_ALONE,       /* sharing with other hosts fails, for n s */
     KVR_VERDICT_PLANNED,     /* n servers of all were taken out by hand */
     KVR_VERDICT_UNCOUNTED,   /* n servers of all have no counters */
     KVR_VERDICT_REASONS

@@ -155,6 +155,10 @@ START_TEST(test_verdict_states)
     (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_STALE);
 
     day();
+    upstream.alone = 40;
+    util_check(is(KVR_VERDICT_AMBER, KVR_VERDICT_ALONE)->n == 40, "seconds");
+
+    day();
     server[5].uncounted = 1;
     (void) is(KVR_VERDICT_AMBER, KVR_VERDICT_UNCOUNTED);
 }
