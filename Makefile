@@ -34,11 +34,11 @@ DEB_DIR    := $(BUILD)/deb$(SUITE:%=/%)
 BENCH_ENV  = MODULE="$(abspath $(MODULE))" NGINX_BIN="$(NGINX_BIN)" \
              BUILD="$(BUILD_DIR)"
 
-CORE       := $(wildcard ngx_http_kvroute_module/core/*/*.[chi]*)
+CORE       := $(wildcard ngx_http_kvroute*_module/core/*/*.[chi]*)
 PAGE       := $(wildcard ngx_http_kvroute_module/status/page*) \
               ngx_http_kvroute_module/status/embed
-GLUE       := $(wildcard ngx_http_kvroute_module/*.[ch] \
-              ngx_http_kvroute_module/*/*.[ch])
+GLUE       := $(wildcard ngx_http_kvroute*_module/*.[ch] \
+              ngx_http_kvroute*_module/*/*.[ch])
 
 
 # what those want who do not work on the module

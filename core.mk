@@ -6,17 +6,18 @@
 #     $(CORE_SAN_LIB)    by $(CC), with $(CORE_SAN_CFLAGS): under sanitizers
 #     $(CORE_FUZZ_LIB)   by $(FUZZ_CLANG): as that, counted for libFuzzer
 
-ifndef CORE_DIR
+ifndef CORE_DIRS
 
 BUILD           ?= build
 FUZZ_CLANG      ?= $(firstword $(foreach c,clang clang-19 clang-18 clang-17 \
                    clang-16 clang-15 clang-14,$(shell command -v $(c))))
 
-CORE_DIR        := ngx_http_kvroute_module/core
-CORE_SRCS       := $(wildcard $(CORE_DIR)/*/*.c)
+CORE_DIRS       := $(wildcard ngx_http_kvroute*_module/core)
+CORE_SRCS       := $(foreach d,$(CORE_DIRS),\
+                   $(patsubst $(d)/%,%,$(wildcard $(d)/*/*.c)))
 
-CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror -Ingx_http_kvroute_module \
-                   $(CORE_INCLUDE)
+CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror \
+                   $(CORE_DIRS:%/core=-I%) $(CORE_INCLUDE)
 CORE_CFLAGS     := $(CORE_WARN) -O2
 CORE_SAN_CFLAGS := $(CORE_WARN) -O1 -fno-omit-frame-pointer \
                    -fno-sanitize-recover=all -fsanitize=address,undefined
@@ -26,18 +27,23 @@ CORE_SAN_LIB    := $(BUILD)/core/san/libcore.a
 CORE_FUZZ_LIB   := $(BUILD)/core/fuzz/libcore.a
 
 
+# sources are named by their rooms, which are in the folders of several modules
+
+vpath %.c $(CORE_DIRS)
+
+
 # of an archive, a compiler and its flags
 
 define core_lib
-$(1): $(CORE_SRCS:$(CORE_DIR)/%.c=$(dir $(1))%.o)
+$(1): $(CORE_SRCS:%.c=$(dir $(1))%.o)
 	@rm -f $$@
 	@$(AR) rcs $$@ $$^
 
-$(dir $(1))%.o: $(CORE_DIR)/%.c
+$(dir $(1))%.o: %.c
 	@mkdir -p $$(@D)
 	$(2) $(3) -MMD -MP -c -o $$@ $$<
 
--include $(CORE_SRCS:$(CORE_DIR)/%.c=$(dir $(1))%.d)
+-include $(CORE_SRCS:%.c=$(dir $(1))%.d)
 
 endef
 

@@ -151,14 +151,14 @@ sub prose {
 # --- the source and the documentation say the same
 
 my $src = join '', map { slurp($_) }
-          glob "$root/ngx_http_kvroute_module/{*,*/*,core/*/*}.c";
+          glob "$root/ngx_http_kvroute*_module/{*,*/*,core/*/*}.c";
 my $directives = slurp("$root/docs/directives.md");
 my $variables = slurp("$root/docs/variables.md");
 
 my %variable = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute_\w+)"\), NULL/g }
-               glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
+               glob "$root/ngx_http_kvroute*_module/{*,*/*}.c";
 my %directive = map { $_ => 1 } map { slurp($_) =~ /ngx_string\("(kvroute\w*)"\),\s+NGX_/g }
-                glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
+                glob "$root/ngx_http_kvroute*_module/{*,*/*}.c";
 
 ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
@@ -167,7 +167,7 @@ ok(keys %variable > 5 && keys %directive > 5, 'both are found');
 
 my %commands = map { slurp($_) =~
                      /ngx_string\("(kvroute\w*)"\),\s+(NGX_\w+(?:\s*\|\s*NGX_\w+)*)/g }
-               glob "$root/ngx_http_kvroute_module/{*,*/*}.c";
+               glob "$root/ngx_http_kvroute*_module/{*,*/*}.c";
 my @context = ([ 'MAIN', 'http' ], [ 'SRV', 'server' ], [ 'UPS', 'upstream' ],
                [ 'LOC', 'location' ], [ 'LIF', 'if in location' ]);
 my $readme = slurp("$root/README.md");
@@ -204,7 +204,7 @@ my $described = $directives . slurp("$root/docs/policies.md")
 
 for (sort keys %{{ map { $_ => 1 } map { slurp($_) =~
        /(?:strn?cmp\(value\S*, |ngx_string\()"([a-z_]+=)/g }
-       grep { !/_api\.c$/ } glob "$root/ngx_http_kvroute_module/{*,*/*}.c" }})
+       grep { !/_api\.c$/ } glob "$root/ngx_http_kvroute*_module/{*,*/*}.c" }})
 {
     like($described, qr/\b\Q$_\E/, "parameter $_ is described");
 }

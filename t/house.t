@@ -56,14 +56,10 @@ my $table = <<'END';
  3 core/prompt    kvr_prompt.h kvr_canon.h kvr_endpoint.h kvr_document.h | kvr_prompt_ | core root
  2 core/popular   kvr_popular.h kvr_sketch.h || core root
  1 core/health    kvr_outlier.h kvr_drain.h || core root
- 3 core/events    kvr_events.h kvr_publishers.h kvr_subscription.h | kvr_events_ | core root
  3 core/engine    kvr_engine.h kvr_dialect.h kvr_framing.h | kvr_engine_ | core root
  4 core/response  kvr_response.h kvr_reply.h || core root
- 4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
  4 core/state     kvr_zone.h kvr_zone_snapshot.h kvr_snapshot.h || core root any
- 5 core/share     kvr_share.h   | kvr_share_  | core root
  5 core/watch     kvr_history.h kvr_verdict.h || core root
- 6 core/alias     kvr_alias.h kvr_attribute.h || core root
  7 core/route     kvr_route.h   | kvr_route_  | core root
  8 .              ngx_http_kvroute.h ngx_http_kvroute_compat.h | ngx_http_kvroute_ | root
  9 zone           ngx_http_kvroute_zone.h    | ngx_http_kvroute_zone_    | root
@@ -71,12 +67,22 @@ my $table = <<'END';
 10 conf           ngx_http_kvroute_conf.h    | ngx_http_kvroute_conf_    | root any
 10 engine         ngx_http_kvroute_engine.h ngx_http_kvroute_fetch.h ngx_http_kvroute_tls.h | ngx_http_kvroute_engine_  | root
 10 status         ngx_http_kvroute_status.h  | ngx_http_kvroute_status_  | root
-11 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
-11 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
 12 queue          ngx_http_kvroute_queue.h   | ngx_http_kvroute_queue_   | root
 13 balance        ngx_http_kvroute_balance.h | ngx_http_kvroute_balance_ | root
-14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
 15 .              ngx_http_kvroute_module.c ngx_http_kvroute_filter_module.c || root
+
+[ngx_http_kvroute_share_module]
+ 5 core/share     kvr_share.h   | kvr_share_  | core root
+11 share          ngx_http_kvroute_share.h   | ngx_http_kvroute_share_   | root
+
+[ngx_http_kvroute_events_module]
+ 3 core/events    kvr_events.h kvr_publishers.h kvr_subscription.h | kvr_events_ | core root
+ 6 core/alias     kvr_alias.h kvr_attribute.h || core root
+11 events         ngx_http_kvroute_events.h  | ngx_http_kvroute_events_  | root
+
+[ngx_http_kvroute_prefill_module]
+ 4 core/legs      kvr_edit.h kvr_transfer.h kvr_connector.h kvr_disaggregate.h || core root
+14 legs           ngx_http_kvroute_legs.h    | ngx_http_kvroute_legs_    | root
 
 [t/engine]
  0 model     replica.h blocks.h hardware.h | kve_
@@ -113,8 +119,8 @@ my $home = 'ngx_http_kvroute_module/core/route';
 my $core = 'ngx_http_kvroute_module/core';
 
 my $rooms = Kvroute::House::rooms($table);
-my $files = Kvroute::Source::load($root, 'ngx_http_kvroute_module', 't/engine',
-                                  'bench');
+my @modules = map { s/.*\///r } glob "$root/ngx_http_kvroute*_module";
+my $files = Kvroute::Source::load($root, @modules, 't/engine', 'bench');
 
 # the build makes one file: what it has around the page
 
@@ -147,9 +153,9 @@ ok(!@{$house->{found}}, 'the house is in order')
 
 # Each rule, broken in a copy of the module's sources.
 
-my @module = grep { $_->{tree} eq 'ngx_http_kvroute_module' } @$rooms;
+my @module = grep { $_->{tree} =~ /^ngx_http_kvroute/ } @$rooms;
 
-delete @$files{grep { !/^ngx_http_kvroute_module/ } keys %$files};
+delete @$files{grep { !/^ngx_http_kvroute/ } keys %$files};
 $house = check($files, \@module);
 
 my %before = map { ("@$_" => 1) } @{$house->{found}};

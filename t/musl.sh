@@ -87,7 +87,7 @@ test -f $configure || configure=auto/configure
 
 # config finds the sources by itself: asked again when one comes or goes
 
-find "$root/ngx_http_kvroute_module" -name '*.[ch]' | sort > sources.new
+find "$root"/ngx_http_kvroute*_module -name '*.[ch]' | sort > sources.new
 
 if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
     || ! cmp -s sources.new sources \

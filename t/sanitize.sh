@@ -25,7 +25,7 @@ done
 
 # config finds the sources by itself: asked again when one comes or goes
 
-find "$root/ngx_http_kvroute_module" -name '*.[ch]' | sort > sources.new
+find "$root"/ngx_http_kvroute*_module -name '*.[ch]' | sort > sources.new
 
 if [ ! -f objs/Makefile ] || [ "$root/config" -nt objs/Makefile ] \
     || [ "$root/config.make" -nt objs/Makefile ] \
