@@ -180,6 +180,18 @@ test: test-deps ## all tests: unit, integration, sanitizers (under 10 minutes)
 		t/run unit fuzz prove:1 prove:4 unit-san prove-san:1
 
 
+# the tests that find most for their time
+
+CHECK := house docs wrong config balancer passthrough body request policies \
+         prefix sticky queue status variables
+
+.PHONY: check
+check: test-deps ## a quick look before each commit (under 60 s once built)
+	@$(MAKE) -s -j$(NPROC) build engine unit-build
+	@KVR_TEST_SCALE=20 TESTS="$(CHECK:%=t/%.t)" NGINX_BIN="$(NGINX_BIN)" \
+		KVROUTE_MODULE="$(abspath $(MODULE))" t/run unit prove:1
+
+
 .PHONY: sanitize
 sanitize: deps  ## all tests under ASan and UBSan, with Debian's own nginx
 	@$(MAKE) -s build engine SAN=1 unit-build
