@@ -1,7 +1,7 @@
 #!/usr/bin/perl
 
 # Publishers of KV events that are found by asking engines for them (port=auto);
-# answers that are wrong, or that want us to go elsewhere; ranks.
+# answers that are wrong, or that name other hosts; ranks.
 
 use strict;
 use warnings;
@@ -38,8 +38,18 @@ my %answer = (
     text => 'tcp://*:5557',
     long => ' ' x 100_000,
     half => '[{"endpoint":"tcp://*:5557"',
-    status => '', silent => ''
+    status => '', silent => '',
+
+    escaped => qq( {"0" : {"replay_endpoint": null,\n "endpoint":"tcp:\\/\\/[::]:$zmq"}}\n),
+    order => qq([{"endpoint":"tcp://:::$zmq","data_parallel_rank":0}]),
+    pair => qq([{"endpoint":"tcp://*:$zmq"},)
+           . qq({"replay_endpoint":"tcp://*:1024","endpoint":"tcp://*:$rank_zmq"}]),
+    swapped => qq([{"data_parallel_rank":1,"endpoint":"tcp://127.0.0.1:$zmq"},)
+               . qq({"data_parallel_rank":0,"endpoint":"tcp://*:$rank_zmq"}]),
+    keys => qq({"13":{"endpoint":"tcp://*:$zmq"},"12":{"endpoint":"tcp://*:$rank_zmq"}}),
 );
+
+my %found = (escaped => 1, order => 1, pair => 2, swapped => 2, keys => 2);
 
 for my $name (keys %answer) {
     my $body = ref $answer{$name} ? encode_json($answer{$name}) : $answer{$name};
@@ -59,6 +69,44 @@ for my $name (keys %answer) {
     });
 }
 
+# refused, each the answer of an address of its own: 127.0.1.1 and so on
+
+sub one { return qq({"0":{"publisher":"zmq","endpoint":"$_[0]","replay_endpoint":null}}); }
+
+my @none = ('{}', '[]', ' {"sources" : []} ', '{"detail":"Not Found"}',
+            '{"0":{"endpoint":null}}', '[5,"x",null,[]]',
+            '{"0":{"replay_endpoint":"tcp://*:5557"}}');
+
+my @elsewhere = map { one($_) } 'tcp://:5557', 'tcp://[]:5557', 'tcp://127.0.1.999:5557',
+    'tcp://10.0.0.1:5557', 'tcp://[fd00::7]:5557', 'tcp://' . 'a' x 60 . ':5557';
+
+my @invalid = (
+    ' ', 'no', '5557', '"tcp://*:5557"', '<html>', '{', '[', '{"0":{"endpoint":"tcp://*:5557"}',
+    '{"0":5', "\x92\xcb\x01", '{0:{}}', '[' x 60_000, '{"0":' x 10_000,
+    '[' . join(',', map { qq({"endpoint":"tcp://*:$_"}) } 2000 .. 2099) . ']',
+    map({ one($_) } 'ipc:///tmp/x', 'inproc://kv', 'udp://*:5557', 'tcp://*', 'tcp://*:', 'tcp://',
+        '', 'tcp://*:0', 'tcp://*:22', 'tcp://*:1023', 'tcp://*:65536', 'tcp://*:4294972853',
+        'tcp://*:18446744073709557173', 'tcp://*:55x7', 'tcp://*: 5557', 'tcp://*:+5557',
+        'tcp://*:-1', 'tcp://*:5557/x'),
+    '[{"endpoint":"tcp://*:5557","replay_endpoint":"tcp://*:5557"}]',
+    '[{"endpoint":"tcp://*:5557","replay_endpoint":"x"}]',
+    '{"0":{"endpoint":"tcp://*:5557"},"0":{"endpoint":"tcp://*:5558"}}',
+    '{"x":{"endpoint":"tcp://*:5557"}}', '{"64":{"endpoint":"tcp://*:5557"}}',
+    map({ qq([{"data_parallel_rank":$_,"endpoint":"tcp://*:5557"}]) } 64, -1, '1e99'),
+);
+
+my @answers = (@none, @elsewhere, @invalid);
+
+$t->serve('answers', sub {
+    my ($c) = @_;
+
+    my $data = '';
+
+    Kvroute::Servers::backend_read($c, \$data);
+    $c->sockhost() =~ /(\d+)$/;
+    syswrite($c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n$answers[$1 - 1]");
+}, addr => '0.0.0.0');
+
 my %port = (engine => $engine, ranks => $ranks, targets => $ranks,
             map { $_ => $t->{vars}{$_} } keys %answer);
 my %more = (targets => 'kvroute_ranks 2;',
@@ -74,13 +122,22 @@ my $upstreams = join '', map { <<"EOF" } sort keys %port;
     }
 EOF
 
+my $servers = join '', map { "server 127.0.1.$_:$t->{vars}{answers};\n" } 1 .. @answers;
+
 $t->conf(<<"EOF");
 http {
 %%TEMP%%
     access_log off;
     kvroute_zone zone=z:8m;
     kvroute_zone zone=two:8m;
+    kvroute_zone zone=answers_z:8m;
 $upstreams
+    upstream answers {
+        zone answers 256k;
+        kvroute kv_cache zone=answers_z;
+        kvroute_events port=auto;
+        $servers
+    }
     server {
         listen 127.0.0.1:%%PORT%%;
         location /engine/ { proxy_pass http://engine/; }
@@ -168,9 +225,9 @@ for my $name (qw(foreign named low many text long half status)) {
 
 is(of('silent')->{refused}, 0, 'one that does not answer has told nothing');
 
-for ([ foreign => 'it names another host than its own' ],
+for ([ foreign => "endpoint names a different host" ],
      [ many => 'it has more than 8 ranks' ], [ none => 'it publishes none' ],
-     [ low => 'none of TCP, with a port from 1024' ], [ status => 'was not 200' ],
+     [ low => 'must have a TCP endpoint with a port' ], [ status => 'was not 200' ],
      [ long => 'was too long' ])
 {
     my ($name, $why) = @$_;
@@ -180,6 +237,25 @@ for ([ foreign => 'it names another host than its own' ],
 }
 
 unlike($t->log(), qr/127\.0\.0\.9|localhost/, 'and not in the words of the engine');
+
+sub answered {
+    return $t->status()->{upstreams}{answers}{peers}[$_[0] - 1]{events};
+}
+
+for my $name (sort keys %found) {
+    ok(wait_for(sub { of($name)->{sources} == $found{$name} }), "$name: found");
+    is(of($name)->{refused}, 0, "$name: nothing is refused");
+}
+
+for my $n (1 .. @answers) {
+    my $name = substr $answers[$n - 1], 0, 80;
+    my $why = $n <= @none ? 'it publishes none'
+        : $n <= @none + @elsewhere ? 'names a different host' : 'must have a TCP endpoint';
+
+    ok(wait_for(sub { answered($n)->{refused} > 0 }), "refused: $name");
+    is(answered($n)->{connects}, 0, 'and not connected to');
+    like($t->log(), qr/events of 127\.0\.1\.$n:\d+ are not found: [^\n]*$why/, 'the log says why');
+}
 
 # publishers that come, and go to other ports
 

@@ -5,17 +5,23 @@
 
 
 /*
- * Where publishers are, if the engine is to be asked for it (port=auto): its
- * answer to GET /kv_event_sources.
+ * With port=auto each engine is asked where it publishes its KV events:
+ * GET /kv_event_sources.  vLLM has used three forms of the answer:
  *
- * An engine is asked when it is new, and as long as one of its publishers is
- * not connected: it may have been started again, with other ports.  It can name
- * ports, and no host but its own: where we connect to is for the configuration
- * to say, and not for what an engine, or somebody between, answers.
+ *     {"0": {"endpoint": "tcp://HOST:5557", "replay_endpoint": null, ...}}
+ *     {"sources": [{"data_parallel_rank": 0, "endpoint": ..., ...}, ...]}
+ *     [{"data_parallel_rank": 0, "endpoint": ..., ...}, ...]
+ *
+ * A new engine is asked, and one that has a publisher which is not connected:
+ * the engine may have restarted with other ports.  Only ports from 1024 on are
+ * taken from an answer.  The host is the configured one, so that a forged
+ * answer cannot redirect nginx to another machine.
  */
 
 
 #include "events/ngx_http_kvroute_events_int.h"
+
+#include <cjson/cJSON.h>
 
 
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_URI      "/kv_event_sources"
@@ -26,6 +32,12 @@
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_SOONEST  500      /* of the next one */
 #define NGX_HTTP_KVROUTE_EVENTS_FIND_LATEST   32000
 
+#define NGX_HTTP_KVROUTE_EVENTS_FIND_SCHEME   "tcp://"
+#define NGX_HTTP_KVROUTE_EVENTS_FIND_LOWEST   1024     /* port */
+#define NGX_HTTP_KVROUTE_EVENTS_FIND_INVALID                                  \
+    "the answer must have a TCP endpoint with a port of its own, from 1024 "  \
+    "on, for each rank"
+
 
 static ngx_http_kvroute_probe_conf_t *ngx_http_kvroute_events_find_conf(
     ngx_http_kvroute_srv_conf_t *conf);
@@ -35,10 +47,16 @@ static void ngx_http_kvroute_events_find_body(ngx_http_kvroute_fetch_t *fetch,
     u_char *data, size_t len);
 static void ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
     ngx_int_t rc);
+static const char *ngx_http_kvroute_events_find_result(
+    ngx_http_kvroute_events_find_t *find, ngx_int_t rc);
 static const char *ngx_http_kvroute_events_find_take(
     ngx_http_kvroute_events_find_t *find);
+static const char *ngx_http_kvroute_events_find_parse(const cJSON *json,
+    ngx_http_kvroute_events_publisher_t *publisher, struct sockaddr *sa);
+static const char *ngx_http_kvroute_events_find_port(in_port_t *port,
+    const cJSON *item, const char *name, struct sockaddr *sa);
 static ngx_uint_t ngx_http_kvroute_events_find_here(struct sockaddr *sa,
-    char *host);
+    u_char *host, size_t len);
 static void ngx_http_kvroute_events_find_remove(
     ngx_http_kvroute_events_find_t *find);
 
@@ -208,7 +226,7 @@ ngx_http_kvroute_events_find_start(ngx_http_kvroute_events_find_t *find)
     find->again = (uint64_t) ngx_current_msec + delay
                   + (ngx_msec_t) ngx_random() % (delay / 4);
 
-    kvr_publishers_init(&find->answer);
+    find->len = 0;
 
     ngx_http_kvroute_fetch_start(&find->fetch, &uri);
 }
@@ -222,8 +240,16 @@ ngx_http_kvroute_events_find_body(ngx_http_kvroute_fetch_t *fetch,
 
     find = fetch->data;
 
-    if (fetch->status == NGX_HTTP_OK) {
-        kvr_publishers_read(&find->answer, data, len);
+    if (find->answer == NULL) {
+        find->answer = ngx_alloc(NGX_HTTP_KVROUTE_EVENTS_FIND_MAX + 1,
+                                 fetch->log);
+    }
+
+    /* fetch->max is the limit of all pieces together */
+
+    if (find->answer) {
+        ngx_memcpy(find->answer + find->len, data, len);
+        find->len += len;
     }
 }
 
@@ -241,28 +267,13 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
         return;
     }
 
-    if (rc == NGX_OK && fetch->status == NGX_HTTP_OK) {
-        why = ngx_http_kvroute_events_find_take(find);
+    why = ngx_http_kvroute_events_find_result(find, rc);
 
-        if (why == NULL) {
-            ngx_add_timer(ngx_http_kvroute_events_find_look, 1);
-            return;
-        }
+    ngx_free(find->answer);
+    find->answer = NULL;
 
-    } else if (fetch->status == 0) {
-
-        /* it is not there yet: that costs little, so it is asked often */
-
-        find->delay = 0;
+    if (why == NULL) {
         return;
-
-    } else if (rc == NGX_OK) {
-        why = "the answer to " NGX_HTTP_KVROUTE_EVENTS_FIND_URI
-              " was not 200: write \"port=\" for engines that have no such";
-
-    } else {
-        why = "the answer to " NGX_HTTP_KVROUTE_EVENTS_FIND_URI
-              " did not end, or was too long";
     }
 
     kvr_add(&find->conf->zone->core.events[find->id].refused, 1);
@@ -275,70 +286,221 @@ ngx_http_kvroute_events_find_done(ngx_http_kvroute_fetch_t *fetch,
 }
 
 
-/* what is wrong with an answer, or NULL: it is gone by */
+/* Uses the response to a request.  Returns NULL, or why it is refused. */
+static const char *
+ngx_http_kvroute_events_find_result(ngx_http_kvroute_events_find_t *find,
+    ngx_int_t rc)
+{
+    const char  *why;
+
+    if (find->fetch.status == 0) {
+
+        /* the engine has not started yet: a failed connect costs little */
+
+        find->delay = 0;
+        return NULL;
+    }
+
+    if (rc != NGX_OK) {
+        return "the answer to " NGX_HTTP_KVROUTE_EVENTS_FIND_URI
+               " did not end, or was too long";
+    }
+
+    if (find->fetch.status != NGX_HTTP_OK) {
+        return "the answer to " NGX_HTTP_KVROUTE_EVENTS_FIND_URI
+               " was not 200: write \"port=\" for engines without this URI";
+    }
+
+    why = ngx_http_kvroute_events_find_take(find);
+
+    if (why == NULL) {
+        ngx_add_timer(ngx_http_kvroute_events_find_look, 1);
+    }
+
+    return why;
+}
+
+
+/* Takes the publishers of an answer.  Returns NULL, or why it is refused. */
 static const char *
 ngx_http_kvroute_events_find_take(ngx_http_kvroute_events_find_t *find)
 {
-    kvr_publishers_t  *answer;
+    cJSON       *json;
+    ngx_uint_t   i, n;
+    const char  *why;
 
-    answer = &find->answer;
+    ngx_http_kvroute_events_publisher_t
+                 publisher[NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS];
 
-    switch (kvr_publishers_end(answer)) {
+    ngx_memzero(publisher, sizeof(publisher));
 
-    case KVR_OK:
-        break;
+    if (find->answer) {
+        find->answer[find->len] = '\0';
+    }
 
-    case KVR_DECLINED:
+    json = cJSON_Parse((char *) find->answer);
+    why = ngx_http_kvroute_events_find_parse(json, publisher,
+                                             &find->fetch.sockaddr.sockaddr);
+    cJSON_Delete(json);
+
+    if (why) {
+        return why;
+    }
+
+    for (i = 0, n = 0; i < NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS; i++) {
+        if (publisher[i].live) {
+            publisher[n++] = publisher[i];
+        }
+    }
+
+    if (n == 0) {
         return "it publishes none: see the flags of KV events for engines";
-
-    default: /* KVR_ERROR */
-        return "what it says of its publishers is none of TCP, with a port "
-               "from 1024 on for each";
     }
 
-    if (answer->host[0]
-        && !ngx_http_kvroute_events_find_here(&find->fetch.sockaddr.sockaddr,
-                                              answer->host))
-    {
-        return "it names another host than its own: only \"*\", or the address "
-               "of the server, is gone by";
-    }
-
-    if (find->conf->ranks == 0 && answer->number > KVR_EVENTS_SOURCES) {
+    if (find->conf->ranks == 0 && n > KVR_EVENTS_SOURCES) {
         return "it has more than 8 ranks: \"kvroute_ranks\" makes each of them "
                "a server of its own";
     }
 
-    find->number = answer->number;
-    ngx_memcpy(find->publisher, answer->publisher, sizeof(find->publisher));
+    find->number = n;
+    ngx_memcpy(find->publisher, publisher, sizeof(publisher));
 
     return NULL;
 }
 
 
-static ngx_uint_t
-ngx_http_kvroute_events_find_here(struct sockaddr *sa, char *host)
+/* Reads the publishers, by rank.  Returns NULL, or why they are refused. */
+static const char *
+ngx_http_kvroute_events_find_parse(const cJSON *json,
+    ngx_http_kvroute_events_publisher_t *publisher, struct sockaddr *sa)
 {
-    size_t     len;
-    in_addr_t  addr;
-#if (NGX_HAVE_INET6)
-    u_char     addr6[16];
-#endif
+    ngx_int_t                             rank, place;
+    const char                           *why;
+    const cJSON                          *item, *key;
+    ngx_http_kvroute_events_publisher_t   p;
 
-    len = ngx_strlen(host);
+    key = cJSON_GetObjectItemCaseSensitive(json, "sources");
+    json = cJSON_IsArray(key) ? key : json;
+    place = 0;
 
+    if (!cJSON_IsArray(json) && !cJSON_IsObject(json)) {
+        return NGX_HTTP_KVROUTE_EVENTS_FIND_INVALID;
+    }
+
+    cJSON_ArrayForEach(item, json) {
+
+        why = ngx_http_kvroute_events_find_port(&p.live, item, "endpoint", sa);
+
+        if (why == NULL) {
+            why = ngx_http_kvroute_events_find_port(&p.replay, item,
+                                                    "replay_endpoint", sa);
+        }
+
+        if (why) {
+            return why;
+        }
+
+        if (p.live == 0) {
+            continue;
+        }
+
+        key = cJSON_GetObjectItemCaseSensitive(item, "data_parallel_rank");
+
+        rank = item->string ? ngx_atoi((u_char *) item->string,
+                                       ngx_strlen(item->string))
+                            : cJSON_IsNumber(key) ? key->valueint : place;
+        place++;
+
+        if (rank < 0 || rank >= NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS
+            || publisher[rank].live || p.live == p.replay)
+        {
+            return NGX_HTTP_KVROUTE_EVENTS_FIND_INVALID;
+        }
+
+        publisher[rank] = p;
+    }
+
+    return NULL;
+}
+
+
+/* Reads the port of an endpoint, 0 if there is none; the host is the server. */
+static const char *
+ngx_http_kvroute_events_find_port(in_port_t *port, const cJSON *item,
+    const char *name, struct sockaddr *sa)
+{
+    size_t        len;
+    u_char       *host, *colon;
+    ngx_int_t     n;
+    ngx_uint_t    i;
+    const cJSON  *endpoint;
+
+    static const char *const  any[] = { "*", "0.0.0.0", "::", "[::]" };
+
+    *port = 0;
+
+    endpoint = cJSON_GetObjectItemCaseSensitive(item, name);
+
+    if (!cJSON_IsString(endpoint)) {
+        return NULL;
+    }
+
+    host = (u_char *) endpoint->valuestring
+           + sizeof(NGX_HTTP_KVROUTE_EVENTS_FIND_SCHEME) - 1;
+    colon = (u_char *) strrchr(endpoint->valuestring, ':');
+
+    if (ngx_strncmp(endpoint->valuestring, NGX_HTTP_KVROUTE_EVENTS_FIND_SCHEME,
+                    sizeof(NGX_HTTP_KVROUTE_EVENTS_FIND_SCHEME) - 1) != 0
+        || colon < host)
+    {
+        return NGX_HTTP_KVROUTE_EVENTS_FIND_INVALID;
+    }
+
+    n = ngx_atoi(colon + 1, ngx_strlen(colon + 1));
+
+    if (n < NGX_HTTP_KVROUTE_EVENTS_FIND_LOWEST || n > 65535) {
+        return NGX_HTTP_KVROUTE_EVENTS_FIND_INVALID;
+    }
+
+    *port = (in_port_t) n;
+    len = colon - host;
+
+    for (i = 0; i < sizeof(any) / sizeof(any[0]); i++) {
+        if (len == ngx_strlen(any[i]) && ngx_memcmp(host, any[i], len) == 0) {
+            return NULL;
+        }
+    }
+
+    return ngx_http_kvroute_events_find_here(sa, host, len) ? NULL
+               : "a publisher's endpoint names a different host: only \"*\" or "
+                 "the server's own address is accepted";
+}
+
+
+static ngx_uint_t
+ngx_http_kvroute_events_find_here(struct sockaddr *sa, u_char *host,
+    size_t len)
+{
 #if (NGX_HAVE_INET6)
+    u_char  addr6[16];
+
     if (sa->sa_family == AF_INET6) {
-        return ngx_inet6_addr((u_char *) host, len, addr6) == NGX_OK
+
+        if (len > 2 && host[0] == '[' && host[len - 1] == ']') {
+            host++;
+            len -= 2;
+        }
+
+        return ngx_inet6_addr(host, len, addr6) == NGX_OK
                && ngx_memcmp(((struct sockaddr_in6 *) sa)->sin6_addr.s6_addr,
                              addr6, 16) == 0;
     }
 #endif
 
-    addr = ngx_inet_addr((u_char *) host, len);
-
-    return sa->sa_family == AF_INET && addr != INADDR_NONE
-           && ((struct sockaddr_in *) sa)->sin_addr.s_addr == addr;
+    return sa->sa_family == AF_INET
+           && ((struct sockaddr_in *) sa)->sin_addr.s_addr != INADDR_NONE
+           && ((struct sockaddr_in *) sa)->sin_addr.s_addr
+              == ngx_inet_addr(host, len);
 }
 
 
@@ -363,5 +525,6 @@ ngx_http_kvroute_events_find_remove(ngx_http_kvroute_events_find_t *find)
         ngx_http_kvroute_fetch_stop(&find->fetch);
     }
 
+    ngx_free(find->answer);
     ngx_free(find);
 }

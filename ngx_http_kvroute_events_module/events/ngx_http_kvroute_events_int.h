@@ -9,7 +9,6 @@
 
 
 #include "events/ngx_http_kvroute_events.h"
-#include "core/events/kvr_publishers.h"
 #include "core/events/kvr_subscription.h"
 #include "core/route/kvr_route.h"
 #include "engine/ngx_http_kvroute_fetch.h"
@@ -92,6 +91,16 @@ struct ngx_http_kvroute_events_source_s {
 };
 
 
+#define NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS  64    /* ranks of an engine */
+
+
+/* ports of a rank; 0: none */
+typedef struct {
+    in_port_t                           live;
+    in_port_t                           replay;
+} ngx_http_kvroute_events_publisher_t;
+
+
 /* an engine that is asked where its publishers are */
 typedef struct ngx_http_kvroute_events_find_s  ngx_http_kvroute_events_find_t;
 
@@ -103,10 +112,12 @@ struct ngx_http_kvroute_events_find_s {
     uint32_t                            generation;  /* first rank's */
 
     ngx_http_kvroute_fetch_t            fetch;
-    kvr_publishers_t                    answer;   /* as it comes */
+    u_char                             *answer;   /* to the last request */
+    size_t                              len;
 
-    uint32_t                            number;   /* of those that are known */
-    kvr_publisher_t                     publisher[KVR_PUBLISHERS];
+    ngx_uint_t                          number;   /* of publishers, by rank */
+    ngx_http_kvroute_events_publisher_t
+        publisher[NGX_HTTP_KVROUTE_EVENTS_PUBLISHERS];
 
     uint64_t                            again;    /* ms: not before that */
     ngx_msec_t                          delay;
