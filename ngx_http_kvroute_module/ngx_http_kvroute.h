@@ -169,6 +169,7 @@ typedef struct {
     ngx_http_kvroute_zone_t     *zone;
     ngx_http_kvroute_policy_t    policy;
     size_t                       capacity;  /* bytes a peer may hold */
+    ngx_uint_t                   fixed;     /* whatever engines report */
     size_t                       max_pending;
     ngx_msec_t                   target_ttft;  /* for max_pending=auto */
     ngx_int_t                    max_waiting;  /* in the engine, or UNSET */

@@ -77,9 +77,9 @@ for my $case ([ 'flush', 400, 'argument "peer" is missing' ],
               [ "flushed?peer=$peer", 404, 'unknown action' ],
               [ "?peer=$peer", 404, 'unknown action' ],
               [ "capacity?peer=$peer", 400, 'argument "size" is missing' ],
-              [ "capacity?peer=$peer&size=0", 400, 'argument "size" is no size' ],
-              [ "capacity?peer=$peer&size=-5", 400, 'argument "size" is no size' ],
-              [ "capacity?peer=$peer&size=big", 400, 'argument "size" is no size' ],
+              [ "capacity?peer=$peer&size=0", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
+              [ "capacity?peer=$peer&size=-5", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
+              [ "capacity?peer=$peer&size=big", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
               [ 'drain?peer=' . 'x' x 500, 404, 'unknown peer' ])
 {
     my ($what, $status, $text) = @$case;
@@ -224,15 +224,15 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
 
 {
     my $is = sub { @{$t->peer('u', $t->{vars}{B0})}{qw(capacity_bytes
-                                                       capacity_reported)} };
+                                                       capacity_source)} };
 
     is(($is->())[0], 1024 * 1024, 'as configured');
-    ok(!($is->())[1], 'and assumed');
+    is(($is->())[1], 'assumed', 'and assumed');
 
     for (1, 2) {
         is(api("capacity?peer=$peer&size=64k")->{status}, 200, 'set');
         is(($is->())[0], 65536, 'as told');
-        ok(($is->())[1], 'as if reported');
+        is(($is->())[1], 'api', 'by the API');
     }
 
     like($t->log(), qr/\[notice\].*kvroute: capacity of peer "\Q$peer\E" is 65536/,
@@ -254,9 +254,9 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     $t->post('/o/', chat(text(20_000, 50)));
     is($t->peer('o', $t->{vars}{B0})->{matched_bytes}, $m, 'evicted by others');
 
-    is(api("capacity?peer=$peer&size=default")->{status}, 200, 'default');
+    is(api("capacity?peer=$peer&size=auto")->{status}, 200, 'auto');
     is(($is->())[0], 1024 * 1024, 'as configured again');
-    ok(!($is->())[1], 'and assumed');
+    is(($is->())[1], 'assumed', 'and assumed');
 }
 
 # --- reset

@@ -54,7 +54,7 @@ good('default policy', $zone, 'kvroute zone=z;');
 good('alias', $zone, 'kvroute least_conn zone=z;');
 good('all of it', 'kvroute_zone zone=z:2m block=1024 max_peers=8 processes=4;'
      . 'kvroute_max_body 1m; kvroute_salt $arg_tenant;',
-     'kvroute round_robin zone=z capacity=4m;',
+     'kvroute round_robin zone=z capacity=4m;', 'kvroute zone=z capacity=4m!;',
      'kvroute_max_body 2m; kvroute_salt x;');
 good('with keepalive after', $zone, 'kvroute zone=z; keepalive 4;');
 good('several zones', 'kvroute_zone zone=a:1m; kvroute_zone zone=z:1m;',
@@ -78,6 +78,10 @@ bad('duplicate', qr/"kvroute" directive is duplicate $at/,
     $zone, 'kvroute zone=z; kvroute zone=z;');
 bad('capacity', qr/invalid value in parameter "capacity=lots" $at/,
     $zone, 'kvroute zone=z capacity=lots;');
+bad('capacity', qr/invalid value in parameter "capacity=4m!!" $at/,
+    $zone, 'kvroute zone=z capacity=4m!!;');
+bad('capacity', qr/"capacity=!": it must be a size such as 64m, .*or 64m!/,
+    $zone, 'kvroute zone=z capacity=!;');
 bad('capacity of nothing', qr/invalid value in parameter "capacity=0" $at/,
     $zone, 'kvroute zone=z capacity=0;');
 

@@ -401,7 +401,7 @@ is(scalar(grep { $_->{state} eq 'up' } rows('told')), 8,
 # --- ranks that engines tell
 
 ok(wait_for(sub { rows('ranks') == 16 }), 'metrics tell how many there are');
-ok(wait_for(sub { !grep { !$_->{capacity_reported} } rows('ranks') }),
+ok(wait_for(sub { !grep { $_->{capacity_source} ne 'reported' } rows('ranks') }),
    'and of each what it can hold');
 
 # agents: each turn has all that was before

@@ -62,7 +62,6 @@ kvs_zone_create(kvs_zone_t *z, uint32_t rows, uint32_t n, uint64_t capacity)
     kvr_registry_view(&z->registry, z->shared, peers);
     core->registry = &z->registry;
 
-    z->pool.capacity = capacity * KVS_UNIT_BYTES;
     z->pool.max_waiting = -1;
 
     for (i = 0; i < n; i++) {
@@ -127,6 +126,6 @@ kvs_zone_probed(kvs_zone_t *z, uint32_t i, const kve_stats_t *st,
     }
 
     if (capacity) {
-        kvr_capacity_told(&z->core, i);
+        kvr_capacity_update(&z->core, &z->pool, i, kvs_zone_ms(now));
     }
 }

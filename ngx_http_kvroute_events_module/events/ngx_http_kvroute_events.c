@@ -543,10 +543,10 @@ ngx_http_kvroute_events_judge(ngx_http_kvroute_events_source_t *source)
     kvr_set(&e->connected, connected);
 
     if (source->whole) {
-        kvr_capacity_update(&zone->core, &source->conf->pool, source->id);
+        kvr_capacity_update(&zone->core, &source->conf->pool, source->id, now);
 
     } else if (kvr_capacity_heard(&zone->core, source->id)) {
-        kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id);
+        kvr_capacity_stopped(&zone->core, &source->conf->pool, source->id, now);
     }
 }
 

@@ -16,6 +16,8 @@
 
 static ngx_int_t ngx_http_kvroute_conf_upstream_zone(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
+static ngx_int_t ngx_http_kvroute_conf_upstream_capacity(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 static ngx_int_t ngx_http_kvroute_conf_upstream_pending(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
 
@@ -27,9 +29,10 @@ static const ngx_http_kvroute_conf_param_t
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, shm_zone),
       0, 0, "the name of a \"kvroute_zone\"" },
 
-    { ngx_string("capacity="), ngx_http_kvroute_conf_param_size,
+    { ngx_string("capacity="), ngx_http_kvroute_conf_upstream_capacity,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, capacity),
-      KVR_BLOCK, 0, "a size such as 64m, 256 bytes at least" },
+      KVR_BLOCK, 0, "a size such as 64m, 256 bytes at least, or 64m! to hold "
+      "it against what engines report" },
 
     { ngx_string("max_pending="), ngx_http_kvroute_conf_upstream_pending,
       ngx_http_kvroute_conf_field(ngx_http_kvroute_srv_conf_t, max_pending),
@@ -210,6 +213,26 @@ ngx_http_kvroute_conf_upstream_zone(ngx_conf_t *cf,
     *shm_zone = ngx_shared_memory_add(cf, value, 0, &ngx_http_kvroute_module);
 
     return *shm_zone ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_kvroute_conf_upstream_capacity(ngx_conf_t *cf,
+    const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
+{
+    ngx_str_t                     size;
+    ngx_http_kvroute_srv_conf_t  *kscf;
+
+    kscf = (ngx_http_kvroute_srv_conf_t *)
+               ((u_char *) field
+                - offsetof(ngx_http_kvroute_srv_conf_t, capacity));
+
+    size = *value;
+
+    kscf->fixed = (size.len && size.data[size.len - 1] == '!');
+    size.len -= kscf->fixed;
+
+    return ngx_http_kvroute_conf_param_size(cf, param, &size, field);
 }
 
 

@@ -144,6 +144,7 @@ ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
 {
     uint32_t                  after;
     kvr_engine_t             *s;
+    kvr_index_source_e        source;
     ngx_http_kvroute_zone_t  *zone;
 
     zone = slot->conf->zone;
@@ -161,8 +162,13 @@ ngx_http_kvroute_probe_answer_take(ngx_http_kvroute_slot_t *slot, uint32_t id,
         ngx_http_kvroute_engine_flush(zone, id, slot->event.log);
     }
 
-    if (m->set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)) {
-        kvr_capacity_told(&zone->core, id);
+    source = kvr_get(&kvr_index_peer(zone->sh->index, id)->source);
+
+    if (m->set & (KVR_METRICS_CAPACITY|KVR_METRICS_NO_CACHE)
+        || source == KVR_INDEX_REPORTED)
+    {
+        kvr_capacity_update(&zone->core, &slot->conf->pool, id,
+                            (uint64_t) ngx_current_msec);
     }
 }
 

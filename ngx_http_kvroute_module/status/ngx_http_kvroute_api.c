@@ -12,7 +12,7 @@
  *                    &timeout=TIME     after that time nothing at all
  *     POST .../undrain?peer=ADDRESS
  *     POST .../flush?peer=ADDRESS      forgets what the peer holds
- *     POST .../capacity?peer=ADDRESS&size=SIZE|default
+ *     POST .../capacity?peer=ADDRESS&size=SIZE|auto
  *                                      what its cache holds, of prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
@@ -34,7 +34,7 @@ struct ngx_http_kvroute_action_s {
     ngx_str_t                    name;
     ngx_http_kvroute_action_pt   act;
     ngx_uint_t                   needs;     /* arguments */
-    uint64_t                     size;      /* given, 0: default */
+    uint64_t                     size;      /* given, 0: auto */
     ngx_msec_t                   timeout;   /* given, 0: none */
 };
 
@@ -61,7 +61,7 @@ static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static uint64_t ngx_http_kvroute_api_default(ngx_http_request_t *r,
+static const kvr_pool_t *ngx_http_kvroute_api_pool(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
@@ -168,13 +168,14 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
                                                "argument \"size\" is missing");
         }
 
-        if (value.len != 7 || ngx_strncmp(value.data, "default", 7) != 0) {
+        if (value.len != 4 || ngx_strncmp(value.data, "auto", 4) != 0) {
 
             size = ngx_parse_size(&value);
 
             if (size < KVR_BLOCK) {
                 return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                            "argument \"size\" is no size");
+                                            "invalid \"size\" argument: a "
+                                            "size such as 64m, or auto");
             }
 
             action.size = (uint64_t) size;
@@ -416,35 +417,28 @@ ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
 }
 
 
-/* kept over reloads, until the engine itself or the API says otherwise */
+/* kept over reloads, until it is set again or taken back by "auto" */
 static void
 ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
-    uint64_t  size;
-
-    size = action->size;
-
-    if (size == 0) {
-        size = ngx_http_kvroute_api_default(r, zone, peer);
-    }
-
-    if (size) {
-        kvr_index_capacity(zone->sh->index, peer,
-                           size / (zone->sh->unit * KVR_BLOCK),
-                           action->size != 0);
-    }
+    kvr_capacity_set(&zone->core, ngx_http_kvroute_api_pool(r, zone, peer),
+                     peer,
+                     (action->size + zone->core.unit - 1) / zone->core.unit,
+                     (uint64_t) ngx_current_msec);
 }
 
 
-/* what the configuration says of a peer; 0: it is in no upstream any more */
-static uint64_t
-ngx_http_kvroute_api_default(ngx_http_request_t *r,
+/* the first upstream that a peer is in; an empty one if there is none */
+static const kvr_pool_t *
+ngx_http_kvroute_api_pool(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     ngx_uint_t                     i;
     ngx_http_kvroute_srv_conf_t   *conf, **confp;
     ngx_http_kvroute_main_conf_t  *kmcf;
+
+    static const kvr_pool_t  none;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
@@ -455,11 +449,11 @@ ngx_http_kvroute_api_default(ngx_http_request_t *r,
         conf = confp[i];
 
         if (conf->zone == zone && kvr_set_test(&conf->set, peer)) {
-            return conf->capacity;
+            return &conf->pool;
         }
     }
 
-    return 0;
+    return &none;
 }
 
 
@@ -579,8 +573,8 @@ ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone)
         cJSON_AddNumberToObject(item, "capacity_bytes",
                                 (double) kvr_get(&ip->capacity)
                                 * (double) (sh->unit * KVR_BLOCK));
-        cJSON_AddBoolToObject(item, "capacity_reported",
-                              kvr_get(&ip->reported));
+        cJSON_AddStringToObject(item, "capacity_source",
+                                kvr_capacity_source(kvr_get(&ip->source)));
     }
 
     return json;

@@ -555,7 +555,8 @@ ngx_http_kvroute_json_peer(ngx_http_kvroute_status_peer_t *p)
     }
 
     cJSON_AddNumberToObject(json, "capacity_bytes", p->now.capacity);
-    cJSON_AddBoolToObject(json, "capacity_reported", p->now.reported != 0);
+    cJSON_AddStringToObject(json, "capacity_source",
+                            kvr_capacity_source(p->now.source));
 
     ngx_http_kvroute_json_engine(json, p);
 

@@ -152,7 +152,8 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_names_t *names, ngx_http_kvroute_turn_e last,
     ngx_uint_t again)
 {
-    uint32_t                  head;
+    uint32_t                  head, id;
+    kvr_set_t                 set;
     ngx_uint_t                i, k, turn;
     ngx_http_kvroute_list_t  *list;
     ngx_http_kvroute_zone_t  *zone;
@@ -185,7 +186,6 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     ngx_http_kvroute_number_places(conf);
 
     conf->pool.set = conf->set;
-    conf->pool.capacity = conf->capacity;
     conf->pool.max_pending = conf->max_pending;
     conf->pool.target_ttft = conf->target_ttft;
     conf->pool.max_waiting = conf->max_waiting == NGX_CONF_UNSET ? -1
@@ -196,6 +196,13 @@ ngx_http_kvroute_peers_number(ngx_http_kvroute_srv_conf_t *conf,
     conf->pool.slow_start = (uint32_t) conf->slow_start;
     conf->pool.mandatory = conf->probe && conf->probe->mandatory;
     conf->pool.health = (conf->health != NULL);
+
+    set = conf->set;
+
+    while (kvr_set_next(&set, &id)) {
+        kvr_capacity_configured(&zone->core, &conf->pool, id, conf->fixed,
+                                (uint64_t) ngx_current_msec);
+    }
 }
 
 

@@ -34,6 +34,8 @@ static void ngx_http_kvroute_zone_view(ngx_http_kvroute_zone_t *zone,
     ngx_http_kvroute_shm_t *shm);
 static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
+static void ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
+    ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
@@ -615,9 +617,41 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
         ngx_http_kvroute_zone_sample(zone[i], ev->log);
         ngx_http_kvroute_zone_look(zone[i]);
+        ngx_http_kvroute_zone_fade(kmcf, zone[i]);
     }
 
     ngx_add_timer(ev, NGX_HTTP_KVROUTE_SWEEP_TIME);
+}
+
+
+/* forgets what engines report no longer */
+static void
+ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
+    ngx_http_kvroute_zone_t *zone)
+{
+    uint32_t                      id;
+    kvr_set_t                     set;
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
+
+    kscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+
+        kscf = kscfp[i];
+
+        if (kscf->zone != zone) {
+            continue;
+        }
+
+        set = kscf->pool.set;
+
+        while (kvr_set_next(&set, &id)) {
+            kvr_capacity_fade(&zone->core, &kscf->pool, id,
+                              (uint64_t) ngx_current_msec,
+                              (uint32_t) ngx_time());
+        }
+    }
 }
 
 

@@ -461,7 +461,7 @@ class Life:
         path = self.rng.choice((
             "drain?peer=" + peer, "undrain?peer=" + peer, "flush?peer=" + peer,
             "capacity?peer=%s&size=64m" % peer,
-            "capacity?peer=%s&size=default" % peer))
+            "capacity?peer=%s&size=auto" % peer))
         self.judge.count["api_calls"] += 1
         r = await self.ask("/api/" + path)
 

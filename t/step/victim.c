@@ -328,7 +328,8 @@ victim_engine(util_rng_t *rng)
 
     case 1:
         kvr_index_capacity(victim.index, PEERS - 1,
-                           1000 + util_below(rng, 1 << 20), 1);
+                           1000 + util_below(rng, 1 << 20),
+                           KVR_INDEX_REPORTED);
         break;
 
     case 2:

@@ -172,7 +172,6 @@ world_init(util_rng_t *rng, unsigned full)
 
     memset(&pool, 0, sizeof(pool));
     pool.set = kvr_set_below(PEERS);
-    pool.capacity = 1ULL << 30;
     pool.max_waiting = -1;
 
     ejecting = pool;

@@ -53,13 +53,12 @@ util_scene(util_scene_t *s)
                                     1);
 
     s->pool.set = kvr_set_of(s->peer);
-    s->pool.capacity = (uint64_t) UTIL_SCENE_UNIT * 1000;
 
     for (i = 0; i < UTIL_SCENE_UNITS; i++) {
         s->chain[i] = kvr_mix(i + 1, 42) | 1ULL << 63;
     }
 
-    kvr_index_capacity(z->index, s->peer, 1000, 0);
+    kvr_index_capacity(z->index, s->peer, 1000, KVR_INDEX_ASSUMED);
 }
 
 

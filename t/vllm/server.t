@@ -247,7 +247,7 @@ sub again {
 
 again('--no-enable-prefix-caching');
 
-ok(wait_for(sub { mine()->{capacity_reported} && mine()->{capacity_bytes} <= 256 }),
+ok(wait_for(sub { mine()->{capacity_source} eq 'reported' && mine()->{capacity_bytes} <= 256 }),
    'no prefix caching: it holds nothing beyond a block')
     or diag(JSON::PP->new->canonical->encode(mine()));
 

@@ -152,7 +152,7 @@ kvs_legs_create(kvs_legs_t *legs, uint64_t seed)
         }
 
         legs->next[i] = INFINITY;
-        kvr_index_capacity(legs->zone.core.index, i, blocks, 1);
+        kvr_capacity_set(&legs->zone.core, &legs->zone.pool, i, blocks, 0);
     }
 
     for (i = 0; i < 2; i++) {

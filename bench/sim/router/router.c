@@ -86,7 +86,7 @@ kvs_router_create(kvs_sim_t *sim, const kvs_policy_t *policy)
                     (sim->n + ranks - 1) / ranks, units * ranks);
 
     for (i = 0; ro->conf.reported && i < sim->n; i++) {
-        kvr_index_capacity(ro->zone.core.index, i, units, 1);
+        kvr_capacity_set(&ro->zone.core, &ro->zone.pool, i, units, 0);
     }
 
     if (ro->conf.events) {

@@ -233,7 +233,8 @@ kvs_told_settle(kvs_told_t *told, double now)
         }
 
         if (look) {
-            kvr_capacity_update(&told->zone->core, &told->zone->pool, i);
+            kvr_capacity_update(&told->zone->core, &told->zone->pool, i,
+                                kvs_zone_ms(now));
         }
     }
 

@@ -10,6 +10,9 @@
 /* start times are told in seconds, by some rounded */
 #define KVR_ENGINE_START_SLACK  2000
 
+/* ms, from one report to the next where none are asked for */
+#define KVR_ENGINE_INTERVAL     1000
+
 /* ms; how long it is doubted that a process is the same; longest interval */
 #define KVR_ENGINE_DOUBT        60000
 #define KVR_ENGINE_SOON         3000
@@ -20,6 +23,10 @@ static const char *const  kvr_healths[] = { "up", "starting", "down" };
 _Static_assert(kvr_nelts(kvr_healths) == KVR_HEALTH_MAX, "kvr_healths");
 
 
+static void kvr_engine_held(kvr_engine_t *s, uint64_t tokens,
+    unsigned restarted, uint64_t now);
+static int kvr_engine_held_since(uint64_t time, uint64_t now,
+    uint64_t interval);
 static int kvr_engine_restarted(const kvr_engine_t *s,
     const kvr_metrics_t *m);
 static int kvr_engine_fallen(const kvr_engine_t *s, const kvr_metrics_t *m);
@@ -64,7 +71,7 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
     kvr_engine_foreign(s, m, kvr_max(before, after));
 
     if (m->set & KVR_METRICS_CAPACITY) {
-        kvr_set(&s->capacity, m->capacity);
+        kvr_engine_held(s, m->capacity, found, now);
     }
 
     if (m->set & KVR_METRICS_HITS) {
@@ -105,6 +112,53 @@ kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m, uint32_t before,
     kvr_set(&s->time, kvr_max(now, 1));
 
     return found;
+}
+
+
+/* takes a report of the capacity */
+static void
+kvr_engine_held(kvr_engine_t *s, uint64_t tokens, unsigned restarted,
+    uint64_t now)
+{
+    uint64_t  old;
+    uint32_t  rises;
+
+    old = kvr_get(&s->capacity);
+    rises = tokens > old ? kvr_get(&s->rises) + 1 : 0;
+
+    if (rises == 0 || rises == KVR_ENGINE_HOLD || old == 0 || restarted) {
+        kvr_set(&s->capacity, tokens);
+        rises = 0;
+    }
+
+    kvr_set(&s->rises, rises);
+    kvr_set(&s->reported, kvr_max(now, 1));
+}
+
+
+uint64_t
+kvr_engine_capacity(const kvr_engine_t *s, uint64_t now, uint64_t interval)
+{
+    return kvr_engine_held_since(kvr_get(&s->reported), now, interval)
+           ? kvr_get(&s->capacity) : 0;
+}
+
+
+int
+kvr_engine_uncached(const kvr_engine_t *s, uint64_t now, uint64_t interval)
+{
+    return kvr_get(&s->set) & KVR_METRICS_NO_CACHE
+           && kvr_engine_held_since(kvr_get(&s->time), now, interval);
+}
+
+
+/* the last interval counts in full; without probes, that of the default */
+static int
+kvr_engine_held_since(uint64_t time, uint64_t now, uint64_t interval)
+{
+    interval = interval ? interval : KVR_ENGINE_INTERVAL;
+
+    return time && now <= time + KVR_ENGINE_HOLD * interval;
 }
 
 

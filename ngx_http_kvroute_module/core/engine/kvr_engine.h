@@ -27,6 +27,9 @@
 #include "core/engine/kvr_metrics.h"
 
 
+/* a report of the capacity counts for this many intervals */
+#define KVR_ENGINE_HOLD  60
+
 /* what kvr_engine_take() has found out */
 #define KVR_ENGINE_RESTARTED  1
 
@@ -59,6 +62,8 @@ typedef struct {
     _Atomic uint32_t   cap;          /* of requests, after preemptions; or 0 */
 
     _Atomic uint64_t   capacity;     /* tokens */
+    _Atomic uint64_t   reported;     /* when that was last reported; 0: never */
+    _Atomic uint32_t   rises;        /* reports above it, in a row */
     _Atomic uint64_t   hits;
     _Atomic uint64_t   queries;
     _Atomic uint64_t   preemptions;
@@ -99,6 +104,19 @@ void kvr_engine_reset(kvr_engine_t *s);
  */
 unsigned kvr_engine_take(kvr_engine_t *s, const kvr_metrics_t *m,
     uint32_t before, uint32_t after, uint64_t now);
+
+/*
+ * The tokens that the engine reported as its capacity; 0: it did not, or not in
+ * the last KVR_ENGINE_HOLD intervals.  A lower report than the last one counts
+ * at once; a higher one after that number of higher ones in a row, or after a
+ * restart.  So of reports that alternate the lowest counts.
+ */
+uint64_t kvr_engine_capacity(const kvr_engine_t *s, uint64_t now,
+    uint64_t interval);
+
+/* whether it reported in the same time that it caches nothing */
+int kvr_engine_uncached(const kvr_engine_t *s, uint64_t now,
+    uint64_t interval);
 
 /*
  * How much the last answer is worth, 1 .. 0: all of it for two intervals, then

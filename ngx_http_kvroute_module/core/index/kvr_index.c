@@ -246,7 +246,7 @@ kvr_index_clock(kvr_index_t *ix, unsigned peer)
 
 void
 kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
-    unsigned reported)
+    kvr_index_source_e source)
 {
     kvr_index_peer_t  *p;
 
@@ -255,7 +255,7 @@ kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
     units = kvr_max(units, 1);
     units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
 
-    kvr_set(&p->reported, reported);
+    kvr_set(&p->source, source);
     kvr_set(&p->capacity, (uint32_t) units);
 
     kvr_mask_mark(ix, peer);

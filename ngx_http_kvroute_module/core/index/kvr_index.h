@@ -134,11 +134,11 @@ void kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry,
 
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
- * clamped).  A capacity that the engine reported is exact, and hits then age
- * the others as they do in its LRU; one that is only assumed should be large.
+ * clamped).  If the source is exact, hits age the other blocks as they do in
+ * the engine's LRU; an assumed capacity should be large.
  */
 void kvr_index_capacity(kvr_index_t *ix, unsigned peer, uint64_t units,
-    unsigned reported);
+    kvr_index_source_e source);
 
 /* reckons kvr_index_turnover() anew */
 uint64_t kvr_index_turn(kvr_index_t *ix, unsigned peer, uint32_t time);

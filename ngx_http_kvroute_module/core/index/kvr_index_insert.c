@@ -182,7 +182,7 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 
     /* capacities are learned from ages: they must be right in small caches */
 
-    if (!kvr_get(&p->reported)) {
+    if (kvr_get(&p->source) < KVR_INDEX_EXACT) {
         part = kvr_min(part, KVR_INSERT_ASSUMED);
     }
 
@@ -588,7 +588,7 @@ kvr_insert_fewer(const kvr_line_names_t *before, const kvr_line_names_t *names)
 /*
  * Moves a peer's clock on by what it must compute: new units, and for what it
  * holds the share of its other blocks that a hit at that age puts further back
- * in an LRU: age / capacity, which is only known if the engine said so.  Half
+ * in an LRU: age / capacity, if the source of the capacity is exact.  Half
  * of it: all is right where prompts are asked for at random, but a hit moves
  * only what is younger, and of sessions that come back soon or never the old
  * blocks are moved by few.  By one unit at least, so that no two
@@ -610,7 +610,7 @@ kvr_insert_advance(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
     capacity = kvr_get(&p->capacity);
 
-    if (matched && capacity && kvr_get(&p->reported)) {
+    if (matched && capacity && kvr_get(&p->source) >= KVR_INDEX_EXACT) {
 
         /* the matched blocks were used together, at the deepest one's age */
 

@@ -48,13 +48,26 @@ typedef struct {
 _Static_assert(sizeof(kvr_index_line_t) == KVR_CACHE_LINE, "index line");
 
 
+/* where the capacity of a peer comes from, by rising trust */
+typedef enum {
+    KVR_INDEX_ASSUMED = 0,           /* "capacity=": nothing else is known */
+    KVR_INDEX_LEARNED,               /* from what it delivered */
+    KVR_INDEX_EXACT,
+    KVR_INDEX_REPORTED = KVR_INDEX_EXACT,
+    KVR_INDEX_EVENTS,                /* from the age of what it removes */
+    KVR_INDEX_CONFIGURED,            /* "capacity=" with "!" */
+    KVR_INDEX_SET,                   /* by the API */
+    KVR_INDEX_SOURCES
+} kvr_index_source_e;
+
+
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t   clock;        /* units computed, 8 bits of fraction */
     _Atomic uint64_t   floor;        /* units at the last restart */
     _Atomic uint64_t   since;        /* table's clock then */
     _Atomic uint32_t   capacity;     /* units; 0: no such peer */
-    _Atomic uint32_t   reported;     /* capacity is the engine's own word */
+    _Atomic uint32_t   source;       /* of capacity, kvr_index_source_e */
 
     /* kvr_index_turnover(): where the clock stood, and when */
 

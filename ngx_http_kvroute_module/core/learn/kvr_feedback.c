@@ -10,6 +10,9 @@
 #define KVR_FEEDBACK_FACTOR_MAX  (2 * KVR_FEEDBACK_ONE)
 #define KVR_FEEDBACK_FACTOR_MIN  (KVR_FEEDBACK_ONE / 4)
 
+/* s; without a count of tokens */
+#define KVR_FEEDBACK_FADE  600
+
 /* of the capacity that was told; tokens of one reply */
 #define KVR_FEEDBACK_USABLE_MAX  1.25
 #define KVR_FEEDBACK_REPLY_MAX   (1U << 20)
@@ -37,6 +40,8 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     if (r->prompt <= 0 || r->bytes == 0) {
         return 0;
     }
+
+    kvr_set(&l->counted, kvr_max(now, 1));
 
     if (!r->odd) {
         kvr_ratio_take(&l->bytes, r->bytes, (uint64_t) r->prompt);
@@ -232,6 +237,22 @@ kvr_feedback_restart(kvr_feedback_t *l)
     kvr_set(&l->misses, 0);
     kvr_set(&l->hits, 0);
     kvr_set(&l->told, 0);
+}
+
+
+void
+kvr_feedback_fade(kvr_feedback_t *l, uint32_t now)
+{
+    uint32_t  counted;
+
+    counted = kvr_get(&l->counted);
+
+    if (counted && (int32_t) (now - counted) > KVR_FEEDBACK_FADE) {
+        kvr_ratio_reset(&l->bytes);
+        kvr_set(&l->output, 0);
+        kvr_set(&l->factor, 0);
+        kvr_set(&l->counted, 0);
+    }
 }
 
 

@@ -72,6 +72,8 @@ typedef struct {
     _Atomic uint32_t   output;       /* tokens of a reply, a running mean, x
                                         KVR_FEEDBACK_OUTPUT; 0: not known */
     _Atomic uint32_t   factor;       /* of capacity, likewise; 0: 1 */
+    _Atomic uint32_t   counted;      /* s, when a response last told its tokens;
+                                        0: none did */
 
     kvr_inflight_t     inflight;
 
@@ -118,6 +120,9 @@ int kvr_feedback_timed(kvr_feedback_t *l, uint32_t age, int held);
 
 /* the peer was restarted */
 void kvr_feedback_restart(kvr_feedback_t *l);
+
+/* forgets the size of tokens when no response has told it for ten minutes */
+void kvr_feedback_fade(kvr_feedback_t *l, uint32_t now);
 
 /* bytes a token, four while none was seen; the factor of its capacity */
 double kvr_feedback_bytes(const kvr_feedback_t *l);

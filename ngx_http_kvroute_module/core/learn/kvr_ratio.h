@@ -14,8 +14,8 @@
  * The n-th response counts 1/n, from the 32nd on 1/32, and no response counts
  * for more than a quarter above or below the mean (the first three for more,
  * as the mean is a guess then): one moves it by less than a hundredth, however
- * odd it is, and many of them move it all the way.  It is Huber's estimator of
- * location, with a window.
+ * odd it is, and many of them move it all the way, within what a tokenizer can
+ * do.  It is Huber's estimator of location, with a window.
  *
  * In shared memory.  Both words stand for themselves: of two processes that
  * write at a time one response is lost.
@@ -30,6 +30,10 @@
 #define KVR_RATIO_LAST   32
 #define KVR_RATIO_CLOSE  4       /* a part of the mean: what is near it */
 #define KVR_RATIO_MIN    1000    /* bytes: less is mostly the template's */
+
+/* of a mean: images have less than a byte a token, blanks have more than 8 */
+#define KVR_RATIO_LEAST  (KVR_RATIO_ONE / 4)
+#define KVR_RATIO_MOST   (KVR_RATIO_ONE * 16)
 
 
 typedef struct {
@@ -77,7 +81,10 @@ kvr_ratio_take(kvr_ratio_t *r, uint64_t bytes, uint64_t tokens)
 
     mean += (x - mean) / (int64_t) n;
 
-    kvr_set(&r->mean, (uint32_t) kvr_max(mean, 1));
+    mean = kvr_max(mean, KVR_RATIO_LEAST);
+    mean = kvr_min(mean, KVR_RATIO_MOST);
+
+    kvr_set(&r->mean, (uint32_t) mean);
     kvr_set(&r->n, n);
 }
 

@@ -21,7 +21,7 @@
 
 
 static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t ms);
+    const kvr_pool_t *pool, uint64_t ms, uint64_t now);
 static void kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone);
 
 
@@ -227,7 +227,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
     /* what is no stream begins when all of it is there */
 
     if (f->stream && f->plain) {
-        rc |= kvr_attempt_timed(a, zone, pool, ms);
+        rc |= kvr_attempt_timed(a, zone, pool, ms, now);
     }
 
     kvr_prefill_first(&peer->prefill, a->ahead, ms, now);
@@ -247,7 +247,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
  */
 static unsigned
 kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
-    const kvr_pool_t *pool, uint64_t ms)
+    const kvr_pool_t *pool, uint64_t ms, uint64_t now)
 {
     int                  found;
     uint32_t             id;
@@ -264,7 +264,7 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     /* others' requests take time as well */
 
-    if (kvr_get(&kvr_index_peer(zone->index, id)->reported)
+    if (kvr_get(&kvr_index_peer(zone->index, id)->source) >= KVR_INDEX_EXACT
         || kvr_get(&peer->feedback.told)
         || kvr_get(&peer->engine.foreign))
     {
@@ -291,7 +291,7 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (found == KVR_TTFT_LOST
         || kvr_get(&peer->feedback.timed_held) % KVR_ATTEMPT_LOOK == 1)
     {
-        kvr_capacity_update(zone, pool, id);
+        kvr_capacity_update(zone, pool, id, now);
     }
 
     a->found = 0;
@@ -358,7 +358,8 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     r.clock = a->clock;
     r.kind = s->kind;
     r.block = (uint32_t) zone->unit;
-    r.capacity = kvr_get(&p->reported) ? kvr_get(&p->capacity) : 0;
+    r.capacity = kvr_get(&p->source) >= KVR_INDEX_EXACT ? kvr_get(&p->capacity)
+                                                        : 0;
     r.speculative = a->speculative;
     r.inserted = (uint64_t) a->prompted * zone->unit;
     r.age = a->age;
@@ -405,7 +406,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (found & KVR_FEEDBACK_MISSED
         || kvr_get(&peer->feedback.responses) % KVR_ATTEMPT_LOOK == 1)
     {
-        kvr_capacity_update(zone, pool, id);
+        kvr_capacity_update(zone, pool, id, now);
     }
 
     return rc;

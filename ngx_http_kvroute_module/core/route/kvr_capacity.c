@@ -24,8 +24,12 @@ static uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
 static void kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id,
     uint64_t now);
-static void kvr_capacity_learned(const kvr_zone_t *zone,
+static uint64_t kvr_capacity_learned(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id);
+static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
+    const kvr_pool_t *pool, uint32_t id, uint64_t now,
+    kvr_index_source_e *source);
+static double kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id);
 
 
 /* bytes of a token of this peer's prompts, by all that is known */
@@ -49,46 +53,75 @@ kvr_capacity_token(const kvr_zone_t *zone, uint32_t id)
 }
 
 
-int
-kvr_capacity_told(const kvr_zone_t *zone, uint32_t id)
+/*
+ * What the engine reports, in units, by its metrics and its events; 0: nothing.
+ * *source is the one that it is from.
+ */
+static uint64_t
+kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id, uint64_t now, kvr_index_source_e *source)
 {
     double       units;
     uint64_t     tokens, age;
     kvr_peer_t  *peer;
 
     peer = &zone->registry->peer[id];
-    tokens = kvr_get(&peer->engine.capacity);
 
-    if (kvr_get(&peer->engine.set) & KVR_METRICS_NO_CACHE) {
-        kvr_index_capacity(zone->index, id, 1, 1);
-        return KVR_OK;
+    *source = KVR_INDEX_REPORTED;
+
+    if (kvr_engine_uncached(&peer->engine, now, pool->probe)) {
+        return 1;
     }
 
+    tokens = kvr_engine_capacity(&peer->engine, now, pool->probe);
     age = kvr_capacity_age(zone, id);
 
-    if (tokens == 0 && age == 0) {
-        return KVR_DECLINED;
+    if (tokens == 0) {
+        *source = KVR_INDEX_EVENTS;
+        return age;
     }
 
-    units = KVR_INDEX_CAPACITY_MAX;
+    units = kvr_feedback_usable(&peer->feedback, tokens,
+                                kvr_capacity_replies(zone, id))
+            * kvr_capacity_token(zone, id) / (double) zone->unit;
 
-    if (tokens) {
-        units = kvr_feedback_usable(&peer->feedback, tokens,
-                                    kvr_capacity_replies(zone, id))
-                * kvr_capacity_token(zone, id) / (double) zone->unit;
-    }
+    units = kvr_min(units, kvr_capacity_bound(zone, id));
 
     /* what it lets blocks come to is less, by all that is in use */
 
-    if (age) {
-        units = kvr_min(units, (double) age);
+    if (age && (double) age < units) {
+        *source = KVR_INDEX_EVENTS;
+        return age;
     }
 
-    units = kvr_min(units, KVR_INDEX_CAPACITY_MAX);
+    return kvr_max((uint64_t) units, 1);
+}
 
-    kvr_index_capacity(zone->index, id, (uint64_t) units, 1);
 
-    return KVR_OK;
+/* the most units that a report counts for */
+static double
+kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id)
+{
+    double             proved, sent, bound;
+    kvr_peer_t        *peer;
+    kvr_index_peer_t  *p;
+
+    peer = &zone->registry->peer[id];
+    p = kvr_index_peer(zone->index, id);
+
+    sent = (double) kvr_index_clock(zone->index, id)
+           - (double) kvr_get(&p->floor);
+
+    bound = kvr_max(KVR_CAPACITY_SENT * sent, (double) kvr_get(&peer->assumed));
+
+    proved = kvr_retention_get(&peer->feedback.retention)
+             * kvr_feedback_factor(&peer->feedback);
+
+    if (proved > 0) {
+        bound = kvr_min(bound, KVR_CAPACITY_PROVED * proved);
+    }
+
+    return bound;
 }
 
 
@@ -162,27 +195,50 @@ kvr_capacity_age(const kvr_zone_t *zone, uint32_t id)
 
 void
 kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t id)
+    uint32_t id, uint64_t now)
 {
-    /* what was told once and came by a snapshot stands, but for events */
+    uint64_t             units;
+    kvr_peer_t          *peer;
+    kvr_index_source_e   source;
 
-    if (kvr_capacity_told(zone, id) != KVR_OK
-        && (zone->events || !kvr_get(&kvr_index_peer(zone->index, id)->reported)))
-    {
-        kvr_capacity_learned(zone, pool, id);
+    peer = &zone->registry->peer[id];
+
+    source = KVR_INDEX_SET;
+    units = kvr_get(&peer->capacity);
+
+    if (units == 0 && kvr_get(&peer->fixed)) {
+        source = KVR_INDEX_CONFIGURED;
+        units = kvr_get(&peer->assumed);
     }
+
+    if (units == 0) {
+        units = kvr_capacity_reported(zone, pool, id, now, &source);
+    }
+
+    if (units == 0) {
+        source = KVR_INDEX_LEARNED;
+        units = kvr_capacity_learned(zone, pool, id);
+    }
+
+    if (units == 0) {
+        source = KVR_INDEX_ASSUMED;
+        units = kvr_get(&peer->assumed);
+    }
+
+    kvr_index_capacity(zone->index, id, units, source);
 }
 
 
-static void
+/* 0: nothing, or no less than is assumed */
+static uint64_t
 kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t id)
 {
-    uint32_t         n, other;
-    uint64_t         units, learned;
-    kvr_set_t        set;
-    kvr_peer_t      *peer;
-    kvr_retention_sum_t  sum;
+    uint32_t              n, other;
+    uint64_t              units;
+    kvr_set_t             set;
+    kvr_peer_t           *peer;
+    kvr_retention_sum_t   sum;
 
     peer = zone->registry->peer;
 
@@ -197,11 +253,63 @@ kvr_capacity_learned(const kvr_zone_t *zone, const kvr_pool_t *pool,
         }
     }
 
-    units = pool->capacity / zone->unit;
-    learned = kvr_feedback_retention(&peer[id].feedback, &sum);
+    units = kvr_feedback_retention(&peer[id].feedback, &sum);
 
-    kvr_index_capacity(zone->index, id,
-                       learned ? kvr_min(learned, units) : units, 0);
+    return units < kvr_get(&peer[id].assumed) ? units : 0;
+}
+
+
+void
+kvr_capacity_set(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+    uint64_t units, uint64_t now)
+{
+    kvr_set(&zone->registry->peer[id].capacity, units);
+    kvr_capacity_update(zone, pool, id, now);
+}
+
+
+void
+kvr_capacity_configured(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t id, unsigned fixed, uint64_t now)
+{
+    kvr_set(&zone->registry->peer[id].fixed, fixed);
+
+    /* what a snapshot brought stands until something is known */
+
+    if (fixed || kvr_get(&kvr_index_peer(zone->index, id)->source)
+                 == KVR_INDEX_CONFIGURED)
+    {
+        kvr_capacity_update(zone, pool, id, now);
+    }
+}
+
+
+void
+kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t id,
+    uint64_t now, uint32_t seconds)
+{
+    kvr_index_source_e  source;
+
+    kvr_feedback_fade(&zone->registry->peer[id].feedback, seconds);
+
+    if (kvr_get(&kvr_index_peer(zone->index, id)->source) == KVR_INDEX_REPORTED
+        && kvr_capacity_reported(zone, pool, id, now, &source) == 0)
+    {
+        kvr_capacity_update(zone, pool, id, now);
+    }
+}
+
+
+const char *
+kvr_capacity_source(kvr_index_source_e source)
+{
+    static const char *const  names[] = {
+        "assumed", "learned", "reported", "events", "configured", "api"
+    };
+
+    _Static_assert(kvr_nelts(names) == KVR_INDEX_SOURCES, "names");
+
+    return names[source];
 }
 
 
@@ -282,10 +390,10 @@ kvr_capacity_forget(const kvr_zone_t *zone, uint32_t id, uint64_t now)
 
 void
 kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t id)
+    uint32_t id, uint64_t now)
 {
     kvr_index_alone(zone->index, id);
-    kvr_capacity_update(zone, pool, id);
+    kvr_capacity_update(zone, pool, id, now);
 }
 
 

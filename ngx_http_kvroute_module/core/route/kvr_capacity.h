@@ -9,31 +9,58 @@
 
 
 /*
- * What the index takes the cache of a peer to hold: the engine's word, or what
- * was learned from what it delivered, and no more than it is said to.  Where an
- * engine tells by KV events what it stores and removes, the clock of the peer
- * follows what entered, and how old blocks get is what the cache holds.
+ * What the index takes the cache of a peer to hold.  kvr_capacity_update()
+ * decides it, and nothing else does.  The first of these that is known counts:
+ *
+ *     set           by the API, until it is taken back
+ *     configured    "capacity=" with "!"
+ *     events        the age of the blocks that the engine removes
+ *     reported      by the engine's metrics, if in the last KVR_ENGINE_HOLD
+ *                   intervals; where events tell as well, the lesser
+ *     learned       from what it delivered and what it did not
+ *     assumed       "capacity="
+ *
+ * A report may be a lie.  So it counts up to four times what the engine's own
+ * responses prove, and up to twice what the peer was sent since it was last found
+ * empty, or up to the assumed capacity if that is more.
+ *
+ * Where an engine publishes KV events, the clock of the peer follows what
+ * entered the cache.
  */
 
 
 #include "core/state/kvr_zone.h"
 
 
+/* bounds of a report: times what was sent, times what responses prove */
+#define KVR_CAPACITY_SENT    2
+#define KVR_CAPACITY_PROVED  4
+
+
 /* whether the engine tells what it stores, and nothing speaks against it */
 int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t peer);
 
-/*
- * By the engine's word, in tokens, and by its events, if there is either; else
- * nothing is changed, and KVR_DECLINED returned.
- */
-int kvr_capacity_told(const kvr_zone_t *zone, uint32_t peer);
+/* decides the capacity of a peer anew; the peers of its pool are its like */
+void kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now);
+
+/* sets it, in units, until it is taken back by 0 */
+void kvr_capacity_set(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t units, uint64_t now);
+
+/* whether "capacity=", which the registry has, holds against all reports */
+void kvr_capacity_configured(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, unsigned fixed, uint64_t now);
 
 /*
- * By the engine's word if there is one, else by what was seen of this peer and
- * of the others of its upstream.
+ * Forgets what a peer reports no longer.  For one process to call now and then;
+ * now in ms, seconds in those of kvr_feedback_take().
  */
-void kvr_capacity_update(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t peer);
+void kvr_capacity_fade(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    uint32_t peer, uint64_t now, uint32_t seconds);
+
+/* the name of a source, as in the status */
+const char *kvr_capacity_source(kvr_index_source_e source);
 
 
 /*
@@ -51,9 +78,9 @@ int kvr_capacity_event(const kvr_zone_t *zone, uint32_t peer, unsigned source,
 /* the engine is another process: it holds nothing */
 void kvr_capacity_another(const kvr_zone_t *zone, uint32_t peer, uint64_t now);
 
-/* nobody tells of it any more: all is guessed again */
+/* its events have stopped */
 void kvr_capacity_stopped(const kvr_zone_t *zone, const kvr_pool_t *pool,
-    uint32_t peer);
+    uint32_t peer, uint64_t now);
 
 /*
  * Whether a restart or a reset of this peer's cache would have been told: it

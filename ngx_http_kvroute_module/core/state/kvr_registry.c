@@ -87,11 +87,12 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
 
         /* less may have been learned: that outlives a worker, and a reload */
 
-        if (!kvr_get(&kvr_index_peer(ix, i)->reported)
-            && kvr_get(&reg->peer[i].assumed) != capacity)
-        {
+        if (kvr_get(&reg->peer[i].assumed) != capacity) {
             kvr_set(&reg->peer[i].assumed, capacity);
-            kvr_index_capacity(ix, i, capacity, 0);
+
+            if (kvr_get(&kvr_index_peer(ix, i)->source) < KVR_INDEX_EXACT) {
+                kvr_index_capacity(ix, i, capacity, KVR_INDEX_ASSUMED);
+            }
         }
 
         return i;
@@ -139,8 +140,10 @@ kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load, uint32_t row,
     atomic_fetch_add(reg->named, 1);
 
     kvr_index_flush(ix, n);
-    kvr_index_capacity(ix, n, capacity, 0);
+    kvr_index_capacity(ix, n, capacity, KVR_INDEX_ASSUMED);
     kvr_set(&peer->assumed, capacity);
+    kvr_set(&peer->fixed, 0);
+    kvr_set(&peer->capacity, 0);
 
     atomic_store(&peer->given, given);
     atomic_fetch_add(&peer->generation, 1);

@@ -68,7 +68,9 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks of all peers at its last one */
     _Atomic uint32_t   generation;   /* which name has this number, from 1 */
     _Atomic uint32_t   since;        /* when it appeared or recovered, s */
-    _Atomic uint64_t   assumed;      /* capacity in units, while none is told */
+    _Atomic uint64_t   assumed;      /* "capacity=" in units */
+    _Atomic uint32_t   fixed;        /* 1: with "!" */
+    _Atomic uint64_t   capacity;     /* units, set by the API; 0: not set */
 
     /* of data-parallel ranks behind one address, see kvr_registry_ranks() */
 
@@ -250,10 +252,10 @@ _Static_assert(KVR_PEERS <= 65536 && KVR_REGISTRY_UPSTREAMS <= 256,
 
 /*
  * The number of the peer of this address, which it gets if it has none yet,
- * with a clean slate in the index. If the capacity given is not the one before,
- * it has this from now on, unless the engine has reported one. It is named in
- * the row of the process that asks. KVR_REGISTRY_NONE if there is no number to
- * be had, or the address is too long.
+ * with a clean slate in the index. If the capacity is not the one before, the
+ * peer gets it, unless an exact one is known. The peer is named in the row of
+ * the process that asks. KVR_REGISTRY_NONE if no slot is free, or the address is
+ * too long.
  */
 uint32_t kvr_registry_peer(kvr_registry_t *reg, kvr_load_t *load,
     uint32_t row, kvr_index_t *ix, const void *name, size_t len,

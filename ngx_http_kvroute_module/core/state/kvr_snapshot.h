@@ -34,7 +34,7 @@ typedef struct {
     uint64_t              pending_all;
     uint64_t              unanswered;  /* of active_all, without first event */
     uint64_t              capacity;  /* bytes */
-    uint64_t              reported;  /* 1: by the engine itself */
+    kvr_index_source_e    source;    /* of the capacity */
     uint64_t              throttled;  /* 1: it asked to be left alone */
     uint64_t              ejected;   /* 1: it is out as an outlier */
     uint64_t              probed;    /* 1: and may be tried */

@@ -86,7 +86,6 @@ typedef struct {
 /* what the configuration of an upstream says of its peers */
 typedef struct {
     kvr_set_t          set;          /* peers */
-    uint64_t           capacity;     /* bytes a peer may hold, if not told */
     uint64_t           max_pending;  /* bytes; 0: no cap */
     uint64_t           target_ttft;  /* ms, instead of max_pending; 0: none */
     int64_t            max_waiting;  /* inside the engine; -1: no cap */

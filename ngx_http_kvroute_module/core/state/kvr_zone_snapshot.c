@@ -346,7 +346,7 @@ kvr_zone_snapshot_resume(const kvr_zone_t *zone, uint32_t i,
     kvr_set(&ip->clock, p->clock);
     kvr_set(&ip->floor, p->floor);
     kvr_set(&ip->since, p->since);
-    kvr_index_capacity(zone->index, i, p->capacity, 0);
+    kvr_index_capacity(zone->index, i, p->capacity, KVR_INDEX_ASSUMED);
 
     kvr_set(&peer->assumed, p->assumed);
     kvr_set(&peer->engine.start, p->start);

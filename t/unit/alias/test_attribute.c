@@ -320,11 +320,11 @@ START_TEST(test_attribute_most)
         tell(KVR_KVEVENT_STORED, i * 32, i * 32 + 32, 5000);
     }
 
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     alone = kvr_get(&p->capacity);
 
     kvr_set(&v.shared->share, KVR_ALIAS_ONE);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_ge(kvr_get(&p->capacity), 2 * alone);
     ck_assert_uint_le(kvr_get(&p->capacity), 2 * alone + 1);
 }

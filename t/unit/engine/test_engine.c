@@ -416,6 +416,62 @@ START_TEST(test_engine_lora)
 END_TEST
 
 
+static uint64_t
+capacity(uint64_t tokens, uint64_t now)
+{
+    m.set = KVR_METRICS_RUNNING|(tokens ? KVR_METRICS_CAPACITY : 0);
+    m.capacity = tokens;
+
+    (void) kvr_engine_take(&sig, &m, 0, 0, now);
+
+    return kvr_engine_capacity(&sig, now, 10);
+}
+
+
+/* the lowest of reports that alternate, and none that is old */
+START_TEST(test_engine_capacity)
+{
+    unsigned  i;
+
+    fresh();
+
+    util_check(kvr_engine_capacity(&sig, 5, 10) == 0, "none");
+    util_check(capacity(4000, 1000) == 4000, "the first");
+    util_check(capacity(2000, 1010) == 2000, "a lower one");
+
+    for (i = 0; i < 200; i++) {
+        util_check(capacity(i % 2 ? 2000 : UINT64_MAX, 1020) == 2000, "%u", i);
+    }
+
+    for (i = 1; i < KVR_ENGINE_HOLD; i++) {
+        util_check(capacity(3000 + i, 1030) == 2000, "higher, %u", i);
+    }
+
+    util_check(capacity(4000, 1030) == 4000, "often enough");
+
+    /* answers without one */
+
+    util_check(capacity(0, 1030 + 10 * KVR_ENGINE_HOLD) == 4000, "still");
+    util_check(capacity(0, 1031 + 10 * KVR_ENGINE_HOLD) == 0, "too old");
+    util_check(kvr_engine_capacity(&sig, 1031 + 10 * KVR_ENGINE_HOLD, 11)
+               == 4000, "probes are seldom");
+    util_check(kvr_engine_capacity(&sig, 1030 + 1000 * KVR_ENGINE_HOLD, 0)
+               == 4000, "no probes");
+
+    /* another process may have more */
+
+    capacity(4000, 2000);
+    kvr_engine_gone(&sig, 2001);
+    util_check(capacity(8000, 2010) == 8000, "restarted");
+
+    m.set |= KVR_METRICS_NO_CACHE;
+    (void) kvr_engine_take(&sig, &m, 0, 0, 3000);
+    util_check(kvr_engine_uncached(&sig, 3600, 10)
+               && !kvr_engine_uncached(&sig, 3601, 10), "no cache");
+}
+END_TEST
+
+
 int
 main(void)
 {
@@ -424,6 +480,7 @@ main(void)
     s = suite_create("engine");
 
     util_add(s, "restart", test_engine_restart);
+    util_add(s, "capacity", test_engine_capacity);
     util_add(s, "same", test_engine_same);
     util_add(s, "once", test_engine_once);
     util_add(s, "clock", test_engine_clock);

@@ -68,7 +68,7 @@ table(uint64_t lines, unsigned peers, uint64_t capacity)
 
     for (i = 0; i < peers; i++) {
         kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, capacity, 0);
+        kvr_index_capacity(ix, i, capacity, KVR_INDEX_ASSUMED);
     }
 }
 
@@ -526,38 +526,38 @@ START_TEST(test_index_capacity)
 
     /* a smaller one forgets at once, a larger one finds again */
 
-    kvr_index_capacity(ix, 0, 950, 0);
+    kvr_index_capacity(ix, 0, 950, KVR_INDEX_ASSUMED);
     util_check((got = lookup(c, 100, 0)) == 50, "950: %u", got);
-    kvr_index_capacity(ix, 0, 901, 0);
+    kvr_index_capacity(ix, 0, 901, KVR_INDEX_ASSUMED);
     util_check((got = lookup(c, 100, 0)) == 1, "901: %u", got);
-    kvr_index_capacity(ix, 0, 900, 0);
+    kvr_index_capacity(ix, 0, 900, KVR_INDEX_ASSUMED);
     util_check((got = lookup(c, 100, 0)) == 0, "900: %u", got);
-    kvr_index_capacity(ix, 0, 980, 0);
+    kvr_index_capacity(ix, 0, 980, KVR_INDEX_ASSUMED);
     util_check((got = lookup(c, 100, 0)) == 80, "980: %u", got);
-    kvr_index_capacity(ix, 0, 5000, 1);
+    kvr_index_capacity(ix, 0, 5000, KVR_INDEX_REPORTED);
     util_check((got = lookup(c, 100, 0)) == 100, "5000: %u", got);
 
     /* only its own */
 
     (void) learn(c, 100, 1, 0);
-    kvr_index_capacity(ix, 0, 10, 0);
+    kvr_index_capacity(ix, 0, 10, KVR_INDEX_ASSUMED);
     (void) lookup(c, 100, 0);
     util_check(matched[0] == 0 && matched[1] == 100, "%u %u", matched[0],
                matched[1]);
 
     /* out of range */
 
-    kvr_index_capacity(ix, 0, 0, 0);
+    kvr_index_capacity(ix, 0, 0, KVR_INDEX_ASSUMED);
     util_check(kvr_index_peer(ix, 0)->capacity == 1, "0");
-    kvr_index_capacity(ix, 0, UINT64_MAX, 0);
+    kvr_index_capacity(ix, 0, UINT64_MAX, KVR_INDEX_ASSUMED);
     util_check(kvr_index_peer(ix, 0)->capacity == LARGE, "too large");
-    kvr_index_capacity(ix, 0, (1ULL << 32) + 5, 0);
+    kvr_index_capacity(ix, 0, (1ULL << 32) + 5, KVR_INDEX_ASSUMED);
     util_check(kvr_index_peer(ix, 0)->capacity == LARGE, "2^32 and some");
 
     /* a cache smaller than the prompt holds its head */
 
     kvr_index_flush(ix, 0);
-    kvr_index_capacity(ix, 0, 30, 0);
+    kvr_index_capacity(ix, 0, 30, KVR_INDEX_ASSUMED);
     (void) learn(c, 100, 0, 0);
     util_check((got = lookup(c, 100, 0)) == 30, "30: %u", got);
 }
@@ -584,7 +584,7 @@ START_TEST(test_index_hits)
     /* reported: 100 units of age 500 of 1000 are half of 50 */
 
     compute(0, 499);
-    kvr_index_capacity(ix, 0, 1000, 1);
+    kvr_index_capacity(ix, 0, 1000, KVR_INDEX_REPORTED);
 
     before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 100);
@@ -601,7 +601,7 @@ START_TEST(test_index_hits)
 
     /* new ones count whole, and age not beyond the capacity */
 
-    kvr_index_capacity(ix, 0, 50, 1);
+    kvr_index_capacity(ix, 0, 50, KVR_INDEX_REPORTED);
     compute(0, 5000);
     before = kvr_index_peer(ix, 0)->clock;
     (void) learn(c, 100, 0, 60);
@@ -1251,7 +1251,7 @@ START_TEST(test_index_model)
             m->clock[peer] = start;
             m->floor[peer] = start;
             m->capacity[peer] = 1 + util_below(&r, 6000);
-            kvr_index_capacity(ix, peer, m->capacity[peer], 0);
+            kvr_index_capacity(ix, peer, m->capacity[peer], KVR_INDEX_ASSUMED);
         }
 
         kept = 0;
@@ -1274,7 +1274,7 @@ START_TEST(test_index_model)
 
             case 1:
                 m->capacity[peer] = 1 + util_below(&r, 6000);
-                kvr_index_capacity(ix, peer, m->capacity[peer], 0);
+                kvr_index_capacity(ix, peer, m->capacity[peer], KVR_INDEX_ASSUMED);
                 break;
 
             case 2:
@@ -1631,7 +1631,7 @@ START_TEST(test_index_sweep)
         }
     }
 
-    kvr_index_capacity(ix, 11, 1, 0);
+    kvr_index_capacity(ix, 11, 1, KVR_INDEX_ASSUMED);
     sweep(11);
 
     used = 0;
@@ -1729,7 +1729,7 @@ START_TEST(test_index_hand)
     uint64_t  c[100], hand, before, steps;
 
     table(1000, 2, 300);
-    kvr_index_capacity(ix, 0, 300, 1);
+    kvr_index_capacity(ix, 0, 300, KVR_INDEX_REPORTED);
     chain(c, 1, 0, 100);
 
     /* new units: a quarter of them */
@@ -1873,7 +1873,8 @@ zipf(util_rng_t *r, unsigned reported, double factor, double skew,
     lru->size = 6000;
 
     table(400000, 1, (uint64_t) (lru->size * factor));
-    kvr_index_capacity(ix, 0, (uint64_t) (lru->size * factor), reported);
+    kvr_index_capacity(ix, 0, (uint64_t) (lru->size * factor),
+                       reported ? KVR_INDEX_REPORTED : KVR_INDEX_ASSUMED);
 
     sum = 0;
 

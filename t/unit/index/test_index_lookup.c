@@ -229,7 +229,7 @@ same(uint32_t max_peers)
     npeers = peers(max_peers);
 
     for (i = 0; i < npeers; i++) {
-        kvr_index_capacity(ix, who[i], 200 + util_below(&rng, 4000), 0);
+        kvr_index_capacity(ix, who[i], 200 + util_below(&rng, 4000), KVR_INDEX_ASSUMED);
     }
 
     for (round = 0; round < 40; round++) {
@@ -342,7 +342,7 @@ START_TEST(test_lookup_apart)
     memset(held, 0, sizeof(held));
 
     for (p = 0; p < 6; p++) {
-        kvr_index_capacity(ix, alike[p], KVR_INDEX_CAPACITY_MAX, 0);
+        kvr_index_capacity(ix, alike[p], KVR_INDEX_CAPACITY_MAX, KVR_INDEX_ASSUMED);
     }
 
     for (i = 0; i < CHAINS; i++) {
@@ -421,7 +421,7 @@ hundreds(void)
 
     for (i = 0; i < KVR_PEERS; i++) {
         kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, 0);
+        kvr_index_capacity(ix, i, KVR_INDEX_CAPACITY_MAX, KVR_INDEX_ASSUMED);
     }
 }
 
@@ -609,7 +609,7 @@ START_TEST(test_lookup_again)
 
     for (at = 0; at < 2; at++) {
         kvr_index_flush(ix, at);
-        kvr_index_capacity(ix, at, KVR_INDEX_CAPACITY_MAX, 0);
+        kvr_index_capacity(ix, at, KVR_INDEX_CAPACITY_MAX, KVR_INDEX_ASSUMED);
     }
 
     for (at = 0; at < n; at++) {

@@ -108,7 +108,8 @@ table(uint64_t lines, unsigned n, uint64_t capacity)
     for (i = 0; i < PEERS; i++) {
         kvr_set_add(&everybody, who(i));
         kvr_index_flush(ix, who(i));
-        kvr_index_capacity(ix, who(i), capacity, i & 1);
+        kvr_index_capacity(ix, who(i), capacity,
+                           i & 1 ? KVR_INDEX_REPORTED : KVR_INDEX_ASSUMED);
     }
 }
 
@@ -261,7 +262,8 @@ hammer(unsigned self, uint64_t seed, uint64_t ops)
 
         case 1:
             kvr_index_capacity(ix, who(p), 100 + util_below(&r, 100000),
-                               util_below(&r, 2));
+                               util_below(&r, 2) ? KVR_INDEX_REPORTED
+                                                 : KVR_INDEX_ASSUMED);
             break;
 
         case 2:
@@ -427,7 +429,7 @@ check_table(void)
     /* and works as new */
 
     for (p = 0; p < PEERS; p++) {
-        kvr_index_capacity(ix, who(p), 1000000, 0);
+        kvr_index_capacity(ix, who(p), 1000000, KVR_INDEX_ASSUMED);
 
         chain(c, p);
         kvr_index_insert(ix, c, 3, 3, who(p), 0, &undo);

@@ -52,7 +52,8 @@ tables(void)
         for (p = 0; p < PEERS; p++) {
             kvr_index_capacity(table[t], p,
                                t == SHORT ? CAPACITY - SOONER : CAPACITY,
-                               reported);
+                               reported ? KVR_INDEX_REPORTED
+                                        : KVR_INDEX_ASSUMED);
         }
     }
 }

@@ -31,7 +31,7 @@ make(uint64_t lines, unsigned peers, uint64_t capacity)
 
     for (i = 0; i < peers; i++) {
         kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, capacity, 0);
+        kvr_index_capacity(ix, i, capacity, KVR_INDEX_ASSUMED);
     }
 
     return ix;

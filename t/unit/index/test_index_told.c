@@ -43,7 +43,7 @@ begin(void)
         kvr_index_init(table[t], LINES, PEERS);
 
         for (i = 0; i < PEERS; i++) {
-            kvr_index_capacity(table[t], i, CAPACITY, 1);
+            kvr_index_capacity(table[t], i, CAPACITY, KVR_INDEX_REPORTED);
         }
     }
 

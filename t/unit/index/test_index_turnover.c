@@ -31,7 +31,7 @@ setup(void)
 
     kvr_index_init(ix, LINES, KVR_PEERS_FEW);
     kvr_index_flush(ix, 3);
-    kvr_index_capacity(ix, 3, CAPACITY, 0);
+    kvr_index_capacity(ix, 3, CAPACITY, KVR_INDEX_ASSUMED);
 }
 
 
@@ -92,10 +92,10 @@ START_TEST(test_turnover_rate)
 
     /* the same second is not reckoned again */
 
-    kvr_index_capacity(ix, 3, CAPACITY / 10, 0);
+    kvr_index_capacity(ix, 3, CAPACITY / 10, KVR_INDEX_ASSUMED);
     is_at(now, 0.5, 0.02);
     is_at(now + 1024, 10 / 11.0, 0.02);
-    kvr_index_capacity(ix, 3, CAPACITY, 0);
+    kvr_index_capacity(ix, 3, CAPACITY, KVR_INDEX_ASSUMED);
 
     /* a tenth of the rate */
 

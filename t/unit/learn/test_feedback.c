@@ -416,6 +416,49 @@ START_TEST(test_loop_bytes)
 END_TEST
 
 
+/* lies are bounded, and are forgotten when nothing is reported any more */
+START_TEST(test_loop_lies)
+{
+    int       i;
+    uint64_t  floor;
+
+    fresh();
+    bytes = INT64_MAX;
+
+    for (i = 0; i < 1000; i++) {
+        (void) take(0, 0, 1, 1, 1000, &floor);
+    }
+
+    util_check(kvr_feedback_bytes(&feedback) == 16, "%f",
+               kvr_feedback_bytes(&feedback));
+
+    bytes = 1000;
+
+    for (i = 0; i < 1000; i++) {
+        (void) take(0, 0, 1, 1, 1000, &floor);
+    }
+
+    util_check(kvr_feedback_bytes(&feedback) == 0.25, "%f",
+               kvr_feedback_bytes(&feedback));
+
+    kvr_set(&feedback.output, 7);
+    kvr_set(&feedback.factor, KVR_FEEDBACK_ONE / 4);
+
+    /* a clock that was put back, a pause of ten minutes, a longer one */
+
+    kvr_feedback_fade(&feedback, 900);
+    kvr_feedback_fade(&feedback, 1600);
+    util_check(kvr_feedback_bytes(&feedback) == 0.25
+               && kvr_feedback_factor(&feedback) == 0.25, "still");
+
+    kvr_feedback_fade(&feedback, 1601);
+    util_check(kvr_feedback_bytes(&feedback) == 4
+               && kvr_feedback_factor(&feedback) == 1
+               && kvr_get(&feedback.output) == 0, "forgotten");
+}
+END_TEST
+
+
 START_TEST(test_loop_usable)
 {
     int       i;
@@ -571,6 +614,7 @@ main(void)
     util_add(s, "alive", test_loop_alive);
     util_add(s, "old", test_loop_old);
     util_add(s, "bytes", test_loop_bytes);
+    util_add(s, "lies", test_loop_lies);
     util_add(s, "usable", test_loop_usable);
     util_add(s, "horizon", test_loop_horizon);
     util_add(s, "timed", test_loop_timed);

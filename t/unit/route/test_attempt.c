@@ -51,7 +51,6 @@ setup(void)
                                    1);
 
     s.pool.set = kvr_set_of(s.peer);
-    s.pool.capacity = (uint64_t) UNIT << 20;
     s.pool.max_waiting = -1;
 
     for (i = 0; i < UNITS; i++) {

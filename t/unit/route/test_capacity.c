@@ -53,6 +53,36 @@ insert(uint32_t units, uint32_t matched)
 }
 
 
+/* the engine's metrics report a capacity */
+static void
+report(uint64_t tokens, uint64_t now)
+{
+    kvr_metrics_t  m;
+
+    memset(&m, 0, sizeof(kvr_metrics_t));
+    m.set = KVR_METRICS_RUNNING|(tokens ? KVR_METRICS_CAPACITY : 0);
+    m.capacity = tokens;
+
+    (void) kvr_engine_take(&s.zone.registry->peer[s.peer].engine, &m, 0, 0,
+                           now);
+}
+
+
+static void
+is(kvr_index_source_e source, uint64_t units, uint64_t now)
+{
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(s.zone.index, s.peer);
+
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, now);
+
+    util_check(kvr_get(&p->source) == source && kvr_get(&p->capacity) == units,
+               "%u, %s", kvr_get(&p->capacity),
+               kvr_capacity_source(kvr_get(&p->source)));
+}
+
+
 /* so many units, as blocks of an event; 0: all is cleared */
 static int
 tell(kvr_kvevent_type_e type, uint32_t units)
@@ -166,7 +196,7 @@ START_TEST(test_capacity_silent)
     tell(KVR_KVEVENT_STORED, 1);
     ck_assert(kvr_capacity_heard(&s.zone, s.peer));
 
-    kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
+    kvr_capacity_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert(!kvr_capacity_heard(&s.zone, s.peer));
 
     /* what was missed is doubted for a minute */
@@ -238,9 +268,9 @@ START_TEST(test_capacity_age)
         tell(KVR_KVEVENT_STORED, 8);
     }
 
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
 
-    ck_assert_uint_eq(kvr_get(&p->reported), 1);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_EVENTS);
     util_check(kvr_get(&p->capacity) > 300 && kvr_get(&p->capacity) < 340,
                "%u", kvr_get(&p->capacity));
 
@@ -249,41 +279,172 @@ START_TEST(test_capacity_age)
     resident = kvr_registry_resident(s.zone.registry, s.peer);
 
     kvr_load_add(s.zone.load, s.zone.row, resident, 4, 500 * UNIT);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 500);
 
     kvr_load_add(s.zone.load, s.zone.row, resident, -4, -500 * UNIT);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_lt(kvr_get(&p->capacity), 340);
 
     /* by its metrics it holds less: 200 units */
 
-    kvr_set(&peer->engine.capacity, 200 * UNIT / 4);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    report(200 * UNIT / 4, 5000);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 200);
 
     /* ten replies under way are in the clock, as they are told of */
 
     kvr_set(&peer->feedback.output, 64 * KVR_FEEDBACK_OUTPUT);
     kvr_load_add(s.zone.load, s.zone.row, s.peer, 10, 0);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 200);
 
     /* or more */
 
-    kvr_set(&peer->engine.capacity, 900 * UNIT / 4);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
+    kvr_set(&peer->engine.capacity, 0);
+    report(900 * UNIT / 4, 5000);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
     util_check(kvr_get(&p->capacity) < 340, "%u", kvr_get(&p->capacity));
 
-    /* nobody tells any more: the metrics' word, and without that the old one */
+    /* no events any more: the metrics count; and without them what was assumed */
 
-    kvr_capacity_stopped(&s.zone, &s.pool, s.peer);
+    kvr_capacity_stopped(&s.zone, &s.pool, s.peer, 5000);
     ck_assert_uint_eq(kvr_get(&p->capacity), 900 - 10 * 64 / 2 * 4 / UNIT);
 
-    kvr_set(&peer->engine.capacity, 0);
-    kvr_capacity_update(&s.zone, &s.pool, s.peer);
-    ck_assert_uint_eq(kvr_get(&p->reported), 0);
+    kvr_set(&peer->engine.reported, 0);
+    kvr_capacity_update(&s.zone, &s.pool, s.peer, 5000);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_ASSUMED);
     ck_assert_uint_eq(kvr_get(&p->capacity), 1000);
+}
+END_TEST
+
+
+/* each source counts until a better one is known, and when that one is gone */
+START_TEST(test_capacity_trust)
+{
+    unsigned     i;
+    kvr_peer_t  *peer;
+
+    peer = &s.zone.registry->peer[s.peer];
+
+    is(KVR_INDEX_ASSUMED, 1000, 5000);
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(&peer->feedback.retention, 300, 1);
+        kvr_retention_note(&peer->feedback.retention, 600, 0);
+    }
+
+    is(KVR_INDEX_LEARNED, 512, 5000);
+
+    report(500 * UNIT / 4, 5000);
+    is(KVR_INDEX_REPORTED, 500, 5000);
+
+    kvr_capacity_configured(&s.zone, &s.pool, s.peer, 1, 5000);
+    is(KVR_INDEX_CONFIGURED, 1000, 5000);
+
+    kvr_capacity_set(&s.zone, &s.pool, s.peer, 1500, 5000);
+    is(KVR_INDEX_SET, 1500, 5000);
+
+    /* a report, a reload, and an upstream that assumes something else */
+
+    report(400 * UNIT / 4, 6000);
+    kvr_capacity_configured(&s.zone, &s.pool, s.peer, 0, 6000);
+    (void) kvr_registry_peer(s.zone.registry, s.zone.load, s.zone.row,
+                             s.zone.index, "a:1", 3, 900);
+    is(KVR_INDEX_SET, 1500, 6000);
+
+    kvr_capacity_set(&s.zone, &s.pool, s.peer, 0, 6000);
+    is(KVR_INDEX_REPORTED, 400, 6000);
+
+    /* it reports that it caches nothing */
+
+    kvr_set(&peer->engine.set, KVR_METRICS_NO_CACHE);
+    is(KVR_INDEX_REPORTED, 1, 6000);
+    kvr_set(&peer->engine.set, 0);
+
+    kvr_capacity_configured(&s.zone, &s.pool, s.peer, 1, 6000);
+    is(KVR_INDEX_CONFIGURED, 900, 6000);
+    kvr_capacity_configured(&s.zone, &s.pool, s.peer, 0, 6000);
+    is(KVR_INDEX_REPORTED, 400, 6000);
+}
+END_TEST
+
+
+/* a capacity that is no longer reported counts for sixty intervals */
+START_TEST(test_capacity_fade)
+{
+    kvr_index_peer_t  *p;
+
+    p = kvr_index_peer(s.zone.index, s.peer);
+    s.pool.probe = 100;
+
+    report(500 * UNIT / 4, 5000);
+    is(KVR_INDEX_REPORTED, 500, 11000);
+
+    /* answers that do not have it, or something absurd */
+
+    report(0, 10000);
+    is(KVR_INDEX_REPORTED, 500, 11000);
+
+    kvr_capacity_fade(&s.zone, &s.pool, s.peer, 11000, 11);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_REPORTED);
+
+    kvr_capacity_fade(&s.zone, &s.pool, s.peer, 11001, 11);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_ASSUMED);
+    ck_assert_uint_eq(kvr_get(&p->capacity), 1000);
+
+    report(500 * UNIT / 4, 12000);
+    is(KVR_INDEX_REPORTED, 500, 12000);
+
+    /* nothing is asked any more: a minute */
+
+    s.pool.probe = 0;
+    kvr_capacity_fade(&s.zone, &s.pool, s.peer, 72000, 72);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_REPORTED);
+    kvr_capacity_fade(&s.zone, &s.pool, s.peer, 72001, 72);
+    ck_assert_uint_eq(kvr_get(&p->source), KVR_INDEX_ASSUMED);
+}
+END_TEST
+
+
+/* a report counts up to what can be, and up to what responses prove */
+START_TEST(test_capacity_lies)
+{
+    unsigned        i;
+    kvr_feedback_t  *feedback;
+
+    feedback = &s.zone.registry->peer[s.peer].feedback;
+
+    report(16000000000ULL, 5000);
+    is(KVR_INDEX_REPORTED, 1000, 5000);
+
+    for (i = 0; i < 50; i++) {
+        insert(60, 0);
+    }
+
+    is(KVR_INDEX_REPORTED, 6000, 5000);
+
+    /* it was emptied: what it was sent before counts no more */
+
+    kvr_index_flush(s.zone.index, s.peer);
+    is(KVR_INDEX_REPORTED, 1000, 5000);
+
+    for (i = 0; i < 50; i++) {
+        insert(60, 0);
+    }
+
+    for (i = 0; i < 20; i++) {
+        kvr_retention_note(&feedback->retention, 300, 1);
+        kvr_retention_note(&feedback->retention, 600, 0);
+    }
+
+    i = KVR_CAPACITY_PROVED * 512;
+    is(KVR_INDEX_REPORTED, i, 5000);
+
+    /* misses lower that as they lower any report */
+
+    kvr_set(&feedback->factor, KVR_FEEDBACK_ONE / 4);
+    is(KVR_INDEX_REPORTED, i / 4, 5000);
 }
 END_TEST
 
@@ -302,6 +463,9 @@ main(void)
     tcase_add_test(tc, test_capacity_silent);
     tcase_add_test(tc, test_capacity_cleared);
     tcase_add_test(tc, test_capacity_age);
+    tcase_add_test(tc, test_capacity_trust);
+    tcase_add_test(tc, test_capacity_fade);
+    tcase_add_test(tc, test_capacity_lies);
     suite_add_tcase(s_, tc);
 
     return util_run(s_);

@@ -557,7 +557,7 @@ START_TEST(test_share_help)
                    LINES, KVR_PEERS_FEW);
 
     for (i = 0; i < PEERS; i++) {
-        kvr_index_capacity(host[2].zone.index, i, CAPACITY, 0);
+        kvr_index_capacity(host[2].zone.index, i, CAPACITY, KVR_INDEX_ASSUMED);
     }
 
     util_check(!kvr_share_help_due(&host[0].self, now),

@@ -255,7 +255,7 @@ index_start(unsigned prompts)
 
     for (i = 0; i < PEERS; i++) {
         kvr_index_flush(ix, i);
-        kvr_index_capacity(ix, i, CAPACITY, 0);
+        kvr_index_capacity(ix, i, CAPACITY, KVR_INDEX_ASSUMED);
     }
 
     /* every other time one of two, for lines that are full */

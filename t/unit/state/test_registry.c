@@ -169,7 +169,7 @@ START_TEST(test_registry_capacity)
 
     /* what was learned stays, when a worker comes that assumes the same */
 
-    kvr_index_capacity(z.ix, a, 700, 0);
+    kvr_index_capacity(z.ix, a, 700, KVR_INDEX_ASSUMED);
     util_check(kvr_registry_peer(z.reg, z.load, 1, z.ix, "a:1", 3, 5000) == a,
                "number");
     util_check(kvr_index_peer(z.ix, a)->capacity == 700, "learned");
@@ -178,9 +178,9 @@ START_TEST(test_registry_capacity)
 
     /* but the engine knows best */
 
-    kvr_index_capacity(z.ix, a, 3000, 1);
+    kvr_index_capacity(z.ix, a, 3000, KVR_INDEX_REPORTED);
     util_check(peer(&z, 0, "a:1") == a, "number");
-    util_check(kvr_index_peer(z.ix, a)->capacity == 3000 && kvr_index_peer(z.ix, a)->reported,
+    util_check(kvr_index_peer(z.ix, a)->capacity == 3000 && kvr_index_peer(z.ix, a)->source == KVR_INDEX_REPORTED,
                "reported");
 
     zone_free(&z);
@@ -397,7 +397,7 @@ START_TEST(test_registry_reuse)
     util_check(peer(&z, 0, "new:1") == NONE, "another process");
     unname(&z, 1);
 
-    kvr_index_capacity(z.ix, id[2], 77, 1);
+    kvr_index_capacity(z.ix, id[2], 77, KVR_INDEX_REPORTED);
     *z.reg->given = 100;
 
     n = peer(&z, 1, "new:1");
@@ -405,7 +405,7 @@ START_TEST(test_registry_reuse)
     util_check(n == id[2], "%u", n);
     util_check(find(&z, "c:1") == NONE && find(&z, "new:1") == n, "names");
     util_check(knows(&z, n, 1000000000002ULL) == 0, "what c knew");
-    util_check(kvr_index_peer(z.ix, n)->capacity == CAPACITY && !kvr_index_peer(z.ix, n)->reported,
+    util_check(kvr_index_peer(z.ix, n)->capacity == CAPACITY && kvr_index_peer(z.ix, n)->source == KVR_INDEX_ASSUMED,
                "c's capacity");
     util_check(z.reg->peer[n].given == 100, "c's rest");
     util_check(!z.reg->member[s].used, "c's seat");

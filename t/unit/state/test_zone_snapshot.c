@@ -215,7 +215,7 @@ START_TEST(test_again)
     kvr_index_flush(a.index, 5);
     teach(&a, 1, 5);
 
-    kvr_index_capacity(a.index, 2, 12345, 1);
+    kvr_index_capacity(a.index, 2, 12345, KVR_INDEX_REPORTED);
     kvr_index_bind(a.index, 991, 3, 7, NOW + 100);
     kvr_index_bind(a.index, 992, 3, 7, NOW + 3);
 
@@ -228,7 +228,8 @@ START_TEST(test_again)
     ck_assert_uint_eq(same(&a, &b), CHAINS * PEERS);
 
     ck_assert_uint_eq(kvr_get(&kvr_index_peer(b.index, 2)->capacity), 12345);
-    ck_assert_uint_eq(kvr_get(&kvr_index_peer(b.index, 2)->reported), 0);
+    ck_assert_uint_eq(kvr_get(&kvr_index_peer(b.index, 2)->source),
+                      KVR_INDEX_ASSUMED);
 
     ck_assert_uint_eq(kvr_index_bound(b.index, 991, NOW + 5, &generation), 3);
     ck_assert_uint_eq(generation, 7);
