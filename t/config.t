@@ -54,8 +54,9 @@ good('default policy', $zone, 'kvroute zone=z;');
 good('alias', $zone, 'kvroute least_conn zone=z;');
 good('all of it', 'kvroute_zone zone=z:2m block=1024 max_peers=8 processes=4;'
      . 'kvroute_max_body 1m; kvroute_salt $arg_tenant;',
-     'kvroute round_robin zone=z capacity=4m;', 'kvroute zone=z capacity=4m!;',
+     'kvroute round_robin zone=z capacity=4m;',
      'kvroute_max_body 2m; kvroute_salt x;');
+good('capacity that holds', $zone, 'kvroute zone=z capacity=4m!;');
 good('with keepalive after', $zone, 'kvroute zone=z; keepalive 4;');
 good('several zones', 'kvroute_zone zone=a:1m; kvroute_zone zone=z:1m;',
      'kvroute zone=z;');
@@ -80,7 +81,7 @@ bad('capacity', qr/invalid value in parameter "capacity=lots" $at/,
     $zone, 'kvroute zone=z capacity=lots;');
 bad('capacity', qr/invalid value in parameter "capacity=4m!!" $at/,
     $zone, 'kvroute zone=z capacity=4m!!;');
-bad('capacity', qr/"capacity=!": it must be a size such as 64m, .*or 64m!/,
+bad('capacity', qr/"capacity=" must be a size such as 64m, .*or 64m!.*"capacity=!" $at/,
     $zone, 'kvroute zone=z capacity=!;');
 bad('capacity of nothing', qr/invalid value in parameter "capacity=0" $at/,
     $zone, 'kvroute zone=z capacity=0;');

@@ -63,7 +63,10 @@ const columns = [
   { key: "kv", title: "KV use", num: true,
     get: (p) => p.engine && p.engine.kv_usage !== undefined
       ? p.engine.kv_usage : null,
-    show: (v, p) => v === null ? "–" : told(share(v, 1), p) },
+    show: (v, p) => v === null ? "–" : told(share(v, 1), p),
+    hint: (p) => p.capacity_source === undefined ? ""
+      : `its cache is taken to hold ${bytes(p.capacity_bytes)} of prompts: `
+        + sources[p.capacity_source] },
   { key: "engine", title: "running / waiting", num: true,
     get: (p) => p.engine && p.engine.running !== undefined
       ? p.engine.running + (p.engine.waiting || 0) : null,
@@ -186,6 +189,7 @@ const drawPeers = (u, then, seconds) => {
       if (c.bar) td.fill.style.width = 100 * v / max[k] + "%";
       if (c.state) td.text.className = "state " + v;
       if (c.bad) td.classList.toggle("wrong", c.bad(v));
+      if (c.hint) td.title = c.hint(x.p);
     });
     const action = x.p.state === "draining" ? "undrain" : "drain";
     tr.act.hidden = !last.api || x.p.id === undefined

@@ -235,7 +235,7 @@ const drawSignals = (s, u) => {
       + `${who(unread, u.peers)}. Set kvroute_probe in this upstream; vLLM has `
       + "/metrics as it is, SGLang needs --enable-metrics, llama.cpp "
       + "--metrics. Without it the cache of each server is taken to be "
-      + bytes(unread[0].capacity_bytes) + "."]);
+      + `${bytes(unread[0].capacity_bytes)} (${unread[0].capacity_source}).`]);
   for (const p of u.peers.filter((x) => x.engine && x.engine.probes > 0
                                         && x.engine.age_ms === undefined))
     list.push(["probe " + p.name, `${p.name} has been asked `

@@ -101,6 +101,14 @@ const outcomes = {
   "cost": { kind: "one", means: "two servers would have cost more" }
 };
 
+/* where the capacity of a server's cache comes from */
+
+const sources = {
+  api: "set by the API", configured: "capacity= with \"!\"",
+  events: "by its KV events", reported: "by its engine's metrics",
+  learned: "learned from its answers", assumed: "capacity=, nothing is known"
+};
+
 const explain = (e, word) => {
   if (Object.hasOwn(words, word)) e.title = words[word];
 };
