@@ -196,6 +196,7 @@ is($c->{shadow_found_bytes}, $log[3]{matched} + $log[4]{matched}
                              + $log[5]{matched}, 'found where they went');
 is($c->{shadow_would_bytes}, 5 * $log[3]{matched}, 'would have been found');
 is($c->{decisions}{shadow}, 6, 'decisions');
+ok(!exists $c->{saved}{round_robin_share}, 'any server: not counted here');
 
 like($t->get('/kvroute/metrics')->{body},
      qr/^kvroute_shadow_would_bytes_total\{[^}]*upstream="counted"[^}]*\} $c->{shadow_would_bytes}$/m,

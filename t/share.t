@@ -436,9 +436,21 @@ $store->command('XADD', 'kvroute:{z}', '*', 'a', 1, 'b', 2);
 ok(wait_for(sub { share($one, 'ignored')->{no_batch} >= 3 }), 'nor is that');
 ok(up($one), 'it works all the same');
 
-# more than a host takes in an answer, for one that reads all of it
+# a new worker does not warn of what was ignored before it
 
 $two->stop();
+
+sub said { my $re = shift; return scalar(() = $one->log() =~ /$re/g) }
+
+my $works = said('zone "z" works with');
+my $ignored = said('hashes otherwise');
+
+$one->reload();
+ok(wait_for(sub { said('zone "z" works with') > $works }), 'a new worker shares');
+is(said('hashes otherwise'), $ignored, 'and does not warn of old batches');
+
+# more than a host takes in an answer, for one that reads all of it
+
 $store->command('XADD', 'kvroute:{z}', '*', 'b', 'x' x 90000) for 1 .. 130;
 configure($two, share => 'name=two lease=2s')->run();
 

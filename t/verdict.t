@@ -125,10 +125,24 @@ is($t->post('/busy/', chat('c'))->{status}, 429, 'one is rejected') for 1 .. 4;
 
 $h = health('busy');
 is($h->{state}, 'red', 'red');
-is($h->{why}[0], '80% of requests rejected in the last minute (4): more than '
-   . 'the servers can do', 'why');
+is($h->{why}[0], '80% of requests rejected in the last minute (4): every server '
+   . 'is at max_conns=1', 'the cap');
+
+my @why = @{health()->{why}};
+like($why[1], qr/^busy: 80%/, 'in the list of all what is red comes first');
+like($why[2], qr/^llm: .* by hand/, 'and what is amber behind it');
 
 $t->step('one');
 $t->finish($_) for @held;
+
+# a zone of another size begins anew, the counters of the queue do not
+
+my $conf = Kvroute::slurp("$t->{dir}/nginx.conf");
+Kvroute::write_file("$t->{dir}/nginx.conf", $conf =~ s/zone=z:2m/zone=z:3m/r);
+$t->reload();
+
+ok(wait_for(sub { @{$t->status()->{upstreams}{busy}{history}} }), 'looked at');
+is($t->status()->{upstreams}{busy}{history}[0]{rejects}, 0, 'no new rejects');
+is_deeply(health('busy'), { state => 'green', why => [] }, 'and green');
 
 $t->done();

@@ -227,6 +227,12 @@ ngx_http_kvroute_queue_look(ngx_http_kvroute_wait_t *w, kvr_admission_t *a,
         }
     }
 
+    if ((rc == KVR_ADMISSION_TAKEN || rc == KVR_ADMISSION_CAPPED)
+        && kvr_get(&a->shared->cap) != rc)
+    {
+        kvr_set(&a->shared->cap, rc);
+    }
+
     ngx_http_kvroute_lock_release(conf->zone, peers);
 
     return rc;

@@ -27,6 +27,10 @@ static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
 static cJSON *ngx_http_kvroute_health_json(kvr_verdict_e state, cJSON *why);
 static void ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why, u_char *text);
+static u_char *ngx_http_kvroute_health_cap(u_char *p, u_char *last,
+    ngx_http_kvroute_status_upstream_t *u);
+static u_char *ngx_http_kvroute_health_load(u_char *p, u_char *last,
+    ngx_http_kvroute_status_upstream_t *u);
 static u_char *ngx_http_kvroute_health_names(u_char *p, u_char *last,
     ngx_http_kvroute_status_upstream_t *u, kvr_verdict_why_t *why);
 
@@ -53,7 +57,7 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
     upstream.locked = (u->locked != 0);
     upstream.rejects = !u->shared ? 0
                        : kvr_history_rejects(u->conf->zone->sh->history,
-                                         u->conf->number,
+                                         &u->conf->zone->core, u->conf->number,
                                          ngx_http_kvroute_zone_rejects(u->conf));
 
     upstream.alone = ngx_http_kvroute_health_alone(u->conf->zone->core.share);
@@ -179,9 +183,12 @@ ngx_http_kvroute_status_json_healths(cJSON *json,
 
         for (i = 0; i < n; i++) {
 
-            for (k = 0; k < u[i].verdict->n && u[i].verdict->state == state;
-                 k++)
-            {
+            for (k = 0; k < u[i].verdict->n; k++) {
+
+                if (u[i].verdict->why[k].state != state) {
+                    continue;
+                }
+
                 p = ngx_snprintf(text, KVR_REGISTRY_TITLE_LEN + 2, "%V: ",
                                  &u[i].name);
                 ngx_http_kvroute_health_say(&u[i], &u[i].verdict->why[k], p);
@@ -249,8 +256,9 @@ ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
 
     case KVR_VERDICT_REJECTED:
         p = ngx_slprintf(p, last, "%uD%% of requests rejected in the last "
-                         "minute (%uL): more than the servers can do",
-                         why->percent, why->n);
+                         "minute (%uL): ", why->percent, why->n);
+        p = ngx_http_kvroute_health_cap(p, last, u);
+        p = ngx_http_kvroute_health_load(p, last, u);
         break;
 
     case KVR_VERDICT_SLOW:
@@ -288,6 +296,91 @@ ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
     }
 
     *p = '\0';
+}
+
+
+/* the cap that all servers are at */
+static u_char *
+ngx_http_kvroute_health_cap(u_char *p, u_char *last,
+    ngx_http_kvroute_status_upstream_t *u)
+{
+    char                            *sep;
+    ngx_uint_t                       i, max;
+    kvr_queue_shared_t              *shared;
+    ngx_http_kvroute_srv_conf_t     *conf;
+    ngx_http_kvroute_status_peer_t  *s;
+
+    conf = u->conf;
+    shared = conf->queue->shm_zone->data;
+
+    if (kvr_get(&shared->cap) == KVR_ADMISSION_TAKEN) {
+
+        max = 0;
+
+        for (i = 0; i < u->number; i++) {
+            s = &u->peer[i];
+
+            if (ngx_strcmp(s->state, "up") != 0) {
+                continue;
+            }
+
+            if (max && s->max_conns != max) {
+                return ngx_slprintf(p, last, "every server is at its "
+                                    "max_conns");
+            }
+
+            max = s->max_conns;
+        }
+
+        return ngx_slprintf(p, last, "every server is at max_conns=%ui", max);
+    }
+
+    p = ngx_slprintf(p, last, "every server is at ");
+    sep = "";
+
+    if (conf->pool.target_ttft) {
+        p = ngx_slprintf(p, last, "max_pending=auto (target_ttft=%uLms)",
+                         conf->pool.target_ttft);
+        sep = " or ";
+
+    } else if (conf->pool.max_pending) {
+        p = ngx_slprintf(p, last, "max_pending=%uL", conf->pool.max_pending);
+        sep = " or ";
+    }
+
+    if (conf->pool.max_waiting >= 0) {
+        p = ngx_slprintf(p, last, "%smax_waiting=%L", sep,
+                         conf->pool.max_waiting);
+        sep = " or ";
+    }
+
+    return *sep ? p : ngx_slprintf(p, last, "its cap");
+}
+
+
+/* the mean load of the servers, where it is known */
+static u_char *
+ngx_http_kvroute_health_load(u_char *p, u_char *last,
+    ngx_http_kvroute_status_upstream_t *u)
+{
+    double                           load;
+    ngx_uint_t                       i, n;
+    ngx_http_kvroute_status_peer_t  *s;
+
+    load = 0;
+
+    for (i = 0, n = 0; i < u->number; i++) {
+        s = &u->peer[i];
+
+        if (s->set & KVR_COUNTER_RATED) {
+            load += s->now.load.utilization;
+            n++;
+        }
+    }
+
+    return n ? ngx_slprintf(p, last, ", load is %ui%%",
+                            (ngx_uint_t) (100 * load / (double) n))
+             : p;
 }
 
 
@@ -363,8 +456,13 @@ ngx_http_kvroute_status_json_saved(cJSON *json,
     cJSON_AddNumberToObject(item, "tokens", (double) (uint64_t) tokens);
     cJSON_AddNumberToObject(item, "seconds", (double) (uint64_t) seconds);
     cJSON_AddNumberToObject(item, "share", prompt > 0 ? matched / prompt : 0);
-    cJSON_AddNumberToObject(item, "round_robin_share",
-                            prompt > 0 ? mean / prompt : 0);
+
+    /* of another balancer's choice it is not counted */
+
+    if (!u->conf->shadow) {
+        cJSON_AddNumberToObject(item, "round_robin_share",
+                                prompt > 0 ? mean / prompt : 0);
+    }
 }
 
 
@@ -379,6 +477,7 @@ ngx_http_kvroute_status_json_history(cJSON *json,
     list = cJSON_AddArrayToObject(json, "history");
 
     n = !u->shared ? 0 : kvr_history_samples(u->conf->zone->sh->history,
+                                             &u->conf->zone->core,
                                              u->conf->number, s);
 
     for (i = 0; i < n; i++) {

@@ -247,8 +247,9 @@ const drawFleet = (u, prev, first, seconds, span) => {
     ["servers", String(u.peers.length),
      Object.entries(states).map(([s, n]) => `${n} ${s}`).join(", ")],
     ["not computed", u.saved ? count(u.saved.tokens) + " tokens" : "–",
-     u.saved ? `${share(u.saved.share, 1)} of prompts; any server: `
-       + share(u.saved.round_robin_share, 1) : ""],
+     u.saved ? `${share(u.saved.share, 1)} of prompts`
+       + (u.saved.round_robin_share === undefined ? "" : "; any server: "
+          + share(u.saved.round_robin_share, 1)) : ""],
     ["prefill saved", u.saved ? count(u.saved.seconds) + " s" : "–",
      "of an engine, since start"],
     ["hottest server", hot && hot.active ? hot.name : "–",

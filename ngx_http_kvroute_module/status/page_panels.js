@@ -1,17 +1,21 @@
-/* --- what kvroute would have found beside another method */
+/* --- what kvroute would have found beside another method: since start, as
+   traffic may pause, and recently */
 
 const drawShadow = (u, base, span) => {
   $("beside").hidden = u.shadow_requests === undefined;
   if ($("beside").hidden) return;
 
-  const d = (key) => delta(u["shadow_" + key], base
+  const all = (key) => u["shadow_" + key];
+  const late = (key) => delta(all(key), base
     && base["shadow_" + key] !== undefined ? base["shadow_" + key] : 0);
-  const asked = d("prompt_bytes"), n = d("requests");
+  const tile = (title, part, whole) => [title, share(all(part), all(whole)),
+    `since start; ${share(late(part), late(whole))} in ${span}`];
 
   tiles($("shadow"), [
-    ["found", share(d("found_bytes"), asked), span],
-    ["would be found", share(d("would_bytes"), asked), `by ${u.policy}, ${span}`],
-    ["same server", share(d("same"), n), `of ${count(n)} requests`]
+    tile("found", "found_bytes", "prompt_bytes"),
+    tile("would be found", "would_bytes", "prompt_bytes"),
+    tile("same server", "same", "requests"),
+    ["requests", count(all("requests")), `compared with ${u.policy}`]
   ]);
 };
 

@@ -24,6 +24,7 @@ static void ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_stop(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share);
+static uint64_t ngx_http_kvroute_share_ignored(kvr_share_t *s);
 
 
 /* of worker 0 */
@@ -225,6 +226,7 @@ ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share)
 
     share->owns = 1;
     share->since = ngx_current_msec;
+    share->strange = ngx_http_kvroute_share_ignored(share->core);
     share->ticked = ngx_current_msec - NGX_HTTP_KVROUTE_SHARE_TICK;
 
     ngx_http_kvroute_share_conn_open(&share->add);
@@ -290,16 +292,14 @@ static void
 ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
 {
     u_char        name[KVR_SHARE_NAME + 1];
-    uint64_t      word, other, foreign;
+    uint64_t      word, ignored;
     ngx_uint_t    i;
     kvr_share_t  *s;
 
     s = share->core;
+    ignored = ngx_http_kvroute_share_ignored(s);
 
-    other = kvr_get(&s->stats.ignored[KVR_SHARE_OTHER - KVR_SHARE_NONE]);
-    foreign = kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]);
-
-    if (other + foreign == share->strange
+    if (ignored == share->strange
         || (share->warned_strange
             && ngx_current_msec - share->warned_strange
                < NGX_HTTP_KVROUTE_SHARE_WARN))
@@ -307,10 +307,10 @@ ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
         return;
     }
 
-    share->strange = other + foreign;
+    share->strange = ignored;
     share->warned_strange = ngx_current_msec;
 
-    if (foreign == 0) {
+    if (kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]) == 0) {
         ngx_log_error(NGX_LOG_WARN, share->log, 0,
                       "kvroute_share of zone \"%V\": batches of another version "
                       "of the module are ignored", &share->zone->name);
@@ -328,6 +328,15 @@ ngx_http_kvroute_share_strange(ngx_http_kvroute_share_t *share)
                   "kvroute_share of zone \"%V\": host \"%s\" hashes otherwise, "
                   "it is ignored: it has another key_file, block or version",
                   &share->zone->name, name);
+}
+
+
+/* batches of another version, key or block, since the zone was made */
+static uint64_t
+ngx_http_kvroute_share_ignored(kvr_share_t *s)
+{
+    return kvr_get(&s->stats.ignored[KVR_SHARE_OTHER - KVR_SHARE_NONE])
+           + kvr_get(&s->stats.ignored[KVR_SHARE_FOREIGN - KVR_SHARE_NONE]);
 }
 
 

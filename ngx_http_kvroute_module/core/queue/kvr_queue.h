@@ -148,6 +148,8 @@ typedef struct {
     _Atomic uint64_t    last;        /* ms */
     _Atomic uint64_t    looked;      /* ms, kvr_queue_long() */
     _Atomic uint64_t    share;       /* of the time, 1/1000000 */
+    _Atomic uint64_t    cap;         /* kvr_admission_e: why there was no room
+                                        for the last one; 0 */
     _Atomic uint64_t    claim[KVR_PEERS];
 
     kvr_queue_stats_t   stats[KVR_QUEUE_CLASSES];

@@ -465,6 +465,7 @@ kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load, const void *name,
     kvr_ttft_prefill_reset(&u->prefill);
     kvr_tally_forget(reg->tally, n);
     memset((void *) &u->fleet, 0, sizeof(kvr_outlier_fleet_t));
+    atomic_store(&u->looked, 0);
     kvr_registry_set(&u->len, u->name, name, len);
 
     return n;

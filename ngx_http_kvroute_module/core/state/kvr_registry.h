@@ -97,6 +97,7 @@ typedef struct {
 
     _Atomic uint32_t   lost;         /* it was given up, or taken out */
     _Atomic uint32_t   since;        /* when it came back from that, s */
+    _Atomic uint32_t   looked;       /* 1: the history has looked at it */
     int64_t            turn;         /* a rank's weight in smooth round robin,
                                         kept under nginx's lock of the peers */
 
@@ -142,6 +143,7 @@ typedef struct {
     _Atomic uint64_t    demand;      /* as prefill servers, kvr_demand.h */
     kvr_ttft_prefill_t  prefill;     /* of all its peers */
     kvr_stats_t         stats;
+    _Atomic uint32_t    looked;      /* 1: the history has looked at it */
     _Atomic uint32_t    len;
     uint8_t             name[KVR_REGISTRY_TITLE_LEN];
 } kvr_upstream_t;

@@ -28,6 +28,8 @@ typedef struct {
     kvr_max(kvr_history_since(errors), kvr_history_since(fails))
 
 
+static void kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects);
+static void kvr_history_begin_member(kvr_history_member_t *hm);
 static void kvr_history_now(const kvr_member_t *m, kvr_history_now_t *now);
 static uint64_t kvr_history_grown(uint64_t now, uint64_t before);
 static void kvr_history_quantiles(kvr_history_upstream_t *u,
@@ -96,12 +98,19 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
     kvr_history_now_t        now;
     kvr_history_part_t      *part;
     kvr_history_member_t    *hm;
+    kvr_upstream_t          *counted;
     kvr_history_sample_t    *s;
     kvr_history_upstream_t  *u;
 
     step = kvr_get(&h->steps);
     u = &h->upstream[upstream];
     s = &u->sample[step % KVR_HISTORY_SAMPLES];
+    counted = &zone->registry->upstream[upstream];
+
+    if (!kvr_get(&counted->looked)) {
+        kvr_history_begin(u, rejects);
+        kvr_set(&counted->looked, 1);
+    }
 
     requests = errors = prompt = matched = active = 0;
 
@@ -113,6 +122,12 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
         }
 
         hm = &h->member[i];
+
+        if (!kvr_get(&m->looked)) {
+            kvr_history_begin_member(hm);
+            kvr_set(&m->looked, 1);
+        }
+
         part = &hm->part[step % KVR_HISTORY_PARTS];
 
         kvr_history_now(m, &now);
@@ -139,9 +154,8 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
                                kvr_registry_column(zone->registry, i)).active;
     }
 
-    kvr_history_quantiles(u,
-              &zone->registry->upstream[upstream].stats.histogram[KVR_STATS_TTFT],
-              &p50, &p95);
+    kvr_history_quantiles(u, &counted->stats.histogram[KVR_STATS_TTFT], &p50,
+                          &p95);
 
     kvr_set(&s->requests, (uint32_t) requests);
     kvr_set(&s->errors, (uint32_t) errors);
@@ -161,12 +175,16 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 
 
 uint32_t
-kvr_history_samples(kvr_history_t *h, uint32_t upstream,
-    kvr_history_sample_t *sample)
+kvr_history_samples(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, kvr_history_sample_t *sample)
 {
     uint32_t               i, n, time;
     uint64_t               step;
     kvr_history_sample_t  *s;
+
+    if (!kvr_get(&zone->registry->upstream[upstream].looked)) {
+        return 0;
+    }
 
     step = kvr_get(&h->steps);
 
@@ -202,12 +220,22 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
     kvr_history_minute_t *minute)
 {
     uint32_t               i;
+    kvr_member_t          *m;
     kvr_history_now_t      now;
     kvr_history_member_t  *hm;
 
+    m = &zone->registry->member[member];
     hm = &h->member[member];
 
-    kvr_history_now(&zone->registry->member[member], &now);
+    kvr_history_now(m, &now);
+
+    if (!kvr_get(&m->looked)) {
+        minute->requests = now.requests;
+        minute->errors = kvr_max(now.errors, now.fails);
+        minute->firsts = now.firsts;
+        minute->ttft = now.ttft;
+        return;
+    }
 
     minute->requests = kvr_history_since(requests);
     minute->errors = kvr_history_errors();
@@ -224,12 +252,17 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
 
 
 uint64_t
-kvr_history_rejects(kvr_history_t *h, uint32_t upstream, uint64_t rejects)
+kvr_history_rejects(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, uint64_t rejects)
 {
     uint32_t                 i;
     uint64_t                 n, step;
     kvr_history_sample_t    *s;
     kvr_history_upstream_t  *u;
+
+    if (!kvr_get(&zone->registry->upstream[upstream].looked)) {
+        return 0;
+    }
 
     u = &h->upstream[upstream];
     step = kvr_get(&h->steps) + KVR_HISTORY_SAMPLES;
@@ -245,6 +278,45 @@ kvr_history_rejects(kvr_history_t *h, uint32_t upstream, uint64_t rejects)
     }
 
     return n;
+}
+
+
+static void
+kvr_history_begin(kvr_history_upstream_t *u, uint64_t rejects)
+{
+    uint32_t  i;
+
+    for (i = 0; i < KVR_HISTORY_SAMPLES; i++) {
+        kvr_set(&u->sample[i].time, 0);
+    }
+
+    for (i = 0; i <= KVR_STATS_BUCKETS; i++) {
+        kvr_set(&u->bucket[i], 0);
+    }
+
+    kvr_set(&u->rejects, rejects);
+}
+
+
+static void
+kvr_history_begin_member(kvr_history_member_t *hm)
+{
+    uint32_t  i;
+
+    kvr_set(&hm->requests, 0);
+    kvr_set(&hm->errors, 0);
+    kvr_set(&hm->fails, 0);
+    kvr_set(&hm->firsts, 0);
+    kvr_set(&hm->ttft, 0);
+    kvr_set(&hm->prompt, 0);
+    kvr_set(&hm->matched, 0);
+
+    for (i = 0; i < KVR_HISTORY_PARTS; i++) {
+        kvr_set(&hm->part[i].requests, 0);
+        kvr_set(&hm->part[i].errors, 0);
+        kvr_set(&hm->part[i].firsts, 0);
+        kvr_set(&hm->part[i].ttft, 0);
+    }
 }
 
 

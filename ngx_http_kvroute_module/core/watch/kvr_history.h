@@ -18,6 +18,11 @@
  * last minute of the server.  A counter that went down was reset: it begins
  * with what it has now.
  *
+ * The first look at an upstream clears what an earlier one of that number has
+ * left.  Rejects of the queue are not counted by it: the queue keeps its
+ * counters when the zone is made anew.  The counters of the zone itself begin
+ * at 0 with the history.
+ *
  * Who takes a step takes it by compare and swap of the time of the last one, so
  * each sample has one writer.  A sample has no time while it is written: one
  * that is left so by a process that was killed is shown to nobody, and written
@@ -115,19 +120,19 @@ void kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone,
     uint32_t upstream, uint64_t rejects, uint32_t time);
 
 /*
- * Copies the samples of an upstream that are there, the oldest first, to
+ * Copies the samples of an upstream, the oldest first, to
  * sample[KVR_HISTORY_SAMPLES].  Returns how many.
  */
-uint32_t kvr_history_samples(kvr_history_t *h, uint32_t upstream,
-    kvr_history_sample_t *sample);
+uint32_t kvr_history_samples(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, kvr_history_sample_t *sample);
 
 /* the last minute of a member, up to now: KVR_HISTORY_PARTS steps and the rest */
 void kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone,
     uint32_t member, kvr_history_minute_t *minute);
 
 /* what the queue of an upstream has rejected in that time */
-uint64_t kvr_history_rejects(kvr_history_t *h, uint32_t upstream,
-    uint64_t rejects);
+uint64_t kvr_history_rejects(kvr_history_t *h, const kvr_zone_t *zone,
+    uint32_t upstream, uint64_t rejects);
 
 
 #endif /* _KVR_HISTORY_H_INCLUDED_ */

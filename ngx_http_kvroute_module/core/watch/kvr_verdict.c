@@ -44,8 +44,6 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
         (void) kvr_verdict_say(v, KVR_VERDICT_RED, KVR_VERDICT_LOCKED);
     }
 
-    /* first what loses requests */
-
     kvr_verdict_errors(server, n, v);
     kvr_verdict_states(server, n, v);
     kvr_verdict_rejects(u, server, n, v);
@@ -76,20 +74,26 @@ kvr_verdict_name(kvr_verdict_e state)
 }
 
 
-/* the last place is written over by what there is no room for */
+/* inserts a reason behind those as bad as it; the last ones may fall out */
 static kvr_verdict_why_t *
 kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
     kvr_verdict_reason_e reason)
 {
+    uint32_t            i;
     kvr_verdict_why_t  *why;
+
+    for (i = v->n; i > 0 && v->why[i - 1].state < state; i--) { /* void */ }
+
+    why = &v->why[i];
+
+    memmove(why + 1, why, (KVR_VERDICT_WHY - i) * sizeof(kvr_verdict_why_t));
+    memset(why, 0, sizeof(kvr_verdict_why_t));
+
+    why->state = state;
+    why->reason = reason;
 
     v->state = kvr_max(v->state, state);
     v->n = kvr_min(v->n + 1, KVR_VERDICT_WHY);
-
-    why = &v->why[v->n - 1];
-
-    memset(why, 0, sizeof(kvr_verdict_why_t));
-    why->reason = reason;
 
     return why;
 }

@@ -16,7 +16,8 @@
  *     amber   somebody should look, but requests are served
  *     green   neither
  *
- * Reasons come worst first.  Who shows them makes sentences of them.
+ * Reasons come worst first: the red ones, then the others.  The status makes
+ * sentences of them.
  */
 
 
@@ -84,6 +85,7 @@ typedef enum {
 
 
 typedef struct {
+    kvr_verdict_e         state;
     kvr_verdict_reason_e  reason;
     uint32_t              servers;   /* the first of them, by index */
     uint32_t              server[KVR_VERDICT_NAMES];
@@ -97,7 +99,7 @@ typedef struct {
 typedef struct {
     kvr_verdict_e         state;
     uint32_t              n;
-    kvr_verdict_why_t     why[KVR_VERDICT_WHY];
+    kvr_verdict_why_t     why[KVR_VERDICT_WHY + 1];  /* the last is spare */
 } kvr_verdict_t;
 
 

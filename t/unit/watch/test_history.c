@@ -73,13 +73,15 @@ START_TEST(test_history_steps)
     util_check(kvr_history_step(h, 5 + STEP) == 1, "in time");
     util_check(kvr_history_step(h, 5 + STEP) == 0, "one takes it");
 
+    kvr_history_look(h, &zone, 1, 0, 999);
+
     count(1, 10, 1, 1000, 250);
     count(2, 20, 2, 1000, 250);
     count(0, 500, 500, 9, 9);
     kvr_stats_observe(&reg->upstream[1].stats, KVR_STATS_TTFT, 40000);
     kvr_history_look(h, &zone, 1, 7, 1000);
 
-    n = kvr_history_samples(h, 1, sample);
+    n = kvr_history_samples(h, &zone, 1, sample);
     util_check(n == 1 && sample[0].time == 1000, "%u samples", n);
     util_check(sample[0].requests == 30 && sample[0].errors == 3
                && sample[0].rejects == 7 && sample[0].matched == 2500,
@@ -87,7 +89,7 @@ START_TEST(test_history_steps)
                sample[0].rejects, sample[0].matched);
     util_check(sample[0].p50 > 25 && sample[0].p50 <= 50
                && sample[0].p95 >= sample[0].p50, "%u ms", sample[0].p50);
-    util_check(kvr_history_samples(h, 0, sample) == 0, "the other has none");
+    util_check(kvr_history_samples(h, &zone, 0, sample) == 0, "the other has none");
 
     /* the ring has the last ones, the oldest first */
 
@@ -97,7 +99,7 @@ START_TEST(test_history_steps)
         kvr_history_look(h, &zone, 1, 7, 1000 + i);
     }
 
-    n = kvr_history_samples(h, 1, sample);
+    n = kvr_history_samples(h, &zone, 1, sample);
     util_check(n == KVR_HISTORY_SAMPLES, "%u samples", n);
 
     for (i = 0; i < n; i++) {
@@ -131,18 +133,69 @@ START_TEST(test_history_rejects)
 
     make();
 
+    kvr_history_look(h, &zone, 1, 0, 1);
+
     for (i = 0; i < KVR_HISTORY_PARTS; i++) {
         (void) kvr_history_step(h, 1 + i * STEP);
         kvr_history_look(h, &zone, 1, 10 * (i + 1), 1 + i);
     }
 
-    util_check(kvr_history_rejects(h, 1, 60) == 60, "all of a minute");
-    util_check(kvr_history_rejects(h, 1, 65) == 65, "and of now");
+    util_check(kvr_history_rejects(h, &zone, 1, 60) == 60, "all of a minute");
+    util_check(kvr_history_rejects(h, &zone, 1, 65) == 65, "and of now");
 
     (void) kvr_history_step(h, 1 + i * STEP);
     kvr_history_look(h, &zone, 1, 60, 1 + i);
-    util_check(kvr_history_rejects(h, 1, 60) == 50, "%lu",
-               kvr_history_rejects(h, 1, 60));
+    util_check(kvr_history_rejects(h, &zone, 1, 60) == 50, "%lu",
+               kvr_history_rejects(h, &zone, 1, 60));
+
+    drop();
+}
+END_TEST
+
+
+/* the queue keeps its counters when a zone is made anew */
+START_TEST(test_history_first)
+{
+    kvr_history_minute_t  m;
+
+    make();
+
+    util_check(kvr_history_rejects(h, &zone, 1, 6317) == 0, "before a look");
+
+    count(1, 5, 5, 0, 0);
+    (void) kvr_history_step(h, 1);
+    kvr_history_look(h, &zone, 1, 6317, 1);
+
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 1
+               && sample[0].rejects == 0 && sample[0].requests == 5,
+               "%u rejects, %u requests", sample[0].rejects,
+               sample[0].requests);
+    util_check(kvr_history_rejects(h, &zone, 1, 6317) == 0, "after it");
+    util_check(kvr_history_rejects(h, &zone, 1, 6320) == 3, "since then");
+
+    /* the number goes to another upstream, and that of a member to another */
+
+    kvr_set(&reg->upstream[1].looked, 0);
+    kvr_set(&reg->member[1].looked, 0);
+    kvr_set(&reg->member[1].requests, 6);
+    kvr_set(&reg->member[1].responses[KVR_STATUS_CLASSES - 1], 1);
+
+    util_check(kvr_history_rejects(h, &zone, 1, 9000) == 0, "another's");
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 0, "and samples");
+    kvr_history_member(h, &zone, 1, &m);
+    util_check(m.requests == 6 && m.errors == 1, "%lu, %lu", m.requests,
+               m.errors);
+
+    (void) kvr_history_step(h, 1 + STEP);
+    kvr_history_look(h, &zone, 1, 9000, 2);
+    kvr_history_member(h, &zone, 1, &m);
+
+    util_check(m.requests == 6 && m.errors == 1, "%lu, %lu", m.requests,
+               m.errors);
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 1
+               && sample[0].rejects == 0 && sample[0].requests == 6,
+               "%u rejects, %u requests", sample[0].rejects,
+               sample[0].requests);
 
     drop();
 }
@@ -166,7 +219,7 @@ START_TEST(test_history_counters)
     (void) kvr_history_step(h, 1 + STEP);
     kvr_history_look(h, &zone, 1, 4, 2);
 
-    util_check(kvr_history_samples(h, 1, sample) == 2, "samples");
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 2, "samples");
     util_check(sample[1].requests == 3 && sample[1].errors == 2
                && sample[1].rejects == 4, "%u %u %u", sample[1].requests,
                sample[1].errors, sample[1].rejects);
@@ -180,7 +233,7 @@ START_TEST(test_history_counters)
     count(1, 9, 9, 0, 0);
     (void) kvr_history_step(h, 1 + 3 * STEP);
     kvr_history_look(h, &zone, 1, 4, 4);
-    util_check(kvr_history_samples(h, 1, sample) == 4
+    util_check(kvr_history_samples(h, &zone, 1, sample) == 4
                && sample[3].errors == 9, "%u errors", sample[3].errors);
 
     drop();
@@ -205,7 +258,7 @@ START_TEST(test_history_killed)
         }
     }
 
-    n = kvr_history_samples(h, 1, sample);
+    n = kvr_history_samples(h, &zone, 1, sample);
     util_check(n == KVR_HISTORY_SAMPLES / 2, "%u samples", n);
 
     for (i = 0; i < n; i++) {
@@ -245,6 +298,7 @@ main(void)
 
     util_add(s, "steps", test_history_steps);
     util_add(s, "rejects", test_history_rejects);
+    util_add(s, "first", test_history_first);
     util_add(s, "counters", test_history_counters);
     util_add(s, "killed", test_history_killed);
 

@@ -180,6 +180,46 @@ START_TEST(test_verdict_rejected)
 END_TEST
 
 
+/* what is red comes first, and does not fall out for want of room */
+START_TEST(test_verdict_worst)
+{
+    uint32_t  i;
+
+    day();
+    server[2].up = 0;
+    upstream.rejects = 19200;
+    (void) is(KVR_VERDICT_RED, KVR_VERDICT_REJECTED);
+    util_check(v.n == 2 && v.why[1].reason == KVR_VERDICT_LOST
+               && v.why[1].state == KVR_VERDICT_AMBER, "%u", v.n);
+
+    /* 8 servers with errors of a few, and 5 reasons more */
+
+    day();
+
+    for (i = 0; i < SERVERS; i++) {
+        server[i].errors = 5;
+        server[i].stale = 1;
+        server[i].uncounted = 1;
+    }
+
+    server[0].requests = 20000;
+    server[0].ttft = server[0].firsts * 9000;
+    server[1].active = 50;
+    server[2].up = 0;
+    upstream.alone = 1;
+    upstream.locked = 1;
+    upstream.rejects = 19200;
+
+    kvr_verdict(&upstream, server, SERVERS, &v);
+    util_check(v.n == KVR_VERDICT_WHY
+               && v.why[0].reason == KVR_VERDICT_LOCKED
+               && v.why[1].reason == KVR_VERDICT_REJECTED
+               && v.why[2].state == KVR_VERDICT_AMBER, "%u, %u",
+               v.why[0].reason, v.why[1].reason);
+}
+END_TEST
+
+
 START_TEST(test_verdict_slow)
 {
     kvr_verdict_why_t  *why;
@@ -289,6 +329,7 @@ main(void)
     util_add(s, "fails", test_verdict_fails);
     util_add(s, "states", test_verdict_states);
     util_add(s, "rejected", test_verdict_rejected);
+    util_add(s, "worst", test_verdict_worst);
     util_add(s, "slow", test_verdict_slow);
     util_add(s, "hot", test_verdict_hot);
     util_add(s, "chance", test_verdict_chance);
