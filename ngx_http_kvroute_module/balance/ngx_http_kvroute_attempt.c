@@ -161,9 +161,7 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
 
     /* its blocks are looked for when it has ended */
 
-    if (at->conf->zone->core.aliases
-        && kvr_capacity_heard(&at->conf->zone->core, peer))
-    {
+    if (kvr_capacity_listened(&at->conf->zone->core, peer)) {
         ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
     }
 

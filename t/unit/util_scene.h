@@ -52,6 +52,8 @@ util_scene(util_scene_t *s)
     s->member = kvr_registry_member(z->registry, z->load, z->row, s->peer, "u",
                                     1);
 
+    kvr_set(&z->events[s->peer].connected, 1);
+
     s->pool.set = kvr_set_of(s->peer);
 
     for (i = 0; i < UTIL_SCENE_UNITS; i++) {

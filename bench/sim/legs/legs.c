@@ -473,7 +473,7 @@ kvs_legs_done(kvs_legs_t *legs, kvs_leg_t *l)
 
         kvr_index_extend(legs->zone.core.index, entries + first, first,
                          n - first, l->req.nhashes - l->route.units,
-                         l->replica);
+                         l->replica, 0);
     }
 
     /* what was transferred is told as cached */

@@ -191,17 +191,17 @@ kvs_hosts_apply(kvs_hosts_t *hs, uint32_t h, kvs_message_t *m, double now)
     kvr_prefill_told(&zone->registry->peer[m->peer].prefill, kvs_zone_ms(now));
 
     kvr_index_extend(zone->index, m->value + m->first, m->first,
-                     m->n - m->first, m->units, m->peer);
+                     m->n - m->first, m->units, m->peer, 0);
 
     if (hs->conf.refresh == KVS_REFRESH_ALL && m->first) {
-        kvr_index_extend(zone->index, m->value, 0, m->first, 0, m->peer);
+        kvr_index_extend(zone->index, m->value, 0, m->first, 0, m->peer, 0);
     }
 
     if (hs->conf.refresh == KVS_REFRESH_THIN) {
 
         for (at = m->first, step = 1; at > 0; step *= 2) {
             kvr_index_extend(zone->index, m->value + at - 1, at - 1, 1, 0,
-                             m->peer);
+                             m->peer, 0);
             at -= kvr_min(step, at);
         }
     }

@@ -514,7 +514,9 @@ kvs_router_probe(kvs_router_t *ro, double now)
 
     for (i = 0; i < ro->sim->n; i++) {
         kve_replica_stats(ro->sim->replica[i], &st);
-        kvs_zone_probed(&ro->zone, i, &st, 0, now);
+        kvs_zone_probed(&ro->zone, i, &st,
+                        ro->conf.usage ? (uint64_t) st.blocks * KVS_UNIT_TOKENS
+                                       : 0, now);
     }
 }
 
@@ -601,16 +603,16 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 
     kvs_router_admitted(ro, rq, now);
 
-    if (ok && ro->conf.replies && rq->req.nhashes > rq->units) {
-        kvs_router_extend(ro, rq, now);
-    }
-
     tokens.prompt = rq->tokens;
     tokens.cached = rq->req.cached_tokens;
     tokens.completion = rq->req.output_tokens;
 
     kvs_route_end(&ro->zone, &rq->route, ok && ro->conf.usage ? &tokens : NULL,
                   now);
+
+    if (ok && ro->conf.replies && rq->req.nhashes > rq->units) {
+        kvs_router_extend(ro, rq, now);
+    }
 }
 
 
@@ -618,8 +620,9 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
 static void
 kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
 {
-    uint32_t   n, first;
-    uint64_t  *entries;
+    uint32_t      n;
+    uint64_t     *entries;
+    kvr_reply_t   reply;
 
     if (ro->lru) {
         kvs_prefix_insert(ro->lru, rq->chain, rq->req.nhashes, rq->replica,
@@ -627,9 +630,14 @@ kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now)
     }
 
     entries = kvs_route_chain(rq->chain, rq->req.nhashes, &n);
-    first = kvr_min(kvr_chain_entries(rq->units), n);
 
-    kvr_index_extend(ro->zone.core.index, entries + first, first, n - first,
-                     rq->req.nhashes - rq->units,
-                     rq->replica / kvr_max(ro->conf.ranks, 1));
+    reply.first = kvr_min(kvr_chain_entries(rq->units), n);
+    reply.n = kvr_min(n - reply.first, KVR_REPLY_VALUES);
+    reply.unit = 1;
+    reply.start = rq->units;
+    reply.blocks = rq->req.nhashes;
+
+    memcpy(reply.value, entries + reply.first, reply.n * sizeof(uint64_t));
+
+    kvr_attempt_extend(&rq->route.attempt, &ro->zone.core, &reply);
 }

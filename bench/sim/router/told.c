@@ -127,6 +127,8 @@ kvs_told_create(kvs_sim_t *sim, kvs_zone_t *zone, double delay,
         v->told = told;
         v->replica = i;
 
+        kvr_set(&zone->core.events[i].connected, 1);
+
         v->watch.stored = kvs_told_stored;
         v->watch.removed = kvs_told_removed;
         v->watch.cleared = kvs_told_cleared;

@@ -130,7 +130,7 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
 
     gone = event->type == KVR_KVEVENT_REMOVED;
     n = kvr_min(event->blocks, KVR_KVEVENT_HASHES);
-    units = kvr_load_get(zone->load, id).pending / zone->unit + 1;
+    units = kvr_load_get(zone->load, id).pending / zone->unit;
 
     for (i = 0; i < n; i++) {
 
@@ -140,10 +140,11 @@ kvr_attribute_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
 
         if (gone) {
             kvr_add(&v.count->gone, kvr_index_gone(zone->index, place.key,
-                                                    place.entry, id, units));
+                                                    place.entry, id, units + 1));
 
         } else {
-            kvr_index_again(zone->index, place.key, place.entry, id);
+            kvr_index_again(zone->index, place.key, place.entry, id,
+                            (uint32_t) kvr_min(units, UINT32_MAX));
             kvr_add(&v.count->again, 1);
         }
     }

@@ -128,9 +128,12 @@ void kvr_index_cleared(kvr_index_t *ix, unsigned peer, uint64_t units);
 int kvr_index_gone(kvr_index_t *ix, uint64_t value, uint32_t entry,
     unsigned peer, uint64_t units);
 
-/* it has stored that block again, for whomever */
+/*
+ * The engine has stored that block again, for any request.  behind: as of
+ * kvr_index_extend().
+ */
 void kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry,
-    unsigned peer);
+    unsigned peer, uint32_t behind);
 
 /*
  * Sets what a peer's cache holds, in units, 1 .. KVR_INDEX_CAPACITY_MAX (else
@@ -188,10 +191,12 @@ void kvr_index_refresh(kvr_index_t *ix, const uint64_t *chain, uint32_t n,
 
 /*
  * The peer has gone on to compute what n entries of the chain stand for, from
- * the one numbered first on, in so many units.
+ * the one numbered first on, in so many units.  behind: units by which the
+ * clock is ahead of the peer, since inserts move it when a request is sent, and
+ * the peer computes or still uses the prompts of others after this one.
  */
 void kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
-    uint32_t n, uint32_t units, unsigned peer);
+    uint32_t n, uint32_t units, unsigned peer, uint32_t behind);
 
 /*
  * Has fetched from memory what n entries will need: the tags only, which say
@@ -207,7 +212,8 @@ void kvr_index_soon(kvr_index_t *ix, const uint64_t *value, uint32_t n,
  * behind them are n values, of the entries from the one numbered first on.
  */
 void kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
-    uint32_t first, uint32_t n, uint32_t units, unsigned peer);
+    uint32_t first, uint32_t n, uint32_t units, unsigned peer,
+    uint32_t behind);
 
 /*
  * Another table has undone what it taught: the peer holds none of n entries,

@@ -227,31 +227,32 @@ kvr_insert_written(kvr_insert_walk_t *t, uint32_t k)
 
 void
 kvr_index_extend(kvr_index_t *ix, const uint64_t *value, uint32_t first,
-    uint32_t n, uint32_t units, unsigned peer)
+    uint32_t n, uint32_t units, unsigned peer, uint32_t behind)
 {
     kvr_index_soon(ix, value, n, 1);
 
-    kvr_index_taught(ix, value, first, first, n, units, peer);
+    kvr_index_taught(ix, value, first, first, n, units, peer, behind);
 }
 
 
 void
 kvr_index_taught(kvr_index_t *ix, const uint64_t *value, uint32_t from,
-    uint32_t first, uint32_t n, uint32_t units, unsigned peer)
+    uint32_t first, uint32_t n, uint32_t units, unsigned peer, uint32_t behind)
 {
     uint32_t           i;
     uint64_t           add, clock;
     kvr_insert_walk_t  t;
 
-    add = (uint64_t) kvr_max(units, 1) << KVR_INDEX_FRACTION;
+    add = (uint64_t) units << KVR_INDEX_FRACTION;
     clock = kvr_add(&kvr_index_peer(ix, peer)->clock, add) + add;
+    clock >>= KVR_INDEX_FRACTION;
 
     kvr_insert_expect(kvr_index_peer(ix, peer), add);
 
     t.ix = ix;
     t.peer = peer;
 
-    t.clock = kvr_index_clocked(clock >> KVR_INDEX_FRACTION, peer);
+    t.clock = kvr_index_clocked(clock - kvr_min(behind, clock), peer);
     t.now = (uint32_t) (kvr_add(&ix->clock, units) + units);
 
     kvr_insert_begin(&t);

@@ -130,16 +130,20 @@ kvr_index_gone(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer,
 
 
 void
-kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer)
+kvr_index_again(kvr_index_t *ix, uint64_t value, uint32_t entry, unsigned peer,
+    uint32_t behind)
 {
     uint32_t           now, stamp, evicted;
-    uint64_t           key;
+    uint64_t           key, clock;
     kvr_index_line_t  *line;
     kvr_index_peer_t  *p;
 
     p = kvr_index_peer(ix, peer);
 
-    stamp = kvr_index_stamp(kvr_index_clocked(kvr_index_units(p), peer),
+    clock = kvr_index_units(p);
+    clock -= kvr_min(behind, clock);
+
+    stamp = kvr_index_stamp(kvr_index_clocked(clock, peer),
                             kvr_chain_depth(entry));
 
     key = kvr_index_key(value);

@@ -28,6 +28,7 @@ int
 kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     uint32_t now, uint64_t *clock)
 {
+    int       rc, old;
     int64_t   cached;
     uint32_t  kind, retention;
     uint64_t  matched, delivered, margin;
@@ -86,7 +87,13 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
                            delivered + margin >= r->inserted);
     }
 
-    if (delivered * 2 < matched && matched >= delivered + margin) {
+    rc = matched >= delivered + margin ? KVR_FEEDBACK_SHORT : 0;
+
+    /* old blocks are evicted as a matter of course: nothing was reset */
+
+    old = retention && r->age >= retention / 2 && !r->speculative;
+
+    if (rc && delivered * 2 < matched) {
 
         kvr_add(&l->missed, 1);
 
@@ -94,9 +101,7 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
             return KVR_FEEDBACK_MISSED;
         }
 
-        /* old blocks are evicted as a matter of course: nothing was reset */
-
-        if (retention && r->age >= retention / 2) {
+        if (old) {
 
             if (r->capacity) {
                 kvr_feedback_correct(l, -1);
@@ -121,11 +126,14 @@ kvr_feedback_take(kvr_feedback_t *l, const kvr_feedback_response_t *r,
     if (matched * 2 < delivered && delivered >= matched + margin) {
         kvr_feedback_correct(l, 1);
 
+    } else if (rc && old && r->capacity) {
+        kvr_feedback_correct(l, -1);
+
     } else if (matched >= margin) {
         kvr_feedback_correct(l, 0);
     }
 
-    return 0;
+    return rc;
 }
 
 

@@ -105,6 +105,7 @@ typedef struct {
 /* what kvr_feedback_take() has found out */
 #define KVR_FEEDBACK_MISSED  1   /* less than half of what was predicted */
 #define KVR_FEEDBACK_FORGOT  2   /* all is lost that it held at *clock */
+#define KVR_FEEDBACK_SHORT   4   /* less than predicted, half of it at least */
 
 
 /* takes a response; now in seconds; returns KVR_FEEDBACK_... bits */

@@ -23,6 +23,11 @@
 static unsigned kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint64_t ms, uint64_t now);
 static void kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone);
+static void kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone,
+    uint32_t found);
+static void kvr_attempt_teach(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
+    uint32_t behind);
 
 
 uint64_t
@@ -294,9 +299,13 @@ kvr_attempt_timed(kvr_attempt_t *a, const kvr_zone_t *zone,
         kvr_capacity_update(zone, pool, id, now);
     }
 
-    a->found = 0;
+    if (found != KVR_TTFT_LOST || a->matched == 0) {
+        return 0;
+    }
 
-    return found == KVR_TTFT_LOST && a->matched ? KVR_ATTEMPT_REINSERT : 0;
+    kvr_attempt_computed(a, zone, 0);
+
+    return KVR_ATTEMPT_REINSERT;
 }
 
 
@@ -386,17 +395,20 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
         rc |= KVR_ATTEMPT_FORGOT;
     }
 
-    if (found & KVR_FEEDBACK_MISSED) {
+    if (found & (KVR_FEEDBACK_MISSED|KVR_FEEDBACK_SHORT)) {
         cached = (uint64_t) kvr_max(s->tokens.cached, 0);
 
-        a->found = (uint32_t) (a->units * cached
-                               / (uint64_t) s->tokens.prompt);
+        kvr_attempt_computed(a, zone,
+                             (uint32_t) (a->units * cached
+                                         / (uint64_t) s->tokens.prompt));
+    }
 
+    if (found & KVR_FEEDBACK_MISSED) {
         rc |= a->entries ? KVR_ATTEMPT_REINSERT : 0;
     }
 
-    if (zone->aliases && a->entries && !s->odd && !s->sampled
-        && kvr_capacity_heard(zone, id))
+    if (a->entries && !s->odd && !s->sampled
+        && kvr_capacity_listened(zone, id))
     {
         rc |= KVR_ATTEMPT_ATTRIBUTE;
     }
@@ -446,18 +458,35 @@ kvr_attempt_answered(kvr_attempt_t *a, const kvr_zone_t *zone)
 }
 
 
+/*
+ * The engine found only so many units, so it computed more than the insert had
+ * expected.  KV events move the clock by that themselves.
+ */
+static void
+kvr_attempt_computed(kvr_attempt_t *a, const kvr_zone_t *zone, uint32_t found)
+{
+    uint32_t  units;
+
+    units = (uint32_t) (a->matched / zone->unit);
+    a->more = units - kvr_min(units, found);
+
+    if (a->more && !kvr_capacity_heard(zone, a->reservation.peer)) {
+        kvr_attempt_teach(a, zone, NULL, 0, 0, a->more, 0);
+    }
+}
+
+
+/* with the stamps of an insert that had expected it */
 void
 kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain)
 {
-    kvr_index_undo_t  undo;
+    uint32_t  age;
 
-    kvr_index_insert(zone->index, chain, a->entries, a->units,
-                     a->reservation.peer, a->found, &undo);
+    age = kvr_index_undo_age(zone->index, &a->undo);
 
-    if (zone->share) {
-        kvr_share_tell_lesson(zone, chain, a->entries, &undo);
-    }
+    kvr_attempt_teach(a, zone, chain, 0, a->entries, 0,
+                      age - kvr_min(age, a->more));
 }
 
 
@@ -508,16 +537,44 @@ void
 kvr_attempt_extend(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_reply_t *reply)
 {
-    uint32_t  units;
+    uint32_t  id, units, behind;
+    uint64_t  others;
 
-    units = (uint32_t) ((reply->blocks - reply->start) / reply->unit);
+    id = a->reservation.peer;
 
-    kvr_index_extend(zone->index, reply->value, reply->first, reply->n, units,
-                     a->reservation.peer);
+    /* KV events have moved the clock by it */
+
+    units = kvr_capacity_heard(zone, id) ? 0
+            : (uint32_t) ((reply->blocks - reply->start) / reply->unit);
+
+    /* others use their blocks after this; it is not older than its prompt */
+
+    others = kvr_load_get(zone->load,
+                          kvr_registry_resident(zone->registry, id)).pending;
+    behind = (uint32_t) kvr_min(others / zone->unit, UINT32_MAX);
+
+    if (a->entries) {
+        behind = kvr_min(behind, kvr_index_undo_age(zone->index, &a->undo));
+    }
+
+    kvr_attempt_teach(a, zone, reply->value, reply->first, reply->n, units,
+                      behind);
+}
+
+
+static void
+kvr_attempt_teach(kvr_attempt_t *a, const kvr_zone_t *zone,
+    const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
+    uint32_t behind)
+{
+    uint32_t  id;
+
+    id = a->reservation.peer;
+
+    kvr_index_extend(zone->index, value, first, n, units, id, behind);
 
     if (zone->share) {
-        kvr_share_tell_extend(zone, reply->value, reply->first, reply->n,
-                              units, a->reservation.peer);
+        kvr_share_tell_extend(zone, value, first, n, units, id, behind);
     }
 }
 

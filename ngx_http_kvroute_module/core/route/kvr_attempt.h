@@ -69,7 +69,7 @@ typedef struct {
     uint32_t             prompted;   /* of these, not by a reply only */
     uint32_t             age;        /* units, of the deepest of these */
     uint32_t             rate;       /* the fastest peer's, kvr_prefill.h */
-    uint32_t             found;      /* units that reinsert() leaves out */
+    uint32_t             more;       /* units computed beyond the insert's */
     uint32_t             ttft;       /* ms, if it has started */
     kvr_index_undo_t     undo;
 
@@ -184,7 +184,7 @@ void kvr_attempt_attribute(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain, const kvr_tokens_t *tokens, uint64_t session,
     uint64_t now);
 
-/* what was not found there was computed again, and is young */
+/* what was not found there was computed again: writes it again */
 void kvr_attempt_reinsert(kvr_attempt_t *a, const kvr_zone_t *zone,
     const uint64_t *chain);
 

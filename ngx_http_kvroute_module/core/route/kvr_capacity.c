@@ -155,6 +155,13 @@ kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id)
 
 
 int
+kvr_capacity_listened(const kvr_zone_t *zone, uint32_t id)
+{
+    return zone->aliases && kvr_get(&zone->events[id].connected);
+}
+
+
+int
 kvr_capacity_heard(const kvr_zone_t *zone, uint32_t id)
 {
     return zone->events && kvr_index_heard(zone->index, id,

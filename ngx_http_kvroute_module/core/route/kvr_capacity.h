@@ -37,6 +37,9 @@
 #define KVR_CAPACITY_PROVED  4
 
 
+/* whether blocks of the peer's requests will be attributed */
+int kvr_capacity_listened(const kvr_zone_t *zone, uint32_t peer);
+
 /* whether the engine tells what it stores, and nothing speaks against it */
 int kvr_capacity_heard(const kvr_zone_t *zone, uint32_t peer);
 

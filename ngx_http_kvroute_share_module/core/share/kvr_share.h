@@ -249,9 +249,10 @@ int kvr_share_late(kvr_share_t *s, uint64_t now);
 void kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
     uint32_t n, const kvr_index_undo_t *undo);
 
-/* n values were added, from the entry numbered first on, for so many units */
+/* what kvr_index_extend() was called with */
 void kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
-    uint32_t first, uint32_t n, uint32_t units, uint32_t peer);
+    uint32_t first, uint32_t n, uint32_t units, uint32_t peer,
+    uint32_t behind);
 
 /* that insert was undone */
 void kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,

@@ -356,7 +356,8 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
 
     kvr_index_taught(self->zone->index, &r->word[2], from, first,
                      r->n - 2 - kvr_index_told_count(from, first),
-                     kvr_share_lower(r->word[0]), peer);
+                     kvr_share_lower(r->word[0]), peer,
+                     kvr_share_upper(r->word[1]));
 
     kvr_add(&host->lessons, 1);
     kvr_add(&self->zone->share->stats.applied, 1);

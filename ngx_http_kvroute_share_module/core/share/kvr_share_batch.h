@@ -63,7 +63,8 @@
 
 
 typedef enum {
-    KVR_SHARE_LESSON = 1,   /* units 4, from 4; first 4, 0 4; values */
+    KVR_SHARE_LESSON = 1,   /* units 4, from 4; first 4, behind 4;
+                               values */
     KVR_SHARE_VOID,         /* units 4, first 4; values */
     KVR_SHARE_BIND,         /* key 8; seconds 4, moved 4 */
     KVR_SHARE_FLOOR,        /* units 8: what is older is lost */

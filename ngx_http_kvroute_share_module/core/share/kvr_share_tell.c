@@ -53,7 +53,7 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
 
     k = kvr_max(undo->first, first);
 
-    /* the clock moves by the first record only, or by one unit a record */
+    /* the clock moves by the first record only */
 
     do {
         i = kvr_min(n - k, KVR_SHARE_VALUES - m);
@@ -78,25 +78,31 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
 
 void
 kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
-    uint32_t first, uint32_t n, uint32_t units, uint32_t peer)
+    uint32_t first, uint32_t n, uint32_t units, uint32_t peer,
+    uint32_t behind)
 {
     uint32_t          i, m;
     uint64_t          fixed[2];
     kvr_share_part_t  part[4];
 
-    for (i = 0; i < n; i += m) {
+    i = 0;
+
+    do {
         m = kvr_min(n - i, KVR_SHARE_VALUES);
 
         fixed[0] = kvr_share_pair(i ? 0 : kvr_min(units, KVR_SHARE_UNITS),
                                   first + i);
-        fixed[1] = kvr_share_pair(first + i, 0);
+        fixed[1] = kvr_share_pair(first + i, behind);
 
         part[1] = (kvr_share_part_t) { fixed, 2 };
-        part[2] = (kvr_share_part_t) { &value[i], m };
+        part[2] = (kvr_share_part_t) { n ? &value[i] : fixed, m };
         part[3] = (kvr_share_part_t) { fixed, 0 };
 
         kvr_share_tell(zone, KVR_SHARE_LESSON, peer, part);
-    }
+
+        i += m;
+
+    } while (i < n);
 }
 
 

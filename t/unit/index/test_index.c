@@ -669,7 +669,7 @@ START_TEST(test_index_prompted)
     util_check(prompted(c, &n, &age) == 40 && age == 39, "a prompt");
 
     compute(0, 300);
-    kvr_index_extend(ix, &c[40], 40, 30, 30, 0);
+    kvr_index_extend(ix, &c[40], 40, 30, 30, 0, 0);
     util_check(prompted(c, &n, &age) == 40 && n == 70 && age == 369,
                "a reply: %u of %u", age, n);
 
@@ -690,7 +690,7 @@ START_TEST(test_index_prompted)
 
     kvr_index_flush(ix, 0);
     (void) learn(c, 40, 0, 0);
-    kvr_index_extend(ix, &c[40], 40, 32, 32, 0);
+    kvr_index_extend(ix, &c[40], 40, 32, 32, 0, 0);
     util_check(prompted(c, &n, &age) == 40 && n == 72, "at once");
 }
 END_TEST

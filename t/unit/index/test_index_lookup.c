@@ -620,7 +620,7 @@ START_TEST(test_lookup_again)
     kvr_index_insert(ix, chain[0], n, kvr_chain_depth(n - 1), 0, 0, &undo);
 
     for (at = 20; at < 22; at++) {
-        kvr_index_again(ix, chain[0][at], at, 1);
+        kvr_index_again(ix, chain[0][at], at, 1, 0);
 
         (void) kvr_index_lookup(ix, chain[0], n, kvr_set_below(8), found);
         util_check(found[0] == kvr_chain_depth(n - 1)

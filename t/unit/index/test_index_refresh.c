@@ -118,7 +118,7 @@ reply(const uint64_t *c, uint32_t first, uint32_t n, unsigned peer)
     for (t = 0; t < TABLES; t++) {
         kvr_index_extend(table[t], c + first, first, n,
                          kvr_chain_depth(first + n - 1)
-                         - kvr_chain_depth(first - 1), peer);
+                         - kvr_chain_depth(first - 1), peer, 0);
     }
 }
 

@@ -148,7 +148,7 @@ START_TEST(test_index_told_same)
     for (c = 0; c < CHAINS; c++) {
         for (k = 0; k < util_below(&rng, 200); k++) {
             insert(c, 7);
-            kvr_index_extend(table[0], &chain[c][0], 0, 1, 100, 7);
+            kvr_index_extend(table[0], &chain[c][0], 0, 1, 100, 7, 0);
         }
     }
 
@@ -174,9 +174,9 @@ START_TEST(test_index_told_same)
     /* and is as old: both forget it at the same time */
 
     for (peer = 0; peer < PEERS; peer++) {
-        kvr_index_extend(table[0], &chain[0][0], 0, 0, CAPACITY - 100, peer);
+        kvr_index_extend(table[0], &chain[0][0], 0, 0, CAPACITY - 100, peer, 0);
         kvr_index_extend(table[1], &chain[0][0], 0, 0, CAPACITY - 100,
-                         number[peer]);
+                         number[peer], 0);
     }
 
     for (c = 0; c < CHAINS; c++) {
@@ -208,7 +208,7 @@ START_TEST(test_index_told_untaught)
     util_check(held(0, 0, 5) == n && held(0, 0, 133) == n
                && held(0, 0, 389) == n, "the others are as before");
 
-    kvr_index_extend(table[0], chain[1], 0, LENGTH, 3 * n, 133);
+    kvr_index_extend(table[0], chain[1], 0, LENGTH, 3 * n, 133, 0);
     kvr_index_untaught(table[0], chain[0], 0, LENGTH, 2 * n, 133);
 
     util_check(held(0, 0, 133) == n, "it is older than that");

@@ -298,9 +298,43 @@ START_TEST(test_attempt_reserved)
 END_TEST
 
 
-/* a miss says how much is to be inserted again */
+/* returns by how much the clock moves, and in *age how old the prompt is then */
+static uint64_t
+found(uint32_t units, unsigned rc, uint32_t *age)
+{
+    uint64_t  clock;
+
+    begin(UNITS * UNIT, NULL);
+    insert(UNITS);
+    first(1);
+
+    clock = kvr_index_clock(s.zone.index, s.peer);
+
+    ck_assert_uint_eq(settle(units * UNIT / 4) & KVR_ATTEMPT_REINSERT, rc);
+
+    if (rc) {
+        kvr_attempt_reinsert(&s.at, &s.zone, s.chain);
+    }
+
+    (void) end();
+
+    idle();
+    ck_assert_uint_eq(held(), UNITS);
+
+    (void) kvr_index_inserted(s.zone.index, s.chain, UNITS, s.peer, 0, age);
+
+    return kvr_index_clock(s.zone.index, s.peer) - clock;
+}
+
+
+/*
+ * What the engine has computed again moves the clock, whether it was most of
+ * the prompt or not; the prompt was used when its request came, not after that.
+ */
 START_TEST(test_attempt_missed)
 {
+    uint32_t  age;
+
     setup();
 
     begin(0, NULL);
@@ -309,21 +343,77 @@ START_TEST(test_attempt_missed)
     settle(0);
     (void) end();
 
-    begin(UNITS * UNIT, NULL);
-    insert(UNITS);
-    first(1);
+    ck_assert_uint_eq(found(UNITS, 0, &age), 0);
+    ck_assert_uint_eq(age, UNITS);
 
-    ck_assert_uint_eq(settle(UNITS * UNIT / 4 / 4) & KVR_ATTEMPT_REINSERT,
-                      KVR_ATTEMPT_REINSERT);
-    ck_assert_uint_eq(s.at.found, UNITS / 4);
+    ck_assert_uint_eq(found(UNITS / 4, KVR_ATTEMPT_REINSERT, &age),
+                      UNITS * 3 / 4);
+    ck_assert_uint_eq(age, UNITS - 1);
 
-    kvr_attempt_reinsert(&s.at, &s.zone, s.chain);
-    (void) end();
-
-    idle();
-    ck_assert_uint_eq(held(), UNITS);
+    ck_assert_uint_eq(found(UNITS * 3 / 4, 0, &age), UNITS / 4);
 
     teardown();
+}
+END_TEST
+
+
+/* the age of a reply of one unit that ends while others are in flight, or not */
+static uint32_t
+replied(unsigned others)
+{
+    uint32_t       age;
+    uint64_t       whole[UNITS + 1];
+    kvr_reply_t    reply;
+    kvr_attempt_t  at;
+
+    setup();
+
+    begin(0, NULL);
+    insert(0);
+    first(1);
+    at = s.at;
+
+    memcpy(whole, s.chain, sizeof(s.chain));
+    whole[UNITS] = 1ULL << 63 | 77;
+
+    s.chain[0] ^= 1;
+    begin(0, NULL);
+    insert(0);
+    first(1);
+
+    if (!others) {
+        (void) end();
+    }
+
+    memset(&reply, 0, sizeof(kvr_reply_t));
+
+    reply.first = UNITS;
+    reply.n = 1;
+    reply.unit = 1;
+    reply.start = UNITS;
+    reply.blocks = UNITS + 1;
+    reply.value[0] = whole[UNITS];
+
+    ck_assert_int_eq(kvr_attempt_release(&at, &s.zone), 1);
+    kvr_attempt_extend(&at, &s.zone, &reply);
+
+    ck_assert_uint_eq(kvr_index_inserted(s.zone.index, whole, UNITS + 1,
+                                         s.peer, 0, &age), UNITS + 1);
+
+    teardown();
+
+    return age;
+}
+
+
+/*
+ * A prompt that came later has moved the clock, and the engine uses its blocks
+ * after those of a reply that ends before it does.
+ */
+START_TEST(test_attempt_reply)
+{
+    ck_assert_uint_eq(replied(0), UNITS);
+    ck_assert_uint_eq(replied(1), UNITS + UNITS);
 }
 END_TEST
 
@@ -485,6 +575,7 @@ main(void)
     util_add(suite, "undone", test_attempt_undone);
     util_add(suite, "reserved", test_attempt_reserved);
     util_add(suite, "missed", test_attempt_missed);
+    util_add(suite, "reply", test_attempt_reply);
     util_add(suite, "masked", test_attempt_masked);
     util_add(suite, "nobody", test_attempt_nobody);
     util_add(suite, "charge", test_attempt_charge);

@@ -209,6 +209,43 @@ START_TEST(test_capacity_silent)
 END_TEST
 
 
+/*
+ * Replies and misses are no reason to doubt: what the engine has stored of
+ * them was told before they end.
+ */
+START_TEST(test_capacity_replies)
+{
+    uint32_t       i;
+    uint64_t       start;
+    kvr_reply_t    reply;
+    kvr_attempt_t  at;
+
+    tell(KVR_KVEVENT_STORED, 10);
+    start = clock_now();
+
+    memset(&at, 0, sizeof(kvr_attempt_t));
+    memset(&reply, 0, sizeof(kvr_reply_t));
+
+    at.reservation.peer = s.peer;
+    reply.unit = 1;
+    reply.blocks = 100;
+
+    for (i = 0; i < 100; i++) {
+        kvr_attempt_extend(&at, &s.zone, &reply);
+    }
+
+    at.entries = 1;
+
+    for (i = 0; i < 100; i++) {
+        kvr_attempt_reinsert(&at, &s.zone, s.chain);
+    }
+
+    ck_assert_uint_eq(clock_now(), start);
+    ck_assert(kvr_capacity_heard(&s.zone, s.peer));
+}
+END_TEST
+
+
 START_TEST(test_capacity_cleared)
 {
     kvr_peer_t  *peer;
@@ -461,6 +498,7 @@ main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_capacity_clock);
     tcase_add_test(tc, test_capacity_silent);
+    tcase_add_test(tc, test_capacity_replies);
     tcase_add_test(tc, test_capacity_cleared);
     tcase_add_test(tc, test_capacity_age);
     tcase_add_test(tc, test_capacity_trust);

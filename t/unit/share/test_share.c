@@ -160,9 +160,9 @@ START_TEST(test_share_extend)
 
     teach(0, chain[0], 100, 2, &undo);
     kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 32,
-                     host[0].number[2]);
+                     host[0].number[2], 0);
     kvr_share_tell_extend(&host[0].zone, &chain[0][100], 100, 30, 32,
-                          host[0].number[2]);
+                          host[0].number[2], 0);
     flush_all(0);
 
     util_check(held(0, chain[0], 2) == kvr_chain_depth(129), "%u",
