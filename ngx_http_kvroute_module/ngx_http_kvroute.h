@@ -12,6 +12,7 @@
 
 #include "core/hash/kvr_block.h"
 #include "core/state/kvr_zone.h"
+#include "core/text/kvr_json.h"
 #include "core/policy/kvr_policy.h"
 #include "core/queue/kvr_queue.h"
 #include "core/share/kvr_share.h"
@@ -49,6 +50,8 @@ typedef struct {
                                                kvroute_ranks */
     ngx_uint_t                   queues;    /* there are any: kvroute_queue */
     ngx_uint_t                   prefills;  /* kvroute_prefill */
+    ngx_uint_t                   queue_for; /* kvroute_queue_for */
+    ngx_uint_t                   variable;  /* some location passes by one */
     ngx_int_t                    body;      /* indices of $request_body, */
     ngx_int_t                    length;    /* and $content_length, if so */
 } ngx_http_kvroute_main_conf_t;
@@ -211,6 +214,7 @@ typedef struct {
     unsigned                     eject_set:1;
     unsigned                     in_use:1;  /* nginx has had it set up */
     unsigned                     shadow:1;  /* another balancer routes */
+    unsigned                     named:1;   /* by a literal "proxy_pass" */
 
     /* names of upstreams (ngx_str_t *), or NULL: there are none */
 
@@ -222,6 +226,7 @@ typedef struct {
 /* prefill apart from decode, in a location */
 typedef struct {
     ngx_http_upstream_srv_conf_t  *upstream;  /* of the prefill servers */
+    const kvr_json_names_t      *names;     /* members no client may send */
     uint32_t                     connector; /* kvr_connector_e */
     uint32_t                     always;    /* 1: whatever it costs */
     uint32_t                     strict;    /* 1: rather an error than plain */

@@ -289,6 +289,7 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
+    ngx_http_kvroute_conf_check_queues(cf, kmcf);
     ngx_http_kvroute_conf_check_ranks(cf, kmcf);
 
     /* handlers of a phase run in the reverse order */
@@ -498,7 +499,9 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_uint_t                     own;
     ngx_http_conf_ctx_t           *ctx;
     ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_kvroute_srv_conf_t   *kscf;
     ngx_http_kvroute_main_conf_t  *kmcf;
+    ngx_http_upstream_srv_conf_t  *uscf;
 
     ngx_http_kvroute_conf_check_location(cf, conf);
 
@@ -547,18 +550,30 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->prefill, prev->prefill, NULL);
 
     ctx = cf->ctx;
+    uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
+
+    if (uscf && uscf->srv_conf) {
+        kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
+        kscf->named = 1;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    /* a handler without a literal upstream: as a rule it has a variable */
+
+    if (clcf->handler && uscf == NULL && !conf->status && !conf->api) {
+        kmcf->variable = 1;
+    }
 
     if (conf->prefill
-        && ngx_http_kvroute_conf_prefill_check(cf, conf->prefill,
-                            ngx_http_kvroute_conf_check_pass(ctx->loc_conf), own)
+        && ngx_http_kvroute_conf_prefill_check(cf, conf->prefill, uscf, own)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
-
     kmcf->max_body = ngx_max(kmcf->max_body, conf->max_body);
+    kmcf->queue_for |= (conf->queue_for != NULL);
     kmcf->early |= conf->early;
     kmcf->decided |= conf->early;
 

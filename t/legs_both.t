@@ -78,7 +78,9 @@ $t->upstreams(
     two => [qw(D0 D1)],
     half => ['DEAD', 'D1 backup'],
     same => ["server $none fail_timeout=1h;", 'D1'],
+    same2 => ["server $none fail_timeout=1h;", 'D1'],
     again => ["server $none fail_timeout=1h;", 'D1 backup'],
+    again2 => ["server $none fail_timeout=1h;", 'D1 backup'],
     lprefill => ['LP'],
     ldecode => ['LD'],
 );
@@ -201,12 +203,12 @@ http {
             proxy_pass http://mdecode/;
         }
         location /same/ {
-            kvroute_prefill same connector=sglang tries=1;
+            kvroute_prefill same2 connector=sglang tries=1;
             kvroute_pin %%NONE%%;
             proxy_pass http://same/;
         }
         location /again/ {
-            kvroute_prefill again connector=sglang tries=1;
+            kvroute_prefill again2 connector=sglang tries=1;
             proxy_pass http://again/;
         }
         location /half/ {

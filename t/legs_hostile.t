@@ -279,7 +279,7 @@ my @members = (
     '"kv_transfer_params":' . '[' x 900 . ']' x 900,
     '"bootstrap_room":' . '9' x 3000, '"bootstrap_host":"h","bootstrap_port":1',
     '"disaggregated_params":{"x":1},"disagg_prefill_dp_rank":1',
-    join(',', ("\"kv_transfer_params\":{\"x\":1}") x 40),
+    join(',', ("\"kv_transfer_params\":{\"x\":1}") x 16),
 );
 
 for my $where ('', '/file', '/small') {
@@ -357,7 +357,7 @@ for my $chunk (0, 100) {
 
 # so many that it is not worth it
 
-($r) = ask('', '{' . join(',', ("\"kv_transfer_params\":{\"x\":1}") x 90)
+($r) = ask('', '{' . join(',', ("\"kv_transfer_params\":{\"x\":1}") x 17)
                . ',"prompt":"' . long() . '"}');
 is($r->{status}, 400, 'members without end are refused');
 

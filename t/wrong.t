@@ -74,7 +74,7 @@ upstream | kvroute zone=lm;                            | refused | kvroute zone 
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
 upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="? known are "zone=" ... "capacity=" (a size such as 64m ... "threshold=" (between 0 and 1)
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
-upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least: invalid value in parameter "capacity=lots"
+upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 upstream | kvroute zone=llm capacity=64g;              | refused | "capacity=" must be a size such as 64m
 upstream | kvroute zone=llm max_pending=automatic;     | refused | "max_pending=" must be a size such as 256k, or auto
 upstream | kvroute zone=llm target_ttft=500ms;         | warned  | "target_ttft=" has no effect without "max_pending=auto"
@@ -113,6 +113,8 @@ upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | 
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
 
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; proxy_pass http://$pool; } } | warned | "kvroute_queue" in upstream "q" in ... has no effect: no "proxy_pass" names the upstream literally, write "kvroute_queue_for q;" beside the "proxy_pass" with a variable
+
 location | kvroute_prefill llm connector=sgl;           | refused | "connector=" must be one of "nixl store header sglang mooncake"
 location | kvroute_prefill llm connector=sglang min=8k; | refused | "min=8k" of "kvroute_prefill" has no use with "connector=sglang": leave it out
 location | kvroute_prefill llm fallback=none connector=sglang; | refused | "fallback=none" of "kvroute_prefill" has no use with "connector=sglang"
@@ -122,6 +124,9 @@ location | kvroute_prefill llm transfer=20g/;            | refused | "transfer="
 location | kvroute_prefill llm transfer=0/128k;          | refused | "transfer=0/128k" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm transfer=1/2/3;           | refused | "transfer=" must be between 0 and 100, as 0.2: the time
 location | kvroute_prefill llm connector=sglang bootstrap_port=0; | refused | "bootstrap_port=0" must be between 1 and 65535
+location | kvroute_prefill llm;                         | refused | "kvroute_prefill llm" in location "/" names the upstream that the location passes to: write the name of the upstream of the prefill servers, or off
+http     | kvroute_prefill llm;                         | warned  | "kvroute_prefill llm" in location "/" names the upstream that the location passes to
+instead  | location / { kvroute_prefill llm; set $pool llm; proxy_pass http://$pool; } | warned | "kvroute_prefill" in location "/" has no effect: "proxy_pass" must name the upstream of the decode servers literally, not by a variable
 http     | kvroute_prefill p; upstream p { server 127.0.0.1:9; } | refused | upstream "p" of "kvroute_prefill" has no "kvroute": declare it above
 http     | kvroute_zone zone=two:1m; kvroute_prefill p; upstream p { kvroute zone=two; server 127.0.0.1:9; } | refused | upstreams "p" and "llm" of "kvroute_prefill" in location "/" must have the same "zone=" in their "kvroute", or write "kvroute_prefill off;" where it is inherited
 http     | upstream p { server 127.0.0.1:9; } server { location / { kvroute_prefill llm; proxy_pass http://p; } } | refused | "kvroute_prefill" in location "/" needs "kvroute" in upstream "p" as well: it has the decode servers
@@ -227,6 +232,8 @@ upstream | kvroute_events port=+1000 replay=+2000 topic=kv@ ranks=2; kvroute zon
 location | kvroute_policy sticky timeout=1h; kvroute_pin $arg_p; kvroute_bypass $arg_b;
 instead  | location / { kvroute_policy random; set $pool llm; proxy_pass http://$pool; }
 instead  | location / { kvroute_policy random; return 204; }
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { set $pool q; kvroute_queue_for $pool; proxy_pass http://$pool; } }
+http     | upstream q { zone q 64k; kvroute zone=llm max_pending=1m; kvroute_queue max=9; server 127.0.0.1:9; } server { location / { kvroute_prefill q; kvroute_queue_for q; proxy_pass http://llm; } }
 http     | kvroute_policy sticky; server { listen 127.0.0.1:%%PORT%%; server_name other; location / { proxy_pass http://plain; } }
 EOT
 

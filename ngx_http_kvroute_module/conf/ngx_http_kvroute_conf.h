@@ -142,6 +142,9 @@ void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);
 ngx_http_upstream_conf_t *ngx_http_kvroute_conf_check_passing(
     void **loc_conf);
 
+/* whether it does so by grpc_pass */
+ngx_uint_t ngx_http_kvroute_conf_check_grpc(void **loc_conf);
+
 /* that upstream, or NULL */
 ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
     void **loc_conf);
@@ -159,6 +162,10 @@ void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
 
 /* warns of zones that no upstream uses */
 void ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf);
+
+/* warns of queues that no location leads to */
+void ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
 /* a server that two upstreams have, or NULL; of names with one address */

@@ -20,8 +20,8 @@ static struct {
     const char  *name;
     ngx_uint_t   index;
 } ngx_http_kvroute_conf_check_modules[] = {
+    { "ngx_http_grpc_module", 0 },    /* see _check_grpc() */
     { "ngx_http_proxy_module", 0 },
-    { "ngx_http_grpc_module", 0 },
     { "ngx_http_fastcgi_module", 0 },
     { "ngx_http_uwsgi_module", 0 },
     { "ngx_http_scgi_module", 0 },
@@ -90,6 +90,19 @@ ngx_http_kvroute_conf_check_pass(void **loc_conf)
     ucf = ngx_http_kvroute_conf_check_passing(loc_conf);
 
     return ucf ? ucf->upstream : NULL;
+}
+
+
+ngx_uint_t
+ngx_http_kvroute_conf_check_grpc(void **loc_conf)
+{
+    ngx_uint_t                 index;
+    ngx_http_upstream_conf_t  *ucf;
+
+    index = ngx_http_kvroute_conf_check_modules[0].index;
+    ucf = ngx_http_kvroute_conf_check_passing(loc_conf);
+
+    return ucf && index != NGX_MODULE_UNSET_INDEX && ucf == loc_conf[index];
 }
 
 
@@ -229,6 +242,35 @@ ngx_http_kvroute_conf_check_zones(ngx_conf_t *cf,
                           "\"kvroute_zone zone=%V\" is used by no upstream: "
                           "write \"kvroute zone=%V;\" in one",
                           &zone[i]->name, &zone[i]->name);
+        }
+    }
+}
+
+
+void
+ngx_http_kvroute_conf_check_queues(ngx_conf_t *cf,
+    ngx_http_kvroute_main_conf_t *kmcf)
+{
+    ngx_uint_t                    i;
+    ngx_http_kvroute_srv_conf_t  *kscf, **kscfp;
+
+    if (!kmcf->variable || kmcf->queue_for) {
+        return;
+    }
+
+    kscfp = kmcf->upstreams.elts;
+
+    for (i = 0; i < kmcf->upstreams.nelts; i++) {
+        kscf = kscfp[i];
+
+        if (kscf->queue && !kscf->named) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_queue\" in upstream \"%V\" in %s:%ui has "
+                          "no effect: no \"proxy_pass\" names the upstream "
+                          "literally, write \"kvroute_queue_for %V;\" beside "
+                          "the \"proxy_pass\" with a variable",
+                          &kscf->upstream->host, kscf->upstream->file_name,
+                          kscf->upstream->line, &kscf->upstream->host);
         }
     }
 }

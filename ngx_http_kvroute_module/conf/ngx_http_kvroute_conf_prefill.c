@@ -135,6 +135,7 @@ ngx_http_kvroute_conf_prefill(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    prefill->names = kvr_connector_private();
     prefill->min = 8 * 1024;
     prefill->transfer = 0.2;
     prefill->tries = 2;
@@ -277,6 +278,7 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     ngx_http_kvroute_prefill_t *prefill, ngx_http_upstream_srv_conf_t *decode,
     ngx_uint_t own)
 {
+    ngx_uint_t                     level;
     ngx_http_core_loc_conf_t      *clcf;
     ngx_http_kvroute_srv_conf_t   *from, *to;
     ngx_http_upstream_srv_conf_t  *uscf;
@@ -301,7 +303,28 @@ ngx_http_kvroute_conf_prefill_check(ngx_conf_t *cf,
     }
 
     if (decode == NULL) {
+
+        if (own && clcf->handler) {
+            ngx_log_error(NGX_LOG_WARN, cf->log, 0,
+                          "\"kvroute_prefill\" in location \"%V\" has no "
+                          "effect: \"proxy_pass\" must name the upstream of "
+                          "the decode servers literally, not by a variable",
+                          &clcf->name);
+        }
+
         return NGX_OK;
+    }
+
+    if (decode == uscf) {
+        level = own ? NGX_LOG_EMERG : NGX_LOG_WARN;
+
+        ngx_log_error(level, cf->log, 0,
+                      "\"kvroute_prefill %V\" in location \"%V\" names the "
+                      "upstream that the location passes to: write the name of "
+                      "the upstream of the prefill servers, or off",
+                      &uscf->host, &clcf->name);
+
+        return own ? NGX_ERROR : NGX_OK;
     }
 
     to = ngx_http_kvroute_conf_prefill_routed(decode);

@@ -91,7 +91,7 @@ ngx_http_kvroute_body_read(ngx_http_request_t *r, kvr_prompt_t *pr,
 
 ngx_int_t
 ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
-    const char *const *names)
+    const kvr_json_names_t *names)
 {
     int           rc;
     kvr_window_t  window;
@@ -108,34 +108,18 @@ ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
 }
 
 
-u_char
-ngx_http_kvroute_request_byte(ngx_http_request_t *r)
+ngx_uint_t
+ngx_http_kvroute_request_json(ngx_http_request_t *r)
 {
-    size_t          len;
-    uint64_t        offset;
-    kvr_window_t    window;
-    const uint8_t  *p, *last;
+    kvr_window_t  window;
 
     if (ngx_http_kvroute_window == NULL) {
-        return 0;
+        return 1;
     }
 
     ngx_http_kvroute_body_window(r, &window);
 
-    for (offset = 0; /* void */ ; offset += len) {
-
-        p = kvr_window_fetch(&window, offset, &len);
-
-        if (p == NULL || len == 0) {
-            return 0;
-        }
-
-        for (last = p + len; p < last; p++) {
-            if (*p != ' ' && *p != '\t' && *p != CR && *p != LF) {
-                return *p;
-            }
-        }
-    }
+    return kvr_edit_begins(kvr_window_fetch, &window) || window.failed;
 }
 
 
@@ -188,12 +172,30 @@ ngx_int_t
 ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 {
     off_t                         size;
+    ngx_list_t                   *headers;
     ngx_chain_t                  *cl;
     ngx_table_elt_t              *h;
     ngx_http_kvroute_loc_conf_t  *klcf;
 
     if (r->request_body == NULL || r->request_body->bufs == NULL) {
         return NGX_DECLINED;
+    }
+
+    /* nginx has no slot for it in requests */
+
+    headers = &r->headers_in.headers;
+
+    for (h = ngx_http_kvroute_headers_find(headers,
+                                           &ngx_http_kvroute_body_encoding);
+         h;
+         h = ngx_http_kvroute_headers_next(headers,
+                                           &ngx_http_kvroute_body_encoding, h))
+    {
+        if (h->value.len != 8
+            || ngx_strncasecmp(h->value.data, (u_char *) "identity", 8) != 0)
+        {
+            return NGX_HTTP_UNSUPPORTED_MEDIA_TYPE;
+        }
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
@@ -206,33 +208,6 @@ ngx_http_kvroute_request_readable(ngx_http_request_t *r)
 
     size = ngx_max(size, r->headers_in.content_length_n);
 
-    if (size > (off_t) klcf->max_body) {
-        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
-    }
-
-    h = r->headers_in.content_type;
-
-    /* "application/json" is not compared to its last letters */
-
-    if (h && h->value.len >= 16
-        && (h->value.data[12] | 0x20) == 'g'
-        && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc", 16)
-           == 0)
-    {
-        return NGX_DECLINED;
-    }
-
-    /* nginx has no slot for it in requests */
-
-    h = ngx_http_kvroute_headers_find(&r->headers_in.headers,
-                                        &ngx_http_kvroute_body_encoding);
-
-    if (h && (h->value.len != 8
-              || ngx_strncasecmp(h->value.data, (u_char *) "identity", 8)
-                 != 0))
-    {
-        return NGX_HTTP_UNSUPPORTED_MEDIA_TYPE;
-    }
-
-    return NGX_OK;
+    return size > (off_t) klcf->max_body ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+                                         : NGX_OK;
 }

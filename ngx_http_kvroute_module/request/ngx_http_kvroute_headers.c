@@ -13,14 +13,29 @@
 ngx_table_elt_t *
 ngx_http_kvroute_headers_find(ngx_list_t *headers, ngx_str_t *name)
 {
-    ngx_uint_t        i;
+    return ngx_http_kvroute_headers_next(headers, name, NULL);
+}
+
+
+ngx_table_elt_t *
+ngx_http_kvroute_headers_next(ngx_list_t *headers, ngx_str_t *name,
+    ngx_table_elt_t *after)
+{
+    ngx_uint_t        i, passed;
     ngx_list_part_t  *part;
     ngx_table_elt_t  *h;
+
+    passed = (after == NULL);
 
     for (part = &headers->part; part; part = part->next) {
         h = part->elts;
 
         for (i = 0; i < part->nelts; i++) {
+
+            if (!passed) {
+                passed = (&h[i] == after);
+                continue;
+            }
 
             if (h[i].hash
                 && h[i].key.len == name->len

@@ -82,7 +82,7 @@ ngx_http_kvroute_prompt_read(ngx_http_request_t *r,
                                       pr->field[i].len);
     }
 
-    ctx->transfer = pr->transfer;
+    ctx->clean = pr->clean;
     ctx->prioritized = pr->priority_set;
     ctx->priority = (int32_t) ngx_max(ngx_min(pr->priority, INT32_MAX),
                                       -INT32_MAX);
@@ -358,9 +358,10 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
     kvr_documents_t *chunks)
 {
-    ngx_int_t          rc;
-    kvr_prompt_t      *pr;
-    kvr_prompt_conf_t  conf;
+    ngx_int_t                     rc;
+    kvr_prompt_t                 *pr;
+    kvr_prompt_conf_t             conf;
+    ngx_http_kvroute_loc_conf_t  *klcf;
 
     pr = &ngx_http_kvroute_prompt;
     ngx_http_kvroute_chain_of.ctx = NULL;
@@ -368,6 +369,8 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     if (ngx_http_kvroute_prompt_scratch(r) != NGX_OK) {
         return NGX_ERROR;
     }
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
     conf.secret = zone->sh->secret;
     conf.salt = ctx->salt.data;
@@ -381,6 +384,7 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.chain = ngx_http_kvroute_chain;
     conf.max_chain = ngx_http_kvroute_max_chain;
     conf.chunks = chunks;
+    conf.names = klcf->prefill ? klcf->prefill->names : NULL;
 
     rc = ngx_http_kvroute_body_read(r, pr, &conf);
 

@@ -154,7 +154,7 @@ ngx_http_kvroute_request_enter(ngx_http_kvroute_ctx_t *ctx)
     ctx->odd = 0;
     ctx->sampled = 0;
     ctx->joint = 0;
-    ctx->transfer = 0;
+    ctx->clean = 0;
     ctx->passing = 0;
     ctx->prioritized = 0;
     ctx->early = 0;

@@ -177,7 +177,7 @@ typedef struct {
     unsigned                     odd:1;
     unsigned                     sampled:1;
     unsigned                     joint:1;
-    unsigned                     transfer:1;
+    unsigned                     clean:1;
     unsigned                     passing:1; /* it cannot be read again */
     unsigned                     decided:1;
     unsigned                     ranked:1;  /* its rank was asked for since */
@@ -225,24 +225,28 @@ void ngx_http_kvroute_request_read(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
 /*
- * _body: NGX_OK: a body that could be JSON, and may be read; NGX_DECLINED: it
- * could not be; else the status that says why it is not read.
+ * _body: NGX_OK: there is a body, which may be read; NGX_DECLINED: there is
+ * none; else the status that says why it is not read.
  */
 ngx_int_t ngx_http_kvroute_request_readable(ngx_http_request_t *r);
 
-/* the first byte of it that is no white space, or 0 */
-u_char ngx_http_kvroute_request_byte(ngx_http_request_t *r);
+/* whether it may be an object or an array of JSON, by its first bytes */
+ngx_uint_t ngx_http_kvroute_request_json(ngx_http_request_t *r);
 
 /*
  * Finds members of its root; all of it has been received.  NGX_DECLINED: it is
  * not JSON, or cannot be had.
  */
 ngx_int_t ngx_http_kvroute_request_edit(ngx_http_request_t *r, kvr_edit_t *edit,
-    const char *const *names);
+    const kvr_json_names_t *names);
 
 /* _headers: the first one of a name in a list, or NULL */
 ngx_table_elt_t *ngx_http_kvroute_headers_find(ngx_list_t *headers,
     ngx_str_t *name);
+
+/* the next one of that name behind one, or NULL */
+ngx_table_elt_t *ngx_http_kvroute_headers_next(ngx_list_t *headers,
+    ngx_str_t *name, ngx_table_elt_t *after);
 
 /*
  * _prompt: the chain of a request that was read, in a zone's units and hashes:

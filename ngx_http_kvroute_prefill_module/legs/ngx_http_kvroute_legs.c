@@ -106,7 +106,9 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         ctx->alone = KVR_DISAGGREGATE_NONE;
     }
 
-    if (klcf->prefill == NULL || r->method != NGX_HTTP_POST) {
+    /* without a handler of its own a location has files, and no engine */
+
+    if (klcf->prefill == NULL || r->content_handler == NULL) {
         return NGX_DECLINED;
     }
 
@@ -124,7 +126,14 @@ ngx_http_kvroute_legs_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    return ngx_http_kvroute_legs_begin(r, ctx, klcf->prefill);
+    rc = ctx->clean ? NGX_OK : ngx_http_kvroute_legs_clean(r);
+
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    return r->method == NGX_HTTP_POST
+           ? ngx_http_kvroute_legs_begin(r, ctx, klcf->prefill) : NGX_DECLINED;
 }
 
 
@@ -139,17 +148,12 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
     ngx_http_kvroute_legs_t      *legs;
     ngx_http_kvroute_srv_conf_t  *decode;
 
-    rc = ngx_http_kvroute_legs_clean(r, ctx);
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    /* to whom a variable leads is not known before it is too late */
+    /* an upstream named by a variable is resolved too late for this */
 
     decode = ngx_http_kvroute_conf_check_upstream(r);
 
     if (decode == NULL || decode->zone == NULL || decode->shadow
+        || decode->upstream == conf->upstream
         || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
     {
         return NGX_DECLINED;

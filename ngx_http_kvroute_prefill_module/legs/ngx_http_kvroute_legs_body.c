@@ -15,6 +15,7 @@
 
 
 #include "legs/ngx_http_kvroute_legs_int.h"
+#include "conf/ngx_http_kvroute_conf.h"
 
 
 static ngx_int_t ngx_http_kvroute_legs_own(ngx_http_kvroute_legs_t *legs);
@@ -22,7 +23,7 @@ static ngx_int_t ngx_http_kvroute_legs_write(ngx_chain_t *cl, uint64_t offset,
     size_t len, u_char *save, u_char *src);
 static ngx_int_t ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from,
     size_t len, u_char *save, u_char *src);
-static ngx_uint_t ngx_http_kvroute_legs_text(ngx_http_request_t *r);
+static ngx_uint_t ngx_http_kvroute_legs_grpc(ngx_http_request_t *r);
 static ngx_chain_t **ngx_http_kvroute_legs_part(ngx_http_kvroute_legs_t *legs,
     off_t from, off_t to, ngx_chain_t **last);
 static ngx_chain_t **ngx_http_kvroute_legs_text_end(
@@ -30,79 +31,103 @@ static ngx_chain_t **ngx_http_kvroute_legs_text_end(
     ngx_chain_t **last);
 
 
-/* so often members that no client may send are looked for */
-#define NGX_HTTP_KVROUTE_LEGS_PASSES  4
+/* bytes of a file that are blanked at once */
+#define NGX_HTTP_KVROUTE_LEGS_BLANK  65536
+
+
+static ngx_str_t  ngx_http_kvroute_legs_type = ngx_string("content-type");
 
 
 /*
- * A body that may have such members and cannot be read is refused: engines
- * would connect to whatever host it names.  What is no object in plain JSON
- * cannot have any.
+ * Cuts private members from the body of any request, whatever its method, its
+ * path and its type are: engines have readers that look at none of these.  A
+ * body that may be JSON and cannot be read is refused.
  */
 ngx_int_t
-ngx_http_kvroute_legs_clean(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx)
+ngx_http_kvroute_legs_clean(ngx_http_request_t *r)
 {
     ngx_int_t    rc;
-    ngx_uint_t   i, n;
+    ngx_uint_t   i;
     kvr_edit_t   edit;
-
-    if (ctx->light || (ctx->parsed && !ctx->transfer)) {
-        return NGX_OK;
-    }
 
     rc = ngx_http_kvroute_request_readable(r);
 
-    if (rc != NGX_OK) {
-        return rc == NGX_DECLINED ? NGX_OK : rc;
-    }
-
-    if (!ngx_http_kvroute_legs_text(r)) {
+    if (rc == NGX_DECLINED || ngx_http_kvroute_legs_grpc(r)) {
         return NGX_OK;
     }
 
-    for (n = 0; n < NGX_HTTP_KVROUTE_LEGS_PASSES; n++) {
+    /* of what is compressed the first bytes say nothing */
 
-        rc = ngx_http_kvroute_request_edit(r, &edit, kvr_connector_private());
+    if (rc != NGX_HTTP_UNSUPPORTED_MEDIA_TYPE
+        && !ngx_http_kvroute_request_json(r))
+    {
+        return NGX_OK;
+    }
 
-        if (rc != NGX_OK) {
-            break;
-        }
+    if (rc != NGX_OK) {
+        return rc;
+    }
 
-        for (i = 0; i < edit.n; i++) {
-            if (ngx_http_kvroute_legs_write(r->request_body->bufs,
-                                            edit.cut[i].offset,
-                                            edit.cut[i].len, NULL, NULL)
-                != NGX_OK)
-            {
-                return NGX_HTTP_INTERNAL_SERVER_ERROR;
-            }
-        }
+    if (ngx_http_kvroute_request_edit(r, &edit, kvr_connector_private())
+        != NGX_OK)
+    {
+        ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
+                      "kvroute_prefill: client sent a body that cannot be "
+                      "read");
 
-        if (!edit.more) {
-            return NGX_OK;
+        return NGX_HTTP_BAD_REQUEST;
+    }
+
+    for (i = 0; i < edit.n; i++) {
+        if (ngx_http_kvroute_legs_write(r->request_body->bufs,
+                                        edit.cut[i].offset, edit.cut[i].len,
+                                        NULL, NULL)
+            != NGX_OK)
+        {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
     }
 
-    ngx_log_error(NGX_LOG_INFO, r->connection->log, 0,
-                  "kvroute_prefill: client sent a body that cannot be read");
-
-    return NGX_HTTP_BAD_REQUEST;
+    return NGX_OK;
 }
 
 
 /*
- * Whether a body may be an object: as the readers of engines take it, in any
- * encoding of Unicode.  Those but UTF-8 have a byte of 0 or a mark among the
- * first.
+ * Whether it is a message of gRPC, passed on by grpc_pass.  In any other
+ * location, and with any other type, an engine may read JSON from it.
  */
 static ngx_uint_t
-ngx_http_kvroute_legs_text(ngx_http_request_t *r)
+ngx_http_kvroute_legs_grpc(ngx_http_request_t *r)
 {
-    u_char  c;
+    size_t            len;
+    ngx_list_t       *headers;
+    ngx_table_elt_t  *h;
 
-    c = ngx_http_kvroute_request_byte(r);
+    if (!ngx_http_kvroute_conf_check_grpc(r->loc_conf)) {
+        return 0;
+    }
 
-    return c == '{' || c == '\0' || c >= 0xef;
+    headers = &r->headers_in.headers;
+
+    h = ngx_http_kvroute_headers_find(headers, &ngx_http_kvroute_legs_type);
+
+    if (h == NULL
+        || ngx_http_kvroute_headers_next(headers, &ngx_http_kvroute_legs_type,
+                                         h))
+    {
+        return 0;
+    }
+
+    len = h->value.len;
+
+    return (len == sizeof("application/grpc") - 1
+            && ngx_strncasecmp(h->value.data, (u_char *) "application/grpc",
+                               len)
+               == 0)
+           || (len == sizeof("application/grpc+proto") - 1
+               && ngx_strncasecmp(h->value.data,
+                                  (u_char *) "application/grpc+proto", len)
+                  == 0);
 }
 
 
@@ -111,8 +136,7 @@ ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs)
 {
     if (ngx_http_kvroute_request_edit(legs->request, &legs->edit,
                                       legs->connector->limits)
-        != NGX_OK
-        || legs->edit.more)
+        != NGX_OK)
     {
         return NGX_DECLINED;
     }
@@ -316,7 +340,7 @@ ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
     size_t   n;
     u_char  *p;
 
-    static u_char  blanks[512];
+    static u_char  blanks[NGX_HTTP_KVROUTE_LEGS_BLANK];
 
     if (ngx_buf_in_memory(b)) {
         p = b->pos + from;
@@ -341,7 +365,9 @@ ngx_http_kvroute_legs_piece(ngx_buf_t *b, off_t from, size_t len, u_char *save,
         return NGX_ERROR;
     }
 
-    ngx_memset(blanks, ' ', sizeof(blanks));
+    if (blanks[0] != ' ') {
+        ngx_memset(blanks, ' ', sizeof(blanks));
+    }
 
     while (len) {
         n = src ? len : ngx_min(len, sizeof(blanks));

@@ -115,8 +115,7 @@ kvr_disaggregate_e ngx_http_kvroute_legs_decide_must(
     ngx_http_kvroute_legs_t *legs, ngx_http_kvroute_ctx_t *ctx);
 
 /* _body: cuts what no client may send.  Else: how the request is refused */
-ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r,
-    ngx_http_kvroute_ctx_t *ctx);
+ngx_int_t ngx_http_kvroute_legs_clean(ngx_http_request_t *r);
 
 /* finds what leg 1 must not have; NGX_DECLINED: too much, or cannot be read */
 ngx_int_t ngx_http_kvroute_legs_find(ngx_http_kvroute_legs_t *legs);

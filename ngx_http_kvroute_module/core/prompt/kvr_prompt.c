@@ -19,6 +19,7 @@ typedef struct {
 
 
 static int kvr_prompt_body(kvr_prompt_ctx_t *ctx);
+static int kvr_prompt_named(kvr_prompt_ctx_t *ctx);
 static const kvr_prompt_key_t *kvr_prompt_find(const uint8_t *name,
     size_t len);
 static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
@@ -118,9 +119,6 @@ static const kvr_prompt_key_t  kvr_prompt_keys_13[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_14[] = {
     { "max_new_tokens", kvr_prompt_max_tokens, KVR_LIMIT_NEW },
-    { "bootstrap_host", kvr_prompt_transfer, 0 },
-    { "bootstrap_port", kvr_prompt_transfer, 0 },
-    { "bootstrap_room", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -145,7 +143,6 @@ static const kvr_prompt_key_t  kvr_prompt_keys_17[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_18[] = {
     { "add_special_tokens", kvr_prompt_root, KVR_ROOT_SPECIAL },
-    { "kv_transfer_params", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -157,7 +154,6 @@ static const kvr_prompt_key_t  kvr_prompt_keys_19[] = {
 static const kvr_prompt_key_t  kvr_prompt_keys_20[] = {
     { "chat_template_kwargs", kvr_prompt_root, KVR_ROOT_TEMPLATE_KWARGS },
     { "previous_response_id", kvr_prompt_field, KVR_PROMPT_PREVIOUS_ID },
-    { "disaggregated_params", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -168,7 +164,6 @@ static const kvr_prompt_key_t  kvr_prompt_keys_21[] = {
 
 static const kvr_prompt_key_t  kvr_prompt_keys_22[] = {
     { "truncate_prompt_tokens", kvr_prompt_truncate, 0 },
-    { "disagg_prefill_dp_rank", kvr_prompt_transfer, 0 },
     { NULL, NULL, 0 }
 };
 
@@ -224,7 +219,7 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     pr->odd = 0;
     pr->sampled = 0;
     pr->joint = 0;
-    pr->transfer = 0;
+    pr->clean = (conf->names != NULL);
     pr->tailed = 0;
     pr->tail_len = 0;
     pr->last = 0;
@@ -270,6 +265,10 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     }
 
     rc = kvr_prompt_body(&ctx);
+
+    if (rc != KVR_OK) {
+        pr->clean = 0;
+    }
 
     if (rc == KVR_JSON_COSTLY) {
         rc = KVR_ERROR;
@@ -318,6 +317,10 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
 
         rc = kvr_json_spend(j, 1);
 
+        if (rc == KVR_OK && ctx->conf->names) {
+            rc = kvr_prompt_named(ctx);
+        }
+
         if (rc == KVR_OK) {
             rc = key ? key->handler(ctx, key) : kvr_json_skip(j);
         }
@@ -330,6 +333,55 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
     /* nothing may follow */
 
     return kvr_json_peek(j) == KVR_AGAIN ? KVR_OK : KVR_ERROR;
+}
+
+
+/* whether a member has one of the names that are looked for, or is one */
+static int
+kvr_prompt_named(kvr_prompt_ctx_t *ctx)
+{
+    int                      rc, content;
+    size_t                   depth;
+    uint64_t                 offset, key;
+    kvr_json_t              *j;
+    const kvr_json_names_t  *names;
+
+    j = &ctx->walk.json;
+    names = ctx->conf->names;
+
+    if (strchr(names->first, j->key[0])
+        && kvr_json_names_has(names->name, j->key, j->key_len))
+    {
+        ctx->pr->clean = 0;
+    }
+
+    /* nearly always the value is next */
+
+    if (j->p < j->e && *j->p > ' ' && !kvr_json_names_inside(*j->p)) {
+        return KVR_OK;
+    }
+
+    /* a key that lies in the window is lost when that moves */
+
+    content = kvr_json_names_has(names->content, j->key, j->key_len);
+
+    if (!ctx->pr->clean || content || !kvr_json_names_inside(kvr_json_peek(j))) {
+        return KVR_OK;
+    }
+
+    depth = 0;
+    offset = kvr_json_offset(j);
+
+    rc = kvr_json_names_next(names, j, &depth, &key);
+
+    if (rc == KVR_OK) {
+        ctx->pr->clean = 0;
+
+    } else if (rc != KVR_DECLINED) {
+        return rc;
+    }
+
+    return kvr_json_seek(j, offset);
 }
 
 

@@ -26,6 +26,7 @@
 #include "core/prompt/kvr_message.h"
 #include "core/base/kvr_chain.h"
 #include "core/prompt/kvr_document.h"
+#include "core/text/kvr_json.h"
 
 
 #define KVR_PROMPT_MODEL_LEN  256
@@ -72,6 +73,7 @@ typedef struct {
     uint64_t           *chain;   /* result */
     size_t              max_chain;
     kvr_documents_t    *chunks;  /* result, or NULL: not wanted */
+    const kvr_json_names_t *names;  /* of members to look for, or NULL */
 } kvr_prompt_conf_t;
 
 
@@ -98,10 +100,11 @@ typedef struct {
     unsigned            sampled:1;   /* several replies are asked for: what is
                                         told as cached is what a later one
                                         found of the first one's prompt */
+    unsigned            clean:1;     /* all of it was read, and none of the
+                                        names is there */
     unsigned            joint:1;     /* prefill and decode are for one engine:
                                         several replies, or one that a single
                                         token makes invalid */
-    unsigned            transfer:1;  /* it tells engines of transfers */
     unsigned            priority_set:1;
 
     int64_t             priority;

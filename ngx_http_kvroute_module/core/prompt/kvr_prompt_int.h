@@ -173,7 +173,6 @@ int kvr_prompt_truncate(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_samples(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
-int kvr_prompt_transfer(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 
 int kvr_prompt_system(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);
 int kvr_prompt_tools(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key);

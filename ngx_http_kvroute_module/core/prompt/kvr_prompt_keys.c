@@ -225,17 +225,6 @@ kvr_prompt_beams(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
 }
 
 
-int
-kvr_prompt_transfer(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)
-{
-    (void) key;
-
-    ctx->pr->transfer = 1;
-
-    return kvr_json_skip(&ctx->walk.json);
-}
-
-
 /* whether the option is given is told by how its value begins */
 int
 kvr_prompt_skip(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *key)

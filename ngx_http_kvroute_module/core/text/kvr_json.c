@@ -5,11 +5,11 @@
 
 
 #include "core/text/kvr_json.h"
+#include "core/text/kvr_json_scan.h"
 #include "core/text/kvr_text.h"
 
 
 static int kvr_json_go(kvr_json_t *j, uint64_t offset);
-static const uint8_t *kvr_json_valid_space(const uint8_t *p, const uint8_t *e);
 static const uint8_t *kvr_json_valid_name(const uint8_t *p, const uint8_t *e);
 static const uint8_t *kvr_json_valid_scalar(const uint8_t *p,
     const uint8_t *e);
@@ -163,24 +163,10 @@ kvr_json_peek_far(kvr_json_t *j)
 {
     for ( ;; ) {
 
-        while (j->p < j->e) {
+        j->p = kvr_scan_space(j->p, j->e);
 
-            if (kvr_likely(*j->p > ' ')) {
-                return *j->p;
-            }
-
-            switch (*j->p) {
-
-            case ' ':
-            case '\t':
-            case '\n':
-            case '\r':
-                j->p++;
-                break;
-
-            default:
-                return *j->p ? *j->p : KVR_ERROR;
-            }
+        if (j->p < j->e) {
+            return *j->p ? *j->p : KVR_ERROR;
         }
 
         if (kvr_json_refill(j) != KVR_OK) {
@@ -206,7 +192,7 @@ kvr_json_valid(const uint8_t *p, size_t n)
 
         /* before a value */
 
-        p = kvr_json_valid_space(p, e);
+        p = kvr_scan_space(p, e);
 
         if (p == e) {
             return 0;
@@ -221,7 +207,7 @@ kvr_json_valid(const uint8_t *p, size_t n)
             objects = objects << 1 | (*p == '{');
             depth++;
 
-            p = kvr_json_valid_space(p + 1, e);
+            p = kvr_scan_space(p + 1, e);
 
             if (p == e) {
                 return 0;
@@ -251,7 +237,7 @@ kvr_json_valid(const uint8_t *p, size_t n)
         /* behind a value, or before the end of what is empty */
 
         for ( ;; ) {
-            p = kvr_json_valid_space(p, e);
+            p = kvr_scan_space(p, e);
 
             if (depth == 0 || p == e) {
                 return depth == 0 && p == e;
@@ -279,28 +265,17 @@ kvr_json_valid(const uint8_t *p, size_t n)
 }
 
 
-static const uint8_t *
-kvr_json_valid_space(const uint8_t *p, const uint8_t *e)
-{
-    while (p < e && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) {
-        p++;
-    }
-
-    return p;
-}
-
-
 /* of a member, and its colon */
 static const uint8_t *
 kvr_json_valid_name(const uint8_t *p, const uint8_t *e)
 {
-    p = kvr_json_valid_text(kvr_json_valid_space(p, e), e);
+    p = kvr_json_valid_text(kvr_scan_space(p, e), e);
 
     if (p == NULL) {
         return NULL;
     }
 
-    p = kvr_json_valid_space(p, e);
+    p = kvr_scan_space(p, e);
 
     return p < e && *p == ':' ? p + 1 : NULL;
 }

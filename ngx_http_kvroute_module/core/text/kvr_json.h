@@ -24,8 +24,9 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_JSON_KEY_LEN  64
-#define KVR_JSON_LEVELS   64     /* a bit each */
+#define KVR_JSON_KEY_LEN   64
+#define KVR_JSON_LEVELS    64    /* a bit each */
+#define KVR_JSON_NAME_LEN  32    /* all of kvr_json_names_t are shorter */
 
 
 /*
@@ -76,6 +77,21 @@ typedef struct {
     size_t                  key_len;    /* may exceed the key's buffer */
     uint8_t                 key_buf[KVR_JSON_KEY_LEN];
 } kvr_json_t;
+
+
+/* names of members; the lists end with NULL */
+typedef struct {
+    const char *const *name;
+
+    /*
+     * NULL: only members of the root are looked for.  Else these letters begin
+     * all names, and "content" has the members of the root that are not looked
+     * into: they have the client's own text.
+     */
+
+    const char        *first;
+    const char *const *content;
+} kvr_json_names_t;
 
 
 /* a text in one piece, as an argument of kvr_json_fetch_pt */
@@ -166,6 +182,20 @@ int kvr_json_skip(kvr_json_t *j);
 int kvr_json_skip_scalar(kvr_json_t *j);
 
 
+/* whether a key is one of the names, or of the content */
+int kvr_json_names_has(const char *const *list, const uint8_t *key,
+    size_t len);
+
+/*
+ * Finds the next key inside of a value that is one of the names.  Before the
+ * first call *depth is 0 and the value is next, which is an object or an array.
+ * KVR_OK: the value of a member is next, whose key is at *key, and is to be
+ * consumed; KVR_DECLINED: the first value was consumed.
+ */
+int kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
+    size_t *depth, uint64_t *key);
+
+
 /* consumes one byte */
 static inline int
 kvr_json_byte(kvr_json_t *j)
@@ -203,6 +233,13 @@ kvr_json_peek(kvr_json_t *j)
     }
 
     return kvr_json_peek_far(j);
+}
+
+
+static inline int
+kvr_json_names_inside(int c)
+{
+    return c == '{' || c == '[';
 }
 
 

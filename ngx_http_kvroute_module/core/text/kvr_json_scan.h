@@ -59,6 +59,37 @@ kvr_scan_text(const uint8_t *p, const uint8_t *end)
 }
 
 
+/* the next byte that is no white space, or the end */
+static inline const uint8_t *
+kvr_scan_space(const uint8_t *p, const uint8_t *end)
+{
+#if (__SSE2__)
+    __m128i   v;
+    unsigned  mask;
+
+    for ( /* void */ ; end - p >= 16; p += 16) {
+        v = kvr_scan_load(p);
+        v = _mm_or_si128(_mm_or_si128(kvr_scan_eq(v, ' '),
+                                      kvr_scan_eq(v, '\n')),
+                         _mm_or_si128(kvr_scan_eq(v, '\t'),
+                                      kvr_scan_eq(v, '\r')));
+
+        mask = (unsigned) _mm_movemask_epi8(v);
+
+        if (mask != 0xffff) {
+            return p + __builtin_ctz(~mask);
+        }
+    }
+#endif
+
+    while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')) {
+        p++;
+    }
+
+    return p;
+}
+
+
 /* the next byte that opens, closes or starts a string, or the end */
 static inline const uint8_t *
 kvr_scan_nest(const uint8_t *p, const uint8_t *end)

@@ -15,6 +15,7 @@
 static const uint8_t *kvr_json_scalar(const uint8_t *p, const uint8_t *e);
 static int kvr_json_hex4(kvr_json_t *j, unsigned *value);
 static size_t kvr_json_utf8(uint8_t *dst, unsigned c);
+static int kvr_json_name(kvr_json_t *j, uint8_t *name, size_t *len);
 
 
 int
@@ -592,4 +593,108 @@ kvr_json_utf8(uint8_t *dst, unsigned c)
     dst[3] = (uint8_t) (0x80 | (c & 63));
 
     return 4;
+}
+
+
+int
+kvr_json_names_has(const char *const *list, const uint8_t *key, size_t len)
+{
+    for ( /* void */ ; *list; list++) {
+
+        if ((*list)[0] == (char) key[0]
+            && strlen(*list) == len && memcmp(*list, key, len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* a string before a colon is a key */
+int
+kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
+    size_t *depth, uint64_t *key)
+{
+    int      c, rc;
+    size_t   len;
+    uint8_t  name[KVR_JSON_NAME_LEN];
+
+    for ( ;; ) {
+        rc = j->ops->find_string(j, depth, names->first);
+
+        if (rc != KVR_OK) {
+            return rc;
+        }
+
+        *key = kvr_json_offset(j);
+
+        rc = kvr_json_spend(j, 1);
+
+        if (rc == KVR_OK) {
+            rc = kvr_json_name(j, name, &len);
+        }
+
+        if (rc != KVR_OK) {
+            return rc;
+        }
+
+        if (!kvr_json_names_has(names->name, name, len)) {
+            continue;
+        }
+
+        c = kvr_json_peek(j);
+
+        if (c < 0) {
+            return c;
+        }
+
+        if (c == ':') {
+            j->p++;
+            return KVR_OK;
+        }
+    }
+}
+
+
+/* reads a string, of which only the beginning is kept if it is too long */
+static int
+kvr_json_name(kvr_json_t *j, uint8_t *name, size_t *len)
+{
+    int      c;
+    size_t   n;
+    uint8_t  character[8];
+
+    *len = 0;
+    name[0] = '\0';
+    j->p++;
+
+    for ( ;; ) {
+        c = kvr_json_byte(j);
+
+        if (c < 0 || c == '"') {
+            return c < 0 ? c : KVR_OK;
+        }
+
+        n = 1;
+        character[0] = (uint8_t) c;
+
+        if (c == '\\') {
+            n = 0;
+            c = kvr_json_escape(j, character, &n, 0);
+
+            if (c != KVR_OK) {
+                return c;
+            }
+        }
+
+        if (*len + n > KVR_JSON_NAME_LEN) {
+            *len = KVR_JSON_NAME_LEN;
+            return j->ops->skip_string(j);
+        }
+
+        memcpy(name + *len, character, n);
+        *len += n;
+    }
 }

@@ -40,6 +40,14 @@ struct kvr_text_ops_s {
     /* inside of one, at a key or an item: up to its end */
     int           (*skip_rest)(kvr_json_t *j);
 
+    /*
+     * In a container of which *depth brackets are open, 0 at its first one:
+     * stops at the next string that begins with one of a few letters or with a
+     * backslash, maybe at another one.  KVR_DECLINED: the container has ended.
+     */
+    int           (*find_string)(kvr_json_t *j, size_t *depth,
+                                 const char *first);
+
     /* at "{" or "["; puts it without insignificant white space */
     int           (*raw_container)(kvr_json_t *j, kvr_block_t *b);
 };

@@ -40,38 +40,47 @@ static const char *const  kvr_connector_sglang[] = {
 };
 
 
-static const char *const  kvr_connector_one[] = {
+static const char *const  kvr_connector_limits[] = {
     "stream", "stream_options", "max_tokens", "max_completion_tokens",
     "max_output_tokens", "min_tokens", "min_completion_tokens", NULL
 };
 
+static const kvr_json_names_t  kvr_connector_one = {
+    .name = kvr_connector_limits
+};
+
+static const char *const  kvr_connector_none[] = { NULL };
+
 /* a server of SGLang ends by itself where decode begins */
-static const char *const  kvr_connector_all[] = { NULL };
+
+static const kvr_json_names_t  kvr_connector_all = {
+    .name = kvr_connector_none
+};
 
 
 static const kvr_connector_t  kvr_connectors[] = {
 
     [KVR_CONNECTOR_NIXL] = {
         .name = "nixl", .paths = kvr_connector_openai,
-        .limits = kvr_connector_one, .legs = 1, .alone = 1,
+        .limits = &kvr_connector_one, .legs = 1, .alone = 1,
         .ask = KVR_CONNECTOR_NIXL_ASK, .member = "kv_transfer_params" },
 
     [KVR_CONNECTOR_STORE] = {
         .name = "store", .paths = kvr_connector_openai,
-        .limits = kvr_connector_one, .legs = 1, .alone = 1 },
+        .limits = &kvr_connector_one, .legs = 1, .alone = 1 },
 
     [KVR_CONNECTOR_HEADER] = {
         .name = "header", .paths = kvr_connector_openai,
-        .limits = kvr_connector_one, .alone = 1 },
+        .limits = &kvr_connector_one, .alone = 1 },
 
     [KVR_CONNECTOR_SGLANG] = {
         .name = "sglang", .paths = kvr_connector_sglang,
-        .limits = kvr_connector_all, .legs = 1,
+        .limits = &kvr_connector_all, .legs = 1,
         .meet = kvr_connector_meet_sglang },
 
     [KVR_CONNECTOR_MOONCAKE] = {
         .name = "mooncake", .paths = kvr_connector_openai,
-        .limits = kvr_connector_one, .legs = 1, .alone = 1,
+        .limits = &kvr_connector_one, .legs = 1, .alone = 1,
         .meet = kvr_connector_meet_mooncake }
 };
 
@@ -79,8 +88,22 @@ _Static_assert(kvr_nelts(kvr_connectors) == KVR_CONNECTOR_MAX, "kvr_connectors")
 
 
 static const char *const  kvr_connector_privates[] = {
-    "kv_transfer_params", "bootstrap_host", "bootstrap_port", "bootstrap_room",
-    "disaggregated_params", "disagg_prefill_dp_rank", NULL
+    "kv_transfer_params", "ec_transfer_params", "bootstrap_host",
+    "bootstrap_port", "bootstrap_room", "bootstrap_pair_key",
+    "disaggregated_params", "disagg_prefill_dp_rank", "decode_tp_size", NULL
+};
+
+/* what these have is the client's: text, schemas of tools, labels */
+
+static const char *const  kvr_connector_content[] = {
+    "messages", "prompt", "input", "text", "tools", "functions",
+    "response_format", "metadata", NULL
+};
+
+static const kvr_json_names_t  kvr_connector_never = {
+    .name = kvr_connector_privates,
+    .first = "kebd",
+    .content = kvr_connector_content
 };
 
 
@@ -114,10 +137,10 @@ kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
 }
 
 
-const char *const *
+const kvr_json_names_t *
 kvr_connector_private(void)
 {
-    return kvr_connector_privates;
+    return &kvr_connector_never;
 }
 
 

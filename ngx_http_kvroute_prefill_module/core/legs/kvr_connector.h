@@ -41,6 +41,7 @@
 
 #include "core/base/kvr_core.h"
 #include "core/prompt/kvr_endpoint.h"
+#include "core/text/kvr_json.h"
 
 
 typedef enum {
@@ -77,7 +78,7 @@ typedef struct {
 
     /* members of the client's that leg 1 has its own values for, or not at all */
 
-    const char *const     *limits;
+    const kvr_json_names_t *limits;
 
     /* NULL: leg 2 follows leg 1; else both are concurrent */
 
@@ -99,10 +100,12 @@ int kvr_connector_serves(const kvr_connector_t *c, const uint8_t *path,
     size_t len);
 
 /*
- * Members that tell engines of transfers: no client may send them, as whoever
- * can name a host makes an engine connect there.  Ends with NULL.
+ * Members that tell engines of transfers: no client may send them, since an
+ * engine connects to the host that they name.  Engines read them at the root,
+ * and in members that they merge into their own parameters: SGLang's
+ * "parameters", vLLM's "vllm_xargs" and "sampling_params.extra_args".
  */
-const char *const *kvr_connector_private(void);
+const kvr_json_names_t *kvr_connector_private(void);
 
 /*
  * Writes what is appended to leg 1's body: one token, in one piece, and "ask".

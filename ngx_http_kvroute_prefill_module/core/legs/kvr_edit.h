@@ -18,16 +18,14 @@
  * in the same buffers can be sent again after a failure, and gets its bytes
  * back.
  *
- * Keys are compared as they are decoded: "max\u005ftokens" is max_tokens.  What
- * stands inside of values is not looked at.
+ * Keys are compared as they are decoded: "max\u005ftokens" is max_tokens.
  */
 
 
 #include "core/text/kvr_json.h"
 
 
-/* as many are cut in one pass: a body that has more takes another pass */
-#define KVR_EDIT_MAX  16
+#define KVR_EDIT_MAX  16    /* members that are cut at most */
 
 
 /* bytes to be blanked */
@@ -42,19 +40,25 @@ typedef struct {
     uint32_t           n;
     uint32_t           kept;       /* members that stay */
     uint64_t           end;        /* offset of the root's closing brace */
-    unsigned           more:1;     /* there are more to be cut */
 } kvr_edit_t;
 
 
 /*
- * Finds the members of these names, of which the last one is NULL.
+ * Finds the members of these names.
  *
  * KVR_OK: all of the text was read; KVR_AGAIN: it ends too early; KVR_ERROR: it
- * is no JSON object, or has something behind it; KVR_JSON_COSTLY: see
- * kvr_json.h.  Only with KVR_OK the result may be used.
+ * is no JSON object, or has something behind it; KVR_JSON_COSTLY: it has more
+ * than KVR_EDIT_MAX of them, or see kvr_json.h.  Only with KVR_OK the result may
+ * be used.  With "first" the root may be an array as well.
  */
-int kvr_edit_find(kvr_edit_t *e, const char *const *names,
+int kvr_edit_find(kvr_edit_t *e, const kvr_json_names_t *names,
     kvr_json_fetch_pt fetch, void *data);
+
+/*
+ * Whether the readers of engines may take a text for an object or an array, by
+ * its first bytes: those of UTF-16 and UTF-32 are a byte of 0 or a mark.
+ */
+int kvr_edit_begins(kvr_json_fetch_pt fetch, void *data);
 
 
 #endif /* _KVR_EDIT_H_INCLUDED_ */

@@ -178,7 +178,10 @@ sub sent {
     my ($t, $kind) = @_;
 
     my $file = "$t->{dir}/$kind.sent";
-    my @lines = -e $file ? split /\n/, Kvroute::slurp($file) : ();
+
+    # the last line may be on its way
+
+    my @lines = -e $file ? Kvroute::slurp($file) =~ /^(.*)\n/mg : ();
 
     return map { decode_json($_) } @lines;
 }

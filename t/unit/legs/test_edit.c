@@ -17,11 +17,15 @@
 #include <cjson/cJSON.h>
 
 
-static const char *const  names[] = { "stream", "max_tokens", NULL };
+static const char *const  members[] = { "stream", "max_tokens", NULL };
+static const char *const  content[] = { "messages", NULL };
+
+static const kvr_json_names_t  names = { members, NULL, NULL };
+static const kvr_json_names_t  deep = { members, "sm", content };
 
 
 static int
-find(kvr_edit_t *e, const util_buf_t *b, const char *const *which)
+find(kvr_edit_t *e, const util_buf_t *b, const kvr_json_names_t *which)
 {
     kvr_json_text_t  text;
 
@@ -32,38 +36,58 @@ find(kvr_edit_t *e, const util_buf_t *b, const char *const *which)
 }
 
 
-/* blanks all that is to be cut */
-static uint32_t
-blank(util_buf_t *b, const char *const *which)
+/* blanks all that is to be cut; KVR_JSON_COSTLY: that is too much */
+static int
+blank(util_buf_t *b, const kvr_json_names_t *which, uint32_t *n)
 {
-    uint32_t    i, n;
+    int         rc;
+    uint32_t    i;
     kvr_edit_t  e;
 
-    n = 0;
+    rc = find(&e, b, which);
+    *n = e.n;
 
-    do {
-        util_check(find(&e, b, which) == KVR_OK, "%.*s", (int) b->len, b->p);
+    if (rc == KVR_JSON_COSTLY && e.n == KVR_EDIT_MAX) {
+        return rc;
+    }
 
-        for (i = 0; i < e.n; i++) {
-            util_check(e.cut[i].offset + e.cut[i].len <= e.end,
-                       "cut %u beyond the brace", i);
-            memset(b->p + e.cut[i].offset, ' ', e.cut[i].len);
-        }
+    util_check(rc == KVR_OK, "%d: %.*s", rc, (int) b->len, b->p);
 
-        n += e.n;
+    for (i = 0; i < e.n; i++) {
+        util_check(e.cut[i].offset + e.cut[i].len <= b->len, "cut %u", i);
+        memset(b->p + e.cut[i].offset, ' ', e.cut[i].len);
+    }
 
-    } while (e.more);
+    util_check(e.end == 0 || b->p[e.end] == '}', "no brace at %zu",
+               (size_t) e.end);
 
-    util_check(b->p[e.end] == '}', "no brace at %zu", (size_t) e.end);
+    return KVR_OK;
+}
 
-    return n;
+
+static const char  *blanks[] = { "", "", "", " ", "\n\t", "  " };
+
+static const char  *keys[] = {
+    "model", "messages", "stream", "max_tokens", "max\\u005ftokens",
+    "\\u0073tream", "strea", "streams", "", "max_token", "MAX_TOKENS"
+};
+
+
+static void
+ws(util_buf_t *b, util_rng_t *r)
+{
+    if (util_below(r, 40) == 0) {
+        util_printf(b, "%*s", (int) util_below(r, 200), "");
+    }
+
+    util_puts(b, blanks[util_below(r, kvr_nelts(blanks))]);
 }
 
 
 static void
 value(util_buf_t *b, util_rng_t *r, unsigned depth)
 {
-    unsigned  i, n;
+    unsigned  i, n, object;
 
     static const char  *simple[] = {
         "1", "-2.5e3", "true", "null", "\"\"", "\"a\\\"b,}\"", "\"\\\\\"", "[]",
@@ -76,14 +100,26 @@ value(util_buf_t *b, util_rng_t *r, unsigned depth)
     }
 
     n = util_below(r, 4);
-    util_puts(b, "[");
+    object = util_below(r, 2);
+
+    util_puts(b, object ? "{" : "[");
 
     for (i = 0; i < n; i++) {
-        util_puts(b, i ? ", " : "");
+        ws(b, r);
+        util_puts(b, i ? "," : "");
+        ws(b, r);
+
+        if (object) {
+            util_printf(b, "\"%s\"", keys[util_below(r, kvr_nelts(keys))]);
+            ws(b, r);
+            util_puts(b, ":");
+        }
+
+        ws(b, r);
         value(b, r, depth - 1);
     }
 
-    util_puts(b, "]");
+    util_puts(b, object ? "}" : "]");
 }
 
 
@@ -93,74 +129,106 @@ body(util_buf_t *b, util_rng_t *r, unsigned n)
 {
     unsigned  i;
 
-    static const char  *blanks[] = { "", "", "", " ", "\n\t", "  " };
-    static const char  *keys[] = {
-        "model", "messages", "stream", "max_tokens", "max\\u005ftokens",
-        "\\u0073tream", "strea", "streams", "", "max_token", "MAX_TOKENS"
-    };
-
-#define ws  util_puts(b, blanks[util_below(r, kvr_nelts(blanks))])
-
     b->len = 0;
-    ws;
+    ws(b, r);
     util_puts(b, "{");
-    ws;
+    ws(b, r);
 
     for (i = 0; i < n; i++) {
         util_puts(b, i ? "," : "");
-        ws;
+        ws(b, r);
         util_printf(b, "\"%s\"", keys[util_below(r, kvr_nelts(keys))]);
-        ws;
+        ws(b, r);
         util_puts(b, ":");
-        ws;
+        ws(b, r);
         value(b, r, 3);
-        ws;
+        ws(b, r);
     }
 
     util_puts(b, "}");
-    ws;
+    ws(b, r);
     util_byte(b, 0);
     b->len--;
-
-#undef ws
 }
 
 
-/* the members that stay, in their order */
-static cJSON *
-without(const util_buf_t *b, uint32_t *cut)
+/* cuts members of an object; inner: and of what is in it, but for content */
+static void
+cut(cJSON *value, unsigned inner, unsigned root, uint32_t *n)
 {
-    cJSON  *root, *item, *next;
+    cJSON  *item, *next;
 
-    root = cJSON_Parse((const char *) b->p);
-    util_check(root, "%s", b->p);
-
-    *cut = 0;
-
-    for (item = root->child; item; item = next) {
+    for (item = value->child; item; item = next) {
         next = item->next;
 
-        if (strcmp(item->string, "stream") == 0
-            || strcmp(item->string, "max_tokens") == 0)
+        if (item->string && (strcmp(item->string, "stream") == 0
+                             || strcmp(item->string, "max_tokens") == 0))
         {
-            cJSON_Delete(cJSON_DetachItemViaPointer(root, item));
-            (*cut)++;
+            cJSON_Delete(cJSON_DetachItemViaPointer(value, item));
+            (*n)++;
+
+        } else if (inner && !(root && strcmp(item->string, "messages") == 0)) {
+            cut(item, 1, 0, n);
         }
     }
+}
 
-    return root;
+
+static void
+edit(util_buf_t *b, util_buf_t *was, unsigned inner)
+{
+    int                      rc;
+    char                    *want, *got;
+    cJSON                   *root;
+    uint32_t                 n, k, found;
+    kvr_edit_t               e;
+    const kvr_json_names_t  *which;
+
+    which = inner ? &deep : &names;
+
+    was->len = 0;
+    util_put(was, b->p, b->len + 1);
+
+    root = cJSON_Parse((const char *) was->p);
+    util_check(root, "%s", was->p);
+
+    n = 0;
+    cut(root, inner, 1, &n);
+    want = cJSON_PrintUnformatted(root);
+    k = (uint32_t) cJSON_GetArraySize(root);
+    cJSON_Delete(root);
+
+    rc = blank(b, which, &found);
+
+    util_check((rc == KVR_OK) == (n <= KVR_EDIT_MAX), "%u: %s", n, was->p);
+
+    if (rc == KVR_OK) {
+        util_check(found == n, "%u of %u: %s", found, n, was->p);
+
+        /* nothing is left to be found, and the rest may be gone on with */
+
+        util_check(find(&e, b, which) == KVR_OK && e.n == 0 && e.kept == k,
+                   "%s", b->p);
+
+        root = cJSON_Parse((const char *) b->p);
+        util_check(root, "%s\n%s", was->p, b->p);
+        got = cJSON_PrintUnformatted(root);
+        cJSON_Delete(root);
+
+        util_check(strcmp(want, got) == 0, "%s\n%s", want, got);
+
+        free(got);
+    }
+
+    free(want);
 }
 
 
 START_TEST(test_edit_random)
 {
-    char        *want, *got;
-    cJSON       *root;
-    unsigned     i, n;
-    uint32_t     cut, k;
-    kvr_edit_t   e;
-    util_rng_t   r;
-    util_buf_t   b, was;
+    unsigned    i, n;
+    util_rng_t  r;
+    util_buf_t  b, was;
 
     memset(&b, 0, sizeof(b));
     memset(&was, 0, sizeof(was));
@@ -171,34 +239,77 @@ START_TEST(test_edit_random)
         util_seed(&r, "edit", i);
         body(&b, &r, util_below(&r, i % 50 ? 7 : 60));
 
-        was.len = 0;
-        util_put(&was, b.p, b.len + 1);
-
-        root = without(&was, &cut);
-        want = cJSON_PrintUnformatted(root);
-        k = (uint32_t) cJSON_GetArraySize(root);
-        cJSON_Delete(root);
-
-        util_check(blank(&b, names) == cut, "%s", was.p);
-
-        /* nothing is left to be found, and the rest may be gone on with */
-
-        util_check(find(&e, &b, names) == KVR_OK && e.n == 0 && e.kept == k,
-                   "%s", b.p);
-
-        root = cJSON_Parse((const char *) b.p);
-        util_check(root, "%s\n%s", was.p, b.p);
-        got = cJSON_PrintUnformatted(root);
-        cJSON_Delete(root);
-
-        util_check(strcmp(want, got) == 0, "%s\n%s", was.p, b.p);
-
-        free(want);
-        free(got);
+        edit(&b, &was, i % 2);
     }
 
     util_drop(&b);
     util_drop(&was);
+}
+END_TEST
+
+
+/* windows of any size, which end within keys */
+START_TEST(test_edit_windows)
+{
+    unsigned     i, n;
+    kvr_edit_t   e, whole;
+    util_rng_t   r;
+    util_buf_t   b;
+    util_feed_t  f;
+
+    memset(&b, 0, sizeof(b));
+
+    n = util_cases(2000);
+
+    for (i = 0; i < n; i++) {
+        util_seed(&r, "windows", i);
+        body(&b, &r, util_below(&r, 7));
+
+        if (find(&whole, &b, &deep) != KVR_OK) {
+            continue;
+        }
+
+        util_feed(&f, b.p, b.len, i % 2 ? UTIL_CUT : UTIL_RANDOM,
+                  1 + util_below(&r, (uint32_t) b.len));
+
+        util_check(kvr_edit_find(&e, &deep, util_fetch, &f) == KVR_OK
+                   && e.n == whole.n && e.end == whole.end
+                   && memcmp(e.cut, whole.cut, e.n * sizeof(kvr_edit_cut_t))
+                      == 0,
+                   "%s", b.p);
+
+        util_unfeed(&f);
+    }
+
+    util_drop(&b);
+}
+END_TEST
+
+
+/* what may be an object or an array, in whatever encoding */
+START_TEST(test_edit_begins)
+{
+    unsigned         i;
+    kvr_json_text_t  text;
+
+    static const struct {
+        const char  *text;
+        size_t       len;
+        int          begins;
+    } is[] = {
+        { " \r\n\t{", 5, 1 }, { "[", 1, 1 }, { "\0{", 2, 1 }, { " \0{", 3, 1 },
+        { "\xef\xbb\xbf{", 4, 1 }, { "\xfe\xff", 2, 1 }, { "\xff\xfe{", 3, 1 },
+        { "", 0, 0 }, { "  ", 2, 0 }, { "\xff\xd8\xff", 3, 0 },
+        { "\xef", 1, 0 }, { "--x", 3, 0 }, { "\"{", 2, 0 }, { "\x1f\x8b", 2, 0 }
+    };
+
+    for (i = 0; i < kvr_nelts(is); i++) {
+        text.data = (const uint8_t *) is[i].text;
+        text.len = is[i].len;
+
+        util_check(kvr_edit_begins(kvr_json_fetch_text, &text) == is[i].begins,
+                   "text %u", i);
+    }
 }
 END_TEST
 
@@ -225,7 +336,7 @@ START_TEST(test_edit_bad)
     for (i = 0; i < kvr_nelts(bad); i++) {
         b.len = 0;
         util_puts(&b, bad[i].text);
-        util_check(find(&e, &b, names) == bad[i].rc, "%s", bad[i].text);
+        util_check(find(&e, &b, &names) == bad[i].rc, "%s", bad[i].text);
     }
 
     util_drop(&b);
@@ -240,6 +351,7 @@ START_TEST(test_edit_ask)
     size_t                  len;
     cJSON                  *root;
     unsigned                c, kept;
+    uint32_t                n;
     kvr_edit_t              e;
     util_buf_t              b;
     const kvr_connector_t  *connector;
@@ -259,7 +371,7 @@ START_TEST(test_edit_ask)
                                  "\"max_completion_tokens\":99 } "
                                : "{\"stream\":true,\"min_tokens\":7}");
 
-            (void) blank(&b, connector->limits);
+            (void) blank(&b, connector->limits, &n);
 
             util_check(find(&e, &b, connector->limits) == KVR_OK,
                        "%u", c);
@@ -368,6 +480,8 @@ main(void)
     s = suite_create("edit");
 
     util_add(s, "random", test_edit_random);
+    util_add(s, "windows", test_edit_windows);
+    util_add(s, "begins", test_edit_begins);
     util_add(s, "bad", test_edit_bad);
     util_add(s, "ask", test_edit_ask);
     util_add(s, "meet", test_edit_meet);
