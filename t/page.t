@@ -134,6 +134,25 @@ unlike($page, qr{(?:src|href)\s*=(?!"data:,")|https?://|\@import},
 unlike($page, qr/innerHTML|outerHTML|document\.write|eval\(/,
        'no text becomes markup');
 
+# each cause of health has a sentence, as node reads the page's words
+
+SKIP: {
+    skip 'node is not installed', 2 unless which('node');
+
+    my ($rows) = Kvroute::slurp("$dir/core/watch/kvr_verdict.c")
+        =~ / rows\[\] = \{(.*?)\n    \};/s;
+    my @codes = $rows =~ /\{ "(\w+)"/g;
+
+    open my $fh, '-|', 'node', "$root/t/page/words.js",
+        map { "$dir/status/$_" } qw(page_words.js page_base.js)
+        or die "node: $!";
+    my @lines = <$fh>;
+    ok(close($fh), 'sentences') or diag(@lines);
+
+    is_deeply([ sort map { /^(\w+): ./ } @lines ], [ sort @codes ],
+              'one for each cause');
+}
+
 my $t = Kvroute->new();
 
 SKIP: {

@@ -90,6 +90,7 @@ my $gauge = qr{^(?:
                    |max_processes|generation|models/\d+/bytes_per_token)
   | upstreams/[^/]+/(?:max_pending|queue/(?:size|max_size|bytes|rate)
                        |queue/classes/\d+/(?:class|size))
+  | (?:upstreams/[^/]+/)?health/why/.*
   | upstreams/[^/]+/(?:history/.*|saved/\w+)
   | upstreams/[^/]+/peers/\d+/(?:minute/\w+|
         id|weight|active|max_conns|conns|pending|active_all|pending_all

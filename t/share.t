@@ -171,7 +171,7 @@ sub alone {
 
     my $health = $h->status()->{upstreams}{$upstream}{health};
 
-    return (grep { /^nothing is shared with other hosts for \d+ s: / }
+    return (grep { $_->{code} eq 'not_sharing' && $_->{seconds} > 0 }
             @{$health->{why}}) ? $health->{state} : '';
 }
 

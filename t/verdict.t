@@ -77,10 +77,13 @@ is($t->post('/v1/chat/completions', $body,
 
 my $h = health('llm');
 is($h->{state}, 'red', 'red');
-is($h->{why}[0], "$peers[1] fails: 100% of its 6 requests in the last minute, "
-   . '66% of all requests', 'and who it is');
+my %fails = (code => 'errors', state => 'red', requests => 6, of => 9,
+             percent => 100, percent_of_all => 66,
+             servers => [{ name => $peers[1], state => 'up' }]);
+is_deeply($h->{why}[0], \%fails, 'and who it is');
 is(health()->{state}, 'red', 'so are all together');
-is(health()->{why}[0], "llm: $h->{why}[0]", 'with the name of the upstream');
+is_deeply(health()->{why}[0], { %fails, upstream => 'llm' },
+          'with the name of the upstream');
 is(health('busy')->{state}, 'green', 'but not the other upstream');
 
 like($t->get('/kvroute/metrics')->{body},
@@ -104,14 +107,23 @@ is(health('llm')->{state}, 'red', 'and so is what is wrong');
 
 # --- taken out by hand
 
+sub drained {
+    return { code => 'drained', state => 'amber', number => 1, of => 3,
+             servers => [{ name => $peers[2], state => $_[0] }] };
+}
+
+sub cause {
+    my ($code, $upstream) = @_;
+
+    return (grep { $_->{code} eq $code } @{health($upstream)->{why}})[0];
+}
+
 $t->post("/act/drain?peer=$peers[2]", '');
-is((grep { /by hand/ } @{health('llm')->{why}})[0],
-   "1 of 3 servers taken out by hand: $peers[2] (draining)", 'is drained');
+is_deeply(cause('drained', 'llm'), drained('draining'), 'is drained');
 
 $t->post("/act/drain?peer=$peers[2]&timeout=1s", '');
 wait_for(sub { $t->peer('llm', $t->{vars}{E2})->{state} eq 'drained' });
-is(join('; ', grep { /\Q$peers[2]\E/ } @{health('llm')->{why}}),
-   "1 of 3 servers taken out by hand: $peers[2] (drained)", 'has been');
+is_deeply(cause('drained', 'llm'), drained('drained'), 'has been');
 
 # --- more than the server can do
 
@@ -125,12 +137,12 @@ is($t->post('/busy/', chat('c'))->{status}, 429, 'one is rejected') for 1 .. 4;
 
 $h = health('busy');
 is($h->{state}, 'red', 'red');
-is($h->{why}[0], '80% of requests rejected in the last minute (4): every server '
-   . 'is at max_conns=1', 'the cap');
+is_deeply($h->{why}[0], { code => 'rejects', state => 'red', rejects => 4,
+                          of => 5, percent => 80, caps => { max_conns => 1 } },
+          'the cap');
 
-my @why = @{health()->{why}};
-like($why[1], qr/^busy: 80%/, 'in the list of all what is red comes first');
-like($why[2], qr/^llm: .* by hand/, 'and what is amber behind it');
+is(join(' ', map { "$_->{upstream}:$_->{code}" } @{health()->{why}}),
+   'llm:errors busy:rejects llm:drained', 'red causes come first');
 
 $t->step('one');
 $t->finish($_) for @held;

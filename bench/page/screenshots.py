@@ -63,7 +63,7 @@ SCENES = {
     "page": (24, 1.0, None, "", r"^working: 8 of 8 servers up, "),
     "fails": (24, 1.0, {"fault": "status=500"}, "", NOT_UP % "ejected"),
     "slow": (24, 1.0, {"delay_ms": 2500}, "kvroute_eject off;",
-             r" is slow: first tokens after \S+ s, elsewhere after \S+ s$"),
+             r" is slow: first tokens after \S+ m?s, elsewhere after \S+ m?s$"),
     "gone": (24, 1.0, {"down": True}, "", NOT_UP % "unhealthy"),
     "rejected": (64, 0.0, None, QUEUE, r"^9\d% of requests rejected "),
 }

@@ -134,8 +134,8 @@ ngx_int_t ngx_http_kvroute_status_health(ngx_pool_t *pool,
     ngx_http_kvroute_status_upstream_t *u);
 
 /*
- * Members: "health" of one and of all; "minute" of a server; "saved" and
- * "history" of an upstream
+ * Members: "health" of one and of all, in codes and numbers, of which the page
+ * makes sentences; "minute" of a server; "saved" and "history" of an upstream
  */
 void ngx_http_kvroute_status_json_health(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);

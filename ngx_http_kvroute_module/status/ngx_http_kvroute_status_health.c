@@ -17,22 +17,17 @@
 #define NGX_HTTP_KVROUTE_STALE_PROBES  5
 #define NGX_HTTP_KVROUTE_STALE_TIME    10000
 
-/* longer sentences are cut */
-#define NGX_HTTP_KVROUTE_WHY_LEN       640
-
 
 static uint64_t ngx_http_kvroute_health_alone(kvr_share_t *share);
 static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
-static cJSON *ngx_http_kvroute_health_json(kvr_verdict_e state, cJSON *why);
-static void ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
-    kvr_verdict_why_t *why, u_char *text);
-static u_char *ngx_http_kvroute_health_cap(u_char *p, u_char *last,
+static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
+static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
+    kvr_verdict_why_t *why);
+static void ngx_http_kvroute_health_number(cJSON *json, const char *name,
+    uint64_t n);
+static void ngx_http_kvroute_health_caps(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
-static u_char *ngx_http_kvroute_health_load(u_char *p, u_char *last,
-    ngx_http_kvroute_status_upstream_t *u);
-static u_char *ngx_http_kvroute_health_names(u_char *p, u_char *last,
-    ngx_http_kvroute_status_upstream_t *u, kvr_verdict_why_t *why);
 
 
 ngx_int_t
@@ -146,267 +141,170 @@ ngx_http_kvroute_status_json_health(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u)
 {
     cJSON       *why;
-    u_char       text[NGX_HTTP_KVROUTE_WHY_LEN];
     ngx_uint_t   i;
 
-    why = cJSON_CreateArray();
+    why = ngx_http_kvroute_health_json(json, u->verdict->state);
 
     for (i = 0; i < u->verdict->n; i++) {
-        ngx_http_kvroute_health_say(u, &u->verdict->why[i], text);
-        cJSON_AddItemToArray(why, cJSON_CreateString((char *) text));
+        cJSON_AddItemToArray(why, ngx_http_kvroute_health_why(u,
+                                                     &u->verdict->why[i]));
     }
-
-    cJSON_AddItemToObject(json, "health",
-                          ngx_http_kvroute_health_json(u->verdict->state, why));
 }
 
 
-/* of all upstreams: the worst state, and sentences that begin with a name */
+/* of all upstreams: the worst state, and each cause with its upstream */
 void
 ngx_http_kvroute_status_json_healths(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, ngx_uint_t n)
 {
-    cJSON          *why;
-    u_char         *p, text[KVR_REGISTRY_TITLE_LEN + 2
-                            + NGX_HTTP_KVROUTE_WHY_LEN];
-    ngx_uint_t      i, k;
-    kvr_verdict_e   state, worst;
+    cJSON              *why, *item;
+    ngx_uint_t          i, k;
+    kvr_verdict_e       state, worst;
+    kvr_verdict_why_t  *w;
 
     worst = KVR_VERDICT_GREEN;
-    why = cJSON_CreateArray();
 
     for (i = 0; i < n; i++) {
         worst = ngx_max(worst, u[i].verdict->state);
     }
 
-    for (state = KVR_VERDICT_RED; state > KVR_VERDICT_GREEN; state--) {
+    why = ngx_http_kvroute_health_json(json, worst);
+
+    for (state = worst; state > KVR_VERDICT_GREEN; state--) {
 
         for (i = 0; i < n; i++) {
 
             for (k = 0; k < u[i].verdict->n; k++) {
+                w = &u[i].verdict->why[k];
 
-                if (u[i].verdict->why[k].state != state) {
-                    continue;
+                if (w->state == state) {
+                    item = ngx_http_kvroute_health_why(&u[i], w);
+                    cJSON_AddStringToObject(item, "upstream",
+                                            (char *) u[i].name.data);
+                    cJSON_AddItemToArray(why, item);
                 }
-
-                p = ngx_snprintf(text, KVR_REGISTRY_TITLE_LEN + 2, "%V: ",
-                                 &u[i].name);
-                ngx_http_kvroute_health_say(&u[i], &u[i].verdict->why[k], p);
-
-                cJSON_AddItemToArray(why, cJSON_CreateString((char *) text));
             }
         }
     }
-
-    cJSON_AddItemToObject(json, "health",
-                          ngx_http_kvroute_health_json(worst, why));
 }
 
 
+/* adds "health"; returns the list of its causes */
 static cJSON *
-ngx_http_kvroute_health_json(kvr_verdict_e state, cJSON *why)
+ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state)
 {
-    cJSON  *json;
-
-    json = cJSON_CreateObject();
+    json = cJSON_AddObjectToObject(json, "health");
 
     cJSON_AddStringToObject(json, "state", kvr_verdict_name(state));
-    cJSON_AddItemToObject(json, "why", why);
+
+    return cJSON_AddArrayToObject(json, "why");
+}
+
+
+/* addresses, states and numbers, nothing of clients */
+static cJSON *
+ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
+    kvr_verdict_why_t *why)
+{
+    cJSON                           *json, *list, *item;
+    ngx_uint_t                       i;
+    const kvr_verdict_row_t         *row;
+    ngx_http_kvroute_status_peer_t  *p;
+
+    row = kvr_verdict_row(why->reason);
+    json = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(json, "code", row->code);
+    cJSON_AddStringToObject(json, "state", kvr_verdict_name(why->state));
+
+    ngx_http_kvroute_health_number(json, row->n, why->n);
+    ngx_http_kvroute_health_number(json, row->all, why->all);
+    ngx_http_kvroute_health_number(json, row->percent, why->percent);
+    ngx_http_kvroute_health_number(json, row->of_all, why->of_all);
+
+    list = why->servers ? cJSON_AddArrayToObject(json, "servers") : NULL;
+
+    for (i = 0; i < why->servers; i++) {
+        p = &u->peer[why->server[i]];
+
+        item = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, item);
+
+        ngx_http_kvroute_status_json_string(item, "name", p->name.data,
+                                            p->name.len);
+        cJSON_AddStringToObject(item, "state", p->state);
+    }
+
+    if (why->reason == KVR_VERDICT_REJECTS) {
+        ngx_http_kvroute_health_caps(json, u);
+    }
 
     return json;
 }
 
 
-/* a reason as a sentence: addresses, states and numbers, nothing of clients */
 static void
-ngx_http_kvroute_health_say(ngx_http_kvroute_status_upstream_t *u,
-    kvr_verdict_why_t *why, u_char *text)
+ngx_http_kvroute_health_number(cJSON *json, const char *name, uint64_t n)
 {
-    u_char     *p, *last;
-    ngx_str_t  *name;
-
-    p = text;
-    last = text + NGX_HTTP_KVROUTE_WHY_LEN - 1;
-    name = why->servers ? &u->peer[why->server[0]].name : NULL;
-
-    switch (why->reason) {
-
-    case KVR_VERDICT_LOCKED:
-        p = ngx_slprintf(p, last, "the servers are locked: if for long, by a "
-                         "process that was killed, see the error log");
-        break;
-
-    case KVR_VERDICT_NONE_UP:
-        p = ngx_slprintf(p, last, "none of %uL servers is up%s", why->all,
-                         why->n ? ": " : "");
-        p = ngx_http_kvroute_health_names(p, last, u, why);
-        break;
-
-    case KVR_VERDICT_LOST:
-        p = ngx_slprintf(p, last, "%uL of %uL servers not up: ", why->n,
-                         why->all);
-        p = ngx_http_kvroute_health_names(p, last, u, why);
-        break;
-
-    case KVR_VERDICT_FAILS:
-        p = ngx_slprintf(p, last, "%V fails: %uD%% of its %uL requests in the "
-                         "last minute, %uD%% of all requests", name,
-                         why->percent, why->n, why->of_all);
-        break;
-
-    case KVR_VERDICT_REJECTED:
-        p = ngx_slprintf(p, last, "%uD%% of requests rejected in the last "
-                         "minute (%uL): ", why->percent, why->n);
-        p = ngx_http_kvroute_health_cap(p, last, u);
-        p = ngx_http_kvroute_health_load(p, last, u);
-        break;
-
-    case KVR_VERDICT_SLOW:
-        p = ngx_slprintf(p, last, "%V is slow: first tokens after %.2f s, "
-                         "elsewhere after %.2f s", name,
-                         (double) why->n / 1e3, (double) why->all / 1e3);
-        break;
-
-    case KVR_VERDICT_HOT:
-        p = ngx_slprintf(p, last, "%V is hot: %uL of %uL requests in flight",
-                         name, why->n, why->all);
-        break;
-
-    case KVR_VERDICT_STALE:
-        p = ngx_slprintf(p, last, "old metrics, as the probe fails: ");
-        p = ngx_http_kvroute_health_names(p, last, u, why);
-        break;
-
-    case KVR_VERDICT_ALONE:
-        p = ngx_slprintf(p, last, "nothing is shared with other hosts for %uL "
-                         "s: see kvroute_share in the error log", why->n);
-        break;
-
-    case KVR_VERDICT_PLANNED:
-        p = ngx_slprintf(p, last, "%uL of %uL servers taken out by hand: ",
-                         why->n, why->all);
-        p = ngx_http_kvroute_health_names(p, last, u, why);
-        break;
-
-    default: /* KVR_VERDICT_UNCOUNTED */
-        p = ngx_slprintf(p, last, "%uL of %uL servers without counters, as the "
-                         "zone is full: ", why->n, why->all);
-        p = ngx_http_kvroute_health_names(p, last, u, why);
-        break;
+    if (name) {
+        cJSON_AddNumberToObject(json, name, (double) n);
     }
-
-    *p = '\0';
 }
 
 
-/* the cap that all servers are at */
-static u_char *
-ngx_http_kvroute_health_cap(u_char *p, u_char *last,
-    ngx_http_kvroute_status_upstream_t *u)
+/*
+ * The caps that the servers are at, and their mean load where it is known.
+ * Servers with several values of max_conns have the largest one here.
+ */
+static void
+ngx_http_kvroute_health_caps(cJSON *json, ngx_http_kvroute_status_upstream_t *u)
 {
-    char                            *sep;
-    ngx_uint_t                       i, max;
+    cJSON                           *caps;
+    double                           load;
+    ngx_uint_t                       i, n, max;
     kvr_queue_shared_t              *shared;
     ngx_http_kvroute_srv_conf_t     *conf;
-    ngx_http_kvroute_status_peer_t  *s;
-
-    conf = u->conf;
-    shared = conf->queue->shm_zone->data;
-
-    if (kvr_get(&shared->cap) == KVR_ADMISSION_TAKEN) {
-
-        max = 0;
-
-        for (i = 0; i < u->number; i++) {
-            s = &u->peer[i];
-
-            if (ngx_strcmp(s->state, "up") != 0) {
-                continue;
-            }
-
-            if (max && s->max_conns != max) {
-                return ngx_slprintf(p, last, "every server is at its "
-                                    "max_conns");
-            }
-
-            max = s->max_conns;
-        }
-
-        return ngx_slprintf(p, last, "every server is at max_conns=%ui", max);
-    }
-
-    p = ngx_slprintf(p, last, "every server is at ");
-    sep = "";
-
-    if (conf->pool.target_ttft) {
-        p = ngx_slprintf(p, last, "max_pending=auto (target_ttft=%uLms)",
-                         conf->pool.target_ttft);
-        sep = " or ";
-
-    } else if (conf->pool.max_pending) {
-        p = ngx_slprintf(p, last, "max_pending=%uL", conf->pool.max_pending);
-        sep = " or ";
-    }
-
-    if (conf->pool.max_waiting >= 0) {
-        p = ngx_slprintf(p, last, "%smax_waiting=%L", sep,
-                         conf->pool.max_waiting);
-        sep = " or ";
-    }
-
-    return *sep ? p : ngx_slprintf(p, last, "its cap");
-}
-
-
-/* the mean load of the servers, where it is known */
-static u_char *
-ngx_http_kvroute_health_load(u_char *p, u_char *last,
-    ngx_http_kvroute_status_upstream_t *u)
-{
-    double                           load;
-    ngx_uint_t                       i, n;
-    ngx_http_kvroute_status_peer_t  *s;
+    ngx_http_kvroute_status_peer_t  *p;
 
     load = 0;
 
-    for (i = 0, n = 0; i < u->number; i++) {
-        s = &u->peer[i];
+    for (i = 0, n = 0, max = 0; i < u->number; i++) {
+        p = &u->peer[i];
 
-        if (s->set & KVR_COUNTER_RATED) {
-            load += s->now.load.utilization;
+        max = ngx_max(max, p->max_conns);
+
+        if (p->set & KVR_COUNTER_RATED) {
+            load += p->now.load.utilization;
             n++;
         }
     }
 
-    return n ? ngx_slprintf(p, last, ", load is %ui%%",
-                            (ngx_uint_t) (100 * load / (double) n))
-             : p;
-}
-
-
-/* the first of them, with their states, and how many more there are */
-static u_char *
-ngx_http_kvroute_health_names(u_char *p, u_char *last,
-    ngx_http_kvroute_status_upstream_t *u, kvr_verdict_why_t *why)
-{
-    ngx_uint_t                       i;
-    ngx_http_kvroute_status_peer_t  *s;
-
-    for (i = 0; i < why->servers; i++) {
-        s = &u->peer[why->server[i]];
-
-        p = ngx_slprintf(p, last, "%s%V", i ? ", " : "", &s->name);
-
-        if (ngx_strcmp(s->state, "up") != 0) {
-            p = ngx_slprintf(p, last, " (%s)", s->state);
-        }
+    if (n) {
+        cJSON_AddNumberToObject(json, "load", load / (double) n);
     }
 
-    if (why->n > why->servers) {
-        p = ngx_slprintf(p, last, " and %uL more", why->n - why->servers);
+    conf = u->conf;
+    shared = conf->queue->shm_zone->data;
+    caps = cJSON_AddObjectToObject(json, "caps");
+
+    if (kvr_get(&shared->cap) == KVR_ADMISSION_TAKEN) {
+        ngx_http_kvroute_health_number(caps, "max_conns", max);
+        return;
     }
 
-    return p;
+    if (conf->pool.target_ttft) {
+        ngx_http_kvroute_health_number(caps, "target_ttft_ms",
+                                       conf->pool.target_ttft);
+
+    } else if (conf->pool.max_pending) {
+        ngx_http_kvroute_health_number(caps, "max_pending",
+                                       conf->pool.max_pending);
+    }
+
+    if (conf->pool.max_waiting >= 0) {
+        ngx_http_kvroute_health_number(caps, "max_waiting",
+                                       (uint64_t) conf->pool.max_waiting);
+    }
 }
 
 

@@ -10,7 +10,8 @@ const errors = (p) => p.minute && p.minute.errors
 const wrong = (p) => (p.state === "up" ? 0
     : p.state === "draining" || p.state === "drained" ? 1 : 4)
   + (errors(p) >= .05 ? 2 + errors(p) : 0)
-  + (last && health(last).why.some((w) => w.startsWith(p.name + " ")) ? 1 : 0);
+  + (last && health(last).why.some((w) => ["errors", "slow", "hot"]
+      .includes(w.code) && w.servers[0].name === p.name) ? 1 : 0);
 
 const health = (s) => {
   const u = s.upstreams[$("upstream").value];

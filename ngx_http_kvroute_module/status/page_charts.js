@@ -115,19 +115,20 @@ const drawHistory = (u) => {
 };
 
 const drawHealth = (u) => {
-  const v = health(last), sum = (k) => u.peers.reduce((n, p) =>
+  const v = health(last), why = v.why.map(sentence);
+  const sum = (k) => u.peers.reduce((n, p) =>
     n + (p.minute ? p.minute[k] : 0), 0);
   const up = u.peers.filter((p) => p.state === "up").length;
 
   $("health").className = v.state;
-  set($("verdict"), v.why.length ? v.why[0]
+  set($("verdict"), why.length ? why[0]
     : `working: ${up} of ${u.peers.length} servers up, `
       + `${count(sum("requests"))} requests in the last minute, `
       + `${count(sum("errors"))} errors`);
   document.title = v.state === "green" ? "kvroute"
-                                       : `${v.state}: ${v.why[0]} – kvroute`;
+                                       : `${v.state}: ${why[0]} – kvroute`;
 
-  const box = $("why"), more = v.why.slice(1);
+  const box = $("why"), more = why.slice(1);
   while (box.children.length > more.length) box.lastChild.remove();
   more.forEach((text, i) =>
     set(box.children[i] || box.appendChild(make("li")), text));

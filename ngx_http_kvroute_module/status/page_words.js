@@ -109,6 +109,49 @@ const sources = {
   learned: "learned from its answers", assumed: "capacity=, nothing is known"
 };
 
+/* causes of health as sentences, by code: docs/status.md has the same list */
+
+const listed = (w) => w.servers.map((s) => s.state === "up" ? s.name
+    : `${s.name} (${s.state})`).join(", ")
+  + (w.number > w.servers.length
+    ? ` and ${w.number - w.servers.length} more` : "");
+
+const some = (w, what) => `${w.number} of ${w.of} servers ${what}: `
+  + listed(w);
+
+const capped = (c) => [
+  ...(c.max_conns ? [`max_conns=${c.max_conns}`] : []),
+  ...(c.target_ttft_ms ? [`max_pending=auto (target_ttft=${c.target_ttft_ms}ms)`]
+    : []),
+  ...(c.max_pending ? [`max_pending=${bytes(c.max_pending)}`] : []),
+  ...(c.max_waiting !== undefined ? [`max_waiting=${c.max_waiting}`] : [])
+].join(" or ") || "its cap";
+
+const sentences = {
+  "locked": () => "the list of servers is locked: if it stays so, a killed "
+    + "process holds the lock, see the error log",
+  "none_up": (w) => `none of ${w.of} servers is up`
+    + (w.servers ? ": " + listed(w) : ""),
+  "not_up": (w) => some(w, "not up"),
+  "errors": (w) => `${w.servers[0].name} fails: ${w.percent}% of its `
+    + `${w.requests} requests in the last minute, ${w.percent_of_all}% of all `
+    + "requests",
+  "rejects": (w) => `${w.percent}% of requests rejected in the last minute `
+    + `(${w.rejects}): every server is at ${capped(w.caps)}`
+    + (w.load === undefined ? "" : `, load is ${Math.round(100 * w.load)}%`),
+  "slow": (w) => `${w.servers[0].name} is slow: first tokens after `
+    + `${time(w.ttft_ms / 1000)}, elsewhere after ${time(w.others_ms / 1000)}`,
+  "hot": (w) => `${w.servers[0].name} is hot: ${w.active} of ${w.of} requests `
+    + "in flight",
+  "old_metrics": (w) => `old metrics, because the probe fails: ${listed(w)}`,
+  "not_sharing": (w) => `nothing was shared with other hosts for ${w.seconds} `
+    + "s: the error log has the reason, see kvroute_share",
+  "drained": (w) => some(w, "drained by the operator"),
+  "no_counters": (w) => some(w, "without counters, because the zone is full")
+};
+
+const sentence = (w) => (sentences[w.code] || (() => w.code))(w);
+
 const explain = (e, word) => {
   if (Object.hasOwn(words, word)) e.title = words[word];
 };

@@ -442,7 +442,7 @@ const main = async () => {
   is(await until(was, (v) => v === "draining"), "draining", "drained");
   await until(() => page.textContent(`#peers tr[data-name="${third}"] button`),
               (v) => v === "undrain");
-  ok(/taken out by hand/.test(await page.textContent("#health")), "and said");
+  ok(/drained by the operator/.test(await page.textContent("#health")), "and said");
   await press(true);
   is(await until(was, (v) => v === "up"), "up", "and back");
 
@@ -468,7 +468,7 @@ const main = async () => {
   await pinned(peer, {});
   await pinned(second, { "X-Engine-Delay-Ms": "900" });
   await incident("slow", new RegExp(`^${name(second)} is slow: first tokens `
-    + "after [\\d.]+ s, elsewhere after [\\d.]+ s$"), "amber");
+    + "after [\\d.]+ m?s, elsewhere after [\\d.]+ m?s$"), "amber");
   is(await page.getAttribute("#peers tbody tr", "data-name"), second,
      "it is on top");
 
@@ -505,7 +505,7 @@ const main = async () => {
   const seen = await page.evaluate(() => {
     const s = structuredClone(last);
     s.upstreams.llm.health = { state: "red",
-      why: ["<img src=x onerror=alert(1)>", "<b>more"] };
+      why: [{ code: "<img src=x onerror=alert(1)>" }, { code: "<b>more" }] };
     s.upstreams.llm.models = [{ name: "<i>m", requests: 1, errors: 0,
       rejects: 0, prompt_bytes: 0, matched_bytes: 0, streams: 0,
       ttft_stream_sum: 0 }];

@@ -13,10 +13,9 @@ typedef int (*kvr_verdict_pt)(const kvr_verdict_server_t *s);
 
 static kvr_verdict_why_t *kvr_verdict_say(kvr_verdict_t *v,
     kvr_verdict_e state, kvr_verdict_reason_e reason);
-static uint64_t kvr_verdict_which(const kvr_verdict_server_t *server,
-    uint32_t n, kvr_verdict_pt which, kvr_verdict_why_t *why);
 static void kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_pt which, kvr_verdict_reason_e reason, kvr_verdict_t *v);
+    kvr_verdict_pt which, kvr_verdict_e state, kvr_verdict_reason_e reason,
+    kvr_verdict_t *v);
 static void kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
@@ -27,6 +26,7 @@ static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
+static int kvr_verdict_down(const kvr_verdict_server_t *s);
 static int kvr_verdict_lost(const kvr_verdict_server_t *s);
 static int kvr_verdict_planned(const kvr_verdict_server_t *s);
 static int kvr_verdict_stale(const kvr_verdict_server_t *s);
@@ -51,14 +51,16 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
     kvr_verdict_slow(server, n, v);
     kvr_verdict_hot(server, n, v);
 
-    kvr_verdict_common(server, n, kvr_verdict_stale, KVR_VERDICT_STALE, v);
+    kvr_verdict_common(server, n, kvr_verdict_stale, KVR_VERDICT_AMBER,
+                       KVR_VERDICT_STALE, v);
 
     if (u->alone) {
         kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_ALONE)->n = u->alone;
     }
 
-    kvr_verdict_common(server, n, kvr_verdict_planned, KVR_VERDICT_PLANNED, v);
-    kvr_verdict_common(server, n, kvr_verdict_uncounted,
+    kvr_verdict_common(server, n, kvr_verdict_planned, KVR_VERDICT_AMBER,
+                       KVR_VERDICT_DRAINED, v);
+    kvr_verdict_common(server, n, kvr_verdict_uncounted, KVR_VERDICT_AMBER,
                        KVR_VERDICT_UNCOUNTED, v);
 }
 
@@ -71,6 +73,29 @@ kvr_verdict_name(kvr_verdict_e state)
     _Static_assert(kvr_nelts(names) == KVR_VERDICT_STATES, "names");
 
     return names[state];
+}
+
+
+const kvr_verdict_row_t *
+kvr_verdict_row(kvr_verdict_reason_e reason)
+{
+    static const kvr_verdict_row_t  rows[] = {
+        { "locked", NULL, NULL, NULL, NULL },
+        { "none_up", "number", "of", NULL, NULL },
+        { "not_up", "number", "of", NULL, NULL },
+        { "errors", "requests", "of", "percent", "percent_of_all" },
+        { "rejects", "rejects", "of", "percent", NULL },
+        { "slow", "ttft_ms", "others_ms", NULL, NULL },
+        { "hot", "active", "of", NULL, NULL },
+        { "old_metrics", "number", "of", NULL, NULL },
+        { "not_sharing", "seconds", NULL, NULL, NULL },
+        { "drained", "number", "of", NULL, NULL },
+        { "no_counters", "number", "of", NULL, NULL }
+    };
+
+    _Static_assert(kvr_nelts(rows) == KVR_VERDICT_REASONS, "rows");
+
+    return &rows[reason];
 }
 
 
@@ -99,39 +124,33 @@ kvr_verdict_say(kvr_verdict_t *v, kvr_verdict_e state,
 }
 
 
-/* how many; why has the first of them */
-static uint64_t
-kvr_verdict_which(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_pt which, kvr_verdict_why_t *why)
-{
-    uint32_t  i;
-    uint64_t  k;
-
-    for (i = 0, k = 0; i < n; i++) {
-
-        if (which(&server[i])) {
-            if (k < KVR_VERDICT_NAMES && why) {
-                why->server[why->servers++] = i;
-            }
-
-            k++;
-        }
-    }
-
-    return k;
-}
-
-
+/* one cause for all servers of a kind, if there are any */
 static void
 kvr_verdict_common(const kvr_verdict_server_t *server, uint32_t n,
-    kvr_verdict_pt which, kvr_verdict_reason_e reason, kvr_verdict_t *v)
+    kvr_verdict_pt which, kvr_verdict_e state, kvr_verdict_reason_e reason,
+    kvr_verdict_t *v)
 {
+    uint32_t            i;
     kvr_verdict_why_t  *why;
 
-    if (kvr_verdict_which(server, n, which, NULL)) {
-        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, reason);
-        why->n = kvr_verdict_which(server, n, which, why);
-        why->all = n;
+    why = NULL;
+
+    for (i = 0; i < n; i++) {
+
+        if (!which(&server[i])) {
+            continue;
+        }
+
+        if (why == NULL) {
+            why = kvr_verdict_say(v, state, reason);
+            why->all = n;
+        }
+
+        if (why->servers < KVR_VERDICT_NAMES) {
+            why->server[why->servers++] = i;
+        }
+
+        why->n++;
     }
 }
 
@@ -140,30 +159,22 @@ static void
 kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v)
 {
-    uint32_t            i, up;
-    uint64_t            lost;
-    kvr_verdict_why_t  *why;
+    uint32_t  i, up, lost;
 
-    for (i = 0, up = 0; i < n; i++) {
+    for (i = 0, up = 0, lost = 0; i < n; i++) {
         up += server[i].up;
+        lost += kvr_verdict_lost(&server[i]);
     }
 
-    lost = kvr_verdict_which(server, n, kvr_verdict_lost, NULL);
-
     if (n && up == 0) {
-        why = kvr_verdict_say(v, KVR_VERDICT_RED, KVR_VERDICT_NONE_UP);
-
-    } else if (lost) {
-        why = kvr_verdict_say(v, 2 * lost >= n ? KVR_VERDICT_RED
-                                               : KVR_VERDICT_AMBER,
-                              KVR_VERDICT_LOST);
-
-    } else {
+        kvr_verdict_common(server, n, kvr_verdict_down, KVR_VERDICT_RED,
+                           KVR_VERDICT_NONE_UP, v);
         return;
     }
 
-    why->n = kvr_verdict_which(server, n, kvr_verdict_lost, why);
-    why->all = n;
+    kvr_verdict_common(server, n, kvr_verdict_lost,
+                       2 * lost >= n ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
+                       KVR_VERDICT_NOT_UP, v);
 }
 
 
@@ -183,19 +194,19 @@ kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
         errors += server[i].errors;
     }
 
-    state = (errors * 100 >= requests * KVR_VERDICT_ERRORS)
+    state = (errors * 100 >= requests * KVR_VERDICT_PERCENT)
             ? KVR_VERDICT_RED : KVR_VERDICT_AMBER;
 
     for (i = 0; i < n; i++) {
         s = &server[i];
 
         if (s->errors < KVR_VERDICT_FEW
-            || s->errors * 100 < s->requests * KVR_VERDICT_ERRORS)
+            || s->errors * 100 < s->requests * KVR_VERDICT_PERCENT)
         {
             continue;
         }
 
-        why = kvr_verdict_say(v, state, KVR_VERDICT_FAILS);
+        why = kvr_verdict_say(v, state, KVR_VERDICT_ERRORS);
 
         why->server[why->servers++] = i;
         why->n = s->requests;
@@ -227,9 +238,9 @@ kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
         all += server[i].requests;
     }
 
-    why = kvr_verdict_say(v, u->rejects * 100 >= all * KVR_VERDICT_REJECTS
+    why = kvr_verdict_say(v, u->rejects * 100 >= all * KVR_VERDICT_PERCENT
                              ? KVR_VERDICT_RED : KVR_VERDICT_AMBER,
-                          KVR_VERDICT_REJECTED);
+                          KVR_VERDICT_REJECTS);
 
     why->n = u->rejects;
     why->all = all;
@@ -333,6 +344,13 @@ kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
     why->server[why->servers++] = k;
     why->n = hot->active;
     why->all = all;
+}
+
+
+static int
+kvr_verdict_down(const kvr_verdict_server_t *s)
+{
+    return !s->up;
 }
 
 

@@ -27,9 +27,8 @@
 #define KVR_VERDICT_WHY      12      /* reasons told */
 #define KVR_VERDICT_NAMES    3       /* servers told with one */
 
-#define KVR_VERDICT_ERRORS   5       /* percent of requests, from here on it counts */
+#define KVR_VERDICT_PERCENT  5       /* errors or rejects of all requests */
 #define KVR_VERDICT_FEW      5       /* errors below this prove nothing */
-#define KVR_VERDICT_REJECTS  5       /* percent, from here on it is red */
 #define KVR_VERDICT_FIRSTS   5       /* streams below this prove nothing */
 #define KVR_VERDICT_TIMES    3       /* times as long as elsewhere */
 #define KVR_VERDICT_LATER    250     /* ms, and as much longer at least */
@@ -67,32 +66,42 @@ typedef struct {
 } kvr_verdict_upstream_t;
 
 
-/* reasons, and what n, percent and all are in each */
+/* causes, see kvr_verdict_row() */
 typedef enum {
     KVR_VERDICT_LOCKED = 0,  /* nginx's lock of the servers is held */
-    KVR_VERDICT_NONE_UP,     /* no server of all is up; n lost */
-    KVR_VERDICT_LOST,        /* n servers of all are not up */
-    KVR_VERDICT_FAILS,       /* percent of n requests at the server; of all */
-    KVR_VERDICT_REJECTED,    /* n requests by the queue; percent of all */
-    KVR_VERDICT_SLOW,        /* first tokens: n ms there, all ms elsewhere */
-    KVR_VERDICT_HOT,         /* n of all requests in flight are there */
-    KVR_VERDICT_STALE,       /* engines of n servers of all have gone silent */
-    KVR_VERDICT_ALONE,       /* sharing with other hosts fails, for n s */
-    KVR_VERDICT_PLANNED,     /* n servers of all were taken out by hand */
-    KVR_VERDICT_UNCOUNTED,   /* n servers of all have no counters */
+    KVR_VERDICT_NONE_UP,
+    KVR_VERDICT_NOT_UP,      /* some servers */
+    KVR_VERDICT_ERRORS,      /* of one server */
+    KVR_VERDICT_REJECTS,     /* by the queue */
+    KVR_VERDICT_SLOW,        /* first tokens of one server come late */
+    KVR_VERDICT_HOT,         /* one server has most of the requests in flight */
+    KVR_VERDICT_STALE,       /* engines do not answer the probe */
+    KVR_VERDICT_ALONE,       /* sharing with other hosts fails */
+    KVR_VERDICT_DRAINED,     /* by the operator */
+    KVR_VERDICT_UNCOUNTED,   /* servers have no counters: the zone is full */
     KVR_VERDICT_REASONS
 } kvr_verdict_reason_e;
+
+
+/* a cause by its code, and the names of its numbers; NULL: it has none */
+typedef struct {
+    const char           *code;
+    const char           *n;
+    const char           *all;
+    const char           *percent;
+    const char           *of_all;
+} kvr_verdict_row_t;
 
 
 typedef struct {
     kvr_verdict_e         state;
     kvr_verdict_reason_e  reason;
-    uint32_t              servers;   /* the first of them, by index */
-    uint32_t              server[KVR_VERDICT_NAMES];
+    uint32_t              servers;
+    uint32_t              server[KVR_VERDICT_NAMES];  /* the first, by index */
     uint64_t              n;
     uint64_t              all;
     uint32_t              percent;
-    uint32_t              of_all;    /* percent; of FAILS */
+    uint32_t              of_all;
 } kvr_verdict_why_t;
 
 
@@ -109,6 +118,8 @@ void kvr_verdict(const kvr_verdict_upstream_t *u,
 
 /* green, amber, red */
 const char *kvr_verdict_name(kvr_verdict_e state);
+
+const kvr_verdict_row_t *kvr_verdict_row(kvr_verdict_reason_e reason);
 
 
 #endif /* _KVR_VERDICT_H_INCLUDED_ */

@@ -91,21 +91,21 @@ START_TEST(test_verdict_fails)
     day();
     server[7].errors = 20;
     server[7].requests = 25;
-    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_FAILS);
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_ERRORS);
     util_check(why->server[0] == 7 && why->percent == 80 && why->n == 25
                && why->of_all == 2, "%u%% %u%%", why->percent, why->of_all);
 
     /* it swallows the fleet */
 
     server[7].errors = server[7].requests = 1800;
-    why = is(KVR_VERDICT_RED, KVR_VERDICT_FAILS);
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_ERRORS);
     util_check(why->percent == 100 && why->of_all == 72, "%u%%", why->of_all);
 
     /* a minute's errors may be of requests from before it */
 
     server[7].requests = 0;
     server[7].errors = 50;
-    why = is(KVR_VERDICT_RED, KVR_VERDICT_FAILS);
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_ERRORS);
     util_check(why->percent <= 100 && why->of_all <= 100, "%u%%", why->percent);
 }
 END_TEST
@@ -118,7 +118,7 @@ START_TEST(test_verdict_states)
 
     day();
     server[2].up = 0;
-    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_LOST);
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_NOT_UP);
     util_check(why->n == 1 && why->all == SERVERS && why->server[0] == 2, "%lu",
                why->n);
 
@@ -126,7 +126,7 @@ START_TEST(test_verdict_states)
         server[i].up = 0;
     }
 
-    why = is(KVR_VERDICT_RED, KVR_VERDICT_LOST);
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_NOT_UP);
     util_check(why->n == SERVERS / 2 && why->servers == KVR_VERDICT_NAMES,
                "%u named", why->servers);
 
@@ -141,7 +141,7 @@ START_TEST(test_verdict_states)
     day();
     server[3].up = 0;
     server[3].planned = 1;
-    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_PLANNED);
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_DRAINED);
     util_check(v.n == 1 && why->server[0] == 3, "%u reasons", v.n);
 
     day();
@@ -171,11 +171,11 @@ START_TEST(test_verdict_rejected)
 
     day();
     upstream.rejects = 19200;
-    why = is(KVR_VERDICT_RED, KVR_VERDICT_REJECTED);
+    why = is(KVR_VERDICT_RED, KVR_VERDICT_REJECTS);
     util_check(why->percent == 96 && why->n == 19200, "%u%%", why->percent);
 
     upstream.rejects = 1;
-    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_REJECTED);
+    why = is(KVR_VERDICT_AMBER, KVR_VERDICT_REJECTS);
 }
 END_TEST
 
@@ -188,8 +188,8 @@ START_TEST(test_verdict_worst)
     day();
     server[2].up = 0;
     upstream.rejects = 19200;
-    (void) is(KVR_VERDICT_RED, KVR_VERDICT_REJECTED);
-    util_check(v.n == 2 && v.why[1].reason == KVR_VERDICT_LOST
+    (void) is(KVR_VERDICT_RED, KVR_VERDICT_REJECTS);
+    util_check(v.n == 2 && v.why[1].reason == KVR_VERDICT_NOT_UP
                && v.why[1].state == KVR_VERDICT_AMBER, "%u", v.n);
 
     /* 8 servers with errors of a few, and 5 reasons more */
@@ -213,7 +213,7 @@ START_TEST(test_verdict_worst)
     kvr_verdict(&upstream, server, SERVERS, &v);
     util_check(v.n == KVR_VERDICT_WHY
                && v.why[0].reason == KVR_VERDICT_LOCKED
-               && v.why[1].reason == KVR_VERDICT_REJECTED
+               && v.why[1].reason == KVR_VERDICT_REJECTS
                && v.why[2].state == KVR_VERDICT_AMBER, "%u, %u",
                v.why[0].reason, v.why[1].reason);
 }
