@@ -242,6 +242,34 @@ START_TEST(test_attribute_coming)
 END_TEST
 
 
+/* what is stored while others wait is used before them, so it is older */
+START_TEST(test_attribute_waiting)
+{
+    uint32_t          i, age;
+    uint64_t          other[40];
+    kvr_index_undo_t  undo;
+
+    ck_assert(request(40, 0, 0, 10000));
+    ck_assert_uint_eq(kvr_attribute_look(&s.zone, 10, 11300), 1);
+
+    tell(KVR_KVEVENT_REMOVED, 0, 160, 12000);
+
+    for (i = 0; i < 40; i++) {
+        other[i] = s.chain[i] ^ 1;
+    }
+
+    kvr_load_add(s.zone.load, s.zone.row, s.peer, 1, 40 * UNIT);
+    kvr_index_insert(s.zone.index, other, 40, 40, s.peer, 0, &undo);
+
+    tell(KVR_KVEVENT_STORED, 0, 160, 12100);
+    ck_assert_uint_eq(held(), 40);
+
+    (void) kvr_index_inserted(s.zone.index, s.chain, 40, s.peer, 0, &age);
+    ck_assert_uint_ge(age, 79);
+}
+END_TEST
+
+
 /* a writer that was killed, a number that is another's, a ring that is full */
 START_TEST(test_attribute_ring)
 {
@@ -343,6 +371,7 @@ main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, test_attribute_blocks);
     tcase_add_test(tc, test_attribute_coming);
+    tcase_add_test(tc, test_attribute_waiting);
     tcase_add_test(tc, test_attribute_ring);
     tcase_add_test(tc, test_attribute_untold);
     tcase_add_test(tc, test_attribute_most);

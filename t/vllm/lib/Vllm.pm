@@ -349,6 +349,7 @@ sub words {
 #     sessions, at_once, turns     how many
 #     prompt, more                 bytes of the first and of each further user's message
 #     reply                        tokens
+#     system                       bytes of the system prompt
 #     away                         others have their turns between two of one, so that
 #                                  it comes back when caches have been used for more
 #     past                         1 of so many conversations goes to a server itself
@@ -357,12 +358,13 @@ use constant EVICTING => (sessions => 48, at_once => 12, turns => 4, away => 1,
                           prompt => 8000, more => 1500, reply => 24);
 
 my $seed = 1_000_000;
-my $system;
+my %system;
 
 sub play {
     my ($t, %arg) = @_;
 
-    $system //= words(3000, ++$seed);
+    my $size = $arg{system} || 3000;
+    my $system = $system{$size} //= words($size, ++$seed);
 
     my @sessions = map { {
         turn => 0,
