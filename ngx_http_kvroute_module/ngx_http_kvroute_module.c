@@ -260,7 +260,7 @@ ngx_module_t  ngx_http_kvroute_module = {
 static ngx_int_t
 ngx_http_kvroute_preconfiguration(ngx_conf_t *cf)
 {
-    ngx_http_kvroute_conf_check_init(cf);
+    ngx_http_kvroute_pass_init(cf);
 
     if (ngx_http_kvroute_variables_init(cf) != NGX_OK) {
         return NGX_ERROR;
@@ -550,7 +550,7 @@ ngx_http_kvroute_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_conf_merge_ptr_value(conf->prefill, prev->prefill, NULL);
 
     ctx = cf->ctx;
-    uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
+    uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
 
     if (uscf && uscf->srv_conf) {
         kscf = ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);

@@ -67,19 +67,24 @@ sub matched { return $_[0]{headers}{'x-matched'} }
 
 # --- what is refused
 
-for my $case ([ 'flush', 400, 'argument "peer" is missing' ],
-              [ 'flush?peer=', 400, 'argument "peer" is missing' ],
-              [ 'reset?peer=', 400, 'argument "peer" is missing' ],
-              [ 'reset?peer', 400, 'argument "peer" is missing' ],
-              [ "reset?per=$peer", 400, 'argument "peer" is missing' ],
+for my $case ([ 'flush', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
+              [ 'flush?peer=', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
+              [ 'reset?peer=', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
+              [ 'reset?peer', 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
+              [ "reset?per=$peer", 400, 'missing "peer" argument, expected e.g. 10.0.0.1:8000' ],
               [ 'flush?peer=10.0.0.1:1', 404, 'unknown peer' ],
               [ 'reset?peer=10.0.0.1:1', 404, 'unknown peer' ],
               [ "flushed?peer=$peer", 404, 'unknown action' ],
               [ "?peer=$peer", 404, 'unknown action' ],
-              [ "capacity?peer=$peer", 400, 'argument "size" is missing' ],
-              [ "capacity?peer=$peer&size=0", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
-              [ "capacity?peer=$peer&size=-5", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
-              [ "capacity?peer=$peer&size=big", 400, 'invalid "size" argument: a size such as 64m, or auto' ],
+              [ "capacity?peer=$peer", 400, 'missing "size" argument, expected e.g. 64m or auto' ],
+              [ "capacity?peer=$peer&size=0", 400, 'invalid "size" argument, expected e.g. 64m or auto' ],
+              [ "capacity?peer=$peer&size=-5", 400, 'invalid "size" argument, expected e.g. 64m or auto' ],
+              [ "capacity?peer=$peer&size=big", 400, 'invalid "size" argument, expected e.g. 64m or auto' ],
+              [ "drain?peer=$peer&timeout=soon", 400, 'invalid "timeout" argument, expected e.g. 10m or 90s' ],
+              [ "drain?peer=$peer&timeout=0", 400, 'invalid "timeout" argument, expected e.g. 10m or 90s' ],
+              [ "drain?peer=$peer&timeout=", 400, 'missing "timeout" argument, expected e.g. 10m or 90s' ],
+              [ "flush?peer=$peer&timeout=10m", 400, 'unexpected "timeout" argument' ],
+              [ "flush?peer=$peer&size=64m", 400, 'unexpected "size" argument' ],
               [ 'drain?peer=' . 'x' x 500, 404, 'unknown peer' ])
 {
     my ($what, $status, $text) = @$case;
@@ -166,7 +171,7 @@ for my $case ([ 'cross-site' ], [ 'same-site' ], [ 'Same-Origin' ], [ '' ],
     is($r->{status}, 403, 'an origin, and no host to be held against');
 }
 
-unlike($t->log(), qr/\[notice\].*kvroute: \w+ of peer/, 'nothing was done');
+unlike($t->log(), qr/\[notice\].*kvroute: \w+, arguments/, 'nothing was done');
 
 for my $case ([ 'same-origin' ], [ 'none' ],
               [ 'same-origin', 'http://localhost' ],
@@ -208,7 +213,7 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
     my $r = api("flush?peer=$peer");
     is($r->{status}, 200, 'flush');
     ok(exists $r->{json}{zones}{z}{$peer}, 'shows the peers');
-    like($t->log(), qr/\[notice\].*kvroute: flush of peer "\Q$peer\E"/, 'logged');
+    like($t->log(), qr/\[notice\].*kvroute: flush, arguments "peer=\Q$peer\E"/, 'logged');
 
     ok(matched($t->post('/', $body{$theirs})) > 19_000,
        'the other one keeps what it has');
@@ -235,7 +240,7 @@ is($t->get('/api/', headers => { Origin => 'http://evil.example' })->{status},
         is(($is->())[1], 'api', 'by the API');
     }
 
-    like($t->log(), qr/\[notice\].*kvroute: capacity of peer "\Q$peer\E" is 65536/,
+    like($t->log(), qr/\[notice\].*kvroute: capacity, arguments "peer=\Q$peer\E&size=64k"/,
          'logged');
 
     # in both zones that know the peer

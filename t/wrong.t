@@ -41,7 +41,7 @@ zone     | kvroute_zone zone=llm:1m; kvroute_zone zone=llm:1m; | refused | dupli
 zone     | kvroute_zone zone=llm:1m block=1000;        | refused | "block=1000" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m block=1m;          | refused | "block=1m" must be a power of two, between 256 and 4k
 zone     | kvroute_zone zone=llm:1m block=big;         | refused | "block=" must be a power of two, between 256 and 4k
-zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="? known are "zone="
+zone     | kvroute_zone zone=llm:1m max_peer=8;        | refused | invalid parameter "max_peer=8", did you mean "max_peers="?
 zone     | kvroute_zone zone=llm:1m max_peers=600;     | refused | "max_peers=600" must be between 1 and 512
 zone     | kvroute_zone zone=llm:1m hosts=0;           | refused | "hosts=0" must be between 1 and 1024
 zone     | kvroute_zone zone=llm:1m hosts=3;           | refused | "hosts" needs "key_file=FILE", the same on all of them
@@ -59,7 +59,7 @@ http     | kvroute_share zone=llm server=redis://a/0;            | refused | "se
 http     | kvroute_share zone=llm server=redis://u:p@127.0.0.1;  | refused | a password in "server=" would be seen ...: put it into a file and say "password_file=FILE"
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=; | refused | "password_file=" must be the name of a file
 http     | kvroute_share zone=llm server=redis://127.0.0.1 password_file=/no/such; | refused | password_file "/no/such": open() failed
-http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms", did you mean "interval="? known are "zone="
+http     | kvroute_share zone=llm server=redis://127.0.0.1 intervall=5ms; | refused | invalid parameter "intervall=5ms", did you mean "interval="?
 http     | kvroute_share zone=llm server=redis://127.0.0.1 interval=2s;  | refused | "interval=" must be between 1ms and 1s
 http     | kvroute_share zone=llm server=redis://127.0.0.1 lease=1s;     | refused | "lease=" must be between 2s and 1m
 http     | kvroute_share zone=llm server=redis://127.0.0.1 max_conns=all; | refused | "max_conns=" must be one of "local fleet"
@@ -72,7 +72,7 @@ upstream | kvroute off zone=llm;                       | refused | policy "off" 
 upstream | kvroute zone=llm kv_cache;                  | refused | invalid parameter "kv_cache": there is one policy, and it comes first
 upstream | kvroute zone=lm;                            | refused | kvroute zone "lm" is unknown in upstream "llm" ...: declare "kvroute_zone zone=lm:16m;" in http
 upstream | kvroute zone=;                              | refused | "zone=" must be the name of a "kvroute_zone"
-upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="? known are "zone=" ... "capacity=" (a size such as 64m ... "threshold=" (between 0 and 1)
+upstream | kvroute zone=llm capcity=4m;                | refused | invalid parameter "capcity=4m", did you mean "capacity="?
 upstream | kvroute zone=llm weight=2;                  | refused | invalid parameter "weight=2": known are ... "slow_start=" (a time such as 30s)
 upstream | kvroute zone=llm capacity=lots;             | refused | "capacity=" must be a size such as 64m, 256 bytes at least, ...: invalid value in parameter "capacity=lots"
 upstream | kvroute zone=llm capacity=64g;              | refused | "capacity=" must be a size such as 64m
@@ -108,7 +108,7 @@ upstream | kvroute_shadow zone=llm; kvroute_queue max=9; | refused | "kvroute_qu
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue 100; | refused | invalid parameter "100": known are "max=" (between 1 and 1000000)
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue timeout=5s; | refused | must have "max" parameter: "max=" and a number of requests
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 order=lifo; | refused | "order=" must be one of "priority fifo"
-upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s": known are ... "timeout=" (between 1ms and 24h)
+upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 time=5s; | refused | invalid parameter "time=5s", did you mean "timeout="?
 upstream | kvroute zone=llm max_pending=1m; kvroute_queue max=100 status=200; | refused | "status=200" must be between 400 and 599
 upstream | kvroute_queue max=100; kvroute zone=llm;    | refused | "kvroute_queue" directive must come after "kvroute"
 upstream | kvroute zone=llm; kvroute_queue max=100;    | warned  | holds nobody back: set "max_pending" of "kvroute", or "max_conns" of servers
@@ -172,27 +172,27 @@ upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=+2 replay=+1; 
 upstream | kvroute zone=llm; kvroute_events port=+1 replay=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "replay=+N"
 http     | upstream one { zone one 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+1; } upstream two { zone two 64k; kvroute zone=llm; server 127.0.0.1:9; kvroute_events port=+2; } | warned | "kvroute_events" in upstream "two" ... differs from that in "one": server "127.0.0.1:9" is listened to once, as "one" says
 location | kvroute_events port=5557; | refused | "kvroute_events" directive is not allowed here
-upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="? known are
+upstream | kvroute zone=llm; kvroute_events port=5557 topics=kv; | refused | invalid parameter "topics=kv", did you mean "topic="?
 upstream | kvroute zone=llm; kvroute_events port=5557 ranks=9; | refused | "ranks=9" must be between 1 and 8
 upstream | kvroute zone=llm; kvroute_events port=5557 replay=5557; | refused | "replay=" must be another port than "port="
 upstream | kvroute zone=llm; kvroute_events port=1; kvroute_events port=2; | refused | "kvroute_events" directive is duplicate
 upstream | kvroute zone=llm; kvroute_events port=5557; server 127.0.0.1:9; server 127.0.0.1:10; | warned | has one publisher for servers "127.0.0.1:..." and "127.0.0.1:...": write "port=+N"
 upstream | kvroute zone=llm; kvroute_ranks 2; kvroute_events port=5557 ranks=2; | warned | "ranks=" of "kvroute_events" in upstream "llm" ... has no effect with "kvroute_ranks"
 upstream | kvroute zone=llm; kvroute_events port=5557; server unix:/tmp/no; | warned | has no port for server "unix:/tmp/no": that has no events
-upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="? known are
+upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid parameter "fail=3", did you mean "fails="?
 upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
-upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="? known are
+upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="?
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
 upstream | kvroute zone=llm; kvroute_probe path=/a uri=/b; | refused | duplicate parameter "uri=/b": "path=" and "uri=" are the same
-upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3", did you mean "fails="? known are
+upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3", did you mean "fails="?
 upstream | kvroute zone=llm; kvroute_health port=http; | refused | "port=" must be between 1 and 65535
 
 location | kvroute_policy best;                        | refused | unknown policy "best": known are kv_cache
 location | kvroute_policy kv_cache max_pending=256k;   | refused | "max_pending=" belongs to "kvroute" in the upstream
 location | kvroute_policy kv_cache zone=llm;           | refused | "zone=" belongs to "kvroute" in the upstream
-location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h", did you mean "timeout="? known are "key="
+location | kvroute_policy sticky timout=1h;            | refused | invalid parameter "timout=1h", did you mean "timeout="?
 location | kvroute_policy random two=1;                | refused | invalid parameter "two=1": policy "random" has none
 location | kvroute_policy sticky strict=yes;           | refused | "strict=" must be one of "off on"
 location | kvroute_priority hihg;                      | refused | "kvroute_priority" must be critical, high, ...: invalid value "hihg"

@@ -62,7 +62,7 @@ ngx_http_kvroute_early_handler(ngx_http_request_t *r)
     }
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-    conf = ngx_http_kvroute_conf_check_upstream(r);
+    conf = ngx_http_kvroute_pass_expected(r);
 
     wanted = conf && conf->zone && !conf->shadow
              && (klcf->early || conf->ranks);

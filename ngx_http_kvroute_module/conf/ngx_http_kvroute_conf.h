@@ -135,27 +135,6 @@ char *ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd,
 ngx_int_t ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf);
 
-/* before a configuration is read: which modules pass requests on */
-void ngx_http_kvroute_conf_check_init(ngx_conf_t *cf);
-
-/* how a location passes requests on, if its upstream is literal, or NULL */
-ngx_http_upstream_conf_t *ngx_http_kvroute_conf_check_passing(
-    void **loc_conf);
-
-/* whether it does so by grpc_pass */
-ngx_uint_t ngx_http_kvroute_conf_check_grpc(void **loc_conf);
-
-/* that upstream, or NULL */
-ngx_http_upstream_srv_conf_t *ngx_http_kvroute_conf_check_pass(
-    void **loc_conf);
-
-/*
- * The upstream that a request will be passed to, if that can be known before
- * the content phase, and if anything is reserved there.
- */
-ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_conf_check_upstream(
-    ngx_http_request_t *r);
-
 /* warns of what a location has, and its upstream has no use for */
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     ngx_http_kvroute_loc_conf_t *klcf);

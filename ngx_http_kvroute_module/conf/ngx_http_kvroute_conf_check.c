@@ -14,144 +14,8 @@
 #include "request/ngx_http_kvroute_request.h"
 
 
-/* modules that pass requests on, and their index if they are there */
-
-static struct {
-    const char  *name;
-    ngx_uint_t   index;
-} ngx_http_kvroute_conf_check_modules[] = {
-    { "ngx_http_grpc_module", 0 },    /* see _check_grpc() */
-    { "ngx_http_proxy_module", 0 },
-    { "ngx_http_fastcgi_module", 0 },
-    { "ngx_http_uwsgi_module", 0 },
-    { "ngx_http_scgi_module", 0 },
-    { NULL, 0 }
-};
-
 static void ngx_http_kvroute_conf_check_others(ngx_conf_t *cf,
     ngx_http_kvroute_main_conf_t *kmcf, ngx_http_kvroute_srv_conf_t *kscf);
-
-
-void
-ngx_http_kvroute_conf_check_init(ngx_conf_t *cf)
-{
-    ngx_uint_t      i, k;
-    ngx_module_t  **modules;
-
-    modules = cf->cycle->modules;
-
-    for (i = 0; ngx_http_kvroute_conf_check_modules[i].name; i++) {
-
-        ngx_http_kvroute_conf_check_modules[i].index = NGX_MODULE_UNSET_INDEX;
-
-        for (k = 0; modules[k]; k++) {
-
-            if (ngx_strcmp(modules[k]->name,
-                           ngx_http_kvroute_conf_check_modules[i].name) == 0)
-            {
-                ngx_http_kvroute_conf_check_modules[i].index
-                                                       = modules[k]->ctx_index;
-            }
-        }
-    }
-}
-
-
-/* a module's configuration of a location begins with that of the upstream */
-ngx_http_upstream_conf_t *
-ngx_http_kvroute_conf_check_passing(void **loc_conf)
-{
-    ngx_uint_t                 i, index;
-    ngx_http_upstream_conf_t  *ucf;
-
-    for (i = 0; ngx_http_kvroute_conf_check_modules[i].name; i++) {
-        index = ngx_http_kvroute_conf_check_modules[i].index;
-
-        if (index == NGX_MODULE_UNSET_INDEX) {
-            continue;
-        }
-
-        ucf = loc_conf[index];
-
-        if (ucf && ucf->upstream && ucf->upstream != NGX_CONF_UNSET_PTR) {
-            return ucf;
-        }
-    }
-
-    return NULL;
-}
-
-
-ngx_http_upstream_srv_conf_t *
-ngx_http_kvroute_conf_check_pass(void **loc_conf)
-{
-    ngx_http_upstream_conf_t  *ucf;
-
-    ucf = ngx_http_kvroute_conf_check_passing(loc_conf);
-
-    return ucf ? ucf->upstream : NULL;
-}
-
-
-ngx_uint_t
-ngx_http_kvroute_conf_check_grpc(void **loc_conf)
-{
-    ngx_uint_t                 index;
-    ngx_http_upstream_conf_t  *ucf;
-
-    index = ngx_http_kvroute_conf_check_modules[0].index;
-    ucf = ngx_http_kvroute_conf_check_passing(loc_conf);
-
-    return ucf && index != NGX_MODULE_UNSET_INDEX && ucf == loc_conf[index];
-}
-
-
-/* with a literal "proxy_pass" it is known, else kvroute_queue_for tells */
-ngx_http_kvroute_srv_conf_t *
-ngx_http_kvroute_conf_check_upstream(ngx_http_request_t *r)
-{
-    ngx_str_t                       name;
-    ngx_uint_t                      i;
-    ngx_http_upstream_srv_conf_t   *uscf;
-    ngx_http_kvroute_srv_conf_t   **kscfp;
-    ngx_http_kvroute_loc_conf_t    *klcf;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
-
-    if (!kmcf->early) {
-        return NULL;
-    }
-
-    uscf = ngx_http_kvroute_conf_check_pass(r->loc_conf);
-
-    if (uscf && uscf->srv_conf) {
-        return ngx_http_conf_upstream_srv_conf(uscf, ngx_http_kvroute_module);
-    }
-
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
-
-    if (klcf->queue_for == NULL
-        || ngx_http_complex_value(r, klcf->queue_for, &name) != NGX_OK)
-    {
-        return NULL;
-    }
-
-    kscfp = kmcf->upstreams.elts;
-
-    for (i = 0; i < kmcf->upstreams.nelts; i++) {
-
-        uscf = kscfp[i]->upstream;
-
-        if (uscf->host.len == name.len
-            && ngx_strncasecmp(uscf->host.data, name.data, name.len) == 0)
-        {
-            return kscfp[i];
-        }
-    }
-
-    return NULL;
-}
 
 
 /* called before it is merged: only what it says itself is its mistake */
@@ -182,7 +46,7 @@ ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,
     };
 
     ctx = cf->ctx;
-    uscf = ngx_http_kvroute_conf_check_pass(ctx->loc_conf);
+    uscf = ngx_http_kvroute_pass_upstream(ctx->loc_conf);
 
     if (uscf == NULL) {
         return;

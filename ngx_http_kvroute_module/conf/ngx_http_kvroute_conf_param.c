@@ -7,16 +7,14 @@
 #include "conf/ngx_http_kvroute_conf_param.h"
 
 
-/* letters of a name that is held against another one */
-#define NGX_HTTP_KVROUTE_CONF_PARAM_NAME  24
+/* a word that shares as many letters with a parameter may mean it */
+#define NGX_HTTP_KVROUTE_CONF_PARAM_ALIKE  3
 
 
 static ngx_int_t ngx_http_kvroute_conf_param_store(
     const ngx_http_kvroute_conf_param_t *param, int64_t n, void *field);
 static u_char *ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
     const ngx_http_kvroute_conf_param_t *params);
-static ngx_uint_t ngx_http_kvroute_conf_param_differ(const ngx_str_t *word,
-    const ngx_str_t *name);
 
 
 const ngx_http_kvroute_conf_param_t *
@@ -113,7 +111,8 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
 {
     u_char                               *p, *last;
     u_char                                text[NGX_MAX_CONF_ERRSTR];
-    ngx_uint_t                            i, n, least;
+    size_t                                n, most;
+    ngx_uint_t                            i;
     const ngx_http_kvroute_conf_param_t  *param, *like, *lists[2];
 
     lists[0] = params;
@@ -123,20 +122,25 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
     last = text + sizeof(text) - 1;
 
     like = NULL;
-    least = 3;
+    most = NGX_HTTP_KVROUTE_CONF_PARAM_ALIKE - 1;
 
     for (i = 0; i < 2; i++) {
 
         for (param = lists[i]; param && param->name.len; param++) {
-            n = ngx_http_kvroute_conf_param_differ(word, &param->name);
 
-            if (n < least) {
-                least = n;
+            for (n = 0; n < word->len && word->data[n] != '='
+                        && word->data[n] == param->name.data[n]; n++)
+            {
+                /* void */
+            }
+
+            if (n > most) {
+                most = n;
                 like = param;
             }
         }
 
-        if (lists[i] && lists[i]->name.len) {
+        if (lists[i]) {
             p = ngx_http_kvroute_conf_param_list(p, last, lists[i]);
         }
     }
@@ -145,8 +149,8 @@ ngx_http_kvroute_conf_param_unknown(ngx_conf_t *cf, ngx_str_t *word,
 
     if (like) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid parameter \"%V\", did you mean \"%V\"? "
-                           "known are%s", word, &like->name, text);
+                           "invalid parameter \"%V\", did you mean \"%V\"?",
+                           word, &like->name);
 
     } else {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -171,47 +175,6 @@ ngx_http_kvroute_conf_param_list(u_char *p, u_char *last,
     }
 
     return p;
-}
-
-
-/*
- * Letters to be put in, left out or changed to make one name of the other: of a
- * parameter, up to its "=".  What is too long differs in all.
- */
-static ngx_uint_t
-ngx_http_kvroute_conf_param_differ(const ngx_str_t *word, const ngx_str_t *name)
-{
-    size_t      i, k, n, m;
-    ngx_uint_t  above, left, row[NGX_HTTP_KVROUTE_CONF_PARAM_NAME + 1];
-
-    for (n = 0; n < word->len && word->data[n] != '='; n++) { /* void */ }
-    for (m = 0; m < name->len && name->data[m] != '='; m++) { /* void */ }
-
-    if (n > NGX_HTTP_KVROUTE_CONF_PARAM_NAME
-        || m > NGX_HTTP_KVROUTE_CONF_PARAM_NAME)
-    {
-        return NGX_HTTP_KVROUTE_CONF_PARAM_NAME;
-    }
-
-    for (k = 0; k <= m; k++) {
-        row[k] = k;
-    }
-
-    for (i = 1; i <= n; i++) {
-        left = row[0];
-        row[0] = i;
-
-        for (k = 1; k <= m; k++) {
-            above = row[k];
-            row[k] = ngx_min(ngx_min(above, row[k - 1]) + 1,
-                             left + (word->data[i - 1] != name->data[k - 1]));
-            left = above;
-        }
-    }
-
-    /* of a short name two other letters make any other */
-
-    return row[m] * 3 <= m ? row[m] : NGX_HTTP_KVROUTE_CONF_PARAM_NAME;
 }
 
 

@@ -51,7 +51,7 @@ ngx_http_kvroute_queue_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    conf = ngx_http_kvroute_conf_check_upstream(r);
+    conf = ngx_http_kvroute_pass_expected(r);
 
     ctx = ngx_http_kvroute_request_get_ctx(r);
     w = ctx ? ctx->wait : NULL;

@@ -11,7 +11,7 @@
  */
 
 
-#include "request/ngx_http_kvroute_body.h"
+#include "request/ngx_http_kvroute_request_int.h"
 
 #include "core/text/kvr_window.h"
 

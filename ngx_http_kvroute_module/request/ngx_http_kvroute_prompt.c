@@ -18,8 +18,7 @@
  */
 
 
-#include "request/ngx_http_kvroute_body.h"
-#include "request/ngx_http_kvroute_prompt.h"
+#include "request/ngx_http_kvroute_request_int.h"
 
 
 static ngx_int_t ngx_http_kvroute_prompt_keep(ngx_http_request_t *r,

@@ -10,8 +10,7 @@
  */
 
 
-#include "request/ngx_http_kvroute_body.h"
-#include "request/ngx_http_kvroute_prompt.h"
+#include "request/ngx_http_kvroute_request_int.h"
 #include "core/route/kvr_route.h"
 
 

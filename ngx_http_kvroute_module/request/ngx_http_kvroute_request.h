@@ -16,6 +16,7 @@
  *     _body       its body, as core reads it
  *     _headers    headers of requests and responses
  *     _inspect    the body read before the content phase
+ *     _pass       the upstream that it will go to
  *     _lookup     what peers hold of its prompt
  *     _reserve    what it holds at a peer before it is sent there
  *     _session    what names its session, and where that is bound
@@ -358,6 +359,23 @@ ngx_int_t ngx_http_kvroute_variables_time(ngx_http_request_t *r,
 
 /* whether a variable that tells tokens is in use */
 ngx_uint_t ngx_http_kvroute_variables_tokens(ngx_http_request_t *r);
+
+/*
+ * _pass: finds the modules that pass requests on, before a configuration is
+ * read; the configuration by which a location passes them to a literal
+ * upstream, or NULL; that upstream, or NULL; whether it does so by grpc_pass
+ */
+void ngx_http_kvroute_pass_init(ngx_conf_t *cf);
+ngx_http_upstream_conf_t *ngx_http_kvroute_pass_conf(void **loc_conf);
+ngx_http_upstream_srv_conf_t *ngx_http_kvroute_pass_upstream(void **loc_conf);
+ngx_uint_t ngx_http_kvroute_pass_grpc(void **loc_conf);
+
+/*
+ * Returns the upstream that a request will be passed to, if that is known
+ * before the content phase, and if anything is reserved there; or NULL.
+ */
+ngx_http_kvroute_srv_conf_t *ngx_http_kvroute_pass_expected(
+    ngx_http_request_t *r);
 
 /* _send: a text that cJSON has made, which is freed */
 ngx_int_t ngx_http_kvroute_send_json(ngx_http_request_t *r, ngx_uint_t status,

@@ -16,114 +16,177 @@
  *                                      what its cache holds, of prompt text
  *     POST .../reset[?peer=ADDRESS]    counters start from zero
  *
- * All of it may be said twice.  GET shows the state of all peers; of an action
- * it is refused, so that nobody takes what was only looked at for done.
+ * Each call is idempotent.  GET shows the state of all peers; GET of an action
+ * is refused, so that nobody takes a look for an action.
  */
 
 
 #include "status/ngx_http_kvroute_status.h"
 
 
+/* arguments, as bits */
+typedef enum {
+    NGX_HTTP_KVROUTE_API_PEER = 1,
+    NGX_HTTP_KVROUTE_API_SIZE = 2,
+    NGX_HTTP_KVROUTE_API_TIMEOUT = 4
+} ngx_http_kvroute_api_arg_e;
+
+
 typedef struct ngx_http_kvroute_action_s  ngx_http_kvroute_action_t;
 
-typedef void (*ngx_http_kvroute_action_pt)(ngx_http_kvroute_action_t *action,
-    ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
+
+/* an action with its arguments */
+typedef struct {
+    const ngx_http_kvroute_action_t  *action;
+    ngx_str_t                         peer;     /* "": all of them */
+    uint64_t                          size;     /* 0: auto */
+    ngx_msec_t                        timeout;  /* 0: none */
+    char                              wrong[80];  /* why it is refused */
+} ngx_http_kvroute_call_t;
+
+
+typedef struct {
+    ngx_str_t                         name;
+    ngx_http_kvroute_api_arg_e        bit;
+    const char                       *expected;
+} ngx_http_kvroute_api_arg_t;
 
 
 struct ngx_http_kvroute_action_s {
-    ngx_str_t                    name;
-    ngx_http_kvroute_action_pt   act;
-    ngx_uint_t                   needs;     /* arguments */
-    uint64_t                     size;      /* given, 0: auto */
-    ngx_msec_t                   timeout;   /* given, 0: none */
+    ngx_str_t                         name;
+    void                            (*act)(ngx_http_kvroute_call_t *call,
+                                           ngx_http_request_t *r,
+                                           ngx_http_kvroute_zone_t *zone,
+                                           uint32_t peer);
+    ngx_uint_t                        needs;
+    ngx_uint_t                        may;
 };
 
 
-#define NGX_HTTP_KVROUTE_NEEDS_PEER  1
-#define NGX_HTTP_KVROUTE_NEEDS_SIZE  2
-#define NGX_HTTP_KVROUTE_HAS_TIMEOUT 4
-
-
-static ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
+static const ngx_http_kvroute_action_t *ngx_http_kvroute_api_action(
     ngx_http_request_t *r);
 static ngx_uint_t ngx_http_kvroute_api_shown(ngx_http_request_t *r);
-static ngx_int_t ngx_http_kvroute_api_arg(ngx_http_request_t *r,
-    const char *name, ngx_str_t *value);
-static ngx_int_t ngx_http_kvroute_api_act(ngx_http_request_t *r,
-    ngx_http_kvroute_action_t *action, ngx_str_t *peer);
+static ngx_int_t ngx_http_kvroute_api_refuse(ngx_http_request_t *r,
+    const ngx_http_kvroute_action_t *action);
+static ngx_int_t ngx_http_kvroute_api_parse(ngx_http_request_t *r,
+    ngx_http_kvroute_call_t *call);
+static const char *ngx_http_kvroute_api_set(ngx_http_kvroute_call_t *call,
+    ngx_http_kvroute_api_arg_e arg, ngx_str_t *value);
+static ngx_uint_t ngx_http_kvroute_api_dispatch(ngx_http_request_t *r,
+    ngx_http_kvroute_call_t *call);
 static ngx_int_t ngx_http_kvroute_api_show(ngx_http_request_t *r);
 static cJSON *ngx_http_kvroute_api_peers(ngx_http_kvroute_zone_t *zone);
-static void ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+static void ngx_http_kvroute_api_drain(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+static void ngx_http_kvroute_api_undrain(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static void ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+static void ngx_http_kvroute_api_flush(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+static void ngx_http_kvroute_api_capacity(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 static const kvr_pool_t *ngx_http_kvroute_api_pool(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer);
-static void ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+static void ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer);
 
 
-static ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
+static const ngx_http_kvroute_api_arg_t  ngx_http_kvroute_api_args[] = {
+    { ngx_string("peer"), NGX_HTTP_KVROUTE_API_PEER, "10.0.0.1:8000" },
+    { ngx_string("size"), NGX_HTTP_KVROUTE_API_SIZE, "64m or auto" },
+    { ngx_string("timeout"), NGX_HTTP_KVROUTE_API_TIMEOUT, "10m or 90s" }
+};
+
+
+static const ngx_http_kvroute_action_t  ngx_http_kvroute_actions[] = {
 
     { ngx_string("drain"), ngx_http_kvroute_api_drain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_HAS_TIMEOUT, 0, 0 },
+      NGX_HTTP_KVROUTE_API_PEER, NGX_HTTP_KVROUTE_API_TIMEOUT },
 
     { ngx_string("undrain"), ngx_http_kvroute_api_undrain,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
+      NGX_HTTP_KVROUTE_API_PEER, 0 },
 
     { ngx_string("flush"), ngx_http_kvroute_api_flush,
-      NGX_HTTP_KVROUTE_NEEDS_PEER, 0, 0 },
+      NGX_HTTP_KVROUTE_API_PEER, 0 },
 
     { ngx_string("capacity"), ngx_http_kvroute_api_capacity,
-      NGX_HTTP_KVROUTE_NEEDS_PEER|NGX_HTTP_KVROUTE_NEEDS_SIZE, 0, 0 },
+      NGX_HTTP_KVROUTE_API_PEER|NGX_HTTP_KVROUTE_API_SIZE, 0 },
 
-    { ngx_string("reset"), ngx_http_kvroute_api_reset, 0, 0, 0 },
+    { ngx_string("reset"), ngx_http_kvroute_api_reset,
+      0, NGX_HTTP_KVROUTE_API_PEER },
 
-    { ngx_null_string, NULL, 0, 0, 0 }
+    { ngx_null_string, NULL, 0, 0 }
 };
 
 
 ngx_int_t
 ngx_http_kvroute_api_handler(ngx_http_request_t *r)
 {
-    ssize_t                       size;
-    ngx_int_t                     rc, timeout;
-    ngx_str_t                     peer, value;
-    const char                   *why;
-    ngx_http_kvroute_action_t    *known, action;
-    ngx_http_kvroute_loc_conf_t  *klcf;
+    ngx_int_t                rc;
+    ngx_http_kvroute_call_t  call;
 
     rc = ngx_http_discard_request_body(r);
     if (rc != NGX_OK) {
         return rc;
     }
 
-    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+    ngx_memzero(&call, sizeof(ngx_http_kvroute_call_t));
 
-    known = ngx_http_kvroute_api_action(r);
+    call.action = ngx_http_kvroute_api_action(r);
 
-    if (known == NULL && r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
-
-        if (ngx_http_kvroute_api_shown(r)) {
-            return ngx_http_kvroute_api_show(r);
-        }
-
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
-                                           "unknown action");
+    if (call.action == NULL && r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD)) {
+        return ngx_http_kvroute_api_shown(r)
+               ? ngx_http_kvroute_api_show(r)
+               : ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                             "unknown action");
     }
 
+    rc = ngx_http_kvroute_api_refuse(r, call.action);
+
+    if (rc != NGX_DECLINED) {
+        return rc;
+    }
+
+    rc = ngx_http_kvroute_api_parse(r, &call);
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc != NGX_OK) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST, call.wrong);
+    }
+
+    if (!ngx_http_kvroute_api_dispatch(r, &call)) {
+        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                           "unknown peer");
+    }
+
+    ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
+                  "kvroute: %V, arguments \"%V\"", &call.action->name,
+                  &r->args);
+
+    return ngx_http_kvroute_api_show(r);
+}
+
+
+/* Answers a request that may not act.  NGX_DECLINED: it may. */
+static ngx_int_t
+ngx_http_kvroute_api_refuse(ngx_http_request_t *r,
+    const ngx_http_kvroute_action_t *action)
+{
+    const char                   *why;
+    ngx_http_kvroute_loc_conf_t  *klcf;
+
+    klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
+
     if (!klcf->write) {
-        return ngx_http_kvroute_send_not_allowed(r, known ? "" : "GET, HEAD",
+        return ngx_http_kvroute_send_not_allowed(r, action ? "" : "GET, HEAD",
                                                  "this API is read-only");
     }
 
     if (r->method != NGX_HTTP_POST) {
         return ngx_http_kvroute_send_not_allowed(r,
-                                                 known ? "POST" : "GET, HEAD",
+                                                 action ? "POST" : "GET, HEAD",
                                                  "actions are taken by POST");
     }
 
@@ -133,89 +196,19 @@ ngx_http_kvroute_api_handler(ngx_http_request_t *r)
         return ngx_http_kvroute_send_error(r, NGX_HTTP_FORBIDDEN, why);
     }
 
-    if (known == NULL) {
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
-                                           "unknown action");
-    }
-
-    action = *known;
-
-    rc = ngx_http_kvroute_api_arg(r, "peer", &peer);
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    /* of all peers only if nothing was said: not if "peer" is spelled badly */
-
-    if (peer.len == 0
-        && (r->args.len || (action.needs & NGX_HTTP_KVROUTE_NEEDS_PEER)))
-    {
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                           "argument \"peer\" is missing");
-    }
-
-    if (action.needs & NGX_HTTP_KVROUTE_NEEDS_SIZE) {
-
-        rc = ngx_http_kvroute_api_arg(r, "size", &value);
-
-        if (rc == NGX_ERROR) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        if (value.len == 0) {
-            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                               "argument \"size\" is missing");
-        }
-
-        if (value.len != 4 || ngx_strncmp(value.data, "auto", 4) != 0) {
-
-            size = ngx_parse_size(&value);
-
-            if (size < KVR_BLOCK) {
-                return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                            "invalid \"size\" argument: a "
-                                            "size such as 64m, or auto");
-            }
-
-            action.size = (uint64_t) size;
-        }
-    }
-
-    rc = ngx_http_kvroute_api_arg(r, "timeout", &value);
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (rc == NGX_OK) {
-
-        if (!(action.needs & NGX_HTTP_KVROUTE_HAS_TIMEOUT)) {
-            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                                      "argument \"timeout\" is for \"drain\"");
-        }
-
-        timeout = ngx_parse_time(&value, 0);
-
-        if (timeout == NGX_ERROR || timeout == 0) {
-            return ngx_http_kvroute_send_error(r, NGX_HTTP_BAD_REQUEST,
-                             "argument \"timeout\" is no time, as 10m or 90s");
-        }
-
-        action.timeout = (ngx_msec_t) timeout;
-    }
-
-    return ngx_http_kvroute_api_act(r, &action, &peer);
+    return action ? NGX_DECLINED
+                  : ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
+                                                "unknown action");
 }
 
 
-/* the action that the last part of the path names, or NULL */
-static ngx_http_kvroute_action_t *
+/* Returns the action that the last part of the path names, or NULL. */
+static const ngx_http_kvroute_action_t *
 ngx_http_kvroute_api_action(ngx_http_request_t *r)
 {
-    u_char                     *p;
-    size_t                      len;
-    ngx_http_kvroute_action_t  *action;
+    u_char                           *p;
+    size_t                            len;
+    const ngx_http_kvroute_action_t  *action;
 
     p = r->uri.data + r->uri.len;
 
@@ -238,8 +231,8 @@ ngx_http_kvroute_api_action(ngx_http_request_t *r)
 
 
 /*
- * Whether the path is the location itself.  What follows its name would be the
- * name of an action; a regular expression may be any path.
+ * Tells whether the path is the location itself: behind its name the name
+ * of an action follows.  A regular expression matches any path.
  */
 static ngx_uint_t
 ngx_http_kvroute_api_shown(ngx_http_request_t *r)
@@ -265,42 +258,113 @@ ngx_http_kvroute_api_shown(ngx_http_request_t *r)
 }
 
 
-/* an argument without its escapes; NGX_DECLINED and no length: there is none */
+/* Fills the call.  NGX_DECLINED: an argument is wrong, see call->wrong. */
 static ngx_int_t
-ngx_http_kvroute_api_arg(ngx_http_request_t *r, const char *name,
-    ngx_str_t *value)
+ngx_http_kvroute_api_parse(ngx_http_request_t *r, ngx_http_kvroute_call_t *call)
 {
-    u_char  *src, *dst;
+    u_char                            *src, *dst;
+    ngx_str_t                          value;
+    ngx_uint_t                         i, needs;
+    const char                        *fault;
+    const ngx_http_kvroute_api_arg_t  *arg;
 
-    ngx_str_null(value);
+    /* a misspelled "peer" does not reset all */
 
-    if (ngx_http_arg(r, (u_char *) name, ngx_strlen(name), value) != NGX_OK) {
-        return NGX_DECLINED;
+    needs = call->action->needs
+            | (r->args.len ? NGX_HTTP_KVROUTE_API_PEER : 0);
+
+    for (i = 0; i < kvr_nelts(ngx_http_kvroute_api_args); i++) {
+
+        arg = &ngx_http_kvroute_api_args[i];
+        fault = NULL;
+
+        if (ngx_http_arg(r, arg->name.data, arg->name.len, &value) != NGX_OK) {
+
+            if (needs & arg->bit) {
+                fault = "missing";
+            }
+
+        } else if (value.len == 0) {
+            fault = "missing";
+
+        } else if (!((needs | call->action->may) & arg->bit)) {
+            (void) ngx_snprintf((u_char *) call->wrong, sizeof(call->wrong),
+                                "unexpected \"%V\" argument%Z", &arg->name);
+            return NGX_DECLINED;
+
+        } else {
+            src = value.data;
+            dst = ngx_pnalloc(r->pool, value.len);
+
+            if (dst == NULL) {
+                return NGX_ERROR;
+            }
+
+            value.data = dst;
+            ngx_unescape_uri(&dst, &src, value.len, 0);
+            value.len = dst - value.data;
+
+            fault = ngx_http_kvroute_api_set(call, arg->bit, &value);
+        }
+
+        if (fault) {
+            (void) ngx_snprintf((u_char *) call->wrong, sizeof(call->wrong),
+                                "%s \"%V\" argument, expected e.g. %s%Z",
+                                fault, &arg->name, arg->expected);
+            return NGX_DECLINED;
+        }
     }
-
-    src = value->data;
-
-    dst = ngx_pnalloc(r->pool, value->len + 1);
-    if (dst == NULL) {
-        return NGX_ERROR;
-    }
-
-    value->data = dst;
-    ngx_unescape_uri(&dst, &src, value->len, 0);
-    value->len = dst - value->data;
 
     return NGX_OK;
 }
 
 
-/* does it in all zones that know the peer, or in all if none is named */
-static ngx_int_t
-ngx_http_kvroute_api_act(ngx_http_request_t *r,
-    ngx_http_kvroute_action_t *action, ngx_str_t *peer)
+/* Sets an argument; NULL, or what is wrong with it. */
+static const char *
+ngx_http_kvroute_api_set(ngx_http_kvroute_call_t *call,
+    ngx_http_kvroute_api_arg_e arg, ngx_str_t *value)
 {
-    uint32_t                        id;
-    uint32_t                        k;
+    ssize_t  n;
+
+    switch (arg) {
+
+    case NGX_HTTP_KVROUTE_API_PEER:
+        call->peer = *value;
+        return NULL;
+
+    case NGX_HTTP_KVROUTE_API_SIZE:
+
+        if (value->len == 4 && ngx_strncmp(value->data, "auto", 4) == 0) {
+            return NULL;
+        }
+
+        n = ngx_parse_size(value);
+        call->size = (uint64_t) n;
+
+        return n < KVR_BLOCK ? "invalid" : NULL;
+
+    case NGX_HTTP_KVROUTE_API_TIMEOUT:
+        n = ngx_parse_time(value, 0);
+        call->timeout = (ngx_msec_t) n;
+
+        return n <= 0 ? "invalid" : NULL;
+    }
+
+    return "unexpected";
+}
+
+
+/*
+ * Acts in all zones that know the peer, or in all zones if none is named.
+ * Returns 0 if no zone knows it.
+ */
+static ngx_uint_t
+ngx_http_kvroute_api_dispatch(ngx_http_request_t *r,
+    ngx_http_kvroute_call_t *call)
+{
+    uint32_t                        id, k;
     ngx_uint_t                      i, found;
+    kvr_registry_t                 *registry;
     ngx_http_kvroute_zone_t       **zone;
     ngx_http_kvroute_main_conf_t   *kmcf;
 
@@ -312,9 +376,11 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
 
-        if (peer->len) {
-            id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
-                                        peer->len);
+        registry = zone[i]->sh->registry;
+
+        if (call->peer.len) {
+            id = kvr_registry_find_peer(registry, call->peer.data,
+                                        call->peer.len);
 
             if (id == KVR_REGISTRY_NONE) {
                 continue;
@@ -322,56 +388,24 @@ ngx_http_kvroute_api_act(ngx_http_request_t *r,
         }
 
         found = 1;
-    }
 
-    for (i = 0; found && i < kmcf->zones.nelts; i++) {
+        call->action->act(call, r, zone[i], id);
 
-        if (peer->len) {
-            id = kvr_registry_find_peer(zone[i]->sh->registry, peer->data,
-                                        peer->len);
-
-            if (id == KVR_REGISTRY_NONE) {
-                continue;
-            }
-        }
-
-        action->act(action, r, zone[i], id);
-
-        /* what is done to an address is done to each of its ranks */
+        /* an action on an address is one on each of its ranks */
 
         for (k = 0; k < zone[i]->sh->max_peers; k++) {
-            if (k != id && kvr_registry_behind(zone[i]->sh->registry, k, id)) {
-                action->act(action, r, zone[i], k);
+            if (k != id && kvr_registry_behind(registry, k, id)) {
+                call->action->act(call, r, zone[i], k);
             }
         }
     }
 
-    if (!found) {
-        return ngx_http_kvroute_send_error(r, NGX_HTTP_NOT_FOUND,
-                                           "unknown peer");
-    }
-
-    if (action->size) {
-        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\" is %uL", &action->name, peer,
-                      action->size);
-
-    } else if (action->timeout) {
-        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\", timeout %Mms",
-                      &action->name, peer, action->timeout);
-
-    } else {
-        ngx_log_error(NGX_LOG_NOTICE, r->connection->log, 0,
-                      "kvroute: %V of peer \"%V\"", &action->name, peer);
-    }
-
-    return ngx_http_kvroute_api_show(r);
+    return found;
 }
 
 
 static void
-ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
+ngx_http_kvroute_api_drain(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_registry_t  *registry;
@@ -382,13 +416,13 @@ ngx_http_kvroute_api_drain(ngx_http_kvroute_action_t *action,
     peer = registry->peer[peer].address;
 
     kvr_drain_begin(&registry->peer[peer].drain,
-                    (uint64_t) action->timeout, (uint64_t) ngx_current_msec);
+                    (uint64_t) call->timeout, (uint64_t) ngx_current_msec);
     kvr_registry_share(registry, peer);
 }
 
 
 static void
-ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
+ngx_http_kvroute_api_undrain(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_peer_t      *p;
@@ -410,26 +444,26 @@ ngx_http_kvroute_api_undrain(ngx_http_kvroute_action_t *action,
 
 
 static void
-ngx_http_kvroute_api_flush(ngx_http_kvroute_action_t *action,
+ngx_http_kvroute_api_flush(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_index_flush(zone->sh->index, peer);
 }
 
 
-/* kept over reloads, until it is set again or taken back by "auto" */
+/* Sets the capacity; it holds over reloads, "auto" takes it back. */
 static void
-ngx_http_kvroute_api_capacity(ngx_http_kvroute_action_t *action,
+ngx_http_kvroute_api_capacity(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     kvr_capacity_set(&zone->core, ngx_http_kvroute_api_pool(r, zone, peer),
                      peer,
-                     (action->size + zone->core.unit - 1) / zone->core.unit,
+                     (call->size + zone->core.unit - 1) / zone->core.unit,
                      (uint64_t) ngx_current_msec);
 }
 
 
-/* the first upstream that a peer is in; an empty one if there is none */
+/* Returns the first upstream of a peer, or an empty one. */
 static const kvr_pool_t *
 ngx_http_kvroute_api_pool(ngx_http_request_t *r,
     ngx_http_kvroute_zone_t *zone, uint32_t peer)
@@ -458,7 +492,7 @@ ngx_http_kvroute_api_pool(ngx_http_request_t *r,
 
 
 static void
-ngx_http_kvroute_api_reset(ngx_http_kvroute_action_t *action,
+ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     ngx_http_request_t *r, ngx_http_kvroute_zone_t *zone, uint32_t peer)
 {
     ngx_uint_t                     i, k;

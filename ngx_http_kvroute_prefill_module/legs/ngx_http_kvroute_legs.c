@@ -150,11 +150,11 @@ ngx_http_kvroute_legs_begin(ngx_http_request_t *r, ngx_http_kvroute_ctx_t *ctx,
 
     /* an upstream named by a variable is resolved too late for this */
 
-    decode = ngx_http_kvroute_conf_check_upstream(r);
+    decode = ngx_http_kvroute_pass_expected(r);
 
     if (decode == NULL || decode->zone == NULL || decode->shadow
         || decode->upstream == conf->upstream
-        || ngx_http_kvroute_conf_check_passing(r->loc_conf) == NULL)
+        || ngx_http_kvroute_pass_conf(r->loc_conf) == NULL)
     {
         return NGX_DECLINED;
     }
@@ -238,7 +238,7 @@ ngx_http_kvroute_legs_create(ngx_http_request_t *r,
 
     klcf = ngx_http_get_module_loc_conf(r, ngx_http_kvroute_module);
 
-    of = ngx_http_kvroute_conf_check_passing(r->loc_conf);
+    of = ngx_http_kvroute_pass_conf(r->loc_conf);
 
     if (klcf->leg_of != of
         && ngx_http_kvroute_legs_copies(klcf, of) != NGX_OK)

@@ -103,7 +103,7 @@ ngx_http_kvroute_legs_grpc(ngx_http_request_t *r)
     ngx_list_t       *headers;
     ngx_table_elt_t  *h;
 
-    if (!ngx_http_kvroute_conf_check_grpc(r->loc_conf)) {
+    if (!ngx_http_kvroute_pass_grpc(r->loc_conf)) {
         return 0;
     }
 
