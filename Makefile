@@ -82,7 +82,8 @@ build: $(MODULE)  ## builds the module against the nginx in NGINX_SRC
 $(MODULE): $(BUILD)/nginx/Makefile $(CORE) $(GLUE) $(PAGE)
 	@$(MAKE) -s $(if $(findstring -j,$(MAKEFLAGS)),,-j$(NPROC)) \
 		-C $(NGINX_SRC) -f $(BUILD_DIR)/nginx/Makefile modules
-	@install $(BUILD)/nginx/ngx_http_kvroute_module.so $@
+	@for m in $(BUILD)/nginx/ngx_http_kvroute*_module.so; do \
+		install $$m $(@D)/; done
 	@echo "built $@ for $$($(NGINX_BIN) -v 2>&1)"
 
 # Debian's nginx-dev says in conf_flags how its nginx was configured; where that
@@ -116,6 +117,7 @@ $(BUILD)/sources: FORCE
 		|| echo $(sort $(CORE) $(GLUE)) > $@
 
 $(BUILD)/nginx/Makefile: config config.make Makefile $(BUILD)/sources \
+		$(wildcard ngx_http_kvroute*_module/config) \
 		$(BUILD)/nginx.source
 	$(call configure,$(BUILD_DIR)/nginx,$(ROOT))
 
@@ -333,21 +335,23 @@ screenshots: deps ## docs/img/page.png, and the page in incidents (5 minutes; SC
 
 
 .PHONY: install
-install: build  ## copies the module to where nginx looks for modules
+install: build  ## copies the modules to where nginx looks for modules
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
 		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
 	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
-	$(if $(DESTDIR),,$(SUDO)) install -D -m 644 $(MODULE) \
-		"$(DESTDIR)$$dir/ngx_http_kvroute_module.so" \
+	$(if $(DESTDIR),,$(SUDO)) install -D -m 644 -t "$(DESTDIR)$$dir" \
+		$(MODULE) $(filter-out $(MODULE),\
+		$(wildcard $(dir $(MODULE))ngx_http_kvroute_*_module.so)) \
 	&& echo "load_module modules/ngx_http_kvroute_module.so;"
 
 
 .PHONY: uninstall
-uninstall:      ## removes it from there
+uninstall:      ## removes them from there
 	@dir=$$($(NGINX_BIN) -V 2>&1 \
 		| sed -n 's/.*--modules-path=\([^ ]*\).*/\1/p'); \
 	test -n "$$dir" || { echo "nginx has no modules path"; exit 1; }; \
-	$(SUDO) rm -f "$(DESTDIR)$$dir/ngx_http_kvroute_module.so"
+	$(SUDO) rm -f "$(DESTDIR)$$dir"/ngx_http_kvroute_module.so \
+		"$(DESTDIR)$$dir"/ngx_http_kvroute_*_module.so
 
 
 include core.mk

@@ -16,8 +16,8 @@ CORE_DIRS       := $(wildcard ngx_http_kvroute*_module/core)
 CORE_SRCS       := $(foreach d,$(CORE_DIRS),\
                    $(patsubst $(d)/%,%,$(wildcard $(d)/*/*.c)))
 
-CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Werror \
-                   $(CORE_DIRS:%/core=-I%) $(CORE_INCLUDE)
+CORE_WARN       := -std=gnu11 -g -Wall -Wextra -Wno-unused-parameter \
+                   -Werror $(CORE_DIRS:%/core=-I%) $(CORE_INCLUDE)
 CORE_CFLAGS     := $(CORE_WARN) -O2
 CORE_SAN_CFLAGS := $(CORE_WARN) -O1 -fno-omit-frame-pointer \
                    -fno-sanitize-recover=all -fsanitize=address,undefined

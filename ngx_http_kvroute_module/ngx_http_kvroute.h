@@ -15,11 +15,14 @@
 #include "core/text/kvr_json.h"
 #include "core/policy/kvr_policy.h"
 #include "core/queue/kvr_queue.h"
-#include "core/share/kvr_share.h"
 #include "core/watch/kvr_history.h"
 
 
 #define NGX_HTTP_KVROUTE_VERSION      "0.1.0"
+
+/* the same in modules of one build; config makes a checksum of the headers */
+#define NGX_HTTP_KVROUTE_BUILD                                                \
+    NGX_HTTP_KVROUTE_VERSION " build " NGX_HTTP_KVROUTE_HEADERS
 
 #define NGX_HTTP_KVROUTE_UNSET_PEER   ((uint32_t) -1)
 #define NGX_HTTP_KVROUTE_UNSET_RANK   ((uint32_t) -1)
@@ -40,6 +43,7 @@ typedef struct {
     ngx_array_t                  zones;     /* ngx_http_kvroute_zone_t * */
     ngx_array_t                  upstreams; /* ngx_http_kvroute_srv_conf_t * */
     ngx_array_t                  named;     /* to be found by name */
+    ngx_array_t                  extensions;  /* their tables */
     ngx_http_upstream_init_pt    init_upstream;
 
     size_t                       max_body;  /* largest of all locations */
@@ -136,28 +140,6 @@ typedef struct {
     ngx_queue_t                  strict;    /* those that want one peer only */
     ngx_event_t                 *freed;     /* posted when room was made */
 } ngx_http_kvroute_queue_t;
-
-
-/* what a zone shares with those of other hosts, and where */
-typedef struct {
-    ngx_shm_zone_t              *shm_zone;  /* data: kvr_share_t */
-    ngx_str_t                    store;     /* host:port, for people */
-    ngx_str_t                    host;
-    in_port_t                    port;
-    ngx_addr_t                  *addrs;     /* as of the configuration, */
-    ngx_uint_t                   naddrs;    /* or none: the resolver knows */
-    ngx_str_t                    user;
-    ngx_str_t                    password;  /* empty: none is asked for */
-    ngx_str_t                    stream;    /* its key */
-    ngx_str_t                    name;      /* of this host, for people */
-    ngx_msec_t                   interval;
-    ngx_msec_t                   lease;
-    ngx_str_t                    trusted;   /* file of certificates */
-    void                        *ssl;       /* ngx_ssl_t, or NULL: no TLS */
-    uint32_t                     verify;
-    uint32_t                     fleet;     /* max_conns counts all hosts */
-    unsigned                     secure:1;
-} ngx_http_kvroute_share_conf_t;
 
 
 /* a policy, of an upstream or a location */
@@ -311,7 +293,7 @@ struct ngx_http_kvroute_zone_s {
     ngx_uint_t                   hosts;     /* that route to these peers */
     uint8_t                     *key;       /* KVR_SECRET_LEN bytes, or NULL */
     ngx_http_kvroute_snapshot_t  *snapshot; /* or NULL */
-    ngx_http_kvroute_share_conf_t  *share;  /* or NULL */
+    ngx_uint_t                   all_hosts; /* max_conns counts those too */
     ngx_cycle_t                 *cycle;
 
     kvr_zone_t                   core;      /* for core, with this process's

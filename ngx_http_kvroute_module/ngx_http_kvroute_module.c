@@ -4,11 +4,11 @@
  */
 
 
+#include "ngx_http_kvroute_extension.h"
 #include "zone/ngx_http_kvroute_zone.h"
 #include "request/ngx_http_kvroute_request.h"
 #include "conf/ngx_http_kvroute_conf.h"
 #include "engine/ngx_http_kvroute_engine.h"
-#include "share/ngx_http_kvroute_share.h"
 #include "events/ngx_http_kvroute_events.h"
 #include "status/ngx_http_kvroute_status.h"
 #include "queue/ngx_http_kvroute_queue.h"
@@ -42,13 +42,6 @@ static ngx_command_t  ngx_http_kvroute_commands[] = {
     { ngx_string("kvroute_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
       ngx_http_kvroute_conf_zone,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("kvroute_share"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-      ngx_http_kvroute_conf_share,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
@@ -285,10 +278,6 @@ ngx_http_kvroute_postconfiguration(ngx_conf_t *cf)
 
     kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
-    if (ngx_http_kvroute_conf_share_init(cf, kmcf) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
     ngx_http_kvroute_conf_check_queues(cf, kmcf);
     ngx_http_kvroute_conf_check_ranks(cf, kmcf);
 
@@ -312,7 +301,7 @@ ngx_http_kvroute_init_process(ngx_cycle_t *cycle)
         return NGX_ERROR;
     }
 
-    if (ngx_http_kvroute_share_init_process(cycle) != NGX_OK) {
+    if (ngx_http_kvroute_extension_init_process(cycle) != NGX_OK) {
         return NGX_ERROR;
     }
 
@@ -328,7 +317,7 @@ static void
 ngx_http_kvroute_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_kvroute_probe_exit();
-    ngx_http_kvroute_share_exit_process(cycle);
+    ngx_http_kvroute_extension_exit_process(cycle);
     ngx_http_kvroute_events_exit();
     ngx_http_kvroute_zone_exit_process(cycle);
     ngx_http_kvroute_prompt_exit();
@@ -349,6 +338,13 @@ ngx_http_kvroute_create_main_conf(ngx_conf_t *cf)
 
     if (ngx_array_init(&kmcf->zones, cf->pool, 4,
                        sizeof(ngx_http_kvroute_zone_t *))
+        != NGX_OK)
+    {
+        return NULL;
+    }
+
+    if (ngx_array_init(&kmcf->extensions, cf->pool, 4,
+                       sizeof(ngx_http_kvroute_extension_t *))
         != NGX_OK)
     {
         return NULL;

@@ -26,7 +26,7 @@ $t->backend("B$_") for 0 .. 5;
 sub example {
     my ($conf) = @_;
 
-    $conf =~ s/load_module \S+;//;
+    $conf =~ s/load_module \S+;//g;
     $conf =~ s/worker_processes \w+;//;
     $conf =~ s/events \{[^}]*\}//;
     $conf =~ s/^http \{/http {\n%%TEMP%%\naccess_log off;/m;

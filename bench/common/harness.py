@@ -6,7 +6,7 @@ import os
 import subprocess
 
 import rig
-from places import BUILD, CONTROL, MODULE
+from places import BUILD, CONTROL, MODULE, modules
 from rig import Process, free_ports, listening, servers, wait
 
 BIN = os.path.join(BUILD, 'bench', 'wire')
@@ -86,7 +86,7 @@ class Nginx(rig.Nginx):
                  prefix=(), buffering='off', location='', http='',
                  control=None):
 
-        modules = [] if plain else [MODULE]
+        load = [] if plain else modules(MODULE)
         main = ''
 
         if plain:
@@ -95,14 +95,14 @@ class Nginx(rig.Nginx):
             http = 'kvroute_zone zone=bench:%s; %s' % (zone, http)
 
         if control:
-            modules.append(CONTROL)
+            load.append(CONTROL)
             policy += '; control %s' % control
 
         if self.core:
             main = ('worker_cpu_affinity %s;'
                     % (self.core if workers == 1 else 'auto'))
 
-        super().__init__(HTTP, modules=modules, main=main, workers=workers,
+        super().__init__(HTTP, load=load, main=main, workers=workers,
                          connections=19000, prefix=prefix, access=log,
                          head=head, policy=policy, servers=servers(engines),
                          buffering=buffering, location=location,

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from places import BUILD, ENGINE, MODULE, NGINX
+from places import BUILD, ENGINE, NGINX, modules
 from ports import free_ports
 
 RESULTS = os.path.join(BUILD, "bench")
@@ -90,7 +90,7 @@ class Nginx(Process):
     processes, as of ip-netns(8).
     """
 
-    def __init__(self, http, modules=(MODULE,), main="", workers=1,
+    def __init__(self, http, load=None, main="", workers=1,
                  connections=4096, access="off", prefix=(), alone=False,
                  expected=None, within=(), address="127.0.0.1", folder=None,
                  **names):
@@ -104,7 +104,8 @@ class Nginx(Process):
             main += " master_process off;"
 
         names.update(
-            main="".join("load_module %s;" % m for m in modules) + main,
+            main="".join("load_module %s;" % m
+                         for m in (modules() if load is None else load)) + main,
             http=http, access=access, dir=self.dir, port=self.port,
             address=address,
             workers=workers, files=FILES,

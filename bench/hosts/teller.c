@@ -105,11 +105,11 @@ decide(teller_t *t, uint32_t servers, uint64_t now)
     undo.moved = kvr_chain_depth(n - 1) - undo.matched;
     undo.peer = (uint16_t) peer;
 
-    kvr_share_tell_lesson(z, t->chain[s], n, &undo);
+    kvr_share_tell_lesson(z, t->self.share, t->chain[s], n, &undo);
 
     kvr_popular_keys(t->chain[s], held, &keys);
     kvr_popular_add(z->popular, &keys, now);
-    kvr_share_tell_popular(z, &keys, peer);
+    kvr_share_tell_popular(z, t->self.share, &keys, peer);
 
     kvr_load_add(z->load, 0, peer, decisions % 2 ? 1 : -1, 0);
 
@@ -127,9 +127,9 @@ begin(teller_t *t, uint32_t i, uint64_t unit, char **server, uint32_t n)
 
     z = &t->zone.core;
     z->unit = unit;
-    z->share = kvs_zone_alloc(sizeof(kvr_share_t));
+    t->self.share = kvs_zone_alloc(sizeof(kvr_share_t));
 
-    kvr_share_init(z->share, number());
+    kvr_share_init(t->self.share, number());
 
     for (k = 0; k < n; k++) {
         if (kvr_registry_peer(z->registry, z->load, 0, z->index, server[k],

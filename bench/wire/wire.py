@@ -21,7 +21,7 @@ import harness
 import rig
 from harness import (BIN, FULL, Nginx, load, load_end, load_start, pin, save,
                      upstream)
-from places import MODULE
+from places import MODULE, modules
 from rig import cpu, median, memory
 
 DIR = rig.RESULTS
@@ -370,6 +370,10 @@ def compare(before):
     found = {}
     harness.MODULE = BIN + '/counted.so'
 
+    # ours with those extensions that KVROUTE_MODULES names
+
+    more = modules(MODULE)[1:] if 'KVROUTE_MODULES' in os.environ else []
+
     print('%-24s %10s %10s %8s' % ('instructions a request', 'before', 'now',
                                    'ratio'))
 
@@ -382,6 +386,13 @@ def compare(before):
                 # of one name: what is allocated for it moves all else
 
                 shutil.copy(module, harness.MODULE)
+
+                for file in modules(harness.MODULE)[1:]:
+                    os.remove(file)
+
+                for file in more if key == 'now' else []:
+                    shutil.copy(file, BIN)
+
                 row[key] = slope(engines, False, size, n, unique)
 
             row['ratio'] = row['now'] / row['before']

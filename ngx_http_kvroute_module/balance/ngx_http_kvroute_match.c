@@ -297,12 +297,12 @@ static void
 ngx_http_kvroute_match_home(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at, unsigned needs)
 {
-    uint64_t     *key;
-    kvr_share_t  *share;
+    uint64_t      *key;
+    kvr_united_t  *united;
 
-    share = at->conf->zone->core.share;
+    united = at->conf->zone->core.united;
 
-    if (share && kvr_get(&share->stats.up)) {
+    if (united && kvr_get(&united->up)) {
         return;
     }
 

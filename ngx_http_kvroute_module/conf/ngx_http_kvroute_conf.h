@@ -23,7 +23,6 @@
  *     _conf_events     kvroute_events
  *     _conf_check      what is accepted, and does nothing
  *     _conf_eject      kvroute_eject
- *     _conf_share      kvroute_share
  *     _conf_prefill    kvroute_prefill
  */
 
@@ -127,13 +126,6 @@ ngx_int_t ngx_http_kvroute_conf_events_check(ngx_conf_t *cf,
  */
 ngx_int_t ngx_http_kvroute_conf_probe_tls(ngx_conf_t *cf, ngx_str_t *trusted,
     void **ssl);
-
-char *ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/* once all is read: which zones they are of, where the stores are */
-ngx_int_t ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf);
 
 /* warns of what a location has, and its upstream has no use for */
 void ngx_http_kvroute_conf_check_location(ngx_conf_t *cf,

@@ -32,9 +32,7 @@ ngx_http_kvroute_engine_flush(ngx_http_kvroute_zone_t *zone, uint32_t id,
 
     kvr_index_flush(zone->sh->index, id);
 
-    if (zone->core.share) {
-        kvr_share_tell_floor(&zone->core, id, UINT64_MAX);
-    }
+    kvr_hooks(&zone->core, flushed, id, UINT64_MAX);
 
     kvr_feedback_restart(&peer->feedback);
     kvr_add(&peer->feedback.by_probe, 1);

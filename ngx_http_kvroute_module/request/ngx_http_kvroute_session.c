@@ -198,10 +198,8 @@ ngx_http_kvroute_session_bind(ngx_http_kvroute_srv_conf_t *conf, uint64_t key,
 
     sh = conf->zone->sh;
 
-    if (conf->zone->core.share) {
-        kvr_share_tell_bind(&conf->zone->core, key, peer, (uint32_t) seconds,
-                            (uint32_t) ngx_time());
-    }
+    kvr_hooks(&conf->zone->core, bound, key, peer, (uint32_t) seconds,
+              (uint32_t) ngx_time());
 
     kvr_index_bind(sh->index, key, peer, sh->registry->peer[peer].generation,
                    (uint32_t) (ngx_time() + seconds));

@@ -501,6 +501,7 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
     ngx_http_kvroute_main_conf_t  *kmcf;
 
     kvr_registry_reset(zone->sh->registry, peer);
+    kvr_hooks_reset(&zone->core, peer);
 
     for (i = 0; zone->core.events && i < zone->sh->max_peers; i++) {
         if (peer == KVR_REGISTRY_NONE || peer == i) {
@@ -514,10 +515,6 @@ ngx_http_kvroute_api_reset(ngx_http_kvroute_call_t *call,
 
     kvr_counter_reset(KVR_COUNTER_INDEX, zone->sh->index);
     kvr_counter_reset(KVR_COUNTER_FILE, &zone->sh->shm->file);
-
-    if (zone->core.share) {
-        kvr_counter_reset(KVR_COUNTER_SHARE, &zone->core.share->stats);
-    }
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 

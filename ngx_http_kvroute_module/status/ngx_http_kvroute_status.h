@@ -18,7 +18,6 @@
  *     _status_json       as JSON
  *     _status_json_text    its members
  *     _status_queue        of queues
- *     _status_share        of other hosts
  *     _status_prom       for Prometheus
  *     _status_prom_text    its lines
  *     _api               the control API
@@ -29,12 +28,11 @@
  */
 
 
+#include "ngx_http_kvroute_extension.h"
 #include "zone/ngx_http_kvroute_zone.h"
 #include "request/ngx_http_kvroute_request.h"
 #include "core/state/kvr_snapshot.h"
 #include "core/watch/kvr_verdict.h"
-
-#include <cjson/cJSON.h>
 
 
 /*
@@ -85,12 +83,12 @@ typedef struct {
 
 
 /* text for Prometheus, as it grows */
-typedef struct {
+struct ngx_http_kvroute_status_prom_s {
     ngx_pool_t                  *pool;
     ngx_chain_t                 *first;
     ngx_chain_t                 *last;
     ngx_uint_t                   failed;
-} ngx_http_kvroute_status_prom_t;
+};
 
 
 /* all that the formats show of upstreams: of kmcf->upstreams, in this order */
@@ -114,9 +112,14 @@ const char *ngx_http_kvroute_api_origin(ngx_http_request_t *r);
 ngx_int_t ngx_http_kvroute_status_json(ngx_http_request_t *r, ngx_str_t *path);
 ngx_int_t ngx_http_kvroute_status_prom(ngx_http_request_t *r);
 
-/* the rows of a group that have all they need, from the structure at base */
+/*
+ * The rows of a group that have all they need, from the structure at base: of the
+ * router's table, or of so many others.
+ */
 void ngx_http_kvroute_status_json_rows(cJSON *json, kvr_counter_group_e group,
     const void *base, uint32_t set);
+void ngx_http_kvroute_status_json_table(cJSON *json, const kvr_counter_t *row,
+    uint32_t rows, kvr_counter_group_e group, const void *base, uint32_t set);
 
 /* buckets are as in Prometheus: each has those before */
 cJSON *ngx_http_kvroute_status_json_histogram(const kvr_histogram_t *h,
@@ -147,15 +150,6 @@ void ngx_http_kvroute_status_json_saved(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
 void ngx_http_kvroute_status_json_history(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u);
-
-/*
- * _status_share: what a zone shares with other hosts, as a member of JSON;
- * series by host
- */
-void ngx_http_kvroute_status_share_json(cJSON *json,
-    ngx_http_kvroute_zone_t *zone);
-void ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
-    ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf);
 
 /* the queue of an upstream; NULL: it has none */
 cJSON *ngx_http_kvroute_status_queue(ngx_http_kvroute_srv_conf_t *conf);

@@ -18,7 +18,7 @@
 #define NGX_HTTP_KVROUTE_STALE_TIME    10000
 
 
-static uint64_t ngx_http_kvroute_health_alone(kvr_share_t *share);
+static uint64_t ngx_http_kvroute_health_alone(kvr_united_t *united);
 static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
     kvr_verdict_server_t *s);
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
@@ -55,7 +55,7 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
                                          &u->conf->zone->core, u->conf->number,
                                          ngx_http_kvroute_zone_rejects(u->conf));
 
-    upstream.alone = ngx_http_kvroute_health_alone(u->conf->zone->core.share);
+    upstream.alone = ngx_http_kvroute_health_alone(u->conf->zone->core.united);
 
     kvr_verdict(&upstream, server, (uint32_t) u->number, u->verdict);
 
@@ -63,17 +63,21 @@ ngx_http_kvroute_status_health(ngx_pool_t *pool,
 }
 
 
-/* seconds for which no batch of this host has come back, at least 1; or 0 */
+/* seconds for which hosts have not decided as one though they should; or 0 */
 static uint64_t
-ngx_http_kvroute_health_alone(kvr_share_t *share)
+ngx_http_kvroute_health_alone(kvr_united_t *united)
 {
-    uint64_t  since;
+    uint64_t  since, now;
 
-    since = share ? kvr_get(&share->failing) : 0;
+    since = united ? kvr_get(&united->failing) : 0;
 
-    return since ? kvr_share_since(since, (uint64_t) ngx_current_msec) / 1000
-                   + 1
-                 : 0;
+    if (since == 0) {
+        return 0;
+    }
+
+    now = (uint64_t) ngx_current_msec;
+
+    return now > since ? (now - since) / 1000 + 1 : 1;
 }
 
 

@@ -199,8 +199,10 @@ ngx_http_kvroute_json_all(ngx_http_request_t *r)
 static cJSON *
 ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
 {
-    cJSON               *json;
-    kvr_counter_zone_t   z;
+    cJSON                               *json;
+    const kvr_hook_t                    *hook;
+    kvr_counter_zone_t                   z;
+    const ngx_http_kvroute_extension_t  *ext;
 
     ngx_http_kvroute_status_snapshot_zone(zone, &z);
 
@@ -214,7 +216,14 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
 
     ngx_http_kvroute_json_models(json, zone->sh->registry->models);
     ngx_http_kvroute_json_file(json, zone);
-    ngx_http_kvroute_status_share_json(json, zone);
+
+    for (hook = zone->core.hooks; hook; hook = hook->next) {
+        ext = ngx_http_kvroute_extension(hook);
+
+        if (ext->json) {
+            ext->json(json, zone, hook->data);
+        }
+    }
 
     return json;
 }

@@ -18,13 +18,19 @@ void
 ngx_http_kvroute_status_json_rows(cJSON *json, kvr_counter_group_e group,
     const void *base, uint32_t set)
 {
-    double                n;
-    uint32_t              i;
-    const u_char         *p;
-    const kvr_counter_t  *row;
+    ngx_http_kvroute_status_json_table(json, kvr_counter_table,
+                                       kvr_counter_rows, group, base, set);
+}
 
-    for (i = 0; i < kvr_counter_rows; i++) {
-        row = &kvr_counter_table[i];
+
+void
+ngx_http_kvroute_status_json_table(cJSON *json, const kvr_counter_t *row,
+    uint32_t rows, kvr_counter_group_e group, const void *base, uint32_t set)
+{
+    double         n;
+    const u_char  *p;
+
+    for ( /* void */ ; rows; rows--, row++) {
 
         if (row->group != group || row->json == NULL
             || (row->needs & set) != row->needs)

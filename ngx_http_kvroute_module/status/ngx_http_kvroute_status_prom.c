@@ -21,6 +21,12 @@ typedef struct {
     const void                          *base[KVR_COUNTER_GROUPS];
     uint32_t                             set;   /* KVR_COUNTER_... that hold */
 
+    /* for rows of extensions: KVR_COUNTER_ZONE, _UPSTREAM, _NOW, and which */
+
+    ngx_http_kvroute_zone_t             *zone;
+    kvr_counter_group_e                  of;
+    uint32_t                             number;
+
     ngx_http_kvroute_queue_t            *queue;  /* of an upstream, or NULL */
     ngx_http_kvroute_status_peer_t      *peer;   /* or NULL */
     kvr_verdict_t                       *verdict;  /* of an upstream, or NULL */
@@ -35,7 +41,11 @@ static ngx_http_kvroute_prom_target_t *ngx_http_kvroute_prom_target(
     ngx_pool_t *pool, ngx_array_t *targets, ngx_str_t *more,
     const char *label, ngx_str_t *value);
 static void ngx_http_kvroute_prom_rows(ngx_http_kvroute_status_prom_t *prom,
-    ngx_array_t *targets);
+    ngx_array_t *targets, const kvr_counter_t *row, uint32_t rows,
+    const kvr_hooks_t *hooks);
+static const void *ngx_http_kvroute_prom_base(
+    ngx_http_kvroute_prom_target_t *t, const kvr_counter_t *row,
+    const kvr_hooks_t *hooks, uint32_t *set);
 static void ngx_http_kvroute_prom_queues(ngx_http_kvroute_status_prom_t *prom,
     ngx_array_t *targets);
 static void ngx_http_kvroute_prom_states(ngx_http_kvroute_status_prom_t *prom,
@@ -59,6 +69,7 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
     ngx_http_kvroute_main_conf_t         *kmcf;
     ngx_http_kvroute_status_prom_t        prom;
     ngx_http_kvroute_status_upstream_t   *u;
+    const ngx_http_kvroute_extension_t  **ext;
 
     kmcf = ngx_http_get_module_main_conf(r, ngx_http_kvroute_module);
 
@@ -99,8 +110,19 @@ ngx_http_kvroute_status_prom(ngx_http_request_t *r)
 
     ngx_http_kvroute_prom_queues(&prom, &targets);
     ngx_http_kvroute_prom_states(&prom, &targets);
-    ngx_http_kvroute_prom_rows(&prom, &targets);
-    ngx_http_kvroute_status_share_prom(&prom, r->pool, kmcf);
+    ngx_http_kvroute_prom_rows(&prom, &targets, kvr_counter_table,
+                               kvr_counter_rows, NULL);
+
+    ext = kmcf->extensions.elts;
+
+    for (i = 0; i < kmcf->extensions.nelts; i++) {
+        ngx_http_kvroute_prom_rows(&prom, &targets, ext[i]->hooks.counters,
+                                   ext[i]->hooks.ncounters, &ext[i]->hooks);
+
+        if (ext[i]->prom) {
+            ext[i]->prom(&prom, r->pool, kmcf);
+        }
+    }
 
     if (prom.failed) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
@@ -130,15 +152,13 @@ ngx_http_kvroute_prom_zone(ngx_pool_t *pool, ngx_array_t *targets,
 
     ngx_http_kvroute_status_snapshot_zone(zone, z);
 
+    t->zone = zone;
+    t->of = KVR_COUNTER_ZONE;
     t->base[KVR_COUNTER_ZONE] = z;
     t->base[KVR_COUNTER_INDEX] = zone->sh->index;
 
     if (zone->snapshot) {
         t->base[KVR_COUNTER_FILE] = &zone->sh->shm->file;
-    }
-
-    if (zone->core.share) {
-        t->base[KVR_COUNTER_SHARE] = &zone->core.share->stats;
     }
 
     return NGX_OK;
@@ -167,6 +187,12 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
     if (u->shared) {
         t->base[KVR_COUNTER_UPSTREAM] = u->shared;
         t->base[KVR_COUNTER_STATS] = &u->shared->stats;
+    }
+
+    if (u->shared) {
+        t->zone = u->conf->zone;
+        t->of = KVR_COUNTER_UPSTREAM;
+        t->number = u->conf->number;
     }
 
     t->set = u->set;
@@ -199,6 +225,12 @@ ngx_http_kvroute_prom_upstream(ngx_pool_t *pool, ngx_array_t *targets,
         ngx_memcpy(t->base, u->peer[i].base, sizeof(t->base));
         t->set = u->peer[i].set | KVR_COUNTER_RATED;
         t->peer = &u->peer[i];
+
+        if (u->peer[i].id != KVR_REGISTRY_NONE) {
+            t->zone = u->conf->zone;
+            t->of = KVR_COUNTER_NOW;
+            t->number = u->peer[i].id;
+        }
     }
 
     return NGX_OK;
@@ -247,17 +279,18 @@ ngx_http_kvroute_prom_target(ngx_pool_t *pool, ngx_array_t *targets,
 
 static void
 ngx_http_kvroute_prom_rows(ngx_http_kvroute_status_prom_t *prom,
-    ngx_array_t *targets)
+    ngx_array_t *targets, const kvr_counter_t *row, uint32_t rows,
+    const kvr_hooks_t *hooks)
 {
-    ngx_uint_t                       i, n;
+    uint32_t                         set;
+    ngx_uint_t                       i;
     const char                      *type;
-    const kvr_counter_t             *row;
+    const void                      *base;
     ngx_http_kvroute_prom_target_t  *t;
 
     t = targets->elts;
 
-    for (n = 0; n < kvr_counter_rows; n++) {
-        row = &kvr_counter_table[n];
+    for ( /* void */ ; rows; rows--, row++) {
 
         if (row->metric == NULL) {
             continue;
@@ -271,15 +304,41 @@ ngx_http_kvroute_prom_rows(ngx_http_kvroute_status_prom_t *prom,
         }
 
         for (i = 0; i < targets->nelts; i++) {
+            base = ngx_http_kvroute_prom_base(&t[i], row, hooks, &set);
 
-            if (t[i].base[row->group]
-                && (row->needs & t[i].set) == row->needs)
-            {
-                ngx_http_kvroute_status_prom_row(prom, row, &t[i].labels,
-                                                 t[i].base[row->group]);
+            if (base && (row->needs & set) == row->needs) {
+                ngx_http_kvroute_status_prom_row(prom, row, &t[i].labels, base);
             }
         }
     }
+}
+
+
+/* the structure that a row's number is in, or NULL; of an extension by its hooks */
+static const void *
+ngx_http_kvroute_prom_base(ngx_http_kvroute_prom_target_t *t,
+    const kvr_counter_t *row, const kvr_hooks_t *hooks, uint32_t *set)
+{
+    const kvr_hook_t  *hook;
+
+    *set = t->set;
+
+    if (hooks == NULL) {
+        return t->base[row->group];
+    }
+
+    if (t->zone == NULL || t->of != row->group) {
+        return NULL;
+    }
+
+    for (hook = t->zone->core.hooks; hook; hook = hook->next) {
+        if (hook->call == hooks) {
+            return hooks->base(&t->zone->core, hook->data, t->of, t->number,
+                               set);
+        }
+    }
+
+    return NULL;
 }
 
 

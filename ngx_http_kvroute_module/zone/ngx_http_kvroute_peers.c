@@ -447,7 +447,7 @@ ngx_http_kvroute_peers_full(ngx_http_kvroute_srv_conf_t *conf,
 
     /* what is told of a server is of all upstreams that it is in */
 
-    if (conf->zone->share && conf->zone->share->fleet) {
+    if (conf->zone->all_hosts) {
         taken += kvr_load_elsewhere(load, registry->member[member].peer).active;
     }
 

@@ -17,7 +17,7 @@
 
 
 static ngx_http_kvroute_share_t *ngx_http_kvroute_share_create(
-    ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone);
+    ngx_cycle_t *cycle, ngx_http_kvroute_share_conf_t *conf);
 static void ngx_http_kvroute_share_timer(ngx_event_t *ev);
 static ngx_uint_t ngx_http_kvroute_share_owns(ngx_http_kvroute_share_t *share);
 static void ngx_http_kvroute_share_start(ngx_http_kvroute_share_t *share);
@@ -34,37 +34,21 @@ static ngx_array_t  *ngx_http_kvroute_shares;  /* ngx_http_kvroute_share_t * */
 ngx_int_t
 ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                      i;
-    ngx_http_kvroute_zone_t       **zone;
-    ngx_http_kvroute_share_t       *share, **sharep;
-    ngx_http_kvroute_main_conf_t   *kmcf;
-
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
-    {
-        return NGX_OK;
-    }
-
-    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
-
-    if (kmcf == NULL) {
-        return NGX_OK;
-    }
+    ngx_uint_t                       i;
+    ngx_array_t                     *shares;
+    ngx_http_kvroute_share_t        *share, **sharep;
+    ngx_http_kvroute_share_conf_t  **conf;
 
     ngx_http_kvroute_shares = NULL;
 
-    zone = kmcf->zones.elts;
+    if (ngx_worker != 0) {
+        return NGX_OK;
+    }
 
-    for (i = 0; i < kmcf->zones.nelts; i++) {
+    shares = ngx_http_kvroute_share_confs(cycle);
+    conf = shares->elts;
 
-        if (zone[i]->share == NULL) {
-            continue;
-        }
-
-        zone[i]->core.share = zone[i]->share->shm_zone->data;
-
-        if (ngx_worker != 0) {
-            continue;
-        }
+    for (i = 0; i < shares->nelts; i++) {
 
         if (ngx_http_kvroute_shares == NULL) {
             ngx_http_kvroute_shares = ngx_array_create(cycle->pool, 2,
@@ -74,7 +58,7 @@ ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
             }
         }
 
-        share = ngx_http_kvroute_share_create(cycle, zone[i]);
+        share = ngx_http_kvroute_share_create(cycle, conf[i]);
         sharep = ngx_array_push(ngx_http_kvroute_shares);
 
         if (share == NULL || sharep == NULL) {
@@ -91,7 +75,8 @@ ngx_http_kvroute_share_init_process(ngx_cycle_t *cycle)
 
 
 static ngx_http_kvroute_share_t *
-ngx_http_kvroute_share_create(ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_share_create(ngx_cycle_t *cycle,
+    ngx_http_kvroute_share_conf_t *conf)
 {
     ngx_http_conf_ctx_t       *ctx;
     ngx_http_kvroute_share_t  *share;
@@ -102,9 +87,9 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone)
         return NULL;
     }
 
-    share->zone = zone;
-    share->conf = zone->share;
-    share->core = zone->core.share;
+    share->zone = conf->zone;
+    share->conf = conf;
+    share->core = conf->shm_zone->data;
     share->log = cycle->log;
 
     /* that the store does not answer is told once, not by every connect() */
@@ -112,14 +97,15 @@ ngx_http_kvroute_share_create(ngx_cycle_t *cycle, ngx_http_kvroute_zone_t *zone)
     share->quiet = *cycle->log;
     share->quiet.log_level = ngx_min(cycle->log->log_level, NGX_LOG_ALERT);
 
-    share->self.zone = &zone->core;
+    share->self.zone = &conf->zone->core;
+    share->self.share = share->core;
     share->self.lease = share->conf->lease;
 
     ngx_memcpy(share->self.name, share->conf->name.data,
                share->conf->name.len);
 
-    kvr_share_batch_key(&share->self.key, zone->sh->secret, zone->core.unit,
-                        KVR_ZONE_SNAPSHOT_FORMAT);
+    kvr_share_batch_key(&share->self.key, conf->zone->sh->secret,
+                        conf->zone->core.unit, KVR_ZONE_SNAPSHOT_FORMAT);
 
     ctx = (ngx_http_conf_ctx_t *) ngx_get_conf(cycle->conf_ctx,
                                                ngx_http_module);
@@ -271,17 +257,18 @@ ngx_http_kvroute_share_look(ngx_http_kvroute_share_t *share)
     {
         ngx_http_kvroute_share_conn_say(share);
 
-        if (kvr_get(&s->failing) == 0) {
-            kvr_set(&s->failing, (uint64_t) ngx_current_msec);
+        if (kvr_get(&s->stats.united.failing) == 0) {
+            kvr_set(&s->stats.united.failing,
+                    (uint64_t) ngx_current_msec);
         }
     }
 
     if (up) {
-        kvr_set(&s->failing, 0);
+        kvr_set(&s->stats.united.failing, 0);
     }
 
     share->up = up;
-    kvr_set(&s->stats.up, up);
+    kvr_set(&s->stats.united.up, up);
 
     ngx_http_kvroute_share_strange(share);
 }

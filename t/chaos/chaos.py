@@ -34,7 +34,7 @@ sys.dont_write_bytecode = True
 import conf                                             # noqa: E402
 import load                                             # noqa: E402
 from judge import Judge, Processes                      # noqa: E402
-from places import BUILD, ENGINE, MODULE, NGINX         # noqa: E402
+from places import BUILD, ENGINE, MODULE, NGINX, modules  # noqa: E402
 from ports import free_ports                            # noqa: E402
 
 ENGINES = 6
@@ -137,8 +137,9 @@ class Life:
             "--kv-transfers", self.dir + "/transfers", *more)
 
     def configure(self):
-        fixed = {"module": MODULE, "dir": self.dir, "port": self.port,
-                 "workers": self.workers}
+        fixed = {"modules": "".join("load_module %s;" % m
+                                    for m in modules(MODULE)),
+                 "dir": self.dir, "port": self.port, "workers": self.workers}
         new = os.path.join(self.dir, "nginx.conf.new")
         self.text = conf.text(self.rng, fixed, self.engines, self.rooms)
         self.judge.strict |= conf.STRICT in self.text

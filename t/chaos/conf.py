@@ -41,7 +41,7 @@ if os.environ.get("LEGS"):
                  + ("when=always min=2k connector=mooncake",) * 2)
 
 CONF = """
-load_module @module@;
+@modules@
 @user@
 worker_processes @workers@;
 worker_rlimit_nofile 8192;

@@ -53,10 +53,10 @@ begin(void)
     zone.index = util_zeroed(kvr_index_size(LINES, PEERS));
     kvr_index_init(zone.index, LINES, PEERS);
     zone.popular = util_zeroed(sizeof(kvr_popular_t));
-    zone.share = util_zeroed(sizeof(kvr_share_t));
+    self.share = util_zeroed(sizeof(kvr_share_t));
     zone.row = kvr_load_claim(zone.load, kvr_load_owner(1, 1), 1);
 
-    kvr_share_init(zone.share, 1);
+    kvr_share_init(self.share, 1);
 
     for (i = 0; i < PEERS; i++) {
         snprintf(name, sizeof(name), "a:%u", i);
@@ -106,7 +106,7 @@ look(void)
         n = (uint32_t) kvr_share_frame(&self, &owner, batch, 0, now, 1000);
         util_check(n <= KVR_SHARE_BATCH, "%u bytes", n);
         kvr_share_acked(&self, &owner);
-    } while (kvr_get(&zone.share->ring.head) != kvr_get(&zone.share->ring.tail));
+    } while (kvr_get(&self.share->ring.head) != kvr_get(&self.share->ring.tail));
 }
 
 
@@ -118,7 +118,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kvr_share_e         rc;
     kvr_share_writer_t  w;
 
-    if (zone.share == NULL) {
+    if (self.share == NULL) {
         begin();
     }
 
@@ -154,7 +154,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (number % 64 == 0) {
         kvr_share_tick(&self, &owner, now);
-        kvr_share_help_want(zone.share, now);
+        kvr_share_help_want(self.share, now);
     }
 
     if (number % LOOK == 1) {

@@ -13,7 +13,7 @@ package Kvroute;
 #     is($r->{status}, 200, 'served');
 #     $t->done();
 #
-# Environment: NGINX_BIN, KVROUTE_MODULE, KVROUTE_ENGINE, KVROUTE_WORKERS,
+# Environment: NGINX_BIN, KVROUTE_MODULE, KVROUTE_MODULES, KVROUTE_ENGINE, KVROUTE_WORKERS,
 # KVROUTE_KEEP=1 (leaves the folder of the test).
 
 use strict;
@@ -210,6 +210,20 @@ sub upstreams {
 
 # writes the configuration: $conf is what follows load_module and the like
 
+# The router, and the extensions beside it: all that are there, or those that
+# KVROUTE_MODULES names, as "share events", or "router" for none.
+
+sub modules {
+    my ($t) = @_;
+
+    my $names = $ENV{KVROUTE_MODULES} // '*';
+    my $dir = dirname($t->{module});
+
+    return ($t->{module}, map { glob "$dir/ngx_http_kvroute_${_}_module.so" }
+                          grep { $_ ne 'router' } split ' ', $names);
+}
+
+
 sub conf {
     my ($t, $conf) = @_;
 
@@ -236,7 +250,7 @@ sub conf {
     my $level = $ENV{KVROUTE_LOG} || 'info';
 
     write_file("$dir/nginx.conf", <<"EOF");
-load_module $t->{module};
+@{[ map { "load_module $_;\n" } $t->modules() ]}
 $user
 worker_processes $workers;
 worker_rlimit_nofile 8192;

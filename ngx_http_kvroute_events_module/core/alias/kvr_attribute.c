@@ -9,7 +9,7 @@
 
 /* words of a record before its keys */
 #define KVR_ATTRIBUTE_WORDS  8
-#define KVR_ATTRIBUTE_KEYS   (KVR_SHARE_RING_MAX - KVR_ATTRIBUTE_WORDS)
+#define KVR_ATTRIBUTE_KEYS   (KVR_FIFO_MAX - KVR_ATTRIBUTE_WORDS)
 
 /* ms until all events of a request have come; and for a record to be written */
 #define KVR_ATTRIBUTE_WAIT   1000
@@ -79,7 +79,7 @@ kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
     uint32_t          skip;
     uint64_t          word[KVR_ATTRIBUTE_WORDS];
     kvr_alias_view_t  v;
-    kvr_share_part_t  part[2];
+    kvr_fifo_part_t  part[2];
 
     if (peer >= zone->aliases->max_peers || r->n == 0
         || r->from + r->n > KVR_ALIAS_ENTRIES || r->bytes > UINT32_MAX)
@@ -103,10 +103,10 @@ kvr_attribute_put(const kvr_zone_t *zone, uint32_t peer,
     word[6] = r->bytes << 32 | r->held;
     word[7] = r->unit << 1 | r->untold;
 
-    part[0] = (kvr_share_part_t) { word, KVR_ATTRIBUTE_WORDS };
-    part[1] = (kvr_share_part_t) { r->key, r->n };
+    part[0] = (kvr_fifo_part_t) { word, KVR_ATTRIBUTE_WORDS };
+    part[1] = (kvr_fifo_part_t) { r->key, r->n };
 
-    if (!kvr_share_ring_put(&zone->aliases->ring, part, 2)) {
+    if (!kvr_fifo_put(&zone->aliases->ring, part, 2)) {
         v = kvr_attribute_peer(zone, peer);
         kvr_add(&v.count->dropped, 1);
     }
@@ -184,9 +184,9 @@ kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
 {
     int                rc;
     uint32_t           i;
-    uint64_t           at, next, word[KVR_SHARE_RING_MAX];
+    uint64_t           at, next, word[KVR_FIFO_MAX];
     kvr_aliases_t     *aliases;
-    kvr_share_ring_t  *ring;
+    kvr_fifo_t  *ring;
 
     aliases = zone->aliases;
     ring = &aliases->ring;
@@ -198,7 +198,7 @@ kvr_attribute_look(const kvr_zone_t *zone, uint32_t most, uint64_t now)
 
         /* who has begun to write and does not go on was killed */
 
-        rc = kvr_share_ring_get(ring, &next, word,
+        rc = kvr_fifo_get(ring, &next, word,
                                 kvr_get(&aliases->stuck) == at + 1
                                 && now - kvr_get(&aliases->since)
                                    > KVR_ATTRIBUTE_STUCK);

@@ -20,7 +20,7 @@
 
 
 #include "core/alias/kvr_alias.h"
-#include "core/share/kvr_share.h"
+#include "core/base/kvr_fifo.h"
 #include "core/state/kvr_zone.h"
 
 
@@ -37,7 +37,7 @@ struct kvr_aliases_s {
     uint32_t            cells;
     uint32_t            max_peers;
 
-    kvr_share_ring_t    ring;
+    kvr_fifo_t          ring;
 
     /* then the peers */
 };

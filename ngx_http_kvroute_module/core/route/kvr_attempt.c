@@ -7,7 +7,7 @@
 #include "core/route/kvr_attempt.h"
 #include "core/alias/kvr_attribute.h"
 #include "core/route/kvr_capacity.h"
-#include "core/share/kvr_share.h"
+#include "core/state/kvr_hooks.h"
 
 
 /* tokens of a reply when nobody says */
@@ -173,9 +173,7 @@ kvr_attempt_insert(kvr_attempt_t *a, const kvr_zone_t *zone,
                           in->held, &a->undo);
     }
 
-    if (zone->share) {
-        kvr_share_tell_lesson(zone, in->chain, in->entries, &a->undo);
-    }
+    kvr_hooks(zone, inserted, in->chain, in->entries, &a->undo);
 }
 
 
@@ -223,10 +221,7 @@ kvr_attempt_first(kvr_attempt_t *a, const kvr_zone_t *zone,
 
     if (f->popular) {
         kvr_popular_add(zone->popular, f->popular, now);
-
-        if (zone->share) {
-            kvr_share_tell_popular(zone, f->popular, a->reservation.peer);
-        }
+        kvr_hooks(zone, counted, f->popular, a->reservation.peer);
     }
 
     /* what is no stream begins when all of it is there */
@@ -382,10 +377,7 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     rc = 0;
 
     if (found & KVR_FEEDBACK_FORGOT) {
-        if (zone->share) {
-            kvr_share_tell_floor(zone, id, clock);
-        }
-
+        kvr_hooks(zone, flushed, id, clock);
         kvr_index_floor(zone->index, id, clock);
 
         /* the next probe is not to tell the same again */
@@ -572,10 +564,7 @@ kvr_attempt_teach(kvr_attempt_t *a, const kvr_zone_t *zone,
     id = a->reservation.peer;
 
     kvr_index_extend(zone->index, value, first, n, units, id, behind);
-
-    if (zone->share) {
-        kvr_share_tell_extend(zone, value, first, n, units, id, behind);
-    }
+    kvr_hooks(zone, extended, value, first, n, units, id, behind);
 }
 
 
@@ -586,9 +575,6 @@ kvr_attempt_undo(kvr_attempt_t *a, const kvr_zone_t *zone,
     if (a->undo.valid) {
         a->undo.valid = 0;
         kvr_index_undo(zone->index, chain, a->entries, &a->undo);
-
-        if (zone->share) {
-            kvr_share_tell_void(zone, chain, a->entries, &a->undo);
-        }
+        kvr_hooks(zone, undone, chain, a->entries, &a->undo);
     }
 }

@@ -16,6 +16,7 @@
  *     reservation   what the request counts for at its peer
  *     attempt       from the pick to the end of the response
  *     capacity      what the cache of a peer is taken to hold; KV events
+ *     hooks         what extensions are told of it
  */
 
 
@@ -24,6 +25,7 @@
 #include "core/route/kvr_attempt.h"
 #include "core/route/kvr_candidate.h"
 #include "core/route/kvr_capacity.h"
+#include "core/state/kvr_hooks.h"
 
 
 #endif /* _KVR_ROUTE_H_INCLUDED_ */

@@ -9,15 +9,8 @@
 #include "core/state/kvr_snapshot.h"
 
 
-#define kvr_counter(g, t, type_, field, ...)                                  \
-    { .group = KVR_COUNTER_##g, .metric_type = KVR_COUNTER_##t,               \
-      .offset = offsetof(type_, field),                                       \
-      .size = sizeof(((type_ *) 0)->field), __VA_ARGS__ }
-
 #define kvr_counter_zone(t, field, ...)                                       \
     kvr_counter(ZONE, t, kvr_counter_zone_t, field, __VA_ARGS__)
-#define kvr_counter_share(t, field, ...)                                      \
-    kvr_counter(SHARE, t, kvr_share_stats_t, field, __VA_ARGS__)
 #define kvr_counter_file(t, field, ...)                                       \
     kvr_counter(FILE, t, kvr_zone_file_t, field, __VA_ARGS__)
 #define kvr_counter_upstream(t, field, ...)                                   \
@@ -80,97 +73,6 @@ const kvr_counter_t  kvr_counter_table[] = {
     kvr_counter(INDEX, COUNT, kvr_index_t, evicted,
         .json = "evicted", .metric = "kvroute_index_evictions_total",
         .help = "Lines that were given to others while in use."),
-
-    /* what hosts share */
-
-    kvr_counter_share(GAUGE, up,
-        .json = "up", .metric = "kvroute_share_up",
-        .help = "1 if what this host tells comes back to it."),
-
-    kvr_counter_share(GAUGE, hosts,
-        .json = "others", .metric = "kvroute_share_hosts",
-        .help = "Other hosts that are heard of."),
-
-    kvr_counter_share(SUMMARY, echoes,
-        .sum = offsetof(kvr_share_stats_t, echo_ms),
-        .json = "lag", .metric = "kvroute_share_lag_seconds",
-        .help = "Time from the making of a batch to its coming back."),
-
-    kvr_counter_share(GAUGE, lag_ms, .json = "lag_last"),
-
-    kvr_counter_share(GAUGE, late,
-        .json = "late", .metric = "kvroute_share_late",
-        .help = "1 if it takes so long that loads of others do not count."),
-
-    kvr_counter_share(GAUGE, waiting,
-        .json = "waiting", .metric = "kvroute_share_waiting_bytes",
-        .help = "Bytes of the ring that are not sent yet."),
-
-    kvr_counter_share(COUNT, sent,
-        .json = "lessons_sent", .metric = "kvroute_share_lessons_sent_total",
-        .help = "Lessons told to other hosts."),
-
-    kvr_counter_share(COUNT, applied,
-        .json = "lessons_applied",
-        .metric = "kvroute_share_lessons_applied_total",
-        .help = "Lessons of other hosts that were taken."),
-
-    kvr_counter_share(COUNT, batches_sent,
-        .json = "batches_sent", .metric = "kvroute_share_batches_sent_total",
-        .help = "Batches that the store has taken."),
-
-    kvr_counter_share(COUNT, batches_applied,
-        .json = "batches_applied",
-        .metric = "kvroute_share_batches_applied_total",
-        .help = "Batches of other hosts that were taken."),
-
-    kvr_counter_share(COUNT, bytes_sent,
-        .json = "bytes_sent", .metric = "kvroute_share_sent_bytes_total",
-        .help = "Bytes sent to the store."),
-
-    kvr_counter_share(COUNT, bytes_received,
-        .json = "bytes_received",
-        .metric = "kvroute_share_received_bytes_total",
-        .help = "Bytes of batches that were read."),
-
-    kvr_counter_share(COUNT, dropped,
-        .json = "dropped", .metric = "kvroute_share_dropped_total",
-        .help = "Records that were not told, by reason.",
-        .label = ",reason=\"full\""),
-
-    kvr_counter_share(COUNT, lost,
-        .json = "lost", .metric = "kvroute_share_dropped_total",
-        .label = ",reason=\"unfinished\""),
-
-    kvr_counter_share(COUNT, gaps,
-        .json = "gaps", .metric = "kvroute_share_gaps_total",
-        .help = "Batches of other hosts that never came."),
-
-    kvr_counter_share(COUNT, repeated,
-        .json = "repeated", .metric = "kvroute_share_repeated_total",
-        .help = "Batches that came once more, and were left out."),
-
-    kvr_counter_share(COUNT, ignored,
-        .json = "ignored", .metric = "kvroute_share_ignored_total",
-        .help = "Batches that were ignored, by reason.",
-        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_counter_name_ignored,
-        .total = 1),
-
-    kvr_counter_share(COUNT, unknown,
-        .json = "unknown_peers", .metric = "kvroute_share_unknown_peer_total",
-        .help = "Records of servers that this host does not know."),
-
-    kvr_counter_share(COUNT, reconnects,
-        .json = "reconnects", .metric = "kvroute_share_reconnects_total",
-        .help = "Connections to the store that failed."),
-
-    kvr_counter_share(COUNT, refused,
-        .json = "refused", .metric = "kvroute_share_refused_total",
-        .help = "Commands that the store refused."),
-
-    kvr_counter_share(COUNT, joined,
-        .json = "joined", .metric = "kvroute_share_joined_total",
-        .help = "Entries of the index that another host told this new one."),
 
     /* the file of a zone */
 

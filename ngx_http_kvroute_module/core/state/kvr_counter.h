@@ -9,9 +9,10 @@
 
 
 /*
- * All numbers that the status shows, as one table: a row has the names of a
- * number in JSON and in Prometheus, and the field that it is kept in.  Reset
- * and both formats walk the table.  A new counter is a field and a row.
+ * All numbers of the router that the status shows, as one table: a row has the
+ * names of a number in JSON and in Prometheus, and the field that it is kept in.
+ * Reset and both formats walk the table.  A new counter is a field and a row.
+ * Extensions have rows of their own (core/state/kvr_hooks.h).
  *
  * Rows come in groups.  A group is the rows of one structure that JSON has in
  * one object; who walks it hands in the address of the structure.  The order of
@@ -26,7 +27,6 @@
 typedef enum {
     KVR_COUNTER_ZONE = 0,        /* kvr_counter_zone_t */
     KVR_COUNTER_INDEX,           /* kvr_index_t */
-    KVR_COUNTER_SHARE,           /* kvr_share_stats_t of a zone */
     KVR_COUNTER_FILE,            /* kvr_zone_file_t of a zone */
     KVR_COUNTER_UPSTREAM,        /* kvr_upstream_t */
     KVR_COUNTER_STATS,           /* kvr_stats_t of an upstream */
@@ -116,6 +116,13 @@ typedef struct {
 } kvr_counter_zone_t;
 
 
+/* a row: its group and type without their prefix, the structure, the field */
+#define kvr_counter(g, t, type_, field, ...)                                  \
+    { .group = KVR_COUNTER_##g, .metric_type = KVR_COUNTER_##t,               \
+      .offset = offsetof(type_, field),                                       \
+      .size = sizeof(((type_ *) 0)->field), __VA_ARGS__ }
+
+
 extern const kvr_counter_t  kvr_counter_table[];
 extern const uint32_t       kvr_counter_rows;
 
@@ -136,8 +143,10 @@ kvr_counter_kind(const kvr_counter_t *row)
 }
 
 
-/* sets to zero what is counted in a group's structure */
+/* sets to zero what is counted in a group's structure; and that of other rows */
 void kvr_counter_reset(kvr_counter_group_e group, void *base);
+void kvr_counter_reset_rows(const kvr_counter_t *row, uint32_t n,
+    kvr_counter_group_e group, void *base);
 
 /* copies a structure that has nothing but words of 8 bytes, word by word */
 void kvr_counter_copy(void *dst, const void *src, size_t size);

@@ -19,20 +19,6 @@ kvr_counter_name_class(uint32_t place)
 }
 
 
-/* as core/share has them */
-const char *
-kvr_counter_name_ignored(uint32_t place)
-{
-    static const char *const  names[] = {
-        "no_batch", "version", "key", "length", "damaged", "crowded"
-    };
-
-    _Static_assert(kvr_nelts(names) == KVR_SHARE_IGNORED, "ignored");
-
-    return names[place];
-}
-
-
 const char *
 kvr_counter_name_reason(uint32_t place)
 {

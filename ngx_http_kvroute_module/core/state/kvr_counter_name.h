@@ -15,7 +15,6 @@
 
 
 const char *kvr_counter_name_class(uint32_t place);
-const char *kvr_counter_name_ignored(uint32_t place);
 const char *kvr_counter_name_reason(uint32_t place);
 const char *kvr_counter_name_disaggregated(uint32_t place);
 const char *kvr_counter_name_policy(uint32_t place);

@@ -50,13 +50,18 @@ kvr_counter_sum(const kvr_counter_t *row, const void *base)
 void
 kvr_counter_reset(kvr_counter_group_e group, void *base)
 {
-    size_t                i;
-    uint8_t              *p;
-    uint32_t              n;
-    const kvr_counter_t  *row;
+    kvr_counter_reset_rows(kvr_counter_table, kvr_counter_rows, group, base);
+}
 
-    for (n = 0; n < kvr_counter_rows; n++) {
-        row = &kvr_counter_table[n];
+
+void
+kvr_counter_reset_rows(const kvr_counter_t *row, uint32_t n,
+    kvr_counter_group_e group, void *base)
+{
+    size_t    i;
+    uint8_t  *p;
+
+    for ( /* void */ ; n; n--, row++) {
 
         if (row->group != group) {
             continue;

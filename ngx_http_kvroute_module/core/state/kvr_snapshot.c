@@ -59,7 +59,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
         s->set |= KVR_COUNTER_HEARD;
     }
 
-    if (zone->share) {
+    if (zone->united) {
         s->set |= KVR_COUNTER_SHARED;
     }
 

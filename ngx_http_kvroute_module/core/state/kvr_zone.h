@@ -22,41 +22,18 @@
 #include "core/popular/kvr_sketch.h"
 
 
-/* what is shared with other hosts: core/share/kvr_share.h */
-typedef struct kvr_share_s  kvr_share_t;
+/* an extension at a zone: core/state/kvr_hooks.h */
+typedef struct kvr_hook_s  kvr_hook_t;
 
 /* which blocks of engines are which places of prompts: core/alias/kvr_attribute.h */
 typedef struct kvr_aliases_s  kvr_aliases_t;
 
-/* reasons to ignore a batch: core/share/kvr_share_batch.h */
-#define KVR_SHARE_IGNORED  6
 
-
-/* what hosts told each other, as one of them counts it */
+/* whether hosts decide as one: an extension says so */
 typedef struct {
-    _Atomic uint64_t      up;        /* 1: told and heard of late */
-    _Atomic uint64_t      hosts;     /* others that are heard of */
-    _Atomic uint64_t      waiting;   /* bytes of the ring that are not sent */
-    _Atomic uint64_t      sent;      /* lessons */
-    _Atomic uint64_t      applied;
-    _Atomic uint64_t      batches_sent;
-    _Atomic uint64_t      batches_applied;
-    _Atomic uint64_t      bytes_sent;
-    _Atomic uint64_t      bytes_received;
-    _Atomic uint64_t      echoes;    /* own batches that came back */
-    _Atomic uint64_t      echo_ms;   /* what that took, together */
-    _Atomic uint64_t      lag_ms;    /* of the last one */
-    _Atomic uint64_t      late;      /* 1: loads are too old to count */
-    _Atomic uint64_t      dropped;   /* records, for want of room */
-    _Atomic uint64_t      lost;      /* records that nobody finished */
-    _Atomic uint64_t      gaps;      /* batches of others that never came */
-    _Atomic uint64_t      repeated;  /* batches that had been read before */
-    _Atomic uint64_t      ignored[KVR_SHARE_IGNORED];  /* batches */
-    _Atomic uint64_t      unknown;   /* records of peers that are not here */
-    _Atomic uint64_t      reconnects;
-    _Atomic uint64_t      refused;   /* commands that the store refused */
-    _Atomic uint64_t      joined;    /* entries that a new host was told of */
-} kvr_share_stats_t;
+    _Atomic uint64_t      up;        /* 1: they do */
+    _Atomic uint64_t      failing;   /* ms; since when they should; 0: never */
+} kvr_united_t;
 
 
 /* what became of the zone's file */
@@ -75,9 +52,11 @@ typedef struct {
     kvr_load_t        *load;
     kvr_index_t       *index;
     kvr_popular_t     *popular;
-    kvr_share_t       *share;        /* NULL: nothing is */
     kvr_events_t      *events;       /* by peer; NULL: no engine is heard */
     kvr_aliases_t     *aliases;      /* NULL: blocks are not told apart */
+    const kvr_hook_t  *hooks;        /* of extensions; NULL: there are none */
+    kvr_united_t      *united;       /* NULL: this host decides alone */
+
     uint64_t           unit;         /* bytes of an index entry's unit */
     uint32_t           row;          /* of this process in load */
 } kvr_zone_t;

@@ -84,7 +84,7 @@ kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
     kvr_share_t       *s;
     kvr_share_host_t  *host;
 
-    s = self->zone->share;
+    s = self->share;
     n = 0;
 
     kvr_share_names(self, &o->names, now);
@@ -111,7 +111,7 @@ kvr_share_tick(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
     kvr_set(&s->stats.hosts, n);
     kvr_add(&s->stats.dropped, atomic_exchange(&s->ring.dropped, 0));
     kvr_set(&s->stats.waiting, (kvr_get(&s->ring.head) - kvr_get(&s->ring.tail))
-                               * sizeof(kvr_share_slot_t));
+                               * sizeof(kvr_fifo_slot_t));
 }
 
 
@@ -165,7 +165,7 @@ kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set)
     kvr_load_sum_t     load, context;
     kvr_share_host_t  *host, *told[KVR_SHARE_HOSTS];
 
-    s = self->zone->share;
+    s = self->share;
     table = self->zone->load;
     n = 0;
 

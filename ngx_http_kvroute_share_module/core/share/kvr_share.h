@@ -70,9 +70,9 @@
 
 
 #include "core/popular/kvr_popular.h"
+#include "core/base/kvr_fifo.h"
 #include "core/share/kvr_share_batch.h"
-#include "core/share/kvr_share_ring.h"
-#include "core/state/kvr_zone.h"
+#include "core/state/kvr_counter.h"
 
 
 #define KVR_SHARE_HOSTS    32            /* others, at most */
@@ -86,6 +86,37 @@
 #define KVR_SHARE_TURN     500           /* ms; then it is the next one's turn */
 #define KVR_SHARE_HELPS    1024          /* batches of help, at most */
 #define KVR_SHARE_SLOTS    (2 * KVR_PEERS)
+
+
+/* reasons to ignore a batch: kvr_share_batch.h */
+#define KVR_SHARE_IGNORED  6
+
+
+/* what hosts told each other, as one of them counts it */
+typedef struct {
+    kvr_united_t          united;
+    _Atomic uint64_t      hosts;     /* others that are heard of */
+    _Atomic uint64_t      waiting;   /* bytes of the ring that are not sent */
+    _Atomic uint64_t      sent;      /* lessons */
+    _Atomic uint64_t      applied;
+    _Atomic uint64_t      batches_sent;
+    _Atomic uint64_t      batches_applied;
+    _Atomic uint64_t      bytes_sent;
+    _Atomic uint64_t      bytes_received;
+    _Atomic uint64_t      echoes;    /* own batches that came back */
+    _Atomic uint64_t      echo_ms;   /* what that took, together */
+    _Atomic uint64_t      lag_ms;    /* of the last one */
+    _Atomic uint64_t      late;      /* 1: loads are too old to count */
+    _Atomic uint64_t      dropped;   /* records, for want of room */
+    _Atomic uint64_t      lost;      /* records that nobody finished */
+    _Atomic uint64_t      gaps;      /* batches of others that never came */
+    _Atomic uint64_t      repeated;  /* batches that had been read before */
+    _Atomic uint64_t      ignored[KVR_SHARE_IGNORED];  /* batches */
+    _Atomic uint64_t      unknown;   /* records of peers that are not here */
+    _Atomic uint64_t      reconnects;
+    _Atomic uint64_t      refused;   /* commands that the store refused */
+    _Atomic uint64_t      joined;    /* entries that a new host was told of */
+} kvr_share_stats_t;
 
 
 /* another host */
@@ -105,7 +136,7 @@ typedef struct {
 } kvr_share_host_t;
 
 
-struct kvr_share_s {
+typedef struct {
     uint64_t              id;            /* of this host; not 0 */
 
     _Atomic uint64_t      owner;         /* kvr_load_owner_t, or 0 */
@@ -138,7 +169,6 @@ struct kvr_share_s {
     _Atomic uint64_t      helped;        /* ms; another host has told of it */
 
     _Atomic uint64_t      echoed;        /* ms; an own batch has come back */
-    _Atomic uint64_t      failing;       /* ms; no batch comes back since; 0 */
 
     /* a batch that is to come back: its number, or 0; ms, when it was made */
 
@@ -160,8 +190,8 @@ struct kvr_share_s {
 
     kvr_share_stats_t     stats;
     kvr_share_host_t      host[KVR_SHARE_HOSTS];
-    kvr_share_ring_t      ring;
-};
+    kvr_fifo_t            ring;
+} kvr_share_t;
 
 
 /* how peers are called in batches: the digest of each, and whose one is */
@@ -189,13 +219,14 @@ typedef struct {
     unsigned              told:1;        /* anything was */
     uint64_t              load[KVR_PEERS];     /* as told last */
     uint64_t              context[KVR_PEERS];
-    uint64_t              word[KVR_SHARE_RING_MAX];
+    uint64_t              word[KVR_FIFO_MAX];
 } kvr_share_owner_t;
 
 
 /* who tells, and of which zone */
 typedef struct {
-    const kvr_zone_t     *zone;          /* zone->share is not NULL */
+    const kvr_zone_t     *zone;
+    kvr_share_t          *share;
     kvr_share_key_t       key;
     uint64_t              lease;         /* ms */
     uint8_t               name[KVR_SHARE_NAME];
@@ -243,32 +274,27 @@ void kvr_share_sum(const kvr_share_self_t *self, kvr_set_t set);
 int kvr_share_late(kvr_share_t *s, uint64_t now);
 
 
-/* _tell: what workers say, if zone->share is not NULL */
+/* _tell: what workers report; hooks (kvr_hooks.h), with a kvr_share_t as data */
 
-/* n entries of a chain were inserted as undo says */
-void kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t n, const kvr_index_undo_t *undo);
-
-/* what kvr_index_extend() was called with */
-void kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
-    uint32_t first, uint32_t n, uint32_t units, uint32_t peer,
-    uint32_t behind);
-
-/* that insert was undone */
-void kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t n, const kvr_index_undo_t *undo);
-
-/* an answer of the peer begins, and its beginning is counted */
-void kvr_share_tell_popular(const kvr_zone_t *zone,
+void kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
+    const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo);
+void kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
+    const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
+    uint32_t peer, uint32_t behind);
+void kvr_share_tell_void(const kvr_zone_t *zone, void *data,
+    const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo);
+void kvr_share_tell_popular(const kvr_zone_t *zone, void *data,
     const kvr_popular_keys_t *keys, uint32_t peer);
-
-/* a session is about to be bound for so many seconds; now: s */
-void kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
-    uint32_t seconds, uint32_t now);
-
-/* the peer has lost what it held before its clock stood there, in units */
-void kvr_share_tell_floor(const kvr_zone_t *zone, uint32_t peer,
+void kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
+    uint32_t peer, uint32_t seconds, uint32_t now);
+void kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
     uint64_t clock);
+
+
+/* _counter: rows of kvr_share_stats_t, of KVR_COUNTER_ZONE */
+#define KVR_SHARE_COUNTERS  21
+
+extern const kvr_counter_t  kvr_share_counters[KVR_SHARE_COUNTERS];
 
 
 /* _frame: the owner's batches */

@@ -55,7 +55,7 @@ kvr_share_apply(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_record_t  record[KVR_SHARE_APPLY_AHEAD];
     kvr_share_reader_t  r;
 
-    s = self->zone->share;
+    s = self->share;
 
     kvr_add(&s->stats.bytes_received, len);
 
@@ -291,7 +291,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
 
     if (r->type == KVR_SHARE_KNOWN) {
 
-        if (kvr_get(&self->zone->share->wants)) {
+        if (kvr_get(&self->share->wants)) {
             kvr_share_help_take(self, r, peers, npeers);
         }
 
@@ -301,7 +301,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
     peer = peers[r->peer];
 
     if (peer == KVR_PEERS) {
-        kvr_add(&self->zone->share->stats.unknown, 1);
+        kvr_add(&self->share->stats.unknown, 1);
         return;
     }
 
@@ -329,7 +329,7 @@ kvr_share_apply_record(const kvr_share_self_t *self, kvr_share_host_t *host,
         kvr_set(&host->load[peer], r->word[0]);
         kvr_set(&host->context[peer], r->word[1]);
         kvr_index_since_told(self->zone->index, peer, r->word[2],
-                             kvr_get(&self->zone->share->wants) != 0);
+                             kvr_get(&self->share->wants) != 0);
         break;
 
     case KVR_SHARE_POPULAR:
@@ -360,7 +360,7 @@ kvr_share_apply_lesson(const kvr_share_self_t *self, kvr_share_host_t *host,
                      kvr_share_upper(r->word[1]));
 
     kvr_add(&host->lessons, 1);
-    kvr_add(&self->zone->share->stats.applied, 1);
+    kvr_add(&self->share->stats.applied, 1);
 }
 
 
@@ -410,7 +410,7 @@ kvr_share_apply_floor(const kvr_share_self_t *self, const kvr_share_record_t *r,
     uint64_t      clock, before;
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
     before = kvr_get(&s->floored[peer]);
 
     if (before && kvr_share_since(before, now) < KVR_SHARE_FLOORS) {
@@ -439,7 +439,7 @@ kvr_share_apply_echo(const kvr_share_self_t *self, kvr_share_reader_t *r,
     kvr_share_t        *s;
     kvr_share_record_t  record;
 
-    s = self->zone->share;
+    s = self->share;
 
     kvr_set(&s->echoed, now);
 

@@ -11,7 +11,7 @@
 #define KVR_SHARE_FRAME_REST  4
 
 _Static_assert(KVR_PEERS * (KVR_SHARE_FRAME_REST + 1) * 8
-               + KVR_SHARE_RING_MAX * 8 < KVR_SHARE_BATCH - 1024,
+               + KVR_FIFO_MAX * 8 < KVR_SHARE_BATCH - 1024,
                "room for a record");
 
 
@@ -33,7 +33,7 @@ kvr_share_due(const kvr_share_self_t *self, kvr_share_owner_t *o, uint64_t now)
     uint64_t      load, context;
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
 
     if (kvr_get(&s->number) != kvr_get(&s->acked)
         || kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)
@@ -72,7 +72,7 @@ kvr_share_frame(const kvr_share_self_t *self, kvr_share_owner_t *o, void *buf,
     kvr_share_t        *s;
     kvr_share_writer_t  w;
 
-    s = self->zone->share;
+    s = self->share;
 
     number = kvr_get(&s->number);
     end = kvr_get(&s->end);
@@ -143,7 +143,7 @@ kvr_share_acked(const kvr_share_self_t *self, kvr_share_owner_t *o)
     uint64_t      from, before;
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
     from = o->from;
     before = o->number - 1;
 
@@ -173,7 +173,7 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
     uint64_t      place, end, next;
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
 
     place = kvr_get(&s->ring.tail);
     end = again ? kvr_get(&s->end) : UINT64_MAX;
@@ -189,11 +189,11 @@ kvr_share_frame_records(const kvr_share_self_t *self, kvr_share_owner_t *o,
                          && now - o->since >= KVR_SHARE_STUCK);
         next = place;
 
-        if (w->max - w->n <= KVR_SHARE_RING_MAX) {
+        if (w->max - w->n <= KVR_FIFO_MAX) {
             break;
         }
 
-        n = kvr_share_ring_get(&s->ring, &next, &w->word[w->n], skip);
+        n = kvr_fifo_get(&s->ring, &next, &w->word[w->n], skip);
 
         if (n == KVR_DECLINED) {
             break;

@@ -38,7 +38,7 @@ kvr_share_help_due(const kvr_share_self_t *self, uint64_t now)
     kvr_share_t       *s;
     kvr_share_host_t  *host;
 
-    s = self->zone->share;
+    s = self->share;
 
     if (kvr_get(&s->helping)) {
         return 1;
@@ -119,7 +119,7 @@ kvr_share_help_frame(const kvr_share_self_t *self, kvr_share_owner_t *o,
     kvr_share_t        *s;
     kvr_index_known_t   k;
 
-    s = self->zone->share;
+    s = self->share;
     ix = self->zone->index;
     words = o->word;
 
@@ -200,7 +200,7 @@ kvr_share_help_last(const kvr_share_self_t *self)
 {
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
 
     return kvr_get(&s->told) >= self->zone->index->nlines
            || kvr_get(&s->helping) >= KVR_SHARE_HELPS;
@@ -212,7 +212,7 @@ kvr_share_help_acked(const kvr_share_self_t *self)
 {
     kvr_share_t  *s;
 
-    s = self->zone->share;
+    s = self->share;
 
     if (kvr_get(&s->helping) == 0) {
         return;
@@ -247,5 +247,5 @@ kvr_share_help_take(const kvr_share_self_t *self, const kvr_share_record_t *r,
         }
     }
 
-    kvr_add(&self->zone->share->stats.joined, r->n / 2);
+    kvr_add(&self->share->stats.joined, r->n / 2);
 }

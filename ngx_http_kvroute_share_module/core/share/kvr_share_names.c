@@ -54,7 +54,7 @@ kvr_share_names(const kvr_share_self_t *self, kvr_share_names_t *names,
             continue;
         }
 
-        kvr_share_names_new(self->zone->share, i,
+        kvr_share_names_new(self->share, i,
                             kvr_get(&registry->peer[i].generation));
 
         digest = kvr_share_batch_peer(&self->key, registry->peer[i].name, len);

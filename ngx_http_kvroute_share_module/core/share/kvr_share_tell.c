@@ -14,17 +14,17 @@
 #define KVR_SHARE_TELL_PART  8
 
 
-static void kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type,
-    uint32_t peer, kvr_share_part_t part[4]);
+static void kvr_share_tell(kvr_share_t *s, kvr_share_type_e type,
+    uint32_t peer, kvr_fifo_part_t part[4]);
 
 
 void
-kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t n, const kvr_index_undo_t *undo)
+kvr_share_tell_lesson(const kvr_zone_t *zone, void *data,
+    const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo)
 {
     uint32_t          i, k, from, first, units, m;
     uint64_t          fixed[2], value[KVR_SHARE_VALUES / 2 + 1];
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     first = kvr_min(kvr_chain_entries(undo->matched), n);
     units = kvr_min(undo->moved, KVR_SHARE_UNITS);
@@ -61,11 +61,11 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
         fixed[0] = kvr_share_pair(units, from);
         fixed[1] = kvr_share_pair(first, 0);
 
-        part[1] = (kvr_share_part_t) { fixed, 2 };
-        part[2] = (kvr_share_part_t) { value, m };
-        part[3] = (kvr_share_part_t) { &chain[k], i };
+        part[1] = (kvr_fifo_part_t) { fixed, 2 };
+        part[2] = (kvr_fifo_part_t) { value, m };
+        part[3] = (kvr_fifo_part_t) { &chain[k], i };
 
-        kvr_share_tell(zone, KVR_SHARE_LESSON, undo->peer, part);
+        kvr_share_tell(data, KVR_SHARE_LESSON, undo->peer, part);
 
         k += i;
         from = first = k;
@@ -77,13 +77,13 @@ kvr_share_tell_lesson(const kvr_zone_t *zone, const uint64_t *chain,
 
 
 void
-kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
-    uint32_t first, uint32_t n, uint32_t units, uint32_t peer,
-    uint32_t behind)
+kvr_share_tell_extend(const kvr_zone_t *zone, void *data,
+    const uint64_t *value, uint32_t first, uint32_t n, uint32_t units,
+    uint32_t peer, uint32_t behind)
 {
     uint32_t          i, m;
     uint64_t          fixed[2];
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     i = 0;
 
@@ -94,11 +94,11 @@ kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
                                   first + i);
         fixed[1] = kvr_share_pair(first + i, behind);
 
-        part[1] = (kvr_share_part_t) { fixed, 2 };
-        part[2] = (kvr_share_part_t) { n ? &value[i] : fixed, m };
-        part[3] = (kvr_share_part_t) { fixed, 0 };
+        part[1] = (kvr_fifo_part_t) { fixed, 2 };
+        part[2] = (kvr_fifo_part_t) { n ? &value[i] : fixed, m };
+        part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
-        kvr_share_tell(zone, KVR_SHARE_LESSON, peer, part);
+        kvr_share_tell(data, KVR_SHARE_LESSON, peer, part);
 
         i += m;
 
@@ -107,12 +107,12 @@ kvr_share_tell_extend(const kvr_zone_t *zone, const uint64_t *value,
 
 
 void
-kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
-    uint32_t n, const kvr_index_undo_t *undo)
+kvr_share_tell_void(const kvr_zone_t *zone, void *data,
+    const uint64_t *chain, uint32_t n, const kvr_index_undo_t *undo)
 {
     uint32_t          first, units, m;
     uint64_t          fixed;
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     /* those of this insert are as old as the clock has moved since, about */
 
@@ -124,22 +124,22 @@ kvr_share_tell_void(const kvr_zone_t *zone, const uint64_t *chain,
 
         fixed = kvr_share_pair(units, first);
 
-        part[1] = (kvr_share_part_t) { &fixed, 1 };
-        part[2] = (kvr_share_part_t) { &chain[first], m };
-        part[3] = (kvr_share_part_t) { &fixed, 0 };
+        part[1] = (kvr_fifo_part_t) { &fixed, 1 };
+        part[2] = (kvr_fifo_part_t) { &chain[first], m };
+        part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
-        kvr_share_tell(zone, KVR_SHARE_VOID, undo->peer, part);
+        kvr_share_tell(data, KVR_SHARE_VOID, undo->peer, part);
     }
 }
 
 
 void
-kvr_share_tell_popular(const kvr_zone_t *zone, const kvr_popular_keys_t *keys,
-    uint32_t peer)
+kvr_share_tell_popular(const kvr_zone_t *zone, void *data,
+    const kvr_popular_keys_t *keys, uint32_t peer)
 {
     uint32_t          i;
     uint64_t          word[(KVR_POPULAR_POINTS + 1) / 2];
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     if (keys->n == 0) {
         return;
@@ -151,21 +151,21 @@ kvr_share_tell_popular(const kvr_zone_t *zone, const kvr_popular_keys_t *keys,
                                                      : KVR_SHARE_NOKEY);
     }
 
-    part[1] = (kvr_share_part_t) { word, (keys->n + 1) / 2 };
-    part[2] = part[3] = (kvr_share_part_t) { word, 0 };
+    part[1] = (kvr_fifo_part_t) { word, (keys->n + 1) / 2 };
+    part[2] = part[3] = (kvr_fifo_part_t) { word, 0 };
 
-    kvr_share_tell(zone, KVR_SHARE_POPULAR, peer, part);
+    kvr_share_tell(data, KVR_SHARE_POPULAR, peer, part);
 }
 
 
 /* not each time that it is refreshed */
 void
-kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
-    uint32_t seconds, uint32_t now)
+kvr_share_tell_bind(const kvr_zone_t *zone, void *data, uint64_t key,
+    uint32_t peer, uint32_t seconds, uint32_t now)
 {
     uint32_t          bound, generation, left;
     uint64_t          fixed[2];
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     bound = kvr_index_bound(zone->index, key, now, &generation);
     left = bound < KVR_PEERS ? kvr_index_bound_until(zone->index, key) - now
@@ -180,42 +180,43 @@ kvr_share_tell_bind(const kvr_zone_t *zone, uint64_t key, uint32_t peer,
     fixed[0] = key;
     fixed[1] = kvr_share_pair(seconds, bound < KVR_PEERS && bound != peer);
 
-    part[1] = (kvr_share_part_t) { fixed, 2 };
-    part[2] = part[3] = (kvr_share_part_t) { fixed, 0 };
+    part[1] = (kvr_fifo_part_t) { fixed, 2 };
+    part[2] = part[3] = (kvr_fifo_part_t) { fixed, 0 };
 
-    kvr_share_tell(zone, KVR_SHARE_BIND, peer, part);
+    kvr_share_tell(data, KVR_SHARE_BIND, peer, part);
 }
 
 
 void
-kvr_share_tell_floor(const kvr_zone_t *zone, uint32_t peer, uint64_t clock)
+kvr_share_tell_floor(const kvr_zone_t *zone, void *data, uint32_t peer,
+    uint64_t clock)
 {
     uint64_t          fixed, now;
-    kvr_share_part_t  part[4];
+    kvr_fifo_part_t  part[4];
 
     now = kvr_index_clock(zone->index, peer);
     fixed = now - kvr_min(clock, now);
 
-    part[1] = (kvr_share_part_t) { &fixed, 1 };
-    part[2] = part[3] = (kvr_share_part_t) { &fixed, 0 };
+    part[1] = (kvr_fifo_part_t) { &fixed, 1 };
+    part[2] = part[3] = (kvr_fifo_part_t) { &fixed, 0 };
 
-    kvr_share_tell(zone, KVR_SHARE_FLOOR, peer, part);
+    kvr_share_tell(data, KVR_SHARE_FLOOR, peer, part);
 }
 
 
 /* part[0] is the head, to be filled in here */
 static void
-kvr_share_tell(const kvr_zone_t *zone, kvr_share_type_e type, uint32_t peer,
-    kvr_share_part_t part[4])
+kvr_share_tell(kvr_share_t *s, kvr_share_type_e type, uint32_t peer,
+    kvr_fifo_part_t part[4])
 {
     uint64_t  head;
 
     head = kvr_share_head(type, peer, part[1].n + part[2].n + part[3].n);
-    part[0] = (kvr_share_part_t) { &head, 1 };
+    part[0] = (kvr_fifo_part_t) { &head, 1 };
 
-    if (kvr_share_ring_put(&zone->share->ring, part, 4)
+    if (kvr_fifo_put(&s->ring, part, 4)
         && type == KVR_SHARE_LESSON)
     {
-        kvr_add(&zone->share->stats.sent, 1);
+        kvr_add(&s->stats.sent, 1);
     }
 }

@@ -274,7 +274,7 @@ END_TEST
 START_TEST(test_attribute_ring)
 {
     uint32_t           i;
-    kvr_share_ring_t  *ring;
+    kvr_fifo_t  *ring;
 
     ring = &s.zone.aliases->ring;
 

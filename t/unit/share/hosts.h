@@ -78,10 +78,10 @@ hosts_begin(void)
         z->index = util_zeroed(kvr_index_size(LINES, KVR_PEERS_FEW));
         kvr_index_init(z->index, LINES, KVR_PEERS_FEW);
         z->popular = util_zeroed(sizeof(kvr_popular_t));
-        z->share = util_zeroed(sizeof(kvr_share_t));
+        host[h].self.share = util_zeroed(sizeof(kvr_share_t));
         z->row = kvr_load_claim(z->load, kvr_load_owner(1, 1), 1);
 
-        kvr_share_init(z->share, 1000 + h);
+        kvr_share_init(host[h].self.share, 1000 + h);
 
         /* in another order in each */
 
@@ -111,7 +111,7 @@ hosts_end(void)
         free(host[h].zone.load);
         free(host[h].zone.index);
         free((void *) host[h].zone.popular);
-        free(host[h].zone.share);
+        free(host[h].self.share);
     }
 }
 
@@ -143,8 +143,8 @@ flush_all(unsigned from)
 {
     do {
         flush(from, 0);
-    } while (kvr_get(&host[from].zone.share->ring.head)
-             != kvr_get(&host[from].zone.share->ring.tail));
+    } while (kvr_get(&host[from].self.share->ring.head)
+             != kvr_get(&host[from].self.share->ring.tail));
 }
 
 
@@ -174,7 +174,7 @@ teach(unsigned h, const uint64_t *c, uint32_t entries, unsigned peer,
     kvr_index_refresh(host[h].zone.index, c, entries, units,
                       host[h].number[peer],
                       kvr_min(held(h, c, peer), units), undo);
-    kvr_share_tell_lesson(&host[h].zone, c, entries, undo);
+    kvr_share_tell_lesson(&host[h].zone, host[h].self.share, c, entries, undo);
 }
 
 

@@ -53,10 +53,10 @@ START_TEST(test_share_lessons)
                        "clocks go alike");
         }
 
-        util_check(kvr_get(&host[h].zone.share->stats.gaps) == 0
-                   && kvr_get(&host[h].zone.share->stats.unknown) == 0,
+        util_check(kvr_get(&host[h].self.share->stats.gaps) == 0
+                   && kvr_get(&host[h].self.share->stats.unknown) == 0,
                    "no gaps");
-        util_check(kvr_get(&host[h].zone.share->stats.applied) > 0, "applied");
+        util_check(kvr_get(&host[h].self.share->stats.applied) > 0, "applied");
     }
 }
 END_TEST
@@ -103,7 +103,7 @@ START_TEST(test_share_lost)
 
     util_check(held(1, chain[0], 1) == kvr_chain_depth(199),
                "all of it is known: %u", held(1, chain[0], 1));
-    util_check(kvr_get(&host[1].zone.share->stats.gaps) == 9, "seen");
+    util_check(kvr_get(&host[1].self.share->stats.gaps) == 9, "seen");
 
     /* and in two pieces of the prompt, where it branches */
 
@@ -126,7 +126,7 @@ START_TEST(test_share_void)
     util_check(held(1, chain[0], 2) == kvr_chain_depth(149), "taught");
 
     kvr_index_undo(host[0].zone.index, chain[0], 150, &undo);
-    kvr_share_tell_void(&host[0].zone, chain[0], 150, &undo);
+    kvr_share_tell_void(&host[0].zone, host[0].self.share, chain[0], 150, &undo);
     flush_all(0);
 
     util_check(held(0, chain[0], 2) == 100, "%u", held(0, chain[0], 2));
@@ -146,7 +146,7 @@ START_TEST(test_share_void)
     undo.peer = (uint16_t) host[0].number[3];
     undo.clock = (uint32_t) kvr_index_clock(host[0].zone.index, undo.peer)
                  << KVR_INDEX_STAMP;
-    kvr_share_tell_void(&host[0].zone, chain[2], 50, &undo);
+    kvr_share_tell_void(&host[0].zone, host[0].self.share, chain[2], 50, &undo);
     flush_all(0);
 
     util_check(held(1, chain[2], 3) == 50, "%u", held(1, chain[2], 3));
@@ -161,8 +161,8 @@ START_TEST(test_share_extend)
     teach(0, chain[0], 100, 2, &undo);
     kvr_index_extend(host[0].zone.index, &chain[0][100], 100, 30, 32,
                      host[0].number[2], 0);
-    kvr_share_tell_extend(&host[0].zone, &chain[0][100], 100, 30, 32,
-                          host[0].number[2], 0);
+    kvr_share_tell_extend(&host[0].zone, host[0].self.share, &chain[0][100],
+                          100, 30, 32, host[0].number[2], 0);
     flush_all(0);
 
     util_check(held(0, chain[0], 2) == kvr_chain_depth(129), "%u",
@@ -189,7 +189,7 @@ START_TEST(test_share_long)
 
     kvr_index_insert(host[0].zone.index, c, n, kvr_chain_depth(n - 1),
                      host[0].number[0], 0, &undo);
-    kvr_share_tell_lesson(&host[0].zone, c, n, &undo);
+    kvr_share_tell_lesson(&host[0].zone, host[0].self.share, c, n, &undo);
     flush_all(0);
 
     (void) kvr_index_lookup(host[1].zone.index, c, n,
@@ -202,11 +202,11 @@ START_TEST(test_share_long)
     n += 20000;
     undo.first = 0;
     undo.matched = kvr_chain_depth(n - 11);
-    kvr_share_tell_lesson(&host[0].zone, c, n, &undo);
+    kvr_share_tell_lesson(&host[0].zone, host[0].self.share, c, n, &undo);
     flush_all(0);
 
-    util_check(kvr_get(&host[1].zone.share->stats.applied) == 5, "%lu",
-               (unsigned long) kvr_get(&host[1].zone.share->stats.applied));
+    util_check(kvr_get(&host[1].self.share->stats.applied) == 5, "%lu",
+               (unsigned long) kvr_get(&host[1].self.share->stats.applied));
     free(c);
 }
 END_TEST
@@ -222,7 +222,7 @@ START_TEST(test_share_once)
     kvr_share_t      *s;
     kvr_index_undo_t  undo;
 
-    s = host[0].zone.share;
+    s = host[0].self.share;
     taught = 0;
 
     for (i = 0; i < util_cases(3000); i++) {
@@ -265,7 +265,7 @@ START_TEST(test_share_once)
         kvr_share_acked(&host[0].self, &host[0].owner);
     } while (kvr_get(&s->ring.head) != kvr_get(&s->ring.tail));
 
-    s = host[1].zone.share;
+    s = host[1].self.share;
 
     util_check(kvr_get(&s->stats.applied) == taught, "%lu of %lu lessons",
                (unsigned long) kvr_get(&s->stats.applied),
@@ -282,7 +282,7 @@ START_TEST(test_share_once)
     len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
     kvr_share_acked(&host[0].self, &host[0].owner);
 
-    kvr_set(&s->current, kvr_mix(1000, kvr_get(&host[0].zone.share->number)));
+    kvr_set(&s->current, kvr_mix(1000, kvr_get(&host[0].self.share->number)));
     kvr_set(&s->done, 12);
     before = kvr_get(&s->stats.applied);
 
@@ -307,7 +307,7 @@ START_TEST(test_share_owner)
     kvr_share_t       *s;
     kvr_load_owner_t   living;
 
-    s = host[0].zone.share;
+    s = host[0].self.share;
     living = 10;
 
     util_check(kvr_share_own(s, 10, now, alive, &living, &taken) && taken,
@@ -346,7 +346,7 @@ START_TEST(test_share_ignored)
     kvr_share_t      *s;
     kvr_index_undo_t  undo;
 
-    s = host[1].zone.share;
+    s = host[1].self.share;
 
     teach(0, chain[0], 50, 0, &undo);
     len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0, now, 1000);
@@ -382,7 +382,7 @@ START_TEST(test_share_ignored)
     util_check(kvr_share_apply(&host[0].self, &host[0].owner,
                                (uint8_t *) buffer, len, now, 1)
                == KVR_SHARE_ECHO
-               && kvr_get(&host[0].zone.share->stats.echoes) == 1, "echo");
+               && kvr_get(&host[0].self.share->stats.echoes) == 1, "echo");
     util_check(kvr_share_apply(&host[1].self, &host[1].owner,
                                (uint8_t *) "kvroute", 7, now, 1)
                == KVR_SHARE_NONE, "no batch");
@@ -398,10 +398,10 @@ START_TEST(test_share_crowd)
     kvr_share_e   rc;
     kvr_share_t  *s;
 
-    s = host[1].zone.share;
+    s = host[1].self.share;
 
     for (i = 0; i < KVR_SHARE_HOSTS + 3; i++) {
-        host[0].zone.share->id = 5000 + i;
+        host[0].self.share->id = 5000 + i;
         len = kvr_share_frame(&host[0].self, &host[0].owner, buffer, 0,
                               now + i, 1000);
         kvr_share_acked(&host[0].self, &host[0].owner);
@@ -443,7 +443,7 @@ bound(unsigned h, uint64_t key)
 static void
 bind(unsigned h, uint64_t key, unsigned peer, uint32_t seconds)
 {
-    kvr_share_tell_bind(&host[h].zone, key, host[h].number[peer], seconds,
+    kvr_share_tell_bind(&host[h].zone, host[h].self.share, key, host[h].number[peer], seconds,
                         1000);
     kvr_index_bind(host[h].zone.index, key, host[h].number[peer], 1,
                    1000 + seconds);
@@ -464,11 +464,11 @@ START_TEST(test_share_bind)
 
     /* not each time that it is asked for */
 
-    head = kvr_get(&host[1].zone.share->ring.head);
+    head = kvr_get(&host[1].self.share->ring.head);
     bind(1, 1ULL << 50, 3, 61);
-    util_check(kvr_get(&host[1].zone.share->ring.head) == head, "refreshed");
+    util_check(kvr_get(&host[1].self.share->ring.head) == head, "refreshed");
     bind(1, 1ULL << 50, 3, 80);
-    util_check(kvr_get(&host[1].zone.share->ring.head) > head, "for long");
+    util_check(kvr_get(&host[1].self.share->ring.head) > head, "for long");
     flush_all(1);
 
     /* two at a time: the first in the stream, on all hosts */
@@ -510,7 +510,7 @@ START_TEST(test_share_floor)
 
     clock = kvr_index_clock(host[0].zone.index, host[0].number[2]);
 
-    kvr_share_tell_floor(&host[0].zone, host[0].number[2], clock - 100);
+    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], clock - 100);
     kvr_index_floor(host[0].zone.index, host[0].number[2], clock - 100);
     flush_all(0);
 
@@ -522,12 +522,12 @@ START_TEST(test_share_floor)
 
     /* not all the time */
 
-    kvr_share_tell_floor(&host[0].zone, host[0].number[2], UINT64_MAX);
+    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
     util_check(held(1, chain[2], 2) == 100, "too soon");
 
     now += KVR_SHARE_FLOORS;
-    kvr_share_tell_floor(&host[0].zone, host[0].number[2], UINT64_MAX);
+    kvr_share_tell_floor(&host[0].zone, host[0].self.share, host[0].number[2], UINT64_MAX);
     flush_all(0);
     util_check(held(1, chain[2], 2) == 0, "all of it");
 }
@@ -563,12 +563,12 @@ START_TEST(test_share_help)
     util_check(!kvr_share_help_due(&host[0].self, now),
                "nobody wants");
 
-    kvr_share_help_want(host[2].zone.share, now);
+    kvr_share_help_want(host[2].self.share, now);
     flush(2, 0);
 
     told = 0;
 
-    for (i = 0; i < 2000 && kvr_get(&host[2].zone.share->wants); i++) {
+    for (i = 0; i < 2000 && kvr_get(&host[2].self.share->wants); i++) {
         now += 5;
 
         for (h = 0; h < 2; h++) {
@@ -580,7 +580,7 @@ START_TEST(test_share_help)
     }
 
     util_check(told == 1 || told == 2, "one of them has told: %x", told);
-    util_check(kvr_get(&host[2].zone.share->wants) == 0, "all of it");
+    util_check(kvr_get(&host[2].self.share->wants) == 0, "all of it");
 
     flush(2, 0);
     util_check(!kvr_share_help_due(&host[0].self, now + 1000)
@@ -604,9 +604,9 @@ START_TEST(test_share_help)
 
     /* nobody does: it wants no more after a while */
 
-    kvr_share_help_want(host[0].zone.share, now);
+    kvr_share_help_want(host[0].self.share, now);
     kvr_share_tick(&host[0].self, &host[0].owner, now + KVR_SHARE_WANTS);
-    util_check(kvr_get(&host[0].zone.share->wants) == 0, "given up");
+    util_check(kvr_get(&host[0].self.share->wants) == 0, "given up");
 }
 END_TEST
 
@@ -618,7 +618,7 @@ START_TEST(test_share_help_new)
     kvr_index_undo_t  undo;
 
     for (h = 0; h < 2; h++) {
-        kvr_share_help_want(host[h].zone.share, now);
+        kvr_share_help_want(host[h].self.share, now);
     }
 
     /* the second one has not heard of it */
@@ -633,7 +633,7 @@ START_TEST(test_share_help_new)
 
     told = 0;
 
-    for (i = 0; i < 20 && kvr_get(&host[1].zone.share->wants); i++) {
+    for (i = 0; i < 20 && kvr_get(&host[1].self.share->wants); i++) {
         now += 5;
         told++;
 
@@ -646,7 +646,7 @@ START_TEST(test_share_help_new)
 
     /* that it was told all is lost: it asks, and is not told again */
 
-    kvr_share_help_want(host[1].zone.share, now);
+    kvr_share_help_want(host[1].self.share, now);
 
     for (i = 0; i < 400; i++) {
         now += 5;

@@ -42,14 +42,14 @@ arrived(uint64_t taught)
 {
     kvr_share_t  *s;
 
-    s = host[0].zone.share;
+    s = host[0].self.share;
 
     while (kvr_get(&s->ring.head) != kvr_get(&s->ring.tail)) {
         arrive(frame());
         kvr_share_acked(&host[0].self, &host[0].owner);
     }
 
-    s = host[1].zone.share;
+    s = host[1].self.share;
 
     util_check(kvr_get(&s->stats.applied) == taught, "%lu lessons of %lu",
                (unsigned long) kvr_get(&s->stats.applied),
@@ -100,8 +100,8 @@ START_TEST(test_share_acked_late)
         kvr_share_acked(&host[0].self, &stopped);
 
         if (more > 2) {
-            util_check(kvr_get(&host[0].zone.share->acked)
-                       < kvr_get(&host[0].zone.share->number),
+            util_check(kvr_get(&host[0].self.share->acked)
+                       < kvr_get(&host[0].self.share->number),
                        "that is no answer to it");
         }
 
@@ -111,9 +111,9 @@ START_TEST(test_share_acked_late)
     /* nothing was sent: nothing can be answered */
 
     memset(&host[0].owner, 0, sizeof(kvr_share_owner_t));
-    taught = kvr_get(&host[0].zone.share->acked);
+    taught = kvr_get(&host[0].self.share->acked);
     kvr_share_acked(&host[0].self, &host[0].owner);
-    util_check(kvr_get(&host[0].zone.share->acked) == taught, "nothing");
+    util_check(kvr_get(&host[0].self.share->acked) == taught, "nothing");
 }
 END_TEST
 
@@ -125,7 +125,7 @@ START_TEST(test_share_frame_late)
     kvr_share_t      *s;
     kvr_index_undo_t  undo;
 
-    s = host[0].zone.share;
+    s = host[0].self.share;
 
     teach(0, chain[0], 50, 0, &undo);
     arrive(frame());
@@ -168,8 +168,8 @@ START_TEST(test_share_help_again)
         kvr_share_acked(&host[0].self, &host[0].owner);
     }
 
-    s = host[0].zone.share;
-    new = host[1].zone.share;
+    s = host[0].self.share;
+    new = host[1].self.share;
 
     /* a lesson that it hears before it is told how far clocks are */
 
@@ -331,9 +331,9 @@ START_TEST(test_share_clocks)
     (void) kvr_share_apply(&host[0].self, &host[0].owner, (uint8_t *) buffer,
                            len, now - 1, 1000);
 
-    util_check(kvr_get(&host[0].zone.share->stats.lag_ms) == 0, "%lu ms",
-               (unsigned long) kvr_get(&host[0].zone.share->stats.lag_ms));
-    util_check(kvr_get(&host[0].zone.share->stats.late) == 0, "it is not late");
+    util_check(kvr_get(&host[0].self.share->stats.lag_ms) == 0, "%lu ms",
+               (unsigned long) kvr_get(&host[0].self.share->stats.lag_ms));
+    util_check(kvr_get(&host[0].self.share->stats.late) == 0, "it is not late");
 }
 END_TEST
 

@@ -59,7 +59,7 @@ START_TEST(test_share_load)
             util_check(kvr_load_here(host[h].zone.load, host[h].number[1])
                        .active == h + 1, "what is here");
             util_check(elsewhere(h, 2).active == 0, "of another peer");
-            util_check(kvr_get(&host[h].zone.share->stats.hosts) == 2, "hosts");
+            util_check(kvr_get(&host[h].self.share->stats.hosts) == 2, "hosts");
         }
 
         /* what is heard is not told as one's own */
@@ -86,7 +86,7 @@ START_TEST(test_share_load)
 
     now += KVR_SHARE_FORGET;
     kvr_share_tick(&host[0].self, &host[0].owner, now);
-    util_check(kvr_get(&host[0].zone.share->host[0].id) == 0, "forgotten");
+    util_check(kvr_get(&host[0].self.share->host[0].id) == 0, "forgotten");
 
     /* a sweep leaves the row of other hosts alone */
 
@@ -158,7 +158,7 @@ START_TEST(test_share_load_late)
     now++;
     kvr_share_tick(&host[1].self, &host[1].owner, now);
     util_check(elsewhere(1, 3).active == 0, "late");
-    util_check(kvr_get(&host[1].zone.share->stats.late) == 1, "and said so");
+    util_check(kvr_get(&host[1].self.share->stats.late) == 1, "and said so");
 
     /* it comes after all, which says how late all else is */
 
@@ -166,9 +166,9 @@ START_TEST(test_share_load_late)
                            len, now, 1000);
     flush(0, 0);
     util_check(elsewhere(1, 3).active == 0, "still late");
-    util_check(kvr_get(&host[1].zone.share->stats.lag_ms)
+    util_check(kvr_get(&host[1].self.share->stats.lag_ms)
                == KVR_SHARE_OLD + 1, "%lu ms", (unsigned long)
-               kvr_get(&host[1].zone.share->stats.lag_ms));
+               kvr_get(&host[1].self.share->stats.lag_ms));
 
     /* it says so too, and is not believed */
 
@@ -181,7 +181,7 @@ START_TEST(test_share_load_late)
 
     /* lessons are */
 
-    util_check(kvr_get(&host[0].zone.share->stats.batches_applied) >= 3,
+    util_check(kvr_get(&host[0].self.share->stats.batches_applied) >= 3,
                "heard");
 
     /* what comes back at once ends that */
@@ -208,7 +208,7 @@ START_TEST(test_share_popular)
     for (i = 0; i < 30; i++) {
         h = i % HOSTS;
         kvr_popular_add(host[h].zone.popular, &keys, now);
-        kvr_share_tell_popular(&host[h].zone, &keys, host[h].number[i % PEERS]);
+        kvr_share_tell_popular(&host[h].zone, host[h].self.share, &keys, host[h].number[i % PEERS]);
         flush_all(h);
     }
 
@@ -226,7 +226,7 @@ START_TEST(test_share_popular)
 
     util_check(popular(0, chain[2]) > 0 && popular(1, chain[2]) < 0.5,
                "what nobody told");
-    util_check(kvr_get(&host[0].zone.share->stats.applied) == 0,
+    util_check(kvr_get(&host[0].self.share->stats.applied) == 0,
                "it is no lesson");
 }
 END_TEST

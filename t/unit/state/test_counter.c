@@ -95,7 +95,7 @@ START_TEST(test_counter_names)
     }
 
     util_check(n == KVR_STATUS_CLASSES + KVR_REASON_MAX - 1 + KVR_POLICIES
-                    + KVR_SHARE_IGNORED + KVR_DISAGGREGATE_MAX - 1,
+                    + KVR_DISAGGREGATE_MAX - 1,
                "%u places", n);
 }
 END_TEST

@@ -10,39 +10,40 @@
  */
 
 
+#include "share/ngx_http_kvroute_share_int.h"
 #include "status/ngx_http_kvroute_status.h"
 
 
-static ngx_uint_t ngx_http_kvroute_status_share_name(kvr_share_host_t *host,
+static ngx_uint_t ngx_http_kvroute_share_status_name(kvr_share_host_t *host,
     u_char *name);
 
 
 void
-ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_share_status_json(cJSON *json, ngx_http_kvroute_zone_t *zone,
+    void *data)
 {
-    u_char             name[KVR_SHARE_NAME + 1];
-    cJSON             *share, *hosts, *item;
-    uint64_t           now, heard;
-    ngx_uint_t         i, len;
-    kvr_share_t       *s;
-    kvr_share_host_t  *host;
+    kvr_share_t *s = data;
 
-    s = zone->core.share;
+    u_char                          name[KVR_SHARE_NAME + 1];
+    cJSON                          *share, *hosts, *item;
+    uint64_t                        now, heard;
+    ngx_uint_t                      i, len;
+    kvr_share_host_t               *host;
+    ngx_http_kvroute_share_conf_t  *conf;
 
-    if (s == NULL) {
-        return;
-    }
+    conf = ngx_http_kvroute_share_conf_find(
+               ngx_http_kvroute_share_confs(zone->cycle), zone);
 
     share = cJSON_AddObjectToObject(json, "share");
 
-    ngx_http_kvroute_status_json_string(share, "store",
-                                        zone->share->store.data,
-                                        zone->share->store.len);
-    ngx_http_kvroute_status_json_string(share, "name",
-                                        zone->share->name.data,
-                                        zone->share->name.len);
+    ngx_http_kvroute_status_json_string(share, "store", conf->store.data,
+                                        conf->store.len);
+    ngx_http_kvroute_status_json_string(share, "name", conf->name.data,
+                                        conf->name.len);
 
-    ngx_http_kvroute_status_json_rows(share, KVR_COUNTER_SHARE, &s->stats, 0);
+    ngx_http_kvroute_status_json_table(share, kvr_share_counters,
+                                       KVR_SHARE_COUNTERS, KVR_COUNTER_ZONE,
+                                       &s->stats, 0);
 
     cJSON_AddBoolToObject(share, "joining", kvr_get(&s->wants) != 0);
 
@@ -59,7 +60,7 @@ ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
         item = cJSON_CreateObject();
         cJSON_AddItemToArray(hosts, item);
 
-        len = ngx_http_kvroute_status_share_name(host, name);
+        len = ngx_http_kvroute_share_status_name(host, name);
         heard = kvr_get(&host->heard);
 
         ngx_http_kvroute_status_json_string(item, "name", name, len);
@@ -77,7 +78,7 @@ ngx_http_kvroute_status_share_json(cJSON *json, ngx_http_kvroute_zone_t *zone)
 
 /* it has only what kvr_share_batch_open() has let pass */
 static ngx_uint_t
-ngx_http_kvroute_status_share_name(kvr_share_host_t *host, u_char *name)
+ngx_http_kvroute_share_status_name(kvr_share_host_t *host, u_char *name)
 {
     uint64_t    word;
     ngx_uint_t  i;
@@ -94,29 +95,31 @@ ngx_http_kvroute_status_share_name(kvr_share_host_t *host, u_char *name)
 
 
 void
-ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
+ngx_http_kvroute_share_status_prom(ngx_http_kvroute_status_prom_t *prom,
     ngx_pool_t *pool, ngx_http_kvroute_main_conf_t *kmcf)
 {
-    u_char                     name[KVR_SHARE_NAME + 1];
-    ngx_str_t                  label;
-    ngx_uint_t                 i, k;
-    kvr_share_t               *s;
-    kvr_share_host_t          *host;
-    ngx_http_kvroute_zone_t  **zone;
+    u_char                           name[KVR_SHARE_NAME + 1];
+    ngx_str_t                        label;
+    ngx_uint_t                       i, k;
+    kvr_share_t                     *s;
+    ngx_array_t                     *shares;
+    kvr_share_host_t                *host;
+    ngx_http_kvroute_share_conf_t  **share;
 
-    zone = kmcf->zones.elts;
+    shares = ngx_http_kvroute_share_confs(ngx_cycle);
+    share = shares->elts;
 
     ngx_http_kvroute_status_prom_head(prom, "kvroute_share_host_lessons_total",
                                       "counter",
                                       "Lessons taken from another host.");
 
-    for (i = 0; i < kmcf->zones.nelts; i++) {
+    for (i = 0; i < shares->nelts; i++) {
 
-        s = zone[i]->core.share;
+        s = share[i]->shm_zone->data;
 
-        if (s == NULL
-            || ngx_http_kvroute_status_prom_label(pool, &label, &zone[i]->name)
-               != NGX_OK)
+        if (ngx_http_kvroute_status_prom_label(pool, &label,
+                                               &share[i]->zone->name)
+            != NGX_OK)
         {
             continue;
         }
@@ -125,7 +128,7 @@ ngx_http_kvroute_status_share_prom(ngx_http_kvroute_status_prom_t *prom,
             host = &s->host[k];
 
             if (kvr_get(&host->id)) {
-                (void) ngx_http_kvroute_status_share_name(host, name);
+                (void) ngx_http_kvroute_share_status_name(host, name);
 
                 ngx_http_kvroute_status_prom_add(prom,
                                  "kvroute_share_host_lessons_total{zone=\"%V\","

@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_share_ring: records come out as they went in, in the order of their
+ * kvr_fifo: records come out as they went in, in the order of their
  * places; what is too much is dropped and counted; what a killed writer leaves
  * is passed, and a writer that comes back late makes no record of its own and
  * another's words.
@@ -13,7 +13,7 @@
 
 
 #include "util.h"
-#include "core/share/kvr_share_ring.h"
+#include "core/base/kvr_fifo.h"
 
 #include <pthread.h>
 
@@ -21,15 +21,15 @@
 #define WRITERS  4
 
 
-static kvr_share_ring_t  *ring;
+static kvr_fifo_t       *ring;
 static _Atomic unsigned   finished;
 
 
 static void
 begin(void)
 {
-    ring = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_share_ring_t));
-    memset((void *) ring, 0, sizeof(kvr_share_ring_t));
+    ring = aligned_alloc(KVR_CACHE_LINE, sizeof(kvr_fifo_t));
+    memset((void *) ring, 0, sizeof(kvr_fifo_t));
     finished = 0;
 }
 
@@ -58,12 +58,12 @@ fill(uint64_t *word, uint32_t n, uint64_t seed)
 static int
 put(uint32_t n, uint64_t seed, uint32_t cut)
 {
-    uint64_t  word[KVR_SHARE_RING_MAX];
+    uint64_t  word[KVR_FIFO_MAX];
 
     fill(word, n, seed);
     cut = kvr_min(cut, n);
 
-    return kvr_share_ring_put(ring, (kvr_share_part_t []) {
+    return kvr_fifo_put(ring, (kvr_fifo_part_t []) {
                                   { word, cut }, { word, 0 },
                                   { word + cut, n - cut } }, 3);
 }
@@ -72,7 +72,7 @@ put(uint32_t n, uint64_t seed, uint32_t cut)
 static void
 check(const uint64_t *word, uint32_t n)
 {
-    uint64_t  good[KVR_SHARE_RING_MAX];
+    uint64_t  good[KVR_FIFO_MAX];
 
     fill(good, n, word[0]);
     util_check(memcmp(good, word, n * 8) == 0, "record %lu of %u words",
@@ -80,11 +80,11 @@ check(const uint64_t *word, uint32_t n)
 }
 
 
-START_TEST(test_share_ring_order)
+START_TEST(test_fifo_order)
 {
     int         n;
     unsigned    i, k, count, lens[40];
-    uint64_t    place, word[KVR_SHARE_RING_MAX];
+    uint64_t    place, word[KVR_FIFO_MAX];
     util_rng_t  rng;
 
     util_seed(&rng, "ring", 1);
@@ -96,19 +96,19 @@ START_TEST(test_share_ring_order)
 
         for (k = 0; k < count; k++) {
             lens[k] = 1 + util_below(&rng, util_below(&rng, 2)
-                                           ? KVR_SHARE_RING_MAX : 20);
+                                           ? KVR_FIFO_MAX : 20);
             util_check(put(lens[k], i * 100 + k + 1, util_below(&rng, 9)),
                        "there is room");
         }
 
         for (k = 0; k < count; k++) {
-            n = kvr_share_ring_get(ring, &place, word, 0);
+            n = kvr_fifo_get(ring, &place, word, 0);
             util_check(n == (int) lens[k], "%d words of %u", n, lens[k]);
             util_check(word[0] == i * 100 + k + 1, "order");
             check(word, (uint32_t) n);
         }
 
-        util_check(kvr_share_ring_get(ring, &place, word, 1) == KVR_DECLINED,
+        util_check(kvr_fifo_get(ring, &place, word, 1) == KVR_DECLINED,
                    "nothing is left");
         util_check(place == kvr_get(&ring->head), "place");
         kvr_set(&ring->tail, place);
@@ -117,14 +117,14 @@ START_TEST(test_share_ring_order)
 END_TEST
 
 
-START_TEST(test_share_ring_full)
+START_TEST(test_fifo_full)
 {
     unsigned  n;
-    uint64_t  place, word[KVR_SHARE_RING_MAX];
+    uint64_t  place, word[KVR_FIFO_MAX];
 
     for (n = 0; put(100, n + 1, 3); n++) { /* void */ }
 
-    util_check(n == KVR_SHARE_RING_SLOTS / 15, "%u records of 15 slots", n);
+    util_check(n == KVR_FIFO_SLOTS / 15, "%u records of 15 slots", n);
     util_check(kvr_get(&ring->dropped) == 1, "counted");
 
     /* what is shorter may still fit; nothing that is there is harmed */
@@ -132,8 +132,8 @@ START_TEST(test_share_ring_full)
     (void) put(1, 99, 0);
     util_check(!put(200, 99, 0), "full");
 
-    for (place = 0, n = 0; n < KVR_SHARE_RING_SLOTS / 15; n++) {
-        util_check(kvr_share_ring_get(ring, &place, word, 0) == 100, "read");
+    for (place = 0, n = 0; n < KVR_FIFO_SLOTS / 15; n++) {
+        util_check(kvr_fifo_get(ring, &place, word, 0) == 100, "read");
         util_check(word[0] == n + 1, "order");
         check(word, 100);
     }
@@ -145,11 +145,11 @@ END_TEST
 
 
 /* killed before its n-th slot has its number */
-START_TEST(test_share_ring_killed)
+START_TEST(test_fifo_killed)
 {
     int       rc;
     unsigned  i, lost, cut;
-    uint64_t  place, word[KVR_SHARE_RING_MAX];
+    uint64_t  place, word[KVR_FIFO_MAX];
 
     for (cut = 0; cut <= 4; cut++) {
 
@@ -166,16 +166,16 @@ START_TEST(test_share_ring_killed)
         }
 
         place = 0;
-        util_check(kvr_share_ring_get(ring, &place, word, 0) == 20, "first");
+        util_check(kvr_fifo_get(ring, &place, word, 0) == 20, "first");
 
         lost = 0;
 
         for ( ;; ) {
-            rc = kvr_share_ring_get(ring, &place, word, 0);
+            rc = kvr_fifo_get(ring, &place, word, 0);
 
             if (rc == KVR_AGAIN) {
                 util_check(cut < 4, "all is written");
-                rc = kvr_share_ring_get(ring, &place, word, 1);
+                rc = kvr_fifo_get(ring, &place, word, 1);
                 util_check(rc == KVR_ERROR, "passed");
                 lost++;
                 continue;
@@ -197,10 +197,10 @@ END_TEST
 
 
 /* two have written to one place */
-START_TEST(test_share_ring_mixed)
+START_TEST(test_fifo_mixed)
 {
     unsigned  i;
-    uint64_t  place, word[KVR_SHARE_RING_MAX];
+    uint64_t  place, word[KVR_FIFO_MAX];
 
     (void) put(20, 1, 20);
     (void) put(20, 2, 20);
@@ -210,10 +210,10 @@ START_TEST(test_share_ring_mixed)
         place = 0;
         kvr_add(&ring->slot[(i + 1) / 7].word[(i + 1) % 7], 1);
 
-        util_check(kvr_share_ring_get(ring, &place, word, 0) == KVR_ERROR,
+        util_check(kvr_fifo_get(ring, &place, word, 0) == KVR_ERROR,
                    "word %u is another", i);
 
-        while (kvr_share_ring_get(ring, &place, word, 0) != 20) {
+        while (kvr_fifo_get(ring, &place, word, 0) != 20) {
             util_check(place < kvr_get(&ring->head), "the next one is found");
         }
 
@@ -226,7 +226,7 @@ START_TEST(test_share_ring_mixed)
 
     place = 0;
     kvr_set(&ring->slot[0].word[0], UINT64_MAX);
-    util_check(kvr_share_ring_get(ring, &place, word, 0) == KVR_ERROR, "len");
+    util_check(kvr_fifo_get(ring, &place, word, 0) == KVR_ERROR, "len");
 }
 END_TEST
 
@@ -251,11 +251,11 @@ writer(void *data)
 }
 
 
-START_TEST(test_share_ring_together)
+START_TEST(test_fifo_together)
 {
     int        rc;
     unsigned   i, w;
-    uint64_t   place, read, word[KVR_SHARE_RING_MAX], last[WRITERS];
+    uint64_t   place, read, word[KVR_FIFO_MAX], last[WRITERS];
     pthread_t  thread[WRITERS];
 
     memset(last, 0, sizeof(last));
@@ -268,7 +268,7 @@ START_TEST(test_share_ring_together)
     read = 0;
 
     for ( ;; ) {
-        rc = kvr_share_ring_get(ring, &place, word, 0);
+        rc = kvr_fifo_get(ring, &place, word, 0);
 
         if (rc > 0) {
             check(word, (uint32_t) rc);
@@ -309,19 +309,19 @@ main(void)
     Suite  *s;
     TCase  *t;
 
-    s = suite_create("share_ring");
+    s = suite_create("fifo");
 
     t = tcase_create("ring");
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, begin, end);
-    tcase_add_test(t, test_share_ring_order);
-    tcase_add_test(t, test_share_ring_full);
-    tcase_add_test(t, test_share_ring_mixed);
-    tcase_add_test(t, test_share_ring_together);
+    tcase_add_test(t, test_fifo_order);
+    tcase_add_test(t, test_fifo_full);
+    tcase_add_test(t, test_fifo_mixed);
+    tcase_add_test(t, test_fifo_together);
     suite_add_tcase(s, t);
 
     t = tcase_create("killed");
-    tcase_add_test(t, test_share_ring_killed);
+    tcase_add_test(t, test_fifo_killed);
     suite_add_tcase(s, t);
 
     return util_run(s);

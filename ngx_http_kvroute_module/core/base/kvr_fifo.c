@@ -4,31 +4,31 @@
  */
 
 
-#include "core/share/kvr_share_ring.h"
+#include "core/base/kvr_fifo.h"
 
 
-#define kvr_share_ring_slot(ring, place)                                      \
-    (&(ring)->slot[(place) & (KVR_SHARE_RING_SLOTS - 1)])
+#define kvr_fifo_slot(ring, place)                                            \
+    (&(ring)->slot[(place) & (KVR_FIFO_SLOTS - 1)])
 
 /* with the word of its length and check */
-#define kvr_share_ring_slots(n)                                               \
-    (((n) + KVR_SHARE_RING_WORDS) / KVR_SHARE_RING_WORDS)
+#define kvr_fifo_slots(n)                                                     \
+    (((n) + KVR_FIFO_WORDS) / KVR_FIFO_WORDS)
 
-#define KVR_SHARE_RING_FIRST  1
+#define KVR_FIFO_FIRST  1
 
 
-static inline uint64_t kvr_share_ring_check(uint64_t check,
+static inline uint64_t kvr_fifo_check(uint64_t check,
     const uint64_t *word);
 
 
 int
-kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
+kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
     uint32_t parts)
 {
     uint32_t           i, k, n, slots;
     uint64_t           place, check, *p;
-    uint64_t           word[KVR_SHARE_RING_MAX + KVR_SHARE_RING_WORDS + 1];
-    kvr_share_slot_t  *slot;
+    uint64_t           word[KVR_FIFO_MAX + KVR_FIFO_WORDS + 1];
+    kvr_fifo_slot_t   *slot;
 
     n = 0;
 
@@ -39,11 +39,11 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
         }
     }
 
-    slots = kvr_share_ring_slots(n);
+    slots = kvr_fifo_slots(n);
     place = kvr_get(&ring->head);
 
     do {
-        if (place + slots - kvr_get(&ring->tail) > KVR_SHARE_RING_SLOTS) {
+        if (place + slots - kvr_get(&ring->tail) > KVR_FIFO_SLOTS) {
             kvr_add(&ring->dropped, 1);
             return 0;
         }
@@ -55,7 +55,7 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
 
     /* the last slot to its end */
 
-    for (i = 1 + n; i < slots * KVR_SHARE_RING_WORDS; i++) {
+    for (i = 1 + n; i < slots * KVR_FIFO_WORDS; i++) {
         word[i] = 0;
     }
 
@@ -63,8 +63,8 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
     check = 0;
     p = word;
 
-    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
-        check = kvr_share_ring_check(check, p);
+    for (k = 0; k < slots; k++, p += KVR_FIFO_WORDS) {
+        check = kvr_fifo_check(check, p);
     }
 
     word[0] = (check & ~(uint64_t) UINT16_MAX) | n;
@@ -72,8 +72,8 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
 
     /* a slot has the number of an earlier place meanwhile, which is none here */
 
-    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
-        slot = kvr_share_ring_slot(ring, place + k);
+    for (k = 0; k < slots; k++, p += KVR_FIFO_WORDS) {
+        slot = kvr_fifo_slot(ring, place + k);
 
         kvr_set(&slot->word[0], p[0]);
         kvr_set(&slot->word[1], p[1]);
@@ -85,7 +85,7 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
     }
 
     for (k = slots; k-- > 0; /* void */ ) {
-        atomic_store_explicit(&kvr_share_ring_slot(ring, place + k)->number,
+        atomic_store_explicit(&kvr_fifo_slot(ring, place + k)->number,
                               (place + k + 1) << 1 | (k == 0),
                               memory_order_release);
     }
@@ -96,9 +96,9 @@ kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
 
 /* of the words of a slot; not keyed: it finds what two writers have mixed */
 static inline uint64_t
-kvr_share_ring_check(uint64_t check, const uint64_t *word)
+kvr_fifo_check(uint64_t check, const uint64_t *word)
 {
-    _Static_assert(KVR_SHARE_RING_WORDS == 7, "words of a slot");
+    _Static_assert(KVR_FIFO_WORDS == 7, "words of a slot");
 
     check ^= word[0] + 3 * word[1] + 5 * word[2] + 9 * word[3]
              - word[4] - 3 * word[5] - 5 * word[6];
@@ -110,13 +110,13 @@ kvr_share_ring_check(uint64_t check, const uint64_t *word)
 
 
 int
-kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
+kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place, uint64_t *words,
     int skip)
 {
     uint32_t           k, n, slots;
     uint64_t           at, check, sum, number, head, *p;
-    uint64_t           word[KVR_SHARE_RING_MAX + KVR_SHARE_RING_WORDS + 1];
-    kvr_share_slot_t  *slot;
+    uint64_t           word[KVR_FIFO_MAX + KVR_FIFO_WORDS + 1];
+    kvr_fifo_slot_t   *slot;
 
     at = *place;
     head = kvr_get(&ring->head);
@@ -125,7 +125,7 @@ kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
         return KVR_DECLINED;
     }
 
-    slot = kvr_share_ring_slot(ring, at);
+    slot = kvr_fifo_slot(ring, at);
     number = atomic_load_explicit(&slot->number, memory_order_acquire);
 
     if (number == (at + 1) << 1) {
@@ -133,27 +133,27 @@ kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
         return 0;
     }
 
-    if (number != ((at + 1) << 1 | KVR_SHARE_RING_FIRST)) {
+    if (number != ((at + 1) << 1 | KVR_FIFO_FIRST)) {
         *place = at + (skip != 0);
         return skip ? KVR_ERROR : KVR_AGAIN;
     }
 
     check = kvr_get(&slot->word[0]);
     n = check & UINT16_MAX;
-    slots = kvr_share_ring_slots(n);
+    slots = kvr_fifo_slots(n);
 
     *place = at + 1;
 
-    if (n == 0 || n > KVR_SHARE_RING_MAX || slots > head - at) {
+    if (n == 0 || n > KVR_FIFO_MAX || slots > head - at) {
         return KVR_ERROR;
     }
 
     sum = 0;
     p = word;
 
-    for (k = 0; k < slots; k++, p += KVR_SHARE_RING_WORDS) {
+    for (k = 0; k < slots; k++, p += KVR_FIFO_WORDS) {
 
-        slot = kvr_share_ring_slot(ring, at + k);
+        slot = kvr_fifo_slot(ring, at + k);
 
         if (k && atomic_load_explicit(&slot->number, memory_order_acquire)
                  != (at + k + 1) << 1)
@@ -169,7 +169,7 @@ kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place, uint64_t *words,
         p[5] = kvr_get(&slot->word[5]);
         p[6] = kvr_get(&slot->word[6]);
 
-        sum = kvr_share_ring_check(sum, p);
+        sum = kvr_fifo_check(sum, p);
     }
 
     if ((sum ^ check) >> 16) {

@@ -7,19 +7,19 @@
 /* The directive kvroute_share. */
 
 
+#include "share/ngx_http_kvroute_share_int.h"
 #include "conf/ngx_http_kvroute_conf_param.h"
-#include "zone/ngx_http_kvroute_zone.h"
 
 #include <sys/random.h>
 
 
 /* with the shared state's layout in its name: another one is another zone */
 
-#define NGX_HTTP_KVROUTE_CONF_SHARE_PORT  6379
+#define NGX_HTTP_KVROUTE_SHARE_CONF_PORT  6379
 
-#define NGX_HTTP_KVROUTE_CONF_SHARE_PASSWORD  1024
+#define NGX_HTTP_KVROUTE_SHARE_CONF_PASSWORD  1024
 
-#define NGX_HTTP_KVROUTE_CONF_SHARE_SERVER                                    \
+#define NGX_HTTP_KVROUTE_SHARE_CONF_SERVER                                    \
     "redis://HOST:PORT, valkey://HOST:PORT, or with TLS rediss:// or "        \
     "valkeys://; a user comes before the host, as in redis://USER@HOST"
 
@@ -28,79 +28,79 @@ typedef struct {
     ngx_http_kvroute_share_conf_t  share;
     ngx_str_t                      zone;
     ngx_str_t                      server;
-} ngx_http_kvroute_conf_share_t;
+} ngx_http_kvroute_share_conf_words_t;
 
 
-static ngx_int_t ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_share_conf_word(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_share_conf_server(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_share_password(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field);
-static ngx_int_t ngx_http_kvroute_conf_share_name(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share);
-static ngx_http_kvroute_zone_t *ngx_http_kvroute_conf_share_zone(
-    ngx_http_kvroute_main_conf_t *kmcf, ngx_str_t *name);
-static ngx_int_t ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
-    ngx_http_kvroute_conf_share_t *sh, ngx_http_kvroute_zone_t *zone);
-static ngx_int_t ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone,
+static ngx_http_kvroute_zone_t *ngx_http_kvroute_share_conf_zone(
+    ngx_conf_t *cf, ngx_str_t *name);
+static ngx_int_t ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_words_t *sh, ngx_http_kvroute_zone_t *zone);
+static ngx_int_t ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone,
     void *data);
-static ngx_int_t ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
+static ngx_int_t ngx_http_kvroute_share_conf_addr(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share);
 
 
-#define ngx_http_kvroute_conf_share_field(name)                               \
-    ngx_http_kvroute_conf_field(ngx_http_kvroute_conf_share_t, name)
+#define ngx_http_kvroute_share_conf_field(name)                               \
+    ngx_http_kvroute_conf_field(ngx_http_kvroute_share_conf_words_t, name)
 
 
-static const size_t  ngx_http_kvroute_conf_share_parts[] = {
+static const size_t  ngx_http_kvroute_share_conf_parts[] = {
     sizeof(kvr_share_t),
     sizeof(kvr_share_host_t),
     sizeof(kvr_share_stats_t),
-    sizeof(kvr_share_slot_t),
+    sizeof(kvr_fifo_slot_t),
     KVR_SHARE_HOSTS,
-    KVR_SHARE_RING_SLOTS,
+    KVR_FIFO_SLOTS,
     KVR_SHARE_VERSION,
     KVR_PEERS
 };
 
 
-static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_share_list[] =
+static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_share_conf_list[] =
 {
-    { ngx_string("zone="), ngx_http_kvroute_conf_share_word,
-      ngx_http_kvroute_conf_share_field(zone), 0, 255, "the name of a zone" },
+    { ngx_string("zone="), ngx_http_kvroute_share_conf_word,
+      ngx_http_kvroute_share_conf_field(zone), 0, 255, "the name of a zone" },
 
-    { ngx_string("server="), ngx_http_kvroute_conf_share_server,
-      0, 0, 0, 0, NGX_HTTP_KVROUTE_CONF_SHARE_SERVER },
+    { ngx_string("server="), ngx_http_kvroute_share_conf_server,
+      0, 0, 0, 0, NGX_HTTP_KVROUTE_SHARE_CONF_SERVER },
 
-    { ngx_string("password_file="), ngx_http_kvroute_conf_share_password,
-      ngx_http_kvroute_conf_share_field(share.password), 0, 0,
+    { ngx_string("password_file="), ngx_http_kvroute_share_conf_password,
+      ngx_http_kvroute_share_conf_field(share.password), 0, 0,
       "the name of a file" },
 
-    { ngx_string("stream="), ngx_http_kvroute_conf_share_word,
-      ngx_http_kvroute_conf_share_field(share.stream), 0, 255,
+    { ngx_string("stream="), ngx_http_kvroute_share_conf_word,
+      ngx_http_kvroute_share_conf_field(share.stream), 0, 255,
       "the key of a stream" },
 
-    { ngx_string("name="), ngx_http_kvroute_conf_share_word,
-      ngx_http_kvroute_conf_share_field(share.name), 0, KVR_SHARE_NAME - 1,
+    { ngx_string("name="), ngx_http_kvroute_share_conf_word,
+      ngx_http_kvroute_share_conf_field(share.name), 0, KVR_SHARE_NAME - 1,
       "a name of at most 31 letters" },
 
     { ngx_string("interval="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_share_field(share.interval), 1, 1000,
+      ngx_http_kvroute_share_conf_field(share.interval), 1, 1000,
       "between 1ms and 1s" },
 
     { ngx_string("lease="), ngx_http_kvroute_conf_param_msec,
-      ngx_http_kvroute_conf_share_field(share.lease), 2000, 60000,
+      ngx_http_kvroute_share_conf_field(share.lease), 2000, 60000,
       "between 2s and 1m" },
 
     { ngx_string("max_conns="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_share_field(share.fleet), 0, 1, "local fleet" },
+      ngx_http_kvroute_share_conf_field(share.all_hosts), 0, 1, "local fleet" },
 
     { ngx_string("verify="), ngx_http_kvroute_conf_param_choice,
-      ngx_http_kvroute_conf_share_field(share.verify), 0, 1, "off on" },
+      ngx_http_kvroute_share_conf_field(share.verify), 0, 1, "off on" },
 
-    { ngx_string("trusted="), ngx_http_kvroute_conf_share_word,
-      ngx_http_kvroute_conf_share_field(share.trusted), 0, 4096,
+    { ngx_string("trusted="), ngx_http_kvroute_share_conf_word,
+      ngx_http_kvroute_share_conf_field(share.trusted), 0, 4096,
       "a file of certificates" },
 
     ngx_http_kvroute_conf_param_null
@@ -108,15 +108,15 @@ static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_share_list[] =
 
 
 char *
-ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_kvroute_share_conf(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_kvroute_main_conf_t  *kmcf = conf;
+    ngx_array_t *shares = conf;
 
-    ngx_http_kvroute_zone_t         *zone;
-    ngx_http_kvroute_share_conf_t   *share;
-    ngx_http_kvroute_conf_share_t   *sh;
+    ngx_http_kvroute_zone_t              *zone;
+    ngx_http_kvroute_share_conf_t        *share, **sharep;
+    ngx_http_kvroute_share_conf_words_t  *sh;
 
-    sh = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_conf_share_t));
+    sh = ngx_pcalloc(cf->pool, sizeof(ngx_http_kvroute_share_conf_words_t));
     if (sh == NULL) {
         return NGX_CONF_ERROR;
     }
@@ -127,7 +127,7 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     share->lease = 2500;
     share->verify = NGX_CONF_UNSET_UINT & UINT32_MAX;
 
-    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_conf_share_list, 1,
+    if (ngx_http_kvroute_conf_param_all(cf, ngx_http_kvroute_share_conf_list, 1,
                                         sh)
         != NGX_OK)
     {
@@ -142,7 +142,7 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    zone = ngx_http_kvroute_conf_share_zone(kmcf, &sh->zone);
+    zone = ngx_http_kvroute_share_conf_zone(cf, &sh->zone);
 
     if (zone == NULL) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -152,7 +152,7 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (zone->share) {
+    if (ngx_http_kvroute_share_conf_find(shares, zone)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "zone \"%V\" has a \"%V\" already", &sh->zone,
                            &cmd->name);
@@ -194,13 +194,21 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    if (ngx_http_kvroute_conf_share_name(cf, share) != NGX_OK
-        || ngx_http_kvroute_conf_share_memory(cf, sh, zone) != NGX_OK)
+    if (ngx_http_kvroute_share_conf_name(cf, share) != NGX_OK
+        || ngx_http_kvroute_share_conf_memory(cf, sh, zone) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    zone->share = share;
+    sharep = ngx_array_push(shares);
+    if (sharep == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *sharep = share;
+
+    share->zone = zone;
+    zone->all_hosts = share->all_hosts;
 
     /* who shares is not alone: when it does not work they go by homes */
 
@@ -211,7 +219,7 @@ ngx_http_kvroute_conf_share(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
+ngx_http_kvroute_share_conf_word(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     size_t  i;
@@ -229,10 +237,10 @@ ngx_http_kvroute_conf_share_word(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
+ngx_http_kvroute_share_conf_server(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_http_kvroute_conf_share_t  *sh = field;
+    ngx_http_kvroute_share_conf_words_t  *sh = field;
 
     u_char     *p, *last;
     ngx_uint_t  i;
@@ -289,7 +297,7 @@ ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
 
     u.url.data = p;
     u.url.len = last - p;
-    u.default_port = NGX_HTTP_KVROUTE_CONF_SHARE_PORT;
+    u.default_port = NGX_HTTP_KVROUTE_SHARE_CONF_PORT;
     u.no_resolve = 1;
 
     if (u.url.len == 0 || ngx_strlchr(p, last, '/')
@@ -318,12 +326,12 @@ ngx_http_kvroute_conf_share_server(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_share_password(ngx_conf_t *cf,
+ngx_http_kvroute_share_conf_password(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
     ngx_str_t  *password = field;
 
-    u_char      buf[NGX_HTTP_KVROUTE_CONF_SHARE_PASSWORD];
+    u_char      buf[NGX_HTTP_KVROUTE_SHARE_CONF_PASSWORD];
     ngx_str_t   text;
     ngx_int_t   rc;
 
@@ -368,7 +376,7 @@ ngx_http_kvroute_conf_share_password(ngx_conf_t *cf,
 
 /* by default this machine's, as far as it may stand in a batch */
 static ngx_int_t
-ngx_http_kvroute_conf_share_name(ngx_conf_t *cf,
+ngx_http_kvroute_share_conf_name(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share)
 {
     if (share->name.len) {
@@ -383,11 +391,13 @@ ngx_http_kvroute_conf_share_name(ngx_conf_t *cf,
 
 
 static ngx_http_kvroute_zone_t *
-ngx_http_kvroute_conf_share_zone(ngx_http_kvroute_main_conf_t *kmcf,
-    ngx_str_t *name)
+ngx_http_kvroute_share_conf_zone(ngx_conf_t *cf, ngx_str_t *name)
 {
-    ngx_uint_t                 i;
-    ngx_http_kvroute_zone_t  **zone;
+    ngx_uint_t                     i;
+    ngx_http_kvroute_zone_t      **zone;
+    ngx_http_kvroute_main_conf_t  *kmcf;
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
 
     zone = kmcf->zones.elts;
 
@@ -403,14 +413,33 @@ ngx_http_kvroute_conf_share_zone(ngx_http_kvroute_main_conf_t *kmcf,
 }
 
 
+ngx_http_kvroute_share_conf_t *
+ngx_http_kvroute_share_conf_find(ngx_array_t *shares,
+    ngx_http_kvroute_zone_t *zone)
+{
+    ngx_uint_t                       i;
+    ngx_http_kvroute_share_conf_t  **share;
+
+    share = shares->elts;
+
+    for (i = 0; i < shares->nelts; i++) {
+        if (share[i]->zone == zone) {
+            return share[i];
+        }
+    }
+
+    return NULL;
+}
+
+
 /*
  * Memory of its own, so that sharing can be turned on by a reload.  What was
  * read of the stream is in the zone's index: a zone of another size begins
  * empty, and so must this.
  */
 static ngx_int_t
-ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
-    ngx_http_kvroute_conf_share_t *sh, ngx_http_kvroute_zone_t *zone)
+ngx_http_kvroute_share_conf_memory(ngx_conf_t *cf,
+    ngx_http_kvroute_share_conf_words_t *sh, ngx_http_kvroute_zone_t *zone)
 {
     uint64_t                        layout;
     ngx_http_kvroute_share_conf_t  *share;
@@ -427,8 +456,8 @@ ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
         ngx_sprintf(share->stream.data, "kvroute:{%V}", &sh->zone);
     }
 
-    layout = kvr_layout(ngx_http_kvroute_conf_share_parts,
-                        kvr_nelts(ngx_http_kvroute_conf_share_parts));
+    layout = kvr_layout(ngx_http_kvroute_share_conf_parts,
+                        kvr_nelts(ngx_http_kvroute_share_conf_parts));
 
     share->shm_zone = ngx_http_kvroute_shared_add(cf, "kvroute_share.",
                                           layout + zone->shm_zone->shm.size,
@@ -437,14 +466,14 @@ ngx_http_kvroute_conf_share_memory(ngx_conf_t *cf,
         return NGX_ERROR;
     }
 
-    share->shm_zone->init = ngx_http_kvroute_conf_share_shm;
+    share->shm_zone->init = ngx_http_kvroute_share_conf_shm;
 
     return NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone, void *data)
+ngx_http_kvroute_share_conf_shm(ngx_shm_zone_t *shm_zone, void *data)
 {
     uint64_t  id;
 
@@ -472,18 +501,18 @@ ngx_http_kvroute_conf_share_shm(ngx_shm_zone_t *shm_zone, void *data)
 
 /* "resolver" may come after the directive */
 ngx_int_t
-ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
-    ngx_http_kvroute_main_conf_t *kmcf)
+ngx_http_kvroute_share_conf_init(ngx_conf_t *cf)
 {
-    ngx_uint_t                 i;
-    ngx_http_kvroute_zone_t  **zone;
+    ngx_uint_t                       i;
+    ngx_array_t                     *shares;
+    ngx_http_kvroute_share_conf_t  **share;
 
-    zone = kmcf->zones.elts;
+    shares = ngx_http_conf_get_module_main_conf(cf,
+                                                ngx_http_kvroute_share_module);
+    share = shares->elts;
 
-    for (i = 0; i < kmcf->zones.nelts; i++) {
-        if (zone[i]->share
-            && ngx_http_kvroute_conf_share_addr(cf, zone[i]->share) != NGX_OK)
-        {
+    for (i = 0; i < shares->nelts; i++) {
+        if (ngx_http_kvroute_share_conf_addr(cf, share[i]) != NGX_OK) {
             return NGX_ERROR;
         }
     }
@@ -493,7 +522,7 @@ ngx_http_kvroute_conf_share_init(ngx_conf_t *cf,
 
 
 static ngx_int_t
-ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
+ngx_http_kvroute_share_conf_addr(ngx_conf_t *cf,
     ngx_http_kvroute_share_conf_t *share)
 {
     ngx_url_t                  u;
@@ -510,7 +539,7 @@ ngx_http_kvroute_conf_share_addr(ngx_conf_t *cf,
     ngx_memzero(&u, sizeof(ngx_url_t));
 
     u.url = share->store;
-    u.default_port = NGX_HTTP_KVROUTE_CONF_SHARE_PORT;
+    u.default_port = NGX_HTTP_KVROUTE_SHARE_CONF_PORT;
 
     if (ngx_parse_url(cf->pool, &u) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,

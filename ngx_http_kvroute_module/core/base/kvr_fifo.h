@@ -4,8 +4,8 @@
  */
 
 
-#ifndef _KVR_SHARE_RING_H_INCLUDED_
-#define _KVR_SHARE_RING_H_INCLUDED_
+#ifndef _KVR_FIFO_H_INCLUDED_
+#define _KVR_FIFO_H_INCLUDED_
 
 
 /*
@@ -28,18 +28,18 @@
 #include "core/base/kvr_core.h"
 
 
-#define KVR_SHARE_RING_SLOTS  16384      /* a power of two: 1 MB */
-#define KVR_SHARE_RING_WORDS  7          /* of a slot, beside its number */
+#define KVR_FIFO_SLOTS  16384      /* a power of two: 1 MB */
+#define KVR_FIFO_WORDS  7          /* of a slot, beside its number */
 
 /* words of the longest record: a half of a thousandth of the ring */
-#define KVR_SHARE_RING_MAX    520
+#define KVR_FIFO_MAX    520
 
 
 typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t        number;      /* place + 1, twice; 1 more: first */
-    _Atomic uint64_t        word[KVR_SHARE_RING_WORDS];
-} kvr_share_slot_t;
+    _Atomic uint64_t        word[KVR_FIFO_WORDS];
+} kvr_fifo_slot_t;
 
 
 typedef struct {
@@ -50,33 +50,33 @@ typedef struct {
     _Alignas(KVR_CACHE_LINE)
     _Atomic uint64_t        tail;        /* places read */
 
-    kvr_share_slot_t        slot[KVR_SHARE_RING_SLOTS];
-} kvr_share_ring_t;
+    kvr_fifo_slot_t        slot[KVR_FIFO_SLOTS];
+} kvr_fifo_t;
 
 
 /* a part of a record */
 typedef struct {
     const uint64_t         *word;
     uint32_t                n;
-} kvr_share_part_t;
+} kvr_fifo_part_t;
 
 
 /*
  * Puts a record that comes in parts, any of which may be empty: 1 to
- * KVR_SHARE_RING_MAX words in all.  Returns 0 if it was dropped.
+ * KVR_FIFO_MAX words in all.  Returns 0 if it was dropped.
  */
-int kvr_share_ring_put(kvr_share_ring_t *ring, const kvr_share_part_t *part,
+int kvr_fifo_put(kvr_fifo_t *ring, const kvr_fifo_part_t *part,
     uint32_t parts);
 
 /*
  * Reads the record at a place, and moves the place to the next one.  There is
- * room for KVR_SHARE_RING_MAX words.  Returns how many it has; 0: no record
+ * room for KVR_FIFO_MAX words.  Returns how many it has; 0: no record
  * begins there, and the place was moved by a slot; KVR_AGAIN: it is not written
  * yet; KVR_DECLINED: nothing is there.  skip: does not wait for what is not
  * written, but moves on by a slot, and returns KVR_ERROR.
  */
-int kvr_share_ring_get(kvr_share_ring_t *ring, uint64_t *place,
+int kvr_fifo_get(kvr_fifo_t *ring, uint64_t *place,
     uint64_t *words, int skip);
 
 
-#endif /* _KVR_SHARE_RING_H_INCLUDED_ */
+#endif /* _KVR_FIFO_H_INCLUDED_ */

@@ -1,0 +1,116 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "ngx_http_kvroute_extension.h"
+
+
+ngx_int_t
+ngx_http_kvroute_extension_add(ngx_conf_t *cf,
+    const ngx_http_kvroute_extension_t *ext)
+{
+    ngx_http_kvroute_main_conf_t         *kmcf;
+    const ngx_http_kvroute_extension_t  **extp;
+
+    if (ngx_strcmp(ext->build, NGX_HTTP_KVROUTE_BUILD) != 0) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "module \"%s\" is of kvroute %s, but "
+                      "\"ngx_http_kvroute_module\" is of kvroute %s: load both "
+                      "from one build", ext->name, ext->build,
+                      NGX_HTTP_KVROUTE_BUILD);
+        return NGX_ERROR;
+    }
+
+    kmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_kvroute_module);
+
+    extp = ngx_array_push(&kmcf->extensions);
+    if (extp == NULL) {
+        return NGX_ERROR;
+    }
+
+    *extp = ext;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_extension_attach(ngx_http_kvroute_zone_t *zone,
+    const ngx_http_kvroute_extension_t *ext, void *data)
+{
+    kvr_hook_t        *hook;
+    const kvr_hook_t  *last;
+
+    hook = ngx_palloc(zone->cycle->pool, sizeof(kvr_hook_t));
+    if (hook == NULL) {
+        return NGX_ERROR;
+    }
+
+    hook->call = &ext->hooks;
+    hook->data = data;
+    hook->next = NULL;
+
+    if (zone->core.hooks == NULL) {
+        zone->core.hooks = hook;
+        return NGX_OK;
+    }
+
+    for (last = zone->core.hooks; last->next; last = last->next) { /* void */ }
+
+    ((kvr_hook_t *) last)->next = hook;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_kvroute_extension_init_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                            i;
+    ngx_http_kvroute_main_conf_t         *kmcf;
+    const ngx_http_kvroute_extension_t  **ext;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL
+        || (ngx_process != NGX_PROCESS_WORKER
+            && ngx_process != NGX_PROCESS_SINGLE))
+    {
+        return NGX_OK;
+    }
+
+    ext = kmcf->extensions.elts;
+
+    for (i = 0; i < kmcf->extensions.nelts; i++) {
+        if (ext[i]->init_process && ext[i]->init_process(cycle) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_kvroute_extension_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                            i;
+    ngx_http_kvroute_main_conf_t         *kmcf;
+    const ngx_http_kvroute_extension_t  **ext;
+
+    kmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_kvroute_module);
+
+    if (kmcf == NULL) {
+        return;
+    }
+
+    ext = kmcf->extensions.elts;
+
+    for (i = kmcf->extensions.nelts; i; i--) {
+        if (ext[i - 1]->exit_process) {
+            ext[i - 1]->exit_process(cycle);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+/* Numbers of a zone that is shared: for the status. */
+
+
+#include "core/share/kvr_share.h"
+#include "core/state/kvr_counter.h"
+
+
+#define kvr_share_counter(t, field, ...)                                      \
+    kvr_counter(ZONE, t, kvr_share_stats_t, field, __VA_ARGS__)
+
+
+static const char *kvr_share_counter_ignored(uint32_t place);
+
+
+const kvr_counter_t  kvr_share_counters[] = {
+
+    kvr_share_counter(GAUGE, united.up,
+        .json = "up", .metric = "kvroute_share_up",
+        .help = "1 if what this host tells comes back to it."),
+
+    kvr_share_counter(GAUGE, hosts,
+        .json = "others", .metric = "kvroute_share_hosts",
+        .help = "Other hosts that are heard of."),
+
+    kvr_share_counter(SUMMARY, echoes,
+        .sum = offsetof(kvr_share_stats_t, echo_ms),
+        .json = "lag", .metric = "kvroute_share_lag_seconds",
+        .help = "Time from the making of a batch to its coming back."),
+
+    kvr_share_counter(GAUGE, lag_ms, .json = "lag_last"),
+
+    kvr_share_counter(GAUGE, late,
+        .json = "late", .metric = "kvroute_share_late",
+        .help = "1 if it takes so long that loads of others do not count."),
+
+    kvr_share_counter(GAUGE, waiting,
+        .json = "waiting", .metric = "kvroute_share_waiting_bytes",
+        .help = "Bytes of the ring that are not sent yet."),
+
+    kvr_share_counter(COUNT, sent,
+        .json = "lessons_sent", .metric = "kvroute_share_lessons_sent_total",
+        .help = "Lessons told to other hosts."),
+
+    kvr_share_counter(COUNT, applied,
+        .json = "lessons_applied",
+        .metric = "kvroute_share_lessons_applied_total",
+        .help = "Lessons of other hosts that were taken."),
+
+    kvr_share_counter(COUNT, batches_sent,
+        .json = "batches_sent", .metric = "kvroute_share_batches_sent_total",
+        .help = "Batches that the store has taken."),
+
+    kvr_share_counter(COUNT, batches_applied,
+        .json = "batches_applied",
+        .metric = "kvroute_share_batches_applied_total",
+        .help = "Batches of other hosts that were taken."),
+
+    kvr_share_counter(COUNT, bytes_sent,
+        .json = "bytes_sent", .metric = "kvroute_share_sent_bytes_total",
+        .help = "Bytes sent to the store."),
+
+    kvr_share_counter(COUNT, bytes_received,
+        .json = "bytes_received",
+        .metric = "kvroute_share_received_bytes_total",
+        .help = "Bytes of batches that were read."),
+
+    kvr_share_counter(COUNT, dropped,
+        .json = "dropped", .metric = "kvroute_share_dropped_total",
+        .help = "Records that were not told, by reason.",
+        .label = ",reason=\"full\""),
+
+    kvr_share_counter(COUNT, lost,
+        .json = "lost", .metric = "kvroute_share_dropped_total",
+        .label = ",reason=\"unfinished\""),
+
+    kvr_share_counter(COUNT, gaps,
+        .json = "gaps", .metric = "kvroute_share_gaps_total",
+        .help = "Batches of other hosts that never came."),
+
+    kvr_share_counter(COUNT, repeated,
+        .json = "repeated", .metric = "kvroute_share_repeated_total",
+        .help = "Batches that came once more, and were left out."),
+
+    kvr_share_counter(COUNT, ignored,
+        .json = "ignored", .metric = "kvroute_share_ignored_total",
+        .help = "Batches that were ignored, by reason.",
+        .n = KVR_SHARE_IGNORED, .by = "reason", .name = kvr_share_counter_ignored,
+        .total = 1),
+
+    kvr_share_counter(COUNT, unknown,
+        .json = "unknown_peers", .metric = "kvroute_share_unknown_peer_total",
+        .help = "Records of servers that this host does not know."),
+
+    kvr_share_counter(COUNT, reconnects,
+        .json = "reconnects", .metric = "kvroute_share_reconnects_total",
+        .help = "Connections to the store that failed."),
+
+    kvr_share_counter(COUNT, refused,
+        .json = "refused", .metric = "kvroute_share_refused_total",
+        .help = "Commands that the store refused."),
+
+    kvr_share_counter(COUNT, joined,
+        .json = "joined", .metric = "kvroute_share_joined_total",
+        .help = "Entries of the index that another host told this new one."),
+};
+
+_Static_assert(kvr_nelts(kvr_share_counters) == KVR_SHARE_COUNTERS, "counters");
+
+
+static const char *
+kvr_share_counter_ignored(uint32_t place)
+{
+    static const char *const  names[] = {
+        "no_batch", "version", "key", "length", "damaged", "crowded"
+    };
+
+    _Static_assert(kvr_nelts(names) == KVR_SHARE_IGNORED, "ignored");
+
+    return names[place];
+}

@@ -1,0 +1,139 @@
+
+/*
+ * Copyright (C) kvroute contributors
+ */
+
+
+#include "share/ngx_http_kvroute_share_int.h"
+
+
+static ngx_int_t ngx_http_kvroute_share_preconfiguration(ngx_conf_t *cf);
+static void *ngx_http_kvroute_share_create_conf(ngx_conf_t *cf);
+static ngx_int_t ngx_http_kvroute_share_attach(ngx_cycle_t *cycle);
+static void *ngx_http_kvroute_share_base(const kvr_zone_t *zone, void *data,
+    kvr_counter_group_e group, uint32_t number, uint32_t *set);
+
+
+static ngx_command_t  ngx_http_kvroute_share_commands[] = {
+
+    { ngx_string("kvroute_share"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_kvroute_share_conf,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_kvroute_share_module_ctx = {
+    ngx_http_kvroute_share_preconfiguration,  /* preconfiguration */
+    ngx_http_kvroute_share_conf_init,      /* postconfiguration */
+
+    ngx_http_kvroute_share_create_conf,    /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    NULL,                                  /* create server configuration */
+    NULL,                                  /* merge server configuration */
+
+    NULL,                                  /* create location configuration */
+    NULL                                   /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_kvroute_share_module = {
+    NGX_MODULE_V1,
+    &ngx_http_kvroute_share_module_ctx,    /* module context */
+    ngx_http_kvroute_share_commands,       /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    NULL,                                  /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    NULL,                                  /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+/* what the router calls */
+static const ngx_http_kvroute_extension_t  ngx_http_kvroute_share_extension = {
+
+    .build = NGX_HTTP_KVROUTE_BUILD,
+    .name = "ngx_http_kvroute_share_module",
+
+    .hooks = {
+        .inserted = kvr_share_tell_lesson,
+        .undone = kvr_share_tell_void,
+        .extended = kvr_share_tell_extend,
+        .counted = kvr_share_tell_popular,
+        .bound = kvr_share_tell_bind,
+        .flushed = kvr_share_tell_floor,
+        .counters = kvr_share_counters,
+        .ncounters = KVR_SHARE_COUNTERS,
+        .base = ngx_http_kvroute_share_base
+    },
+
+    .init_process = ngx_http_kvroute_share_attach,
+    .exit_process = ngx_http_kvroute_share_exit_process,
+    .json = ngx_http_kvroute_share_status_json,
+    .prom = ngx_http_kvroute_share_status_prom
+};
+
+
+static ngx_int_t
+ngx_http_kvroute_share_preconfiguration(ngx_conf_t *cf)
+{
+    return ngx_http_kvroute_extension_add(cf,
+                                          &ngx_http_kvroute_share_extension);
+}
+
+
+static void *
+ngx_http_kvroute_share_create_conf(ngx_conf_t *cf)
+{
+    return ngx_array_create(cf->pool, 2,
+                            sizeof(ngx_http_kvroute_share_conf_t *));
+}
+
+
+/* the zones that are shared, in each worker; one of them begins to share */
+static ngx_int_t
+ngx_http_kvroute_share_attach(ngx_cycle_t *cycle)
+{
+    ngx_uint_t                       i;
+    kvr_share_t                     *s;
+    ngx_array_t                     *shares;
+    ngx_http_kvroute_share_conf_t  **conf;
+
+    shares = ngx_http_kvroute_share_confs(cycle);
+    conf = shares->elts;
+
+    for (i = 0; i < shares->nelts; i++) {
+
+        s = conf[i]->shm_zone->data;
+        conf[i]->zone->core.united = &s->stats.united;
+
+        if (ngx_http_kvroute_extension_attach(conf[i]->zone,
+                                              &ngx_http_kvroute_share_extension,
+                                              s)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return ngx_http_kvroute_share_init_process(cycle);
+}
+
+
+static void *
+ngx_http_kvroute_share_base(const kvr_zone_t *zone, void *data,
+    kvr_counter_group_e group, uint32_t number, uint32_t *set)
+{
+    kvr_share_t  *s = data;
+
+    return group == KVR_COUNTER_ZONE ? &s->stats : NULL;
+}
