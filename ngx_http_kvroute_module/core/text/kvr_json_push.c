@@ -12,46 +12,42 @@
 #define KVR_PUSH_NONE      0xff
 #define KVR_PUSH_SKIP_MAX  4096  /* no engine nests as deep */
 
-/* the handler's number for the member being read */
-#define kvr_push_leaf(p, table)                                               \
-    kvr_push_inside(p, table)->entry[(p)->entry].leaf
-
 _Static_assert(KVR_PUSH_NODES <= KVR_PUSH_IN_ARRAY, "a bit beside the node");
 
 
+/*
+ *     START -> BEFORE -> (KEY ->) COLON -> BEGIN -> a value -> AFTER
+ *                ^                           |                   |
+ *                +--- a followed container --+------- "," -------+
+ *
+ * A value is IN_TEXT, DIGITS or SKIP, or a scalar, which AFTER passes over.
+ * AFTER the last bracket of a container is AFTER in the one around it, or END.
+ */
 typedef enum {
     KVR_PUSH_START = 0,
-    KVR_PUSH_BEFORE,             /* a member or item, or the end */
-    KVR_PUSH_KEY,
+    KVR_PUSH_BEFORE,             /* a member or item, or the last bracket */
+    KVR_PUSH_KEY,                /* that comes in pieces or has an escape */
     KVR_PUSH_KEY_ESCAPE,
     KVR_PUSH_COLON,
     KVR_PUSH_BEGIN,              /* a value */
-    KVR_PUSH_IN_TEXT,
+    KVR_PUSH_IN_TEXT,            /* wanted or not, or in SKIP */
     KVR_PUSH_TEXT_ESCAPE,
     KVR_PUSH_DIGITS,
-    KVR_PUSH_SKIP,
-    KVR_PUSH_SKIP_TEXT,
-    KVR_PUSH_SKIP_ESCAPE,
+    KVR_PUSH_SKIP,               /* a container that is not followed */
     KVR_PUSH_AFTER,              /* a value, or inside a scalar */
-    KVR_PUSH_END,
+    KVR_PUSH_END,                /* and no state before it */
     KVR_PUSH_BAD
 } kvr_push_state_e;
 
 
-static const uint8_t *kvr_push_members(kvr_push_t *p,
-    const kvr_push_node_t *table, const uint8_t *data, const uint8_t *end,
-    kvr_push_pt handler, void *ctx);
-static inline const kvr_push_node_t *kvr_push_member_next(const kvr_push_t *p,
-    const kvr_push_node_t *table, const uint8_t *data, const uint8_t *end);
-static const uint8_t *kvr_push_over(const uint8_t *p, const uint8_t *end);
+static kvr_push_state_e kvr_push_open(kvr_push_t *p, const kvr_push_entry_t *e,
+    uint8_t c, kvr_push_pt handler, void *ctx);
+static inline kvr_push_state_e kvr_push_close(kvr_push_t *p);
+static inline const uint8_t *kvr_push_over_scalar(const uint8_t *p,
+    const uint8_t *end);
 static const uint8_t *kvr_push_over_text(const uint8_t *p, const uint8_t *end);
-static inline const kvr_push_node_t *kvr_push_inside(const kvr_push_t *p,
-    const kvr_push_node_t *table);
 static inline const kvr_push_entry_t *kvr_push_find(const kvr_push_t *p,
     const kvr_push_node_t *node, const uint8_t *key, size_t len);
-static void kvr_push_begin(kvr_push_t *p, const kvr_push_node_t *table,
-    uint8_t c, kvr_push_pt handler, void *ctx);
-static void kvr_push_close(kvr_push_t *p);
 
 
 void
@@ -61,81 +57,275 @@ kvr_push_init(kvr_push_t *p, unsigned level)
     p->level = (uint8_t) level;
     p->depth = 0;
     p->skip = 0;
+    p->entry = NULL;
 }
 
 
+/*
+ * A state takes what it can of the piece, and mostly falls through to the next
+ * one.  If the piece ends inside of it, the next piece enters it again.
+ */
 int
 kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
     const uint8_t *data, size_t len, kvr_push_pt handler, void *ctx)
 {
     size_t                   n;
-    uint8_t                  c;
-    unsigned                 over;
+    uint8_t                  c, in;
+    uint64_t                 number;
+    unsigned                 wanted;
     const uint8_t           *end, *s;
-    const kvr_push_node_t   *node;
+    kvr_push_state_e         state;
     const kvr_push_entry_t  *e;
 
-    for (end = data + len; data < end; data++) {
-        c = *data;
+    end = data + len;
+    state = p->state;
+    e = p->entry;
 
-        switch (p->state) {
+    while (data < end && state < KVR_PUSH_END) {
+
+        switch (state) {
 
         case KVR_PUSH_START:
 
-            if (c <= ' ') {
+            c = *data++;
+
+            if (c == '{' || c == '[') {
+                p->node[0] = (c == '[') ? KVR_PUSH_IN_ARRAY : 0;
+                p->depth = 1;
+                state = KVR_PUSH_BEFORE;
+
+            } else if (c > ' ') {
+                state = KVR_PUSH_BAD;
+            }
+
+            break;
+
+        case KVR_PUSH_AFTER:
+
+            data = kvr_push_over_scalar(data, end);
+
+            if (data == end) {
                 break;
             }
 
-            if (c != '{' && c != '[') {
-                p->state = KVR_PUSH_BAD;
-                return KVR_ERROR;
+            if (*data++ != ',') {
+                state = kvr_push_close(p);
+                break;
             }
 
-            p->node[0] = (c == '[') ? KVR_PUSH_IN_ARRAY : 0;
-            p->depth = 1;
-            p->state = KVR_PUSH_BEFORE;
-            break;
+            state = KVR_PUSH_BEFORE;
+
+            if (data == end) {
+                break;
+            }
+
+            /* fall through */
 
         case KVR_PUSH_BEFORE:
 
-            if (c <= ' ' || c == ',') {
+            c = *data;
+            in = p->node[p->depth - 1];
+
+            if (kvr_unlikely(c != '"' || in & KVR_PUSH_IN_ARRAY)) {
+
+                if (c <= ' ' || c == ',') {
+                    data++;
+
+                } else if (c == '}' || c == ']') {
+                    data++;
+                    state = kvr_push_close(p);
+
+                } else if (in & KVR_PUSH_IN_ARRAY) {
+                    e = NULL;
+                    state = KVR_PUSH_BEGIN;
+
+                } else {
+                    state = KVR_PUSH_BAD;
+                }
+
                 break;
             }
 
-            if (c == '}' || c == ']') {
-                kvr_push_close(p);
+            s = ++data;
+            data = kvr_scan_text(data, end);
+
+            if (kvr_unlikely(data == end || *data != '"')) {
+                data = s;
+                p->key_len = 0;
+                state = KVR_PUSH_KEY;
                 break;
             }
 
-            if (p->node[p->depth - 1] & KVR_PUSH_IN_ARRAY) {
-                p->entry = KVR_PUSH_NONE;
-                kvr_push_begin(p, table, c, handler, ctx);
+            e = kvr_push_find(p, &table[in], s, (size_t) (data - s));
+            state = KVR_PUSH_COLON;
+
+            if (++data == end) {
                 break;
             }
+
+            /* fall through */
+
+        case KVR_PUSH_COLON:
+
+            c = *data;
+
+            if (kvr_unlikely(c != ':')) {
+
+                if (c > ' ') {
+                    state = KVR_PUSH_BAD;
+                }
+
+                data++;
+                break;
+            }
+
+            state = KVR_PUSH_BEGIN;
+
+            if (++data == end) {
+                break;
+            }
+
+            /* fall through */
+
+        case KVR_PUSH_BEGIN:
+
+            c = *data;
 
             if (c != '"') {
-                p->state = KVR_PUSH_BAD;
-                return KVR_ERROR;
-            }
 
-            s = kvr_push_members(p, table, data, end, handler, ctx);
+                if (c == '{' || c == '[') {
+                    data++;
+                    state = kvr_push_open(p, e, c, handler, ctx);
 
-            if (kvr_likely(s != NULL)) {
-                data = s;
+                } else if (c >= '0' && c <= '9' && e
+                           && e->kind & KVR_PUSH_NUMBER)
+                {
+                    p->number = 0;
+                    state = KVR_PUSH_DIGITS;
+
+                } else if (c > ' ') {
+                    state = KVR_PUSH_AFTER;
+
+                } else {
+                    data++;
+                }
+
                 break;
             }
 
-            p->key_len = 0;
-            p->state = KVR_PUSH_KEY;
+            data++;
+            state = KVR_PUSH_IN_TEXT;
+
+            /* fall through */
+
+        case KVR_PUSH_IN_TEXT:
+
+            s = data;
+            data = kvr_push_over_text(data, end);
+            wanted = e && e->kind & KVR_PUSH_STRING && p->skip == 0;
+
+            if (kvr_unlikely(data == end || *data != '"')) {
+
+                if (data < end) {
+                    state = KVR_PUSH_TEXT_ESCAPE;
+                    data = end;
+                }
+
+                if (wanted && data > s) {
+                    handler(ctx, e->leaf, KVR_PUSH_TEXT, s,
+                            (size_t) (data - s), 0);
+                }
+
+                break;
+            }
+
+            if (wanted) {
+
+                if (data > s) {
+                    handler(ctx, e->leaf, KVR_PUSH_TEXT, s,
+                            (size_t) (data - s), 0);
+                }
+
+                handler(ctx, e->leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
+            }
+
+            data++;
+            state = p->skip ? KVR_PUSH_SKIP : KVR_PUSH_AFTER;
             break;
 
-        case KVR_PUSH_KEY:
+        case KVR_PUSH_TEXT_ESCAPE:
+
+            if (e && e->kind & KVR_PUSH_STRING && p->skip == 0) {
+                handler(ctx, e->leaf, KVR_PUSH_TEXT, data, 1, 0);
+            }
+
+            data++;
+            state = KVR_PUSH_IN_TEXT;
+            break;
+
+        case KVR_PUSH_DIGITS:
+
+            for (number = p->number;
+                 data < end && *data >= '0' && *data <= '9'; data++)
+            {
+                if (number < UINT32_MAX) {
+                    number = number * 10 + (*data - '0');
+                }
+            }
+
+            if (data == end) {
+                p->number = number;
+                break;
+            }
+
+            handler(ctx, e->leaf, KVR_PUSH_VALUE, NULL, 0, number);
+            state = KVR_PUSH_AFTER;
+            break;
+
+        case KVR_PUSH_SKIP:
+
+            data = kvr_scan_nest(data, end);
+
+            if (data == end) {
+                break;
+            }
+
+            c = *data++;
+
+            if (c == '"') {
+                s = kvr_push_over_text(data, end);
+
+                if (s < end && *s == '"') {
+                    data = s + 1;
+
+                } else {
+                    state = KVR_PUSH_IN_TEXT;
+                }
+
+            } else if (c == '{' || c == '[') {
+
+                if (++p->skip > KVR_PUSH_SKIP_MAX) {
+                    state = KVR_PUSH_BAD;
+                }
+
+            } else if (--p->skip == 0) {
+                state = KVR_PUSH_AFTER;
+            }
+
+            break;
+
+        case KVR_PUSH_KEY_ESCAPE:
+            data++;
+            state = KVR_PUSH_KEY;
+            break;
+
+        default: /* KVR_PUSH_KEY */
 
             s = data;
             data = kvr_scan_text(data, end);
             n = (size_t) (data - s);
 
-            if (kvr_likely(p->key_len + n <= KVR_PUSH_KEY_LEN)) {
+            if (p->key_len + n <= KVR_PUSH_KEY_LEN) {
                 memcpy(&p->key[p->key_len], s, n);
                 p->key_len += (uint8_t) n;
 
@@ -144,378 +334,89 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
             }
 
             if (data == end) {
-                return KVR_AGAIN;
-            }
-
-            if (*data == '"') {
-                node = kvr_push_inside(p, table);
-                e = kvr_push_find(p, node, p->key, p->key_len);
-                p->entry = e ? (uint8_t) (e - node->entry) : KVR_PUSH_NONE;
-                p->state = KVR_PUSH_COLON;
                 break;
             }
 
-            /* no name that is looked for has an escape */
+            if (*data++ == '"') {
+                e = kvr_push_find(p, &table[p->node[p->depth - 1]], p->key,
+                                  p->key_len);
+                state = KVR_PUSH_COLON;
 
-            p->key_len = KVR_PUSH_KEY_LEN + 1;
-            p->state = KVR_PUSH_KEY_ESCAPE;
-            break;
+            } else {
 
-        case KVR_PUSH_KEY_ESCAPE:
-            p->state = KVR_PUSH_KEY;
-            break;
+                /* no name of a table has an escape */
 
-        case KVR_PUSH_COLON:
-
-            if (c <= ' ') {
-                break;
-            }
-
-            if (c != ':') {
-                p->state = KVR_PUSH_BAD;
-                return KVR_ERROR;
-            }
-
-            p->state = KVR_PUSH_BEGIN;
-            break;
-
-        case KVR_PUSH_BEGIN:
-
-            if (c > ' ') {
-                kvr_push_begin(p, table, c, handler, ctx);
+                p->key_len = KVR_PUSH_KEY_LEN + 1;
+                state = KVR_PUSH_KEY_ESCAPE;
             }
 
             break;
-
-        case KVR_PUSH_IN_TEXT:
-
-            s = data;
-            data = kvr_push_over_text(data, end);
-
-            over = (data < end && *data == '"');
-            n = (size_t) ((over ? data : end) - s);
-
-            if (n) {
-                handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT, s, n, 0);
-            }
-
-            if (!over) {
-                p->state = (data < end) ? KVR_PUSH_TEXT_ESCAPE
-                                        : KVR_PUSH_IN_TEXT;
-                return KVR_AGAIN;
-            }
-
-            p->state = KVR_PUSH_AFTER;
-            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT_END, NULL, 0,
-                    0);
-            break;
-
-        case KVR_PUSH_TEXT_ESCAPE:
-            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_TEXT, data, 1, 0);
-            p->state = KVR_PUSH_IN_TEXT;
-            break;
-
-        case KVR_PUSH_DIGITS:
-
-            if (c >= '0' && c <= '9') {
-                if (p->number < UINT32_MAX) {
-                    p->number = p->number * 10 + (c - '0');
-                }
-
-                break;
-            }
-
-            handler(ctx, kvr_push_leaf(p, table), KVR_PUSH_VALUE, NULL, 0,
-                    p->number);
-
-            p->state = KVR_PUSH_AFTER;
-
-            /* fall through */
-
-        case KVR_PUSH_AFTER:
-
-            while (c != ',' && c != '}' && c != ']') {
-
-                if (++data == end) {
-                    return KVR_AGAIN;
-                }
-
-                c = *data;
-            }
-
-            if (c == ',') {
-                p->state = KVR_PUSH_BEFORE;
-
-            } else if (c == '}' || c == ']') {
-                kvr_push_close(p);
-            }
-
-            break;
-
-        case KVR_PUSH_SKIP:
-
-            data = kvr_scan_nest(data, end);
-
-            if (data == end) {
-                return KVR_AGAIN;
-            }
-
-            switch (*data) {
-
-            case '"':
-                p->state = KVR_PUSH_SKIP_TEXT;
-                break;
-
-            case '{':
-            case '[':
-                if (++p->skip > KVR_PUSH_SKIP_MAX) {
-                    p->state = KVR_PUSH_BAD;
-                    return KVR_ERROR;
-                }
-
-                break;
-
-            default:
-                if (--p->skip == 0) {
-                    p->state = KVR_PUSH_AFTER;
-                }
-
-                break;
-            }
-
-            break;
-
-        case KVR_PUSH_SKIP_TEXT:
-
-            data = kvr_push_over_text(data, end);
-
-            if (data == end || *data != '"') {
-                p->state = (data < end) ? KVR_PUSH_SKIP_ESCAPE
-                                        : KVR_PUSH_SKIP_TEXT;
-                return KVR_AGAIN;
-            }
-
-            p->state = p->skip ? KVR_PUSH_SKIP : KVR_PUSH_AFTER;
-            break;
-
-        case KVR_PUSH_SKIP_ESCAPE:
-            p->state = KVR_PUSH_SKIP_TEXT;
-            break;
-
-        case KVR_PUSH_END:
-            return KVR_OK;
-
-        default:
-            return KVR_ERROR;
         }
     }
 
-    return p->state == KVR_PUSH_END ? KVR_OK : KVR_AGAIN;
+    p->state = (uint8_t) state;
+    p->entry = e;
+
+    return state == KVR_PUSH_END ? KVR_OK
+                                 : state == KVR_PUSH_BAD ? KVR_ERROR
+                                                         : KVR_AGAIN;
+}
+
+
+/* Follows or skips the container that begins with c, a value of e or an item. */
+static kvr_push_state_e
+kvr_push_open(kvr_push_t *p, const kvr_push_entry_t *e, uint8_t c,
+    kvr_push_pt handler, void *ctx)
+{
+    unsigned  in, into;
+
+    in = p->node[p->depth - 1];
+    into = KVR_PUSH_NONE;
+
+    if (e == NULL) {
+        if (in & KVR_PUSH_IN_ARRAY && c == '{') {
+            into = in & ~KVR_PUSH_IN_ARRAY;
+        }
+
+    } else if (e->kind & (c == '{' ? KVR_PUSH_OBJECT : KVR_PUSH_ARRAY)) {
+        into = c == '{' ? e->into : e->into | KVR_PUSH_IN_ARRAY;
+        handler(ctx, e->leaf, KVR_PUSH_OPEN, NULL, 0, 0);
+    }
+
+    if (into == KVR_PUSH_NONE || p->depth == KVR_PUSH_DEPTH) {
+        p->skip = 1;
+        return KVR_PUSH_SKIP;
+    }
+
+    p->node[p->depth++] = (uint8_t) into;
+
+    return KVR_PUSH_BEFORE;
+}
+
+
+static inline kvr_push_state_e
+kvr_push_close(kvr_push_t *p)
+{
+    return --p->depth ? KVR_PUSH_AFTER : KVR_PUSH_END;
+}
+
+
+/* Returns what ends a scalar, or the end. */
+static inline const uint8_t *
+kvr_push_over_scalar(const uint8_t *p, const uint8_t *end)
+{
+    while (p < end && *p != ',' && *p != '}' && *p != ']') {
+        p++;
+    }
+
+    return p;
 }
 
 
 /*
- * Members as they nearly always come: key, colon and value in one piece.
- * Returns the last byte that was taken; NULL: none, what is here is to be read
- * byte by byte.
+ * Returns the quote that ends a text.  Without one: the end, or the backslash
+ * right before it.
  */
-static const uint8_t *
-kvr_push_members(kvr_push_t *p, const kvr_push_node_t *table,
-    const uint8_t *data, const uint8_t *end, kvr_push_pt handler, void *ctx)
-{
-    uint8_t                  c;
-    uint64_t                 number;
-    unsigned                 kind;
-    const uint8_t           *s, *key, *value, *last;
-    const kvr_push_node_t   *node, *next;
-    const kvr_push_entry_t  *e;
-
-    node = kvr_push_inside(p, table);
-
-    for (last = NULL; /* void */ ; data = s + 1) {
-
-        key = data + 1;
-        s = kvr_scan_text(key, end);
-
-        /* the key's end, colon, space, and a byte of the value */
-
-        if (end - s < 4 || s[0] != '"' || s[1] != ':') {
-            return last;
-        }
-
-        e = kvr_push_find(p, node, key, (size_t) (s - key));
-        kind = e ? e->kind : 0;
-
-        s += 2 + (s[2] == ' ');
-        c = *s;
-
-        if (c == '"') {
-            value = s + 1;
-            s = kvr_scan_text(value, end);
-
-            if (s < end && *s == '\\') {
-                s = kvr_push_over_text(s, end);
-            }
-
-            if (s == end || *s != '"') {
-                return last;
-            }
-
-            if (kind & KVR_PUSH_STRING) {
-
-                if (s > value) {
-                    handler(ctx, e->leaf, KVR_PUSH_TEXT, value,
-                            (size_t) (s - value), 0);
-                }
-
-                handler(ctx, e->leaf, KVR_PUSH_TEXT_END, NULL, 0, 0);
-            }
-
-            s++;
-
-        } else if (c == '{' || c == '[') {
-
-            if (kind & (c == '{' ? KVR_PUSH_OBJECT : KVR_PUSH_ARRAY)) {
-
-                p->entry = (uint8_t) (e - node->entry);
-                kvr_push_begin(p, table, c, handler, ctx);
-
-                next = kvr_push_member_next(p, table, s, end);
-
-                if (next == NULL) {
-                    return s;
-                }
-
-                node = next;
-                last = s;
-                continue;
-            }
-
-            s = kvr_push_over(s, end);
-
-            if (s == end) {
-                return last;
-            }
-
-            s++;
-
-        } else if (c >= '0' && c <= '9' && kind & KVR_PUSH_NUMBER) {
-
-            value = s;
-
-            for (number = 0; s < end && *s >= '0' && *s <= '9'; s++) {
-                if (number < UINT32_MAX) {
-                    number = number * 10 + (*s - '0');
-                }
-            }
-
-            if (s == end) {
-                p->entry = (uint8_t) (e - node->entry);
-                kvr_push_begin(p, table, c, handler, ctx);
-                return value;
-            }
-
-            handler(ctx, e->leaf, KVR_PUSH_VALUE, NULL, 0, number);
-
-        } else if (c <= ' ' || c == ',' || c == '}' || c == ']') {
-            return last;
-        }
-
-        /* the value is over, and with it maybe what it is in */
-
-        p->state = KVR_PUSH_AFTER;
-
-        for ( ;; ) {
-
-            while (s < end && *s != ',' && *s != '}' && *s != ']') {
-                s++;
-            }
-
-            if (s == end) {
-                return end - 1;
-            }
-
-            if (*s == ',') {
-                break;
-            }
-
-            kvr_push_close(p);
-
-            if (p->state == KVR_PUSH_END) {
-                return s;
-            }
-
-            s++;
-        }
-
-        p->state = KVR_PUSH_BEFORE;
-
-        next = kvr_push_member_next(p, table, s, end);
-
-        if (next == NULL) {
-            return s;
-        }
-
-        node = next;
-        last = s;
-    }
-}
-
-
-/* if another member begins right behind data, the node that it is of */
-static inline const kvr_push_node_t *
-kvr_push_member_next(const kvr_push_t *p, const kvr_push_node_t *table,
-    const uint8_t *data, const uint8_t *end)
-{
-    uint8_t  in;
-
-    in = p->node[p->depth - 1];
-
-    if (p->state != KVR_PUSH_BEFORE || in & KVR_PUSH_IN_ARRAY
-        || end - data < 2 || data[1] != '"')
-    {
-        return NULL;
-    }
-
-    return &table[in];
-}
-
-
-/* the last bracket of a container that begins here, or the end */
-static const uint8_t *
-kvr_push_over(const uint8_t *p, const uint8_t *end)
-{
-    unsigned  depth;
-
-    for (depth = 0; /* void */ ; p++) {
-
-        p = kvr_scan_nest(p, end);
-
-        if (p == end) {
-            return end;
-        }
-
-        if (*p == '"') {
-            p = kvr_push_over_text(p + 1, end);
-
-            if (p == end || *p != '"') {
-                return end;
-            }
-
-        } else if (*p == '{' || *p == '[') {
-
-            if (++depth > KVR_PUSH_SKIP_MAX) {
-                return end;
-            }
-
-        } else if (--depth == 0) {
-            return p;
-        }
-    }
-}
-
-
-/* the quote that ends a text; without it the end, or the half escape there */
 static const uint8_t *
 kvr_push_over_text(const uint8_t *p, const uint8_t *end)
 {
@@ -531,15 +432,7 @@ kvr_push_over_text(const uint8_t *p, const uint8_t *end)
 }
 
 
-/* the node of what is being read */
-static inline const kvr_push_node_t *
-kvr_push_inside(const kvr_push_t *p, const kvr_push_node_t *table)
-{
-    return &table[p->node[p->depth - 1] & ~KVR_PUSH_IN_ARRAY];
-}
-
-
-/* the entry of a key in a node, or NULL */
+/* Returns the entry of a key, or NULL. */
 static inline const kvr_push_entry_t *
 kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *node,
     const uint8_t *key, size_t len)
@@ -564,90 +457,4 @@ kvr_push_find(const kvr_push_t *p, const kvr_push_node_t *node,
     }
 
     return NULL;
-}
-
-
-/* a value begins: to be followed, told of, or passed over */
-static void
-kvr_push_begin(kvr_push_t *p, const kvr_push_node_t *table, uint8_t c,
-    kvr_push_pt handler, void *ctx)
-{
-    unsigned                 kind, into;
-    const kvr_push_entry_t  *e;
-
-    e = NULL;
-    kind = 0;
-    into = 0;
-
-    if (p->entry != KVR_PUSH_NONE) {
-        e = &kvr_push_inside(p, table)->entry[p->entry];
-        kind = e->kind;
-        into = e->into;
-
-    } else if (p->node[p->depth - 1] & KVR_PUSH_IN_ARRAY) {
-
-        /* an item */
-
-        kind = KVR_PUSH_OBJECT;
-        into = p->node[p->depth - 1] & ~KVR_PUSH_IN_ARRAY;
-    }
-
-    switch (c) {
-
-    case '"':
-
-        if (kind & KVR_PUSH_STRING) {
-            p->state = KVR_PUSH_IN_TEXT;
-            return;
-        }
-
-        p->skip = 0;
-        p->state = KVR_PUSH_SKIP_TEXT;
-        return;
-
-    case '{':
-    case '[':
-
-        if (e && kind & (c == '{' ? KVR_PUSH_OBJECT : KVR_PUSH_ARRAY)) {
-            handler(ctx, e->leaf, KVR_PUSH_OPEN, NULL, 0, 0);
-
-        } else if (e || c != '{' || !(kind & KVR_PUSH_OBJECT)) {
-            kind = 0;
-        }
-
-        if (kind && p->depth < KVR_PUSH_DEPTH) {
-            p->node[p->depth++] = (uint8_t) (c == '[' ? into | KVR_PUSH_IN_ARRAY
-                                                      : into);
-            p->state = KVR_PUSH_BEFORE;
-            return;
-        }
-
-        p->skip = 1;
-        p->state = KVR_PUSH_SKIP;
-        return;
-
-    case '}':
-    case ']':
-        kvr_push_close(p);
-        return;
-
-    case ',':
-        p->state = KVR_PUSH_BEFORE;
-        return;
-    }
-
-    if (kind & KVR_PUSH_NUMBER && c >= '0' && c <= '9') {
-        p->number = c - '0';
-        p->state = KVR_PUSH_DIGITS;
-        return;
-    }
-
-    p->state = KVR_PUSH_AFTER;
-}
-
-
-static void
-kvr_push_close(kvr_push_t *p)
-{
-    p->state = --p->depth ? KVR_PUSH_AFTER : KVR_PUSH_END;
 }

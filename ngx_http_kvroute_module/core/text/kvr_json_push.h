@@ -9,10 +9,9 @@
 
 
 /*
- * A reader of JSON that is fed: the text comes in pieces, cut anywhere, and
- * nothing of it is kept but a place in it.  A table says which members are to
- * be followed, and from which of them values are wanted; all else is passed
- * over.  The grammar of what is passed over is not checked.
+ * Reads JSON that comes in pieces, cut anywhere.  The reader keeps its state
+ * and no text.  A table names the members to follow and the values to give to
+ * a handler.  All else is skipped, and its grammar is not checked.
  */
 
 
@@ -31,7 +30,7 @@
 #define KVR_PUSH_NUMBER   8      /* likewise: a natural number */
 
 
-/* what the handler is told */
+/* why the handler is called */
 typedef enum {
     KVR_PUSH_OPEN = 0,           /* the object or array begins */
     KVR_PUSH_TEXT,               /* a piece of the string */
@@ -91,15 +90,15 @@ typedef void (*kvr_push_pt)(void *data, unsigned leaf, kvr_push_e what,
 
 
 typedef struct {
-    uint64_t       number;
-    uint32_t       skip;         /* containers open in what is passed over */
-    uint8_t        state;
-    uint8_t        level;
-    uint8_t        depth;        /* containers open that are followed */
-    uint8_t        entry;        /* of the node, for the member being read */
-    uint8_t        key_len;      /* KVR_PUSH_KEY_LEN + 1: too long */
-    uint8_t        node[KVR_PUSH_DEPTH];  /* top bit: an array */
-    uint8_t        key[KVR_PUSH_KEY_LEN];
+    const kvr_push_entry_t  *entry;  /* of the member being read, or NULL */
+    uint64_t                 number;
+    uint32_t                 skip;   /* containers open in a skipped value */
+    uint8_t                  state;
+    uint8_t                  level;
+    uint8_t                  depth;  /* containers open that are followed */
+    uint8_t                  key_len;  /* KVR_PUSH_KEY_LEN + 1: too long */
+    uint8_t                  node[KVR_PUSH_DEPTH];  /* top bit: an array */
+    uint8_t                  key[KVR_PUSH_KEY_LEN];
 } kvr_push_t;
 
 
