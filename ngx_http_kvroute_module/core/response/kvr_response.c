@@ -462,8 +462,11 @@ kvr_response_line_start(kvr_response_t *u)
 
     u->state = KVR_RESPONSE_DATA;
     u->word_len = 0;
-    u->id_len *= u->id_done;
     u->counted = 0;
+
+    if (!u->id_done) {
+        u->id_len = 0;
+    }
 }
 
 
@@ -531,7 +534,7 @@ kvr_response_end(kvr_response_t *u, kvr_response_part_pt part, void *ctx)
 
     u->state = KVR_RESPONSE_DONE;
 
-    /* half an id is none */
-
-    u->id_len *= u->id_done;
+    if (!u->id_done) {
+        u->id_len = 0;
+    }
 }

@@ -52,7 +52,6 @@ typedef enum {
     KVR_LEAF_CODE,
     KVR_LEAF_PROMPT,
     KVR_LEAF_COMPLETION,
-    KVR_LEAF_GENERATED,
     KVR_LEAF_LENGTH,
     KVR_LEAF_TOTAL,
     KVR_LEAF_CACHE,
@@ -67,112 +66,122 @@ typedef enum {
     KVR_LEAF_ARGUMENTS,
     KVR_LEAF_INPUT,
     KVR_LEAF_DELTA,
-    KVR_LEAF_OTHER
+    KVR_LEAF_OTHER,
+    KVR_LEAVES
 } kvr_leaf_e;
 
 
-#define N  KVR_PUSH_NUMBER
-#define S  KVR_PUSH_STRING
-#define O  KVR_PUSH_OBJECT
-#define A  KVR_PUSH_ARRAY
-#define R  KVR_RESPONSE_REPLY
-
-
 /*
- * What each node has, as kvr_push_node() takes it.  A list is searched from its
- * beginning: what comes in each event is the first.
+ * The members of each node, as kvr_push_node() takes them: by node, leaf and
+ * the mode from which on they are read.  A list is searched in its order, so
+ * what comes in each event is first.
  */
 
+#define kvr_response_number(_, name, leaf, mode)                              \
+    _(name, KVR_PUSH_NUMBER, 0, KVR_LEAF_ ## leaf, KVR_RESPONSE_ ## mode)
+#define kvr_response_string(_, name, leaf, mode)                              \
+    _(name, KVR_PUSH_STRING, 0, KVR_LEAF_ ## leaf, KVR_RESPONSE_ ## mode)
+#define kvr_response_object(_, name, node, leaf, mode)                        \
+    _(name, KVR_PUSH_OBJECT, KVR_NODE_ ## node, KVR_LEAF_ ## leaf,            \
+      KVR_RESPONSE_ ## mode)
+#define kvr_response_either(_, name, node, leaf, mode)                        \
+    _(name, KVR_PUSH_OBJECT|KVR_PUSH_STRING, KVR_NODE_ ## node,               \
+      KVR_LEAF_ ## leaf, KVR_RESPONSE_ ## mode)
+#define kvr_response_array(_, name, node, mode)                               \
+    _(name, KVR_PUSH_ARRAY, KVR_NODE_ ## node, KVR_LEAF_NONE,                 \
+      KVR_RESPONSE_ ## mode)
+
+
 #define kvr_response_root(_)                                                  \
-    _("choices", A, KVR_NODE_CHOICE, 0, R)                                    \
-    _("type", S, 0, KVR_LEAF_TYPE, 0)                                         \
-    _("id", S, 0, KVR_LEAF_ID, 1)                                             \
-    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
-    _("error", O|S, KVR_NODE_ERROR, KVR_LEAF_ERROR, 0)                        \
-    _("code", N, 0, KVR_LEAF_CODE, 0)                                         \
-    _("prompt_progress", O, KVR_NODE_PROGRESS, KVR_LEAF_EARLY, 0)             \
-    _("response", O, KVR_NODE_INNER, 0, 1)                                    \
-    _("message", O, KVR_NODE_INNER, 0, 1)                                     \
-    _("timings", O, KVR_NODE_TIMINGS, 0, 1)                                   \
-    _("meta_info", O, KVR_NODE_META, 0, 1)                                    \
-    _("details", O, KVR_NODE_TGI, 0, 1)                                       \
-    _("tokens_evaluated", N, 0, KVR_LEAF_PROMPT, 1)                           \
-    _("tokens_predicted", N, 0, KVR_LEAF_COMPLETION, 1)                       \
-    _("content", S, 0, KVR_LEAF_OTHER, R)                                     \
-    _("content_block", O, KVR_NODE_BLOCK, 0, R)                               \
-    _("delta", O|S, KVR_NODE_BLOCK, KVR_LEAF_DELTA, R)                        \
-    _("item", O, KVR_NODE_ITEM, 0, R)
+    kvr_response_array(_, "choices", CHOICE, REPLY)                           \
+    kvr_response_string(_, "type", TYPE, FIRST)                               \
+    kvr_response_string(_, "id", ID, TOKENS)                                  \
+    kvr_response_object(_, "usage", USAGE, NONE, TOKENS)                      \
+    kvr_response_either(_, "error", ERROR, ERROR, FIRST)                      \
+    kvr_response_number(_, "code", CODE, FIRST)                               \
+    kvr_response_object(_, "prompt_progress", PROGRESS, EARLY, FIRST)         \
+    kvr_response_object(_, "response", INNER, NONE, TOKENS)                   \
+    kvr_response_object(_, "message", INNER, NONE, TOKENS)                    \
+    kvr_response_object(_, "timings", TIMINGS, NONE, TOKENS)                  \
+    kvr_response_object(_, "meta_info", META, NONE, TOKENS)                   \
+    kvr_response_object(_, "details", TGI, NONE, TOKENS)                      \
+    kvr_response_number(_, "tokens_evaluated", PROMPT, TOKENS)                \
+    kvr_response_number(_, "tokens_predicted", COMPLETION, TOKENS)            \
+    kvr_response_string(_, "content", OTHER, REPLY)                           \
+    kvr_response_object(_, "content_block", BLOCK, NONE, REPLY)               \
+    kvr_response_either(_, "delta", BLOCK, DELTA, REPLY)                      \
+    kvr_response_object(_, "item", ITEM, NONE, REPLY)
 
 #define kvr_response_inner(_)                                                 \
-    _("id", S, 0, KVR_LEAF_ID, 1)                                             \
-    _("usage", O, KVR_NODE_USAGE, 0, 1)                                       \
-    _("timings", O, KVR_NODE_TIMINGS, 0, 1)
+    kvr_response_string(_, "id", ID, TOKENS)                                  \
+    kvr_response_object(_, "usage", USAGE, NONE, TOKENS)                      \
+    kvr_response_object(_, "timings", TIMINGS, NONE, TOKENS)
 
 #define kvr_response_usage(_)                                                 \
-    _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
-    _("input_tokens", N, 0, KVR_LEAF_PROMPT, 1)                               \
-    _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)                      \
-    _("output_tokens", N, 0, KVR_LEAF_COMPLETION, 1)                          \
-    _("prompt_tokens_details", O, KVR_NODE_DETAILS, 0, 1)                     \
-    _("input_tokens_details", O, KVR_NODE_DETAILS, 0, 1)                      \
-    _("cache_read_input_tokens", N, 0, KVR_LEAF_CACHE_READ, 1)                \
-    _("cache_creation_input_tokens", N, 0, KVR_LEAF_CACHE_WRITE, 1)
+    kvr_response_number(_, "prompt_tokens", PROMPT, TOKENS)                   \
+    kvr_response_number(_, "input_tokens", PROMPT, TOKENS)                    \
+    kvr_response_number(_, "completion_tokens", COMPLETION, TOKENS)           \
+    kvr_response_number(_, "output_tokens", COMPLETION, TOKENS)               \
+    kvr_response_object(_, "prompt_tokens_details", DETAILS, NONE, TOKENS)    \
+    kvr_response_object(_, "input_tokens_details", DETAILS, NONE, TOKENS)     \
+    kvr_response_number(_, "cache_read_input_tokens", CACHE_READ, TOKENS)     \
+    kvr_response_number(_, "cache_creation_input_tokens", CACHE_WRITE, TOKENS)
 
 #define kvr_response_details(_)                                               \
-    _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)
+    kvr_response_number(_, "cached_tokens", CACHED, TOKENS)
 
 #define kvr_response_timings(_)                                               \
-    _("cache_n", N, 0, KVR_LEAF_CACHED, 1)                                    \
-    _("prompt_n", N, 0, KVR_LEAF_COMPUTED, 1)                                 \
-    _("predicted_n", N, 0, KVR_LEAF_COMPLETION, 1)
+    kvr_response_number(_, "cache_n", CACHED, TOKENS)                         \
+    kvr_response_number(_, "prompt_n", COMPUTED, TOKENS)                      \
+    kvr_response_number(_, "predicted_n", COMPLETION, TOKENS)
 
 #define kvr_response_progress(_)                                              \
-    _("total", N, 0, KVR_LEAF_TOTAL, 1)                                       \
-    _("cache", N, 0, KVR_LEAF_CACHE, 1)
+    kvr_response_number(_, "total", TOTAL, TOKENS)                            \
+    kvr_response_number(_, "cache", CACHE, TOKENS)
 
 #define kvr_response_meta(_)                                                  \
-    _("prompt_tokens", N, 0, KVR_LEAF_PROMPT, 1)                              \
-    _("cached_tokens", N, 0, KVR_LEAF_CACHED, 1)                              \
-    _("completion_tokens", N, 0, KVR_LEAF_COMPLETION, 1)
+    kvr_response_number(_, "prompt_tokens", PROMPT, TOKENS)                   \
+    kvr_response_number(_, "cached_tokens", CACHED, TOKENS)                   \
+    kvr_response_number(_, "completion_tokens", COMPLETION, TOKENS)
 
 #define kvr_response_tgi(_)                                                   \
-    _("generated_tokens", N, 0, KVR_LEAF_GENERATED, 1)                        \
-    _("input_length", N, 0, KVR_LEAF_LENGTH, 1)
+    kvr_response_number(_, "generated_tokens", COMPLETION, TOKENS)             \
+    kvr_response_number(_, "input_length", LENGTH, TOKENS)
 
 #define kvr_response_choice(_)                                                \
-    _("index", N, 0, KVR_LEAF_INDEX, R)                                       \
-    _("delta", O, KVR_NODE_DELTA, 0, R)                                       \
-    _("message", O, KVR_NODE_DELTA, 0, R)                                     \
-    _("text", S, 0, KVR_LEAF_OTHER, R)
+    kvr_response_number(_, "index", INDEX, REPLY)                             \
+    kvr_response_object(_, "delta", DELTA, NONE, REPLY)                       \
+    kvr_response_object(_, "message", DELTA, NONE, REPLY)                     \
+    kvr_response_string(_, "text", OTHER, REPLY)
 
 #define kvr_response_delta(_)                                                 \
-    _("content", S, 0, KVR_LEAF_CONTENT, R)                                   \
-    _("reasoning_content", S, 0, KVR_LEAF_REASONING, R)                       \
-    _("reasoning", S, 0, KVR_LEAF_REASONING, R)                               \
-    _("audio", O, KVR_NODE_NOTHING, KVR_LEAF_OTHER, R)                        \
-    _("refusal", S, 0, KVR_LEAF_OTHER, R)                                     \
-    _("tool_calls", A, KVR_NODE_CALL, 0, R)
+    kvr_response_string(_, "content", CONTENT, REPLY)                         \
+    kvr_response_string(_, "reasoning_content", REASONING, REPLY)             \
+    kvr_response_string(_, "reasoning", REASONING, REPLY)                     \
+    kvr_response_object(_, "audio", NOTHING, OTHER, REPLY)                    \
+    kvr_response_string(_, "refusal", OTHER, REPLY)                           \
+    kvr_response_array(_, "tool_calls", CALL, REPLY)
 
 #define kvr_response_call(_)                                                  \
-    _("function", O, KVR_NODE_FUNCTION, 0, R)
+    kvr_response_object(_, "function", FUNCTION, NONE, REPLY)
 
 #define kvr_response_function(_)                                              \
-    _("name", S, 0, KVR_LEAF_CALL, R)                                         \
-    _("arguments", S, 0, KVR_LEAF_ARGUMENTS, R)
+    kvr_response_string(_, "name", CALL, REPLY)                               \
+    kvr_response_string(_, "arguments", ARGUMENTS, REPLY)
 
 #define kvr_response_block(_)                                                 \
-    _("name", S, 0, KVR_LEAF_CALL, R)                                         \
-    _("text", S, 0, KVR_LEAF_CONTENT, R)                                      \
-    _("thinking", S, 0, KVR_LEAF_REASONING, R)                                \
-    _("data", S, 0, KVR_LEAF_REASONING, R)                                    \
-    _("partial_json", S, 0, KVR_LEAF_INPUT, R)
+    kvr_response_string(_, "name", CALL, REPLY)                               \
+    kvr_response_string(_, "text", CONTENT, REPLY)                            \
+    kvr_response_string(_, "thinking", REASONING, REPLY)                      \
+    kvr_response_string(_, "data", REASONING, REPLY)                          \
+    kvr_response_string(_, "partial_json", INPUT, REPLY)
 
 #define kvr_response_item(_)                                                  \
-    _("name", S, 0, KVR_LEAF_CALL, R)
+    kvr_response_string(_, "name", CALL, REPLY)
 
 #define kvr_response_error(_)                                                 \
-    _("code", N, 0, KVR_LEAF_CODE, 0)                                         \
-    _("http_status_code", N, 0, KVR_LEAF_CODE, 0)
+    kvr_response_number(_, "code", CODE, FIRST)                               \
+    kvr_response_number(_, "http_status_code", CODE, FIRST)
 
 #define kvr_response_nothing(_)
 
@@ -199,12 +208,6 @@ static const kvr_push_node_t  kvr_response_table[] = {
 _Static_assert(kvr_nelts(kvr_response_table) == KVR_NODES,
     "a list for each node");
 
-#undef N
-#undef S
-#undef O
-#undef A
-#undef R
-
 
 static const struct {
     const char  *name;
@@ -225,16 +228,73 @@ static const struct {
 };
 
 
+typedef enum {
+    KVR_WHEN_ANY = 0,
+    KVR_WHEN_FIRST,              /* until the first event of a stream */
+    KVR_WHEN_COUNTED             /* or beside the completion's number (TGI) */
+} kvr_when_e;
+
+
+/* what to do with a leaf */
+struct kvr_response_leaf_s {
+    void    (*take)(kvr_response_sink_t *sink);
+    uint16_t  number;            /* its place in kvr_response_t */
+    uint8_t   seen;              /* the bit of the number */
+    uint8_t   when;              /* it is taken */
+    uint8_t   part;              /* kvr_response_part_e of a text */
+    uint8_t   other;             /* the line has more than content */
+};
+
+
 static void kvr_response_leaf(void *data, unsigned leaf, kvr_push_e what,
     const uint8_t *p, size_t len, uint64_t number);
-static void kvr_response_text(kvr_response_sink_t *sink, unsigned leaf,
-    kvr_push_e what, const uint8_t *p, size_t len);
-static void kvr_response_part(kvr_response_sink_t *sink,
-    kvr_response_part_e part, kvr_push_e what, const uint8_t *p, size_t len);
-static void kvr_response_id(kvr_response_t *u, kvr_push_e what,
-    const uint8_t *p, size_t len);
+static void kvr_response_take_type(kvr_response_sink_t *sink);
+static void kvr_response_take_id(kvr_response_sink_t *sink);
+static void kvr_response_take_early(kvr_response_sink_t *sink);
+static void kvr_response_take_error(kvr_response_sink_t *sink);
+static void kvr_response_take_code(kvr_response_sink_t *sink);
+static void kvr_response_take_number(kvr_response_sink_t *sink);
+static void kvr_response_take_index(kvr_response_sink_t *sink);
+static void kvr_response_take_text(kvr_response_sink_t *sink);
+static void kvr_response_take_delta(kvr_response_sink_t *sink);
+static void kvr_response_text(kvr_response_sink_t *sink, unsigned part);
 static void kvr_response_set(kvr_response_t *u, unsigned seen, uint32_t *to,
     uint64_t number);
+
+
+#define kvr_response_counts(bit, member, when)                                \
+    { kvr_response_take_number, offsetof(kvr_response_t, member),             \
+      KVR_RESPONSE_ ## bit, KVR_WHEN_ ## when, 0, 1 }
+#define kvr_response_writes(part, other)                                      \
+    { kvr_response_take_text, 0, 0, 0, KVR_RESPONSE_ ## part, other }
+
+static const kvr_response_leaf_t  kvr_response_leaves[] = {
+    [KVR_LEAF_TYPE]        = { kvr_response_take_type, 0, 0, 0, 0, 0 },
+    [KVR_LEAF_ID]          = { kvr_response_take_id, 0, 0, 0, 0, 0 },
+    [KVR_LEAF_EARLY]       = { kvr_response_take_early, 0, 0, 0, 0, 1 },
+    [KVR_LEAF_ERROR]       = { kvr_response_take_error, 0, 0, 0, 0, 1 },
+    [KVR_LEAF_CODE]        = { kvr_response_take_code, 0, 0, 0, 0, 1 },
+    [KVR_LEAF_PROMPT]      = kvr_response_counts(PROMPT, prompt, ANY),
+    [KVR_LEAF_COMPLETION]  = kvr_response_counts(COMPLETION, completion, ANY),
+    [KVR_LEAF_LENGTH]      = kvr_response_counts(PROMPT, prompt, COUNTED),
+    [KVR_LEAF_TOTAL]       = kvr_response_counts(PROMPT, prompt, FIRST),
+    [KVR_LEAF_CACHE]       = kvr_response_counts(CACHED, cached, FIRST),
+    [KVR_LEAF_CACHED]      = kvr_response_counts(CACHED, cached, ANY),
+    [KVR_LEAF_CACHE_READ]  = kvr_response_counts(CACHE_READ, cache_read, ANY),
+    [KVR_LEAF_CACHE_WRITE] = kvr_response_counts(CACHE_WRITE, cache_write, ANY),
+    [KVR_LEAF_COMPUTED]    = kvr_response_counts(COMPUTED, computed, ANY),
+    [KVR_LEAF_INDEX]       = { kvr_response_take_index, 0, 0, 0, 0, 0 },
+    [KVR_LEAF_CONTENT]     = kvr_response_writes(CONTENT, 0),
+    [KVR_LEAF_REASONING]   = kvr_response_writes(REASONING, 1),
+    [KVR_LEAF_CALL]        = kvr_response_writes(CALL, 1),
+    [KVR_LEAF_ARGUMENTS]   = kvr_response_writes(ARGUMENTS, 1),
+    [KVR_LEAF_INPUT]       = kvr_response_writes(INPUT, 1),
+    [KVR_LEAF_DELTA]       = { kvr_response_take_delta, 0, 0, 0, 0, 1 },
+    [KVR_LEAF_OTHER]       = kvr_response_writes(OTHER, 1)
+};
+
+_Static_assert(kvr_nelts(kvr_response_leaves) == KVR_LEAVES,
+    "a handler for each leaf");
 
 
 int
@@ -304,255 +364,191 @@ kvr_response_leaf(void *data, unsigned leaf, kvr_push_e what, const uint8_t *p,
 {
     kvr_response_sink_t *sink = data;
 
+    if (leaf == KVR_LEAF_NONE) {
+        return;
+    }
+
+    sink->leaf = &kvr_response_leaves[leaf];
+    sink->what = what;
+    sink->p = p;
+    sink->len = len;
+    sink->number = number;
+
+    sink->other |= sink->leaf->other;
+
+    sink->leaf->take(sink);
+}
+
+
+static void
+kvr_response_take_type(kvr_response_sink_t *sink)
+{
+    if (sink->what == KVR_PUSH_TEXT) {
+        kvr_response_word(sink->u, sink->p, sink->len);
+
+    } else {
+        sink->other |= kvr_response_kind(sink->u);
+        sink->u->word_len = 0;
+    }
+}
+
+
+/* Takes an id; later requests refer only to those of Responses. */
+static void
+kvr_response_take_id(kvr_response_sink_t *sink)
+{
+    kvr_response_t  *u;
+
+    u = sink->u;
+
+    if (u->id_done || (u->stream && u->first)) {
+        return;
+    }
+
+    if (sink->what != KVR_PUSH_TEXT) {
+
+        if (u->id_len > 5 && u->id_len <= KVR_RESPONSE_ID_LEN
+            && memcmp(u->id, "resp_", 5) == 0)
+        {
+            u->id_done = 1;
+
+        } else {
+            u->id_len = 0;
+        }
+
+    } else if (u->id_len + sink->len > KVR_RESPONSE_ID_LEN) {
+        u->id_len = KVR_RESPONSE_ID_LEN + 1;
+
+    } else {
+        memcpy(u->id + u->id_len, sink->p, sink->len);
+        u->id_len = (uint8_t) (u->id_len + sink->len);
+    }
+}
+
+
+static void
+kvr_response_take_early(kvr_response_sink_t *sink)
+{
+    sink->u->early = 1;
+}
+
+
+static void
+kvr_response_take_error(kvr_response_sink_t *sink)
+{
+    if (sink->what != KVR_PUSH_TEXT_END) {
+        kvr_response_failed(sink->u);
+    }
+}
+
+
+static void
+kvr_response_take_code(kvr_response_sink_t *sink)
+{
+    kvr_response_t  *u;
+
+    u = sink->u;
+
+    if (u->error && sink->number / 100 == 4) {
+        u->error = KVR_RESPONSE_CLIENT;
+
+    } else if (u->error && sink->number / 100 == 5) {
+        u->error = KVR_RESPONSE_SERVER;
+    }
+}
+
+
+static void
+kvr_response_take_number(kvr_response_sink_t *sink)
+{
     unsigned         late;
     kvr_response_t  *u;
 
     u = sink->u;
     late = u->stream && u->first;
 
-    switch (leaf) {
+    if (sink->leaf->when == KVR_WHEN_FIRST && late) {
+        return;
+    }
 
-    case KVR_LEAF_CONTENT:
+    if (sink->leaf->when == KVR_WHEN_COUNTED && late && !u->counted) {
+        return;
+    }
 
-        if (what == KVR_PUSH_TEXT) {
-            sink->from = sink->from ? sink->from : p;
-            sink->to = p + len;
+    u->counted |= (sink->leaf->seen == KVR_RESPONSE_COMPLETION);
+
+    kvr_response_set(u, sink->leaf->seen,
+                     (uint32_t *) (void *) ((uint8_t *) u + sink->leaf->number),
+                     sink->number);
+}
+
+
+static void
+kvr_response_take_index(kvr_response_sink_t *sink)
+{
+    if (sink->number == 0) {
+        return;
+    }
+
+    sink->other = 1;
+
+    if (sink->part) {
+        sink->part(sink->ctx, KVR_RESPONSE_OTHER, NULL, 0);
+    }
+}
+
+
+static void
+kvr_response_take_text(kvr_response_sink_t *sink)
+{
+    if (sink->leaf->part == KVR_RESPONSE_CONTENT) {
+
+        if (sink->what == KVR_PUSH_TEXT) {
+            sink->from = sink->from ? sink->from : sink->p;
+            sink->to = sink->p + sink->len;
 
         } else {
             sink->texts++;
         }
-
-        break;
-
-    case KVR_LEAF_ID:
-    case KVR_LEAF_TYPE:
-        break;
-
-    case KVR_LEAF_INDEX:
-        sink->other |= (number != 0);
-        break;
-
-    case KVR_LEAF_NONE:
-        return;
-
-    default:
-        sink->other = 1;
     }
 
-    switch (leaf) {
+    kvr_response_text(sink, sink->leaf->part);
+}
 
-    case KVR_LEAF_TYPE:
 
-        if (what == KVR_PUSH_TEXT) {
-            kvr_response_word(u, p, len);
-
-        } else {
-            sink->other |= kvr_response_kind(u);
-            u->word_len = 0;
-        }
-
-        return;
-
-    case KVR_LEAF_EARLY:
-        u->early = 1;
-        return;
-
-    case KVR_LEAF_ERROR:
-
-        if (what != KVR_PUSH_TEXT_END) {
-            kvr_response_failed(u);
-        }
-
-        return;
-
-    case KVR_LEAF_CODE:
-
-        if (u->error && number / 100 == 4) {
-            u->error = KVR_RESPONSE_CLIENT;
-
-        } else if (u->error && number / 100 == 5) {
-            u->error = KVR_RESPONSE_SERVER;
-        }
-
-        return;
-
-    case KVR_LEAF_ID:
-
-        if (!late) {
-            kvr_response_id(u, what, p, len);
-        }
-
-        return;
-
-    case KVR_LEAF_TOTAL:
-
-        if (!late) {
-            kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
-        }
-
-        return;
-
-    case KVR_LEAF_CACHE:
-
-        if (!late) {
-            kvr_response_set(u, KVR_RESPONSE_CACHED, &u->cached, number);
-        }
-
-        return;
-
-    case KVR_LEAF_LENGTH:
-
-        /* TGI writes it behind what it generated */
-
-        if (!late || u->counted) {
-            kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
-        }
-
-        return;
-
-    case KVR_LEAF_GENERATED:
-        u->counted = 1;
-        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
-        return;
-
-    case KVR_LEAF_PROMPT:
-        kvr_response_set(u, KVR_RESPONSE_PROMPT, &u->prompt, number);
-        return;
-
-    case KVR_LEAF_COMPLETION:
-        kvr_response_set(u, KVR_RESPONSE_COMPLETION, &u->completion, number);
-        return;
-
-    case KVR_LEAF_CACHED:
-        kvr_response_set(u, KVR_RESPONSE_CACHED, &u->cached, number);
-        return;
-
-    case KVR_LEAF_CACHE_READ:
-        kvr_response_set(u, KVR_RESPONSE_CACHE_READ, &u->cache_read, number);
-        return;
-
-    case KVR_LEAF_CACHE_WRITE:
-        kvr_response_set(u, KVR_RESPONSE_CACHE_WRITE, &u->cache_write, number);
-        return;
-
-    case KVR_LEAF_COMPUTED:
-        kvr_response_set(u, KVR_RESPONSE_COMPUTED, &u->computed, number);
-        return;
-
-    case KVR_LEAF_INDEX:
-
-        if (number && sink->part) {
-            sink->part(sink->ctx, KVR_RESPONSE_OTHER, NULL, 0);
-        }
-
+/* The event says what a text is; Anthropic's delta is an object. */
+static void
+kvr_response_take_delta(kvr_response_sink_t *sink)
+{
+    if (sink->what == KVR_PUSH_OPEN) {
         return;
     }
 
-    if (sink->part) {
-        kvr_response_text(sink, leaf, what, p, len);
+    if (sink->u->kind == KVR_EVENT_TEXT) {
+        kvr_response_text(sink, KVR_RESPONSE_CONTENT);
+
+    } else if (sink->u->kind == KVR_EVENT_REASONING) {
+        kvr_response_text(sink, KVR_RESPONSE_REASONING);
+
+    } else if (sink->u->kind == KVR_EVENT_ARGUMENTS) {
+        kvr_response_text(sink, KVR_RESPONSE_ARGUMENTS);
     }
 }
 
 
 static void
-kvr_response_text(kvr_response_sink_t *sink, unsigned leaf, kvr_push_e what,
-    const uint8_t *p, size_t len)
+kvr_response_text(kvr_response_sink_t *sink, unsigned part)
 {
-    kvr_response_part_e  part;
-
-    part = KVR_RESPONSE_OTHER;
-
-    switch (leaf) {
-
-    case KVR_LEAF_CONTENT:
-        part = KVR_RESPONSE_CONTENT;
-        break;
-
-    case KVR_LEAF_REASONING:
-        part = KVR_RESPONSE_REASONING;
-        break;
-
-    case KVR_LEAF_CALL:
-        part = KVR_RESPONSE_CALL;
-        break;
-
-    case KVR_LEAF_ARGUMENTS:
-        part = KVR_RESPONSE_ARGUMENTS;
-        break;
-
-    case KVR_LEAF_INPUT:
-        part = KVR_RESPONSE_INPUT;
-        break;
-
-    case KVR_LEAF_DELTA:
-
-        /* Anthropic's is an object */
-
-        if (what == KVR_PUSH_OPEN) {
-            return;
-        }
-
-        switch (sink->u->kind) {
-
-        case KVR_EVENT_TEXT:
-            part = KVR_RESPONSE_CONTENT;
-            break;
-
-        case KVR_EVENT_REASONING:
-            part = KVR_RESPONSE_REASONING;
-            break;
-
-        case KVR_EVENT_ARGUMENTS:
-            part = KVR_RESPONSE_ARGUMENTS;
-            break;
-
-        default:
-            return;
-        }
-
-        break;
+    if (sink->part == NULL) {
+        return;
     }
 
-    kvr_response_part(sink, part, what, p, len);
-}
-
-
-static void
-kvr_response_part(kvr_response_sink_t *sink, kvr_response_part_e part,
-    kvr_push_e what, const uint8_t *p, size_t len)
-{
-    if (what == KVR_PUSH_TEXT) {
-        sink->part(sink->ctx, part, p, len);
+    if (sink->what == KVR_PUSH_TEXT) {
+        sink->part(sink->ctx, part, sink->p, sink->len);
 
     } else {
         sink->part(sink->ctx, part, NULL, 0);
     }
-}
-
-
-/* only those of Responses are referred to */
-static void
-kvr_response_id(kvr_response_t *u, kvr_push_e what, const uint8_t *p,
-    size_t len)
-{
-    if (u->id_done) {
-        return;
-    }
-
-    if (what != KVR_PUSH_TEXT) {
-        u->id_done = (u->id_len > 5 && u->id_len <= KVR_RESPONSE_ID_LEN
-                      && memcmp(u->id, "resp_", 5) == 0);
-        u->id_len *= u->id_done;
-        return;
-    }
-
-    if (u->id_len + len > KVR_RESPONSE_ID_LEN) {
-        u->id_len = KVR_RESPONSE_ID_LEN + 1;
-        return;
-    }
-
-    memcpy(u->id + u->id_len, p, len);
-    u->id_len = (uint8_t) (u->id_len + len);
 }
 
 

@@ -17,19 +17,28 @@
 #include "core/response/kvr_response.h"
 
 
-/* a handler's context: the state, and where the reply goes */
+typedef struct kvr_response_leaf_s  kvr_response_leaf_t;
+
 
 typedef struct {
-    kvr_response_t       *u;
-    kvr_response_part_pt  part;
-    void                 *ctx;
+    kvr_response_t             *u;
+    kvr_response_part_pt        part;    /* the reply goes there */
+    void                       *ctx;
 
-    /* of the line that is read: the text in it, and what else matters */
+    /* of the line: where its content is, and whether it has more than that */
 
-    const uint8_t      *from;
-    const uint8_t      *to;
-    unsigned            texts;
-    unsigned            other;
+    const uint8_t              *from;
+    const uint8_t              *to;
+    unsigned                    texts;
+    unsigned                    other;
+
+    /* the value, as kvr_push_pt has it */
+
+    const kvr_response_leaf_t  *leaf;
+    kvr_push_e                  what;
+    const uint8_t              *p;
+    size_t                      len;
+    uint64_t                    number;
 } kvr_response_sink_t;
 
 

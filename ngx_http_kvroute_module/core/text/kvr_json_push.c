@@ -363,7 +363,7 @@ kvr_push_feed(kvr_push_t *p, const kvr_push_node_t *table,
 }
 
 
-/* Follows or skips the container that begins with c, a value of e or an item. */
+/* Follows or skips the container that begins with c. */
 static kvr_push_state_e
 kvr_push_open(kvr_push_t *p, const kvr_push_entry_t *e, uint8_t c,
     kvr_push_pt handler, void *ctx)
