@@ -63,6 +63,10 @@ KINDS = {
     "flapping": [{"fault": "status=500"}, {"fault": "none"}],
     "half-open": {"fault": "hang"},
     "wrong model": {"fault": "status=404"},
+    "wrong key": {"fault": "status=401"},
+    "forbidden": {"fault": "status=403"},
+    "bad request": {"fault": "status=400"},
+    "busy": {"fault": "status=429"},
     "truncating": {"fault": "truncate=3"},
     "error in 200": {"fault": "error-in-stream=3"},
 }

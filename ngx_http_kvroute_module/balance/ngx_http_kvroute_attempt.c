@@ -241,7 +241,7 @@ ngx_http_kvroute_attempt_first(ngx_http_kvroute_attempt_t *at)
         return;
     }
 
-    ngx_http_kvroute_eject_log(at, at->core.reservation.member, rc);
+    ngx_http_kvroute_eject_log(at, rc);
 
     ctx->ttft = ngx_current_msec - (ngx_msec_t) at->core.start;
     ctx->ttft_set = 1;

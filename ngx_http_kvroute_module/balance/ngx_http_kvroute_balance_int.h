@@ -196,9 +196,12 @@ void ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
 kvr_outlier_e ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
     ngx_peer_connection_t *pc, ngx_uint_t state, ngx_uint_t status);
 
-/* says what KVR_EJECT_... bits tell of a member */
-void ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at,
-    uint32_t member, unsigned bits);
+/* how a request comes to the candidate picked; ELSEWHERE: to be asked again */
+kvr_trial_arm_e ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *cand, ngx_uint_t n, uint32_t pick, uint64_t random);
+
+/* logs what KVR_EJECT_... bits say; the members are in the attempt */
+void ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits);
 
 
 #endif /* _NGX_HTTP_KVROUTE_BALANCE_INT_H_INCLUDED_ */

@@ -31,8 +31,6 @@ static ngx_uint_t ngx_http_kvroute_choose_offer(
 static ngx_uint_t ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v, ngx_uint_t count, ngx_uint_t named, ngx_uint_t offered,
     kvr_decision_t *d);
-static uint64_t ngx_http_kvroute_choose_held(ngx_http_kvroute_attempt_t *at,
-    uint32_t id);
 static void ngx_http_kvroute_choose_view(ngx_http_kvroute_attempt_t *at,
     kvr_view_t *v);
 
@@ -177,7 +175,6 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     kvr_view_t                   view;
     ngx_uint_t                   i, t, count, named;
     kvr_begin_t                  begin;
-    kvr_registry_t              *registry;
     ngx_http_kvroute_list_t     *list;
     ngx_http_kvroute_offer_t    *offer;
 
@@ -208,6 +205,17 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     list = ngx_http_kvroute_balance_list(at);
     offer = &ngx_http_kvroute_offer[d->pick];
 
+    begin.doubted = list->member[list->first[offer->index]];
+    begin.arm = ngx_http_kvroute_eject_trial(at, ngx_http_kvroute_candidate,
+                                             count, d->pick, view.random);
+
+    if (begin.arm == KVR_TRIAL_ELSEWHERE
+        && !ngx_http_kvroute_choose_ask(at, &view, count, named, *offered, d))
+    {
+        return NULL;
+    }
+
+    offer = &ngx_http_kvroute_offer[d->pick];
     i = offer->index;
     t = ngx_http_kvroute_candidate[d->pick].place;
 
@@ -231,8 +239,12 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     begin.pending = at->ctx->bytes + at->ctx->extra;
     begin.pending -= ngx_min(d->matched, begin.pending);
 
+    /* what is transferred was not held there */
+
     if (kvr_unlikely(at->ctx->leg && at->ctx->leg->second)) {
-        d->matched = ngx_http_kvroute_choose_held(at, id);
+        d->matched = (at->matched == NULL || id == KVR_REGISTRY_NONE) ? 0
+                     : ngx_min(at->matched[id] * view.zone->unit,
+                               at->ctx->bytes);
     }
 
     begin.matched = d->matched;
@@ -246,8 +258,7 @@ ngx_http_kvroute_choose(ngx_http_kvroute_attempt_t *at, ngx_uint_t *index,
     }
 
     if (id != KVR_REGISTRY_NONE) {
-        registry = view.zone->registry;
-        kvr_registry_given(registry, id);
+        kvr_registry_given(view.zone->registry, id);
     }
 
     *index = i;
@@ -649,19 +660,6 @@ ngx_http_kvroute_choose_ask(ngx_http_kvroute_attempt_t *at, kvr_view_t *v,
     }
 
     return 1;
-}
-
-
-/* bytes of the prompt that a peer holds, what is transferred apart */
-static uint64_t
-ngx_http_kvroute_choose_held(ngx_http_kvroute_attempt_t *at, uint32_t id)
-{
-    if (at->matched == NULL || id == KVR_REGISTRY_NONE) {
-        return 0;
-    }
-
-    return ngx_min(at->matched[id] * at->conf->zone->core.unit,
-                   at->ctx->bytes);
 }
 
 

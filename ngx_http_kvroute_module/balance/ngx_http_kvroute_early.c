@@ -216,7 +216,8 @@ ngx_http_kvroute_early_choose(ngx_http_request_t *r,
     } while (best == NULL && next);
 
     if (at->silent) {
-        ngx_http_kvroute_eject_log(at, at->silent - 1, KVR_EJECT_OUT);
+        at->core.eject.out = at->silent - 1;
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
         at->silent = 0;
     }
 

@@ -92,7 +92,10 @@ ngx_http_kvroute_eject_final(ngx_http_kvroute_attempt_t *at,
         at->denied = 1;
     }
 
-    if (at->denied && (reason != KVR_OUTLIER_NONE || state & NGX_PEER_FAILED)) {
+    if (at->denied
+        && ((reason != KVR_OUTLIER_NONE && reason < KVR_OUTLIER_400)
+            || state & NGX_PEER_FAILED))
+    {
         kvr_add(&upstream->denied, 1);
     }
 
@@ -111,11 +114,14 @@ ngx_http_kvroute_eject_reason(ngx_http_kvroute_attempt_t *at,
         return KVR_OUTLIER_STATUS;
     }
 
-    if (status == NGX_HTTP_NOT_FOUND && at->ctx->parsed) {
-        return KVR_OUTLIER_MISSING;
+    /* an answer of 404 to what is no prompt is about a path */
+
+    if (status / 100 == 4) {
+        return status != NGX_HTTP_NOT_FOUND || at->ctx->parsed
+               ? kvr_outlier_client((uint32_t) status) : KVR_OUTLIER_NONE;
     }
 
-    /* other errors are the client's, and so is an end without a failure */
+    /* an end without a failure is the client's */
 
     if (status == 0 && state & NGX_PEER_FAILED) {
         c = pc->connection;
@@ -151,10 +157,8 @@ ngx_http_kvroute_eject_answer(ngx_http_kvroute_attempt_t *at,
         return KVR_OUTLIER_ERROR;
 
     case KVR_RESPONSE_UNCLEAR:
-        return KVR_OUTLIER_UNCLEAR;
-
     case KVR_RESPONSE_CLIENT:
-        return KVR_OUTLIER_NONE;
+        return KVR_OUTLIER_UNCLEAR;
     }
 
     /* a stream that came to its end without an event */
@@ -195,9 +199,26 @@ ngx_http_kvroute_eject_broken(ngx_peer_connection_t *pc,
 }
 
 
+kvr_trial_arm_e
+ngx_http_kvroute_eject_trial(ngx_http_kvroute_attempt_t *at,
+    kvr_candidate_t *cand, ngx_uint_t n, uint32_t pick, uint64_t random)
+{
+    /* a request that names its server says nothing of that server */
+
+    if (cand[pick].pinned || cand[pick].owner || at->wanted
+        || at->policy->conf.strict)
+    {
+        return KVR_TRIAL_FIXED;
+    }
+
+    return kvr_likely(!cand[pick].doubted)
+           ? KVR_TRIAL_NONE
+           : kvr_eject_trial(cand, (uint32_t) n, kvr_mix(random, pick));
+}
+
+
 void
-ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, uint32_t member,
-    unsigned bits)
+ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, unsigned bits)
 {
     ngx_log_t       *log;
     uint64_t         state, now;
@@ -205,32 +226,35 @@ ngx_http_kvroute_eject_log(ngx_http_kvroute_attempt_t *at, uint32_t member,
     kvr_member_t    *m;
     kvr_registry_t  *registry;
 
-    if (!(bits & (KVR_EJECT_OUT | KVR_EJECT_BACK))) {
-        return;
-    }
-
     log = at->ctx->request->connection->log;
     registry = at->conf->zone->core.registry;
-    m = &registry->member[member];
-    peer = &registry->peer[m->peer];
 
     if (bits & KVR_EJECT_BACK) {
+        m = &registry->member[at->core.eject.member];
+        peer = &registry->peer[m->peer];
+
         ngx_log_error(NGX_LOG_NOTICE, log, 0,
                       "kvroute peer %*s of upstream \"%V\" is back: it answers "
                       "again",
                       (size_t) peer->len, peer->name,
                       &at->conf->upstream->host);
-        return;
     }
 
-    now = (uint64_t) ngx_current_msec;
-    state = kvr_get(&m->outlier.state);
+    if (bits & KVR_EJECT_OUT) {
+        m = &registry->member[at->core.eject.out];
+        peer = &registry->peer[m->peer];
 
-    ngx_log_error(NGX_LOG_WARN, log, 0,
-                  "kvroute peer %*s of upstream \"%V\" is ejected for %.1fs: "
-                  "it does worse than the others, the last was \"%s\"",
-                  (size_t) peer->len, peer->name, &at->conf->upstream->host,
-                  kvr_outlier_sick(state, now)
-                  ? (double) (KVR_OUTLIER_TIME(state) - now) / 1000 : 0.0,
-                  kvr_outlier_name(kvr_get(&m->outlier.reason)));
+        now = (uint64_t) ngx_current_msec;
+        state = kvr_get(&m->outlier.state);
+
+        ngx_log_error(NGX_LOG_WARN, log, 0,
+                      "kvroute peer %*s of upstream \"%V\" is ejected for "
+                      "%.1fs: it does worse than the others, the last was "
+                      "\"%s\"",
+                      (size_t) peer->len, peer->name,
+                      &at->conf->upstream->host,
+                      kvr_outlier_sick(state, now)
+                      ? (double) (KVR_OUTLIER_TIME(state) - now) / 1000 : 0.0,
+                      kvr_outlier_name(kvr_get(&m->outlier.reason)));
+    }
 }

@@ -257,7 +257,8 @@ ngx_http_kvroute_upstream_get(ngx_peer_connection_t *pc, void *data)
     ngx_http_kvroute_lock_release(at->conf->zone, peers);
 
     if (at->silent) {
-        ngx_http_kvroute_eject_log(at, at->silent - 1, KVR_EJECT_OUT);
+        at->core.eject.out = at->silent - 1;
+        ngx_http_kvroute_eject_log(at, KVR_EJECT_OUT);
         at->silent = 0;
     }
 
@@ -343,7 +344,6 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
 {
     ngx_http_kvroute_attempt_t  *at = data;
 
-    uint32_t       member;
     ngx_uint_t     status, busy;
     kvr_outlier_e  reason;
 
@@ -355,21 +355,22 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
     }
 
     /*
-     * Who asks to be left alone for a while is no worse for it, nor for what is
-     * the client's fault, though it may be tried elsewhere.
+     * A peer that replied Retry-After has not failed.  Without a time it may
+     * be busy for ever.  A 4xx does not make nginx give the peer up.
      */
 
     if (at->core.reservation.held) {
-        member = at->core.reservation.member;
         status = ngx_http_kvroute_attempt_status(at);
         reason = ngx_http_kvroute_eject_reason(at, pc, state, status);
-        busy = 0;
 
-        if (ngx_http_kvroute_engine_busy(at->conf, at->core.reservation.peer,
-                                         at->ctx->request->upstream, status))
-        {
-            reason = KVR_OUTLIER_NONE;
-            busy = 1;
+        busy = ngx_http_kvroute_engine_busy(at->conf,
+                                            at->core.reservation.peer,
+                                            at->ctx->request->upstream, status);
+
+        if (busy) {
+            reason = (busy == NGX_HTTP_KVROUTE_BUSY_UNTIMED)
+                     ? kvr_outlier_client((uint32_t) status)
+                     : KVR_OUTLIER_NONE;
         }
 
         if (at->conf->eject.budget) {
@@ -390,7 +391,7 @@ ngx_http_kvroute_upstream_free(ngx_peer_connection_t *pc, void *data,
             state &= ~NGX_PEER_FAILED;
         }
 
-        ngx_http_kvroute_eject_log(at, member,
+        ngx_http_kvroute_eject_log(at,
                                kvr_attempt_judge(&at->core,
                                                  &at->conf->zone->core,
                                                  &at->conf->pool, reason,

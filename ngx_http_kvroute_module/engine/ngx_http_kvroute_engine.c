@@ -110,7 +110,7 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
         n = ngx_atoi(h->value.data, h->value.len);
         ngx_http_kvroute_engine_throttle(registry, id, n == NGX_ERROR ? 1 : n);
 
-        return 1;
+        return NGX_HTTP_KVROUTE_BUSY_TIMED;
     }
 
     h = u->headers_in.content_type;
@@ -125,7 +125,7 @@ ngx_http_kvroute_engine_busy(ngx_http_kvroute_srv_conf_t *conf, uint32_t id,
 
     ngx_http_kvroute_engine_throttle(registry, id, 1);
 
-    return 1;
+    return NGX_HTTP_KVROUTE_BUSY_UNTIMED;
 }
 
 

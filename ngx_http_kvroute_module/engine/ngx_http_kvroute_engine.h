@@ -35,6 +35,10 @@ void ngx_http_kvroute_engine_lost(ngx_http_kvroute_zone_t *zone, uint32_t id,
 void ngx_http_kvroute_engine_throttle(kvr_registry_t *registry, uint32_t id,
     time_t seconds);
 
+/* what _busy() returns; 0: the response does not ask for that */
+#define NGX_HTTP_KVROUTE_BUSY_TIMED    1  /* it says for how long */
+#define NGX_HTTP_KVROUTE_BUSY_UNTIMED  2
+
 /*
  * Whether a peer's response of this status asks to be left alone: it must then
  * not count as a failure.

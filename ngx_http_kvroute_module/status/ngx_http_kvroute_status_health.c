@@ -24,6 +24,8 @@ static void ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
 static cJSON *ngx_http_kvroute_health_json(cJSON *json, kvr_verdict_e state);
 static cJSON *ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
     kvr_verdict_why_t *why);
+static void ngx_http_kvroute_health_status(cJSON *json,
+    ngx_http_kvroute_status_peer_t *p);
 static void ngx_http_kvroute_health_number(cJSON *json, const char *name,
     uint64_t n);
 static void ngx_http_kvroute_health_caps(cJSON *json,
@@ -108,6 +110,9 @@ ngx_http_kvroute_health_server(ngx_http_kvroute_status_peer_t *p,
 
     s->requests = minute->requests;
     s->errors = minute->errors;
+    s->refused = minute->refused;
+    s->refuses = (p->conf->eject.on && p->now.ejected
+                  && kvr_outlier_refusal((kvr_outlier_e) p->now.why));
     s->firsts = minute->firsts;
     s->ttft = minute->ttft;
 
@@ -130,6 +135,7 @@ ngx_http_kvroute_status_json_minute(cJSON *json,
 
     cJSON_AddNumberToObject(item, "requests", (double) p->minute.requests);
     cJSON_AddNumberToObject(item, "errors", (double) p->minute.errors);
+    cJSON_AddNumberToObject(item, "errors_4xx", (double) p->minute.refused);
     cJSON_AddNumberToObject(item, "streams", (double) p->minute.firsts);
 
     if (p->minute.firsts) {
@@ -237,13 +243,35 @@ ngx_http_kvroute_health_why(ngx_http_kvroute_status_upstream_t *u,
         ngx_http_kvroute_status_json_string(item, "name", p->name.data,
                                             p->name.len);
         cJSON_AddStringToObject(item, "state", p->state);
+
+        if (p->conf->eject.on && p->now.ejected) {
+            cJSON_AddStringToObject(item, "reason",
+                                  kvr_outlier_name((kvr_outlier_e) p->now.why));
+        }
     }
 
     if (why->reason == KVR_VERDICT_REJECTS) {
         ngx_http_kvroute_health_caps(json, u);
+
+    } else if (why->reason == KVR_VERDICT_REFUSES) {
+        ngx_http_kvroute_health_status(json, &u->peer[why->server[0]]);
     }
 
     return json;
+}
+
+
+/* the status that it is ejected for, or has answered last */
+static void
+ngx_http_kvroute_health_status(cJSON *json, ngx_http_kvroute_status_peer_t *p)
+{
+    kvr_outlier_e  reason;
+
+    reason = (kvr_outlier_e) (p->now.ejected ? p->now.why : p->now.last);
+
+    cJSON_AddStringToObject(json, "status",
+                            kvr_outlier_name(kvr_outlier_refusal(reason)
+                                             ? reason : KVR_OUTLIER_4XX));
 }
 
 

@@ -37,6 +37,8 @@ const columns = [
   { key: "errors", title: "errors / min", num: true, get: errors,
     show: (v, p) => v ? `${count(p.minute.errors)} (${share(v, 1)})` : "0",
     bad: (v) => v >= .05 },
+  { key: "4xx", title: "4xx / min", num: true,
+    get: (p) => p.minute ? p.minute.errors_4xx : 0, show: count },
   { key: "5xx", title: "5xx", num: true,
     get: (p) => p.responses ? p.responses["5xx"] : 0, show: count },
   { key: "fails", title: "fails", num: true, get: (p) => p.fails || 0,

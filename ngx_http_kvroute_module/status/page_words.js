@@ -22,6 +22,8 @@ const words = {
   "TTFT": "mean time to the first token, of streams",
   "TTFT median": "median time to the first token, of streams",
   "errors / min": "answers of 5xx, and none at all, in the last minute",
+  "4xx / min": "answers of 400 to 499 in the last minute: the client's fault, "
+    + "unless other servers do not answer so",
   "5xx": "answers of 500 to 599, since the counters began",
   "fails": "attempts that nginx counts as failed (max_fails)",
   "not computed": "tokens of prompts that were in the cache of the chosen "
@@ -112,7 +114,7 @@ const sources = {
 /* causes of health as sentences, by code: docs/status.md has the same list */
 
 const listed = (w) => w.servers.map((s) => s.state === "up" ? s.name
-    : `${s.name} (${s.state})`).join(", ")
+    : `${s.name} (${s.state}${s.reason ? ": " + s.reason : ""})`).join(", ")
   + (w.number > w.servers.length
     ? ` and ${w.number - w.servers.length} more` : "");
 
@@ -127,6 +129,14 @@ const capped = (c) => [
   ...(c.max_waiting !== undefined ? [`max_waiting=${c.max_waiting}`] : [])
 ].join(" or ") || "its cap";
 
+const hints = {
+  "401": "is its API key another one?",
+  "403": "is its API key another one?",
+  "404": "does it have another model?",
+  "429": "does it have another limit?",
+  "503": "does it have another limit?"
+};
+
 const sentences = {
   "locked": () => "the list of servers is locked: if it stays so, a killed "
     + "process holds the lock, see the error log",
@@ -136,6 +146,11 @@ const sentences = {
   "errors": (w) => `${w.servers[0].name} fails: ${w.percent}% of its `
     + `${w.requests} requests in the last minute, ${w.percent_of_all}% of all `
     + "requests",
+  "client_errors": (w) => w.servers[0].name + (w.requests
+    ? ` answers ${w.status} to ${w.percent}% of requests, others to `
+      + `${w.percent_elsewhere}%: ` : ` answered ${w.status}: `)
+    + (hints[w.status] || "is it configured differently, or are these the "
+       + "requests of one client?"),
   "rejects": (w) => `${w.percent}% of requests rejected in the last minute `
     + `(${w.rejects}): every server is at ${capped(w.caps)}`
     + (w.load === undefined ? "" : `, load is ${Math.round(100 * w.load)}%`),

@@ -31,6 +31,17 @@ const cases = [
   [{ code: "not_up", number: 5, of: 8, servers: [b, b, b] }, "5 of 8 servers not "
     + "up: " + "10.0.0.2:8000 (unhealthy), ".repeat(2)
     + "10.0.0.2:8000 (unhealthy) and 2 more"],
+  [{ code: "client_errors", requests: 25, percent: 100, percent_elsewhere: 1,
+     status: "401", servers: [{ name: "a:1", state: "up" }] },
+   "a:1 answers 401 to 100% of requests, others to 1%: is its API key another "
+   + "one?"],
+  [{ code: "client_errors", requests: 0, percent: 0, percent_elsewhere: 0,
+     status: "400", servers: [{ name: "a:1", state: "ejected" }] },
+   "a:1 answered 400: is it configured differently, or are these the requests "
+   + "of one client?"],
+  [{ code: "not_up", number: 1, of: 2, servers: [
+     { name: "a:1", state: "ejected", reason: "401" }] },
+   "1 of 2 servers not up: a:1 (ejected: 401)"],
   [{ code: "errors", requests: 25, of: 725, percent: 80, percent_of_all: 2,
      servers: [a] }, "10.0.0.1:8000 fails: 80% of its 25 requests in the last "
     + "minute, 2% of all requests"],

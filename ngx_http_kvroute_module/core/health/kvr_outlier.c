@@ -33,6 +33,10 @@ static kvr_outlier_count_t kvr_outlier_count(uint64_t word, uint64_t ms,
     uint64_t now);
 static uint16_t kvr_outlier_slot(uint64_t ms, uint64_t now);
 static uint16_t kvr_outlier_latest(uint64_t word, uint64_t ms, uint64_t now);
+static int kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    int late, int probe, uint64_t now);
+static uint32_t kvr_outlier_enough(const kvr_outlier_conf_t *conf,
+    uint64_t state, uint64_t now);
 static int kvr_outlier_relapse(const kvr_outlier_conf_t *conf, uint64_t state,
     uint64_t now);
 static uint64_t kvr_outlier_span(const kvr_outlier_conf_t *conf,
@@ -133,9 +137,8 @@ kvr_outlier_good(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
 
     kvr_outlier_heard(o);
 
-    if (kvr_unlikely(kvr_get(&o->row[0]) | kvr_get(&o->unclear))) {
+    if (kvr_unlikely(kvr_get(&o->row[0]))) {
         kvr_set(&o->row[0], 0);
-        kvr_set(&o->unclear, 0);
     }
 
     /* in the same half of the window there is nothing to be halved */
@@ -205,6 +208,30 @@ kvr_outlier_pass(kvr_outlier_t *o, uint64_t given, int late, uint64_t now)
 
 
 int
+kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, int late, int probe, uint64_t now)
+{
+    uint64_t  state;
+
+    kvr_outlier_heard(o);
+    kvr_set(&o->last, reason);
+
+    state = kvr_get(&o->state);
+
+    /* a client's fault does not keep a server out that is out for another */
+
+    if (kvr_outlier_out(state)) {
+        return kvr_get(&o->reason) == reason
+               && kvr_outlier_again(o, conf, late, probe, now);
+    }
+
+    return kvr_add(&o->doubt[late], 1) + 1
+           >= kvr_min(kvr_outlier_enough(conf, state, now), KVR_OUTLIER_LEAST)
+           && kvr_trial_begin(&o->trial, reason, now);
+}
+
+
+int
 kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_outlier_e reason, int late, int probe, uint64_t now)
 {
@@ -221,44 +248,37 @@ kvr_outlier_bad(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     state = kvr_get(&o->state);
 
     if (kvr_outlier_out(state)) {
+        return kvr_outlier_again(o, conf, late, probe, now);
+    }
 
-        /* the way for the next one may be open by what began well */
-
-        if (probe || late) {
-            atomic_compare_exchange_strong(&o->state, &state,
-                     kvr_outlier_state(now + kvr_outlier_span(conf,
-                                                  KVR_OUTLIER_LEVEL(state)),
-                                       KVR_OUTLIER_LEVEL(state), 0, 1));
-        }
-
-        return 0;
+    if (kvr_add(&o->row[late], 1) + 1 >= kvr_outlier_enough(conf, state, now)) {
+        return 1;
     }
 
     c = kvr_outlier_count(kvr_get(&o->window), conf->window, now);
     own = c.good + c.bad;
 
-    /* what may well be the client's fault proves something by its mass only */
+    return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * conf->share;
+}
 
-    if (reason == KVR_OUTLIER_MISSING || reason == KVR_OUTLIER_UNCLEAR) {
 
-        if (own <= 1) {
-            kvr_set(&o->unclear, 0);
-        }
+/* it is out: the way for the next probe may be open by what began well */
+static int
+kvr_outlier_again(kvr_outlier_t *o, const kvr_outlier_conf_t *conf, int late,
+    int probe, uint64_t now)
+{
+    uint64_t  state;
 
-        if (kvr_add(&o->unclear, 1) + 1
-            >= kvr_max(KVR_OUTLIER_LEAST, conf->fails))
-        {
-            return 1;
-        }
+    state = kvr_get(&o->state);
 
-    } else if (kvr_add(&o->row[late], 1) + 1
-               >= (kvr_outlier_relapse(conf, state, now)
-                   ? conf->fails / KVR_OUTLIER_RELAPSE : conf->fails))
-    {
-        return 1;
+    if (kvr_outlier_out(state) && (probe || late)) {
+        atomic_compare_exchange_strong(&o->state, &state,
+                 kvr_outlier_state(now + kvr_outlier_span(conf,
+                                              KVR_OUTLIER_LEVEL(state)),
+                                   KVR_OUTLIER_LEVEL(state), 0, 1));
     }
 
-    return own >= KVR_OUTLIER_LEAST && c.bad * 100 >= own * conf->share;
+    return 0;
 }
 
 
@@ -309,7 +329,8 @@ kvr_outlier_eject(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
     kvr_set(&o->reason, reason);
     kvr_set(&o->row[0], 0);
     kvr_set(&o->row[1], 0);
-    kvr_set(&o->unclear, 0);
+    kvr_set(&o->doubt[0], 0);
+    kvr_set(&o->doubt[1], 0);
     kvr_set(&o->asked, 0);
 
     return span;
@@ -345,6 +366,16 @@ void
 kvr_outlier_sent(kvr_outlier_fleet_t *fleet, int retry, uint64_t now)
 {
     kvr_outlier_add(&fleet->sent, KVR_OUTLIER_RETRIES, !retry, retry, now);
+}
+
+
+/* how many bad answers in a row are */
+static uint32_t
+kvr_outlier_enough(const kvr_outlier_conf_t *conf, uint64_t state,
+    uint64_t now)
+{
+    return kvr_outlier_relapse(conf, state, now)
+           ? conf->fails / KVR_OUTLIER_RELAPSE : conf->fails;
 }
 
 
@@ -437,15 +468,51 @@ kvr_outlier_add(_Atomic uint64_t *word, uint64_t ms, int good, int bad,
 }
 
 
+kvr_outlier_e
+kvr_outlier_client(uint32_t status)
+{
+    switch (status) {
+
+    case 400:
+        return KVR_OUTLIER_400;
+
+    case 401:
+        return KVR_OUTLIER_401;
+
+    case 403:
+        return KVR_OUTLIER_403;
+
+    case 404:
+        return KVR_OUTLIER_MISSING;
+
+    case 413:
+        return KVR_OUTLIER_413;
+
+    case 422:
+        return KVR_OUTLIER_422;
+
+    case 429:
+        return KVR_OUTLIER_429;
+
+    case 503:
+        return KVR_OUTLIER_503;
+    }
+
+    return KVR_OUTLIER_4XX;
+}
+
+
 const char *
 kvr_outlier_name(kvr_outlier_e reason)
 {
     static const char *const  names[] = {
         "none", "5xx", "reset", "timeout", "broken", "404", "slow", "silent",
-        "error", "unclear"
+        "error", "unclear", "400", "401", "403", "413", "422", "429",
+        "503", "4xx"
     };
 
     _Static_assert(kvr_nelts(names) == KVR_OUTLIER_REASONS, "reasons");
+    _Static_assert(KVR_OUTLIER_REASONS <= KVR_TRIAL_REASONS, "of a trial");
 
     return (unsigned) reason < KVR_OUTLIER_REASONS ? names[reason] : NULL;
 }

@@ -41,7 +41,7 @@
  */
 
 
-#include "core/base/kvr_core.h"
+#include "core/health/kvr_trial.h"
 
 
 /* what was wrong with an answer; kept in shared memory */
@@ -57,6 +57,14 @@ typedef enum {
     KVR_OUTLIER_ERROR,           /* of 5xx, in an answer of 2xx */
     KVR_OUTLIER_UNCLEAR,         /* an error that does not say whose fault it is
                                     in one of 2xx, or nothing at all */
+    KVR_OUTLIER_400,
+    KVR_OUTLIER_401,
+    KVR_OUTLIER_403,
+    KVR_OUTLIER_413,
+    KVR_OUTLIER_422,
+    KVR_OUTLIER_429,             /* without Retry-After */
+    KVR_OUTLIER_503,             /* likewise, in JSON: any other is a 5xx */
+    KVR_OUTLIER_4XX,             /* any other */
     KVR_OUTLIER_REASONS
 } kvr_outlier_e;
 
@@ -81,7 +89,8 @@ typedef struct {
                                     not */
     _Atomic uint64_t   window;   /* answers of late: kvr_outlier_count() */
     _Atomic uint32_t   row[2];   /* bad ones in a row: early, late */
-    _Atomic uint32_t   unclear;  /* likewise, maybe by the client's fault */
+    _Atomic uint32_t   doubt[2]; /* likewise, maybe by the client's fault */
+    _Atomic uint64_t   trial;    /* of kvr_trial_...(): whose fault it is */
     _Atomic uint64_t   since;    /* when it was put out last */
     _Atomic uint32_t   reason;   /* why; kvr_outlier_e */
     _Atomic uint32_t   last;     /* what was wrong last */
@@ -100,10 +109,7 @@ typedef struct {
 } kvr_outlier_fleet_t;
 
 
-/*
- * Shares are told of so many answers at least; and so many in a row are enough of
- * what may be the client's fault
- */
+/* shares count from so many answers on */
 #define KVR_OUTLIER_LEAST     10
 
 /* nothing is slow or silent before so many first events */
@@ -238,6 +244,32 @@ kvr_outlier_end(kvr_outlier_t *o, uint64_t given, uint64_t now)
     return kvr_unlikely(kvr_outlier_out(kvr_get(&o->state)))
            ? kvr_outlier_pass(o, given, 1, now) : 0;
 }
+
+/* whether the client may be to blame */
+static inline int
+kvr_outlier_doubtful(kvr_outlier_e reason)
+{
+    return reason == KVR_OUTLIER_MISSING || reason >= KVR_OUTLIER_UNCLEAR;
+}
+
+
+/* whether it is a status that blames the client */
+static inline int
+kvr_outlier_refusal(kvr_outlier_e reason)
+{
+    return reason == KVR_OUTLIER_MISSING || reason > KVR_OUTLIER_UNCLEAR;
+}
+
+
+/* the reason that a status is which may be the client's fault */
+kvr_outlier_e kvr_outlier_client(uint32_t status);
+
+/*
+ * An answer was bad, and the client may be to blame; late, probe: as below.
+ * Returns 1 if the server is on trial from now on.
+ */
+int kvr_outlier_doubt(kvr_outlier_t *o, const kvr_outlier_conf_t *conf,
+    kvr_outlier_e reason, int late, int probe, uint64_t now);
 
 /*
  * An answer was bad; late: it had begun well.  Returns 1 if the server should

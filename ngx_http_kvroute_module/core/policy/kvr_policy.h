@@ -155,6 +155,7 @@ typedef struct {
             unsigned     other:1;    /* has not this model, it seems */
             unsigned     unhealthy:1;  /* not in health: only if all are */
             unsigned     sick:1;     /* ejected, likewise */
+            unsigned     doubted:1;  /* on trial, see kvr_trial.h */
             unsigned     throttled:1;  /* asked to be left alone, likewise */
             unsigned     evicts:1;   /* and would have to unload another */
             unsigned     fresh:1;    /* kv and waiting: the engine's word */

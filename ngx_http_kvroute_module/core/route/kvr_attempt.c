@@ -78,6 +78,8 @@ kvr_attempt_begin(kvr_attempt_t *a, const kvr_zone_t *zone,
     }
 
     a->eject.member = b->member;
+    a->eject.arm = b->arm;
+    a->eject.doubted = b->doubted;
 
     kvr_eject_begin(&a->eject, zone, b->pool, now);
 

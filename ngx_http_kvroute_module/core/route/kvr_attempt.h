@@ -89,6 +89,8 @@ typedef struct {
     uint64_t             resident;   /* bytes of context that it comes to */
     uint32_t             rate;       /* the fastest one's, kvr_prefill.h */
     const kvr_pool_t    *pool;       /* NULL: nobody is ejected */
+    kvr_trial_arm_e      arm;        /* of a trial, which may be */
+    uint32_t             doubted;    /*   this member's */
     unsigned             light:1;    /* computes nothing: no prefill */
 } kvr_begin_t;
 

@@ -156,7 +156,7 @@ kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c, uint32_t peer)
 }
 
 
-/* whether it is out, or may be silent */
+/* whether it is out, on trial, or may be silent */
 static void
 kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
 {
@@ -169,13 +169,21 @@ kvr_candidate_wary(kvr_view_t *v, kvr_candidate_t *c, uint32_t member)
     if (kvr_outlier_out(state)) {
         c->sick = kvr_outlier_sick(state, v->now);
 
-        /* who put it out may not have come to say so */
+    } else {
+        c->doubted = (kvr_trial_reason(kvr_get(&o->trial)) != 0);
 
-        kvr_set(&kvr_eject_fleet(v->zone, v->pool)->out, 1);
+        if (kvr_get(&o->asked) - 1 < v->quiet) {
+            v->silent = member;
+        }
 
-    } else if (kvr_get(&o->asked) - 1 < v->quiet) {
-        v->silent = member;
+        if (!c->doubted) {
+            return;
+        }
     }
+
+    /* the process that has put it out may not have come to say so */
+
+    kvr_set(&kvr_eject_fleet(v->zone, v->pool)->out, 1);
 }
 
 

@@ -11,13 +11,19 @@
 #define KVR_EJECT_SILENT  2
 
 
+static unsigned kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now);
+static unsigned kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now);
 static unsigned kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, kvr_outlier_e reason, uint64_t now);
 static unsigned kvr_eject_back(const kvr_zone_t *zone, const kvr_pool_t *pool,
     kvr_member_t *member);
 static void kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool);
-static uint32_t kvr_eject_count(const kvr_zone_t *zone,
-    const kvr_pool_t *pool);
+static int kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *own, kvr_outlier_e reason, uint64_t now);
+static uint32_t kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    int trials);
 static uint32_t kvr_eject_servers(const kvr_zone_t *zone,
     const kvr_pool_t *pool);
 static int kvr_eject_other(const kvr_zone_t *zone, const kvr_pool_t *pool,
@@ -37,6 +43,7 @@ unsigned
 kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, int stream, uint64_t now)
 {
+    unsigned              rc;
     uint64_t              ms;
     kvr_member_t         *member;
     kvr_outlier_fleet_t  *fleet;
@@ -51,14 +58,24 @@ kvr_eject_first(kvr_eject_t *e, const kvr_zone_t *zone,
 
     kvr_outlier_first(fleet, ms);
 
+    rc = 0;
+
+    if (e->arm != KVR_TRIAL_FIXED && kvr_get(&member->outlier.doubt[0])) {
+        kvr_set(&member->outlier.doubt[0], 0);
+    }
+
+    if (kvr_unlikely(e->arm > KVR_TRIAL_NONE)) {
+        rc = kvr_eject_step(e, zone, pool, KVR_OUTLIER_NONE, 0, now);
+    }
+
     /* what is no stream begins when all of it is there */
 
     if (stream && kvr_outlier_slow(fleet, &pool->eject, e->bytes, ms)) {
-        return kvr_eject_end(e, zone, pool, KVR_OUTLIER_SLOW, 0, now);
+        return rc | kvr_eject_end(e, zone, pool, KVR_OUTLIER_SLOW, 0, now);
     }
 
     return kvr_outlier_good(&member->outlier, &pool->eject, e->given, now)
-           ? kvr_eject_back(zone, pool, member) : 0;
+           ? rc | kvr_eject_back(zone, pool, member) : rc;
 }
 
 
@@ -66,6 +83,7 @@ unsigned
 kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     const kvr_pool_t *pool, kvr_outlier_e reason, int begun, uint64_t now)
 {
+    unsigned       rc;
     kvr_member_t  *member;
 
     if (e->member == KVR_REGISTRY_NONE || !pool->eject.on || e->counted) {
@@ -73,26 +91,153 @@ kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
     }
 
     member = &zone->registry->member[e->member];
+    rc = 0;
+
+    if (kvr_unlikely(e->arm > KVR_TRIAL_NONE)
+        && (begun || reason != KVR_OUTLIER_NONE))
+    {
+        rc = kvr_eject_step(e, zone, pool, reason, 1, now);
+    }
 
     if (kvr_likely(reason == KVR_OUTLIER_NONE)) {
 
         if (begun) {
+            if (kvr_unlikely(kvr_get(&member->outlier.doubt[1]))) {
+                kvr_set(&member->outlier.doubt[1], 0);
+            }
+
             return kvr_outlier_end(&member->outlier, e->given, now)
-                   ? kvr_eject_back(zone, pool, member) : 0;
+                   ? rc | kvr_eject_back(zone, pool, member) : rc;
         }
 
         if (kvr_get(&member->outlier.asked) == e->given) {
             kvr_outlier_heard(&member->outlier);
         }
 
-        return 0;
+        return rc;
     }
 
     e->counted = 1;
 
-    return kvr_outlier_bad(&member->outlier, &pool->eject, reason, begun,
-                           e->probe, now)
-           ? kvr_eject_out(zone, pool, e->member, reason, now) : 0;
+    if (kvr_outlier_doubtful(reason)) {
+        return rc | kvr_eject_doubt(e, zone, pool, reason, begun, now);
+    }
+
+    if (kvr_outlier_bad(&member->outlier, &pool->eject, reason, begun,
+                        e->probe, now)
+        && kvr_eject_better(zone, pool, member, reason, now))
+    {
+        rc |= kvr_eject_out(zone, pool, e->member, reason, now);
+        e->out = e->member;
+    }
+
+    return rc;
+}
+
+
+/* the client may be to blame; what could go nowhere else says nothing */
+static unsigned
+kvr_eject_doubt(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, int late, uint64_t now)
+{
+    kvr_outlier_t  *o;
+
+    o = &zone->registry->member[e->member].outlier;
+
+    if (e->arm == KVR_TRIAL_FIXED) {
+        kvr_outlier_heard(o);
+
+    } else if (kvr_outlier_doubt(o, &pool->eject, reason, late, e->probe, now))
+    {
+        kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
+    }
+
+    return 0;
+}
+
+
+/* an answer of a request that a trial has divided; KVR_OUTLIER_NONE: good */
+static unsigned
+kvr_eject_step(kvr_eject_t *e, const kvr_zone_t *zone,
+    const kvr_pool_t *pool, kvr_outlier_e reason, int ended, uint64_t now)
+{
+    uint32_t        member;
+    uint64_t        trial;
+    kvr_trial_e     rc;
+    kvr_outlier_e   what;
+    kvr_outlier_t  *o;
+
+    member = (e->arm == KVR_TRIAL_THERE) ? e->member : e->doubted;
+    o = &zone->registry->member[member].outlier;
+
+    trial = kvr_get(&o->trial);
+    what = (kvr_outlier_e) kvr_trial_reason(trial);
+
+    /* an error after a good beginning is still to come */
+
+    if (what == KVR_OUTLIER_UNCLEAR && !ended) {
+        return 0;
+    }
+
+    rc = kvr_trial_step(&o->trial, e->arm, reason == what, pool->eject.window,
+                        now);
+
+    e->arm = KVR_TRIAL_NONE;
+
+    if (rc == KVR_TRIAL_OPEN) {
+        return 0;
+    }
+
+    if (rc == KVR_TRIAL_WON
+        && kvr_eject_out(zone, pool, member, what, now))
+    {
+        e->out = member;
+        return KVR_EJECT_OUT;
+    }
+
+    kvr_set(&o->doubt[0], 0);
+    kvr_set(&o->doubt[1], 0);
+
+    kvr_eject_told(zone, pool);
+
+    return 0;
+}
+
+
+kvr_trial_arm_e
+kvr_eject_trial(kvr_candidate_t *cand, uint32_t n, uint64_t random)
+{
+    uint32_t         i, others;
+    kvr_candidate_t  not;
+
+    memset(&not, 0, sizeof(kvr_candidate_t));
+
+    not.doubted = 1;
+    not.full = 1;
+    not.draining = 1;
+    not.other = 1;
+    not.unhealthy = 1;
+    not.sick = 1;
+    not.throttled = 1;
+    not.evicts = 1;
+
+    for (i = 0, others = 0; i < n; i++) {
+        others += !(cand[i].flags & not.flags);
+    }
+
+    if (others == 0) {
+        return KVR_TRIAL_NONE;
+    }
+
+    if (kvr_reduce(random, KVR_TRIAL_OWN) == 0) {
+        return KVR_TRIAL_THERE;
+    }
+
+    for (i = 0; i < n; i++) {
+        cand[i].sick |= cand[i].doubted;
+    }
+
+    return KVR_TRIAL_ELSEWHERE;
 }
 
 
@@ -134,7 +279,9 @@ kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return 0;
     }
 
-    return kvr_eject_out(zone, pool, member, KVR_OUTLIER_SILENT, now);
+    return kvr_eject_better(zone, pool, &zone->registry->member[member],
+                            KVR_OUTLIER_SILENT, now)
+           ? kvr_eject_out(zone, pool, member, KVR_OUTLIER_SILENT, now) : 0;
 }
 
 
@@ -142,18 +289,43 @@ static unsigned
 kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
     kvr_outlier_e reason, uint64_t now)
 {
-    int            rc, known, better;
-    uint32_t       i, n, max;
-    uint64_t       quiet;
-    kvr_member_t  *m, *own;
+    uint32_t       n, max;
+    kvr_member_t  *own;
 
     n = kvr_eject_servers(zone, pool);
+    own = &zone->registry->member[member];
 
-    if (n < 2) {
+    if (n < 2
+        || kvr_outlier_eject(&own->outlier, &pool->eject, reason, now) == 0)
+    {
         return 0;
     }
 
-    own = &zone->registry->member[member];
+    max = kvr_max(n * pool->eject.max / 100, 1);
+    max = kvr_min(max, n - 1);
+
+    if (kvr_eject_count(zone, pool, 0) > max) {
+        kvr_outlier_spare(&own->outlier, now);
+        return 0;
+    }
+
+    kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
+    kvr_add(&own->ejections, 1);
+
+    return KVR_EJECT_OUT;
+}
+
+
+/* whether another server does better, as far as anything is known of them */
+static int
+kvr_eject_better(const kvr_zone_t *zone, const kvr_pool_t *pool,
+    kvr_member_t *own, kvr_outlier_e reason, uint64_t now)
+{
+    int            rc, known, better;
+    uint32_t       i;
+    uint64_t       quiet;
+    kvr_member_t  *m;
+
     quiet = kvr_outlier_quiet(kvr_eject_fleet(zone, pool), now);
 
     for (i = 0, known = 0, better = 0; i < zone->registry->max_members; i++) {
@@ -169,24 +341,7 @@ kvr_eject_out(const kvr_zone_t *zone, const kvr_pool_t *pool, uint32_t member,
         }
     }
 
-    if ((known && !better)
-        || kvr_outlier_eject(&own->outlier, &pool->eject, reason, now) == 0)
-    {
-        return 0;
-    }
-
-    max = kvr_max(n * pool->eject.max / 100, 1);
-    max = kvr_min(max, n - 1);
-
-    if (kvr_eject_count(zone, pool) > max) {
-        kvr_outlier_spare(&own->outlier, now);
-        return 0;
-    }
-
-    kvr_set(&kvr_eject_fleet(zone, pool)->out, 1);
-    kvr_add(&own->ejections, 1);
-
-    return KVR_EJECT_OUT;
+    return better || !known;
 }
 
 
@@ -214,27 +369,30 @@ kvr_eject_told(const kvr_zone_t *zone, const kvr_pool_t *pool)
 
     atomic_store(&fleet->out, 0);
 
-    if (kvr_eject_count(zone, pool)) {
+    if (kvr_eject_count(zone, pool, 1)) {
         kvr_set(&fleet->out, 1);
     }
 }
 
 
-/* how many are out in an upstream */
+/* how many are out in an upstream; trials: or on trial */
 static uint32_t
-kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool)
+kvr_eject_count(const kvr_zone_t *zone, const kvr_pool_t *pool, int trials)
 {
-    uint32_t       i, out;
+    uint32_t       i, n;
     kvr_member_t  *m;
 
-    for (i = 0, out = 0; i < zone->registry->max_members; i++) {
+    for (i = 0, n = 0; i < zone->registry->max_members; i++) {
         m = &zone->registry->member[i];
 
-        out += kvr_eject_other(zone, pool, m)
-               && kvr_outlier_out(atomic_load(&m->outlier.state));
+        if (kvr_eject_other(zone, pool, m)) {
+            n += kvr_outlier_out(atomic_load(&m->outlier.state))
+                 || (trials
+                     && kvr_trial_reason(atomic_load(&m->outlier.trial)));
+        }
     }
 
-    return out;
+    return n;
 }
 
 

@@ -18,12 +18,17 @@
  * take it back, and the next bad answer does it again; but more than the share
  * are never out for longer than that takes.
  *
- * That somebody is out is told to the fleet afterwards, so that decisions look;
+ * Who answers what may be the client's fault is on trial first
+ * (core/health/kvr_trial.h): the requests that the policy would send there are
+ * divided.
+ *
+ * That somebody is out or on trial is told to the fleet afterwards, so that decisions look;
  * who brings one back takes that word away first, and looks then whether others
  * are out.  Who was killed before either is made good by the next look.
  */
 
 
+#include "core/policy/kvr_policy.h"
 #include "core/state/kvr_zone.h"
 
 
@@ -37,6 +42,9 @@ typedef struct {
     uint32_t           member;
     uint64_t           given;    /* ms, when it was picked */
     uint64_t           bytes;    /* left to prefill there then */
+    kvr_trial_arm_e    arm;
+    uint32_t           doubted;  /* the member on trial, if ELSEWHERE */
+    uint32_t           out;      /* the member put out, with KVR_EJECT_OUT */
     unsigned           probe:1;
     unsigned           counted:1;  /* as a bad one */
 } kvr_eject_t;
@@ -82,6 +90,14 @@ unsigned kvr_eject_end(kvr_eject_t *e, const kvr_zone_t *zone,
  */
 unsigned kvr_eject_looked(const kvr_zone_t *zone, const kvr_pool_t *pool,
     uint32_t member, uint64_t now);
+
+/*
+ * The policy has picked a candidate that is on trial.  Returns where the
+ * request goes: KVR_TRIAL_NONE if no other candidate is to be had.  ELSEWHERE:
+ * those on trial are marked as sick, and the policy is asked again.
+ */
+kvr_trial_arm_e kvr_eject_trial(kvr_candidate_t *cand, uint32_t n,
+    uint64_t random);
 
 /* whether a member gets no choice now */
 int kvr_eject_sick(const kvr_zone_t *zone, uint32_t member, uint64_t now);

@@ -48,6 +48,7 @@ kvr_snapshot(const kvr_zone_t *zone, uint32_t peer, uint32_t member,
     s->probed = s->ejected && !kvr_outlier_sick(state, now);
     s->until = kvr_outlier_sick(state, now) ? KVR_OUTLIER_TIME(state) - now : 0;
     s->why = kvr_get(&o->reason);
+    s->last = kvr_get(&o->last);
     s->flushes = kvr_get(&p->feedback.by_usage)
                  + kvr_get(&p->feedback.by_probe)
                  + kvr_get(&p->feedback.by_event);

@@ -40,6 +40,7 @@ typedef struct {
     uint64_t              probed;    /* 1: and may be tried */
     uint64_t              until;     /* ms, to the next try */
     uint64_t              why;       /* kvr_outlier_e */
+    uint64_t              last;      /* likewise, of the last bad answer */
     uint64_t              flushes;   /* times it had forgotten, all reasons */
     uint64_t              age;       /* ms since the engine told something */
     uint64_t              drain_requests;  /* since it is drained */

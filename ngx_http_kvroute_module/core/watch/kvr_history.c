@@ -11,6 +11,7 @@
 typedef struct {
     uint64_t   requests;
     uint64_t   errors;
+    uint64_t   refused;
     uint64_t   fails;
     uint64_t   firsts;
     uint64_t   ttft;
@@ -78,6 +79,7 @@ kvr_history_step(kvr_history_t *h, uint64_t now)
 
         kvr_set(&part->requests, 0);
         kvr_set(&part->errors, 0);
+        kvr_set(&part->refused, 0);
         kvr_set(&part->firsts, 0);
         kvr_set(&part->ttft, 0);
     }
@@ -134,6 +136,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 
         kvr_set(&part->requests, (uint32_t) kvr_history_since(requests));
         kvr_set(&part->errors, (uint32_t) kvr_history_errors());
+        kvr_set(&part->refused, (uint32_t) kvr_history_since(refused));
         kvr_set(&part->firsts, (uint32_t) kvr_history_since(firsts));
         kvr_set(&part->ttft, (uint32_t) kvr_history_since(ttft));
 
@@ -144,6 +147,7 @@ kvr_history_look(kvr_history_t *h, const kvr_zone_t *zone, uint32_t upstream,
 
         kvr_set(&hm->requests, now.requests);
         kvr_set(&hm->errors, now.errors);
+        kvr_set(&hm->refused, now.refused);
         kvr_set(&hm->fails, now.fails);
         kvr_set(&hm->firsts, now.firsts);
         kvr_set(&hm->ttft, now.ttft);
@@ -232,6 +236,7 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
     if (!kvr_get(&m->looked)) {
         minute->requests = now.requests;
         minute->errors = kvr_max(now.errors, now.fails);
+        minute->refused = now.refused;
         minute->firsts = now.firsts;
         minute->ttft = now.ttft;
         return;
@@ -239,12 +244,14 @@ kvr_history_member(kvr_history_t *h, const kvr_zone_t *zone, uint32_t member,
 
     minute->requests = kvr_history_since(requests);
     minute->errors = kvr_history_errors();
+    minute->refused = kvr_history_since(refused);
     minute->firsts = kvr_history_since(firsts);
     minute->ttft = kvr_history_since(ttft);
 
     for (i = 0; i < KVR_HISTORY_PARTS; i++) {
         minute->requests += kvr_get(&hm->part[i].requests);
         minute->errors += kvr_get(&hm->part[i].errors);
+        minute->refused += kvr_get(&hm->part[i].refused);
         minute->firsts += kvr_get(&hm->part[i].firsts);
         minute->ttft += kvr_get(&hm->part[i].ttft);
     }
@@ -325,6 +332,7 @@ kvr_history_now(const kvr_member_t *m, kvr_history_now_t *now)
 {
     now->requests = kvr_get(&m->requests);
     now->errors = kvr_get(&m->responses[KVR_STATUS_CLASSES - 1]);
+    now->refused = kvr_get(&m->responses[KVR_STATUS_CLASSES - 2]);
     now->fails = kvr_get(&m->fails);
     now->firsts = kvr_get(&m->firsts[1]);
     now->ttft = kvr_get(&m->ttft[1]);

@@ -45,6 +45,7 @@
 typedef struct {
     _Atomic uint32_t   requests;
     _Atomic uint32_t   errors;       /* answers of 5xx, and none at all */
+    _Atomic uint32_t   refused;      /* answers of 4xx */
     _Atomic uint32_t   firsts;       /* streams that began */
     _Atomic uint32_t   ttft;         /* ms, of those together */
 } kvr_history_part_t;
@@ -54,6 +55,7 @@ typedef struct {
 typedef struct {
     _Atomic uint64_t    requests;
     _Atomic uint64_t    errors;
+    _Atomic uint64_t    refused;
     _Atomic uint64_t    fails;
     _Atomic uint64_t    firsts;
     _Atomic uint64_t    ttft;
@@ -97,6 +99,7 @@ typedef struct {
 typedef struct {
     uint64_t           requests;
     uint64_t           errors;
+    uint64_t           refused;
     uint64_t           firsts;
     uint64_t           ttft;         /* ms, of those together */
 } kvr_history_minute_t;

@@ -20,8 +20,11 @@ static void kvr_verdict_states(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
+static void kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v);
 static void kvr_verdict_rejects(const kvr_verdict_upstream_t *u,
     const kvr_verdict_server_t *server, uint32_t n, kvr_verdict_t *v);
+static uint32_t kvr_verdict_percent(uint64_t part, uint64_t all);
 static void kvr_verdict_slow(const kvr_verdict_server_t *server, uint32_t n,
     kvr_verdict_t *v);
 static void kvr_verdict_hot(const kvr_verdict_server_t *server, uint32_t n,
@@ -45,6 +48,7 @@ kvr_verdict(const kvr_verdict_upstream_t *u,
     }
 
     kvr_verdict_errors(server, n, v);
+    kvr_verdict_refuses(server, n, v);
     kvr_verdict_states(server, n, v);
     kvr_verdict_rejects(u, server, n, v);
 
@@ -84,6 +88,7 @@ kvr_verdict_row(kvr_verdict_reason_e reason)
         { "none_up", "number", "of", NULL, NULL },
         { "not_up", "number", "of", NULL, NULL },
         { "errors", "requests", "of", "percent", "percent_of_all" },
+        { "client_errors", "requests", NULL, "percent", "percent_elsewhere" },
         { "rejects", "rejects", "of", "percent", NULL },
         { "slow", "ttft_ms", "others_ms", NULL, NULL },
         { "hot", "active", "of", NULL, NULL },
@@ -212,13 +217,56 @@ kvr_verdict_errors(const kvr_verdict_server_t *server, uint32_t n,
         why->n = s->requests;
         why->all = requests;
 
-        /* an error may be of a request that was counted before the minute */
-
-        why->percent = (uint32_t) (kvr_min(s->errors, s->requests) * 100
-                                   / kvr_max(s->requests, 1));
-        why->of_all = (uint32_t) (kvr_min(s->errors, requests) * 100
-                                  / kvr_max(requests, 1));
+        why->percent = kvr_verdict_percent(s->errors, s->requests);
+        why->of_all = kvr_verdict_percent(s->errors, requests);
     }
+}
+
+
+/* 4xx that the others do not answer */
+static void
+kvr_verdict_refuses(const kvr_verdict_server_t *server, uint32_t n,
+    kvr_verdict_t *v)
+{
+    uint32_t                     i, mine, theirs;
+    uint64_t                     requests, refused;
+    kvr_verdict_why_t           *why;
+    const kvr_verdict_server_t  *s;
+
+    for (i = 0, requests = 0, refused = 0; i < n; i++) {
+        requests += server[i].requests;
+        refused += server[i].refused;
+    }
+
+    for (i = 0; i < n; i++) {
+        s = &server[i];
+
+        mine = kvr_verdict_percent(s->refused, s->requests);
+        theirs = kvr_verdict_percent(refused - s->refused,
+                                     requests - s->requests);
+
+        if (!s->refuses
+            && (s->refused < KVR_VERDICT_FEW || mine < KVR_VERDICT_REFUSED
+                || theirs * 10 > mine || requests == s->requests))
+        {
+            continue;
+        }
+
+        why = kvr_verdict_say(v, KVR_VERDICT_AMBER, KVR_VERDICT_REFUSES);
+
+        why->server[why->servers++] = i;
+        why->n = s->requests;
+        why->percent = mine;
+        why->of_all = theirs;
+    }
+}
+
+
+/* requests may be counted before the minute, and their answers in it */
+static uint32_t
+kvr_verdict_percent(uint64_t part, uint64_t all)
+{
+    return (uint32_t) (kvr_min(part, all) * 100 / kvr_max(all, 1));
 }
 
 

@@ -29,6 +29,8 @@
 
 #define KVR_VERDICT_PERCENT  5       /* errors or rejects of all requests */
 #define KVR_VERDICT_FEW      5       /* errors below this prove nothing */
+#define KVR_VERDICT_REFUSED  50      /* 4xx of one server's requests, and at
+                                        most a tenth of that elsewhere */
 #define KVR_VERDICT_FIRSTS   5       /* streams below this prove nothing */
 #define KVR_VERDICT_TIMES    3       /* times as long as elsewhere */
 #define KVR_VERDICT_LATER    250     /* ms, and as much longer at least */
@@ -49,6 +51,7 @@ typedef struct {
     uint64_t           active;
     uint64_t           requests;
     uint64_t           errors;
+    uint64_t           refused;      /* answered with 4xx */
     uint64_t           firsts;       /* streams that began */
     uint64_t           ttft;         /* ms, of those together */
     unsigned           up:1;         /* it is given requests */
@@ -56,6 +59,7 @@ typedef struct {
     unsigned           backup:1;
     unsigned           stale:1;      /* its engine told something, long ago */
     unsigned           uncounted:1;  /* it has no number in the zone */
+    unsigned           refuses:1;    /* it is ejected for 4xx */
 } kvr_verdict_server_t;
 
 
@@ -72,6 +76,7 @@ typedef enum {
     KVR_VERDICT_NONE_UP,
     KVR_VERDICT_NOT_UP,      /* some servers */
     KVR_VERDICT_ERRORS,      /* of one server */
+    KVR_VERDICT_REFUSES,     /* one server answers 4xx, the others do not */
     KVR_VERDICT_REJECTS,     /* by the queue */
     KVR_VERDICT_SLOW,        /* first tokens of one server come late */
     KVR_VERDICT_HOT,         /* one server has most of the requests in flight */

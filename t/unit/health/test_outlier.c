@@ -133,41 +133,33 @@ START_TEST(test_outlier_share)
 END_TEST
 
 
-/* 404s are no failures but by their mass: a model that the others have */
-START_TEST(test_outlier_missing)
+/* what may be the client's fault ejects nobody, and begins a trial */
+START_TEST(test_outlier_doubt)
 {
-    int  i, out;
-
-    setup();
-
-    for (i = 0, out = 0; i < 100 && !out; i++) {
-        out = bad(KVR_OUTLIER_MISSING, 0, 0);
-    }
-
-    util_check(i == KVR_OUTLIER_LEAST, "after %d", i);
-
-    /* in a row it is as many, however well it did before */
+    int  i;
 
     setup();
 
     for (i = 0; i < 100; i++) {
-        (void) good();
+        util_check(kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_401, 0, 0, now)
+                   == (i == 4), "%d", i);
     }
 
-    for (i = 0, out = 0; i < 100 && !out; i++) {
-        out = bad(KVR_OUTLIER_MISSING, 0, 0);
-    }
+    util_check(kvr_trial_reason(o.trial) == KVR_OUTLIER_401, "on trial");
+    util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "and no 5xx is more for it");
 
-    util_check(i == KVR_OUTLIER_LEAST, "in a row: after %d", i);
-
-    /* a few in a row prove nothing, again and again */
+    /* a server that is out: for that answer it stays so, for others not */
 
     setup();
 
-    for (i = 0; i < 200; i++) {
-        util_check(!(i % 20 < 12 ? good() : bad(KVR_OUTLIER_UNCLEAR, 0, 0)),
-                   "%d", i);
-    }
+    (void) kvr_outlier_eject(&o, &conf, KVR_OUTLIER_401, now);
+    now += conf.time;
+    (void) kvr_outlier_begin(&o, &conf, now);
+    (void) good();
+    (void) kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_400, 0, 1, now);
+    util_check(KVR_OUTLIER_PASSED(o.state) == 1, "another one");
+    (void) kvr_outlier_doubt(&o, &conf, KVR_OUTLIER_401, 0, 1, now);
+    util_check(KVR_OUTLIER_PASSED(o.state) == 0, "the same");
 }
 END_TEST
 
@@ -215,19 +207,20 @@ START_TEST(test_outlier_window)
 
     setup();
 
-    for (i = 0; i < KVR_OUTLIER_LEAST - 1; i++) {
-        util_check(!bad(KVR_OUTLIER_MISSING, 0, 0), "bad %d", i);
+    for (i = 0; i < 2 * KVR_OUTLIER_LEAST - 2; i++) {
+        util_check(!(i % 2 ? good() : bad(KVR_OUTLIER_STATUS, 0, 0))
+                   || i >= KVR_OUTLIER_LEAST, "%d", i);
     }
 
     /* forgotten */
 
     now += 10 * conf.window;
 
-    for (i = 0; i < KVR_OUTLIER_LEAST - 1; i++) {
-        util_check(!bad(KVR_OUTLIER_MISSING, 0, 0), "later %d", i);
+    for (i = 0; i < 4; i++) {
+        util_check(!bad(KVR_OUTLIER_STATUS, 0, 0), "later %d", i);
     }
 
-    util_check(bad(KVR_OUTLIER_MISSING, 0, 0), "the tenth");
+    util_check(bad(KVR_OUTLIER_STATUS, 0, 0), "the fifth");
 }
 END_TEST
 
@@ -577,7 +570,7 @@ main(void)
     util_add(s, "row", test_outlier_row);
     util_add(s, "late", test_outlier_late);
     util_add(s, "share", test_outlier_share);
-    util_add(s, "missing", test_outlier_missing);
+    util_add(s, "doubt", test_outlier_doubt);
     util_add(s, "better", test_outlier_better);
     util_add(s, "window", test_outlier_window);
     util_add(s, "sooner", test_outlier_sooner);
