@@ -1,6 +1,6 @@
 """make bench-pd: prefill and decode by two servers, through nginx.
 
-    pd.py [PART...]     parts: failures chaos time count
+    pd.py [PART...]     parts: failures chaos time count crafted
 
     failures    every row of the table of failures, with its outcome: those of
                 t/legs_failures.t
@@ -12,6 +12,8 @@
     time        what nginx adds to the engines' own work, 32 KB, in turns
     count       instructions of a request that one server serves: with the
                 directive and without it
+    crafted     CPU of bodies of 15 MB that are made to cost much, by that of an
+                ordinary one: at most 3
 
 Writes build/bench/pd.json; parts that are not asked for stay as they were.
 """
@@ -271,8 +273,150 @@ def count_part(results):
         print(name, row, flush=True)
 
 
+# --- bodies that are made to cost much
+
+CRAFTED = """
+    kvroute_zone zone=z:16m;
+    client_max_body_size 16m;
+    kvroute_max_body 16m;
+    upstream prefill {
+        zone prefill 256k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:@first@;
+    }
+    upstream decode {
+        zone decode 256k;
+        kvroute kv_cache zone=z;
+        server 127.0.0.1:@second@;
+        keepalive 8;
+    }
+    server {
+        listen 127.0.0.1:@port@;
+        client_body_buffer_size 16m;
+        location /memory/ {
+            kvroute_prefill prefill;
+            proxy_pass http://decode/;
+        }
+        location /file/ {
+            client_body_in_file_only clean;
+            kvroute_prefill prefill;
+            proxy_pass http://decode/;
+        }
+    }
+"""
+
+LENGTH = 15_000_000
+MOST = 3        # times what an ordinary body takes
+
+
+def crafted_bodies():
+    """Bodies by name, the ordinary one first."""
+    prompt = '"model":"m","prompt":"x"'
+    private = '"bootstrap_host":"x"'
+
+    def filled(head, part, tail):
+        return head + part * ((LENGTH - len(head + tail)) // len(part)) + tail
+
+    chat = '{"model":"m","messages":[{"role":"user","content":"'
+    word = "the quick brown fox jumps over the lazy dog\\n"
+
+    return {
+        "ordinary": filled(chat, word, '"}]}'),
+        "blanks, 16 members": filled(
+            "{", " ", ",".join([private] * 16) + "," + prompt + "}"),
+        "blanks, 31 members": filled(
+            "{", " ", ",".join([private] * 31) + "," + prompt + "}"),
+        "blanks between all": (
+            "{" + (" " * (LENGTH // 64)).join(
+                ["", ""] + [c for c in '"bootstrap_host",:,1'.split(",")]
+                + [",", '"a"', ":", "{", '"kv_transfer_params"', ":", "1",
+                   "}", ",", prompt] + [""] * 40) + "}"),
+        "a private string": filled('{"bootstrap_host":"', "a", '",' + prompt + "}"),
+        "a private string of escapes": filled(
+            '{"bootstrap_host":"', "\\u0061", '",' + prompt + "}"),
+        "a private list": filled(
+            '{"kv_transfer_params":[1', ",[]", "]," + prompt + "}"),
+        "a private list of lists": filled(
+            '{"kv_transfer_params":[1', ",[1]", "]," + prompt + "}"),
+        "a private list, deeper": filled(
+            '{"kv_transfer_params":[1', ",[[1]]", "]," + prompt + "}"),
+        "private below the root": filled(
+            '{"a":{"bootstrap_host":"', "a", '"},' + prompt + "}"),
+        "keys of the first letters": filled(
+            '{"a":{"b":1', ',"b":1', "}," + prompt + "}"),
+        "names as values": filled(
+            '{"a":["b"', ',"kv_transfer_params"', "]," + prompt + "}"),
+        "keys of escapes": filled(
+            '{"a":{"b":1', ',"\\u006bv":1', "}," + prompt + "}"),
+        "other keys": filled('{"a":{"b":1', ',"x":1', "}," + prompt + "}"),
+        "brackets": filled('{"a":[[]', ",[]", "]," + prompt + "}"),
+        "numbers": filled('{"a":[1', ",1", "]," + prompt + "}"),
+        "members of the root": filled("{" + prompt, ',"b":1', "}"),
+        "nested": '{"a":' + "[" * (LENGTH // 2) + "]" * (LENGTH // 2) + ","
+                  + prompt + "}",
+        "a back step of blanks": filled(
+            '{"a":{"x":1,', " ", private + "}," + prompt + "}"),
+    }
+
+
+def on_cpu(pid):
+    with open("/proc/%d/schedstat" % pid) as f:
+        return int(f.read().split()[0]) / 1e6
+
+
+def crafted_part(results):
+    first, second = harness.upstream(2)
+    nginx = rig.Nginx(CRAFTED, first=first, second=second)
+    rig.wait(nginx.workers)
+    pid, = nginx.workers()
+    found = results["crafted"] = {}
+    over = []
+
+    def cost(where, body):
+        text = ("POST /%s%s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+                "Content-Length: %d\r\n\r\n%s"
+                % (where, PATH, len(body), body)).encode()
+        took, status = [], None
+
+        for _ in range(7):
+            before = on_cpu(pid)
+
+            with socket.create_connection(("127.0.0.1", nginx.port)) as s:
+                s.sendall(text)
+                status = s.recv(65536).split()[1].decode()
+
+                while s.recv(1 << 20):
+                    pass
+
+            took.append(on_cpu(pid) - before)
+
+        return min(took), status
+
+    bodies = crafted_bodies()
+
+    for where in ("memory", "file"):
+        usual = None
+
+        for name, body in bodies.items():
+            ms, status = cost(where, body)
+            usual = usual or ms
+            row = {"ms": round(ms, 1), "status": status,
+                   "ratio": round(ms / usual, 2)}
+            found["%s, %s" % (where, name)] = row
+            over += ["%s, %s" % (where, name)] * (row["ratio"] > MOST)
+
+            print("%-8s %-30s %7.1f ms  %5.2f  %s"
+                  % (where, name, ms, row["ratio"], status), flush=True)
+
+    nginx.stop()
+
+    if over:
+        raise SystemExit("more than %d times an ordinary body: %s"
+                         % (MOST, "; ".join(over)))
+
+
 PARTS = {"failures": failures_part, "count": count_part, "time": time_part,
-         "chaos": chaos_part}
+         "crafted": crafted_part, "chaos": chaos_part}
 
 
 def load(name):

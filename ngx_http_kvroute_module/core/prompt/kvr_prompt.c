@@ -19,7 +19,8 @@ typedef struct {
 
 
 static int kvr_prompt_body(kvr_prompt_ctx_t *ctx);
-static int kvr_prompt_named(kvr_prompt_ctx_t *ctx);
+static int kvr_prompt_named(kvr_prompt_ctx_t *ctx,
+    const kvr_prompt_key_t *known);
 static const kvr_prompt_key_t *kvr_prompt_find(const uint8_t *name,
     size_t len);
 static void kvr_prompt_path_model(kvr_prompt_ctx_t *ctx);
@@ -318,7 +319,11 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
         rc = kvr_json_spend(j, 1);
 
         if (rc == KVR_OK && ctx->conf->names) {
-            rc = kvr_prompt_named(ctx);
+            rc = kvr_prompt_named(ctx, key);
+
+            if (rc == KVR_DECLINED) {
+                continue;
+            }
         }
 
         if (rc == KVR_OK) {
@@ -336,9 +341,12 @@ kvr_prompt_body(kvr_prompt_ctx_t *ctx)
 }
 
 
-/* whether a member has one of the names that are looked for, or is one */
+/*
+ * Finds out whether a member has one of the names, or is one.  Returns KVR_DECLINED
+ * if its value was consumed, which happens to members that are not known.
+ */
 static int
-kvr_prompt_named(kvr_prompt_ctx_t *ctx)
+kvr_prompt_named(kvr_prompt_ctx_t *ctx, const kvr_prompt_key_t *known)
 {
     int                      rc, content;
     size_t                   depth;
@@ -373,6 +381,10 @@ kvr_prompt_named(kvr_prompt_ctx_t *ctx)
     offset = kvr_json_offset(j);
 
     rc = kvr_json_names_next(names, j, &depth, &key);
+
+    if (rc == KVR_DECLINED && known == NULL) {
+        return KVR_DECLINED;
+    }
 
     if (rc == KVR_OK) {
         ctx->pr->clean = 0;

@@ -630,10 +630,10 @@ kvr_json_names_next(const kvr_json_names_t *names, kvr_json_t *j,
 
         *key = kvr_json_offset(j);
 
-        rc = kvr_json_spend(j, 1);
+        rc = kvr_json_name(j, name, &len);
 
         if (rc == KVR_OK) {
-            rc = kvr_json_name(j, name, &len);
+            rc = kvr_json_spend(j, 1 + (int) (len / 8));
         }
 
         if (rc != KVR_OK) {
