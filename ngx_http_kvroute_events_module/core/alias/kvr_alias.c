@@ -528,11 +528,16 @@ kvr_alias_set(const kvr_alias_view_t *v, const kvr_alias_request_t *r,
             return 0;
         }
 
-        /* of the same prompt, it is the line that was a little different */
+        /*
+         * Of the same prompt, it is the line that was different.  Entries
+         * before the first key were cached, so another prompt's block there
+         * would not have been stored.
+         */
 
         kvr_add(&v->count->wrong,
-                old < r->from || old - r->from >= r->n
-                || r->key[old - r->from] != kvr_get(&cell->key));
+                old >= r->from
+                && (old - r->from >= r->n
+                    || r->key[old - r->from] != kvr_get(&cell->key)));
 
     } else {
         cell = kvr_alias_room(v, name);

@@ -509,6 +509,35 @@ START_TEST(test_alias_anchor)
 END_TEST
 
 
+/*
+ * Longer tokens follow: a new line ties blocks of the turn before to later
+ * entries.  It is not another prompt that had them.
+ */
+START_TEST(test_alias_line)
+{
+    make(&a, 1, 64, 0, 10000);
+    store(&a, 0, 64, 9990);
+    ck_assert_int_eq(end(&a), KVR_ALIAS_ATTRIBUTED);
+
+    store(&a, 64, 128, 19990);
+
+    a.r.start = 19500;
+    a.r.first = 20000;
+    a.r.now = 22000;
+    a.r.prompt = 128 * BLOCK;
+    a.r.cached = 64 * BLOCK;
+    a.r.held = 24;
+    a.r.bytes = 128 * BLOCK * 6;
+    a.r.from = 20;
+    a.r.key = &a.key[20];
+    a.r.n = 48 - 20;
+
+    ck_assert_int_eq(kvr_alias_attribute(&v, &a.r), KVR_ALIAS_ATTRIBUTED);
+    ck_assert_uint_eq(counts.wrong, 0);
+}
+END_TEST
+
+
 /* a session says which is which, whatever the time */
 START_TEST(test_alias_session)
 {
@@ -848,6 +877,7 @@ main(void)
     tcase_add_test(tc, test_alias_taken);
     tcase_add_test(tc, test_alias_wrong);
     tcase_add_test(tc, test_alias_anchor);
+    tcase_add_test(tc, test_alias_line);
     tcase_add_test(tc, test_alias_session);
     tcase_add_test(tc, test_alias_session_else);
     tcase_add_test(tc, test_alias_ring);
