@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "bench/sim/contest/contest.h"
+#include "bench/sim/report/ablation.h"
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
@@ -39,6 +40,7 @@ kvs_usage(void)
         "  --summary          no table of each point\n"
         "  --lab              other parameters of our policies, too\n"
         "  --study            the index study in all scenarios\n"
+        "  --ablation         what each estimator brings\n"
         "  --calibrate        finds the knees (of --only)\n"
         "  --published        only the cases that others have published\n"
         "  --demo             make demo, simulated; of --policies\n"
@@ -113,6 +115,23 @@ kvs_contest(const kvs_options_t *o)
 }
 
 
+static int
+kvs_contest_without(kvs_options_t *o)
+{
+    kvs_contest_t  c;
+
+    if (o->policies == NULL) {
+        o->policies = KVS_ABLATED_POLICIES;
+    }
+
+    if (kvs_contest_run(&c, o) != KVR_OK) {
+        return 2;
+    }
+
+    return kvs_ablation(&c, o->out) == KVR_OK ? 0 : 2;
+}
+
+
 int
 main(int argc, char **argv)
 {
@@ -136,6 +155,7 @@ main(int argc, char **argv)
         { "study", no_argument, NULL, 'S' },
         { "quiet", no_argument, NULL, 'q' },
         { "summary", no_argument, NULL, 'm' },
+        { "ablation", no_argument, NULL, 'A' },
         { "calibrate", no_argument, NULL, 'C' },
         { "published", no_argument, NULL, 'P' },
         { "demo", no_argument, NULL, 'D' },
@@ -182,6 +202,7 @@ main(int argc, char **argv)
         case 'S': o.study = 1; break;
         case 'q': o.quiet = 1; break;
         case 'm': o.summary = 1; break;
+        case 'A':
         case 'C':
         case 'D':
         case 'E':
@@ -203,6 +224,7 @@ main(int argc, char **argv)
     }
 
     switch (what) {
+    case 'A': return kvs_contest_without(&o);
     case 'C': kvs_calibrate(&o); break;
     case 'P': kvs_published(&o, NULL); break;
     case 'D': kvs_demo(&o, NULL); break;

@@ -131,6 +131,10 @@ kvs_contest_takes(const kvs_contest_t *c, const kvs_point_t *point,
         return 1;
     }
 
+    if (policy->kind & KVS_ABLATION) {
+        return 0;
+    }
+
     if (policy->kind & (KVS_RIVAL|KVS_OURS)) {
         return c->options->policies == NULL;
     }
@@ -269,7 +273,8 @@ kvs_contest_policies(const kvs_options_t *o, const kvs_policy_t **policy)
         for (p = lists[i]; p->name && n < KVS_POLICIES; p++) {
 
             if (o->policies ? kvs_listed(o->policies, p->name)
-                            : o->lab || !(p->kind & KVS_PARAM))
+                            : !(p->kind & KVS_ABLATION)
+                              && (o->lab || !(p->kind & KVS_PARAM)))
             {
                 policy[n++] = p;
             }

@@ -94,6 +94,7 @@ struct kvs_policy_s {
 #define KVS_STUDY      0x04         /* for a study only */
 #define KVS_QUEUED     0x08         /* with_queue.c runs it, past the knee */
 #define KVS_PARAM      0x10         /* ours, with other parameters */
+#define KVS_ABLATION   0x40         /* ours, without something */
 
 
 /* what is simulated; times as shares of the run's length */

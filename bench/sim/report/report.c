@@ -37,9 +37,6 @@ static const kvs_metric_t  kvs_metrics[] = {
     { NULL, 0, 0 }
 };
 
-#define KVS_M_TTFT     0
-#define KVS_M_P99      3
-#define KVS_M_E2E      4
 #define KVS_M_TPT      6
 #define KVS_M_TPT99    7
 #define KVS_M_BUSIEST  12

@@ -7,6 +7,11 @@
 
 #define KVS_BEST  UINT32_MAX     /* as a rival: the best of each point */
 
+/* metrics, by their place in the table */
+#define KVS_M_TTFT     0
+#define KVS_M_P99      3
+#define KVS_M_E2E      4
+
 
 typedef enum {
     KVS_ALL = 0,                 /* but for the hot ones */

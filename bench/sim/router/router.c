@@ -14,6 +14,9 @@
 #define KVS_ROUTER_CAPACITY  (64 * 1024 * 1024)   /* the module's default */
 #define KVS_ROUTER_PROBE     1.0                  /* s */
 
+/* as many bytes are so many tokens of three bytes */
+#define KVS_TOKENS_OF_3(n)   ((n) * KVS_TOKEN_BYTES / 3)
+
 
 static void kvs_router_ring(kvs_router_t *ro);
 static void kvs_router_match(kvs_router_t *ro, kvs_request_t *rq,
@@ -29,6 +32,7 @@ static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
 static uint64_t kvs_router_home(kvs_router_t *ro, kvs_request_t *rq);
 static kvr_set_t kvs_router_servers(kvs_router_t *ro);
 static uint32_t kvs_router_rank(kvs_router_t *ro, uint32_t server);
+static void kvs_router_forget(kvs_router_t *ro, double now);
 static void kvs_router_probe(kvs_router_t *ro, double now);
 static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
 
@@ -190,6 +194,10 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     if (ro->conf.probe) {
         kvs_router_probe(ro, now);
+    }
+
+    if (ro->conf.without) {
+        kvs_router_forget(ro, now);
     }
 
     kvs_router_key(ro, rq, &ch, now);
@@ -504,6 +512,7 @@ static void
 kvs_router_probe(kvs_router_t *ro, double now)
 {
     uint32_t     i;
+    uint64_t     tokens;
     kve_stats_t  st;
 
     if (now < ro->probed + KVS_ROUTER_PROBE) {
@@ -514,9 +523,79 @@ kvs_router_probe(kvs_router_t *ro, double now)
 
     for (i = 0; i < ro->sim->n; i++) {
         kve_replica_stats(ro->sim->replica[i], &st);
+        tokens = (uint64_t) st.blocks * KVS_UNIT_TOKENS;
+
         kvs_zone_probed(&ro->zone, i, &st,
-                        ro->conf.usage ? (uint64_t) st.blocks * KVS_UNIT_TOKENS
-                                       : 0, now);
+                        ro->conf.metrics ? KVS_TOKENS_OF_3(tokens)
+                        : ro->conf.usage ? tokens : 0, now);
+    }
+}
+
+
+/* as if what is left out had never been learned */
+static void
+kvs_router_forget(kvs_router_t *ro, double now)
+{
+    uint32_t           i;
+    kvr_peer_t        *peer;
+    kvr_feedback_t    *l;
+    kvr_index_peer_t  *p;
+
+    for (i = 0; i < ro->zone.n; i++) {
+        peer = &ro->zone.registry.peer[i];
+        p = kvr_index_peer(ro->zone.core.index, i);
+        l = &peer->feedback;
+
+        switch (ro->conf.without) {
+
+        case KVS_WITHOUT_RETENTION:
+            memset((void *) &l->retention, 0, sizeof(kvr_retention_t));
+            break;
+
+        case KVS_WITHOUT_FACTOR:
+            kvr_set(&l->factor, 0);
+            break;
+
+        case KVS_WITHOUT_OUTPUT:
+            kvr_set(&l->output, 0);
+            break;
+
+        case KVS_WITHOUT_INFLIGHT:
+            memset((void *) &l->inflight, 0, sizeof(kvr_inflight_t));
+            break;
+
+        case KVS_WITHOUT_MISSES:
+            kvr_set(&l->misses, 0);
+            break;
+
+        case KVS_WITHOUT_DELAY:
+            kvr_set(&peer->prefill.delay, 0);
+            break;
+
+        case KVS_WITHOUT_REST:
+            kvr_set(&peer->prefill.given, kvs_zone_ms(now));
+            break;
+
+        case KVS_WITHOUT_RATE:
+            kvr_set(&peer->prefill.rate, 0);
+            break;
+
+        case KVS_WITHOUT_LOAD:
+            kvr_set(&peer->prefill.bytes, 0);
+            kvr_set(&peer->prefill.ends, 0);
+            kvr_set(&peer->prefill.time, 0);
+            kvr_set(&peer->prefill.active, 0);
+            break;
+
+        case KVS_WITHOUT_TURNOVER:
+            kvr_set(&p->mark, 0);
+            kvr_set(&p->before, 0);
+            kvr_set(&p->turnover, (uint64_t) kvs_zone_ms(now) >> 10 << 40);
+            break;
+
+        default:
+            break;
+        }
     }
 }
 
@@ -606,6 +685,16 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     tokens.prompt = rq->tokens;
     tokens.cached = rq->req.cached_tokens;
     tokens.completion = rq->req.output_tokens;
+
+    if (ro->conf.metrics) {
+        tokens.prompt = KVS_TOKENS_OF_3(tokens.prompt);
+        tokens.cached = KVS_TOKENS_OF_3(tokens.cached);
+
+        if (ok && ro->conf.without != KVS_WITHOUT_MODEL) {
+            kvr_model_take(ro->zone.registry.models, 1, "m", 1, rq->bytes,
+                           tokens.prompt);
+        }
+    }
 
     kvs_route_end(&ro->zone, &rq->route, ok && ro->conf.usage ? &tokens : NULL,
                   now);

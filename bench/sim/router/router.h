@@ -30,6 +30,23 @@ typedef enum {
 } kvs_home_e;
 
 
+/* what is forgotten before each decision, as if nobody learned it */
+typedef enum {
+    KVS_WITHOUT_NOTHING = 0,
+    KVS_WITHOUT_RETENTION,
+    KVS_WITHOUT_FACTOR,
+    KVS_WITHOUT_OUTPUT,
+    KVS_WITHOUT_INFLIGHT,
+    KVS_WITHOUT_MISSES,
+    KVS_WITHOUT_MODEL,
+    KVS_WITHOUT_DELAY,
+    KVS_WITHOUT_REST,
+    KVS_WITHOUT_RATE,
+    KVS_WITHOUT_LOAD,
+    KVS_WITHOUT_TURNOVER
+} kvs_without_e;
+
+
 typedef struct {
     kvr_policy_e         policy;
     const kvr_policy_conf_t  *conf;  /* NULL: the defaults */
@@ -38,6 +55,8 @@ typedef struct {
     double               capacity;   /* shares of the true one; 0: default */
     unsigned             reported:1; /* capacity is the engine's own word */
     unsigned             probe:1;    /* engines tell their counts, each 1 s */
+    unsigned             metrics:1;  /* and their capacity; tokens of 3 bytes */
+    kvs_without_e        without;
     unsigned             replies:1;  /* replies are learned too */
     unsigned             flush:1;    /* restarts are told of */
     unsigned             usage:1;    /* replies tell what was cached */

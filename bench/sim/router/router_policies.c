@@ -30,6 +30,46 @@ static const kvs_router_conf_t  kvs_conf_usage = {
     .policy = KVR_POLICY_KV_CACHE, .usage = 1, .timed = 1
 };
 
+/* the same, and metrics tell the capacity, in tokens of another length */
+
+#define KVS_TOLD                                                              \
+    .usage = 1, .timed = 1, .probe = 1, .metrics = 1, .replies = 1
+
+static const kvs_router_conf_t  kvs_conf_told = {
+    .policy = KVR_POLICY_KV_CACHE, KVS_TOLD
+};
+
+/* one estimator each is switched off */
+
+#define KVS_WITHOUT(base, what, ...)                                          \
+    static const kvs_router_conf_t  kvs_conf_##base##_##what = {              \
+        .policy = KVR_POLICY_KV_CACHE, __VA_ARGS__                            \
+    };
+
+KVS_WITHOUT(kv_cache, ttft, .timed = 0)
+KVS_WITHOUT(kv_cache, delay, .timed = 1, .without = KVS_WITHOUT_DELAY)
+KVS_WITHOUT(kv_cache, rest, .timed = 1, .without = KVS_WITHOUT_REST)
+KVS_WITHOUT(kv_cache, rate, .timed = 1, .without = KVS_WITHOUT_RATE)
+KVS_WITHOUT(kv_cache, load, .timed = 1, .without = KVS_WITHOUT_LOAD)
+KVS_WITHOUT(kv_cache, turnover, .timed = 1, .without = KVS_WITHOUT_TURNOVER)
+
+KVS_WITHOUT(usage, ttft, .usage = 1)
+KVS_WITHOUT(usage, retention, .usage = 1, .timed = 1,
+            .without = KVS_WITHOUT_RETENTION)
+KVS_WITHOUT(usage, inflight, .usage = 1, .timed = 1,
+            .without = KVS_WITHOUT_INFLIGHT)
+KVS_WITHOUT(usage, misses, .usage = 1, .timed = 1,
+            .without = KVS_WITHOUT_MISSES)
+
+KVS_WITHOUT(told, retention, KVS_TOLD, .without = KVS_WITHOUT_RETENTION)
+KVS_WITHOUT(told, factor, KVS_TOLD, .without = KVS_WITHOUT_FACTOR)
+KVS_WITHOUT(told, output, KVS_TOLD, .without = KVS_WITHOUT_OUTPUT)
+KVS_WITHOUT(told, inflight, KVS_TOLD, .without = KVS_WITHOUT_INFLIGHT)
+KVS_WITHOUT(told, model, KVS_TOLD, .without = KVS_WITHOUT_MODEL)
+
+#define KVS_ABLATED(base, name, what)                                         \
+    KVS_ROUTER(name "-" #what, KVS_ABLATION, &kvs_conf_##base##_##what)
+
 /* KV events, so late; aliases want to know how much was cached */
 
 #define KVS_EVENTS(ms)                                                        \
@@ -208,6 +248,23 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("round_robin", KVS_RIVAL, &kvs_conf_turn),
     KVS_ROUTER("prefix", KVS_OURS, &kvs_conf_prefix),
     KVS_ROUTER("sticky", KVS_OURS|KVS_RIVAL, &kvs_conf_sticky),
+
+    KVS_ROUTER("kv_cache_told", KVS_ABLATION, &kvs_conf_told),
+    KVS_ABLATED(kv_cache, "kv_cache", ttft),
+    KVS_ABLATED(kv_cache, "kv_cache", delay),
+    KVS_ABLATED(kv_cache, "kv_cache", rest),
+    KVS_ABLATED(kv_cache, "kv_cache", rate),
+    KVS_ABLATED(kv_cache, "kv_cache", load),
+    KVS_ABLATED(kv_cache, "kv_cache", turnover),
+    KVS_ABLATED(usage, "kv_cache_usage", ttft),
+    KVS_ABLATED(usage, "kv_cache_usage", retention),
+    KVS_ABLATED(usage, "kv_cache_usage", inflight),
+    KVS_ABLATED(usage, "kv_cache_usage", misses),
+    KVS_ABLATED(told, "kv_cache_told", retention),
+    KVS_ABLATED(told, "kv_cache_told", factor),
+    KVS_ABLATED(told, "kv_cache_told", output),
+    KVS_ABLATED(told, "kv_cache_told", inflight),
+    KVS_ABLATED(told, "kv_cache_told", model),
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),
