@@ -33,7 +33,7 @@ typedef struct {
 typedef struct {
     kvr_set_t            set;        /* those that are up */
     uint32_t             matched[KVS_REPLICAS];   /* units */
-    uint32_t             chunks[KVS_REPLICAS];    /* bytes */
+    uint32_t             documents[KVS_REPLICAS];  /* bytes */
     kvr_popular_view_t   popular;
 
     kvr_view_t           view;

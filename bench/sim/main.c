@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "bench/sim/contest/contest.h"
-#include "bench/sim/report/ablation.h"
 #include "bench/sim/report/calibrate.h"
 #include "bench/sim/report/demo.h"
 #include "bench/sim/report/emulated.h"
@@ -121,14 +120,14 @@ kvs_contest_without(kvs_options_t *o)
     kvs_contest_t  c;
 
     if (o->policies == NULL) {
-        o->policies = KVS_ABLATED_POLICIES;
+        o->policies = "-,=kv_cache,=kv_cache_usage,=kv_cache_told";
     }
 
     if (kvs_contest_run(&c, o) != KVR_OK) {
         return 2;
     }
 
-    return kvs_ablation(&c, o->out) == KVR_OK ? 0 : 2;
+    return kvs_report_ablation(&c, o->out) == KVR_OK ? 0 : 2;
 }
 
 

@@ -22,7 +22,7 @@
 #define NGX_HTTP_KVROUTE_ALIVE       100
 
 
-static void ngx_http_kvroute_attempt_insert_chunks(
+static void ngx_http_kvroute_attempt_insert_documents(
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_reinsert(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_attempt_ttft(ngx_http_kvroute_attempt_t *at);
@@ -165,23 +165,23 @@ ngx_http_kvroute_attempt_insert(ngx_http_kvroute_attempt_t *at)
         ngx_http_kvroute_prompt_keep_chain(ctx->request, ctx, at->conf->zone);
     }
 
-    if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
-        ngx_http_kvroute_attempt_insert_chunks(at);
+    if (at->policy->conf.documents != KVR_DOCUMENTS_OFF) {
+        ngx_http_kvroute_attempt_insert_documents(at);
     }
 }
 
 
 static void
-ngx_http_kvroute_attempt_insert_chunks(ngx_http_kvroute_attempt_t *at)
+ngx_http_kvroute_attempt_insert_documents(ngx_http_kvroute_attempt_t *at)
 {
     uint32_t          i;
-    kvr_documents_t  *chunks;
+    kvr_documents_t  *documents;
 
-    chunks = ngx_http_kvroute_prompt_chunks(at->ctx->request, at->ctx,
+    documents = ngx_http_kvroute_prompt_documents(at->ctx->request, at->ctx,
                                              at->conf->zone);
 
-    for (i = 0; chunks && i < chunks->n; i++) {
-        kvr_index_note(at->conf->zone->sh->index, chunks->chunk[i].digest,
+    for (i = 0; documents && i < documents->n; i++) {
+        kvr_index_note(at->conf->zone->sh->index, documents->document[i].digest,
                        at->core.reservation.peer);
     }
 }

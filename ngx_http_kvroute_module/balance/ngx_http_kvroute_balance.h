@@ -64,7 +64,7 @@ struct ngx_http_kvroute_attempt_s {
     ngx_http_kvroute_policy_t   *policy;
 
     uint32_t                    *matched;   /* units, by peer; or NULL */
-    uint32_t                    *chunks;    /* bytes, by peer; or NULL */
+    uint32_t                    *documents;  /* bytes, by peer; or NULL */
     kvr_popular_view_t          *popular;   /* for the next decision, or NULL */
     kvr_popular_keys_t          *counted;   /* when its answer begins */
     ngx_http_kvroute_models_t   *models;    /* NULL: all have its model */

@@ -14,7 +14,7 @@
 #include "balance/ngx_http_kvroute_balance_int.h"
 
 
-static void ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
+static void ngx_http_kvroute_match_documents(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_model(ngx_http_kvroute_attempt_t *at);
 static void ngx_http_kvroute_match_loaded(ngx_http_kvroute_attempt_t *at,
@@ -36,7 +36,7 @@ void
 ngx_http_kvroute_match_init(ngx_http_kvroute_attempt_t *at)
 {
     at->matched = NULL;
-    at->chunks = NULL;
+    at->documents = NULL;
     at->popular = NULL;
     at->counted = NULL;
     at->home.credit = 0;
@@ -104,52 +104,34 @@ ngx_http_kvroute_match(ngx_http_request_t *r, ngx_http_kvroute_attempt_t *at)
         at->counted = &l->keys;
     }
 
-    if (at->policy->conf.chunks != KVR_CHUNKS_OFF) {
-        ngx_http_kvroute_match_chunks(r, at);
+    if (at->policy->conf.documents != KVR_DOCUMENTS_OFF) {
+        ngx_http_kvroute_match_documents(r, at);
     }
 }
 
 
 /* bytes of the prompt that peers hold elsewhere than at its beginning */
 static void
-ngx_http_kvroute_match_chunks(ngx_http_request_t *r,
+ngx_http_kvroute_match_documents(ngx_http_request_t *r,
     ngx_http_kvroute_attempt_t *at)
 {
-    uint32_t                   i, id;
-    uint64_t                   unit;
-    kvr_set_t                  set, has;
-    kvr_document_t            *chunk;
-    kvr_documents_t           *chunks;
-    ngx_http_kvroute_shctx_t  *sh;
+    kvr_documents_t  *documents;
 
-    sh = at->conf->zone->sh;
-    set = at->conf->set;
-    unit = sh->unit * KVR_BLOCK;
+    documents = ngx_http_kvroute_prompt_documents(r, at->ctx, at->conf->zone);
 
-    chunks = ngx_http_kvroute_prompt_chunks(r, at->ctx, at->conf->zone);
-
-    if (chunks == NULL || chunks->n == 0) {
+    if (documents == NULL || documents->n == 0) {
         return;
     }
 
-    at->chunks = ngx_pcalloc(r->pool, at->conf->zone->max_peers
+    at->documents = ngx_pcalloc(r->pool, at->conf->zone->max_peers
                                       * sizeof(uint32_t));
-    if (at->chunks == NULL) {
+    if (at->documents == NULL) {
         return;
     }
 
-    for (i = 0; i < chunks->n; i++) {
-
-        chunk = &chunks->chunk[i];
-        has = kvr_index_holds(sh->index, chunk->digest, set);
-
-        while (kvr_set_next(&has, &id)) {
-
-            if (chunk->start >= at->matched[id] * unit) {
-                at->chunks[id] += chunk->len;
-            }
-        }
-    }
+    kvr_candidate_documents(&at->conf->zone->core, documents->document,
+                            documents->n, at->conf->set, at->matched,
+                            at->documents);
 }
 
 

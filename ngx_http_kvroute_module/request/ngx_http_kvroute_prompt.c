@@ -32,7 +32,7 @@ static ngx_int_t ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx);
 static ngx_int_t ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_documents_t *chunks);
+    kvr_documents_t *documents);
 static ngx_int_t ngx_http_kvroute_prompt_scratch(ngx_http_request_t *r);
 
 
@@ -43,11 +43,11 @@ static size_t                   ngx_http_kvroute_max_digests;
 static uint64_t                *ngx_http_kvroute_chain;
 static size_t                   ngx_http_kvroute_max_chain;
 static kvr_prompt_t             ngx_http_kvroute_prompt;
-static kvr_documents_t         *ngx_http_kvroute_chunks;
+static kvr_documents_t         *ngx_http_kvroute_documents;
 
 
 /*
- * What is in the scratch memory: the chain and the chunks of these requests, by
+ * What is in the scratch memory: the chain and documents of these requests, by
  * the hashes of these zones.  A context disowns it when it ends, since its
  * address might be used again.
  */
@@ -58,7 +58,7 @@ typedef struct {
 } ngx_http_kvroute_owner_t;
 
 static ngx_http_kvroute_owner_t  ngx_http_kvroute_chain_of;
-static ngx_http_kvroute_owner_t  ngx_http_kvroute_chunks_of;
+static ngx_http_kvroute_owner_t  ngx_http_kvroute_documents_of;
 
 
 void
@@ -229,8 +229,8 @@ ngx_http_kvroute_prompt_disown(ngx_http_kvroute_ctx_t *ctx)
         ngx_http_kvroute_chain_of.ctx = NULL;
     }
 
-    if (ngx_http_kvroute_chunks_of.ctx == ctx) {
-        ngx_http_kvroute_chunks_of.ctx = NULL;
+    if (ngx_http_kvroute_documents_of.ctx == ctx) {
+        ngx_http_kvroute_documents_of.ctx = NULL;
     }
 }
 
@@ -312,17 +312,17 @@ ngx_http_kvroute_prompt_copy_chain(ngx_http_request_t *r,
 
 
 /*
- * The chunks of a request that was read, after a second reading: they are for
+ * The documents of a request, after a second reading: they are for
  * the few upstreams whose prompts are made up of shared documents.
  */
 kvr_documents_t *
-ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
+ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone)
 {
-    if (ngx_http_kvroute_chunks_of.ctx == ctx
-        && ngx_http_kvroute_chunks_of.zone == zone)
+    if (ngx_http_kvroute_documents_of.ctx == ctx
+        && ngx_http_kvroute_documents_of.zone == zone)
     {
-        return ngx_http_kvroute_chunks;
+        return ngx_http_kvroute_documents;
     }
 
     /* what is passed on unbuffered may be gone */
@@ -331,31 +331,31 @@ ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
         return NULL;
     }
 
-    if (ngx_http_kvroute_chunks == NULL) {
-        ngx_http_kvroute_chunks = ngx_alloc(sizeof(kvr_documents_t),
+    if (ngx_http_kvroute_documents == NULL) {
+        ngx_http_kvroute_documents = ngx_alloc(sizeof(kvr_documents_t),
                                             r->connection->log);
-        if (ngx_http_kvroute_chunks == NULL) {
+        if (ngx_http_kvroute_documents == NULL) {
             return NULL;
         }
     }
 
-    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, ngx_http_kvroute_chunks)
+    if (ngx_http_kvroute_prompt_parse(r, ctx, zone, ngx_http_kvroute_documents)
         != NGX_OK)
     {
-        ngx_http_kvroute_chunks_of.ctx = NULL;
+        ngx_http_kvroute_documents_of.ctx = NULL;
         return NULL;
     }
 
-    ngx_http_kvroute_chunks_of = ngx_http_kvroute_chain_of;
+    ngx_http_kvroute_documents_of = ngx_http_kvroute_chain_of;
 
-    return ngx_http_kvroute_chunks;
+    return ngx_http_kvroute_documents;
 }
 
 
 static ngx_int_t
 ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone,
-    kvr_documents_t *chunks)
+    kvr_documents_t *documents)
 {
     ngx_int_t                     rc;
     kvr_prompt_t                 *pr;
@@ -382,7 +382,7 @@ ngx_http_kvroute_prompt_parse(ngx_http_request_t *r,
     conf.max_digests = ngx_http_kvroute_max_digests;
     conf.chain = ngx_http_kvroute_chain;
     conf.max_chain = ngx_http_kvroute_max_chain;
-    conf.chunks = chunks;
+    conf.documents = documents;
     conf.names = klcf->prefill ? klcf->prefill->names : NULL;
 
     rc = ngx_http_kvroute_body_read(r, pr, &conf);
@@ -449,12 +449,12 @@ ngx_http_kvroute_prompt_exit(void)
 {
     free(ngx_http_kvroute_digests);
     free(ngx_http_kvroute_chain);
-    free(ngx_http_kvroute_chunks);
+    free(ngx_http_kvroute_documents);
 
     ngx_http_kvroute_body_exit();
 
-    ngx_http_kvroute_chunks = NULL;
-    ngx_http_kvroute_chunks_of.ctx = NULL;
+    ngx_http_kvroute_documents = NULL;
+    ngx_http_kvroute_documents_of.ctx = NULL;
     ngx_http_kvroute_digests = NULL;
     ngx_http_kvroute_chain = NULL;
 

@@ -255,7 +255,7 @@ ngx_table_elt_t *ngx_http_kvroute_headers_next(ngx_list_t *headers,
  */
 uint64_t *ngx_http_kvroute_prompt_chain(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
-kvr_documents_t *ngx_http_kvroute_prompt_chunks(ngx_http_request_t *r,
+kvr_documents_t *ngx_http_kvroute_prompt_documents(ngx_http_request_t *r,
     ngx_http_kvroute_ctx_t *ctx, ngx_http_kvroute_zone_t *zone);
 
 /* keeps the chain with the request, if there is memory for it */

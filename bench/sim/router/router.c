@@ -25,14 +25,13 @@ static void kvs_router_true(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static void kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
-static void kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq,
+static void kvs_router_documents(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch);
 static void kvs_router_key(kvs_router_t *ro, kvs_request_t *rq,
     kvs_choice_t *ch, double now);
 static uint64_t kvs_router_home(kvs_router_t *ro, kvs_request_t *rq);
 static kvr_set_t kvs_router_servers(kvs_router_t *ro);
 static uint32_t kvs_router_rank(kvs_router_t *ro, uint32_t server);
-static void kvs_router_forget(kvs_router_t *ro, double now);
 static void kvs_router_probe(kvs_router_t *ro, double now);
 static void kvs_router_extend(kvs_router_t *ro, kvs_request_t *rq, double now);
 
@@ -184,12 +183,12 @@ kvs_router_pick(void *data, kvs_request_t *rq, double now)
 
     digests = NULL;
 
-    if (ro->conf.conf && ro->conf.conf->chunks) {
+    if (ro->conf.conf && ro->conf.conf->documents) {
         digests = rq->req.digests;
     }
 
     if (digests) {
-        kvs_router_chunks(ro, rq, &ch);
+        kvs_router_documents(ro, rq, &ch);
     }
 
     if (ro->conf.probe) {
@@ -359,23 +358,27 @@ kvs_router_lose(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch,
 
 /* bytes of the prompt behind what is matched that each replica holds */
 static void
-kvs_router_chunks(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
+kvs_router_documents(kvs_router_t *ro, kvs_request_t *rq, kvs_choice_t *ch)
 {
-    uint32_t   i, k;
-    kvr_set_t  has;
+    uint32_t         i;
+    kvr_document_t  *document;
 
-    memset(ch->chunks, 0, sizeof(ch->chunks));
+    document = kvs_alloc(rq->units * sizeof(kvr_document_t));
 
     for (i = 0; i < rq->units; i++) {
-        has = kvr_index_holds(ro->zone.core.index, rq->req.digests[i],
-                              ch->set);
-
-        while (kvr_set_next(&has, &k)) {
-            ch->chunks[k] += i >= ch->matched[k] ? KVS_UNIT_BYTES : 0;
-        }
+        document[i].digest = rq->req.digests[i];
+        document[i].start = (uint64_t) i * KVS_UNIT_BYTES;
+        document[i].len = KVS_UNIT_BYTES;
     }
 
-    ch->view.chunks = ch->chunks;
+    memset(ch->documents, 0, sizeof(ch->documents));
+
+    kvr_candidate_documents(&ro->zone.core, document, rq->units, ch->set,
+                            ch->matched, ch->documents);
+
+    free(document);
+
+    ch->view.documents = ch->documents;
 }
 
 
@@ -528,74 +531,6 @@ kvs_router_probe(kvs_router_t *ro, double now)
         kvs_zone_probed(&ro->zone, i, &st,
                         ro->conf.metrics ? KVS_TOKENS_OF_3(tokens)
                         : ro->conf.usage ? tokens : 0, now);
-    }
-}
-
-
-/* as if what is left out had never been learned */
-static void
-kvs_router_forget(kvs_router_t *ro, double now)
-{
-    uint32_t           i;
-    kvr_peer_t        *peer;
-    kvr_feedback_t    *l;
-    kvr_index_peer_t  *p;
-
-    for (i = 0; i < ro->zone.n; i++) {
-        peer = &ro->zone.registry.peer[i];
-        p = kvr_index_peer(ro->zone.core.index, i);
-        l = &peer->feedback;
-
-        switch (ro->conf.without) {
-
-        case KVS_WITHOUT_RETENTION:
-            memset((void *) &l->retention, 0, sizeof(kvr_retention_t));
-            break;
-
-        case KVS_WITHOUT_FACTOR:
-            kvr_set(&l->factor, 0);
-            break;
-
-        case KVS_WITHOUT_OUTPUT:
-            kvr_set(&l->output, 0);
-            break;
-
-        case KVS_WITHOUT_INFLIGHT:
-            memset((void *) &l->inflight, 0, sizeof(kvr_inflight_t));
-            break;
-
-        case KVS_WITHOUT_MISSES:
-            kvr_set(&l->misses, 0);
-            break;
-
-        case KVS_WITHOUT_DELAY:
-            kvr_set(&peer->prefill.delay, 0);
-            break;
-
-        case KVS_WITHOUT_REST:
-            kvr_set(&peer->prefill.given, kvs_zone_ms(now));
-            break;
-
-        case KVS_WITHOUT_RATE:
-            kvr_set(&peer->prefill.rate, 0);
-            break;
-
-        case KVS_WITHOUT_LOAD:
-            kvr_set(&peer->prefill.bytes, 0);
-            kvr_set(&peer->prefill.ends, 0);
-            kvr_set(&peer->prefill.time, 0);
-            kvr_set(&peer->prefill.active, 0);
-            break;
-
-        case KVS_WITHOUT_TURNOVER:
-            kvr_set(&p->mark, 0);
-            kvr_set(&p->before, 0);
-            kvr_set(&p->turnover, (uint64_t) kvs_zone_ms(now) >> 10 << 40);
-            break;
-
-        default:
-            break;
-        }
     }
 }
 

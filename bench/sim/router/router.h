@@ -108,6 +108,9 @@ void kvs_router_admitted(void *data, kvs_request_t *rq, double now);
 void kvs_router_headers(void *data, kvs_request_t *rq, double now);
 void kvs_router_first(void *data, kvs_request_t *rq, double now);
 void kvs_router_restarted(void *data, uint32_t replica, double now);
+/* forgets what conf.without says */
+void kvs_router_forget(kvs_router_t *ro, double now);
+
 void kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok);
 
 

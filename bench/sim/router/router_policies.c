@@ -139,11 +139,11 @@ KVS_PREFIX_LENGTH(4096)
 KVS_PREFIX_LENGTH(16384)
 
 static const kvr_policy_conf_t  kvs_policy_tie = {
-    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_TIE
+    .policy = KVR_POLICY_KV_CACHE, .documents = KVR_DOCUMENTS_TIE
 };
 
 static const kvr_policy_conf_t  kvs_policy_credit = {
-    .policy = KVR_POLICY_KV_CACHE, .chunks = KVR_CHUNKS_CREDIT
+    .policy = KVR_POLICY_KV_CACHE, .documents = KVR_DOCUMENTS_CREDIT
 };
 
 static const kvs_router_conf_t  kvs_conf_tie = {
@@ -273,8 +273,8 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ROUTER("prefix_1024", KVS_PARAM, &kvs_conf_prefix_1024),
     KVS_ROUTER("prefix_4096", KVS_PARAM, &kvs_conf_prefix_4096),
     KVS_ROUTER("prefix_16384", KVS_PARAM, &kvs_conf_prefix_16384),
-    KVS_ROUTER("chunks_tie", KVS_PARAM, &kvs_conf_tie),
-    KVS_ROUTER("chunks_credit", KVS_PARAM, &kvs_conf_credit),
+    KVS_ROUTER("documents_tie", KVS_PARAM, &kvs_conf_tie),
+    KVS_ROUTER("documents_credit", KVS_PARAM, &kvs_conf_credit),
     KVS_ROUTER("assumed_1m", KVS_PARAM, &kvs_conf_assumed_1),
     KVS_ROUTER("assumed_2m", KVS_PARAM, &kvs_conf_assumed_2),
     KVS_ROUTER("assumed_4m", KVS_PARAM, &kvs_conf_assumed_4),

@@ -61,7 +61,7 @@ typedef enum {
 /* what the caller has to find out, or to keep, for a policy: bits of needs */
 
 #define KVR_NEEDS_BODY     0x01  /* the prompt, even if nobody else asks */
-#define KVR_NEEDS_MATCH    0x02  /* candidates: matched, chunks */
+#define KVR_NEEDS_MATCH    0x02  /* candidates: matched, documents */
 #define KVR_NEEDS_SCORE    0x04  /* shared, other, evicts; costs are bytes */
 #define KVR_NEEDS_RING     0x08  /* the prefix's key, and a ring of the peers */
 #define KVR_NEEDS_SESSION  0x10  /* its key and peer; the pick is bound */
@@ -103,10 +103,10 @@ typedef enum {
 
 
 typedef enum {
-    KVR_CHUNKS_OFF = 0,
-    KVR_CHUNKS_TIE,
-    KVR_CHUNKS_CREDIT,
-    KVR_CHUNKS_MAX
+    KVR_DOCUMENTS_OFF = 0,
+    KVR_DOCUMENTS_TIE,
+    KVR_DOCUMENTS_CREDIT,
+    KVR_DOCUMENTS_MAX
 } kvr_documents_e;
 
 
@@ -122,7 +122,7 @@ typedef struct {
     uint32_t         balance_abs;
     double           balance_rel;
     uint32_t         balance_any;  /* 1: above one bound is enough */
-    uint32_t         chunks;     /* kvr_documents_e */
+    uint32_t         documents;  /* kvr_documents_e */
 
     /* prefix */
     uint32_t         length;     /* bytes, 0: auto */
@@ -176,7 +176,7 @@ typedef struct {
 
     uint32_t         delay;      /* of its first tokens, kvr_prefill_delay() */
     uint32_t         place;      /* on the ring */
-    uint64_t         chunks;     /* bytes of it that it holds elsewhere */
+    uint64_t         documents;  /* bytes of it that it holds elsewhere */
     uint64_t         credit;     /* bytes of the rest that count as held; set
                                     by the policy, if at all */
 

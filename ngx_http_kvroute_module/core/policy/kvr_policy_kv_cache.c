@@ -36,7 +36,7 @@ static uint32_t kvr_pick_rested(kvr_candidate_t *cand, uint32_t n,
 static int kvr_pick_hot(const kvr_policy_request_t *req,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick, uint64_t best,
     double delay);
-static uint32_t kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n,
+static uint32_t kvr_pick_documents(kvr_candidate_t *cand, uint32_t n,
     uint32_t pick);
 static int kvr_pick_unbalanced(const kvr_policy_conf_t *conf,
     kvr_candidate_t *cand, uint32_t n, uint32_t pick);
@@ -48,12 +48,12 @@ static const char *const  kvr_policy_kv_cache_balance[] = {
     "all", "any", NULL
 };
 
-static const char *const  kvr_policy_kv_cache_chunks[] = {
+static const char *const  kvr_policy_kv_cache_documents[] = {
     "off", "tie", "credit", NULL
 };
 
-_Static_assert(kvr_nelts(kvr_policy_kv_cache_chunks) == KVR_CHUNKS_MAX + 1,
-               "words of chunks=");
+_Static_assert(kvr_nelts(kvr_policy_kv_cache_documents)
+               == KVR_DOCUMENTS_MAX + 1, "words of chunks=");
 
 
 static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
@@ -65,8 +65,8 @@ static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
       offsetof(kvr_policy_conf_t, balance_rel), 1, 1000, NULL },
     { "balance", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, balance_any),
       0, 0, kvr_policy_kv_cache_balance },
-    { "chunks", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, chunks),
-      0, 0, kvr_policy_kv_cache_chunks },
+    { "chunks", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, documents),
+      0, 0, kvr_policy_kv_cache_documents },
     { 0 }
 };
 
@@ -100,7 +100,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
     if (n > KVR_PICK_FEW
         && req->home == NULL
-        && conf->chunks == KVR_CHUNKS_OFF
+        && conf->documents == KVR_DOCUMENTS_OFF
         && conf->balance_abs == 0 && conf->balance_rel == 0)
     {
         pick = kvr_pick_bounded(req, cand, n, delay);
@@ -123,8 +123,8 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
                                         kvr_pick_credited(req));
     }
 
-    if (conf->chunks != KVR_CHUNKS_OFF) {
-        pick = kvr_pick_chunks(cand, n, pick);
+    if (conf->documents != KVR_DOCUMENTS_OFF) {
+        pick = kvr_pick_documents(cand, n, pick);
     }
 
     c = &cand[pick];
@@ -169,7 +169,7 @@ kvr_policy_kv_cache_pick(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 static inline int
 kvr_pick_credited(const kvr_policy_request_t *req)
 {
-    return req->home != NULL || req->conf->chunks == KVR_CHUNKS_CREDIT;
+    return req->home != NULL || req->conf->documents == KVR_DOCUMENTS_CREDIT;
 }
 
 
@@ -184,9 +184,9 @@ kvr_pick_credits(const kvr_policy_request_t *req, kvr_candidate_t *cand,
         cand[i].credit = 0;
     }
 
-    if (req->conf->chunks == KVR_CHUNKS_CREDIT) {
+    if (req->conf->documents == KVR_DOCUMENTS_CREDIT) {
         for (i = 0; i < n; i++) {
-            cand[i].credit = cand[i].chunks / 2;
+            cand[i].credit = cand[i].documents / 2;
         }
     }
 
@@ -432,7 +432,7 @@ kvr_pick_hot(const kvr_policy_request_t *req, kvr_candidate_t *cand,
 
 /* of those that cost nearly the same, the one with most of the documents */
 static uint32_t
-kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
+kvr_pick_documents(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
 {
     double    limit;
     uint32_t  i, best;
@@ -445,7 +445,7 @@ kvr_pick_chunks(kvr_candidate_t *cand, uint32_t n, uint32_t pick)
         if (!cand[i].out
             && cand[i].cost <= limit
             && cand[i].matched >= cand[pick].matched
-            && cand[i].chunks > cand[best].chunks)
+            && cand[i].documents > cand[best].documents)
         {
             best = i;
         }

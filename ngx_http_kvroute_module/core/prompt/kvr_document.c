@@ -38,10 +38,10 @@ static const uint64_t  kvr_document_gear[] = {
     kvr_gear_64(1), kvr_gear_64(65), kvr_gear_64(129), kvr_gear_64(193)
 };
 
-_Static_assert(kvr_nelts(kvr_document_gear) == 256, "kvr_chunk_gear");
+_Static_assert(kvr_nelts(kvr_document_gear) == 256, "kvr_document_gear");
 
 
-/* one place in so many is an end: chunks of about 1.5 KB on the average */
+/* one place in so many is an end: documents of about 1.5 KB on the average */
 #define KVR_DOCUMENT_MASK  0x3ffULL
 
 /* what is shorter is found by accident */
@@ -137,8 +137,8 @@ kvr_document_place(kvr_documents_t *c, uint64_t root, uint64_t offset)
     uint32_t  i;
 
     for (i = 0; i < c->n; i++) {
-        c->chunk[i].digest = kvr_mix(root + 1, c->chunk[i].digest);
-        c->chunk[i].start += offset;
+        c->document[i].digest = kvr_mix(root + 1, c->document[i].digest);
+        c->document[i].start += offset;
     }
 }
 
@@ -146,15 +146,15 @@ kvr_document_place(kvr_documents_t *c, uint64_t root, uint64_t offset)
 static void
 kvr_document_end(kvr_documents_t *c)
 {
-    kvr_document_t  *chunk;
+    kvr_document_t  *document;
 
     if (c->fill >= KVR_DOCUMENT_LEAST && c->n < KVR_DOCUMENT_COUNT) {
 
-        chunk = &c->chunk[c->n++];
+        document = &c->document[c->n++];
 
-        chunk->digest = c->digest(c->secret, c->text, c->fill);
-        chunk->start = c->offset;
-        chunk->len = c->fill;
+        document->digest = c->digest(c->secret, c->text, c->fill);
+        document->start = c->offset;
+        document->len = c->fill;
     }
 
     c->offset += c->fill;

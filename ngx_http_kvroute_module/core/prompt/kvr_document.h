@@ -13,8 +13,8 @@
  * questions share, in another order or behind other text.  The canonical text
  * is cut where its content says so: where a message or a part begins, at blank
  * lines, and else where a rolling hash of the last 64 bytes has a certain form
- * ("gear" hashing, as in FastCDC).  An edit changes the chunks it touches and
- * no others.
+ * ("gear" hashing, as in FastCDC).  An edit changes the documents it touches
+ * and no others.
  */
 
 
@@ -39,10 +39,10 @@ typedef struct {
 
     uint64_t           offset;     /* of the next byte of the stream */
     uint64_t           hash;       /* rolling */
-    uint32_t           fill;       /* bytes of the chunk in hand */
+    uint32_t           fill;       /* bytes of the document in hand */
     uint32_t           n;
 
-    kvr_document_t     chunk[KVR_DOCUMENT_COUNT];
+    kvr_document_t     document[KVR_DOCUMENT_COUNT];
     uint8_t            text[KVR_DOCUMENT_MAX];
 } kvr_documents_t;
 
@@ -54,7 +54,7 @@ void kvr_document_init(kvr_documents_t *c, const uint8_t *secret,
 /* reads on */
 void kvr_document_put(kvr_documents_t *c, const uint8_t *data, size_t len);
 
-/* the end of the stream ends a chunk */
+/* the end of the stream ends a document */
 void kvr_document_finish(kvr_documents_t *c);
 
 /* kvr_document_put() as a tap of a stream of blocks */

@@ -261,8 +261,8 @@ kvr_prompt_read(kvr_prompt_t *pr, const kvr_prompt_conf_t *conf,
     ctx.joint = 0;
     ctx.left = 0;
 
-    if (conf->chunks) {
-        conf->chunks->n = 0;
+    if (conf->documents) {
+        conf->documents->n = 0;
     }
 
     rc = kvr_prompt_body(&ctx);
@@ -557,8 +557,8 @@ kvr_prompt_chain(kvr_prompt_ctx_t *ctx)
     pr->last = l.h;
     pr->tailed = (ctx->prompt == KVR_SECTION_MESSAGES && !ctx->walk.cut);
 
-    if (ctx->conf->chunks && ctx->prompt < KVR_SECTIONS) {
-        kvr_document_place(ctx->conf->chunks, pr->model_root,
+    if (ctx->conf->documents && ctx->prompt < KVR_SECTIONS) {
+        kvr_document_place(ctx->conf->documents, pr->model_root,
                            pr->bytes - ctx->section[ctx->prompt].bytes);
     }
 }

@@ -72,7 +72,7 @@ typedef struct {
     size_t              max_digests;
     uint64_t           *chain;   /* result */
     size_t              max_chain;
-    kvr_documents_t    *chunks;  /* result, or NULL: not wanted */
+    kvr_documents_t    *documents;  /* result; NULL: not wanted */
     const kvr_json_names_t *names;  /* of members to look for, or NULL */
 } kvr_prompt_conf_t;
 

@@ -570,10 +570,10 @@ kvr_prompt_section(kvr_prompt_ctx_t *ctx, kvr_section_e section)
 
     /* documents are shared by messages, not by system prompts */
 
-    if (ctx->conf->chunks && section >= KVR_SECTION_TOKEN_IDS) {
-        kvr_document_init(ctx->conf->chunks, b->secret, b->digest);
+    if (ctx->conf->documents && section >= KVR_SECTION_TOKEN_IDS) {
+        kvr_document_init(ctx->conf->documents, b->secret, b->digest);
         b->tap = kvr_document_tap;
-        b->tap_data = ctx->conf->chunks;
+        b->tap_data = ctx->conf->documents;
     }
 
     ctx->walk.media = 0;
@@ -593,8 +593,8 @@ kvr_prompt_section_end(kvr_prompt_ctx_t *ctx, kvr_section_t *s)
     s->bytes = b->bytes + b->fill;
 
     if (b->tap) {
-        kvr_document_put(ctx->conf->chunks, b->stage[b->cur], b->fill);
-        kvr_document_finish(ctx->conf->chunks);
+        kvr_document_put(ctx->conf->documents, b->stage[b->cur], b->fill);
+        kvr_document_finish(ctx->conf->documents);
         b->tap = NULL;
     }
 

@@ -72,9 +72,9 @@ kvr_admission_e kvr_admission_any(const kvr_admission_t *a,
     const kvr_offer_t *offer, uint32_t n);
 
 /*
- * The peer with room that costs least; if there is one, r says what is to be
- * reserved there, and the item's charge is what it computes there.  Those that are drained, out of health, or have asked to be
- * left alone are for when there are no others.
+ * Chooses the peer with room that costs least, sets r to what is to be reserved
+ * there, and the item's charge to what it computes there.  Peers that are
+ * drained, unhealthy or overloaded are chosen only if there are no others.
  */
 kvr_admission_e kvr_admission_choose(const kvr_admission_t *a,
     const kvr_offer_t *offer, uint32_t n, kvr_reservation_t *r);

@@ -16,6 +16,15 @@
 /* the least share of decisions, 1 / so many, of a peer that warms up */
 #define KVR_CANDIDATE_WARM   16
 
+/* share of the cache: below it any prompt fits */
+#define KVR_CANDIDATE_USED    0.5
+
+/* share of the cache that replies take until the next probe */
+#define KVR_CANDIDATE_GROWTH  0.03
+
+/* bytes of prompts in the cache for each that is not prefilled yet */
+#define KVR_CANDIDATE_WHOLE   1.5
+
 
 static void kvr_candidate_special(const kvr_view_t *v, kvr_candidate_t *c,
     uint32_t peer);
@@ -25,6 +34,8 @@ static void kvr_candidate_signals(const kvr_view_t *v, kvr_candidate_t *c,
     kvr_engine_t *s);
 static int kvr_candidate_cold(const kvr_view_t *v, uint32_t peer,
     uint32_t member);
+static int kvr_candidate_full(kvr_peer_t *peer, const kvr_pool_t *pool,
+    uint64_t pending, uint64_t fit, uint64_t now);
 static int kvr_candidate_fresh(const kvr_pool_t *pool, const kvr_engine_t *s,
     uint64_t now);
 
@@ -105,6 +116,26 @@ kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
 
     kvr_popular_keys(chain, kvr_chain_entries(units), keys);
     kvr_popular_view(zone->popular, keys, zone->unit, now, view);
+}
+
+
+void
+kvr_candidate_documents(const kvr_zone_t *zone, const kvr_document_t *document,
+    uint32_t n, kvr_set_t set, const uint32_t *matched, uint32_t *held)
+{
+    uint32_t   i, peer;
+    kvr_set_t  has;
+
+    for (i = 0; i < n; i++) {
+        has = kvr_index_holds(zone->index, document[i].digest, set);
+
+        while (kvr_set_next(&has, &peer)) {
+
+            if (document[i].start >= matched[peer] * zone->unit) {
+                held[peer] += document[i].len;
+            }
+        }
+    }
 }
 
 
@@ -295,8 +326,39 @@ kvr_candidate_capped(const kvr_zone_t *zone, const kvr_pool_t *pool,
         return 0;
     }
 
-    return kvr_registry_capped(known, pool->target_ttft, pending, fit, fresh,
-                               now);
+    return kvr_candidate_full(known, pool, pending, fresh ? fit : 0, now);
+}
+
+
+/*
+ * Whether a peer has as much work as it should have, with max_pending=auto: by
+ * kvr_prefill_full(), and by what still fits in its cache, beyond which
+ * requests wait inside the engine, in no order.  pending: bytes that are not
+ * prefilled; fit: bytes of the prompt to come, 0 if the cache does not count.
+ * What is not known is no limit.
+ */
+static int
+kvr_candidate_full(kvr_peer_t *peer, const kvr_pool_t *pool, uint64_t pending,
+    uint64_t fit, uint64_t now)
+{
+    double  cache, used;
+
+    if (kvr_prefill_full(&peer->prefill, pool->target_ttft, pending, now)) {
+        return 1;
+    }
+
+    used = kvr_get(&peer->engine.kv) / 10000.0;
+
+    if (fit == 0 || used < KVR_CANDIDATE_USED) {
+        return 0;
+    }
+
+    cache = (double) kvr_engine_capacity(&peer->engine, now, pool->probe)
+            * kvr_feedback_bytes(&peer->feedback);
+
+    return cache > 0
+           && KVR_CANDIDATE_WHOLE * (double) pending + (double) fit
+              > (1 - KVR_CANDIDATE_GROWTH - used) * cache;
 }
 
 

@@ -20,6 +20,7 @@
 #include "core/route/kvr_eject.h"
 #include "core/route/kvr_reservation.h"
 #include "core/policy/kvr_policy.h"
+#include "core/prompt/kvr_document.h"
 
 
 /* one decision; all but the last part is the caller's to set */
@@ -29,7 +30,7 @@ typedef struct {
     const kvr_reservation_t   *own;      /* the request's, or NULL */
 
     const uint32_t            *matched;  /* units held, by peer; or NULL */
-    const uint32_t            *chunks;   /* bytes held apart; or NULL */
+    const uint32_t            *documents;  /* bytes held apart; or NULL */
     const kvr_popular_view_t  *popular;  /* or NULL */
     uint64_t                   bytes;    /* of the prompt */
     uint64_t                   fit;      /* bytes that must find room in the
@@ -87,6 +88,14 @@ void kvr_candidate_popular(const kvr_zone_t *zone, const uint64_t *chain,
     kvr_popular_view_t *view);
 
 /*
+ * Adds to held[peer] the bytes of the documents of a prompt that each peer of
+ * the set holds behind the matched[peer] units that it holds of the prefix.
+ */
+void kvr_candidate_documents(const kvr_zone_t *zone,
+    const kvr_document_t *document, uint32_t n, kvr_set_t set,
+    const uint32_t *matched, uint32_t *held);
+
+/*
  * The part of kvr_candidate_init() that only some upstreams and requests need:
  * those of which view->more is set.
  */
@@ -139,7 +148,7 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
     c->cost = 0;
     c->delay = 0;
     c->turnover = 0;
-    c->chunks = 0;
+    c->documents = 0;
     c->kv = 0;
     c->waiting = 0;
 
@@ -191,8 +200,8 @@ kvr_candidate_init(kvr_view_t *v, kvr_candidate_t *c, uint32_t peer,
         }
     }
 
-    if (v->chunks) {
-        c->chunks = v->chunks[peer];
+    if (v->documents) {
+        c->documents = v->documents[peer];
     }
 
     if (kvr_unlikely(kvr_drain_on(&known->drain))) {

@@ -8,13 +8,6 @@
 #include "core/state/kvr_counter.h"
 
 
-/* of the cache: below it there is room for what has to be taken anyway */
-#define KVR_REGISTRY_USED_MIN  0.5
-
-/* of the cache: into which the replies grow until it is asked again */
-#define KVR_REGISTRY_RESERVE   0.03
-
-
 static size_t kvr_registry_rank_name(kvr_registry_t *reg, uint32_t address,
     uint32_t rank, uint8_t *name);
 static uint32_t kvr_registry_upstream(kvr_registry_t *reg, kvr_load_t *load,
@@ -518,31 +511,4 @@ kvr_registry_set(_Atomic uint32_t *stored, uint8_t *data, const void *name,
     atomic_store(stored, 0);
     memcpy(data, name, len);
     atomic_store(stored, (uint32_t) len);
-}
-
-
-int
-kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
-    uint64_t bytes, int fresh, uint64_t now)
-{
-    double  context, used;
-
-    if (kvr_prefill_full(&peer->prefill, target, pending, now)) {
-        return 1;
-    }
-
-    used = kvr_get(&peer->engine.kv) / 10000.0;
-
-    if (!fresh || bytes == 0 || used < KVR_REGISTRY_USED_MIN) {
-        return 0;
-    }
-
-    context = (double) kvr_get(&peer->engine.capacity)
-              * kvr_feedback_bytes(&peer->feedback);
-
-    /* of what is pending the cached part takes room as well */
-
-    return context > 0
-           && 1.5 * (double) pending + (double) bytes
-              > (1 - KVR_REGISTRY_RESERVE - used) * context;
 }

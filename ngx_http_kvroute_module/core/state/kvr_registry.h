@@ -213,18 +213,6 @@ kvr_registry_column(const kvr_registry_t *reg, uint32_t member)
 
 
 /*
- * Whether a peer has as much as it should have, with max_pending=auto.  That is
- * what kvr_prefill_full() says. And, by the word of its engine if that is
- * fresh, what still fits in its cache: past that requests wait inside, in no
- * order, until others have ended. pending: bytes not prefilled; bytes: of all
- * of the prompt to come, 0 if the cache does not matter. What is not known
- * holds up nobody.
- */
-int kvr_registry_capped(kvr_peer_t *peer, uint64_t target, uint64_t pending,
-    uint64_t bytes, int fresh, uint64_t now);
-
-
-/*
  * What is at a peer, in bytes of context, as pending; as active the requests
  * that have had no answer yet.
  */

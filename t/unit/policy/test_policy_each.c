@@ -6,7 +6,7 @@
 
 /*
  * kvr_pick, behind kvr_policy_pick(): each policy over tables of candidates
- * that are full, draining, warming up, bound, pinned; guardrails, chunks,
+ * that are full, draining, warming up, bound, pinned; guardrails, documents,
  * models; random's shares by chi square.
  */
 
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t         matched;
     uint32_t         idle;
     unsigned         flags;
-    uint64_t         chunks;
+    uint64_t         documents;
     uint64_t         resident;
     uint32_t         waiting;
     double           kv;
@@ -302,30 +302,35 @@ static const case_t  cases[] = {
       3, { { 1, 0, 0, 1249, 1, 0 }, { 1, 0, 0, 0, 5, F },
            { 1, 0, 0, 0, 4, 0 } } },
 
-    /* chunks */
+    /* documents */
 
-    { "chunks off", { KV }, 50000, 1, KVR_REASON_COLD, 2,
+    { "documents off", { KV }, 50000, 1, KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 1, 0 } } },
-    { "tie: a cold prompt", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 0,
+    { "tie: a cold prompt", { KV, .documents = KVR_DOCUMENTS_TIE }, 50000, 0,
       KVR_REASON_COLD, 3,
       { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0, 100 },
         { 1, 0, 0, 0, 8, 0 } } },
-    { "tie: nearly the same cost", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 0,
+    { "tie: nearly the same cost", { KV, .documents = KVR_DOCUMENTS_TIE },
+      50000, 0,
       KVR_REASON_COLD, 2,
       { { 1, 0, 8750, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "tie: not the same cost", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 1,
+    { "tie: not the same cost", { KV, .documents = KVR_DOCUMENTS_TIE },
+      50000, 1,
       KVR_REASON_COLD, 2,
       { { 1, 0, 8751, 0, 0, 0, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "tie: a prefix is worth more", { KV, .chunks = KVR_CHUNKS_TIE }, 50000,
+    { "tie: a prefix is worth more", { KV, .documents = KVR_DOCUMENTS_TIE },
+      50000,
       1, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 0, 0, 0, 50000 }, { 1, 0, 0, 10000, 0, 0 } } },
-    { "tie: not one that is full", { KV, .chunks = KVR_CHUNKS_TIE }, 50000, 1,
+    { "tie: not one that is full", { KV, .documents = KVR_DOCUMENTS_TIE },
+      50000, 1,
       KVR_REASON_COLD, 2,
       { { 1, 0, 0, 0, 0, F, 40000 }, { 1, 0, 0, 0, 9, 0 } } },
-    { "credit: half of them", { KV, .chunks = KVR_CHUNKS_CREDIT }, 50000, 0,
+    { "credit: half of them", { KV, .documents = KVR_DOCUMENTS_CREDIT },
+      50000, 0,
       KVR_REASON_SPILL, 2,
       { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 10000, 0, 0 } } },
-    { "credit: less than a prefix", { KV, .chunks = KVR_CHUNKS_CREDIT },
+    { "credit: less than a prefix", { KV, .documents = KVR_DOCUMENTS_CREDIT },
       50000, 1, KVR_REASON_AFFINITY, 2,
       { { 1, 0, 0, 0, 0, 0, 40000 }, { 1, 0, 0, 25000, 0, 0 } } },
 
@@ -402,7 +407,7 @@ fill(kvr_candidate_t *c, const peer_t *p, uint32_t n)
         c[i].pending = p[i].pending;
         c[i].matched = p[i].matched;
         c[i].idle = p[i].idle;
-        c[i].chunks = p[i].chunks;
+        c[i].documents = p[i].documents;
         c[i].resident = p[i].resident;
         c[i].waiting = p[i].waiting;
         c[i].kv = p[i].kv;
@@ -494,7 +499,7 @@ START_TEST(test_pick_any)
         conf.balance_abs = util_below(&r, 3);
         conf.balance_rel = util_below(&r, 2) * 1.5;
         conf.balance_any = util_below(&r, 2);
-        conf.chunks = util_below(&r, KVR_CHUNKS_MAX);
+        conf.documents = util_below(&r, KVR_DOCUMENTS_MAX);
         conf.by = util_below(&r, KVR_BY_MAX);
 
         memset(&req, 0, sizeof(req));
@@ -507,7 +512,7 @@ START_TEST(test_pick_any)
             c[k].active = util_below(&r, 8);
             c[k].pending = util_below(&r, 3) * 5000;
             c[k].matched = util_below(&r, 4) * 2500;
-            c[k].chunks = util_below(&r, 3) * 2500;
+            c[k].documents = util_below(&r, 3) * 2500;
             c[k].idle = util_below(&r, 9);
             c[k].full = util_below(&r, 3) == 0;
             c[k].draining = util_below(&r, 4) == 0;

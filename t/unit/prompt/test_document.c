@@ -5,7 +5,7 @@
 
 
 /*
- * kvr_chunk: documents that were shuffled, shifted and edited are still found,
+ * kvr_document: what was shuffled, shifted and edited is still found,
  * however the text came in.
  */
 
@@ -50,7 +50,7 @@ document(util_buf_t *text, unsigned n, size_t len)
     size_t      end;
     util_rng_t  r;
 
-    util_seed(&r, "chunk document", n);
+    util_seed(&r, "document", n);
 
     for (end = text->len + len; text->len < end; /* void */) {
         util_printf(text, "%08x", (unsigned) util_next(&r));
@@ -70,8 +70,8 @@ common(const kvr_documents_t *c, const kvr_documents_t *d)
 
     for (i = 0; i < c->n; i++) {
         for (k = 0; k < d->n; k++) {
-            if (c->chunk[i].digest == d->chunk[k].digest) {
-                bytes += c->chunk[i].len;
+            if (c->document[i].digest == d->document[k].digest) {
+                bytes += c->document[i].len;
                 break;
             }
         }
@@ -97,7 +97,7 @@ prompt(util_buf_t *text, const unsigned *order, unsigned n, unsigned question)
 }
 
 
-START_TEST(test_chunk_shuffled)
+START_TEST(test_document_shuffled)
 {
     unsigned    i, k, t, order[DOCS];
     uint64_t    found;
@@ -113,7 +113,7 @@ START_TEST(test_chunk_shuffled)
 
     for (k = 0; k < 20; k++) {
 
-        util_seed(&r, "chunk shuffle", k);
+        util_seed(&r, "document shuffle", k);
 
         for (i = DOCS - 1; i; i--) {
             unsigned  j = util_below(&r, i + 1);
@@ -185,7 +185,7 @@ shifted(unsigned lines)
 }
 
 
-START_TEST(test_chunk_shifted)
+START_TEST(test_document_shifted)
 {
     shifted(0);
     shifted(60);
@@ -193,7 +193,7 @@ START_TEST(test_chunk_shifted)
 END_TEST
 
 
-START_TEST(test_chunk_edited)
+START_TEST(test_document_edited)
 {
     size_t      at;
     unsigned    k;
@@ -206,7 +206,7 @@ START_TEST(test_chunk_edited)
 
     for (k = 0; k < util_cases(100); k++) {
 
-        util_seed(&r, "chunk edit", k);
+        util_seed(&r, "document edit", k);
 
         at = util_below(&r, (unsigned) text.len);
 
@@ -227,8 +227,8 @@ START_TEST(test_chunk_edited)
 END_TEST
 
 
-/* sizes, offsets, and the same chunks in whatever pieces the text comes */
-START_TEST(test_chunk_pieces)
+/* sizes, offsets, and the same documents in whatever pieces the text comes */
+START_TEST(test_document_pieces)
 {
     size_t      off, n;
     uint32_t    i;
@@ -247,19 +247,21 @@ START_TEST(test_chunk_pieces)
     cut(&a, &text, 7);
 
     for (i = 0; i < a.n; i++) {
-        util_check(a.chunk[i].len >= 64 && a.chunk[i].len <= KVR_DOCUMENT_MAX,
-                   "chunk %u: %u bytes", i, a.chunk[i].len);
-        util_check(a.chunk[i].digest
-                   == kvr_mix(8, util_digest(text.p + a.chunk[i].start,
-                                             a.chunk[i].len)),
-                   "chunk %u is not what is there", i);
-        util_check(i == 0 || a.chunk[i].start
-                   >= a.chunk[i - 1].start + a.chunk[i - 1].len, "overlap");
+        util_check(a.document[i].len >= 64
+                   && a.document[i].len <= KVR_DOCUMENT_MAX,
+                   "document %u: %u bytes", i, a.document[i].len);
+        util_check(a.document[i].digest
+                   == kvr_mix(8, util_digest(text.p + a.document[i].start,
+                                             a.document[i].len)),
+                   "document %u is not what is there", i);
+        util_check(i == 0 || a.document[i].start
+                   >= a.document[i - 1].start + a.document[i - 1].len,
+                   "overlap");
     }
 
     for (k = 0; k < util_cases(50); k++) {
 
-        util_seed(&r, "chunk pieces", k);
+        util_seed(&r, "document pieces", k);
         kvr_document_init(&b, util_secret, digest);
 
         for (off = 0; off < text.len; off += n) {
@@ -271,9 +273,9 @@ START_TEST(test_chunk_pieces)
         kvr_document_finish(&b);
         kvr_document_place(&b, 7, 0);
 
-        util_check(b.n == a.n && memcmp(a.chunk, b.chunk,
+        util_check(b.n == a.n && memcmp(a.document, b.document,
                                         a.n * sizeof(kvr_document_t)) == 0,
-                   "%u chunks, not %u", b.n, a.n);
+                   "%u documents, not %u", b.n, a.n);
     }
 
     /* other models and tenants share nothing; the place is told */
@@ -282,14 +284,14 @@ START_TEST(test_chunk_pieces)
     util_check(b.n == a.n && common(&a, &b) == 0, "another root");
 
     kvr_document_place(&b, 8, 1000);
-    util_check(b.chunk[0].start == 1000, "moved by 1000");
+    util_check(b.document[0].start == 1000, "moved by 1000");
 
     util_drop(&text);
 }
 END_TEST
 
 
-START_TEST(test_chunk_limits)
+START_TEST(test_document_limits)
 {
     size_t      i;
     util_buf_t  text = { 0 };
@@ -312,7 +314,7 @@ START_TEST(test_chunk_limits)
     }
 
     cut(&a, &text, 1);
-    util_check(a.n >= 5, "%u chunks of one letter", a.n);
+    util_check(a.n >= 5, "%u documents of one letter", a.n);
 
     /* more than there is room for */
 
@@ -324,11 +326,11 @@ START_TEST(test_chunk_limits)
     }
 
     cut(&a, &text, 1);
-    util_check(a.n == KVR_DOCUMENT_COUNT, "%u chunks", a.n);
+    util_check(a.n == KVR_DOCUMENT_COUNT, "%u documents", a.n);
 
     kvr_document_put(&a, text.p, text.len);
     kvr_document_finish(&a);
-    util_check(a.n == KVR_DOCUMENT_COUNT, "%u chunks", a.n);
+    util_check(a.n == KVR_DOCUMENT_COUNT, "%u documents", a.n);
 
     util_drop(&text);
 }
@@ -340,13 +342,13 @@ main(void)
 {
     Suite  *s;
 
-    s = suite_create("chunk");
+    s = suite_create("document");
 
-    util_add(s, "shuffled", test_chunk_shuffled);
-    util_add(s, "shifted", test_chunk_shifted);
-    util_add(s, "edited", test_chunk_edited);
-    util_add(s, "pieces", test_chunk_pieces);
-    util_add(s, "limits", test_chunk_limits);
+    util_add(s, "shuffled", test_document_shuffled);
+    util_add(s, "shifted", test_document_shifted);
+    util_add(s, "edited", test_document_edited);
+    util_add(s, "pieces", test_document_pieces);
+    util_add(s, "limits", test_document_limits);
 
     return util_run(s);
 }
