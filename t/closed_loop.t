@@ -87,21 +87,6 @@ is("$c->{missed} $c->{flushes_usage}", '0 0', 'nothing missed');
 cmp_ok($c->{bytes_per_token}, '>', 3, 'bytes per token');
 cmp_ok($c->{bytes_per_token}, '<', 4.5, 'bytes per token');
 
-# a token of each model has its own length
-
-{
-    $t->post("/a/v1/chat/completions?n=" . ++$n,
-             chat(text(8000, 300), max_tokens => 1, model => 'other'));
-
-    my %m = map { $_->{model} => $_ }
-            @{$t->status()->{zones}{z}{models}};
-
-    is($m{m}{responses}, 18, 'responses of a model');
-    cmp_ok(abs($m{m}{bytes_per_token} - $c->{bytes_per_token}), '<', 0.01,
-           'its bytes per token');
-    is($m{other}{responses}, 1, 'of another');
-}
-
 # forgotten: the first two prefixes prove nothing, nor does one again and again
 
 $t->control($e[0], { reset_cache => JSON::PP::true });

@@ -192,7 +192,7 @@ bad('kvroute_health: uri again', qr/duplicate parameter "uri=\/b" $at/,
 bad('kvroute_api again', qr/"kvroute_api" directive is duplicate $at/,
     $zone, 'kvroute zone=z;', 'kvroute_api write=on; kvroute_api;');
 good('words that begin alike', $zone,
-     'kvroute kv_cache zone=z balance=any balance_abs=4 balance_rel=1.5;');
+     'kvroute kv_cache zone=z balance_abs=4 balance_rel=1.5;');
 
 {
     local $t->{workers} = 512;
@@ -208,7 +208,7 @@ bad('unknown zone parameter', qr/invalid parameter "colour=red".* $at/,
 my $up = 'kvroute zone=z;';
 
 for my $good ('kv_cache threshold=0.3 balance_abs=64 balance_rel=1.5',
-              'kv_cache balance_abs=4 balance=any chunks=tie',
+              'kv_cache balance_abs=4 chunks=tie',
               'least_request by=work', 'least_conn by=pending', 'random',
               'round_robin', 'sticky', 'sticky key=auto timeout=10m strict=on',
               'sticky key=$cookie_sid$arg_x', 'prefix', 'prefix length=auto',
@@ -234,7 +234,7 @@ for my $case ([ 'kv_cache by=work', 'by=work', 'is not one of policy "kv_cache"'
               [ 'kv_cache threshold=2', 'threshold=2', 'must be between 0 and 1' ],
               [ 'kv_cache threshold=-1', 'threshold=-1', '' ],
               [ 'kv_cache threshold=x', 'threshold=x', '' ],
-              [ 'kv_cache balance=none', 'balance=none', '' ],
+              [ 'kv_cache balance=any', 'balance=any', 'balance_abs=' ],
               [ 'kv_cache balance_rel=0.5', 'balance_rel=0.5',
                 'must be between 1 and 1000' ],
               [ 'kv_cache chunks=on', 'chunks=on', '' ],

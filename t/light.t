@@ -229,8 +229,7 @@ for my $case ([ '/v1/chat/completions', n => 2 ],
 
 {
     my $bytes = sub {
-        return join ' ', peer()->{cache}{bytes_per_token},
-                         $t->status()->{zones}{z}{models}[0]{bytes_per_token};
+        return peer()->{cache}{bytes_per_token};
     };
     my $before = $bytes->();
 

@@ -117,10 +117,6 @@ http {
             kvroute_policy kv_cache balance_abs=2 balance_rel=3;
             proxy_pass http://u;
         }
-        location /any/ {
-            kvroute_policy kv_cache balance_abs=2 balance_rel=3 balance=any;
-            proxy_pass http://u;
-        }
 
         location /kvroute/ { kvroute_status; }
     }
@@ -349,8 +345,7 @@ sub pinned { return ('X-Peer' => "127.0.0.1:$t->{vars}{$_[0]}") }
 
 for my $case ([ 'abs', 3 ],      # 3 > 3 / 4 + 2
               [ 'rel', 1 ],      # 1 > 3 * 1 / 4
-              [ 'all', 3 ],
-              [ 'any', 1 ])
+              [ 'all', 3 ])
 {
     my ($name, $spill) = @$case;
 

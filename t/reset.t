@@ -87,7 +87,7 @@ my $gauge = qr{^(?:
     pid|version|nginx_version
   | receipts/.*
   | zones/[^/]+/(?:size|block|lines|fill|peers|max_peers|processes
-                   |max_processes|generation|models/\d+/bytes_per_token)
+                   |max_processes|generation)
   | upstreams/[^/]+/(?:max_pending|queue/(?:size|max_size|bytes|rate)
                        |queue/classes/\d+/(?:class|size))
   | (?:upstreams/[^/]+/)?health/why/.*
@@ -273,8 +273,6 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
        'each counter is above zero somewhere');
     ok((grep { $_ } values %$prom) > 50, 'and many of Prometheus');
 
-    my $models = $t->status()->{zones}{z}{models};
-
     is($t->request('POST /api/reset', '')->{status}, 200, 'reset of all');
 
     ($json, $prom) = (counters(), series());
@@ -285,15 +283,9 @@ sub of_peer { map { $_ => $_[1]{$_} } grep { /^$_[0]/ } keys %{$_[1]} }
     is(join("\n", map { "$_ $prom->{$_}" } grep { $prom->{$_} != 0 }
                   sort keys %$prom), '', 'nor one of Prometheus');
 
-    is(join(' ', map { $_->{bytes_per_token} }
-                 @{$t->status()->{zones}{z}{models}}),
-       join(' ', map { $_->{bytes_per_token} } @$models),
-       'what was learned is kept');
-
     engines($prompts[1]);
     ok($t->idle(), 'idle');
     is($t->status()->{upstreams}{engines}{ttft}{count}, 1, 'and counts go on');
-    is($t->status()->{zones}{z}{models}[0]{responses}, 1, 'of models too');
 }
 
 $t->done();

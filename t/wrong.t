@@ -183,9 +183,11 @@ upstream | kvroute zone=llm; kvroute_eject fail=3;     | refused | invalid param
 upstream | kvroute zone=llm; kvroute_eject share=0.5;  | refused | "share=" must be
 upstream | kvroute zone=llm; kvroute_probe engine=ollama; | refused | "engine=" must be vllm, sglang, trtllm, llamacpp, tgi or auto
 upstream | kvroute zone=llm; kvroute_probe path=metrics; | refused | "path=" must be a path that begins with "/"
+upstream | kvroute zone=llm; kvroute_probe uri=/metrics; | refused | invalid parameter "uri=/metrics"
+upstream | kvroute zone=llm; kvroute_health path=/live; | refused | invalid parameter "path=/live"
+upstream | kvroute zone=llm balance=any; | refused | "balance_abs="
 upstream | kvroute zone=llm; kvroute_probe intervall=1s; | refused | invalid parameter "intervall=1s", did you mean "interval="?
 upstream | kvroute zone=llm; kvroute_probe interval=1s timeout=5s; | warned | "timeout=" is longer than "interval="
-upstream | kvroute zone=llm; kvroute_probe path=/a uri=/b; | refused | duplicate parameter "uri=/b": "path=" and "uri=" are the same
 upstream | kvroute zone=llm; kvroute_health fail=3;    | refused | invalid parameter "fail=3", did you mean "fails="?
 upstream | kvroute zone=llm; kvroute_health port=http; | refused | "port=" must be between 1 and 65535
 
@@ -222,7 +224,6 @@ upstream | kvroute zone=llm; keepalive 8;
 upstream | least_conn; kvroute_shadow zone=llm; keepalive 8;
 upstream | kvroute_shadow least_request zone=llm; kvroute_probe; kvroute_health; ip_hash;
 upstream | kvroute zone=llm balance_abs=64 balance_rel=1.5;
-upstream | kvroute zone=llm; kvroute_probe uri=/metrics; kvroute_health path=/live;
 upstream | kvroute zone=llm; kvroute_probe path=/metrics interval=5s timeout=5s; kvroute_health uri=/live;
 upstream | kvroute zone=llm; kvroute_health interval=1s;
 upstream | kvroute_events port=auto topic=kv@; kvroute zone=llm;

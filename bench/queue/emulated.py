@@ -168,8 +168,7 @@ class Client:
         loads = [p.get('load') or {} for p in u['peers']]
         return {'waiting': u.get('queue', {}).get('size', 0),
                 **{name: sum(x.get(name) or 0 for x in loads) / len(loads)
-                   for name in ('prefill_rate', 'utilization', 'active',
-                                'active_expected')}}
+                   for name in ('prefill_rate', 'utilization')}}
 
     def run(self, drain):
         """until all is answered, or only to the last arrival"""

@@ -353,8 +353,7 @@ ngx_http_kvroute_attempt_end(ngx_http_kvroute_attempt_t *at,
         ngx_http_kvroute_attempt_settle(at);
     }
 
-    if (!(kvr_attempt_end(&at->core, &at->conf->zone->core,
-                          (uint64_t) ngx_current_msec)
+    if (!(kvr_attempt_end(&at->core, &at->conf->zone->core)
           & KVR_ATTEMPT_UNDO))
     {
         return;
@@ -403,13 +402,6 @@ ngx_http_kvroute_attempt_settle(ngx_http_kvroute_attempt_t *at)
     settle.seconds = (uint32_t) ngx_time();
     settle.odd = ctx->odd;
     settle.sampled = ctx->sampled;
-
-    if (ctx->model.len && !ctx->odd) {
-        kvr_model_take(at->conf->zone->core.registry->models,
-                       kvr_metrics_lora(ctx->model.data, ctx->model.len),
-                       ctx->model.data, ctx->model.len, ctx->bytes,
-                       settle.tokens.prompt);
-    }
 
     rc = kvr_attempt_settle(&at->core, &at->conf->zone->core, &at->conf->pool,
                             &settle, (uint64_t) ngx_current_msec);

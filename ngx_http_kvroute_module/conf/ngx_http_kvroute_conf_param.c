@@ -390,15 +390,6 @@ ngx_int_t
 ngx_http_kvroute_conf_param_path(ngx_conf_t *cf,
     const ngx_http_kvroute_conf_param_t *param, ngx_str_t *value, void *field)
 {
-    ngx_str_t  *path = field;
-
-    if (path->len) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "duplicate parameter \"%V%V\": \"path=\" and "
-                           "\"uri=\" are the same", &param->name, value);
-        return NGX_ERROR;
-    }
-
     if (value->len == 0 || value->data[0] != '/') {
         return NGX_DECLINED;
     }

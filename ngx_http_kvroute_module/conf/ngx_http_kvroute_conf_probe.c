@@ -49,10 +49,6 @@ static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
       ngx_http_kvroute_conf_probe_field(port),                                \
       1, 65535, "between 1 and 65535" },                                      \
                                                                               \
-    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                \
-                                                                              \
-    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },                 \
-                                                                              \
     { ngx_string("ssl"), ngx_http_kvroute_conf_param_flag,                    \
       ngx_http_kvroute_conf_probe_field(secure),                              \
       0, 0, "without a value" },                                              \
@@ -76,7 +72,6 @@ static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
       ngx_http_kvroute_conf_probe_field(header),                              \
       0, 0, "a file with lines as \"Authorization: Bearer KEY\"" }
 
-/* one thing by two names: either is the other's in some other software */
 #define NGX_HTTP_KVROUTE_CONF_PROBE_PATH                                      \
     ngx_http_kvroute_conf_param_path,                                         \
     ngx_http_kvroute_conf_probe_field(path),                                  \
@@ -86,6 +81,8 @@ static ngx_int_t ngx_http_kvroute_conf_probe_ssl(ngx_conf_t *cf,
 static const ngx_http_kvroute_conf_param_t  ngx_http_kvroute_conf_probe_list[] =
 {
     NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
+
+    { ngx_string("path="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
 
     { ngx_string("engine="), ngx_http_kvroute_conf_probe_engine,
       ngx_http_kvroute_conf_probe_field(engine), 0, 0,
@@ -106,6 +103,8 @@ static const ngx_http_kvroute_conf_param_t
     ngx_http_kvroute_conf_probe_health_list[] =
 {
     NGX_HTTP_KVROUTE_CONF_PROBE_BOTH,
+
+    { ngx_string("uri="), NGX_HTTP_KVROUTE_CONF_PROBE_PATH },
 
     { ngx_string("fails="), ngx_http_kvroute_conf_param_number,
       ngx_http_kvroute_conf_probe_field(fails),

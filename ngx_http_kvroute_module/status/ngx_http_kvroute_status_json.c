@@ -22,7 +22,6 @@ static cJSON *ngx_http_kvroute_json_find(cJSON *json, ngx_str_t *path);
 static cJSON *ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone);
 static void ngx_http_kvroute_json_file(cJSON *json,
     ngx_http_kvroute_zone_t *zone);
-static void ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models);
 static void ngx_http_kvroute_json_tally(cJSON *json,
     ngx_http_kvroute_status_upstream_t *u, kvr_tally_kind_e kind);
 static void ngx_http_kvroute_json_tally_one(cJSON *list, const char *name,
@@ -214,7 +213,6 @@ ngx_http_kvroute_json_zone(ngx_http_kvroute_zone_t *zone)
     ngx_http_kvroute_status_json_time(json, "created",
                                       zone->sh->created * 1000);
 
-    ngx_http_kvroute_json_models(json, zone->sh->registry->models);
     ngx_http_kvroute_json_file(json, zone);
 
     for (hook = zone->core.hooks; hook; hook = hook->next) {
@@ -253,37 +251,6 @@ ngx_http_kvroute_json_file(cJSON *json, ngx_http_kvroute_zone_t *zone)
 
     if (time) {
         ngx_http_kvroute_status_json_time(item, "time", time * 1000);
-    }
-}
-
-
-/* how long tokens are, by what responses have told */
-static void
-ngx_http_kvroute_json_models(cJSON *json, kvr_models_t *models)
-{
-    cJSON        *list, *item;
-    size_t        len;
-    u_char        name[KVR_MODEL_NAME_LEN];
-    ngx_uint_t    i;
-    kvr_model_t  *model;
-
-    list = cJSON_AddArrayToObject(json, "models");
-
-    for (i = 0; i < KVR_MODELS; i++) {
-        model = &models->model[i];
-        len = kvr_model_name(model, name);
-
-        if (len == 0 || kvr_model_bytes(model) == 0) {
-            continue;
-        }
-
-        item = cJSON_CreateObject();
-        cJSON_AddItemToArray(list, item);
-
-        ngx_http_kvroute_status_json_string(item, "model", name, len);
-        cJSON_AddNumberToObject(item, "responses", kvr_get(&model->responses));
-        cJSON_AddNumberToObject(item, "bytes_per_token",
-                                kvr_model_bytes(model));
     }
 }
 

@@ -36,7 +36,7 @@ static void ngx_http_kvroute_zone_note_size(ngx_shm_zone_t *shm_zone);
 static ngx_int_t ngx_http_kvroute_zone_secret(u_char *secret, size_t len);
 static void ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
     ngx_http_kvroute_zone_t *zone);
-static void ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone,
+static void ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone,
     ngx_log_t *log);
 static void ngx_http_kvroute_zone_timer(ngx_event_t *ev);
 
@@ -615,7 +615,7 @@ ngx_http_kvroute_zone_timer(ngx_event_t *ev)
 
     for (i = 0; i < kmcf->zones.nelts; i++) {
         ngx_http_kvroute_zone_sweep(zone[i], ev->log);
-        ngx_http_kvroute_zone_sample(zone[i], ev->log);
+        ngx_http_kvroute_zone_drained(zone[i], ev->log);
         ngx_http_kvroute_zone_look(zone[i]);
         ngx_http_kvroute_zone_fade(kmcf, zone[i]);
     }
@@ -655,12 +655,9 @@ ngx_http_kvroute_zone_fade(ngx_http_kvroute_main_conf_t *kmcf,
 }
 
 
-/*
- * How much is in flight, to be held against what it should be, and whether
- * there is nothing at a peer that is drained.
- */
+/* reports the peers that are drained: nothing is left there */
 static void
-ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
+ngx_http_kvroute_zone_drained(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
 {
     uint32_t         i, active;
     kvr_peer_t      *peer;
@@ -674,9 +671,6 @@ ngx_http_kvroute_zone_sample(ngx_http_kvroute_zone_t *zone, ngx_log_t *log)
         if (kvr_get(&peer->len) == 0) {
             continue;
         }
-
-        kvr_prefill_sample(&peer->prefill,
-                           kvr_load_here(zone->sh->load, i).active);
 
         /* by whichever host */
 

@@ -98,7 +98,7 @@ victim_request(util_rng_t *rng, kvr_reservation_t *r)
     }
 
     if (kvr_attempt_release(&at, &victim)) {
-        rc |= kvr_attempt_end(&at, &victim, NOW + 200);
+        rc |= kvr_attempt_end(&at, &victim);
     }
 
     if (rc & KVR_ATTEMPT_REINSERT) {
@@ -155,7 +155,7 @@ victim_eject(util_rng_t *rng)
                                  fails ? KVR_OUTLIER_BROKEN
                                          : KVR_OUTLIER_NONE, now);
         (void) kvr_attempt_release(&at, &victim);
-        (void) kvr_attempt_end(&at, &victim, now);
+        (void) kvr_attempt_end(&at, &victim);
 
         if (kvr_outlier_wary(kvr_eject_fleet(&victim, &ejecting), now)) {
             (void) kvr_eject_looked(&victim, &ejecting, KVR_REGISTRY_NONE,
@@ -403,9 +403,6 @@ victim_told(util_rng_t *rng)
 
     begun.observed++;
     kvr_stats_observe(&world->stats, KVR_STATS_TTFT, util_below(rng, 1 << 24));
-
-    kvr_model_take(living.registry->models, 1 + util_below(rng, 30),
-                    "a model", 7, 40000, 10000);
 }
 
 

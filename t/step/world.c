@@ -571,7 +571,7 @@ check_attempt(void)
     (void) kvr_attempt_first(&running, &living, &pool, &f, NOW + 100);
     (void) kvr_attempt_settle(&running, &living, &pool, &e, NOW + 200);
     util_check(kvr_attempt_release(&running, &living), "released before");
-    (void) kvr_attempt_end(&running, &living, NOW + 200);
+    (void) kvr_attempt_end(&running, &living);
 
     view = kvr_load_view(living.load);
 
@@ -605,7 +605,7 @@ check_answer(uint32_t peer, uint64_t now)
     (void) kvr_attempt_first(&at, &living, &ejecting, &f, now);
     (void) kvr_attempt_judge(&at, &living, &ejecting, KVR_OUTLIER_NONE, now);
     (void) kvr_attempt_release(&at, &living);
-    (void) kvr_attempt_end(&at, &living, now);
+    (void) kvr_attempt_end(&at, &living);
 }
 
 

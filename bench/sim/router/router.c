@@ -624,11 +624,6 @@ kvs_router_done(void *data, kvs_request_t *rq, double now, unsigned ok)
     if (ro->conf.metrics) {
         tokens.prompt = KVS_TOKENS_OF_3(tokens.prompt);
         tokens.cached = KVS_TOKENS_OF_3(tokens.cached);
-
-        if (ok && ro->conf.without != KVS_WITHOUT_MODEL) {
-            kvr_model_take(ro->zone.registry.models, 1, "m", 1, rq->bytes,
-                           tokens.prompt);
-        }
     }
 
     kvs_route_end(&ro->zone, &rq->route, ok && ro->conf.usage ? &tokens : NULL,

@@ -50,7 +50,6 @@ KVS_WITHOUT(kv_cache, ttft, .timed = 0)
 KVS_WITHOUT(kv_cache, delay, .timed = 1, .without = KVS_WITHOUT_DELAY)
 KVS_WITHOUT(kv_cache, rest, .timed = 1, .without = KVS_WITHOUT_REST)
 KVS_WITHOUT(kv_cache, rate, .timed = 1, .without = KVS_WITHOUT_RATE)
-KVS_WITHOUT(kv_cache, load, .timed = 1, .without = KVS_WITHOUT_LOAD)
 KVS_WITHOUT(kv_cache, turnover, .timed = 1, .without = KVS_WITHOUT_TURNOVER)
 
 KVS_WITHOUT(usage, ttft, .usage = 1)
@@ -65,7 +64,6 @@ KVS_WITHOUT(told, retention, KVS_TOLD, .without = KVS_WITHOUT_RETENTION)
 KVS_WITHOUT(told, factor, KVS_TOLD, .without = KVS_WITHOUT_FACTOR)
 KVS_WITHOUT(told, output, KVS_TOLD, .without = KVS_WITHOUT_OUTPUT)
 KVS_WITHOUT(told, inflight, KVS_TOLD, .without = KVS_WITHOUT_INFLIGHT)
-KVS_WITHOUT(told, model, KVS_TOLD, .without = KVS_WITHOUT_MODEL)
 
 #define KVS_ABLATED(base, name, what)                                         \
     KVS_ROUTER(name "-" #what, KVS_ABLATION, &kvs_conf_##base##_##what)
@@ -254,7 +252,6 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ABLATED(kv_cache, "kv_cache", delay),
     KVS_ABLATED(kv_cache, "kv_cache", rest),
     KVS_ABLATED(kv_cache, "kv_cache", rate),
-    KVS_ABLATED(kv_cache, "kv_cache", load),
     KVS_ABLATED(kv_cache, "kv_cache", turnover),
     KVS_ABLATED(usage, "kv_cache_usage", ttft),
     KVS_ABLATED(usage, "kv_cache_usage", retention),
@@ -264,7 +261,6 @@ const kvs_policy_t  kvs_router_policies[] = {
     KVS_ABLATED(told, "kv_cache_told", factor),
     KVS_ABLATED(told, "kv_cache_told", output),
     KVS_ABLATED(told, "kv_cache_told", inflight),
-    KVS_ABLATED(told, "kv_cache_told", model),
 
     KVS_ROUTER("by_pending", KVS_PARAM, &kvs_conf_by_pending),
     KVS_ROUTER("by_work", KVS_PARAM, &kvs_conf_by_work),

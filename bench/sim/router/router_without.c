@@ -50,13 +50,6 @@ kvs_router_forget(kvs_router_t *ro, double now)
             kvr_set(&peer->prefill.rate, 0);
             break;
 
-        case KVS_WITHOUT_LOAD:
-            kvr_set(&peer->prefill.bytes, 0);
-            kvr_set(&peer->prefill.ends, 0);
-            kvr_set(&peer->prefill.time, 0);
-            kvr_set(&peer->prefill.active, 0);
-            break;
-
         case KVS_WITHOUT_TURNOVER:
             kvr_set(&p->mark, 0);
             kvr_set(&p->before, 0);

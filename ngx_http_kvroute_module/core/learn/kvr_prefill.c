@@ -43,19 +43,13 @@ kvr_prefill_reset(kvr_prefill_t *p)
     kvr_set(&p->rate, 0);
     kvr_set(&p->moved, 0);
     kvr_set(&p->largest, 0);
-    kvr_set(&p->active, 0);
     kvr_set(&p->samples, 0);
-    kvr_set(&p->looks, 0);
     kvr_set(&p->base, 0);
     kvr_set(&p->delay, 0);
     kvr_set(&p->given, 0);
     kvr_set(&p->told, 0);
-    kvr_set(&p->ended, 0);
     kvr_set(&p->bytes, 0);
-    kvr_set(&p->ends, 0);
-    kvr_set(&p->time, 0);
     kvr_set(&p->given_full, 0);
-    kvr_set(&p->ended_full, 0);
 }
 
 
@@ -89,10 +83,6 @@ kvr_prefill_give(kvr_prefill_t *p, uint64_t bytes, uint64_t pending,
     kvr_set(&p->given_full, kvr_prefill_average(kvr_get(&p->given_full),
                                                 1000000ULL * gap, gap));
     kvr_set(&p->given, now);
-
-    if (kvr_get(&p->ended) == 0) {
-        kvr_set(&p->ended, now);
-    }
 
     return left + bytes;
 }
@@ -206,41 +196,6 @@ kvr_prefill_faded(uint64_t word, uint64_t now)
 }
 
 
-void
-kvr_prefill_end(kvr_prefill_t *p, uint64_t ms, uint64_t now)
-{
-    uint32_t  gap;
-
-    gap = kvr_prefill_since(&p->ended, now);
-
-    kvr_set(&p->ends, kvr_prefill_average(kvr_get(&p->ends), 1000000000,
-                                          gap));
-    kvr_set(&p->time, kvr_prefill_average(kvr_get(&p->time),
-                                          1000000 * kvr_min(ms, INT32_MAX),
-                                          gap));
-    kvr_set(&p->ended_full, kvr_prefill_average(kvr_get(&p->ended_full),
-                                                1000000ULL * gap, gap));
-    kvr_set(&p->ended, now);
-}
-
-
-void
-kvr_prefill_sample(kvr_prefill_t *p, uint32_t active)
-{
-    uint32_t  n;
-    uint64_t  mean;
-
-    /* of all of them, until they are a window full */
-
-    n = kvr_min(kvr_get(&p->looks) + 1, KVR_PREFILL_WINDOW / 1000);
-
-    mean = (kvr_get(&p->active) * (uint64_t) (n - 1) + 1000ULL * active) / n;
-
-    kvr_set(&p->looks, n);
-    kvr_set(&p->active, (uint32_t) kvr_min(mean, UINT32_MAX));
-}
-
-
 uint64_t
 kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now)
 {
@@ -270,39 +225,21 @@ kvr_prefill_full(kvr_prefill_t *p, uint64_t target, uint64_t pending,
 void
 kvr_prefill_load(kvr_prefill_t *p, uint64_t now, kvr_prefill_load_t *load)
 {
-    double    bytes, ends, time, given, ended;
+    double    bytes, given;
     uint32_t  gap;
 
     gap = kvr_prefill_since(&p->given, now);
-    given = (double) kvr_prefill_average(kvr_get(&p->given_full),
-                                         1000000ULL * gap, gap);
 
-    gap = kvr_prefill_since(&p->ended, now);
-    ended = (double) kvr_prefill_average(kvr_get(&p->ended_full),
+    bytes = (double) kvr_prefill_average(kvr_get(&p->bytes), 0, gap);
+    given = (double) kvr_prefill_average(kvr_get(&p->given_full),
                                          1000000ULL * gap, gap);
 
     /* the part of a window that there has been yet */
 
-    given = kvr_max(given, KVR_PREFILL_BEGUN) / 1000000;
-    ended = kvr_max(ended, KVR_PREFILL_BEGUN) / 1000000;
-
-    bytes = (double) kvr_prefill_average(kvr_get(&p->bytes), 0,
-                                         kvr_prefill_since(&p->given, now));
-    ends = (double) kvr_prefill_average(kvr_get(&p->ends), 0,
-                                        kvr_prefill_since(&p->ended, now));
-    time = (double) kvr_prefill_average(kvr_get(&p->time), 0,
-                                        kvr_prefill_since(&p->ended, now));
-
-    bytes /= given;
-    ends /= ended;
-    time /= ended;
+    bytes /= kvr_max(given, KVR_PREFILL_BEGUN) / 1000000;
 
     load->rate = 1000.0 * kvr_get(&p->rate) / KVR_PREFILL_RATE;
     load->utilization = load->rate > 0 ? bytes / load->rate : 0;
-    load->ends = ends / 1000000;
-    load->latency = ends > 0 ? time / ends : 0;
-    load->active = kvr_get(&p->active) / 1000.0;
-    load->expected = time / 1000000;
 }
 
 

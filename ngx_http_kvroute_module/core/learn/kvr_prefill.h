@@ -17,14 +17,10 @@
  * the time since the last first event, at the peer's rate, but no more than the
  * largest prompt of late, so that a peer that is stuck does not seem to go on.
  *
- * The load of the last KVR_PREFILL_WINDOW is kept in three averages that fade:
- * bytes given, requests ended, and the time that these requests took.  How much
- * of a window there has been is kept as well: else a peer would seem to have
- * little to do for a minute after its start.  Bytes a second over the rate are
- * the utilisation: 1 at the knee, if prefill is the peer's bottleneck.  By
- * Little's law requests a second times seconds are the requests in flight.
- * Those are also sampled once a second: if the two differ for long, something
- * is counted that is not there.
+ * The bytes given in the last KVR_PREFILL_WINDOW are an average that fades.  How
+ * much of a window there has been is kept as well: else a peer would seem to
+ * have little to do for a minute after its start.  Bytes a second over the rate
+ * are the utilization: 1 at the knee, if prefill is the peer's bottleneck.
  *
  * The delay is what first tokens take beyond what was reckoned: because of
  * somebody else's requests, a card that is slower than the others, a cache
@@ -51,30 +47,20 @@ typedef struct {
     _Atomic uint32_t   rate;         /* of prefill, 0: not known yet */
     _Atomic uint32_t   samples;      /* of it, the first ones */
     _Atomic uint32_t   largest;      /* prompt of late, bytes */
-    _Atomic uint32_t   active;       /* mean of what was seen, 1/1000 */
-    _Atomic uint32_t   looks;        /* at it, the first ones */
     _Atomic uint32_t   base;         /* least time of late, 1/256 ms */
     _Atomic uint64_t   delay;        /* 1/16 ms, and in its upper bits when */
 
     _Atomic uint64_t   moved;        /* when a prefill began or ended last */
     _Atomic uint64_t   given;        /* when it was given work last, or seen */
     _Atomic uint64_t   told;         /* when another host gave it work */
-    _Atomic uint64_t   ended;        /* when a request ended last */
     _Atomic uint64_t   bytes;        /* given a second */
-    _Atomic uint64_t   ends;         /* 1/1000000 requests a second */
-    _Atomic uint64_t   time;         /* that they took, us a second */
     _Atomic uint64_t   given_full;   /* 1/1000000 of a window, of bytes */
-    _Atomic uint64_t   ended_full;   /* likewise, of ends and time */
 } kvr_prefill_t;
 
 
 typedef struct {
     double             rate;         /* of prefill, bytes/s */
     double             utilization;
-    double             ends;         /* requests/s */
-    double             latency;      /* s */
-    double             active;       /* seen */
-    double             expected;     /* ends * latency */
 } kvr_prefill_load_t;
 
 
@@ -110,12 +96,6 @@ void kvr_prefill_waited(kvr_prefill_t *p, uint64_t left, uint64_t held,
 
 /* how much of a delay is left by now; word: kvr_prefill_t's */
 uint32_t kvr_prefill_faded(uint64_t word, uint64_t now);
-
-/* tells that a request ended, ms after it was given */
-void kvr_prefill_end(kvr_prefill_t *p, uint64_t ms, uint64_t now);
-
-/* tells how many are in flight; to be called once a second */
-void kvr_prefill_sample(kvr_prefill_t *p, uint32_t active);
 
 /* how much of what is pending is left to prefill, in bytes */
 uint64_t kvr_prefill_left(kvr_prefill_t *p, uint64_t pending, uint64_t now);

@@ -121,7 +121,6 @@ typedef struct {
     double           threshold;  /* matched / prompt worth chasing */
     uint32_t         balance_abs;
     double           balance_rel;
-    uint32_t         balance_any;  /* 1: above one bound is enough */
     uint32_t         documents;  /* kvr_documents_e */
 
     /* prefix */

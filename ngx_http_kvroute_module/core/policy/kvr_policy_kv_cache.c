@@ -44,10 +44,6 @@ static int kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active,
     double mean);
 
 
-static const char *const  kvr_policy_kv_cache_balance[] = {
-    "all", "any", NULL
-};
-
 static const char *const  kvr_policy_kv_cache_documents[] = {
     "off", "tie", "credit", NULL
 };
@@ -63,8 +59,6 @@ static const kvr_policy_param_t  kvr_policy_kv_cache_params[] = {
       offsetof(kvr_policy_conf_t, balance_abs), 0, 1000000, NULL },
     { "balance_rel", KVR_PARAM_DECIMAL,
       offsetof(kvr_policy_conf_t, balance_rel), 1, 1000, NULL },
-    { "balance", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, balance_any),
-      0, 0, kvr_policy_kv_cache_balance },
     { "chunks", KVR_PARAM_WORD, offsetof(kvr_policy_conf_t, documents),
       0, 0, kvr_policy_kv_cache_documents },
     { 0 }
@@ -506,22 +500,10 @@ kvr_pick_unbalanced(const kvr_policy_conf_t *conf, kvr_candidate_t *cand,
 }
 
 
-/* a bound that is not set neither holds nor forbids */
+/* both bounds are crossed, of those that are set */
 static int
 kvr_pick_above(const kvr_policy_conf_t *conf, uint32_t active, double mean)
 {
-    int  abs, rel;
-
-    abs = active > mean + conf->balance_abs;
-    rel = active > mean * conf->balance_rel;
-
-    if (conf->balance_abs == 0) {
-        return rel;
-    }
-
-    if (conf->balance_rel == 0) {
-        return abs;
-    }
-
-    return conf->balance_any ? abs || rel : abs && rel;
+    return (conf->balance_abs == 0 || active > mean + conf->balance_abs)
+           && (conf->balance_rel == 0 || active > mean * conf->balance_rel);
 }

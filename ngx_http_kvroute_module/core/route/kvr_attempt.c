@@ -420,21 +420,12 @@ kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
 
 
 unsigned
-kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone, uint64_t now)
+kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone)
 {
-    uint32_t  id;
-
-    id = a->reservation.peer;
-
     kvr_attempt_answered(a, zone);
 
-    if (id == KVR_REGISTRY_NONE) {
-        return 0;
-    }
-
-    kvr_prefill_end(&zone->registry->peer[id].prefill, now - a->start, now);
-
-    return a->undo.valid ? KVR_ATTEMPT_UNDO : 0;
+    return a->reservation.peer != KVR_REGISTRY_NONE && a->undo.valid
+           ? KVR_ATTEMPT_UNDO : 0;
 }
 
 

@@ -175,8 +175,7 @@ unsigned kvr_attempt_settle(kvr_attempt_t *a, const kvr_zone_t *zone,
     const kvr_pool_t *pool, const kvr_settle_t *s, uint64_t now);
 
 /* returns KVR_ATTEMPT_UNDO or 0 */
-unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone,
-    uint64_t now);
+unsigned kvr_attempt_end(kvr_attempt_t *a, const kvr_zone_t *zone);
 
 /*
  * The request's blocks in the engine are to be found by what it told, and tied

@@ -18,7 +18,6 @@
 #define KVR_CAPACITY_DOUBT  60000
 
 
-static double kvr_capacity_token(const kvr_zone_t *zone, uint32_t id);
 static uint32_t kvr_capacity_replies(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_expected(const kvr_zone_t *zone, uint32_t id);
 static uint64_t kvr_capacity_age(const kvr_zone_t *zone, uint32_t id);
@@ -30,27 +29,6 @@ static uint64_t kvr_capacity_reported(const kvr_zone_t *zone,
     const kvr_pool_t *pool, uint32_t id, uint64_t now,
     kvr_index_source_e *source);
 static double kvr_capacity_bound(const kvr_zone_t *zone, uint32_t id);
-
-
-/* bytes of a token of this peer's prompts, by all that is known */
-static double
-kvr_capacity_token(const kvr_zone_t *zone, uint32_t id)
-{
-    double           bytes;
-    kvr_feedback_t  *feedback;
-
-    feedback = &zone->registry->peer[id].feedback;
-
-    bytes = kvr_ratio_get(&feedback->bytes);
-
-    /* a new peer's tokens are taken to be as long as those of the others */
-
-    if (bytes == 0) {
-        bytes = kvr_model_busiest(zone->registry->models);
-    }
-
-    return bytes == 0 ? kvr_feedback_bytes(feedback) : bytes;
-}
 
 
 /*
@@ -83,7 +61,7 @@ kvr_capacity_reported(const kvr_zone_t *zone, const kvr_pool_t *pool,
 
     units = kvr_feedback_usable(&peer->feedback, tokens,
                                 kvr_capacity_replies(zone, id))
-            * kvr_capacity_token(zone, id) / (double) zone->unit;
+            * kvr_feedback_bytes(&peer->feedback) / (double) zone->unit;
 
     units = kvr_min(units, kvr_capacity_bound(zone, id));
 
@@ -344,7 +322,8 @@ kvr_capacity_event(const kvr_zone_t *zone, uint32_t id, unsigned source,
         return 0;
     }
 
-    units = kvr_capacity_token(zone, id) / (double) zone->unit;
+    units = kvr_feedback_bytes(&zone->registry->peer[id].feedback)
+            / (double) zone->unit;
 
     add = (double) kvr_events_tokens(event) * units;
     add = kvr_min(add, KVR_INDEX_CAPACITY_MAX);

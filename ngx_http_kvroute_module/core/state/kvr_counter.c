@@ -358,7 +358,7 @@ const kvr_counter_t  kvr_counter_table[] = {
         .metric = "kvroute_peer_ttft_seconds",
         .label = ",stream=\"false\""),
 
-    /* of late; by Little's law active and expected are equal in the mean */
+    /* recent */
 
     kvr_counter_load(rate,
         .needs = KVR_COUNTER_RATED, .json = "prefill_rate"),
@@ -368,19 +368,6 @@ const kvr_counter_t  kvr_counter_table[] = {
         .json = "utilization", .metric = "kvroute_peer_utilization_ratio",
         .help = "Prompt bytes given of late to those it can prefill; "
                 "0: not known."),
-
-    kvr_counter_load(ends, .json = "rate"),
-    kvr_counter_load(latency, .json = "latency"),
-
-    kvr_counter_load(active,
-        .json = "active", .metric = "kvroute_peer_active_mean_requests",
-        .help = "Requests in flight, mean of late."),
-
-    kvr_counter_load(expected,
-        .json = "active_expected",
-        .metric = "kvroute_peer_active_expected_requests",
-        .help = "The same by Little's law: requests ended a second by their "
-                "time."),
 
     /* what its responses told */
 

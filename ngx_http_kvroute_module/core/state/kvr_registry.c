@@ -39,7 +39,6 @@ kvr_registry_view(kvr_registry_t *reg, kvr_registry_shared_t *shared,
     reg->peer = shared->peer;
     reg->member = (kvr_member_t *) (void *) &shared->peer[max_peers];
     reg->upstream = shared->upstream;
-    reg->models = &shared->models;
     reg->tally = &shared->tally;
     reg->given = &shared->given;
     reg->ranked = &shared->ranked;
@@ -402,7 +401,6 @@ kvr_registry_reset(kvr_registry_t *reg, uint32_t peer)
         kvr_counter_reset(KVR_COUNTER_STATS, &reg->upstream[i].stats);
     }
 
-    kvr_model_reset_counters(reg->models);
     kvr_tally_reset(reg->tally);
 }
 

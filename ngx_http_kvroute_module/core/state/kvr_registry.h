@@ -27,7 +27,6 @@
 #include "core/state/kvr_load.h"
 #include "core/index/kvr_index.h"
 #include "core/learn/kvr_feedback.h"
-#include "core/learn/kvr_model.h"
 #include "core/learn/kvr_prefill.h"
 #include "core/engine/kvr_engine.h"
 #include "core/health/kvr_outlier.h"
@@ -154,7 +153,6 @@ typedef struct {
     _Atomic uint32_t   given;        /* picks */
     _Atomic uint32_t   ranked;       /* times that ranks have changed */
     _Atomic uint32_t   named;        /* times that names of numbers have */
-    kvr_models_t       models;
     kvr_tally_t        tally;
     kvr_upstream_t     upstream[KVR_REGISTRY_UPSTREAMS];
     kvr_peer_t         peer[];
@@ -168,7 +166,6 @@ typedef struct {
     kvr_peer_t        *peer;
     kvr_member_t      *member;
     kvr_upstream_t    *upstream;
-    kvr_models_t      *models;
     kvr_tally_t       *tally;
     _Atomic uint32_t  *given;
     _Atomic uint32_t  *ranked;
@@ -307,8 +304,7 @@ kvr_registry_limit_e kvr_registry_limit(kvr_registry_t *reg, const void *name,
 
 /*
  * Sets to zero what was counted for a peer in all upstreams; if it is
- * KVR_REGISTRY_NONE, for all peers, with the counters of upstreams, models and
- * tenants.
+ * KVR_REGISTRY_NONE, for all peers, with the counters of upstreams and tenants.
  * What is in flight stays counted, and what was learned is kept.
  */
 void kvr_registry_reset(kvr_registry_t *reg, uint32_t peer);

@@ -262,14 +262,6 @@ static const case_t  cases[] = {
     { "all: both", { KV, .balance_abs = 3, .balance_rel = 1.5 }, 90000, 1,
       KVR_REASON_SPILL, 2,
       { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "any: one of two",
-      { KV, .balance_abs = 3, .balance_rel = 2, .balance_any = 1 }, 90000, 1,
-      KVR_REASON_SPILL, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
-    { "any: none of two",
-      { KV, .balance_abs = 4, .balance_rel = 2, .balance_any = 1 }, 90000, 0,
-      KVR_REASON_AFFINITY, 2,
-      { { 1, 8, 0, 90000, 0, 0 }, { 1, 0, 0, 0, 0, 0 } } },
     { "the other holder is above too", { KV, .balance_abs = 2 }, 90000, 3,
       KVR_REASON_SPILL, 4,
       { { 1, 8, 0, 90000, 0, 0 }, { 1, 8, 0, 90000, 0, 0 },
@@ -498,7 +490,6 @@ START_TEST(test_pick_any)
         conf.threshold = util_below(&r, 3) * 0.4;
         conf.balance_abs = util_below(&r, 3);
         conf.balance_rel = util_below(&r, 2) * 1.5;
-        conf.balance_any = util_below(&r, 2);
         conf.documents = util_below(&r, KVR_DOCUMENTS_MAX);
         conf.by = util_below(&r, KVR_BY_MAX);
 

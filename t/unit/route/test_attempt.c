@@ -140,7 +140,7 @@ end(void)
     unsigned  rc;
 
     ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 1);
-    rc = kvr_attempt_end(&s.at, &s.zone, s.now);
+    rc = kvr_attempt_end(&s.at, &s.zone);
     ck_assert_int_eq(kvr_attempt_release(&s.at, &s.zone), 0);
 
     return rc;
